@@ -62,7 +62,8 @@ func (i *Info) Withheld(key string) error {
 				where[n] = v
 			}
 		}
-		return &Error{Class: class, Op: "open", Where: where, Msg: "the stream is declared and cannot be delivered: " + f.Message, Hint: f.Hint}
+		return NewError(class, "open", where, "the stream is declared and cannot be delivered: %s", f.Message).
+			WithHint("%s", f.Hint)
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func (d Drift) IsZero() bool { return d.PPM == 0 }
 // Check refuses what no clock does.
 func (d Drift) Check() error {
 	if !(math.Abs(d.PPM) <= maxDrift) || d.At <= -1<<62 || d.At >= 1<<62 {
-		return &Error{Class: ErrMisuse, Msg: "drift", Want: "within ±100000 parts in a million, at a time within ±2^62 ns", Got: strconv.FormatFloat(d.PPM, 'g', -1, 64) + " at " + strconv.FormatInt(d.At, 10)}
+		return Misuse("", nil, "drift").
+			Expected("within ±100000 parts in a million, at a time within ±2^62 ns", strconv.FormatFloat(d.PPM, 'g', -1, 64)+" at "+strconv.FormatInt(d.At, 10))
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func (d *Drift) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	bad := func(got string) error {
-		return &Error{Class: ErrMisuse, Msg: "drift", Want: `a number of ppm, or {"ppm": …, "at": seconds}`, Got: got}
+		return Misuse("", nil, "drift").
+			Expected(`a number of ppm, or {"ppm": …, "at": seconds}`, got)
 	}
 	if o.PPM == nil {
 		return bad(string(b))

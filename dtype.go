@@ -41,7 +41,7 @@ func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 func (d *DType) UnmarshalText(b []byte) error {
 	v, ok := ParseDType(string(b))
 	if !ok {
-		return &Error{Class: ErrUnsupported, Msg: "unsupported dtype: " + string(b)}
+		return Unsupported("", nil, "unsupported dtype: %s", string(b))
 	}
 	*d = v
 	return nil

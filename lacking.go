@@ -208,10 +208,7 @@ func (p *padLacking) Clocks(key string) []string {
 func (p *padLacking) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
 	c, ok := p.Dataset.(Clocked)
 	if !ok {
-		return nil, &Error{
-			Class: ErrUnsupported, Op: "read", Where: Where{"stream": key},
-			Msg: "the stream has one clock",
-		}
+		return nil, Unsupported("read", Where{"stream": key}, "the stream has one clock")
 	}
 	return c.TimesBy(ctx, episode, key, clock)
 }

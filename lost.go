@@ -29,7 +29,7 @@ func Whole(ds Dataset, episodes []int, op, hint string) error {
 		}
 		where := Where{"dataset": info.URI}
 		maps.Copy(where, f.Where)
-		first = &Error{Class: ErrMalformed, Op: op, Where: where, Msg: f.Message, Hint: hint}
+		first = Malformed(op, where, "%s", f.Message).WithHint("%s", hint)
 		if f.Hint != "" && !strings.Contains(f.Message, f.Hint) {
 			first.Hint += "; or: " + f.Hint
 		}

@@ -3,7 +3,6 @@ package robocache
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math/big"
 	"strconv"
 	"strings"
@@ -35,7 +34,7 @@ func ParseMoment(token []byte) (ns int64, err error) {
 
 func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error) {
 	bad := func() (int64, error) {
-		return 0, &Error{Class: ErrMisuse, Op: "time", Want: timeSyntax, Got: clipped(string(token))}
+		return 0, Misuse("time", nil, "").Expected(timeSyntax, clipped(string(token)))
 	}
 	var text string
 	token = bytes.TrimSpace(token)
@@ -56,8 +55,9 @@ func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error
 		return bad()
 	} else if !hasUnit && !plausible(f) {
 		n := strings.TrimSuffix(text, ".0")
-		return 0, &Error{Class: ErrMisuse, Op: "time", Msg: fmt.Sprintf("%s is %s s (%s), and as nanoseconds %s", n, n, days(f), humanNanos(f)),
-			Want: timeSyntax, Got: text, Hint: fmt.Sprintf("write %q for nanoseconds, or %q if seconds are meant", n+"ns", n+"s")}
+		return 0, Misuse("time", nil, "%s is %s s (%s), and as nanoseconds %s", n, n, days(f), humanNanos(f)).
+			Expected(timeSyntax, text).
+			WithHint("write %q for nanoseconds, or %q if seconds are meant", n+"ns", n+"s")
 	}
 	// In rationals, so that no digit of a nanosecond is lost.
 	exact, ok := new(big.Rat).SetString(text)

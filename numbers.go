@@ -2,7 +2,6 @@ package robocache
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"sort"
 	"strconv"
@@ -73,8 +72,8 @@ func (i *Info) EpisodePosition(index int64) (int, error) {
 	case 0:
 		return 0, i.noEpisode(index)
 	default:
-		return 0, &Error{Class: ErrMisuse, Op: "episodes", Where: Where{"dataset": i.URI, "episode": index}, Msg: fmt.Sprintf("%d episodes have this index", to-from),
-			Hint: "Renumber them: 'robocache convert' does."}
+		return 0, Misuse("episodes", Where{"dataset": i.URI, "episode": index}, "%d episodes have this index", to-from).
+			WithHint("Renumber them: 'robocache convert' does.")
 	}
 }
 
@@ -161,7 +160,8 @@ func parseRanges(text string) (ranges []indexRange, err error) {
 			r.last, err = strconv.ParseInt(last, 10, 64)
 		}
 		if err != nil || r.first < 0 || r.last < r.first {
-			return nil, &Error{Class: ErrMisuse, Op: "episodes", Msg: "episodes", Want: "episode indices such as 0,3,5-9", Got: strconv.Quote(part)}
+			return nil, Misuse("episodes", nil, "episodes").
+				Expected("episode indices such as 0,3,5-9", strconv.Quote(part))
 		}
 		ranges = append(ranges, r)
 	}
@@ -195,7 +195,8 @@ func (i *Info) noEpisode(index int64) error {
 	if i.Episodes > 0 {
 		hint = "The dataset has " + i.EpisodeRanges() + "."
 	}
-	return &Error{Class: ErrMisuse, Op: "episodes", Where: Where{"dataset": i.URI, "episode": index}, Msg: "no such episode", Hint: hint}
+	return Misuse("episodes", Where{"dataset": i.URI, "episode": index}, "no such episode").
+		WithHint("%s", hint)
 }
 
 // ranksOf returns the ranks, by ascending index, of the episodes whose indices lie between first and last: from <= rank < to.

@@ -104,7 +104,8 @@ func FormatNamed(name string) (Format, error) {
 	f, ok := registry.formats[name]
 	registry.RUnlock()
 	if !ok {
-		return f, &Error{Class: ErrUnsupported, Op: "open", Msg: "no format named " + name, Hint: "known formats: " + strings.Join(Formats(), ", ")}
+		return f, Unsupported("open", nil, "no format named %s", name).
+			WithHint("known formats: %s", strings.Join(Formats(), ", "))
 	}
 	return f, nil
 }
@@ -146,7 +147,8 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 				if len(known) > 0 {
 					hint = "it has " + strings.Join(known, ", ")
 				}
-				return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "format " + f.Name + " has no option " + k, Hint: hint}
+				return nil, Misuse("open", Where{"dataset": Redact(uri)}, "format %s has no option %s", f.Name, k).
+					WithHint("%s", hint)
 			}
 		}
 	}
@@ -159,7 +161,8 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 	if _, ok := f.Options["split"]; ok && opt.Split != "" {
 		// Its reader leaves out the files of the others.
 		if other := opt.Options["split"]; other != "" && other != opt.Split {
-			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "two splits", Want: opt.Split, Got: "the option split=" + other}
+			return nil, Misuse("open", Where{"dataset": Redact(uri)}, "two splits").
+				Expected(opt.Split, "the option split="+other)
 		}
 		opt.Options = maps.Clone(opt.Options)
 		if opt.Options == nil {
@@ -198,8 +201,9 @@ func (f *Format) rated(uri string, opt *OpenOptions) error {
 	if !f.Stamped || hz.Zero() {
 		return nil
 	}
-	return &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: said + " says the rate of rows that keep no clock; the rows of " + f.Name + " have timestamps", Want: "none", Got: hz.String() + " Hz",
-		Hint: "leave it out; --hz (hz= of Loader, MapDataset and Episode.align) resamples, --fps of convert gives rows another rate as they are"}
+	return Misuse("open", Where{"dataset": Redact(uri)}, "%s says the rate of rows that keep no clock; the rows of %s have timestamps", said, f.Name).
+		Expected("none", hz.String()+" Hz").
+		WithHint("leave it out; --hz (hz= of Loader, MapDataset and Episode.align) resamples, --fps of convert gives rows another rate as they are")
 }
 
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless the options, of which there is at most
@@ -211,10 +215,11 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 	case 1:
 		opt = options[0]
 	default:
-		return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": Redact(uri)}, Want: "at most one OpenOptions", Got: strconv.Itoa(len(options))}
+		return nil, Misuse("open", Where{"dataset": Redact(uri)}, "").
+			Expected("at most one OpenOptions", strconv.Itoa(len(options)))
 	}
 	if uri == "" {
-		return nil, &Error{Class: ErrMisuse, Op: "open", Msg: "empty URI"}
+		return nil, Misuse("open", nil, "empty URI")
 	}
 	opt.FollowLinks = opt.FollowLinks || linkedFile(uri)
 	ds, err := open(ctx, uri, opt)
@@ -290,7 +295,8 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 				return f.open(ctx, uri, opt)
 			}
 		}
-		return nil, &Error{Class: ErrUnsupported, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "a file that no format knows", Hint: "of a dataset of many files name the folder; known formats: " + strings.Join(names, ", ")}
+		return nil, Unsupported("open", Where{"dataset": Redact(uri)}, "a file that no format knows").
+			WithHint("of a dataset of many files name the folder; known formats: %s", strings.Join(names, ", "))
 	}
 	_, rest, remote := strings.Cut(uri, "://")
 	if failed != nil {
@@ -308,7 +314,8 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	if remote && !strings.HasPrefix(uri, "file:") {
 		hint += "; folders of KITTI and nuScenes are found on this machine alone: --format kitti or nuscenes opens them elsewhere"
 	}
-	return nil, &Error{Class: ErrNotFound, Op: "open", Where: Where{"dataset": Redact(uri)}, Msg: "no dataset of a known format is here", Hint: hint}
+	return nil, NotFound("open", Where{"dataset": Redact(uri)}, "no dataset of a known format is here").
+		WithHint("%s", hint)
 }
 
 // aFile says whether uri is a regular file of this machine.

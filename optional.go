@@ -35,7 +35,7 @@ func GatherRagged(ctx context.Context, ds Dataset, key string, rows []Row) (data
 	if r, ok := As[RaggedDataset](ds); ok {
 		return r.GatherRagged(ctx, key, rows)
 	}
-	return nil, nil, &Error{Class: ErrUnsupported, Op: "gather", Where: Where{"stream": key}, Msg: "the dataset gives no rows of varying length"}
+	return nil, nil, Unsupported("gather", Where{"stream": key}, "the dataset gives no rows of varying length")
 }
 
 // Valid is the dataset's; of one without, all rows hold a value.

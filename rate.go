@@ -17,7 +17,8 @@ type Rate struct{ Num, Den int64 }
 // (29.97 is 2997/100; 30000/1001 can be written as a fraction).
 func RateOf(text string) (Rate, error) {
 	bad := func() (Rate, error) {
-		return Rate{}, &Error{Class: ErrMalformed, Want: "a rate > 0 such as 30, 29.97 or 30000/1001", Got: strconv.Quote(text)}
+		return Rate{}, Malformed("", nil, "").
+			Expected("a rate > 0 such as 30, 29.97 or 30000/1001", strconv.Quote(text))
 	}
 	num, den, fraction := strings.Cut(text, "/")
 	var n, d int64
@@ -103,7 +104,8 @@ var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate
 
 // NoClock is that error. why says what was looked for, or what needs time.
 func NoClock(op string, where Where, why string) *Error {
-	return &Error{Class: ErrMisuse, Op: op, Where: where, Msg: why, Err: ErrNoClock, Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10"}
+	return Misuse(op, where, "%s", why).WithCause(ErrNoClock).
+		WithHint("say the rate of the rows: --rows-hz 10, in Python rows_hz=10")
 }
 
 // KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
@@ -137,7 +139,8 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if fps := ds.Info().FPS; !fps.Zero() {
 		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
 	}
-	return &Error{Class: ErrMisuse, Msg: msg, Hint: fmt.Sprintf("--rows-hz %[1]s (in Python rows_hz=%[1]s) says that the rows are at %[1]s Hz; with the rate that they were recorded at in --rows-hz, --hz %[1]s resamples them", hz)}
+	return Misuse("", nil, "%s", msg).
+		WithHint("%s", fmt.Sprintf("--rows-hz %[1]s (in Python rows_hz=%[1]s) says that the rows are at %[1]s Hz; with the rate that they were recorded at in --rows-hz, --hz %[1]s resamples them", hz))
 }
 
 func (r Rate) String() string {

@@ -72,9 +72,7 @@ func (r Relative) Of(f *Feature) ([]int, error) {
 	known := f.ChannelNames()
 	out := slices.Clone(r.Channels)
 	bad := func(want, got string) error {
-		return &Error{
-			Class: ErrMisuse, Op: "align", Where: Where{"stream": f.Key}, Msg: "relative channels", Want: want, Got: got,
-		}
+		return Misuse("align", Where{"stream": f.Key}, "relative channels").Expected(want, got)
 	}
 	for _, name := range r.Names {
 		at := slices.Index(known, name)
@@ -234,10 +232,7 @@ func (f *Feature) CheckSummable(channels []int) error {
 	if found == "" || len(channels) == 0 {
 		return nil
 	}
-	return &Error{
-		Class: ErrUnsupported, Op: "align", Where: Where{"stream": f.Key},
-		Msg: "mode sum: " + found + " among the relative channels does not add up",
-		Hint: fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to take the rows as they are, "+
-			"or align={\"relative\": {%q: […]}} with the channels that add up.", f.Key, f.Key),
-	}
+	return Unsupported("align", Where{"stream": f.Key}, "mode sum: %s among the relative channels does not add up", found).
+		WithHint("%s", fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to take the rows as they are, "+
+			"or align={\"relative\": {%q: […]}} with the channels that add up.", f.Key, f.Key))
 }

@@ -58,7 +58,7 @@ func RepeatRotation(form string, elements int) []Rotation {
 // CheckRotations proves that rotations lie inside a row, none on another.
 func CheckRotations(list []Rotation, elements int) error {
 	bad := func(want, got string) error {
-		return &Error{Class: ErrMisuse, Op: "align", Msg: "rotations", Want: want, Got: got}
+		return Misuse("align", nil, "rotations").Expected(want, got)
 	}
 	for i, r := range list {
 		w := r.Width()

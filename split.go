@@ -20,7 +20,8 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 		if names := i.SplitNames(); len(names) > 0 {
 			hint = "it has " + strings.Join(names, ", ")
 		}
-		return nil, &Error{Class: ErrMisuse, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the dataset has no split " + strconv.Quote(name), Hint: hint}
+		return nil, Misuse("split", Where{"dataset": i.URI}, "the dataset has no split %q", name).
+			WithHint("%s", hint)
 	}
 	var ranges [][2]int
 	for part := range strings.SplitSeq(text, ",") {
@@ -31,7 +32,8 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 		from, err1 := strconv.Atoi(a)
 		to, err2 := strconv.Atoi(b)
 		if !ok || err1 != nil || err2 != nil || from < 0 || to < from {
-			return nil, &Error{Class: ErrMalformed, Op: "split", Where: Where{"dataset": i.URI}, Msg: "the split " + name, Want: "ranges of episodes such as 0:40,45:50", Got: strconv.Quote(text)}
+			return nil, Malformed("split", Where{"dataset": i.URI}, "the split %s", name).
+				Expected("ranges of episodes such as 0:40,45:50", strconv.Quote(text))
 		}
 		ranges = append(ranges, [2]int{from, to})
 	}
@@ -166,7 +168,8 @@ func chosen(ds Dataset, indices []int) (Dataset, error) {
 	}
 	for i := 1; i < len(positions); i++ {
 		if positions[i] <= positions[i-1] {
-			return nil, &Error{Class: ErrMisuse, Op: "open", Where: Where{"dataset": ds.Info().URI, "episode": indices[i]}, Msg: "episodes", Want: "indices in the order of the dataset, each once", Got: fmt.Sprint(indices)}
+			return nil, Misuse("open", Where{"dataset": ds.Info().URI, "episode": indices[i]}, "episodes").
+				Expected("indices in the order of the dataset, each once", fmt.Sprint(indices))
 		}
 	}
 	return partOf(ds, Spans(positions), positions)
@@ -239,7 +242,8 @@ func (p *part) Unwrap() Dataset { return p.Dataset }
 
 func (p *part) at(episode int) (int, error) {
 	if episode < 0 || episode >= len(p.episodes) {
-		return 0, &Error{Class: ErrNotFound, Op: "split", Where: Where{"dataset": p.info.URI, "position": episode}, Msg: "the split " + p.info.Split + " has no episode at this position", Want: "0 to " + strconv.Itoa(len(p.episodes)-1)}
+		return 0, NotFound("split", Where{"dataset": p.info.URI, "position": episode}, "the split %s has no episode at this position", p.info.Split).
+			Expected("0 to "+strconv.Itoa(len(p.episodes)-1), "")
 	}
 	return p.episodes[episode], nil
 }
@@ -368,7 +372,7 @@ func (p *part) TimesBy(ctx context.Context, episode int, key, clock string) ([]i
 	if c, ok := p.Dataset.(Clocked); ok {
 		return c.TimesBy(ctx, e, key, clock)
 	}
-	return nil, &Error{Class: ErrUnsupported, Op: "times", Where: Where{"stream": key}, Msg: "this stream was timestamped by one clock"}
+	return nil, Unsupported("times", Where{"stream": key}, "this stream was timestamped by one clock")
 }
 
 // Rows is the whole's.

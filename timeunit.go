@@ -145,22 +145,17 @@ func coarseError(unit string, values []float64) error {
 		}
 	}
 	step := float64(math.Nextafter32(float32(values[0]), math.MaxFloat32)) - values[0]
-	return &Error{
-		Class: ErrMisuse, Err: ErrNoClock,
-		Msg: fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
-			"and %d of %d equal the one before", step, unit, same, len(values)),
-		Hint: "Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: " +
-			"--rows-hz 10, in Python rows_hz=10",
-	}
+	return Misuse("", nil, "%s", fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
+		"and %d of %d equal the one before", step, unit, same, len(values))).
+		WithCause(ErrNoClock).
+		WithHint("Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: --rows-hz 10, in Python rows_hz=10")
 }
 
 // unitError is the error of timestamps whose unit is not determined.
 func unitError(g UnitGuess, plausible []string) error {
-	e := &Error{
-		Class: ErrMisuse, Err: ErrNoClock,
-		Msg:  fmt.Sprintf("the unit of the timestamps is unknown: their median step is %g", g.Step),
-		Hint: "Pass --option timestamp_unit=s, ms, us or ns, in Python options={\"timestamp_unit\": \"ms\"}",
-	}
+	e := Misuse("", nil, "the unit of the timestamps is unknown: their median step is %g", g.Step).
+		WithCause(ErrNoClock).
+		WithHint("Pass --option timestamp_unit=s, ms, us or ns, in Python options={\"timestamp_unit\": \"ms\"}")
 	if len(plausible) > 1 {
 		e.Msg += ", which may be " + strings.Join(plausible, " or ")
 	}

@@ -99,12 +99,13 @@ func (o *WriteOptions) Wants(f *Feature) bool {
 func (o *WriteOptions) Check(info *Info) error {
 	for _, e := range o.Episodes {
 		if e < 0 || e >= info.Episodes {
-			return &Error{Class: ErrMisuse, Op: "convert", Where: Where{"position": e}, Msg: "no such episode"}
+			return Misuse("convert", Where{"position": e}, "no such episode")
 		}
 	}
 	for _, k := range o.Keys {
 		if info.Feature(k) == nil {
-			return &Error{Class: ErrMisuse, Op: "convert", Where: Where{"dataset": info.URI}, Msg: "no feature " + k + " to keep", Hint: Nearest(k, info.Keys())}
+			return Misuse("convert", Where{"dataset": info.URI}, "no feature %s to keep", k).
+				WithHint("%s", Nearest(k, info.Keys()))
 		}
 	}
 	return nil

@@ -120,7 +120,7 @@ func ParseConfig(b []byte) (Config, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		e := &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration cannot be read", Err: err}
+		e := robocache.Misuse("align", nil, "the configuration cannot be read").WithCause(err)
 		var keys map[string]json.RawMessage
 		_ = json.Unmarshal(b, &keys)
 		var known []string
@@ -136,7 +136,8 @@ func ParseConfig(b []byte) (Config, error) {
 		return Config{}, e
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return Config{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "the configuration goes on after its object", Want: "one object"}
+		return Config{}, robocache.Misuse("align", nil, "the configuration goes on after its object").
+			Expected("one object", "")
 	}
 	return c, nil
 }
@@ -148,12 +149,13 @@ func (c *Config) validate(info *robocache.Info) error {
 		slices.Sort(l.keys)
 		for _, k := range l.keys {
 			if !slices.Contains(names, k) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": k}, Msg: l.option + " names a stream that the dataset does not have", Hint: nearest(k, names)}
+				return robocache.Misuse("align", robocache.Where{"stream": k}, "%s names a stream that the dataset does not have", l.option).
+					WithHint("%s", nearest(k, names))
 			}
 		}
 	}
 	misuse := func(msg, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: msg, Want: want, Got: got}
+		return robocache.Misuse("align", nil, "%s", msg).Expected(want, got)
 	}
 	switch {
 	case c.HZ.Zero() == (c.Times == nil):

@@ -90,7 +90,8 @@ type cached struct {
 func (a *aligner) run() (_ *Aligned, err error) {
 	info := a.ds.Info()
 	if a.ep < 0 || a.ep >= info.Episodes {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"position": a.ep}, Want: "a position below " + strconv.Itoa(info.Episodes), Got: strconv.Itoa(a.ep)}
+		return nil, robocache.NotFound("align", robocache.Where{"position": a.ep}, "").
+			Expected("a position below "+strconv.Itoa(info.Episodes), strconv.Itoa(a.ep))
 	}
 	if err := a.cfg.validate(info); err != nil {
 		return nil, err
@@ -287,7 +288,9 @@ func (a *aligner) timeline() ([]int64, error) {
 // reserve counts memory before it is allocated.
 func (a *aligner) reserve(n int64) error {
 	if n > a.left {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "align", Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes more", a.left), Got: strconv.FormatInt(n, 10), Hint: "align fewer streams or a shorter span at a time, or raise memory_budget"}
+		return robocache.ResourceLimit("align", nil, "memory budget exceeded").
+			Expected(fmt.Sprintf("at most %d bytes more", a.left), strconv.FormatInt(n, 10)).
+			WithHint("align fewer streams or a shorter span at a time, or raise memory_budget")
 	}
 	a.left -= n
 	return nil

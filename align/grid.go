@@ -99,7 +99,9 @@ func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err e
 	case named >= 0:
 		streams = streams[named:][:1]
 	default:
-		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "unknown extent", Want: "intersection, union or a stream's key", Got: strconv.Quote(kind), Hint: nearest(kind, names)}
+		return 0, 0, robocache.Misuse("align", nil, "unknown extent").
+			Expected("intersection, union or a stream's key", strconv.Quote(kind)).
+			WithHint("%s", nearest(kind, names))
 	}
 	t0, t1 = math.MaxInt64, math.MinInt64
 	for _, s := range streams {

@@ -133,5 +133,5 @@ func (o Options) fail(class error, where robocache.Where, msg, want, got string)
 	if want == "" && got != "" {
 		msg, got = msg+": "+got, ""
 	}
-	return &robocache.Error{Class: class, Op: "align", Where: where, Msg: msg, Want: want, Got: got}
+	return robocache.NewError(class, "align", where, "%s", msg).Expected(want, got)
 }

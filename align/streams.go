@@ -132,8 +132,9 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 		}
 		d.Correct(timestamps)
 		if err := CheckTimestamps(timestamps, key); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": ds.Info().EpisodeIndex(ep), "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps", Want: "a moment on the stream's own clock",
-				Got: strconv.FormatInt(d.At, 10) + " ns", Err: err}
+			return nil, robocache.Misuse("align", robocache.Where{"episode": ds.Info().EpisodeIndex(ep), "stream": key}, "drift: its moment at lies too far from the stream's timestamps").
+				Expected("a moment on the stream's own clock", strconv.FormatInt(d.At, 10)+" ns").
+				WithCause(err)
 		}
 	}
 	return timestamps, CheckTimestamps(timestamps, key)

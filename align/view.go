@@ -80,7 +80,8 @@ type RowRange struct{ From, To int }
 // All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
 func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
 	if cfg.Times != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Msg: "a view of a dataset has a rate, not times of its own", Want: "hz"}
+		return nil, robocache.Misuse("align", nil, "a view of a dataset has a rate, not times of its own").
+			Expected("hz", "")
 	}
 	if slices.Contains(cfg.Keys, "task") {
 		// The task is there for every dataset; as a stream it would only take part in the extent.
@@ -263,7 +264,8 @@ func (v *Viewed) describe(masked []bool) {
 // layout finds or makes what time decides about an episode.
 func (v *Viewed) layout(ctx context.Context, e int) (*layout, error) {
 	if e < 0 || e >= v.info.Episodes {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"position": e}, Want: "a position below " + strconv.Itoa(v.info.Episodes), Got: strconv.Itoa(e)}
+		return nil, robocache.Misuse("align", robocache.Where{"position": e}, "").
+			Expected("a position below "+strconv.Itoa(v.info.Episodes), strconv.Itoa(e))
 	}
 	l, err := v.layouts.Get(ctx, e, func() (*layout, int64, error) {
 		l, err := v.lay(ctx, e)
@@ -367,7 +369,8 @@ func (v *Viewed) Times(ctx context.Context, e int, key string) ([]int64, error) 
 }
 
 func (v *Viewed) unknown(key string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "align", Where: robocache.Where{"stream": key}, Msg: "no such stream", Hint: nearest(key, featureKeys(&v.info))}
+	return robocache.NotFound("align", robocache.Where{"stream": key}, "no such stream").
+		WithHint("%s", nearest(key, featureKeys(&v.info)))
 }
 
 // Stats are none: those of the source are not those of the view's rows.

@@ -23,7 +23,8 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 		for ; end < len(rows) && rows[end].Episode == rows[at].Episode; end++ {
 			i := rows[end].Index
 			if i < 0 || i >= len(l.times) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode), "row": i}, Want: "a row below " + strconv.Itoa(len(l.times)), Got: strconv.Itoa(i)}
+				return robocache.Misuse("align", robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode), "row": i}, "").
+					Expected("a row below "+strconv.Itoa(len(l.times)), strconv.Itoa(i))
 			}
 			if n := len(part); n > 0 && (i < part[n-1] || i > part[n-1]+apart) {
 				break
@@ -76,7 +77,8 @@ func (v *Viewed) Gather(ctx context.Context, key string, rows []robocache.Row, d
 	}
 	size := v.info.Feature(key).RowBytes()
 	if size == 0 || len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Where: robocache.Where{"stream": key}, Want: strconv.Itoa(len(rows)*size) + " bytes of a numeric stream", Got: strconv.Itoa(len(dst))}
+		return robocache.Misuse("align", robocache.Where{"stream": key}, "").
+			Expected(strconv.Itoa(len(rows)*size)+" bytes of a numeric stream", strconv.Itoa(len(dst)))
 	}
 	if !mask {
 		return v.made(ctx, i, rows, dst, size, func(int, *Stream) error { return nil })
@@ -93,7 +95,7 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	if i, ok := v.place[key]; ok {
 		return out, v.made(ctx, i, rows, nil, 0, func(at int, s *Stream) error {
 			if s.Text == nil && len(rows) > 0 {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "align", Want: "a text stream", Got: string(s.Kind)}
+				return robocache.Misuse("align", nil, "").Expected("a text stream", string(s.Kind))
 			}
 			copy(out[at:], s.Text)
 			return nil
@@ -176,7 +178,8 @@ func (v *Viewed) GatherRagged(ctx context.Context, key string, rows []robocache.
 		from[k+1] = from[k] + n*size
 	}
 	if len(counts) != len(asked) || len(data) != from[len(counts)] {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "align", Where: robocache.Where{"stream": key}, Want: strconv.Itoa(len(asked)) + " ragged rows", Got: strconv.Itoa(len(counts))}
+		return nil, nil, robocache.Malformed("align", robocache.Where{"stream": key}, "").
+			Expected(strconv.Itoa(len(asked))+" ragged rows", strconv.Itoa(len(counts)))
 	}
 	out, n := make([]byte, 0, len(data)), make([]int, len(rows))
 	for k, p := range place {

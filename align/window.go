@@ -13,7 +13,7 @@ import (
 // within the tolerance (seconds) is named in the error.
 func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, error) {
 	if fps.Num <= 0 || fps.Den <= 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "windows", Want: "a dataset with a rate", Got: "none"}
+		return nil, robocache.Misuse("windows", nil, "").Expected("a dataset with a rate", "none")
 	}
 	f := fps.Float()
 	out := make([]int, len(deltas))
@@ -29,9 +29,9 @@ func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, er
 		out[i] = int(n)
 	}
 	if bad != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "windows", Msg: "delta_timestamps outside the tolerance range",
-			Want: fmt.Sprintf("multiples of 1/%v s ± %v s", fps, tolerance), Got: strings.Join(bad, ", "),
-			Hint: "give multiples of the frame period, or windows on a timeline (hz=), which need none"}
+		return nil, robocache.Misuse("windows", nil, "delta_timestamps outside the tolerance range").
+			Expected(fmt.Sprintf("multiples of 1/%v s ± %v s", fps, tolerance), strings.Join(bad, ", ")).
+			WithHint("give multiples of the frame period, or windows on a timeline (hz=), which need none")
 	}
 	return out, nil
 }

@@ -185,9 +185,10 @@ func (a *All) Check() error {
 	case err != nil:
 		return err
 	case a.Time < 20*time.Second:
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench all", Msg: "--time", Want: "20s or more", Got: a.Time.String()}
+		return robocache.Misuse("bench all", nil, "--time").Expected("20s or more", a.Time.String())
 	case a.Out == "":
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench all", Msg: "--out", Want: "a folder for rows.jsonl and the results", Got: "none"}
+		return robocache.Misuse("bench all", nil, "--out").
+			Expected("a folder for rows.jsonl and the results", "none")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func readDelivered(path string) (out []delivered, err error) {
 		}
 		var d delivered
 		if err := json.Unmarshal(guard.Must(r.ReadBytes('\n')), &d.deliveredAt); err != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "delivered frames", Err: err})
+			guard.Fail(robocache.Malformed("bench load", nil, "delivered frames").WithCause(err))
 		}
 		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // depth
 		for _, s := range d.Shape {

@@ -80,7 +80,7 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 			}
 		}
 	} else if w.Pattern != "sequential" {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: "pattern " + w.Pattern, Hint: "sequential or random"}
+		return o, robocache.Misuse("", nil, "pattern %s", w.Pattern).WithHint("sequential or random")
 	}
 	o.window(marks, work)
 	o.Delivered, o.Decoded = o.Samples, pool.Stats().Decoded
@@ -92,7 +92,7 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	const images, buffers = 1024, 8
 	if w.Bytes < 1 {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Msg: "memcpy: frames of no bytes"}
+		return o, robocache.Misuse("", nil, "memcpy: frames of no bytes")
 	}
 	touched := func(n int) []byte { return bytes.Repeat([]byte{1}, n) } // reading an untouched page reads one page of zeros
 	source, held := touched(images*w.Bytes), make([][]byte, w.Workers)

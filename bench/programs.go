@@ -66,7 +66,8 @@ func Passes(ctx context.Context, names []string, w Workload, threads []int, t ru
 	table := tables().Loaders
 	if w.Rows > 0 {
 		if table = tables().Trajectories; ds.Info().Format != "robomimic" || ds.Info().Episodes == 0 || w.HZ <= 0 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": w.URI}, Msg: "--rows is for whole trajectories of a robomimic file with timestamps, at --hz", Hint: "robocache synth FILE.hdf5 --format robomimic --preset heterogeneous"})
+			guard.Fail(robocache.Misuse("bench load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
+				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous"))
 		}
 	}
 	if w.Rows > 0 || threads != nil {

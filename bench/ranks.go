@@ -27,7 +27,8 @@ type Node struct {
 func (n *Node) turn(p *point) string {
 	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)))
 	if exists(n.outcome(dir, n.Rank)) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"file": dir}, Msg: "a run of this rank was here before", Hint: "give each run an --out of its own"})
+		guard.Fail(robocache.Misuse("bench load", robocache.Where{"file": dir}, "a run of this rank was here before").
+			WithHint("give each run an --out of its own"))
 	}
 	guard.Check(os.MkdirAll(dir, 0o755))
 	return dir
@@ -81,7 +82,7 @@ func await(ctx context.Context, path string, each time.Duration, what string) []
 		}
 		select {
 		case <-ctx.Done():
-			guard.Fail(&robocache.Error{Class: robocache.ErrTemporary, Op: "bench load", Msg: what, Err: ctx.Err()})
+			guard.Fail(robocache.Temporary("bench load", nil, "%s", what).WithCause(ctx.Err()))
 		case <-time.After(each):
 		}
 	}

@@ -52,7 +52,7 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 	if b, err := os.ReadFile(j.State); !errors.Is(err, os.ErrNotExist) {
 		guard.Check(err)
 		if err := json.Unmarshal(b, &from); err != nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "state", Err: err})
+			guard.Fail(robocache.Malformed("bench load", nil, "state").WithCause(err))
 		}
 		guard.Check(ld.Restore(from.State, false))
 	}

@@ -165,7 +165,8 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 		}
 	}
 	if err != nil || slices.Contains(jobs, "") {
-		return jobs, &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench load --submit", Msg: "sbatch: " + runners.LastLine(errs.String()), Err: err, Hint: "--dry-run prints what would be submitted"}
+		return jobs, robocache.Unsupported("bench load --submit", nil, "sbatch: %s", runners.LastLine(errs.String())).
+			WithCause(err).WithHint("--dry-run prints what would be submitted")
 	}
 	return jobs, nil
 }

@@ -66,7 +66,7 @@ func VideoFiles(args []string) (out []string, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "bench decode", Where: robocache.Where{"file": args[0]}, Msg: "no .mp4 here"}
+		return nil, robocache.NotFound("bench decode", robocache.Where{"file": args[0]}, "no .mp4 here")
 	}
 	return out, nil
 }

@@ -77,7 +77,8 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) {
 		opt.Keys = append(opt.Keys, f.Key)
 	}
 	if r.Codec != "" && camera == "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench peers", Where: robocache.Where{"dataset": s.URI}, Msg: "the dataset has no video", Hint: "--workload novideo-w16"})
+		guard.Fail(robocache.Unsupported("bench peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
+			WithHint("--workload novideo-w16"))
 	}
 	write := func() int {
 		guard.Check(os.RemoveAll(dir)) // what a killed run left, or the first of two
@@ -123,7 +124,8 @@ func (s *Sets) once(to string, make func()) string {
 func (s *Sets) run(ctx context.Context, to, hint string, argv ...string) {
 	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
 		guard.Check(ctx.Err())
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench", Where: robocache.Where{"dataset": to}, Msg: filepath.Base(argv[1]), Hint: hint, Err: err})
+		guard.Fail(robocache.Unsupported("bench", robocache.Where{"dataset": to}, "%s", filepath.Base(argv[1])).
+			WithCause(err).WithHint("%s", hint))
 	}
 }
 
@@ -144,7 +146,8 @@ func (s *Sets) formatData(ctx context.Context, kind string) string {
 		if kind != "hdf5" {
 			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
 				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err != nil || !st.IsDir() {
-					guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench formats", Where: robocache.Where{"dataset": dir}, Msg: "it is made of the shared data's " + from + ", which is not here", Hint: "ROBOCACHE_TESTDATA=FOLDER names the shared data"})
+					guard.Fail(robocache.Unsupported("bench formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
+						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data"))
 				}
 			}
 			s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(guard.Must(json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}))))...)

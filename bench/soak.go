@@ -228,7 +228,7 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	defer ds.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench soak", Msg: "a set without video: there are no frames to check"}
+		return robocache.Unsupported("bench soak", nil, "a set without video: there are no frames to check")
 	}
 	ld, _ := w.loader(ctx, ds)
 	defer ld.Close()

@@ -119,7 +119,7 @@ func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
 // chooseEpisodes turns partition and cap into a list of episodes.
 func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
 	misuse := func(what, want string, got int) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: what, Want: want, Got: fmt.Sprint(got)})
+		guard.Fail(robocache.Misuse("", nil, "%s", what).Expected(want, fmt.Sprint(got)))
 	}
 	list := guard.Must(s.Base.episodes(ds.Info()))
 	if s.Partitions > 1 {
@@ -164,7 +164,8 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 		defer os.RemoveAll(dir)
 	}
 	if s.ref.root == "" && p.scenario.Store == "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench load", Where: robocache.Where{"dataset": s.URI}, Msg: p.scenario.Name + " wants a local copy", Hint: "give a folder: the streaming scenarios serve it themselves"})
+		guard.Fail(robocache.Misuse("bench load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
+			WithHint("give a folder: the streaming scenarios serve it themselves"))
 	}
 	state := "unproven"
 	if s.ref.root != "" {

@@ -130,7 +130,8 @@ func (t *tally) add(samples []int64, episodes []int32) {
 	}
 	for _, s := range samples {
 		if s < 0 || s >= t.limit {
-			t.err = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench", Msg: fmt.Sprintf("sample %d is outside the dataset", s), Want: fmt.Sprintf("below %d", t.limit)}
+			t.err = robocache.Malformed("bench", nil, "sample %d is outside the dataset", s).
+				Expected(fmt.Sprintf("below %d", t.limit), "")
 			return
 		}
 		if n := int64(len(t.given)); n <= s {
@@ -147,7 +148,7 @@ func (t *tally) add(samples []int64, episodes []int32) {
 	n := 0
 	for _, e := range episodes {
 		if e < 0 || int(e) >= len(t.seen) {
-			t.err = &robocache.Error{Class: robocache.ErrMalformed, Op: "bench", Msg: fmt.Sprintf("episode %d is not in the dataset", e)}
+			t.err = robocache.Malformed("bench", nil, "episode %d is not in the dataset", e)
 			return
 		}
 		if t.seen[e] != t.batches {

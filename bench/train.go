@@ -102,14 +102,15 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 		}
 	}
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"})
+		guard.Fail(robocache.Misuse("bench train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"))
 	}
 	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Msg: "--compile with --device cpu: inductor's C++ of these networks takes minutes a run", Hint: "leave --compile out, or --device cuda"})
+		guard.Fail(robocache.Unsupported("bench train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
+			WithHint("leave --compile out, or --device cuda"))
 	}
 	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Msg: "--graph is of one GPU, without --compile"})
+		guard.Fail(robocache.Misuse("bench train", nil, "--graph is of one GPU, without --compile"))
 	}
 	model := tables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
@@ -182,7 +183,8 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 	info := ds.Info()
 	defer ds.Close()
 	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: t.Job.Model + " learns from frames, and this set has no camera", Hint: "--model diffusion-lowdim, or a set with a camera"})
+		guard.Fail(robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
+			WithHint("--model diffusion-lowdim, or a set with a camera"))
 	}
 	names := t.Runners
 	if names == nil {
@@ -248,7 +250,7 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) {
 	root, info := folder(t.Base.URI), ds.Info()
 	cameras := (&Workload{Video: "one"}).cameras(info)
 	if root == "" || len(cameras) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "bench train", Where: robocache.Where{"dataset": t.Base.URI}, Msg: "torchcodec-cuda and dali read video files of a local folder"})
+		guard.Fail(robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder"))
 	}
 	p := framePlaces{Camera: cameras[0]}
 	for e := range info.Episodes {
@@ -331,7 +333,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
 	}
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "bench train", Where: robocache.Where{"dataset": w.URI}, Err: err}
+	e := robocache.Unsupported("bench train", robocache.Where{"dataset": w.URI}, "").WithCause(err)
 	_, module, lacks := strings.Cut(fmt.Sprint(err), "No module named ")
 	switch {
 	case ctx.Err() != nil:

@@ -53,7 +53,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 		case !errors.Is(err, io.EOF):
 			return wait, err
 		case m.given == 0:
-			return wait, &robocache.Error{Class: robocache.ErrMalformed, Op: "bench load", Msg: "an epoch without a batch"}
+			return wait, robocache.Malformed("bench load", nil, "an epoch without a batch")
 		default:
 			m.given = 0
 			if m.sink(markEpoch, nil, nil); done(nil) {

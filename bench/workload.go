@@ -71,11 +71,11 @@ func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
 	}[kind]
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "no job of kind " + kind}
+		return robocache.Misuse("bench run", nil, "no job of kind %s", kind)
 	}
 	var w Workload
 	if err := json.Unmarshal([]byte(job), &w); err != nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench run", Msg: "the job", Err: err}
+		return robocache.Misuse("bench run", nil, "the job").WithCause(err)
 	}
 	o, err := run(ctx, w, out)
 	if err != nil {
@@ -116,7 +116,7 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 		c["shuffle"] = false
 	}
 	misuse := func(option, want, got string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Msg: option, Want: want, Got: got})
+		guard.Fail(robocache.Misuse("", nil, "%s", option).Expected(want, got))
 	}
 	if w.ImageSize != "" {
 		var high, wide int

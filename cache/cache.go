@@ -112,16 +112,19 @@ func (o Options) filled(dir string) (Options, error) {
 	where := robocache.Where{"cache": dir}
 	o.Budget = cmp.Or(o.Budget, defaultBudget)
 	if o.Budget < minBudget {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: fmt.Sprintf("a cache_budget of at least %d bytes", minBudget), Got: fmt.Sprint(o.Budget)}
+		return o, robocache.Misuse("open cache", where, "").
+			Expected(fmt.Sprintf("a cache_budget of at least %d bytes", minBudget), fmt.Sprint(o.Budget))
 	}
 	o.ShardBytes = cmp.Or(o.ShardBytes, max(defaultShard, o.Budget/maxShards))
 	o.Resident = cmp.Or(o.Resident, defaultResident)
 	if o.ShardBytes < 0 || o.Resident < 0 {
-		return o, &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: where, Want: "ShardBytes and Resident of at least 0", Got: fmt.Sprint(o.ShardBytes, " and ", o.Resident)}
+		return o, robocache.Misuse("open cache", where, "").
+			Expected("ShardBytes and Resident of at least 0", fmt.Sprint(o.ShardBytes, " and ", o.Resident))
 	}
 	limit := fileSizeLimit()
 	if limit < minShard {
-		return o, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open cache", Where: where, Msg: fmt.Sprintf("a file may have %d bytes only", limit), Hint: hintLimit}
+		return o, robocache.ResourceLimit("open cache", where, "a file may have %d bytes only", limit).
+			WithHint("%s", hintLimit)
 	}
 	o.ShardBytes = min(max(o.ShardBytes, minShard), limit, 1<<40)
 	if ^uint(0)>>32 == 0 {
@@ -162,8 +165,8 @@ func (d *Dir) start() (err error) {
 			return err
 		}
 		if d.limit.Load() < minBudget-markerBytes {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open cache", Where: robocache.Where{"cache": d.dir},
-				Msg: fmt.Sprintf("the file system leaves %d bytes for a cache", max(d.limit.Load(), 0)), Hint: hintSpace}
+			return robocache.ResourceLimit("open cache", robocache.Where{"cache": d.dir}, "the file system leaves %d bytes for a cache", max(d.limit.Load(), 0)).
+				WithHint("%s", hintSpace)
 		}
 		d.evict(v, d.limit.Load(), false)
 		return nil

@@ -16,7 +16,8 @@ const (
 	hintLimit  = "raise the limit of the size of files: ulimit -f"
 )
 
-var errNone = &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Msg: "a cache on disk needs mappings and file locks of Linux or macOS", Hint: "cache=\"ram\""}
+var errNone = robocache.Unsupported("open cache", nil, "a cache on disk needs mappings and file locks of Linux or macOS").
+	WithHint("cache=\"ram\"")
 
 // fail classifies an error of the system and says what helps.
 func fail(op, dir, file string, err error) error {
@@ -31,7 +32,7 @@ func fail(op, dir, file string, err error) error {
 	if file != "" {
 		where["file"] = file
 	}
-	e := &robocache.Error{Class: robocache.Classify(err), Op: op, Where: where, Err: err}
+	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Msg, e.Hint = "no space left", hintSpace

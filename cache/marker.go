@@ -37,7 +37,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	info, err := root.Lstat(markerName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !write:
-		return nil, 0, &robocache.Error{Class: robocache.ErrNotFound, Op: "open cache", Where: robocache.Where{"cache": dir}, Msg: "no cache is here: " + markerName + " is missing"}
+		return nil, 0, robocache.NotFound("open cache", robocache.Where{"cache": dir}, "no cache is here: %s is missing", markerName)
 	case errors.Is(err, fs.ErrNotExist):
 		if err := refuseForeign(root, dir); err != nil {
 			return nil, 0, err
@@ -78,8 +78,9 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 		return f, 0, badMarker(dir, "not what RoboCache writes")
 	}
 	if m.Format != formatVersion {
-		return f, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open cache", Where: robocache.Where{"cache": dir},
-			Want: fmt.Sprintf("format %d", formatVersion), Got: strconv.Itoa(m.Format), Hint: "another version of RoboCache made it: name another directory with cache="}
+		return f, 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
+			Expected(fmt.Sprintf("format %d", formatVersion), strconv.Itoa(m.Format)).
+			WithHint("another version of RoboCache made it: name another directory with cache=")
 	}
 	id, err = strconv.ParseUint(m.ID, 16, 64)
 	if err != nil || id == 0 || len(m.ID) != 16 {
@@ -89,8 +90,8 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 }
 
 func badMarker(dir, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "open cache", Where: robocache.Where{"cache": dir, "file": markerName}, Msg: got,
-		Hint: "look at what the directory holds; RoboCache removes nothing there without its marker"}
+	return robocache.Malformed("open cache", robocache.Where{"cache": dir, "file": markerName}, "%s", got).
+		WithHint("look at what the directory holds; RoboCache removes nothing there without its marker")
 }
 
 func writeMarker(f *os.File, dir string) (uint64, error) {
@@ -124,9 +125,8 @@ func refuseForeign(root *os.Root, dir string) error {
 	}
 	for _, n := range names {
 		if n != "lost+found" { // a fresh volume
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "open cache", Where: robocache.Where{"cache": dir},
-				Msg:  fmt.Sprintf("the directory holds other files (%q) and no %s: it is not a cache, and RoboCache writes into none but its own", n, markerName),
-				Hint: "name an empty or new directory with cache="}
+			return robocache.Misuse("open cache", robocache.Where{"cache": dir}, "the directory holds other files (%q) and no %s: it is not a cache, and RoboCache writes into none but its own", n, markerName).
+				WithHint("name an empty or new directory with cache=")
 		}
 	}
 	return nil
@@ -152,8 +152,8 @@ func lockWithin(f *os.File, limit time.Duration) error {
 			return err
 		}
 		if time.Since(start) > limit {
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "lock cache", Where: robocache.Where{"file": f.Name()}, Msg: "another process has held the lock for " + limit.String(),
-				Hint: "is it stopped? see fuser on that file", Err: errBusy}
+			return robocache.Temporary("lock cache", robocache.Where{"file": f.Name()}, "another process has held the lock for %s", limit.String()).
+				WithCause(errBusy).WithHint("is it stopped? see fuser on that file")
 		}
 		time.Sleep(wait)
 		wait = min(wait*2, 20*time.Millisecond)

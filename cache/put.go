@@ -2,7 +2,6 @@ package cache
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -97,8 +96,8 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 	}
 	if need := overhead + footprint(n) + markerBytes; need > d.opt.Budget {
 		d.count(declined)
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write cache", Where: robocache.Where{"cache": d.dir},
-			Msg: fmt.Sprintf("an entry that needs %d bytes does not fit into a cache of %d", need, d.opt.Budget), Hint: hintBudget}
+		return nil, robocache.ResourceLimit("write cache", robocache.Where{"cache": d.dir}, "an entry that needs %d bytes does not fit into a cache of %d", need, d.opt.Budget).
+			WithHint("%s", hintBudget)
 	}
 	w, off, err := d.reserve(n)
 	if w == nil {
@@ -265,7 +264,8 @@ func (h *halt) tell() error {
 func (d *Dir) halt(err error) *halt {
 	e, ok := err.(*robocache.Error)
 	if !ok {
-		e = &robocache.Error{Class: robocache.Classify(err), Op: "write cache", Where: robocache.Where{"cache": d.dir}, Err: err}
+		e = robocache.NewError(robocache.Classify(err), "write cache", robocache.Where{"cache": d.dir}, "").
+			WithCause(err)
 	}
 	h := &halt{err: e}
 	if !d.stopped.CompareAndSwap(nil, h) {

@@ -145,7 +145,8 @@ type Pruned struct {
 // that are being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	if budget < 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "prune cache", Want: "a budget of at least 0 bytes", Got: fmt.Sprint(budget)}
+		return nil, robocache.Misuse("prune cache", nil, "").
+			Expected("a budget of at least 0 bytes", fmt.Sprint(budget))
 	}
 	d, _, err := openThere(dir, true)
 	if err != nil {

@@ -37,7 +37,8 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 		}
 	}
 	if cfg.HZ.Zero() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the streams have clocks of their own, and none states a rate to bring them to", Hint: "give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at"}
+		return nil, robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the streams have clocks of their own, and none states a rate to bring them to").
+			WithHint("give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at")
 	}
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
@@ -60,7 +61,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 		DropInvalid bool          `json:"drop_invalid"`
 	}{&cfg, opt.DropInvalid})
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Err: err}
+		return nil, robocache.Misuse("convert", nil, "").WithCause(err)
 	}
 	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, true
 	if opt.Keys != nil {

@@ -75,8 +75,9 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		}
 		made := max(1, len(complete))
 		if opt.segments != nil && made != opt.segments[e] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"episode": src.Info().EpisodeIndex(e)}, Msg: "the episode has other gaps than when it was planned",
-				Want: strconv.Itoa(opt.segments[e]) + " segments", Got: strconv.Itoa(made), Hint: "Plan again."}
+			return nil, robocache.Malformed("convert", robocache.Where{"episode": src.Info().EpisodeIndex(e)}, "the episode has other gaps than when it was planned").
+				Expected(strconv.Itoa(opt.segments[e])+" segments", strconv.Itoa(made)).
+				WithHint("Plan again.")
 		}
 		for i := range made {
 			own = append(own, len(d.segments)-made+i)
@@ -214,7 +215,8 @@ func (d *segmented) Unwrap() robocache.Dataset { return d.Dataset }
 
 func (d *segmented) at(e int) (segment, error) {
 	if e < 0 || e >= len(d.segments) {
-		return segment{}, &robocache.Error{Class: robocache.ErrNotFound, Op: "convert", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(d.segments)-1)}
+		return segment{}, robocache.NotFound("convert", robocache.Where{"position": e}, "there is no such episode").
+			Expected("0 to "+strconv.Itoa(len(d.segments)-1), "")
 	}
 	return d.segments[e], nil
 }
@@ -268,7 +270,8 @@ func (d *segmented) rows(rows []robocache.Row) ([]robocache.Row, error) {
 			return nil, err
 		}
 		if r.Index < 0 || r.Index >= s.to-s.from {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, Want: "a row below " + strconv.Itoa(s.to-s.from), Got: strconv.Itoa(r.Index)}
+			return nil, robocache.Misuse("convert", robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, "").
+				Expected("a row below "+strconv.Itoa(s.to-s.from), strconv.Itoa(r.Index))
 		}
 		out[i] = robocache.Row{Episode: s.episode, Index: s.from + r.Index}
 	}

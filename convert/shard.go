@@ -79,7 +79,8 @@ func Sharding(format string) (_ *robocache.Sharding, err error) {
 		return nil, err
 	}
 	if f.Sharding == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "the format " + format + " is not written in shards", Hint: "formats that are: " + strings.Join(Sharded(), ", ")}
+		return nil, robocache.Unsupported("plan", nil, "the format %s is not written in shards", format).
+			WithHint("formats that are: %s", strings.Join(Sharded(), ", "))
 	}
 	return f.Sharding, nil
 }
@@ -124,7 +125,7 @@ func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards
 
 func read(b json.RawMessage) (s schema, err error) {
 	if err = json.Unmarshal(b, &s); err != nil {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: "the schema of a manifest", Err: err}
+		err = robocache.Malformed("plan", nil, "the schema of a manifest").WithCause(err)
 	}
 	return s, err
 }

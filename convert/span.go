@@ -142,7 +142,8 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 const spanHint = `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`
 
 func unshared(info *robocache.Info, episode int, what string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, Msg: "the streams share no span of time: " + what, Hint: spanHint}
+	return robocache.Misuse("convert", robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, "the streams share no span of time: %s", what).
+		WithHint("%s", spanHint)
 }
 
 // timestamp writes nanoseconds as seconds.

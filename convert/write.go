@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -46,9 +45,11 @@ func Writer(name string) (f robocache.Format, err error) {
 	}
 	switch {
 	case err != nil:
-		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "no format named " + strconv.Quote(name), Hint: hint}
+		return f, robocache.Unsupported("convert", nil, "no format named %q", name).
+			WithHint("%s", hint)
 	case f.Write == nil:
-		return f, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: "the format " + name + " is read, not written", Hint: hint}
+		return f, robocache.Unsupported("convert", nil, "the format %s is read, not written", name).
+			WithHint("%s", hint)
 	}
 	return f, nil
 }
@@ -94,16 +95,14 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	where := robocache.Where{"dataset": src.Info().URI}
 	switch {
 	case opt.Resume && !f.Resumes:
-		return fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a conversion to " + format + " cannot be resumed", Hint: "the destination appears whole or not at all: begin again"})
+		return fail(robocache.Unsupported("convert", where, "a conversion to %s cannot be resumed", format).
+			WithHint("the destination appears whole or not at all: begin again"))
 	case opt.DryRun && !f.Resumes:
-		return fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: where, Msg: "a dry run of a conversion to " + format})
+		return fail(robocache.Unsupported("convert", where, "a dry run of a conversion to %s", format))
 	}
 	if src.Info().Episodes == 0 && f.NeedsEpisodes {
-		return fail(&robocache.Error{
-			Class: robocache.ErrUnsupported, Op: "convert", Where: where,
-			Msg:  "the dataset has no episodes, and " + format + " has no place for one without",
-			Hint: "Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta.",
-		})
+		return fail(robocache.Unsupported("convert", where, "the dataset has no episodes, and %s has no place for one without", format).
+			WithHint("Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta."))
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
@@ -131,7 +130,8 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		}
 	}
 	if opt.DropInvalid && severalClocks(src.Info()) {
-		return fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: where, Msg: "drop_invalid: the streams keep clocks of their own, and have no common rows", Hint: "pass --hz, in Python hz=, to bring them onto one grid"})
+		return fail(robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their own, and have no common rows").
+			WithHint("pass --hz, in Python hz=, to bring them onto one grid"))
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
 	}
@@ -160,8 +160,8 @@ type Options struct {
 func Apart(dst string, sources ...string) error {
 	for _, src := range sources {
 		if dst != "" && src != "" && (within(dst, src) || within(src, dst)) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "the destination and the source " + robocache.Redact(src) + " are one folder, or one lies in the other",
-				Hint: "name a folder beside the source"}
+			return robocache.Misuse("convert", robocache.Where{"dataset": robocache.Redact(dst)}, "the destination and the source %s are one folder, or one lies in the other", robocache.Redact(src)).
+				WithHint("name a folder beside the source")
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	}
 	for at, e := range episodes {
 		if e < 0 || e >= info.Episodes {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "doctor", Where: robocache.Where{"position": e}, Msg: "no such episode"}
+			return nil, robocache.Misuse("doctor", robocache.Where{"position": e}, "no such episode")
 		}
 		if err := x.episode(e); err != nil {
 			return nil, err

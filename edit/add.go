@@ -111,7 +111,8 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 		return nil, err
 	}
 	if t.Rows != total {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"column": a.Name}, Msg: "add: rows", Want: fmt.Sprint(total), Got: fmt.Sprint(t.Rows)}
+		return nil, robocache.Misuse("edit", robocache.Where{"column": a.Name}, "add: rows").
+			Expected(fmt.Sprint(total), fmt.Sprint(t.Rows))
 	}
 	order, err := a.joined(t, starts, total)
 	if err != nil {

@@ -77,7 +77,8 @@ var step = func(string) {}
 func lockSite(uri string) (*site, error) {
 	dir, ok := store.LocalPath(uri)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "in place: the dataset is not on this machine's disks", Hint: "write to a new place"}
+		return nil, robocache.Unsupported("edit", robocache.Where{"dataset": robocache.Redact(uri)}, "in place: the dataset is not on this machine's disks").
+			WithHint("write to a new place")
 	}
 	var err error
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -110,7 +111,8 @@ func lockSite(uri string) (*site, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": dir}, Msg: "another process edits the dataset", Err: err}
+		return nil, robocache.Temporary("edit", robocache.Where{"dataset": dir}, "another process edits the dataset").
+			WithCause(err)
 	}
 	s.lock = f
 	return s, nil
@@ -188,7 +190,8 @@ func (s *site) read(what string) (*swap, error) {
 	}
 	j := &swap{}
 	if err := json.Unmarshal(b, j); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"file": s.path(what)}, Err: err}
+		return nil, robocache.Malformed("edit", robocache.Where{"file": s.path(what)}, "").
+			WithCause(err)
 	}
 	return j, nil
 }
@@ -202,7 +205,8 @@ func (e *editor) lock(uri string) error {
 	if what, err := e.site.recover(); err != nil {
 		return err
 	} else if what != "" {
-		return &robocache.Error{Class: robocache.ErrTemporary, Op: "edit", Where: robocache.Where{"dataset": e.site.path("")}, Msg: "an interrupted edit was ended just now, and " + what, Hint: "look at the dataset, and run the edit again"}
+		return robocache.Temporary("edit", robocache.Where{"dataset": e.site.path("")}, "an interrupted edit was ended just now, and %s", what).
+			WithHint("look at the dataset, and run the edit again")
 	}
 	return nil
 }
@@ -235,7 +239,8 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 			return nil, err
 		}
 		if a.IsDir() != b.IsDir() {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "in place: a file would become a folder, or a folder a file", Hint: "write to a new place"}
+			return nil, robocache.Unsupported("edit", robocache.Where{"dataset": s.path("")}, "in place: a file would become a folder, or a folder a file").
+				WithHint("write to a new place")
 		}
 	}
 	if err := e.verify(ctx, s); err != nil {
@@ -354,7 +359,7 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 	}
 	for code, msg := range found {
 		if _, ok := was[code]; !ok {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "the result has an error that the dataset has not, and did not take its place: " + code + ": " + msg}
+			return robocache.Malformed("edit", robocache.Where{"dataset": s.path("")}, "the result has an error that the dataset has not, and did not take its place: %s: %s", code, msg)
 		}
 	}
 	return nil
@@ -444,7 +449,8 @@ func (s *site) recover() (string, error) {
 			holds = inodeValue2 != j.Old
 		}
 		if holds {
-			return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "edit", Where: robocache.Where{"dataset": s.path("")}, Msg: "an interrupted edit cannot be ended: the folders beside the dataset are not those of its journal", Hint: "look at " + s.path("*")}
+			return "", robocache.Malformed("edit", robocache.Where{"dataset": s.path("")}, "an interrupted edit cannot be ended: the folders beside the dataset are not those of its journal").
+				WithHint("look at %s", s.path("*"))
 		}
 		if err := s.rename(isNew, ""); err != nil {
 			return "", err
@@ -548,7 +554,7 @@ func Undo(dir string) (err error) {
 		holds = inode != j.Old
 	}
 	if holds {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "undo", Where: where, Msg: "there is no edit in place to take back"}
+		return robocache.NotFound("undo", where, "there is no edit in place to take back")
 	}
 	now, err := sums(s.path(isUndo))
 	if err != nil {
@@ -557,11 +563,13 @@ func Undo(dir string) (err error) {
 	for name, sum := range j.Files {
 		if now[name] != sum {
 			where["file"] = name
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "undo", Where: where, Msg: "the file was changed since the edit, as another program can through a hard link", Hint: "what is left lies in " + s.path(isUndo)}
+			return robocache.Malformed("undo", where, "the file was changed since the edit, as another program can through a hard link").
+				WithHint("what is left lies in %s", s.path(isUndo))
 		}
 	}
 	if len(now) != len(j.Files) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "undo", Where: where, Msg: fmt.Sprintf("%d files are kept, there were %d", len(now), len(j.Files)), Hint: "what is left lies in " + s.path(isUndo)}
+		return robocache.Malformed("undo", where, "%d files are kept, there were %d", len(now), len(j.Files)).
+			WithHint("what is left lies in %s", s.path(isUndo))
 	}
 	if err := s.exchange(isUndo); err != nil {
 		return err

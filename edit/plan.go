@@ -207,7 +207,8 @@ func (p *Plan) key(name, what string) (int, error) {
 func ParsePlan(b []byte) (_ *Plan, err error) {
 	p := &Plan{}
 	bad := func(err error, msg string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "plan", Msg: msg, Err: err, Hint: "a plan is what 'robocache edit VERB … --dry-run --json' prints"}
+		return robocache.Malformed("plan", nil, "%s", msg).WithCause(err).
+			WithHint("a plan is what 'robocache edit VERB … --dry-run --json' prints")
 	}
 	var report struct{ Plan *Plan } // what a dry run prints has more than the plan
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {
@@ -341,5 +342,5 @@ func (p *Plan) check() error {
 
 // misuse is what a caller got wrong.
 func misuse(where robocache.Where, msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: where, Msg: msg, Hint: hint}
+	return robocache.Misuse("edit", where, "%s", msg).WithHint("%s", hint)
 }

@@ -108,12 +108,8 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 		file := write.RecordingName(src.Info().EpisodeIndex(e.Episode))
 		at, ok := positions[e.Source][path.Base(file)]
 		if !ok || sources[e.Source].Len(at) != src.Len(e.Episode) {
-			return &robocache.Error{
-				Class: robocache.ErrMalformed, Op: "edit",
-				Where: robocache.Where{"dataset": src.Info().URI, "file": file, "episode": src.Info().EpisodeIndex(e.Episode)},
-				Msg:   "the recording of the episode is missing, or has another number of rows",
-				Hint:  "Fetch the file again, or delete the episode.",
-			}
+			return robocache.Malformed("edit", robocache.Where{"dataset": src.Info().URI, "file": file, "episode": src.Info().EpisodeIndex(e.Episode)}, "the recording of the episode is missing, or has another number of rows").
+				WithHint("Fetch the file again, or delete the episode.")
 		}
 		e.Episode = at
 		plan.Episodes, numbers = append(plan.Episodes, e), append(numbers, int64(m.New))

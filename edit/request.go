@@ -142,7 +142,9 @@ func (e *editor) open(ctx context.Context) error {
 		if got, err := fingerprint(ctx, e.srcs[i]); err != nil {
 			return err
 		} else if got != want.Fingerprint || want.State != "" && state(ctx, e.srcs[i]) != want.State {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "edit", Where: robocache.Where{"dataset": uri}, Msg: "the dataset is not the one that was planned, or its files were changed since: fingerprint", Want: want.Fingerprint + " " + want.State, Got: got + " " + state(ctx, e.srcs[i]), Hint: "plan again"}
+			return robocache.Misuse("edit", robocache.Where{"dataset": uri}, "the dataset is not the one that was planned, or its files were changed since: fingerprint").
+				Expected(want.Fingerprint+" "+want.State, got+" "+state(ctx, e.srcs[i])).
+				WithHint("plan again")
 		}
 		if !want.HZ.Zero() {
 			if e.srcs[i], err = onGrid(ctx, e.srcs[i], want.HZ); err != nil {

@@ -179,7 +179,8 @@ func (v *view) Len(e int) int {
 
 func (v *view) at(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "edit", Where: robocache.Where{"position": e}, Msg: "there is no such episode", Want: "0 to " + strconv.Itoa(len(v.plan.Episodes)-1)}
+		return nil, robocache.NotFound("edit", robocache.Where{"position": e}, "there is no such episode").
+			Expected("0 to "+strconv.Itoa(len(v.plan.Episodes)-1), "")
 	}
 	return &v.plan.Episodes[e], nil
 }

@@ -28,7 +28,8 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 	if head != "" {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(head), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: robocache.Where{"file": "README.md"}, Msg: "the lines between --- are no keys of YAML", Err: err, Hint: "correct or remove them"}
+			return nil, robocache.Malformed("push", robocache.Where{"file": "README.md"}, "the lines between --- are no keys of YAML").
+				WithCause(err).WithHint("correct or remove them")
 		}
 		keys = doc.Content[0]
 	}

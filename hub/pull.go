@@ -45,7 +45,8 @@ const (
 // wanted (Info.ParseEpisodes); "": all.
 func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, total int64)) (_ *Pulled, err error) {
 	if !strings.HasPrefix(uri, "hf://") {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "pull", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Want: "hf://datasets/owner/name, with @revision where wanted", Got: "another URI"}
+		return nil, robocache.Misuse("pull", robocache.Where{"dataset": robocache.Redact(uri)}, "").
+			Expected("hf://datasets/owner/name, with @revision where wanted", "another URI")
 	}
 	hf.Forget()
 	src, err := store.Open(uri)
@@ -58,7 +59,7 @@ func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, to
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "there are no files"}
+		return nil, robocache.NotFound("pull", robocache.Where{"dataset": uri}, "there are no files")
 	}
 	out := &Pulled{URI: uri, Destination: dst}
 	if c, ok := src.(interface {
@@ -123,7 +124,8 @@ func others(ctx context.Context, uri, episodes string) (map[string]bool, error) 
 	defer ds.Close()
 	l, ok := robocache.As[*lerobot.Dataset](ds)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "pull", Where: robocache.Where{"dataset": uri}, Msg: "episodes of the format " + ds.Info().Format + " are not told apart by files", Hint: "pull the whole dataset"}
+		return nil, robocache.Unsupported("pull", robocache.Where{"dataset": uri}, "episodes of the format %s are not told apart by files", ds.Info().Format).
+			WithHint("pull the whole dataset")
 	}
 	positions, err := ds.Info().ParseEpisodes(episodes)
 	if err != nil {
@@ -210,7 +212,8 @@ func (p *pull) file(ctx context.Context, e store.Entry) error {
 			return err
 		}
 		if !resumed || !again {
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: "the checksum " + want, Got: "other bytes", Hint: "pull again"}
+			return robocache.Temporary("pull", nil, "").
+				Expected("the checksum "+want, "other bytes").WithHint("pull again")
 		}
 		p.progress(-e.Size)
 	}
@@ -243,7 +246,8 @@ func (p *pull) bring(ctx context.Context, e store.Entry, part string) (resumed b
 	}
 	defer src.Close()
 	if src.Size() != e.Size {
-		return resumed, &robocache.Error{Class: robocache.ErrTemporary, Op: "pull", Want: fmt.Sprintf("%d bytes", e.Size), Got: fmt.Sprint(src.Size()), Hint: "pull again"}
+		return resumed, robocache.Temporary("pull", nil, "").
+			Expected(fmt.Sprintf("%d bytes", e.Size), fmt.Sprint(src.Size())).WithHint("pull again")
 	}
 	buf := make([]byte, min(piece*piecesAtOnce, e.Size-off))
 	for off < e.Size {

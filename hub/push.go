@@ -69,7 +69,7 @@ var repoForm = regexp.MustCompile(`^[\w-][\w.-]*/[\w-][\w.-]*$`)
 func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, err error) {
 	repo = strings.TrimPrefix(strings.TrimPrefix(repo, "hf://"), "datasets/")
 	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "push", Want: "owner/name", Got: strconv.Quote(repo)}
+		return nil, robocache.Misuse("push", nil, "").Expected("owner/name", strconv.Quote(repo))
 	}
 	defer robocache.Locate(&err, robocache.Where{"dataset": "hf://datasets/" + repo})
 	if !opt.DryRun {
@@ -167,14 +167,15 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "push", Msg: python + " ended without an answer", Hint: "run it in a terminal to see what it says"}
+		return nil, robocache.Temporary("push", nil, "%s ended without an answer", python).
+			WithHint("run it in a terminal to see what it says")
 	}
 	if e := answer.Error; e != nil {
 		class := map[string]error{"unsupported": robocache.ErrUnsupported, "misuse": robocache.ErrMisuse, "not_found": robocache.ErrNotFound}[e.Class]
 		if class == nil {
 			class = robocache.ErrTemporary
 		}
-		failed := &robocache.Error{Class: class, Op: "push", Where: e.Where, Msg: e.Msg, Hint: e.Hint}
+		failed := robocache.NewError(class, "push", e.Where, "%s", e.Msg).WithHint("%s", e.Hint)
 		if opt.DryRun && class != robocache.ErrMisuse {
 			return unasked(job, out, card, failed), nil
 		}
@@ -211,8 +212,8 @@ func sound(ctx context.Context, ds robocache.Dataset) error {
 		}
 	}
 	if n > 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "push", Where: worst.Where, Msg: "doctor finds " + strconv.Itoa(n) + " errors, first " + worst.Code + ": " + worst.Message,
-			Hint: "robocache doctor DIR; --skip-doctor pushes it as it is"}
+		return robocache.Malformed("push", worst.Where, "doctor finds %d errors, first %s: %s", n, worst.Code, worst.Message).
+			WithHint("robocache doctor DIR; --skip-doctor pushes it as it is")
 	}
 	return nil
 }
@@ -249,7 +250,8 @@ func interpreter(named string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "push", Msg: "push goes through the Python package huggingface_hub, and there is no Python here", Hint: "install Python and huggingface_hub, or name one: --python"}
+	return "", robocache.Unsupported("push", nil, "push goes through the Python package huggingface_hub, and there is no Python here").
+		WithHint("install Python and huggingface_hub, or name one: --python")
 }
 
 // run runs the script, and gives what it answers.

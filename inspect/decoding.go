@@ -72,7 +72,8 @@ const (
 // of one episode's rows up to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
 func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo int, span time.Duration) (_ *Decoding, err error) {
 	if !slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) || video.LibraryOf(ds) == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecoding, Where: robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, Msg: "the dataset has no video", Hint: "still images are decoded one by one: 'robocache bench load' measures them"}
+		return nil, robocache.Unsupported(opDecoding, robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, "the dataset has no video").
+			WithHint("still images are decoded one by one: 'robocache bench load' measures them")
 	}
 	if _, err := video.ActiveBackend(); err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 		}
 	}
 	if len(refs) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecoding, Where: robocache.Where{"stream": f.Key}, Msg: "the episodes that were looked at have no frame of it"}
+		return robocache.NotFound(opDecoding, robocache.Where{"stream": f.Key}, "the episodes that were looked at have no frame of it")
 	}
 	s.Decoded /= float64(len(refs))
 	s.Bytes /= float64(len(refs))

@@ -49,7 +49,8 @@ func CheckPlot(path string) error {
 	if slices.Contains([]string{".png", ".svg", ".html"}, strings.ToLower(filepath.Ext(path))) {
 		return nil
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "plot", Where: robocache.Where{"file": path}, Want: "a name that ends in .png, .svg or .html", Got: strconv.Quote(filepath.Ext(path))}
+	return robocache.Misuse("plot", robocache.Where{"file": path}, "").
+		Expected("a name that ends in .png, .svg or .html", strconv.Quote(filepath.Ext(path)))
 }
 
 // Plot draws streams of an episode below each other, on one axis, the episode's whole time, each at its own timestamps. keys: the streams (of a camera: frames);
@@ -107,7 +108,9 @@ func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string,
 		chosen = d.every(cameras)
 	}
 	if len(chosen) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"episode": ep.Index}, Msg: "the episode has nothing to draw", Got: strings.Join(d.Notes, "; "), Hint: "--keys names cameras too: their frames are drawn"}
+		return nil, robocache.Unsupported("plot", robocache.Where{"episode": ep.Index}, "the episode has nothing to draw").
+			Expected("", strings.Join(d.Notes, "; ")).
+			WithHint("--keys names cameras too: their frames are drawn")
 	}
 	d.text(title)
 	for _, i := range chosen {
@@ -183,9 +186,10 @@ func (d *drawer) named(keys []string) (chosen []int, err error) {
 		i := slices.IndexFunc(features, func(f robocache.Feature) bool { return f.Key == key })
 		switch {
 		case i < 0:
-			return chosen, &robocache.Error{Class: robocache.ErrMisuse, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "there is no such stream", Hint: "it has: " + strings.Join(d.ds.Info().Keys(), ", ")}
+			return chosen, robocache.Misuse("plot", robocache.Where{"stream": key}, "there is no such stream").
+				WithHint("it has: %s", strings.Join(d.ds.Info().Keys(), ", "))
 		case features[i].Default:
-			return chosen, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plot", Where: robocache.Where{"stream": key}, Msg: "a column of the format's bookkeeping is not drawn"}
+			return chosen, robocache.Unsupported("plot", robocache.Where{"stream": key}, "a column of the format's bookkeeping is not drawn")
 		case d.all.Streams[i].Rows == 0:
 			d.Notes = append(d.Notes, "not drawn, no rows in this episode: "+key)
 		default:

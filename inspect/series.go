@@ -50,7 +50,7 @@ func Curves(f *robocache.Feature) bool {
 // SeriesOf reads and thins the rows between two times, and one row beyond on each side.
 func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l *Timeline, e int, r Range) (_ *Series, err error) {
 	if !Curves(f) {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "inspect", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no curves"}
+		return nil, robocache.Unsupported("inspect", robocache.Where{"stream": f.Key}, "a stream of kind %s has no curves", string(f.Kind))
 	}
 	if r.Pixels == 0 {
 		r.Pixels = 1000
@@ -71,7 +71,8 @@ func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l
 		return s, nil
 	}
 	if int64(hi-lo)*int64(f.RowBytes()) > readBudget {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "inspect", Where: robocache.Where{"stream": f.Key}, Msg: "so many rows are not read at once", Hint: "zoom in"}
+		return nil, robocache.ResourceLimit("inspect", robocache.Where{"stream": f.Key}, "so many rows are not read at once").
+			WithHint("zoom in")
 	}
 	s.Thinned = hi-lo > max(maxPoints, 4*r.Pixels)
 	t := &thinner{s: s, gap: l.LongestStep(f), cols: make([]column, s.Columns)}

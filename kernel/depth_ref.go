@@ -25,7 +25,8 @@ func checkCamera(op string, camera [4]float32, scale float32) error {
 func checkPose(op, name string, pose *[12]float32) error {
 	for i, x := range pose {
 		if x-x != 0 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name, "index": i}, Msg: name + " is not finite", Want: "twelve finite numbers", Got: fmt.Sprint(x)}
+			return robocache.Misuse(op, robocache.Where{"tensor": name, "index": i}, "%s is not finite", name).
+				Expected("twelve finite numbers", fmt.Sprint(x))
 		}
 	}
 	return nil
@@ -34,7 +35,8 @@ func checkPose(op, name string, pose *[12]float32) error {
 // checkDepth proves a depth image's type and layout.
 func checkDepth(op string, t *Tensor) error {
 	if !t.DType.Float() && t.DType != robocache.Uint16 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": "depth"}, Msg: "unsupported dtype", Want: "uint16, " + join(floatTypes), Got: t.DType.String()}
+		return robocache.Misuse(op, robocache.Where{"tensor": "depth"}, "unsupported dtype").
+			Expected("uint16, "+join(floatTypes), t.DType.String())
 	}
 	return t.Check(op, "depth")
 }

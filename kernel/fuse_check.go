@@ -35,7 +35,8 @@ func (op *FuseOp) Check() (err error) {
 			return robocache.At(err, s.where(i, len(op.Series)))
 		}
 		if cols > math.MaxInt-s.cols() { // of no rows: then any extent is legal
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: name, Msg: "more elements than can be counted", Want: "at most 2^63 columns", Got: "more"}
+			return robocache.ResourceLimit(name, nil, "more elements than can be counted").
+				Expected("at most 2^63 columns", "more")
 		}
 		cols += s.cols()
 	}
@@ -78,7 +79,7 @@ func (op *FuseGradOp) Check() (err error) {
 		return robocache.At(err, s.where(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
-		return robocache.At(&robocache.Error{Class: robocache.ErrUnsupported, Op: name, Msg: msg, Want: want, Got: got}, s.where(0, 1))
+		return robocache.At(robocache.Unsupported(name, nil, "%s", msg).Expected(want, got), s.where(0, 1))
 	}
 	switch {
 	case s.Rule.Mode >= Slerp:
@@ -200,12 +201,14 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 }
 
 func tooMany(op string, rows int) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many samples", Want: "at most 2^31-1", Got: strconv.Itoa(rows)}
+	return robocache.ResourceLimit(op, nil, "too many samples").
+		Expected("at most 2^31-1", strconv.Itoa(rows))
 }
 
 func batchError(op, what string, want, got int) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Msg: "Batch size mismatch (" + what + ")", Want: strconv.Itoa(want), Got: strconv.Itoa(got),
-		Hint: "times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand"}
+	return robocache.Misuse(op, nil, "Batch size mismatch (%s)", what).
+		Expected(strconv.Itoa(want), strconv.Itoa(got)).
+		WithHint("times [S] and targets [T] are shared by the batch; any other batch size mismatch is yours to expand")
 }
 
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {

@@ -45,19 +45,20 @@ func (m *Matrix) span() (lo, hi int, ok bool) {
 func (m *Matrix) check(op, name string) error {
 	size := m.DType.Size()
 	if size == 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"tensor": name}, Msg: "unsupported dtype", Want: "a type of fixed size", Got: m.DType.String()}
+		return robocache.Unsupported(op, robocache.Where{"tensor": name}, "unsupported dtype").
+			Expected("a type of fixed size", m.DType.String())
 	}
 	if m.Rows < 0 || m.Cols < 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "negative extent", Want: "rows and columns ≥ 0", Got: fmt.Sprintf("%d × %d", m.Rows, m.Cols)}
+		return robocache.Misuse(op, robocache.Where{"tensor": name}, "negative extent").
+			Expected("rows and columns ≥ 0", fmt.Sprintf("%d × %d", m.Rows, m.Cols))
 	}
 	if m.Rows == 0 || m.Cols == 0 {
 		return nil
 	}
 	lo, hi, ok := m.span()
 	if !ok || lo < 0 || hi > len(m.Data)/size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "length mismatch",
-			Want: fmt.Sprintf("%d × %d elements with strides %d, %d from %d inside the memory", m.Rows, m.Cols, m.RowStride, m.ColStride, m.Base),
-			Got:  fmt.Sprintf("%d elements", len(m.Data)/size)}
+		return robocache.Misuse(op, robocache.Where{"tensor": name}, "length mismatch").
+			Expected(fmt.Sprintf("%d × %d elements with strides %d, %d from %d inside the memory", m.Rows, m.Cols, m.RowStride, m.ColStride, m.Base), fmt.Sprintf("%d elements", len(m.Data)/size))
 	}
 	return nil
 }

@@ -36,5 +36,6 @@ func parse[T ~uint8](n *names, name string) (T, error) {
 	if i := slices.Index(n.list, name); i >= 0 {
 		return T(i), nil
 	}
-	return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: n.op, Msg: "Invalid " + n.what, Want: n.text(), Got: strconv.Quote(name)}
+	return 0, robocache.Misuse(n.op, nil, "Invalid %s", n.what).
+		Expected(n.text(), strconv.Quote(name))
 }

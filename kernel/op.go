@@ -78,7 +78,8 @@ func checkTensors(op Op) error {
 		}
 		for _, n := range all {
 			if n.tensor != nil && n.tensor != w.tensor && w.tensor.Overlaps(n.tensor) {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: op.name(), Where: robocache.Where{"tensor": w.name}, Msg: "out aliases " + n.name, Want: "memory of its own", Got: "shared memory"}
+				return robocache.Misuse(op.name(), robocache.Where{"tensor": w.name}, "out aliases %s", n.name).
+					Expected("memory of its own", "shared memory")
 			}
 		}
 	}

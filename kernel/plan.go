@@ -59,12 +59,13 @@ func (p *Plan) check() error {
 			ok = p.Sums.checkRow(i, p.Sources)
 		}
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "resample", Where: robocache.Where{"row": i}, Msg: "plan row outside the source range", Want: "samples below " + strconv.Itoa(p.Sources), Got: strconv.Itoa(l) + ", " + strconv.Itoa(r)}
+			return robocache.Misuse("resample", robocache.Where{"row": i}, "plan row outside the source range").
+				Expected("samples below "+strconv.Itoa(p.Sources), strconv.Itoa(l)+", "+strconv.Itoa(r))
 		}
 	}
 	return nil
 }
 
 func misuse(op, msg, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Msg: msg, Want: want, Got: got}
+	return robocache.Misuse(op, nil, "%s", msg).Expected(want, got)
 }

@@ -107,5 +107,6 @@ func FromSeconds(s float64) int64 {
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func shapeError(op, name string, want, got []int) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "out has wrong shape", Want: fmt.Sprint(want), Got: fmt.Sprint(got)}
+	return robocache.Misuse(op, robocache.Where{"tensor": name}, "out has wrong shape").
+		Expected(fmt.Sprint(want), fmt.Sprint(got))
 }

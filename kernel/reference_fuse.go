@@ -110,7 +110,8 @@ func (s *Series) Rows(b int) (from, n int, err error) {
 }
 
 func lengthError(name, want string, got int64) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "resample", Where: robocache.Where{"tensor": name}, Msg: "Source length mismatch (length outside the data)", Want: want, Got: strconv.FormatInt(got, 10)}
+	return robocache.Malformed("resample", robocache.Where{"tensor": name}, "Source length mismatch (length outside the data)").
+		Expected(want, strconv.FormatInt(got, 10))
 }
 
 // Plan is the plan of entry b for targets in host memory, under the clock Nanoseconds, and the entry's first row in Values.

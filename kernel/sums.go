@@ -234,10 +234,9 @@ func (r *Rule) checkSummed(op string, cols int) error {
 
 // notSummed is the error of an operation that has no ModeSum.
 func notSummed(op string) error {
-	return &robocache.Error{
-		Class: robocache.ErrUnsupported, Op: op, Msg: "no mode sum in this operation", Want: modeNames.before(ModeSum), Got: ModeSum.String(),
-		Hint: "Use align=, Loader(hz=…) or convert --hz, which have mode sum.",
-	}
+	return robocache.Unsupported(op, nil, "no mode sum in this operation").
+		Expected(modeNames.before(ModeSum), ModeSum.String()).
+		WithHint("Use align=, Loader(hz=…) or convert --hz, which have mode sum.")
 }
 
 func (r *Rule) sumLengths(n int) []int64 {

@@ -16,7 +16,8 @@ import (
 // memory, so that it holds for a device's tensors too.
 func (t *Tensor) Check(op, name string) error {
 	bad := func(class error, msg, want, got string) error {
-		return &robocache.Error{Class: class, Op: op, Where: robocache.Where{"tensor": name}, Msg: msg, Want: want, Got: got}
+		return robocache.NewError(class, op, robocache.Where{"tensor": name}, "%s", msg).
+			Expected(want, got)
 	}
 	size := t.DType.Size()
 	if size == 0 {
@@ -71,8 +72,8 @@ func (t *Tensor) CheckResult(op, name string) error {
 	reach := 0
 	for _, a := range axes {
 		if a.stride <= reach {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "out overlaps itself",
-				Want: "strides that give each element its own place", Got: fmt.Sprint(t.Stride)}
+			return robocache.Misuse(op, robocache.Where{"tensor": name}, "out overlaps itself").
+				Expected("strides that give each element its own place", fmt.Sprint(t.Stride))
 		}
 		reach += a.stride * (a.extent - 1)
 	}
@@ -85,12 +86,13 @@ func (t *Tensor) CheckHost(op, name string) error {
 		return nil
 	}
 	if t.Addr != 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "must be on the same device", Want: "host memory", Got: "a device's"}
+		return robocache.Misuse(op, robocache.Where{"tensor": name}, "must be on the same device").
+			Expected("host memory", "a device's")
 	}
 	lo, hi, _ := t.span()
 	if have := len(t.Data) / t.DType.Size(); lo < 0 || hi > have {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"tensor": name}, Msg: "length mismatch",
-			Want: fmt.Sprintf("%v elements with strides %v from %d inside the memory", t.Shape, t.Stride, t.Base), Got: strconv.Itoa(have) + " elements"}
+		return robocache.Misuse(op, robocache.Where{"tensor": name}, "length mismatch").
+			Expected(fmt.Sprintf("%v elements with strides %v from %d inside the memory", t.Shape, t.Stride, t.Base), strconv.Itoa(have)+" elements")
 	}
 	return nil
 }
@@ -200,14 +202,16 @@ func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType)
 		known = known || t.DType == d
 	}
 	if !known {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: "unsupported dtype", Want: join(types), Got: t.DType.String()}
+		return robocache.Misuse(op, where, "unsupported dtype").
+			Expected(join(types), t.DType.String())
 	}
 	same := len(t.Shape) == len(want)
 	for i := 0; same && i < len(want); i++ {
 		same = t.Shape[i] == want[i]
 	}
 	if !same {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: where, Msg: name + " has wrong shape", Want: fmt.Sprint(want), Got: fmt.Sprint(t.Shape)}
+		return robocache.Misuse(op, where, "%s has wrong shape", name).
+			Expected(fmt.Sprint(want), fmt.Sprint(t.Shape))
 	}
 	return nil
 }

@@ -59,7 +59,8 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 		return misuse(voxelize, "points must have shape "+want, want, fmt.Sprint(p.Shape))
 	}
 	if !p.DType.Float() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "points"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: p.DType.String()}
+		return robocache.Misuse(voxelize, robocache.Where{"tensor": "points"}, "unsupported dtype").
+			Expected(join(floatTypes), p.DType.String())
 	}
 	if err := p.Check(voxelize, "points"); err != nil {
 		return err
@@ -126,7 +127,8 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	l.Features = f.Shape[lead]
 	if !f.DType.Float() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "features"}, Msg: "unsupported dtype", Want: join(floatTypes), Got: f.DType.String()}
+		return robocache.Misuse(voxelize, robocache.Where{"tensor": "features"}, "unsupported dtype").
+			Expected(join(floatTypes), f.DType.String())
 	}
 	return f.Check(voxelize, "features")
 }
@@ -135,17 +137,21 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 func checkGrid(op string, lo, size [3]float32, grid []int) error {
 	for a, s := range size {
 		if !(s > 0) || math.IsInf(float64(s), 0) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "voxel_size must be positive: a voxel size must be positive and finite", Want: "a finite number > 0", Got: fmt.Sprint(s)}
+			return robocache.Misuse(op, robocache.Where{"axis": a}, "voxel_size must be positive: a voxel size must be positive and finite").
+				Expected("a finite number > 0", fmt.Sprint(s))
 		}
 	}
 	for a, x := range lo {
 		if x-x != 0 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "grid_min is not finite", Want: "a finite number", Got: fmt.Sprint(x)}
+			return robocache.Misuse(op, robocache.Where{"axis": a}, "grid_min is not finite").
+				Expected("a finite number", fmt.Sprint(x))
 		}
 	}
 	for a, g := range grid {
 		if g <= 0 || g > math.MaxInt32 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Where: robocache.Where{"axis": a}, Msg: "Invalid grid dimensions", Want: "extents of 1 … 2147483647", Got: fmt.Sprint(grid), Hint: "grid_size is voxels an axis"}
+			return robocache.Misuse(op, robocache.Where{"axis": a}, "Invalid grid dimensions").
+				Expected("extents of 1 … 2147483647", fmt.Sprint(grid)).
+				WithHint("grid_size is voxels an axis")
 		}
 	}
 	return nil
@@ -168,8 +174,9 @@ func (op *VoxelOp) size(l *VoxelLayout) error {
 		budget = math.MaxInt64
 	}
 	over := func() error {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: voxelize, Msg: "memory budget exceeded", Want: fmt.Sprintf("at most %d bytes", budget),
-			Got: op.wanted(l), Hint: "a smaller grid, larger voxels, or the sparse layout"}
+		return robocache.ResourceLimit(voxelize, nil, "memory budget exceeded").
+			Expected(fmt.Sprintf("at most %d bytes", budget), op.wanted(l)).
+			WithHint("a smaller grid, larger voxels, or the sparse layout")
 	}
 	var ok bool
 	l.Cells, ok = product(int64(op.Grid[0]), int64(op.Grid[1]), int64(op.Grid[2]))
@@ -338,13 +345,15 @@ func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	case op.Offsets != nil:
 		from, to := op.Offsets.int64At(b), op.Offsets.int64At(b+1)
 		if from < 0 || to < from || to > int64(rows) {
-			return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "offsets", "index": b}, Msg: "length mismatch", Want: fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows), Got: fmt.Sprintf("%d, %d", from, to)}
+			return 0, 0, robocache.Misuse(voxelize, robocache.Where{"tensor": "offsets", "index": b}, "length mismatch").
+				Expected(fmt.Sprintf("offsets that do not decrease, in 0 … %d", rows), fmt.Sprintf("%d, %d", from, to))
 		}
 		return int(from), int(to), nil
 	case op.Lengths != nil:
 		n := op.Lengths.int64At(b)
 		if n < 0 || n > int64(rows) {
-			return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: robocache.Where{"tensor": "lengths", "index": b}, Msg: "length mismatch", Want: fmt.Sprintf("0 … %d points", rows), Got: strconv.FormatInt(n, 10)}
+			return 0, 0, robocache.Misuse(voxelize, robocache.Where{"tensor": "lengths", "index": b}, "length mismatch").
+				Expected(fmt.Sprintf("0 … %d points", rows), strconv.FormatInt(n, 10))
 		}
 		return 0, int(n), nil
 	}
@@ -357,6 +366,7 @@ func (op *VoxelOp) OutsideError(b, i int, p [3]float32) error {
 	if len(op.Points.Shape) == 3 || op.Offsets != nil {
 		where["entry"] = b
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: voxelize, Where: where, Msg: "point outside the grid",
-		Want: fmt.Sprintf("%v + [0, %v) voxels of %v", op.Min, op.Grid, op.Size), Got: fmt.Sprint(p), Hint: "outside=\"drop\" leaves such points out, \"clip\" moves them into the nearest cell"}
+	return robocache.Misuse(voxelize, where, "point outside the grid").
+		Expected(fmt.Sprintf("%v + [0, %v) voxels of %v", op.Min, op.Grid, op.Size), fmt.Sprint(p)).
+		WithHint("outside=\"drop\" leaves such points out, \"clip\" moves them into the nearest cell")
 }

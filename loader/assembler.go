@@ -117,8 +117,8 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	deferOps(a.sources)
 	a.onDevice()
 	if a.cfg.Cache == onDevice && a.device == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: `cache="device": no frames of these batches are made on a device`,
-			Hint: `device="cuda" with decode="gpu" or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`}
+		return nil, robocache.Unsupported("loader", nil, `cache="device": no frames of these batches are made on a device`).
+			WithHint(`device="cuda" with decode="gpu" or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`)
 	}
 	if err := a.openCaches(ctx); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 
 // augmentError is Misuse that names a key.
 func augmentError(key, msg, hint string) error {
-	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "augment: " + msg, Hint: hint}
+	e := robocache.Misuse("loader", nil, "augment: %s", msg).WithHint("%s", hint)
 	if key != "" {
 		e.Where = robocache.Where{"stream": key}
 	}
@@ -236,7 +236,8 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 func (m *mirror) check(c *column) error {
 	const name = "augment: hflip: "
 	if !is[table](c) {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: name + "negate and swap are for rows of numbers of one length", Hint: `"keep", or keys= without it`}
+		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
+			WithHint(`"keep", or keys= without it`)
 	}
 	seen := map[int]bool{}
 	bad := func(option string, i int) error {

@@ -46,8 +46,9 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	}
 	kept := poolBytes + room
 	if kept > total/8*7 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "pool_size and cache_budget leave nothing of memory_budget for batches",
-			Want: "at most " + mib(total/8*7) + " together", Got: mib(kept), Hint: "raise memory_budget"}
+		return robocache.Misuse("loader", nil, "pool_size and cache_budget leave nothing of memory_budget for batches").
+			Expected("at most "+mib(total/8*7)+" together", mib(kept)).
+			WithHint("raise memory_budget")
 	}
 	a.budget = total / 8 * 5
 	if kept > 0 {

@@ -160,7 +160,7 @@ func (src *source) makeColumns() error {
 			if _, ok := base(src.ds).(robocache.RaggedDataset); f.Ragged() && !ok || f.Kind == robocache.KindPointCloud && !f.Ragged() {
 				reason := "the format " + info.Format + " gives no rows of varying length"
 				if cfg.Keys != nil {
-					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: reason}
+					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)
 				}
 				src.a.warn(f.Key + " is left out: " + reason)
 				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
@@ -177,7 +177,8 @@ func (src *source) makeColumns() error {
 		}
 		switch {
 		case cfg.windowed(c.key) && is[number](c):
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "a window of a number of the sample", Hint: "it is that of the sample's own time"}
+			return robocache.Misuse("loader", robocache.Where{"stream": c.key}, "a window of a number of the sample").
+				WithHint("it is that of the sample's own time")
 		case cfg.windowed(c.key):
 			return textWindow(c.key)
 		case !is[number](c):
@@ -225,7 +226,7 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 		case !slices.Contains(known, key):
 			return lacks(info, option, key, known)
 		case !wanted(key):
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option + " names " + key + ", which keys leaves out"}
+			return robocache.Misuse("loader", nil, "%s names %s, which keys leaves out", option, key)
 		case another:
 			return misuse(option, option+" or another window of "+key, "both")
 		}
@@ -265,11 +266,13 @@ func lacks(info *robocache.Info, option, key string, known []string) error {
 }
 
 func unknownKey(option, key string, known []string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: option + ": the dataset has no key " + key, Hint: nearest(key, known)}
+	return robocache.Misuse("loader", robocache.Where{"stream": key}, "%s: the dataset has no key %s", option, key).
+		WithHint("%s", nearest(key, known))
 }
 
 func textWindow(key string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "a window of a text", Hint: "texts are those of the sample's own time"}
+	return robocache.Misuse("loader", robocache.Where{"stream": key}, "a window of a text").
+		WithHint("texts are those of the sample's own time")
 }
 
 func keysOf(info *robocache.Info) []string {
@@ -322,7 +325,7 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 		c.elems = f.Elements()
 		c.rowBytes = c.elems * f.DType.Size()
 		if c.stored.Size() == 0 || c.elems < 0 || c.elems > math.MaxInt32 {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": f.Key}, Msg: fmt.Sprintf("%s rows of %v in batches", f.DType, f.Shape)}
+			return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s rows of %v in batches", f.DType, f.Shape)
 		}
 		c.cast(f.DType)
 		switch {
@@ -406,7 +409,8 @@ func rowWindow(rows []int, cfg *Config, timed bool) (w window, err error) {
 	case !timed:
 		w.offsets = rows
 	case cfg.Align == nil || cfg.Align.HZ.Zero():
-		return w, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "delta_indices of a stream whose rows are not the samples'", Hint: "anchor= makes its rows the samples; or give delta_timestamps= or windows= in seconds, or hz="}
+		return w, robocache.Misuse("loader", nil, "delta_indices of a stream whose rows are not the samples'").
+			WithHint("anchor= makes its rows the samples; or give delta_timestamps= or windows= in seconds, or hz=")
 	default:
 		for _, n := range rows {
 			w.nanos = append(w.nanos, cfg.Align.HZ.Nanos(int64(n)))

@@ -216,7 +216,8 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the configuration is not a JSON object", Err: err}
+		return c, robocache.Misuse("loader", nil, "the configuration is not a JSON object").
+			WithCause(err)
 	}
 	var known []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
@@ -226,7 +227,8 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	for k := range raw {
 		if !slices.Contains(known, k) {
-			return c, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "unknown option " + k, Hint: nearest(k, known)}
+			return c, robocache.Misuse("loader", nil, "unknown option %s", k).
+				WithHint("%s", nearest(k, known))
 		}
 	}
 	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
@@ -236,7 +238,7 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	err := json.Unmarshal(text, &c)
 	if e := (*robocache.Error)(nil); err != nil && !errors.As(err, &e) {
-		err = &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: err.Error()}
+		err = robocache.Misuse("loader", nil, "%s", err.Error())
 	}
 	return c, err
 }
@@ -321,9 +323,11 @@ func (c *Config) check(batches bool) error {
 	case c.Cache == onDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
 		return misuse("device_memory_budget", `with cache="device", and in place of cache_budget: the bytes of the device's memory that frames may take`, fmt.Sprintf("%d, cache_budget=%d", c.DeviceMemory, c.CacheBudget))
 	case !batches && c.Cache != "":
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "a cache of single items", Hint: "Loader has caches"}
+		return robocache.Unsupported("map", nil, "a cache of single items").
+			WithHint("Loader has caches")
 	case !batches && c.Augment != nil:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Msg: "augment: its draws go by the epoch, and items have none", Hint: "Loader has augment"}
+		return robocache.Unsupported("map", nil, "augment: its draws go by the epoch, and items have none").
+			WithHint("Loader has augment")
 	}
 	if c.Hz != nil {
 		a := align.Config{}

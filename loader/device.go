@@ -233,7 +233,7 @@ type Output struct {
 // Finish describes what is left to do of raw batches of n samples, at most a whole batch.
 func (l *Loader) Finish(n int) (*Finish, error) {
 	if !l.cfg.Raw {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "batches are finished: raw was not asked for"}
+		return nil, robocache.Misuse("loader", nil, "batches are finished: raw was not asked for")
 	}
 	if n < 0 || n > l.cfg.BatchSize {
 		return nil, misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))

@@ -215,8 +215,8 @@ func (src *source) notFinite(ctx context.Context, c *column, r robocache.Row, ro
 	if rows > 1 {
 		msg += fmt.Sprintf(", the first of %d such rows of the episode", rows)
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: where, Msg: msg,
-		Hint: `on_bad_episode="skip" leaves such episodes out, on_nan="mask" pads such rows, on_nan="allow" trains on them; 'robocache doctor' lists them`}
+	return robocache.Malformed("loader", where, "%s", msg).
+		WithHint(`on_bad_episode="skip" leaves such episodes out, on_nan="mask" pads such rows, on_nan="allow" trains on them; 'robocache doctor' lists them`)
 }
 
 // numberText names a number that is not finite.

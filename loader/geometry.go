@@ -81,7 +81,8 @@ func (c *column) draft(w, h int, dst []byte) (*draft, error) {
 	d.spec, d.c, d.dst, d.into, d.moves = c.spec, c, dst, dst, false
 	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.width || d.sh != c.height {
 		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
-			return nil, d.done(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "image_resize=" + string(c.resize) + " scales the image beyond 256 Mpixel", Got: dimensions(w, h)})
+			return nil, d.done(robocache.ResourceLimit("loader", robocache.Where{"stream": c.key}, "image_resize=%s scales the image beyond 256 Mpixel", string(c.resize)).
+				Expected("", dimensions(w, h)))
 		}
 		d.spec.Width, d.spec.Height, d.moves = d.sw, d.sh, true
 	}

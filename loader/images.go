@@ -155,8 +155,9 @@ func (c *column) Check() func(w *frames.Worker, f frames.File, to frames.Target,
 }
 
 func sizeError(c *column, width, height int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "frames of another size",
-		Want: dimensions(c.width, c.height), Got: dimensions(width, height), Hint: "image_size=[h, w] brings all to one size"}
+	return robocache.Malformed("loader", robocache.Where{"stream": c.key}, "frames of another size").
+		Expected(dimensions(c.width, c.height), dimensions(width, height)).
+		WithHint("image_size=[h, w] brings all to one size")
 }
 
 func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
@@ -342,7 +343,8 @@ func (src *source) openFiles(budget int64) error {
 		} else {
 			lib := video.LibraryOf(ds)
 			if lib == nil {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "the format " + ds.Info().Format + " gives no video files", Hint: "keys= without the video keys"}
+				return robocache.Unsupported("loader", robocache.Where{"stream": c.key}, "the format %s gives no video files", ds.Info().Format).
+					WithHint("keys= without the video keys")
 			}
 			if _, err := video.ActiveBackend(); err != nil {
 				return robocache.At(err, robocache.Where{"stream": c.key})
@@ -398,10 +400,12 @@ func (src *source) probe(ctx context.Context) error {
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		default:
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "nothing says the size of the frames", Hint: "image_size=[h, w]"}
+			return robocache.Malformed("loader", robocache.Where{"stream": c.key}, "nothing says the size of the frames").
+				WithHint("image_size=[h, w]")
 		}
 		if c.width > 1<<15 || c.height > 1<<15 {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key}, Want: "frames of at most 32768×32768", Got: sizeError(c, c.width, c.height).Error()}
+			return robocache.ResourceLimit("loader", robocache.Where{"stream": c.key}, "").
+				Expected("frames of at most 32768×32768", sizeError(c, c.width, c.height).Error())
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -170,8 +169,8 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 		case <-late:
 			now := u.left.Load()
 			if now == left && now > 0 {
-				return false, &robocache.Error{Class: robocache.ErrTemporary, Op: "loader", Where: robocache.Where{"position": u.batch.Position},
-					Msg: fmt.Sprintf("no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now), Hint: "is the store reachable? deadline_s sets how long a batch may stand still"}
+				return false, robocache.Temporary("loader", robocache.Where{"position": u.batch.Position}, "no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now).
+					WithHint("is the store reachable? deadline_s sets how long a batch may stand still")
 			}
 			left = now
 		}
@@ -195,7 +194,7 @@ func (l *Loader) running(now time.Time) (*run, int64, error) {
 }
 
 func errClosed() error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "the loader is closed"}
+	return robocache.Misuse("loader", nil, "the loader is closed")
 }
 
 // endEpoch goes to the next epoch when a run has given all, or its next batch is of another; false where neither holds any more.
@@ -285,7 +284,8 @@ func (l *Loader) exclude(found map[badKey]error) error {
 		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
 	}
 	if !l.at.Exclude(bad) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every episode is bad", Err: found[episodes[0]]}
+		return robocache.Malformed("loader", nil, "every episode is bad").
+			WithCause(found[episodes[0]])
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func (a *assembler) locate(indices []int64, each func(i, source int, r robocache
 	n := a.samples()
 	for _, i := range indices {
 		if i < 0 || i >= n {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"index": i}, Msg: "index out of range", Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(i)}
+			return robocache.Misuse("loader", robocache.Where{"index": i}, "index out of range").
+				Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(i))
 		}
 	}
 	for i, sample := range indices {
@@ -80,7 +81,7 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the map is closed"}
+		return nil, robocache.Misuse("map", nil, "the map is closed")
 	}
 	a := m.a
 	if err := a.locate(indices, func(int, int, robocache.Row) {}); err != nil {

@@ -36,7 +36,7 @@ type Mix struct {
 // config is the Config of one source.
 func (m *Mix) config(cfg Config, several bool) (Config, error) {
 	if m.Dataset == nil {
-		return cfg, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "a source without a dataset"}
+		return cfg, robocache.Misuse("mixture", nil, "a source without a dataset")
 	}
 	if several {
 		cfg.ofSource(m)
@@ -111,7 +111,7 @@ func placeOfSource(i int, m *Mix) robocache.Where {
 // checkMix refuses what no source can be meant by.
 func checkMix(mix []Mix, cfg *Config) error {
 	if len(mix) == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "no sources"}
+		return robocache.Misuse("mixture", nil, "no sources")
 	}
 	weighted := 0
 	sum := 0.0
@@ -234,8 +234,8 @@ func followed(stats robocache.Stats, names map[string]string, own, info *robocac
 		case !is:
 			to = k
 		case to != k && info.Feature(k) != nil:
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": k}, Msg: "stats: with this rename " + k + " is both a key of the dataset and another key of the batch",
-				Hint: `stats="compute", which knows what is what; or leave out of stats= what is not normalised`}
+			return nil, robocache.Misuse("mixture", robocache.Where{"stream": k}, "stats: with this rename %s is both a key of the dataset and another key of the batch", k).
+				WithHint(`stats="compute", which knows what is what; or leave out of stats= what is not normalised`)
 		}
 		if from[to] != "" {
 			return nil, misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
@@ -282,7 +282,7 @@ func (r *renamed) Clocks(key string) []string {
 func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
 	c, ok := r.Dataset.(robocache.Clocked)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": key}, Msg: "this stream was timestamped by one clock"}
+		return nil, robocache.Unsupported("loader", robocache.Where{"stream": key}, "this stream was timestamped by one clock")
 	}
 	return c.TimesBy(ctx, episode, r.key(key), clock)
 }

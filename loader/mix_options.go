@@ -74,10 +74,8 @@ func checkNamed(mix []Mix, cfg *Config) error {
 					}
 				}
 			}
-			return &robocache.Error{
-				Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": k},
-				Msg: option + ": no source of the mixture has the key " + k, Hint: nearest(k, names),
-			}
+			return robocache.Misuse("mixture", robocache.Where{"stream": k}, "%s: no source of the mixture has the key %s", option, k).
+				WithHint("%s", nearest(k, names))
 		}
 		return nil
 	}

@@ -50,7 +50,8 @@ func (src *source) normalizers(ctx context.Context) error {
 	if seen < len(n.Keys) {
 		for k := range n.Keys {
 			if src.column(k) == nil {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "normalize: no tensor of that key", Hint: nearest(k, src.keys())}
+				return robocache.Misuse("loader", robocache.Where{"stream": k}, "normalize: no tensor of that key").
+					WithHint("%s", nearest(k, src.keys()))
 			}
 		}
 	}
@@ -109,7 +110,8 @@ func (c *column) bookkeeping() bool {
 
 func normalizable(c *column) error {
 	bad := func(msg, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: hint}
+		return robocache.Misuse("loader", robocache.Where{"stream": c.key}, "normalize: %s", msg).
+			WithHint("%s", hint)
 	}
 	switch {
 	case is[text](c):
@@ -128,7 +130,8 @@ func (c *column) isDepth() bool { return c.spec.Pixel == video.DepthMM || c.spec
 // vectors gives mean and std, or low and high, of a column.
 func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": c.key}, Msg: "normalize: " + msg, Hint: `stats="compute" computes them at opening; ` + otherWays}
+		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.key}, "normalize: %s", msg).
+			WithHint(`stats="compute" computes them at opening; %s`, otherWays)
 	}
 	if own := n.Own(); own != nil {
 		low, high = own[0], own[1]

@@ -99,7 +99,8 @@ func (l *Loader) Restore(s State, force bool) error {
 	}
 	if !force {
 		if what := l.otherData(&s); what != "" {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: what, Hint: "force=True goes on all the same"}
+			return robocache.Misuse("loader", nil, "%s", what).
+				WithHint("force=True goes on all the same")
 		}
 	}
 	l.stopRun()
@@ -132,7 +133,8 @@ func (a *assembler) byPosition(bad []BadEpisode) ([]BadEpisode, error) {
 		}
 		position, err := a.sources[b.Source].ds.Info().EpisodePosition(int64(b.Episode))
 		if err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "state bad_episodes", Want: "episodes of the dataset", Got: fmt.Sprint(b.Episode)}
+			return nil, robocache.Misuse("loader", nil, "state bad_episodes").
+				Expected("episodes of the dataset", fmt.Sprint(b.Episode))
 		}
 		out[i].Episode = position
 	}

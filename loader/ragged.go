@@ -29,8 +29,9 @@ func (a *assembler) enter(u *unit, key string, size int64) error {
 	u.ragged += size
 	c.most = max(c.most, u.ragged)
 	if need := fixed + u.ragged; need > a.budget {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": key, "bytes": size, "position": u.batch.Position}, Msg: "memory_budget: one batch does not fit",
-			Want: "at most " + mib(a.budget-fixed-(u.ragged-size)) + " of " + mib(int64(a.cfg.MemoryBudget)), Got: mib(size) + " of " + key, Hint: "raise memory_budget, or lower batch_size or the window"}
+		return robocache.ResourceLimit("loader", robocache.Where{"stream": key, "bytes": size, "position": u.batch.Position}, "memory_budget: one batch does not fit").
+			Expected("at most "+mib(a.budget-fixed-(u.ragged-size))+" of "+mib(int64(a.cfg.MemoryBudget)), mib(size)+" of "+key).
+			WithHint("raise memory_budget, or lower batch_size or the window")
 	}
 	// Of a Map's batch, which stands alone, none is in flight.
 	if n := a.inFlight.Load(); n > 0 && c.now+size > a.budget-n*a.batchBytes(a.cfg.BatchSize) {
@@ -256,12 +257,14 @@ func (c *column) checkEntries(data []byte, counts []int, rows int) error {
 		n += max(k, 0)
 	}
 	if len(counts) != rows || n*c.rowBytes != len(data) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of entries than it says", Want: fmt.Sprintf("%d bytes of %d rows", n*c.rowBytes, rows), Got: fmt.Sprintf("%d bytes of %d", len(data), len(counts))}
+		return robocache.Malformed("loader", nil, "the dataset gave another number of entries than it says").
+			Expected(fmt.Sprintf("%d bytes of %d rows", n*c.rowBytes, rows), fmt.Sprintf("%d bytes of %d", len(data), len(counts)))
 	}
 	return nil
 }
 
 func tooMany(c *column, bytes, budget int64) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Where: robocache.Where{"stream": c.key, "bytes": bytes}, Msg: "memory_budget: the rows of one batch do not fit", Want: "at most " + mib(budget), Got: mib(bytes) + " of " + c.key,
-		Hint: "raise memory_budget, or lower batch_size or the window"}
+	return robocache.ResourceLimit("loader", robocache.Where{"stream": c.key, "bytes": bytes}, "memory_budget: the rows of one batch do not fit").
+		Expected("at most "+mib(budget), mib(bytes)+" of "+c.key).
+		WithHint("raise memory_budget, or lower batch_size or the window")
 }

@@ -117,7 +117,7 @@ func (r *run) plan(from order.Progress, ahead, inFlight int) {
 					r.skipped = skipped // the next run finds out again that this epoch has no batch
 				}
 				if e.sampler.Starved(e.at) {
-					r.give(&unit{seq: seq, epoch: e.Epoch, behind: skipped, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "every sample of this rank is of a bad episode"}, done: closed()})
+					r.give(&unit{seq: seq, epoch: e.Epoch, behind: skipped, err: robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode"), done: closed()})
 				}
 				break
 			}
@@ -237,6 +237,7 @@ func (r *run) stop() {
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func budgetError(need, have, budget int64) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: "memory_budget: one batch does not fit",
-		Want: mib(need) + " for a batch", Got: mib(have) + " of " + mib(budget), Hint: "raise memory_budget, or lower batch_size, image_size or the windows"}
+	return robocache.ResourceLimit("loader", nil, "memory_budget: one batch does not fit").
+		Expected(mib(need)+" for a batch", mib(have)+" of "+mib(budget)).
+		WithHint("raise memory_budget, or lower batch_size, image_size or the windows")
 }

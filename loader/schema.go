@@ -158,8 +158,8 @@ func newSchema(sources []*source, pad bool) (*schema, error) {
 		s.bind(src, len(sources) == 1)
 	}
 	if len(s.ragged) > 0 && first.cfg.Raw {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Where: robocache.Where{"stream": s.tensors[s.ragged[0]].key, "raw": true},
-			Msg: "raw batches with rows of varying length", Hint: "batches that are finished on the host, or keys= without them"}
+		return nil, robocache.Unsupported("loader", robocache.Where{"stream": s.tensors[s.ragged[0]].key, "raw": true}, "raw batches with rows of varying length").
+			WithHint("batches that are finished on the host, or keys= without them")
 	}
 	return s, nil
 }
@@ -278,17 +278,14 @@ func same(have, x *Field, owner, src *source) error {
 	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
 		hint = "image_size=[h, w] brings all to one size; or rename={…}"
 	}
-	return src.withPlace(&robocache.Error{
-		Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": x.Key},
-		Msg:  "two sources give this key in different forms",
-		Want: fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.place),
-		Got:  fmt.Sprintf("%s %v", x.DType, x.Shape),
-		Hint: hint,
-	})
+	return src.withPlace(robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
+		Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
+		WithHint("%s", hint))
 }
 
 func mixError(src *source, key, msg, hint string) error {
-	return src.withPlace(&robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key}, Msg: msg, Hint: hint})
+	return src.withPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "%s", msg).
+		WithHint("%s", hint))
 }
 
 // bind tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
@@ -388,10 +385,8 @@ func (src *source) checkDims(m *Mix, sources int, pad bool) error {
 	for _, key := range options.Keys(m.Dims) {
 		dims := m.Dims[key]
 		bad := func(msg, want, got, hint string) error {
-			return src.withPlace(&robocache.Error{
-				Class: robocache.ErrMisuse, Op: "mixture", Where: robocache.Where{"stream": key},
-				Msg: "dims: " + msg, Want: want, Got: got, Hint: hint,
-			})
+			return src.withPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "dims: %s", msg).
+				Expected(want, got).WithHint("%s", hint))
 		}
 		sorted := slices.Sorted(slices.Values(dims))
 		c := src.column(key)

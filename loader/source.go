@@ -179,7 +179,7 @@ func (src *source) count(ctx context.Context) error {
 		a.warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
 	}
 	if src.table.Samples() == 0 && src.ds.Info().Episodes > 0 { // a set without episodes has length 0
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "no samples: the selected episodes are empty"}
+		return robocache.Misuse("loader", nil, "no samples: the selected episodes are empty")
 	}
 	return nil
 }
@@ -208,11 +208,8 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		if i < 0 {
 			continue
 		}
-		err := &robocache.Error{
-			Class: robocache.ErrMalformed, Op: "loader",
-			Where: src.where(src.columns[i], robocache.Row{Episode: e, Index: -1}),
-			Msg:   "the episode lacks this stream, other episodes have it", Hint: robocache.LackingHint,
-		}
+		err := robocache.Malformed("loader", src.where(src.columns[i], robocache.Row{Episode: e, Index: -1}), "the episode lacks this stream, other episodes have it").
+			WithHint("%s", robocache.LackingHint)
 		if cfg.OnBadEpisode != "skip" {
 			return err
 		}
@@ -235,8 +232,8 @@ func (src *source) where(c *column, r robocache.Row) robocache.Where {
 }
 
 func (src *source) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the row has no frame",
-		Hint: `on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`}
+	e := robocache.Malformed("loader", src.where(c, r), "the row has no frame").
+		WithHint(`on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`)
 	if !ref.Missing {
 		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
 	}
@@ -249,7 +246,8 @@ func (src *source) chooseEpisodes() (note string, err error) {
 	c, info := &src.cfg, src.ds.Info()
 	switch {
 	case c.Split != "" && c.Split != robocache.SplitAll && c.Episodes != nil:
-		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "split and episodes name two choices of episodes", Hint: "Pass one of them."}
+		return "", robocache.Misuse("loader", nil, "split and episodes name two choices of episodes").
+			WithHint("Pass one of them.")
 	case c.Episodes != nil:
 		src.positions, err = info.EpisodePositions(c.Episodes)
 		return "", err
@@ -259,7 +257,7 @@ func (src *source) chooseEpisodes() (note string, err error) {
 		return "", nil
 	case c.Split != "":
 		if src.positions, err = info.SplitEpisodes(c.Split); err == nil && len(src.positions) == 0 {
-			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"dataset": info.URI}, Msg: "the split " + c.Split + " has no episodes"}
+			err = robocache.Misuse("loader", robocache.Where{"dataset": info.URI}, "the split %s has no episodes", c.Split)
 		}
 		return "", err
 	}

@@ -100,8 +100,8 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	case src.cfg.ComputeStats:
 		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", sizeText(bytes), strings.Join(keys, ", "), src.table.Len())
 	case reason != "":
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": strings.Join(keys, ", ")},
-			Msg: "normalize: the dataset has " + lacks + ", and " + reason, Hint: `stats="compute" computes them at opening, over the selected episodes; ` + otherWays}
+		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")}, "normalize: the dataset has %s, and %s", lacks, reason).
+			WithHint(`stats="compute" computes them at opening, over the selected episodes; %s`, otherWays)
 	default:
 		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, src.table.Len(), sizeText(bytes))
 	}

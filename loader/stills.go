@@ -69,7 +69,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 	case ref.Missing:
 		return s.c.src.missing(s.c, r, ref)
 	case ref.Path != "":
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "a still image that is in a video file"}
+		return robocache.Unsupported("loader", nil, "a still image that is in a video file")
 	}
 	f := stillFrame{ref: ref, width: s.c.width, height: s.c.height}
 	if s.c.spec.Width == 0 || s.c.resize != Stretch {

@@ -129,7 +129,7 @@ func (w *worker) text(p *part, c *column) error {
 	}
 	values, err := readTexts(w.Ctx(), p.src.ds, c.key, rows)
 	if err == nil && len(values) != len(rows) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Msg: "the dataset gave another number of texts than asked"}
+		err = robocache.Malformed("loader", nil, "the dataset gave another number of texts than asked")
 	}
 	if err != nil {
 		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {

@@ -138,7 +138,8 @@ func (c *Config) checkAlign() error {
 	case a == nil:
 		return nil
 	case a.Times != nil:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "loader", Msg: "align times= in a loader", Hint: "give hz=; times= is for one episode's align"}
+		return robocache.Unsupported("loader", nil, "align times= in a loader").
+			WithHint("give hz=; times= is for one episode's align")
 	case len(a.Keys) > 0:
 		return misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
 	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
@@ -173,7 +174,8 @@ func (src *source) alignColumns() error {
 			k = c.feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
 			if !c.numbers() || !to.Float() {
-				return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: dtypes: " + to.String(), Hint: "float32, float64, float16 or bfloat16, for numeric streams"}
+				return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: dtypes: %s", to.String()).
+					WithHint("float32, float64, float16 or bfloat16, for numeric streams")
 			}
 			c.cast(to)
 		}
@@ -207,7 +209,8 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 		s.opt.Hold = c.feature.Latched && !chosen
 	}
 	bad := func(msg, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"stream": k}, Msg: "align: " + msg, Hint: hint}
+		return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: %s", msg).
+			WithHint("%s", hint)
 	}
 	computes := s.opt.Mode.Computes()
 	switch {
@@ -437,7 +440,8 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode)}, Msg: fmt.Sprintf("a timeline of %d rows from %d to %d ns", count, t0, t1), Hint: "a timestamp is wrong: robocache doctor"}
+		return 0, 0, robocache.Malformed("loader", robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode)}, "a timeline of %d rows from %d to %d ns", count, t0, t1).
+			WithHint("a timestamp is wrong: robocache doctor")
 	}
 	return int(count), t0, nil
 }
@@ -458,7 +462,7 @@ func (src *source) at(ctx context.Context, place int32, index int) (int64, error
 	episode := src.table.Episode(int(place))
 	t, err := src.timestamps.of(ctx, episode, src.timebase.key)
 	if err == nil && index >= len(t) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode), "row": index}, Msg: "a row without a timestamp"}
+		err = robocache.Malformed("loader", robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode), "row": index}, "a row without a timestamp")
 	}
 	if err != nil {
 		return 0, &episodeError{episode, err}

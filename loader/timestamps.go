@@ -98,8 +98,9 @@ func (w *worker) checkTime(p *part, c *column, f frames.File, k, ordinal int) er
 func (src *source) compare(c *column, r robocache.Row, frame, row int64) error {
 	limit := int64(min(*src.cfg.Tolerance, 4e9) * 1e9) // more does not fit
 	if d := frame - row; d > limit || -d > limit {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "the frame's time is further from the row's than tolerance_s",
-			Want: fmt.Sprintf("at most %d ns", limit), Got: fmt.Sprintf("%d ns", d), Hint: "the frame is found by its number and is the right one; leave tolerance_s out unless such timestamps must be refused"}
+		return robocache.Malformed("loader", src.where(c, r), "the frame's time is further from the row's than tolerance_s").
+			Expected(fmt.Sprintf("at most %d ns", limit), fmt.Sprintf("%d ns", d)).
+			WithHint("the frame is found by its number and is the right one; leave tolerance_s out unless such timestamps must be refused")
 	}
 	return nil
 }
@@ -119,7 +120,8 @@ func (src *source) checkTimestamps(ctx context.Context, p *part, c *column, rows
 			return err
 		}
 		if r.Index >= len(frame) || r.Index >= len(own) {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "loader", Where: src.where(c, r), Msg: "no timestamp", Want: fmt.Sprint(len(own)), Got: fmt.Sprint(len(frame))}
+			return robocache.Malformed("loader", src.where(c, r), "no timestamp").
+				Expected(fmt.Sprint(len(own)), fmt.Sprint(len(frame)))
 		}
 		return src.compare(c, r, frame[r.Index], own[r.Index])
 	}

@@ -122,7 +122,8 @@ func (d *mapped) source(key string) (*robocache.Feature, error) {
 		for i := range d.base.Info().Features {
 			known = append(known, d.base.Info().Features[i].Key)
 		}
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the dataset has no stream " + key, Hint: "it has " + strings.Join(known, ", ")}
+		return nil, robocache.Misuse("map", nil, "the dataset has no stream %s", key).
+			WithHint("it has %s", strings.Join(known, ", "))
 	}
 	return f, nil
 }
@@ -130,7 +131,7 @@ func (d *mapped) source(key string) (*robocache.Feature, error) {
 // make settles one stream.
 func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err error) {
 	bad := func(msg, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
+		return robocache.Misuse("map", nil, "%s", msg).Expected(want, got)
 	}
 	s := &stream{scale: m.Scale, offset: m.Offset, drift: m.Drift, unit: unitNanos[cmp.Or(m.TimestampUnit, "s")]}
 	if s.scale == 1 {
@@ -263,8 +264,8 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 	// The name is a stream of the dataset or of the mapping. The dataset's stream has precedence.
 	if s := d.streams[key]; s != nil && d.base.Info().Feature(key) == nil {
 		if s.moved() {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: the stream has timestamps of its own by this mapping",
-				Hint: "Name a stream whose timestamps the mapping leaves as they are."}
+			return robocache.Misuse("map", robocache.Where{"stream": key}, "clock: the stream has timestamps of its own by this mapping").
+				WithHint("Name a stream whose timestamps the mapping leaves as they are.")
 		}
 		key = s.parts[0].key
 	}
@@ -292,7 +293,7 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 		info.Frames += int64(len(t))
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "clock: no stream that is kept lies on the clock of this one"}
+		return robocache.Misuse("map", robocache.Where{"stream": key}, "clock: no stream that is kept lies on the clock of this one")
 	}
 	return nil
 }

@@ -41,10 +41,12 @@ func Read(path string) (_ *robocache.Mapping, err error) {
 // Parse reads a mapping in YAML or JSON.
 func Parse(b []byte) (*robocache.Mapping, error) {
 	bad := func(err error) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: "the mapping cannot be read", Err: err, Hint: "docs/mapping.md; 'robocache inspect --suggest-map' writes a first one"}
+		return robocache.Misuse("map", nil, "the mapping cannot be read").WithCause(err).
+			WithHint("docs/mapping.md; 'robocache inspect --suggest-map' writes a first one")
 	}
 	if len(b) > maxBytes {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "map", Msg: "the mapping", Want: "at most " + strconv.Itoa(maxBytes) + " bytes"}
+		return nil, robocache.ResourceLimit("map", nil, "the mapping").
+			Expected("at most "+strconv.Itoa(maxBytes)+" bytes", "")
 	}
 	var tree any
 	dec := yaml.NewDecoder(bytes.NewReader(b))
@@ -99,7 +101,7 @@ func earlierNames(tree any) {
 // check refuses what no dataset could make right.
 func check(m *robocache.Mapping) (err error) {
 	bad := func(key, msg, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: msg, Want: want, Got: got}
+		return robocache.Misuse("map", robocache.Where{"stream": key}, "%s", msg).Expected(want, got)
 	}
 	switch m.Rest {
 	case "", "keep", "drop":

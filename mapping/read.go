@@ -48,7 +48,7 @@ func (d *mapped) Lacks(episode int, key string) bool {
 func (d *mapped) stream(key string) (*stream, error) {
 	s := d.streams[key]
 	if s == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the mapped dataset has no such stream"}
+		return nil, robocache.NotFound("map", robocache.Where{"stream": key}, "the mapped dataset has no such stream")
 	}
 	return s, nil
 }
@@ -81,8 +81,8 @@ func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err e
 	for i, v := range t {
 		at := v + s.offset // both are within 2^62
 		if i > 0 && at < t[i-1] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key, "index": i}, Msg: "timestamps go back",
-				Want: fmt.Sprintf("at least %d ns", t[i-1]), Got: fmt.Sprint(at)}
+			return nil, robocache.Malformed("map", robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key, "index": i}, "timestamps go back").
+				Expected(fmt.Sprintf("at least %d ns", t[i-1]), fmt.Sprint(at))
 		}
 		t[i] = at
 	}
@@ -100,8 +100,9 @@ func (s *stream) correct(episode int64, key string, t []int64) error {
 	}
 	s.drift.Correct(t)
 	if i := slices.IndexFunc(t, far); i >= 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"episode": episode, "stream": key}, Msg: "drift: its moment at lies too far from the stream's timestamps",
-			Want: "a moment on the stream's own clock", Got: fmt.Sprintf("%d ns", s.drift.At), Err: beyond(key, i, fmt.Sprint(t[i]))}
+		return robocache.Misuse("map", robocache.Where{"episode": episode, "stream": key}, "drift: its moment at lies too far from the stream's timestamps").
+			Expected("a moment on the stream's own clock", fmt.Sprintf("%d ns", s.drift.At)).
+			WithCause(beyond(key, i, fmt.Sprint(t[i])))
 	}
 	return nil
 }
@@ -142,7 +143,8 @@ func (d *mapped) timestamped(ctx context.Context, e int, s *stream, n int) ([]in
 }
 
 func beyond(key string, i int, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "map", Where: robocache.Where{"stream": key, "index": i}, Msg: "a timestamp", Want: "a number within ±2^62 ns", Got: got}
+	return robocache.Malformed("map", robocache.Where{"stream": key, "index": i}, "a timestamp").
+		Expected("a number within ±2^62 ns", got)
 }
 
 func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
@@ -155,7 +157,8 @@ func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, d
 	}
 	size := s.feature.RowBytes()
 	if len(dst) != size*len(rows) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map gather", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes for %d rows", size*len(rows), len(rows)), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse("map gather", robocache.Where{"stream": key}, "").
+			Expected(fmt.Sprintf("%d bytes for %d rows", size*len(rows), len(rows)), fmt.Sprint(len(dst)))
 	}
 	at := -s.from // of the part in the row of the result, in bytes
 	for _, p := range s.parts {
@@ -235,7 +238,7 @@ func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ 
 		out := make([]string, len(rows))
 		for i, r := range rows {
 			if r.Episode < 0 || r.Episode >= len(d.tasks) || r.Index < 0 || r.Index >= d.Len(r.Episode) {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "map text", Where: robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, Msg: "no such row"}
+				return nil, robocache.Misuse("map text", robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, "no such row")
 			}
 			out[i] = d.tasks[r.Episode]
 		}
@@ -273,7 +276,7 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 		return nil, err
 	}
 	if !ok || !slices.Contains(d.Clocks(key), clock) {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "map", Where: robocache.Where{"stream": key}, Msg: "the stream has no clock " + clock}
+		return nil, robocache.Unsupported("map", robocache.Where{"stream": key}, "the stream has no clock %s", clock)
 	}
 	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
 	if err == nil {

@@ -20,10 +20,8 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 		return nil
 	}
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged() {
-		return &robocache.Error{
-			Class: robocache.ErrMisuse, Op: "map", Msg: "relative",
-			Want: "numeric rows of one length of floating-point numbers", Got: string(f.Kind) + " " + f.DType.String(),
-		}
+		return robocache.Misuse("map", nil, "relative").
+			Expected("numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String())
 	}
 	if f.Interpolation == "sum" {
 		f.Interpolation = ""

@@ -58,7 +58,7 @@ func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
 // rotated takes what a mapping says of a stream's rotations and of its mode.
 func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 	bad := func(msg, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Msg: msg, Want: want, Got: got}
+		return robocache.Misuse("map", nil, "%s", msg).Expected(want, got)
 	}
 	mode := m.Interpolation
 	if form := (robocache.Rotation{Form: mode}); form.Width() > 0 {

@@ -17,7 +17,8 @@ func (d *mapped) findTasks(ctx context.Context, key string) error {
 		return err
 	}
 	if f.Kind != robocache.KindText && f.Kind != robocache.KindEvent {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "map", Where: robocache.Where{"stream": key}, Msg: "task", Want: "a text stream", Got: string(f.Kind)}
+		return robocache.Misuse("map", robocache.Where{"stream": key}, "task").
+			Expected("a text stream", string(f.Kind))
 	}
 	d.tasks = make([]string, d.info.Episodes)
 	d.info.Tasks = nil

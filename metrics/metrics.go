@@ -29,7 +29,8 @@ type Server struct {
 // Serve listens at addr (":9400"; ":0" takes a free port).
 func Serve(addr string, of ...prometheus.Collector) (*Server, error) {
 	bad := func(err error, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "metrics", Where: robocache.Where{"address": addr}, Err: err, Hint: hint}
+		return robocache.Misuse("metrics", robocache.Where{"address": addr}, "").WithCause(err).
+			WithHint("%s", hint)
 	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -132,7 +132,7 @@ type memory struct{ data []byte }
 
 func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
 	if off < 0 || off > int64(len(m.data)) || len(p) > len(m.data)-int(off) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "read past the end"}
+		return robocache.Malformed("", nil, "read past the end")
 	}
 	copy(p, m.data[off:])
 	return nil

@@ -94,11 +94,11 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 			return nil, err
 		}
 		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
-			return nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
-				Msg: fmt.Sprintf("%d of %d shards are missing: %s", len(missing), len(m.Shards), text), Hint: "run them, or commit those that are there with --partial"}
+			return nil, robocache.Temporary("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%d of %d shards are missing: %s", len(missing), len(m.Shards), text).
+				WithHint("run them, or commit those that are there with --partial")
 		} else if len(missing) > 0 && format.Whole {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Destination)},
-				Msg: m.Job.To + " without the shards " + string(text) + ": each stands where it was planned", Hint: "run the shards that are missing"}
+			return nil, robocache.Unsupported("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%s without the shards %s: each stands where it was planned", m.Job.To, string(text)).
+				WithHint("run the shards that are missing")
 		}
 		if receipts, missing, err = m.agree(ctx, dst, receipts, missing, opt.Partial); err != nil {
 			return nil, err
@@ -174,10 +174,12 @@ func (m *Manifest) committed(ctx context.Context, st store.Store) (*Committed, e
 	}
 	c := &Committed{}
 	if err := json.Unmarshal(b, c); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": commitName}, Err: err}
+		return nil, robocache.Malformed("commit", robocache.Where{"file": commitName}, "").
+			WithCause(err)
 	}
 	if c.Manifest != m.id {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": commitName}, Msg: "another manifest was committed here", Hint: "choose an empty destination"}
+		return nil, robocache.Misuse("commit", robocache.Where{"file": commitName}, "another manifest was committed here").
+			WithHint("choose an empty destination")
 	}
 	return c, nil
 }
@@ -239,15 +241,18 @@ func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Re
 		}
 		err = json.Unmarshal(content, &first)
 		if err != nil {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": missingName}, Err: err}
+			return nil, nil, robocache.Malformed("commit", robocache.Where{"file": missingName}, "").
+				WithCause(err)
 		}
 	}
 	if text, _ := first.MarshalText(); len(first) > 0 && !partial {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "commit", Where: robocache.Where{"file": missingName}, Msg: "a commit of a part began, without the shards " + string(text) + ": its numbers are in the files", Hint: "end it with --partial, or plan into an empty destination"}
+		return nil, nil, robocache.Misuse("commit", robocache.Where{"file": missingName}, "a commit of a part began, without the shards %s: its numbers are in the files", string(text)).
+			WithHint("end it with --partial, or plan into an empty destination")
 	}
 	for _, i := range missing {
 		if !slices.Contains(first, i) {
-			return nil, nil, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": i}, Msg: "an earlier commit had its receipt, which is gone", Hint: "run the shard again"}
+			return nil, nil, robocache.Temporary("commit", robocache.Where{"shard": i}, "an earlier commit had its receipt, which is gone").
+				WithHint("run the shard again")
 		}
 	}
 	return slices.DeleteFunc(receipts, func(r *Receipt) bool { return slices.Contains(first, r.Shard) }), first, nil
@@ -270,7 +275,8 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
 		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
 		if _, noted := there[dir+".json"]; noted && shifted && alive(ctx, dst, dir+".json", quiet) {
-			return left, &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Where: robocache.Where{"shard": r.Shard}, Msg: "its attempt is bringing its files to their places", Hint: "commit again"}
+			return left, robocache.Temporary("commit", robocache.Where{"shard": r.Shard}, "its attempt is bringing its files to their places").
+				WithHint("commit again")
 		}
 		for _, f := range r.Files {
 			from, to := dir+"/"+f.Name, f.Name
@@ -301,7 +307,8 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 					if size, moved = there[to]; !moved { // or while the files were listed
 						e, err := dst.Stat(gctx, to)
 						if errors.Is(err, robocache.ErrNotFound) {
-							err = &robocache.Error{Class: robocache.ErrNotFound, Op: "commit", Where: robocache.Where{"file": to, "shard": r.Shard}, Msg: "the receipt names it, and it is not there", Hint: anew(r.Shard)}
+							err = robocache.NotFound("commit", robocache.Where{"file": to, "shard": r.Shard}, "the receipt names it, and it is not there").
+								WithHint("%s", anew(r.Shard))
 						}
 						if err != nil {
 							return err
@@ -386,7 +393,8 @@ func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from
 
 // differs fails with what a file is, and its receipt says that it is not.
 func (f *File) differs(shard int, name, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": name, "shard": shard}, Msg: "the file is not the one that was staged", Want: want, Got: got, Hint: anew(shard)}
+	return robocache.Malformed("commit", robocache.Where{"file": name, "shard": shard}, "the file is not the one that was staged").
+		Expected(want, got).WithHint("%s", anew(shard))
 }
 
 func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }

@@ -61,7 +61,7 @@ type StageTotal struct {
 func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOptions) (_ *Estimate, err error) {
 	defer crash.Recover("plan", &err)
 	if opt.Workers < 1 || opt.Trajectories < 0 || !(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "an estimate for no worker, or at a rate or price below nothing"}
+		return nil, robocache.Misuse("plan", nil, "an estimate for no worker, or at a rate or price below nothing")
 	}
 	opt.Scratch, opt.Sample = cmp.Or(opt.Scratch, os.TempDir()), cmp.Or(opt.Sample, 2*time.Second)
 	job.Source = absolute(job.Source)

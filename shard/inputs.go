@@ -119,8 +119,8 @@ func (m *Manifest) unchanged(ctx context.Context) error {
 		return err
 	}
 	differs := func(name, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "run", Where: robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, Msg: "the source changed since it was planned",
-			Want: want, Got: got, Hint: "plan again"}
+		return robocache.Malformed("run", robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, "the source changed since it was planned").
+			Expected(want, got).WithHint("plan again")
 	}
 	have := map[string]Input{}
 	for _, f := range now.Files {

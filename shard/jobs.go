@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/convert"
@@ -35,21 +34,23 @@ func Jobs() []string { return slices.Sorted(maps.Keys(jobs)) }
 func jobOf(name string) (kind, error) {
 	k, ok := jobs[name]
 	if !ok {
-		return kind{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no job " + strconv.Quote(name), Hint: robocache.Nearest(name, Jobs())}
+		return kind{}, robocache.Misuse("plan", nil, "no job %q", name).
+			WithHint("%s", robocache.Nearest(name, Jobs()))
 	}
 	return k, nil
 }
 
 func onGrid(j *Job) error {
 	if j.Convert.Align == nil || j.Convert.Align.HZ.Zero() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "resample to which rate?", Hint: "--hz 50"}
+		return robocache.Misuse("plan", nil, "resample to which rate?").WithHint("--hz 50")
 	}
 	return nil
 }
 
 func encoded(j *Job) error {
 	if c := j.Convert.Options["video_codec"]; c == "" || c == "copy" {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "reencode with which codec?", Hint: "--video-codec h264"}
+		return robocache.Misuse("plan", nil, "reencode with which codec?").
+			WithHint("--video-codec h264")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ const (
 // planLook is the plan of a job that writes no dataset.
 func planLook(_ context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
 	if m.Job.Convert.Align != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the job " + m.Job.Name + " looks at the source as it is: --hz and --align are for convert and resample"}
+		return nil, robocache.Misuse("plan", nil, "the job %s looks at the source as it is: --hz and --align are for convert and resample", m.Job.Name)
 	}
 	w := &work{made: func(e int) (int, int) { return 1, src.Len(e) }}
 	m.Job.Convert.Options = nil
@@ -159,7 +159,8 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 	for _, r := range receipts {
 		decode := func(b []byte, v any) error {
 			if err := json.Unmarshal(b, v); err != nil {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Where: robocache.Where{"file": receiptName(r.Shard)}, Msg: "what the shard counted", Err: err}
+				return robocache.Malformed("commit", robocache.Where{"file": receiptName(r.Shard)}, "what the shard counted").
+					WithCause(err)
 			}
 			return nil
 		}

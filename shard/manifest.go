@@ -114,7 +114,8 @@ func eachRun(text string, yield func(a, z int)) error {
 			z, err = strconv.Atoi(to)
 		}
 		if err != nil || z < a || z-a >= maxEpisodes-n || a <= last {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Want: "episodes such as 0-9,12", Got: strconv.Quote(part)}
+			return robocache.Malformed("manifest", nil, "").
+				Expected("episodes such as 0-9,12", strconv.Quote(part))
 		}
 		n, last = n+z-a+1, z
 		yield(a, z)
@@ -153,7 +154,7 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	defer crash.Recover("manifest", &err)
 	m := &Manifest{}
 	bad := func(what string, err error) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "manifest", Msg: what, Err: err}
+		return robocache.Malformed("manifest", nil, "%s", what).WithCause(err)
 	}
 	var lists struct{ Shards []struct{ Episodes string } }
 	if err := json.Unmarshal(b, &lists); err != nil {
@@ -173,7 +174,9 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	sum := sha256.Sum256(b)
 	m.id = hex.EncodeToString(sum[:])
 	if m.Version != manifestVersion {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "manifest", Want: fmt.Sprintf("version %d", manifestVersion), Got: strconv.Itoa(m.Version), Hint: "plan again with this program"}
+		return nil, robocache.Unsupported("manifest", nil, "").
+			Expected(fmt.Sprintf("version %d", manifestVersion), strconv.Itoa(m.Version)).
+			WithHint("plan again with this program")
 	}
 	hash, err := m.Job.hash()
 	if err != nil {
@@ -268,7 +271,7 @@ func (j *Job) check() error {
 		return err
 	}
 	misuse := func(what, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "manifest", Msg: what, Hint: hint}
+		return robocache.Misuse("manifest", nil, "%s", what).WithHint("%s", hint)
 	}
 	switch {
 	case j.Source == "" || j.Destination == "":

@@ -29,9 +29,11 @@ type PlanOptions struct {
 func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err error) {
 	switch {
 	case opt.Shards < 1 || opt.Shards > maxShards:
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Want: "1 to " + strconv.Itoa(maxShards) + " shards", Got: strconv.Itoa(opt.Shards)}
+		return nil, robocache.Misuse("plan", nil, "").
+			Expected("1 to "+strconv.Itoa(maxShards)+" shards", strconv.Itoa(opt.Shards))
 	case opt.Balance != "" && !slices.Contains(Balances, opt.Balance):
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "no balance " + strconv.Quote(opt.Balance), Hint: robocache.Nearest(opt.Balance, Balances)}
+		return nil, robocache.Misuse("plan", nil, "no balance %q", opt.Balance).
+			WithHint("%s", robocache.Nearest(opt.Balance, Balances))
 	}
 	job.Source, job.Destination = absolute(job.Source), absolute(job.Destination)
 	if err := job.check(); err != nil {
@@ -76,10 +78,11 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		}
 	}
 	if len(episodes) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Where: robocache.Where{"dataset": robocache.Redact(job.Source)}, Msg: "the dataset has no episodes"}
+		return nil, robocache.Misuse("plan", robocache.Where{"dataset": robocache.Redact(job.Source)}, "the dataset has no episodes")
 	}
 	if !slices.IsSorted(episodes) || len(slices.Compact(slices.Clone(episodes))) < len(episodes) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "episodes that are not in ascending order", Hint: "shards keep the order of the source: name each episode once, ascending"}
+		return nil, robocache.Misuse("plan", nil, "episodes that are not in ascending order").
+			WithHint("shards keep the order of the source: name each episode once, ascending")
 	}
 	bytes := w.bytes(m.Inputs.Bytes, episodes)
 	weights := bytes

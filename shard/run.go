@@ -110,7 +110,8 @@ type attempt struct {
 // Run makes one shard of a manifest. The receipt of another attempt is as good as its own.
 func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receipt, err error) {
 	if shard < 0 || shard >= len(m.Shards) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "run", Want: fmt.Sprintf("a shard from 0 to %d", len(m.Shards)-1), Got: fmt.Sprint(shard)}
+		return nil, robocache.Misuse("run", nil, "").
+			Expected(fmt.Sprintf("a shard from 0 to %d", len(m.Shards)-1), fmt.Sprint(shard))
 	}
 	dst, err := store.OpenWritable(m.Job.Destination)
 	if err != nil {
@@ -154,7 +155,7 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		if errors.Is(cause, ErrStopped) {
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "run", Where: robocache.Where{"shard": a.shard}, Err: cause}
+			return robocache.Temporary("run", robocache.Where{"shard": a.shard}, "").WithCause(cause)
 		}
 		return ctx.Err()
 	}
@@ -402,7 +403,8 @@ func (m *Manifest) planned(shard int) int {
 // read checks a receipt, which may be a stranger's.
 func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
 	bad := func(msg string, err error) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "receipt", Where: robocache.Where{"file": name}, Msg: msg, Err: err, Hint: "remove it, and run the shard again"}
+		return robocache.Malformed("receipt", robocache.Where{"file": name}, "%s", msg).
+			WithCause(err).WithHint("remove it, and run the shard again")
 	}
 	if err := json.Unmarshal(b, r); err != nil {
 		if err := bad("it cannot be read", err); err != nil {
@@ -410,7 +412,8 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
 		}
 	}
 	if r.Manifest != m.id {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "receipt", Where: robocache.Where{"file": name}, Msg: "the destination holds shards of another manifest", Hint: "choose an empty destination, or the manifest that was run here"}
+		return robocache.Misuse("receipt", robocache.Where{"file": name}, "the destination holds shards of another manifest").
+			WithHint("choose an empty destination, or the manifest that was run here")
 	}
 	if r.Shard != shard {
 		if err := bad(fmt.Sprintf("it is of shard %d", r.Shard), nil); err != nil {

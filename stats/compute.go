@@ -69,7 +69,8 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 	}
 	for _, e := range opt.Episodes {
 		if n := ds.Info().Episodes; e < 0 || e >= n {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"position": e}, Msg: "no such episode", Want: "0 to " + strconv.Itoa(n-1), Got: strconv.Itoa(e)}
+			return nil, robocache.Misuse("statistics", robocache.Where{"position": e}, "no such episode").
+				Expected("0 to "+strconv.Itoa(n-1), strconv.Itoa(e))
 		}
 	}
 	find := func(f robocache.Finding) {
@@ -85,7 +86,8 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 	out := robocache.Stats{}
 	for _, k := range opt.Keys {
 		if ds.Info().Feature(k) == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Where: robocache.Where{"stream": k}, Msg: "the dataset has no stream of that key", Hint: robocache.Nearest(k, ds.Info().Keys())}
+			return nil, robocache.Misuse("statistics", robocache.Where{"stream": k}, "the dataset has no stream of that key").
+				WithHint("%s", robocache.Nearest(k, ds.Info().Keys()))
 		}
 	}
 	var features []*robocache.Feature

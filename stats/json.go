@@ -54,13 +54,15 @@ func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
 			}
 			text, err := json.Marshal(v)
 			if err != nil {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": key, "column": n}, Err: err}
+				return nil, robocache.Malformed("write statistics", robocache.Where{"stream": key, "column": n}, "").
+					WithCause(err)
 			}
 			lines = append(lines, fmt.Sprintf("\n        %q: %s", n, bytes.ReplaceAll(text, []byte(","), []byte(", "))))
 		}
 		name, err := json.Marshal(key)
 		if err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write statistics", Where: robocache.Where{"stream": key}, Err: err}
+			return nil, robocache.Malformed("write statistics", robocache.Where{"stream": key}, "").
+				WithCause(err)
 		}
 		features = append(features, fmt.Sprintf("\n    %s: {%s\n    }", name, strings.Join(lines, ",")))
 	}

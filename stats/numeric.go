@@ -28,7 +28,7 @@ func NumericBytes(ctx context.Context, dtype robocache.DType, shape []int, raw [
 func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
 	size := dtype.Size()
 	if size == 0 {
-		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "no statistics of type " + dtype.String()}
+		return nil, 0, robocache.Unsupported("statistics", nil, "no statistics of type %s", dtype.String())
 	}
 	elements, width := 1, 1
 	for _, d := range shape {
@@ -36,7 +36,7 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 		width = d
 	}
 	if elements <= 0 {
-		return nil, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "a shape without elements"}
+		return nil, 0, robocache.Unsupported("statistics", nil, "a shape without elements")
 	}
 	m := NewMoments(width)
 	t := tools.Get().(*tool)
@@ -50,7 +50,7 @@ func numeric(ctx context.Context, dtype robocache.DType, shape []int, rows Block
 	}
 	err = rows(ctx, func(raw []byte) error {
 		if len(raw)%(elements*size) != 0 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "statistics", Msg: "a block is not a whole number of rows"}
+			return robocache.Misuse("statistics", nil, "a block is not a whole number of rows")
 		}
 		count += int64(len(raw) / (elements * size))
 		return each(raw, width*size, func(part []byte) error {

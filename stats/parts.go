@@ -58,7 +58,7 @@ func (f *SortedFile) read(ctx context.Context, off, n int64) ([]byte, error) {
 	return b, nil
 }
 
-var errOther = &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "a part of a column does not hold what it says"}
+var errOther = robocache.Malformed("statistics", nil, "a part of a column does not hold what it says")
 
 // Least is the least value of a column; 0 where it has none.
 func (p *Part) Least(c int) (float64, error) {
@@ -402,7 +402,7 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 	for i := range parts {
 		p := &parts[i]
 		if len(p.Columns) != len(m.N) || p.DType != parts[0].DType {
-			return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "parts of different features"}
+			return nil, 0, robocache.Malformed("statistics", nil, "parts of different features")
 		}
 		count, m.NonFinite = count+p.Rows, m.NonFinite+p.NonFinite
 	}

@@ -200,7 +200,7 @@ func (p *Pixels) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
 	}
-	bad := &robocache.Error{Class: robocache.ErrMalformed, Op: "statistics", Msg: "counts of another kind of image"}
+	bad := robocache.Malformed("statistics", nil, "counts of another kind of image")
 	if p.hist == nil && len(o.Levels) <= 16 {
 		if *p = *NewPixels(len(o.Levels)); o.Wide {
 			*p = *NewDepth(o.Depth)

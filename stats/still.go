@@ -30,7 +30,7 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 		return err
 	}
 	if info.DType == robocache.Float32 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "statistics", Msg: "depth images in float32 have no statistics"}
+		return robocache.Unsupported("statistics", nil, "depth images in float32 have no statistics")
 	}
 	if p.deep() {
 		spec.Pixel = video.Gray16

@@ -15,8 +15,8 @@ import (
 // its ends, and is no way out of the bucket.
 func SplitBucket(scheme, rest string, known ...string) (bucket, prefix string, query url.Values, err error) {
 	bad := func(msg string) (string, string, url.Values, error) {
-		return "", "", nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(scheme + "://" + rest))}, Msg: msg,
-			Hint: scheme + "://bucket/folder"}
+		return "", "", nil, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(scheme + "://" + rest))}, "%s", msg).
+			WithHint("%s://bucket/folder", scheme)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, q, _ := strings.Cut(rest, "?")

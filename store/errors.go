@@ -39,7 +39,7 @@ func fail(op, uri, name string, err error) error {
 	if errors.As(err, &already) {
 		return robocache.At(err, where)
 	}
-	e := &robocache.Error{Class: robocache.Classify(err), Op: op, Where: where, Err: err}
+	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	var system *fs.PathError
 	if errors.As(err, &system) && system == err {
 		e.Err = system.Err // its path and its system call ("statat") are said already, in our words
@@ -70,9 +70,10 @@ func closed(op, uri, name string) error { return fail(op, uri, name, fs.ErrClose
 
 // pastEnd is the error of a range outside the file: offsets come from the file's own tables, so the input is malformed.
 func pastEnd(uri, name string, off int64, n int, size int64) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"dataset": uri, "file": show(name), "offset": off},
-		Want: strconv.Itoa(n) + " bytes inside the file", Got: "a file of " + strconv.FormatInt(size, 10) + " bytes", Err: io.ErrUnexpectedEOF,
-		Hint: "the file looks truncated, or its index is wrong; fetch it again"}
+	return robocache.Malformed("read", robocache.Where{"dataset": uri, "file": show(name), "offset": off}, "").
+		Expected(strconv.Itoa(n)+" bytes inside the file", "a file of "+strconv.FormatInt(size, 10)+" bytes").
+		WithCause(io.ErrUnexpectedEOF).
+		WithHint("the file looks truncated, or its index is wrong; fetch it again")
 }
 
 // outside says whether [off, off+n) leaves a file of size bytes. No sum: off comes from files and may be near the largest int64.
@@ -81,10 +82,11 @@ func outside(off int64, n int, size int64) bool {
 }
 
 func changed(uri, name, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrTemporary, Op: "read", Where: robocache.Where{"dataset": uri, "file": show(name)},
-		Want: "version " + want, Got: got, Err: ErrChanged, Hint: "something writes to the dataset; open it again when it is at rest"}
+	return robocache.Temporary("read", robocache.Where{"dataset": uri, "file": show(name)}, "").
+		Expected("version "+want, got).WithCause(ErrChanged).
+		WithHint("something writes to the dataset; open it again when it is at rest")
 }
 
 func unsupported(op, uri, msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"dataset": uri}, Msg: msg, Hint: hint}
+	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).WithHint("%s", hint)
 }

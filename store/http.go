@@ -81,7 +81,7 @@ type HTTP struct {
 func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	bad := func(msg string) (*HTTP, error) {
 		// Without url.Parse's own message: it quotes the URL, and with it what is secret.
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: msg}
+		return nil, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(uri))}, "%s", msg)
 	}
 	u, err := url.Parse(uri)
 	if err != nil {

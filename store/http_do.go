@@ -56,7 +56,8 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 		}
 		body, err := a.spool(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
 		if err == nil && r.Whole != nil && !r.Whole(body) {
-			err = &transient{err: &robocache.Error{Class: robocache.ErrTemporary, Msg: "the answer is cut, or is none of this protocol", Hint: "check the endpoint"}}
+			err = &transient{err: robocache.Temporary("", nil, "the answer is cut, or is none of this protocol").
+				WithHint("check the endpoint")}
 		}
 		out = &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Tries: tries}
 		return err

@@ -32,16 +32,19 @@ func (a *attempt) network(err error) error {
 	var dns *net.DNSError
 	if errors.As(err, &dns) {
 		if dns.IsNotFound {
-			return &robocache.Error{Class: robocache.ErrNotFound, Msg: "no such host: " + show(dns.Name), Hint: "check the URL and the network"}
+			return robocache.NotFound("", nil, "no such host: %s", show(dns.Name)).
+				WithHint("check the URL and the network")
 		}
 		return &transient{err: errors.New("the host's address could not be looked up")}
 	}
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &cert) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Msg: "the server's certificate is not trusted", Err: cert.Err, Hint: "install the certificate authority (SSL_CERT_FILE)"}
+		return robocache.Misuse("", nil, "the server's certificate is not trusted").
+			WithCause(cert.Err).WithHint("install the certificate authority (SSL_CERT_FILE)")
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Msg: "the server speaks http, not https", Hint: "use an http:// URL"}
+		return robocache.Misuse("", nil, "the server speaks http, not https").
+			WithHint("use an http:// URL")
 	}
 	var errno syscall.Errno
 	switch {

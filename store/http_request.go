@@ -145,7 +145,7 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	got := pin{size: -1, etag: h.versionOf(resp), modified: resp.Header.Get("Last-Modified"), settled: settled(resp.Header)}
 	r := &reply{body: resp.Body, length: resp.ContentLength}
 	wrong := func(class error, msg string) error {
-		return h.answered(resp, &robocache.Error{Class: class, Msg: msg})
+		return h.answered(resp, robocache.NewError(class, "", nil, "%s", msg))
 	}
 	switch resp.StatusCode {
 	case http.StatusPartialContent:

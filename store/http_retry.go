@@ -126,7 +126,7 @@ func (h *HTTP) spent(ctx context.Context, op, name string, tries int, last error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e := &robocache.Error{Class: robocache.ErrTemporary, Op: op, Where: robocache.Where{"attempts": tries}}
+	e := robocache.Temporary(op, robocache.Where{"attempts": tries}, "")
 	var typed *robocache.Error
 	if errors.As(last, &typed) {
 		c := *typed
@@ -176,7 +176,7 @@ func (g *gate) wait(ctx context.Context, deadline time.Time) error {
 		return nil
 	}
 	if time.Until(deadline) < d {
-		return &robocache.Error{Class: robocache.ErrTemporary, Msg: fmt.Sprintf("the server asks to wait %v, longer than this operation may", d.Round(time.Second))}
+		return robocache.Temporary("", nil, "the server asks to wait %v, longer than this operation may", d.Round(time.Second))
 	}
 	if !sleep(ctx, d) {
 		return errDeadline

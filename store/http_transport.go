@@ -48,8 +48,8 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	guarded.Control = func(network, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil || !mayVisit(ap.Addr(), private) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Msg: "a redirect leads to a private address, which could be made to read what only this machine can reach",
-				Hint: "open the address itself if you trust it"}
+			return robocache.Misuse("", nil, "a redirect leads to a private address, which could be made to read what only this machine can reach").
+				WithHint("open the address itself if you trust it")
 		}
 		return nil
 	}
@@ -91,7 +91,7 @@ const maxRedirects = 10
 // redirect decides on each step of a chain, and keeps what is secret on the store's own host.
 func (h *HTTP) redirect(req *http.Request, via []*http.Request) error {
 	refuse := func(msg string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg}
+		return robocache.Misuse("", nil, "%s", msg)
 	}
 	switch {
 	case len(via) > maxRedirects:

@@ -35,7 +35,7 @@ func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
 // openLocal is OpenLocal; follow says that links may lead anywhere.
 func openLocal(dir string, follow bool) (_ *Local, err error) {
 	if strings.IndexByte(dir, 0) >= 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
+		return nil, robocache.Malformed("open", robocache.Where{"dataset": show(dir)}, "NUL in the path")
 	}
 	dir = filepath.Clean(dir)
 	// Looked at first, because opening a FIFO waits for its other end.
@@ -44,8 +44,8 @@ func openLocal(dir string, follow bool) (_ *Local, err error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": dir}, Want: "a folder", Got: kind(info.Mode()),
-			Hint: "name the folder that holds it"}
+		return nil, robocache.Misuse("open", robocache.Where{"dataset": dir}, "").
+			Expected("a folder", kind(info.Mode())).WithHint("name the folder that holds it")
 	}
 	base, prefix := hubRepository(dir)
 	root, err := os.OpenRoot(base)
@@ -126,8 +126,9 @@ func (l *Local) failed(op, name string, err error) error {
 				continue
 			}
 			if _, serr := l.stat(part); errors.Is(serr, fs.ErrNotExist) {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{"dataset": l.uri, "file": show(name)}, Want: "a regular file",
-					Got: "a link that leads nowhere: " + l.target(part), Hint: "fetch what it leads to: git annex get, dvc pull, or download the file again"}
+				return robocache.Malformed(op, robocache.Where{"dataset": l.uri, "file": show(name)}, "").
+					Expected("a regular file", "a link that leads nowhere: "+l.target(part)).
+					WithHint("fetch what it leads to: git annex get, dvc pull, or download the file again")
 			}
 		}
 	}
@@ -192,7 +193,8 @@ func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
 
 // notRegular is malformed input where a dataset is read, and misuse where one is written.
 func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{"dataset": l.uri, "file": show(name)}, Want: "a regular file", Got: kind(mode)}
+	e := robocache.Malformed(op, robocache.Where{"dataset": l.uri, "file": show(name)}, "").
+		Expected("a regular file", kind(mode))
 	if op == "create" || op == "remove" {
 		e.Class = robocache.ErrMisuse
 	} else {
@@ -245,7 +247,7 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 		return err
 	}
 	if len(above) > maxDepth {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": l.uri, "file": show(dir)}, Msg: "folders nested deeper than " + strconv.Itoa(maxDepth)}
+		return robocache.ResourceLimit("list", robocache.Where{"dataset": l.uri, "file": show(dir)}, "folders nested deeper than %d", maxDepth)
 	}
 	self, err := l.stat(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !self.IsDir() {
@@ -309,8 +311,8 @@ func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above [
 	}
 	if link && linked {
 		if w.followed++; w.followed > maxFollowed {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "list", Where: robocache.Where{"dataset": w.l.uri, "file": show(name)},
-				Msg: "more than " + strconv.Itoa(maxFollowed) + " links below links", Hint: "folders that link to each other: remove links"}
+			return robocache.ResourceLimit("list", robocache.Where{"dataset": w.l.uri, "file": show(name)}, "more than %d links below links", maxFollowed).
+				WithHint("folders that link to each other: remove links")
 		}
 	}
 	before := len(w.out)

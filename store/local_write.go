@@ -21,7 +21,7 @@ const tempPrefix = ".robocache-tmp-"
 
 func makeFolder(dir string) error {
 	if strings.IndexByte(dir, 0) >= 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "create", Where: robocache.Where{"dataset": show(dir)}, Msg: "NUL in the path"}
+		return robocache.Malformed("create", robocache.Where{"dataset": show(dir)}, "NUL in the path")
 	}
 	return fail("create", dir, "", os.MkdirAll(dir, 0o777))
 }
@@ -144,7 +144,7 @@ func (w *localWriter) giveUp(op string, err error) error {
 
 // Abort drops what was written. After Commit it does nothing.
 func (w *localWriter) Abort() {
-	w.giveUp("abort", &robocache.Error{Class: robocache.ErrMisuse, Msg: "used after Abort"})
+	w.giveUp("abort", robocache.Misuse("", nil, "used after Abort"))
 }
 
 // Commit makes the bytes durable, then gives them their name, then makes the name durable.
@@ -184,7 +184,8 @@ func (w *localWriter) place() error {
 	}
 	err := w.l.root.Link(w.temp, w.full)
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Msg: "this file system has no hard links, by which a name is taken only once", Hint: "write to another volume", Err: err}
+		return robocache.Unsupported("commit", nil, "this file system has no hard links, by which a name is taken only once").
+			WithCause(err).WithHint("write to another volume")
 	}
 	if err == nil {
 		w.l.root.Remove(w.temp)

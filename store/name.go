@@ -16,8 +16,8 @@ const MaxName = 4 << 10
 // leave the root or cut a path short: "..", a leading "/", NUL, over MaxName bytes, and the root itself.
 func CleanName(name string) (string, error) {
 	if msg := badName(name); msg != "" {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "name", Where: robocache.Where{"file": show(name)}, Msg: msg,
-			Hint: "a file is named relative to the dataset's root, with / between the parts"}
+		return "", robocache.Malformed("name", robocache.Where{"file": show(name)}, "%s", msg).
+			WithHint("a file is named relative to the dataset's root, with / between the parts")
 	}
 	return path.Clean(name), nil
 }

@@ -105,9 +105,9 @@ func Close(s Store) error {
 func split(uri string) (scheme, rest string, err error) {
 	switch {
 	case uri == "":
-		return scheme, rest, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "empty URI"}
+		return scheme, rest, robocache.Misuse("open", nil, "empty URI")
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
-		return scheme, rest, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show(robocache.Redact(uri))}, Msg: "NUL in the URI, or the URI is too long"}
+		return scheme, rest, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(uri))}, "NUL in the URI, or the URI is too long")
 	}
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -132,11 +132,12 @@ func split(uri string) (scheme, rest string, err error) {
 func filePath(rest string) (string, error) {
 	host, p, _ := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {
-		return "", &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "a file URI that names another host", Hint: "file:///absolute/path has three slashes"}
+		return "", robocache.Unsupported("open", robocache.Where{"dataset": show("file://" + rest)}, "a file URI that names another host").
+			WithHint("file:///absolute/path has three slashes")
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"dataset": show("file://" + rest)}, Msg: "bad escape in the URI"}
+		return "", robocache.Malformed("open", robocache.Where{"dataset": show("file://" + rest)}, "bad escape in the URI")
 	}
 	return p, nil
 }

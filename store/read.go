@@ -45,6 +45,6 @@ func ReadFileIn(ctx context.Context, s Store, name string, limit int64, room fun
 }
 
 func tooLarge(uri, name string, size, limit int64) *robocache.Error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": uri, "file": show(name)},
-		Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(size, 10) + " bytes or more"}
+	return robocache.ResourceLimit("read", robocache.Where{"dataset": uri, "file": show(name)}, "").
+		Expected("at most "+strconv.FormatInt(limit, 10)+" bytes", strconv.FormatInt(size, 10)+" bytes or more")
 }

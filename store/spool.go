@@ -83,5 +83,5 @@ func (w *spool) Commit() error {
 func (w *spool) Abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.end(fail("write", w.uri, w.name, &robocache.Error{Class: robocache.ErrMisuse, Msg: "used after Abort"}))
+	w.end(fail("write", w.uri, w.name, robocache.Misuse("", nil, "used after Abort")))
 }

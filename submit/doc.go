@@ -52,13 +52,15 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 		Missing shard.Episodes `json:"missing"`
 	}
 	if c.ProcessState == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "submit", Where: robocache.Where{"option": "--program"}, Err: err}
+		return nil, robocache.Misuse("submit", robocache.Where{"option": "--program"}, "").
+			WithCause(err)
 	}
 	if err != nil && !json.Valid(out) {
 		return nil, &Failed{Verb: "status", Code: codeOf(c), Last: lastLine(errs.String()), Err: err}
 	}
 	if err := json.Unmarshal(out, &s); err != nil || s.Total < 1 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "submit", Where: robocache.Where{"manifest": manifest}, Msg: "status --json gave no number of shards", Err: err}
+		return nil, robocache.Malformed("submit", robocache.Where{"manifest": manifest}, "status --json gave no number of shards").
+			WithCause(err)
 	}
 	return &Plan{program, manifest, s.Total, s.Missing, s.Run}, nil
 }

@@ -34,7 +34,8 @@ var (
 // check refuses what the control plane would.
 func (k *Kubernetes) check() error {
 	bad := func(option, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "submit kubernetes", Where: robocache.Where{"option": option}, Want: want, Got: got}
+		return robocache.Misuse("submit kubernetes", robocache.Where{"option": option}, "").
+			Expected(want, got)
 	}
 	_, gpus := k.gpus()
 	switch {

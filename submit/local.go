@@ -190,7 +190,8 @@ func (l *Local) commit(ctx context.Context) (findings bool, err error) {
 	}
 	made := &shard.Committed{}
 	if err := json.Unmarshal(out.Bytes(), made); err != nil {
-		return false, &robocache.Error{Class: robocache.ErrMalformed, Op: "submit", Where: robocache.Where{"manifest": l.Manifest}, Msg: "commit --json gave no report", Err: err}
+		return false, robocache.Malformed("submit", robocache.Where{"manifest": l.Manifest}, "commit --json gave no report").
+			WithCause(err)
 	}
 	l.note(func(s *States) { s.Committed, s.Commit = true, made })
 	return code == 3, nil
@@ -246,7 +247,7 @@ func Exec(ctx context.Context, stdout, stderr io.Writer, program string, args ..
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
 	case c.ProcessState == nil:
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "submit", Where: robocache.Where{"program": program}, Err: err}
+		return robocache.Misuse("submit", robocache.Where{"program": program}, "").WithCause(err)
 	}
 	return &Failed{Verb: args[1], Code: codeOf(c), Last: lastLine(tail.last), Err: err}
 }

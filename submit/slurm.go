@@ -104,7 +104,8 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 		}
 	}
 	if err != nil {
-		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "submit slurm", Where: robocache.Where{"file": c.Path}, Msg: lastLine(errs.String()), Err: err, Hint: "jobs that were submitted stand above; scancel ends them"}
+		err = robocache.Unsupported("submit slurm", robocache.Where{"file": c.Path}, "%s", lastLine(errs.String())).
+			WithCause(err).WithHint("jobs that were submitted stand above; scancel ends them")
 	}
 	return jobs, err
 }

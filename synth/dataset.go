@@ -216,7 +216,8 @@ func (d *Dataset) Episode(_ context.Context, e int) (robocache.Episode, error) {
 
 func (d *Dataset) check(e int) error {
 	if e < 0 || e >= d.o.Episodes {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Where: robocache.Where{"episode": e}, Want: fmt.Sprintf("an episode from 0 to %d", d.o.Episodes-1), Got: strconv.Itoa(e)}
+		return robocache.Misuse("synth", robocache.Where{"episode": e}, "").
+			Expected(fmt.Sprintf("an episode from 0 to %d", d.o.Episodes-1), strconv.Itoa(e))
 	}
 	return nil
 }
@@ -224,7 +225,7 @@ func (d *Dataset) check(e int) error {
 func (d *Dataset) find(key string) (*stream, error) {
 	s := d.streams[key]
 	if s == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "synth", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+		return nil, robocache.NotFound("synth", robocache.Where{"stream": key}, "no such stream")
 	}
 	return s, nil
 }

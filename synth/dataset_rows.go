@@ -29,7 +29,8 @@ func (d *Dataset) each(rows []robocache.Row, s *stream, fn func(i int, r *record
 			c, last = d.clock(rec, row.Episode, s), row.Episode
 		}
 		if row.Index < 0 || row.Index >= len(c.taken) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Where: robocache.Where{"stream": s.feature.Key, "episode": row.Episode, "row": row.Index}, Want: fmt.Sprintf("a row below %d", len(c.taken)), Got: strconv.Itoa(row.Index)}
+			return robocache.Misuse("synth", robocache.Where{"stream": s.feature.Key, "episode": row.Episode, "row": row.Index}, "").
+				Expected(fmt.Sprintf("a row below %d", len(c.taken)), strconv.Itoa(row.Index))
 		}
 		if err := fn(i, rec, c); err != nil {
 			return err
@@ -39,7 +40,8 @@ func (d *Dataset) each(rows []robocache.Row, s *stream, fn func(i int, r *record
 }
 
 func wrongKind(s *stream, want string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Where: robocache.Where{"stream": s.feature.Key}, Want: want, Got: string(s.feature.Kind)}
+	return robocache.Misuse("synth", robocache.Where{"stream": s.feature.Key}, "").
+		Expected(want, string(s.feature.Kind))
 }
 
 // Gather copies rows of a numeric stream.
@@ -53,7 +55,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return wrongKind(s, "a numeric stream")
 	}
 	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Where: robocache.Where{"stream": key}, Want: fmt.Sprintf("%d bytes", len(rows)*size), Got: strconv.Itoa(len(dst))}
+		return robocache.Misuse("synth", robocache.Where{"stream": key}, "").
+			Expected(fmt.Sprintf("%d bytes", len(rows)*size), strconv.Itoa(len(dst)))
 	}
 	return d.each(rows, s, func(i int, r *recording, c *clocked) error {
 		out, index := dst[i*size:(i+1)*size], rows[i].Index

@@ -107,7 +107,7 @@ func ParseRates(text string) (map[string]float64, error) {
 }
 
 func misuse(what, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "synth", Msg: what, Want: want, Got: got}
+	return robocache.Misuse("synth", nil, "%s", what).Expected(want, got)
 }
 
 // fitsRows refuses what the rows of one clock cannot hold.

@@ -20,7 +20,7 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 		return nil, err
 	}
 	if f.Write == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "synth", Msg: "the format " + opt.Format + " is read, not written"}
+		return nil, robocache.Unsupported("synth", nil, "the format %s is read, not written", opt.Format)
 	}
 	ds, options, err := For(opt, f, false)
 	if err == nil && !f.KeepsClocks(options) {

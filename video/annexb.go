@@ -19,11 +19,11 @@ func refuse(msg, hint string) error {
 }
 
 func badPacket(msg, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: msg, Want: want, Got: got}
+	return robocache.Malformed(opPackets, nil, "%s", msg).Expected(want, got)
 }
 
 func noPacket(msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opPackets, Msg: msg, Hint: hint}
+	return robocache.Unsupported(opPackets, nil, "%s", msg).WithHint("%s", hint)
 }
 
 var startCode = []byte{0, 0, 1}
@@ -142,7 +142,7 @@ func (p *frameSet) crop(maxPixels int64) (*frameSet, error) {
 		return nil, bad("the size of the frames", "1 to 65535 a side", "")
 	}
 	if w*h > maxPixels {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: itoa(int(w)) + "×" + itoa(int(h)) + " pixels, limit " + itoa(int(maxPixels))}
+		return nil, robocache.ResourceLimit(opPackets, nil, "%s×%s pixels, limit %s", itoa(int(w)), itoa(int(h)), itoa(int(maxPixels)))
 	}
 	p.width, p.height = int(w), int(h)
 	return p, nil

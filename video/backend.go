@@ -23,10 +23,8 @@ func ActiveBackend() (Backend, error) {
 	backendMu.RLock()
 	defer backendMu.RUnlock()
 	if backend == nil {
-		return nil, &robocache.Error{
-			Class: robocache.ErrUnsupported, Op: "decode video", Msg: "no video decoder is in this build",
-			Hint: "build with cgo and the FFmpeg libraries (make native, CGO_ENABLED=1), and import robocache/video/ffmpeg",
-		}
+		return nil, robocache.Unsupported("decode video", nil, "no video decoder is in this build").
+			WithHint("build with cgo and the FFmpeg libraries (make native, CGO_ENABLED=1), and import robocache/video/ffmpeg")
 	}
 	return backend, nil
 }

@@ -45,7 +45,7 @@ func (b box) failed(class error, format string, args ...any) *robocache.Error {
 			break
 		}
 	}
-	return &robocache.Error{Class: class, Op: opIndex, Where: robocache.Where{"box": kind, "offset": b.off}, Msg: fmt.Sprintf(format, args...)}
+	return robocache.NewError(class, opIndex, robocache.Where{"box": kind, "offset": b.off}, format, args...)
 }
 
 // parser reads boxes; it fails into the guard of ReadIndex.
@@ -159,7 +159,8 @@ const (
 func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) {
 	size := f.Size()
 	bad := func(msg, hint string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opIndex, Where: robocache.Where{"offset": size}, Msg: msg, Hint: hint}
+		return robocache.Malformed(opIndex, robocache.Where{"offset": size}, "%s", msg).
+			WithHint("%s", hint)
 	}
 	if size == 0 {
 		if err := bad("the file is empty", ""); err != nil {
@@ -177,10 +178,8 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		}
 	}
 	if name := otherContainer(head); name != "" {
-		return box{}, &robocache.Error{
-			Class: robocache.ErrUnsupported, Op: opIndex,
-			Msg: "the file is " + name + ", whatever its name says; mp4 is read", Hint: containerHint,
-		}
+		return box{}, robocache.Unsupported(opIndex, nil, "the file is %s, whatever its name says; mp4 is read", name).
+			WithHint("%s", containerHint)
 	}
 	boxes := 0
 	for pos := int64(0); size-pos >= 8; boxes++ {

@@ -89,7 +89,8 @@ func OpenDevice(device int) (DeviceBackend, error) {
 	open := openDevice
 	deviceMu.Unlock()
 	if open == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "no decoder for a GPU's engines is in this build", Hint: "import robocache/video/nvdec"}
+		return nil, robocache.Unsupported(opDecode, nil, "no decoder for a GPU's engines is in this build").
+			WithHint("import robocache/video/nvdec")
 	}
 	return open(device)
 }

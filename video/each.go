@@ -83,7 +83,7 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 			continue
 		}
 		if lib == nil {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"file": file}, Msg: "the dataset does not give its video files"}
+			return robocache.Unsupported(opDecode, robocache.Where{"file": file}, "the dataset does not give its video files")
 		}
 		if err := each.run(ctx, lib, refs, run, fn); err != nil {
 			return robocache.At(err, robocache.Where{"file": file})
@@ -114,7 +114,7 @@ func (each *Each) run(ctx context.Context, lib *Library, refs []robocache.FrameR
 			}
 			if each.Threads <= 1 {
 				if k != next {
-					return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"frame": ordinal}, Msg: "a frame came out of order"}
+					return robocache.Malformed(opDecode, robocache.Where{"frame": ordinal}, "a frame came out of order")
 				}
 				next = end
 			}

@@ -49,7 +49,7 @@ var encoders = map[Codec]struct {
 }
 
 func encodeError(class error, where robocache.Where, msg, hint string, cause error) *robocache.Error {
-	return &robocache.Error{Class: class, Op: opEncode, Where: where, Msg: msg, Hint: hint, Err: cause}
+	return robocache.NewError(class, opEncode, where, "%s", msg).WithCause(cause).WithHint("%s", hint)
 }
 
 func (c EncodeConfig) withDefaults() EncodeConfig {
@@ -223,7 +223,8 @@ func (e *Encoder) Write(pic []byte) error {
 		return encodeError(robocache.ErrMisuse, nil, "the encoder is closed", "", nil)
 	}
 	if len(pic) != e.cfg.FrameBytes() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opEncode, Where: robocache.Where{"index": e.frames}, Want: fmt.Sprintf("%d bytes for a frame of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), Got: fmt.Sprint(len(pic))}
+		return robocache.Misuse(opEncode, robocache.Where{"index": e.frames}, "").
+			Expected(fmt.Sprintf("%d bytes for a frame of %d×%d", e.cfg.FrameBytes(), e.cfg.Width, e.cfg.Height), fmt.Sprint(len(pic)))
 	}
 	if _, err := e.stdin.Write(pic); err != nil {
 		return e.fail(err)
@@ -316,7 +317,8 @@ func (e *Encoder) verify() (err error) {
 	defer robocache.Locate(&err, robocache.Where{"file": e.path})
 	same := func(ok bool, want, got string) error {
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: opEncode, Want: want, Got: got, Hint: "the encoder lost or moved frames; use another ffmpeg"}
+			return robocache.Malformed(opEncode, nil, "").Expected(want, got).
+				WithHint("the encoder lost or moved frames; use another ffmpeg")
 		}
 		return nil
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"fmt"
 	"image"
 	"image/png"
 	"math"
@@ -136,7 +135,8 @@ func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, img); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "encode still image", Msg: fmt.Sprintf("raw image of %d×%d pixels", r.Width, r.Height), Err: err}
+		return nil, robocache.Malformed("encode still image", nil, "raw image of %d×%d pixels", r.Width, r.Height).
+			WithCause(err)
 	}
 	return out.Bytes(), nil
 }

@@ -153,10 +153,8 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		r.outsideGroup = true
 		return true, errNotInside
 	}
-	return false, &robocache.Error{
-		Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)},
-		Msg: "the decoder gave no frame for this packet", Hint: "the video is damaged here; 'robocache doctor --decode' lists all such frames of the dataset",
-	}
+	return false, robocache.Malformed(opDecode, robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)}, "the decoder gave no frame for this packet").
+		WithHint("the video is damaged here; 'robocache doctor --decode' lists all such frames of the dataset")
 }
 
 // sentAll tells a decoder that holds frames when the group's last packet was sent.
@@ -235,7 +233,7 @@ func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte,
 	w := r.w
 	to, run, fits := adjacent(r.f.Index, d, r.g.End)
 	if !fits {
-		return to, run.Off, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opDecode, Msg: "a packet of " + itoa(int(run.Len)) + " bytes, limit " + itoa(maxPacket)}
+		return to, run.Off, nil, robocache.ResourceLimit(opDecode, nil, "a packet of %s bytes, limit %s", itoa(int(run.Len)), itoa(maxPacket))
 	}
 	if r.from != nil {
 		if to, base, buf, err, ok := r.from.packets(d, r.g.End); ok {

@@ -83,7 +83,7 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 		l.mu.Lock()
 		if l.closed {
 			l.mu.Unlock()
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open video", Where: robocache.Where{"file": path}, Msg: "the library is closed"}
+			return nil, robocache.Misuse("open video", robocache.Where{"file": path}, "the library is closed")
 		}
 		f := l.files[path]
 		if f == nil {
@@ -120,7 +120,7 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 		close(f.loading)
 		f.loading = nil
 		if err == nil && l.closed {
-			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "open video", Msg: "the library is closed"}
+			err = robocache.Misuse("open video", nil, "the library is closed")
 			_ = r.Close()
 		}
 		if err != nil {

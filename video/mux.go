@@ -70,14 +70,15 @@ type span struct {
 // least 10,000, as LeRobot's recorder has it (30 gives 15360 and 512).
 func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	if rate.Num <= 0 || rate.Den <= 0 || rate.Num > math.MaxUint32 || rate.Den > 1<<24 {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Want: "a rate between 0 and 4294967295", Got: fmt.Sprintf("%d/%d", rate.Num, rate.Den)}
+		return 0, 0, robocache.Misuse(opConcat, nil, "").
+			Expected("a rate between 0 and 4294967295", fmt.Sprintf("%d/%d", rate.Num, rate.Den))
 	}
 	timescale, delta = rate.Num, rate.Den
 	for timescale < 10_000 {
 		timescale, delta = 2*timescale, 2*delta
 	}
 	if delta > math.MaxInt32>>6 { // 64 frames of delay still fit into an offset of 32 bits
-		return 0, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("a rate as slow as %s", rate)}
+		return 0, 0, robocache.Unsupported(opConcat, nil, "a rate as slow as %s", rate)
 	}
 	return timescale, delta, nil
 }
@@ -91,7 +92,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 	total := 0
 	for i, p := range parts {
 		if p.File == nil || p.From < 0 || p.To <= p.From || p.To > p.File.Index.NumFrames() {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Where: robocache.Where{"part": i}, Msg: fmt.Sprintf("frames %d to %d are no run of frames of the file", p.From, p.To)}
+			return nil, robocache.Misuse(opConcat, robocache.Where{"part": i}, "frames %d to %d are no run of frames of the file", p.From, p.To)
 		}
 		if p.To > p.File.Index.Whole() {
 			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the frames are there", "")
@@ -99,7 +100,7 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		total += p.To - p.From
 	}
 	if total == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: opConcat, Msg: "no frames to join"}
+		return nil, robocache.Misuse(opConcat, nil, "no frames to join")
 	}
 	m.sizes = make([]uint32, 0, total)
 	ordinals := make([]uint32, 0, total)
@@ -151,10 +152,10 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		m.ordinals = ordinals
 	}
 	if m.delay > 64 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: fmt.Sprintf("frames are reordered by %d, limit 64", m.delay)}
+		return nil, robocache.Unsupported(opConcat, nil, "frames are reordered by %d, limit 64", m.delay)
 	}
 	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.delta)); hi != 0 || lo > 1<<62 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opConcat, Msg: fmt.Sprintf("%d frames at %s", total, rate)}
+		return nil, robocache.ResourceLimit(opConcat, nil, "%d frames at %s", total, rate)
 	}
 	return m, nil
 }
@@ -171,7 +172,8 @@ func decisive(raw []byte) []byte {
 }
 
 func partError(class error, i int, p Part, msg, hint string) error {
-	return &robocache.Error{Class: class, Op: opConcat, Where: robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}, Msg: msg, Hint: hint}
+	return robocache.NewError(class, opConcat, robocache.Where{"part": i, "file": p.File.Path, "frame": p.From}, "%s", msg).
+		WithHint("%s", hint)
 }
 
 // checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their
@@ -202,7 +204,8 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	if err != nil {
 		return err
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConcat, Msg: "the part begins at a frame that does not reset the decoder (no IDR)", Hint: encodeHint}
+	return robocache.Unsupported(opConcat, nil, "the part begins at a frame that does not reset the decoder (no IDR)").
+		WithHint("%s", encodeHint)
 }
 
 // copyRead is the largest piece that is read at once while samples lie one behind the other.

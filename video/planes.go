@@ -83,13 +83,14 @@ func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err e
 	}
 	c, ok := b.(PlaneConverter)
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "the decoders " + b.Name() + " convert no kept planes"}
+		return robocache.Unsupported(opConvert, nil, "the decoders %s convert no kept planes", b.Name())
 	}
 	if err := info.check(); err != nil {
 		return err
 	}
 	if n := info.Bytes(); len(planes) != n {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opConvert, Msg: "kept planes of another size", Want: fmt.Sprintf("%d bytes", n), Got: fmt.Sprint(len(planes))}
+		return robocache.Malformed(opConvert, nil, "kept planes of another size").
+			Expected(fmt.Sprintf("%d bytes", n), fmt.Sprint(len(planes)))
 	}
 	return c.ConvertPlanes(info, planes, spec, dst)
 }
@@ -228,14 +229,15 @@ func (i PlaneInfo) Append(b []byte) []byte {
 // ParsePlaneInfo reads what Append stored.
 func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 	if len(b) != planeInfoBytes {
-		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: fmt.Sprintf("%d bytes", planeInfoBytes), Got: fmt.Sprint(len(b))}
+		return PlaneInfo{}, robocache.Malformed("read plane info", nil, "").
+			Expected(fmt.Sprintf("%d bytes", planeInfoBytes), fmt.Sprint(len(b)))
 	}
 	i := PlaneInfo{
 		Width: int32(binary.LittleEndian.Uint32(b)), Height: int32(binary.LittleEndian.Uint32(b[4:])),
 		Format: b[8], Matrix: b[9], FullRange: b[10] == 1, Rotation: int16(binary.LittleEndian.Uint16(b[12:])),
 	}
 	if b[10] > 1 || b[11]|b[14]|b[15] != 0 {
-		return PlaneInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Msg: "bytes that must be zero are not"}
+		return PlaneInfo{}, robocache.Malformed("read plane info", nil, "bytes that must be zero are not")
 	}
 	if err := i.check(); err != nil {
 		return PlaneInfo{}, err
@@ -251,6 +253,6 @@ func (i PlaneInfo) check() error {
 	default:
 		return nil
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "read plane info", Want: "a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees",
-		Got: fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation)}
+	return robocache.Malformed("read plane info", nil, "").
+		Expected("a known format, at most 256 Mpixel, a rotation of 0, 90, 180 or 270 degrees", fmt.Sprintf("format %d, %d×%d, %d degrees", i.Format, i.Width, i.Height, i.Rotation))
 }

@@ -127,7 +127,7 @@ func NewPoolOf(b Backend, budget int64) *Pool {
 func (p *Pool) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Frame) error) error {
 	if b != nil && len(groups) > 0 {
 		if b.index != f.Index {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the packets were fetched of another file, or released"}
+			return robocache.Misuse(opDecode, robocache.Where{"file": f.Path}, "the packets were fetched of another file, or released")
 		}
 		p.reads.Add(b.reads.Swap(0))
 		p.bytesRead.Add(b.byteRead.Swap(0))
@@ -194,16 +194,14 @@ func checkGroup(f *File, g Group) error {
 	n := f.Index.NumFrames()
 	for _, k := range g.Ordinals {
 		if k < 0 || k >= n {
-			return &robocache.Error{Class: robocache.ErrNotFound, Op: opDecode, Where: robocache.Where{"file": f.Path, "frame": k},
-				Msg: "no such frame: the file presents " + itoa(n)}
+			return robocache.NotFound(opDecode, robocache.Where{"file": f.Path, "frame": k}, "no such frame: the file presents %s", itoa(n))
 		}
 		if d := f.Index.DecodeIndex(k); d < g.Start || d > g.End {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path, "frame": k},
-				Msg: "the group does not send the frame's packet"}
+			return robocache.Misuse(opDecode, robocache.Where{"file": f.Path, "frame": k}, "the group does not send the frame's packet")
 		}
 	}
 	if len(g.Ordinals) > 0 && (g.Start < 0 || g.End >= f.Index.NumSamples()) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Where: robocache.Where{"file": f.Path}, Msg: "the group is outside the file"}
+		return robocache.Misuse(opDecode, robocache.Where{"file": f.Path}, "the group is outside the file")
 	}
 	return nil
 }
@@ -228,7 +226,7 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return nil, elsewhere, &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "the pool is closed"}
+		return nil, elsewhere, robocache.Misuse(opDecode, nil, "the pool is closed")
 	}
 	found, fitting := -1, 0
 	for i, c := range p.idle {

@@ -25,10 +25,12 @@ func (s *Shape) Size(spec *Spec) (width, height int, err error) {
 		return s.Width, s.Height, nil
 	}
 	if spec.Width <= 0 || spec.Height <= 0 || int64(spec.Width)*int64(spec.Height) > MaxImagePixels {
-		return 0, 0, &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Want: "a width and a height above 0, at most 256 Mpixel", Got: fmt.Sprintf("%d×%d", spec.Width, spec.Height)}
+		return 0, 0, robocache.Misuse(opConvert, nil, "").
+			Expected("a width and a height above 0, at most 256 Mpixel", fmt.Sprintf("%d×%d", spec.Width, spec.Height))
 	}
 	if spec.Pixel != RGB8 && spec.Pixel != RGBFloat32 {
-		return 0, 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "depth codes and raw planes are not scaled: a mean of codes is no depth", Hint: "ask for the stored size"}
+		return 0, 0, robocache.Unsupported(opConvert, nil, "depth codes and raw planes are not scaled: a mean of codes is no depth").
+			WithHint("ask for the stored size")
 	}
 	return spec.Width, spec.Height, nil
 }
@@ -42,15 +44,15 @@ func (s *Shape) Bytes(spec *Spec) (int, error) {
 	var missing error
 	switch {
 	case spec.Pixel.grey() && s.LumaBits == 0:
-		missing = &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no luma plane to read codes from"}
+		missing = robocache.Unsupported(opConvert, nil, "pixel format %s has no luma plane to read codes from", s.Format)
 	case spec.Pixel.grey() && spec.Pixel != Gray16 && spec.Depth == nil:
-		missing = &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: "depth needs the stream's depth code"}
+		missing = robocache.Misuse(opConvert, nil, "depth needs the stream's depth code")
 	case spec.Pixel == YUVPlanes && s.PlanesBytes <= 0:
-		missing = &robocache.Error{Class: robocache.ErrUnsupported, Op: opConvert, Msg: "pixel format " + s.Format + " has no plain planes"}
+		missing = robocache.Unsupported(opConvert, nil, "pixel format %s has no plain planes", s.Format)
 	case spec.Pixel == YUVPlanes:
 		return s.PlanesBytes, nil
 	case spec.Pixel.bytes() == 0:
-		missing = &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Msg: fmt.Sprintf("unknown pixel kind %d", spec.Pixel)}
+		missing = robocache.Misuse(opConvert, nil, "unknown pixel kind %d", spec.Pixel)
 	}
 	return w * h * spec.Pixel.bytes(), missing
 }
@@ -62,7 +64,8 @@ func (s *Shape) Check(spec *Spec, dst []byte) error {
 		return err
 	}
 	if len(dst) != need {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opConvert, Want: fmt.Sprintf("a destination of %d bytes", need), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse(opConvert, nil, "").
+			Expected(fmt.Sprintf("a destination of %d bytes", need), fmt.Sprint(len(dst)))
 	}
 	return nil
 }

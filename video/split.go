@@ -229,7 +229,7 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 			k.info, ok = p.PlaneInfo()
 		}
 		if !ok {
-			return k, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "frames of pixel format " + pic.PixelFormat() + " cannot be compared"}
+			return k, robocache.Unsupported(opDecode, nil, "frames of pixel format %s cannot be compared", pic.PixelFormat())
 		}
 		k.planes = make([]byte, k.info.Bytes())
 		return k, p.CopyPlanes(k.planes)
@@ -285,7 +285,8 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 }
 
 func differs(number int, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"frame": number}, Msg: "the device decodes this stream otherwise than the CPU", Want: want, Got: got}
+	return robocache.Unsupported(opDecode, robocache.Where{"frame": number}, "the device decodes this stream otherwise than the CPU").
+		Expected(want, got)
 }
 
 // SplitStats says what was decoded where, and why not on the device.

@@ -67,7 +67,7 @@ func StillSize(encoded []byte) (StillInfo, error) {
 }
 
 func stillError(class error, format string, args ...any) error {
-	return &robocache.Error{Class: class, Op: opStill, Msg: fmt.Sprintf(format, args...)}
+	return robocache.NewError(class, opStill, nil, format, args...)
 }
 
 func stillHeader(b []byte) (StillInfo, error) {
@@ -106,7 +106,8 @@ func stillHeader(b []byte) (StillInfo, error) {
 		}
 		return t.info(), nil
 	case bytes.HasPrefix(b, []byte("version https://git-lfs")):
-		return StillInfo{}, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: "a git-LFS pointer, not a frame (LFS pointer)", Hint: "fetch the real bytes: git lfs pull"}
+		return StillInfo{}, robocache.Malformed(opStill, nil, "a git-LFS pointer, not a frame (LFS pointer)").
+			WithHint("fetch the real bytes: git lfs pull")
 	case len(b) == 0:
 		return StillInfo{}, stillError(robocache.ErrMalformed, "no bytes")
 	}
@@ -162,16 +163,19 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 		return err
 	}
 	if len(dst) != need {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opStill, Want: fmt.Sprintf("%d bytes for the frame", need), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse(opStill, nil, "").
+			Expected(fmt.Sprintf("%d bytes for the frame", need), fmt.Sprint(len(dst)))
 	}
 	grey := spec.Pixel.grey()
 	switch {
 	case grey && info.Channels != 1:
 		return stillError(robocache.ErrUnsupported, "a colour frame as grey")
 	case !grey && info.DType != robocache.Uint8:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: fmt.Sprintf("a grey %s frame as RGB", info.DType), Hint: "ask for it as 16-bit grey or as depth"}
+		return robocache.Unsupported(opStill, nil, "a grey %s frame as RGB", info.DType).
+			WithHint("ask for it as 16-bit grey or as depth")
 	case spec.Pixel == Gray16 && info.DType == robocache.Float32:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opStill, Msg: "a float frame as 16-bit grey", Hint: "ask for it as depth"}
+		return robocache.Unsupported(opStill, nil, "a float frame as 16-bit grey").
+			WithHint("ask for it as depth")
 	}
 	return nil
 }
@@ -222,7 +226,7 @@ func decodeImage(encoded []byte, info StillInfo) (image.Image, error) {
 		case png.UnsupportedError, jpeg.UnsupportedError, tiff.UnsupportedError:
 			class = robocache.ErrUnsupported
 		}
-		return nil, &robocache.Error{Class: class, Op: opStill, Msg: info.Format, Err: err}
+		return nil, robocache.NewError(class, opStill, nil, "%s", info.Format).WithCause(err)
 	}
 	if b := img.Bounds(); b.Dx() != info.Width || b.Dy() != info.Height {
 		return nil, stillError(robocache.ErrMalformed, "%s of %d×%d pixels, its header says %d×%d", info.Format, b.Dx(), b.Dy(), info.Width, info.Height)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/zlib"
 	"encoding/binary"
-	"fmt"
 	"image"
 	"io"
 	"math"
@@ -158,7 +157,7 @@ func (t *tiffFile) floats() ([]byte, error) {
 		case 8, 32946:
 			z, err := zlib.NewReader(packed)
 			if err != nil {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: fmt.Sprintf("tiff: strip %d", s), Err: err}
+				return nil, robocache.Malformed(opStill, nil, "tiff: strip %d", s).WithCause(err)
 			}
 			r = z
 		case 5:
@@ -167,7 +166,7 @@ func (t *tiffFile) floats() ([]byte, error) {
 			return nil, stillError(robocache.ErrUnsupported, "tiff: compression %d for grey of %d bits", t.compression, t.bits)
 		}
 		if _, err := io.ReadFull(r, to); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: opStill, Msg: fmt.Sprintf("tiff: strip %d is cut", s), Err: err}
+			return nil, robocache.Malformed(opStill, nil, "tiff: strip %d is cut", s).WithCause(err)
 		}
 	}
 	if t.order == binary.BigEndian {

@@ -184,10 +184,10 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 		return -1, nil
 	}
 	if len(s.sizes) >= s.lim.MaxSamples {
-		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("more than %d frames", s.lim.MaxSamples)}
+		return -1, robocache.ResourceLimit(opPackets, nil, "more than %d frames", s.lim.MaxSamples)
 	}
 	if p.size > maxPacket {
-		return -1, &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("a packet of %d bytes, limit %d", p.size, maxPacket)}
+		return -1, robocache.ResourceLimit(opPackets, nil, "a packet of %d bytes, limit %d", p.size, maxPacket)
 	}
 	if p.refers {
 		s.frame = p.frame
@@ -317,7 +317,7 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 		}
 	}
 	if len(s.sets) >= maxSets || len(nal) > 4096 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opPackets, Msg: fmt.Sprintf("parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))}
+		return robocache.ResourceLimit(opPackets, nil, "parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))
 	}
 	if len(s.sizes) > 0 {
 		s.changed = true // one that the first frames did not have

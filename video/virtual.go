@@ -56,7 +56,8 @@ func (f *VirtualMP4) MemoryBytes() int64 { return int64(len(f.head)) + 8*int64(l
 // ReadAt fills p as if the file were there. packets gives the packets of frames first to last to its yield, in order, as they were added.
 func (f *VirtualMP4) ReadAt(p []byte, off int64, packets func(first, last int, yield func(k int, packet []byte) error) error) error {
 	if off < 0 || int64(len(p)) > f.Size() || off > f.Size()-int64(len(p)) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opPackets, Msg: "a read outside the virtual mp4", Want: fmt.Sprintf("inside its %d bytes", f.Size()), Got: fmt.Sprintf("%d bytes at %d", len(p), off)}
+		return robocache.Malformed(opPackets, nil, "a read outside the virtual mp4").
+			Expected(fmt.Sprintf("inside its %d bytes", f.Size()), fmt.Sprintf("%d bytes at %d", len(p), off))
 	}
 	if off < int64(len(f.head)) {
 		n := copy(p, f.head[off:])

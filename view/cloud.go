@@ -12,7 +12,7 @@ import (
 func (s *Server) cloud(q *request) error {
 	f, ctx := q.feature, q.Context()
 	if f.Kind != robocache.KindPointCloud || !f.Ragged() || f.Elements() < 2 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no points"}
+		return robocache.Unsupported("view", robocache.Where{"stream": f.Key}, "a stream of kind %s has no points", string(f.Kind))
 	}
 	row, err := q.row(ctx)
 	if err != nil {

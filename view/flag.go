@@ -28,7 +28,7 @@ func (s *Server) readFlags(q *request) error {
 func (s *Server) writeFlag(q *request) error {
 	body, err := io.ReadAll(q.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "flags", Err: err}
+		return robocache.ResourceLimit("flags", nil, "").WithCause(err)
 	}
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Server) writeFlag(q *request) error {
 		Remove bool `json:"remove"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Err: err}
+		return robocache.Misuse("flags", nil, "").WithCause(err)
 	}
 	x, ctx := s.sets[0], q.Context()
 	position, err := x.info.EpisodePosition(in.Index)

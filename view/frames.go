@@ -37,7 +37,7 @@ type camera struct {
 func (s *Server) frame(q *request) error {
 	f := q.feature
 	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": f.Key}, Msg: "a stream of kind " + string(f.Kind) + " has no frames"}
+		return robocache.Unsupported("view", robocache.Where{"stream": f.Key}, "a stream of kind %s has no frames", string(f.Kind))
 	}
 	row, err := q.row(q.Context())
 	if err != nil {

@@ -58,7 +58,7 @@ func (x *set) measure(ctx context.Context) error {
 	m.run(func(progress func(done, total int64)) (func(), error) {
 		f := x.positions()
 		if f == nil {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Msg: "the dataset has no stream of numbers that move"}
+			return nil, robocache.Unsupported("view", nil, "the dataset has no stream of numbers that move")
 		}
 		n := x.info.Episodes
 		span, err := x.spans(ctx, f)

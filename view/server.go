@@ -254,7 +254,7 @@ func fail(w http.ResponseWriter, err error) {
 }
 
 func notFound(msg string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: msg}
+	return robocache.NotFound("view", nil, "%s", msg)
 }
 
 // number reads a query parameter.
@@ -304,7 +304,8 @@ func (q *request) inStream() error {
 			q.feature = &robocache.Feature{Key: key, Kind: robocache.KindText}
 			return nil
 		}
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "view", Msg: "the dataset declares no stream " + strconv.Quote(key), Hint: robocache.Nearest(key, q.set.info.Keys())}
+		return robocache.NotFound("view", nil, "the dataset declares no stream %q", key).
+			WithHint("%s", robocache.Nearest(key, q.set.info.Keys()))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 func (q *request) mp4() (file *video.File, numbers []int, err error) {
 	ctx := q.Context()
 	unsupported := func(msg string) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "view", Where: robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, Msg: msg}
+		return robocache.Unsupported("view", robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, "%s", msg)
 	}
 	if q.feature.Kind != robocache.KindVideo || q.set.library == nil {
 		if err := unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file"); err != nil {

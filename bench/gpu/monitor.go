@@ -80,7 +80,7 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 	m := &Monitor{Devices: map[string]string{}, n: n, stop: make(chan struct{}), missing: map[string]string{}}
 	var count uint32
 	if code := n.count(&count); code != 0 || count == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "GPU monitor", Msg: "NVML finds no device: " + n.errorString(code)}
+		return nil, robocache.Unsupported("GPU monitor", nil, "NVML finds no device: %s", n.errorString(code))
 	}
 	for i := range count {
 		d := &watched{}

@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"fmt"
 	"strings"
 	"unsafe"
 
@@ -50,7 +49,8 @@ const (
 
 func loadNVML() (*nvml, error) {
 	absent := func(err any) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "GPU monitor", Msg: fmt.Sprintf("there is no NVML: %v", err), Hint: "the library libnvidia-ml.so.1 comes with NVIDIA's driver"}
+		return robocache.Unsupported("GPU monitor", nil, "there is no NVML: %v", err).
+			WithHint("the library libnvidia-ml.so.1 comes with NVIDIA's driver")
 	}
 	lib, err := cudahost.Dlopen("libnvidia-ml.so.1")
 	if err != nil {

@@ -120,7 +120,9 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) string {
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case at == 0 && (lacks || cmd.Process == nil):
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "bench ops", Msg: cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter"), Hint: "--python names an interpreter with numpy and robocache; make core lib installs one", Err: notExit(err)})
+		guard.Fail(robocache.Unsupported("bench ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
+			WithCause(notExit(err)).
+			WithHint("--python names an interpreter with numpy and robocache; make core lib installs one"))
 	case err == nil:
 		return ""
 	case ctx.Err() != nil:

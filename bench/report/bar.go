@@ -46,7 +46,8 @@ func ParseBar(text, metric string) (Bar, error) {
 	b := Bar{Text: text, Ours: m[1], Metric: m[2], Least: m[3] == "≥", Value: v, Unit: m[5], Than: m[6] + m[8], Row: m[7], Floor: m[9], Cold: m[10] != ""}
 	// Who names no metric says what ours takes at most, or how many times better it is.
 	if err != nil || b.Metric == "" && b.Least == (b.Unit+b.Row != "" || b.Than == "") {
-		return Bar{}, &robocache.Error{Class: robocache.ErrMisuse, Op: "bench", Msg: "not a bar: " + strconv.Quote(text), Want: "≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, ≤ N× row NAME, or RUNNER METRIC ≤ N"}
+		return Bar{}, robocache.Misuse("bench", nil, "not a bar: %q", text).
+			Expected("≤ N µs, ≥ N % of RUNNER, ≥ N× RUNNER, ≤ N× row NAME, or RUNNER METRIC ≤ N", "")
 	}
 	if b.Ours == "" {
 		b.Ours = "robocache"

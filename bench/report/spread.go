@@ -86,7 +86,8 @@ func Decimal(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
 // UnknownName is the error of a name that a table of cases does not have.
 func UnknownName(what, got string, known []string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "bench", Msg: "no " + what + " named " + strconv.Quote(got), Hint: "one of " + strings.Join(known, ", ")}
+	return robocache.Misuse("bench", nil, "no %s named %q", what, got).
+		WithHint("one of %s", strings.Join(known, ", "))
 }
 
 // Pick finds the entries of a table by name, in the order asked for.

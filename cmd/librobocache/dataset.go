@@ -102,7 +102,7 @@ type openReply struct {
 
 func open(ctx context, a *openArgs) (any, error) {
 	if a.DepthUnit != "" && a.DepthUnit != "m" && a.DepthUnit != "mm" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "depth_unit", Want: `"mm" or "m"`, Got: a.DepthUnit}
+		return nil, robocache.Misuse("open", nil, "depth_unit").Expected(`"mm" or "m"`, a.DepthUnit)
 	}
 	m, err := readMap(a.Map)
 	if err != nil {
@@ -126,7 +126,8 @@ type episodeArgs struct {
 // at checks the position of an episode.
 func (s *shared) at(position int) (int, error) {
 	if n := s.Info().Episodes; position < 0 || position >= n {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "episode", Where: robocache.Where{"dataset": s.Info().URI, "position": position}, Msg: "no episode at this position", Want: fmt.Sprintf("below %d", n)}
+		return 0, robocache.Misuse("episode", robocache.Where{"dataset": s.Info().URI, "position": position}, "no episode at this position").
+			Expected(fmt.Sprintf("below %d", n), "")
 	}
 	return position, nil
 }
@@ -153,7 +154,7 @@ func (s *shared) episodes(ctx context, a *struct {
 	if a.Of != "" {
 		d, ok := s.Dataset.(*lerobot.Dataset)
 		if !ok {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "episodes", Msg: "this is no LeRobot dataset"}
+			return nil, robocache.Unsupported("episodes", nil, "this is no LeRobot dataset")
 		}
 		if a.Of == "info" {
 			return d.InfoJSON(ctx)

@@ -75,9 +75,9 @@ func decodeArguments(b []byte, v any) error {
 	var e *robocache.Error
 	switch {
 	case !errors.As(err, &e):
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Err: err}
+		return robocache.Misuse("arguments", nil, "").WithCause(err)
 	case e.Class != robocache.ErrMisuse:
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "arguments", Msg: e.Error()}
+		return robocache.Misuse("arguments", nil, "%s", e.Error())
 	}
 	return e
 }

@@ -114,5 +114,5 @@ func keep(o object, value func(handle int64) any) made {
 }
 
 func misuse(op, msg string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: op, Msg: msg}
+	return robocache.Misuse(op, nil, "%s", msg)
 }

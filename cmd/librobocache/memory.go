@@ -58,7 +58,7 @@ func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*
 		for _, f := range free {
 			f()
 		}
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "batch", Msg: "no memory for the description of a batch"}
+		return nil, robocache.ResourceLimit("batch", nil, "no memory for the description of a batch")
 	}
 	all, at := unsafe.Slice((*int64)(unsafe.Pointer(shapes)), dims), 0
 	list := unsafe.Slice(c.list, len(tensors))
@@ -180,7 +180,8 @@ func (a *answer) add(key string, dtype robocache.DType, shape ...int) ([]byte, e
 	}
 	p := C.calloc(1, C.size_t(max(n, 1)))
 	if p == nil {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "allocate", Where: robocache.Where{"stream": key, "bytes": n}, Msg: "no memory for the values", Hint: "ask for fewer rows"}
+		return nil, robocache.ResourceLimit("allocate", robocache.Where{"stream": key, "bytes": n}, "no memory for the values").
+			WithHint("ask for fewer rows")
 	}
 	data := unsafe.Slice((*byte)(p), n)
 	a.tensor(loader.Tensor{Key: key, DType: dtype, Shape: shape, Data: data}, func() { C.free(p) })

@@ -91,7 +91,8 @@ func prepare(build func() (*operation, error), backend string, device int) (r op
 func reach(t *kernel.Tensor) (span, error) {
 	s := span{size: t.DType.Size()}
 	if s.size == 0 {
-		return s, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: "unsupported dtype", Want: "a type of fixed size", Got: t.DType.String()}
+		return s, robocache.Unsupported("op", nil, "unsupported dtype").
+			Expected("a type of fixed size", t.DType.String())
 	}
 	lo, hi := 0, 0
 	for axis, d := range t.Shape {
@@ -101,7 +102,8 @@ func reach(t *kernel.Tensor) (span, error) {
 		n, step := uint64(d-1), t.Step(axis)
 		h, l := bits.Mul64(n, uint64(max(step, -step)))
 		if h != 0 || l > 1<<58 || hi-lo > 1<<58 {
-			return s, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: "length mismatch: strides reach beyond all memory", Got: fmt.Sprint(t.Shape, t.Stride), Want: "a tensor"}
+			return s, robocache.Misuse("op", nil, "length mismatch: strides reach beyond all memory").
+				Expected("a tensor", fmt.Sprint(t.Shape, t.Stride))
 		}
 		if step < 0 {
 			lo -= int(l)

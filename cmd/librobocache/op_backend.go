@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -23,7 +22,8 @@ func host(name string) (kernel.Backend, error) {
 	case "cpu", "":
 		return cores(), nil
 	}
-	return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "op", Msg: fmt.Sprintf("Invalid backend %q", name), Want: "cpu, cuda or reference", Got: name}
+	return nil, robocache.Misuse("op", nil, "Invalid backend %q", name).
+		Expected("cpu, cuda or reference", name)
 }
 
 // prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.

@@ -87,7 +87,9 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 		}
 		used = append(used, open)
 		if r.cfg.DepthUnit == "" && i > 0 && open.depth != used[0].depth {
-			return nil, used, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"source": i}, Msg: "sources were opened with different depth_unit=", Want: cmp.Or(used[0].depth, "none"), Got: cmp.Or(open.depth, "none"), Hint: "give depth_unit= to the Loader"}
+			return nil, used, robocache.Misuse("loader", robocache.Where{"source": i}, "sources were opened with different depth_unit=").
+				Expected(cmp.Or(used[0].depth, "none"), cmp.Or(open.depth, "none")).
+				WithHint("give depth_unit= to the Loader")
 		}
 		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Split: s.Split, Normalize: s.Normalize,
 			Align: s.Align.Config, Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}

@@ -67,7 +67,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	switch {
 	case !a.Values && a.Times:
 	case f == nil && !isTask:
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream"}
+		return robocache.Misuse("stream", nil, "there is no such stream")
 	case !a.Values:
 		ints, err := ans.ints("rows", 1)
 		if err != nil {
@@ -97,7 +97,8 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 			lengths[i] = int64(n)
 		}
 	case f.Kind != robocache.KindNumeric:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "a stream of kind " + string(f.Kind) + " is read through a map", Hint: "use MapDataset(…, keys=[…])"}
+		return robocache.Unsupported("stream", nil, "a stream of kind %s is read through a map", string(f.Kind)).
+			WithHint("use MapDataset(…, keys=[…])")
 	default:
 		added, err := ans.add("values", f.DType, rowShape(rows, f.Shape, f)...)
 		if err != nil {
@@ -114,7 +115,7 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) error {
 	f := s.Info().Feature(a.Key)
 	if f == nil || f.Kind != robocache.KindImage {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "stream", Msg: "there is no such stream of images"}
+		return robocache.Misuse("stream", nil, "there is no such stream of images")
 	}
 	rows := robocache.RowsOf(episode, 0, s.Len(episode))
 	refs := make([]robocache.FrameRef, len(rows))
@@ -124,7 +125,7 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 	total := 0
 	for i := range refs {
 		if !refs[i].Missing && refs[i].Encoded == nil {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "stream", Msg: "the images are not stored as files are"}
+			return robocache.Unsupported("stream", nil, "the images are not stored as files are")
 		}
 		total += len(refs[i].Encoded)
 	}
@@ -153,7 +154,7 @@ func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Featu
 	}
 	size := f.Elements() * f.DType.Size()
 	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "stream", Msg: "the dataset gave another number of entries than it says"}
+		return nil, robocache.Malformed("stream", nil, "the dataset gave another number of entries than it says")
 	}
 	added, err := ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...)
 	if err != nil {

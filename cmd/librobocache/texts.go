@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader"
@@ -48,7 +47,8 @@ func (w *textWriter) column(values []string) error {
 		w.codes = append(w.codes, last)
 	}
 	if size > 1<<30 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("the texts of a batch take %d bytes", size), Want: "at most 1 GiB", Hint: "a smaller batch_size"}
+		return robocache.ResourceLimit("loader", nil, "the texts of a batch take %d bytes", size).
+			Expected("at most 1 GiB", "").WithHint("a smaller batch_size")
 	}
 	w.number(int32(len(w.distinct)))
 	w.number(int32(size))

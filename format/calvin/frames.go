@@ -172,10 +172,8 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 		}
 		file := dir.Find(m.file)
 		if file == nil {
-			fail(i, &robocache.Error{
-				Class: robocache.ErrMalformed, Op: "calvin frame",
-				Msg: "the frame does not have this array, other frames have it", Hint: badArrayHint,
-			})
+			fail(i, robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
+				WithHint("%s", badArrayHint))
 			continue
 		}
 		if f.files[i] = file; m.offset >= 0 {
@@ -218,8 +216,9 @@ func (m *member) data(content []byte) ([]byte, error) {
 	want := m.typ
 	want.Big = false
 	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin frame", Msg: "the array is not like those of most episodes", Hint: badArrayHint,
-			Want: fmt.Sprintf("%s %v", want, m.shape), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
+		err = robocache.Malformed("calvin frame", nil, "the array is not like those of most episodes").
+			Expected(fmt.Sprintf("%s %v", want, m.shape), fmt.Sprintf("%s %v", a.Type, a.Shape)).
+			WithHint("%s", badArrayHint)
 	}
 	if err := robocache.At(err, robocache.Where{"member": m.file}); err != nil {
 		return nil, err

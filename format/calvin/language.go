@@ -103,7 +103,7 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 }
 
 func badLanguage(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin language", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("calvin language", nil, format, args...)
 }
 
 // parse reads auto_lang_ann.npy: {"language": {"ann", "task", "emb"}, "info": {"indx"}}.
@@ -324,7 +324,7 @@ func (d *Dataset) checkNotes(l *language) {
 // cutWindows makes the annotated windows the episodes.
 func (d *Dataset) cutWindows() error {
 	if d.lang == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "calvin open", Msg: "option language=episodes, and there are no annotations"}
+		return robocache.Misuse("calvin open", nil, "option language=episodes, and there are no annotations")
 	}
 	d.eps = d.eps[:0]
 	for i := range d.lang.notes {

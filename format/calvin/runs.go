@@ -82,7 +82,8 @@ func (d *Dataset) readRuns(ctx context.Context) error {
 		d.eps[i].run = int32(i)
 	}
 	if len(d.eps) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "calvin open", Msg: "no " + idsName + " and no frames here, in training/ or in validation/", Hint: "name the folder that holds training/ and validation/; frames are read with their " + idsName}
+		return robocache.NotFound("calvin open", nil, "no %s and no frames here, in training/ or in validation/", idsName).
+			WithHint("name the folder that holds training/ and validation/; frames are read with their %s", idsName)
 	}
 	return nil
 }
@@ -106,11 +107,12 @@ func parseRuns(b []byte) ([][2]int64, error) {
 	}
 	runs, ok := pairs(a)
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Want: "integers of shape [runs, 2]", Got: fmt.Sprint(a.Type, a.Shape)}
+		return nil, robocache.Malformed("calvin runs", nil, "").
+			Expected("integers of shape [runs, 2]", fmt.Sprint(a.Type, a.Shape))
 	}
 	for i, r := range runs {
 		if r[0] < 0 || r[1] < r[0] || r[1]-r[0] >= maxRun {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "calvin runs", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("a run of frames %d to %d", r[0], r[1])}
+			return nil, robocache.Malformed("calvin runs", robocache.Where{"row": i}, "a run of frames %d to %d", r[0], r[1])
 		}
 	}
 	return runs, nil

@@ -245,10 +245,8 @@ func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out [
 		h, err := npy.ParseHeader(b)
 		have := f.Size - int64(h.Offset)
 		if err == nil && h.Type.DType() != robocache.InvalidDType && h.Bytes > have {
-			err = &robocache.Error{
-				Class: robocache.ErrMalformed, Op: string(op),
-				Want: fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), Got: fmt.Sprint(have),
-			}
+			err = robocache.Malformed(string(op), nil, "").
+				Expected(fmt.Sprintf("%d bytes of an array of shape %v", h.Bytes, h.Shape), fmt.Sprint(have))
 		}
 		a := surveyArray{err: robocache.At(err, robocache.Where{"member": f.Name})}
 		a.member = member{
@@ -305,10 +303,8 @@ func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 			v.bad.err = cmp.Or(v.bad.err, robocache.At(a.err, robocache.Where{"file": f.class.name}))
 		}
 		if len(names) > maxArrays {
-			return names, &robocache.Error{
-				Class: robocache.ErrResourceLimit, Op: string(op), Msg: "too many arrays",
-				Want: fmt.Sprintf("at most %d", maxArrays), Got: fmt.Sprint(len(names)),
-			}
+			return names, robocache.ResourceLimit(string(op), nil, "too many arrays").
+				Expected(fmt.Sprintf("at most %d", maxArrays), fmt.Sprint(len(names)))
 		}
 	}
 	return names, nil

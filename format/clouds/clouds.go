@@ -200,7 +200,7 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		}
 	}
 	if d.src.name == "" {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "no format " + format}
+		return nil, robocache.Misuse("clouds open", nil, "no format %s", format)
 	}
 	notFinite := "drop"
 	if err := op.Settle(opt.Options, options, map[string]reader.Set{
@@ -214,7 +214,8 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 	if c := opt.Options["columns"]; c != "" {
 		columns = strings.Split(c, ",")
 		if len(columns) < 3 || len(columns) > 64 {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: "3 to 64 names", Got: fmt.Sprint(len(columns))}
+			return nil, robocache.Misuse("clouds open", nil, "option columns").
+				Expected("3 to 64 names", fmt.Sprint(len(columns)))
 		}
 	}
 	d.About = &robocache.Info{URI: s.URI(), Format: d.src.name, Version: "1"}
@@ -244,7 +245,7 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 }
 
 func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("clouds", nil, format, args...)
 }
 
 // bad ends the work: something is malformed.

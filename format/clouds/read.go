@@ -73,7 +73,8 @@ func (d *Dataset) refuse(key, want, hint string) error {
 	if key != keyPoints {
 		return op.NoStream(key)
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds", Where: robocache.Where{"stream": key}, Want: "a stream of kind " + want, Got: string(robocache.KindPointCloud), Hint: hint}
+	return robocache.Misuse("clouds", robocache.Where{"stream": key}, "").
+		Expected("a stream of kind "+want, string(robocache.KindPointCloud)).WithHint("%s", hint)
 }
 
 // Text gives the task, which is empty.
@@ -137,9 +138,12 @@ func (d *Dataset) room(s scan, point, before int64) error {
 	case s.err != nil:
 		return s.err
 	case d.src.name != "clouds" && s.size%point != 0:
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: fmt.Sprintf("%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point), Hint: "the file is cut, or has other columns: option columns"}
+		return robocache.Malformed("clouds", nil, "%d bytes are no whole number of points of %d: %d are left over", s.size, point, s.size%point).
+			WithHint("the file is cut, or has other columns: option columns")
 	case s.size > d.budget || before+s.size > d.budget:
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "clouds", Msg: "the scans asked for together", Want: fmt.Sprintf("at most %d bytes", d.budget), Got: fmt.Sprintf("%d or more", before+s.size), Hint: "ask for fewer, or raise the memory budget"}
+		return robocache.ResourceLimit("clouds", nil, "the scans asked for together").
+			Expected(fmt.Sprintf("at most %d bytes", d.budget), fmt.Sprintf("%d or more", before+s.size)).
+			WithHint("ask for fewer, or raise the memory budget")
 	}
 	return nil
 }
@@ -171,7 +175,8 @@ func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
 			return 0, err
 		}
 		if len(a.Shape) != 2 || a.Shape[1] != d.width || a.Type.DType() != d.dtype {
-			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "clouds", Msg: "the array is not like the first scan's", Want: fmt.Sprintf("%s [points, %d]", d.dtype, d.width), Got: fmt.Sprintf("%s %v", a.Type, a.Shape)}
+			return 0, robocache.Malformed("clouds", nil, "the array is not like the first scan's").
+				Expected(fmt.Sprintf("%s [points, %d]", d.dtype, d.width), fmt.Sprintf("%s %v", a.Type, a.Shape))
 		}
 		b = a.Data
 	}

@@ -64,7 +64,7 @@ func (d *Dataset) list(ctx context.Context) error {
 		return links[0].Err
 	}
 	if len(d.eps) == 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "clouds open", Msg: "no scans (*" + d.src.suffix + ") here"}
+		return robocache.NotFound("clouds open", nil, "no scans (*%s) here", d.src.suffix)
 	}
 	return nil
 }
@@ -109,7 +109,8 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 	d.dtype = h.Type.DType()
 	if columns != nil {
 		if len(columns) != h.Shape[1] {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "clouds open", Msg: "option columns", Want: fmt.Sprintf("%d names", h.Shape[1]), Got: fmt.Sprint(len(columns))}
+			return nil, robocache.Misuse("clouds open", nil, "option columns").
+				Expected(fmt.Sprintf("%d names", h.Shape[1]), fmt.Sprint(len(columns)))
 		}
 		return columns, nil
 	}
@@ -309,11 +310,9 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 }
 
 func badTime(line int, text string) error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: "clouds timestamps", Where: robocache.Where{"line": line},
-		Want: "seconds, or a date and time", Got: strconv.Quote(text[:min(len(text), 80)]),
-		Hint: "Pass --option timestamp_unit=ms, us or ns if they are in another unit",
-	}
+	return robocache.Malformed("clouds timestamps", robocache.Where{"line": line}, "").
+		Expected("seconds, or a date and time", strconv.Quote(text[:min(len(text), 80)])).
+		WithHint("Pass --option timestamp_unit=ms, us or ns if they are in another unit")
 }
 
 // maxExactTime is the length of the longest number that is converted without a float.

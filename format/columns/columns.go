@@ -32,7 +32,7 @@ type Table struct {
 const op = "columns"
 
 func bad(msg, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: msg, Want: want, Got: got}
+	return robocache.Malformed(op, nil, "%s", msg).Expected(want, got)
 }
 
 // Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.

@@ -253,7 +253,8 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 			}
 			defer r.Close()
 			if r.Size() != a.Size {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Msg: "the file is not the one in the log", Want: fmt.Sprintf("%d bytes", a.Size), Got: fmt.Sprint(r.Size())}
+				return robocache.Malformed(string(op), nil, "the file is not the one in the log").
+					Expected(fmt.Sprintf("%d bytes", a.Size), fmt.Sprint(r.Size()))
 			}
 			footers[i], err = pq.Open(gctx, r, nil)
 			return err
@@ -275,7 +276,9 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 // fits refuses what would take more than half of the budget.
 func (d *Dataset) fits(held int64) error {
 	if held > d.budget/2 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: string(op), Want: fmt.Sprintf("at most %d bytes", d.budget/2), Got: fmt.Sprint(held), Hint: "a larger memory budget"}
+		return robocache.ResourceLimit(string(op), nil, "").
+			Expected(fmt.Sprintf("at most %d bytes", d.budget/2), fmt.Sprint(held)).
+			WithHint("a larger memory budget")
 	}
 	return nil
 }

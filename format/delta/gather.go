@@ -276,16 +276,13 @@ func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Ro
 	size := c.f.RowBytes()
 	return d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
 		if n, isWrong := k.wrong[row]; isWrong {
-			return &robocache.Error{
-				Class: robocache.ErrMalformed, Op: string(op),
-				Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index},
-				Msg:   "the list is not as long as those of most rows",
-				Want:  fmt.Sprintf("%d values", sizeOf(c.dims)), Got: fmt.Sprint(n),
-				Hint: `leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`,
-			}
+			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "the list is not as long as those of most rows").
+				Expected(fmt.Sprintf("%d values", sizeOf(c.dims)), fmt.Sprint(n)).
+				WithHint(`leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`)
 		}
 		if !c.f.Masked && !k.has(row) {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, Msg: "a null that the statistics in the log do not count", Hint: "fill it, or leave the row out"}
+			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "a null that the statistics in the log do not count").
+				WithHint("fill it, or leave the row out")
 		}
 		copy(dst[i*size:], k.data[row*size:(row+1)*size])
 		return nil

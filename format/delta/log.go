@@ -94,7 +94,7 @@ type table struct {
 }
 
 func fail(class error, msg, hint string) error {
-	return &robocache.Error{Class: class, Op: string(op), Msg: msg, Hint: hint}
+	return robocache.NewError(class, string(op), nil, "%s", msg).WithHint("%s", hint)
 }
 
 func unsupported(msg, hint string) error { return fail(robocache.ErrUnsupported, msg, hint) }
@@ -149,7 +149,8 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 		if strange && !commits[v] {
 			return t, unsupported("the reader feature v2Checkpoint: the log begins with such a checkpoint", "write a classic one (delta.checkpointPolicy)")
 		} else if !commits[v] {
-			return t, &robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"file": name}, Msg: fmt.Sprintf("version %d cannot be made: a commit is not there", version), Hint: fmt.Sprintf("the last version is %d", last)}
+			return t, robocache.NotFound(string(op), robocache.Where{"file": name}, "version %d cannot be made: a commit is not there", version).
+				WithHint("the last version is %d", last)
 		}
 		b, err := store.ReadFile(ctx, st, name, budget)
 		if err != nil {

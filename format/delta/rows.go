@@ -430,7 +430,8 @@ func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, t
 			w.videos[r.Path] = v
 		}
 		if n := in.Index.NumFrames(); r.Ordinal < 0 || r.Ordinal >= n {
-			return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"file": r.Path}, Want: fmt.Sprintf("at most %d frames", n), Got: fmt.Sprint("frame ", r.Ordinal)}
+			return 0, robocache.Malformed(string(op), robocache.Where{"file": r.Path}, "").
+				Expected(fmt.Sprintf("at most %d frames", n), fmt.Sprint("frame ", r.Ordinal))
 		}
 		s := in.Index.Sample(in.Index.DecodeIndex(r.Ordinal))
 		to[0].Text(v.name, 0, 2)

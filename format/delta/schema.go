@@ -205,7 +205,8 @@ func stored(elem string, from robocache.DType, b []byte) (out []byte, size int, 
 	for _, v := range robocache.Int64s(nil, from, b) {
 		var fits, wide [8]byte
 		if !pq.PutInt(fits[:], to, v, from == robocache.Uint64 && v < 0) {
-			return out, size, &robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Want: "integers that fit the type " + elem, Got: from.String()}
+			return out, size, robocache.Unsupported(string(op), nil, "").
+				Expected("integers that fit the type "+elem, from.String())
 		}
 		pq.PutInt(wide[:], robocache.Int64, v, false)
 		out = append(out, wide[:size]...)

@@ -142,7 +142,8 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if have, err := w.dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(have) > 0 && !w.add {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty one; --write-option append=true adds to a table that is there"}
+		return nil, robocache.Misuse(string(op), robocache.Where{"file": have[0].Name}, "the destination is not empty").
+			WithHint("choose an empty one; --write-option append=true adds to a table that is there")
 	}
 	if err := store.Probe(ctx, w.dst); err != nil {
 		return nil, err
@@ -270,7 +271,9 @@ func (w *writing) fit(t *table) error {
 			same = false
 		}
 		if !same || lists != len(c.dims) {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: string(op), Where: robocache.Where{"column": f.Name}, Msg: "the table's column has another type", Want: string(f.Type), Got: string(c.Type) + " " + fmt.Sprint(c.dims), Hint: "leave it out by --keys, or write another table"}
+			return robocache.Unsupported(string(op), robocache.Where{"column": f.Name}, "the table's column has another type").
+				Expected(string(f.Type), string(c.Type)+" "+fmt.Sprint(c.dims)).
+				WithHint("leave it out by --keys, or write another table")
 		}
 		c.field, c.elem = f, elem
 		out = append(out, c)
@@ -368,7 +371,7 @@ func merge(ctx context.Context, dst string, schema json.RawMessage, shards []rob
 			}
 		}
 		if bad {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: string(op), Where: robocache.Where{"folder": s.Dir}, Msg: "the summary of a shard cannot be read, or names a data file twice or one that is no shard's"}
+			return robocache.Malformed(string(op), robocache.Where{"folder": s.Dir}, "the summary of a shard cannot be read, or names a data file twice or one that is no shard's")
 		}
 		adds = append(adds, own...)
 	}
@@ -387,7 +390,8 @@ func merge(ctx context.Context, dst string, schema json.RawMessage, shards []rob
 	if b, err := store.ReadFile(ctx, st, commitName(0), math.MaxInt32); err != nil {
 		return err
 	} else if !bytes.Equal(b, actions) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "another table is here", Hint: "plan into an empty destination"}
+		return robocache.Misuse(string(op), robocache.Where{"dataset": robocache.Redact(dst)}, "another table is here").
+			WithHint("plan into an empty destination")
 	}
 	return nil
 }

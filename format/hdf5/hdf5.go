@@ -126,7 +126,8 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
 		for _, m := range opt.Map.Streams {
 			if path, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok {
 				if d.timestamps != "" && d.timestamps != path {
-					return &robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Msg: "a mapping with several clocks for one file", Want: "timestamps:" + d.timestamps, Got: m.Clock}
+					return robocache.Unsupported("hdf5", nil, "a mapping with several clocks for one file").
+						Expected("timestamps:"+d.timestamps, m.Clock)
 				}
 				d.timestamps = path
 				unit = cmp.Or(unit, m.TimestampUnit)
@@ -135,7 +136,7 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
 	}
 	var ok bool
 	if s.TimestampUnit, ok = units[unit]; !ok {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Msg: "unit of timestamps", Want: "s, ms, us or ns", Got: unit}
+		return robocache.Misuse("hdf5", nil, "unit of timestamps").Expected("s, ms, us or ns", unit)
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]str
 			}
 			return names, nil
 		case how != "":
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": path}, Msg: "option episodes names a group without groups"}
+			return nil, robocache.Misuse("hdf5", robocache.Where{"pointer": path}, "option episodes names a group without groups")
 		case len(names) == 1 && !sets && depth < 4:
 			object, err := w.Object(names[0])
 			if err != nil {
@@ -275,7 +276,7 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
 		return err
 	}
 	if want := d.opt["length"]; want != "" && action < 0 {
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": e.File.Name(), "pointer": want}, Msg: "no such data set with rows"}
+		return robocache.NotFound("hdf5", robocache.Where{"file": e.File.Name(), "pointer": want}, "no such data set with rows")
 	}
 	e.Acts = action >= 0
 	if !e.Acts {

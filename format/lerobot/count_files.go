@@ -3,7 +3,6 @@ package lerobot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -91,10 +90,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 }
 
 func missingData(f fileNumber) error {
-	return &robocache.Error{
-		Class: robocache.ErrNotFound, Op: string(op),
-		Msg: fmt.Sprintf("data file %d of chunk %d is missing", f.file, f.chunk),
-	}
+	return robocache.NotFound(string(op), nil, "data file %d of chunk %d is missing", f.file, f.chunk)
 }
 
 // listData lists the data files of v3 by their numbers. It is empty if the store cannot list.

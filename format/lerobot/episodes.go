@@ -156,11 +156,8 @@ func sortEpisodes(
 
 // indexTwice is the error about an episode_index that two rows of the table have.
 func indexTwice(index int64) error {
-	return &robocache.Error{
-		Class: robocache.ErrMisuse, Op: string(op), Where: robocache.Where{"column": "episode_index"},
-		Msg:  fmt.Sprintf("episode_index %d occurs twice", index),
-		Hint: "run 'robocache doctor --fix': it gives each episode an index of its own",
-	}
+	return robocache.Misuse(string(op), robocache.Where{"column": "episode_index"}, "episode_index %d occurs twice", index).
+		WithHint("run 'robocache doctor --fix': it gives each episode an index of its own")
 }
 
 // setIndex keeps the index column only where it says something.
@@ -278,7 +275,7 @@ func lines(name string, b []byte, each func(line int, b []byte) error) error {
 		if err := each(n, line); err != nil {
 			var e *robocache.Error
 			if !errors.As(err, &e) {
-				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: err.Error()}
+				err = robocache.Malformed("lerobot", nil, "%s", err.Error())
 			}
 			return robocache.At(err, robocache.Where{"file": name, "line": n})
 		}
@@ -317,7 +314,9 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
 
 // noEpisodes is the error of a table without rows where info.json counts some.
 func (d *Dataset) noEpisodes(file string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": file}, Want: fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), Got: "none", Hint: "fetch it again"}
+	return robocache.Malformed("lerobot", robocache.Where{"file": file}, "").
+		Expected(fmt.Sprintf("%d episodes, as info.json says", d.raw.totalEpisodes), "none").
+		WithHint("fetch it again")
 }
 
 // take makes e the table of the dataset. perm says how its rows were sorted; nil: they were.

@@ -113,7 +113,8 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 
 // changed says that the table of episodes is not the one that Open read.
 func changed(want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Want: want + ", as when the dataset was opened", Got: got, Hint: "open it again"}
+	return robocache.Malformed("lerobot", robocache.Where{"file": "meta/episodes"}, "").
+		Expected(want+", as when the dataset was opened", got).WithHint("open it again")
 }
 
 // number is the file's own: v2 has a file an episode.

@@ -46,7 +46,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		return err
 	}
 	if len(names) == 0 && d.raw.totalEpisodes != 0 { // a set of which nothing was recorded yet has none
-		return &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": "meta/episodes"}, Msg: "no episodes file is there", Hint: "a v3 dataset has meta/episodes/chunk-000/file-000.parquet"}
+		return robocache.NotFound("lerobot", robocache.Where{"file": "meta/episodes"}, "no episodes file is there").
+			WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
 	}
 	d.paths.episodes = names
 	want := d.wanted()
@@ -55,7 +56,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	var tops []*pq.Node
 	total, err := d.eachEpisodesGroup(ctx, func(c string) bool { return want[c] != nil }, func(_ string, f *pq.File) ([]*pq.Node, error) {
 		if f.Rows > math.MaxInt32 {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Want: "fewer than 2^31 episodes", Got: fmt.Sprint(f.Rows)}
+			return nil, robocache.ResourceLimit("lerobot", nil, "").
+				Expected("fewer than 2^31 episodes", fmt.Sprint(f.Rows))
 		}
 		tops = tops[:0]
 		for _, top := range f.Root.Children {
@@ -64,7 +66,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 			case c == nil:
 				continue
 			case top.Group() || top.MaxRep > 0:
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": top.Name}, Want: "a number a row", Got: "a list or group"}
+				return nil, robocache.Malformed("lerobot", robocache.Where{"column": top.Name}, "").
+					Expected("a number a row", "a list or group")
 			case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
 				return nil, missingColumn(top.Name, "earlier files")
 			}
@@ -90,7 +93,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 				v, null = withNulls(col, v), -1
 			}
 			if null >= 0 {
-				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": null}, Want: "a number", Got: "null"}
+				err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
+					Expected("a number", "null")
 			}
 			if err := robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}); err != nil {
 				return err
@@ -152,7 +156,7 @@ func inEpisodesFile(err error, names []string, starts []int) error {
 var tableLimit = pq.Limits{Bytes: 1 << 30}
 
 func missingColumn(name, where string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": name}, Msg: "the column is in some episodes files and missing in " + where}
+	return robocache.Malformed("lerobot", robocache.Where{"column": name}, "the column is in some episodes files and missing in %s", where)
 }
 
 // recountable are the columns that the data files can tell: a value that is missing there is no
@@ -182,7 +186,8 @@ func (c *episodeColumn) whole(lenient bool) ([]int64, error) {
 			continue
 		}
 		if out[i] = int64(f); float64(out[i]) != f || math.Abs(f) >= 1<<63 {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Want: "an integer", Got: fmt.Sprint(f)}
+			return nil, robocache.Malformed("lerobot", robocache.Where{"row": i}, "").
+				Expected("an integer", fmt.Sprint(f))
 		}
 	}
 	return out, nil
@@ -321,7 +326,7 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 			of[i].file = file[i]
 		}
 		if of[i].chunk < 0 || of[i].file < 0 {
-			return nil, nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("chunk %d, file %d", of[i].chunk, of[i].file)}
+			return nil, nil, robocache.Malformed("lerobot", robocache.Where{"row": i}, "chunk %d, file %d", of[i].chunk, of[i].file)
 		}
 	}
 	files := slices.Clone(of)

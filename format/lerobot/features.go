@@ -350,7 +350,8 @@ func (d *Dataset) get(key string, kinds ...robocache.Kind) (*column, error) {
 		if len(keys) > 50 {
 			keys = append(keys[:50], "…")
 		}
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "lerobot", Where: robocache.Where{"stream": key}, Msg: fmt.Sprintf("no feature %q", key), Hint: "features: " + strings.Join(keys, ", ")}
+		return nil, robocache.Misuse("lerobot", robocache.Where{"stream": key}, "no feature %q", key).
+			WithHint("features: %s", strings.Join(keys, ", "))
 	}
 	if len(kinds) > 0 {
 		if err := op.Kind(key, d.cols[i].kind, kinds...); err != nil {

@@ -124,7 +124,7 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 			v = d.eps.from[r.Episode] + int64(r.Index)
 		case "task_index":
 			if len(d.About.Tasks) != 1 {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing, and there is more than one task"}
+				return robocache.Malformed("lerobot", robocache.Where{"column": c.key}, "the column is missing, and there is more than one task")
 			}
 			v = d.About.Tasks[0].Index
 		}
@@ -294,7 +294,8 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		id := ids[i]
 		t, ok := d.taskText[id]
 		if !ok {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), Want: "a task of the table of tasks", Got: fmt.Sprint(id), Hint: d.someTasks()}
+			return nil, robocache.Malformed("lerobot", d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), "").
+				Expected("a task of the table of tasks", fmt.Sprint(id)).WithHint("%s", d.someTasks())
 		}
 		out[i] = t
 	}

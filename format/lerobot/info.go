@@ -61,14 +61,15 @@ type infoFile struct {
 }
 
 func infoError(class error, pointer, msg string) *robocache.Error {
-	return &robocache.Error{Class: class, Op: "lerobot", Where: robocache.Where{"file": infoPath, "pointer": pointer}, Msg: msg}
+	return robocache.NewError(class, "lerobot", robocache.Where{"file": infoPath, "pointer": pointer}, "%s", msg)
 }
 
 // checkJSON refuses what a decoder would follow too deep, and strips a byte order mark.
 func checkJSON(name string, b []byte) ([]byte, error) {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if len(bytes.TrimSpace(b)) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name}, Want: "JSON", Got: "an empty file", Hint: "fetch the file again"}
+		return nil, robocache.Malformed("lerobot", robocache.Where{"file": name}, "").
+			Expected("JSON", "an empty file").WithHint("fetch the file again")
 	}
 	if isLFSPointer(b) {
 		return nil, lfsError(name)
@@ -83,7 +84,7 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 		case inString:
 		case c == '{' || c == '[':
 			if depth++; depth > maxJSONDepth {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name, "offset": i}, Msg: fmt.Sprintf("JSON nested deeper than %d", maxJSONDepth)}
+				return nil, robocache.Malformed("lerobot", robocache.Where{"file": name, "offset": i}, "JSON nested deeper than %d", maxJSONDepth)
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -95,7 +96,8 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 func isLFSPointer(b []byte) bool { return bytes.HasPrefix(b, []byte("version https://git-lfs")) }
 
 func lfsError(name string) *robocache.Error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": name}, Want: "data", Got: "a Git LFS pointer", Hint: "fetch the data: git lfs pull"}
+	return robocache.Malformed("lerobot", robocache.Where{"file": name}, "").
+		Expected("data", "a Git LFS pointer").WithHint("fetch the data: git lfs pull")
 }
 
 // jsonError describes an error that decoding b, the contents of a file, ended with.
@@ -123,10 +125,8 @@ func unmarshalLine(b []byte, v any) error {
 		}
 	}
 	if found != "" {
-		return &robocache.Error{
-			Class: robocache.ErrMalformed, Op: string(op), Want: "one JSON object per line", Got: found,
-			Hint: "write each object on a line of its own, without brackets or commas around it",
-		}
+		return robocache.Malformed(string(op), nil, "").Expected("one JSON object per line", found).
+			WithHint("write each object on a line of its own, without brackets or commas around it")
 	}
 	return jsonmeta.Unmarshal(string(op), b, v)
 }
@@ -149,10 +149,10 @@ func object(at string, b []byte, each func(key string, value json.RawMessage) er
 			return err
 		}
 		if seen[key] {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"pointer": at + "/" + escapePointer(key)}, Msg: "the key occurs twice"}
+			return robocache.Malformed("lerobot", robocache.Where{"pointer": at + "/" + escapePointer(key)}, "the key occurs twice")
 		}
 		if seen[key] = true; len(seen) > maxFeatures {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("an object of more than %d keys", maxFeatures)}
+			return robocache.ResourceLimit("lerobot", nil, "an object of more than %d keys", maxFeatures)
 		}
 		err = each(key, v)
 	}

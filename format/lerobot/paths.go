@@ -125,7 +125,8 @@ func (p *paths) try(ctx context.Context, templates []string, pl place, use func(
 		return "", err
 	}
 	if name == "" {
-		return "", &robocache.Error{Class: robocache.ErrNotFound, Op: "lerobot", Where: robocache.Where{"file": first}, Msg: "the file is missing", Hint: "fetch the whole dataset, or leave its episodes out"}
+		return "", robocache.NotFound("lerobot", robocache.Where{"file": first}, "the file is missing").
+			WithHint("fetch the whole dataset, or leave its episodes out")
 	}
 	if err := robocache.At(use(name), robocache.Where{"file": name}); err != nil {
 		return "", err
@@ -245,7 +246,7 @@ func (p *paths) enumerate(ctx context.Context, template string) (out []string, e
 			}
 			out = append(out, names[:k]...)
 			if n += int64(k); len(out) > maxFiles {
-				return out, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "lerobot", Msg: fmt.Sprintf("more than %d files", maxFiles)}
+				return out, robocache.ResourceLimit("lerobot", nil, "more than %d files", maxFiles)
 			}
 			if !more && next == "" {
 				return out, nil
@@ -306,7 +307,8 @@ func checkTemplate(t string) error {
 		return err
 	}
 	if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") || slices.Contains(strings.Split(p, "/"), "..") {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "a path below the dataset's root", Got: strconv.Quote(t)}
+		return robocache.Malformed("lerobot", nil, "").
+			Expected("a path below the dataset's root", strconv.Quote(t))
 	}
 	return nil
 }
@@ -319,7 +321,7 @@ var (
 // expand fills a Python format template. Only {name} and {name:03d} are known, as in every dataset seen.
 func expand(t string, p place) (string, error) {
 	if n := max(len(t), len(p.key)); n > maxTemplate {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: fmt.Sprintf("path template, or key, of %d bytes", n)}
+		return "", robocache.Malformed("lerobot", nil, "path template, or key, of %d bytes", n)
 	}
 	numbers := map[string]int64{"episode_chunk": p.chunk, "chunk_index": p.chunk, "episode_index": p.episode, "file_index": p.file}
 	why := ""
@@ -347,7 +349,8 @@ func expand(t string, p place) (string, error) {
 		why = "gives a path that is too long"
 	}
 	if why != "" {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Msg: "path template " + strconv.Quote(t) + ": " + why, Hint: "fields such as {chunk_index:03d} are understood"}
+		return "", robocache.Malformed("lerobot", nil, "path template %q: %s", t, why).
+			WithHint("fields such as {chunk_index:03d} are understood")
 	}
 	return path, nil
 }

@@ -83,15 +83,12 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 				return err
 			}
 			if frames == nil || !counts(frames[lo-g.Start:hi-g.Start]) {
-				bad[e] = relocated{start, &robocache.Error{
-					Class: robocache.ErrMalformed, Op: "lerobot",
-					Where: robocache.Where{
-						"file": f.name, "row_group": group, "column": "index", "row": r - g.Start,
-						"episode": t.d.eps.id(int(e)),
-					},
-					Want: fmt.Sprint(order[r-1-g.Start] + 1), Got: fmt.Sprint(order[r-g.Start]),
-					Msg: "rows are not in order", Hint: "sort the rows by index",
-				}}
+				bad[e] = relocated{start, robocache.Malformed("lerobot", robocache.Where{
+					"file": f.name, "row_group": group, "column": "index", "row": r - g.Start,
+					"episode": t.d.eps.id(int(e)),
+				}, "rows are not in order").
+					Expected(fmt.Sprint(order[r-1-g.Start]+1), fmt.Sprint(order[r-g.Start])).
+					WithHint("sort the rows by index")}
 				break
 			}
 			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: 'robocache doctor --fix' does"))
@@ -271,23 +268,17 @@ func (t *tables) reportMoved(file string) {
 
 // scatteredError is the error about an episode whose rows are no unbroken run.
 func (t *tables) scatteredError(file string, episode, runs int) error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: string(op),
-		Where: robocache.Where{"file": file, "column": "episode_index", "episode": t.d.eps.id(episode)},
-		Want:  "the rows of an episode in one run", Got: fmt.Sprintf("%d runs", runs),
-		Hint: "sort the rows by index",
-	}
+	return robocache.Malformed(string(op), robocache.Where{"file": file, "column": "episode_index", "episode": t.d.eps.id(episode)}, "").
+		Expected("the rows of an episode in one run", fmt.Sprintf("%d runs", runs)).
+		WithHint("sort the rows by index")
 }
 
 // lengthError is the error about an episode of which a data file has another number of rows than the
 // table says.
 func (t *tables) lengthError(file string, episode int, rows int64) error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: string(op),
-		Where: robocache.Where{"file": file, "episode": t.d.eps.id(episode)},
-		Want:  fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)),
-		Got:   fmt.Sprint(rows), Hint: rowsLostHint,
-	}
+	return robocache.Malformed(string(op), robocache.Where{"file": file, "episode": t.d.eps.id(episode)}, "").
+		Expected(fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), fmt.Sprint(rows)).
+		WithHint("%s", rowsLostHint)
 }
 
 const rowsLostHint = "fetch the file again, or leave the episode out: 'robocache doctor --fix --drop-bad' does"

@@ -19,7 +19,8 @@ func Record(ctx context.Context, dir string, cfg write.Config, opt write.RecordO
 	return write.NewRecorder(ctx, dir, cfg, opt, func(ctx context.Context) (*write.Recorded, error) {
 		have, err := recordedIn(ctx, dir)
 		if have != nil && opt.OnlyNew {
-			err = &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Msg: "there is a dataset here already", Hint: `mode="a" goes on with it`}
+			err = robocache.Misuse("record", nil, "there is a dataset here already").
+				WithHint(`mode="a" goes on with it`)
 		}
 		return have, err
 	}, func(ctx context.Context) (robocache.Stats, error) { return countNumbers(ctx, dir) })
@@ -96,7 +97,8 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		}
 		for _, f := range list {
 			if !strings.HasPrefix(f.Name, write.OwnFolder) {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "record", Where: robocache.Where{"file": f.Name}, Msg: "the folder is not empty, and holds no dataset", Hint: "record into a folder of its own"}
+				return nil, robocache.Misuse("record", robocache.Where{"file": f.Name}, "the folder is not empty, and holds no dataset").
+					WithHint("record into a folder of its own")
 			}
 		}
 		return nil, nil
@@ -110,7 +112,8 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	}
 	defer d.Close()
 	if d.raw.major < 3 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Msg: "the dataset that is there is of version " + d.raw.version, Want: "v3.0", Hint: "robocache convert brings it to v3.0"}
+		return nil, robocache.Unsupported("record", nil, "the dataset that is there is of version %s", d.raw.version).
+			Expected("v3.0", "").WithHint("robocache convert brings it to v3.0")
 	}
 	statsValue, err := d.Stats(ctx)
 	if err != nil {
@@ -126,7 +129,8 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	}
 	for i, t := range d.About.Tasks {
 		if t.Index != int64(i) {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "record", Where: robocache.Where{"file": "meta/tasks.parquet"}, Msg: "task numbers are not 0…n−1", Hint: "robocache convert renumbers them"}
+			return nil, robocache.Unsupported("record", robocache.Where{"file": "meta/tasks.parquet"}, "task numbers are not 0…n−1").
+				WithHint("robocache convert renumbers them")
 		}
 		r.Config.Tasks = append(r.Config.Tasks, t.Text)
 	}

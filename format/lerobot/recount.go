@@ -93,12 +93,8 @@ func (d *Dataset) unsureError() error {
 	where := robocache.Where{"file": d.episodesFile()}
 	pos := slices.Min(slices.Collect(maps.Keys(d.eps.unsure)))
 	where["episode"], where["column"] = d.eps.id(pos), d.eps.unsure[pos].column
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: string(op), Where: where,
-		Msg: d.eps.unsure[pos].message + ": the table contradicts itself, " +
-			"and the data files cannot be compared with it",
-		Hint: "copy the dataset to this machine: 'robocache doctor --fix' writes the table by the data",
-	}
+	return robocache.Malformed(string(op), where, "%s: the table contradicts itself, and the data files cannot be compared with it", d.eps.unsure[pos].message).
+		WithHint("copy the dataset to this machine: 'robocache doctor --fix' writes the table by the data")
 }
 
 // episodesFile names the episodes table.

@@ -65,7 +65,7 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	out := robocache.Stats{}
 	for key, m := range raw {
 		if out[key], err = oneStats(m); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)}, Msg: err.Error()}
+			return nil, robocache.Malformed("lerobot", robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)}, "%s", err.Error())
 		}
 	}
 	return out, nil

@@ -168,7 +168,7 @@ func (f *tableFile) group(row int64) int {
 }
 
 // errMoved says that proof found the rows of a file elsewhere: the caller asks fileOf again.
-var errMoved = &robocache.Error{Class: robocache.ErrTemporary, Op: "lerobot", Msg: "rows were found elsewhere"}
+var errMoved = robocache.Temporary("lerobot", nil, "rows were found elsewhere")
 
 // span is one decoded unit and the rows of the file that it covers.
 type span struct {
@@ -354,14 +354,14 @@ type decodeUnit = func(ctx context.Context, r robocache.Ranged, f *tableFile, gr
 
 // malformed is what is wrong with a dataset.
 func malformed(where robocache.Where, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: where, Want: want, Got: got}
+	return robocache.Malformed("lerobot", where, "").Expected(want, got)
 }
 
 // top is the column's node in a file.
 func (c *column) top(f *tableFile) (*pq.Node, error) {
 	top := f.pq.Column(c.key)
 	if top == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"column": c.key}, Msg: "the column is missing in this file"}
+		return nil, robocache.Malformed("lerobot", robocache.Where{"column": c.key}, "the column is missing in this file")
 	}
 	return top, nil
 }

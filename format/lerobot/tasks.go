@@ -51,7 +51,8 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	d.taskText = make(map[int64]string, len(tasks))
 	for i, t := range tasks {
 		if old, ok := d.taskText[t.Index]; ok && old != t.Text {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row": i}, Msg: fmt.Sprintf("task_index %d has two texts", t.Index), Hint: "give each task a number of its own, in this file and in the column task_index"}
+			return robocache.Malformed("lerobot", robocache.Where{"row": i}, "task_index %d has two texts", t.Index).
+				WithHint("give each task a number of its own, in this file and in the column task_index")
 		}
 		d.taskText[t.Index] = t.Text
 	}
@@ -88,7 +89,8 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 	if _, err := d.eachGroup(ctx, tasksParquet, nil, func(f *pq.File) ([]*pq.Node, error) {
 		number, label = f.Column("task_index"), taskColumn(f)
 		if number == nil || number.Group() || label == nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Want: "columns task_index and a text", Got: fmt.Sprint(columnNames(f))}
+			return nil, robocache.Malformed("lerobot", nil, "").
+				Expected("columns task_index and a text", fmt.Sprint(columnNames(f)))
 		}
 		if f.Meta["pandas"] == "" {
 			d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
@@ -109,7 +111,8 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 			return err
 		}
 		if a.Def != nil || b.Def != nil {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "lerobot", Where: robocache.Where{"row_group": g}, Want: "a task in every row", Got: "null"}
+			return robocache.Malformed("lerobot", robocache.Where{"row_group": g}, "").
+				Expected("a task in every row", "null")
 		}
 		for i, id := range ids {
 			out = append(out, robocache.Task{Index: id, Text: string(b.Item(i))})

@@ -132,10 +132,8 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 			where["row"] = row
 		}
 		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
-		return &robocache.Error{
-			Class: robocache.ErrMalformed, Op: "lerobot frames", Where: where,
-			Msg: counts + ", and " + msg, Want: want, Got: got, Hint: video.NoFrameHint,
-		}
+		return robocache.Malformed("lerobot frames", where, "%s, and %s", counts, msg).
+			Expected(want, got).WithHint("%s", video.NoFrameHint)
 	}
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {

@@ -85,7 +85,7 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		}
 	}
 	if len(files) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no file that ends in .mcap is here"}
+		return nil, robocache.NotFound("open", nil, "no file that ends in .mcap is here")
 	}
 	sto := StorageOptionsOf(o)
 	recs := make([]bag.Recording, len(files))

@@ -184,7 +184,8 @@ func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m
 			w.to = t.Len()
 		}
 		if w.from < 0 || w.to > t.Len() || w.from > w.to {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap", Where: robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name}, Want: fmt.Sprintf("messages of 0 to %d", t.Len()), Got: fmt.Sprintf("%d to %d", w.from, w.to)}
+			return nil, robocache.Misuse("mcap", robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name}, "").
+				Expected(fmt.Sprintf("messages of 0 to %d", t.Len()), fmt.Sprintf("%d to %d", w.from, w.to))
 		}
 		from := w.from
 		for i := from + 1; i < w.to; i++ {

@@ -54,7 +54,8 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if s := opt.Shard; s != nil {
 		first = s.FirstEpisode
 		if err := json.Unmarshal(s.Schema, &w.stills); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Msg: "the schema of the plan", Err: err}
+			return nil, robocache.Malformed("mcap write", nil, "the schema of the plan").
+				WithCause(err)
 		}
 	}
 	if err := w.findPackets(ctx, eps); err != nil {
@@ -131,7 +132,8 @@ type shardSchema struct {
 
 // free says that the destination holds nothing that would be overwritten or mixed up with what is written.
 func free(ctx context.Context, st store.Store, single string) error {
-	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"dataset": st.URI()}, Msg: "the destination is not empty", Hint: "choose a folder that is empty, or not there yet; what a conversion left that was killed can go"}
+	taken := robocache.Misuse("mcap write", robocache.Where{"dataset": st.URI()}, "the destination is not empty").
+		WithHint("choose a folder that is empty, or not there yet; what a conversion left that was killed can go")
 	if single != "" {
 		if _, err := st.Stat(ctx, single); err == nil {
 			return taken
@@ -202,7 +204,7 @@ func (w *writing) choose() error {
 	}
 	for _, k := range w.opt.Keys {
 		if w.info.Feature(k) == nil {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "mcap write", Where: robocache.Where{"stream": k}, Msg: "no such stream"}
+			return robocache.Misuse("mcap write", robocache.Where{"stream": k}, "no such stream")
 		}
 	}
 	return nil

@@ -145,7 +145,8 @@ func (s *source) message(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if len(s.batch) != n {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap write", Where: robocache.Where{"stream": s.feature.Key}, Want: fmt.Sprintf("%d rows", n), Got: fmt.Sprint(len(s.batch))}
+			return nil, robocache.Malformed("mcap write", robocache.Where{"stream": s.feature.Key}, "").
+				Expected(fmt.Sprintf("%d rows", n), fmt.Sprint(len(s.batch)))
 		}
 	}
 	return s.batch[s.next-s.from], nil
@@ -252,7 +253,8 @@ func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
 		if s.typ == typeCompressed {
 			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
 		}
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a missing image among raw ones", Hint: "write with images=png"}
+		return nil, robocache.Unsupported("mcap write", nil, "a missing image among raw ones").
+			WithHint("write with images=png")
 	case s.typ == typeImage && ref.Raw != nil:
 		return ros2.EncodeImage(nil, h, ref.Raw)
 	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:
@@ -357,7 +359,7 @@ func (s *source) begin(cw *container.Writer, schemas map[string]uint16) error {
 	if !ok {
 		text, known := ros2.SchemaText(s.typ)
 		if !known {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "no text of the type " + s.typ}
+			return robocache.Unsupported("mcap write", nil, "no text of the type %s", s.typ)
 		}
 		var err error
 		if id, err = cw.Schema(s.typ, "ros2msg", text); err != nil {

@@ -72,7 +72,7 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.
 func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
 	defer crash.Recover("mcap", &err)
 	no := func(format string, args ...any) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: fmt.Sprintf(format, args...)}
+		return robocache.Unsupported("mcap write", nil, format, args...)
 	}
 	refs, err := w.framesOf(ctx, t, ep)
 	if err != nil {
@@ -235,7 +235,7 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 			}
 			n, err := s.proof.Add(packet)
 			if err == nil && n < 0 {
-				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "the packet does not decode to one frame"}
+				err = robocache.Unsupported("mcap write", nil, "the packet does not decode to one frame")
 			}
 			if err != nil {
 				return robocache.At(unfit(err), robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal})
@@ -248,5 +248,6 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 
 // unfit says what to do where a packet late in an episode cannot stand in a message.
 func unfit(err error) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "the packets of the video cannot stand in messages as they are", Err: err, Hint: "write images: --write-option video=stills"}
+	return robocache.Unsupported("mcap write", nil, "the packets of the video cannot stand in messages as they are").
+		WithCause(err).WithHint("write images: --write-option video=stills")
 }

@@ -103,8 +103,8 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if b, err = store.ReadFile(ctx, root, featuresName, min(maxJSON, budget)); err == nil {
 		d.s, err = parseFeatures(b)
 	} else if errors.Is(err, robocache.ErrNotFound) {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": path.Join(dir, featuresName)}, Msg: infoName + " and shards are here, " + featuresName + " is not",
-			Hint: "names, types and shapes are in it alone: copy it beside the shards from where the data set was prepared"}
+		return nil, robocache.NotFound("rlds", robocache.Where{"file": path.Join(dir, featuresName)}, "%s and shards are here, %s is not", infoName, featuresName).
+			WithHint("names, types and shapes are in it alone: copy it beside the shards from where the data set was prepared")
 	}
 	guard.Check(err)
 	own := readMetadata(ctx, root)
@@ -206,7 +206,9 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) {
 		}
 	}
 	if total > room {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("an index of at most %d bytes", room), Got: fmt.Sprintf("%d bytes", total), Hint: "give a larger memory budget, or open one split"})
+		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
+			Expected(fmt.Sprintf("an index of at most %d bytes", room), fmt.Sprintf("%d bytes", total)).
+			WithHint("give a larger memory budget, or open one split"))
 	}
 	d.number(missing)
 }
@@ -290,8 +292,8 @@ func (d *Dataset) number(missing []error) {
 		d.About.Splits[d.raw.Splits[s.split].Name] = fmt.Sprintf("%d:%d", from, d.first[i+1])
 	}
 	if lost > 0 && lost == len(d.shards) {
-		e := &robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": d.shards[0].name}, Msg: fmt.Sprintf("none of the %d shards is here", lost),
-			Hint: "fetch them into this folder, under the names that " + infoName + " gives; or open another split: --option split=…"}
+		e := robocache.NotFound("rlds", robocache.Where{"file": d.shards[0].name}, "none of the %d shards is here", lost).
+			WithHint("fetch them into this folder, under the names that %s gives; or open another split: --option split=…", infoName)
 		if !errors.Is(missing[0], robocache.ErrNotFound) {
 			e.Err = missing[0] // a file that is not there needs no system's words for it
 		}

@@ -114,7 +114,8 @@ func (l *leaf) look(b []byte, decode bool) {
 	}
 	info := guard.Must(video.StillSize(b))
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the size of the image", Want: fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)})
+		guard.Fail(robocache.Malformed("rlds", nil, "the size of the image").
+			Expected(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width)))
 	}
 	if !decode {
 		return

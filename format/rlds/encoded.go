@@ -46,7 +46,7 @@ func unzlib(b []byte, most int64) (out []byte, err error) {
 		out, err = io.ReadAll(io.LimitReader(z, most+1))
 	}
 	if err != nil {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a damaged or short zlib stream", Err: err}
+		err = robocache.Malformed("rlds", nil, "a damaged or short zlib stream").WithCause(err)
 	}
 	return out, err
 }
@@ -60,7 +60,8 @@ func (l *leaf) open(r *record, row int, limit int64) []byte {
 	most := min(limit, int64(len(b))*maxRatio)
 	out := guard.Must(unzlib(b, most))
 	if int64(len(out)) > most {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d bytes", most), Got: "a stream that goes on"})
+		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
+			Expected(fmt.Sprintf("at most %d bytes", most), "a stream that goes on"))
 	}
 	return out
 }
@@ -80,11 +81,13 @@ const maxPixels = 256 << 20
 // depth decodes a PNG of four 8-bit channels whose bytes are those of a float32.
 func (l *leaf) depth(b []byte) *robocache.Raw {
 	bad := func(want, got string, err error) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "a float32 image", Want: want, Got: got, Err: err})
+		guard.Fail(robocache.Malformed("rlds", nil, "a float32 image").Expected(want, got).
+			WithCause(err))
 	}
 	info := guard.Must(video.StillSize(b))
 	if int64(info.Width)*int64(info.Height) > maxPixels/4 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("at most %d pixels", maxPixels/4), Got: fmt.Sprintf("%d × %d", info.Width, info.Height)})
+		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
+			Expected(fmt.Sprintf("at most %d pixels", maxPixels/4), fmt.Sprintf("%d × %d", info.Width, info.Height)))
 	}
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
 		bad(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width), nil)

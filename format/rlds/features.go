@@ -34,10 +34,8 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	}
 	v, ok := jsonmeta.Integer([]byte(s))
 	if !ok {
-		return &robocache.Error{
-			Class: robocache.ErrMalformed, Op: "rlds", Want: "an integer",
-			Got: strings.Trim(clip(s), `"`),
-		}
+		return robocache.Malformed("rlds", nil, "").
+			Expected("an integer", strings.Trim(clip(s), `"`))
 	}
 	*n = number(v)
 	return nil
@@ -179,13 +177,15 @@ func parseFeatures(b []byte) (_ *schema, err error) {
 	var root node
 	readJSON(featuresName, b, &root)
 	if root.FeaturesDict == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, Want: "a dict of features", Got: "none"}
+		return nil, robocache.Malformed("rlds", robocache.Where{"file": featuresName, "pointer": "/featuresDict"}, "").
+			Expected("a dict of features", "none")
 	}
 	s := &schema{text: string(b), names: map[string]int{}}
 	steps := root.FeaturesDict.Features[stepsName]
 	if steps == nil || steps.Sequence == nil || steps.Sequence.Feature == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"},
-			Want: "a sequence of steps", Got: "none", Hint: "RLDS keeps episodes: records whose feature steps is a nested data set"}
+		return nil, robocache.Unsupported("rlds", robocache.Where{"file": featuresName, "pointer": "/featuresDict/features/steps"}, "").
+			Expected("a sequence of steps", "none").
+			WithHint("RLDS keeps episodes: records whose feature steps is a nested data set")
 	}
 	s.walk(steps.Sequence.Feature, stepsName, "", true, nil, 0)
 	for _, k := range slices.Sorted(maps.Keys(root.FeaturesDict.Features)) {
@@ -208,10 +208,7 @@ func shallow(b []byte) error {
 		case quoted:
 		case c == '{' || c == '[':
 			if depth++; depth > 8*maxLevels {
-				return &robocache.Error{
-					Class: robocache.ErrMalformed, Op: "rlds",
-					Msg: fmt.Sprintf("the JSON is nested deeper than %d", 8*maxLevels),
-				}
+				return robocache.Malformed("rlds", nil, "the JSON is nested deeper than %d", 8*maxLevels)
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -223,7 +220,7 @@ func shallow(b []byte) error {
 // walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or the episode) and the node.
 func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) {
 	if n == nil || level > maxLevels || len(s.leaves) >= maxLeaves {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName, "stream": clip(name)}, Msg: "an empty node, too many features, or features nested too deep"})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName, "stream": clip(name)}, "an empty node, too many features, or features nested too deep"))
 	}
 	switch {
 	case n.FeaturesDict != nil:
@@ -432,7 +429,7 @@ func (s *schema) settle() {
 		}
 	}
 	if len(s.leaves) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Msg: "there are no features"})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName}, "there are no features"))
 	}
 	s.counters = map[int]*leaf{}
 	for i := range s.leaves {
@@ -446,7 +443,8 @@ func (s *schema) settle() {
 		}
 	}
 	if len(s.counted) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": featuresName}, Want: "a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", Got: "images or sequences alone"})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName}, "").
+			Expected("a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", "images or sequences alone"))
 	}
 }
 

@@ -21,7 +21,8 @@ func (d *Dataset) load(ctx context.Context, episode int) *record {
 	return leafcache.Load(ctx, d.recs, episode, func() (*record, int64) {
 		rec := guard.Must(d.s.parseRecord(d.read(ctx, s, r)))
 		if rec.steps != int(d.index[s].steps[r]) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the number of steps, against the heads of the record's features", Want: fmt.Sprint(d.index[s].steps[r]), Got: fmt.Sprint(rec.steps)})
+			guard.Fail(robocache.Malformed("rlds", nil, "the number of steps, against the heads of the record's features").
+				Expected(fmt.Sprint(d.index[s].steps[r]), fmt.Sprint(rec.steps)))
 		}
 		if t := rec.thin(d.s); t != nil {
 			d.thin.Put(episode, t, t.bytes())
@@ -107,7 +108,9 @@ func (d *Dataset) withShard(ctx context.Context, s int, fn func(r robocache.Rang
 // check says whether a file is the one that was indexed.
 func (x *shardIndex) check(f robocache.Ranged) {
 	if f.Size() != x.size || f.Version() != x.version {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the shard changed since it was indexed", Want: fmt.Sprintf("version %s", x.version), Got: fmt.Sprintf("version %s", f.Version()), Hint: "open the data set again"})
+		guard.Fail(robocache.Malformed("rlds", nil, "the shard changed since it was indexed").
+			Expected(fmt.Sprintf("version %s", x.version), fmt.Sprintf("version %s", f.Version())).
+			WithHint("open the data set again"))
 	}
 }
 
@@ -172,7 +175,7 @@ func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *r
 	if !ok {
 		for i := range d.s.leaves {
 			if l := &d.s.leaves[i]; l.key == key && l.what != "" {
-				guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"stream": key}, Msg: l.what + " is not read"})
+				guard.Fail(robocache.Unsupported("rlds", robocache.Where{"stream": key}, "%s is not read", l.what))
 			}
 		}
 		guard.Fail(op.NoStream(key))
@@ -197,7 +200,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric)
 	if f.Ragged() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream vary in length", Hint: "GatherRagged reads them"}
+		return robocache.Misuse("rlds gather", robocache.Where{"stream": key}, "rows of this stream vary in length").
+			WithHint("GatherRagged reads them")
 	}
 	size := l.rowBytes()
 	guard.Check(op.Room(key, "bytes", len(rows)*size, len(dst)))
@@ -246,7 +250,8 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if !f.Ragged() {
-		return nil, nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "rlds gather", Where: robocache.Where{"stream": key}, Msg: "rows of this stream are all of one length", Hint: "Gather reads them"}
+		return nil, nil, robocache.Misuse("rlds gather", robocache.Where{"stream": key}, "rows of this stream are all of one length").
+			WithHint("Gather reads them")
 	}
 	size := f.Elements() * f.DType.Size()
 	parts := make([][]byte, len(rows))

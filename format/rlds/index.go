@@ -67,7 +67,7 @@ func (w *window) at(off int64, n int) []byte {
 	}
 	want := int(min(int64(max(n, w.step)), w.size-off))
 	if want < n {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"offset": off}, "read after the end of the file"))
 	}
 	if cap(w.buf) < want {
 		w.buf = make([]byte, want)
@@ -236,7 +236,9 @@ func (b *indexer) whole(w *window, off, n int64) glance {
 }
 
 func tooLarge(n, limit int64) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: fmt.Sprintf("a record of at most %d bytes", limit), Got: fmt.Sprintf("%d bytes", n), Hint: "a larger memory budget allows larger episodes"}
+	return robocache.ResourceLimit("rlds", nil, "").
+		Expected(fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprintf("%d bytes", n)).
+		WithHint("a larger memory budget allows larger episodes")
 }
 
 // add notes a record. One that cannot be read is an episode of no steps, and a finding.
@@ -270,7 +272,8 @@ func (b *indexer) add(off, n int64, g glance, err error) {
 		}
 	}
 	if x.bytes() > b.room {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Want: "an index that fits the memory budget", Got: fmt.Sprintf("more than %d records", len(x.off))})
+		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
+			Expected("an index that fits the memory budget", fmt.Sprintf("more than %d records", len(x.off))))
 	}
 	x.off, x.length = append(x.off, off), append(x.length, n)
 	x.steps, x.task = append(x.steps, int32(g.steps)), append(x.task, task)
@@ -282,11 +285,14 @@ const maxTask = 1 << 20
 func framed(b []byte) ([]byte, error) {
 	n, ok := recordLength(b)
 	if !ok || n != uint64(len(b)-headBytes-tailBytes) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the head of the record is not the one that was indexed", Hint: "the file changed or is damaged: fetch it again"}
+		return nil, robocache.Malformed("rlds", nil, "the head of the record is not the one that was indexed").
+			WithHint("the file changed or is damaged: fetch it again")
 	}
 	data := b[headBytes : len(b)-tailBytes]
 	if want, got := binary.LittleEndian.Uint32(b[len(b)-tailBytes:]), maskedCRC(data); want != got {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the check sum of the record's data", Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", got), Hint: "the file is damaged: fetch it again; the other records are whole"}
+		return nil, robocache.Malformed("rlds", nil, "the check sum of the record's data").
+			Expected(fmt.Sprintf("%08x", want), fmt.Sprintf("%08x", got)).
+			WithHint("the file is damaged: fetch it again; the other records are whole")
 	}
 	return data, nil
 }

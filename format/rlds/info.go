@@ -57,30 +57,35 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 	case "", "tfrecord":
 		f.FileFormat = "tfrecord"
 	default:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "rlds", Where: robocache.Where{"file": infoName, "pointer": "/fileFormat"}, Want: "tfrecord", Got: clip(f.FileFormat),
-			Hint: "tfds.convert can write the data set again as tfrecord"}
+		return nil, robocache.Unsupported("rlds", robocache.Where{"file": infoName, "pointer": "/fileFormat"}, "").
+			Expected("tfrecord", clip(f.FileFormat)).
+			WithHint("tfds.convert can write the data set again as tfrecord")
 	}
 	if f.Name == "" {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"file": infoName, "pointer": "/name"}, Want: "the name of the data set, which its files carry", Got: "none"}
+		return nil, robocache.Malformed("rlds", robocache.Where{"file": infoName, "pointer": "/name"}, "").
+			Expected("the name of the data set, which its files carry", "none")
 	}
 	seen := map[string]bool{}
 	for i := range f.Splits {
 		s := &f.Splits[i]
 		at := robocache.Where{"file": infoName, "pointer": fmt.Sprintf("/splits/%d", i)}
 		if s.Name == "" || seen[s.Name] {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: at, Want: "splits of different names", Got: clip(s.Name)}
+			return nil, robocache.Malformed("rlds", at, "").
+				Expected("splits of different names", clip(s.Name))
 		}
 		seen[s.Name] = true
 		if s.Template == "" {
 			s.Template = defaultTemplate
 		}
 		if len(s.ShardLengths) > maxShards || s.NumShards > maxShards {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Where: at, Want: fmt.Sprintf("at most %d shards", maxShards), Got: fmt.Sprint(max(len(s.ShardLengths), int(s.NumShards)))}
+			return nil, robocache.ResourceLimit("rlds", at, "").
+				Expected(fmt.Sprintf("at most %d shards", maxShards), fmt.Sprint(max(len(s.ShardLengths), int(s.NumShards))))
 		}
 		for k, n := range s.ShardLengths {
 			if n < 0 {
 				at["pointer"] = fmt.Sprintf("/splits/%d/shardLengths/%d", i, k)
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: at, Want: "a number of episodes", Got: fmt.Sprint(n)}
+				return nil, robocache.Malformed("rlds", at, "").
+					Expected("a number of episodes", fmt.Sprint(n))
 			}
 		}
 		_, err := s.file(f.Name, f.FileFormat, 0, 1)
@@ -99,10 +104,11 @@ func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 		known[k] = ""
 	}
 	if strings.ContainsAny(strings.NewReplacer(known...).Replace(s.Template), "{}") {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"pointer": "filepathTemplate"}, Want: "{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", Got: clip(s.Template)}
+		return "", robocache.Malformed("rlds", robocache.Where{"pointer": "filepathTemplate"}, "").
+			Expected("{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", clip(s.Template))
 	}
 	if len(s.Template)+len(dataset)+len(s.Name) > store.MaxName {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "the template of shard names gives a path that is too long"}
+		return "", robocache.Malformed("rlds", nil, "the template of shard names gives a path that is too long")
 	}
 	return store.CleanName(strings.NewReplacer(parts...).Replace(s.Template))
 }
@@ -171,7 +177,8 @@ func (f *infoFile) choose(option string) []int {
 				names = append(names, f.Splits[i].Name)
 			}
 			slices.Sort(names)
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "split"}, Want: "one or several of " + strings.Join(names, ", ") + ", joined by +, each once", Got: clip(option)})
+			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "split"}, "").
+				Expected("one or several of "+strings.Join(names, ", ")+", joined by +, each once", clip(option)))
 		}
 		out = append(out, at)
 	}

@@ -99,13 +99,15 @@ func versions(ctx context.Context, s store.Store) []version {
 func locate(ctx context.Context, s store.Store, options map[string]string) (dir string, found []robocache.Finding) {
 	if isVersion(ctx, s, "") {
 		if want := options["version"]; want != "" && path.Base(strings.TrimRight(s.URI(), "/")) != want {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "version"}, Msg: "the folder that was opened is one version", Hint: "open the folder above it"})
+			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "version"}, "the folder that was opened is one version").
+				WithHint("open the folder above it"))
 		}
 		return "", nil
 	}
 	for _, pair := range [][2]string{{infoName, featuresName}, {featuresName, infoName}} {
 		if _, err := s.Stat(ctx, pair[0]); err == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Where: robocache.Where{"file": pair[1]}, Msg: "the folder holds " + pair[0] + ", and not " + pair[1], Hint: "shapes and names are only in these files: copy them beside the shards"})
+			guard.Fail(robocache.NotFound("rlds", robocache.Where{"file": pair[1]}, "the folder holds %s, and not %s", pair[0], pair[1]).
+				WithHint("shapes and names are only in these files: copy them beside the shards"))
 		}
 	}
 	all := versions(ctx, s)
@@ -113,7 +115,7 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 		return options["version"] != "" && path.Base(v.dir) != options["version"] || options["config"] != "" && path.Base(v.above) != options["config"]
 	})
 	if len(all) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "rlds", Msg: "no folder <name>[/<config>]/<version> with " + infoName + " and " + featuresName + " is here"})
+		guard.Fail(robocache.NotFound("rlds", nil, "no folder <name>[/<config>]/<version> with %s and %s is here", infoName, featuresName))
 	}
 	last := all[len(all)-1]
 	if all[0].above != last.above {
@@ -123,7 +125,8 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 				names = append(names, v.above)
 			}
 		}
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Msg: fmt.Sprintf("%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))), Hint: `open one of them, or name its folder: --option config=<folder>`})
+		guard.Fail(robocache.Misuse("rlds", nil, "%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))).
+			WithHint(`open one of them, or name its folder: --option config=<folder>`))
 	}
 	if len(all) > 1 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},

@@ -43,7 +43,7 @@ func (s *schema) parseData(data []byte) (_ *record, err error) {
 	defer guard.Recover("rlds", &err)
 	r := &record{data: data, lists: make([]list, s.slots), columns: make([]column, len(s.leaves))}
 	if r.unknown, err = parseExample(data, s.names, r.lists); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Msg: "no tf.train.Example", Err: err}
+		return nil, robocache.Malformed("rlds", nil, "no tf.train.Example").WithCause(err)
 	}
 	r.steps = s.count(r.lists)
 	for i := range s.leaves {
@@ -112,7 +112,8 @@ func (s *schema) count(lists []list) int {
 }
 
 func (l *leaf) miscount(got int, want string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "the number of values of the record's key", Want: want, Got: fmt.Sprint(got)}
+	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the number of values of the record's key").
+		Expected(want, fmt.Sprint(got))
 }
 
 // rows is the number of rows of a leaf in a record.
@@ -139,10 +140,8 @@ func (l *leaf) missing(r *record) bool {
 
 // errMissing is the error of reading a stream whose key the record lacks.
 func (l *leaf) errMissing() error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name},
-		Msg: "the key is not in the record", Hint: robocache.LackingHint,
-	}
+	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the key is not in the record").
+		WithHint("%s", robocache.LackingHint)
 }
 
 // check holds the lists of a leaf against its shape.
@@ -152,7 +151,8 @@ func (l *leaf) check(r *record) {
 	}
 	f := &r.lists[l.slot]
 	if f.n > 0 && f.kind != l.listKind() {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: l.listKind().String(), Got: f.kind.String()})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+			Expected(l.listKind().String(), f.kind.String()))
 	}
 	if l.absent(r) || l.missing(r) { // a key that is missing is an error of the streams that need it
 		return
@@ -161,7 +161,8 @@ func (l *leaf) check(r *record) {
 	for k, slot := range l.lengths {
 		g := &r.lists[slot]
 		if g.n > 0 && g.kind != intList {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Msg: "row lengths", Want: intList.String(), Got: g.kind.String()})
+			guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "row lengths").
+				Expected(intList.String(), g.kind.String()))
 		}
 		if k == 0 && g.n != rows {
 			guard.Fail(l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows)))
@@ -323,7 +324,8 @@ func (l *leaf) numbers(f *list) []byte {
 		return least <= v && v <= most
 	})
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"stream": l.key, "column": l.name}, Want: "values that fit " + l.dtype.String(), Got: fmt.Sprint(bad)})
+		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+			Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)))
 	}
 	return out
 }

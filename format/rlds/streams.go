@@ -30,7 +30,7 @@ func (d *Dataset) chooseTask(m *robocache.Mapping) {
 		}
 	}
 	if m != nil && m.Task != "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": m.Task}, Msg: "the mapping's task is no text of this data set"})
+		guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": m.Task}, "the mapping's task is no text of this data set"))
 	}
 }
 

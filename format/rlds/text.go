@@ -79,7 +79,7 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 		for _, m := range opt.Map.Streams {
 			if k, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok && k != "" {
 				if key != "" && key != k {
-					guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": k}, Msg: "steps have one time: the mapping names two streams of timestamps"})
+					guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": k}, "steps have one time: the mapping names two streams of timestamps"))
 				}
 				key, unit = k, m.TimestampUnit
 			}
@@ -105,7 +105,8 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	}
 	scale, ok := units[unit]
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "timestamp_unit"}, Want: "s, ms, us or ns", Got: clip(unit)})
+		guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "timestamp_unit"}, "").
+			Expected("s, ms, us or ns", clip(unit)))
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
@@ -114,7 +115,8 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 			return
 		}
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"stream": key}, Want: "a stream of one number a step that holds its time", Got: "none of this name"})
+	guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": key}, "").
+		Expected("a stream of one number a step that holds its time", "none of this name"))
 }
 
 func (d *Dataset) noClock() error {
@@ -147,11 +149,8 @@ func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
 	}
 	g, err := robocache.InferTimeUnit(robocache.Float64s(nil, dtype, rows), usual, d.clock.rate)
 	if err == nil && g.Unit != "" && g.Unit != "s" {
-		err = &robocache.Error{
-			Class: robocache.ErrMisuse, Op: "rlds",
-			Msg:  "the times are not seconds: " + g.Why,
-			Hint: "Pass --option timestamp_unit=" + g.Unit + ", in Python options={\"timestamp_unit\": \"" + g.Unit + "\"}",
-		}
+		err = robocache.Misuse("rlds", nil, "the times are not seconds: %s", g.Why).
+			WithHint(`Pass --option timestamp_unit=%s, in Python options={"timestamp_unit": "%s"}`, g.Unit, g.Unit)
 	}
 	return err
 }
@@ -171,12 +170,14 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	}
 	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
 		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, Want: "a time", Got: fmt.Sprint(v)})
+			guard.Fail(robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
+				Expected("a time", fmt.Sprint(v)))
 		} else if !exact {
 			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, Want: fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), Got: fmt.Sprintf("%d ns", out[i])})
+			guard.Fail(robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
+				Expected(fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), fmt.Sprintf("%d ns", out[i])))
 		}
 	}
 	return out

@@ -63,11 +63,13 @@ func newPlainShards(option string) *plainShards {
 	if option != "" {
 		var err error
 		if limit, err = strconv.ParseInt(option, 10, 64); err != nil || limit < 0 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "rlds", Where: robocache.Where{"option": "unpack_bytes"}, Want: "a number of bytes", Got: clip(option)})
+			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "unpack_bytes"}, "").
+				Expected("a number of bytes", clip(option)))
 		}
 	}
-	full := &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rlds", Where: robocache.Where{"option": "unpack_bytes"}, Msg: "the compressed shards, decompressed", Want: fmt.Sprintf("at most %d bytes", limit), Got: "more",
-		Hint: "raise it (--option unpack_bytes=…) where the temporary folder has the room, or open one split"}
+	full := robocache.ResourceLimit("rlds", robocache.Where{"option": "unpack_bytes"}, "the compressed shards, decompressed").
+		Expected(fmt.Sprintf("at most %d bytes", limit), "more").
+		WithHint("raise it (--option unpack_bytes=…) where the temporary folder has the room, or open one split")
 	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)} // of no budget, entries of no size: every one stays
 }
 
@@ -97,7 +99,8 @@ func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged
 // copyRecords goes record by record, and gives the size of those that are whole: what is no record, or goes on for ever, ends it before it takes much room.
 func copyRecords(out io.Writer, src *scratch.Reader, p packing, limit int64) (size int64, err error) {
 	fault := func(msg string, err error) (int64, error) {
-		return size, &robocache.Error{Class: robocache.ErrMalformed, Op: "rlds", Where: robocache.Where{"offset": size}, Msg: msg, Err: err}
+		return size, robocache.Malformed("rlds", robocache.Where{"offset": size}, "%s", msg).
+			WithCause(err)
 	}
 	const broken = "the compressed shard is damaged or cut"
 	var z io.Reader

@@ -73,7 +73,8 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 	w.settle()
 	have := guard.Must(dst.List(ctx, ""))
 	if len(have) > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"file": have[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
+		return nil, robocache.Misuse("write rlds", robocache.Where{"file": have[0].Name}, "the destination is not empty").
+			WithHint("choose an empty folder; what a conversion left that was killed can go")
 	}
 	var splits []*outSplit
 	if opt.Shard != nil {
@@ -126,10 +127,13 @@ func (w *writing) names(uri string) {
 	}
 	w.version = cmp.Or(w.version, "1.0.0")
 	if _, ok := parseVersion(w.version); !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "version"}, Want: "three numbers, such as 1.0.0", Got: clip(w.version)})
+		guard.Fail(robocache.Misuse("write rlds", robocache.Where{"option": "version"}, "").
+			Expected("three numbers, such as 1.0.0", clip(w.version)))
 	}
 	if w.name = cmp.Or(w.opt.Options["name"], snake(base)); w.name != snake(w.name) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "name"}, Want: "letters, digits and _, a letter first", Got: clip(w.name), Hint: "for example " + snake(w.name)})
+		guard.Fail(robocache.Misuse("write rlds", robocache.Where{"option": "name"}, "").
+			Expected("letters, digits and _, a letter first", clip(w.name)).
+			WithHint("for example %s", snake(w.name)))
 	}
 }
 

@@ -85,7 +85,8 @@ func (w *exampleWriter) bytes() ([]byte, error) {
 		total += 1 + protowire.SizeBytes(entry(n))
 	}
 	if total > maxMessage-16 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write rlds", Want: "an episode of less than 2 GiB, the most that a protobuf message holds", Got: fmt.Sprintf("%d bytes", total)}
+		return nil, robocache.ResourceLimit("write rlds", nil, "").
+			Expected("an episode of less than 2 GiB, the most that a protobuf message holds", fmt.Sprintf("%d bytes", total))
 	}
 	head := func(b []byte, size int) []byte {
 		return protowire.AppendVarint(protowire.AppendTag(b, 1, protowire.BytesType), uint64(size))

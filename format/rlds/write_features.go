@@ -3,7 +3,6 @@ package rlds
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -204,7 +203,7 @@ func (w *writing) planLeaves(ctx context.Context) {
 	}
 	for _, k := range w.opt.Keys {
 		if !have[k] && !slices.Contains(w.report.Dropped, k) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "write rlds", Where: robocache.Where{"stream": k}, Msg: "no stream of this name"})
+			guard.Fail(robocache.NotFound("write rlds", robocache.Where{"stream": k}, "no stream of this name"))
 		}
 	}
 	names := map[string]bool{}
@@ -214,7 +213,7 @@ func (w *writing) planLeaves(ctx context.Context) {
 			l.name = stepsName + "/" + l.name
 		}
 		if names[l.name] {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Where: robocache.Where{"stream": l.key}, Msg: fmt.Sprintf("two streams would be %s", clip(l.name))})
+			guard.Fail(robocache.Malformed("write rlds", robocache.Where{"stream": l.key}, "two streams would be %s", clip(l.name)))
 		}
 		names[l.name] = true
 		w.leaves = append(w.leaves, l)

@@ -18,12 +18,14 @@ import (
 func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	if ref.Missing {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the row has no image, and RLDS has no place for that", Hint: "leave the episode out"}
+		return nil, robocache.Malformed("write rlds", nil, "the row has no image, and RLDS has no place for that").
+			WithHint("leave the episode out")
 	}
 	info := guard.Must(video.ImageSize(ref))
 	f := l.feature
 	if f.Height > 0 && f.Width > 0 && (info.Height != f.Height || info.Width != f.Width) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the size of an image", Want: fmt.Sprintf("%d × %d", f.Height, f.Width), Got: fmt.Sprintf("%d × %d", info.Height, info.Width)}
+		return nil, robocache.Malformed("write rlds", nil, "the size of an image").
+			Expected(fmt.Sprintf("%d × %d", f.Height, f.Width), fmt.Sprintf("%d × %d", info.Height, info.Width))
 	}
 	if l.how == outDepth {
 		return encodeDepth(ref, info), nil
@@ -32,9 +34,9 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	case info.Format == "png" || info.Format == "jpeg":
 		return slices.Clone(ref.Encoded), nil
 	case ref.Raw != nil && ref.Raw.DType == robocache.Uint16 && ref.Raw.Channels > 1:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "raw 16-bit colour"}
+		return nil, robocache.Unsupported("write rlds", nil, "raw 16-bit colour")
 	case info.DType == robocache.Float32:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write rlds", Msg: "float32 images in a stream of " + f.DType.String()}
+		return nil, robocache.Unsupported("write rlds", nil, "float32 images in a stream of %s", f.DType.String())
 	case ref.Raw == nil: // TIFF
 		spec := &video.Spec{Pixel: video.RGB8}
 		raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8}
@@ -52,7 +54,8 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 // encodeDepth makes a PNG of four 8-bit channels that are the bytes of a float32.
 func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 	if info.DType != robocache.Float32 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "a depth image", Want: "float32", Got: info.DType.String()})
+		guard.Fail(robocache.Malformed("write rlds", nil, "a depth image").
+			Expected("float32", info.DType.String()))
 	}
 	pix, stride := []byte(nil), info.Width*4
 	if ref.Raw != nil {

@@ -38,7 +38,8 @@ func (w *writing) planSplits(ctx context.Context) []*outSplit {
 			w.report.Findings = append(w.report.Findings, w.info.SplitsDropped(episodes)...)
 		}
 		if name != snake(name) {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "write rlds", Where: robocache.Where{"option": "split"}, Want: "a name of letters, digits and _", Got: clip(name)})
+			guard.Fail(robocache.Misuse("write rlds", robocache.Where{"option": "split"}, "").
+				Expected("a name of letters, digits and _", clip(name)))
 		}
 		out = []*outSplit{{name: name, episodes: episodes}}
 	}

@@ -24,7 +24,8 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []
 		times = guard.Must(w.src.Times(ctx, e, ""))
 	}
 	if len(times) < n && !w.timeless {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		return nil, robocache.Malformed("write rlds", nil, "timestamps").
+			Expected(fmt.Sprint(n), fmt.Sprint(len(times)))
 	}
 	rows := reader.Rows(e, 0, n)
 	x := newExample()

@@ -49,7 +49,8 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	w := &writing{src: src, info: src.Info(), opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
 	defer w.pool.Close()
 	if w.settle(); w.asked > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "plan", Msg: "the option shards: each shard of a plan writes a file", Hint: "--shards of plan"}
+		return nil, robocache.Misuse("plan", nil, "the option shards: each shard of a plan writes a file").
+			WithHint("--shards of plan")
 	}
 	w.names("set")
 	splits := w.planSplits(ctx)
@@ -97,7 +98,7 @@ func (w *writing) summary(splits []*outSplit) json.RawMessage {
 
 func readSchema(b json.RawMessage) (s shardSchema) {
 	if err := json.Unmarshal(b, &s); err != nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "write rlds", Msg: "the schema of the plan", Err: err})
+		guard.Fail(robocache.Malformed("write rlds", nil, "the schema of the plan").WithCause(err))
 	}
 	return s
 }
@@ -114,7 +115,8 @@ func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) 
 		for i := range shards {
 			var sum shardSummary
 			if err := json.Unmarshal(shards[i].Summary, &sum); err != nil {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the summary of a shard", Err: err})
+				guard.Fail(robocache.Malformed("commit", nil, "the summary of a shard").
+					WithCause(err))
 			}
 			w.uneven = w.uneven || sum.Uneven
 			if part := sum.Splits[o.name]; part.Length > 0 {

@@ -111,7 +111,8 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	if want, ok := opt.Options["split"]; ok {
 		paths, ok := splits[want]
 		if !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "robomimic", Msg: fmt.Sprintf("no mask %q", want), Hint: "masks of this dataset: " + strings.Join(slices.Sorted(maps.Keys(splits)), ", ")}
+			return robocache.Misuse("robomimic", nil, "no mask %q", want).
+				WithHint("masks of this dataset: %s", strings.Join(slices.Sorted(maps.Keys(splits)), ", "))
 		}
 		in := map[string]bool{}
 		for _, p := range paths {

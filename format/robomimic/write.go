@@ -53,7 +53,8 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		return report, err
 	}
 	defer store.Close(s)
-	taken := &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: "there is a file here already", Hint: "choose another name"}
+	taken := robocache.Misuse("write robomimic", robocache.Where{"dataset": robocache.Redact(dst)}, "there is a file here already").
+		WithHint("choose another name")
 	if _, err := s.Stat(ctx, name); err == nil {
 		return nil, taken
 	} else if !errors.Is(err, robocache.ErrNotFound) {
@@ -89,7 +90,8 @@ var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinis
 			return nil, err
 		}
 		if w.scales {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "scale_actions in shards: the range of the actions is that of all of them", Hint: "convert in one run, or leave scaling to training"}
+			return nil, robocache.Unsupported("plan", nil, "scale_actions in shards: the range of the actions is that of all of them").
+				WithHint("convert in one run, or leave scaling to training")
 		}
 		return json.RawMessage("{}"), nil
 	}}
@@ -184,12 +186,14 @@ func (w *writer) settle() error {
 		w.streams = append(w.streams, s)
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write robomimic", Where: robocache.Where{"dataset": w.src.Info().URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.report.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
+		return robocache.Unsupported("write robomimic", robocache.Where{"dataset": w.src.Info().URI}, "no stream of the dataset can be written: %v is left out", w.report.Dropped).
+			WithHint("formats that keep point clouds and clocks: convert --to mcap")
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
 		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.clocks && twin != "" {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Where: robocache.Where{"stream": twin}, Msg: "its place is that of the timestamps of " + s.Key, Hint: "leave it out (--keys), or rename it by a mapping (--map)"}
+			return robocache.Misuse("write robomimic", robocache.Where{"stream": twin}, "its place is that of the timestamps of %s", s.Key).
+				WithHint("leave it out (--keys), or rename it by a mapping (--map)")
 		}
 		w.sharing[s.Clock]++
 	}
@@ -215,7 +219,9 @@ func place(key string) (group, name string) {
 func (w *writer) write() error {
 	episodes := reader.Episodes(w.opt.Episodes, w.info.Episodes)
 	if w.scales && w.acts.f == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write robomimic", Msg: "there are no actions to scale", Want: "a numeric stream named action", Hint: "leave scale_actions out, or name the stream by a mapping (--map)"}
+		return robocache.Misuse("write robomimic", nil, "there are no actions to scale").
+			Expected("a numeric stream named action", "").
+			WithHint("leave scale_actions out, or name the stream by a mapping (--map)")
 	}
 	if w.scales {
 		if err := w.measure(w.acts.f, episodes); err != nil {

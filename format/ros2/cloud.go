@@ -74,7 +74,7 @@ func parseCloud(msg []byte, m *cloudMessage) error {
 }
 
 func cloudError(field, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": field}, Want: want, Got: got}
+	return robocache.Malformed("cdr", robocache.Where{"field": field}, "").Expected(want, got)
 }
 
 // points checks the sizes of a cloud against its bytes and its fields, and counts the points.
@@ -105,7 +105,7 @@ func (m *cloudMessage) points(p *cloudPlan) (int, error) {
 // planOf reads the fields of a message.
 func planOf(m *cloudMessage) (*cloudPlan, error) {
 	if m.fields > maxPointFields {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a cloud of " + strconv.Itoa(m.fields) + " fields"}
+		return nil, robocache.ResourceLimit("cdr", nil, "a cloud of %d fields", m.fields)
 	}
 	p := &cloudPlan{block: bytes.Clone(m.block), xyz: [3]int{-1, -1, -1}}
 	c := cursor{b: m.block, wide: 8}
@@ -117,7 +117,7 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 		number := c.u8()
 		f.count = int(c.u32())
 		if int(number) >= len(pointTypes) || number == 0 {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "fields." + f.name}, Msg: "datatype " + strconv.Itoa(int(number)) + " of a point's field is none of 1 to 8"}
+			return nil, robocache.Unsupported("cdr", robocache.Where{"field": "fields." + f.name}, "datatype %d of a point's field is none of 1 to 8", int(number))
 		}
 		f.dtype = pointTypes[number]
 		f.count = max(f.count, 1) // some writers leave it 0

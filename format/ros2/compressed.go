@@ -7,7 +7,6 @@ import (
 	_ "image/jpeg" // sizes of JPEG images
 	"image/png"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -55,8 +54,8 @@ func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
 }
 
 func (m *compressedMessage) unsupported() error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "data"},
-		Msg: "compressed image of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are"}
+	return robocache.Unsupported("cdr", robocache.Where{"field": "data"}, "compressed image of format %q is not read", clip(strings.ToValidUTF8(string(m.format), "?"))).
+		WithHint("JPEG, PNG, TIFF, the PNG of compressedDepth, and H.264 and H.265 in Annex B form are")
 }
 
 func (d *compressed) scan(msg []byte, row rowFunc) error {
@@ -71,8 +70,8 @@ func (d *compressed) scan(msg []byte, row rowFunc) error {
 	data, float, depth := m.depthPNG()
 	codec := codingOf(m.format)
 	if d.onlyType == foxgloveVideo && codec == "" {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Where: robocache.Where{"field": "format"},
-			Msg: "video of format " + strconv.Quote(clip(strings.ToValidUTF8(string(m.format), "?"))) + " is not read", Hint: "h264, h265, av1 and vp9 are"}
+		return robocache.Unsupported("cdr", robocache.Where{"field": "format"}, "video of format %q is not read", clip(strings.ToValidUTF8(string(m.format), "?"))).
+			WithHint("h264, h265, av1 and vp9 are")
 	}
 	if d.onlyType == foxgloveVideo || codec != "" && !depth && video.IsAnnexB(m.data) {
 		if d.stream, err = video.NewStream(codec, video.Limits{}); err != nil {
@@ -99,7 +98,8 @@ func (d *compressed) scan(msg []byte, row rowFunc) error {
 			d.channels = 1
 		}
 	} else if sniff(data) != "tiff" {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the image's head is not readable", Err: err}
+		return robocache.Malformed("cdr", robocache.Where{"field": "data"}, "the image's head is not readable").
+			WithCause(err)
 	}
 	if float {
 		d.dtype = robocache.Float32
@@ -168,7 +168,8 @@ func (d *compressed) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 // inverseDepth gives metres of quantised inverse depth: a / (v − b), NaN for 0.
 func inverseDepth(data, head []byte) (*robocache.Raw, error) {
 	bad := func(err error) (*robocache.Raw, error) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"}, Msg: "the depth PNG is not readable", Err: err}
+		return nil, robocache.Malformed("cdr", robocache.Where{"field": "data"}, "the depth PNG is not readable").
+			WithCause(err)
 	}
 	cfg, err := png.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
@@ -176,7 +177,7 @@ func inverseDepth(data, head []byte) (*robocache.Raw, error) {
 	}
 	// Deflate packs at most 1,032 to 1: a size beyond that is a lie.
 	if n := int64(cfg.Width) * int64(cfg.Height); n > maxPixels || 2*n > 1100*int64(len(data)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "a depth image of " + strconv.Itoa(cfg.Width) + " × " + strconv.Itoa(cfg.Height)}
+		return nil, robocache.ResourceLimit("cdr", nil, "a depth image of %d × %d", cfg.Width, cfg.Height)
 	}
 	img, err := png.Decode(bytes.NewReader(data))
 	if err != nil {

@@ -23,7 +23,8 @@ type cursor struct {
 // open looks at the encapsulation header. What is wrong with it, end says.
 func open(msg []byte) cursor {
 	if len(msg) < 4 {
-		return cursor{wide: 8, short: true, err: &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an encapsulation header of 4 bytes", Got: strconv.Itoa(len(msg)) + " bytes"}}
+		return cursor{wide: 8, short: true, err: robocache.Malformed("cdr", nil, "").
+			Expected("an encapsulation header of 4 bytes", strconv.Itoa(len(msg))+" bytes")}
 	}
 	c := cursor{b: msg[4:], wide: 8}
 	switch id := binary.BigEndian.Uint16(msg); id {
@@ -35,8 +36,7 @@ func open(msg []byte) cursor {
 	case 0x0007, 0x0011:
 		c.wide = 4
 	default:
-		return cursor{wide: 8, short: true, err: &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr",
-			Msg: "representation 0x" + strconv.FormatUint(uint64(id), 16) + " is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are"}}
+		return cursor{wide: 8, short: true, err: robocache.Unsupported("cdr", nil, "representation 0x%s is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are", strconv.FormatUint(uint64(id), 16))}
 	}
 	if c.big {
 		c.b = bytes.Clone(c.b)
@@ -135,7 +135,7 @@ func (c *cursor) end(path string) error {
 	case c.err != nil:
 		return c.err
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": path, "bytes": len(c.b) + 4}, Msg: "the message ends inside a value"}
+	return robocache.Malformed("cdr", robocache.Where{"field": path, "bytes": len(c.b) + 4}, "the message ends inside a value")
 }
 
 // swap turns the bytes of every element around.

@@ -108,7 +108,7 @@ func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data
 	for _, f := range fields {
 		number := slices.Index(pointTypes[:], f.DType)
 		if number <= 0 {
-			return dst, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "PointField has no datatype for " + f.DType.String(), Where: robocache.Where{"field": f.Name}}
+			return dst, robocache.Unsupported("encode", robocache.Where{"field": f.Name}, "PointField has no datatype for %s", f.DType.String())
 		}
 		w.str(f.Name)
 		w.u32(uint32(f.Offset))
@@ -133,7 +133,7 @@ func MultiArrayType(d robocache.DType) (string, bool) {
 // be nil.
 func EncodeMultiArray(dst []byte, d robocache.DType, shape []int, labels []string, data []byte) ([]byte, error) {
 	if _, ok := multiArrays[d]; !ok {
-		return dst, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no MultiArray of " + d.String()}
+		return dst, robocache.Unsupported("encode", nil, "no MultiArray of %s", d.String())
 	}
 	n := 1
 	for _, s := range shape {
@@ -211,7 +211,7 @@ func (w *writer) header(h Header) {
 }
 
 func misuse(msg string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "encode", Msg: msg}
+	return robocache.Misuse("encode", nil, "%s", msg)
 }
 
 // sniff names what the first bytes of a compressed image are; "" for none that is known.

@@ -38,7 +38,7 @@ func newGeneric(s *Schema) (_ *generic, err error) {
 	defer guard.Recover("schema", &err)
 	t := compile(s.root)
 	if p := wide(t.nodes); p != "" {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Where: robocache.Where{"field": p}, Msg: "wide strings (wstring) are not read"}
+		return nil, robocache.Unsupported("schema", robocache.Where{"field": p}, "wide strings (wstring) are not read")
 	}
 	g := &generic{onlyType: onlyType(s.Name), tree: t, lens: make([]int, len(t.leaves)), camera: shortKey(s.Name) == "sensor_msgs/CameraInfo"}
 	for k := range t.leaves {
@@ -237,5 +237,6 @@ func (g *generic) text(msg []byte, field, _ int) (string, error) {
 }
 
 func lengthError(field string, want, got int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": field}, Want: strconv.Itoa(want) + " elements", Got: strconv.Itoa(got)}
+	return robocache.Malformed("cdr", robocache.Where{"field": field}, "").
+		Expected(strconv.Itoa(want)+" elements", strconv.Itoa(got))
 }

@@ -38,7 +38,7 @@ func encodingOf(r *robocache.Raw) (*pixels, error) {
 		return p.dtype == r.DType && p.channels == r.Channels && p.yuv == "" && p.bgr == (r.BGR && r.Channels > 1)
 	})
 	if i < 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "encode", Msg: "no image encoding for " + r.DType.String() + " images of " + strconv.Itoa(r.Channels) + " channels"}
+		return nil, robocache.Unsupported("encode", nil, "no image encoding for %s images of %d channels", r.DType.String(), r.Channels)
 	}
 	return &encodings[i], nil
 }
@@ -88,18 +88,18 @@ func parseImage(msg []byte) (m imageMessage, err error) {
 func (m *imageMessage) check() (p pixels, err error) {
 	i := slices.IndexFunc(encodings, func(p pixels) bool { return p.name == string(m.encoding) })
 	if i < 0 {
-		return p, &robocache.Error{Class: robocache.ErrUnsupported, Op: "cdr", Msg: "image encoding " + strconv.Quote(clip(string(m.encoding))) + " is not read", Where: robocache.Where{"field": "encoding"}}
+		return p, robocache.Unsupported("cdr", robocache.Where{"field": "encoding"}, "image encoding %q is not read", clip(string(m.encoding)))
 	}
 	if p = encodings[i]; uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
-		return p, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "an image of " + strconv.Itoa(m.width) + " × " + strconv.Itoa(m.height), Where: robocache.Where{"field": "width"}}
+		return p, robocache.ResourceLimit("cdr", robocache.Where{"field": "width"}, "an image of %d × %d", m.width, m.height)
 	}
 	row := m.width * p.channels * p.dtype.Size()
 	if m.height == 0 || m.width == 0 {
-		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Msg: "an image without pixels", Where: robocache.Where{"field": "height"}}
+		return p, robocache.Malformed("cdr", robocache.Where{"field": "height"}, "an image without pixels")
 	}
 	if m.step < row || int64(m.step)*int64(m.height-1)+int64(row) > int64(len(m.data)) {
-		return p, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Where: robocache.Where{"field": "data"},
-			Want: strconv.Itoa(m.height) + " rows of " + strconv.Itoa(m.step) + " bytes, each at least " + strconv.Itoa(row), Got: strconv.Itoa(len(m.data)) + " bytes"}
+		return p, robocache.Malformed("cdr", robocache.Where{"field": "data"}, "").
+			Expected(strconv.Itoa(m.height)+" rows of "+strconv.Itoa(m.step)+" bytes, each at least "+strconv.Itoa(row), strconv.Itoa(len(m.data))+" bytes")
 	}
 	return p, nil
 }
@@ -200,7 +200,8 @@ func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	switch {
 	case p.yuv != "":
 		if m.width%2 != 0 {
-			return robocache.FrameRef{}, &robocache.Error{Class: robocache.ErrMalformed, Op: "cdr", Want: "an even width of a YUV 4:2:2 image", Got: strconv.Itoa(m.width)}
+			return robocache.FrameRef{}, robocache.Malformed("cdr", nil, "").
+				Expected("an even width of a YUV 4:2:2 image", strconv.Itoa(m.width))
 		}
 		raw.Pix, raw.Stride = rgbOfYUV(&m, p.yuv), 0
 	case p.drop:

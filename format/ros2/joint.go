@@ -116,7 +116,7 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	if err == nil {
 		if group = j.find(&m); group < 0 {
 			if len(j.groups) == maxJointGroups {
-				group, err = 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "cdr", Msg: "messages with more than " + strconv.Itoa(maxJointGroups) + " different sets of joints"}
+				group, err = 0, robocache.ResourceLimit("cdr", nil, "messages with more than %d different sets of joints", maxJointGroups)
 			} else {
 				group = j.add(&m)
 			}

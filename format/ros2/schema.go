@@ -63,7 +63,8 @@ func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	defer guard.Recover("schema", &err)
 	defer guard.In("schema", name)
 	if len(text) > maxSchemaText {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Want: "at most " + strconv.Itoa(maxSchemaText) + " bytes of text", Got: strconv.Itoa(len(text))})
+		guard.Fail(robocache.ResourceLimit("schema", nil, "").
+			Expected("at most "+strconv.Itoa(maxSchemaText)+" bytes of text", strconv.Itoa(len(text))))
 	}
 	var types map[string]*message
 	switch encoding {
@@ -72,11 +73,12 @@ func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	case "ros2idl":
 		types = parseIDL(text)
 	default:
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "schema encoding " + strconv.Quote(encoding) + " is not read", Hint: "ros2msg and ros2idl are"})
+		guard.Fail(robocache.Unsupported("schema", nil, "schema encoding %q is not read", encoding).
+			WithHint("ros2msg and ros2idl are"))
 	}
 	root := types[shortKey(name)]
 	if root == nil {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "the text does not define " + name})
+		guard.Fail(robocache.Malformed("schema", nil, "the text does not define %s", name))
 	}
 	return finish(name, root, types), nil
 }
@@ -121,7 +123,7 @@ type resolver struct {
 func (r *resolver) resolve(m *message) {
 	switch m.state {
 	case 1:
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "type " + m.name + " contains itself"})
+		guard.Fail(robocache.Unsupported("schema", nil, "type %s contains itself", m.name))
 	case 2:
 		return
 	}
@@ -133,11 +135,11 @@ func (r *resolver) resolve(m *message) {
 			continue
 		}
 		if f.msg = r.find(m.pkg, f.ref); f.msg == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Msg: "type " + f.ref + " is not defined", Where: robocache.Where{"field": m.name + "." + f.name}})
+			guard.Fail(robocache.Malformed("schema", robocache.Where{"field": m.name + "." + f.name}, "type %s is not defined", f.ref))
 		}
 		r.resolve(f.msg)
 		if m.depth = max(m.depth, f.msg.depth+1); m.depth > maxDepth {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "schema", Msg: "types are nested deeper than " + strconv.Itoa(maxDepth)})
+			guard.Fail(robocache.Unsupported("schema", nil, "types are nested deeper than %d", maxDepth))
 		}
 	}
 	m.state = 2

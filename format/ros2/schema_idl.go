@@ -103,11 +103,11 @@ func (p *idlParser) fail(err *robocache.Error) {
 }
 
 func (p *idlParser) bad(want, got string) {
-	p.fail(&robocache.Error{Class: robocache.ErrMalformed, Want: want, Got: strconv.Quote(clip(got))})
+	p.fail(robocache.Malformed("", nil, "").Expected(want, strconv.Quote(clip(got))))
 }
 
 func (p *idlParser) unread(what string) {
-	p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: what + " is not read"})
+	p.fail(robocache.Unsupported("", nil, "%s is not read", what))
 }
 
 // file reads declarations to the end of the text.
@@ -145,7 +145,8 @@ func (p *idlParser) file() {
 		case "struct":
 			p.structure()
 		default:
-			p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: "IDL declaration " + strconv.Quote(clip(t)) + " is not read", Hint: "modules, structures, constants and typedefs are"})
+			p.fail(robocache.Unsupported("", nil, "IDL declaration %q is not read", clip(t)).
+				WithHint("modules, structures, constants and typedefs are"))
 		}
 	}
 }
@@ -264,7 +265,7 @@ func (p *idlParser) declarator(f member) member {
 	n := p.number()
 	p.expect("]")
 	if f.array != single || p.peek() == "[" {
-		p.fail(&robocache.Error{Class: robocache.ErrUnsupported, Msg: "an array of arrays is not read", Where: robocache.Where{"field": f.name}})
+		p.fail(robocache.Unsupported("", robocache.Where{"field": f.name}, "an array of arrays is not read"))
 	}
 	f.array = n
 	return f

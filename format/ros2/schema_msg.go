@@ -39,7 +39,8 @@ func blocks(name, text, tag string) (names, texts []string) {
 			head, after := lineAt(text, next)
 			head = strings.TrimSpace(head)
 			if !strings.HasPrefix(head, tag) {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Want: "a line " + tag + " type after the separator", Got: strconv.Quote(clip(head))})
+				guard.Fail(robocache.Malformed("schema", nil, "").
+					Expected("a line "+tag+" type after the separator", strconv.Quote(clip(head))))
 			}
 			if strings.TrimSpace(text[start:at]) != "" || len(names) > 0 || tag == "MSG:" {
 				cut(at)
@@ -79,7 +80,7 @@ func parseMsg(name, text string) map[string]*message {
 }
 
 func tooManyMembers() error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "more than " + strconv.Itoa(maxMembers) + " members"}
+	return robocache.ResourceLimit("schema", nil, "more than %d members", maxMembers)
 }
 
 // serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves become types of their own, and what is
@@ -120,14 +121,15 @@ func parseMembers(name, text string) *message {
 		}
 		part := memberLine.FindStringSubmatch(line)
 		if part == nil {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Want: "a type and a name", Got: strconv.Quote(clip(line))})
+			guard.Fail(robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "").
+				Expected("a type and a name", strconv.Quote(clip(line))))
 		}
 		if part[3] == "=" {
 			continue // a constant
 		}
 		f, ok := memberOf(part[1], part[2])
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "schema", Where: robocache.Where{"type": name, "line": number}, Msg: "not a type: " + strconv.Quote(clip(part[1]))})
+			guard.Fail(robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "not a type: %q", clip(part[1])))
 		}
 		if f.name != filler {
 			m.members = append(m.members, f)

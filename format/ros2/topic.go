@@ -84,7 +84,7 @@ func (r *rows) mark(j int, ok bool) {
 type onlyType string
 
 func (n onlyType) noSuch(what string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "ros2", Msg: string(n) + " has no " + what}
+	return robocache.Misuse("ros2", nil, "%s has no %s", string(n), what)
 }
 func (n onlyType) row([]byte, int, []int, rows) error { return n.noSuch("fixed numeric fields") }
 func (n onlyType) ragged([]byte, int, int, []byte) ([]byte, int, error) {

@@ -49,7 +49,7 @@ func compile(root *message) *tree {
 	c := &compiler{}
 	t := &tree{}
 	if t.nodes, t.fixed = c.members(root, "", nil, 0); t.fixed > maxFixedBytes {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "a message of type " + root.name + " takes at least " + strconv.FormatInt(t.fixed, 10) + " bytes"})
+		guard.Fail(robocache.ResourceLimit("schema", nil, "a message of type %s takes at least %d bytes", root.name, t.fixed))
 	}
 	t.leaves = c.leaves
 	if len(root.members) > 0 && root.members[0].array == single {
@@ -70,7 +70,7 @@ func isHeader(m *message) bool {
 
 func (c *compiler) leaf(l leaf) int {
 	if len(c.leaves) >= maxLeaves {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(maxLeaves) + " members when expanded"})
+		guard.Fail(robocache.ResourceLimit("schema", nil, "the type has more than %d members when expanded", maxLeaves))
 	}
 	c.leaves = append(c.leaves, l)
 	return len(c.leaves) - 1
@@ -78,7 +78,7 @@ func (c *compiler) leaf(l leaf) int {
 
 func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out []node, total int64) {
 	if c.nodes++; c.nodes > 2*maxLeaves {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "schema", Msg: "the type has more than " + strconv.Itoa(2*maxLeaves) + " parts when expanded"})
+		guard.Fail(robocache.ResourceLimit("schema", nil, "the type has more than %d parts when expanded", 2*maxLeaves))
 	}
 	for k := range m.members {
 		f := &m.members[k]

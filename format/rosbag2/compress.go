@@ -76,11 +76,13 @@ func (z *zstdMessages) decoder() *messageDecoder {
 func (d *messageDecoder) message(data []byte) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message is no zstd frame", Err: err}
+		return nil, robocache.Malformed("zstd", nil, "the message is no zstd frame").WithCause(err)
 	}
 	limit := min(max(ratio*len(data), free), maxMessage)
 	if h.FrameContentSize > uint64(limit) || h.WindowSize > uint64(max(limit, plainWindow)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: grown, Got: strconv.FormatUint(h.FrameContentSize, 10) + " of " + strconv.Itoa(len(data)), Hint: grownHint}
+		return nil, robocache.ResourceLimit("zstd", nil, "").
+			Expected(grown, strconv.FormatUint(h.FrameContentSize, 10)+" of "+strconv.Itoa(len(data))).
+			WithHint("%s", grownHint)
 	}
 	// Frames that do not say how large they are, and several, get more room as long as they need it.
 	room := min(int(h.FrameContentSize), max(ratio*len(data), 64<<10)) // the rest when that much came
@@ -96,9 +98,12 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 		case err == nil:
 			return d.buf[:n], nil
 		case !errors.Is(err, unzstd.ErrRoom):
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the message does not decompress", Err: err}
+			return nil, robocache.Malformed("zstd", nil, "the message does not decompress").
+				WithCause(err)
 		case room == limit:
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Want: grown, Got: "a message of " + strconv.Itoa(len(data)) + " bytes that grows beyond", Hint: grownHint}
+			return nil, robocache.ResourceLimit("zstd", nil, "").
+				Expected(grown, "a message of "+strconv.Itoa(len(data))+" bytes that grows beyond").
+				WithHint("%s", grownHint)
 		}
 	}
 }
@@ -113,7 +118,8 @@ func (u *unpacked) Close() error { return u.file.Close() }
 
 // unpack decompresses a whole .zstd file.
 func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {
-	full := &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Msg: "the file decompresses to more than " + strconv.Itoa(ratio) + " times its size", Hint: grownHint}
+	full := robocache.ResourceLimit("zstd", nil, "the file decompresses to more than %d times its size", ratio).
+		WithHint("%s", grownHint)
 	u := &unpacked{file: scratch.New(max(ratio*f.Size(), free), full, "set TMPDIR to a folder with more room, or decompress the files: zstd -d")}
 	u.Part = u.file.Part(f.Version() + "+zstd")
 	defer func() {
@@ -125,7 +131,7 @@ func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, 
 	src := &scratch.Reader{Ctx: ctx, R: f}
 	d, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Err: err}
+		return nil, robocache.Malformed("zstd", nil, "").WithCause(err)
 	}
 	defer d.Close()
 	size, err := io.CopyBuffer(u, struct{ io.Reader }{d}, make([]byte, 256<<10))
@@ -137,5 +143,5 @@ func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, 
 	if ctx.Err() != nil || errors.As(err, &own) {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
-	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Msg: "the file does not decompress", Err: err}
+	return nil, robocache.Malformed("zstd", nil, "the file does not decompress").WithCause(err)
 }

@@ -81,11 +81,12 @@ func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
 		return nil, err
 	}
 	if len(have) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the database has no table " + table, Hint: "a rosbag2 recording has the tables topics and messages"}
+		return nil, robocache.Malformed("rosbag2", nil, "the database has no table %s", table).
+			WithHint("a rosbag2 recording has the tables topics and messages")
 	}
 	for _, name := range columns {
 		if !hasColumn(have, name) {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table " + table + " has no column " + name}
+			return nil, robocache.Malformed("rosbag2", nil, "the table %s has no column %s", table, name)
 		}
 	}
 	return have, nil
@@ -130,13 +131,13 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	numbers := map[int64]int{}
 	if err := c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
 		if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "topics without a number, or more than " + strconv.Itoa(maxTopics)}
+			return robocache.ResourceLimit("rosbag2", nil, "topics without a number, or more than %d", maxTopics)
 		}
 		id := r.ColumnInt64(0)
 		var v [4]string
 		for k := range v {
 			if len(r.ColumnRawText(k+1)) > 1<<20 {
-				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "rosbag2", Msg: "a topic's name or type of more than 1 MiB"}
+				return robocache.ResourceLimit("rosbag2", nil, "a topic's name or type of more than 1 MiB")
 			}
 			v[k] = r.ColumnText(k + 1)
 		}
@@ -175,13 +176,13 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		return err
 	}
 	if hasColumn(columns, "rowid") {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the table messages has a column of its own named rowid"}
+		return robocache.Malformed("rosbag2", nil, "the table messages has a column of its own named rowid")
 	}
 	lost, high, largest, first := int64(0), int64(0), int64(0), true
 	err = c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
 		row := r.ColumnInt64(0)
 		if !first && row <= high { // else a page that stands many times in the tree would be read as often
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the rows of the table messages are not in their order"}
+			return robocache.Malformed("rosbag2", nil, "the rows of the table messages are not in their order")
 		}
 		high, first = row, false
 		n, known := numbers[r.ColumnInt64(1)]
@@ -310,7 +311,7 @@ func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn fun
 		delete(left, r.topic)
 	}
 	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(list, ",") + ") ORDER BY rowid"
-	lost := &robocache.Error{Class: robocache.ErrMalformed, Op: "rosbag2", Msg: "the row of a message is not found again"}
+	lost := robocache.Malformed("rosbag2", nil, "the row of a message is not found again")
 	var m bag.Message
 	for len(refs) > 0 && len(left) > 0 {
 		before := len(refs)

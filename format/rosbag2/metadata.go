@@ -60,7 +60,8 @@ type metadataFile struct {
 const notYAML = "not YAML"
 
 func badMetadata(msg string, err error) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "metadata", Where: robocache.Where{"file": metadataName}, Msg: msg, Err: err}
+	return robocache.Malformed("metadata", robocache.Where{"file": metadataName}, "%s", msg).
+		WithCause(err)
 }
 
 var yamlTypeError = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$")
@@ -113,7 +114,7 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 		}
 	}
 	if len(info.Names) > maxFiles {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "metadata", Msg: strconv.Itoa(len(info.Names)) + " files"}
+		return nil, robocache.ResourceLimit("metadata", nil, "%d files", len(info.Names))
 	}
 	seen := map[string]bool{}
 	for _, n := range info.Names {
@@ -144,8 +145,8 @@ func parseMetadata(text []byte, folder string) (*metadata, error) {
 func inside(name, folder string, version int) (string, error) {
 	clean, err := store.CleanName(name)
 	if err != nil {
-		return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "metadata", Where: robocache.Where{"file": metadataName}, Msg: "relative_file_paths names a file outside the recording: " + strconv.Quote(clip(name)), Err: err,
-			Hint: "list the files by their names in the folder"}
+		return "", robocache.Malformed("metadata", robocache.Where{"file": metadataName}, "relative_file_paths names a file outside the recording: %q", clip(name)).
+			WithCause(err).WithHint("list the files by their names in the folder")
 	}
 	if version < 4 {
 		if dir, base := path.Split(clean); strings.TrimSuffix(dir, "/") == folder || dir != "" && !strings.Contains(strings.TrimSuffix(dir, "/"), "/") && folder == "" {

@@ -53,7 +53,7 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 			return out, links, failed
 		}
 		if r == nil {
-			return nil, nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 metadata.yaml is here"}
+			return nil, nil, robocache.NotFound("open", nil, "no rosbag2 metadata.yaml is here")
 		}
 		return []recording{*r}, nil, nil
 	}
@@ -180,7 +180,8 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 		r.name = metadataName
 	}
 	if m.compression != "" && m.compression != "zstd" {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "compression " + strconv.Quote(clip(m.compression)) + " is not read", Hint: "zstd is"}
+		return nil, robocache.Unsupported("open", nil, "compression %q is not read", clip(m.compression)).
+			WithHint("zstd is")
 	}
 	for _, text := range m.wrongTypes {
 		r.found = append(r.found, robocache.Finding{
@@ -244,7 +245,8 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 	if opt.strict {
 		for _, f := range found {
 			if f.Severity == robocache.SeverityError {
-				return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: f.Where, Msg: f.Message, Hint: f.Hint}
+				return nil, robocache.Malformed("open", f.Where, "%s", f.Message).
+					WithHint("%s", f.Hint)
 			}
 		}
 	}
@@ -264,7 +266,8 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 	}
 	if len(parts) == 0 {
 		if first == nil {
-			e := &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": r.name}, Msg: "the recording has no files", Hint: "fetch them; metadata.yaml lists none that is here"}
+			e := robocache.NotFound("open", robocache.Where{"file": r.name}, "the recording has no files").
+				WithHint("fetch them; metadata.yaml lists none that is here")
 			if len(r.found) > 0 {
 				e.Where, e.Hint = r.found[0].Where, r.found[0].Hint
 				e.Msg = fmt.Sprintf("%s lists %d files, and none is there", metadataName, len(r.found))
@@ -357,7 +360,8 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 		}
 	} else if out, err = mcap.OpenStorage(ctx, f, name, opt.mcap); err != nil {
 		if strings.HasSuffix(strings.TrimSuffix(name, packed), ".db3") {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Want: "a SQLite 3 file", Got: strconv.Quote(string(head))}
+			err = robocache.Malformed("open", nil, "").
+				Expected("a SQLite 3 file", strconv.Quote(string(head)))
 		}
 		return nil, err
 	}

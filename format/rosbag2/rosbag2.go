@@ -138,7 +138,8 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 		return nil, links[0].Err
 	}
 	if len(all) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Msg: "no rosbag2 recording is here", Hint: "a recording has a metadata.yaml, or files that end in .db3"}
+		return nil, robocache.NotFound("open", nil, "no rosbag2 recording is here").
+			WithHint("a recording has a metadata.yaml, or files that end in .db3")
 	}
 	if m := all[0].meta; m != nil {
 		o.Version = strconv.Itoa(m.version)

@@ -60,13 +60,16 @@ const (
 // decode gives a chunk's bytes.
 func (p *pipeline) decode(b []byte, raw int64) ([]byte, error) {
 	if raw > small && raw/maxRatio > int64(len(b)) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr chunk", Msg: fmt.Sprintf("%d bytes unpack to %d", len(b), raw), Want: fmt.Sprintf("at most %d times as many above %d", maxRatio, small), Hint: "where the chunk is not damaged, write the array anew with smaller chunks"}
+		return nil, robocache.ResourceLimit("zarr chunk", nil, "%d bytes unpack to %d", len(b), raw).
+			Expected(fmt.Sprintf("at most %d times as many above %d", maxRatio, small), "").
+			WithHint("where the chunk is not damaged, write the array anew with smaller chunks")
 	}
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
 		var err error
 		if b, err = s.undo(b, s.size); err == nil && s.size >= 0 && int64(len(b)) != s.size {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", s.size), Got: fmt.Sprint(len(b))}
+			err = robocache.Malformed("zarr chunk", nil, "").
+				Expected(fmt.Sprintf("%d bytes", s.size), fmt.Sprint(len(b)))
 		}
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"codec": s.name})
@@ -248,7 +251,8 @@ func (b *builder) codec(name string, c config) error {
 			return err
 		}
 	default:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf("codec %q", name), Hint: "read are: " + strings.Join(Codecs, ", ")}
+		return robocache.Unsupported("zarr", nil, "codec %q", name).
+			WithHint("read are: %s", strings.Join(Codecs, ", "))
 	}
 	return nil
 }
@@ -268,7 +272,8 @@ func (b *builder) sum(name string, of func([]byte) uint32, front bool) {
 			sum, data = src[:4], src[4:]
 		}
 		if want, got := le.Uint32(sum), of(data); want != got {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Msg: "checksum", Want: fmt.Sprintf("%08x", want), Got: fmt.Sprintf("%08x", got)}
+			return nil, robocache.Malformed("zarr chunk", nil, "checksum").
+				Expected(fmt.Sprintf("%08x", want), fmt.Sprintf("%08x", got))
 		}
 		return data, nil
 	})
@@ -337,7 +342,8 @@ func unlz4(src []byte, size int64) ([]byte, error) {
 	}
 	dst := make([]byte, n)
 	if got, err := lz4.UncompressBlock(src[4:], dst); err != nil || int64(got) != n {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "lz4", Msg: fmt.Sprintf("the block does not give %d bytes", n), Err: err}
+		return nil, robocache.Malformed("lz4", nil, "the block does not give %d bytes", n).
+			WithCause(err)
 	}
 	return dst, nil
 }

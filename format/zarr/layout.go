@@ -53,7 +53,7 @@ func (d *Dataset) readEnds(ctx context.Context, a *Array) error {
 }
 
 func tooMany(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Msg: fmt.Sprintf(format, args...)}
+	return robocache.ResourceLimit("zarr open", nil, format, args...)
 }
 
 // describeBuffer names the streams of a replay buffer: the arrays below data/.
@@ -189,7 +189,7 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 		}
 	}
 	if anchor < 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "no array has rows"}
+		return robocache.Unsupported("zarr open", nil, "no array has rows")
 	}
 	if anchor > 1<<31 {
 		return tooMany("an episode of %d rows", anchor)

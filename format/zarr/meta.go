@@ -23,14 +23,14 @@ const (
 )
 
 func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("zarr", nil, format, args...)
 }
 
 // bad ends the work: something is malformed.
 func bad(format string, args ...any) error { return malformed(format, args...) }
 
 func unsupported(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Unsupported("zarr", nil, format, args...)
 }
 
 // Array is one array of a store.
@@ -319,7 +319,8 @@ func bytesOf(chunk []int, size int) (int64, error) {
 	n := int64(size)
 	for _, c := range chunk {
 		if n > maxChunk/int64(max(c, 1)) {
-			return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Want: fmt.Sprintf("chunks of at most %d bytes", maxChunk), Got: fmt.Sprintf("%v elements of %d bytes", chunk, size)}
+			return 0, robocache.ResourceLimit("zarr", nil, "").
+				Expected(fmt.Sprintf("chunks of at most %d bytes", maxChunk), fmt.Sprintf("%v elements of %d bytes", chunk, size))
 		}
 		n *= int64(c)
 	}

@@ -56,7 +56,8 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 		return &chunk{texts: t}, int64(len(b)+16*len(t)) + 64, nil
 	}
 	if int64(len(b)) != raw {
-		return nil, 0, &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr chunk", Want: fmt.Sprintf("%d bytes", raw), Got: fmt.Sprint(len(b))}
+		return nil, 0, robocache.Malformed("zarr chunk", nil, "").
+			Expected(fmt.Sprintf("%d bytes", raw), fmt.Sprint(len(b)))
 	}
 	return &chunk{data: b}, raw + 64, nil
 }
@@ -96,7 +97,8 @@ func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx conte
 	positions := make([]int, len(rows))
 	for i, r := range rows {
 		if r < 0 || r >= a.Shape[0] {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr", Where: robocache.Where{"stream": a.Path}, Msg: "the array ends before its episodes", Want: fmt.Sprintf("row %d", r), Got: fmt.Sprintf("%d rows", a.Shape[0])}
+			return robocache.Malformed("zarr", robocache.Where{"stream": a.Path}, "the array ends before its episodes").
+				Expected(fmt.Sprintf("row %d", r), fmt.Sprintf("%d rows", a.Shape[0]))
 		}
 		positions[i] = i
 	}

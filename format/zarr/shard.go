@@ -50,7 +50,7 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 		}
 		s.per[i] = a.chunks[i] / v
 		if n *= s.per[i]; n > maxShardIndex/16 {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "a shard of too many chunks"}
+			return robocache.ResourceLimit("zarr", nil, "a shard of too many chunks")
 		}
 	}
 	if c.Location != "" && c.Location != "start" && c.Location != "end" {

@@ -259,7 +259,7 @@ func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 // add reads one array's metadata. An array whose type is not read is left out with a finding; broken metadata is an error.
 func (t *tree) add(name, file string, b []byte, v3 bool) error {
 	if len(t.arrays) >= maxArrays {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr", Msg: "too many arrays"}
+		return robocache.ResourceLimit("zarr", nil, "too many arrays")
 	}
 	if name != "" {
 		var err error
@@ -325,7 +325,7 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 // nothing to find.
 func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string, err error) {
 	if depth > maxDims {
-		return out, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr open", Where: robocache.Where{"file": dir}, Msg: "groups nested too deep"}
+		return out, robocache.ResourceLimit("zarr open", robocache.Where{"file": dir}, "groups nested too deep")
 	}
 	name := path.Join(dir, base)
 	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
@@ -386,7 +386,8 @@ func (t *tree) names(ctx context.Context, base string) (out []string, err error)
 		}
 	}
 	if len(out) == 0 {
-		return out, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr open", Msg: "this store cannot be listed, and has no consolidated metadata", Hint: "run zarr.consolidate_metadata over the store, or zip it"}
+		return out, robocache.Unsupported("zarr open", nil, "this store cannot be listed, and has no consolidated metadata").
+			WithHint("run zarr.consolidate_metadata over the store, or zip it")
 	}
 	t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
 	return out, nil

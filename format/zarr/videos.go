@@ -221,11 +221,8 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		counts := fmt.Sprintf("the video has %d frames for %d rows", r.frames, rows)
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
-			return nil, &robocache.Error{
-				Class: robocache.Classify(err), Op: "zarr video", Where: where,
-				Msg:  counts + ", and without a rate nothing says which frame is whose",
-				Hint: "say the rate of the rows: --rows-hz 10, in Python rows_hz=10", Err: err,
-			}
+			return nil, robocache.NewError(robocache.Classify(err), "zarr video", where, "%s, and without a rate nothing says which frame is whose", counts).
+				WithCause(err).WithHint("say the rate of the rows: --rows-hz 10, in Python rows_hz=10")
 		}
 		r.step = (times[rows-1] - times[0]) / int64(max(rows-1, 1))
 		within := video.HalfFrame(r.interval, video.MedianStep(times))
@@ -233,10 +230,8 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		r.byTime, none = ix.FramesOfRows(sinceFirst(times, ix), within)
 		if none != nil {
 			where["row"] = none.Row
-			return nil, &robocache.Error{
-				Class: robocache.ErrMalformed, Op: "zarr video", Where: where,
-				Msg: counts + ", and " + none.Msg, Want: none.Want, Got: none.Got, Hint: video.NoFrameHint,
-			}
+			return nil, robocache.Malformed("zarr video", where, "%s, and %s", counts, none.Msg).
+				Expected(none.Want, none.Got).WithHint("%s", video.NoFrameHint)
 		}
 	}
 	c.maps[episode] = r

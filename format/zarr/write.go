@@ -72,7 +72,8 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	if list, err := dst.List(ctx, ""); err != nil {
 		return nil, err
 	} else if len(list) > 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "zarr write", Where: robocache.Where{"file": list[0].Name}, Msg: "the destination is not empty", Hint: "choose an empty folder; what a conversion left that was killed can go"}
+		return nil, robocache.Misuse("zarr write", robocache.Where{"file": list[0].Name}, "the destination is not empty").
+			WithHint("choose an empty folder; what a conversion left that was killed can go")
 	}
 	threads := opt.Threads
 	if threads <= 0 {
@@ -249,7 +250,8 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		}
 	}
 	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Where: robocache.Where{"dataset": info.URI}, Msg: fmt.Sprintf("no stream of the dataset can be written: %v is left out", w.rep.Dropped), Hint: "formats that keep point clouds and clocks: convert --to mcap"}
+		return robocache.Unsupported("zarr write", robocache.Where{"dataset": info.URI}, "no stream of the dataset can be written: %v is left out", w.rep.Dropped).
+			WithHint("formats that keep point clouds and clocks: convert --to mcap")
 	}
 	if perRow && info.Feature("task") == nil {
 		s := w.stream(&robocache.Feature{Key: "task", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "task")

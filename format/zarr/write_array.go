@@ -369,7 +369,8 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 		return err
 	}
 	if info.Height != s.f.Height || info.Width != s.f.Width {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: "an image of another size than the first", Want: fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), Got: fmt.Sprintf("%d×%d", info.Height, info.Width)}
+		return robocache.Unsupported("zarr write", nil, "an image of another size than the first").
+			Expected(fmt.Sprintf("%d×%d", s.f.Height, s.f.Width), fmt.Sprintf("%d×%d", info.Height, info.Width))
 	}
 	if r := ref.Raw; r != nil && r.Channels == s.f.Channels && r.DType == s.f.DType && !r.BGR {
 		line := r.Width * r.Channels * r.DType.Size()
@@ -397,5 +398,5 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 	case s.f.Channels == 3 && s.f.DType == robocache.Uint8:
 		return video.DecodeImage(ref, &video.Spec{Pixel: video.RGB8}, dst)
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "zarr write", Msg: fmt.Sprintf("encoded images of %d channels of %s", s.f.Channels, s.f.DType)}
+	return robocache.Unsupported("zarr write", nil, "encoded images of %d channels of %s", s.f.Channels, s.f.DType)
 }

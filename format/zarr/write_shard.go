@@ -3,7 +3,6 @@ package zarr
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"path"
 	"runtime"
@@ -59,7 +58,8 @@ type shardSummary struct {
 func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "plan", Msg: "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned", Hint: "leave the bad episodes out by --episodes ('robocache doctor' finds them), or convert to lerobot, rlds or mcap"}
+		return nil, robocache.Unsupported("plan", nil, "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned").
+			WithHint("leave the bad episodes out by --episodes ('robocache doctor' finds them), or convert to lerobot, rlds or mcap")
 	}
 	w := &writer{ctx: ctx, src: src, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
 	if err := reader.Op("zarr write").Settle(opt.Options, nil, nil); err != nil {
@@ -176,7 +176,8 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 			return bad("the summary of a shard: %v", err)
 		}
 		if sum.FirstRow != rows {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "commit", Msg: fmt.Sprintf("zarr without the rows %d to %d: each shard stands where it was planned", rows, sum.FirstRow), Hint: "run the shards that are missing"}
+			return robocache.Unsupported("commit", nil, "zarr without the rows %d to %d: each shard stands where it was planned", rows, sum.FirstRow).
+				WithHint("run the shards that are missing")
 		}
 		for _, end := range sum.Ends {
 			w.ends = append(w.ends, rows+end)

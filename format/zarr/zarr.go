@@ -101,7 +101,8 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 		return d, err
 	}
 	if len(t.arrays) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "zarr open", Msg: "no arrays here that could be read", Hint: "name the folder that has .zgroup, .zmetadata or zarr.json"}
+		return nil, robocache.NotFound("zarr open", nil, "no arrays here that could be read").
+			WithHint("name the folder that has .zgroup, .zmetadata or zarr.json")
 	}
 	d = &Dataset{tree: t, Base: reader.Base{Bytes: t.st}, views: map[string]*view{}, rate: opt.HZ}
 	if d.cameras = newCameras(s, budget); beside != nil {
@@ -272,7 +273,8 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, 
 	}
 	out := make([]int64, n)
 	wrong := func(i int, got any) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "zarr times", Where: robocache.Where{"row": i}, Want: "a time of 64 bits of nanoseconds", Got: fmt.Sprint(got)}
+		return robocache.Malformed("zarr times", robocache.Where{"row": i}, "").
+			Expected("a time of 64 bits of nanoseconds", fmt.Sprint(got))
 	}
 	if a.Type.DType().Float() {
 		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
@@ -327,7 +329,8 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		}
 	}
 	if n > 1<<26 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zarr times", Where: robocache.Where{"episode": episode}, Want: fmt.Sprintf("at most %d rows without a clock", 1<<26), Got: fmt.Sprint(n)}
+		return nil, robocache.ResourceLimit("zarr times", robocache.Where{"episode": episode}, "").
+			Expected(fmt.Sprintf("at most %d rows without a clock", 1<<26), fmt.Sprint(n))
 	}
 	rate := d.rate
 	if rate.Zero() {

@@ -133,7 +133,8 @@ func peerSource(name string, args []string) (string, error) {
 	}
 	p := filepath.Join(cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")), "g1_v30_exact")
 	if !fileExists(p) {
-		return "", &robocache.Error{Class: robocache.ErrMisuse, Op: "bench peers", Where: robocache.Where{"dataset": p}, Msg: "no dataset was given, and the test data is not here", Hint: "give a dataset, or set ROBOCACHE_TESTDATA"}
+		return "", robocache.Misuse("bench peers", robocache.Where{"dataset": p}, "no dataset was given, and the test data is not here").
+			WithHint("give a dataset, or set ROBOCACHE_TESTDATA")
 	}
 	return p, nil
 }

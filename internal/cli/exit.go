@@ -41,7 +41,7 @@ func verdict(findings []robocache.Finding) error {
 	return nil
 }
 
-func misuse(msg string) error { return &robocache.Error{Class: robocache.ErrMisuse, Msg: msg} }
+func misuse(msg string) error { return robocache.Misuse("", nil, "%s", msg) }
 
 // exitCode maps an error class to the process's exit code: the only place that does.
 func exitCode(ctx context.Context, err error) int {

@@ -110,7 +110,8 @@ func (f *conversionFlags) mapRoles(ctx context.Context, ds robocache.Dataset, ur
 	}
 	m, left := mapping.Preset(ds.Info(), period)
 	if len(m.Streams) == 0 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "--preset lerobot finds no camera, no state and no action", Hint: "Name the streams with --map; inspect --suggest-map writes one to begin with."}
+		return nil, robocache.Unsupported("convert", robocache.Where{"dataset": robocache.Redact(uri)}, "--preset lerobot finds no camera, no state and no action").
+			WithHint("Name the streams with --map; inspect --suggest-map writes one to begin with.")
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.Streams)) {
 		s := m.Streams[key]

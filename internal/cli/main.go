@@ -89,7 +89,8 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 	root.PersistentFlags().StringVar(&level, "log-level", cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"), "debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if err.Error() == "unknown flag: --hz" { // of the verbs that do not resample; it used to be the rate of the rows
-			return &robocache.Error{Class: robocache.ErrMisuse, Msg: err.Error(), Hint: "--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz"}
+			return robocache.Misuse("", nil, "%s", err.Error()).
+				WithHint("--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz")
 		}
 		return misuse(err.Error())
 	})

@@ -72,7 +72,8 @@ func newStats() *cobra.Command {
 		if write {
 			f, err := robocache.FormatNamed(ds.Info().Format)
 			if err != nil || f.StatsFile == "" {
-				return nil, nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "stats --write", Msg: "format " + ds.Info().Format + " has no place for statistics", Hint: "use --out FILE"}
+				return nil, nil, robocache.Unsupported("stats --write", nil, "format %s has no place for statistics", ds.Info().Format).
+					WithHint("use --out FILE")
 			}
 			folder, name = args[0], f.StatsFile
 		}

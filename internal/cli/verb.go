@@ -61,7 +61,7 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 			if errors.Is(err, robocache.ErrMisuse) {
 				return nil, err
 			}
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: verb, Err: err}
+			return nil, robocache.Misuse(verb, nil, "").WithCause(err)
 		}
 		return nil, err
 	}
@@ -143,5 +143,5 @@ func unknownOption(c *cobra.Command, name string) error {
 			known = append(known, strings.ReplaceAll(f.Name, "-", "_"))
 		}
 	})
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: c.Name(), Where: robocache.Where{"option": name, "known": known}, Msg: "unknown option"}
+	return robocache.Misuse(c.Name(), robocache.Where{"option": name, "known": known}, "unknown option")
 }

@@ -30,7 +30,7 @@ func loadFrom(names []string) (*Driver, error) {
 		}
 	}
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "there is no CUDA driver: " + err.Error()}
+		return nil, robocache.Unsupported("CUDA", nil, "there is no CUDA driver: %s", err.Error())
 	}
 	// The driver says its version before cuInit, so that the error of what is missing can name it.
 	if p, err := Dlsym(d.library, "cuDriverGetVersion"); err == nil {
@@ -53,7 +53,7 @@ func loadFrom(names []string) (*Driver, error) {
 }
 
 func (d *Driver) noStart(code int32) error {
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not start: " + d.Name(code)}
+	e := robocache.Unsupported("CUDA", nil, "the CUDA driver could not start: %s", d.Name(code))
 	if code == noDevice {
 		e.Msg = "the CUDA driver finds no device"
 	}
@@ -64,7 +64,9 @@ func (d *Driver) noStart(code int32) error {
 func (d *Driver) Symbol(name string) (uintptr, error) {
 	p, err := Dlsym(d.library, name)
 	if err != nil {
-		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "driver too old", Want: "a driver with " + name, Got: d.Version(), Hint: "a newer NVIDIA driver", Err: err}
+		return 0, robocache.Unsupported("CUDA", nil, "driver too old").
+			Expected("a driver with "+name, d.Version()).WithCause(err).
+			WithHint("a newer NVIDIA driver")
 	}
 	return p, nil
 }

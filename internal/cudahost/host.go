@@ -58,7 +58,8 @@ func open(d *driver, device int) (*Host, error) {
 		return nil, d.fail("count devices", noDevice)
 	}
 	if device >= int(n) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: fmt.Sprintf("CUDA device %d", device), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(device)}
+		return nil, robocache.Misuse("page-locked memory", nil, "CUDA device %d", device).
+			Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(device))
 	}
 	h := &Host{d: d}
 	if device < 0 {
@@ -103,7 +104,8 @@ func (h *Host) within(f func() int32) int32 {
 // Alloc gives n bytes.
 func (h *Host) Alloc(n int) ([]byte, error) {
 	if n <= 0 {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: "size", Want: "above 0", Got: fmt.Sprint(n)}
+		return nil, robocache.Misuse("page-locked memory", nil, "size").
+			Expected("above 0", fmt.Sprint(n))
 	}
 	h.mu.Lock()
 	closed := h.closed
@@ -112,7 +114,7 @@ func (h *Host) Alloc(n int) ([]byte, error) {
 	}
 	h.mu.Unlock()
 	if closed {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "page-locked memory", Msg: "closed"}
+		return nil, robocache.Misuse("page-locked memory", nil, "closed")
 	}
 	var p unsafe.Pointer
 	if code := h.within(func() int32 { return h.d.hostAlloc(&p, uintptr(n), portable) }); code != 0 {
@@ -160,7 +162,8 @@ func (h *Host) release() {
 
 // fail makes an error of a result of the driver.
 func (d *driver) fail(op string, code int32) error {
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "page-locked memory", Msg: "the CUDA driver could not " + op + ": " + d.name(code), Hint: "pin_memory=False does without"}
+	e := robocache.Unsupported("page-locked memory", nil, "the CUDA driver could not %s: %s", op, d.name(code)).
+		WithHint("pin_memory=False does without")
 	switch {
 	case Lost(code):
 		e.Class, e.Hint = robocache.ErrTemporary, LostHint

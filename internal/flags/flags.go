@@ -102,8 +102,9 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	if own, err := Fingerprint(ctx, ds); err != nil {
 		return err
 	} else if f.Fingerprint != own {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "flags", Msg: "the flags are of another dataset, or of this one before it was edited: fingerprint", Want: own, Got: f.Fingerprint,
-			Hint: "they were made of " + f.Dataset + "; flag the episodes anew, or name them with --episodes"}
+		return robocache.Misuse("flags", nil, "the flags are of another dataset, or of this one before it was edited: fingerprint").
+			Expected(own, f.Fingerprint).
+			WithHint("they were made of %s; flag the episodes anew, or name them with --episodes", f.Dataset)
 	}
 	return nil
 }
@@ -129,16 +130,15 @@ func (f *File) Choose(label string) error {
 	if label != "" {
 		msg, hint = fmt.Sprintf("no flag has the label %q", label), "Choose a label of the file."
 	}
-	return &robocache.Error{
-		Class: robocache.ErrMisuse, Op: "flags",
-		Msg: msg + ": " + strings.Join(labels, ", "), Hint: hint,
-	}
+	return robocache.Misuse("flags", nil, "%s: %s", msg, strings.Join(labels, ", ")).
+		WithHint("%s", hint)
 }
 
 // Parse reads the bytes of a file.
 func Parse(b []byte) (_ *File, err error) {
 	bad := func(err error, format string, args ...any) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "flags", Msg: fmt.Sprintf(format, args...), Err: err, Hint: "a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]"}
+		return robocache.Malformed("flags", nil, format, args...).WithCause(err).
+			WithHint("a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]")
 	}
 	f := &File{Version: version}
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {

@@ -71,5 +71,6 @@ func Some(kind Kind, dst, src []byte) (written, read int, err error) {
 }
 
 func failure(kind Kind, want int, got string, err error) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "inflate", Msg: kind.String() + " data", Want: fmt.Sprintf("%d bytes", want), Got: got, Err: err}
+	return robocache.Malformed("inflate", nil, "%s data", kind.String()).
+		Expected(fmt.Sprintf("%d bytes", want), got).WithCause(err)
 }

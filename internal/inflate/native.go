@@ -51,5 +51,5 @@ func some(kind Kind, dst, src []byte) (written, read int, err error) {
 	case 2:
 		return 0, 0, ErrRoom
 	}
-	return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "inflate", Msg: "no memory for a decompressor"}
+	return 0, 0, robocache.ResourceLimit("inflate", nil, "no memory for a decompressor")
 }

@@ -59,5 +59,5 @@ func some(dst, src []byte, need int, sums Sums) (int, error) {
 	case 2:
 		return int(r.written), ErrRoom
 	}
-	return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zstd", Msg: "no memory for a decompressor"}
+	return 0, robocache.ResourceLimit("zstd", nil, "no memory for a decompressor")
 }

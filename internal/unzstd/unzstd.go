@@ -38,7 +38,8 @@ func Decode(dst, src []byte, sums Sums) (int, error) {
 func Fill(dst, src []byte, sums Sums) error {
 	n, err := Decode(dst, src, sums)
 	if err == nil && n != len(dst) {
-		err = &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Want: fmt.Sprintf("%d bytes", len(dst)), Got: fmt.Sprint(n)}
+		err = robocache.Malformed("zstd", nil, "").
+			Expected(fmt.Sprintf("%d bytes", len(dst)), fmt.Sprint(n))
 	}
 	return err
 }
@@ -59,5 +60,6 @@ func failure(room int, err error) error {
 	if errors.As(err, &e) {
 		return err
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zstd", Want: fmt.Sprintf("at most %d bytes", room), Err: err}
+	return robocache.Malformed("zstd", nil, "").Expected(fmt.Sprintf("at most %d bytes", room), "").
+		WithCause(err)
 }

@@ -57,7 +57,7 @@ func (d *driver) count() (int, error) {
 		return 0, d.fail("count the devices", code)
 	}
 	if *n == 0 {
-		return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver finds no device"}
+		return 0, robocache.Unsupported("CUDA", nil, "the CUDA driver finds no device")
 	}
 	return int(*n), nil
 }
@@ -93,7 +93,7 @@ const (
 
 // fail makes an error of a result of the driver. What: "allocate 5 bytes".
 func (d *driver) fail(what string, code int32) error {
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not " + what + ": " + d.lib.Name(code)}
+	e := robocache.Unsupported("CUDA", nil, "the CUDA driver could not %s: %s", what, d.lib.Name(code))
 	switch code {
 	case invalidValue, invalidContext, invalidHandle, captureForbids:
 		e.Class = robocache.ErrMisuse

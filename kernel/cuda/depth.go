@@ -58,5 +58,6 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 }
 
 func extentTooLarge(op string, got int) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "kernel/cuda: an extent is too large", Got: fmt.Sprint(got)}
+	return robocache.Unsupported(op, nil, "kernel/cuda: an extent is too large").
+		Expected("", fmt.Sprint(got))
 }

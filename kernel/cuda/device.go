@@ -85,7 +85,8 @@ func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 			return nil, err
 		}
 	default:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "op", Msg: fmt.Sprintf("no CUDA kernel for %T", op), Hint: "backend=\"pytorch\", or tensors of the host"}
+		return nil, robocache.Unsupported("op", nil, "no CUDA kernel for %T", op).
+			WithHint("backend=\"pytorch\", or tensors of the host")
 	}
 	return l.prepared()
 }
@@ -104,7 +105,8 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 			continue
 		}
 		if t.Addr == 0 {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "must be on the same device", Want: "a device address", Got: "host memory"}
+			return robocache.Misuse(l.op, robocache.Where{"tensor": i}, "must be on the same device").
+				Expected("a device address", "host memory")
 		}
 		if err := d.on.owns(t.Addr); err != nil {
 			return robocache.At(err, robocache.Where{"op": l.op, "tensor": i})

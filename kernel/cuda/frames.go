@@ -171,7 +171,8 @@ func pairs(position []int32, weight []int16, taps int) ([]int32, []int16, int) {
 }
 
 func unsuitable(f *FrameForm) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "frames of this size", Got: fmt.Sprintf("%d×%d", f.Width, f.Height)}
+	return robocache.Unsupported("CUDA", nil, "frames of this size").
+		Expected("", fmt.Sprintf("%d×%d", f.Width, f.Height))
 }
 
 // Run makes frames whose planes lie alike, packed or as planes, on a stream.
@@ -181,7 +182,8 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	}
 	p := x.params
 	if x.call.kernel == "frame_scaled" && (from[0].LumaRow|from[0].ChromaRow)%4 != 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "rows of frames that are to be scaled are not a multiple of 4 bytes apart", Got: fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow)}
+		return robocache.Unsupported("CUDA", nil, "rows of frames that are to be scaled are not a multiple of 4 bytes apart").
+			Expected("", fmt.Sprint(from[0].LumaRow, " and ", from[0].ChromaRow))
 	}
 	p.outRow, p.outColumn, p.outChannel = 3*int64(p.width), 3, 1
 	if planes {

@@ -77,7 +77,8 @@ func (f *fuser) calls() error {
 }
 
 func tooLarge(op, what string, n int) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "too many " + what, Want: "at most 2^30", Got: fmt.Sprint(n)}
+	return robocache.ResourceLimit(op, nil, "too many %s", what).
+		Expected("at most 2^30", fmt.Sprint(n))
 }
 
 // fuseGroup is up to 32 neighbouring streams, which one launch makes.
@@ -160,7 +161,8 @@ func (g *fuseGroup) describe() error {
 		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: f.l.op, Where: robocache.Where{"stream": i}, Msg: "continuous signs are not made on a GPU", Hint: "kernel.ContinuousSigns before the copy, or the CPU"}
+			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i}, "continuous signs are not made on a GPU").
+				WithHint("kernel.ContinuousSigns before the copy, or the CPU")
 		}
 		if err := hostForms(f.l.op, i, &s.Rule); err != nil {
 			return err
@@ -342,5 +344,6 @@ func hostForms(op string, stream int, rule *kernel.Rule) error {
 	if rule.Mode != kernel.Slerp || rule.Rotations == nil {
 		return nil
 	}
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"stream": stream}, Msg: "rotations in other forms than quaternions are not made on a GPU", Hint: "the CPU"}
+	return robocache.Unsupported(op, robocache.Where{"stream": stream}, "rotations in other forms than quaternions are not made on a GPU").
+		WithHint("the CPU")
 }

@@ -44,7 +44,8 @@ func openGPU(number int) (*gpu, error) {
 		return nil, err
 	}
 	if number < 0 || number >= n {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: fmt.Sprintf("device %d", number), Want: fmt.Sprintf("0 to %d", n-1), Got: fmt.Sprint(number)}
+		return nil, robocache.Misuse("CUDA", nil, "device %d", number).
+			Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(number))
 	}
 	g := &gpu{driver: d, number: number, modules: map[string]*module{}}
 	handle, name, context := new(int32), new([256]byte), new(uintptr)
@@ -63,7 +64,8 @@ func openGPU(number int) (*gpu, error) {
 		*to = int(*v)
 	}
 	if g.chip.major < 8 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": number}, Msg: "no image for the chip", Want: "sm_80 or later", Got: g.name + ", " + g.chip.String()}
+		return nil, robocache.Unsupported("CUDA", robocache.Where{"device": number}, "no image for the chip").
+			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
 	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
 		return nil, g.fail("make a context", code)
@@ -197,8 +199,8 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 
 // refused tells what of a launch is outside the kernel's limits, before the driver says "invalid argument".
 func (g *gpu) refused(k *call, f *function) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.number}, Msg: "launch " + k.String(),
-		Want: fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), Got: fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid)}
+	return robocache.Unsupported("CUDA", robocache.Where{"device": g.number}, "launch %s", k.String()).
+		Expected(fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid))
 }
 
 func (g *gpu) sm() chip { return g.chip }

@@ -169,7 +169,8 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 		}
 	}
 	if (l.before != nil || l.after != nil) && l.on.capturing(stream) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "a check of values waits for the device, which a graph cannot capture", Hint: "validate=False, and an edge policy other than error"}
+		return robocache.Misuse(l.op, nil, "a check of values waits for the device, which a graph cannot capture").
+			WithHint("validate=False, and an edge policy other than error")
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,15 +212,17 @@ func (l *Launch) run(addrs []uintptr, stream uintptr) error {
 }
 
 func (l *Launch) closed() error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "the launch is closed"}
+	return robocache.Misuse(l.op, nil, "the launch is closed")
 }
 
 func (l *Launch) misuse(addrs []uintptr) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: l.op, Msg: "addresses", Want: fmt.Sprint(len(l.sizes)), Got: fmt.Sprint(len(addrs))}
+	return robocache.Misuse(l.op, nil, "addresses").
+		Expected(fmt.Sprint(len(l.sizes)), fmt.Sprint(len(addrs)))
 }
 
 func (l *Launch) misaligned(i int, addr uintptr) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: l.op, Where: robocache.Where{"tensor": i}, Msg: "address is no multiple of the element", Want: fmt.Sprint("a multiple of ", l.sizes[i]), Got: fmt.Sprintf("%#x", addr)}
+	return robocache.Unsupported(l.op, robocache.Where{"tensor": i}, "address is no multiple of the element").
+		Expected(fmt.Sprint("a multiple of ", l.sizes[i]), fmt.Sprintf("%#x", addr))
 }
 
 // prepared finishes a Launch: kernels are loaded, and parameters are looked at once, so that Run need not.
@@ -230,7 +233,8 @@ func (l *Launch) prepared() (*Launch, error) {
 	for i := range l.calls {
 		k := &l.calls[i]
 		if len(k.params) > maxParams {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: l.op, Msg: "parameters of " + k.kernel, Want: fmt.Sprintf("at most %d bytes", maxParams), Got: fmt.Sprint(len(k.params))}
+			return nil, robocache.Unsupported(l.op, nil, "parameters of %s", k.kernel).
+				Expected(fmt.Sprintf("at most %d bytes", maxParams), fmt.Sprint(len(k.params)))
 		}
 		if err := l.on.prepare(k); err != nil {
 			return nil, robocache.At(err, robocache.Where{"op": l.op})

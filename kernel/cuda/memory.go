@@ -14,7 +14,7 @@ import (
 // that says how much there is, before the driver is asked.
 func (d *Device) Alloc(n int) (uintptr, error) {
 	if n < 0 {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "size", Want: "0 or more", Got: fmt.Sprint(n)}
+		return 0, robocache.Misuse("CUDA", nil, "size").Expected("0 or more", fmt.Sprint(n))
 	}
 	if n == 0 {
 		return 0, nil
@@ -131,7 +131,9 @@ func (g *gpu) alloc(n int) (uintptr, error) {
 	err := g.fail("allocate", code)
 	if code == outOfMemory {
 		free, total, _ := g.memory()
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Where: robocache.Where{"device": g.number}, Msg: "memory budget", Want: fmt.Sprintf("at most %d bytes free of %d", free, total), Got: fmt.Sprint(n), Hint: "smaller batches, or torch.cuda.empty_cache()"}
+		return 0, robocache.ResourceLimit("CUDA", robocache.Where{"device": g.number}, "memory budget").
+			Expected(fmt.Sprintf("at most %d bytes free of %d", free, total), fmt.Sprint(n)).
+			WithHint("smaller batches, or torch.cuda.empty_cache()")
 	}
 	return 0, err
 }
@@ -154,7 +156,8 @@ func (g *gpu) owns(addr uintptr) error {
 	if kind, code := ask(attrMemory); code == 0 && kind == 1 {
 		return nil
 	}
-	e := &robocache.Error{Class: robocache.ErrMisuse, Op: "CUDA", Msg: "must be on the same device", Want: fmt.Sprintf("memory of device %d", g.number), Got: "memory that no device knows"}
+	e := robocache.Misuse("CUDA", nil, "must be on the same device").
+		Expected(fmt.Sprintf("memory of device %d", g.number), "memory that no device knows")
 	switch number, code := ask(attrOrdinal); {
 	case code == invalidValue:
 		return e

@@ -53,7 +53,8 @@ func (g *gpu) prepare(k *call) error {
 func (g *gpu) function(name string) (*function, error) {
 	source := images.Source(name)
 	if source == "" {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image has kernel " + name, Hint: "scripts/cuda-images.sh builds them"}
+		return nil, robocache.Unsupported("CUDA", nil, "no image has kernel %s", name).
+			WithHint("scripts/cuda-images.sh builds them")
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +89,8 @@ func (g *gpu) loadModule(source string) *module {
 	if err != nil {
 		return &module{err: robocache.At(err, robocache.Where{"device": g.number})}
 	}
-	m.err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Where: robocache.Where{"device": g.number, "source": source}, Msg: "no image for the chip", Got: g.name + ", " + g.chip.String(), Want: "one of the images"}
+	m.err = robocache.Unsupported("CUDA", robocache.Where{"device": g.number, "source": source}, "no image for the chip").
+		Expected("one of the images", g.name+", "+g.chip.String())
 	for _, image := range list {
 		handle := new(uintptr)
 		code := g.relaxed(func() int32 {

@@ -54,7 +54,8 @@ func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 	}
 	blocks := ceilDiv(items, 256)
 	if blocks > math.MaxInt32/copiesOfLaunch {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "copies of this size", Got: fmt.Sprintf("%d pieces of 16 bytes", items)}
+		return robocache.Unsupported("CUDA", nil, "copies of this size").
+			Expected("", fmt.Sprintf("%d pieces of 16 bytes", items))
 	}
 	p.blocks = int32(blocks)
 	for len(to) > 0 && blocks > 0 {

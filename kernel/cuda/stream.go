@@ -68,7 +68,7 @@ func (d *Device) Reached(e uintptr) (bool, error) {
 // real is the device of the driver: the simulator has no time and no graphs.
 func (d *Device) real() (*gpu, error) {
 	if d.gpu == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the simulator has no events and no graphs"}
+		return nil, robocache.Unsupported("CUDA", nil, "the simulator has no events and no graphs")
 	}
 	return d.gpu, nil
 }

@@ -34,7 +34,9 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		if have != nil {
 			got = strconv.Itoa(have.Shape[0])
 		}
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "voxelize", Where: robocache.Where{"tensor": "scratch"}, Msg: "scratch has wrong shape", Want: fmt.Sprintf("at least %d bytes", plan.bytes), Got: got, Hint: "VoxelScratch says how many"}
+		return nil, robocache.Misuse("voxelize", robocache.Where{"tensor": "scratch"}, "scratch has wrong shape").
+			Expected(fmt.Sprintf("at least %d bytes", plan.bytes), got).
+			WithHint("VoxelScratch says how many")
 	}
 	l := newLaunch(d.on, "voxelize", op)
 	var all []*voxelParams

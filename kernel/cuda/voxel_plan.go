@@ -209,7 +209,8 @@ func (v *voxelPlan) areas(points int64) {
 func (v *voxelPlan) limits(points int64) error {
 	p := &v.params
 	tooMany := func(what string, got, most int64) error {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "voxelize", Msg: "kernel/cuda: too many " + what, Want: fmt.Sprintf("at most %d", most), Got: fmt.Sprint(got), Hint: "split the batch"}
+		return robocache.Unsupported("voxelize", nil, "kernel/cuda: too many %s", what).
+			Expected(fmt.Sprintf("at most %d", most), fmt.Sprint(got)).WithHint("split the batch")
 	}
 	switch {
 	case int64(p.tiles) > math.MaxInt32 || points>>p.tile > math.MaxInt32:

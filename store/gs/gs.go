@@ -87,7 +87,8 @@ func (s *Store) sign(r *http.Request) error {
 		if refused := (*oauth2.RetrieveError)(nil); !errors.As(err, &refused) || refused.Response == nil || refused.Response.StatusCode >= 500 || refused.Response.StatusCode == http.StatusTooManyRequests {
 			class = robocache.ErrTemporary // it cannot be reached
 		}
-		return &robocache.Error{Class: class, Op: "open", Msg: "Google's credentials give no token", Hint: "gcloud auth application-default login"}
+		return robocache.NewError(class, "open", nil, "Google's credentials give no token").
+			WithHint("gcloud auth application-default login")
 	}
 	t.SetAuthHeader(r)
 	return nil
@@ -191,7 +192,8 @@ func (s *Store) create(ctx context.Context, name string, q url.Values) (_ store.
 		case a.Status == http.StatusPreconditionFailed:
 			return s.Fail("commit", name, fs.ErrExist)
 		}
-		return s.Fail("commit", name, &robocache.Error{Class: robocache.ErrTemporary, Msg: "the server lost the upload", Hint: "write it again"})
+		return s.Fail("commit", name, robocache.Temporary("", nil, "the server lost the upload").
+			WithHint("write it again"))
 	})
 }
 
@@ -262,7 +264,7 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			return s.Remove(ctx, from)
 		}
 		if said.RewriteToken == "" {
-			return s.Fail("move", from, &robocache.Error{Class: robocache.ErrTemporary, Msg: "the server copies nothing"})
+			return s.Fail("move", from, robocache.Temporary("", nil, "the server copies nothing"))
 		}
 		q.Set("rewriteToken", said.RewriteToken)
 	}

@@ -56,7 +56,8 @@ var form = regexp.MustCompile(`^(datasets/([\w-][\w.-]*/[\w-][\w.-]*?)(?:@([^/?#
 func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 	m := form.FindStringSubmatch(rest)
 	bad := func(what string) (store.Store, error) {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, Want: "hf://datasets/owner/name, with @revision and /folder where wanted", Got: what}
+		return nil, robocache.Misuse("open", robocache.Where{"dataset": robocache.Redact("hf://" + rest)}, "").
+			Expected("hf://datasets/owner/name, with @revision and /folder where wanted", what)
 	}
 	if m == nil {
 		return bad("another form")
@@ -185,8 +186,8 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 		}
 	}
 	if offline && at.cached == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": s.uri}, Msg: "huggingface_hub's cache holds nothing of it, and the Hub is not asked (HF_HUB_OFFLINE, or it cannot be reached)",
-			Hint: "hf download " + s.path + " --repo-type dataset"}
+		return nil, robocache.NotFound("open", robocache.Where{"dataset": s.uri}, "huggingface_hub's cache holds nothing of it, and the Hub is not asked (HF_HUB_OFFLINE, or it cannot be reached)").
+			WithHint("hf download %s --repo-type dataset", s.path)
 	}
 	if !offline {
 		if at.hub, err = store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt); err != nil {
@@ -220,7 +221,7 @@ func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string
 	if commit := cmp.Or(a.Header.Get("X-Repo-Commit"), said.SHA); commitForm.MatchString(commit) {
 		return commit, nil
 	}
-	return "", &robocache.Error{Class: robocache.ErrMalformed, Op: "resolve", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's answer names no commit"}
+	return "", robocache.Malformed("resolve", robocache.Where{"dataset": s.uri}, "the Hub's answer names no commit")
 }
 
 // Open opens a file: of the cache where that holds it.

@@ -77,7 +77,7 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 		}
 		next, err := u.Parse(m[1])
 		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme || next.String() == u.String() { // the token would go along
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "list", Where: robocache.Where{"dataset": s.uri}, Msg: "the Hub's list goes on at another host"}
+			return nil, robocache.Malformed("list", robocache.Where{"dataset": s.uri}, "the Hub's list goes on at another host")
 		}
 		u = next
 	}

@@ -45,12 +45,13 @@ type Server struct {
 func Serve(dir string, opt Options) (*Server, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.Classify(err), Op: "serve", Where: robocache.Where{"dir": dir}, Err: err}
+		return nil, robocache.NewError(robocache.Classify(err), "serve", robocache.Where{"dir": dir}, "").
+			WithCause(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		root.Close()
-		return nil, &robocache.Error{Class: robocache.Classify(err), Op: "serve", Err: err}
+		return nil, robocache.NewError(robocache.Classify(err), "serve", nil, "").WithCause(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{URL: "http://" + l.Addr().String(), opt: opt, root: root, stop: stop, served: make(chan struct{}), pace: pace{rate: opt.BytesPerSecond}}

@@ -73,7 +73,8 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 			endpoint = "https://" + endpoint
 		}
 		if s.bucket, err = url.Parse(endpoint); err != nil || s.bucket.Host == "" || s.bucket.User != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "the endpoint is not a URL", Hint: "endpoint=https://host:port"}
+			return nil, robocache.Misuse("open", nil, "the endpoint is not a URL").
+				WithHint("endpoint=https://host:port")
 		}
 		s.bucket.RawQuery, s.bucket.Path = "", strings.TrimRight(s.bucket.Path, "/")+"/"+name
 	}
@@ -124,7 +125,8 @@ func (s *Store) sign(r *http.Request) error {
 	v, err := s.creds.GetWithContext(&credentials.CredContext{Client: s.client, Context: r.Context()})
 	if err != nil || v.AccessKeyID == "" {
 		if s.expected.Load() { // else a moment without the service would be a refusal for good
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "open", Msg: "no credentials could be had of the service that gives them", Hint: "check the role, its token and the service's address"}
+			return robocache.Temporary("open", nil, "no credentials could be had of the service that gives them").
+				WithHint("check the role, its token and the service's address")
 		}
 		if r.Context().Err() == nil {
 			s.unsigned.Store(true) // not to look again at each request

@@ -132,7 +132,8 @@ func (up *upload) finish(a *store.Answer) error {
 	}
 	err := error(fs.ErrExist)
 	if a.Status != http.StatusPreconditionFailed {
-		err = &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Msg: "the server lost the upload", Hint: "write it again"}
+		err = robocache.Temporary("commit", nil, "the server lost the upload").
+			WithHint("write it again")
 	}
 	return up.s.Fail("commit", up.name, err)
 }
@@ -147,7 +148,7 @@ func (up *upload) parts(total, size int64, condition http.Header, send func(id u
 		}
 		err = xml.Unmarshal(answer.Body, &begun)
 		if err != nil || begun.UploadId == "" {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: "the server begins no upload in parts"}
+			return robocache.Malformed("commit", nil, "the server begins no upload in parts")
 		}
 	}
 	id := url.Values{"uploadId": {begun.UploadId}}
@@ -220,7 +221,7 @@ func late(a *store.Answer) error {
 		Code    string
 	}
 	if xml.Unmarshal(a.Body, &refused) == nil && a.Status == http.StatusOK {
-		return &robocache.Error{Class: robocache.ErrTemporary, Op: "commit", Want: "the upload's end", Got: refused.Code}
+		return robocache.Temporary("commit", nil, "").Expected("the upload's end", refused.Code)
 	}
 	return nil
 }

@@ -49,14 +49,15 @@ func (backend) Version() string { return C.GoString(C.rc_version()) }
 func (backend) Supports(codec video.Codec) error {
 	name, ok := names[codec]
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode video", Where: robocache.Where{"codec": string(codec)}, Msg: "no decoder for this codec",
-			Want: "av1, h264, hevc, mpeg4, vp9 or mjpeg", Got: fmt.Sprintf("%q", string(codec)), Hint: "re-encode the video, for instance with 'ffmpeg -i in.mp4 -c:v libx264 out.mp4'"}
+		return robocache.Unsupported("decode video", robocache.Where{"codec": string(codec)}, "no decoder for this codec").
+			Expected("av1, h264, hevc, mpeg4, vp9 or mjpeg", fmt.Sprintf("%q", string(codec))).
+			WithHint("re-encode the video, for instance with 'ffmpeg -i in.mp4 -c:v libx264 out.mp4'")
 	}
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
 	if C.rc_has_decoder(c) == 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode video", Where: robocache.Where{"codec": string(codec)},
-			Msg: "this build's libavcodec has no " + name, Hint: "build with the libraries of 'make native'"}
+		return robocache.Unsupported("decode video", robocache.Where{"codec": string(codec)}, "this build's libavcodec has no %s", name).
+			WithHint("build with the libraries of 'make native'")
 	}
 	return nil
 }
@@ -71,12 +72,14 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 		return nil, err
 	}
 	if e.Width < 0 || e.Height < 0 || int64(e.Width)*int64(e.Height) > 256<<20 {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "decode video", Want: "at most 256 Mpixel", Got: fmt.Sprintf("%d×%d", e.Width, e.Height)}
+		return nil, robocache.ResourceLimit("decode video", nil, "").
+			Expected("at most 256 Mpixel", fmt.Sprintf("%d×%d", e.Width, e.Height))
 	}
 	switch e.Rotation {
 	case 0, 90, 180, 270:
 	default:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode video", Want: "a rotation of 0, 90, 180 or 270 degrees", Got: fmt.Sprint(e.Rotation)}
+		return nil, robocache.Unsupported("decode video", nil, "").
+			Expected("a rotation of 0, 90, 180 or 270 degrees", fmt.Sprint(e.Rotation))
 	}
 	cfg := (*C.rc_config)(C.calloc(1, C.sizeof_rc_config))
 	defer C.free(unsafe.Pointer(cfg))
@@ -128,20 +131,19 @@ func errorOf(op string, code int) error {
 	}
 	switch code {
 	case C.RC_ERR_NO_DECODER:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "libavcodec has no such decoder"}
+		return robocache.Unsupported(op, nil, "libavcodec has no such decoder")
 	case C.RC_ERR_MEMORY, -int(syscall.ENOMEM):
-		return &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: op, Msg: "no memory for a decoder or an encoder",
-			Hint: "Raise the limit of the process (ulimit -v), or use fewer threads.", Err: syscall.ENOMEM,
-		}
+		return robocache.ResourceLimit(op, nil, "no memory for a decoder or an encoder").
+			WithCause(syscall.ENOMEM).
+			WithHint("Raise the limit of the process (ulimit -v), or use fewer threads.")
 	case C.RC_ERR_TOO_LARGE:
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "the frame is larger than the sample entry allows"}
+		return robocache.ResourceLimit(op, nil, "the frame is larger than the sample entry allows")
 	case C.RC_ERR_FORMAT:
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: "the pixel format cannot be converted"}
+		return robocache.Unsupported(op, nil, "the pixel format cannot be converted")
 	case C.RC_ERR_SIZE:
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: "the packet is empty or too large"}
+		return robocache.Malformed(op, nil, "the packet is empty or too large")
 	}
 	var text [128]C.char
 	C.rc_error_text(C.int(code), &text[0], C.int(len(text)))
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: "libavcodec: " + C.GoString(&text[0])}
+	return robocache.Malformed(op, nil, "libavcodec: %s", C.GoString(&text[0]))
 }

@@ -89,5 +89,5 @@ func (d *decoder) Close() {
 }
 
 func closed() error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "decode video", Msg: "the decoder is closed"}
+	return robocache.Misuse("decode video", nil, "the decoder is closed")
 }

@@ -14,7 +14,8 @@ import (
 // code · scale + offset, exp, − shift, clamp; for millimetres then · 1000, round half to even, clamp to 16 bits.
 func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	bad := func(want string) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "dequantise depth", Want: want, Got: fmt.Sprintf("min %v, max %v, shift %v", d.Min, d.Max, d.Shift)}
+		return robocache.Malformed("dequantise depth", nil, "").
+			Expected(want, fmt.Sprintf("min %v, max %v, shift %v", d.Min, d.Max, d.Shift))
 	}
 	lo, hi := d.Min, d.Max
 	if d.Log {

@@ -69,10 +69,12 @@ func (p *img) CopyPlanes(dst []byte) error {
 	}
 	info, ok := p.PlaneInfo()
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "keep planes", Msg: "planes of pixel format " + p.PixelFormat() + " are not kept", Hint: "decode the frame again"}
+		return robocache.Unsupported("keep planes", nil, "planes of pixel format %s are not kept", p.PixelFormat()).
+			WithHint("decode the frame again")
 	}
 	if n := info.Bytes(); len(dst) != n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "keep planes", Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse("keep planes", nil, "").
+			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
 	l := layoutOf(&info)
 	return check("keep planes", C.rc_keep(p.d.c, &l, (*C.uint8_t)(unsafe.SliceData(dst))))

@@ -79,14 +79,10 @@ func start() (*engine, error) {
 func startError(cause any) error {
 	err, ok := cause.(error)
 	if ok && errors.Is(err, syscall.ENOMEM) {
-		return &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: op, Msg: "no address space for the decoder",
-			Hint: "Raise the limit of the process (ulimit -v).", Err: err,
-		}
+		return robocache.ResourceLimit(op, nil, "no address space for the decoder").WithCause(err).
+			WithHint("Raise the limit of the process (ulimit -v).")
 	}
-	return &robocache.Error{
-		Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("the decoder does not start here: %v", cause),
-	}
+	return robocache.Unsupported(op, nil, "the decoder does not start here: %v", cause)
 }
 
 // compile compiles the decoder.
@@ -154,7 +150,7 @@ func (e *engine) take(ctx context.Context) (*instance, error) {
 	mod, err := e.rt.InstantiateModule(context.Background(), e.module, wazero.NewModuleConfig().WithName(""))
 	if err != nil {
 		<-e.running
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: "no memory for a decoder", Err: err}
+		return nil, robocache.ResourceLimit(op, nil, "no memory for a decoder").WithCause(err)
 	}
 	return &instance{mod, mod.ExportedFunction("malloc"), mod.ExportedFunction("free"), mod.ExportedFunction("decode")}, nil
 }
@@ -191,7 +187,7 @@ func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (u
 func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
 
 func tooLarge() error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("the image takes more than %d MiB of memory to decode", maxPages*page>>20)}
+	return robocache.ResourceLimit(op, nil, "the image takes more than %d MiB of memory to decode", maxPages*page>>20)
 }
 
 // room takes memory in the decoder.
@@ -239,10 +235,11 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 	}
 	i := in.info(head)
 	if i.frames > maxFrames {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("more than %d frames", maxFrames)}
+		return robocache.ResourceLimit(op, nil, "more than %d frames", maxFrames)
 	}
 	if int(i.bits) != 8*size {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("images of %d bits a value", i.bits), Want: fmt.Sprintf("integers of %d bits", 8*size)}
+		return robocache.Unsupported(op, nil, "images of %d bits a value", i.bits).
+			Expected(fmt.Sprintf("integers of %d bits", 8*size), "")
 	}
 	channels, err := i.channels(len(dst) / size)
 	if err != nil {

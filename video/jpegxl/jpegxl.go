@@ -20,7 +20,8 @@ var slack = 10 * time.Second // what decoding may take beside
 // element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
 func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 	if size != 1 && size != 2 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Msg: fmt.Sprintf("elements of %d bytes", size), Want: "integers of 8 or 16 bits"}
+		return robocache.Unsupported(op, nil, "elements of %d bytes", size).
+			Expected("integers of 8 or 16 bits", "")
 	}
 	if len(src) == 0 {
 		return malformed("no bytes")
@@ -42,7 +43,7 @@ func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: op, Msg: fmt.Sprintf("%d bytes take more time than %d values may", len(src), len(dst)/size)}
+		return robocache.ResourceLimit(op, nil, "%d bytes take more time than %d values may", len(src), len(dst)/size)
 	}
 	return err
 }
@@ -50,7 +51,7 @@ func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 const op = "decode JPEG XL"
 
 func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed(op, nil, format, args...)
 }
 
 // info is what a stream says of itself.
@@ -65,7 +66,8 @@ func (i info) channels(values int) (int, error) {
 		}
 	}
 	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 || int64(values)/pixels > 4 {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: op, Want: fmt.Sprintf("images of %d values", values), Got: fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width)}
+		return 0, robocache.Malformed(op, nil, "").
+			Expected(fmt.Sprintf("images of %d values", values), fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width))
 	}
 	return int(int64(values) / pixels), nil
 }

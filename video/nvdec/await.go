@@ -1,7 +1,6 @@
 package nvdec
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -79,5 +78,5 @@ func (d *decoder) met(status int32) error {
 }
 
 func (d *decoder) fault(status int32) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Where: robocache.Where{"codec": string(d.entry.Codec)}, Msg: fmt.Sprintf("the engine met an error in the packets (status %d)", status)}
+	return robocache.Malformed(opDecode, robocache.Where{"codec": string(d.entry.Codec)}, "the engine met an error in the packets (status %d)", status)
 }

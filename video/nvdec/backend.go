@@ -149,7 +149,8 @@ func (b *Backend) ask(codec video.Codec) (caps, error) {
 }
 
 func (b *Backend) refuse(msg, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Where: robocache.Where{"device": b.device}, Msg: msg, Want: want, Got: got, Hint: "it is decoded on the CPU where decode=\"auto\""}
+	return robocache.Unsupported(opDecode, robocache.Where{"device": b.device}, "%s", msg).
+		Expected(want, got).WithHint("it is decoded on the CPU where decode=\"auto\"")
 }
 
 // fits says why the engine does not take frames of a format, or nil.

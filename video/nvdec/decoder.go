@@ -118,7 +118,7 @@ func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 		return err
 	}
 	if len(d.bytes) == 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opDecode, Msg: "an empty packet"}
+		return robocache.Malformed(opDecode, nil, "an empty packet")
 	}
 	d.fresh, d.unwanted, d.surface, d.done = false, unwanted, none, false
 	d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(d.bytes)), data: unsafe.Pointer(unsafe.SliceData(d.bytes)), timestamp: number}
@@ -380,5 +380,5 @@ func (d *decoder) free() {
 }
 
 func closed() error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "the decoder is closed"}
+	return robocache.Misuse(opDecode, nil, "the decoder is closed")
 }

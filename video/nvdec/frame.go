@@ -75,7 +75,8 @@ func (f *frame) Convert(spec *video.Spec, dst []byte) error {
 func (f *frame) CopyPlanes(dst []byte) error {
 	info := f.info()
 	if n := info.Bytes(); len(dst) != n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse(opDecode, nil, "").
+			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
 	var err error
 	if f.d.b.d.within(func() { err = f.fetch() }); err != nil {

@@ -71,8 +71,8 @@ func loadFrom(names []string) (*functions, error) {
 		}
 	}
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "the driver's video library is not there: " + err.Error(),
-			Hint: "it comes with the NVIDIA driver; in containers, NVIDIA_DRIVER_CAPABILITIES has to name 'video'"}
+		return nil, robocache.Unsupported(opDecode, nil, "the driver's video library is not there: %s", err.Error()).
+			WithHint("it comes with the NVIDIA driver; in containers, NVIDIA_DRIVER_CAPABILITIES has to name 'video'")
 	}
 	f := &functions{}
 	table := reflect.ValueOf(f).Elem()
@@ -80,7 +80,8 @@ func loadFrom(names []string) (*functions, error) {
 		name := "cuvid" + table.Type().Field(i).Name
 		p, err := cudahost.Dlsym(library, name)
 		if err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "driver too old", Want: "a driver with " + name, Hint: "a newer NVIDIA driver", Err: err}
+			return nil, robocache.Unsupported(opDecode, nil, "driver too old").
+				Expected("a driver with "+name, "").WithCause(err).WithHint("a newer NVIDIA driver")
 		}
 		*(*uintptr)(table.Field(i).Addr().UnsafePointer()) = p
 	}

@@ -101,7 +101,8 @@ func (b *Backend) Copy(dst, src [][]byte) error {
 	to, from := make([]uintptr, len(src)), make([]uintptr, len(src))
 	for i := range src {
 		if len(src[i]) != len(src[0]) || len(dst[i]) < len(src[0]) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Msg: "pieces to be copied are not of one size", Want: fmt.Sprint(len(src[0])), Got: fmt.Sprint(len(src[i]), " to ", len(dst[i]))}
+			return robocache.Misuse(opDecode, nil, "pieces to be copied are not of one size").
+				Expected(fmt.Sprint(len(src[0])), fmt.Sprint(len(src[i]), " to ", len(dst[i])))
 		}
 		to[i], from[i] = at(dst[i]), at(src[i])
 	}
@@ -168,7 +169,7 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 		b.forms[key] = x
 	}
 	if x == nil || spec.Pixel != video.RGB8 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: opDecode, Msg: "no kernel makes these pixels as the host does"}
+		return nil, robocache.Unsupported(opDecode, nil, "no kernel makes these pixels as the host does")
 	}
 	return x, nil
 }

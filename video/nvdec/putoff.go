@@ -128,7 +128,8 @@ func (f *frame) KeepPlanes(dst []byte) (err error) {
 func (f *frame) keepPlanes(dst []byte) error {
 	info := f.info()
 	if n := info.Bytes(); len(dst) < n {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opDecode, Want: fmt.Sprintf("a destination of %d bytes", n), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse(opDecode, nil, "").
+			Expected(fmt.Sprintf("a destination of %d bytes", n), fmt.Sprint(len(dst)))
 	}
 	p, err := f.there()
 	if err != nil {

@@ -1,7 +1,6 @@
 package turbojpeg
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/goatnote-inc/robocache"
@@ -14,14 +13,15 @@ func Native() bool { return native() }
 // image.
 func Decode(dst, src []byte, width, height, channels int) error {
 	if !native() {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode JPEG", Msg: "libjpeg-turbo is not in this build", Hint: "make native, and build with cgo"}
+		return robocache.Unsupported("decode JPEG", nil, "libjpeg-turbo is not in this build").
+			WithHint("make native, and build with cgo")
 	}
 	if width <= 0 || height <= 0 || width > math.MaxUint16 || height > math.MaxUint16 || channels != 1 && channels != 3 || len(dst) != width*height*channels {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "decode JPEG", Msg: fmt.Sprintf("%d bytes for %d×%d×%d", len(dst), height, width, channels)}
+		return robocache.Misuse("decode JPEG", nil, "%d bytes for %d×%d×%d", len(dst), height, width, channels)
 	}
 	return decode(dst, src, width, height, channels)
 }
 
 func failure(class error, msg string) error {
-	return &robocache.Error{Class: class, Op: "decode JPEG", Msg: "jpeg: " + msg}
+	return robocache.NewError(class, "decode JPEG", nil, "jpeg: %s", msg)
 }

@@ -22,7 +22,8 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 			d.anchor.topic, d.anchor.clock = d.streams[i].topic, d.streams[i].clock
 		}
 		if d.anchor.topic < 0 {
-			e := &robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "anchor", Want: "a stream or a topic of the recordings", Got: want}
+			e := robocache.Misuse("open", nil, "anchor").
+				Expected("a stream or a topic of the recordings", want)
 			if len(d.topics) > 0 {
 				e.Hint = "there is " + d.topics[0].key
 			}

@@ -38,11 +38,8 @@ func (d *Dataset) applyChannelOrder() {
 		}
 	}
 	if general != "" && len(stated) == 0 {
-		guard.Fail(&robocache.Error{
-			Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"option": "channel_order"},
-			Msg:  "no camera has an encoding without a channel order",
-			Hint: "Name the camera to override its encoding, for example channel_order=camera.image_raw=bgr.",
-		})
+		guard.Fail(robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
+			WithHint("Name the camera to override its encoding, for example channel_order=camera.image_raw=bgr."))
 	}
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
@@ -86,11 +83,7 @@ func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 		}
 	}
 	if !known {
-		guard.Fail(&robocache.Error{
-			Class: robocache.ErrMisuse, Op: "open",
-			Where: robocache.Where{"option": "channel_order", "stream": key},
-			Msg:   "no camera of this name has raw colour images",
-			Want:  "one of " + strings.Join(cameras, ", "), Got: key,
-		})
+		guard.Fail(robocache.Misuse("open", robocache.Where{"option": "channel_order", "stream": key}, "no camera of this name has raw colour images").
+			Expected("one of "+strings.Join(cameras, ", "), key))
 	}
 }

@@ -75,9 +75,9 @@ func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 	high := int64(-1 << 62)
 	for i, t := range at {
 		if t < high-tolerance {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"index": i, "clock": clock}, Msg: "the clock steps back",
-				Want: fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), Got: fmt.Sprint(t),
-				Hint: "open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance"}
+			return nil, robocache.Malformed("times", robocache.Where{"index": i, "clock": clock}, "the clock steps back").
+				Expected(fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), fmt.Sprint(t)).
+				WithHint("open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance")
 		}
 		high = max(high, t)
 	}

@@ -181,8 +181,8 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage
 		slices.SortFunc(want, func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) })
 	}
 	lost := func(w wantedMessage) error {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"stream": t.key, "index": int(w.msg)}, Msg: "a message lies in a damaged part of the recording",
-			Hint: "open with ignore_index=true: then such messages are left out from the start"}
+		return robocache.Malformed("read", robocache.Where{"stream": t.key, "index": int(w.msg)}, "a message lies in a damaged part of the recording").
+			WithHint("open with ignore_index=true: then such messages are left out from the start")
 	}
 	d.use(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {

@@ -17,7 +17,8 @@ import (
 func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	how, arg, _ := strings.Cut(d.opt.EpisodesBy, ":")
 	bad := func(want string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: want, Got: strconv.Quote(d.opt.EpisodesBy)})
+		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
+			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
 	var cut func(rec int, all []int64) []episode // all: the log times of its messages, some at least
 	switch how {
@@ -108,12 +109,14 @@ func parseTable(arg string) [][2]float64 {
 		from, err1 := strconv.ParseFloat(a, 64)
 		to, err2 := strconv.ParseFloat(b, 64)
 		if !ok || err1 != nil || err2 != nil || !(from < to) || math.IsInf(to, 0) || from < 0 {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,… with from < to", Got: strconv.Quote(part)})
+			guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
+				Expected("table:<from>-<to>,… with from < to", strconv.Quote(part)))
 		}
 		out = append(out, [2]float64{from, to})
 	}
 	if len(out) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "table:<from>-<to>,…", Got: "no span"})
+		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
+			Expected("table:<from>-<to>,…", "no span"))
 	}
 	return out
 }
@@ -146,7 +149,8 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		}
 	}
 	if t == nil || len(t.fields) == 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "events:<topic> with a topic of the recordings", Got: name})
+		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
+			Expected("events:<topic> with a topic of the recordings", name))
 	}
 	if t.place[rec] < 0 {
 		return nil
@@ -155,7 +159,8 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		return f.Feature.Kind == robocache.KindText || f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
 	})
 	if field < 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "option episodes_by", Want: "a topic of texts, booleans or numbers", Got: t.typ})
+		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
+			Expected("a topic of texts, booleans or numbers", t.typ))
 	}
 	f := &t.fields[field].Feature
 	if len(all) == 0 {

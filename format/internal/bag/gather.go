@@ -29,7 +29,8 @@ func (d *Dataset) find(key string) (*stream, *robocache.Feature) {
 }
 
 func wrongKind(f *robocache.Feature, want string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Where: robocache.Where{"stream": f.Key}, Want: want, Got: "a stream of kind " + string(f.Kind)}
+	return robocache.Misuse("read", robocache.Where{"stream": f.Key}, "").
+		Expected(want, "a stream of kind "+string(f.Kind))
 }
 
 // runs calls fn for each run of rows of one episode.
@@ -185,7 +186,8 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 			return err
 		}
 		if (len(data)-at)%w != 0 {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "gather", Want: fmt.Sprintf("entries of %d bytes", w), Got: fmt.Sprintf("%d bytes", len(data)-at)}
+			return robocache.Malformed("gather", nil, "").
+				Expected(fmt.Sprintf("entries of %d bytes", w), fmt.Sprintf("%d bytes", len(data)-at))
 		}
 		counts[i], ends[i] = (len(data)-at)/w, len(data)
 		order = append(order, i)
@@ -228,10 +230,12 @@ func (d *Dataset) Times(ctx context.Context, ep int, key string) (_ []int64, err
 func (d *Dataset) TimesBy(ctx context.Context, ep int, key, clock string) (_ []int64, err error) {
 	defer guard.Recover("times", &err)
 	if clock != Header && clock != Publish && clock != Log {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "times", Want: "header, publish or log", Got: fmt.Sprintf("%.40q", clock)}
+		return nil, robocache.Misuse("times", nil, "").
+			Expected("header, publish or log", fmt.Sprintf("%.40q", clock))
 	}
 	if ok := slices.Contains(d.Clocks(key), clock); !ok {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "times", Where: robocache.Where{"stream": key}, Want: fmt.Sprint(d.Clocks(key)), Got: clock}
+		return nil, robocache.Misuse("times", robocache.Where{"stream": key}, "").
+			Expected(fmt.Sprint(d.Clocks(key)), clock)
 	}
 	return d.times(ctx, ep, key, clock), nil
 }
@@ -248,8 +252,9 @@ func (d *Dataset) times(ctx context.Context, ep int, key, clock string) []int64 
 	if tr.full && !d.needsPayload(t) {
 		// The rows of the stream are those of the index: what damage took of them has no timestamp.
 		if n := d.track(ctx, ep, topic, false).clocks[c].n; n != r.n {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "times", Where: robocache.Where{"episode": ep, "stream": key}, Msg: "messages lie in damaged parts of the recording",
-				Want: fmt.Sprintf("%d timestamps", n), Got: fmt.Sprint(r.n), Hint: "open with ignore_index=true: then such messages are left out from the start"})
+			guard.Fail(robocache.Malformed("times", robocache.Where{"episode": ep, "stream": key}, "messages lie in damaged parts of the recording").
+				Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
+				WithHint("open with ignore_index=true: then such messages are left out from the start"))
 		}
 	}
 	v := r.by(cmp.Or(clock, t.choice))

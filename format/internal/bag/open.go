@@ -140,7 +140,8 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 					continue
 				}
 				if len(at) >= maxTopics {
-					guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Want: fmt.Sprintf("at most %d topics", maxTopics), Got: "more"})
+					guard.Fail(robocache.ResourceLimit("open", nil, "").
+						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
 				}
 				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: slices.Repeat([]int{-1}, len(infos)), counts: make([]int64, len(infos))}
 				at[info.Name] = t
@@ -168,7 +169,8 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 
 func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	if info.Encoding != "cdr" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: "message encoding", Want: "cdr", Got: fmt.Sprintf("%.40q", info.Encoding)})
+		guard.Fail(robocache.Unsupported("open", nil, "message encoding").
+			Expected("cdr", fmt.Sprintf("%.40q", info.Encoding)))
 	}
 	key := info.SchemaEncoding + "\x00" + info.Type + "\x00" + info.SchemaText
 	if s := known[key]; s != nil {
@@ -177,7 +179,7 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	s, ok := ros2.KnownSchema(info.Type)
 	if info.SchemaEncoding == "" && info.SchemaText == "" {
 		if !ok {
-			guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "open", Msg: fmt.Sprintf("the recording has no schema for %.80q, and it is not one of the common types", info.Type)})
+			guard.Fail(robocache.Unsupported("open", nil, "the recording has no schema for %.80q, and it is not one of the common types", info.Type))
 		}
 	} else {
 		s = guard.Must(ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText))
@@ -215,7 +217,8 @@ func (d *Dataset) sample(ctx context.Context) {
 					return nil
 				}
 				if all += len(m.Data); all > sampledBytes { // a small file can hold it, packed
-					return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "open", Msg: "the first messages of the topics", Want: "at most 1 GiB", Got: "more"}
+					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
+						Expected("at most 1 GiB", "more")
 				}
 				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
 				return nil
@@ -224,7 +227,7 @@ func (d *Dataset) sample(ctx context.Context) {
 		if err != nil {
 			d.bear(err)
 		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil && !d.sized(ctx, rec, t) {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Msg: fmt.Sprintf("no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)}
+			err = robocache.Malformed("open", nil, "no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)
 		}
 		if err != nil {
 			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)

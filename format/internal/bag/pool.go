@@ -38,7 +38,7 @@ func (o *opened) Close() error {
 	return o.Storage.Close()
 }
 
-var errClosed = &robocache.Error{Class: robocache.ErrMisuse, Op: "read", Msg: "the dataset is closed"}
+var errClosed = robocache.Misuse("read", nil, "the dataset is closed")
 
 // newPool keeps at most limit recordings open, whose indexes take at most budget bytes.
 func newPool(recs []Recording, limit int, budget int64, found func(Storage)) *pool {

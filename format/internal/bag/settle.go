@@ -173,7 +173,8 @@ func (d *Dataset) chooseClock(s *survey) {
 	switch {
 	case asked == Header && !t.stamped || asked == Publish && !t.publish:
 		if byName {
-			guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Where: robocache.Where{"stream": t.key}, Msg: "clock " + asked, Want: "a clock that the stream has", Got: t.typ + " has none"})
+			guard.Fail(robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", asked).
+				Expected("a clock that the stream has", t.typ+" has none"))
 		}
 		t.choice = Log // asked of all streams: those that have it
 	case asked != "":

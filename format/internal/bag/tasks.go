@@ -65,7 +65,8 @@ func (d *Dataset) findTasks(ctx context.Context) {
 		}
 	}
 	if d.task.topic < 0 && d.opt.Task != "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "open", Msg: "task", Want: "a text stream of the recordings", Got: d.opt.Task})
+		guard.Fail(robocache.Misuse("open", nil, "task").
+			Expected("a text stream of the recordings", d.opt.Task))
 	}
 	for _, n := range d.notes {
 		for k, v := range n {
@@ -133,7 +134,8 @@ func (d *Dataset) taskTrack(ctx context.Context, ep int) *taskTrack {
 				text, err := t.dec.Text(m.Data, d.task.field, 0)
 				if err == nil && (len(tr.text) == 0 || tr.text[len(tr.text)-1] != text) {
 					if held += len(text); held > mostText {
-						return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "tasks", Where: robocache.Where{"stream": t.key}, Want: "at most 16 MiB of texts in an episode", Got: "more"}
+						return robocache.ResourceLimit("tasks", robocache.Where{"stream": t.key}, "").
+							Expected("at most 16 MiB of texts in an episode", "more")
 					}
 					tr.at, tr.text = append(tr.at, m.Log), append(tr.text, text)
 				}
@@ -174,7 +176,8 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 		for i := from; i < to; i++ {
 			k := want[i].Index
 			if k < 0 || k >= n {
-				guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "text", Where: robocache.Where{"episode": ep, "stream": "task"}, Want: "a row of the episode", Got: "row " + strconv.Itoa(k) + " of " + strconv.Itoa(n)})
+				guard.Fail(robocache.Misuse("text", robocache.Where{"episode": ep, "stream": "task"}, "").
+					Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)))
 			}
 			switch {
 			case len(tr.text) == 1:

@@ -51,11 +51,11 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	defer guard.Recover("video", &err)
 	k, ok := d.videoKeys[path]
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no such video"}
+		return nil, robocache.NotFound("video", robocache.Where{"file": path}, "no such video")
 	}
 	r := d.topicVideo(ctx, k)
 	if r.mp4 == nil {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "video", Where: robocache.Where{"file": path}, Msg: "no message holds an image that can be decoded"}
+		return nil, robocache.NotFound("video", robocache.Where{"file": path}, "no message holds an image that can be decoded")
 	}
 	return &videoFile{d: d, key: k, video: r}, nil
 }
@@ -84,7 +84,8 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 		}
 		if own != "" && own != coding {
 			if coding != "" {
-				return &robocache.Error{Class: robocache.ErrUnsupported, Op: "video", Msg: fmt.Sprintf("the coding changes from %s to %s", coding, own), Hint: "cut the recording there"}
+				return robocache.Unsupported("video", nil, "the coding changes from %s to %s", coding, own).
+					WithHint("cut the recording there")
 			}
 			if coding = own; own != t.dec.Codec() {
 				if stream, err = video.NewStream(own, video.Limits{}); err != nil {

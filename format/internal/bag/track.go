@@ -169,7 +169,7 @@ func (j *job) take(i int, m *Message) {
 	if j.topic.stamped && !j.settled {
 		var ok bool
 		if j.timestamps[k], ok, err = j.topic.dec.Timestamp(m.Data); err == nil && !ok {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "times", Msg: "a message without a timestamp"}
+			err = robocache.Malformed("times", nil, "a message without a timestamp")
 		}
 	}
 	if err == nil && j.cols != nil {

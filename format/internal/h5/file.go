@@ -89,7 +89,8 @@ func (f *File) superblock(ctx context.Context) {
 	at, ok, err := find(ctx, f.r)
 	guard.Check(err)
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: "an HDF5 signature at 0, 512, 1024, …", Got: "none"})
+		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
+			Expected("an HDF5 signature at 0, 512, 1024, …", "none"))
 	}
 	b := make([]byte, min(256, int64(f.size)-at))
 	guard.Check(f.r.ReadAt(ctx, b, at))
@@ -137,8 +138,9 @@ func (f *File) superblock(ctx context.Context) {
 		f.Open = true
 	}
 	if eof != undefined && eof > f.size {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Want: fmt.Sprintf("%d bytes, as the superblock says", eof), Got: fmt.Sprintf("%d", f.size),
-			Hint: "the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"})
+		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
+			Expected(fmt.Sprintf("%d bytes, as the superblock says", eof), fmt.Sprintf("%d", f.size)).
+			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"))
 	}
 }
 
@@ -146,8 +148,9 @@ func (f *File) superblock(ctx context.Context) {
 func (f *File) place(addr, n uint64, what string) int64 {
 	at := addr + f.base
 	if addr == undefined || at < addr || at > f.size || n > f.size-at || at > math.MaxInt64 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: what, Want: "a place inside the file", Got: fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size),
-			Hint: "the file may be cut off: fetch it again"})
+		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name, "offset": addr}, "%s", what).
+			Expected("a place inside the file", fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size)).
+			WithHint("the file may be cut off: fetch it again"))
 	}
 	return int64(at)
 }
@@ -205,7 +208,7 @@ func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bo
 
 // error is one that names the file and the place in it.
 func (f *File) error(class error, addr uint64, format string, args ...any) *robocache.Error {
-	return &robocache.Error{Class: class, Op: "hdf5", Where: robocache.Where{"file": f.name, "offset": addr}, Msg: fmt.Sprintf(format, args...)}
+	return robocache.NewError(class, "hdf5", robocache.Where{"file": f.name, "offset": addr}, format, args...)
 }
 
 // bad ends the reading: the file is malformed.

@@ -161,7 +161,7 @@ func (o *Object) Lookup(ctx context.Context, path string) (_ *Object, err error)
 func (o *Object) lookup(ctx context.Context, path string, soft *int) *Object {
 	f := o.f
 	missing := func(name string) {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": f.name, "pointer": path}, Msg: fmt.Sprintf("no object %q", name)})
+		guard.Fail(robocache.NotFound("hdf5", robocache.Where{"file": f.name, "pointer": path}, "no object %q", name))
 	}
 	if len(path) > maxPath {
 		missing(path[:64])
@@ -196,10 +196,12 @@ func (o *Object) follow(ctx context.Context, l *Link, path string, soft *int) *O
 		return o.f.object(ctx, l.addr)
 	}
 	if l.External != "" {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "hdf5", Where: robocache.Where{"file": o.f.name, "pointer": l.Name}, Msg: fmt.Sprintf("an external link to %q in %q", l.Soft, l.External), Hint: "links out of a file are not followed; copy the data in with h5copy or h5repack"})
+		guard.Fail(robocache.Unsupported("hdf5", robocache.Where{"file": o.f.name, "pointer": l.Name}, "an external link to %q in %q", l.Soft, l.External).
+			WithHint("links out of a file are not followed; copy the data in with h5copy or h5repack"))
 	}
 	if *soft++; *soft > maxSoft {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": o.f.name, "pointer": path}, Msg: "soft links go round in a circle", Got: l.Soft, Want: fmt.Sprintf("at most %d on the way", maxSoft)})
+		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": o.f.name, "pointer": path}, "soft links go round in a circle").
+			Expected(fmt.Sprintf("at most %d on the way", maxSoft), l.Soft))
 	}
 	return o.lookup(ctx, l.Soft, soft)
 }

@@ -75,7 +75,7 @@ func together(ctx context.Context, pieces []Piece) (err error) {
 // inside says that the rows are those of the data set.
 func (p *Piece) inside() error {
 	if p.Row < 0 || p.N < 0 || p.N > p.D.rows-p.Row {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": p.D.name}, Msg: fmt.Sprintf("rows %d to %d of %d into %d bytes", p.Row, p.Row+p.N, p.D.rows, len(p.Dst))}
+		return robocache.Misuse("hdf5", robocache.Where{"pointer": p.D.name}, "rows %d to %d of %d into %d bytes", p.Row, p.Row+p.N, p.D.rows, len(p.Dst))
 	}
 	return nil
 }
@@ -84,7 +84,8 @@ func (p *Piece) check() error {
 	if err := p.inside(); err != nil || int64(len(p.Dst)) == p.N*p.D.rowBytes {
 		return err
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"pointer": p.D.name}, Want: fmt.Sprintf("%d bytes for %d rows", p.N*p.D.rowBytes, p.N), Got: fmt.Sprint(len(p.Dst))}
+	return robocache.Misuse("hdf5", robocache.Where{"pointer": p.D.name}, "").
+		Expected(fmt.Sprintf("%d bytes for %d rows", p.N*p.D.rowBytes, p.N), fmt.Sprint(len(p.Dst)))
 }
 
 // parts calls each with the rows of the piece by band, as far as it says: rows at to at+n of band i go to dst.

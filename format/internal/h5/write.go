@@ -2,7 +2,6 @@ package h5
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 
@@ -59,11 +58,11 @@ func (w *Writer) Close() error {
 }
 
 func writeMisuse(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "write hdf5", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Misuse("write hdf5", nil, format, args...)
 }
 
 func (w *Writer) fail(class error, msg string) {
-	w.keep(&robocache.Error{Class: class, Op: "write hdf5", Msg: msg})
+	w.keep(robocache.NewError(class, "write hdf5", nil, "%s", msg))
 }
 
 // keep keeps the first error: nothing is written after it.

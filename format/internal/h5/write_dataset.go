@@ -1,7 +1,6 @@
 package h5
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -50,7 +49,7 @@ func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 		d.kind, d.size = numericType(spec.DType), int64(spec.DType.Size())
 	}
 	if d.kind == nil || d.size > math.MaxInt32 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Where: robocache.Where{"pointer": name}, Msg: "elements of " + spec.DType.String()}
+		return nil, robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "elements of %s", spec.DType.String())
 	}
 	d.row = d.size
 	room := math.MaxInt64 / 4 / d.size
@@ -59,7 +58,7 @@ func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 			return nil, writeMisuse("the shape %v", spec.Shape)
 		}
 		if room /= max(n, 1); room == 0 {
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write hdf5", Msg: fmt.Sprintf("the shape %v", spec.Shape)}
+			return nil, robocache.ResourceLimit("write hdf5", nil, "the shape %v", spec.Shape)
 		}
 		if i == 0 {
 			d.rows = n

@@ -173,7 +173,8 @@ func (w *Writer) attribute(m *messages, name string, value any) error {
 	}
 	b := pack(u8(3), u8(0), u16(len(name)+1), u16(len(kind)), u16(len(space)), charset, name, u8(0), kind, space, data)
 	if len(b) > math.MaxUint16-16 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write hdf5", Where: robocache.Where{"pointer": name}, Msg: "an attribute of more than 64 KB", Hint: "make it a data set, or text"}
+		return robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "an attribute of more than 64 KB").
+			WithHint("make it a data set, or text")
 	}
 	m.add(msgAttribute, b)
 	return w.err

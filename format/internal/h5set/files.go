@@ -103,12 +103,13 @@ func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
 
 func (f *lazyFile) get(ctx context.Context) (*handles.Handle[string, robocache.Ranged], error) {
 	if f.p.shut.Load() {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the dataset is closed"}
+		return nil, robocache.Misuse("hdf5", robocache.Where{"file": f.name}, "the dataset is closed")
 	}
 	h, err := f.p.open.Get(f.name, func() (robocache.Ranged, error) { return f.p.st.Open(ctx, f.name) })
 	if err == nil && f.version != "" && h.Value.Version() != f.version {
 		defer f.p.open.Put(h)
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": f.name}, Msg: "the file changed while it was read", Want: f.version, Got: h.Value.Version(), Hint: "open the dataset again"}
+		return nil, robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "the file changed while it was read").
+			Expected(f.version, h.Value.Version()).WithHint("open the dataset again")
 	}
 	return h, err
 }
@@ -294,7 +295,9 @@ func Each(ctx context.Context, op string, n int, do func(ctx context.Context, i 
 // Rate takes the rate that a file says: files that differ in it are no one dataset.
 func (s *Set) Rate(file string, r robocache.Rate) error {
 	if have := s.About.FPS; !have.Zero() && have != r {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"file": file}, Msg: "files of one folder have different rates", Want: have.String(), Got: r.String(), Hint: "open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz="}
+		return robocache.Malformed(s.About.Format, robocache.Where{"file": file}, "files of one folder have different rates").
+			Expected(have.String(), r.String()).
+			WithHint("open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz=")
 	}
 	s.About.FPS = r
 	return nil
@@ -338,7 +341,7 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 		err = links[0].Err
 	}
 	if err == nil && len(names) == 0 {
-		err = &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": robocache.Redact(uri)}, Msg: "no HDF5 files here"}
+		err = robocache.NotFound("open", robocache.Where{"dataset": robocache.Redact(uri)}, "no HDF5 files here")
 	}
 	if err != nil {
 		store.Close(s)

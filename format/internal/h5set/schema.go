@@ -391,11 +391,9 @@ func (s *Set) describeOthers(
 		}
 	}
 	if len(s.Streams) > maxStreams {
-		return &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: s.About.Format, Msg: "too many streams",
-			Want: fmt.Sprintf("at most %d", maxStreams), Got: fmt.Sprint(len(s.Streams)),
-			Hint: "open the files one by one: they have few streams in common",
-		}
+		return robocache.ResourceLimit(s.About.Format, nil, "too many streams").
+			Expected(fmt.Sprintf("at most %d", maxStreams), fmt.Sprint(len(s.Streams))).
+			WithHint("open the files one by one: they have few streams in common")
 	}
 	order := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
 	slices.SortStableFunc(s.Streams, func(a, b Stream) int { return strings.Compare(order(a.Path), order(b.Path)) })

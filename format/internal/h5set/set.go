@@ -132,7 +132,7 @@ func (s *Set) ready() error {
 			f.FPS = s.About.FPS
 		}
 		if _, twice := s.byKey[f.Key]; twice {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"stream": f.Key}, Msg: "two data sets would have this name"}
+			return robocache.Malformed(s.About.Format, robocache.Where{"stream": f.Key}, "two data sets would have this name")
 		}
 		s.byKey[f.Key] = i
 		s.About.Features = append(s.About.Features, *f)
@@ -329,7 +329,7 @@ func Tolerate(fn func() error) (BadData, error) {
 func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
 	i, ok := s.byKey[key]
 	if !ok {
-		return 0, &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+		return 0, robocache.Misuse(s.About.Format, robocache.Where{"stream": key}, "no such stream")
 	}
 	if len(kinds) > 0 {
 		if err := s.op.Kind(key, s.Streams[i].Kind, kinds...); err != nil {

@@ -83,10 +83,8 @@ func (s *Stream) matches(d *h5.Dataset) error {
 // fits checks that a data set has the stream's type and shape, and as many rows as the episode.
 func (s *Stream) fits(d *h5.Dataset, length int64) error {
 	bad := func(want, got string) error {
-		return &robocache.Error{
-			Class: robocache.ErrMalformed, Op: "hdf5",
-			Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got,
-		}
+		return robocache.Malformed("hdf5", robocache.Where{"pointer": d.Name()}, "").
+			Expected(want, got)
 	}
 	if err := d.Readable(); err != nil {
 		return err

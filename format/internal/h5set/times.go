@@ -86,7 +86,8 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 		return nil, err
 	}
 	bad := func(where robocache.Where, want, got string) error {
-		return robocache.At(&robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": d.Name()}, Want: want, Got: got}, where)
+		return robocache.At(robocache.Malformed(s.About.Format, robocache.Where{"pointer": d.Name()}, "").
+			Expected(want, got), where)
 	}
 	unit := s.units[path]
 	if err := unit.err; err != nil {
@@ -164,8 +165,9 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 		holds = object.Address() != c.addr
 	}
 	if holds {
-		return 0, &robocache.Error{Class: robocache.ErrMalformed, Op: s.About.Format, Where: robocache.Where{"pointer": w.at(st.times)},
-			Want: "the timestamps that the stream shares with others in the first episode", Got: "timestamps of its own", Hint: "write the files again with one layout"}
+		return 0, robocache.Malformed(s.About.Format, robocache.Where{"pointer": w.at(st.times)}, "").
+			Expected("the timestamps that the stream shares with others in the first episode", "timestamps of its own").
+			WithHint("write the files again with one layout")
 	}
 	return c.rows, nil
 }

@@ -213,7 +213,8 @@ func (w *Walker) Task() (string, error) {
 func (s *Set) swap(order string, m *robocache.Mapping) error {
 	set := func(key, value string) error {
 		if value != "rgb" && value != "bgr" {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Msg: "channel order", Want: "rgb or bgr", Got: value}
+			return robocache.Misuse(s.About.Format, nil, "channel order").
+				Expected("rgb or bgr", value)
 		}
 		known := key == ""
 		for i := range s.Streams {
@@ -222,7 +223,7 @@ func (s *Set) swap(order string, m *robocache.Mapping) error {
 			}
 		}
 		if !known {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: s.About.Format, Where: robocache.Where{"stream": key}, Msg: "channel order of a camera that is not there"}
+			return robocache.Misuse(s.About.Format, robocache.Where{"stream": key}, "channel order of a camera that is not there")
 		}
 		return nil
 	}
@@ -315,7 +316,7 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	}
 	i, ok := slices.BinarySearchFunc(g.links, name, func(l h5.Link, n string) int { return strings.Compare(l.Name, n) })
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Msg: fmt.Sprintf("no object %q", name)}
+		return nil, robocache.NotFound("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, "no object %q", name)
 	}
 	return g.o.Follow(w.ctx, &g.links[i])
 }
@@ -338,7 +339,8 @@ func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
 		return nil, err
 	}
 	if !o.IsDataset() {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "hdf5", Where: robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, Want: "a data set", Got: "a group"}
+		return nil, robocache.Malformed("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, "").
+			Expected("a data set", "a group")
 	}
 	return o.Dataset(w.ctx, w.at(path))
 }
@@ -387,7 +389,8 @@ func (w *Walker) Walk(each func(path string, o *h5.Object) error, skip func(path
 				continue
 			}
 			if count++; count > maxObjects {
-				return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "hdf5", Where: robocache.Where{"file": w.file.Name()}, Msg: "too many objects", Want: fmt.Sprintf("at most %d", maxObjects)}
+				return robocache.ResourceLimit("hdf5", robocache.Where{"file": w.file.Name()}, "too many objects").
+					Expected(fmt.Sprintf("at most %d", maxObjects), "")
 			}
 			switch {
 			case o.IsDataset():

@@ -163,10 +163,7 @@ func (u *unit) checkStep(times []int64) error {
 	if step == 0 || want == 0 || step/want < unlikeStep && want/step < unlikeStep {
 		return nil
 	}
-	return &robocache.Error{
-		Class: robocache.ErrMalformed,
-		Want:  fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want),
-		Got:   fmt.Sprintf("%.3g s", step),
-		Hint:  "the episode is in another unit: convert it alone with --option timestamp_unit=",
-	}
+	return robocache.Malformed("", nil, "").
+		Expected(fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want), fmt.Sprintf("%.3g s", step)).
+		WithHint("the episode is in another unit: convert it alone with --option timestamp_unit=")
 }

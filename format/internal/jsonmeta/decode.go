@@ -45,13 +45,11 @@ func Explain(op string, b []byte, err error) error {
 	case errors.As(err, &syntax):
 		return syntaxError(op, b, syntax)
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: op, Msg: err.Error()}
+	return robocache.Malformed(op, nil, "%s", err.Error())
 }
 
 func typeError(op string, b []byte, err *json.UnmarshalTypeError) error {
-	e := &robocache.Error{
-		Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{}, Want: typeWords(err.Type),
-	}
+	e := robocache.Malformed(op, robocache.Where{}, "").Expected(typeWords(err.Type), "")
 	pointer, value := valueAt(b, err.Offset, strings.Fields(err.Value)[0])
 	if e.Got = valueWords(value); value == nil {
 		e.Got = kindWords[strings.Fields(err.Value)[0]]
@@ -199,10 +197,7 @@ var grammar = []struct{ message, expected string }{
 }
 
 func syntaxError(op string, b []byte, err *json.SyntaxError) error {
-	e := &robocache.Error{
-		Class: robocache.ErrMalformed, Op: op, Where: robocache.Where{},
-		Msg: "not valid JSON", Want: "a value",
-	}
+	e := robocache.Malformed(op, robocache.Where{}, "not valid JSON").Expected("a value", "")
 	at := min(max(err.Offset-1, 0), int64(len(b)))
 	if strings.HasPrefix(err.Error(), "unexpected end") || at == int64(len(b)) {
 		e.Want, e.Got = "more", "the end"

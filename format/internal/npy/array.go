@@ -3,7 +3,6 @@ package npy
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"regexp"
 	"slices"
@@ -265,11 +264,11 @@ func all[T any](objects []any) ([]T, bool) {
 }
 
 func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "npy", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("npy", nil, format, args...)
 }
 
 func unsupported(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "npy", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Unsupported("npy", nil, format, args...)
 }
 
 // Type is an element type: NumPy's kind letter, its size and byte order.

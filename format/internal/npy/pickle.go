@@ -185,8 +185,8 @@ func (m *machine) global(module, name string) {
 }
 
 func refused(name string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "npy", Msg: "the pickle names " + strconv.QuoteToGraphic(cut(name)) + ", which is not read: it could run code",
-		Hint: "only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"})
+	guard.Fail(robocache.Unsupported("npy", nil, "the pickle names %s, which is not read: it could run code", strconv.QuoteToGraphic(cut(name))).
+		WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"))
 }
 
 func cut(s string) string {

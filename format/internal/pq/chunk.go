@@ -81,7 +81,7 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 func (f *File) place(group int, leaf *Node) Chunk {
 	k, ok := f.Chunk(group, leaf)
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMisuse, Op: "parquet", Msg: "the column was not asked for when the file was opened"})
+		guard.Fail(robocache.Misuse("parquet", nil, "the column was not asked for when the file was opened"))
 	}
 	if k.Offset < 4 || k.Size < 0 || k.Size > f.Size || k.Offset > f.Size-k.Size {
 		bad("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size)
@@ -131,7 +131,8 @@ func (d *decoder) page(b []byte, at int64) int {
 		bad("page header: the part for its type is missing")
 	}
 	if h.hasCRC && crc32.ChecksumIEEE(body) != h.crc {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Msg: "the checksum of a page is wrong", Hint: "the file is damaged: fetch it again"})
+		guard.Fail(robocache.Malformed("parquet", nil, "the checksum of a page is wrong").
+			WithHint("the file is damaged: fetch it again"))
 	}
 	if int64(h.unpacked) > d.limit {
 		tooLarge(d.limit, int64(h.unpacked))
@@ -152,7 +153,9 @@ func tooLarge(limit int64, got any) {
 	if n, ok := got.(int64); ok {
 		got = fmt.Sprintf("at least %d", n)
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(got), Hint: "raise the memory budget, or write smaller row groups"})
+	guard.Fail(robocache.ResourceLimit("parquet", nil, "").
+		Expected(fmt.Sprintf("at most %d bytes", limit), fmt.Sprint(got)).
+		WithHint("raise the memory budget, or write smaller row groups"))
 }
 
 func (d *decoder) unpack(codec int32, size int, body []byte) []byte {
@@ -189,7 +192,7 @@ func (d *decoder) dictionary(h pageHeader, body []byte) {
 // encoding ends the work: values are encoded in a way that is not read.
 func (d *decoder) encoding(e int32) {
 	name := cmp.Or(encodingNames[e], fmt.Sprintf("number %d", e))
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "encoding " + name + " of a column of " + d.leaf.Type.String()})
+	guard.Fail(robocache.Unsupported("parquet", nil, "encoding %s of a column of %s", name, d.leaf.Type.String()))
 }
 
 func (d *decoder) dataV1(h pageHeader, body []byte) {
@@ -277,7 +280,7 @@ func (d *decoder) decode(enc int32, b []byte, n int) {
 
 // differs ends the work: a row is not as it must be.
 func differs(row any, want, got string) {
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: robocache.Where{"row": row}, Want: want, Got: got})
+	guard.Fail(robocache.Malformed("parquet", robocache.Where{"row": row}, "").Expected(want, got))
 }
 
 // finish checks the column as a whole.

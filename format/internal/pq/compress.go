@@ -50,7 +50,8 @@ func decompress(codec int32, dst, src []byte) error {
 		}
 	default:
 		name := cmp.Or(map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec], fmt.Sprintf("number %d", codec))
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "compression " + name, Hint: "write the file with snappy or zstd"}
+		return robocache.Unsupported("parquet", nil, "compression %s", name).
+			WithHint("write the file with snappy or zstd")
 	}
 	if err != nil {
 		return malformed(name + ": " + err.Error())

@@ -53,11 +53,13 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 		return src, nil
 	}
 	if from == robocache.InvalidDType || from == robocache.String || size == 0 || to == robocache.BFloat16 {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: to.String(), Got: col.Leaf.Type.String()}
+		return nil, robocache.Malformed("parquet", nil, "").
+			Expected(to.String(), col.Leaf.Type.String())
 	}
 	dst := make([]byte, col.Len()*size)
 	misfit := func(i int, v any) ([]byte, error) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: robocache.Where{"value": i}, Want: "a value that fits " + to.String(), Got: fmt.Sprint(v) + " stored as " + from.String()}
+		return nil, robocache.Malformed("parquet", robocache.Where{"value": i}, "").
+			Expected("a value that fits "+to.String(), fmt.Sprint(v)+" stored as "+from.String())
 	}
 	if from.Float() {
 		for i, f := range robocache.Float64s(make([]float64, 0, col.Len()), from, src) {

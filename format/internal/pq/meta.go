@@ -53,7 +53,8 @@ func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool
 	defer guard.Recover("parquet", &err)
 	size := r.Size()
 	if size < 12 {
-		e := &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file", Got: fmt.Sprintf("%d bytes", size)}
+		e := robocache.Malformed("parquet", nil, "").
+			Expected("a Parquet file", fmt.Sprintf("%d bytes", size))
 		if size == 0 {
 			e.Hint = "the file is empty: fetch it again"
 		}
@@ -67,7 +68,8 @@ func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[n-8:]))
 	if length > size-12 || length > maxFooter {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Where: robocache.Where{"offset": size - 8}, Want: "a footer inside the file", Got: fmt.Sprintf("%d bytes of %d", length, size)}
+		return nil, robocache.Malformed("parquet", robocache.Where{"offset": size - 8}, "").
+			Expected("a footer inside the file", fmt.Sprintf("%d bytes of %d", length, size))
 	}
 	footer := tail[max(0, n-8-length) : n-8]
 	if length > n-8 {
@@ -81,7 +83,7 @@ func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool
 func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	head := make([]byte, min(r.Size(), 64))
 	guard.Check(r.ReadAt(ctx, head, 0))
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Want: "a Parquet file"}
+	e := robocache.Malformed("parquet", nil, "").Expected("a Parquet file", "")
 	switch {
 	case strings.HasPrefix(string(head), "version https://git-lfs"):
 		e.Got, e.Hint = "a Git LFS pointer", "fetch the data: git lfs pull"

@@ -47,7 +47,7 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
 	if leaf.MaxRep > 0 {
-		guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "parquet", Msg: "pages of a list"})
+		guard.Fail(robocache.Unsupported("parquet", nil, "pages of a list"))
 	}
 	l = &PageList{}
 	var row int64

@@ -82,7 +82,8 @@ func (a *assembler) row(top *Node, row int64) {
 	a.buf.Reset()
 	a.node(top)
 	if a.total += int64(a.buf.Len()); a.total > a.limit {
-		guard.Fail(&robocache.Error{Class: robocache.ErrResourceLimit, Op: "parquet", Want: "fewer bytes of text than " + strconv.FormatInt(a.limit, 10), Got: "more"})
+		guard.Fail(robocache.ResourceLimit("parquet", nil, "").
+			Expected("fewer bytes of text than "+strconv.FormatInt(a.limit, 10), "more"))
 	}
 }
 

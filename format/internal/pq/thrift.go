@@ -248,7 +248,7 @@ func (c *cursor) skipStruct(depth int) {
 }
 
 func malformed(msg string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "parquet", Msg: msg}
+	return robocache.Malformed("parquet", nil, "%s", msg)
 }
 
 // bad ends the work: the file is malformed.

@@ -169,8 +169,9 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 // fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size is one row.
 func (l *Leaf) fits(size int) error {
 	if size > l.limit {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "a row too large for a page of Parquet",
-			Want: fmt.Sprintf("at most %d bytes", l.limit), Got: fmt.Sprint(size), Hint: "leave the stream out, or make its rows smaller"}
+		return robocache.ResourceLimit("write parquet", nil, "a row too large for a page of Parquet").
+			Expected(fmt.Sprintf("at most %d bytes", l.limit), fmt.Sprint(size)).
+			WithHint("leave the stream out, or make its rows smaller")
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 	for _, path := range s.Columns() {
 		c, ok := s.Lookup(path...)
 		if !ok {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Where: robocache.Where{"column": path}, Msg: "no such column"}
+			return nil, robocache.Unsupported("write parquet", robocache.Where{"column": path}, "no such column")
 		}
 		t := c.Node.Type()
 		l := &Leaf{path: path, where: robocache.Where{"column": strings.Join(path, ".")}, kind: t.Kind(), rep: uint8(c.MaxRepetitionLevel), def: uint8(c.MaxDefinitionLevel), codec: format.Snappy, limit: math.MaxInt32}
@@ -242,7 +243,7 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 			l.size = t.Length()
 		case parquet.ByteArray:
 		default:
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Where: robocache.Where{"column": path}, Msg: "a column of type " + t.String()}
+			return nil, robocache.Unsupported("write parquet", robocache.Where{"column": path}, "a column of type %s", t.String())
 		}
 		l.bounded = l.kind != parquet.FixedLenByteArray
 		if lt := t.LogicalType(); lt != nil {

@@ -50,7 +50,7 @@ func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by str
 
 func supported(err error) error {
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write parquet", Msg: "schema", Err: err}
+		return robocache.Unsupported("write parquet", nil, "schema").WithCause(err)
 	}
 	return nil
 }
@@ -61,14 +61,15 @@ func (f *File) Groups() int { return len(f.footer.RowGroups) }
 // Append writes a row group: a chunk a column, in file order, of as many rows each.
 func (f *File) Append(rows int64, chunks []*Chunk) error {
 	misuse := func(msg string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write parquet", Msg: msg}
+		return robocache.Misuse("write parquet", nil, "%s", msg)
 	}
 	if len(chunks) != f.leaves {
 		return misuse("a row group lacks columns")
 	}
 	g := format.RowGroup{NumRows: rows, FileOffset: f.size, Ordinal: int16(len(f.footer.RowGroups))}
 	if len(f.footer.RowGroups) > 1<<15-1 {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write parquet", Msg: "over 32768 row groups in a file", Hint: "end files sooner"}
+		return robocache.ResourceLimit("write parquet", nil, "over 32768 row groups in a file").
+			WithHint("end files sooner")
 	}
 	for _, c := range chunks {
 		if c == nil || c.rows != rows {

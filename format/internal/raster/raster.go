@@ -47,7 +47,7 @@ func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first
 		}
 		return s, nil
 	}
-	return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: robocache.Where{"stream": f.Key}, Msg: "no image is here"}
+	return nil, robocache.Malformed("images", robocache.Where{"stream": f.Key}, "no image is here")
 }
 
 func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where {
@@ -66,7 +66,7 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 			s.Width, s.Height = pic.Size()
 			n, err := pic.Bytes(&s.spec)
 			if err == nil && n != s.RowBytes() {
-				err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "images", Msg: fmt.Sprintf("%d bytes for %d×%d pixels", n, s.Width, s.Height)}
+				err = robocache.Unsupported("images", nil, "%d bytes for %d×%d pixels", n, s.Width, s.Height)
 			}
 			return err
 		})
@@ -94,7 +94,8 @@ func (s *Source) RowBytes() int { return s.Height * s.Width * s.Channels * s.DTy
 func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) error {
 	size := s.RowBytes()
 	if len(dst) != len(rows)*size {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "images", Want: fmt.Sprint(len(rows)*size, " bytes"), Got: fmt.Sprint(len(dst))}
+		return robocache.Misuse("images", nil, "").
+			Expected(fmt.Sprint(len(rows)*size, " bytes"), fmt.Sprint(len(dst)))
 	}
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := s.ds.Frames(ctx, s.key, rows, refs); err != nil {
@@ -102,10 +103,11 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.ds, s.key, rows[i]), Msg: "the row has no image", Hint: "leave the episode out"}
+			return robocache.Malformed("images", where(s.ds, s.key, rows[i]), "the row has no image").
+				WithHint("leave the episode out")
 		}
 		if refs[i].Path != "" && s.pool == nil {
-			return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Where: where(s.ds, s.key, rows[i]), Msg: "an image in a video among stills"}
+			return robocache.Malformed("images", where(s.ds, s.key, rows[i]), "an image in a video among stills")
 		}
 	}
 	err := video.EachFrame(ctx, s.lib, refs, video.Each{Pool: s.pool, Threads: s.threads}, func(at []int, pic video.Frame) error {
@@ -139,7 +141,7 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
 		return video.DecodeImage(ref, &s.spec, dst)
 	}
 	if info.Channels != 1 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "a colour image among grey ones"}
+		return robocache.Malformed("images", nil, "a colour image among grey ones")
 	}
 	rgb := make([]byte, 3*len(dst))
 	if err := video.DecodeImage(ref, &s.spec, rgb); err != nil {
@@ -152,7 +154,8 @@ func (s *Source) still(ref *robocache.FrameRef, dst []byte) (err error) {
 }
 
 func (s *Source) other(w, h int) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "images", Msg: "an image of another size", Want: fmt.Sprintf("%d×%d", s.Width, s.Height), Got: fmt.Sprintf("%d×%d", w, h)}
+	return robocache.Malformed("images", nil, "an image of another size").
+		Expected(fmt.Sprintf("%d×%d", s.Width, s.Height), fmt.Sprintf("%d×%d", w, h))
 }
 
 // Close gives back the decoders.

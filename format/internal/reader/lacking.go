@@ -42,8 +42,6 @@ func (l *LackingFindings) List() []robocache.Finding {
 
 // Lacks is the error of reading rows of a stream that the episode lacks.
 func (op Op) Lacks(where robocache.Where) error {
-	return &robocache.Error{
-		Class: robocache.ErrMalformed, Op: string(op), Where: where,
-		Msg: "the episode lacks this stream, other episodes have it", Hint: robocache.LackingHint,
-	}
+	return robocache.Malformed(string(op), where, "the episode lacks this stream, other episodes have it").
+		WithHint("%s", robocache.LackingHint)
 }

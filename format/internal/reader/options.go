@@ -41,10 +41,12 @@ func (op Op) Settle(options, says map[string]string, set map[string]Set) error {
 	for _, k := range slices.Sorted(maps.Keys(options)) {
 		where := robocache.Where{"option": k}
 		if _, ok := says[k]; !ok {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "unknown option " + strconv.Quote(k), Hint: robocache.Nearest(k, known)}
+			return robocache.Misuse(string(op), where, "unknown option %q", k).
+				WithHint("%s", robocache.Nearest(k, known))
 		}
 		if fn := set[k]; fn != nil && !fn(options[k]) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Msg: "option " + k, Want: says[k], Got: strconv.Quote(options[k])}
+			return robocache.Misuse(string(op), where, "option %s", k).
+				Expected(says[k], strconv.Quote(options[k]))
 		}
 	}
 	return nil

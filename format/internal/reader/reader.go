@@ -50,12 +50,12 @@ func Budget(opt robocache.OpenOptions, usual, smallest int64) int64 {
 type Op string
 
 func (op Op) misuse(where robocache.Where, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: string(op), Where: where, Want: want, Got: got}
+	return robocache.Misuse(string(op), where, "").Expected(want, got)
 }
 
 // NoStream says that there is no stream of this key.
 func (op Op) NoStream(key string) error {
-	return &robocache.Error{Class: robocache.ErrNotFound, Op: string(op), Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+	return robocache.NotFound(string(op), robocache.Where{"stream": key}, "no such stream")
 }
 
 // Kind checks that a stream is of one of some kinds.
@@ -195,4 +195,5 @@ func Files(ctx context.Context, s store.Store, is func(name string) bool) (names
 }
 
 // errUnfinished is what opening such a folder says.
-var errUnfinished = &robocache.Error{Class: robocache.ErrMalformed, Op: "open", Where: robocache.Where{"file": Unfinished}, Msg: "a conversion ended in the middle: some recordings are missing", Hint: "empty the folder and convert again; or remove this file to open what is there"}
+var errUnfinished = robocache.Malformed("open", robocache.Where{"file": Unfinished}, "a conversion ended in the middle: some recordings are missing").
+	WithHint("empty the folder and convert again; or remove this file to open what is there")

@@ -41,7 +41,8 @@ func (f *File) Close() error {
 }
 
 func (f *File) failed(err error) error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "decompress", Where: robocache.Where{"file": os.TempDir()}, Msg: "compressed files are decompressed into a temporary file", Hint: f.hint, Err: err}
+	return robocache.ResourceLimit("decompress", robocache.Where{"file": os.TempDir()}, "compressed files are decompressed into a temporary file").
+		WithCause(err).WithHint("%s", f.hint)
 }
 
 // block gives a free block.
@@ -120,7 +121,8 @@ func (p *Part) ReadAt(ctx context.Context, b []byte, off int64) error {
 		return err
 	}
 	if off < 0 || off > p.size-int64(len(b)) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "a range outside the decompressed file", Err: io.ErrUnexpectedEOF}
+		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the decompressed file").
+			WithCause(io.ErrUnexpectedEOF)
 	}
 	for len(b) > 0 {
 		at := off % blockBytes

@@ -49,14 +49,15 @@ func IsDB(head []byte) bool { return len(head) >= 16 && string(head[:16]) == "SQ
 // Open looks at the head and the schema. wal is the write-ahead log beside the file; nil where there is none. The file stays the caller's.
 func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 	if f.Size() < headSize {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Want: "a head of 100 bytes", Got: strconv.FormatInt(f.Size(), 10) + " bytes"}
+		return nil, robocache.Malformed("sqlite", nil, "").
+			Expected("a head of 100 bytes", strconv.FormatInt(f.Size(), 10)+" bytes")
 	}
 	head := make([]byte, 18)
 	if err := f.ReadAt(ctx, head, 0); err != nil {
 		return nil, err
 	}
 	if !IsDB(head) {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Msg: "not a SQLite 3 file"}
+		return nil, robocache.Malformed("sqlite", nil, "not a SQLite 3 file")
 	}
 	d := &DB{file: f, size: f.Size(), wal: wal}
 	if page := int64(binary.BigEndian.Uint16(head[16:])); page == 1 {
@@ -128,10 +129,9 @@ func outOfMemory(err *error) {
 	switch r := recover().(type) {
 	case nil:
 	case syscall.Errno:
-		*err = &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: "sqlite", Msg: "no address space for the heap of a connection",
-			Hint: "Raise the limit of the process (ulimit -v), or read fewer files at once.", Err: r,
-		}
+		*err = robocache.ResourceLimit("sqlite", nil, "no address space for the heap of a connection").
+			WithCause(r).
+			WithHint("Raise the limit of the process (ulimit -v), or read fewer files at once.")
 	default:
 		panic(r)
 	}
@@ -232,7 +232,7 @@ func (c *Conn) failed(err error) error {
 	case c.src.ctx.Err() != nil:
 		return c.src.ctx.Err()
 	case errors.Is(err, sqlite3.NOMEM) || errors.Is(err, sqlite3.TOOBIG) || errors.Is(err, sqlite3.FULL):
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "sqlite", Err: err}
+		return robocache.ResourceLimit("sqlite", nil, "").WithCause(err)
 	}
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "sqlite", Err: err}
+	return robocache.Malformed("sqlite", nil, "").WithCause(err)
 }

@@ -45,7 +45,7 @@ type Dir struct {
 var le = binary.LittleEndian
 
 func malformed(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("zip", nil, format, args...)
 }
 
 // bad ends the work: the archive is malformed.
@@ -63,7 +63,7 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err err
 	end := b[at:]
 	count, dirSize, dirOff := uint64(le.Uint16(end[10:])), uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
 	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: "an archive split over several files"}
+		return nil, robocache.Unsupported("zip", nil, "an archive split over several files")
 	}
 	stop := start + int64(at) // where the directory must end
 	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
@@ -80,7 +80,8 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err err
 		bad("%d members declared in a directory of %d bytes", count, dirSize)
 	}
 	if dirSize > maxDirectory {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Msg: "the directory", Want: fmt.Sprintf("at most %d bytes", maxDirectory), Got: fmt.Sprint(dirSize)}
+		return nil, robocache.ResourceLimit("zip", nil, "the directory").
+			Expected(fmt.Sprintf("at most %d bytes", maxDirectory), fmt.Sprint(dirSize))
 	}
 	from := stop - int64(dirSize)
 	dir := b[max(from-start, 0):]
@@ -113,7 +114,8 @@ func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at 
 			}
 		}
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "no end record: this is not a zip archive, or its end is missing", Hint: "fetch the file again"})
+	guard.Fail(robocache.Malformed("zip", nil, "no end record: this is not a zip archive, or its end is missing").
+		WithHint("fetch the file again"))
 	return nil, 0
 }
 

@@ -32,15 +32,17 @@ func (d *Dir) fits(f *File) {
 	var err error
 	switch {
 	case f.Flags&1 != 0:
-		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: "an encrypted member"}
+		err = robocache.Unsupported("zip", nil, "an encrypted member")
 	case f.Method != Stored && f.Method != Deflate:
-		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "zip", Msg: fmt.Sprintf("compression method %d", f.Method), Hint: "stored and deflate are read"}
+		err = robocache.Unsupported("zip", nil, "compression method %d", f.Method).
+			WithHint("stored and deflate are read")
 	case f.Method == Stored && f.Size != f.Packed:
 		err = malformed("a stored member of %d bytes that takes %d", f.Size, f.Packed)
 	case f.Method == Deflate && f.Size/maxRatio > f.Packed:
 		err = malformed("%d bytes declared, more than %d packed ones can hold", f.Size, f.Packed)
 	case f.Size > d.limit || f.Packed-f.Packed/8 > d.limit: // deflate adds five bytes for 65535 at worst
-		err = &robocache.Error{Class: robocache.ErrResourceLimit, Op: "zip", Want: fmt.Sprintf("at most %d bytes", d.limit), Got: fmt.Sprint(max(f.Size, f.Packed))}
+		err = robocache.ResourceLimit("zip", nil, "").
+			Expected(fmt.Sprintf("at most %d bytes", d.limit), fmt.Sprint(max(f.Size, f.Packed)))
 	}
 	guard.Check(f.at(err))
 }
@@ -114,7 +116,8 @@ func (f *File) content(ctx context.Context, r robocache.Ranged, b []byte, room f
 		b = out
 	}
 	if sum := crc32.ChecksumIEEE(b); sum != f.CRC {
-		guard.Fail(f.at(&robocache.Error{Class: robocache.ErrMalformed, Op: "zip", Msg: "CRC", Want: fmt.Sprintf("%08x", f.CRC), Got: fmt.Sprintf("%08x", sum)}))
+		guard.Fail(f.at(robocache.Malformed("zip", nil, "CRC").
+			Expected(fmt.Sprintf("%08x", f.CRC), fmt.Sprintf("%08x", sum))))
 	}
 	return b
 }
@@ -149,7 +152,7 @@ func fill(ctx context.Context, r robocache.Ranged, files []*File, spans []store.
 func (d *Dir) Section(ctx context.Context, r robocache.Ranged, f *File) (off int64, err error) {
 	defer guard.Recover("zip", &err)
 	if d.fits(f); f.Method != Stored {
-		guard.Fail(f.at(&robocache.Error{Class: robocache.ErrMisuse, Op: "zip", Msg: "a deflated member has no bytes in place"}))
+		guard.Fail(f.at(robocache.Misuse("zip", nil, "a deflated member has no bytes in place")))
 	}
 	return f.Header + f.data(bytesAt(ctx, r, f.Header, localSize)), nil
 }

@@ -54,7 +54,8 @@ func (s *Store) find(op, name string) *File {
 	name = guard.Must(store.CleanName(name))
 	i, ok := s.byName[name]
 	if !ok {
-		guard.Fail(&robocache.Error{Class: robocache.ErrNotFound, Op: op, Where: robocache.Where{"dataset": s.uri, "file": s.prefix + name}, Err: fs.ErrNotExist})
+		guard.Fail(robocache.NotFound(op, robocache.Where{"dataset": s.uri, "file": s.prefix + name}, "").
+			WithCause(fs.ErrNotExist))
 	}
 	return &s.dir.Files[i]
 }
@@ -102,7 +103,8 @@ func (s *Store) ReadMember(ctx context.Context, name string, limit int64) (_ []b
 	defer guard.Into(&err)
 	f := s.find("read", name)
 	if f.Size > limit {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "read", Where: robocache.Where{"dataset": s.uri, "file": name}, Want: "at most " + strconv.FormatInt(limit, 10) + " bytes", Got: strconv.FormatInt(f.Size, 10)}
+		return nil, robocache.ResourceLimit("read", robocache.Where{"dataset": s.uri, "file": name}, "").
+			Expected("at most "+strconv.FormatInt(limit, 10)+" bytes", strconv.FormatInt(f.Size, 10))
 	}
 	b, err := s.dir.ByteIn(ctx, s.r, f, room)
 	return b, robocache.At(err, robocache.Where{"dataset": s.uri})
@@ -123,7 +125,8 @@ func (m *member) Remote() bool    { return m.whole == nil && store.Remote(m.r) }
 
 func (m *member) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off > m.size || int64(len(p)) > m.size-off {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "a range outside the member", Err: io.ErrUnexpectedEOF}
+		return robocache.Malformed("read", robocache.Where{"offset": off}, "a range outside the member").
+			WithCause(io.ErrUnexpectedEOF)
 	}
 	if m.whole != nil {
 		copy(p, m.whole[off:])

@@ -398,7 +398,7 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 
 // bad ends the work: something is malformed.
 func bad(where robocache.Where, msg, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got}
+	return robocache.Malformed("write lerobot", where, "%s", msg).Expected(want, got)
 }
 
 // info is what info.json says of the camera: read off the first file written, not off a declaration.

@@ -196,7 +196,8 @@ func (c *conversion) plan(ctx context.Context) error {
 		c.fps = info.FPS
 	}
 	if c.fps.Zero() {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": info.URI}, Msg: "the dataset states no rate", Hint: "give that of its rows: --rows-hz, in Python rows_hz="}
+		return robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the dataset states no rate").
+			WithHint("give that of its rows: --rows-hz, in Python rows_hz=")
 	}
 	c.report.FPS = c.fps
 	c.opt.Episodes = reader.Episodes(c.opt.Episodes, info.Episodes)
@@ -274,7 +275,8 @@ func (c *conversion) chooseFeatures() {
 
 // nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
 func (c *conversion) nothingLeft() error {
-	e := &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"dataset": c.src.Info().URI}, Msg: "no stream of the dataset can be written as LeRobot", Hint: "formats that keep point clouds: convert --to mcap"}
+	e := robocache.Unsupported("convert", robocache.Where{"dataset": c.src.Info().URI}, "no stream of the dataset can be written as LeRobot").
+		WithHint("formats that keep point clouds: convert --to mcap")
 	for _, f := range c.report.Findings {
 		if f.Code == "feature-dropped" {
 			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)

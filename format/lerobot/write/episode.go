@@ -110,7 +110,8 @@ func (c *conversion) images(ctx context.Context, f *feature, rows []robocache.Ro
 		for k := range part {
 			r, err := &part[k], error(nil)
 			if r.Missing && !f.masked || r.Path != "" {
-				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the row has no image", Hint: "leave the episode out"}
+				err = robocache.Malformed("convert", nil, "the row has no image").
+					WithHint("leave the episode out")
 			} else {
 				err = fn(r)
 			}
@@ -242,9 +243,10 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		case r.Missing && f.masked:
 			s.reason = "rows without an image"
 		case r.Missing:
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "the row has no image", Hint: "leave the episode out, or fix the video"}
+			return nil, robocache.Malformed("convert", robocache.Where{"row": k}, "the row has no image").
+				WithHint("leave the episode out, or fix the video")
 		case r.Path == "":
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Where: robocache.Where{"row": k}, Msg: "a still image in a stream of video"}
+			return nil, robocache.Malformed("convert", robocache.Where{"row": k}, "a still image in a stream of video")
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
 			s.reason = "the images are no unbroken run of one file"
 		}
@@ -278,7 +280,8 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 		}
 	}
 	if s.reason != "" && c.opt.copyOnly {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Where: robocache.Where{"file": first.Path}, Msg: "the images cannot be copied: " + s.reason, Hint: "allow encoding"}
+		return nil, robocache.Unsupported("convert", robocache.Where{"file": first.Path}, "the images cannot be copied: %s", s.reason).
+			WithHint("allow encoding")
 	}
 	return s, nil
 }
@@ -375,7 +378,7 @@ func (c *conversion) continues(ctx context.Context, f *feature, part video.Part)
 func (c *conversion) ofSize(ctx context.Context, f *feature, path string) error {
 	w, h, err := c.sizeOf(ctx, path)
 	if err == nil && f.Width > 0 && (w != f.Width || h != f.Height) {
-		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "convert", Msg: fmt.Sprintf("its images are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)}
+		err = robocache.Unsupported("convert", nil, "its images are %d×%d, those of the stream %d×%d", w, h, f.Width, f.Height)
 	}
 	return err
 }
@@ -459,7 +462,8 @@ func (c *conversion) recorded(ctx context.Context, e int) (timestamps []float64,
 		return timestamps, start, err
 	}
 	if len(times) != n {
-		return timestamps, start, &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "timestamps", Want: fmt.Sprint(n), Got: fmt.Sprint(len(times))}
+		return timestamps, start, robocache.Malformed("convert", nil, "timestamps").
+			Expected(fmt.Sprint(n), fmt.Sprint(len(times)))
 	}
 	for _, t := range times {
 		timestamps = append(timestamps, float64(t)/1e9)

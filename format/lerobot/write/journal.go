@@ -57,7 +57,8 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 				return nil, err
 			}
 			if old.ID != id {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "resume", Where: robocache.Where{"dataset": dst.URI()}, Msg: "another conversion was interrupted here: another source, or other options", Hint: "give the same options, or empty the destination"}
+				return nil, robocache.Misuse("resume", robocache.Where{"dataset": dst.URI()}, "another conversion was interrupted here: another source, or other options").
+					WithHint("give the same options, or empty the destination")
 			}
 			if old.Mp4 != nil {
 				j.Mp4 = old.Mp4
@@ -70,7 +71,8 @@ func openJournal(ctx context.Context, dst store.Writable, id string, resume bool
 // resumed reads a file that an interrupted conversion left.
 func resumed(name string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "resume", Where: robocache.Where{"file": name}, Err: err, Hint: "empty the destination and begin again"}
+		return robocache.Malformed("resume", robocache.Where{"file": name}, "").WithCause(err).
+			WithHint("empty the destination and begin again")
 	}
 	return nil
 }
@@ -117,7 +119,8 @@ func (j *journal) add(ctx context.Context, name, key string) error {
 const staleAge = time.Hour
 
 func taken(dst, msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "convert", Where: robocache.Where{"dataset": robocache.Redact(dst)}, Msg: msg, Hint: hint}
+	return robocache.Misuse("convert", robocache.Where{"dataset": robocache.Redact(dst)}, "%s", msg).
+		WithHint("%s", hint)
 }
 
 // free refuses a destination that holds anything, but for what an interrupted conversion left. whole says that only its end is missing: the dataset is

@@ -70,7 +70,8 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 		var items []languageItem
 		if row != "" {
 			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
-				return &robocache.Error{Class: robocache.ErrMalformed, Op: "write lerobot", Where: robocache.Where{"stream": key, "index": i}, Want: "a JSON list of objects", Got: clip(row), Err: err}
+				return robocache.Malformed("write lerobot", robocache.Where{"stream": key, "index": i}, "").
+					Expected("a JSON list of objects", clip(row)).WithCause(err)
 			}
 		}
 		if len(items) == 0 {

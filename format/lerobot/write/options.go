@@ -265,7 +265,8 @@ var Bookkeeping = []robocache.Feature{
 
 // misuse is what a caller got wrong.
 func misuse(where robocache.Where, msg, want, got, hint string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Where: where, Msg: msg, Want: want, Got: got, Hint: hint}
+	return robocache.Misuse("write lerobot", where, "%s", msg).Expected(want, got).
+		WithHint("%s", hint)
 }
 
 func (c *Config) validate() error {
@@ -295,7 +296,8 @@ func (c *Config) validate() error {
 		case seen[f.Key]:
 			bad = "declared twice, or a bookkeeping feature that the writer adds itself"
 		case f.Key == "" || strings.ContainsAny(f.Key, "/\x00") || f.Key == "task":
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": f.Key}, Msg: "a feature's name may not be empty, hold '/' or NUL, or be 'task'", Hint: "rename the stream"}
+			return robocache.Unsupported("write lerobot", robocache.Where{"stream": f.Key}, "a feature's name may not be empty, hold '/' or NUL, or be 'task'").
+				WithHint("rename the stream")
 		case len(f.Shape) > 0 && slices.Min(f.Shape) <= 0:
 			bad = "a shape with an axis of length 0"
 		case f.Kind == robocache.KindVideo && (strings.HasPrefix(f.Key, ".") || strings.ContainsAny(f.Key, "\\")):

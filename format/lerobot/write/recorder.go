@@ -228,7 +228,8 @@ func (r *Recorder) takeLock(ctx context.Context) error {
 	}
 	if err != nil {
 		_ = f.Close()
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "another Writer records into this folder", Hint: "close it, or record into another folder", Err: err}
+		return robocache.Misuse(opRecord, nil, "another Writer records into this folder").
+			WithCause(err).WithHint("close it, or record into another folder")
 	}
 	r.lock = f
 	return nil
@@ -262,7 +263,9 @@ func (r *Recorder) resume(have *Recorded) error {
 		c.FPS = old.FPS
 	}
 	differs := func(what string, want, got any) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has another " + what, Want: fmt.Sprint(want), Got: fmt.Sprint(got), Hint: "leave features and fps out to go on with its own, or record into another folder"}
+		return robocache.Misuse(opRecord, nil, "the dataset that is there has another %s", what).
+			Expected(fmt.Sprint(want), fmt.Sprint(got)).
+			WithHint("leave features and fps out to go on with its own, or record into another folder")
 	}
 	if c.FPS != old.FPS {
 		if err := differs("rate", old.FPS, c.FPS); err != nil {
@@ -316,7 +319,8 @@ func (r *Recorder) ready(ctx context.Context) error {
 		f := &r.cfg.Features[i]
 		switch {
 		case f.Kind == robocache.KindVideo && (f.Depth == nil && f.Channels != 3 || f.Depth != nil && f.Channels != 1):
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "video of other than 3 colour channels, or one of depth, is not recorded", Hint: `grey images: declare dtype "image", which keeps them without loss`}
+			return robocache.Unsupported(opRecord, robocache.Where{"stream": f.Key}, "video of other than 3 colour channels, or one of depth, is not recorded").
+				WithHint(`grey images: declare dtype "image", which keeps them without loss`)
 		case f.Kind == robocache.KindVideo:
 			how, err := r.coding(f)
 			if err != nil {
@@ -334,12 +338,13 @@ func (r *Recorder) ready(ctx context.Context) error {
 				return err
 			}
 		case f.Kind == robocache.KindEvent, f.Ragged():
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "streams of kind " + string(f.Kind) + " are not recorded"}
+			return robocache.Unsupported(opRecord, robocache.Where{"stream": f.Key}, "streams of kind %s are not recorded", string(f.Kind))
 		}
 		row += int64(pixelBytes(f))
 	}
 	if row > r.count.QueueBytes {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "queue_bytes", Want: fmt.Sprintf("room for the images of one row, %d bytes", row), Got: strconv.FormatInt(r.count.QueueBytes, 10)}
+		return robocache.Misuse(opRecord, nil, "queue_bytes").
+			Expected(fmt.Sprintf("room for the images of one row, %d bytes", row), strconv.FormatInt(r.count.QueueBytes, 10))
 	}
 	return nil
 }
@@ -348,7 +353,8 @@ func (r *Recorder) ready(ctx context.Context) error {
 func (r *Recorder) checkAllowed() error {
 	for _, key := range r.opt.AllowNaN {
 		if key != "*" && !slices.ContainsFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key }) {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "allow_nan: no such feature", Hint: "name a declared feature, or pass allow_nan=True"}
+			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "allow_nan: no such feature").
+				WithHint("name a declared feature, or pass allow_nan=True")
 		}
 	}
 	return nil
@@ -365,7 +371,8 @@ func (r *Recorder) coding(f *robocache.Feature) (VideoConfig, error) {
 		return how, nil
 	}
 	if c := how.Codec; c != "" && c != f.Codec {
-		return VideoConfig{}, &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key}, Msg: "the dataset that is there has another codec", Want: f.Codec, Got: c, Hint: "leave video_codec out, or record into another folder"}
+		return VideoConfig{}, robocache.Misuse(opRecord, robocache.Where{"stream": f.Key}, "the dataset that is there has another codec").
+			Expected(f.Codec, c).WithHint("leave video_codec out, or record into another folder")
 	}
 	how.Codec = f.Codec
 	return how, nil
@@ -472,7 +479,8 @@ func (r *Recorder) leave() {
 // closed is the error of a call after Close.
 func (r *Recorder) closed() error {
 	if r.lock == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the Writer is closed", Hint: "make a new one: it goes on where this one ended"}
+		return robocache.Misuse(opRecord, nil, "the Writer is closed").
+			WithHint("make a new one: it goes on where this one ended")
 	}
 	return nil
 }

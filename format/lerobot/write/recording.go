@@ -61,7 +61,8 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 	}
 	defer robocache.Locate(&err, where)
 	if r.now != nil && r.now.ended {
-		return added, &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"}
+		return added, robocache.Misuse(opRecord, nil, "the episode is being saved").
+			WithHint("save_episode() again, or discard_episode()")
 	}
 	var need int64
 	for i := range r.cfg.Features {
@@ -98,8 +99,8 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 			return false, nil
 		case OnFullRaise:
 			r.count.Refused++
-			return added, &robocache.Error{Class: robocache.ErrTemporary, Op: opRecord, Msg: fmt.Sprintf("the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes),
-				Hint: `Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`}
+			return added, robocache.Temporary(opRecord, nil, "the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes).
+				WithHint(`Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`)
 		}
 		since := time.Now()
 		err := r.queue.Acquire(ctx, need)
@@ -172,14 +173,16 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) erro
 	if names := f.ChannelNames(); names != nil {
 		name = fmt.Sprintf(" (%s)", names[element])
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": f.Key, "element": element},
-		Msg: fmt.Sprintf("element %d%s is %s", element, name, value), Hint: fmt.Sprintf("Record the last valid value, or pass allow_nan=[%q].", f.Key)}
+	return robocache.Misuse(opRecord, robocache.Where{"stream": f.Key, "element": element}, "element %d%s is %s", element, name, value).
+		WithHint("Record the last valid value, or pass allow_nan=[%q].", f.Key)
 }
 
 // checkHeld rejects more numbers and still images than an episode may hold in memory.
 func (e *recording) checkHeld() error {
 	if e.held.Load() > heldBytes {
-		return &robocache.Error{Class: robocache.ErrResourceLimit, Op: opRecord, Msg: "the episode's numbers and still images", Want: fmt.Sprintf("%d bytes", heldBytes), Got: "more", Hint: `save_episode() more often; cameras as "video" are not kept in memory`}
+		return robocache.ResourceLimit(opRecord, nil, "the episode's numbers and still images").
+			Expected(fmt.Sprintf("%d bytes", heldBytes), "more").
+			WithHint(`save_episode() more often; cameras as "video" are not kept in memory`)
 	}
 	return nil
 }
@@ -331,7 +334,8 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir, "episode": r.nextEpisode()})
 	e := r.now
 	if e == nil || e.rows == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode has no rows", Hint: "add_frame() comes before save_episode()"}
+		return robocache.Misuse(opRecord, nil, "the episode has no rows").
+			WithHint("add_frame() comes before save_episode()")
 	}
 	e.finish()
 	ep := &EpisodeData{Length: e.rows, Columns: e.columns, Text: e.text, Images: map[string][][]byte{}, Videos: map[string]VideoPart{}, Tasks: e.tasks, FrameStats: map[string]*stats.Pixels{}}

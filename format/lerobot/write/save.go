@@ -114,12 +114,12 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	t := r.tail
 	last := len(t.eps) - 1
 	if r.count.Episodes == 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "delete_last_episode: the dataset has no episodes", Hint: "discard_episode() drops the rows of an episode that is not saved yet"}
+		return robocache.Misuse(opRecord, nil, "delete_last_episode: the dataset has no episodes").
+			WithHint("discard_episode() drops the rows of an episode that is not saved yet")
 	}
 	if last < 0 {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"episode": r.nextEpisode() - 1},
-			Msg:  "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer",
-			Hint: fmt.Sprintf("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.nextEpisode()-1, r.dir)}
+		return robocache.Misuse(opRecord, robocache.Where{"episode": r.nextEpisode() - 1}, "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer").
+			WithHint("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.nextEpisode()-1, r.dir)
 	}
 	ep := t.eps[last]
 	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size

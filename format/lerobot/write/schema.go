@@ -133,7 +133,7 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 
 // unsupported ends the work: LeRobot has no place for a stream.
 func unsupported(key, msg string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Where: robocache.Where{"stream": key}, Msg: msg}
+	return robocache.Unsupported("write lerobot", robocache.Where{"stream": key}, "%s", msg)
 }
 
 // spaced writes a shape as Python's json does.

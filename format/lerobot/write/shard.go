@@ -130,7 +130,7 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 // agreed takes what the plan settled in place of looking.
 func (c *conversion) agreed() error {
 	if err := json.Unmarshal(c.opt.Shard.Schema, &c.shard); err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the schema of the plan", Err: err}
+		return robocache.Malformed("convert", nil, "the schema of the plan").WithCause(err)
 	}
 	differ := len(c.features) != len(c.shard.Features)
 	for i := 0; i < len(c.features) && !differ; i++ {
@@ -139,7 +139,8 @@ func (c *conversion) agreed() error {
 		f.Width, f.Height, f.Channels, f.DType, f.Shape, f.Names = s.Width, s.Height, s.Channels, s.DType, s.Shape, s.Names
 	}
 	if differ {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "convert", Msg: "the source has other streams than when it was planned", Hint: "plan again"}
+		return robocache.Malformed("convert", nil, "the source has other streams than when it was planned").
+			WithHint("plan again")
 	}
 	c.timestamps = c.shard.Timestamps
 	return nil
@@ -365,7 +366,7 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 
 func decode(what string, b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "commit", Msg: what, Err: err}
+		return robocache.Malformed("commit", nil, "%s", what).WithCause(err)
 	}
 	return nil
 }

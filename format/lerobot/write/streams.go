@@ -79,10 +79,12 @@ func (r *Recorder) resumeStreams(info []byte) error {
 		old, err = ParseStreams(have[StreamsKey])
 	}
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: opRecord, Where: robocache.Where{"file": infoName}, Err: err}
+		return robocache.Malformed(opRecord, robocache.Where{"file": infoName}, "").WithCause(err)
 	}
 	if len(r.opt.Streams) > 0 && !maps.Equal(old, r.opt.Streams) {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the dataset that is there has other streams with rates of their own", Want: fmt.Sprint(old), Got: fmt.Sprint(r.opt.Streams), Hint: "Leave features out to continue with its own, or record into another folder."}
+		return robocache.Misuse(opRecord, nil, "the dataset that is there has other streams with rates of their own").
+			Expected(fmt.Sprint(old), fmt.Sprint(r.opt.Streams)).
+			WithHint("Leave features out to continue with its own, or record into another folder.")
 	}
 	r.opt.Streams = old
 	return nil
@@ -93,7 +95,8 @@ func (r *Recorder) checkStreams() error {
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		i := slices.IndexFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key })
 		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == RowClock {
-			return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "only streams of numbers are recorded at a rate of their own", Hint: "Leave hz out: cameras and texts have a value in each row."}
+			return robocache.Unsupported(opRecord, robocache.Where{"stream": key}, "only streams of numbers are recorded at a rate of their own").
+				WithHint("Leave hz out: cameras and texts have a value in each row.")
 		}
 	}
 	return nil
@@ -108,7 +111,8 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	defer robocache.Locate(&err, robocache.Where{"episode": r.nextEpisode(), "stream": key})
 	f := r.feature(key)
 	if _, ok := r.opt.Streams[key]; !ok || f == nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the stream has no rate of its own", Hint: `Declare it with "hz", or give its value to add_frame.`}
+		return robocache.Misuse(opRecord, nil, "the stream has no rate of its own").
+			WithHint(`Declare it with "hz", or give its value to add_frame.`)
 	}
 	if len(value) != f.RowBytes() {
 		return misuse(nil, "", fmt.Sprintf("%d bytes", f.RowBytes()), fmt.Sprint(len(value)), "")
@@ -121,7 +125,8 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	}
 	e := r.now
 	if e.ended {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Msg: "the episode is being saved", Hint: "save_episode() again, or discard_episode()"}
+		return robocache.Misuse(opRecord, nil, "the episode is being saved").
+			WithHint("save_episode() again, or discard_episode()")
 	}
 	if err := e.checkHeld(); err != nil {
 		return err
@@ -159,7 +164,8 @@ func (r *Recorder) checkTime(t int64) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		if e == nil || e.native[key] == nil || e.native[key].times[0] > t {
-			return &robocache.Error{Class: robocache.ErrMisuse, Op: opRecord, Where: robocache.Where{"stream": key}, Msg: "the stream has no sample at or before the row's time", Hint: fmt.Sprintf("Call add(%q, value, time) before add_frame, with times of the same clock.", key)}
+			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "the stream has no sample at or before the row's time").
+				WithHint("Call add(%q, value, time) before add_frame, with times of the same clock.", key)
 		}
 	}
 	return nil
@@ -196,7 +202,7 @@ func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpis
 		return err
 	}
 	if len(report.Dropped) > 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: opRecord, Msg: fmt.Sprintf("streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)}
+		return robocache.Unsupported(opRecord, nil, "streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)
 	}
 	return nil
 }

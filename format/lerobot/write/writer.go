@@ -116,7 +116,9 @@ func (w *Writer) task(text string) (int64, error) {
 	n, ok := w.tasks[text]
 	if !ok {
 		if w.cfg.Shard != nil && w.index != nil {
-			return 0, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write lerobot", Msg: "a task that the plan of the shards does not have", Got: strconv.Quote(text), Hint: "the source names its tasks in its rows alone: convert it in one run"}
+			return 0, robocache.Unsupported("write lerobot", nil, "a task that the plan of the shards does not have").
+				Expected("", strconv.Quote(text)).
+				WithHint("the source names its tasks in its rows alone: convert it in one run")
 		}
 		n = int64(len(w.texts))
 		w.tasks[text] = n
@@ -132,7 +134,7 @@ func (w *Writer) Findings() []robocache.Finding { return w.findings }
 // AddEpisode writes one episode.
 func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	if w.failed != nil || w.ended {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "the writer has ended", Err: w.failed}
+		return robocache.Misuse("write lerobot", nil, "the writer has ended").WithCause(w.failed)
 	}
 	begun := false // what comes before leaves the writer as it was
 	defer func() {
@@ -275,10 +277,13 @@ func nextFile(chunk, file, size int, what string, in *shardPlace) (int, int, err
 		chunk, file = chunk+1, 0
 	}
 	if in != nil && chunk*size+file >= in.firstFile+in.files {
-		return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write lerobot", Want: fmt.Sprintf("%d %s files in a shard", in.files, what), Got: "more", Hint: "raise the size at which files are ended, or plan more shards"}
+		return 0, 0, robocache.ResourceLimit("write lerobot", nil, "").
+			Expected(fmt.Sprintf("%d %s files in a shard", in.files, what), "more").
+			WithHint("raise the size at which files are ended, or plan more shards")
 	}
 	if chunk > maxFileNumber {
-		return 0, 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write lerobot", Msg: "over 1000 folders of " + what + " files", Hint: "raise the size at which files are ended"}
+		return 0, 0, robocache.ResourceLimit("write lerobot", nil, "over 1000 folders of %s files", what).
+			WithHint("raise the size at which files are ended")
 	}
 	return chunk, file, nil
 }
@@ -289,7 +294,8 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.failed != nil {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "write lerobot", Msg: "an episode failed: the dataset cannot be ended", Err: w.failed}
+		return robocache.Misuse("write lerobot", nil, "an episode failed: the dataset cannot be ended").
+			WithCause(w.failed)
 	}
 	defer func() { w.failed = err }()
 	defer crash.Recover("write lerobot", &err)

@@ -95,11 +95,11 @@ func Source(kernel string) string { return sources()[kernel] }
 func All(source string) ([]Image, error) {
 	m := manifests()[source]
 	if m == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image of " + source}
+		return nil, robocache.Unsupported("CUDA", nil, "no image of %s", source)
 	}
 	packed, err := data.Open("data/" + source + ".zst")
 	if err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "no image of " + source, Err: err}
+		return nil, robocache.Unsupported("CUDA", nil, "no image of %s", source).WithCause(err)
 	}
 	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
@@ -110,7 +110,7 @@ func All(source string) ([]Image, error) {
 	for _, e := range m.Images {
 		i := Image{Arch: e.Arch, PTX: e.PTX, Code: make([]byte, e.Size)}
 		if _, err := io.ReadFull(z, i.Code); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "CUDA", Msg: "images of " + source, Err: err}
+			return nil, robocache.Malformed("CUDA", nil, "images of %s", source).WithCause(err)
 		}
 		out = append(out, i)
 	}

@@ -2,7 +2,6 @@
 package buffers
 
 import (
-	"fmt"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -79,7 +78,8 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 		m, err := p.memory.Alloc(size)
 		if err != nil {
 			p.InUse.Add(-int64(size))
-			return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for a batch buffer of %d bytes", size), Hint: "a smaller batch_size or prefetch; ulimit -v", Err: err}
+			return nil, robocache.ResourceLimit("loader", nil, "no memory for a batch buffer of %d bytes", size).
+				WithCause(err).WithHint("a smaller batch_size or prefetch; ulimit -v")
 		}
 		mem = m
 	}

@@ -1,7 +1,6 @@
 package frames
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 
@@ -110,7 +109,8 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	}
 	mem, err := r.memory.Alloc(roundUp(want, PageSize))
 	if err != nil {
-		return false, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "loader", Msg: fmt.Sprintf("no memory for %d bytes of kept frames", want), Hint: "a smaller pool_size, cache_budget or memory_budget; ulimit -v", Err: err}
+		return false, robocache.ResourceLimit("loader", nil, "no memory for %d bytes of kept frames", want).
+			WithCause(err).WithHint("a smaller pool_size, cache_budget or memory_budget; ulimit -v")
 	}
 	b := &slab{mem: mem}
 	s.slabs[b] = struct{}{}

@@ -277,13 +277,14 @@ func (w *Worker) decode(t *task) {
 			var p video.Planner
 			single := file.Plan(&p, []int{int(x.key.ordinal)})
 			if single[0].Cost() <= 0 {
-				err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the video has no frame of that number", Hint: "the video is shorter than its table"}
+				err = robocache.Malformed("decode", nil, "the video has no frame of that number").
+					WithHint("the video is shorter than its table")
 			} else if err = file.Decode(w.Ctx(), nil, single, w.deliver); w.got[i] {
 				continue
 			}
 		}
 		if err == nil {
-			err = &robocache.Error{Class: robocache.ErrMalformed, Op: "decode", Msg: "the decoder gave no frame"}
+			err = robocache.Malformed("decode", nil, "the decoder gave no frame")
 		}
 		w.giveUp(t.request, x, err)
 	}

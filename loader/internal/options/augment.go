@@ -94,7 +94,8 @@ func (a *Augment) UnmarshalJSON(b []byte) error {
 	}
 	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
 		name = strings.Trim(name, `"`)
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: "augment: unknown name " + name, Hint: robocache.Nearest(name, augmentNames)}
+		return robocache.Misuse("loader", nil, "augment: unknown name %s", name).
+			WithHint("%s", robocache.Nearest(name, augmentNames))
 	}
 	return Misuse("augment", "an object of numbers, lists and keys as the documentation says", err.Error())
 }

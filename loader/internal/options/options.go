@@ -12,7 +12,7 @@ import (
 
 // Misuse is the error of an option's value.
 func Misuse(option, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option, Want: want, Got: got}
+	return robocache.Misuse("loader", nil, "%s", option).Expected(want, got)
 }
 
 // orderedObject walks a JSON object in its order.

@@ -63,7 +63,7 @@ type MixParams struct {
 }
 
 func (m *MixParams) misuse(option, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: option, Want: want, Got: got}
+	return robocache.Misuse("mixture", nil, "%s", option).Expected(want, got)
 }
 
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
@@ -161,8 +161,9 @@ func (m *MixParams) quantise(weights []float64, total uint64) ([]uint64, error) 
 			continue
 		}
 		if m.Stratified {
-			return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "mixture", Msg: "Stratified: a global batch has no sample for " + m.Names[r.source],
-				Want: fmt.Sprintf("a share of about 1/%d or more", total), Got: fmt.Sprintf("%.3g", weights[r.source]), Hint: "raise batch_size or the weight, or leave stratified out"}
+			return nil, robocache.Misuse("mixture", nil, "Stratified: a global batch has no sample for %s", m.Names[r.source]).
+				Expected(fmt.Sprintf("a share of about 1/%d or more", total), fmt.Sprintf("%.3g", weights[r.source])).
+				WithHint("raise batch_size or the weight, or leave stratified out")
 		}
 		most := 0
 		for i := range out {

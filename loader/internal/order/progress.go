@@ -50,7 +50,8 @@ func (p *Progress) Check() error {
 	if c.world > 1 {
 		step += fmt.Sprintf(" × world_size=%d: %d samples a step", c.world, c.batch*c.world)
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: fmt.Sprintf("an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step), Hint: "a smaller batch_size, or drop_last=False"}
+	return robocache.Misuse("loader", nil, "an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step).
+		WithHint("a smaller batch_size, or drop_last=False")
 }
 
 // Given moves on behind a batch that was handed out.
@@ -179,5 +180,5 @@ func (p *Progress) Restored(s *State, force bool, has func(BadEpisode) bool) (*P
 }
 
 func misuse(option, want, got string) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: option, Want: want, Got: got}
+	return robocache.Misuse("loader", nil, "%s", option).Expected(want, got)
 }

@@ -134,7 +134,8 @@ func (o *Ordering) difference(s *State) (what, want, got string) {
 // difference; force keeps what is configured here instead.
 func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
 	mismatch := func(what, want, got string) error {
-		return &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Msg: what, Want: want, Got: got, Hint: "force=True goes on all the same"}
+		return robocache.Misuse("loader", nil, "%s", what).Expected(want, got).
+			WithHint("force=True goes on all the same")
 	}
 	if what, want, got := o.difference(s); what != "" && !force {
 		return nil, mismatch(what, want, got)

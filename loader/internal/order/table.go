@@ -36,7 +36,8 @@ func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode
 		sort.Ints(list)
 		for _, e := range list {
 			if e < 0 || e >= total {
-				return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "loader", Where: robocache.Where{"position": e}, Msg: "episodes", Want: fmt.Sprintf("0 to %d", total-1), Got: fmt.Sprint(e)}
+				return nil, robocache.Misuse("loader", robocache.Where{"position": e}, "episodes").
+					Expected(fmt.Sprintf("0 to %d", total-1), fmt.Sprint(e))
 			}
 		}
 	}

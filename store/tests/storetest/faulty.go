@@ -81,12 +81,13 @@ func (p *Plan) hit(op Op, name string) bool {
 
 func (p *Plan) err(name string) error {
 	if p.Fault == FaultChanged {
-		return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": name}, Msg: "injected change", Err: store.ErrChanged}
+		return robocache.Temporary("faulty", robocache.Where{"file": name}, "injected change").
+			WithCause(store.ErrChanged)
 	}
 	if p.Err != nil {
 		return fail("faulty", "faulty", name, p.Err)
 	}
-	return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": name}, Msg: "injected fault"}
+	return robocache.Temporary("faulty", robocache.Where{"file": name}, "injected fault")
 }
 
 // before strikes an operation that moves no bytes.
@@ -178,7 +179,8 @@ func (f *faultyFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 		if f.plan.Err == nil {
-			return &robocache.Error{Class: robocache.ErrTemporary, Op: "faulty", Where: robocache.Where{"file": f.name, "offset": off}, Msg: "injected short read", Err: io.ErrUnexpectedEOF}
+			return robocache.Temporary("faulty", robocache.Where{"file": f.name, "offset": off}, "injected short read").
+				WithCause(io.ErrUnexpectedEOF)
 		}
 	}
 	return f.plan.err(f.name)

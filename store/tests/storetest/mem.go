@@ -73,7 +73,8 @@ func openMem(rest string) (store.Store, error) {
 		}
 		name = name[:cut]
 	}
-	return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"dataset": "mem://" + rest}, Msg: "no store of this name in this process", Err: fs.ErrNotExist}
+	return nil, robocache.NotFound("open", robocache.Where{"dataset": "mem://" + rest}, "no store of this name in this process").
+		WithCause(fs.ErrNotExist)
 }
 
 // URI is mem://name.
@@ -251,7 +252,7 @@ func (w *memWriter) put(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if off < 0 || off > maxMem-int64(len(p)) {
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "write", Where: robocache.Where{"dataset": w.m.URI(), "file": w.name, "offset": off}, Msg: "a file in memory holds at most 4 GiB"}
+		return 0, robocache.ResourceLimit("write", robocache.Where{"dataset": w.m.URI(), "file": w.name, "offset": off}, "a file in memory holds at most 4 GiB")
 	}
 	if end := off + int64(len(p)); end > int64(len(w.data)) {
 		have := len(w.data)
@@ -329,7 +330,8 @@ func (f *memFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	case f.closed.Load():
 		return fail("read", f.uri, f.name, fs.ErrClosed)
 	case off < 0 || off > f.Size() || int64(len(p)) > f.Size()-off:
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"dataset": f.uri, "file": f.name, "offset": off}, Msg: "a range past the end", Err: io.ErrUnexpectedEOF}
+		return robocache.Malformed("read", robocache.Where{"dataset": f.uri, "file": f.name, "offset": off}, "a range past the end").
+			WithCause(io.ErrUnexpectedEOF)
 	}
 	copy(p, f.data[off:])
 	return nil
@@ -348,7 +350,7 @@ func fail(op, uri, name string, err error) error {
 	if errors.As(err, &already) {
 		return robocache.At(err, where)
 	}
-	e := &robocache.Error{Class: robocache.Classify(err), Op: op, Where: where, Err: err}
+	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	switch {
 	case errors.Is(err, fs.ErrExist):
 		e.Class, e.Err = robocache.ErrMisuse, errors.Join(store.ErrExists, err)
@@ -359,5 +361,5 @@ func fail(op, uri, name string, err error) error {
 }
 
 func unsupported(op, uri, msg, hint string) error {
-	return &robocache.Error{Class: robocache.ErrUnsupported, Op: op, Where: robocache.Where{"dataset": uri}, Msg: msg, Hint: hint}
+	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).WithHint("%s", hint)
 }

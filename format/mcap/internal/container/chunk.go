@@ -35,7 +35,8 @@ func parseCompression(s string, off int64) Compression {
 	if i := slices.Index(compressions[:], s); i >= 0 {
 		return Compression(i)
 	}
-	guard.Fail(&robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: "chunk compression", Want: `"", "zstd" or "lz4"`, Got: fmt.Sprintf("%.40q", s)})
+	guard.Fail(robocache.Unsupported("mcap", robocache.Where{"offset": off}, "chunk compression").
+		Expected(`"", "zstd" or "lz4"`, fmt.Sprintf("%.40q", s)))
 	return 0
 }
 
@@ -79,7 +80,7 @@ func (k *Chunk) check(size int64, lim Limits) error {
 }
 
 func tooLarge(off int64, want, got string) *robocache.Error {
-	return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Where: robocache.Where{"offset": off}, Want: want, Got: got}
+	return robocache.ResourceLimit("mcap", robocache.Where{"offset": off}, "").Expected(want, got)
 }
 
 // smaller says what to do about a chunk.
@@ -122,7 +123,9 @@ func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 		guard.Fail(malformed(k.Offset, "size of a decompressed chunk", fmt.Sprint(k.Size), fmt.Sprint(len(out))))
 	}
 	if crc != 0 && crc32.ChecksumIEEE(out) != crc {
-		guard.Fail(&robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": k.Offset}, Msg: "the check sum of a chunk differs", Want: fmt.Sprintf("%08x", crc), Got: fmt.Sprintf("%08x", crc32.ChecksumIEEE(out)), Err: errCRC})
+		guard.Fail(robocache.Malformed("mcap", robocache.Where{"offset": k.Offset}, "the check sum of a chunk differs").
+			Expected(fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", crc32.ChecksumIEEE(out))).
+			WithCause(errCRC))
 	}
 	return out
 }

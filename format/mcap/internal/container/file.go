@@ -246,7 +246,8 @@ func (f *File) define(op Op, b []byte, off int64) {
 }
 
 func clash(off int64, what string, id uint16, old, new string) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Where: robocache.Where{"offset": off}, Msg: fmt.Sprintf("%s %d is defined twice with other content", what, id), Want: fmt.Sprintf("%.80q", old), Got: fmt.Sprintf("%.80q", new)}
+	return robocache.Malformed("mcap", robocache.Where{"offset": off}, "%s %d is defined twice with other content", what, id).
+		Expected(fmt.Sprintf("%.80q", old), fmt.Sprintf("%.80q", new))
 }
 
 // found records a finding.

@@ -130,7 +130,9 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 	var taken, defined atomic.Int64 // bytes
 	take := func(n int) error {
 		if taken.Add(int64(n)*entryBytes) > f.opt.Index {
-			return &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap", Msg: "index of messages", Want: fmt.Sprintf("at most %d bytes", f.opt.Index), Got: "more", Hint: "raise the memory budget, or split the recording"}
+			return robocache.ResourceLimit("mcap", nil, "index of messages").
+				Expected(fmt.Sprintf("at most %d bytes", f.opt.Index), "more").
+				WithHint("raise the memory budget, or split the recording")
 		}
 		return nil
 	}

@@ -157,7 +157,7 @@ func (c *cursor) strings() map[string]string {
 
 // malformed is an error at an offset of the file.
 func malformed(off int64, msg, want, got string) error {
-	e := &robocache.Error{Class: robocache.ErrMalformed, Op: "mcap", Msg: msg, Want: want, Got: got}
+	e := robocache.Malformed("mcap", nil, "%s", msg).Expected(want, got)
 	if off >= 0 {
 		e.Where = robocache.Where{"offset": off}
 	}

@@ -47,7 +47,7 @@ func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 	case Zstd:
 		w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithEncoderLevel(zstd.SpeedDefault))
 	default:
-		err = &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "compression " + opt.Compression.String()}
+		err = robocache.Unsupported("mcap write", nil, "compression %s", opt.Compression.String())
 	}
 	if err != nil {
 		return nil, err
@@ -64,7 +64,8 @@ func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 // one counts schemas or channels, whose numbers have 16 bits. They begin at 1: rosbags takes channel 0 for none, and leaves its messages out.
 func one(n *int, what string) (uint16, error) {
 	if *n >= 65535 {
-		return 0, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "mcap write", Want: "at most 65,535 " + what, Got: "more"}
+		return 0, robocache.ResourceLimit("mcap write", nil, "").
+			Expected("at most 65,535 "+what, "more")
 	}
 	*n++
 	return uint16(*n), nil
@@ -95,7 +96,8 @@ func (w *Writer) Channel(schema uint16, topic, encoding string, metadata map[str
 // Message adds a message; its data is copied.
 func (w *Writer) Message(m *Message) error {
 	if m.Log < 0 || m.Publish < 0 {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "mcap write", Msg: "a time before the epoch", Want: "0 or more", Got: fmt.Sprint(min(m.Log, m.Publish))}
+		return robocache.Unsupported("mcap write", nil, "a time before the epoch").
+			Expected("0 or more", fmt.Sprint(min(m.Log, m.Publish)))
 	}
 	log := uint64(m.Log)
 	if len(w.index) == 0 {

@@ -31,7 +31,7 @@ const (
 var names = [8]string{"blosclz", "lz4", "snappy", "zlib", "zstd", "codec 5", "codec 6", "codec 7"}
 
 func bad(format string, args ...any) error {
-	return &robocache.Error{Class: robocache.ErrMalformed, Op: "blosc", Msg: fmt.Sprintf(format, args...)}
+	return robocache.Malformed("blosc", nil, format, args...)
 }
 
 // Size is the decompressed size that a buffer declares.
@@ -49,14 +49,15 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if n > limit {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "blosc", Want: fmt.Sprintf("at most %d bytes", limit), Got: fmt.Sprint(n)}
+		return nil, robocache.ResourceLimit("blosc", nil, "").
+			Expected(fmt.Sprintf("at most %d bytes", limit), fmt.Sprint(n))
 	}
 	le := binary.LittleEndian
 	version, flags, typeSize := src[0], src[2], int(src[3])
 	blockSize, packed := int64(le.Uint32(src[8:])), int64(le.Uint32(src[12:]))
 	switch {
 	case version != 1 && version != 2:
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "blosc", Msg: fmt.Sprintf("buffer format %d: blosc 1 writes 2", version)}
+		return nil, robocache.Unsupported("blosc", nil, "buffer format %d: blosc 1 writes 2", version)
 	case packed < headSize || packed > int64(len(src)):
 		return nil, bad("%d bytes declared, there are %d", packed, len(src))
 	case typeSize == 0:
@@ -85,7 +86,8 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	d.shuffle = flags&flagShuffle != 0 && typeSize > 1
 	d.bits = flags&flagBits != 0 && int(blockSize) >= typeSize
 	if d.codec != 0 && d.codec != 1 && d.codec != 3 && d.codec != 4 {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "blosc", Msg: "packed by " + names[d.codec], Hint: "blosclz, lz4, lz4hc, zlib and zstd are read"}
+		return nil, robocache.Unsupported("blosc", nil, "packed by %s", names[d.codec]).
+			WithHint("blosclz, lz4, lz4hc, zlib and zstd are read")
 	}
 	dst := make([]byte, n)
 	for i := range blocks {
@@ -177,7 +179,8 @@ func (d *decoder) stream(dst, src []byte) error {
 		n, err = unzstd.Decode(dst, src, unzstd.Verify)
 	}
 	if err != nil || n != len(dst) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "blosc", Msg: fmt.Sprintf("%s does not give the %d bytes of a stream", names[d.codec], len(dst)), Err: err}
+		return robocache.Malformed("blosc", nil, "%s does not give the %d bytes of a stream", names[d.codec], len(dst)).
+			WithCause(err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func open(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dat
 	}
 	d := &dataset{}
 	if err := json.Unmarshal(b, &d.file); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "toy", Where: robocache.Where{"dataset": uri}, Err: err}
+		return nil, robocache.Malformed("toy", robocache.Where{"dataset": uri}, "").WithCause(err)
 	}
 	d.info = robocache.Info{URI: uri, Format: "toy", Version: "1", FPS: robocache.Rate{Num: int64(d.FPS), Den: 1}, Episodes: len(d.Rows),
 		Features: []robocache.Feature{{Key: d.Key, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{d.Width}}}}
@@ -89,7 +89,7 @@ func (d *dataset) Gather(_ context.Context, _ string, rows []robocache.Row, dst 
 
 func (d *dataset) Text(_ context.Context, key string, rows []robocache.Row) ([]string, error) {
 	if key != "task" {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "toy", Where: robocache.Where{"stream": key}, Msg: "no such stream"}
+		return nil, robocache.NotFound("toy", robocache.Where{"stream": key}, "no such stream")
 	}
 	out := make([]string, len(rows))
 	for i := range out {
@@ -99,7 +99,7 @@ func (d *dataset) Text(_ context.Context, key string, rows []robocache.Row) ([]s
 }
 
 func (d *dataset) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "toy", Msg: "no images"}
+	return robocache.Misuse("toy", nil, "no images")
 }
 
 func (d *dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
@@ -121,7 +121,7 @@ func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		}
 	}
 	if kept == nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "write toy", Msg: "no numeric stream"}
+		return nil, robocache.Unsupported("write toy", nil, "no numeric stream")
 	}
 	if opt.Episodes == nil {
 		for e := range info.Episodes {
@@ -153,7 +153,7 @@ func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	}
 	path, ok := store.LocalPath(dst)
 	if _, there := os.Stat(path); !ok || there == nil {
-		return nil, &robocache.Error{Class: robocache.ErrMisuse, Op: "write toy", Where: robocache.Where{"dataset": dst}, Msg: "a new local file is wanted"}
+		return nil, robocache.Misuse("write toy", robocache.Where{"dataset": dst}, "a new local file is wanted")
 	}
 	rep.Bytes = int64(len(b))
 	return rep, robocache.At(os.WriteFile(path, b, 0o644), robocache.Where{"dataset": dst})

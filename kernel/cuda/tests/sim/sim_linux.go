@@ -68,7 +68,7 @@ var one sync.Mutex
 func New(dir string, sources []string, o Options) (*Machine, error) {
 	m := &Machine{options: o, kernels: map[string]entry{}, buffers: map[uintptr]mapping{}}
 	if _, err := exec.LookPath("g++"); err != nil {
-		return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "needs g++", Err: err}
+		return nil, robocache.Unsupported("simulator", nil, "needs g++").WithCause(err)
 	}
 	var all errgroup.Group
 	all.SetLimit(runtime.NumCPU())
@@ -93,7 +93,7 @@ func New(dir string, sources []string, o Options) (*Machine, error) {
 func (m *Machine) load(file string, kernels []string) error {
 	h, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Err: err}
+		return robocache.Unsupported("simulator", nil, "").WithCause(err)
 	}
 	var lib library
 	for name, to := range map[string]*uintptr{"sim_launch": &lib.launch, "sim_buffer": &lib.buffer} {
@@ -138,7 +138,8 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 		c := exec.Command("g++", args...)
 		c.Dir, c.Stdout, c.Stderr = work, &out, &complaint
 		if err := c.Run(); err != nil {
-			return nil, &robocache.Error{Class: robocache.ErrMalformed, Op: "simulator", Where: robocache.Where{"source": source}, Msg: "g++ " + strings.Join(args, " ") + "\n" + complaint.String(), Err: err}
+			return nil, robocache.Malformed("simulator", robocache.Where{"source": source}, "g++ %s\n%s", strings.Join(args, " "), complaint.String()).
+				WithCause(err)
 		}
 		return out.Bytes(), nil
 	}
@@ -206,7 +207,7 @@ func (m *Machine) Has(kernel string) bool { _, ok := m.kernels[kernel]; return o
 func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byte) error {
 	k, ok := m.kernels[kernel]
 	if !ok {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "no kernel " + kernel}
+		return robocache.Unsupported("simulator", nil, "no kernel %s", kernel)
 	}
 	var flags uintptr
 	if m.options.Checked {
@@ -227,7 +228,7 @@ func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byt
 	text, _, _ := purego.SyscallN(k.lib.launch, k.f, uintptr(grid), uintptr(block), uintptr(shared), uintptr(at), uintptr(m.options.Seed), flags)
 	runtime.KeepAlive(p)
 	if text != 0 {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "simulator", Where: robocache.Where{"kernel": kernel}, Msg: goText(text)}
+		return robocache.Malformed("simulator", robocache.Where{"kernel": kernel}, "%s", goText(text))
 	}
 	return nil
 }
@@ -248,7 +249,8 @@ func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	body := (size + page - 1) / page * page
 	pages, err := syscall.Mmap(-1, 0, body+2*page, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
 	if err != nil {
-		return 0, nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "simulator", Msg: "memory", Got: fmt.Sprint(n), Err: err}
+		return 0, nil, robocache.ResourceLimit("simulator", nil, "memory").
+			Expected("", fmt.Sprint(n)).WithCause(err)
 	}
 	if body > 0 {
 		if err := syscall.Mprotect(pages[page:page+body], syscall.PROT_READ|syscall.PROT_WRITE); err != nil {
