@@ -227,6 +227,13 @@ func Locate(err *error, where Where) {
 	}
 }
 
+// LocateIn is Locate of one place. It allocates nothing unless there is an error.
+func LocateIn(err *error, key string, value any) {
+	if *err != nil {
+		*err = At(*err, Where{key: value})
+	}
+}
+
 // IsFatal reports whether err says nothing about the data: it is an internal error or a limit of this
 // machine. Code that turns errors into findings, or ignores them, returns such an error instead.
 func IsFatal(err error) bool {

@@ -90,7 +90,7 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 	if a.File == "" {
 		return a.constant()
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": a.File})
+	defer robocache.LocateIn(&err, "file", a.File)
 	b, err := os.ReadFile(a.File)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ func (e *editor) copy(ctx context.Context, p *Plan, dst string) error {
 		}
 		err = func() (err error) {
 			defer in.Close()
-			defer robocache.Locate(&err, robocache.Where{"file": f.Name})
+			defer robocache.LocateIn(&err, "file", f.Name)
 			return store.Copy(ctx, in, to, f.Name)
 		}()
 		if err != nil {

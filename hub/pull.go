@@ -104,7 +104,7 @@ func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, to
 	g.SetLimit(filesAtOnce)
 	for _, e := range list {
 		g.Go(crash.Func("pull", func() (err error) {
-			defer robocache.Locate(&err, robocache.Where{"file": e.Name})
+			defer robocache.LocateIn(&err, "file", e.Name)
 			return p.file(gctx, e)
 		}))
 	}

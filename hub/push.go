@@ -71,7 +71,7 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
 		return nil, robocache.Misuse("push", nil, "").Expected("owner/name", strconv.Quote(repo))
 	}
-	defer robocache.Locate(&err, robocache.Where{"dataset": "hf://datasets/" + repo})
+	defer robocache.LocateIn(&err, "dataset", "hf://datasets/"+repo)
 	if !opt.DryRun {
 		if _, err := interpreter(opt.Python); err != nil {
 			return nil, err

@@ -291,7 +291,7 @@ func (a *attempt) files(ctx context.Context, r *Receipt) error {
 
 // checksum reads a file for its size and checksum.
 func checksum(ctx context.Context, st store.Store, name string) (_ File, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	f, err := st.Open(ctx, name)
 	if err != nil {
 		return File{}, err

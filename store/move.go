@@ -15,7 +15,7 @@ type Mover interface {
 
 // Move gives a file another name, which takes the place of what stood there. Where the store has no way of its own, its bytes are copied.
 func Move(ctx context.Context, w Writable, from, to string) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": from})
+	defer robocache.LocateIn(&err, "file", from)
 	if path.Clean(from) == path.Clean(to) {
 		return nil
 	}

@@ -30,7 +30,7 @@ func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
 }
 
 func put(ctx context.Context, create func(context.Context, string) (Writer, error), name string, b []byte) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	w, err := create(ctx, name)
 	if err != nil {
 		return err

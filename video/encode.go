@@ -314,7 +314,7 @@ func (e *Encoder) failed(cause error) error {
 }
 
 func (e *Encoder) verify() (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": e.path})
+	defer robocache.LocateIn(&err, "file", e.path)
 	same := func(ok bool, want, got string) error {
 		if !ok {
 			return robocache.Malformed(opEncode, nil, "").Expected(want, got).

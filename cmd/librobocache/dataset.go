@@ -200,11 +200,11 @@ func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
 	var st robocache.Stats
 	var err error
 	if a.Count {
-		episodePositions, err := s.Info().EpisodePositions(a.Episodes)
-		if err != nil {
+		var positions []int
+		if positions, err = s.Info().EpisodePositions(a.Episodes); err != nil {
 			return nil, err
 		}
-		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: episodePositions, Frames: a.Frames, SkipBad: a.SkipBad})
+		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: positions, Frames: a.Frames, SkipBad: a.SkipBad})
 	} else {
 		st, err = s.Stats(ctx)
 	}

@@ -239,7 +239,7 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 }
 
 func (s *shared) alignedStream(ctx context, ans *answer, episode int, st *align.Stream, rows int, imageSize []int) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"stream": st.Key})
+	defer robocache.LocateIn(&err, "stream", st.Key)
 	f := s.Info().Feature(st.Key)
 	switch {
 	case st.Text != nil || st.Kind == robocache.KindText || st.Kind == robocache.KindEvent:

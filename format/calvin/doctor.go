@@ -90,7 +90,7 @@ func (d *Dataset) checkFrame(
 		return err
 	}
 	defer d.files.Put(h)
-	defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
+	defer robocache.LocateIn(&err, "file", d.name(e, row))
 	for i := range d.members {
 		m := &d.members[i]
 		if d.lacks(e, &stream{member: i}) {

@@ -83,7 +83,7 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 		return f, h, nil
 	}
 	name := d.name(e, row)
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	if h, err = d.files.Get(id, func() (*opened, error) {
 		r, err := d.Bytes.Open(ctx, name)
 		return &opened{Ranged: r, arrays: make([][]byte, len(d.members))}, err
@@ -320,7 +320,7 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		if err != nil {
 			return err
 		}
-		defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
+		defer robocache.LocateIn(&err, "file", d.name(e, row))
 		if err := f.check(s.member); err != nil {
 			return err
 		}
@@ -384,7 +384,7 @@ func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room
 	}
 	defer d.files.Put(h)
 	if f.bad != nil {
-		defer robocache.Locate(&err, robocache.Where{"file": d.name(e, row)})
+		defer robocache.LocateIn(&err, "file", d.name(e, row))
 		if err := f.check(s.member); err != nil {
 			return nil, err
 		}

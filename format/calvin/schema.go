@@ -240,7 +240,7 @@ func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out [
 		}
 		b, err := dir.Prefix(ctx, r, f, headerPrefix)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
 		h, err := npy.ParseHeader(b)
 		have := f.Size - int64(h.Offset)

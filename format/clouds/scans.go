@@ -89,7 +89,7 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 			break
 		}
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": first.name})
+	defer robocache.LocateIn(&err, "file", first.name)
 	r, err := d.Bytes.Open(ctx, first.name)
 	if err != nil {
 		return nil, err

@@ -38,7 +38,7 @@ func bad(msg, want, got string) error {
 // Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.
 func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
 	defer crash.Recover(op, &err)
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	if strings.EqualFold(filepath.Ext(name), ".npy") {
 		return array(b)
 	}

@@ -242,7 +242,7 @@ func (d *Dataset) readFooters(ctx context.Context, t *table) error {
 			if err != nil {
 				return err
 			}
-			defer robocache.Locate(&err, robocache.Where{"file": nameValue})
+			defer robocache.LocateIn(&err, "file", nameValue)
 			nameValue2, err := a.name()
 			if err != nil {
 				return err

@@ -62,14 +62,14 @@ func (d *Dataset) read(ctx context.Context, g int, leaf *pq.Node, shape []int) (
 	if err != nil {
 		return nil, err
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": nameValue})
+	defer robocache.LocateIn(&err, "file", nameValue)
 	return pq.ReadColumn(ctx, h.Value, at.f, at.number, leaf, shape, pq.Limits{Bytes: d.budget / 2})
 }
 
 // chunk is a column, or a field of it, in a row group.
 func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (*chunk, error) {
 	return d.chunks.Load(ctx, chunkKey{g, c.name, sub}, func() (_ *chunk, _ int64, err error) {
-		defer robocache.Locate(&err, robocache.Where{"column": c.name})
+		defer robocache.LocateIn(&err, "column", c.name)
 		k, leaf, dtype := &chunk{}, d.leaf(g, c, sub), c.f.DType
 		if sub == "frame" {
 			dtype = robocache.Int64
@@ -234,7 +234,7 @@ func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) 
 
 // each gives rows with their chunks; neighbours share theirs.
 func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []robocache.Row, do func(i int, k *chunk, row int) error) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"stream": c.f.Key})
+	defer robocache.LocateIn(&err, "stream", c.f.Key)
 	var k *chunk
 	in := -1
 	for i, r := range rows {

@@ -272,7 +272,7 @@ var absolute = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9+.-]*:/)`)
 
 // name is the file that the path stands for.
 func (a *add) name() (_ string, err error) {
-	defer robocache.Locate(&err, robocache.Where{"path": a.Path})
+	defer robocache.LocateIn(&err, "path", a.Path)
 	if absolute.MatchString(a.Path) {
 		return "", unsupported("a data file outside of the table: an absolute path", "a shallow clone: make a deep one")
 	}

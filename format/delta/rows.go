@@ -211,7 +211,7 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 		return nil
 	}
 	name := fmt.Sprintf("%s-%05d.parquet", w.prefix, len(w.adds))
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	collectors := slices.Concat(f.values...)
 	chunks := make([]*pqw.Chunk, len(collectors))
 	var g errgroup.Group

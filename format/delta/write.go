@@ -119,7 +119,7 @@ func (w *writing) metaData() (*metaData, error) {
 // Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
 	defer crash.Recover("write delta", &err)
-	defer robocache.Locate(&err, robocache.Where{"dataset": robocache.Redact(dst)})
+	defer robocache.LocateIn(&err, "dataset", robocache.Redact(dst))
 	w, err := newWriting(ctx, src, opt)
 	if err != nil {
 		return nil, err

@@ -149,7 +149,7 @@ func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set
 	}
 	out := make([]h5set.Episode, len(paths))
 	if err := h5set.Each(ctx, "hdf5 open", len(paths), func(ctx context.Context, i int) (err error) {
-		defer robocache.Locate(&err, robocache.Where{"pointer": paths[i]})
+		defer robocache.LocateIn(&err, "pointer", paths[i])
 		lookup, err := f.Lookup(ctx, paths[i])
 		if err != nil {
 			return err

@@ -238,7 +238,7 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episod
 	if err := d.checkEpisode(episode); err != nil {
 		return ep, err
 	}
-	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(episode)})
+	defer robocache.LocateIn(&err, "episode", d.eps.id(episode))
 	t, err := d.episodeTasks(ctx)
 	if err != nil {
 		return ep, err
@@ -293,7 +293,7 @@ type episodeLine struct {
 
 // readEpisodesV2 reads meta/episodes.jsonl.
 func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": episodesJSONL})
+	defer robocache.LocateIn(&err, "file", episodesJSONL)
 	text, err := store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)
 	if err != nil {
 		return err

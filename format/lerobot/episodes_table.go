@@ -243,7 +243,7 @@ func typeName(n *pq.Node) string {
 
 // tableV2 reads meta/episodes.jsonl: every key that its lines have.
 func (d *Dataset) tableV2(ctx context.Context, t *textColumns) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": episodesJSONL})
+	defer robocache.LocateIn(&err, "file", episodesJSONL)
 	types := map[string]string{"episode_index": "int64", "length": "int64"}
 	content, err := store.ReadFile(ctx, d.Bytes, episodesJSONL, maxLines)
 	if err != nil {

@@ -238,7 +238,7 @@ func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, f
 // eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
 // Errors name the file.
 func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	r, err := d.openSmall(ctx, name)
 	if err != nil {
 		return rows, err

@@ -29,7 +29,7 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 			return parseTasksJSONL(content)
 		}
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	var tasks []robocache.Task
 	err = func() error {
 		content, err := read(ctx)

@@ -188,7 +188,7 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 // layOut gives every episode of a file its first frame if the file has as many frames as rows, or
 // as many more as an edit declared as hidden. Frames of other files are found by time.
 func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) (_ *camFile, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": path})
+	defer robocache.LocateIn(&err, "file", path)
 	if err := d.tab.compareEpisodes(ctx, c.byFile.of(file)); err != nil {
 		return nil, err
 	}

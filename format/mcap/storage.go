@@ -57,7 +57,7 @@ var _ bag.Storage = (*Storage)(nil)
 // OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
 func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
 	defer crash.RecoverFile("mcap open", name, &err)
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	f, err := container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan})
 	if err != nil {
 		return s, err

@@ -155,7 +155,7 @@ func (s *source) message(ctx context.Context) ([]byte, error) {
 // fill makes the messages of some rows.
 func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 	f, src := &s.feature, s.w.src
-	defer robocache.Locate(&err, robocache.Where{"stream": f.Key})
+	defer robocache.LocateIn(&err, "stream", f.Key)
 	add := func(m []byte, err error) error {
 		if err != nil {
 			return err

@@ -190,7 +190,7 @@ func (p *packets) open(ctx context.Context, lib *video.Library, path string) (*v
 
 // read appends the packet of a sample to dst.
 func (p *packets) read(ctx context.Context, s video.Sample, dst []byte) (_ []byte, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": p.file.Path})
+	defer robocache.LocateIn(&err, "file", p.file.Path)
 	p.buf = slices.Grow(p.buf[:0], s.Size)[:s.Size]
 	if err := p.file.Ranged.ReadAt(ctx, p.buf, s.Offset); err != nil {
 		return nil, err

@@ -183,7 +183,7 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 }
 
 func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	f, err := d.OpenFile(ctx, name)
 	if err != nil {
 		return err

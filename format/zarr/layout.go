@@ -361,7 +361,7 @@ func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
 		return false, nil
 	}
-	defer robocache.Locate(&err, robocache.Where{"stream": a.Path})
+	defer robocache.LocateIn(&err, "stream", a.Path)
 	b := make([]byte, a.row)
 	n := min(a.Shape[0], maxPixelRows)
 	for k := range n {

@@ -30,7 +30,7 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 	if err != nil {
 		return nil, 0, err
 	}
-	defer robocache.Locate(&err, robocache.Where{"chunk": join(index, ".")})
+	defer robocache.LocateIn(&err, "chunk", join(index, "."))
 	room := func(n int64) []byte { return make([]byte, n) }
 	if a.pipe.apart { // the packed bytes are read into memory that is used again: what is new costs more than unpacking
 		l := lease.Get()
@@ -44,7 +44,7 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 	if b == nil {
 		return &chunk{}, 64, nil
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	if b, err = a.pipe.decode(b, raw); err != nil {
 		return nil, 0, err
 	}

@@ -145,7 +145,7 @@ func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int
 		outer[i], inner[i] = v/s.per[i], v%s.per[i]
 	}
 	name := a.key(outer)
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	shard, err := d.table(ctx, a, outer, name)
 	if err != nil {
 		return nil, "", err

@@ -224,7 +224,7 @@ type node struct {
 // take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
 func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 	if in != "" {
-		defer robocache.Locate(&err, robocache.Where{"file": in})
+		defer robocache.LocateIn(&err, "file", in)
 	}
 	names := slices.Sorted(maps.Keys(nodes))
 	for _, name := range names {

@@ -57,7 +57,11 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	if err != nil {
 		return rep, err
 	}
-	defer func() { err = errors.Join(err, store.Close(s)) }()
+	defer func() {
+		if closeErr := store.Close(s); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+	}()
 	rep, err = writeTo(ctx, src, s, opt)
 	return rep, robocache.At(err, robocache.Where{"dataset": s.URI()})
 }
@@ -301,7 +305,7 @@ func (w *writer) episode(e, n int) error {
 	streams := w.all()
 	for _, s := range streams {
 		g.Go(crash.Func("zarr write", func() (err error) {
-			defer robocache.Locate(&err, robocache.Where{"stream": s.f.Key})
+			defer robocache.LocateIn(&err, "stream", s.f.Key)
 			step := max(1, blockBytes/max(s.row, 64))
 			for from := 0; from < n; from += step {
 				to := min(from+step, n)

@@ -254,8 +254,8 @@ func (d *Dataset) guessRate(ctx context.Context) error {
 
 // timestampsOf reads the first n timestamps of an episode.
 func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, err error) {
-	defer robocache.Locate(&err, robocache.Where{"stream": "timestamp"})
-	defer robocache.Locate(&err, robocache.Where{"episode": episode})
+	defer robocache.LocateIn(&err, "stream", "timestamp")
+	defer robocache.LocateIn(&err, "episode", episode)
 	if err := d.unitErr; err != nil {
 		return nil, err
 	}

@@ -183,10 +183,10 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) error {
 func alignment(text string) (_ align.Config, err error) {
 	inline := strings.TrimPrefix(strings.TrimSpace(text), "align=")
 	if strings.HasPrefix(inline, "{") {
-		defer robocache.Locate(&err, robocache.Where{"option": "--align"})
+		defer robocache.LocateIn(&err, "option", "--align")
 		return align.ParseConfig([]byte(inline))
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": text})
+	defer robocache.LocateIn(&err, "file", text)
 	b, err := os.ReadFile(text)
 	if err != nil {
 		return align.Config{}, err

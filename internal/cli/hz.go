@@ -81,6 +81,7 @@ func (f *conversionFlags) source(ctx context.Context, open *openFlags, uri strin
 			told(note.Message + ". " + note.Hint)
 		}
 		if ahead, err := a.LookAhead(ctx, ds, f.opt.Keys); err != nil {
+			_ = ds.Close()
 			return nil, err
 		} else if ahead != nil {
 			told(ahead.Message + ". " + ahead.Hint)

@@ -94,6 +94,7 @@ func (f *openFlags) open(ctx context.Context, uri string) (robocache.Dataset, er
 		cfg := align.Config{HZ: hz}
 		notes := cfg.RelativeNotes(ds.Info(), nil)
 		if ahead, err := cfg.LookAhead(ctx, ds, nil); err != nil {
+			_ = ds.Close()
 			return nil, err
 		} else if ahead != nil {
 			notes = append(notes, *ahead)

@@ -181,7 +181,7 @@ func Parse(b []byte) (_ *File, err error) {
 
 // Read reads a file.
 func Read(ctx context.Context, path string) (_ *File, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": path})
+	defer robocache.LocateIn(&err, "file", path)
 	s, err := store.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err

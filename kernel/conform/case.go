@@ -95,7 +95,7 @@ func (c *Case) run(b kernel.Backend) (err error) {
 	part := Planned(c.Plan())
 	part.Src, part.Out, part.Rule = src, *Filled(c.Out, part.Kind.Len(), c.Data.cols), rule
 	planned := &kernel.ApplyOp{Parts: []kernel.Part{part}}
-	defer robocache.Locate(&err, robocache.Where{"by": "the plan"})
+	defer robocache.LocateIn(&err, "by", "the plan")
 	if _, err := c.Error.runs(b, planned); err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func (c *opCase) fuse(b kernel.Backend) error {
 
 // apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
 func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"by": "plans"})
+	defer robocache.LocateIn(&err, "by", "plans")
 	Fill(&op.Out)
 	Fill(op.Valid)
 	a := &kernel.ApplyOp{Counts: Int64s(0, 0)}

@@ -57,7 +57,7 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer robocache.Locate(&err, robocache.Where{"dataset": "s3://" + name + "/" + prefix})
+	defer robocache.LocateIn(&err, "dataset", "s3://"+name+"/"+prefix)
 	endpoint := cmp.Or(query.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
 	region := cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
 	s := &Store{name: name, aws: endpoint == ""}

@@ -164,7 +164,7 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 	rates := make([]robocache.Rate, len(names))
 	open := make([]bool, len(names))
 	if err := Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) (err error) {
-		defer robocache.Locate(&err, robocache.Where{"file": names[i]})
+		defer robocache.LocateIn(&err, "file", names[i])
 		read := func() error {
 			f, err := s.OpenFile(ctx, names[i])
 			if err != nil {

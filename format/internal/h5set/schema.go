@@ -102,10 +102,11 @@ func (s *Set) look(ctx context.Context) (*survey, error) {
 			i := episodes[k]
 			var err error
 			if failed[i], err = Tolerate(func() error {
-				var err error
-				if v.episodes[i], err = s.list(ctx, &s.Episodes[i], v, known); err != nil {
+				list, err := s.list(ctx, &s.Episodes[i], v, known)
+				if err != nil {
 					return err
 				}
+				v.episodes[i] = list // nil marks an unreadable episode
 				return nil
 			}); err != nil {
 				return err

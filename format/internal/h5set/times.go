@@ -75,8 +75,8 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 
 // timestamps reads timestamps that the file holds.
 func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length int) (_ []int64, err error) {
-	defer robocache.Locate(&err, robocache.Where{"episode": e.Index})
-	defer robocache.Locate(&err, robocache.Where{"file": e.File.Name()})
+	defer robocache.LocateIn(&err, "episode", e.Index)
+	defer robocache.LocateIn(&err, "file", e.File.Name())
 	walker, err := e.Walker(ctx)
 	if err != nil {
 		return nil, err

@@ -132,7 +132,7 @@ func joints(ctx context.Context, lib *video.Library, path string, from, to int, 
 
 // addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends, and ends the camera's file where it is full.
 func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own [2]*encodedPart, ep *EpisodeData, row *writtenEpisode) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"stream": c.feature.Key})
+	defer robocache.LocateIn(&err, "stream", c.feature.Key)
 	look := ep.FrameStats[c.feature.Key]
 	var parts []cameraPart
 	if own[0] != nil {
@@ -293,7 +293,7 @@ func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 }
 
 func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	parts := make([]video.Part, 0, len(c.parts))
 	defer func() {
 		for _, p := range parts {
@@ -353,7 +353,7 @@ func (w *Writer) link(parts []video.Part, name string) bool {
 
 // place fills in where the episodes lie in the finished file (W4).
 func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	f, err := w.dst.Open(ctx, name)
 	if err != nil {
 		return err

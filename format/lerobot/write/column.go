@@ -55,7 +55,7 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 
 // column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
 func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"stream": f.Key})
+	defer robocache.LocateIn(&err, "stream", f.Key)
 	switch f.Kind {
 	case robocache.KindText:
 		v := valuesOf(f.leaves)

@@ -122,7 +122,7 @@ func jsonMarshal(v any) ([]byte, error) {
 }
 
 func (w *Writer) info() (_ []byte, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": "meta/info.json"})
+	defer robocache.LocateIn(&err, "file", "meta/info.json")
 	var features jsonObject
 	for _, f := range w.feats {
 		dtype, shape := f.DType.String(), f.Shape

@@ -186,7 +186,7 @@ type keptEpisode struct {
 }
 
 func (g *encodedGroup) keep(file string) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": file})
+	defer robocache.LocateIn(&err, "file", file)
 	stat, err := os.Stat(file)
 	if err != nil {
 		return err

@@ -151,7 +151,7 @@ type recordingCounts struct {
 // there is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
 func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
 	defer crash.Recover(opRecord, &err)
-	defer robocache.Locate(&err, robocache.Where{"dataset": dir})
+	defer robocache.LocateIn(&err, "dataset", dir)
 	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, opt: opt, recount: recount, queue: semaphore.NewWeighted(opt.QueueBytes), count: Recording{QueueBytes: opt.QueueBytes}, free: make(chan []byte, freeImages)}
 	_, err = os.Stat(dir)
 	r.made = errors.Is(err, os.ErrNotExist)
@@ -418,7 +418,7 @@ func (r *Recorder) Counted() Recording {
 // Close ends the recording: statistics become exact over all episodes, and nothing unfinished is left. Rows of an episode that was not saved are dropped.
 func (r *Recorder) Close(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
-	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir})
+	defer robocache.LocateIn(&err, "dataset", r.dir)
 	r.Discard()
 	if r.lock == nil {
 		return nil

@@ -107,7 +107,7 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	if err := r.closed(); err != nil {
 		return err
 	}
-	defer robocache.Locate(&err, robocache.Where{"dataset": r.dir})
+	defer robocache.LocateIn(&err, "dataset", r.dir)
 	if err := r.apply(ctx); err != nil {
 		return err
 	} // Completes an earlier save that failed.

@@ -192,7 +192,7 @@ func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpis
 	if ep.recording == nil {
 		return nil
 	}
-	defer robocache.Locate(&err, robocache.Where{"file": ep.recording.name})
+	defer robocache.LocateIn(&err, "file", ep.recording.name)
 	format, err := robocache.FormatNamed(RecordingsFormat)
 	if err != nil {
 		return err

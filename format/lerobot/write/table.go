@@ -23,7 +23,7 @@ type outTable struct {
 }
 
 func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) (_ *outTable, err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": name})
+	defer robocache.LocateIn(&err, "file", name)
 	w.begin(name)
 	out, err := w.dst.Create(ctx, name)
 	if err != nil {
@@ -51,13 +51,13 @@ func sizeOf(chunks []*pqw.Chunk) (n int64) {
 }
 
 func (t *outTable) append(rows int64, chunks []*pqw.Chunk) (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": t.name})
+	defer robocache.LocateIn(&err, "file", t.name)
 	return t.Append(rows, chunks)
 }
 
 // close ends the file and makes it appear.
 func (t *outTable) close() (err error) {
-	defer robocache.Locate(&err, robocache.Where{"file": t.name})
+	defer robocache.LocateIn(&err, "file", t.name)
 	defer t.out.Abort()
 	if err := t.Close(); err != nil {
 		return err
