@@ -2,16 +2,13 @@ package edit
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -338,142 +335,6 @@ func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn fu
 		out = append(out, robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index})
 	}
 	return send(len(rows))
-}
-
-func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
-	f := v.info.Feature(key)
-	if f == nil {
-		return misuse(robocache.Where{"stream": key}, "no such feature", robocache.Nearest(key, v.info.Keys()))
-	}
-	if c := v.added[key]; c != nil {
-		if err := c.gather(v, rows, dst); err != nil {
-			return err
-		}
-		return nil
-	}
-	size := f.RowBytes()
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
-		part := dst[at*size : (at+len(rows))*size]
-		if name == "" {
-			clear(part)
-			if v.plan.Keys[v.keys[key]].Ones {
-				v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
-			}
-			return nil
-		}
-		if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
-			return err
-		}
-		if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
-			permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	switch {
-	case v.recordings && key == write.RowClock:
-		for i, r := range rows { // rows are numbered from 0
-			entry, err := v.at(r.Episode)
-			if err != nil {
-				return err
-			}
-			n := binary.LittleEndian.Uint64(dst[8*i:]) - uint64(entry.From)
-			binary.LittleEndian.PutUint64(dst[8*i:], n)
-		}
-	case f.Default && key == "timestamp":
-		if err := v.fromZero(ctx, f, rows, dst); err != nil {
-			return err
-		}
-	case strings.HasPrefix(key, "annotation.") && f.DType == robocache.Int64 && f.Scalar():
-		if err := v.renumber(rows, dst); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// present fills a mask of which a source has none: its stream is there, or it is not.
-func (v *view) present(key string, source int, dst []byte) {
-	if i, ok := v.keys[key]; ok && v.plan.Keys[i].From[source] != "" {
-		for k := range dst {
-			dst[k] = 1
-		}
-	}
-}
-
-// permute puts the channels of rows into another order.
-func permute(rows []byte, size, element int, order []int) {
-	if order == nil {
-		return
-	}
-	old := make([]byte, size)
-	for ; len(rows) >= size; rows = rows[size:] {
-		copy(old, rows)
-		for to, from := range order {
-			copy(rows[to*element:(to+1)*element], old[from*element:])
-		}
-	}
-}
-
-// fromZero lets the timestamps of episodes that were cut begin where they began before.
-func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []robocache.Row, dst []byte) error {
-	size := f.DType.Size()
-	for i, r := range rows {
-		p, err := v.at(r.Episode)
-		if err != nil {
-			return err
-		}
-		if p.From == 0 || f.DType != robocache.Float32 && f.DType != robocache.Float64 {
-			continue
-		}
-		raw := make([]byte, 2*size)
-		if err := v.srcs[p.Source].Gather(ctx, f.Key, []robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}}, raw); err != nil {
-			return err
-		}
-		first := robocache.Float64s(nil, f.DType, raw)
-		was := robocache.Float64s(nil, f.DType, dst[i*size:(i+1)*size])[0]
-		if now := was - first[1] + first[0]; f.DType == robocache.Float32 {
-			binary.LittleEndian.PutUint32(dst[i*size:], math.Float32bits(float32(now)))
-		} else {
-			binary.LittleEndian.PutUint64(dst[i*size:], math.Float64bits(now))
-		}
-	}
-	return nil
-}
-
-// GatherRagged is the sources'.
-func (v *view) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) error {
-		if name == "" {
-			counts = append(counts, make([]int, len(rows))...)
-			return nil
-		}
-		b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
-		if err != nil {
-			return err
-		}
-		data, counts = append(data, b...), append(counts, n...)
-		return nil
-	}); err != nil {
-		return data, counts, err
-	}
-	return data, counts, nil
-}
-
-// Valid is the sources'; where one has no such stream, no row holds a value.
-func (v *view) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
-		part := valid[at : at+len(rows)]
-		if name == "" {
-			clear(part)
-			return nil
-		}
-		return robocache.Valid(ctx, v.srcs[source], name, rows, part)
-	}); err != nil {
-		return err
-	}
-	return nil
 }
 
 func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {

@@ -1,0 +1,107 @@
+package align
+
+import (
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"slices"
+)
+
+// numeric gathers the samples that the plan reads and resamples them.
+func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
+	f := &s.feature
+	lo, hi := reach(p)
+	row := f.RowBytes()
+	if to, ok := a.cfg.DTypes[f.Key]; ok {
+		out.DType = to
+	}
+	size := int64(p.Len()) * int64(f.Elements()) * int64(out.DType.Size())
+	if err := a.reserve(size + int64(hi-lo)*int64(row)); err != nil {
+		return err
+	}
+	held := raws.Get().(*[]byte)
+	defer raws.Put(held)
+	raw := slices.Grow((*held)[:0], (hi-lo)*row)[:(hi-lo)*row]
+	if cap(raw) <= keptRaw {
+		*held = raw
+	}
+	const step = 1 << 14 // rows named at a time: the list stays small beside the data
+	rows := make([]robocache.Row, min(step, hi-lo))
+	for at := lo; at < hi; at += step {
+		n := min(step, hi-at)
+		for i := range n {
+			rows[i] = robocache.Row{Episode: a.ep, Index: at + i}
+		}
+		if err := a.ds.Gather(a.ctx, f.Key, rows[:n], raw[(at-lo)*row:(at-lo+n)*row]); err != nil {
+			return err
+		}
+	}
+	if out.Data = a.into; out.Data == nil {
+		out.Data = make([]byte, size)
+	}
+	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
+	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Summed: s.summed}, Valid: out.Valid})
+	a.left += int64(len(raw))
+	if err != nil {
+		return err
+	}
+	return nil
+}
+
+// reach is the half-open range of samples that a plan reads.
+func reach(p *kernel.Plan) (lo, hi int) {
+	lo, hi = p.Sources, 0
+	for i, k := range p.Kind {
+		l, r := int(p.Left[i]), int(p.Right[i])
+		switch k {
+		case kernel.Zero:
+			continue
+		case kernel.Copy:
+			r = l + 1
+		case kernel.Blend:
+			r++
+		}
+		lo, hi = min(lo, l), max(hi, r)
+		if s := p.Sums; s != nil && s.From[i] < s.To[i] {
+			lo, hi = min(lo, int(s.From[i])), max(hi, int(s.To[i]))
+		}
+	}
+	if lo > hi {
+		return 0, 0
+	}
+	return lo, hi
+}
+
+// rebase is the plan over the samples lo … hi-1 alone.
+func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
+	q := *p
+	q.Sources = hi - lo
+	if lo == 0 {
+		return &q
+	}
+	q.Left, q.Right = slices.Clone(p.Left), slices.Clone(p.Right)
+	for i := range q.Left {
+		q.Left[i] -= int32(lo)
+		q.Right[i] -= int32(lo)
+	}
+	if s := p.Sums; s != nil {
+		q.Sums = s.Shift(-lo)
+	}
+	return &q
+}
+
+// distinct lists the samples that a copying plan takes, each run of equal ones once, and where each row finds its own.
+func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
+	place = make([]int32, p.Len())
+	for i, k := range p.Kind {
+		if k == kernel.Zero {
+			place[i] = -1
+			continue
+		}
+		at := int(p.Left[i])
+		if n := len(rows); n == 0 || rows[n-1].Index != at {
+			rows = append(rows, robocache.Row{Episode: ep, Index: at})
+		}
+		place[i] = int32(len(rows) - 1)
+	}
+	return rows, place
+}

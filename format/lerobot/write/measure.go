@@ -1,0 +1,107 @@
+package write
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.
+func (c *conversion) measure(ctx context.Context) error {
+	for i := range c.features {
+		f := &c.features[i]
+		still := f.still || f.Kind == robocache.KindImage && (f.Width == 0 || f.Height == 0)
+		if !still && (f.Kind != robocache.KindVideo || c.lib == nil) {
+			continue
+		}
+		ref := make([]robocache.FrameRef, 1)
+		for _, e := range c.opt.Episodes {
+			measureEpisode, err := c.measureEpisode(ctx, f, e, still, ref)
+			if err != nil {
+				return err
+			}
+			if measureEpisode {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// measureEpisode reports whether an episode determines the size of a camera's images.
+func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, still bool, ref []robocache.FrameRef) (bool, error) {
+	n := c.src.Len(e)
+	if n == 0 {
+		return false, nil
+	}
+	rows := []int{0, n / 2, n - 1}
+	if !still {
+		rows = rows[:1]
+	}
+	for _, k := range rows {
+		err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: e, Index: k}}, ref)
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if err != nil || ref[0].Missing {
+			continue // The error is reported when the episode is converted.
+		}
+		if still && f.measureStill(&ref[0]) || !still && c.measureVideo(ctx, f, ref[0].Path) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// measureVideo takes the size of a camera's images off a file; false where that cannot be.
+func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) bool {
+	if path == "" {
+		return false
+	}
+	w, h, err := c.sizeOf(ctx, path)
+	if err != nil {
+		return false
+	}
+	if f.Width != 0 && (f.Width != w || f.Height != h) {
+		c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": path}, fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h))
+	}
+	f.Width, f.Height = w, h
+	return true
+}
+
+// sizeOf is the size at which the images of a file are shown.
+func (c *conversion) sizeOf(ctx context.Context, path string) (w, h int, err error) {
+	defer crash.Recover("convert", &err)
+	file, err := c.lib.Acquire(ctx, path)
+	if err != nil {
+		return w, h, err
+	}
+	defer file.Release()
+	se := file.Index.Entries()[0]
+	if se.Rotation%180 != 0 {
+		return se.Height, se.Width, nil
+	}
+	return se.Width, se.Height, nil
+}
+
+// measureStill takes the size of a stream of stills off an image; false where that cannot be.
+func (f *feature) measureStill(ref *robocache.FrameRef) bool {
+	info, err := video.ImageSize(ref)
+	if err != nil {
+		return false
+	}
+	f.Width, f.Height = info.Width, info.Height
+	if f.still {
+		f.Channels = 3
+	} else if f.Channels == 0 {
+		f.Channels = info.Channels
+	}
+	if !f.still && f.Depth == nil && info.Channels == 1 {
+		f.DType = info.DType // a source that says bytes may have depth
+	}
+	f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
+	return true
+}
