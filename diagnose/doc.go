@@ -10,6 +10,6 @@
 //	    themselves), drift by a linear fit of the offsets of pieces; both again with what was found taken off. Two minutes are looked at; of a longer
 //	    recording whose begin shows no clear peak, one in its middle, then one at its end. A pair without a clear peak (correlation below 0.8, or a second one nearly as high) gives no finding. A clock that was
 //	    found wrong beside one stream is not told again beside others.
-//	D5  Values: NaN and infinite ones are counted by stream; images whose size cannot be read are errors; with Decode each is decoded.
+//	D5  Values: NaN and infinite ones are counted by stream, with the episode index, row and element of the first; images whose size cannot be read are errors; with Decode each is decoded.
 //	D6  An episode that cannot be read is a finding, and the rest is looked at. Memory is bounded: values are read in blocks.
 package diagnose

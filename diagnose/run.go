@@ -79,8 +79,9 @@ type examination struct {
 	opt      robocache.DiagnoseOptions
 	findings []robocache.Finding
 	dropped  int64
-	timeless bool             // some stream has no clock and no rate, and it was said
-	strange  map[string]int64 // stream → values that are not finite
+	timeless bool // some stream has no clock and no rate, and it was said
+
+	notFinite map[string]*notFinite // by stream
 }
 
 func (x *examination) add(sev robocache.Severity, code string, where robocache.Where, count int64, hint, format string, args ...any) {
@@ -162,16 +163,9 @@ func (x *examination) episode(e int) error {
 	return nil
 }
 
-// close says what was counted over all episodes.
+// close adds the findings about all episodes together.
 func (x *examination) close() {
-	keys := make([]string, 0, len(x.strange))
-	for k := range x.strange {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		x.add(robocache.SeverityWarning, "not-finite", robocache.Where{"stream": k}, x.strange[k], "training on NaN gives NaN: mask or drop these rows", "%d values are NaN or infinite", x.strange[k])
-	}
+	x.addNotFinite()
 	if x.dropped > 0 {
 		x.findings = append(x.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "more-findings", Message: fmt.Sprintf("%d findings more are not listed", x.dropped), Count: x.dropped})
 	}

@@ -41,8 +41,9 @@ func (x *examination) values(e int, l *line) error {
 		case l.f.Ragged():
 			if r, ok := robocache.As[robocache.RaggedDataset](x.ds); ok {
 				var data []byte
-				if data, _, err = r.GatherRagged(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
-					x.count(l.f, data)
+				var counts []int
+				if data, counts, err = r.GatherRagged(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
+					x.countNotFinite(l.f, rows, counts, data)
 				}
 			}
 		default:
@@ -50,7 +51,7 @@ func (x *examination) values(e int, l *line) error {
 				raw = make([]byte, step*l.f.RowBytes())
 			}
 			if err = x.ds.Gather(x.ctx, l.f.Key, rows, raw[:k*l.f.RowBytes()]); err == nil {
-				x.count(l.f, raw[:k*l.f.RowBytes()])
+				x.countNotFinite(l.f, rows, nil, raw[:k*l.f.RowBytes()])
 			}
 		}
 		if err != nil {
@@ -61,15 +62,6 @@ func (x *examination) values(e int, l *line) error {
 		}
 	}
 	return nil
-}
-
-func (x *examination) count(f *robocache.Feature, raw []byte) {
-	if n := robocache.NotFinite(f.DType, raw); n > 0 {
-		if x.strange == nil {
-			x.strange = map[string]int64{}
-		}
-		x.strange[f.Key] += n
-	}
 }
 
 // images reads the sizes of still images, and with Decode their pixels.

@@ -3,7 +3,6 @@ package calvin
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -14,9 +13,9 @@ import (
 // maxFindings bounds a list: a dataset without its frames has a million of the same.
 const maxFindings = 1000
 
-// Diagnose opens every frame. It reports frames that are missing, arrays that differ from those of most
-// episodes, and numbers that are not finite. With Decode it reads the images too, and so checks the CRC
-// of each array.
+// Diagnose opens every frame. It reports frames that are missing and arrays that differ from those of most
+// episodes. With Decode it reads the images too, and so checks the CRC of each array. Package diagnose looks
+// for NaN.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer crash.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
@@ -28,7 +27,6 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 		total += d.eps[e].rows()
 	}
-	notFinite := map[string]int64{}
 	for _, e := range eps {
 		for row := range d.Len(e) {
 			report := func(err error, member *member) error {
@@ -40,7 +38,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 				return nil
 			}
-			err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, notFinite, report)
+			err := d.checkFrame(ctx, d.eps[e], row, opt.Decode, report)
 			if err := ctx.Err(); err != nil {
 				return out, err
 			}
@@ -52,9 +50,6 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				opt.Progress(done, total)
 			}
 		}
-	}
-	for key, n := range notFinite {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
 	}
 	return out, nil
 }
@@ -82,7 +77,6 @@ func (d *Dataset) checkFrame(
 	e episode,
 	row int,
 	images bool,
-	notFinite map[string]int64,
 	report func(err error, member *member) error,
 ) (err error) {
 	f, h, err := d.open(ctx, e, row, true)
@@ -116,12 +110,6 @@ func (d *Dataset) checkFrame(
 		}
 		if err := report(robocache.At(err, robocache.Where{"file": d.name(e, row)}), m); err != nil {
 			return err
-		}
-		if err != nil || m.offset < 0 {
-			continue
-		}
-		if n := robocache.NotFinite(m.typ.DType(), f.numbers[m.offset:][:m.bytes]); n > 0 {
-			notFinite[key(m.name)] += n
 		}
 	}
 	return nil

@@ -149,6 +149,9 @@ func TestTimestampsAndDamage(t *testing.T) {
 	codes := map[string]int64{}
 	for _, f := range found {
 		codes[f.Code] += max(f.Count, 1)
+		if f.Code == "not-finite" && (f.Where["episode"] != int64(0) || f.Where["row"] != 0) {
+			t.Errorf("place of %+v, want row 0 of episode 0", f)
+		}
 	}
 	if err != nil || codes["bad-scan"] != 1 || codes["not-finite"] != 2 || codes["empty-clouds"] != 1 {
 		t.Error(found, err)

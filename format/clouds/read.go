@@ -229,6 +229,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	whole := *d
 	whole.keep = true
 	var dropped, empty int64
+	var firstDropped robocache.Where // the first scan with a dropped point
 	for i, e := range eps {
 		if err := op.Episode(len(d.eps), e); err != nil {
 			return out, err
@@ -254,7 +255,12 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				empty++
 				continue
 			}
-			dropped += int64(counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype))
+			n := counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype)
+			if dropped += int64(n); n > 0 && firstDropped == nil {
+				firstDropped = robocache.Where{
+					"stream": keyPoints, "episode": d.About.EpisodeIndex(e), "row": k, "file": s.name,
+				}
+			}
 		}
 		if t := d.eps[e].timestamps; t != nil {
 			same := int64(0)
@@ -272,7 +278,11 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 	}
 	if dropped > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped), Count: dropped, Hint: "option not_finite=keep gives them"})
+		out = append(out, robocache.Finding{
+			Severity: robocache.SeverityWarning, Code: "not-finite", Where: firstDropped, Count: dropped,
+			Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped),
+			Hint:    "Pass the option not_finite=keep to read them.",
+		})
 	}
 	if empty > 0 {
 		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "empty-clouds", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d scans have no points", empty), Count: empty})

@@ -14,12 +14,12 @@ const maxFindings = 1000
 
 var _ robocache.Diagnoser = (*Dataset)(nil)
 
-// Diagnose decodes every chunk that the episodes use: damage, checksums, values that are not finite, timestamps that go backwards.
+// Diagnose decodes every chunk that the episodes use. It reports damage, wrong checksums and timestamps that go backwards.
+// Package diagnose looks for NaN.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
 	defer crash.Recover("zarr diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
-	notFinite := map[string]int64{}
 	for i, e := range eps {
 		if err := op.Episode(len(d.ends)-1, e); err != nil {
 			return out, err
@@ -29,7 +29,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
 				continue // checkVideos; said when it was opened; not asked for
 			}
-			if found, err := d.checkStream(ctx, e, f, notFinite); err != nil {
+			if found, err := d.checkStream(ctx, e, f); err != nil {
 				return out, err
 			} else if len(out) < maxFindings {
 				out = append(out, found...)
@@ -55,14 +55,11 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		return out, err
 	}
 	out = append(out, videos...)
-	for key, n := range notFinite {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-finite", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("%d values are NaN or infinite", n), Count: n})
-	}
 	return out, ctx.Err()
 }
 
 // checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no other.
-func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, notFinite map[string]int64) (out []robocache.Finding, err error) {
+func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature) (out []robocache.Finding, err error) {
 	v := d.views[f.Key]
 	n, step := d.length(v, e), v.a.chunks[0]
 	for from := 0; from < n; {
@@ -75,11 +72,7 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature, 
 			err = d.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, len(rows)))
 		case robocache.KindNumeric:
 			b := make([]byte, len(rows)*f.RowBytes())
-			if err = d.Gather(ctx, f.Key, rows, b); err == nil {
-				if n := robocache.NotFinite(f.DType, b); n > 0 {
-					notFinite[f.Key] += n
-				}
-			}
+			err = d.Gather(ctx, f.Key, rows, b)
 		default:
 			_, err = d.Text(ctx, f.Key, rows)
 		}

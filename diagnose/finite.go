@@ -1,0 +1,61 @@
+package diagnose
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// notFinite holds the values of one stream that are NaN or infinite.
+type notFinite struct {
+	count   int64
+	where   robocache.Where // place of the first value
+	element string          // number of its element in the row, with the channel's name if it has one
+	value   float64
+}
+
+// countNotFinite counts the values of some rows that are NaN or infinite, and notes the place of the first
+// one. counts holds the number of entries of each row of a ragged stream; it is nil for other streams.
+func (x *examination) countNotFinite(f *robocache.Feature, rows []robocache.Row, counts []int, raw []byte) {
+	n := robocache.NotFinite(f.DType, raw)
+	if n == 0 {
+		return
+	}
+	if x.notFinite == nil {
+		x.notFinite = map[string]*notFinite{}
+	}
+	if found := x.notFinite[f.Key]; found != nil {
+		found.count += n
+		return
+	}
+	values := robocache.Float64s(nil, f.DType, raw)
+	first := slices.IndexFunc(values, func(v float64) bool { return v-v != 0 })
+	row, element := first/f.Elements(), first%f.Elements()
+	if counts != nil {
+		row, element = 0, first
+		for element >= counts[row]*f.Elements() {
+			element -= counts[row] * f.Elements()
+			row++
+		}
+	}
+	found := &notFinite{count: n, value: values[first], element: fmt.Sprintf("element %d", element)}
+	found.where = robocache.Where{
+		"stream": f.Key, "episode": x.ds.Info().EpisodeIndex(rows[row].Episode), "row": rows[row].Index, "index": element,
+	}
+	if names := f.ChannelNames(); len(names) == f.Elements() {
+		found.element += fmt.Sprintf(" (%s)", names[element%f.Elements()])
+	}
+	x.notFinite[f.Key] = found
+}
+
+// addNotFinite adds a finding for each stream with values that are NaN or infinite. It names the first value.
+func (x *examination) addNotFinite() {
+	for _, key := range slices.Sorted(maps.Keys(x.notFinite)) {
+		found := x.notFinite[key]
+		x.add(robocache.SeverityWarning, "not-finite", found.where, found.count,
+			"Mask or drop these rows: training on NaN gives NaN.",
+			"%d values are NaN or infinite; the first is %s: %v", found.count, found.element, found.value)
+	}
+}
