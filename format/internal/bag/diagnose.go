@@ -22,7 +22,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	for k, ep := range eps {
 		e, err := guard.Value(func() *episode { return d.episode(ep) })
 		if guard.RaiseInternal(err) != nil {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": ep}, Message: err.Error()})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep)}, Message: err.Error()})
 			continue
 		}
 		out = append(append(out, d.diagnose(ctx, ep)...), d.checkVideos(ctx, ep, opt.Decode)...)
@@ -34,7 +34,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				return err
 			})
 			if err := local(err); err != nil {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"episode": ep}, Message: err.Error()})
+				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep)}, Message: err.Error()})
 			}
 		}
 		if opt.Progress != nil {
@@ -58,11 +58,11 @@ func (d *Dataset) diagnose(ctx context.Context, ep int) (out []robocache.Finding
 		guard.Check(ctx.Err())
 		tr, err := guard.Value(func() *track { return d.track(ctx, ep, i, true) })
 		if err := local(err); err != nil {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-stream", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error()})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-stream", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key}, Message: err.Error()})
 			continue
 		}
 		for c := range tr.clocks {
-			out = append(out, apart(t, &tr.clocks[c], robocache.Where{"episode": ep, "stream": t.clocks[c]})...)
+			out = append(out, apart(t, &tr.clocks[c], robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.clocks[c]})...)
 		}
 		for k := range d.streams {
 			if s := &d.streams[k]; s.topic == i && s.column >= 0 {

@@ -100,7 +100,7 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 		}
 		if n, one := oneCount(all, len(senders)); one {
 			if n > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": ep}, Count: n,
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep)}, Count: n,
 					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Hint: "give the recorder a larger buffer; align with max_gap"})
 			}
 			return
@@ -108,7 +108,7 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 		ids := slices.SortedFunc(maps.Keys(senders), func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) })
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
-				out = append(out, lostFinding(robocache.Where{"episode": ep, "stream": strings.TrimPrefix(infos[id.topic].Name, "/"), "row": c.first}, c))
+				out = append(out, lostFinding(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": strings.TrimPrefix(infos[id.topic].Name, "/"), "row": c.first}, c))
 			}
 		}
 	})
@@ -156,5 +156,5 @@ func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, f *robocach
 	if c.lost == 0 {
 		return nil
 	}
-	return []robocache.Finding{lostFinding(robocache.Where{"episode": ep, "stream": f.Key, "row": c.first}, &c)}
+	return []robocache.Finding{lostFinding(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key, "row": c.first}, &c)}
 }

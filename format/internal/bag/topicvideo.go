@@ -262,7 +262,7 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 			guard.Check(pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil }))
 		})
 		if guard.Check(ctx.Err()); local(err) != nil {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": ep, "stream": t.key}, Message: err.Error(), Hint: "record it anew"})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key}, Message: err.Error(), Hint: "record it anew"})
 		}
 	}
 	return out
