@@ -48,6 +48,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 type Dataset struct {
 	*h5set.Set
 	meta []json.RawMessage // env_args, by file
+
+	poseDeltas []int // number of relative channels of the actions, by file; 0: not known
 }
 
 // Open opens the dataset at uri.
@@ -128,6 +130,7 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
 		return err
 	}
+	d.markRelative()
 	// Observations and action first: what a policy sees and does.
 	rank := func(s h5set.Stream) int {
 		if strings.HasPrefix(s.Key, "observation.") || s.Key == "action" {
@@ -368,6 +371,7 @@ func language(ctx context.Context, a *h5.Attribute, key string) (string, error) 
 func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string, err error) {
 	var name, kind string
 	var meta json.RawMessage
+	var poseDeltas int
 	attributesValue, err := data.Attributes(ctx)
 	if err != nil {
 		return task, aliases, err
@@ -389,6 +393,8 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 					Freq   json.Number     `json:"control_freq"`
 					Robots json.RawMessage `json:"robots"`
 					Task   any             `json:"task"`
+
+					Controller json.RawMessage `json:"controller_configs"`
 				} `json:"env_kwargs"`
 			}
 			if err := json.Unmarshal([]byte(text), &env); err != nil {
@@ -396,6 +402,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				continue
 			}
 			meta, name = json.RawMessage(text), env.Name
+			poseDeltas = poseDeltasOf(env.Kw.Controller)
 			if t, ok := env.Kw.Task.(string); ok {
 				task, kind = t, t
 			}
@@ -427,7 +434,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 			}
 		}
 	}
-	d.meta = append(d.meta, meta)
+	d.meta, d.poseDeltas = append(d.meta, meta), append(d.poseDeltas, poseDeltas)
 	for _, n := range []string{name, kind} {
 		if n != "" && !slices.Contains(aliases, n) {
 			aliases = append(aliases, n)
