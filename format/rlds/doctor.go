@@ -71,7 +71,7 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 			out = append(out, robocache.Finding{
 				Severity: severity, Code: robocache.LackingStream,
 				Where:   robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": l.key},
-				Message: fmt.Sprintf("the record has no key %q", l.name), Hint: robocache.LackingHint,
+				Message: fmt.Sprintf("the record has no key %q", l.name), Hint: missingHint,
 			})
 			continue
 		}

@@ -138,10 +138,14 @@ func (l *leaf) missing(r *record) bool {
 	return !l.varies
 }
 
+// missingHint is the hint of a stream whose key a record lacks. It does not name missing="pad": Dataset is no
+// robocache.Lacker, because the index of a shard does not hold the keys of its records.
+const missingHint = `Leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad).`
+
 // errMissing is the error of reading a stream whose key the record lacks.
 func (l *leaf) errMissing() error {
 	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the key is not in the record").
-		WithHint("%s", robocache.LackingHint)
+		WithHint("%s", missingHint)
 }
 
 // check holds the lists of a leaf against its shape.
