@@ -10,12 +10,16 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// onGrid brings a source to a rate.
+// onGrid returns a view of a source at a rate.
 func onGrid(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) (robocache.Dataset, error) {
 	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
 		return nil, err
 	}
-	return align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true})
+	view, err := align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true})
+	if err != nil {
+		return nil, err
+	}
+	return view, nil
 }
 
 // merge joins the sources: episodes one source after the other, features by their keys, tasks by their texts.
@@ -30,9 +34,11 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 		}
 		old := e.plan
 		for i, ds := range e.srcs {
-			if e.srcs[i], err = onGrid(ctx, ds, hz); err != nil {
+			grid, err := onGrid(ctx, ds, hz)
+			if err != nil {
 				return err
 			}
+			e.srcs[i] = grid
 		}
 		if e.plan, err = newPlan(ctx, e.srcs); err != nil {
 			return err

@@ -147,9 +147,11 @@ func (e *editor) open(ctx context.Context) error {
 				WithHint("plan again")
 		}
 		if !want.HZ.Zero() {
-			if e.srcs[i], err = onGrid(ctx, e.srcs[i], want.HZ); err != nil {
+			grid, err := onGrid(ctx, e.srcs[i], want.HZ)
+			if err != nil {
 				return err
 			}
+			e.srcs[i] = grid
 		}
 	}
 	for _, p := range e.req.Plans {

@@ -385,9 +385,11 @@ func (v *view) KnownFrames(ctx context.Context, key string, e int) (_ *robocache
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if _, ok := v.frames[id]; !ok {
-		if v.frames[id], err = src.FrameStats(ctx, v.name(key, p.Source)); err != nil {
+		known, err := src.FrameStats(ctx, v.name(key, p.Source))
+		if err != nil {
 			return nil, err
 		}
+		v.frames[id] = known
 	}
 	return v.frames[id][p.Episode], nil
 }

@@ -193,9 +193,9 @@ func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int3
 			continue
 		}
 		var fault error
-		doc.try(ctx, nil, func() error {
-			_, fault = doc.d.matchTimes(ctx, c, l, int(e))
-			return nil
+		doc.try(ctx, nil, func() (err error) {
+			_, fault, err = doc.d.matchTimes(ctx, c, l, int(e))
+			return err
 		})
 		if bad := (*robocache.Error)(nil); errors.As(fault, &bad) {
 			doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{

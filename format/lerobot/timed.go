@@ -97,8 +97,8 @@ func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
 	key := unit{file: f.timed.index, group: int32(episode), col: unitFrames, page: int32(d.byKey[c.key])}
 	load, err := d.tab.cache.Load(ctx, key, func() (any, int64, error) {
-		frames, err := d.matchTimes(ctx, c, f, episode)
-		if err != nil {
+		frames, mismatch, err := d.matchTimes(ctx, c, f, episode)
+		if err = cmp.Or(err, mismatch); err != nil {
 			return nil, 0, err
 		}
 		return frames, int64(4*cap(frames)) + 64, nil
@@ -109,15 +109,16 @@ func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episo
 	return load.([]int32), nil
 }
 
-// matchTimes does the work of framesByTime.
-func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
+// matchTimes returns the frame of each row of an episode. mismatch is an error of the episode whose
+// rows have no frames; err is an error of reading its timestamps or its video.
+func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode int) (frames []int32, mismatch, err error) {
 	rowTimes, err := d.Times(ctx, episode, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	file, err := d.lib.Acquire(ctx, f.path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Release()
 	ix := file.Index
@@ -138,27 +139,27 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {
 		return nil, bad(-1, "from_timestamp does not say where the episode begins",
-			"seconds from 0 on", fmt.Sprint(timestampAt(c.cols.from, episode)))
+			"seconds from 0 on", fmt.Sprint(timestampAt(c.cols.from, episode))), nil
 	}
 	if first := rowTimes[0]; first > within && first < step+within {
 		return nil, bad(0, "the timestamps count from one frame after 0: "+
-			"its first frame may be the first row's or not", "0 s", video.Seconds(first))
+			"its first frame may be the first row's or not", "0 s", video.Seconds(first)), nil
 	}
 	times := make([]int64, len(rowTimes))
 	for k, t := range rowTimes {
 		if times[k] = from + t; t > 1<<62 || t < -1<<62 {
-			return nil, bad(k, "the row lies outside of it", "a time", fmt.Sprintf("%d ns", t))
+			return nil, bad(k, "the row lies outside of it", "a time", fmt.Sprintf("%d ns", t)), nil
 		}
 	}
 	frames, none := ix.FramesOfRows(times, within)
 	if none != nil {
-		return nil, bad(none.Row, none.Msg, none.Want, none.Got)
+		return nil, bad(none.Row, none.Msg, none.Want, none.Got), nil
 	}
 	for _, k := range f.timed.claims {
 		if int(k.episode) != episode && times[len(times)-1] > k.from-within && times[0] < k.to-within {
 			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", video.Seconds(from), video.Seconds(k.from), d.eps.id(int(k.episode)))
-			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got)
+			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got), nil
 		}
 	}
-	return frames, nil
+	return frames, nil, nil
 }

@@ -178,9 +178,11 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 			if rates[i], err = rateOf(ctx, root); err != nil {
 				return err
 			}
-			if per[i], err = find(ctx, f, root); err != nil {
+			episodes, err := find(ctx, f, root)
+			if err != nil {
 				return err
 			}
+			per[i] = episodes // none of a file that cannot be read
 			return nil
 		}
 		if len(names) == 1 {
