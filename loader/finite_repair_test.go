@@ -70,9 +70,7 @@ func TestMaskKeepsClouds(t *testing.T) {
 			if err != nil {
 				t.Fatalf("on_nan=%s: %v", how, err)
 			}
-			for _, n := range b.Tensor("points").Shape {
-				counts = append(counts, n)
-			}
+			counts = append(counts, b.Tensor("points").Shape...)
 			counts = append(counts, len(b.Tensor("points").Data))
 			b.Release()
 		}

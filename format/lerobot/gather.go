@@ -158,7 +158,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		return out, err
 	}
 	if !ok || d.cols[i].src == derived {
-		file, start := d.tab.fileOf(episode)
+		file, _ := d.tab.fileOf(episode)
 		f, err := d.tab.footer(ctx, file)
 		if err != nil {
 			return out, err
@@ -166,7 +166,8 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 		if err := d.tab.compareEpisodes(ctx, []int32{int32(episode)}); err != nil {
 			return out, err
 		}
-		if _, start = d.tab.fileOf(episode); start+int64(n) > f.pq.Rows {
+		// The comparison can move the rows of the episode.
+		if _, start := d.tab.fileOf(episode); start+int64(n) > f.pq.Rows {
 			return nil, d.tab.lengthError(f.name, episode, f.pq.Rows-start)
 		}
 		return reader.Grid(d.raw.fps, n), nil
