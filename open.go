@@ -39,6 +39,9 @@ type Format struct {
 	WholeDoctor bool
 	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
 	Clocks bool
+	// KeepsLacking reports that Write leaves a stream that an episode lacks (Lacker) out of that episode. For
+	// other writers such an episode is malformed.
+	KeepsLacking bool
 	// Stamped says that rows of this format always have timestamps: OpenOptions.HZ, which would be ignored, is ErrMisuse.
 	Stamped bool
 	// Extensions are the endings (".h5") of files of this format. A file with one, that no format knows by its contents, is

@@ -174,6 +174,20 @@ func (v *view) Len(e int) int {
 	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
 }
 
+// Lacks reports whether the episode's source has the stream and the episode itself does not. Where the
+// source has no such stream, its rows are masked.
+func (v *view) Lacks(e int, key string) bool {
+	p, err := v.at(e)
+	if err != nil {
+		return false
+	}
+	name := v.name(key, p.Source)
+	if i, ok := v.keys[key]; ok && v.plan.Keys[i].Added != nil {
+		return false
+	}
+	return name != "" && robocache.Lacks(v.srcs[p.Source], p.Episode, name)
+}
+
 func (v *view) at(e int) (*Episode, error) {
 	if e < 0 || e >= len(v.plan.Episodes) {
 		return nil, robocache.NotFound("edit", robocache.Where{"position": e}, "there is no such episode").

@@ -227,6 +227,11 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 	if err != nil {
 		return nil, err
 	}
+	if p.files == nil && !f.KeepsLacking {
+		if err := v.refuseLacking(e.deleted); err != nil {
+			return nil, err
+		}
+	}
 	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
 	if e.req.InPlace {
@@ -255,6 +260,9 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 				return nil, err
 			}
 		}
+	}
+	if dry && p.files == nil && !f.Resumes { // the writer has no dry run
+		out.Findings = append(out.Findings, v.info.Findings...)
 	}
 	if dry {
 		out.Bytes, out.Free = e.room(ctx, p, dst)

@@ -34,7 +34,7 @@ var writeOptions = map[string]string{
 // Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
 // dones, others by their key. Images become pixels: uint8, depth as uint16 or float32 (metres, of video). Timestamps are not kept but as
 // control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
-// ("lang"); splits become masks.
+// ("lang"); splits become masks. A demo has no data set for a stream that its episode lacks (robocache.Lacker).
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
 	defer crash.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
@@ -109,9 +109,8 @@ type writer struct {
 	origins  *origin.Tracer
 	deflate  int
 	next     bool
-	clocks   bool           // streams keep theirs
-	sharing  map[string]int // clock → streams on it
-	scales   bool           // the actions
+	clocks   bool // streams keep theirs
+	scales   bool // the actions
 	acts     actions
 	demos    map[int]string // source position → name
 	worst    int64          // ns that a timestamp is off the grid
@@ -147,7 +146,6 @@ func (w *writer) settle() error {
 	if err := w.opt.Check(w.info); err != nil {
 		return err
 	}
-	w.sharing = map[string]int{}
 	taken := map[string]string{} // where in a demo → the stream
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
@@ -195,7 +193,6 @@ func (w *writer) settle() error {
 			return robocache.Misuse("write robomimic", robocache.Where{"stream": twin}, "its place is that of the timestamps of %s", s.Key).
 				WithHint("leave it out (--keys), or rename it by a mapping (--map)")
 		}
-		w.sharing[s.Clock]++
 	}
 	if taken["/actions"] == "" {
 		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")

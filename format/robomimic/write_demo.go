@@ -92,16 +92,22 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 		}
 		return groups[name], nil
 	}
-	clocks := map[string]*h5.DatasetWriter{}
-	for i := range w.streams {
-		s := &w.streams[i]
+	streams := w.streamsOf(e)
+	clocks := map[string]*clockNames{}
+	for _, s := range streams {
+		if clocks[s.Clock] == nil {
+			clocks[s.Clock] = &clockNames{}
+		}
+		clocks[s.Clock].count++
+	}
+	for _, s := range streams {
 		g, err := group(s.group)
 		if err != nil {
 			return err
 		}
 		rows := rows
 		if w.clocks {
-			if rows, err = w.clock(g, s, e, clocks); err != nil {
+			if rows, err = w.clock(g, s, e, clocks[s.Clock]); err != nil {
 				return err
 			}
 		}
@@ -123,21 +129,38 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 	return nil
 }
 
+// streamsOf lists the streams that an episode has.
+func (w *writer) streamsOf(e int) []*outStream {
+	var list []*outStream
+	for i := range w.streams {
+		if s := &w.streams[i]; !robocache.Lacks(w.src, e, s.Key) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// clockNames is a clock of a demo: the number of its streams, and its timestamps once they are written.
+type clockNames struct {
+	count   int
+	written *h5.DatasetWriter
+}
+
 // clock writes the timestamps of a stream beside it, once for all streams on its clock, and says how many there are: as seconds where those keep
 // every nanosecond, else as integers.
-func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[string]*h5.DatasetWriter) (int, error) {
+func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, clock *clockNames) (int, error) {
 	at, err := w.src.Times(w.ctx, e, s.Key)
 	if err != nil {
 		return 0, err
 	}
 	name := s.name + h5set.TimestampsSuffix
-	if d := written[s.Clock]; d != nil {
+	if d := clock.written; d != nil {
 		if err := g.Link(name, d); err != nil {
 			return 0, err
 		}
 		return len(at), nil
 	}
-	spec := h5.Spec{DType: robocache.Float64, Shape: []int64{int64(len(at))}, Names: w.sharing[s.Clock]}
+	spec := h5.Spec{DType: robocache.Float64, Shape: []int64{int64(len(at))}, Names: clock.count}
 	if slices.ContainsFunc(at, func(t int64) bool { return int64(math.RoundToEven(float64(t)/1e9*1e9)) != t }) {
 		spec.DType = robocache.Int64
 	}
@@ -156,7 +179,7 @@ func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, written map[strin
 	if err := errors.Join(d.Write(b), d.Close()); err != nil {
 		return 0, err
 	}
-	written[s.Clock] = d
+	clock.written = d
 	return len(at), nil
 }
 
@@ -277,6 +300,9 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) error {
 	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
+		if robocache.Lacks(w.src, e, f.Key) {
+			continue
+		}
 		if _, err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key}, func() error {
 			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
 				raw := make([]byte, len(part)*f.RowBytes())

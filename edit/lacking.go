@@ -1,0 +1,44 @@
+package edit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// refuseLacking returns an error if an episode of the result lacks a stream, for formats that cannot leave a
+// stream out of one episode. Its hint leaves out these episodes and those that are deleted already.
+func (v *view) refuseLacking(deleted []int64) error {
+	var where robocache.Where
+	source := 0
+	numbers := slices.Clone(deleted)
+	for e, p := range v.plan.Episodes {
+		if where != nil && p.Source != source {
+			continue
+		}
+		i := slices.IndexFunc(v.info.Features, func(f robocache.Feature) bool { return v.Lacks(e, f.Key) })
+		if i < 0 {
+			continue
+		}
+		info := v.srcs[p.Source].Info()
+		numbers = append(numbers, info.EpisodeIndex(p.Episode))
+		if where == nil {
+			source = p.Source
+			where = robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(p.Episode), "stream": v.info.Features[i].Key}
+		}
+	}
+	if where == nil {
+		return nil
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	left := robocache.Info{Episodes: len(numbers)}
+	left.NumberEpisodes(numbers)
+	hint := "leave the stream out: robocache edit remove; or such episodes: robocache edit delete"
+	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
+		hint = "leave such episodes out: robocache edit delete --episodes " + ranges + "; or the stream: robocache edit remove"
+	}
+	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes have it, and %s keeps the same streams in every episode", v.plan.Format).
+		WithHint("%s", hint)
+}
