@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -236,11 +237,35 @@ func ParseConfig(text []byte) (Config, error) {
 			return c, err
 		}
 	}
-	err := json.Unmarshal(text, &c)
+	text, err := plainTolerances(text, raw)
+	if err != nil {
+		return c, err
+	}
+	err = json.Unmarshal(text, &c)
 	if e := (*robocache.Error)(nil); err != nil && !errors.As(err, &e) {
 		err = robocache.Misuse("loader", nil, "%s", err.Error())
 	}
 	return c, err
+}
+
+// plainTolerances returns text, which raw was read from, with tolerances as numbers of seconds.
+func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
+	found := false
+	for _, name := range []string{"tolerance_s", "offset_tolerance_s"} {
+		token := raw[name]
+		if token == nil || string(token) == "null" {
+			continue
+		}
+		seconds, err := options.ParseSeconds(token)
+		if err != nil {
+			return nil, options.TimeError(err, name, misuse(name, "seconds above 0", clip(string(token))))
+		}
+		found, raw[name] = true, json.RawMessage(strconv.FormatFloat(seconds, 'g', -1, 64))
+	}
+	if !found {
+		return text, nil
+	}
+	return json.Marshal(raw)
 }
 
 // preset gives an option its default.

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _options, _statistics
 from ._errors import Misuse
-from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, whole
+from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, seconds, whole
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, Vectors, taken_over
 
@@ -156,6 +156,19 @@ def _indices(name: str, v: Any) -> list[int]:
         raise Misuse(f"{name}={v!r}: expected episode indices, as a list of integers") from None
 
 
+def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") -> list[Any]:
+    """Offsets: each a number of seconds, or text with a unit. A number that is likely to be nanoseconds is Misuse."""
+    try:
+        out = [] if isinstance(v, (str, bytes, Mapping)) else [seconds(name, x) for x in v]
+    except (TypeError, ValueError) as e:  # Misuse is one
+        if isinstance(e, Misuse) and e.hint:
+            raise
+        out = []
+    if not out:
+        raise Misuse(f"{name}={v!r}: expected {want}, as numbers or text with a unit")
+    return out
+
+
 def _window(name: str, w: Any) -> Any:
     """One entry of windows=: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
     want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
@@ -164,8 +177,8 @@ def _window(name: str, w: Any) -> Any:
     if isinstance(w, Mapping) or isinstance(w, tuple) and (len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1)):
         raise Misuse(f"{name}={w!r}: expected {want}")
     if not isinstance(w, tuple):
-        return listed(real, "" if isinstance(w, list) and not w else want)(name, w)
-    return {"span": listed(real, want)(name, w[:2]), **({"count": int(w[2])} if len(w) == 3 else {})}
+        return w if isinstance(w, list) and not w else _seconds(name, w, want)
+    return {"span": _seconds(name, w[:2], want), **({"count": int(w[2])} if len(w) == 3 else {})}
 
 
 @_keyed
@@ -223,7 +236,7 @@ SAMPLE: dict[str, Check] = {
     "episodes": _indices,
     "split": text,
     # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
-    "delta_timestamps": by_key(listed(real, "a list of seconds for each key")),
+    "delta_timestamps": by_key(_seconds),
     "delta_indices": by_key(listed(integer, "a list of whole rows", "delta_timestamps= takes seconds")),
     "windows": by_key(_window),
     "anchor": _keyed(lambda name, v, features: _options.key(v, features, f"key of {name}")),
@@ -233,8 +246,8 @@ SAMPLE: dict[str, Check] = {
     "depth_unit": one_of(*UNITS),
     "image_size": frame_size,
     "image_resize": one_of("stretch", "letterbox", "crop"),
-    "tolerance_s": partial(real, want="seconds"),
-    "offset_tolerance_s": partial(real, want="seconds"),
+    "tolerance_s": seconds,
+    "offset_tolerance_s": seconds,
     "augment": _augment,
     "on_bad_episode": one_of("error", "skip"),
     "on_nan": one_of("error", "mask", "allow"),

@@ -141,6 +141,12 @@ def duration(name: str, v: Any) -> str:
     return f"{nanoseconds(name, v)}ns"
 
 
+def seconds(name: str, v: Any) -> Any:
+    """A duration as nanoseconds() accepts it: a number stays seconds, with all its digits, and text becomes whole nanoseconds."""
+    ns = nanoseconds(name, v)
+    return f"{ns}ns" if isinstance(v, str) else float(v)
+
+
 def moment(name: str, v: Any) -> str:
     """A moment on a clock, as the engine's configuration takes it: within a year of zero, or Unix seconds from 2001 to 2286."""
     return f"{_time(name, v, lambda s: abs(s) <= 3.2e7 or 1e9 <= s <= 1e10)}ns"

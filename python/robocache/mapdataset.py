@@ -72,6 +72,7 @@ class MapDataset(_Base):
         with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
         features[key].unit says the unit.
     tolerance_s: where given, offsets and image times are checked against it; frames are found by their number in any case.
+        Seconds may be text with a unit, as "50ms", here and in windows. A number beyond a day is refused: it is likely to be nanoseconds.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
@@ -88,9 +89,9 @@ class MapDataset(_Base):
 
     @_keywords.checked
     def __init__(
-        self, source: Any, episodes: Iterable[int] | None = None, delta_timestamps: Mapping[str, Sequence[float]] | None = None, hz: Any = None,
+        self, source: Any, episodes: Iterable[int] | None = None, delta_timestamps: Mapping[str, Sequence[float | str]] | None = None, hz: Any = None,
         align: Mapping[str, Any] | None = None, keys: Iterable[str] | None = None, image_dtype: str = "uint8", image_size: Sequence[int] | None = None,
-        tolerance_s: float | None = None, *, threads: int | None = None, memory_budget: int | str | None = None, format: str | None = None, rows_hz: Any = None,
+        tolerance_s: float | str | None = None, *, threads: int | None = None, memory_budget: int | str | None = None, format: str | None = None, rows_hz: Any = None,
         map: Any = None, options: Mapping[str, Any] | None = None, split: str | None = None, follow_links: bool | None = None,
         delta_indices: Mapping[str, Sequence[int]] | None = None, windows: Mapping[str, Any] | None = None, anchor: str | None = None,
         depth_unit: str | None = None, image_resize: str | None = None, normalize: Any = None, stats: Any = None, on_bad_episode: str = "error",

@@ -351,6 +351,20 @@ def test_epochs_count_from_0(h264: str) -> None:
             loader.load_state_dict(bad)
 
 
+def test_seconds_may_have_a_unit(h264: str) -> None:
+    """Windows and tolerances accept text with a unit, as the hint of an implausible number says."""
+    numbers = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, 0.1]}, tolerance_s=0.02)
+    text = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, "100ms"]}, tolerance_s="20ms")
+    assert torch.equal(next(iter(numbers))["action"], next(iter(text))["action"])
+    span = robocache.Loader(h264, keys=["action"], batch_size=4, windows={"action": ("-100ms", 0, 2)})
+    assert next(iter(span))["action"].shape[:2] == (4, 2)
+    rows = robocache.Loader(h264, keys=["action"], batch_size=4, delta_indices={"action": [0, 100_000]})
+    assert next(iter(rows))["action"].shape[:2] == (4, 2)
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.Loader(h264, windows={"action": [0, 33_333_333]})
+    assert "'33333333ns'" in e.value.hint and "'33333333s'" in e.value.hint
+
+
 @pytest.mark.parametrize(
     "kwargs,cls,words",
     [
@@ -381,6 +395,10 @@ def test_epochs_count_from_0(h264: str) -> None:
         ({"normalize": {"action": 5}}, robocache.Misuse, "a mode"),
         ({"normalize": {"action": {"mean": "abc"}}}, robocache.Misuse, "numbers"),
         ({"tolerance_s": "x"}, robocache.Misuse, "tolerance_s='x'"),
+        ({"tolerance_s": 33_000_000}, robocache.Misuse, "and as nanoseconds 33 ms"),
+        ({"delta_timestamps": {"action": [0, 33_333_333]}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
+        ({"windows": {"action": [0, 33_333_333]}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
+        ({"windows": {"action": (0, 33_333_333)}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
         ({"delta_timestamps": {"action": "x"}}, robocache.Misuse, "seconds"),
         ({"episodes": 5}, robocache.Misuse, "episodes=5"),
         ({"rename": {"a": "b"}}, robocache.Unsupported, "Mix"),

@@ -51,7 +51,7 @@ func readKeys[T any](b []byte, option, want string, each func(key string, raw js
 	err = orderedObject(b, option, func(key string, raw json.RawMessage) error {
 		x, err := each(key, raw)
 		if err != nil {
-			return Misuse(option, want+" for "+key, Clip(string(raw)))
+			return TimeError(err, option+" of "+key, Misuse(option, want+" for "+key, Clip(string(raw))))
 		}
 		out = append(out, x)
 		return nil

@@ -19,18 +19,19 @@ type Delta struct {
 // Deltas is a JSON object whose order is kept: the masks of a batch come in it.
 type Deltas []Delta
 
-// UnmarshalJSON reads {key: [seconds, …], …}.
+// UnmarshalJSON reads {key: [seconds, …], …}, as ParseSeconds reads each.
 func (d *Deltas) UnmarshalJSON(b []byte) (err error) {
 	*d, err = readKeys(b, "delta_timestamps", "a list of seconds", func(key string, raw json.RawMessage) (x Delta, err error) {
 		x.Key = key
-		return x, json.Unmarshal(raw, &x.Offsets)
+		x.Offsets, err = readSeconds(raw)
+		return x, err
 	})
 	return err
 }
 
 // MarshalJSON writes the object in its order.
 func (d Deltas) MarshalJSON() ([]byte, error) {
-	return writeKeys(d, func(x *Delta) (string, any) { return x.Key, x.Offsets })
+	return writeKeys(d, func(x *Delta) (string, any) { return x.Key, writeSeconds(x.Offsets) })
 }
 
 // Of is the window of a key; nil where it has none.
@@ -96,16 +97,16 @@ type Windows []Window
 
 // span is a Window's in JSON.
 type span struct {
-	Count *int      `json:"count,omitempty"`
-	Span  []float64 `json:"span"`
+	Count *int            `json:"count,omitempty"`
+	Span  json.RawMessage `json:"span"`
 }
 
-// UnmarshalJSON reads the object, in its order.
+// UnmarshalJSON reads the object in its order, and times as ParseSeconds does.
 func (w *Windows) UnmarshalJSON(b []byte) (err error) {
-	*w, err = readKeys(b, "windows", `a list of seconds, or {"span": [from, to], "count": n}`, func(key string, raw json.RawMessage) (Window, error) {
+	*w, err = readKeys(b, "windows", `a list of seconds, or {"span": [from, to], "count": n}`, func(key string, raw json.RawMessage) (_ Window, err error) {
 		one := Window{Key: key}
 		if len(raw) > 0 && raw[0] == '[' {
-			err := json.Unmarshal(raw, &one.Offsets)
+			one.Offsets, err = readSeconds(raw)
 			if err == nil && len(one.Offsets) == 0 {
 				err = errors.New("no offsets")
 			}
@@ -114,10 +115,14 @@ func (w *Windows) UnmarshalJSON(b []byte) (err error) {
 		var o span
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
-		if err := dec.Decode(&o); err != nil || len(o.Span) != 2 || o.Count != nil && *o.Count < 1 {
+		if err := dec.Decode(&o); err != nil {
+			return one, err
+		}
+		ends, err := readSeconds(o.Span)
+		if err != nil || len(ends) != 2 || o.Count != nil && *o.Count < 1 {
 			return one, cmp.Or(err, errors.New("no span"))
 		}
-		one.Span = (*[2]float64)(o.Span)
+		one.Span = (*[2]float64)(ends)
 		if o.Count != nil {
 			one.Count = *o.Count
 		}
@@ -129,13 +134,14 @@ func (w *Windows) UnmarshalJSON(b []byte) (err error) {
 // MarshalJSON writes what UnmarshalJSON reads.
 func (w Windows) MarshalJSON() ([]byte, error) {
 	return writeKeys(w, func(x *Window) (string, any) {
-		switch {
-		case x.Span == nil:
-			return x.Key, x.Offsets
-		case x.Count > 0:
-			return x.Key, span{&x.Count, x.Span[:]}
+		if x.Span == nil {
+			return x.Key, writeSeconds(x.Offsets)
 		}
-		return x.Key, span{nil, x.Span[:]}
+		out := map[string]any{"span": writeSeconds(x.Span[:])}
+		if x.Count > 0 {
+			out["count"] = x.Count
+		}
+		return x.Key, out
 	})
 }
 

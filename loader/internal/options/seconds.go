@@ -1,0 +1,61 @@
+package options
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// ParseSeconds reads a time as robocache.ParseDuration does and returns it in seconds. It keeps all digits of a number.
+func ParseSeconds(token []byte) (float64, error) {
+	ns, err := robocache.ParseDuration(token)
+	if err != nil {
+		return 0, err
+	}
+	var seconds float64
+	if json.Unmarshal(token, &seconds) == nil {
+		return seconds, nil
+	}
+	return float64(ns) / 1e9, nil
+}
+
+// TimeError returns err with the name of the option if err is an implausible time, and otherwise fallback.
+func TimeError(err error, name string, fallback error) error {
+	var e *robocache.Error
+	if !errors.As(err, &e) || e.Msg == "" {
+		return fallback
+	}
+	named := *e
+	named.Op, named.Msg = "loader", name+": "+e.Msg
+	return &named
+}
+
+// readSeconds reads a list of times. It returns nil for null.
+func readSeconds(raw json.RawMessage) ([]float64, error) {
+	var tokens []json.RawMessage
+	if err := json.Unmarshal(raw, &tokens); err != nil || tokens == nil {
+		return nil, err
+	}
+	out := make([]float64, len(tokens))
+	for i, token := range tokens {
+		var err error
+		if out[i], err = ParseSeconds(token); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// writeSeconds returns a list of times as readSeconds accepts it: a time that is no plausible number is text.
+func writeSeconds(offsets []float64) []any {
+	out := make([]any, len(offsets))
+	for i, s := range offsets {
+		out[i] = s
+		if math.Abs(s) > 86_400 && math.Abs(s) <= 4e9 {
+			out[i] = robocache.NanosText(Seconds(s))
+		}
+	}
+	return out
+}
