@@ -14,8 +14,9 @@ import (
 
 // LookAhead returns the finding look-ahead: how far past a tick the alignment reads observations.
 // It considers the streams that keys names, or all if keys is nil. It returns nil if none reads
-// past a tick. Actions and rewards are labels and may look ahead. It reads timestamps of the first
-// episode if a stream states no rate.
+// past a tick. Actions and rewards are labels and may look ahead. Relative streams are left out, because
+// a mode other than sum does not keep their totals. It reads timestamps of the first episode if a stream
+// states no rate.
 func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []string) (*robocache.Finding, error) {
 	info := ds.Info()
 	byReach := map[int64][]string{}
@@ -23,7 +24,7 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 	for i := range info.Features {
 		f := &info.Features[i]
 		if f.Default || f.Latched || isLabel(f.Key) || keys != nil && !slices.Contains(keys, f.Key) ||
-			c.ticksOnSamples(info, f) {
+			c.isRelative(f) || c.rowsPerTick(info, f) > 0 {
 			continue
 		}
 		if reach, err := c.reachPastTick(ctx, ds, f, periods); err != nil {
@@ -58,29 +59,42 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 	}, nil
 }
 
-// isLabel reports whether a stream is an action or a reward by its name.
+// isLabel reports whether a stream is an action or a reward by its name. The past actions that a policy
+// observes are not.
 func isLabel(key string) bool {
 	labels := []string{"action", "actions", "next", "reward", "rewards", "done", "dones", "success"}
-	return slices.ContainsFunc(strings.Split(key, "."), func(part string) bool {
-		return slices.Contains(labels, part)
-	})
+	parts := strings.Split(key, ".")
+	if slices.ContainsFunc(parts, func(part string) bool { return slices.Contains(labels, part) }) {
+		return true
+	}
+	if parts[0] == "observation" || parts[0] == "observations" || parts[0] == "obs" {
+		return false
+	}
+	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return strings.ContainsRune("._-/ ", r) })
+	has := func(known ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(known, word) })
+	}
+	return has("action", "actions") && !has("last", "past", "prev", "previous")
 }
 
-// ticksOnSamples reports whether every tick falls on a sample of f: the rate of the dataset is a
-// multiple of hz, and all streams have the dataset's rows as samples.
-func (c *Config) ticksOnSamples(info *robocache.Info, f *robocache.Feature) bool {
+// rowsPerTick returns how many rows one tick spans if every tick falls on a sample of f: the rate of the
+// dataset is a multiple of hz, and all streams have the dataset's rows as samples. Otherwise it returns 0.
+func (c *Config) rowsPerTick(info *robocache.Info, f *robocache.Feature) int {
 	severalClocks := info.Clock != "" ||
 		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })
 	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() || c.Clock[f.Key] != ""
-	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean || mode == Sum {
-		return false
+	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean {
+		return 0
 	}
 	rate := info.FPS
 	if !f.FPS.Zero() {
 		rate = f.FPS
 	}
 	ratio := rate.Float() / c.HZ.Float()
-	return ratio >= 1 && math.Abs(ratio-math.Round(ratio)) < 1e-9*ratio
+	if ratio < 1-1e-9 || math.Abs(ratio-math.Round(ratio)) >= 1e-9*ratio {
+		return 0
+	}
+	return int(math.Round(ratio))
 }
 
 // reachPastTick returns how many nanoseconds past a tick the newest sample of f can lie; 0 is none,
@@ -99,9 +113,6 @@ func (c *Config) reachPastTick(
 		}
 		_, after := HalfWindows(window)
 		return after, nil
-	}
-	if mode == Sum && !c.HZ.Zero() {
-		return c.HZ.Nanos(1), nil
 	}
 	period, err := samplePeriod(ctx, ds, f, periods)
 	if err != nil {

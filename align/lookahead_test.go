@@ -14,6 +14,15 @@ func TestLookAhead(t *testing.T) {
 	rows.info.Features = append(rows.info.Features, robocache.Feature{
 		Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{2},
 	})
+	deltas := newFake() // a relative observation, a delta action, an action under another name and a past action
+	deltas.info.FPS = robocache.Rate{Num: 30, Den: 1}
+	deltas.info.Features = nil
+	for _, key := range []string{"odometry", "delta_action", "joint_actions", "observation.last_action"} {
+		deltas.info.Features = append(deltas.info.Features, robocache.Feature{
+			Key: key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{2},
+		})
+	}
+	deltas.info.Features[0].Relative = []int{0, 1}
 	recording := newFake() // joints 100 Hz, force 333 Hz, camera 30 Hz, each on its clock
 	recording.info.Clock = "camera"
 	for _, key := range []string{"joints", "force"} {
@@ -34,6 +43,12 @@ func TestLookAhead(t *testing.T) {
 		{rows, `{"hz": 50}`, []string{"action"}, ""}, // a label
 		{rows, `{"hz": 50}`, []string{}, ""},
 		{rows, `{"hz": 50, "modes": {"joints": "previous", "force": "previous", "camera": "previous"}}`, nil, ""},
+		{deltas, `{"hz": 20}`, nil, "at most 33.3 ms of observation.last_action"},
+		{deltas, `{"hz": 20}`, []string{"odometry", "delta_action", "joint_actions"}, ""},
+		{deltas, `{"hz": 20, "modes": {"odometry": "linear"}}`, []string{"odometry"}, ""},
+		{deltas, `{"hz": 20, "modes": {"odometry": "sum"}}`, []string{"odometry"}, ""},
+		{deltas, `{"hz": 20, "relative": {"odometry": true}}`, []string{"odometry"}, ""},
+		{deltas, `{"hz": 20, "relative": {"odometry": false}}`, []string{"odometry"}, "at most 33.3 ms of odometry"},
 		{recording, `{"hz": 50}`, nil, "at most 16.7 ms of camera, 10.0 ms of joints, 3.0 ms of force"},
 		{recording, `{}`, []string{"force"}, "(hz=, anchor=) observations use samples from after the tick, at most 3.0 ms of force"},
 	} {

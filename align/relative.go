@@ -10,7 +10,8 @@ import (
 )
 
 // RelativeNotes returns a finding for each stream that is taken for relative without being named in the configuration,
-// and for each action that may be relative and is not taken for it. It considers the streams that keys names, or all if
+// for each action that may be relative and is not taken for it, and for each relative stream whose totals are not kept
+// because the configuration names another mode than sum. It considers the streams that keys names, or all if
 // keys is nil.
 func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []robocache.Finding) {
 	for i := range info.Features {
@@ -18,12 +19,12 @@ func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []roboc
 		if keys != nil && !slices.Contains(keys, f.Key) {
 			continue
 		}
-		if _, stated := c.Relative[f.Key]; stated {
-			continue
-		}
+		_, stated := c.Relative[f.Key]
 		mode, chosen := c.Mode(f)
 		switch {
-		case chosen:
+		case chosen && mode != Sum && c.isRelative(f) && c.rowsPerTick(info, f) != 1:
+			out = append(out, lostTotals(f, mode))
+		case chosen || stated:
 		case mode == Sum:
 			out = append(out, c.relativeNote(f))
 		case mode == Linear && mayBeRelative(f):
@@ -55,6 +56,32 @@ func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
 		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s",
 			f.Key, reason, columns, others),
 		Hint: fmt.Sprintf("Pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
+	}
+}
+
+// isRelative reports whether some channels of a stream are relative, or summed in any case.
+func (c *Config) isRelative(f *robocache.Feature) bool {
+	if mode, _ := c.Mode(f); mode == Sum {
+		return true
+	}
+	if relative, stated := c.Relative[f.Key]; stated {
+		return !relative.None
+	}
+	channels, _ := f.RelativeChannels()
+	return len(channels) > 0
+}
+
+// lostTotals returns the finding that mode does not keep the totals of a relative stream.
+func lostTotals(f *robocache.Feature, mode Mode) robocache.Finding {
+	_, reason := f.RelativeChannels()
+	if reason != "" {
+		reason = " (" + reason + ")"
+	}
+	return robocache.Finding{
+		Severity: robocache.SeverityWarning, Code: "relative-mode", Where: robocache.Where{"stream": f.Key},
+		Message: fmt.Sprintf("%s is relative%s and mode %s does not sum its rows: totals will not be kept",
+			f.Key, reason, mode),
+		Hint: fmt.Sprintf("Leave its mode out to sum it, or pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
 	}
 }
 
