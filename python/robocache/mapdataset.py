@@ -72,7 +72,8 @@ class MapDataset(_Base):
         with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
         features[key].unit says the unit.
     tolerance_s: where given, offsets and image times are checked against it; frames are found by their number in any case.
-        Seconds may be text with a unit, as "50ms", here and in windows. A number beyond a day is refused: it is likely to be nanoseconds.
+        Seconds may be text with a unit, as "50ms", here and in windows. A number beyond a day is refused,
+        because it is likely to be nanoseconds.
     normalize, stats: as of Loader; `normalizer` does and undoes it.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
     threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
