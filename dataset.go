@@ -208,7 +208,8 @@ type Finding struct {
 	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
 	// unless its keys are named.
 	NotDelivered string `json:"not_delivered,omitempty"`
-	// Lost says that files of episodes cannot be read at all. Training and conversion go on without them only where bad episodes are to be skipped (Whole).
+	// Lost says that the episode that Where names, or files of episodes, cannot be read. Training and conversion go on
+	// without them only where bad episodes are to be skipped (Whole). Other findings leave out no episode.
 	Lost bool `json:"lost,omitempty"`
 }
 

@@ -230,3 +230,22 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 		t.Errorf("%d samples, %v", len(got), s.BadEpisodes)
 	}
 }
+
+// TestSkipByFindings leaves out the episodes that opening lost, and none whose finding says that it is read.
+func TestSkipByFindings(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		f := newFake(4, 4, 4)
+		f.Info().Findings = []robocache.Finding{{
+			Severity: robocache.SeverityError, Code: "any", Where: robocache.Where{"episode": 1}, Message: "wrong", Lost: lost,
+		}}
+		want, wantBad := 12, 0
+		if lost {
+			want, wantBad = 8, 1
+		}
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: Skip}})
+		got, _ := epochOf(t, nil, l)
+		if bad := l.Stats().BadEpisodes; len(got) != want || len(bad) != wantBad {
+			t.Errorf("lost %v: %d samples, want %d; bad episodes %+v", lost, len(got), want, bad)
+		}
+	}
+}

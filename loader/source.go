@@ -130,7 +130,8 @@ func (src *source) close() {
 	}
 }
 
-// count makes the sample table. In skip mode episodes that opening found bad never enter it; else none may be lost.
+// count makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
+// may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
 func (src *source) count(ctx context.Context) error {
 	info, cfg, a := src.ds.Info(), &src.cfg, src.a
 	exclude := map[int]bool{}
@@ -141,8 +142,8 @@ func (src *source) count(ctx context.Context) error {
 	} else {
 		for i := range info.Findings {
 			f := &info.Findings[i]
-			if f.Severity != robocache.SeverityError || f.Code == robocache.LackingStream {
-				continue
+			if !f.Lost {
+				continue // the episode is read, or is met as bad when it is
 			}
 			e := -1
 			if position, named := info.PositionIn(f.Where); named {
@@ -151,8 +152,6 @@ func (src *source) count(ctx context.Context) error {
 				}
 				exclude[e] = true
 				a.n.skip.Add(int64(src.ds.Len(e)))
-			} else if !f.Lost {
-				continue
 			}
 			src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: f.Message})
 			a.warn(f.Where.String() + " is left out: " + f.Message)

@@ -48,7 +48,7 @@ func (d *Dataset) reportLost(pos int, file string, rows int64) {
 		Where: robocache.Where{"file": file, "episode": d.eps.id(pos)},
 		Message: fmt.Sprintf("the file has %d rows of the episode, the episodes table says %d: "+
 			"rows are lost", rows, d.eps.length[pos]),
-		Hint: rowsLostHint,
+		Hint: rowsLostHint, Lost: true,
 	})
 }
 

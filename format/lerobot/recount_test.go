@@ -204,8 +204,8 @@ func TestLostRows(t *testing.T) {
 		wantStates(t, d, 2)
 		err := d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1], make([]byte, 12))
 		wantError(t, err, robocache.ErrMalformed, "6 rows", "found 4", "episode 1", "file-000.parquet")
-		if codes(d) != "rows-missing" {
-			t.Error(codes(d))
+		if codes(d) != "rows-missing" || !d.Info().Findings[0].Lost {
+			t.Error(codes(d), d.Info().Findings)
 		}
 	}
 }

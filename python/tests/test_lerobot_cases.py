@@ -72,6 +72,33 @@ def test_rows_decide_lengths(made, tmp_path: Path, variant: str) -> None:
     assert rows(fixed(path, tmp_path / "fixed")) == expected({0: 5, 1: 5, 2: 5})
 
 
+@pytest.mark.parametrize("variant", ["short", "zero", "swap", "negative"])
+def test_skip_keeps_episodes_that_are_read(made, variant: str) -> None:
+    path = made("L07", variant)
+    whole = expected({0: 5, 1: 5, 2: 5})
+    assert rows(path, on_bad_episode="skip") == whole
+    with robocache.Loader(str(path), batch_size=4, on_bad_episode="skip") as loader:
+        assert not loader.stats().get("bad_episodes")
+    items = robocache.MapDataset(str(path), on_bad_episode="skip")
+    assert [(int(items[i]["episode_index"]), int(items[i]["frame_index"])) for i in range(len(items))] == [(e, k) for e, k, *_ in whole]
+
+
+def test_skip_leaves_out_lost_rows(made, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "set"
+    shutil.copytree(made("L07", "short"), path)
+    shutil.copytree(fixed(path, tmp_path / "fixed") / "meta", path / "meta", dirs_exist_ok=True)
+    data = path / "data/chunk-000/file-000.parquet"
+    pq.write_table(pq.read_table(data).slice(0, 13), data)  # the last two rows of episode 2 are lost
+    assert rows(path, on_bad_episode="skip") == expected({0: 5, 1: 5})
+    assert len(robocache.MapDataset(str(path), on_bad_episode="skip")) == 10
+    with pytest.raises(robocache.Malformed, match="rows are lost") as e:
+        robocache.Loader(str(path))  # at once
+    assert e.value.where["episode"] == 2
+    assert rows(path, episodes=[0, 1]) == expected({0: 5, 1: 5})
+
+
 @pytest.mark.parametrize("variant", ["before", "beyond"])
 def test_stale_pointers_are_followed(made, tmp_path: Path, variant: str) -> None:
     path = made("L04", variant)
