@@ -145,6 +145,7 @@ def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # ty
     for step in range(20):
         main.work.append(lambda step=step: log.append(("step", step)))
         next(it)
+    surely_ahead(loader)
     device._stream.run()
     copies = [(at, step) for at, (what, step) in enumerate(log) if what == "copy"]
     assert len(copies) >= 20
