@@ -207,7 +207,7 @@ func (a *assembler) hasVideo() bool {
 
 // numbers says that no source gives frames.
 func (a *assembler) numbers() bool {
-	return !slices.ContainsFunc(a.sources, func(src *source) bool { return slices.ContainsFunc(src.columns, is[images]) })
+	return !slices.ContainsFunc(a.sources, func(src *source) bool { return slices.ContainsFunc(src.columns, is[*imageColumn]) })
 }
 
 // sourceOf finds the source of a sample, and its number there.
@@ -363,10 +363,10 @@ func (a *assembler) submit(q *frames.Queue, units []*unit) {
 		}
 		var filled []*column
 		for _, c := range src.columns {
-			if _, ok := c.kind.(filler); ok && c.kind.waits(c, 1) > 0 {
+			if _, ok := c.kind.(filler); ok && c.kind.waits(1) > 0 {
 				filled = append(filled, c)
-			} else if is[images](c) {
-				q.Push(job(parts[0].u.seq, int64(c.number), frames.Locate, &a.store.N.Plan, func(w *worker) { w.locate(parts, c) }))
+			} else if i := c.image(); i != nil {
+				q.Push(job(parts[0].u.seq, int64(c.number), frames.Locate, &a.store.N.Plan, func(w *worker) { w.locate(parts, i) }))
 			}
 		}
 		for _, p := range parts {
@@ -397,7 +397,7 @@ func (w *worker) fill(p *part, columns []*column) {
 // fillColumn fills one column of a part. A panic is an internal error of the batch.
 func (w *worker) fillColumn(p *part, c *column) (err error) {
 	defer crash.Recover("loader", &err)
-	return c.kind.(filler).fill(w, p, c)
+	return c.kind.(filler).fill(w, p)
 }
 
 // finish counts parts of a unit that are there, or will never be.

@@ -80,7 +80,7 @@ func (src *source) augments() error {
 	if a == nil {
 		return nil
 	}
-	colour := func(c *column) bool { return is[images](c) && channels(c.spec.Pixel) == 3 }
+	colour := func(c *column) bool { return c.image() != nil && channels(c.image().spec.Pixel) == 3 }
 	var cameras []string
 	for _, c := range src.columns {
 		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.key)) {
@@ -94,7 +94,7 @@ func (src *source) augments() error {
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
 			return augmentError(k, "no camera of that key", nearest(k, src.keys()))
-		case is[images](c) && !colour(c):
+		case c.image() != nil && !colour(c):
 			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
 		case !colour(c):
 			return augmentError(k, "not a camera", "colour cameras only")
@@ -107,7 +107,7 @@ func (src *source) augments() error {
 		return augmentError("", "no colour camera is delivered", "keys= with one, or noise of numbers alone")
 	}
 	for _, k := range cameras {
-		if err := src.augmentImages(a, src.column(k)); err != nil {
+		if err := src.augmentImages(a, src.imageColumn(k)); err != nil {
 			return robocache.At(err, robocache.Where{"stream": k})
 		}
 	}
@@ -121,7 +121,7 @@ func (src *source) augments() error {
 }
 
 // augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
-func (src *source) augmentImages(a *Augment, c *column) error {
+func (src *source) augmentImages(a *Augment, c *imageColumn) error {
 	own, err := imageDraws(a, src.cfg.Seed, src.ownKey(c.key))
 	if err != nil {
 		return err
@@ -176,8 +176,8 @@ func (src *source) checkCrop(a *Augment, cameras []string) error {
 			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", "cameras=[…] leaves cameras out")
 		}
 	}
-	for _, c := range src.columns {
-		if is[images](c) && channels(c.spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.key) {
+	for c := range src.imageColumns() {
+		if channels(c.spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.key) {
 			return augmentError(c.key, "random_crop moves the colour images, and depth is not augmented",
 				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of keys=`, c.key))
 		}
@@ -204,7 +204,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	}
 	var silent []string
 	for _, c := range src.columns {
-		if c.feature == nil || is[times](c) || c.feature.Default || is[text](c) || slices.Contains(cameras, c.key) || slices.Contains(f.Keep, c.key) {
+		if c.feature == nil || is[*timesColumn](c) || c.feature.Default || is[*textColumn](c) || slices.Contains(cameras, c.key) || slices.Contains(f.Keep, c.key) {
 			continue
 		}
 		if f.Negate[c.key] == nil && f.Swap[c.key] == nil {
@@ -217,7 +217,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 		if err := m.check(c); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}
-		c.mirror = m
+		c.table().mirror = m
 	}
 	if len(silent) > 0 {
 		list, _ := json.Marshal(silent)
@@ -235,7 +235,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 
 func (m *mirror) check(c *column) error {
 	const name = "augment: hflip: "
-	if !is[table](c) {
+	if c.table() == nil {
 		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
 			WithHint(`"keep", or keys= without it`)
 	}
@@ -282,14 +282,14 @@ func (src *source) noises(a *Augment, cameras []string) error {
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "noise: no key "+k, nearest(k, src.keys()))
 		case c == nil: // keys leaves it out
-		case is[images](c):
+		case c.image() != nil:
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
-		case !is[table](c) || !c.out.Float():
+		case c.table() == nil || !c.out.Float():
 			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
 		case !(std >= 0) || std > 1e30:
 			return misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
 		default:
-			c.noise = float32(std)
+			c.table().noise = float32(std)
 		}
 	}
 	return nil

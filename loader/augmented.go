@@ -20,15 +20,15 @@ func (p *part) epoch(i int) uint64 {
 }
 
 // draw draws for the k-th frame of a column.
-func (p *part) draw(c *column, k int) kernel.ImageDraw {
+func (p *part) draw(c *imageColumn, k int) kernel.ImageDraw {
 	a := c.aug.ImageAugment
 	a.Epoch = p.epoch(k / c.steps)
 	return a.Draw(sampleNumber(p.rows[0][k/c.steps]), c.height, c.width, k%c.steps)
 }
 
 // put brings a frame that was made to place k.
-func (p *part) put(c *column, k int, pixels []byte) {
-	dst := p.frame(c, k)
+func (p *part) put(c *imageColumn, k int, pixels []byte) {
+	dst := p.frame(c.column, k)
 	switch {
 	case c.aug != nil && c.raw == nil:
 		d := p.draw(c, k)
@@ -50,7 +50,7 @@ func (p *part) flips(i int) bool {
 }
 
 // reflect does to the stored rows of a column, steps a sample, what a flip of the sample's images does.
-func (p *part) reflect(c *column, rows []byte, dtype robocache.DType) {
+func (p *part) reflect(c *tableColumn, rows []byte, dtype robocache.DType) {
 	m, size := c.mirror, dtype.Size()
 	if m == nil {
 		return
@@ -92,7 +92,7 @@ func negate(b []byte, dtype robocache.DType) {
 
 // noisy is convert with noise behind the normalisation: a run of samples of one epoch at a time. plan, if any, says which rows are there: the others
 // become zeros.
-func (p *part) noisy(c *column, dst, src []byte, from robocache.DType, plan *kernel.Plan) error {
+func (p *part) noisy(c *tableColumn, dst, src []byte, from robocache.DType, plan *kernel.Plan) error {
 	in, out := c.elems*from.Size()*c.steps, c.elems*c.out.Size()*c.steps
 	for lo := 0; lo < p.size(); {
 		hi := lo + 1
@@ -131,13 +131,13 @@ func (p *part) noisy(c *column, dst, src []byte, from robocache.DType, plan *ker
 }
 
 // gatherMirrored brings rows onto the timeline that a flip or noise changes: interpolated as they are stored, mirrored, then normalised.
-func (p *part) gatherMirrored(c *column, plan *kernel.Plan, src, dst, mask []byte) error {
+func (p *part) gatherMirrored(c *tableColumn, plan *kernel.Plan, src, dst, mask []byte) error {
 	dtype := c.stored // integers that are only chosen among
 	if c.out.Float() && dtype != robocache.Float64 {
 		dtype = robocache.Float32
 	}
 	rows := bytesOf(make([]uint64, (plan.Len()*c.elems*dtype.Size()+7)/8))[:plan.Len()*c.elems*dtype.Size()]
-	if err := resample(rows, dtype, src, c, plan, kernel.Epilogue{}, mask); err != nil {
+	if err := resample(rows, dtype, src, c.column, plan, kernel.Epilogue{}, mask); err != nil {
 		return err
 	}
 	pads(mask, mask)

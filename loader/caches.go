@@ -168,8 +168,8 @@ func (src *source) isRemote(ctx context.Context) bool {
 	if src.files == nil {
 		return false
 	}
-	for _, c := range src.columns {
-		if !c.isVideo() {
+	for c := range src.imageColumns() {
+		if c.still {
 			continue
 		}
 		for place := range min(src.table.Len(), probes) {

@@ -7,104 +7,144 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/video"
 )
 
-// column is one key of a batch: where its values come from, and what becomes of them.
+// column is one key of a batch: what all kinds of columns have. What one kind alone has, and how it makes its
+// part of a batch, is in its kind.
 type column struct {
 	src     *source
 	key     string
 	feature *robocache.Feature // nil for the task text and the episode's id
-	kind    kind
-	number  int       // among the source's columns
-	steps   int       // T, 1 without a window
-	axis    []int     // the T axis: {steps} with a window
-	window  int       // index of its rows in source.windows
-	span    *[2]int64 // it holds all samples of this span, in ns after the sample
-	time    *timing   // nil: it goes by the rows of the timebase
+	number  int                // among the source's columns
+	sampling
+	value
+	outputs
+	kind kind
+	raw  *deviceOp // its batches are raw; nil: they are as the field says
+}
 
+// sampling states which rows of a stream a sample holds.
+type sampling struct {
+	steps  int       // T, 1 without a window
+	axis   []int     // the T axis: {steps} with a window
+	window int       // index of its rows in source.windows
+	span   *[2]int64 // it holds all samples of this span, in ns after the sample
+	time   *timing   // nil: it goes by the rows of the timebase
+}
+
+// value states what a row or frame is, as stored and in the tensor.
+type value struct {
 	stored, out robocache.DType
-	elems       int    // of a row
-	rowBytes    int    // as stored
-	outBytes    int    // a row or frame in the tensor
-	unit        string // of the values as they are given
-	norm        *affine
-	mirror      *mirror // what a flip of the images does to numbers
-	noise       float32
+	elems       int     // of a row
+	rowBytes    int     // as stored
+	outBytes    int     // a row or frame in the tensor
+	unit        string  // of the values as they are given
+	norm        *affine // nil: not normalised
+}
 
-	spec          video.Spec // of frames
-	resize        Resize
-	files         frames.Files
-	device        video.DeviceMemory // that its frames are made on; nil: the host
-	aug           *imageAug          // of colour frames; their width and height are those before it
-	width, height int
+// cast chooses the dtype of the tensor.
+func (v *value) cast(to robocache.DType) { v.out, v.outBytes = to, v.elems*to.Size() }
 
-	entry  int // index in Batch.Tensors or Batch.Texts
-	count  int // index in Batch.Tensors of its lengths; -1
-	mask   int // index in Batch.Tensors of its is_pad; -1
-	leader *column
-	shared []*column // whose values are made with this one's, by the same plan
-	raw    *deviceOp // its batches are raw; nil: they are as the field says
+// outputs states where a column's values go in a batch.
+type outputs struct {
+	entry int // index in Batch.Tensors or Batch.Texts
+	count int // index in Batch.Tensors of its lengths; -1
+	mask  int // index in Batch.Tensors of its is_pad; -1
 }
 
 // kind is what a column is made of.
 type kind interface {
-	// waits is how many things a batch waits for, of a part of n samples.
-	waits(c *column, n int) int
+	// waits returns how many things a batch waits for, of a part of n samples.
+	waits(n int) int
 }
 
-// A filler writes a column's part of a batch, as one of the things that the batch waits for. What no filler brings comes otherwise: frames through the
-// store of frames (worker.locate), ragged columns in one job a batch for all its sources (worker.ragged).
+// A filler writes a column's part of a batch, as one of the things that the batch waits for. What no filler writes
+// comes otherwise: frames through the store of frames (worker.locate), ragged columns in one job a batch for all its
+// sources (worker.ragged).
 type filler interface {
-	fill(w *worker, p *part, c *column) error
+	fill(w *worker, p *part) error
 }
 
-// The kinds of columns.
-type (
-	table     struct{} // rows of numbers
-	text      struct{} // texts of the dataset
-	episodeID struct{} // the number of the sample's episode, as text
-	number    struct{} // what rows are counted by, where the dataset has no column of it (generated)
-	images    struct{ still bool }
-	cloud     struct{} // rows of varying length
-	span      struct{} // all rows of a span, one after the other
-	times     struct{} // when the samples of another column's span were
-)
+// tableColumn is rows of numbers of one length.
+type tableColumn struct {
+	*column
+	leader *tableColumn   // whose plan makes its values; itself, unless they share a clock and a rule
+	shared []*tableColumn // whose values are made by this one's plan
+	mirror *mirror        // what a flip of the images does to the numbers
+	noise  float32        // standard deviation that is added; 0: none
+}
 
-func (table) waits(c *column, _ int) int  { return int(flag(c.leader == c)) } // its leader brings it
-func (text) waits(*column, int) int       { return 1 }
-func (episodeID) waits(*column, int) int  { return 1 }
-func (number) waits(*column, int) int     { return 1 }
-func (images) waits(c *column, n int) int { return n * c.steps }
-func (cloud) waits(*column, int) int      { return 0 }
-func (span) waits(*column, int) int       { return 0 }
-func (times) waits(c *column, _ int) int  { return int(flag(!c.ragged())) }
+// textColumn is texts of the dataset.
+type textColumn struct{ *column }
 
-func (table) fill(w *worker, p *part, c *column) error     { return w.gather(p, c) }
-func (text) fill(w *worker, p *part, c *column) error      { return w.text(p, c) }
-func (episodeID) fill(w *worker, p *part, c *column) error { return w.episodeIDs(p, c) }
-func (number) fill(w *worker, p *part, c *column) error    { return w.numbers(p, c) }
-func (times) fill(w *worker, p *part, c *column) error     { return w.placedTimes(p, c) }
+// episodeIDColumn is the index of the sample's episode, as text.
+type episodeIDColumn struct{ *column }
 
-// is says that a column is of a kind.
+// countColumn is what rows are counted by, if the dataset has no column of it (generatedKeys).
+type countColumn struct{ *column }
+
+// cloudColumn is rows of varying length.
+type cloudColumn struct{ *column }
+
+// spanColumn is all rows of a span, one after the other.
+type spanColumn struct{ *column }
+
+// timesColumn is the times of the samples of another column's span.
+type timesColumn struct{ *column }
+
+func (c *tableColumn) waits(int) int   { return int(flag(c.leader == c)) } // its leader brings it
+func (*textColumn) waits(int) int      { return 1 }
+func (*episodeIDColumn) waits(int) int { return 1 }
+func (*countColumn) waits(int) int     { return 1 }
+func (c *imageColumn) waits(n int) int { return n * c.steps }
+func (*cloudColumn) waits(int) int     { return 0 }
+func (*spanColumn) waits(int) int      { return 0 }
+func (c *timesColumn) waits(int) int   { return int(flag(!c.ragged())) }
+
+func (c *tableColumn) fill(w *worker, p *part) error     { return w.gather(p, c) }
+func (c *textColumn) fill(w *worker, p *part) error      { return w.text(p, c.column) }
+func (c *episodeIDColumn) fill(w *worker, p *part) error { return w.episodeIDs(p, c.column) }
+func (c *countColumn) fill(w *worker, p *part) error     { return w.numbers(p, c.column) }
+func (c *timesColumn) fill(w *worker, p *part) error     { return w.placedTimes(p, c.column) }
+
+// is reports whether a column is of a kind.
 func is[K kind](c *column) bool {
 	_, ok := c.kind.(K)
 	return ok
 }
 
-func (c *column) isVideo() bool { return c.kind == images{still: false} }
+// image returns the column as one of frames; nil if it is of another kind.
+func (c *column) image() *imageColumn {
+	i, _ := c.kind.(*imageColumn)
+	return i
+}
 
-// numbers says that the column's rows are numbers, a point cloud's too, and no frames.
-func (c *column) numbers() bool { return is[table](c) || is[span](c) || is[cloud](c) || is[times](c) }
+// table returns the column as rows of numbers of one length; nil if it is of another kind.
+func (c *column) table() *tableColumn {
+	t, _ := c.kind.(*tableColumn)
+	return t
+}
 
-// listed says that the column is of a stream of plain numbers.
-func (c *column) listed() bool { return is[table](c) || is[span](c) }
+// isVideo reports whether the column is frames of video files.
+func (c *column) isVideo() bool {
+	i := c.image()
+	return i != nil && !i.still
+}
 
-// ragged says that its tensor holds what there is, and `<key>_lengths` how much of each sample.
-func (c *column) ragged() bool { return is[cloud](c) || is[span](c) || is[times](c) && c.axis == nil }
+// numbers reports whether the column's rows are numbers, a point cloud's too, and no frames.
+func (c *column) numbers() bool {
+	return is[*tableColumn](c) || is[*spanColumn](c) || is[*cloudColumn](c) || is[*timesColumn](c)
+}
 
-// given is the dtype that the user gets.
+// listed reports whether the column is of a stream of plain numbers.
+func (c *column) listed() bool { return is[*tableColumn](c) || is[*spanColumn](c) }
+
+// ragged reports whether its tensor holds what there is, and `<key>_lengths` how much of each sample.
+func (c *column) ragged() bool {
+	return is[*cloudColumn](c) || is[*spanColumn](c) || is[*timesColumn](c) && c.axis == nil
+}
+
+// given returns the dtype that the user gets.
 func (c *column) given() robocache.DType {
 	if c.raw != nil {
 		return c.raw.out
@@ -167,15 +207,15 @@ func (src *source) makeColumns() error {
 			continue
 		}
 		switch {
-		case cfg.windowed(c.key) && is[number](c):
+		case cfg.windowed(c.key) && is[*countColumn](c):
 			return robocache.Misuse("loader", robocache.Where{"stream": c.key}, "a window of a number of the sample").
 				WithHint("it is that of the sample's own time")
 		case cfg.windowed(c.key):
 			return textWindow(c.key)
-		case !is[number](c):
+		case !is[*countColumn](c):
 			c.out = robocache.String
 		}
-		if is[text](c) {
+		if is[*textColumn](c) {
 			var err error
 			if c.time, err = src.timebase.timing(nil, cfg); err != nil {
 				return err
@@ -225,14 +265,14 @@ func keysOf(info *robocache.Info) []string {
 
 // add takes a column into the source.
 func (src *source) add(c *column) {
-	c.src, c.leader, c.number, c.mask, c.count, c.steps = src, c, len(src.columns), -1, -1, max(c.steps, 1)
+	c.src, c.number, c.mask, c.count, c.steps = src, len(src.columns), -1, -1, max(c.steps, 1)
 	src.columns = append(src.columns, c)
 }
 
 // addFeature makes the column of a feature, and the one that says when the samples of its span were.
 func (src *source) addFeature(f *robocache.Feature) (err error) {
 	cfg := &src.cfg
-	c := &column{key: f.Key, feature: f, steps: 1, stored: f.DType, out: f.DType, unit: f.Unit}
+	c := &column{key: f.Key, feature: f, sampling: sampling{steps: 1}, value: value{stored: f.DType, out: f.DType, unit: f.Unit}}
 	if c.time, err = src.timebase.timing(f, cfg); err != nil {
 		return err
 	}
@@ -240,7 +280,7 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 		if cfg.windowed(f.Key) {
 			return textWindow(f.Key)
 		}
-		c.kind, c.out = text{}, robocache.String
+		c.kind, c.out = &textColumn{c}, robocache.String
 		if f.Kind == robocache.KindEvent {
 			c.out = robocache.JSON
 		}
@@ -252,14 +292,17 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 	}
 	switch {
 	case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
-		c.kind = images{still: f.Kind == robocache.KindImage}
-		c.setFrame(cfg)
+		frames := &imageColumn{column: c, still: f.Kind == robocache.KindImage}
+		c.kind = frames
+		frames.setFrame(cfg)
 	case f.Ragged():
-		c.kind = cloud{}
+		c.kind = &cloudColumn{c}
 	case c.span != nil:
-		c.kind = span{}
+		c.kind = &spanColumn{c}
 	default:
-		c.kind = table{}
+		rows := &tableColumn{column: c}
+		rows.leader = rows
+		c.kind = rows
 	}
 	if c.numbers() {
 		c.elems = f.Elements()
@@ -278,66 +321,15 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 	}
 	src.add(c)
 	if c.span != nil && src.free(f.Key+timesSuffix) {
-		when := &column{key: f.Key + timesSuffix, feature: f, kind: times{}, steps: c.steps, axis: c.axis, span: c.span, time: new(timing), stored: robocache.Int64, elems: 1, rowBytes: 8}
+		when := &column{
+			key: f.Key + timesSuffix, feature: f, value: value{stored: robocache.Int64, elems: 1, rowBytes: 8},
+			sampling: sampling{steps: c.steps, axis: c.axis, span: c.span, time: new(timing)},
+		}
+		when.kind = &timesColumn{when}
 		when.cast(robocache.Int64)
 		src.add(when)
 	}
 	return nil
-}
-
-// cast chooses the dtype of the tensor.
-func (c *column) cast(to robocache.DType) { c.out, c.outBytes = to, c.elems*to.Size() }
-
-// setFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
-func (c *column) setFrame(cfg *Config) {
-	f, kept := c.feature, c.feature.DepthUnit()
-	c.height, c.width = f.Height, f.Width
-	c.spec.ChannelsFirst, c.resize = true, cfg.ImageResize
-	if len(cfg.ImageSize) == 2 {
-		c.height, c.width = cfg.ImageSize[0], cfg.ImageSize[1]
-		c.spec.Height, c.spec.Width = c.height, c.width
-	}
-	switch {
-	case f.Depth != nil && cfg.DepthUnit != "code":
-		c.depth(cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
-	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
-		c.depth(cfg, &robocache.Depth{Unit: kept})
-	case f.Depth != nil || f.DType == robocache.Uint16:
-		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16
-		if f.Depth != nil && c.isVideo() {
-			c.unit = "" // codes
-		}
-	case !c.isVideo() && f.DType == robocache.Float32 && f.Channels == 1: // of another unit, and so no depth: as it is kept
-		c.spec.Pixel, c.spec.Depth, c.out = video.DepthM, &robocache.Depth{Unit: "m"}, robocache.Float32
-	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && !c.isVideo(): // the reference's return_uint8 is for video alone
-		c.spec.Pixel, c.out = video.RGBFloat32, robocache.Float32
-	default:
-		c.spec.Pixel, c.out = video.RGB8, robocache.Uint8
-	}
-	c.resized(c.height, c.width)
-}
-
-// depth makes frames those of depth, in the unit that is asked for.
-func (c *column) depth(cfg *Config, d *robocache.Depth) {
-	c.spec.Pixel, c.unit = video.DepthMM, "mm"
-	if cfg.DepthUnit == "m" {
-		c.spec.Pixel, c.unit = video.DepthM, "m"
-	}
-	c.spec.Depth, c.out = d, robocache.Float32
-}
-
-// resized sets the size of frames.
-func (c *column) resized(height, width int) {
-	c.height, c.width = height, width
-	c.elems = channels(c.spec.Pixel) * height * width
-	c.cast(c.out)
-}
-
-func channels(p video.Pixel) int {
-	if p == video.RGB8 || p == video.RGBFloat32 {
-		return 3
-	}
-	return 1
 }
 
 // referenceDType is what LeRobot's own items have.

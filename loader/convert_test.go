@@ -73,7 +73,7 @@ func TestFramesAreNormalised(t *testing.T) {
 		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
 		{affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
 	} {
-		col := &column{norm: &c.f, height: 1, width: 2, elems: 6}
+		col := &imageColumn{column: &column{value: value{norm: &c.f, elems: 6}}, height: 1, width: 2}
 		col.spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
 		d, err := col.draft(2, 1, dst)

@@ -52,13 +52,9 @@ func deferOps(sources []*source) {
 			own := *op
 			own.norm = c.normal()
 			c.raw, c.norm = &own, nil
-			switch {
-			case c.aug != nil:
-				c.out, c.outBytes = robocache.Uint8, c.FrameSize()
-			case own.unit:
-				c.spec.Pixel = video.RGB8
-				c.cast(robocache.Uint8)
-			default:
+			if i := c.image(); i != nil {
+				i.keepBytes()
+			} else {
 				c.cast(c.stored)
 			}
 		}
@@ -67,18 +63,19 @@ func deferOps(sources []*source) {
 
 // deviceOp says how a column can be raw; nil where it cannot, or where nothing would be left to do.
 func (c *column) deviceOp() *deviceOp {
-	op := &deviceOp{out: c.out, elems: c.elems, norm: c.normal(), draws: c.aug != nil, plan: c.time != nil && c.aug == nil}
-	switch {
-	case c.elems == 0 || c.mirror != nil || c.noise > 0:
-		return nil
-	case c.aug != nil:
-		return op
-	case is[images](c):
-		op.unit = true
-		if c.spec.Pixel != video.RGBFloat32 {
+	op := &deviceOp{out: c.out, elems: c.elems, norm: c.normal(), plan: c.time != nil}
+	if i := c.image(); i != nil {
+		op.draws, op.unit = i.aug != nil, i.aug == nil
+		op.plan = op.plan && op.unit
+		if c.elems == 0 || op.unit && i.spec.Pixel != video.RGBFloat32 {
 			return nil
 		}
 		return op
+	}
+	rows := c.table()
+	switch {
+	case c.elems == 0 || rows != nil && (rows.mirror != nil || rows.noise > 0):
+		return nil
 	case !c.listed() || !c.stored.Float() || !c.out.Float():
 		return nil
 	}
@@ -100,7 +97,10 @@ func (c *column) deviceOp() *deviceOp {
 
 // same says whether two sources' columns may share a launch: one normalisation and one rule for all rows.
 func (op *deviceOp) same(o *deviceOp, c, d *column) bool {
-	if o == nil || op.draws != o.draws || op.draws && (c.width != d.width || c.height != d.height) || (op.norm == nil) != (o.norm == nil) {
+	if o == nil || op.draws != o.draws || (op.norm == nil) != (o.norm == nil) {
+		return false
+	}
+	if op.draws && (c.image().width != d.image().width || c.image().height != d.image().height) {
 		return false
 	}
 	if a, b := op.norm, o.norm; a != nil && (a.clip != b.clip || a.Kind != b.Kind || !slices.Equal(a.A, b.A) || !slices.Equal(a.B, b.B)) {
@@ -116,7 +116,7 @@ func (op *deviceOp) tensor(c *column) tensorPlan {
 	t.dtype, t.bytes = c.out, c.steps*c.outBytes
 	switch n := len(t.shape); {
 	case op.draws:
-		t.shape[n-2], t.shape[n-1] = c.height, c.width
+		t.shape[n-2], t.shape[n-1] = c.image().height, c.image().width
 	case op.pairs:
 		t.shape, t.bytes = []int{c.steps, 2, c.elems}, 2*t.bytes
 	}
@@ -138,11 +138,11 @@ func (op *deviceOp) extras(c *column) (out []tensorPlan) {
 
 // normal is a column's normalisation, whoever does it.
 func (c *column) normal() *affine {
-	switch {
-	case c.raw != nil:
+	if c.raw != nil {
 		return c.raw.norm
-	case c.aug != nil:
-		return c.aug.norm
+	}
+	if i := c.image(); i != nil && i.aug != nil {
+		return i.aug.norm
 	}
 	return c.norm
 }
@@ -161,13 +161,14 @@ func (op *deviceOp) draw(p *part, at int, d kernel.ImageDraw) {
 
 // begin draws for the frames of a part, or writes their plan: each is there, until blank says that it is not.
 func (op *deviceOp) begin(p *part, c *column) {
-	if !is[images](c) {
+	i := c.image()
+	if i == nil {
 		return
 	}
 	for k := range p.size() * c.steps {
 		switch at := p.at(c, k); {
 		case op.draws:
-			op.draw(p, at, p.draw(c, k))
+			op.draw(p, at, p.draw(i, k))
 		case op.plan:
 			op.planRow(p, at, kernel.Copy, at, at, 0)
 		}
@@ -277,10 +278,11 @@ func (s *schema) finish(src *source, n int) *Finish {
 		}
 		var result kernel.Tensor
 		if raw.draws {
-			p := kernel.ImagePart{Name: x.Key, Table: c.aug.table}
-			p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows, 3, c.height, c.width}}
+			frames := c.image()
+			p := kernel.ImagePart{Name: x.Key, Table: frames.aug.table}
+			p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows, 3, frames.height, frames.width}}
 			p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{rows, kernel.ImageDrawWords}}
-			p.Out = kernel.Tensor{DType: raw.out, Shape: []int{rows, 3, c.aug.h, c.aug.w}}
+			p.Out = kernel.Tensor{DType: raw.out, Shape: append([]int{rows}, frames.delivered()...)}
 			result = p.Out
 			images.Parts, out.Drawn = append(images.Parts, p), append(out.Drawn, where(x.Key), places[0], made)
 		} else {
@@ -314,7 +316,7 @@ func (s *schema) finish(src *source, n int) *Finish {
 func (op *deviceOp) epilogue(c *column) kernel.Epilogue {
 	plane := 0
 	if op.unit {
-		plane = c.plane(op.norm)
+		plane = c.image().plane(op.norm)
 	}
 	e := op.norm.epilogue(plane)
 	e.Unit = op.unit
@@ -322,7 +324,7 @@ func (op *deviceOp) epilogue(c *column) kernel.Epilogue {
 }
 
 // plane is how many elements of a frame share one number of its statistics: a channel's, or all.
-func (c *column) plane(norm *affine) int {
+func (c *imageColumn) plane(norm *affine) int {
 	if norm != nil && len(norm.A) == 1 {
 		return c.elems
 	}

@@ -18,15 +18,21 @@ var generatedKeys = []string{"index", "episode_index", "frame_index"}
 func (src *source) generated() (extra []*column) {
 	info, keys := src.ds.Info(), src.cfg.Keys
 	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
-		extra = append(extra, &column{key: "task", kind: text{}})
+		c := &column{key: "task"}
+		c.kind = &textColumn{c}
+		extra = append(extra, c)
 	}
 	if info.Feature(EpisodeID) == nil && slices.Contains(keys, EpisodeID) {
-		extra = append(extra, &column{key: EpisodeID, kind: episodeID{}})
+		c := &column{key: EpisodeID}
+		c.kind = &episodeIDColumn{c}
+		extra = append(extra, c)
 	}
 	for _, k := range generatedKeys {
 		if info.Feature(k) == nil && slices.Contains(keys, k) {
 			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
-			extra = append(extra, &column{key: k, feature: f, kind: number{}, stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8})
+			c := &column{key: k, feature: f, value: value{stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8}}
+			c.kind = &countColumn{c}
+			extra = append(extra, c)
 		}
 	}
 	return extra

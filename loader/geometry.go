@@ -39,7 +39,7 @@ func (c *Config) needsSize() error {
 
 // scaled is the size that a whole image of w × h is scaled to on its way to a column, and where its first pixel lies there: inside (letterbox), or
 // outside (crop: at or above, at or left of the first). Halves of a pixel of the scaled side go up, of the place down.
-func (c *column) scaled(w, h int) (sw, sh, left, top int) {
+func (c *imageColumn) scaled(w, h int) (sw, sh, left, top int) {
 	sw, sh = c.width, c.height
 	if c.resize == Stretch || w <= 0 || h <= 0 {
 		return sw, sh, 0, 0
@@ -62,7 +62,7 @@ type draft struct {
 	spec video.Spec
 	into []byte
 
-	c         *column
+	c         *imageColumn
 	dst       []byte
 	mem       []byte
 	left, top int
@@ -73,7 +73,7 @@ type draft struct {
 var drafts = sync.Pool{New: func() any { return new(draft) }}
 
 // draft begins a frame of w × h pixels that becomes dst. It ends with done. A column without a size of its own has that of its first frame.
-func (c *column) draft(w, h int, dst []byte) (*draft, error) {
+func (c *imageColumn) draft(w, h int, dst []byte) (*draft, error) {
 	if c.spec.Width == 0 && (w != c.width || h != c.height) {
 		return nil, sizeError(c, w, h)
 	}

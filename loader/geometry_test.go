@@ -28,7 +28,7 @@ func TestResizeScales(t *testing.T) {
 		{Crop, 6, 4, 3, 2, [4]int{3, 2, 0, 0}},
 		{Crop, 1000, 1, 50, 50, [4]int{50000, 50, -24975, 0}},
 	} {
-		c := &column{resize: x.how, width: x.toW, height: x.toH}
+		c := &imageColumn{resize: x.how, width: x.toW, height: x.toH}
 		w, h, left, top := c.scaled(x.w, x.h)
 		if got := [4]int{w, h, left, top}; got != x.want {
 			t.Errorf("%q %d×%d → %d×%d: %v, not %v", x.how, x.w, x.h, x.toW, x.toH, got, x.want)
@@ -40,7 +40,7 @@ func TestResizeScales(t *testing.T) {
 func TestResizePlaces(t *testing.T) {
 	for _, how := range []Resize{Letterbox, Crop} {
 		for _, pixel := range []video.Pixel{video.RGB8, video.Gray16} {
-			c := &column{resize: how, width: 5, height: 7, spec: video.Spec{Pixel: pixel, Width: 5, Height: 7}}
+			c := &imageColumn{column: &column{}, resize: how, width: 5, height: 7, spec: video.Spec{Pixel: pixel, Width: 5, Height: 7}}
 			dst := make([]byte, 5*7*channels(pixel)*pixelBytes(pixel))
 			for i := range dst {
 				dst[i] = 0xee

@@ -16,13 +16,13 @@ import (
 // A column of frames is what the store of frames knows of it (frames.Column).
 
 // ID numbers a column among those of all sources.
-func (c *column) ID() int32 { return int32(c.src.index<<16 | c.number) }
+func (c *imageColumn) ID() int32 { return int32(c.src.index<<16 | c.number) }
 
 // Files are those of the source; stills are files of their own (stills.go).
-func (c *column) Files() frames.Files { return c.files }
+func (c *imageColumn) Files() frames.Files { return c.files }
 
 // FrameSize is the bytes of a frame before augmentation.
-func (c *column) FrameSize() int {
+func (c *imageColumn) FrameSize() int {
 	if c.aug == nil {
 		return c.outBytes
 	}
@@ -30,7 +30,7 @@ func (c *column) FrameSize() int {
 }
 
 // Recipe is what decides a frame's pixels: a part of its key in a cache directory, so that it must not change. Stills are not cached there.
-func (c *column) Recipe() string {
+func (c *imageColumn) Recipe() string {
 	if !c.isVideo() {
 		return ""
 	}
@@ -45,7 +45,7 @@ func (c *column) Recipe() string {
 }
 
 // Render writes a decoded frame as it is in a batch before augmentation.
-func (c *column) Render(f video.Frame, dst []byte) error {
+func (c *imageColumn) Render(f video.Frame, dst []byte) error {
 	if own, is := f.(video.DeviceFrame); is && c.device != nil {
 		if info, ok := own.PlaneInfo(); ok && c.Direct(info) {
 			return own.ConvertThere(&c.spec, dst)
@@ -67,7 +67,7 @@ func (c *column) Render(f video.Frame, dst []byte) error {
 }
 
 // lifted makes a frame there of the host's planes.
-func (c *column) lifted(info video.PlaneInfo, planes, dst []byte) error {
+func (c *imageColumn) lifted(info video.PlaneInfo, planes, dst []byte) error {
 	room, err := c.src.a.there.Get(len(planes))
 	if err != nil {
 		return err
@@ -80,12 +80,12 @@ func (c *column) lifted(info video.PlaneInfo, planes, dst []byte) error {
 }
 
 // FromThere does so with planes of the device.
-func (c *column) FromThere(info video.PlaneInfo, planes, dst [][]byte) error {
+func (c *imageColumn) FromThere(info video.PlaneInfo, planes, dst [][]byte) error {
 	return c.device.ConvertKept(info, planes, &c.spec, dst)
 }
 
 // FromPlanes does so with kept planes.
-func (c *column) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
+func (c *imageColumn) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	if c.device != nil && c.Direct(info) {
 		return c.lifted(info, planes, dst)
 	}
@@ -94,7 +94,7 @@ func (c *column) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
 }
 
 // drafted makes a frame of w × h pixels on the host, and brings it to the device where dst is there.
-func (c *column) drafted(w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error) error {
+func (c *imageColumn) drafted(w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error) error {
 	to := dst
 	if c.device != nil {
 		room := uploads.Get().(*[]byte)
@@ -116,10 +116,10 @@ func (c *column) drafted(w, h int, dst []byte, convert func(spec *video.Spec, in
 var uploads = sync.Pool{New: func() any { return new([]byte) }}
 
 // Device is where its pixels are made; nil: on the host.
-func (c *column) Device() video.DeviceMemory { return c.device }
+func (c *imageColumn) Device() video.DeviceMemory { return c.device }
 
 // Direct says that the device makes the pixels, of planes of that form.
-func (c *column) Direct(info video.PlaneInfo) bool {
+func (c *imageColumn) Direct(info video.PlaneInfo) bool {
 	shape := info.Shape()
 	w, h, _, _ := c.scaled(shape.Width, shape.Height)
 	return w == c.width && h == c.height && (c.spec.Width != 0 || shape.Width == c.width && shape.Height == c.height) && c.device.Converts(info, &c.spec)
@@ -133,28 +133,29 @@ func (a *assembler) onDevice() {
 	}
 	for _, own := range first.columns {
 		all := !slices.ContainsFunc(a.sources, func(src *source) bool {
-			c := src.column(own.key)
-			return c == nil || src.device != first.device || !c.isVideo() || c.spec.Pixel != video.RGB8 || c.norm != nil || c.aug != nil && c.raw == nil
+			c := src.imageColumn(own.key)
+			return c == nil || src.device != first.device || c.still || c.spec.Pixel != video.RGB8 || c.norm != nil ||
+				c.aug != nil && c.raw == nil
 		})
 		for _, src := range a.sources {
 			if all {
-				src.column(own.key).device, a.device = first.device, first.device
+				src.imageColumn(own.key).device, a.device = first.device, first.device
 			}
 		}
 	}
 }
 
 // Check compares a frame's time in its file with its row's, where that is asked for.
-func (c *column) Check() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
+func (c *imageColumn) Check() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
 	if c.src.cfg.Tolerance == nil || c.src.starts == nil || c.time != nil || !c.isVideo() {
 		return nil
 	}
 	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-		return w.Own.(*worker).checkTime(to.(*target).p, c, f, k, ordinal)
+		return w.Own.(*worker).checkTime(to.(*target).p, c.column, f, k, ordinal)
 	}
 }
 
-func sizeError(c *column, width, height int) error {
+func sizeError(c *imageColumn, width, height int) error {
 	return robocache.Malformed("loader", robocache.Where{"stream": c.key}, "frames of another size").
 		Expected(dimensions(c.width, c.height), dimensions(width, height)).
 		WithHint("image_size=[h, w] brings all to one size")
@@ -165,7 +166,7 @@ func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, 
 // target is where the frames of a column go in one part of a batch.
 type target struct {
 	p *part
-	c *column
+	c *imageColumn
 }
 
 // Seq is the batch's number in its run.
@@ -177,7 +178,7 @@ func (t *target) Epoch() int64 { return t.p.u.epoch }
 // Into is the place itself, or scratch where the frame is augmented on the way.
 func (t *target) Into(w *frames.Worker, k int) []byte {
 	if t.c.aug == nil || t.c.raw != nil {
-		return t.p.frame(t.c, k)
+		return t.p.frame(t.c.column, k)
 	}
 	return w.Bytes(t.c.FrameSize())
 }
@@ -205,7 +206,7 @@ func (t *target) Lose(k int, path string, ordinal int, err error) {
 	if !c.isVideo() {
 		r.Index = ordinal
 	}
-	where := p.src.where(c, r)
+	where := p.src.where(c.column, r)
 	if c.isVideo() {
 		where["file"], where["frame"] = path, ordinal
 	}
@@ -214,27 +215,27 @@ func (t *target) Lose(k int, path string, ordinal int, err error) {
 }
 
 // blank writes the frame of a place that has none: zero, and masked.
-func (p *part) blank(c *column, k int) {
+func (p *part) blank(c *imageColumn, k int) {
 	if c.device == nil {
-		clear(p.frame(c, k))
-	} else if err := c.device.Clear(p.frame(c, k)); err != nil {
+		clear(p.frame(c.column, k))
+	} else if err := c.device.Clear(p.frame(c.column, k)); err != nil {
 		p.u.fail(err)
 	}
 	if c.raw != nil {
-		c.raw.blank(p, c, k)
+		c.raw.blank(p, c.column, k)
 	}
 	p.src.a.store.N.Frames.Add(1)
 	p.u.finish(1)
 }
 
 // masked is blank for a place whose row may hold no frame, and holds none.
-func (p *part) masked(c *column, k int) {
-	p.data(c.mask)[p.at(c, k)] = 1
+func (p *part) masked(c *imageColumn, k int) {
+	p.data(c.mask)[p.at(c.column, k)] = 1
 	p.blank(c, k)
 }
 
 // frameRefs finds out where the frames of rows lie. Of rows with none (index -1) they mean nothing.
-func (w *worker) frameRefs(c *column, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
+func (w *worker) frameRefs(c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
 	w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
 	asked := rows
 	if c.time != nil {
@@ -248,7 +249,7 @@ func (w *worker) frameRefs(c *column, rows []robocache.Row) ([]robocache.FrameRe
 }
 
 // locate finds out where the frames of a column lie, for all batches of a horizon, and asks the store for them.
-func (w *worker) locate(parts []*part, c *column) {
+func (w *worker) locate(parts []*part, c *imageColumn) {
 	total := 0
 	for _, p := range parts {
 		total += p.size() * c.steps
@@ -260,7 +261,7 @@ func (w *worker) locate(parts []*part, c *column) {
 	for k, p := range parts {
 		targets[k] = &target{p, c}
 		mask, masked := p.rowsInto(c.mask)
-		rows, err := w.rowsOf(p, c, mask)
+		rows, err := w.rowsOf(p, c.column, mask)
 		masked()
 		if err != nil {
 			p.failAt(err)
@@ -282,7 +283,7 @@ func (w *worker) locate(parts []*part, c *column) {
 				p.masked(c, i)
 				continue
 			case r.Missing || r.Path == "":
-				p.blame(rows[i].Episode, c.src.missing(c, rows[i], r))
+				p.blame(rows[i].Episode, c.src.missing(c.column, rows[i], r))
 				p.u.finish(1)
 				continue
 			}
@@ -300,7 +301,7 @@ func (w *worker) locate(parts []*part, c *column) {
 }
 
 // located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.
-func (w *worker) located(p *part, c *column, rows []robocache.Row) ([]robocache.FrameRef, error) {
+func (w *worker) located(p *part, c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, error) {
 	if !c.isVideo() {
 		w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
 		for i, r := range rows {
@@ -320,17 +321,15 @@ func (w *worker) located(p *part, c *column, rows []robocache.Row) ([]robocache.
 		})
 		return nil, err
 	}
-	c.src.checkTimestamps(w.Ctx(), p, c, rows)
+	c.src.checkTimestamps(w.Ctx(), p, c.column, rows)
 	return refs, nil
 }
 
 // openFiles finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
 func (src *source) openFiles(budget int64) error {
-	for _, c := range src.columns {
+	for c := range src.imageColumns() {
 		switch {
-		case !is[images](c):
-			continue
-		case !c.isVideo():
+		case c.still:
 			c.files = stillFiles{c}
 			continue
 		case src.files != nil:
@@ -387,8 +386,8 @@ const probes = 8
 
 // probe finds the true size of each frame column from its first frame: what metadata declare may lie.
 func (src *source) probe(ctx context.Context) error {
-	for _, c := range src.columns {
-		if !is[images](c) || c.spec.Width != 0 {
+	for c := range src.imageColumns() {
+		if c.spec.Width != 0 {
 			continue
 		}
 		width, height, err := src.firstSize(ctx, c)
@@ -411,7 +410,7 @@ func (src *source) probe(ctx context.Context) error {
 	return nil
 }
 
-func (src *source) firstSize(ctx context.Context, c *column) (width, height int, err error) {
+func (src *source) firstSize(ctx context.Context, c *imageColumn) (width, height int, err error) {
 	tried := 0
 	for i := range src.table.Len() {
 		if from, to := src.table.Span(i); from == to {

@@ -30,7 +30,7 @@ func (src *source) normalizers(ctx context.Context) error {
 	var all []normalized
 	seen := 0
 	for _, c := range src.columns {
-		if c.feature == nil || is[times](c) {
+		if c.feature == nil || is[*timesColumn](c) {
 			continue
 		}
 		norm, named := n.Keys[c.key]
@@ -114,7 +114,7 @@ func normalizable(c *column) error {
 			WithHint("%s", hint)
 	}
 	switch {
-	case is[text](c):
+	case is[*textColumn](c):
 		return bad("a text", "")
 	case c.numbers() && !c.stored.Float():
 		return bad(c.stored.String()+" values are left as they are", "name float features only")
@@ -125,7 +125,10 @@ func normalizable(c *column) error {
 }
 
 // isDepth says that the column is depth: its statistics would be of another unit.
-func (c *column) isDepth() bool { return c.spec.Pixel == video.DepthMM || c.spec.Pixel == video.DepthM }
+func (c *column) isDepth() bool {
+	i := c.image()
+	return i != nil && (i.spec.Pixel == video.DepthMM || i.spec.Pixel == video.DepthM)
+}
 
 // vectors gives mean and std, or low and high, of a column.
 func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
@@ -147,7 +150,7 @@ func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64
 	}
 	per := c.elems
 	if !c.numbers() {
-		per = channels(c.spec.Pixel)
+		per = channels(c.image().spec.Pixel)
 		if len(low) != per && len(low) != 1 {
 			return nil, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
 		}

@@ -37,8 +37,8 @@ func (a *assembler) normalizers() []Normalizer {
 			n := Normed{DType: c.given(), Mode: f.mode, Clip: f.clip, Shift: f.A, Scale: f.B, Shape: []int{}, Image: !c.numbers(), Double: c.numbers() && c.stored == robocache.Float64}
 			switch {
 			case n.Image:
-				n.Shape = []int{channels(c.spec.Pixel)}
-			case is[cloud](c):
+				n.Shape = []int{channels(c.image().spec.Pixel)}
+			case is[*cloudColumn](c):
 				n.Shape = c.feature.Shape[1:]
 			case !c.feature.Scalar():
 				n.Shape = c.feature.Shape

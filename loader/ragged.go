@@ -163,7 +163,7 @@ func (src *source) raggedColumn(tensor int) *column {
 func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
 	var e *entries
 	var err error
-	if is[cloud](c) {
+	if is[*cloudColumn](c) {
 		e, err = w.clouds(p, c)
 	} else {
 		e, err = w.spanEntries(p, c)
@@ -184,7 +184,7 @@ func (w *worker) spanEntries(p *part, c *column) (*entries, error) {
 		return nil, err
 	}
 	e := &entries{p: p, c: c, counts: counts, data: make([]byte, len(rows)*c.rowBytes)}
-	if is[times](c) {
+	if is[*timesColumn](c) {
 		return e, w.writeTimes(p, c, view[int64](e.data), rows, counts, at)
 	}
 	if !w.checkFinite(p, c) || !w.read(p, c, rows, e.data) {

@@ -26,7 +26,7 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		for n < len(samples) && samples[n] >= src.offset && samples[n] < src.offset+src.table.Samples() {
 			n++
 		}
-		w.eachUse(src, samples[:n], func(c *column, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
+		w.eachUse(src, samples[:n], func(c *imageColumn, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
 		samples = samples[n:]
 	}
 }
@@ -34,23 +34,23 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 // admit has an episode's frames decoded and kept from now on, where that pays.
 func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
 	if a.Share >= worthwhile {
-		w.eachUse(w.a.sources[a.Source], a.Samples, func(c *column, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
+		w.eachUse(w.a.sources[a.Source], a.Samples, func(c *imageColumn, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
 	}
 }
 
 // eachUse counts how often samples of a source want each frame of each camera.
-func (w *worker) eachUse(src *source, samples []int64, fn func(c *column, uses map[frames.ID]int32)) {
+func (w *worker) eachUse(src *source, samples []int64, fn func(c *imageColumn, uses map[frames.ID]int32)) {
 	own := make([]int64, len(samples))
 	for i, s := range samples {
 		own[i] = s - src.offset
 	}
 	p := &part{src: src}
 	p.resolve(own)
-	for _, c := range src.columns {
-		if !c.isVideo() {
+	for c := range src.imageColumns() {
+		if c.still {
 			continue
 		}
-		rows, err := w.rowsOf(p, c, nil)
+		rows, err := w.rowsOf(p, c.column, nil)
 		if err != nil {
 			continue
 		}
@@ -80,16 +80,15 @@ func (src *source) residentBytes() int64 {
 	mean := src.table.Samples() / int64(max(src.table.Filled(), 1))
 	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
 	for _, c := range src.columns {
-		each := min(100*int64(c.steps), whole)
-		pixels := c.height * c.width * channels(c.spec.Pixel) * c.out.Size() // augmented or not
 		switch k := c.kind.(type) {
-		case images:
+		case *imageColumn:
+			pixels := k.height * k.width * channels(k.spec.Pixel) * k.out.Size() // augmented or not
 			kept := int64(pixels)
 			if !k.still {
-				kept = c.keptBytes(pixels)
+				kept = k.keptBytes(pixels)
 			}
-			shown += each * kept / 100
-		case table, span, times:
+			shown += min(100*int64(k.steps), whole) * kept / 100
+		case *tableColumn, *spanColumn, *timesColumn:
 			rows += int64(c.rowBytes)
 		}
 	}
@@ -100,7 +99,7 @@ func (src *source) residentBytes() int64 {
 }
 
 // keptBytes is what one kept frame of a column takes, by its declared size.
-func (c *column) keptBytes(pixels int) int64 {
+func (c *imageColumn) keptBytes(pixels int) int64 {
 	if !c.src.a.planar() {
 		return frames.PieceBytes(pixels)
 	}

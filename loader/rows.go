@@ -110,7 +110,7 @@ func flag(b bool) byte {
 func (p *part) begin(samples []int64) (waits int64) {
 	p.resolve(samples)
 	for _, c := range p.src.columns {
-		waits += int64(c.kind.waits(c, len(samples)))
+		waits += int64(c.kind.waits(len(samples)))
 		if c.raw != nil {
 			c.raw.begin(p, c)
 		}

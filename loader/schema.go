@@ -68,20 +68,16 @@ func (src *source) describe() {
 		if c.feature == nil {
 			continue
 		}
-		x := Field{Key: c.key, DType: c.given(), Kind: c.feature.Kind, Unit: c.unit, Ragged: c.ragged(), Times: is[times](c)}
+		x := Field{Key: c.key, DType: c.given(), Kind: c.feature.Kind, Unit: c.unit, Ragged: c.ragged(), Times: is[*timesColumn](c)}
 		var entry []int
 		switch f := c.feature; {
 		case x.Text():
 			x.Unit = ""
 		case x.Times:
 			x.Kind = numeric
-		case is[images](c):
-			height, width := c.height, c.width
-			if c.aug != nil {
-				height, width = c.aug.h, c.aug.w
-			}
-			entry = []int{channels(c.spec.Pixel), height, width}
-		case is[cloud](c):
+		case c.image() != nil:
+			entry = c.image().delivered()
+		case is[*cloudColumn](c):
 			entry = f.Shape[1:]
 		case !f.Scalar():
 			entry = f.Shape
@@ -94,10 +90,10 @@ func (src *source) describe() {
 			x.Shape = append([]int{-1}, entry...)
 		}
 		c.entry = src.schema.add(x)
-		if c.device != nil {
+		if c.onDevice() {
 			src.tensors[c.entry].there = true
 		}
-		if x.Ragged && !x.Times || is[images](c) && c.span != nil && src.free(c.key+lengthsSuffix) {
+		if x.Ragged && !x.Times || c.image() != nil && c.span != nil && src.free(c.key+lengthsSuffix) {
 			var shape []int
 			if x.Ragged {
 				shape = c.axis
@@ -106,7 +102,7 @@ func (src *source) describe() {
 		}
 	}
 	mask := func(c *column) {
-		if c != nil && c.mask < 0 && !is[span](c) && !is[text](c) {
+		if c != nil && c.mask < 0 && !is[*spanColumn](c) && !is[*textColumn](c) {
 			c.mask = src.schema.add(Field{Key: c.key + padSuffix, DType: robocache.Bool, Shape: c.axis, Kind: numeric, Mask: true})
 		}
 	}
@@ -121,7 +117,7 @@ func (src *source) describe() {
 	}
 	for _, c := range src.columns {
 		// Off the rows of the timebase every value has a mask, window or not; and so have rows that may hold none.
-		if f := c.feature; f != nil && (c.time != nil || f.Masked) && !is[times](c) {
+		if f := c.feature; f != nil && (c.time != nil || f.Masked) && !is[*timesColumn](c) {
 			mask(c)
 		}
 	}
@@ -233,7 +229,7 @@ func (s *schema) join(sources []*source, pad bool) error {
 	// A key is raw in all sources, or in none.
 	first := sources[0]
 	for _, c := range first.columns {
-		if c.device != nil {
+		if c.onDevice() {
 			s.tensors[s.tensor(c.key)].there = true
 		}
 		if c.raw != nil {
@@ -375,7 +371,7 @@ func widths(sources []*source, mix []Mix, pad bool) error {
 }
 
 // widens says whether a column's rows are a list of numbers that may be widened.
-func (c *column) widens() bool { return is[table](c) && len(c.feature.Shape) <= 1 && c.elems > 0 }
+func (c *column) widens() bool { return c.table() != nil && len(c.feature.Shape) <= 1 && c.elems > 0 }
 
 // maxWidth bounds what dims may ask for.
 const maxWidth = 1 << 16

@@ -165,7 +165,7 @@ func (src *source) count(ctx context.Context) error {
 		return err
 	}
 	src.table.Print.Format = info.Format
-	if c := src.column("index"); c != nil && is[number](c) && !src.timebase.grid && src.timebase.clock == "" {
+	if c := src.column("index"); c != nil && is[*countColumn](c) && !src.timebase.grid && src.timebase.clock == "" {
 		src.before = make([]int64, info.Episodes)
 		for e := 1; e < info.Episodes; e++ {
 			src.before[e] = src.before[e-1] + int64(src.ds.Len(e-1))

@@ -13,7 +13,7 @@ import (
 )
 
 // stillFiles gives the stills of a column to the store of frames: an episode is a file, whose frames are numbered by row.
-type stillFiles struct{ c *column }
+type stillFiles struct{ c *imageColumn }
 
 // Open gives an episode.
 func (s stillFiles) Open(_ context.Context, path string) (frames.File, error) {
@@ -28,7 +28,7 @@ func (s stillFiles) Stats() video.PoolStats { return video.PoolStats{} }
 func (s stillFiles) Close() {}
 
 type stillFile struct {
-	c       *column
+	c       *imageColumn
 	episode int
 }
 
@@ -67,7 +67,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 	case ref.Missing && s.c.feature.Masked:
 		return errMasked
 	case ref.Missing:
-		return s.c.src.missing(s.c, r, ref)
+		return s.c.src.missing(s.c.column, r, ref)
 	case ref.Path != "":
 		return robocache.Unsupported("loader", nil, "a still image that is in a video file")
 	}

@@ -20,15 +20,15 @@ func (w *worker) read(p *part, c *column, rows []robocache.Row, dst []byte) bool
 }
 
 // gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
-func (w *worker) gather(p *part, c *column) error {
+func (w *worker) gather(p *part, c *tableColumn) error {
 	if c.time != nil {
 		return w.gatherTimed(p, c)
 	}
-	if !w.checkFinite(p, c) {
+	if !w.checkFinite(p, c.column) {
 		return nil
 	}
 	mask, masked := p.rowsInto(c.mask)
-	rows, _ := w.rowsOf(p, c, mask)
+	rows, _ := w.rowsOf(p, c.column, mask)
 	masked()
 	if c.elems == 0 {
 		return nil
@@ -38,7 +38,7 @@ func (w *worker) gather(p *part, c *column) error {
 	if !direct {
 		into = w.Bytes(len(rows) * c.rowBytes)
 	}
-	if !w.read(p, c, rows, into) {
+	if !w.read(p, c.column, rows, into) {
 		return nil
 	}
 	p.reflect(c, into, c.stored)
@@ -49,11 +49,11 @@ func (w *worker) gather(p *part, c *column) error {
 		}
 	}
 	done()
-	return w.maskRows(p, c, rows)
+	return w.maskRows(p, c.column, rows)
 }
 
 // finished casts stored rows, normalises them, and adds noise.
-func (p *part) finished(c *column, dst, rows []byte) error {
+func (p *part) finished(c *tableColumn, dst, rows []byte) error {
 	if c.noise > 0 {
 		return p.noisy(c, dst, rows, c.stored, nil)
 	}
@@ -61,12 +61,12 @@ func (p *part) finished(c *column, dst, rows []byte) error {
 }
 
 // gatherTimed brings a numeric column onto the timebase, and those that share its plan: one Gather of the rows that are needed, one Resample.
-func (w *worker) gatherTimed(p *part, c *column) error {
-	plan, rows, err := w.plans(p, c)
+func (w *worker) gatherTimed(p *part, c *tableColumn) error {
+	plan, rows, err := w.plans(p, c.column)
 	if err != nil {
 		return err
 	}
-	for _, c := range append([]*column{c}, c.shared...) {
+	for _, c := range append([]*tableColumn{c}, c.shared...) {
 		if err := w.gatherPlanned(p, c, plan, rows); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}
@@ -74,19 +74,19 @@ func (w *worker) gatherTimed(p *part, c *column) error {
 	return nil
 }
 
-func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []robocache.Row) error {
-	if !w.checkFinite(part, c) {
+func (w *worker) gatherPlanned(part *part, c *tableColumn, p *kernel.Plan, rows []robocache.Row) error {
+	if !w.checkFinite(part, c.column) {
 		return nil
 	}
 	src := w.Bytes(len(rows) * c.rowBytes)
-	if !w.read(part, c, rows, src) {
+	if !w.read(part, c.column, rows, src) {
 		return nil
 	}
 	mask, masked := part.rowsInto(c.mask)
 	defer masked()
 	if c.raw != nil {
 		pads(mask, p.Valid)
-		part.pair(c, p, src)
+		part.pair(c.column, p, src)
 		return nil
 	}
 	dst, done := part.rowsInto(c.entry)
@@ -104,7 +104,7 @@ func (w *worker) gatherPlanned(part *part, c *column, p *kernel.Plan, rows []rob
 		out, dtype = make([]byte, p.Len()*c.rowBytes), c.stored
 	}
 	// Normalised in the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
-	if err := resample(out, dtype, src, c, p, c.norm.epilogue(0), mask); err != nil {
+	if err := resample(out, dtype, src, c.column, p, c.norm.epilogue(0), mask); err != nil {
 		return err
 	}
 	pads(mask, mask)

@@ -170,7 +170,7 @@ func (src *source) alignColumns() error {
 	}
 	for _, c := range src.columns {
 		k := c.key
-		if is[times](c) {
+		if is[*timesColumn](c) {
 			k = c.feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
 			if !c.numbers() || !to.Float() {
@@ -185,8 +185,12 @@ func (src *source) alignColumns() error {
 			}
 		}
 	}
-	for i, c := range src.columns {
-		c.join(src.columns[:i])
+	var before []*tableColumn
+	for _, c := range src.columns {
+		if rows := c.table(); rows != nil {
+			rows.join(before)
+			before = append(before, rows)
+		}
 	}
 	return nil
 }
@@ -216,7 +220,7 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 	switch {
 	case c.span != nil || s.native && computes && !chosen: // its samples, as they are
 		s.opt.Mode = align.Previous
-	case computes && (!is[table](c) || c.stored == robocache.Bool):
+	case computes && (c.table() == nil || c.stored == robocache.Bool):
 		return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
 	case computes && c.stored.Integer() && !cfg.DTypes[k].Float():
 		return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
@@ -270,11 +274,11 @@ func (src *source) rowLength(ctx context.Context, place int32, index int) (int64
 }
 
 // join lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
-func (c *column) join(before []*column) {
-	shares := func(c *column) bool { // a plan depends on time alone, and its clock has a name
-		return c.time != nil && is[table](c) && c.feature.Clock != "" && !c.feature.Masked
+func (c *tableColumn) join(before []*tableColumn) {
+	shares := func(c *tableColumn) bool { // a plan depends on time alone, and its clock has a name
+		return c.time != nil && c.feature.Clock != "" && !c.feature.Masked
 	}
-	rule := func(c *column) align.Options {
+	rule := func(c *tableColumn) align.Options {
 		o := c.time.opt
 		o.Stream = ""
 		return o
@@ -418,7 +422,7 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		return nil
 	}
 	for _, c := range src.columns {
-		if c.feature != nil && !is[times](c) && !is[number](c) && (!c.feature.Default || src.cfg.Keys != nil) {
+		if c.feature != nil && !is[*timesColumn](c) && !is[*countColumn](c) && (!c.feature.Default || src.cfg.Keys != nil) {
 			if err := add(c.key, c.key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
