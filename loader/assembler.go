@@ -2,14 +2,12 @@ package loader
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
@@ -26,69 +24,45 @@ type assembler struct {
 	device  video.DeviceMemory // that frames of batches lie on; nil: none
 	there   *buffers.Pool      // of its memory
 	store   *frames.Store
-	readers int        // workers beyond those of cfg.Threads, for reading
-	engines int        // likewise, for what a device decodes
-	dir     *cache.Dir // nil: no cache directory
-	kept    []func()   // end the use of dir by stores
-	budget  int64      // for batches in flight
+	readers int // workers beyond those of cfg.Threads, for reading
+	engines int // likewise, for what a device decodes
+	folder  *cacheFolder
+	budget  int64 // for batches in flight
 	ragged  raggedBudget
 	// inFlight is how many batches are in flight, at most.
 	inFlight atomic.Int64
 	n        counters
 	workers  sync.Pool
 	units    sync.Pool
-
-	notes []string // what was chosen without being asked for
-
-	mu       sync.Mutex
-	warnings []string
+	report   report
 }
 
 // counters are what Stats sums up. Times are nanoseconds.
 type counters struct {
 	gather, waitData, waitConsumer, first atomic.Int64
-	stills, samples, batches, wrap, skip  atomic.Int64
+	stills, samples, batches, wrap        atomic.Int64
 }
 
-// unit is one batch under construction.
+// unit is one batch under construction, and where it stands in its run.
 type unit struct {
-	seq     int64
-	epoch   int64
-	behind  int64 // samples of bad episodes behind the last batch of the epoch before
-	batch   *Batch
-	device  video.DeviceMemory // what it has to do for the batch is over when the batch is done; nil: none
-	bytes   int64
-	parts   []part       // what each source gives, those without samples left out
-	left    atomic.Int64 // frames and columns that are still to come
-	done    chan struct{}
-	onDone  func()
+	assembly
+	behind  int64        // samples of bad episodes behind the last batch of the epoch before
 	after   order.Cursor // where the loader stands once the batch is handed out
 	wrapped int64
 	skipped int64
-	ragged  int64   // bytes of its ragged tensors; raggedBudget.mu
-	entered int64   // of them, counted in raggedBudget.now
-	epochs  []int64 // of each sample, its source's own; none of a Map
-
-	mu  sync.Mutex
-	err error
-	bad map[badKey]error
+	ragged  int64 // bytes of its ragged tensors; raggedBudget.mu
+	entered int64 // of them, counted in raggedBudget.now
 }
-
-// badKey names an episode that failed.
-type badKey struct{ source, episode int }
 
 // worker is what one goroutine needs to run jobs: scratch that outlives them.
 type worker struct {
-	*frames.Worker
-	a     *assembler
-	rows  []robocache.Row
-	refs  []robocache.FrameRef
-	index []int32
-	plan  planRoom
+	reader
+	a *assembler
 }
 
 func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err error) {
 	a := &assembler{cfg: cfg}
+	a.folder = &cacheFolder{cfg: &a.cfg}
 	a.workers.New = func() any {
 		w := &worker{a: a}
 		w.Worker = frames.NewWorker(a.store, w)
@@ -102,7 +76,8 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	}()
 	var offset int64
 	for i := range mix {
-		src := &source{a: a, index: i, ds: mix[i].Dataset, pads: map[string]*padded{}, offset: offset}
+		src := &source{report: &a.report, folder: a.folder, core: func() func() { return a.store.Core() }}
+		src.ds, src.index, src.offset, src.pads = mix[i].Dataset, i, offset, map[string]*padded{}
 		if len(mix) > 1 { // else there is nothing to tell it from
 			src.name, src.place = mix[i].Name, placeOfSource(i, &mix[i])
 		}
@@ -129,6 +104,9 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	if a.schema, err = newSchema(a.sources, cfg.Missing == MissingPad); err != nil {
 		return nil, err
 	}
+	for _, src := range a.sources {
+		src.room = room{budget: a.budget, blanks: &a.store.N.Frames, stills: &a.n.stills}
+	}
 	limit := a.budget
 	if _, inFlight, err := a.horizonOf(); err == nil {
 		// And the one that the taker holds: what comes back from it is the next one's, and is not mapped anew.
@@ -137,6 +115,9 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	a.buffers = buffers.New(limit, cfg.Allocator)
 	if a.device != nil {
 		a.there = buffers.New(limit, a.device)
+		for _, src := range a.sources {
+			src.there = a.there
+		}
 	}
 	return a, nil
 }
@@ -150,28 +131,21 @@ func (a *assembler) addSource(ctx context.Context, src *source, m *Mix, sources 
 		return err
 	}
 	if note != "" {
-		a.notes = append(a.notes, note)
+		a.report.notes = append(a.report.notes, note)
 	}
 	a.sources = append(a.sources, src)
-	a.keep(src)
+	a.folder.keep(src.ds)
 	if err := src.open(ctx, sources); err != nil {
 		return err
 	}
+	if src.engines > 0 {
+		a.engines = src.engines
+	}
 	notes, err := src.alignNotes(ctx)
 	for _, note := range notes {
-		if !slices.Contains(a.notes, note) { // of another source of a mixture
-			a.notes = append(a.notes, note)
-		}
+		a.report.note(note)
 	}
 	return err
-}
-
-func (a *assembler) warn(s string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !slices.Contains(a.warnings, s) {
-		a.warnings = append(a.warnings, s)
-	}
 }
 
 func (a *assembler) close() {
@@ -187,12 +161,7 @@ func (a *assembler) close() {
 	if a.store != nil {
 		a.store.Close()
 	}
-	for _, end := range a.kept {
-		end()
-	}
-	if a.dir != nil {
-		_ = a.dir.Close()
-	}
+	a.folder.close()
 }
 
 // samples is the number of samples of all sources.
@@ -324,7 +293,7 @@ func (a *assembler) begin(seq int64, samples, epochs []int64) (*unit, error) {
 	if len(a.sources) == 1 {
 		u.parts = slices.Grow(u.parts[:0], 1)[:1]
 		p := &u.parts[0]
-		p.u, p.src, p.slots = u, a.sources[0], nil
+		p.u, p.src, p.slots = &u.assembly, &a.sources[0].dataSource, nil
 		u.left.Store(p.begin(samples) + int64(len(a.schema.ragged)))
 		return u, nil
 	}
@@ -353,7 +322,7 @@ func (a *assembler) submit(q *frames.Queue, units []*unit) {
 		var parts []*part
 		for _, u := range units {
 			for k := range u.parts {
-				if u.parts[k].src == src {
+				if u.parts[k].src == &src.dataSource {
 					parts = append(parts, &u.parts[k])
 				}
 			}
@@ -397,99 +366,7 @@ func (w *worker) fill(p *part, columns []*column) {
 // fillColumn fills one column of a part. A panic is an internal error of the batch.
 func (w *worker) fillColumn(p *part, c *column) (err error) {
 	defer crash.Recover("loader", &err)
-	return c.kind.(filler).fill(w, p)
-}
-
-// finish counts parts of a unit that are there, or will never be.
-func (u *unit) finish(parts int64) {
-	if u.left.Add(-parts) == 0 {
-		if u.device != nil {
-			if err := u.device.Wait(); err != nil {
-				u.fail(err)
-			}
-		}
-		end := u.onDone
-		close(u.done)
-		if end != nil {
-			end()
-		}
-	}
-}
-
-// fail notes an error of a unit: the first is kept, and an end of the context gives way to any other.
-func (u *unit) fail(err error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.err == nil {
-		u.err = err
-	}
-}
-
-// blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
-func (p *part) blame(episode int, err error) {
-	u := p.u
-	err = p.src.withPlace(err)
-	if p.src.cfg.OnBadEpisode != Skip || !robocache.Bad(err) {
-		u.fail(err)
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.bad == nil {
-		u.bad = map[badKey]error{}
-	}
-	if k := (badKey{p.src.index, episode}); u.bad[k] == nil {
-		u.bad[k] = err
-	}
-}
-
-// episodeError says which episode an error is of, by its position.
-type episodeError struct {
-	episode int
-	err     error
-}
-
-func (e *episodeError) Error() string { return e.err.Error() }
-func (e *episodeError) Unwrap() error { return e.err }
-
-// failAt fails the batch, and blames the episode where the error knows it.
-func (p *part) failAt(err error) {
-	var e *episodeError
-	if errors.As(err, &e) {
-		p.blame(e.episode, e.err)
-		return
-	}
-	p.u.fail(p.src.withPlace(err))
-}
-
-// isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
-func (p *part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
-	if p.src.cfg.OnBadEpisode != Skip {
-		p.u.fail(p.src.withPlace(first))
-		return
-	}
-	byEpisode := map[int][]robocache.Row{}
-	for _, r := range rows {
-		byEpisode[r.Episode] = append(byEpisode[r.Episode], r)
-	}
-	found := false
-	for e, sub := range byEpisode {
-		if err := try(sub); err != nil {
-			found = true
-			p.blame(e, robocache.At(err, robocache.Where{"episode": p.src.ds.Info().EpisodeIndex(e)}))
-		}
-	}
-	if !found {
-		p.u.fail(p.src.withPlace(first))
-	}
-}
-
-// withPlace adds the place of the source to an error.
-func (src *source) withPlace(err error) error {
-	if src.place == nil {
-		return err
-	}
-	return robocache.At(err, src.place)
+	return c.kind.(filler).fill(&w.reader, p)
 }
 
 // recycle keeps a unit's slices for another. Its batch must have been handed out or released.

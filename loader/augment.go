@@ -226,7 +226,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	}
 	for _, t := range src.ds.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
-			src.a.warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + clip(t.Text))
+			src.report.warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + clip(t.Text))
 			break
 		}
 	}

@@ -45,7 +45,7 @@ func (p *part) put(c *imageColumn, k int, pixels []byte) {
 
 // flips says of each sample of a part whether its images are mirrored.
 func (p *part) flips(i int) bool {
-	a := kernel.ImageAugment{Seed: uint64(p.src.cfg.Seed), Epoch: p.epoch(i), Flip: p.src.cfg.Augment.Flip.P}
+	a := kernel.ImageAugment{Seed: uint64(p.src.seed), Epoch: p.epoch(i), Flip: p.src.flip}
 	return a.Flips(sampleNumber(p.rows[0][i]))
 }
 
@@ -105,7 +105,7 @@ func (p *part) noisy(c *tableColumn, dst, src []byte, from robocache.DType, plan
 			for i := range samples {
 				samples[i] = sampleNumber(p.rows[0][lo+i])
 			}
-			e.Augment = &kernel.Augment{Seed: uint64(p.src.cfg.Seed), Epoch: p.epoch(lo), Op: keyNumber(p.src.ownKey(c.key)), Noise: c.noise,
+			e.Augment = &kernel.Augment{Seed: uint64(p.src.seed), Epoch: p.epoch(lo), Op: keyNumber(p.src.ownKey(c.key)), Noise: c.noise,
 				Samples: &kernel.Tensor{DType: robocache.Int64, Shape: []int{len(samples)}, Data: bytesOf(samples)}}
 		}
 		x := applies.Get().(*applied)

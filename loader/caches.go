@@ -54,7 +54,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	if kept > 0 {
 		a.budget = (total - kept) / 2
 	}
-	own := frames.Config{Kept: kept, Cache: room, Planar: a.planar(), Warn: a.warn}
+	own := frames.Config{Kept: kept, Cache: room, Planar: a.planar(), Warn: a.report.warn}
 	if cfg.directory() {
 		var err error
 		if own.Dir, err = a.openDir(ctx); err != nil {
@@ -81,15 +81,32 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	return nil
 }
 
-// directory opens the cache directory, once; nil where there is none.
-func (a *assembler) directory() (*cache.Dir, error) {
-	cfg := &a.cfg
-	if a.dir != nil || !cfg.directory() {
-		return a.dir, nil
+// cacheFolder is the cache directory of a loader, opened when it is first wanted.
+type cacheFolder struct {
+	cfg  *Config
+	dir  *cache.Dir // nil: not opened
+	kept []func()   // end the use of dir by stores
+}
+
+// open opens the cache directory, once. It returns nil if there is none.
+func (f *cacheFolder) open() (*cache.Dir, error) {
+	cfg := f.cfg
+	if f.dir != nil || !cfg.directory() {
+		return f.dir, nil
 	}
 	var err error
-	a.dir, err = cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
-	return a.dir, err
+	f.dir, err = cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
+	return f.dir, err
+}
+
+// close ends every use of the directory.
+func (f *cacheFolder) close() {
+	for _, end := range f.kept {
+		end()
+	}
+	if f.dir != nil {
+		_ = f.dir.Close()
+	}
 }
 
 // defaultReads is how many reads are in flight where nothing is said: at 5 ms a request, some six thousand a second.
@@ -98,7 +115,7 @@ const defaultReads = 32
 // openDir makes the cache directory one of decoded frames, or, and then gives nil, of the bytes that are read of remote files.
 func (a *assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 	cfg := &a.cfg
-	dir, err := a.directory()
+	dir, err := a.folder.open()
 	if err != nil {
 		return nil, err
 	}
@@ -128,14 +145,14 @@ func (cfg *Config) keepsBytes() bool {
 	return cfg.CacheFormat == CacheEncoded || cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
 }
 
-// keep makes a remote source read through the cache directory.
-func (a *assembler) keep(src *source) {
-	own, ok := robocache.As[store.Source](src.ds)
-	if !ok || !a.cfg.keepsBytes() || !robocache.IsRemote(own.Store()) {
+// keep makes a remote dataset read through the cache directory.
+func (f *cacheFolder) keep(ds robocache.Dataset) {
+	own, ok := robocache.As[store.Source](ds)
+	if !ok || !f.cfg.keepsBytes() || !robocache.IsRemote(own.Store()) {
 		return
 	}
-	if dir, err := a.directory(); err == nil && dir != nil { // openCaches says what is wrong with it
-		a.kept = append(a.kept, store.Keep(own.Store(), cache.Blocks{Dir: dir}, blockBytes))
+	if dir, err := f.open(); err == nil && dir != nil { // openCaches says what is wrong with it
+		f.kept = append(f.kept, store.Keep(own.Store(), cache.Blocks{Dir: dir}, blockBytes))
 	}
 }
 

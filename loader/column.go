@@ -12,7 +12,7 @@ import (
 // column is one key of a batch: what all kinds of columns have. What one kind alone has, and how it makes its
 // part of a batch, is in its kind.
 type column struct {
-	src     *source
+	src     *dataSource
 	key     string
 	feature *robocache.Feature // nil for the task text and the episode's id
 	number  int                // among the source's columns
@@ -62,7 +62,7 @@ type kind interface {
 // comes otherwise: frames through the store of frames (worker.locate), ragged columns in one job a batch for all its
 // sources (worker.ragged).
 type filler interface {
-	fill(w *worker, p *part) error
+	fill(w *reader, p *part) error
 }
 
 // tableColumn is rows of numbers of one length.
@@ -101,11 +101,11 @@ func (*cloudColumn) waits(int) int     { return 0 }
 func (*spanColumn) waits(int) int      { return 0 }
 func (c *timesColumn) waits(int) int   { return int(flag(!c.ragged())) }
 
-func (c *tableColumn) fill(w *worker, p *part) error     { return w.gather(p, c) }
-func (c *textColumn) fill(w *worker, p *part) error      { return w.text(p, c.column) }
-func (c *episodeIDColumn) fill(w *worker, p *part) error { return w.episodeIDs(p, c.column) }
-func (c *countColumn) fill(w *worker, p *part) error     { return w.numbers(p, c.column) }
-func (c *timesColumn) fill(w *worker, p *part) error     { return w.placedTimes(p, c.column) }
+func (c *tableColumn) fill(w *reader, p *part) error     { return w.gather(p, c) }
+func (c *textColumn) fill(w *reader, p *part) error      { return w.text(p, c.column) }
+func (c *episodeIDColumn) fill(w *reader, p *part) error { return w.episodeIDs(p, c.column) }
+func (c *countColumn) fill(w *reader, p *part) error     { return w.numbers(p, c.column) }
+func (c *timesColumn) fill(w *reader, p *part) error     { return w.placedTimes(p, c.column) }
 
 // is reports whether a column is of a kind.
 func is[K kind](c *column) bool {
@@ -193,7 +193,7 @@ func (src *source) makeColumns() error {
 				if cfg.Keys != nil {
 					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)
 				}
-				src.a.warn(f.Key + " is left out: " + reason)
+				src.report.warn(f.Key + " is left out: " + reason)
 				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
 				continue
 			}
@@ -265,7 +265,7 @@ func keysOf(info *robocache.Info) []string {
 
 // add takes a column into the source.
 func (src *source) add(c *column) {
-	c.src, c.number, c.mask, c.count, c.steps = src, len(src.columns), -1, -1, max(c.steps, 1)
+	c.src, c.number, c.mask, c.count, c.steps = &src.dataSource, len(src.columns), -1, -1, max(c.steps, 1)
 	src.columns = append(src.columns, c)
 }
 
@@ -352,14 +352,4 @@ func (src *source) keys() []string {
 		out = append(out, c.key)
 	}
 	return out
-}
-
-// column finds a column by its key; nil where there is none.
-func (src *source) column(key string) *column {
-	for _, c := range src.columns {
-		if c.key == key {
-			return c
-		}
-	}
-	return nil
 }

@@ -166,9 +166,9 @@ func signShift(d robocache.DType) int {
 }
 
 // checkFinite blames the episodes of a part whose stream holds a number that is not finite; false if there are any.
-func (w *worker) checkFinite(p *part, c *column) bool {
+func (w *reader) checkFinite(p *part, c *column) bool {
 	f := p.src.finite
-	if f == nil || f.streams[c.key] == nil || p.src.cfg.OnNaN != NaNError {
+	if f == nil || f.streams[c.key] == nil || !p.src.refuseNaN {
 		return true
 	}
 	state := f.streams[c.key].state
@@ -197,7 +197,7 @@ func (w *worker) checkFinite(p *part, c *column) bool {
 }
 
 // notFinite is the error of an episode with bad rows, of which r is the first.
-func (src *source) notFinite(ctx context.Context, c *column, r robocache.Row, rows int) error {
+func (src *dataSource) notFinite(ctx context.Context, c *column, r robocache.Row, rows int) error {
 	what, column := "a number that is not finite", 0
 	values := make([]byte, c.feature.RowBytes())
 	if gatherRows(ctx, src.ds, c.key, []robocache.Row{r}, values) == nil {

@@ -39,7 +39,7 @@ func (src *source) generated() (extra []*column) {
 }
 
 // episodeIDs fills a column with the indices of episodes, as text.
-func (w *worker) episodeIDs(p *part, c *column) error {
+func (w *reader) episodeIDs(p *part, c *column) error {
 	for i, r := range p.rows[0] {
 		p.texts(c)[p.slot(i)] = strconv.FormatInt(p.src.ds.Info().EpisodeIndex(r.Episode), 10)
 	}
@@ -47,7 +47,7 @@ func (w *worker) episodeIDs(p *part, c *column) error {
 }
 
 // numbers fills a column with what rows are counted by.
-func (w *worker) numbers(p *part, c *column) error {
+func (w *reader) numbers(p *part, c *column) error {
 	dst, done := p.rowsInto(c.entry)
 	defer done()
 	out, src := view[int64](dst), p.src

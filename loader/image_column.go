@@ -45,7 +45,7 @@ func (c *column) onDevice() bool {
 }
 
 // imageColumn finds a column of frames by its key; nil if there is none.
-func (src *source) imageColumn(key string) *imageColumn {
+func (src *dataSource) imageColumn(key string) *imageColumn {
 	if c := src.column(key); c != nil {
 		return c.image()
 	}
@@ -53,7 +53,7 @@ func (src *source) imageColumn(key string) *imageColumn {
 }
 
 // imageColumns iterates over the columns of frames.
-func (src *source) imageColumns() iter.Seq[*imageColumn] {
+func (src *dataSource) imageColumns() iter.Seq[*imageColumn] {
 	return func(yield func(*imageColumn) bool) {
 		for _, c := range src.columns {
 			if i := c.image(); i != nil && !yield(i) {

@@ -68,7 +68,7 @@ func (c *imageColumn) Render(f video.Frame, dst []byte) error {
 
 // lifted makes a frame there of the host's planes.
 func (c *imageColumn) lifted(info video.PlaneInfo, planes, dst []byte) error {
-	room, err := c.src.a.there.Get(len(planes))
+	room, err := c.src.there.Get(len(planes))
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,11 @@ func (a *assembler) onDevice() {
 
 // Check compares a frame's time in its file with its row's, where that is asked for.
 func (c *imageColumn) Check() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-	if c.src.cfg.Tolerance == nil || c.src.starts == nil || c.time != nil || !c.isVideo() {
+	if c.src.tolerance == nil || c.src.starts == nil || c.time != nil || !c.isVideo() {
 		return nil
 	}
 	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-		return w.Own.(*worker).checkTime(to.(*target).p, c.column, f, k, ordinal)
+		return checkTime(w.Ctx(), to.(*target).p, c.column, f, k, ordinal)
 	}
 }
 
@@ -224,7 +224,7 @@ func (p *part) blank(c *imageColumn, k int) {
 	if c.raw != nil {
 		c.raw.blank(p, c.column, k)
 	}
-	p.src.a.store.N.Frames.Add(1)
+	p.src.blanks.Add(1)
 	p.u.finish(1)
 }
 
@@ -235,7 +235,7 @@ func (p *part) masked(c *imageColumn, k int) {
 }
 
 // frameRefs finds out where the frames of rows lie. Of rows with none (index -1) they mean nothing.
-func (w *worker) frameRefs(c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
+func (w *reader) frameRefs(c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
 	w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
 	asked := rows
 	if c.time != nil {
@@ -249,7 +249,7 @@ func (w *worker) frameRefs(c *imageColumn, rows []robocache.Row) ([]robocache.Fr
 }
 
 // locate finds out where the frames of a column lie, for all batches of a horizon, and asks the store for them.
-func (w *worker) locate(parts []*part, c *imageColumn) {
+func (w *reader) locate(parts []*part, c *imageColumn) {
 	total := 0
 	for _, p := range parts {
 		total += p.size() * c.steps
@@ -301,7 +301,7 @@ func (w *worker) locate(parts []*part, c *imageColumn) {
 }
 
 // located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.
-func (w *worker) located(p *part, c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, error) {
+func (w *reader) located(p *part, c *imageColumn, rows []robocache.Row) ([]robocache.FrameRef, error) {
 	if !c.isVideo() {
 		w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
 		for i, r := range rows {
@@ -364,7 +364,7 @@ const deviceDecoders = 2 << 30
 
 // openDevice has a device decode too, where that is asked for.
 func (src *source) openDevice(files *frames.Library) error {
-	cfg, a := &src.cfg, src.a
+	cfg := &src.cfg
 	if cfg.Decode == DecodeCPU {
 		return nil
 	}
@@ -373,11 +373,11 @@ func (src *source) openDevice(files *frames.Library) error {
 	case err != nil && cfg.Decode == DecodeGPU:
 		return err
 	case err != nil:
-		a.notes = append(a.notes, "video is decoded on the CPU: "+err.Error())
+		src.report.notes = append(src.report.notes, "video is decoded on the CPU: "+err.Error())
 		return nil
 	}
 	src.device, _ = b.(video.DeviceMemory)
-	a.engines = files.Split(b, deviceDecoders, cfg.Decode == DecodeGPU, func() func() { return a.store.Core() })
+	src.engines = files.Split(b, deviceDecoders, cfg.Decode == DecodeGPU, src.core)
 	return nil
 }
 

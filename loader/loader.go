@@ -205,11 +205,11 @@ func (l *Loader) endEpoch(r *run) bool {
 	case l.run != r || u != nil && u.epoch == l.at.Epoch:
 		return false
 	case u != nil:
-		l.a.n.skip.Add(u.behind)
+		l.a.report.skipped.Add(u.behind)
 		u.behind = 0
 		l.leave()
 	default:
-		l.a.n.skip.Add(r.skipped)
+		l.a.report.skipped.Add(r.skipped)
 		l.stopRun()
 	}
 	l.at.GoTo(l.at.Epoch + 1)
@@ -254,7 +254,7 @@ func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err err
 	n := &l.a.n
 	l.at.Given(u.after)
 	n.wrap.Add(u.wrapped)
-	n.skip.Add(u.skipped + u.behind)
+	l.a.report.skipped.Add(u.skipped + u.behind)
 	n.samples.Add(int64(u.batch.Rows))
 	if n.batches.Add(1) == 1 {
 		n.first.Store(int64(time.Since(l.began)))
@@ -349,7 +349,7 @@ func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Ro
 }
 
 // Notes says what the loader chose without being asked for: the split for training.
-func (l *Loader) Notes() []string { return l.a.notes }
+func (l *Loader) Notes() []string { return l.a.report.notes }
 
 // Close ends all goroutines and waits for them. Batches that were handed out stay valid until their Release.
 func (l *Loader) Close() error {

@@ -50,7 +50,7 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 // checkBatch proves every value of a batch of the fake.
 func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 	t.Helper()
-	rows, err := (&assembler{sources: []*source{{table: fakeTable(t, f, cfg)}}}).rowsOf(b.Indices)
+	rows, err := (&assembler{sources: []*source{{dataSource: dataSource{table: fakeTable(t, f, cfg)}}}}).rowsOf(b.Indices)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func (u *unit) outcome(ctx context.Context) error {
 }
 
 // Notes says what the map chose without being asked for: the split for training.
-func (m *Map) Notes() []string { return m.a.notes }
+func (m *Map) Notes() []string { return m.a.report.notes }
 
 // Stats says what was done so far.
 func (m *Map) Stats() Stats { return m.a.stats() }

@@ -174,7 +174,7 @@ func (a *assembler) mixed(u *unit, samples []int64) (parts int64) {
 		if len(own[src.index]) == 0 {
 			continue
 		}
-		u.parts = append(u.parts, part{u: u, src: src, slots: slots[src.index]})
+		u.parts = append(u.parts, part{u: &u.assembly, src: &src.dataSource, slots: slots[src.index]})
 		p := &u.parts[len(u.parts)-1]
 		parts += p.begin(own[src.index])
 		p.clear()
@@ -329,16 +329,4 @@ func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
 		}
 	}
 	return out, nil
-}
-
-// ownKey is the dataset's own name of a key.
-func (src *source) ownKey(key string) string {
-	ds := src.ds
-	if m, ok := ds.(*maskedNaN); ok {
-		ds = m.Dataset
-	}
-	if r, ok := ds.(*renamed); ok {
-		return r.key(key)
-	}
-	return key
 }

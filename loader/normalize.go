@@ -97,7 +97,7 @@ func (src *source) normalizers(ctx context.Context) error {
 		if len(constant) > 16 {
 			constant = append(constant[:16], "…")
 		}
-		src.a.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
+		src.report.warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
 	}
 	return nil
 }

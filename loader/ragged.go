@@ -151,7 +151,7 @@ func stack(list []entries, dst []byte) {
 	}
 }
 
-func (src *source) raggedColumn(tensor int) *column {
+func (src *dataSource) raggedColumn(tensor int) *column {
 	i := slices.IndexFunc(src.columns, func(c *column) bool { return c.ragged() && src.slots[c.entry] == tensor })
 	if i < 0 {
 		return nil
@@ -160,7 +160,7 @@ func (src *source) raggedColumn(tensor int) *column {
 }
 
 // entriesOf reads the entries of a part's samples. It is nil where an episode was blamed.
-func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
+func (w *reader) entriesOf(p *part, c *column) (*entries, error) {
 	var e *entries
 	var err error
 	if is[*cloudColumn](c) {
@@ -178,7 +178,7 @@ func (w *worker) entriesOf(p *part, c *column) (*entries, error) {
 }
 
 // spanEntries reads all rows of a stream that are timestamped in the span around each sample and hold a value; or when they were.
-func (w *worker) spanEntries(p *part, c *column) (*entries, error) {
+func (w *reader) spanEntries(p *part, c *column) (*entries, error) {
 	rows, counts, at, err := w.spanRows(p, c)
 	if err != nil {
 		return nil, err
@@ -197,7 +197,7 @@ func (w *worker) spanEntries(p *part, c *column) (*entries, error) {
 const cloudRows = 32
 
 // clouds reads rows of varying length: those of the samples, or of the steps of their windows.
-func (w *worker) clouds(p *part, c *column) (*entries, error) {
+func (w *reader) clouds(p *part, c *column) (*entries, error) {
 	mask, masked := p.rowsInto(c.mask)
 	rows, err := w.rowsOf(p, c, mask)
 	masked()
@@ -236,8 +236,8 @@ func (w *worker) clouds(p *part, c *column) (*entries, error) {
 			})
 			return nil, nil
 		}
-		if need := int64(len(e.data) + len(data)); need > p.src.a.budget {
-			return nil, tooMany(c, need, p.src.a.budget)
+		if need := int64(len(e.data) + len(data)); need > p.src.budget {
+			return nil, tooMany(c, need, p.src.budget)
 		}
 		if e.data == nil && i == len(rows) {
 			e.data = data // all at once: ours

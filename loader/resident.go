@@ -26,7 +26,7 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		for n < len(samples) && samples[n] >= src.offset && samples[n] < src.offset+src.table.Samples() {
 			n++
 		}
-		w.eachUse(src, samples[:n], func(c *imageColumn, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
+		w.eachUse(&src.dataSource, samples[:n], func(c *imageColumn, uses map[frames.ID]int32) { w.a.store.Pass(c, uses, epoch) })
 		samples = samples[n:]
 	}
 }
@@ -34,12 +34,12 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 // admit has an episode's frames decoded and kept from now on, where that pays.
 func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
 	if a.Share >= worthwhile {
-		w.eachUse(w.a.sources[a.Source], a.Samples, func(c *imageColumn, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
+		w.eachUse(&w.a.sources[a.Source].dataSource, a.Samples, func(c *imageColumn, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
 	}
 }
 
 // eachUse counts how often samples of a source want each frame of each camera.
-func (w *worker) eachUse(src *source, samples []int64, fn func(c *imageColumn, uses map[frames.ID]int32)) {
+func (w *worker) eachUse(src *dataSource, samples []int64, fn func(c *imageColumn, uses map[frames.ID]int32)) {
 	own := make([]int64, len(samples))
 	for i, s := range samples {
 		own[i] = s - src.offset
@@ -75,7 +75,7 @@ func (w *worker) eachUse(src *source, samples []int64, fn func(c *imageColumn, u
 // collector of coupons).
 //
 // In integers: the order of a pool comes of it, and must be the same on every machine.
-func (src *source) residentBytes() int64 {
+func (src *dataSource) residentBytes(planar bool) int64 {
 	var shown, rows int64
 	mean := src.table.Samples() / int64(max(src.table.Filled(), 1))
 	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
@@ -85,7 +85,7 @@ func (src *source) residentBytes() int64 {
 			pixels := k.height * k.width * channels(k.spec.Pixel) * k.out.Size() // augmented or not
 			kept := int64(pixels)
 			if !k.still {
-				kept = k.keptBytes(pixels)
+				kept = k.keptBytes(pixels, planar)
 			}
 			shown += min(100*int64(k.steps), whole) * kept / 100
 		case *tableColumn, *spanColumn, *timesColumn:
@@ -99,8 +99,8 @@ func (src *source) residentBytes() int64 {
 }
 
 // keptBytes is what one kept frame of a column takes, by its declared size.
-func (c *imageColumn) keptBytes(pixels int) int64 {
-	if !c.src.a.planar() {
+func (c *imageColumn) keptBytes(pixels int, planar bool) int64 {
+	if !planar {
 		return frames.PieceBytes(pixels)
 	}
 	w, h := int64(c.width), int64(c.height)

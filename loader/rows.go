@@ -11,8 +11,8 @@ import (
 
 // part is what one source gives to a batch under construction.
 type part struct {
-	u      *unit
-	src    *source
+	u      *assembly
+	src    *dataSource
 	rows   [][]robocache.Row // a window each, n × steps
 	pads   [][]byte          // which of them stand for a row outside the episode
 	places []int32           // which selected episode each sample is in
@@ -57,7 +57,7 @@ func (p *part) rowsInto(i int) (dst []byte, done func()) {
 		return data, func() {}
 	}
 	own := &p.src.tensors[i]
-	size, wide, pad := own.bytes, p.src.a.schema.tensors[p.src.slots[i]].bytes, p.src.pads[own.key]
+	size, wide, pad := own.bytes, p.src.whole.tensors[p.src.slots[i]].bytes, p.src.pads[own.key]
 	dst = make([]byte, len(p.slots)*size)
 	return dst, func() {
 		for k, slot := range p.slots {
@@ -121,7 +121,7 @@ func (p *part) begin(samples []int64) (waits int64) {
 func noRow(r robocache.Row) bool { return r.Index < 0 }
 
 // rowsOf gives the row of each place of a column, index -1 where there is none, and the mask of the column, unless mask is nil.
-func (w *worker) rowsOf(p *part, c *column, mask []byte) ([]robocache.Row, error) {
+func (w *reader) rowsOf(p *part, c *column, mask []byte) ([]robocache.Row, error) {
 	if c.time == nil {
 		copy(mask, p.pads[c.window])
 		return p.rows[c.window], nil
@@ -154,7 +154,7 @@ func pads(mask, valid []uint8) {
 }
 
 // maskRows marks the rows without a value of a column that is read by rows. Beside a window it adds to the pads.
-func (w *worker) maskRows(p *part, c *column, rows []robocache.Row) error {
+func (w *reader) maskRows(p *part, c *column, rows []robocache.Row) error {
 	if c.feature == nil || !c.feature.Masked || c.mask < 0 {
 		return nil
 	}
@@ -168,7 +168,7 @@ func (w *worker) maskRows(p *part, c *column, rows []robocache.Row) error {
 }
 
 // byEpisode calls fn for each episode of a part, with its samples in the part's order.
-func (w *worker) byEpisode(p *part, fn func(episode int, group []int32) error) error {
+func (w *reader) byEpisode(p *part, fn func(episode int, group []int32) error) error {
 	n := p.size()
 	order := slices.Grow(w.index[:0], n)[:n]
 	for i := range order {
@@ -257,7 +257,7 @@ func around(timestamps, targets []int64, before, after int64) (from int, near []
 // plans finds, for each sample and step of a column, where its value comes from. The plan is of the whole batch: its sources are
 // the rows that are given beside it. Places that would read a row without a value have none. Both are the worker's, until it
 // makes the next.
-func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
+func (w *reader) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error) {
 	own, opt := p.src, &c.time.opt
 	deltas := own.windows[c.window].nanos
 	steps := c.steps
@@ -370,7 +370,7 @@ func (w *worker) plans(p *part, c *column) (*kernel.Plan, []robocache.Row, error
 
 // spanRows finds the rows of the span around each sample that hold a value, one after the other; how many of them are of each sample; and the samples'
 // times on the stream's clock.
-func (w *worker) spanRows(p *part, c *column) (rows []robocache.Row, counts []int, at []int64, err error) {
+func (w *reader) spanRows(p *part, c *column) (rows []robocache.Row, counts []int, at []int64, err error) {
 	src, n, total := p.src, p.size(), 0
 	from := make([]int, n)
 	counts, at = make([]int, n), make([]int64, n)
@@ -397,8 +397,8 @@ func (w *worker) spanRows(p *part, c *column) (rows []robocache.Row, counts []in
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if need := int64(total) * int64(c.rowBytes+16); need > src.a.budget {
-		return nil, nil, nil, tooMany(c, int64(total)*int64(c.rowBytes), src.a.budget)
+	if need := int64(total) * int64(c.rowBytes+16); need > src.budget {
+		return nil, nil, nil, tooMany(c, int64(total)*int64(c.rowBytes), src.budget)
 	}
 	rows = make([]robocache.Row, 0, total)
 	for i, n := range counts {
@@ -425,7 +425,7 @@ func (w *worker) spanRows(p *part, c *column) (rows []robocache.Row, counts []in
 }
 
 // placedRows gives the rows of a span in its places, the first ones filled; index -1 where there is none. It also writes how many frames each sample has.
-func (w *worker) placedRows(p *part, c *column, mask []byte) ([]robocache.Row, error) {
+func (w *reader) placedRows(p *part, c *column, mask []byte) ([]robocache.Row, error) {
 	rows, counts, _, err := w.spanRows(p, c)
 	if err != nil {
 		return nil, err
@@ -450,7 +450,7 @@ func (w *worker) placedRows(p *part, c *column, mask []byte) ([]robocache.Row, e
 }
 
 // writeTimes writes when the rows of a span were, in ns after their samples: in the sample's places, or one after the other.
-func (w *worker) writeTimes(p *part, c *column, out []int64, rows []robocache.Row, counts []int, at []int64) error {
+func (w *reader) writeTimes(p *part, c *column, out []int64, rows []robocache.Row, counts []int, at []int64) error {
 	for i, n := range counts {
 		if n == 0 {
 			continue
@@ -474,7 +474,7 @@ func (w *worker) writeTimes(p *part, c *column, out []int64, rows []robocache.Ro
 }
 
 // placedTimes fills the column of when the samples of a span in places were; 0 in places without one.
-func (w *worker) placedTimes(p *part, c *column) error {
+func (w *reader) placedTimes(p *part, c *column) error {
 	rows, counts, at, err := w.spanRows(p, c)
 	if err != nil {
 		return err

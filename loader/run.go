@@ -117,7 +117,10 @@ func (r *run) plan(from order.Progress, ahead, inFlight int) {
 					r.skipped = skipped // the next run finds out again that this epoch has no batch
 				}
 				if e.sampler.Starved(e.at) {
-					r.give(&unit{seq: seq, epoch: e.Epoch, behind: skipped, err: robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode"), done: closed()})
+					r.give(&unit{behind: skipped, assembly: assembly{
+						seq: seq, epoch: e.Epoch, done: closed(),
+						err: robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode"),
+					}})
 				}
 				break
 			}
@@ -127,7 +130,7 @@ func (r *run) plan(from order.Progress, ahead, inFlight int) {
 			}
 			u, err := r.a.begin(seq, s.Samples, s.Epochs)
 			if err != nil {
-				u, more = &unit{seq: seq, err: err, done: closed()}, false
+				u, more = &unit{assembly: assembly{seq: seq, err: err, done: closed()}}, false
 			} else {
 				u.batch.Epoch, u.batch.Position = e.Epoch, s.First
 				u.after, u.wrapped, u.skipped = s.After, s.Wrapped, s.Skipped

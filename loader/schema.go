@@ -286,6 +286,7 @@ func mixError(src *source, key, msg, hint string) error {
 
 // bind tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
 func (s *schema) bind(src *source, alone bool) {
+	src.whole = s
 	own := map[string]bool{}
 	for i, t := range src.tensors {
 		own[t.key] = true
@@ -431,7 +432,7 @@ func (p *padded) place(dst, src []byte, size int) {
 
 // clear writes what a source has nothing for: zeros, and masks that say so. A mask of a key that the source does have says that it is there.
 func (p *part) clear() {
-	s := p.src.a.schema
+	s := p.src.whole
 	for _, i := range p.src.absent {
 		t, data := &s.tensors[i], p.u.batch.Tensors[i].Data
 		row := make([]byte, t.bytes)

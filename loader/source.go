@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,44 +14,35 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// source is one dataset that batches are made of: its samples, its columns, its files. Most loaders have one; a mixture has several.
+// source is one dataset that batches are made of, while it is compiled. Most loaders have one; a mixture has several.
 type source struct {
-	schema            // what it gives alone
-	identity sync.Map // of the values of a stream (values)
-
-	a          *assembler
-	index      int
-	name       string          // of a mixture's source
-	place      robocache.Where // position, URI and name of a mixture's source; nil without a mixture
-	ds         robocache.Dataset
-	cfg        Config // the loader's configuration with the overrides of this source of the mixture
-	positions  []int  // positions of the episodes to read (chooseEpisodes); nil: all
-	timebase   timebase
-	columns    []*column
-	windows    []window
-	known      []string // keys of the dataset
-	left       []NotDelivered
-	table      *order.Table
-	files      frames.Files
-	device     video.DeviceMemory // that decodes; nil: none
-	widest     map[string]int     // places of the spans that have places
-	long       map[int]int        // rows of the episodes, where an anchor has a clock of its own
-	timestamps *timestamps        // of streams, for timelines and tolerance checks
-	starts     robocache.VideoStarter
-	before     []int64 // rows of the episodes before each, where samples are the dataset's rows and their numbers are asked for
-	offset     int64   // number of its first sample among those of all sources
-
-	slots  []int // of its tensors → of the batch
-	texts  []int
-	absent []int // tensors of the batch that this source has nothing for
-	pads   map[string]*padded
-	finite *finiteRows  // nil: numbers that are not finite are allowed
-	lost   []BadEpisode // that opening found, and that are skipped
+	dataSource
+	report    *report
+	folder    *cacheFolder
+	name      string   // of a mixture's source
+	cfg       Config   // the loader's configuration with the overrides of this source of the mixture
+	positions []int    // positions of the episodes to read (chooseEpisodes); nil: all
+	known     []string // keys of the dataset
+	left      []NotDelivered
+	lost      []BadEpisode   // that opening found, and that are skipped
+	widest    map[string]int // places of the spans that have places
+	files     frames.Files
+	device    video.DeviceMemory // that decodes; nil: none
+	engines   int                // workers that wait for the device
+	core      func() func()      // takes a core; what it returns hands it back
+	identity  sync.Map           // of the values of a stream (values)
 }
 
 // open makes the columns and the samples of a source.
 func (src *source) open(ctx context.Context, sources int) (err error) {
 	cfg := &src.cfg
+	src.rules = rules{tolerance: cfg.Tolerance, skipBad: cfg.OnBadEpisode == Skip, refuseNaN: cfg.OnNaN == NaNError, seed: cfg.Seed}
+	if cfg.Augment != nil && cfg.Augment.Flip != nil {
+		src.flip = cfg.Augment.Flip.P
+	}
+	if cfg.Align != nil {
+		src.rate = cfg.Align.HZ
+	}
 	if cfg.OnNaN != NaNAllow {
 		src.finite = newFiniteRows(src.ds)
 	}
@@ -133,7 +123,7 @@ func (src *source) close() {
 // count makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
 // may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
 func (src *source) count(ctx context.Context) error {
-	info, cfg, a := src.ds.Info(), &src.cfg, src.a
+	info, cfg, report := src.ds.Info(), &src.cfg, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
 		if err := robocache.Whole(src.ds, src.positions, "loader", `on_bad_episode="skip" trains on the rest, and stats()["bad_episodes"] lists what is left out`); err != nil {
@@ -151,10 +141,10 @@ func (src *source) count(ctx context.Context) error {
 					continue
 				}
 				exclude[e] = true
-				a.n.skip.Add(int64(src.ds.Len(e)))
+				report.skipped.Add(int64(src.ds.Len(e)))
 			}
 			src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: f.Message})
-			a.warn(f.Where.String() + " is left out: " + f.Message)
+			report.warn(f.Where.String() + " is left out: " + f.Message)
 		}
 	}
 	if err := src.excludeLacking(ctx, exclude); err != nil {
@@ -173,9 +163,9 @@ func (src *source) count(ctx context.Context) error {
 	}
 	switch e := src.table.Emptied; { // by drop_n_…
 	case len(e) > 10:
-		a.warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), info.EpisodeIndices(e[:10])))
+		report.warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), info.EpisodeIndices(e[:10])))
 	case len(e) > 0:
-		a.warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
+		report.warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
 	}
 	if src.table.Samples() == 0 && src.ds.Info().Episodes > 0 { // a set without episodes has length 0
 		return robocache.Misuse("loader", nil, "no samples: the selected episodes are empty")
@@ -213,30 +203,11 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 			return err
 		}
 		exclude[e] = true
-		src.a.n.skip.Add(int64(ds.Len(e)))
+		src.report.skipped.Add(int64(ds.Len(e)))
 		src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: err.Error()})
-		src.a.warn(err.Where.String() + " is left out: " + err.Msg)
+		src.report.warn(err.Where.String() + " is left out: " + err.Msg)
 	}
 	return nil
-}
-
-// where names the place of a frame or value.
-func (src *source) where(c *column, r robocache.Row) robocache.Where {
-	w := robocache.Where{"episode": src.ds.Info().EpisodeIndex(r.Episode), "stream": c.key}
-	maps.Copy(w, src.place)
-	if r.Index >= 0 {
-		w["row"] = r.Index
-	}
-	return w
-}
-
-func (src *source) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
-	e := robocache.Malformed("loader", src.where(c, r), "the row has no frame").
-		WithHint(`on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`)
-	if !ref.Missing {
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
-	}
-	return e
 }
 
 // chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for

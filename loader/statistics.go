@@ -81,7 +81,7 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 		if err != nil {
 			return err
 		}
-		if s := src.a.remembered(id); s != nil {
+		if s := src.folder.remembered(id); s != nil {
 			out[c.key] = s
 			continue
 		}
@@ -115,7 +115,7 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	}
 	for k, s := range counted {
 		out[k] = s
-		src.a.remember(ids[k], s)
+		src.folder.remember(ids[k], s)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (src *source) countValues(ctx context.Context, keys []string, bytes int64) 
 				return err
 			}
 			s, err := stats.Compute(ctx, src.ds, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.cfg.MemoryBudget)/8) / int64(at), Threads: src.cfg.Threads, Read: progress,
-				SkipBad: src.cfg.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.a.warn("statistics of " + key + ": " + f.Message) }})
+				SkipBad: src.cfg.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.report.warn("statistics of " + key + ": " + f.Message) }})
 			mu.Lock()
 			defer mu.Unlock()
 			if s[key] != nil {
@@ -291,7 +291,7 @@ var memory = struct {
 const memoryRoom = 1024
 
 // remembered gives statistics that were computed before, by this process or, with a cache directory, by another.
-func (a *assembler) remembered(id cache.Key) *robocache.FeatureStats {
+func (f *cacheFolder) remembered(id cache.Key) *robocache.FeatureStats {
 	if id == (cache.Key{}) {
 		return nil
 	}
@@ -301,7 +301,7 @@ func (a *assembler) remembered(id cache.Key) *robocache.FeatureStats {
 	if s != nil {
 		return s
 	}
-	dir, err := a.directory()
+	dir, err := f.open()
 	if err != nil || dir == nil {
 		return nil // openCaches says what is wrong with it
 	}
@@ -317,7 +317,7 @@ func (a *assembler) remembered(id cache.Key) *robocache.FeatureStats {
 }
 
 // remember keeps statistics for the process, and in the cache directory where there is one.
-func (a *assembler) remember(id cache.Key, s *robocache.FeatureStats) {
+func (f *cacheFolder) remember(id cache.Key, s *robocache.FeatureStats) {
 	if id == (cache.Key{}) {
 		return
 	}
@@ -327,7 +327,7 @@ func (a *assembler) remember(id cache.Key, s *robocache.FeatureStats) {
 	}
 	memory.m[id] = s
 	memory.Unlock()
-	if dir, err := a.directory(); err == nil && dir != nil {
+	if dir, err := f.open(); err == nil && dir != nil {
 		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: then each process counts for itself
 			_ = dir.Put(id, text)
 		}

@@ -145,7 +145,7 @@ func (a *assembler) stats() Stats {
 		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
 		Plan: sec(&f.Plan), Gather: sec(&n.gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
 		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.stills.Load(),
-		BufferBytes: a.buffers.InUse.Load(), BufferPeak: a.buffers.Peak.Load(), Wrapped: n.wrap.Load(), Skipped: n.skip.Load(),
+		BufferBytes: a.buffers.InUse.Load(), BufferPeak: a.buffers.Peak.Load(), Wrapped: n.wrap.Load(), Skipped: a.report.skipped.Load(),
 	}
 	s.NotDelivered = []NotDelivered{}
 	for i, src := range a.sources {
@@ -169,9 +169,7 @@ func (a *assembler) stats() Stats {
 	}
 	s.Memory.Budget, s.Memory.Batches = int64(a.cfg.MemoryBudget), a.budget
 	a.keptStats(&s)
-	a.mu.Lock()
-	s.Warnings = slices.Clone(a.warnings)
-	a.mu.Unlock()
+	s.Warnings = a.report.listWarnings()
 	return s
 }
 
@@ -195,7 +193,7 @@ func (a *assembler) keptStats(s *Stats) {
 	if a.cfg.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused, ResidentEarlier: k.Resident, RefusedEarlier: k.Refused}
 	}
-	if s.Cache == nil && a.dir != nil {
-		s.Cache = frames.DirStats(a.dir, a.cfg.Cache, "encoded").Rated()
+	if s.Cache == nil && a.folder.dir != nil {
+		s.Cache = frames.DirStats(a.folder.dir, a.cfg.Cache, "encoded").Rated()
 	}
 }

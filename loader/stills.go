@@ -82,7 +82,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 	if err := deliver(r.Index, f); err != nil {
 		return err
 	}
-	s.c.src.a.n.stills.Add(1)
+	s.c.src.stills.Add(1)
 	return nil
 }
 

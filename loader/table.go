@@ -8,7 +8,7 @@ import (
 )
 
 // read gathers rows of a column; false where that failed, and the batch or its episodes know it.
-func (w *worker) read(p *part, c *column, rows []robocache.Row, dst []byte) bool {
+func (w *reader) read(p *part, c *column, rows []robocache.Row, dst []byte) bool {
 	ds := p.src.ds
 	err := gatherRows(w.Ctx(), ds, c.key, rows, dst)
 	if err != nil {
@@ -20,7 +20,7 @@ func (w *worker) read(p *part, c *column, rows []robocache.Row, dst []byte) bool
 }
 
 // gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
-func (w *worker) gather(p *part, c *tableColumn) error {
+func (w *reader) gather(p *part, c *tableColumn) error {
 	if c.time != nil {
 		return w.gatherTimed(p, c)
 	}
@@ -61,7 +61,7 @@ func (p *part) finished(c *tableColumn, dst, rows []byte) error {
 }
 
 // gatherTimed brings a numeric column onto the timebase, and those that share its plan: one Gather of the rows that are needed, one Resample.
-func (w *worker) gatherTimed(p *part, c *tableColumn) error {
+func (w *reader) gatherTimed(p *part, c *tableColumn) error {
 	plan, rows, err := w.plans(p, c.column)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (w *worker) gatherTimed(p *part, c *tableColumn) error {
 	return nil
 }
 
-func (w *worker) gatherPlanned(part *part, c *tableColumn, p *kernel.Plan, rows []robocache.Row) error {
+func (w *reader) gatherPlanned(part *part, c *tableColumn, p *kernel.Plan, rows []robocache.Row) error {
 	if !w.checkFinite(part, c.column) {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (w *worker) gatherPlanned(part *part, c *tableColumn, p *kernel.Plan, rows 
 func (p *part) texts(c *column) []string { return p.u.batch.Texts[p.src.texts[c.entry]].Values }
 
 // text fills a column of strings.
-func (w *worker) text(p *part, c *column) error {
+func (w *reader) text(p *part, c *column) error {
 	all, err := w.rowsOf(p, c, nil)
 	if err != nil {
 		return err

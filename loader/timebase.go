@@ -180,7 +180,7 @@ func (src *source) alignColumns() error {
 			c.cast(to)
 		}
 		if c.time != nil {
-			if err := c.time.settle(c, k, cfg); err != nil {
+			if err := src.settle(c, k, cfg); err != nil {
 				return err
 			}
 		}
@@ -195,8 +195,9 @@ func (src *source) alignColumns() error {
 	return nil
 }
 
-// settle makes the choices for a column: k is the stream that they are of.
-func (s *timing) settle(c *column, k string, cfg *align.Config) error {
+// settle chooses the rule of a column that goes by time: k is the stream that the choices are of.
+func (src *source) settle(c *column, k string, cfg *align.Config) error {
+	s := c.time
 	s.opt = align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k)), Mode: align.Previous}
 	s.offset, _ = cfg.Shift(k)
 	chosen := false
@@ -208,7 +209,7 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 			s.opt.Mode = m
 		}
 	} else {
-		s.clock, s.by = c.src.timestampsOf(c.feature), cfg.Clock[k]
+		s.clock, s.by = src.timestampsOf(c.feature), cfg.Clock[k]
 		s.opt.Mode, chosen = cfg.Mode(c.feature)
 		s.opt.Hold = c.feature.Latched && !chosen
 	}
@@ -227,7 +228,7 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 	}
 	if s.opt.Mode == align.Mean {
 		window := int64(cfg.Window)
-		if window == 0 && c.src.timebase.grid {
+		if window == 0 && src.timebase.grid {
 			window = cfg.HZ.Nanos(1)
 		}
 		if window == 0 {
@@ -241,7 +242,7 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 		if s.rule.Summed, err = cfg.Summed(c.feature); err != nil {
 			return err
 		}
-		s.length = s.sumLength(c)
+		s.length = src.sumLength(c)
 	}
 	if c.feature != nil {
 		s.rule.Rotations = cfg.Turned(c.feature)
@@ -251,26 +252,16 @@ func (s *timing) settle(c *column, k string, cfg *align.Config) error {
 
 // sumLength returns the time that a row of a column covers under sum: the step of a window with a count, else the period
 // of hz. It returns 0 if the time varies: a sample covers the time up to the next one.
-func (s *timing) sumLength(c *column) int64 {
-	window := c.src.windows[c.window].nanos
-	native := c.src.cfg.Native.Of(c.key)
+func (src *source) sumLength(c *column) int64 {
+	window := src.windows[c.window].nanos
+	native := src.cfg.Native.Of(c.key)
 	switch {
 	case native != nil && native.Count > 1:
 		return window[1] - window[0]
-	case c.src.timebase.grid:
-		return c.src.cfg.Align.HZ.Nanos(1)
+	case src.timebase.grid:
+		return src.cfg.Align.HZ.Nanos(1)
 	}
 	return 0
-}
-
-// rowLength returns the time up to the next sample, of the last one the time since the one before it.
-func (src *source) rowLength(ctx context.Context, place int32, index int) (int64, error) {
-	t, err := src.timestamps.of(ctx, src.table.Episode(int(place)), src.timebase.key)
-	if err != nil || len(t) < 2 {
-		return 0, err
-	}
-	index = min(index, len(t)-2)
-	return t[index+1] - t[index], nil
 }
 
 // join lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
@@ -349,8 +340,8 @@ func (src *source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 		c := &found[e]
 		if c.err != nil && src.cfg.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Its timestamps are bad: it never enters the order.
-			src.a.n.skip.Add(int64(src.ds.Len(e)))
-			src.a.warn(fmt.Sprintf("episode %d is left out: %v", src.ds.Info().EpisodeIndex(e), c.err))
+			src.report.skipped.Add(int64(src.ds.Len(e)))
+			src.report.warn(fmt.Sprintf("episode %d is left out: %v", src.ds.Info().EpisodeIndex(e), c.err))
 			return 0, 0, nil
 		}
 		src.long[e] = c.n
@@ -448,28 +439,4 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 			WithHint("a timestamp is wrong: robocache doctor")
 	}
 	return int(count), t0, nil
-}
-
-// rowsOn is how many rows an episode has on the timebase.
-func (src *source) rowsOn(episode int) int {
-	if src.timebase.key == "" {
-		return src.ds.Len(episode)
-	}
-	return src.long[episode]
-}
-
-// at gives the time of a sample: place is its episode's in the table, index its row there.
-func (src *source) at(ctx context.Context, place int32, index int) (int64, error) {
-	if src.timebase.grid {
-		return src.table.Start[place] + src.cfg.Align.HZ.Nanos(int64(index)), nil
-	}
-	episode := src.table.Episode(int(place))
-	t, err := src.timestamps.of(ctx, episode, src.timebase.key)
-	if err == nil && index >= len(t) {
-		err = robocache.Malformed("loader", robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode), "row": index}, "a row without a timestamp")
-	}
-	if err != nil {
-		return 0, &episodeError{episode, err}
-	}
-	return t[index] + src.timebase.shift, nil
 }

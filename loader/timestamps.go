@@ -81,22 +81,22 @@ func (s *timestamps) of(ctx context.Context, episode int, stream string) (t []in
 }
 
 // checkTime is the opt-in test whether a frame's time in its file is that of its row there. Each place is tested, for episodes may share a frame.
-func (w *worker) checkTime(p *part, c *column, f frames.File, k, ordinal int) error {
+func checkTime(ctx context.Context, p *part, c *column, f frames.File, k, ordinal int) error {
 	src := p.src
 	row := p.rows[c.window][k]
-	start, ok, err := src.starts.VideoStart(w.Ctx(), row.Episode, src.ownKey(c.key))
+	start, ok, err := src.starts.VideoStart(ctx, row.Episode, src.ownKey(c.key))
 	if err != nil || !ok {
 		return err
 	}
-	own, err := src.timestamps.of(w.Ctx(), row.Episode, "")
+	own, err := src.timestamps.of(ctx, row.Episode, "")
 	if err != nil || row.Index >= len(own) {
 		return err
 	}
 	return src.compare(c, row, f.TimeNS(ordinal), start+own[row.Index])
 }
 
-func (src *source) compare(c *column, r robocache.Row, frame, row int64) error {
-	limit := int64(min(*src.cfg.Tolerance, 4e9) * 1e9) // more does not fit
+func (src *dataSource) compare(c *column, r robocache.Row, frame, row int64) error {
+	limit := int64(min(*src.tolerance, 4e9) * 1e9) // more does not fit
 	if d := frame - row; d > limit || -d > limit {
 		return robocache.Malformed("loader", src.where(c, r), "the frame's time is further from the row's than tolerance_s").
 			Expected(fmt.Sprintf("at most %d ns", limit), fmt.Sprintf("%d ns", d)).
@@ -106,8 +106,8 @@ func (src *source) compare(c *column, r robocache.Row, frame, row int64) error {
 }
 
 // checkTimestamps compares the recorded timestamps of frames and rows, where the dataset does not say where its episodes lie in the files.
-func (src *source) checkTimestamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
-	if c.time != nil || src.timebase.key != "" || src.cfg.Tolerance == nil || src.starts != nil {
+func (src *dataSource) checkTimestamps(ctx context.Context, p *part, c *column, rows []robocache.Row) {
+	if c.time != nil || src.timebase.key != "" || src.tolerance == nil || src.starts != nil {
 		return // a grid has no row of its own to compare with
 	}
 	check := func(r robocache.Row) error {
