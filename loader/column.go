@@ -217,7 +217,7 @@ func (src *source) makeColumns() error {
 		}
 		if is[*textColumn](c) {
 			var err error
-			if c.time, err = src.timebase.timing(nil, cfg); err != nil {
+			if c.time, err = newTiming(&src.timebase, nil, cfg); err != nil {
 				return err
 			}
 		}
@@ -273,7 +273,7 @@ func (src *source) add(c *column) {
 func (src *source) addFeature(f *robocache.Feature) (err error) {
 	cfg := &src.cfg
 	c := &column{key: f.Key, feature: f, sampling: sampling{steps: 1}, value: value{stored: f.DType, out: f.DType, unit: f.Unit}}
-	if c.time, err = src.timebase.timing(f, cfg); err != nil {
+	if c.time, err = newTiming(&src.timebase, f, cfg); err != nil {
 		return err
 	}
 	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
@@ -294,7 +294,7 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 	case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
 		frames := &imageColumn{column: c, still: f.Kind == robocache.KindImage}
 		c.kind = frames
-		frames.setFrame(cfg)
+		chooseFrame(frames, cfg)
 	case f.Ragged():
 		c.kind = &cloudColumn{c}
 	case c.span != nil:

@@ -35,11 +35,11 @@ func deferOps(sources []*source) {
 		return
 	}
 	for _, first := range sources[0].columns {
-		op := first.deviceOp()
+		op := deferredOp(first)
 		columns := make([]*column, len(sources))
 		for k, src := range sources {
 			c := src.column(first.key)
-			if c == nil || op == nil || src.pads[c.key] != nil || !op.same(c.deviceOp(), first, c) {
+			if c == nil || op == nil || src.pads[c.key] != nil || !op.same(deferredOp(c), first, c) {
 				op = nil
 				break
 			}
@@ -61,8 +61,8 @@ func deferOps(sources []*source) {
 	}
 }
 
-// deviceOp says how a column can be raw; nil where it cannot, or where nothing would be left to do.
-func (c *column) deviceOp() *deviceOp {
+// deferredOp returns how a column can be raw; nil if it cannot, or if nothing would be left to do.
+func deferredOp(c *column) *deviceOp {
 	op := &deviceOp{out: c.out, elems: c.elems, norm: c.normal(), plan: c.time != nil}
 	if i := c.image(); i != nil {
 		op.draws, op.unit = i.aug != nil, i.aug == nil
@@ -239,10 +239,10 @@ func (l *Loader) Finish(n int) (*Finish, error) {
 	if n < 0 || n > l.cfg.BatchSize {
 		return nil, misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))
 	}
-	return l.a.schema.finish(l.a.sources[0], n), nil
+	return finishOf(l.a.schema, l.a.sources[0], n), nil
 }
 
-func (s *schema) finish(src *source, n int) *Finish {
+func finishOf(s *schema, src *source, n int) *Finish {
 	at, shared := s.layOut(n)
 	out := &Finish{}
 	buffer := make([]int, len(s.tensors))

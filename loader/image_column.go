@@ -63,8 +63,8 @@ func (src *dataSource) imageColumns() iter.Seq[*imageColumn] {
 	}
 }
 
-// setFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
-func (c *imageColumn) setFrame(cfg *Config) {
+// chooseFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
+func chooseFrame(c *imageColumn, cfg *Config) {
 	f, kept := c.feature, c.feature.DepthUnit()
 	c.height, c.width = f.Height, f.Width
 	c.spec.ChannelsFirst, c.resize = true, cfg.ImageResize
@@ -74,9 +74,9 @@ func (c *imageColumn) setFrame(cfg *Config) {
 	}
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
-		c.depth(cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
+		chooseDepth(c, cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
 	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
-		c.depth(cfg, &robocache.Depth{Unit: kept})
+		chooseDepth(c, cfg, &robocache.Depth{Unit: kept})
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.spec.Pixel, c.out = video.Gray16, robocache.Uint16
 		if f.Depth != nil && c.isVideo() {
@@ -92,8 +92,8 @@ func (c *imageColumn) setFrame(cfg *Config) {
 	c.resized(c.height, c.width)
 }
 
-// depth makes frames those of depth, in the unit that is asked for.
-func (c *imageColumn) depth(cfg *Config, d *robocache.Depth) {
+// chooseDepth makes frames those of depth, in the unit that is asked for.
+func chooseDepth(c *imageColumn, cfg *Config, d *robocache.Depth) {
 	c.spec.Pixel, c.unit = video.DepthMM, "mm"
 	if cfg.DepthUnit == "m" {
 		c.spec.Pixel, c.unit = video.DepthM, "m"

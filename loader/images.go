@@ -429,7 +429,7 @@ func (src *source) firstSize(ctx context.Context, c *imageColumn) (width, height
 				continue
 			}
 			if info.DType != robocache.Uint8 && c.out == robocache.Uint8 { // sixteen bits or floats that nobody declared as depth
-				c.depth(&src.cfg, c.spec.Depth)
+				chooseDepth(c, &src.cfg, c.spec.Depth)
 				if src.cfg.DepthUnit == "code" && info.DType == robocache.Uint16 {
 					c.spec.Pixel, c.out, c.unit = video.Gray16, robocache.Uint16, ""
 				}

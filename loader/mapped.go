@@ -137,7 +137,7 @@ func (u *unit) outcome(ctx context.Context) error {
 func (m *Map) Notes() []string { return m.a.report.notes }
 
 // Stats says what was done so far.
-func (m *Map) Stats() Stats { return m.a.stats() }
+func (m *Map) Stats() Stats { return statsOf(m.a) }
 
 // Close ends what runs and waits for it. Batches that were handed out stay valid until their Release.
 func (m *Map) Close() error {

@@ -47,7 +47,7 @@ func (a *assembler) newOrder(mix []Mix) (*order.Ordering, error) {
 	m := &order.MixParams{Temperature: cfg.Temperature, Stop: cfg.Stop, EpochSize: cfg.EpochSize, Stratified: cfg.Stratified, GlobalBatch: int64(cfg.BatchSize) * int64(cfg.WorldSize)}
 	tables := make([]*order.Table, len(a.sources))
 	for i, src := range a.sources {
-		p.SampleBytes = append(p.SampleBytes, src.residentBytes(a.planar()))
+		p.SampleBytes = append(p.SampleBytes, residentBytes(&src.dataSource, a.planar()))
 		tables[i] = src.table
 	}
 	for i := range mix {

@@ -69,13 +69,13 @@ func (w *worker) eachUse(src *dataSource, samples []int64, fn func(c *imageColum
 	}
 }
 
-// residentBytes is what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its frames; where there are
+// residentBytes returns what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its frames; where there are
 // none, its numbers. With windows of T frames a frame stays until the last of T samples is drawn: at most T frames a sample, and at
 // most the whole episode, which is ln(n) + γ times the samples that an episode of n has left on average (draws empty it like a
 // collector of coupons).
 //
 // In integers: the order of a pool comes of it, and must be the same on every machine.
-func (src *dataSource) residentBytes(planar bool) int64 {
+func residentBytes(src *dataSource, planar bool) int64 {
 	var shown, rows int64
 	mean := src.table.Samples() / int64(max(src.table.Filled(), 1))
 	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
@@ -85,7 +85,7 @@ func (src *dataSource) residentBytes(planar bool) int64 {
 			pixels := k.height * k.width * channels(k.spec.Pixel) * k.out.Size() // augmented or not
 			kept := int64(pixels)
 			if !k.still {
-				kept = k.keptBytes(pixels, planar)
+				kept = keptBytes(k, pixels, planar)
 			}
 			shown += min(100*int64(k.steps), whole) * kept / 100
 		case *tableColumn, *spanColumn, *timesColumn:
@@ -98,8 +98,8 @@ func (src *dataSource) residentBytes(planar bool) int64 {
 	return shown
 }
 
-// keptBytes is what one kept frame of a column takes, by its declared size.
-func (c *imageColumn) keptBytes(pixels int, planar bool) int64 {
+// keptBytes returns what one kept frame of a column takes, by its declared size.
+func keptBytes(c *imageColumn, pixels int, planar bool) int64 {
 	if !planar {
 		return frames.PieceBytes(pixels)
 	}

@@ -142,7 +142,7 @@ func newSchema(sources []*source, pad bool) (*schema, error) {
 	if len(sources) == 1 {
 		*s = first.schema
 		s.index = -1
-	} else if err := s.join(sources, pad); err != nil {
+	} else if err := joinSchemas(s, sources, pad); err != nil {
 		return nil, err
 	}
 	for i, t := range s.tensors {
@@ -151,7 +151,7 @@ func newSchema(sources []*source, pad bool) (*schema, error) {
 		}
 	}
 	for _, src := range sources {
-		s.bind(src, len(sources) == 1)
+		bindSource(s, src, len(sources) == 1)
 	}
 	if len(s.ragged) > 0 && first.cfg.Raw {
 		return nil, robocache.Unsupported("loader", robocache.Where{"stream": s.tensors[s.ragged[0]].key, "raw": true}, "raw batches with rows of varying length").
@@ -160,8 +160,8 @@ func newSchema(sources []*source, pad bool) (*schema, error) {
 	return s, nil
 }
 
-// join makes the fields: those of the sources in their order, dataset_index, the masks, and the task.
-func (s *schema) join(sources []*source, pad bool) error {
+// joinSchemas makes the fields: those of the sources in their order, dataset_index, the masks, and the task.
+func joinSchemas(s *schema, sources []*source, pad bool) error {
 	owner, have := map[string]*source{}, map[string]*Field{}
 	var fields, masks, dims, task []*Field
 	for _, src := range sources {
@@ -284,8 +284,8 @@ func mixError(src *source, key, msg, hint string) error {
 		WithHint("%s", hint))
 }
 
-// bind tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
-func (s *schema) bind(src *source, alone bool) {
+// bindSource tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
+func bindSource(s *schema, src *source, alone bool) {
 	src.whole = s
 	own := map[string]bool{}
 	for i, t := range src.tensors {

@@ -109,7 +109,7 @@ type CacheStats = frames.CacheStats
 
 // Stats says what was done so far.
 func (l *Loader) Stats() Stats {
-	s := l.a.stats()
+	s := statsOf(l.a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.began.IsZero() {
@@ -138,7 +138,7 @@ func (l *Loader) Stats() Stats {
 	return s
 }
 
-func (a *assembler) stats() Stats {
+func statsOf(a *assembler) Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
 	n, f := &a.n, &a.store.N
 	s := Stats{
@@ -168,7 +168,7 @@ func (a *assembler) stats() Stats {
 		}
 	}
 	s.Memory.Budget, s.Memory.Batches = int64(a.cfg.MemoryBudget), a.budget
-	a.keptStats(&s)
+	addKept(a, &s)
 	s.Warnings = a.report.listWarnings()
 	return s
 }
@@ -185,8 +185,8 @@ func (l *Loader) randomness() Randomness {
 	return *l.random
 }
 
-// keptStats adds what the pool and the caches did.
-func (a *assembler) keptStats(s *Stats) {
+// addKept adds what the pool and the caches did.
+func addKept(a *assembler, s *Stats) {
 	k := a.store.Stats(a.cfg.Cache)
 	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
 	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.ThereLimit, k.There, k.TherePeak

@@ -79,8 +79,8 @@ func casts(a *align.Config) bool {
 	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() && b.Window == 0
 }
 
-// timing says how a column goes by time, its rule still open; nil where it goes by the rows of the timebase. f is nil for the task text.
-func (b *timebase) timing(f *robocache.Feature, cfg *Config) (*timing, error) {
+// newTiming returns how a column goes by time, its rule still open; nil if it goes by the rows of the timebase. f is nil for the task text.
+func newTiming(b *timebase, f *robocache.Feature, cfg *Config) (*timing, error) {
 	key, clock := "", ""
 	if f != nil {
 		key, clock = f.Key, b.clockOf(f)
@@ -188,7 +188,7 @@ func (src *source) alignColumns() error {
 	var before []*tableColumn
 	for _, c := range src.columns {
 		if rows := c.table(); rows != nil {
-			rows.join(before)
+			sharePlan(rows, before)
 			before = append(before, rows)
 		}
 	}
@@ -264,8 +264,8 @@ func (src *source) sumLength(c *column) int64 {
 	return 0
 }
 
-// join lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
-func (c *tableColumn) join(before []*tableColumn) {
+// sharePlan lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
+func sharePlan(c *tableColumn, before []*tableColumn) {
 	shares := func(c *tableColumn) bool { // a plan depends on time alone, and its clock has a name
 		return c.time != nil && c.feature.Clock != "" && !c.feature.Masked
 	}
