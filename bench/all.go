@@ -22,7 +22,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // All is a run of `bench all`: the whole suite, each part by this program's own verbs, within a time.
@@ -195,7 +194,6 @@ func (a *All) Check() error {
 
 // Run runs the parts, each within its share of the time that is left.
 func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
-	defer guard.Into(&err)
 	a.end = time.Now().Add(a.Time)
 	if slices.Contains(a.Parts, "load") || slices.Contains(a.Parts, "threads") {
 		a.Parts = append(a.Parts, "synth") // they read what it makes
@@ -221,11 +219,17 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	for _, p := range here {
 		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
 		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
-		short[p.Name] = a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r)
+		if short[p.Name], err = a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r); err != nil {
+			return r, err
+		}
 		shares -= p.Share
 	}
 	for _, p := range here { // what its own share was too short for, in what all have left over
-		for _, s := range a.part(ctx, p.Name, short[p.Name], left(), r) {
+		unrun, err := a.part(ctx, p.Name, short[p.Name], left(), r)
+		if err != nil {
+			return r, err
+		}
+		for _, s := range unrun {
 			out := AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left().Seconds(), 0))}
 			a.over(r, out)
 		}
@@ -237,12 +241,14 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 }
 
 // part runs the commands of a part; what one leaves of its time goes to the next. It gives those that too little is left for.
-func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) (short []step) {
+func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) (short []step, err error) {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
-		if s.args[0] == "synth" && !exists(s.args[1]) {
-			a.Done.forget(key) // the row was kept, and the set was not
+		if s.args[0] == "synth" && !exists(s.args[1]) { // the row was kept, and the set was not
+			if err := a.Done.forget(key); err != nil {
+				return short, err
+			}
 		}
 		out, err := Once(a.Done, key, func() (AllStep, error) {
 			out, left := AllStep{Part: name, Step: s.Name, Command: s.Line}, time.Until(end)
@@ -251,7 +257,9 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 			}
 			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)), time.Until(a.end)))
 		})
-		guard.Check(cmp.Or(ctx.Err(), a.Done.failed()))
+		if err := cmp.Or(ctx.Err(), a.Done.failed()); err != nil {
+			return short, err
+		}
 		if errors.Is(err, errShort) {
 			short = append(short, s)
 			continue
@@ -261,7 +269,7 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 		}
 		a.over(r, out)
 	}
-	return short
+	return short, nil
 }
 
 // over is the end of a step.

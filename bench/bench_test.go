@@ -15,7 +15,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
@@ -69,7 +68,10 @@ func TestRunGoesOn(t *testing.T) {
 		resume bool
 		want   string
 	}{{"a set", false, "ab"}, {"a set", true, "b"}, {"another", true, "ab"}, {"a set", false, "ab"}} {
-		done := guard.Must(OpenFinished(rows, c.resume))
+		done, err := OpenFinished(rows, c.resume)
+		if err != nil {
+			t.Fatal(err)
+		}
 		field := []Runner{shell("a", "printf a >> "+log+`; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "printf b >> "+log+"; exit 3")}
 		for i := range field {
 			field[i].done, field[i].key = done, []any{c.key, field[i].Name}
@@ -78,7 +80,9 @@ func TestRunGoesOn(t *testing.T) {
 		if b, _ := os.ReadFile(log); err != nil || string(b) != c.want || results[0].SamplesPerS.Median != 5 || results[1].Failed == "" {
 			t.Errorf("%+v: %q ran: %v %+v", c, b, err, results)
 		}
-		guard.Check(errors.Join(done.Close(), os.Remove(log)))
+		if err := errors.Join(done.Close(), os.Remove(log)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

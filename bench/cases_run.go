@@ -12,7 +12,6 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // CaseReport is a finished `bench peers` or `bench formats`.
@@ -38,7 +37,6 @@ type CaseResult struct {
 
 // RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
 func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (p *CaseReport, err error) {
-	defer guard.Into(&err)
 	defer w.done()
 	p = &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
 	for _, f := range familiesOf(cases) {
@@ -47,14 +45,22 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		if f.Slow {
 			n = (repeats + 1) / 2
 		}
-		field := guard.Must(w.Runners(ctx, f.Name, runnersOf(cases, f.Name)))
+		field, err := w.Runners(ctx, f.Name, runnersOf(cases, f.Name))
+		if err != nil {
+			return p, err
+		}
 		for i := range field {
 			field[i].done = w.Done
 			field[i].key = []any{w.Name, f.Name, field[i].Name, w.Sets.folder(), w.BatchSize, w.Workers, w.Seconds, w.Seed, w.Revision, p.Machine.CPU, p.Machine.Cores}
 		}
-		results := guard.Must(Run(ctx, field, n, timeout, log))
+		results, err := Run(ctx, field, n, timeout, log)
+		if err != nil {
+			return p, err
+		}
 		w.done()
-		guard.Check(w.Done.failed())
+		if err := w.Done.failed(); err != nil {
+			return p, err
+		}
 		for _, r := range results {
 			for _, o := range r.Runs {
 				maps.Copy(p.Versions, o.Versions)
@@ -63,7 +69,9 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		p.Families[f.Name] = &Report{Title: "bench " + w.Name + ": " + f.Name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
 			Workload: map[string]any{"set": f.Set, "window": f.Window, "image_size": f.Size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
 		p.check()
-		guard.Check(keep(p))
+		if err := keep(p); err != nil {
+			return p, err
+		}
 	}
 	return p, nil
 }

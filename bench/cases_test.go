@@ -20,7 +20,6 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
@@ -75,7 +74,7 @@ func TestPeerCasesAreWhole(t *testing.T) {
 func TestOptionsAreWhole(t *testing.T) {
 	for _, table := range append(slices.Collect(maps.Values(tables().Kinds)), tables().Peers, tables().Loaders, tables().Decoders, tables().Trajectories) {
 		for name, p := range table {
-			if err := guard.Try(func() { p.runner(name, Workload{}, &runners.Tools{}) }); err != nil || p.Run == "" || p.Setting == "" {
+			if _, err := p.runner(name, Workload{}, &runners.Tools{}); err != nil || p.Run == "" || p.Setting == "" {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -85,7 +84,7 @@ func TestOptionsAreWhole(t *testing.T) {
 			t.Errorf("%s: no kind %s", c.Name, c.Kind)
 		}
 		for _, o := range append(slices.Collect(maps.Values(c.Jobs)), c.Job) {
-			if err := guard.Try(func() { o.into(&Workload{}) }); err != nil {
+			if err := o.into(&Workload{}); err != nil {
 				t.Errorf("%s: %v", c.Name, err)
 			}
 		}

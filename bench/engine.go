@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -46,7 +45,7 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 }
 
 // take takes batches that nobody counts, until done says that it is enough.
-func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time.Duration, error) {
+func (s *engineSource) take(ctx context.Context, done func(b *taken) (bool, error)) (time.Duration, error) {
 	return (&consumer{s, nowhere, 1}).take(ctx, 0, done)
 }
 
@@ -54,25 +53,38 @@ func (s *engineSource) take(ctx context.Context, done func(b *taken) bool) (time
 func nowhere(int64, []int64, []int32) {}
 
 // loader is the workload's loader of an open set.
-func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Loader, loader.Config) {
-	cfg := guard.Must(w.config(ds.Info()))
-	return guard.Must(loader.New(ctx, ds, cfg)), cfg
+func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Loader, loader.Config, error) {
+	cfg, err := w.config(ds.Info())
+	if err != nil {
+		return nil, loader.Config{}, err
+	}
+	ld, err := loader.New(ctx, ds, cfg)
+	return ld, cfg, err
 }
 
 // LoadRun runs the workload through the Go loader in this process: the engine without Python. It says on marks when the window opens and closes; with a
 // window of seconds a consumer of fixed step time comes after it, and frames to be checked, and one thread.
 func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Into(&err)
 	start := time.Now()
-	ds := guard.Must(w.open(ctx))
+	ds, err := w.open(ctx)
+	if err != nil {
+		return o, err
+	}
 	defer ds.Close()
 	o.OpenS, start = time.Since(start).Seconds(), time.Now()
-	ld, cfg := w.loader(ctx, ds)
+	ld, cfg, err := w.loader(ctx, ds)
+	if err != nil {
+		return o, err
+	}
 	defer ld.Close()
 	info := ds.Info()
 	cameras := w.cameras(info)
 	o.IndexBuildS, o.FPS, o.Versions = time.Since(start).Seconds(), info.FPS.Float(), map[string]string{"go": runtime.Version()}
-	o.LoadedEpisodes, o.Cameras = len(guard.Must(w.episodes(info))), len(cameras)
+	episodes, err := w.episodes(info)
+	if err != nil {
+		return o, err
+	}
+	o.LoadedEpisodes, o.Cameras = len(episodes), len(cameras)
 	for _, f := range ld.Fields() {
 		if len(cameras) > 0 && f.Key == cameras[0] {
 			o.ImageShape = f.Shape[max(0, len(f.Shape)-3):]
@@ -81,16 +93,21 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	src := &engineSource{ld: ld, anew: w.Duration == 0}
 	m := &consumer{src: src, sink: nowhere}
 	if w.OrderOut != "" {
-		f := guard.Must(os.Create(w.OrderOut))
+		f, err := os.Create(w.OrderOut)
+		if err != nil {
+			return o, err
+		}
 		defer f.Close()
 		orders := bufio.NewWriterSize(f, 1<<20)
 		defer orders.Flush()
 		m.sink = orderWriter(orders)
 	}
-	meet(ctx, &w)
+	if err := meet(ctx, &w); err != nil {
+		return o, err
+	}
 
 	began := time.Now()
-	guard.Check(m.window(ctx, &w, &o, func(open bool) {
+	if err := m.window(ctx, &w, &o, func(open bool) {
 		st := ld.Stats()
 		if o.CPUSeconds = selfCPU() - o.CPUSeconds; open {
 			o.StatsOpen = &st
@@ -99,21 +116,33 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		}
 		o.StatsClose = &st
 		fmt.Fprintln(marks, lineClose)
-	}))
+	}); err != nil {
+		return o, err
+	}
 	if w.Duration > 0 {
 		step := time.Duration(w.StepMS * float64(time.Millisecond))
 		if step <= 0 {
 			step = time.Duration(1.25e9 * o.Seconds / float64(len(o.ArrivalRows)))
 		}
-		wait := guard.Must(m.wait(ctx, step, waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step)))
+		wait, err := m.wait(ctx, step, waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step))
+		if err != nil {
+			return o, err
+		}
 		o.ConsumerStepS, o.WaitPct = step.Seconds(), &wait
 	}
 	if w.CheckFrames > 0 && w.FramesOut != "" && len(cameras) > 0 {
-		guard.Check(writeDelivered(ctx, src, m.sink, w, cameras))
+		if err := writeDelivered(ctx, src, m.sink, w, cameras); err != nil {
+			return o, err
+		}
 	}
-	guard.Check(ld.Close())
+	if err := ld.Close(); err != nil {
+		return o, err
+	}
 	if w.Duration > 0 && w.Probes > 0 {
-		v := oneThread(ctx, ds, cfg, w.Probes)
+		v, err := oneThread(ctx, ds, cfg, w.Probes)
+		if err != nil {
+			return o, err
+		}
 		o.SingleProc = &v
 	}
 	o.TotalTimeS = time.Since(began).Seconds()
@@ -121,24 +150,29 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 }
 
 // oneThread gives samples per second of one thread in the same order, after its first batch, which pays for opening.
-func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, probes int) float64 {
+func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, probes int) (float64, error) {
 	cfg.Threads, cfg.Prefetch, cfg.Cache = 1, 1, ""
-	ld := guard.Must(loader.New(ctx, ds, cfg))
+	ld, err := loader.New(ctx, ds, cfg)
+	if err != nil {
+		return 0, err
+	}
 	defer ld.Close()
 	n := 0
 	var begin time.Time
-	guard.Must((&engineSource{ld: ld}).take(ctx, func(b *taken) bool {
+	if _, err := (&engineSource{ld: ld}).take(ctx, func(b *taken) (bool, error) {
 		switch {
 		case b == nil:
-			return false
+			return false, nil
 		case begin.IsZero():
 			begin = time.Now()
-			return false
+			return false, nil
 		}
 		n += len(b.Samples)
-		return n >= probes || time.Since(begin) > 30*time.Second
-	}))
-	return float64(n) / time.Since(begin).Seconds()
+		return n >= probes || time.Since(begin) > 30*time.Second, nil
+	}); err != nil {
+		return 0, err
+	}
+	return float64(n) / time.Since(begin).Seconds(), nil
 }
 
 // deliveredAt is the line before a frame's bytes.
@@ -153,16 +187,18 @@ type deliveredAt struct {
 
 // writeDelivered writes frames as they were delivered: a seeded choice of the batches that come next.
 func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", w.FramesOut)
-	f := guard.Must(os.Create(w.FramesOut))
+	defer robocache.Locate(&err, robocache.Where{"file": w.FramesOut})
+	f, err := os.Create(w.FramesOut)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
 	out := bufio.NewWriterSize(f, 1<<20)
 	rng := rand.New(rand.NewPCG(uint64(w.Seed), 1))
 	left := w.CheckFrames
-	guard.Must((&consumer{src, t, 1}).take(ctx, 0, func(taken *taken) bool {
+	if _, err := (&consumer{src, t, 1}).take(ctx, 0, func(taken *taken) (bool, error) {
 		if taken == nil {
-			return false
+			return false, nil
 		}
 		for _, i := range rng.Perm(len(taken.Samples))[:min(len(taken.Samples), 4, left)] {
 			p := src.batch.Tensor(cameras[rng.IntN(len(cameras))])
@@ -174,11 +210,17 @@ func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, 
 				one := each / h.Shape[0]
 				h.Shape, data = h.Shape[1:], data[h.Offset*one:(h.Offset+1)*one]
 			}
-			out.Write(append(guard.Must(json.Marshal(h)), '\n'))
+			encoded, err := json.Marshal(h)
+			if err != nil {
+				return false, err
+			}
+			out.Write(append(encoded, '\n'))
 			out.Write(data)
 			left--
 		}
-		return left <= 0
-	}))
+		return left <= 0, nil
+	}); err != nil {
+		return err
+	}
 	return out.Flush()
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Finished keeps what is over as lines of a file, so that an interrupted measurement goes on with what is missing.
@@ -27,16 +26,24 @@ type finishedLine struct {
 
 // OpenFinished opens the file; without resume it begins anew.
 func OpenFinished(path string, resume bool) (f *Finished, err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", path)
+	defer robocache.Locate(&err, robocache.Where{"file": path})
 	f = &Finished{done: map[string]json.RawMessage{}}
-	guard.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return f, err
+	}
 	if !resume {
-		f.file = guard.Must(os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644))
+		if f.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644); err != nil {
+			return f, err
+		}
 		return f, nil
 	}
-	f.file = guard.Must(os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644))
-	text := guard.Must(io.ReadAll(f.file))
+	if f.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644); err != nil {
+		return f, err
+	}
+	text, err := io.ReadAll(f.file)
+	if err != nil {
+		return f, err
+	}
 	for line := range bytes.Lines(text) {
 		var l finishedLine
 		if json.Unmarshal(line, &l) == nil { // a line that a kill cut short is not one
@@ -44,7 +51,9 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 		}
 	}
 	if len(text) > 0 && text[len(text)-1] != '\n' {
-		guard.Must(f.file.WriteString("\n"))
+		if _, err := f.file.WriteString("\n"); err != nil {
+			return f, err
+		}
 	}
 	return f, nil
 }
@@ -66,11 +75,21 @@ func (f *Finished) failed() error {
 }
 
 // forget has a run made again.
-func (f *Finished) forget(key any) { delete(f.done, nameOf(key)) }
+func (f *Finished) forget(key any) error {
+	name, err := nameOf(key)
+	if err == nil {
+		delete(f.done, name)
+	}
+	return err
+}
 
-func nameOf(key any) string {
-	sum := sha256.Sum256(guard.Must(json.Marshal(key)))
-	return hex.EncodeToString(sum[:16])
+func nameOf(key any) (string, error) {
+	encoded, err := json.Marshal(key)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:16]), nil
 }
 
 // Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it runs.
@@ -81,15 +100,24 @@ func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f.err != nil {
 		return v, f.err
 	}
-	defer guard.Into(&err)
-	name := nameOf(key)
+	name, err := nameOf(key)
+	if err != nil {
+		return v, err
+	}
 	if kept, ok := f.done[name]; ok && json.Unmarshal(kept, &v) == nil {
 		return v, nil
 	}
 	if v, err = run(); err != nil {
 		return v, err
 	}
-	line := guard.Must(json.Marshal(finishedLine{name, guard.Must(json.Marshal(v))}))
+	encoded, err := json.Marshal(v)
+	if err != nil {
+		return v, err
+	}
+	line, err := json.Marshal(finishedLine{name, encoded})
+	if err != nil {
+		return v, err
+	}
 	if _, err = f.file.Write(append(line, '\n')); err == nil {
 		err = f.file.Sync()
 	}

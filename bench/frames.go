@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 const (
@@ -34,35 +33,41 @@ type delivered struct {
 }
 
 func readDelivered(path string) (out []delivered, err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", path)
+	defer robocache.Locate(&err, robocache.Where{"file": path})
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	guard.Check(err)
+	if err != nil {
+		return out, err
+	}
 	defer f.Close()
 	for r := bufio.NewReaderSize(f, 1<<20); ; {
 		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return out, nil
 		}
 		var d delivered
-		if err := json.Unmarshal(guard.Must(r.ReadBytes('\n')), &d.deliveredAt); err != nil {
-			guard.Fail(robocache.Malformed("bench load", nil, "delivered frames").WithCause(err))
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return out, err
+		}
+		if err := json.Unmarshal(line, &d.deliveredAt); err != nil {
+			return out, robocache.Malformed("bench load", nil, "delivered frames").WithCause(err)
 		}
 		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // depth
 		for _, s := range d.Shape {
 			n *= s
 		}
 		d.data = make([]byte, n)
-		guard.Must(io.ReadFull(r, d.data))
+		if _, err := io.ReadFull(r, d.data); err != nil {
+			return out, err
+		}
 		out = append(out, d)
 	}
 }
 
 // checkFrames compares the frames that a runner left (readDelivered) with a sequential decode by the ffmpeg program: those of peers, whose windows are whole epochs, by the mean difference, scaled frames too.
 func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome) (err error) {
-	defer guard.Into(&err)
 	if len(images) == 0 {
 		return nil
 	}
@@ -90,7 +95,9 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		}
 		row := max(0, min(d.Row+d.Offset, r.ref.ds.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		guard.Check(r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs))
+		if err := r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs); err != nil {
+			return err
+		}
 		if refs[0].Path == "" {
 			o.Note = "still images are not compared"
 			continue
@@ -99,17 +106,19 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		byFile[refs[0].Path], size[refs[0].Path] = append(byFile[refs[0].Path], d), [2]int{f.Width, f.Height}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
-		o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p], !r.seconds)
+		if err := o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p], !r.seconds); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // checkFile compares the frames of one file.
-func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) {
+func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) error {
 	size := [2]int{wants[0].Shape[2], wants[0].Shape[1]}
 	if size != stored && !near {
 		o.Note = "frames are resized: not compared"
-		return
+		return nil
 	}
 	var numbers []int
 	for _, w := range wants {
@@ -120,7 +129,7 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 	for _, w := range wants {
 		truth := need[w.number]
 		if truth == nil {
-			guard.Fail(fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.number, name, err))
+			return fmt.Errorf("ffmpeg gives no frame %d of %s: %w", w.number, name, err)
 		}
 		most, mean := distance(w.data, truth)
 		wrong, telling := !near && most > pixelTolerance || near && mean > meanTolerance, true
@@ -144,6 +153,7 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 			o.FramesChecked++
 		}
 	}
+	return nil
 }
 
 // decodeFrames gives frames of a file by their numbers, which ascend, channels first: a sequential decode by the ffmpeg program, in the file's size or scaled.
@@ -156,8 +166,14 @@ func decodeFrames(ctx context.Context, path string, size [2]int, scaled bool, nu
 		args = append(args, "-vf", fmt.Sprintf("scale=%d:%d:flags=area", size[0], size[1]))
 	}
 	cmd := exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
-	from := bufio.NewReaderSize(guard.Must(cmd.StdoutPipe()), 1<<20)
-	guard.Check(cmd.Start())
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	from := bufio.NewReaderSize(pipe, 1<<20)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
 	defer func() { stop(); _ = cmd.Wait() }() // killed
 	out, n, next := map[int][]byte{}, size[0]*size[1], 0
 	packed := make([]byte, 3*n)

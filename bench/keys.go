@@ -7,7 +7,6 @@ import (
 	"reflect"
 
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then what these rest on. null says that it was not measured,
@@ -91,9 +90,15 @@ type Keys struct {
 }
 
 // keys makes the row of one rank, or of all together, from what its runner said: keys that both have are the outcome's.
-func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
+func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 	w, k, n := &p.work, &Keys{}, float64(o.Samples)
-	guard.Check(json.Unmarshal(guard.Must(json.Marshal(o)), k))
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(encoded, k); err != nil {
+		return nil, err
+	}
 	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
 	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank, max(w.World, 1), p.scenario.Loader, w.BatchSize, w.Workers
 	k.EpisodePoolSize, k.MaxBufferInputShards = w.PoolEpisodes, w.PoolEpisodes
@@ -149,13 +154,13 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) *Keys {
 	if k.Loader == "map_style" {
 		n := cmp.Or(o.LoadedEpisodes, len(s.ref.lengths))
 		k.Store, k.LoadedEpisodes = "local files", &n
-		return k
+		return k, nil
 	}
 	k.LoadedEpisodes, k.NumShards, k.DataFilesRoot = nil, &s.files, &s.URI
 	if k.Store = "the set's own server"; s.ref.root != "" {
 		k.Store = "http on the loopback, " + p.scenario.Store + ": " + s.Links[p.scenario.Store].String()
 	}
-	return k
+	return k, nil
 }
 
 // lost sets what was lost or doubled in finished epochs beyond what the rule of an epoch's end drops and wraps.

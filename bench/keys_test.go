@@ -42,7 +42,10 @@ func keysInOrder(t *testing.T, b []byte) []string {
 func TestKeyOrder(t *testing.T) {
 	for _, loader := range []string{"map_style", "streaming"} {
 		p := &point{scenario: Scenario{Name: "x", Loader: loader}, work: Workload{BatchSize: 2}}
-		k := (&Suite{ref: &reference{}}).keys(p, 0, &Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3})
+		k, err := (&Suite{ref: &reference{}}).keys(p, 0, &Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if loader == "streaming" {
 			n, root := 2, "r"
 			k.NumShards, k.DataFilesRoot = &n, &root
@@ -99,7 +102,10 @@ func TestFigures(t *testing.T) {
 		StatsOpen:  &loader.Stats{Frames: 10, FramesDecoded: 10, Plan: 1, Gather: 1, Decode: 1, Convert: 1},
 		StatsClose: &loader.Stats{Frames: 34, FramesDecoded: 58, Plan: 2, Gather: 2, Decode: 6, Convert: 2}}
 	s := &Suite{ref: &reference{}}
-	k := s.keys(p, 0, &o)
+	k, err := s.keys(p, 0, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, v := range map[string][2]float64{
 		"samples_per_s": {k.SamplesPerS, 4}, "decoded_frames_per_s": {k.DecodedFramesPerS, 12}, "frames_delivered_per_s": {*k.FramesDeliveredPerS, 12}, "frames_decoded_per_s": {*k.FramesDecodedPerS, 24},
 		"cpu_s_per_sample": {k.CPUPerSample, 0.05}, "fetch_pct": {*k.FetchPct, 25}, "decode_pct": {*k.DecodePct, 75}, "randomness_vs_ideal": {*k.RandomnessVsIdeal, 0.8},
@@ -112,13 +118,13 @@ func TestFigures(t *testing.T) {
 	}
 	// From a server: what it sent.
 	o.ServerBytes = 1600
-	if k = s.keys(p, 0, &o); *k.BytesReadPerSample != 200 {
+	if k, err = s.keys(p, 0, &o); err != nil || *k.BytesReadPerSample != 200 {
 		t.Error(*k.BytesReadPerSample)
 	}
 	// drop_last drops by rule; what goes beyond it is lost.
 	p.work.DropLast, o.EpochsFinished, o.SamplesLost = true, 2, 7
 	s.ref.samples = 11
-	if k = s.keys(p, 0, &o); k.SamplesLost != 1 {
+	if k, err = s.keys(p, 0, &o); err != nil || k.SamplesLost != 1 {
 		t.Errorf("%d lost", k.SamplesLost)
 	}
 }

@@ -13,24 +13,27 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 // window is what a runner of this process measures by itself: wall and CPU seconds of work, between the lines that the harness reads.
-func (o *Outcome) window(marks io.Writer, work func()) {
+func (o *Outcome) window(marks io.Writer, work func() error) error {
 	fmt.Fprintln(marks, lineOpen)
 	cpu, start := selfCPU(), time.Now()
-	work()
+	if err := work(); err != nil {
+		return err
+	}
 	o.Seconds, o.CPUSeconds = time.Since(start).Seconds(), selfCPU()-cpu
 	fmt.Fprintln(marks, lineClose)
+	return nil
 }
 
 // DecodeRun decodes files to RGB on one thread, as runners/decode.py does, and says what it took.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Into(&err)
-	guard.Must(video.ActiveBackend())
+	if _, err := video.ActiveBackend(); err != nil {
+		return o, err
+	}
 	lib := video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) {
 		s, err := store.Open(filepath.Dir(path))
 		if err != nil {
@@ -43,8 +46,8 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 	defer pool.Close()
 	spec := &video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	var buf []byte
-	decode := func(f *video.File, frames []int) {
-		guard.Check(pool.Decode(ctx, f, nil, video.Plan(f.Index, frames), func(_ int, pic video.Frame) error {
+	decode := func(f *video.File, frames []int) error {
+		return pool.Decode(ctx, f, nil, video.Plan(f.Index, frames), func(_ int, pic video.Frame) error {
 			n, err := pic.Bytes(spec)
 			if err != nil {
 				return err
@@ -54,35 +57,46 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 			}
 			o.Samples++
 			return pic.Convert(spec, buf[:n])
-		}))
+		})
 	}
 	var held []*video.File
 	total := 0
 	for _, p := range w.Files {
-		f := guard.Must(lib.Acquire(ctx, p))
+		f, err := lib.Acquire(ctx, p)
+		if err != nil {
+			return o, err
+		}
 		defer f.Release()
 		held, total = append(held, f), total+f.Index.NumFrames()
 	}
-	work := func() {
+	work := func() error {
 		for _, f := range held {
-			decode(f, f.Index.All())
+			if err := decode(f, f.Index.All()); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
 	if w.Pattern == "random" {
-		work = func() {
+		work = func() error {
 			rng := rand.New(rand.NewPCG(0, 0))
 			for range w.Count {
 				k, i := rng.IntN(total), 0
 				for ; k >= held[i].Index.NumFrames(); i++ {
 					k -= held[i].Index.NumFrames()
 				}
-				decode(held[i], []int{k})
+				if err := decode(held[i], []int{k}); err != nil {
+					return err
+				}
 			}
+			return nil
 		}
 	} else if w.Pattern != "sequential" {
 		return o, robocache.Misuse("", nil, "pattern %s", w.Pattern).WithHint("sequential or random")
 	}
-	o.window(marks, work)
+	if err := o.window(marks, work); err != nil {
+		return o, err
+	}
 	o.Delivered, o.Decoded = o.Samples, pool.Stats().Decoded
 	return o, nil
 }
@@ -120,7 +134,12 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 	}
 	seconds := max(w.Seconds, 1)
 	run(seconds / 4)
-	o.window(marks, func() { run(seconds) })
+	if err := o.window(marks, func() error {
+		run(seconds)
+		return nil
+	}); err != nil {
+		return o, err
+	}
 	o.Samples = n.Load()
 	o.Delivered = o.Samples
 	return o, nil
@@ -128,17 +147,22 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 
 // ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a dataset that was opened anew.
 func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	defer guard.Into(&err)
 	held := make([]byte, 128<<20) // a training process holds batches: with an empty heap the collector would run every few frames
 	var begin time.Time
 	for turn := 0; turn < 2 || time.Since(begin).Seconds() < w.Seconds; turn++ { // the first is not measured
-		ds := guard.Must(w.open(ctx))
+		ds, err := w.open(ctx)
+		if err != nil {
+			return o, err
+		}
 		if turn == 1 {
 			fmt.Fprintln(marks, lineOpen)
 			o, begin = Outcome{}, time.Now()
 		}
 		cpu, start := selfCPU(), time.Now()
-		n := readRows(ctx, ds, w.BatchSize)
+		n, err := readRows(ctx, ds, w.BatchSize)
+		if err != nil {
+			return o, err
+		}
 		o.Samples, o.Seconds, o.CPUSeconds = o.Samples+n, o.Seconds+time.Since(start).Seconds(), o.CPUSeconds+selfCPU()-cpu
 		ds.Close()
 	}
@@ -148,7 +172,7 @@ func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 }
 
 // readRows reads every stream of every row once.
-func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
+func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64, err error) {
 	var rows []robocache.Row
 	for e := range ds.Info().Episodes {
 		for i := range ds.Len(e) {
@@ -164,18 +188,24 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64) {
 			f := &ds.Info().Features[i]
 			switch {
 			case f.Kind == robocache.KindImage && leaser != nil:
-				if done := guard.Must(leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)])); done != nil {
+				if done, err := leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)]); err != nil {
+					return n, err
+				} else if done != nil {
 					done()
 				}
 			case f.Kind == robocache.KindImage:
-				guard.Check(ds.Frames(ctx, f.Key, part, refs[:len(part)]))
+				if err := ds.Frames(ctx, f.Key, part, refs[:len(part)]); err != nil {
+					return n, err
+				}
 			case f.Kind == robocache.KindNumeric && !f.Default:
 				size := len(part) * f.RowBytes()
 				dst = slices.Grow(dst[:0], size)[:size]
-				guard.Check(ds.Gather(ctx, f.Key, part, dst))
+				if err := ds.Gather(ctx, f.Key, part, dst); err != nil {
+					return n, err
+				}
 			}
 		}
 		n += int64(len(part))
 	}
-	return n
+	return n, nil
 }

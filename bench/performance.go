@@ -15,7 +15,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // barTable lists the bars of cases that are wanted.
@@ -34,29 +33,37 @@ func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 // Performance writes the page of a folder: its page.tmpl. There {{about "FILE"}} says how the bars in a file were measured, {{bars "FILE FILE" "METRIC" …}} lists them but for those
 // of some metrics, {{lost "FILE FILE"}} those that are not met, and {{csv "FILE FILE" "COLUMN" …}} some columns of the CSVs of reports.
 func Performance(dir string, w io.Writer) (err error) {
-	defer guard.Into(&err)
-	read := func(name string) []byte {
+	read := func(name string) ([]byte, error) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
-		guard.Check(robocache.At(err, robocache.Where{"file": name}))
-		return b
+		return b, robocache.At(err, robocache.Where{"file": name})
 	}
-	measured := func(names string) (all CaseReport) {
+	measured := func(names string) (all CaseReport, err error) {
 		for _, name := range strings.Fields(names) {
-			one := guard.Must(ReadCases(filepath.Join(dir, name)))
+			one, err := ReadCases(filepath.Join(dir, name))
+			if err != nil {
+				return all, err
+			}
 			all.Command, all.Machine, all.Results = one.Command, one.Machine, append(all.Results, one.Results...)
 		}
-		return all
+		return all, nil
 	}
-	columns := func(names string, columns ...string) string {
+	columns := func(names string, columns ...string) (string, error) {
 		t := &report.Table{Head: columns}
 		for _, name := range strings.Fields(names) {
-			rows := guard.Must(csv.NewReader(bytes.NewReader(read(name))).ReadAll())
+			content, err := read(name)
+			if err != nil {
+				return "", err
+			}
+			rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
+			if err != nil {
+				return "", err
+			}
 			for i := 1; i < len(rows); i++ {
 				var cells []string
 				for _, c := range columns {
 					at := slices.Index(rows[0], c)
 					if at < 0 {
-						guard.Fail(report.UnknownName("column of "+name, c, rows[0]))
+						return "", report.UnknownName("column of "+name, c, rows[0])
 					}
 					text := cmp.Or(rows[i][at], "–")
 					if v, err := strconv.ParseFloat(text, 64); err == nil {
@@ -67,34 +74,58 @@ func Performance(dir string, w io.Writer) (err error) {
 				t.Add(cells...)
 			}
 		}
-		return t.Markdown()
+		return t.Markdown(), nil
 	}
-	verbs := map[string]func(names string, more ...string) string{
+	verbs := map[string]func(names string, more ...string) (string, error){
 		"csv": columns,
-		"about": func(name string, _ ...string) string {
-			m := measured(name)
-			return report.About(m.Command, m.Machine, "", nil)[0]
+		"about": func(name string, _ ...string) (string, error) {
+			m, err := measured(name)
+			if err != nil {
+				return "", err
+			}
+			return report.About(m.Command, m.Machine, "", nil)[0], nil
 		},
-		"bars": func(names string, without ...string) string {
-			return barTable(measured(names).Results, func(c report.Check) bool { return !slices.Contains(without, c.Bar.Metric) }).Markdown()
+		"bars": func(names string, without ...string) (string, error) {
+			m, err := measured(names)
+			if err != nil {
+				return "", err
+			}
+			return barTable(m.Results, func(c report.Check) bool { return !slices.Contains(without, c.Bar.Metric) }).Markdown(), nil
 		},
-		"lost": func(names string, _ ...string) string {
-			return barTable(measured(names).Results, func(c report.Check) bool { return c.Judged && !c.Pass }).Markdown()
+		"lost": func(names string, _ ...string) (string, error) {
+			m, err := measured(names)
+			if err != nil {
+				return "", err
+			}
+			return barTable(m.Results, func(c report.Check) bool { return c.Judged && !c.Pass }).Markdown(), nil
 		},
 	}
-	page := placeText.ReplaceAllStringFunc(string(read("page.tmpl")), func(place string) string {
-		words := strings.Split(strings.Trim(place, `{}"`), `"`) // verb, a text, what stands between, a text …
+	content, err := read("page.tmpl")
+	if err != nil {
+		return err
+	}
+	var page bytes.Buffer
+	end := 0
+	for _, place := range placeText.FindAllIndex(content, -1) {
+		page.Write(content[end:place[0]])
+		end = place[1]
+		words := strings.Split(strings.Trim(string(content[place[0]:end]), `{}"`), `"`) // verb, a text, what stands between, a text …
 		verb := verbs[strings.TrimSpace(words[0])]
 		if verb == nil || len(words) < 2 {
-			guard.Fail(report.UnknownName("table of page.tmpl", strings.TrimSpace(words[0]), slices.Sorted(maps.Keys(verbs))))
+			return report.UnknownName("table of page.tmpl", strings.TrimSpace(words[0]), slices.Sorted(maps.Keys(verbs)))
 		}
 		var more []string
 		for i := 3; i < len(words); i += 2 {
 			more = append(more, words[i])
 		}
-		return verb(words[1], more...)
-	})
-	_, err = io.WriteString(w, page)
+		text, err := verb(words[1], more...)
+		if err != nil {
+			return err
+		}
+		page.WriteString(text)
+	}
+	page.Write(content[end:])
+	_, err = w.Write(page.Bytes())
 	return err
 }
 

@@ -16,19 +16,20 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
 // options are some of a Workload's, by the names of its JSON.
 type options map[string]any
 
-func (o options) into(w *Workload) { guard.Check(report.Fill(w, o)) }
+func (o options) into(w *Workload) error { return report.Fill(w, o) }
 
 // runner is a program with a job.
-func (p program) runner(name string, w Workload, t *runners.Tools) Runner {
+func (p program) runner(name string, w Workload, t *runners.Tools) (Runner, error) {
 	w.More = map[string]any{"runner": name}
-	p.Job.into(&w)
+	if err := p.Job.into(&w); err != nil {
+		return Runner{}, err
+	}
 	argv := t.Own(p.Run)
 	if strings.HasSuffix(p.Run, ".py") {
 		argv = t.Script(p.Run)
@@ -36,51 +37,68 @@ func (p program) runner(name string, w Workload, t *runners.Tools) Runner {
 	if p.Python != "" {
 		argv[0] = p.Python
 	}
-	return Runner{Name: name, Setting: strings.ReplaceAll(p.Setting, "%d", strconv.Itoa(w.Workers)), Env: append(t.Env(), p.Env...), Argv: argv, Job: &w}
+	return Runner{Name: name, Setting: strings.ReplaceAll(p.Setting, "%d", strconv.Itoa(w.Workers)), Env: append(t.Env(), p.Env...), Argv: argv, Job: &w}, nil
 }
 
 // pick gives the runners of a table by name.
-func pick(table map[string]program, names []string, w Workload, t *runners.Tools) (out []Runner) {
+func pick(table map[string]program, names []string, w Workload, t *runners.Tools) (out []Runner, err error) {
 	for _, n := range names {
 		p, ok := table[n]
 		if !ok {
-			guard.Fail(report.UnknownName("runner", n, slices.Sorted(maps.Keys(table))))
+			return out, report.UnknownName("runner", n, slices.Sorted(maps.Keys(table)))
 		}
-		out = append(out, p.runner(n, w, t))
+		runner, err := p.runner(n, w, t)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, runner)
 	}
-	return out
+	return out, nil
 }
 
 // Passes measures whole passes of a workload through runners, interleaved: epochs of a loader, with Rows those of whole trajectories, with Files decoding.
 // With threads each runner runs with each number of them.
 func Passes(ctx context.Context, names []string, w Workload, threads []int, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) (_ []Result, err error) {
-	defer guard.Into(&err)
 	if w.Files != nil {
 		if w.Pattern == "random" { // a process a frame would measure starting processes
 			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "ffmpeg" })
 		}
-		return Run(ctx, pick(tables().Decoders, names, w, &t), repeats, timeout, log)
+		field, err := pick(tables().Decoders, names, w, &t)
+		if err != nil {
+			return nil, err
+		}
+		return Run(ctx, field, repeats, timeout, log)
 	}
-	ds := guard.Must(w.open(ctx))
+	ds, err := w.open(ctx)
+	if err != nil {
+		return nil, err
+	}
 	defer ds.Close()
 	table := tables().Loaders
 	if w.Rows > 0 {
 		if table = tables().Trajectories; ds.Info().Format != "robomimic" || ds.Info().Episodes == 0 || w.HZ <= 0 {
-			guard.Fail(robocache.Misuse("bench load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
-				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous"))
+			return nil, robocache.Misuse("bench load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
+				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous")
 		}
 	}
 	if w.Rows > 0 || threads != nil {
 		w.Seconds = cmp.Or(w.Seconds, 2) // an epoch of ours is a fraction of that
 	}
-	ref := guard.Must(newReference(ds, "", &w))
+	ref, err := newReference(ds, "", &w)
+	if err != nil {
+		return nil, err
+	}
 	if threads == nil {
 		threads = []int{w.Workers}
 	}
 	var field []Runner
 	for _, n := range threads {
 		w.Workers = n
-		for _, r := range pick(table, names, w, &t) {
+		picked, err := pick(table, names, w, &t)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range picked {
 			if r.ref = ref; len(threads) > 1 {
 				r.Name += fmt.Sprintf(", %d threads", n)
 			}
@@ -95,45 +113,66 @@ const httpLatency = 5 * time.Millisecond
 
 // Runners gives the runners of one family by name. What a runner needs is made first: a reason why it cannot be stands in the runner, which then fails with it.
 func (w *CaseWork) Runners(ctx context.Context, name string, names []string) (out []Runner, err error) {
-	defer guard.Into(&err)
 	f := familyOf(name)
 	var ref *reference
 	if f.format == nil {
-		ref = w.reference(ctx, guard.Must(w.Sets.Path(ctx, f.Set)))
+		path, err := w.Sets.Path(ctx, f.Set)
+		if err != nil {
+			return out, err
+		}
+		if ref, err = w.reference(ctx, path); err != nil {
+			return out, err
+		}
 	}
 	for _, n := range names {
-		r := Runner{Name: n}
-		if err := guard.Try(func() {
-			if f.format != nil {
-				r = w.formatRunner(ctx, f.format, n)
-			} else {
-				r = w.peer(ctx, f, n, ref)
-			}
-		}); errors.Is(err, robocache.ErrUnsupported) {
-			r.Argv, r.Job, r.ref = []string{"printf", "%s", string(guard.Must(json.Marshal(Outcome{Error: err.Error()})))}, nil, nil
+		var r Runner
+		var err error
+		if f.format != nil {
+			r, err = w.formatRunner(ctx, f.format, n)
 		} else {
-			guard.Check(err)
+			r, err = w.peer(ctx, f, n, ref)
+		}
+		if errors.Is(err, robocache.ErrUnsupported) {
+			r, err = failing(n, err)
+		}
+		if err != nil {
+			return out, err
 		}
 		out = append(out, r)
 	}
 	return out, nil
 }
 
+// failing returns a runner that fails with the message of err.
+func failing(name string, err error) (Runner, error) {
+	said, failed := json.Marshal(Outcome{Error: err.Error()})
+	return Runner{Name: name, Argv: []string{"printf", "%s", string(said)}}, failed
+}
+
 // reference opens a set; it is closed with the family's servers.
-func (w *CaseWork) reference(ctx context.Context, root string) *reference {
-	ds := guard.Must(robocache.Open(ctx, root, robocache.OpenOptions{}))
+func (w *CaseWork) reference(ctx context.Context, root string) (*reference, error) {
+	ds, err := robocache.Open(ctx, root, robocache.OpenOptions{})
+	if err != nil {
+		return nil, err
+	}
 	w.open = append(w.open, ds)
-	return guard.Must(newReference(ds, root, &Workload{}))
+	return newReference(ds, root, &Workload{})
 }
 
 // peer is a runner of a family of `bench peers`.
-func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *reference) Runner {
+func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *reference) (Runner, error) {
 	p, own := f.Runners[name]
 	if !own {
 		p = tables().Peers[name]
 	}
 	if p.Set != "" {
-		ref = w.reference(ctx, guard.Must(w.Sets.Path(ctx, p.Set)))
+		path, err := w.Sets.Path(ctx, p.Set)
+		if err != nil {
+			return Runner{}, err
+		}
+		if ref, err = w.reference(ctx, path); err != nil {
+			return Runner{}, err
+		}
 	}
 	job := Workload{URI: ref.root, BatchSize: w.BatchSize, Workers: w.Workers, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: f.Window, Video: "none"}
 	if f.Video {
@@ -142,15 +181,23 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 	if f.Size > 0 {
 		job.ImageSize = fmt.Sprintf("%dx%d", f.Size, f.Size)
 	}
-	a := pick(map[string]program{name: p}, []string{name}, job, &w.Tools)[0]
+	a, err := p.runner(name, job, &w.Tools)
+	if err != nil {
+		return Runner{}, err
+	}
 	if strings.HasSuffix(p.Run, ".py") { // else it is a limit
 		a.Checked, a.ref = f.Video, ref
 	}
 	switch name {
 	case "robomimic", "robomimic-all":
-		a.Job.More["hdf5"] = w.Sets.HDF5(ctx)
+		if a.Job.More["hdf5"], err = w.Sets.HDF5(ctx); err != nil {
+			return Runner{}, err
+		}
 	case "decode-floor", "decode-sequential":
-		a.Job.Count, a.Job.Files = f.Count, guard.Must(VideoFiles([]string{ref.root}))
+		if a.Job.Files, err = VideoFiles([]string{ref.root}); err != nil {
+			return Runner{}, err
+		}
+		a.Job.Count = f.Count
 	case "memcpy":
 		for _, v := range ref.ds.Info().Features {
 			if v.Kind == robocache.KindVideo {
@@ -160,26 +207,44 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 	case "robocache-disk":
 		a.Job.More["disk"] = filepath.Dir(ref.root)
 	case "robocache-http":
-		s := guard.Must(loopback.Serve(ref.root, loopback.Options{Latency: httpLatency}))
+		s, err := loopback.Serve(ref.root, loopback.Options{Latency: httpLatency})
+		if err != nil {
+			return Runner{}, err
+		}
 		w.open = append(w.open, s)
 		a.Job.URI = s.URL
 	}
-	return a
+	return a, nil
 }
 
 // formatRunner is a runner of a case of `bench formats`: runners/formats.py, but where loaders are measured.
-func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) Runner {
+func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) (Runner, error) {
 	p, ok := tables().Kinds[c.Kind][name]
 	if !ok {
 		p = program{Run: "formats.py", Setting: "one process"}
 	}
-	j := Workload{URI: filepath.Join(w.Sets.formatData(ctx, c.Data), c.File), Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1}
-	c.Job.into(&j)
-	c.Jobs[name].into(&j)
-	a := p.runner(name, j, &w.Tools)
+	formatData, err := w.Sets.formatData(ctx, c.Data)
+	if err != nil {
+		return Runner{}, err
+	}
+	j := Workload{URI: filepath.Join(formatData, c.File), Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1}
+	if err := c.Job.into(&j); err != nil {
+		return Runner{}, err
+	}
+	if err := c.Jobs[name].into(&j); err != nil {
+		return Runner{}, err
+	}
+	a, err := p.runner(name, j, &w.Tools)
+	if err != nil {
+		return Runner{}, err
+	}
 	if a.Job.More["case"] = c.Name; p.Checked {
 		a.Job.More["truth"] = j.URI
-		a.Checked, a.ref = true, w.reference(ctx, j.URI)
+		referenceValue, err := w.reference(ctx, j.URI)
+		if err != nil {
+			return Runner{}, err
+		}
+		a.Checked, a.ref = true, referenceValue
 	}
-	return a
+	return a, nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Node is this process's place where each rank of a scenario runs on a machine of its own (Slurm: RANK and WORLD_SIZE).
@@ -24,14 +23,13 @@ type Node struct {
 }
 
 // turn is the folder of one run of one point.
-func (n *Node) turn(p *point) string {
+func (n *Node) turn(p *point) (string, error) {
 	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)))
 	if exists(n.outcome(dir, n.Rank)) {
-		guard.Fail(robocache.Misuse("bench load", robocache.Where{"file": dir}, "a run of this rank was here before").
-			WithHint("give each run an --out of its own"))
+		return "", robocache.Misuse("bench load", robocache.Where{"file": dir}, "a run of this rank was here before").
+			WithHint("give each run an --out of its own")
 	}
-	guard.Check(os.MkdirAll(dir, 0o755))
-	return dir
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 func (n *Node) outcome(dir string, rank int) string {
@@ -39,50 +37,63 @@ func (n *Node) outcome(dir string, rank int) string {
 }
 
 // exchange leaves this rank's outcome for the others, and waits for theirs.
-func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed error) []Outcome {
+func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed error) ([]Outcome, error) {
 	if failed != nil {
 		own.Error = failed.Error()
 	}
 	// Named last: who sees it, sees all of it.
 	part := n.outcome(dir, n.Rank) + ".part"
-	guard.Check(report.WriteJSON(part, own))
-	guard.Check(os.Rename(part, n.outcome(dir, n.Rank)))
+	if err := report.WriteJSON(part, own); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(part, n.outcome(dir, n.Rank)); err != nil {
+		return nil, err
+	}
 	outs := make([]Outcome, n.World)
 	for r := range outs {
-		b := await(ctx, n.outcome(dir, r), 20*time.Millisecond, fmt.Sprintf("rank %d left no outcome", r))
-		guard.Check(robocache.At(json.Unmarshal(b, &outs[r]), robocache.Where{"file": n.outcome(dir, r)}))
+		b, err := await(ctx, n.outcome(dir, r), 20*time.Millisecond, fmt.Sprintf("rank %d left no outcome", r))
+		if err != nil {
+			return nil, err
+		}
+		if err := robocache.At(json.Unmarshal(b, &outs[r]), robocache.Where{"file": n.outcome(dir, r)}); err != nil {
+			return nil, err
+		}
 		if outs[r].Error != "" {
-			guard.Fail(fmt.Errorf("rank %d: %s", r, outs[r].Error))
+			return nil, fmt.Errorf("rank %d: %s", r, outs[r].Error)
 		}
 	}
-	return outs
+	return outs, nil
 }
 
 // meet waits until every rank has come to the barrier: a folder that all of them see. runners/common.py does the same.
-func meet(ctx context.Context, w *Workload) {
+func meet(ctx context.Context, w *Workload) error {
 	if w.Barrier == "" || w.World < 2 {
-		return
+		return nil
 	}
 	name := func(rank int) string { return filepath.Join(w.Barrier, fmt.Sprintf("rank%d", rank)) }
-	guard.Check(report.WriteFile(name(w.Rank), nil))
+	if err := report.WriteFile(name(w.Rank), nil); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for r := range w.World {
-		await(ctx, name(r), 2*time.Millisecond, fmt.Sprintf("rank %d did not come to the barrier", r))
+		if _, err := await(ctx, name(r), 2*time.Millisecond, fmt.Sprintf("rank %d did not come to the barrier", r)); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // await reads a file as soon as it is there.
-func await(ctx context.Context, path string, each time.Duration, what string) []byte {
+func await(ctx context.Context, path string, each time.Duration, what string) ([]byte, error) {
 	for {
 		b, err := os.ReadFile(path)
 		if !errors.Is(err, os.ErrNotExist) {
-			guard.Check(robocache.At(err, robocache.Where{"file": path}))
-			return b
+			return b, robocache.At(err, robocache.Where{"file": path})
 		}
 		select {
 		case <-ctx.Done():
-			guard.Fail(robocache.Temporary("bench load", nil, "%s", what).WithCause(ctx.Err()))
+			return nil, robocache.Temporary("bench load", nil, "%s", what).WithCause(ctx.Err())
 		case <-time.After(each):
 		}
 	}
@@ -154,8 +165,11 @@ func coverageOf(ranks [][][]int64, total int64) *tally {
 }
 
 // together is what ranks did in the time in which all their windows were open.
-func together(outs []Outcome, field []Runner, total int64) Outcome {
-	c := guard.Must(commonWindow(outs))
+func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
+	c, err := commonWindow(outs)
+	if err != nil {
+		return Outcome{}, err
+	}
 	o, samples := outs[0], int64(0)
 	o.Ranks, o.common, o.Samples, o.Seconds = outs, &c, c.Samples, c.Seconds
 	o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes, o.OrderSHA256, o.OrderSamples, o.EpochsFinished, o.SamplesLost, o.SamplesDoubled = 0, 0, 0, "", 0, 0, 0, 0
@@ -166,13 +180,17 @@ func together(outs []Outcome, field []Runner, total int64) Outcome {
 		if i > 0 {
 			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(o.WrongWhere, x.WrongWhere...), cmp.Or(o.Note, x.Note)
 		}
-		orders = append(orders, guard.Must(epochsOf(field[i].Job.OrderOut)))
+		epochs, err := epochsOf(field[i].Job.OrderOut)
+		if err != nil {
+			return Outcome{}, err
+		}
+		orders = append(orders, epochs)
 	}
 	o.CPUSeconds *= float64(c.Samples) / float64(samples)
 	if t := coverageOf(orders, total); t.finished > 0 {
 		t.into(&o)
 	}
-	return o
+	return o, nil
 }
 
 // atEnd is how many samples an epoch gives twice by rule, since with several ranks its last step is filled up from its start; and how many it leaves out.

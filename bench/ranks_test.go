@@ -114,9 +114,16 @@ func TestMergedRow(t *testing.T) {
 	if err := os.WriteFile(order, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := together(outs, slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2), 100)
+	o, err := together(outs, slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.Runs = []Outcome{o}
-	k := (&Suite{ref: &reference{}}).result(p).Merged
+	result, err := (&Suite{ref: &reference{}}).result(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := result.Merged
 	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 || k.FirstBatchLatencyS != 3 || *k.SlowestRank != 1 || *k.SlowestSamplesPerS != 4 || *k.WaitPct != 5 {
 		t.Errorf("%+v", k)
 	}

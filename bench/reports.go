@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Report is a finished measurement of runners that took turns.
@@ -122,7 +121,7 @@ type SuiteReport struct {
 // Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
 // ranks. Where there are several runners, each has a folder of its own for the files a rank.
 func (r *SuiteReport) Document() *report.Document {
-	d := &report.Document{Name: "load", Title: "robocache bench load", Command: r.Command, Raw: r, Files: map[string][]byte{}}
+	d := &report.Document{Name: "load", Title: "robocache bench load", Command: r.Command, Raw: r, Files: map[string]any{}}
 	d.Add("", r.table(), "Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.")
 	d.Plot(r.figures()...)
 	var merged []*Keys
@@ -140,7 +139,7 @@ func (r *SuiteReport) Document() *report.Document {
 		}
 		files := func(k *Keys, rank string) {
 			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
-			d.Files[path+".json"], d.Files[path+".csv"] = guard.Must(report.JSON(k)), guard.Must(keysTable([]*Keys{k}).CSV())
+			d.Files[path+".json"], d.Files[path+".csv"] = k, keysTable([]*Keys{k})
 		}
 		for _, k := range x.Keys {
 			files(k, fmt.Sprint(k.Rank))

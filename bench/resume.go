@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -41,34 +40,52 @@ const resumeSteps = 24
 
 // ResumeRun is the engine's process of the check.
 func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err error) {
-	defer guard.Into(&err)
-	ds := guard.Must(w.open(ctx))
+	ds, err := w.open(ctx)
+	if err != nil {
+		return o, err
+	}
 	defer ds.Close()
-	ld, _ := w.loader(ctx, ds)
+	ld, _, err := w.loader(ctx, ds)
+	if err != nil {
+		return o, err
+	}
 	defer ld.Close()
 	j := w.Resume
-	defer guard.In("file", j.State)
+	defer robocache.Locate(&err, robocache.Where{"file": j.State})
 	var from saved
 	if b, err := os.ReadFile(j.State); !errors.Is(err, os.ErrNotExist) {
-		guard.Check(err)
-		if err := json.Unmarshal(b, &from); err != nil {
-			guard.Fail(robocache.Malformed("bench load", nil, "state").WithCause(err))
+		if err != nil {
+			return o, err
 		}
-		guard.Check(ld.Restore(from.State, false))
+		if err := json.Unmarshal(b, &from); err != nil {
+			return o, robocache.Malformed("bench load", nil, "state").WithCause(err)
+		}
+		if err := ld.Restore(from.State, false); err != nil {
+			return o, err
+		}
 	}
-	log := guard.Must(os.OpenFile(j.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
+	log, err := os.OpenFile(j.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return o, err
+	}
 	defer log.Close()
 	src, step := &engineSource{ld: ld}, from.Step
-	_, err = src.take(ctx, func(b *taken) bool {
+	_, err = src.take(ctx, func(b *taken) (bool, error) {
 		if b != nil {
-			guard.Must(fmt.Fprintln(log, step, batchSum(src.batch)))
+			if _, err := fmt.Fprintln(log, step, batchSum(src.batch)); err != nil {
+				return false, err
+			}
 			step++
 		}
 		if b != nil && step == j.Kill {
-			guard.Check(report.WriteJSON(j.State, saved{step, ld.State()}))
-			guard.Check(syscall.Kill(os.Getpid(), syscall.SIGKILL))
+			if err := report.WriteJSON(j.State, saved{step, ld.State()}); err != nil {
+				return false, err
+			}
+			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+				return false, err
+			}
 		}
-		return step >= j.Steps
+		return step >= j.Steps, nil
 	})
 	return o, err
 }
@@ -88,31 +105,51 @@ func batchSum(b *loader.Batch) string {
 
 // resumeExact runs the first steps of a point's order once unbroken, and once killed at a random step and resumed with other threads
 // and prefetch, and says whether every batch was the same. nil: of other runners than the engine, which all of ours are.
-func (s *Suite) resumeExact(ctx context.Context, p *point) *bool {
+func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	if p.runner != "engine" {
-		return nil
+		return nil, nil
 	}
-	dir := guard.Must(os.MkdirTemp("", "robocache-bench-resume-"))
+	dir, err := os.MkdirTemp("", "robocache-bench-resume-")
+	if err != nil {
+		return nil, err
+	}
 	defer os.RemoveAll(dir)
 	w := p.work
-	if srv := s.serve(p, &w); srv != nil {
+	if srv, err := s.serve(p, &w); err != nil {
+		return nil, err
+	} else if srv != nil {
 		defer srv.Close()
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*s.Timeout)
 	defer cancel()
-	run := func(kill int, name string) string {
+	run := func(kill int, name string) (string, error) {
 		w.Resume = &Resume{Steps: resumeSteps, Kill: kill, State: filepath.Join(dir, name+".state"), Log: filepath.Join(dir, name)}
-		guard.Check(w.finish(ctx, &s.Tools))
-		return string(guard.Must(os.ReadFile(w.Resume.Log)))
+		if err := w.finish(ctx, &s.Tools); err != nil {
+			return "", err
+		}
+		content, err := os.ReadFile(w.Resume.Log)
+		if err != nil {
+			return "", err
+		}
+		return string(content), nil
 	}
-	whole := run(0, "unbroken")
-	run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1), "broken")
+	whole, err := run(0, "unbroken")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1), "broken"); err != nil {
+		return nil, err
+	}
 	w.Workers, w.Prefetch = w.Workers+1, max(w.Prefetch, 1)+1
-	same := run(0, "broken") == whole
-	if n := strings.Count(whole, "\n"); n != resumeSteps {
-		guard.Fail(fmt.Errorf("the unbroken run logged %d steps of %d", n, resumeSteps))
+	result, err := run(0, "broken")
+	if err != nil {
+		return nil, err
 	}
-	return &same
+	same := result == whole
+	if n := strings.Count(whole, "\n"); n != resumeSteps {
+		return nil, fmt.Errorf("the unbroken run logged %d steps of %d", n, resumeSteps)
+	}
+	return &same, nil
 }
 
 // finish runs one process of the check; where it is to be killed, it must end by its own SIGKILL.

@@ -14,7 +14,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -207,18 +206,24 @@ func (r *Result) median() *Outcome {
 // runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
 // order and the frames are counted and compared when it has ended.
 func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
-	defer guard.Into(&err)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	argv, w := r.Argv, Workload{}
 	if r.Job != nil {
 		w = *r.Job
 		if r.ref != nil && w.OrderOut == "" {
-			dir := guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
+			dir, err := os.MkdirTemp("", "robocache-bench-run-")
+			if err != nil {
+				return o, err
+			}
 			defer os.RemoveAll(dir)
 			w.OrderOut, w.FramesOut = filepath.Join(dir, "order"), filepath.Join(dir, "frames")
 		}
-		argv = append(slices.Clone(argv), string(guard.Must(json.Marshal(w))))
+		encoded, err := json.Marshal(w)
+		if err != nil {
+			return o, err
+		}
+		argv = append(slices.Clone(argv), string(encoded))
 	}
 	cmd, errs := runners.Command(ctx, argv, r.Env)
 	watch := &watcher{srv: r.srv}
@@ -256,14 +261,21 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 
 // check counts the order, and writes what came of it into the outcome; frames too, where no other rank still runs.
 func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
-	defer guard.Into(&err)
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
 	t.limit, t.whole = r.ref.total, !r.seconds
-	guard.Check(replay(w.OrderOut, t.take))
-	guard.Check(t.err)
+	if err := replay(w.OrderOut, t.take); err != nil {
+		return err
+	}
+	if t.err != nil {
+		return t.err
+	}
 	t.into(o)
 	if o.IdealFrac = IdealDistinct(r.ref.lengths, w.BatchSize); !r.seconds {
-		guard.Check(r.checkFrames(ctx, guard.Must(readDelivered(w.FramesOut)), o))
+		images, err := readDelivered(w.FramesOut)
+		if err != nil {
+			return err
+		}
+		return r.checkFrames(ctx, images, o)
 	}
 	return nil
 }

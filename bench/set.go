@@ -11,7 +11,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // folder is the local folder of a set; "" where it is remote.
@@ -23,18 +22,24 @@ func folder(uri string) string {
 }
 
 // preparePages brings the page cache into the state that was asked for, and says what is known of it: that files were evicted shows in what is read of devices.
-func preparePages(dir, want string) string {
+func preparePages(dir, want string) (string, error) {
 	files, bytes, err := filesBelow(dir)
-	guard.Check(err)
+	if err != nil {
+		return "", err
+	}
 	switch {
 	case want == "cold":
-		guard.Check(evict(files))
+		if err := evict(files); err != nil {
+			return "", err
+		}
 	case bytes < report.Kilobytes("MemAvailable")<<10/2:
-		guard.Check(warm(files))
+		if err := warm(files); err != nil {
+			return "", err
+		}
 	default:
-		return "unproven"
+		return "unproven", nil
 	}
-	return want
+	return want, nil
 }
 
 // filesBelow are the regular files of a local set.

@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/convert"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
@@ -39,14 +38,15 @@ type setRecipe struct {
 
 // Path makes a set by name and says where it is.
 func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
-	defer guard.Into(&err)
 	r, ok := tables().Sets[name]
 	if !ok {
 		return "", report.UnknownName("set", name, nil)
 	}
 	dir = filepath.Join(s.folder(), name)
 	if !exists(filepath.Join(dir, "meta", "info.json")) { // written last: a folder with it is complete
-		s.make(ctx, r, dir)
+		if err := s.make(ctx, r, dir); err != nil {
+			return dir, err
+		}
 		s.Log("made %s", dir)
 	}
 	return dir, nil
@@ -59,8 +59,11 @@ func (s *Sets) folder() string {
 	return filepath.Join(s.Work, strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8])
 }
 
-func (s *Sets) make(ctx context.Context, r setRecipe, dir string) {
-	ds := guard.Must(robocache.Open(ctx, s.URI, robocache.OpenOptions{}))
+func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
+	ds, err := robocache.Open(ctx, s.URI, robocache.OpenOptions{})
+	if err != nil {
+		return err
+	}
 	defer ds.Close()
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseOrRepeat(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
 	camera := ""
@@ -77,22 +80,33 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) {
 		opt.Keys = append(opt.Keys, f.Key)
 	}
 	if r.Codec != "" && camera == "" {
-		guard.Fail(robocache.Unsupported("bench peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
-			WithHint("--workload novideo-w16"))
+		return robocache.Unsupported("bench peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
+			WithHint("--workload novideo-w16")
 	}
-	write := func() int {
-		guard.Check(os.RemoveAll(dir)) // what a killed run left, or the first of two
-		return guard.Must(convert.Write(ctx, ds, "lerobot", dir, opt)).Episodes
+	write := func() (int, error) {
+		// A killed run, or the first of two, may have left the folder.
+		if err := os.RemoveAll(dir); err != nil {
+			return 0, err
+		}
+		written, err := convert.Write(ctx, ds, "lerobot", dir, opt)
+		if err != nil {
+			return 0, err
+		}
+		return written.Episodes, nil
 	}
-	if episodes := write(); r.Files <= 1 || opt.Options["video_codec"] != "" || episodes < r.Files {
-		return
+	if episodes, err := write(); err != nil {
+		return err
+	} else if r.Files <= 1 || opt.Options["video_codec"] != "" || episodes < r.Files {
+		return nil
 	}
 	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
-	if _, size, err := filesBelow(filepath.Join(dir, "videos")); err != nil || size > 0 {
-		guard.Check(err)
-		opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.Files)+size/64, 10)
-		write()
+	_, size, err := filesBelow(filepath.Join(dir, "videos"))
+	if err != nil || size == 0 {
+		return err
 	}
+	opt.Options["video_file_bytes"] = strconv.FormatInt(size/int64(r.Files)+size/64, 10)
+	_, err = write()
+	return err
 }
 
 // chooseOrRepeat gives n of have: a seeded choice, each twice or more where there are too few.
@@ -108,69 +122,91 @@ func chooseOrRepeat(have, n int, seed uint64) []int {
 }
 
 // once makes a file or a folder, where it is not there.
-func (s *Sets) once(to string, make func()) string {
+func (s *Sets) once(to string, make func() error) (string, error) {
 	if exists(to + ".made") {
-		return to
+		return to, nil
 	}
-	guard.Check(os.RemoveAll(to)) // what a killed run left
-	guard.Check(os.MkdirAll(filepath.Dir(to), 0o755))
-	make()
+	if err := os.RemoveAll(to); err != nil { // a killed run may have left it
+		return "", err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return "", err
+	}
+	if err := make(); err != nil {
+		return "", err
+	}
 	s.Log("made %s", to)
-	guard.Check(report.WriteFile(to+".made", nil))
-	return to
+	return to, report.WriteFile(to+".made", nil)
 }
 
 // run has a program make it.
-func (s *Sets) run(ctx context.Context, to, hint string, argv ...string) {
+func (s *Sets) run(ctx context.Context, to, hint string, argv ...string) error {
 	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
-		guard.Check(ctx.Err())
-		guard.Fail(robocache.Unsupported("bench", robocache.Where{"dataset": to}, "%s", filepath.Base(argv[1])).
-			WithCause(err).WithHint("%s", hint))
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return robocache.Unsupported("bench", robocache.Where{"dataset": to}, "%s", filepath.Base(argv[1])).
+			WithCause(err).WithHint("%s", hint)
 	}
+	return nil
 }
 
 // HDF5 makes robomimic's file of the table.
-func (s *Sets) HDF5(ctx context.Context) string {
-	root := guard.Must(s.Path(ctx, "table"))
-	return s.once(filepath.Join(s.folder(), "table.hdf5"), func() {
-		ds := guard.Must(robocache.Open(ctx, root, robocache.OpenOptions{}))
+func (s *Sets) HDF5(ctx context.Context) (string, error) {
+	root, err := s.Path(ctx, "table")
+	if err != nil {
+		return "", err
+	}
+	return s.once(filepath.Join(s.folder(), "table.hdf5"), func() error {
+		ds, err := robocache.Open(ctx, root, robocache.OpenOptions{})
+		if err != nil {
+			return err
+		}
 		defer ds.Close()
-		guard.Must(convert.Write(ctx, ds, "robomimic", filepath.Join(s.folder(), "table.hdf5"), convert.Options{}))
+		_, err = convert.Write(ctx, ds, "robomimic", filepath.Join(s.folder(), "table.hdf5"), convert.Options{})
+		return err
 	})
 }
 
 // formatData makes the data of cases of `bench formats` once, and says where it lies.
-func (s *Sets) formatData(ctx context.Context, kind string) string {
+func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	dir := filepath.Join(s.Work, "formats", kind)
-	return s.once(dir, func() {
+	return s.once(dir, func() error {
 		if kind != "hdf5" {
 			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
 				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err != nil || !st.IsDir() {
-					guard.Fail(robocache.Unsupported("bench formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
-						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data"))
+					return robocache.Unsupported("bench formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
+						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")
 				}
 			}
-			s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(guard.Must(json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}}))))...)
-			return
+			encoded, err := json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
+			if err != nil {
+				return err
+			}
+			return s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(encoded))...)
 		}
-		guard.Check(os.MkdirAll(dir, 0o755))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 		for name, options := range tables().HDF5 {
-			s.run(ctx, dir, "", slices.Concat(s.Tools.Self, []string{"synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options))...)
+			if err := s.run(ctx, dir, "", slices.Concat(s.Tools.Self, []string{"synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options))...); err != nil {
+				return err
+			}
 		}
+		return nil
 	})
 }
 
 // Train makes a set that training learns from by default.
 func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err error) {
-	defer guard.Into(&err)
 	r := tables().TrainSets[name]
 	dir, options := filepath.Join(s.Work, "train", r.Name), r.Whole
 	if tiny {
 		dir, options = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
-	return s.once(dir, func() {
-		s.run(ctx, dir, "give a set of your own", slices.Concat(s.Tools.Self, []string{"synth", dir}, strings.Fields(options))...)
-	}), nil
+	return s.once(dir, func() error {
+		return s.run(ctx, dir, "give a set of your own", slices.Concat(s.Tools.Self, []string{"synth", dir}, strings.Fields(options))...)
+	})
 }
 
 func exists(path string) bool { _, err := os.Stat(path); return !errors.Is(err, fs.ErrNotExist) }

@@ -19,7 +19,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
@@ -102,19 +101,25 @@ func (t soakTurn) String() string {
 
 // Run soaks until the time is over, or something is wrong: the result then says what.
 func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
-	defer guard.Into(&err)
 	dir, res := s.Dir, &s.res
 	if dir == "" {
-		dir = guard.Must(os.MkdirTemp("", "robocache-soak-"))
+		if dir, err = os.MkdirTemp("", "robocache-soak-"); err != nil {
+			return SoakResult{}, err
+		}
 		defer os.RemoveAll(dir)
 	}
-	guard.Check(s.learn(ctx, dir))
-	srv := guard.Must(loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
+	if err := s.learn(ctx, dir); err != nil {
+		return SoakResult{}, err
+	}
+	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
 		if n%97 == 0 {
 			http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
 		}
 		return n%97 == 0
-	}}))
+	}})
+	if err != nil {
+		return SoakResult{}, err
+	}
 	defer srv.Close()
 
 	var watch looks
@@ -132,7 +137,9 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 			res.Kills++
 		}
 		cancel()
-		guard.Check(ctx.Err())
+		if err := ctx.Err(); err != nil {
+			return SoakResult{}, err
+		}
 		if err != nil {
 			res.Failed = fmt.Sprintf("round %d (%s): %v", round, t, err)
 			break
@@ -151,9 +158,11 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 
 // round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
 func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
-	defer guard.Into(&err)
 	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.Seed)))
-	ds := guard.Must(t.open(ctx))
+	ds, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
 	defer ds.Close()
 	var state *loader.State
 	for left := 24 + rng.IntN(24); left > 0; { // batches of the round
@@ -162,45 +171,57 @@ func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
 			t.Workers, t.Prefetch = 1+rng.IntN(4), 1+rng.IntN(4)
 			s.res.Resumes++
 		}
-		state = s.stretch(ctx, ds, state, stretch, t)
+		if state, err = s.stretch(ctx, ds, state, stretch, t); err != nil {
+			return err
+		}
 		left -= stretch
 	}
 	return nil
 }
 
 // stretch takes n batches from a state on.
-func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn) *loader.State {
-	ld, _ := t.loader(ctx, ds)
+func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn) (*loader.State, error) {
+	ld, _, err := t.loader(ctx, ds)
+	if err != nil {
+		return nil, err
+	}
 	defer ld.Close()
 	if state != nil {
-		guard.Check(ld.Restore(*state, false))
+		if err := ld.Restore(*state, false); err != nil {
+			return nil, err
+		}
 	}
 	src := &engineSource{ld: ld}
-	guard.Must(src.take(ctx, func(given *taken) bool {
+	if _, err := src.take(ctx, func(given *taken) (bool, error) {
 		if given == nil {
-			return false
+			return false, nil
 		}
 		b := src.batch
-		if err := guard.Try(func() {
-			order := ld.Order(b.Epoch)
-			for i, got := range b.Indices {
-				if t.World > 1 { // a rank's positions are the order's affair; alone they follow each other
-					break
-				}
-				if want := order.At(b.Position + int64(i)); got != want {
-					guard.Fail(fmt.Errorf("sample %d came, the order says %d", got, want))
-				}
-			}
-			s.truth.check(b, t.ImageSize)
-		}); err != nil {
-			guard.Fail(fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err))
+		if err := s.checkBatch(ld, b, t); err != nil {
+			return false, fmt.Errorf("epoch %d, position %d: %w", b.Epoch, b.Position, err)
 		}
 		s.res.Batches, s.res.Frames = s.res.Batches+1, s.res.Frames+int64(b.Rows)
 		n--
-		return n == 0
-	}))
+		return n == 0, nil
+	}); err != nil {
+		return nil, err
+	}
 	st := ld.State()
-	return &st
+	return &st, nil
+}
+
+// checkBatch compares the samples of a batch with the order, and its frames with the plain pass.
+func (s *Soak) checkBatch(ld *loader.Loader, b *loader.Batch, t soakTurn) error {
+	if t.World < 2 { // the positions of a rank do not follow each other
+		order := ld.Order(b.Epoch)
+		for i, got := range b.Indices {
+			if want := order.At(b.Position + int64(i)); got != want {
+				return fmt.Errorf("sample %d came, the order says %d", got, want)
+			}
+		}
+	}
+	_, err := s.truth.check(b, t.ImageSize)
+	return err
 }
 
 // kill starts a process that works on the same set and cache, and kills itself in the middle of it, without a chance to tidy up.
@@ -222,28 +243,50 @@ type truth struct {
 
 // learn reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
 func (s *Soak) learn(ctx context.Context, dir string) (err error) {
-	defer guard.Into(&err)
 	w := Workload{URI: s.URI, BatchSize: 32, Video: "one", Shuffle: "file", Workers: 1, CheckFrames: 256, FramesOut: filepath.Join(dir, "frames")}
-	ds := guard.Must(w.open(ctx))
+	ds, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
 	defer ds.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
 		return robocache.Unsupported("bench soak", nil, "a set without video: there are no frames to check")
 	}
-	ld, _ := w.loader(ctx, ds)
+	ld, _, err := w.loader(ctx, ds)
+	if err != nil {
+		return err
+	}
 	defer ld.Close()
 	s.truth = &truth{maphash.MakeSeed(), cameras[0], map[string][]uint64{"": make([]uint64, ld.Samples())}}
 	src := &engineSource{ld: ld}
-	guard.Must(src.take(ctx, func(b *taken) bool {
+	if _, err := src.take(ctx, func(b *taken) (bool, error) {
 		if b != nil {
-			s.frame = s.truth.check(src.batch, "")
+			var err error
+			if s.frame, err = s.truth.check(src.batch, ""); err != nil {
+				return false, err
+			}
 		}
-		return b == nil
-	}))
-	guard.Check(writeDelivered(ctx, src, nowhere, w, cameras))
+		return b == nil, nil
+	}); err != nil {
+		return err
+	}
+	if err := writeDelivered(ctx, src, nowhere, w, cameras); err != nil {
+		return err
+	}
 	defer os.Remove(w.FramesOut)
 	var o Outcome
-	guard.Check((&Runner{ref: guard.Must(newReference(ds, s.URI, &w)), seconds: true}).checkFrames(ctx, guard.Must(readDelivered(w.FramesOut)), &o))
+	images, err := readDelivered(w.FramesOut)
+	if err != nil {
+		return err
+	}
+	ref, err := newReference(ds, s.URI, &w)
+	if err != nil {
+		return err
+	}
+	if err := (&Runner{ref: ref, seconds: true}).checkFrames(ctx, images, &o); err != nil {
+		return err
+	}
 	if s.res.Compared = int(o.FramesChecked); o.WrongFrames > 0 {
 		return fmt.Errorf("%s is not what ffmpeg decodes", o.WrongWhere[0])
 	}
@@ -252,7 +295,7 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 }
 
 // check compares the first frame of each sample of a batch with what was seen of it before, and gives its bytes.
-func (t *truth) check(b *loader.Batch, size string) int64 {
+func (t *truth) check(b *loader.Batch, size string) (int64, error) {
 	p := b.Tensor(t.camera)
 	each := len(p.Data) / b.Rows
 	if t.seen[size] == nil {
@@ -268,10 +311,10 @@ func (t *truth) check(b *loader.Batch, size string) int64 {
 			*seen = h
 		}
 		if h != *seen {
-			guard.Fail(fmt.Errorf("sample %d has other pixels than in the plain pass", n))
+			return 0, fmt.Errorf("sample %d has other pixels than in the plain pass", n)
 		}
 	}
-	return int64(each)
+	return int64(each), nil
 }
 
 // look is what a process holds between two rounds, when everything is closed: after seconds, the RSS in MiB, open files and goroutines.

@@ -14,7 +14,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/store/loopback"
 	"github.com/goatnote-inc/robocache/submit"
@@ -67,13 +66,19 @@ type PointResult struct {
 // RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
 // a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) {
-	defer guard.Into(&err)
 	local := s.Base
 	local.URI = s.URI
-	ds := guard.Must(local.open(ctx))
+	ds, err := local.open(ctx)
+	if err != nil {
+		return results, err
+	}
 	defer ds.Close()
-	s.chooseEpisodes(ds)
-	guard.Check(s.know(ctx, ds))
+	if err := s.chooseEpisodes(ds); err != nil {
+		return results, err
+	}
+	if err := s.know(ctx, ds); err != nil {
+		return results, err
+	}
 	for _, sc := range s.Scenarios {
 		for _, batch := range s.BatchSizes {
 			points, turns := make([]*point, len(s.Runners)), make([]*Result, len(s.Runners))
@@ -81,16 +86,24 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 				points[i] = &point{Result: Result{Runner: Runner{Name: fmt.Sprintf("%s bs%d %s", sc.Name, batch, a)}}, scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
 				turns[i] = &points[i].Result
 			}
-			guard.Check(measure(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
-				return guard.Value(func() Outcome { return s.run(ctx, points[i], rep) })
-			}))
+			if err := measure(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
+				return s.run(ctx, points[i], rep)
+			}); err != nil {
+				return results, err
+			}
 			for _, p := range points {
 				if s.Resume && p.Failed == "" {
-					if err := guard.Try(func() { p.resume = s.resumeExact(ctx, p) }); err != nil {
+					same, err := s.resumeExact(ctx, p)
+					if err != nil {
 						p.notes = append(p.notes, "resume_exact: "+err.Error())
 					}
+					p.resume = same
 				}
-				results = append(results, s.result(p))
+				result, err := s.result(p)
+				if err != nil {
+					return results, err
+				}
+				results = append(results, result)
 			}
 		}
 	}
@@ -117,14 +130,17 @@ func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
 }
 
 // chooseEpisodes turns partition and cap into a list of episodes.
-func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
-	misuse := func(what, want string, got int) {
-		guard.Fail(robocache.Misuse("", nil, "%s", what).Expected(want, fmt.Sprint(got)))
+func (s *Suite) chooseEpisodes(ds robocache.Dataset) error {
+	misuse := func(what, want string, got int) error {
+		return robocache.Misuse("", nil, "%s", what).Expected(want, fmt.Sprint(got))
 	}
-	list := guard.Must(s.Base.episodes(ds.Info()))
+	list, err := s.Base.episodes(ds.Info())
+	if err != nil {
+		return err
+	}
 	if s.Partitions > 1 {
 		if s.Partition < 0 || s.Partition >= s.Partitions || s.Partitions > len(list) {
-			misuse("--partition-index", fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)), s.Partition)
+			return misuse("--partition-index", fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)), s.Partition)
 		}
 		var weights []int64
 		for _, e := range list {
@@ -140,36 +156,46 @@ func (s *Suite) chooseEpisodes(ds robocache.Dataset) {
 	if len(list) < ds.Info().Episodes {
 		s.Base.Episodes = submit.Ranges(ds.Info().EpisodeIndices(list))
 	}
+	return nil
 }
 
 // serve gives a rank its server, where the scenario wants one; nil: the set's own place is taken.
-func (s *Suite) serve(p *point, w *Workload) *loopback.Server {
+func (s *Suite) serve(p *point, w *Workload) (*loopback.Server, error) {
 	if w.URI = s.URI; p.scenario.Store == "" || s.ref.root == "" {
-		return nil
+		return nil, nil
 	}
-	srv := guard.Must(s.Links[p.scenario.Store].serve(s.ref.root))
+	srv, err := s.Links[p.scenario.Store].serve(s.ref.root)
+	if err != nil {
+		return nil, err
+	}
 	w.URI = srv.URL
-	return srv
+	return srv, nil
 }
 
 // run runs one point once: its servers, its page cache, its ranks, and what they left: order and frames, hundreds of MB.
-func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
+func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err error) {
 	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
 		own, world = s.Node.Rank, s.Node.World
 		p.work.World = world
-		dir = s.Node.turn(p)
+		if dir, err = s.Node.turn(p); err != nil {
+			return o, err
+		}
 	} else {
-		dir = guard.Must(os.MkdirTemp("", "robocache-bench-run-"))
+		if dir, err = os.MkdirTemp("", "robocache-bench-run-"); err != nil {
+			return o, err
+		}
 		defer os.RemoveAll(dir)
 	}
 	if s.ref.root == "" && p.scenario.Store == "" {
-		guard.Fail(robocache.Misuse("bench load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
-			WithHint("give a folder: the streaming scenarios serve it themselves"))
+		return o, robocache.Misuse("bench load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
+			WithHint("give a folder: the streaming scenarios serve it themselves")
 	}
 	state := "unproven"
 	if s.ref.root != "" {
-		state = preparePages(s.ref.root, s.CacheState)
+		if state, err = preparePages(s.ref.root, s.CacheState); err != nil {
+			return o, err
+		}
 	}
 	var field, all []Runner
 	for r := range world {
@@ -180,11 +206,18 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 		}
 		var srv *loopback.Server
 		if own < 0 || r == own {
-			if srv = s.serve(p, &w); srv != nil {
+			if srv, err = s.serve(p, &w); err != nil {
+				return o, err
+			}
+			if srv != nil {
 				defer srv.Close()
 			}
 		}
-		one := pick(tables().Loaders, []string{p.runner}, w, &s.Tools)[0]
+		picked, err := pick(tables().Loaders, []string{p.runner}, w, &s.Tools)
+		if err != nil {
+			return o, err
+		}
+		one := picked[0]
 		one.ref, one.seconds, one.srv = s.ref, true, srv
 		if all = append(all, one); own < 0 || r == own {
 			field = append(field, one)
@@ -201,37 +234,53 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome) {
 			return err
 		})
 	}
-	err := g.Wait()
+	err = g.Wait()
 	device = ownDeviceReads() - device
 	if own >= 0 && ctx.Err() == nil {
-		outs, err = s.Node.exchange(ctx, dir, outs[0], err), nil
+		outs, err = s.Node.exchange(ctx, dir, outs[0], err)
 	}
-	guard.Check(err)
+	if err != nil {
+		return o, err
+	}
 	for r := range outs {
-		guard.Check(all[r].checkFrames(ctx, guard.Must(readDelivered(all[r].Job.FramesOut)), &outs[r]))
+		images, err := readDelivered(all[r].Job.FramesOut)
+		if err != nil {
+			return o, err
+		}
+		if err := all[r].checkFrames(ctx, images, &outs[r]); err != nil {
+			return o, err
+		}
 	}
 	if o = outs[0]; world > 1 {
-		o = together(outs, all, s.ref.samples)
+		if o, err = together(outs, all, s.ref.samples); err != nil {
+			return o, err
+		}
 	}
 	if o.CacheState = state; p.scenario.Store != "" {
 		o.DeviceReadBytes += device // the harness serves the files
 	}
-	return o
+	return o, nil
 }
 
 // result makes the rows of a point: those of the median run. The frames of the first were compared.
-func (s *Suite) result(p *point) (r PointResult) {
+func (s *Suite) result(p *point) (r PointResult, err error) {
 	if len(p.Runs) == 0 {
 		return PointResult{Merged: &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
-			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.Failed, Errors: []string{p.Failed}, CacheState: "unproven"}}
+			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.Failed, Errors: []string{p.Failed}, CacheState: "unproven"}}, nil
 	}
 	o := p.median()
-	r.Merged = s.keys(p, 0, o)
+	if r.Merged, err = s.keys(p, 0, o); err != nil {
+		return r, err
+	}
 	if r.Keys = []*Keys{r.Merged}; o.Ranks != nil {
 		r.Keys = nil
 		for i := range o.Ranks {
 			o.Ranks[i].CacheState = o.CacheState
-			r.Keys = append(r.Keys, s.keys(p, i, &o.Ranks[i]))
+			keys, err := s.keys(p, i, &o.Ranks[i])
+			if err != nil {
+				return r, err
+			}
+			r.Keys = append(r.Keys, keys)
 		}
 		r.Merged.ofRanks(r.Keys, o)
 	}
@@ -252,7 +301,7 @@ func (s *Suite) result(p *point) (r PointResult) {
 	k.Notes = append(k.Notes, p.notes...)
 	k.Failed = cmp.Or(p.Failed, k.wrong()) // failed: of a later repeat
 	r.Explain = Explain(k, &p.work, o.each())
-	return r
+	return r, nil
 }
 
 // spread is what the repeats gave.

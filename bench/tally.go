@@ -13,7 +13,6 @@ import (
 	"os"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers and their episodes' positions; or a mark.
@@ -42,26 +41,42 @@ func orderWriter(out *bufio.Writer) sink {
 
 // replay tells a sink what an order file holds.
 func replay(path string, to sink) (err error) {
-	defer guard.Into(&err)
-	defer guard.In("file", path)
-	f := guard.Must(os.Open(path))
+	defer robocache.Locate(&err, robocache.Where{"file": path})
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<20)
-	numbers := func(n int64) []int64 {
+	numbers := func(n int64) ([]int64, error) {
 		v := make([]int64, n)
-		guard.Check(binary.Read(r, binary.LittleEndian, v))
-		return v
+		if err := binary.Read(r, binary.LittleEndian, v); err != nil {
+			return nil, err
+		}
+		return v, nil
 	}
 	for {
 		if _, err := r.Peek(1); errors.Is(err, io.EOF) {
 			return nil
 		}
-		n := numbers(1)[0]
-		if n < markClose || n > 1<<24 {
-			guard.Fail(io.ErrUnexpectedEOF)
+		head, err := numbers(1)
+		if err != nil {
+			return err
 		}
-		samples, episodes := numbers(max(n, 0)), make([]int32, max(n, 0))
-		for i, e := range numbers(max(n, 0)) {
+		n := head[0]
+		if n < markClose || n > 1<<24 {
+			return io.ErrUnexpectedEOF
+		}
+		samples, err := numbers(max(n, 0))
+		if err != nil {
+			return err
+		}
+		positions, err := numbers(max(n, 0))
+		if err != nil {
+			return err
+		}
+		episodes := make([]int32, len(positions))
+		for i, e := range positions {
 			episodes[i] = int32(e)
 		}
 		to(n, samples, episodes)

@@ -18,7 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // TrainJob is what a training runner is asked for beside its workload: runners/train.py.
@@ -92,34 +91,40 @@ func TrainValues(name string) []string {
 
 // Run trains with every runner in turn, and gives a row each.
 func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
-	defer guard.Into(&err)
-	defer guard.At(nil)
+	defer robocache.Locate(&err, nil)
 	given := map[string]string{"model": t.Job.Model, "mode": t.Mode, "precision": t.Job.Precision, "loop": t.Job.Loop, "device": t.Job.Device, "timing": t.Job.Timing,
 		"shuffle": t.Base.Shuffle, "cache": cmp.Or(t.Base.Cache, "ram"), "decode": cmp.Or(t.Base.Decode, "cpu"), "cache-state": cmp.Or(strings.Join(t.States, ","), "cold")}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if of := TrainValues(name); !slices.Contains(of, given[name]) {
-			guard.Fail(report.UnknownName(name, given[name], of))
+			return nil, report.UnknownName(name, given[name], of)
 		}
 	}
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
-		guard.Fail(robocache.Misuse("bench train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more"))
+		return nil, robocache.Misuse("bench train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
 	}
 	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
-		guard.Fail(robocache.Unsupported("bench train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
-			WithHint("leave --compile out, or --device cuda"))
+		return nil, robocache.Unsupported("bench train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
+			WithHint("leave --compile out, or --device cuda")
 	}
 	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
-		guard.Fail(robocache.Misuse("bench train", nil, "--graph is of one GPU, without --compile"))
+		return nil, robocache.Misuse("bench train", nil, "--graph is of one GPU, without --compile")
 	}
 	model := tables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
 	if t.Base.URI == "" {
-		t.Base.URI = guard.Must(t.Sets.Train(ctx, model.Set, t.Job.Tiny))
+		if t.Base.URI, err = t.Sets.Train(ctx, model.Set, t.Job.Tiny); err != nil {
+			return nil, err
+		}
 	}
-	t.dir = guard.Must(os.MkdirTemp("", "robocache-bench-train-"))
+	if t.dir, err = os.MkdirTemp("", "robocache-bench-train-"); err != nil {
+		return nil, err
+	}
 	defer os.RemoveAll(t.dir)
-	points := t.points(ctx, model.Frames)
+	points, err := t.points(ctx, model.Frames)
+	if err != nil {
+		return nil, err
+	}
 	machine := report.ThisMachine(t.Program)
 	turns := make([]*Result, len(points))
 	for i := range points {
@@ -135,7 +140,9 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 		}
 		return o, err
 	})
-	guard.Check(cmp.Or(err, t.Done.failed()))
+	if err := cmp.Or(err, t.Done.failed()); err != nil {
+		return nil, err
+	}
 	r := &TrainReport{Machine: machine, Versions: map[string]string{}}
 	for _, f := range t.facts {
 		if maps.Copy(r.Versions, f.Versions); f.Note != "" {
@@ -178,13 +185,16 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 }
 
 // points are the runners in the order of a repeat: for each number of GPUs headspace, the others, and headspace again.
-func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
-	ds := guard.Must(t.Base.open(ctx))
+func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err error) {
+	ds, err := t.Base.open(ctx)
+	if err != nil {
+		return out, err
+	}
 	info := ds.Info()
 	defer ds.Close()
 	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
-		guard.Fail(robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
-			WithHint("--model diffusion-lowdim, or a set with a camera"))
+		return out, robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
+			WithHint("--model diffusion-lowdim, or a set with a camera")
 	}
 	names := t.Runners
 	if names == nil {
@@ -196,11 +206,13 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 	for _, n := range names {
 		if !slices.Contains(known, n) {
 			slices.Sort(known)
-			guard.Fail(report.UnknownName("runner", n, slices.Compact(known)))
+			return out, report.UnknownName("runner", n, slices.Compact(known))
 		}
 	}
 	if slices.ContainsFunc(names, decodesOnGPU) {
-		t.places(ctx, ds)
+		if err := t.places(ctx, ds); err != nil {
+			return out, err
+		}
 	}
 	for _, world := range slices.Compact([]int{1, t.Job.GPUs}) {
 		for _, n := range append(append([]string{"headspace"}, slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "headspace" })...), "headspace") {
@@ -220,12 +232,16 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint) {
 			}
 			for _, pages := range states {
 				for i, v := range list {
-					out = append(out, t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0))
+					p, err := t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
+					if err != nil {
+						return out, err
+					}
+					out = append(out, p)
 				}
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // peerOfTrain: a runner of others. One that cannot run is no failure.
@@ -246,11 +262,11 @@ type framePlaces struct {
 }
 
 // places writes them for the runners that ask for frames by number.
-func (t *Train) places(ctx context.Context, ds robocache.Dataset) {
+func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 	root, info := folder(t.Base.URI), ds.Info()
 	cameras := (&Workload{Video: "one"}).cameras(info)
 	if root == "" || len(cameras) == 0 {
-		guard.Fail(robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder"))
+		return robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder")
 	}
 	p := framePlaces{Camera: cameras[0]}
 	for e := range info.Episodes {
@@ -259,7 +275,9 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) {
 		for i := range rows {
 			rows[i] = robocache.Row{Episode: e, Index: i}
 		}
-		guard.Check(ds.Frames(ctx, cameras[0], rows, refs))
+		if err := ds.Frames(ctx, cameras[0], rows, refs); err != nil {
+			return err
+		}
 		for _, r := range refs {
 			path := filepath.Join(root, r.Path)
 			k := slices.Index(p.Files, path)
@@ -271,11 +289,15 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) {
 		p.Lengths = append(p.Lengths, n)
 	}
 	t.Job.Places = filepath.Join(t.dir, "places.json")
-	guard.Check(report.WriteFile(t.Job.Places, guard.Must(json.Marshal(p))))
+	encoded, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return report.WriteFile(t.Job.Places, encoded)
 }
 
 // point is one runner; width: its workers or threads, which its name says where named.
-func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) trainPoint {
+func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) (trainPoint, error) {
 	w, job := t.Base, t.Job
 	w.Train, job.Runner, w.World = &job, name, world
 	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, pages: pages, world: world}
@@ -317,18 +339,24 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	}
 	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
 	job.Plan = filepath.Join(t.dir, p.plan+".npz")
-	t.plan(ctx, p.plan, w, job)
+	if err := t.plan(ctx, p.plan, w, job); err != nil {
+		return trainPoint{}, err
+	}
 	p.over.Runner = p.Runner
-	return p
+	return p, nil
 }
 
 // plan has the order and the ranges of a shuffle on a number of GPUs written, once.
-func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) {
+func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob) error {
 	if _, ok := t.facts[name]; ok {
-		return
+		return nil
 	}
 	job.Runner, w.Train = "plan", &job
-	out, err := runners.Output(ctx, append(t.Tools.Script("train.py"), string(guard.Must(json.Marshal(w)))), t.Tools.Env())
+	encoded, err := json.Marshal(w)
+	if err != nil {
+		return err
+	}
+	out, err := runners.Output(ctx, append(t.Tools.Script("train.py"), string(encoded)), t.Tools.Env())
 	var f trainPlan
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
@@ -337,7 +365,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	_, module, lacks := strings.Cut(fmt.Sprint(err), "No module named ")
 	switch {
 	case ctx.Err() != nil:
-		guard.Fail(ctx.Err())
+		return ctx.Err()
 	case lacks && err != nil:
 		e.Msg, e.Hint, e.Err = t.Tools.Python+" has no "+module, "--python names an interpreter with torch; make peers installs one", nil
 	case err != nil:
@@ -355,7 +383,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 			t.facts = map[string]trainPlan{}
 		}
 		t.facts[name] = f
-		return
+		return nil
 	}
-	guard.Fail(e)
+	return e
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/internal/chart"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // TrainReport is a finished `bench train`.
@@ -45,7 +44,7 @@ func (r *TrainReport) AllNotes() []string {
 }
 
 // files are train_steps.csv, gpu.csv and training_benchmark_results.json.
-func (r *TrainReport) files() map[string][]byte {
+func (r *TrainReport) files() map[string]any {
 	steps, seen := &report.Table{Head: append([]string{"arm", "step"}, trainParts...)}, &report.Table{Head: []string{"arm", "unix_ns"}}
 	for _, c := range gpu.Counters {
 		seen.Head = append(seen.Head, c.Key)
@@ -70,9 +69,9 @@ func (r *TrainReport) files() map[string][]byte {
 			steps.Add(line...)
 		}
 	}
-	out := map[string][]byte{"train_steps.csv": guard.Must(steps.CSV()), "training_benchmark_results.json": guard.Must(report.JSON(r.earlier()))}
+	out := map[string]any{"train_steps.csv": steps, "training_benchmark_results.json": r.earlier()}
 	if len(seen.Rows) > 0 {
-		out["gpu.csv"] = guard.Must(seen.CSV())
+		out["gpu.csv"] = seen
 	}
 	return out
 }

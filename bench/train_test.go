@@ -59,7 +59,10 @@ def robocache_batches(*a):
 		t.Fatal(err)
 	}
 	// That those of the others are right: TestBenchTrain of internal/cli.
-	p := tr.point(t.Context(), "robocache", "", 1, 0, false)
+	p, err := tr.point(t.Context(), "robocache", "", 1, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	o, err := runOnce(t.Context(), p.Runner, tr.Timeout)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +83,10 @@ def robocache_batches(*a):
 func TestTrainOnTwoRanks(t *testing.T) {
 	tr := training(t)
 	tr.Job.GPUs = 2
-	p := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	o, err := runOnce(t.Context(), p.Runner, tr.Timeout)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +109,10 @@ func endsRanks(t *testing.T, tr *Train) {
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	p, err := tr.point(t.Context(), "robocache", "", 2, 0, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	came := make(chan []os.DirEntry, 1)

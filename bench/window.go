@@ -33,7 +33,7 @@ type consumer struct {
 }
 
 // take takes batches, a step of work before each, until done says that it is enough; done sees nil where an epoch ends. It gives the time inside Next.
-func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *taken) bool) (wait time.Duration, err error) {
+func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *taken) (bool, error)) (wait time.Duration, err error) {
 	for work := true; ; {
 		if work && step > 0 {
 			time.Sleep(step)
@@ -44,7 +44,10 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 		switch work = err == nil; {
 		case work:
 			m.given++
-			enough := done(&b)
+			enough, failed := done(&b)
+			if failed != nil {
+				return wait, failed
+			}
 			m.sink(int64(len(b.Samples)), b.Samples, b.Episodes)
 			b.Release()
 			if enough {
@@ -56,8 +59,9 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 			return wait, robocache.Malformed("bench load", nil, "an epoch without a batch")
 		default:
 			m.given = 0
-			if m.sink(markEpoch, nil, nil); done(nil) {
-				return wait, nil
+			m.sink(markEpoch, nil, nil)
+			if enough, failed := done(nil); enough || failed != nil {
+				return wait, failed
 			}
 		}
 	}
@@ -72,7 +76,7 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	if whole {
 		left = max(w.Warm, 1)
 	}
-	if _, err = m.take(ctx, 0, func(b *taken) bool {
+	if _, err = m.take(ctx, 0, func(b *taken) (bool, error) {
 		if b != nil && o.FirstBatchS == 0 {
 			o.FirstBatchS = time.Since(begin).Seconds()
 		}
@@ -82,7 +86,7 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 		if (b == nil) == whole {
 			left--
 		}
-		return left == 0
+		return left == 0, nil
 	}); err != nil {
 		return err
 	}
@@ -93,17 +97,17 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	opened := time.Now()
 	m.sink(markOpen, nil, nil)
 	left, o.OpenUnixNS = o.Epochs, opened.UnixNano()
-	wait, err := m.take(ctx, 0, func(b *taken) bool {
+	wait, err := m.take(ctx, 0, func(b *taken) (bool, error) {
 		length := time.Since(opened)
 		o.Seconds = length.Seconds()
 		if b == nil {
 			left--
-			return whole && left == 0
+			return whole && left == 0, nil
 		}
 		if o.Samples += int64(len(b.Samples)); !whole {
 			o.ArrivalsUS, o.ArrivalRows = append(o.ArrivalsUS, length.Microseconds()), append(o.ArrivalRows, len(b.Samples))
 		}
-		return !whole && o.Seconds >= w.Duration
+		return !whole && o.Seconds >= w.Duration, nil
 	})
 	o.WaitS = wait.Seconds()
 	m.sink(markClose, nil, nil)
@@ -115,11 +119,11 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 // The first step comes before the first call, so that the queues stand as a training run would find them.
 func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (float64, error) {
 	begin := time.Now()
-	waited, err := m.take(ctx, step, func(b *taken) bool {
+	waited, err := m.take(ctx, step, func(b *taken) (bool, error) {
 		if b != nil {
 			batches--
 		}
-		return batches == 0
+		return batches == 0, nil
 	})
 	return 100 * waited.Seconds() / max(time.Since(begin).Seconds(), 1e-9), err
 }

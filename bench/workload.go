@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/guard"
 	"github.com/goatnote-inc/robocache/loader"
 )
 
@@ -86,10 +85,11 @@ func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 
 // open opens the dataset.
 func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
-	defer guard.Into(&err)
 	var opt robocache.OpenOptions
 	if w.RowsHZ != "" {
-		opt.HZ = guard.Must(robocache.RateOf(w.RowsHZ))
+		if opt.HZ, err = robocache.RateOf(w.RowsHZ); err != nil {
+			return nil, err
+		}
 	}
 	return robocache.Open(ctx, w.URI, opt)
 }
@@ -97,7 +97,6 @@ func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
 // config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
 // gives, so that an option that this loader does not know is refused by name.
 func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
-	defer guard.Into(&err)
 	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll, "drop_last": w.DropLast}
 	if w.World > 1 {
 		c["rank"], c["world_size"] = w.Rank, w.World
@@ -115,21 +114,25 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 	if w.Shuffle == "file" {
 		c["shuffle"] = false
 	}
-	misuse := func(option, want, got string) {
-		guard.Fail(robocache.Misuse("", nil, "%s", option).Expected(want, got))
+	misuse := func(option, want, got string) error {
+		return robocache.Misuse("", nil, "%s", option).Expected(want, got)
 	}
 	if w.ImageSize != "" {
 		var high, wide int
 		if _, err := fmt.Sscanf(w.ImageSize, "%dx%d", &high, &wide); err != nil {
-			misuse("--image-size", "HxW, as 224x224", w.ImageSize)
+			return loader.Config{}, misuse("--image-size", "HxW, as 224x224", w.ImageSize)
 		}
 		c["image_size"] = []int{high, wide}
 	}
 	if !slices.Contains([]string{"one", "all", "none"}, w.Video) {
-		misuse("--video", "one, all or none", w.Video)
+		return loader.Config{}, misuse("--video", "one, all or none", w.Video)
 	}
 	if w.Episodes != "" {
-		c["episodes"] = info.EpisodeIndices(guard.Must(ParseEpisodes(info, w.Episodes)))
+		parseEpisodes, err := ParseEpisodes(info, w.Episodes)
+		if err != nil {
+			return loader.Config{}, err
+		}
+		c["episodes"] = info.EpisodeIndices(parseEpisodes)
 	}
 	var offsets []float64
 	for i := range w.Window {
@@ -150,7 +153,11 @@ func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
 	if c["keys"] = keys; deltas != nil {
 		c["delta_timestamps"] = deltas
 	}
-	return loader.ParseConfig(guard.Must(json.Marshal(c)))
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		return loader.Config{}, err
+	}
+	return loader.ParseConfig(encoded)
 }
 
 // windowed are the streams without frames that come as windows.

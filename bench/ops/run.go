@@ -15,7 +15,6 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
 // Run is what `bench ops` was asked for. Its JSON is the process's job.
@@ -59,7 +58,6 @@ type Device struct {
 
 // Measure runs the rows, for each number of threads in a process of its own. One that ends before its last row is over fails the row that it was at.
 func Measure(ctx context.Context, r Run) (rep *Report, err error) {
-	defer guard.Into(&err)
 	r.Cache = lastCache()
 	rep = &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: r.Cache}
 	if r.Device == "cuda" {
@@ -68,8 +66,13 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 	for _, threads := range r.Threads {
 		for left := r; len(left.Rows) > 0; {
 			done := len(rep.Rows)
-			why := left.process(ctx, threads, rep)
-			guard.Check(ctx.Err())
+			why, err := left.process(ctx, threads, rep)
+			if err != nil {
+				return rep, err
+			}
+			if err := ctx.Err(); err != nil {
+				return rep, err
+			}
 			if left.Rows = left.Rows[len(rep.Rows)-done:]; len(left.Rows) > 0 {
 				rep.add(&r, &Result{Row: left.Rows[0], Threads: threads, Runners: []Runner{{Name: Ours, Failed: why}}})
 				left.Rows = left.Rows[1:]
@@ -80,7 +83,7 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 }
 
 // process runs rows in a process, as far as it comes, and gives its last words.
-func (r *Run) process(ctx context.Context, threads int, rep *Report) string {
+func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, error) {
 	job := struct {
 		*Run
 		Threads int `json:"threads"`
@@ -94,7 +97,11 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) string {
 	if r.Device == "cpu" {
 		env = append(env, "GOMAXPROCS="+n) // ours
 	}
-	cmd, errs := runners.Command(ctx, append(r.Tools.Script("ops_peers.py"), string(guard.Must(json.Marshal(job)))), env)
+	encoded, err := json.Marshal(job)
+	if err != nil {
+		return "", err
+	}
+	cmd, errs := runners.Command(ctx, append(r.Tools.Script("ops_peers.py"), string(encoded)), env)
 	timer := time.AfterFunc(r.Timeout, stop)
 	at := 0
 	cmd.Stdout = &runners.Lines{Each: func(line string) {
@@ -116,19 +123,19 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) string {
 		at++
 		rep.add(r, res)
 	}}
-	err := cmd.Run()
+	err = cmd.Run()
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case at == 0 && (lacks || cmd.Process == nil):
-		guard.Fail(robocache.Unsupported("bench ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
+		return "", robocache.Unsupported("bench ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
 			WithCause(notExit(err)).
-			WithHint("--python names an interpreter with numpy and robocache; make core lib installs one"))
+			WithHint("--python names an interpreter with numpy and robocache; make core lib installs one")
 	case err == nil:
-		return ""
+		return "", nil
 	case ctx.Err() != nil:
-		return fmt.Sprintf("no answer within %v", r.Timeout)
+		return fmt.Sprintf("no answer within %v", r.Timeout), nil
 	}
-	return fmt.Sprintf("the runners' process ended: %v: %s", err, runners.LastLine(errs.String()))
+	return fmt.Sprintf("the runners' process ended: %v: %s", err, runners.LastLine(errs.String())), nil
 }
 
 // notExit is an error but for that of an exit code, which says nothing more.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -80,7 +79,7 @@ type Document struct {
 	Sections             []Section
 	Sheet                *Table            // of the CSV
 	Raw                  any               // of the JSON
-	Files                map[string][]byte // beside them
+	Files                map[string]any    // beside them: a *Table as CSV, another value as JSON
 	Called               map[string]string // other names, by suffix: .md, .json
 	Parts                []*Document       // written beside it
 
@@ -140,7 +139,16 @@ func (d *Document) Write(dir string) error {
 	var md bytes.Buffer
 	d.Markdown(&md)
 	files := map[string][]byte{}
-	maps.Copy(files, d.Files)
+	for name, content := range d.Files {
+		encode := JSON
+		if t, ok := content.(*Table); ok {
+			encode = func(any) ([]byte, error) { return t.CSV() }
+		}
+		var err error
+		if files[name], err = encode(content); err != nil {
+			return err
+		}
+	}
 	drawn := make([]string, len(d.Sections))
 	for i, s := range d.Sections {
 		if s.Figure == nil {
