@@ -30,7 +30,7 @@ func imageDraws(a *Augment, seed int64, key string) (out kernel.ImageAugment, er
 		switch {
 		case c.Size == nil:
 		case len(c.Size) != 2 || c.Size[0] < 1 || c.Size[1] < 1:
-			return out, misuse("augment: random_crop: size", "[height, width], each 1 or more", fmt.Sprint(c.Size))
+			return out, options.Misuse("augment: random_crop: size", "[height, width], each 1 or more", fmt.Sprint(c.Size))
 		default:
 			out.Height, out.Width = c.Size[0], c.Size[1]
 		}
@@ -93,7 +93,7 @@ func (src *source) augments() error {
 		case c == nil && slices.Contains(src.known, k):
 			return augmentError(k, "keys leaves out this camera", "")
 		case c == nil:
-			return augmentError(k, "no camera of that key", nearest(k, src.keys()))
+			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.keys()))
 		case c.image() != nil && !colour(c):
 			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
 		case !colour(c):
@@ -171,7 +171,7 @@ func (src *source) checkCrop(a *Augment, cameras []string) error {
 	for _, k := range a.Crop.Keep {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "random_crop: no key "+k, nearest(k, src.keys()))
+			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
 			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", "cameras=[…] leaves cameras out")
 		}
@@ -195,7 +195,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	for _, k := range named {
 		switch {
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "hflip: no key "+k, nearest(k, src.keys()))
+			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
 			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", "cameras=[…] leaves cameras out")
 		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
@@ -226,7 +226,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	}
 	for _, t := range src.ds.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
-			src.report.warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + clip(t.Text))
+			src.report.warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(t.Text))
 			break
 		}
 	}
@@ -241,7 +241,7 @@ func (m *mirror) check(c *column) error {
 	}
 	seen := map[int]bool{}
 	bad := func(option string, i int) error {
-		return misuse(name+option+" of "+c.key, fmt.Sprintf("elements 0 to %d, each once", c.elems-1), fmt.Sprint(i))
+		return options.Misuse(name+option+" of "+c.key, fmt.Sprintf("elements 0 to %d, each once", c.elems-1), fmt.Sprint(i))
 	}
 	for _, i := range m.negate {
 		if i < 0 || i >= c.elems || seen[i] {
@@ -250,7 +250,7 @@ func (m *mirror) check(c *column) error {
 		seen[i] = true
 	}
 	if len(m.negate) > 0 && (c.stored == robocache.Bool || c.stored == robocache.Uint8 || c.stored == robocache.Uint16 || c.stored == robocache.Uint32 || c.stored == robocache.Uint64) {
-		return misuse(name+"negate of "+c.key, "numbers with a sign", c.stored.String())
+		return options.Misuse(name+"negate of "+c.key, "numbers with a sign", c.stored.String())
 	}
 	clear(seen)
 	for _, p := range m.swap {
@@ -270,7 +270,7 @@ func (src *source) noises(a *Augment, cameras []string) error {
 		return nil
 	}
 	if a.Noise.Std == nil {
-		return misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
+		return options.Misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
 	}
 	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.Shared {
 		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
@@ -280,14 +280,14 @@ func (src *source) noises(a *Augment, cameras []string) error {
 		switch {
 		case k == "" || slices.Contains(cameras, k):
 		case !slices.Contains(src.known, k):
-			return augmentError(k, "noise: no key "+k, nearest(k, src.keys()))
+			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.keys()))
 		case c == nil: // keys leaves it out
 		case c.image() != nil:
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
 		case c.table() == nil || !c.out.Float():
 			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
 		case !(std >= 0) || std > 1e30:
-			return misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
+			return options.Misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
 		default:
 			c.table().noise = float32(std)
 		}

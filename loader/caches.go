@@ -8,6 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -31,7 +32,7 @@ func (a *assembler) openCaches(ctx context.Context) error {
 	cfg := &a.cfg
 	total := int64(cfg.MemoryBudget)
 	ram := cfg.Cache == inRAM
-	pool := cfg.Shuffle == Pool && a.hasVideo()
+	pool := cfg.Shuffle == order.Pool && a.hasVideo()
 	var poolBytes, room int64
 	if pool {
 		poolBytes = int64(cfg.PoolSize)

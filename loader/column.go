@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // column is one key of a batch: what all kinds of columns have. What one kind alone has, and how it makes its
@@ -224,7 +225,7 @@ func (src *source) makeColumns() error {
 		src.add(c)
 	}
 	if len(src.columns) == 0 {
-		return misuse("keys", "at least one key", "none")
+		return options.Misuse("keys", "at least one key", "none")
 	}
 	return nil
 }
@@ -252,7 +253,7 @@ func lacks(info *robocache.Info, option, key string, known []string) error {
 
 func unknownKey(option, key string, known []string) error {
 	return robocache.Misuse("loader", robocache.Where{"stream": key}, "%s: the dataset has no key %s", option, key).
-		WithHint("%s", nearest(key, known))
+		WithHint("%s", robocache.Nearest(key, known))
 }
 
 func keysOf(info *robocache.Info) []string {

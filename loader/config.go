@@ -129,13 +129,13 @@ type Config struct {
 
 // Order says which samples there are, in what order, and who gives them (Loader only, but for Episodes, Split and Drop…).
 type Order struct {
-	Episodes  []int   `json:"episodes,omitempty"`            // indices; nil = all. Rows come in file order, whatever the order of this list
-	Split     string  `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
-	DropFirst int     `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
-	DropTail  int     `json:"drop_n_last_frames,omitempty"`  // and at its end
-	BatchSize int     `json:"batch_size,omitempty"`          // default 64
-	Shuffle   Shuffle `json:"shuffle,omitempty"`
-	Seed      int64   `json:"seed,omitempty"`
+	Episodes  []int         `json:"episodes,omitempty"`            // indices; nil = all. Rows come in file order, whatever the order of this list
+	Split     string        `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
+	DropFirst int           `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
+	DropTail  int           `json:"drop_n_last_frames,omitempty"`  // and at its end
+	BatchSize int           `json:"batch_size,omitempty"`          // default 64
+	Shuffle   order.Shuffle `json:"shuffle,omitempty"`
+	Seed      int64         `json:"seed,omitempty"`
 	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident frames; default half of memory_budget.
 	PoolSize     Bytes  `json:"pool_size,omitempty"`
 	PoolEpisodes int64  `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
@@ -148,10 +148,10 @@ type Order struct {
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
 
 	// Mixtures (NewMix).
-	Temperature float64 `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
-	Stop        Stop    `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
-	EpochSize   int64   `json:"epoch_size,omitempty"`  // or after so many samples
-	Stratified  bool    `json:"stratified,omitempty"`  // each global batch has its exact shares
+	Temperature float64    `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
+	Stop        order.Stop `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
+	EpochSize   int64      `json:"epoch_size,omitempty"`  // or after so many samples
+	Stratified  bool       `json:"stratified,omitempty"`  // each global batch has its exact shares
 }
 
 // Windows says what a sample holds.
@@ -229,7 +229,7 @@ func ParseConfig(text []byte) (Config, error) {
 	for k := range raw {
 		if !slices.Contains(known, k) {
 			return c, robocache.Misuse("loader", nil, "unknown option %s", k).
-				WithHint("%s", nearest(k, known))
+				WithHint("%s", robocache.Nearest(k, known))
 		}
 	}
 	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
@@ -258,7 +258,7 @@ func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error
 		}
 		seconds, err := options.ParseSeconds(token)
 		if err != nil {
-			return nil, options.TimeError(err, name, misuse(name, "seconds above 0", clip(string(token))))
+			return nil, options.TimeError(err, name, options.Misuse(name, "seconds above 0", options.Clip(string(token))))
 		}
 		found, raw[name] = true, json.RawMessage(strconv.FormatFloat(seconds, 'g', -1, 64))
 	}
@@ -286,7 +286,7 @@ func choice[T ~string](option string, to *T, values ...T) error {
 		quoted[i] = `"` + string(v) + `"`
 	}
 	last := len(values) - 1
-	return misuse(option, strings.Join(quoted[:last], ", ")+" or "+quoted[last], string(*to))
+	return options.Misuse(option, strings.Join(quoted[:last], ", ")+" or "+quoted[last], string(*to))
 }
 
 // check fills in defaults and refuses what cannot be.
@@ -322,7 +322,7 @@ func (c *Config) check(batches bool) error {
 		case x.most == 1<<62:
 			want = fmt.Sprintf("%d or more", x.least)
 		}
-		return misuse(x.option, want, fmt.Sprint(x.got))
+		return options.Misuse(x.option, want, fmt.Sprint(x.got))
 	}
 	for _, err := range []error{
 		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow), choice("image_dtype", &c.ImageDType, Uint8, Float32),
@@ -335,18 +335,18 @@ func (c *Config) check(batches bool) error {
 	}
 	for i, s := range []*float64{c.Tolerance, c.OffsetTolerance} {
 		if s != nil && !(*s > 0) {
-			return misuse([]string{"tolerance_s", "offset_tolerance_s"}[i], "seconds above 0", fmt.Sprint(*s))
+			return options.Misuse([]string{"tolerance_s", "offset_tolerance_s"}[i], "seconds above 0", fmt.Sprint(*s))
 		}
 	}
 	switch {
 	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9): // beyond, the timer's duration is zero or wraps
-		return misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
+		return options.Misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
 	case !c.Shuffle.Known():
-		return misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
+		return options.Misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	case c.CacheFormat == CacheEncoded && !c.directory():
-		return misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
+		return options.Misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
 	case c.Cache == onDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
-		return misuse("device_memory_budget", `with cache="device", and in place of cache_budget: the bytes of the device's memory that frames may take`, fmt.Sprintf("%d, cache_budget=%d", c.DeviceMemory, c.CacheBudget))
+		return options.Misuse("device_memory_budget", `with cache="device", and in place of cache_budget: the bytes of the device's memory that frames may take`, fmt.Sprintf("%d, cache_budget=%d", c.DeviceMemory, c.CacheBudget))
 	case !batches && c.Cache != "":
 		return robocache.Unsupported("map", nil, "a cache of single items").
 			WithHint("Loader has caches")
@@ -360,7 +360,7 @@ func (c *Config) check(batches bool) error {
 			a = *c.Align
 		}
 		if !a.HZ.Zero() && a.HZ != *c.Hz {
-			return misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.HZ.String())
+			return options.Misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.HZ.String())
 		}
 		a.HZ = *c.Hz
 		c.Align = &a
@@ -372,16 +372,9 @@ func checkSize(option string, size []int) error {
 	if len(size) == 0 || len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
 		return nil
 	}
-	return misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))
+	return options.Misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))
 }
 
 func outOfRange(option string, world, got int) error {
-	return misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
+	return options.Misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
 }
-
-// What options says of values that cannot be.
-var (
-	misuse  = options.Misuse
-	clip    = options.Clip
-	nearest = robocache.Nearest
-)

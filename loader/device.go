@@ -6,6 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -237,7 +238,7 @@ func (l *Loader) Finish(n int) (*Finish, error) {
 		return nil, robocache.Misuse("loader", nil, "batches are finished: raw was not asked for")
 	}
 	if n < 0 || n > l.cfg.BatchSize {
-		return nil, misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))
+		return nil, options.Misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))
 	}
 	return finishOf(l.a.schema, l.a.sources[0], n), nil
 }

@@ -198,7 +198,7 @@ func (f *fake) Stats(context.Context) (robocache.Stats, error) {
 	return robocache.Stats{"observation.state": {Mean: []float64{1, 2, 3}, Std: []float64{2, 0, 4}, Min: []float64{0, 5, 1}, Max: []float64{10, 5, 3}}}, nil
 }
 
-func (f *fake) files() frames.Files { return fakeFiles{f} }
+func (f *fake) Files() frames.Files { return fakeFiles{f} }
 
 type fakeFiles struct{ f *fake }
 

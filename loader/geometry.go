@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -24,7 +25,7 @@ func (c *Config) checkResize() error {
 	if c.ImageResize == Stretch || c.ImageResize == Letterbox || c.ImageResize == Crop {
 		return nil
 	}
-	return misuse("image_resize", `"stretch", "letterbox" or "crop"`, string(c.ImageResize))
+	return options.Misuse("image_resize", `"stretch", "letterbox" or "crop"`, string(c.ImageResize))
 }
 
 // needsSize refuses a geometry where nothing says the size.
@@ -32,7 +33,7 @@ func (c *Config) needsSize() error {
 	if c.ImageResize == Stretch || len(c.ImageSize) == 2 {
 		return nil
 	}
-	e := misuse("image_resize="+string(c.ImageResize), "image_size=(height, width)", "none").(*robocache.Error)
+	e := options.Misuse("image_resize="+string(c.ImageResize), "image_size=(height, width)", "none").(*robocache.Error)
 	e.Hint = "without image_size images keep their size"
 	return e
 }

@@ -337,8 +337,8 @@ func (src *source) openFiles(budget int64) error {
 			continue
 		}
 		ds := base(src.ds)
-		if fake, ok := ds.(interface{ files() frames.Files }); ok { // of tests, which need no codec
-			src.files = fake.files()
+		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // of tests, which need no codec
+			src.files = fake.Files()
 		} else {
 			lib := video.LibraryOf(ds)
 			if lib == nil {

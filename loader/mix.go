@@ -121,13 +121,13 @@ func checkMix(mix []Mix, cfg *Config) error {
 			m.Name = fmt.Sprint(i)
 		}
 		if slices.ContainsFunc(mix[:i], func(o Mix) bool { return o.Name == m.Name }) {
-			return misuse("name of a mixture's source", "a name each", m.Name)
+			return options.Misuse("name of a mixture's source", "a name each", m.Name)
 		}
 		if m.Weight != nil {
 			weighted++
 			sum += *m.Weight
 			if !(*m.Weight >= 0) || *m.Weight > 1e12 {
-				return robocache.At(misuse("weight", "0 or more", fmt.Sprint(*m.Weight)), placeOfSource(i, m))
+				return robocache.At(options.Misuse("weight", "0 or more", fmt.Sprint(*m.Weight)), placeOfSource(i, m))
 			}
 		}
 		if m.Dataset == nil {
@@ -150,7 +150,7 @@ func checkMix(mix []Mix, cfg *Config) error {
 		}
 	}
 	if weighted != 0 && (weighted != len(mix) || sum == 0) {
-		return misuse("weights of a mixture", "a weight for each source, one of them above 0, or none", fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum))
+		return options.Misuse("weights of a mixture", "a weight for each source, one of them above 0, or none", fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum))
 	}
 	if len(mix) == 1 {
 		return nil
@@ -201,7 +201,7 @@ func rename(ds robocache.Dataset, names map[string]string) (robocache.Dataset, e
 			return nil, unknownKey("rename", k, known)
 		}
 		if to == "" {
-			return nil, misuse("rename "+k, "a key", `""`)
+			return nil, options.Misuse("rename "+k, "a key", `""`)
 		}
 	}
 	seen := map[string]string{}
@@ -212,7 +212,7 @@ func rename(ds robocache.Dataset, names map[string]string) (robocache.Dataset, e
 			f.Key = to
 		}
 		if other, ok := seen[f.Key]; ok {
-			return nil, misuse("rename", "each key once", fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key))
+			return nil, options.Misuse("rename", "each key once", fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key))
 		}
 		seen[f.Key] = known[i]
 	}
@@ -238,7 +238,7 @@ func followed(stats robocache.Stats, names map[string]string, own, info *robocac
 				WithHint(`stats="compute", which knows what is what; or leave out of stats= what is not normalised`)
 		}
 		if from[to] != "" {
-			return nil, misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
+			return nil, options.Misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
 		}
 		out[to], from[to] = stats[k], k
 	}

@@ -75,7 +75,7 @@ func checkNamed(mix []Mix, cfg *Config) error {
 				}
 			}
 			return robocache.Misuse("mixture", robocache.Where{"stream": k}, "%s: no source of the mixture has the key %s", option, k).
-				WithHint("%s", nearest(k, names))
+				WithHint("%s", robocache.Nearest(k, names))
 		}
 		return nil
 	}

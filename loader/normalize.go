@@ -10,6 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -51,7 +52,7 @@ func (src *source) normalizers(ctx context.Context) error {
 		for k := range n.Keys {
 			if src.column(k) == nil {
 				return robocache.Misuse("loader", robocache.Where{"stream": k}, "normalize: no tensor of that key").
-					WithHint("%s", nearest(k, src.keys()))
+					WithHint("%s", robocache.Nearest(k, src.keys()))
 			}
 		}
 	}
@@ -152,14 +153,14 @@ func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64
 	if !c.numbers() {
 		per = channels(c.image().spec.Pixel)
 		if len(low) != per && len(low) != 1 {
-			return nil, nil, misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
+			return nil, nil, options.Misuse("normalize "+c.key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
 		}
 	} else if per%len(low) != 0 {
-		return nil, nil, misuse("normalize "+c.key, fmt.Sprintf("statistics of %v", c.feature.Shape), fmt.Sprintf("%d numbers", len(low)))
+		return nil, nil, options.Misuse("normalize "+c.key, fmt.Sprintf("statistics of %v", c.feature.Shape), fmt.Sprintf("%d numbers", len(low)))
 	}
 	for i := range low {
 		if !(math.Abs(low[i]) <= math.MaxFloat32) || !(math.Abs(high[i]) <= math.MaxFloat32) {
-			return nil, nil, misuse("normalize "+c.key, "finite statistics", fmt.Sprint(low[i], ", ", high[i]))
+			return nil, nil, options.Misuse("normalize "+c.key, "finite statistics", fmt.Sprint(low[i], ", ", high[i]))
 		}
 	}
 	return low, high, nil

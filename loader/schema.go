@@ -393,7 +393,7 @@ func (src *source) checkDims(m *Mix, sources int, pad bool) error {
 		case !pad:
 			return bad("rows are padded where that is asked for", "", "", `missing="pad"`)
 		case c == nil:
-			return bad("the source gives no such key", "", "", nearest(key, src.keys()))
+			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
 		case !c.widens():
 			return bad("its rows are no list of numbers", "a numeric stream of one dimension", fmt.Sprint(c.feature.Shape), "")
 		case len(dims) != c.elems:

@@ -24,8 +24,8 @@ type source struct {
 	positions []int    // positions of the episodes to read (chooseEpisodes); nil: all
 	known     []string // keys of the dataset
 	left      []NotDelivered
-	lost      []BadEpisode   // that opening found, and that are skipped
-	widest    map[string]int // places of the spans that have places
+	lost      []order.BadEpisode // that opening found, and that are skipped
+	widest    map[string]int     // places of the spans that have places
 	files     frames.Files
 	device    video.DeviceMemory // that decodes; nil: none
 	engines   int                // workers that wait for the device
@@ -143,7 +143,7 @@ func (src *source) count(ctx context.Context) error {
 				exclude[e] = true
 				report.skipped.Add(int64(src.ds.Len(e)))
 			}
-			src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: f.Message})
+			src.lost = append(src.lost, order.BadEpisode{Source: src.index, Episode: e, Error: f.Message})
 			report.warn(f.Where.String() + " is left out: " + f.Message)
 		}
 	}
@@ -204,7 +204,7 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		}
 		exclude[e] = true
 		src.report.skipped.Add(int64(ds.Len(e)))
-		src.lost = append(src.lost, BadEpisode{Source: src.index, Episode: e, Error: err.Error()})
+		src.lost = append(src.lost, order.BadEpisode{Source: src.index, Episode: e, Error: err.Error()})
 		src.report.warn(err.Where.String() + " is left out: " + err.Msg)
 	}
 	return nil

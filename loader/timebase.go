@@ -54,7 +54,7 @@ func newTimebase(info *robocache.Info, cfg *Config) (timebase, error) {
 		case f == nil:
 			return b, lacks(info, "anchor", cfg.Anchor, keysOf(info))
 		case b.grid:
-			return b, misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
+			return b, options.Misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
 		b.clock = b.clockOf(f)
 		if k := f.Key; b.clock != "" || a != nil && (a.Offset[k] != a.Latency[k] || !a.Drift[k].IsZero() || a.Clock[k] != "") {
@@ -65,7 +65,7 @@ func newTimebase(info *robocache.Info, cfg *Config) (timebase, error) {
 		return b, nil
 	}
 	if !b.several && len(cfg.Native) == 0 && !casts(a) {
-		return b, misuse("align", "hz, a rate above 0", "none")
+		return b, options.Misuse("align", "hz, a rate above 0", "none")
 	}
 	var err error
 	b.shift, err = a.Shift(b.key)
@@ -141,13 +141,13 @@ func (c *Config) checkAlign() error {
 		return robocache.Unsupported("loader", nil, "align times= in a loader").
 			WithHint("give hz=; times= is for one episode's align")
 	case len(a.Keys) > 0:
-		return misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
+		return options.Misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
 	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
-		return misuse("align", "hz, a rate above 0", a.HZ.String())
+		return options.Misuse("align", "hz, a rate above 0", a.HZ.String())
 	case a.HZ.Zero() && a.Extent != "":
-		return misuse("align extent", "extent beside hz: it is of a uniform timeline", a.Extent)
+		return options.Misuse("align extent", "extent beside hz: it is of a uniform timeline", a.Extent)
 	case a.Window < 0:
-		return misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
+		return options.Misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
 	}
 	return a.CheckShifts()
 }
@@ -384,7 +384,7 @@ func (src *source) widestSpans(ctx context.Context) error {
 			src.widest[w.Key] = max(src.widest[w.Key], counts[e])
 		}
 		if n := src.widest[w.Key]; n > options.MaxSteps {
-			return misuse("windows", "a span of at most 2^20 samples of "+w.Key, fmt.Sprint(n))
+			return options.Misuse("windows", "a span of at most 2^20 samples of "+w.Key, fmt.Sprint(n))
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 		case !wanted(key):
 			return robocache.Misuse("loader", nil, "%s names %s, which keys leaves out", option, key)
 		case another:
-			return misuse(option, option+" or another window of "+key, "both")
+			return options.Misuse(option, option+" or another window of "+key, "both")
 		}
 		return nil
 	}
@@ -38,7 +38,7 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 			return err
 		}
 		if len(d.Offsets) == 0 {
-			return misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
+			return options.Misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
 		}
 	}
 	for _, x := range c.Indices {
@@ -46,10 +46,10 @@ func (c *Config) checkWindows(info *robocache.Info, known []string, wanted func(
 			return err
 		}
 		if len(x.Rows) == 0 || len(x.Rows) > options.MaxSteps {
-			return misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
+			return options.Misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
 		}
 		if slices.Min(x.Rows) < -options.MaxSteps || slices.Max(x.Rows) > options.MaxSteps {
-			return misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", options.MaxSteps, x.Key), clip(fmt.Sprint(x.Rows)))
+			return options.Misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", options.MaxSteps, x.Key), options.Clip(fmt.Sprint(x.Rows)))
 		}
 	}
 	for i := range c.Native {
