@@ -109,7 +109,7 @@ func (l *Loader) Restore(s State, force bool) error {
 }
 
 // byIndex names bad episodes, which package order knows by position, by their indices. It returns the list itself if nothing differs.
-func (a *assembler) byIndex(bad []BadEpisode) []BadEpisode {
+func (a *assembler) byIndex(bad []order.BadEpisode) []order.BadEpisode {
 	out := bad
 	for i, b := range bad {
 		index := int(a.sources[b.Source].ds.Info().EpisodeIndex(b.Episode))
@@ -125,7 +125,7 @@ func (a *assembler) byIndex(bad []BadEpisode) []BadEpisode {
 }
 
 // byPosition is the reverse of byIndex, for the bad episodes of a state.
-func (a *assembler) byPosition(bad []BadEpisode) ([]BadEpisode, error) {
+func (a *assembler) byPosition(bad []order.BadEpisode) ([]order.BadEpisode, error) {
 	out := slices.Clone(bad)
 	for i, b := range bad {
 		if b.Source < 0 || b.Source >= len(a.sources) {
