@@ -20,21 +20,25 @@ type assembler struct {
 	cfg     Config
 	sources []*source
 	schema  *schema
-	buffers *buffers.Pool
-	device  video.DeviceMemory // that frames of batches lie on; nil: none
-	there   *buffers.Pool      // of its memory
+	batchMemory
 	store   *frames.Store
 	readers int // workers beyond those of cfg.Threads, for reading
 	engines int // likewise, for what a device decodes
 	folder  *cacheFolder
-	budget  int64 // for batches in flight
-	ragged  raggedBudget
-	// inFlight is how many batches are in flight, at most.
-	inFlight atomic.Int64
-	n        counters
-	workers  sync.Pool
-	units    sync.Pool
-	report   report
+	n       counters
+	workers sync.Pool
+	units   sync.Pool
+	report  report
+}
+
+// batchMemory is where batches lie, and how much of it those in flight may take.
+type batchMemory struct {
+	buffers  *buffers.Pool
+	device   video.DeviceMemory // that frames of batches lie on; nil: none
+	there    *buffers.Pool      // of its memory
+	budget   int64              // for batches in flight
+	ragged   raggedBudget
+	inFlight atomic.Int64 // how many batches are in flight, at most
 }
 
 // counters are what Stats sums up. Times are nanoseconds.

@@ -213,7 +213,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 			}
 			continue
 		}
-		m := &mirror{f.Negate[c.key], f.Swap[c.key]}
+		m := &mirror{negate: f.Negate[c.key], swap: f.Swap[c.key]}
 		if err := m.check(c); err != nil {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		}

@@ -296,7 +296,7 @@ func TestAugmentOfMixtures(t *testing.T) {
 	weight := 1.0
 	aug := augmentOf(t, `{"noise": {"std": 0.3}}`)
 	for _, order := range []Shuffle{Global, Pool} {
-		l, err := NewMix(bg, []Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, Augment: &Augment{}}}, Config{Order: Order{BatchSize: 4, Shuffle: order, Seed: 3, EpochSize: 24}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
+		l, err := NewMix(bg, []Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, MixFrames: MixFrames{Augment: &Augment{}}}}, Config{Order: Order{BatchSize: 4, Shuffle: order, Seed: 3, Mixture: Mixture{EpochSize: 24}}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -281,7 +281,7 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 		if cfg.windowed(f.Key) {
 			return textWindow(f.Key)
 		}
-		c.kind, c.out = &textColumn{c}, robocache.String
+		c.kind, c.out = &textColumn{column: c}, robocache.String
 		if f.Kind == robocache.KindEvent {
 			c.out = robocache.JSON
 		}
@@ -297,9 +297,9 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 		c.kind = frames
 		chooseFrame(frames, cfg)
 	case f.Ragged():
-		c.kind = &cloudColumn{c}
+		c.kind = &cloudColumn{column: c}
 	case c.span != nil:
-		c.kind = &spanColumn{c}
+		c.kind = &spanColumn{column: c}
 	default:
 		rows := &tableColumn{column: c}
 		rows.leader = rows
@@ -326,7 +326,7 @@ func (src *source) addFeature(f *robocache.Feature) (err error) {
 			key: f.Key + timesSuffix, feature: f, value: value{stored: robocache.Int64, elems: 1, rowBytes: 8},
 			sampling: sampling{steps: c.steps, axis: c.axis, span: c.span, time: new(timing)},
 		}
-		when.kind = &timesColumn{when}
+		when.kind = &timesColumn{column: when}
 		when.cast(robocache.Int64)
 		src.add(when)
 	}

@@ -136,22 +136,32 @@ type Order struct {
 	BatchSize int           `json:"batch_size,omitempty"`          // default 64
 	Shuffle   order.Shuffle `json:"shuffle,omitempty"`
 	Seed      int64         `json:"seed,omitempty"`
-	// Of shuffle="pool": what the order is made for. PoolSize is bytes of resident frames; default half of memory_budget.
-	PoolSize     Bytes  `json:"pool_size,omitempty"`
-	PoolEpisodes int64  `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
-	PoolShards   int    `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
-	DropLast     bool   `json:"drop_last,omitempty"`     // drop the rest of the epoch's last global batch
+	PoolOrder
+	DropLast     bool   `json:"drop_last,omitempty"` // drop the rest of the epoch's last global batch
 	Uneven       Uneven `json:"uneven,omitempty"`
 	Rank         int    `json:"rank,omitempty"`
 	WorldSize    int    `json:"world_size,omitempty"`
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
+	Mixture
+}
 
-	// Mixtures (NewMix).
-	Temperature float64    `json:"temperature,omitempty"` // shares ∝ (weight, or size)^(1/temperature); default 1
-	Stop        order.Stop `json:"stop,omitempty"`        // an epoch ends when the "first" source, or "all", have given all their samples; default: after the sum of the sizes
-	EpochSize   int64      `json:"epoch_size,omitempty"`  // or after so many samples
-	Stratified  bool       `json:"stratified,omitempty"`  // each global batch has its exact shares
+// PoolOrder states how much is resident under shuffle="pool". The order is made for it.
+type PoolOrder struct {
+	PoolSize     Bytes `json:"pool_size,omitempty"`     // bytes of resident frames; default half of memory_budget
+	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
+	PoolShards   int   `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
+}
+
+// Mixture states how several datasets are mixed (NewMix).
+type Mixture struct {
+	// Temperature t makes the shares proportional to (weight, or size)^(1/t); default 1.
+	Temperature float64 `json:"temperature,omitempty"`
+	// Stop ends an epoch when the "first" source, or "all", have given all their samples; default: after the sum of
+	// the sizes.
+	Stop       order.Stop `json:"stop,omitempty"`
+	EpochSize  int64      `json:"epoch_size,omitempty"` // an epoch ends after so many samples
+	Stratified bool       `json:"stratified,omitempty"` // each global batch has its exact shares
 }
 
 // Windows says what a sample holds.

@@ -38,7 +38,7 @@ func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]tim
 // L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
 // followed by nothing before somebody asks for a second.
 func TestEpochsFollowWithoutAGap(t *testing.T) {
-	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolSize: 40_000}}, {Order: Order{Shuffle: Global, DropLast: true}}} {
+	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}}, {Order: Order{Shuffle: Global, DropLast: true}}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(lengthsFor(5, 6, 10, 20)...)
 			f.slow = time.Millisecond
@@ -71,15 +71,15 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"file":            {},
 		"global":          {Order: Order{Shuffle: Global}},
-		"pool":            {Order: Order{Shuffle: Pool, PoolSize: 2000, PoolShards: 2}},
-		"a rank":          {Order: Order{Shuffle: Pool, PoolSize: 2000, PoolShards: 2, WorldSize: 2, Rank: 1}},
+		"pool":            {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000, PoolShards: 2}}},
+		"a rank":          {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000, PoolShards: 2}, WorldSize: 2, Rank: 1}},
 		"short":           {Order: Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
-		"drop_last":       {Order: Order{Shuffle: Pool, PoolSize: 2000, DropLast: true}},
-		"small epochs":    {Order: Order{Shuffle: Pool, EpochSize: 8}},
-		"stratified":      {Order: Order{Shuffle: Global, EpochSize: 60, Stratified: true}, Memory: Memory{Prefetch: 1}},
+		"drop_last":       {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, DropLast: true}},
+		"small epochs":    {Order: Order{Shuffle: Pool, Mixture: Mixture{EpochSize: 8}}},
+		"stratified":      {Order: Order{Shuffle: Global, Mixture: Mixture{EpochSize: 60, Stratified: true}}, Memory: Memory{Prefetch: 1}},
 		"skip":            {Order: Order{Shuffle: Global, OnBadEpisode: "skip"}},
-		"skip, pool":      {Order: Order{Shuffle: Pool, PoolSize: 2000, OnBadEpisode: "skip", DropLast: true}},
-		"skip, a rank":    {Order: Order{Shuffle: Pool, PoolSize: 2000, OnBadEpisode: "skip", WorldSize: 2}},
+		"skip, pool":      {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", DropLast: true}},
+		"skip, a rank":    {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", WorldSize: 2}},
 		"skip, drop_last": {Order: Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestPoolOfManyEpochs(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		f := newFake(lengthsFor(7, 24, 10, 60)...)
 		f.gop = 1
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolSize: 40_000, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
 		const epochs = 30
 		for epoch := range int64(epochs) {
 			if asked {
@@ -231,7 +231,7 @@ func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(8, 24, 20, 40)...)
 		f.gop, f.slow = 1, 10*time.Millisecond // a frame
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 16, Shuffle: Pool, PoolSize: 100_000, DropLast: true}, Memory: Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		l := mustLoader(t, f, Config{Order: Order{BatchSize: 16, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 100_000}, DropLast: true}, Memory: Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: Windows{Keys: []string{"cam"}}})
 		defer l.Close()
 		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) { // a batch takes two threads 80 ms
 			var sum time.Duration

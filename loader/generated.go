@@ -19,19 +19,19 @@ func (src *source) generated() (extra []*column) {
 	info, keys := src.ds.Info(), src.cfg.Keys
 	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
 		c := &column{key: "task"}
-		c.kind = &textColumn{c}
+		c.kind = &textColumn{column: c}
 		extra = append(extra, c)
 	}
 	if info.Feature(EpisodeID) == nil && slices.Contains(keys, EpisodeID) {
 		c := &column{key: EpisodeID}
-		c.kind = &episodeIDColumn{c}
+		c.kind = &episodeIDColumn{column: c}
 		extra = append(extra, c)
 	}
 	for _, k := range generatedKeys {
 		if info.Feature(k) == nil && slices.Contains(keys, k) {
 			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
 			c := &column{key: k, feature: f, value: value{stored: robocache.Int64, out: robocache.Int64, elems: 1, rowBytes: 8, outBytes: 8}}
-			c.kind = &countColumn{c}
+			c.kind = &countColumn{column: c}
 			extra = append(extra, c)
 		}
 	}

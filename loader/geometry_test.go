@@ -82,7 +82,7 @@ func TestResizeMisuse(t *testing.T) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}
 	}
-	if _, err := NewMix(bg, []Mix{{Dataset: newFake(5), ImageResize: "crop"}, {Dataset: newFake(5)}}, Config{}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMix(bg, []Mix{{Dataset: newFake(5), MixFrames: MixFrames{ImageResize: "crop"}}, {Dataset: newFake(5)}}, Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	mustLoader(t, newFake(5), Config{Frames: Frames{ImageResize: "stretch"}}) // says what is done anyway

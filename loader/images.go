@@ -330,7 +330,7 @@ func (src *source) openFiles(budget int64) error {
 	for c := range src.imageColumns() {
 		switch {
 		case c.still:
-			c.files = stillFiles{c}
+			c.files = stillFiles{c: c}
 			continue
 		case src.files != nil:
 			c.files = src.files

@@ -12,25 +12,34 @@ import (
 
 // Mix is one source of a mixture, and what is special about it. What is left out is as the Config says.
 type Mix struct {
-	Dataset     robocache.Dataset
-	Name        string            // in errors, states and statistics; default: its number
-	Weight      *float64          // share of the samples, whatever its size; nil in all sources: shares by size
-	Rename      map[string]string // its key → the batch's
-	Keys        []string          // after the renaming
-	Hz          *robocache.Rate
-	Align       *align.Config
-	Anchor      string // the stream whose rows are its samples, by the batch's key
+	Dataset robocache.Dataset
+	Name    string            // in errors, states and statistics; default: its number
+	Weight  *float64          // share of the samples, whatever its size; nil in all sources: shares by size
+	Rename  map[string]string // its key → the batch's
+	Keys    []string          // after the renaming
+	Hz      *robocache.Rate
+	Align   *align.Config
+	Anchor  string // the stream whose rows are its samples, by the batch's key
+	MixFrames
+	Episodes []int  // indices
+	Split    string // as of Config; beside Episodes, none
+	MixStatistics
+	// Dims says where its own numbers of a key stand in the padded row (Config.Missing "pad"); without an entry they lead.
+	Dims map[string][]int
+}
+
+// MixFrames states what becomes of the frames of one source. What is left out is as the Config says.
+type MixFrames struct {
 	ImageSize   []int
 	ImageResize Resize
 	Augment     *Augment
-	Episodes    []int  // indices
-	Split       string // as of Config; beside Episodes, none
-	Normalize   *Normalize
-	Stats       robocache.Stats // in place of the dataset's own, by the batch's key or by its own
-	// ComputeStats is Config's, for this source.
+}
+
+// MixStatistics states by what one source is normalised. What is left out is as the Config says.
+type MixStatistics struct {
+	Normalize    *Normalize
+	Stats        robocache.Stats // in place of the dataset's own, by the batch's key or by its own
 	ComputeStats bool
-	// Dims says where its own numbers of a key stand in the padded row (Config.Missing "pad"); without an entry they lead.
-	Dims map[string][]int
 }
 
 // config is the Config of one source.

@@ -28,10 +28,10 @@ func TestRealMixture(t *testing.T) {
 	three, one := 3.0, 1.0
 	for _, shuffle := range []loader.Shuffle{loader.Global, loader.Pool} {
 		sources := []loader.Mix{
-			{Dataset: a, Name: "a", Weight: &three, Keys: []string{"image", "observation.state", "episode_index", "task"}, Rename: map[string]string{camera(a): "image"}, Episodes: []int{0, 1}, ImageSize: size},
-			{Dataset: b, Name: "b", Weight: &one, Keys: []string{"image", "observation.state", "action", "episode_index"}, Rename: map[string]string{camera(b): "image"}, Episodes: []int{0, 2}, ImageSize: size},
+			{Dataset: a, Name: "a", Weight: &three, Keys: []string{"image", "observation.state", "episode_index", "task"}, Rename: map[string]string{camera(a): "image"}, Episodes: []int{0, 1}, MixFrames: loader.MixFrames{ImageSize: size}},
+			{Dataset: b, Name: "b", Weight: &one, Keys: []string{"image", "observation.state", "action", "episode_index"}, Rename: map[string]string{camera(b): "image"}, Episodes: []int{0, 2}, MixFrames: loader.MixFrames{ImageSize: size}},
 		}
-		cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: shuffle, EpochSize: 80, DropTail: 100}, Windows: loader.Windows{Missing: "pad"}}
+		cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: shuffle, Mixture: loader.Mixture{EpochSize: 80}, DropTail: 100}, Windows: loader.Windows{Missing: "pad"}}
 		m, err := loader.NewMix(ctx, sources, cfg)
 		if err != nil {
 			t.Fatal(err)

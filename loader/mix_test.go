@@ -21,7 +21,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 	}
 	for round := range rounds {
 		rng := rand.New(rand.NewPCG(round, 79))
-		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolSize: 40_000}, Memory: Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
+		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}
@@ -151,7 +151,7 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 			t.Errorf("%s of a key that no source has: %v", name, err)
 		}
 	}
-	own := []Mix{sources[0], {Dataset: b, Name: "b", Normalize: &cfg.Normalize}}
+	own := []Mix{sources[0], {Dataset: b, Name: "b", MixStatistics: MixStatistics{Normalize: &cfg.Normalize}}}
 	if _, err := NewMix(bg, own, Config{Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}

@@ -28,7 +28,7 @@ type Normed struct {
 func (a *assembler) normalizers() []Normalizer {
 	out := make([]Normalizer, len(a.sources))
 	for i, src := range a.sources {
-		out[i] = Normalizer{src.name, map[string]Normed{}}
+		out[i] = Normalizer{Name: src.name, Keys: map[string]Normed{}}
 		for _, c := range src.columns {
 			f := c.normal()
 			if f == nil {

@@ -13,7 +13,7 @@ func TestRandomness(t *testing.T) {
 	if all.Batch != 32 || math.Abs(all.Distinct/all.DistinctIdeal-1) > 0.05 || math.Abs(all.Neighbour-all.NeighbourIdeal) > 0.02 {
 		t.Errorf("global: %+v", all)
 	}
-	few := mustLoader(t, f, Config{Order: Order{BatchSize: 32, Shuffle: Pool, PoolEpisodes: 4, PoolShards: 1}, Windows: Windows{Keys: keys}}).Randomness()
+	few := mustLoader(t, f, Config{Order: Order{BatchSize: 32, Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 4, PoolShards: 1}}, Windows: Windows{Keys: keys}}).Randomness()
 	if few.Distinct > 0.3*few.DistinctIdeal || few.Neighbour < 0.15 || few.DistinctIdeal != all.DistinctIdeal {
 		t.Errorf("a pool of 4 episodes: %+v", few)
 	}

@@ -34,7 +34,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 	}
 	for _, d := range []Deltas{nil, deltas("cam", []float64{-0.3, -0.1, 0, 0.2})} {
 		clear(seen)
-		cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Deltas: d}}
+		cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Deltas: d}}
 		poolEpoch(t, f, cfg)
 		for path, ordinals := range seen {
 			for o, n := range ordinals {
@@ -49,7 +49,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 // L16: a pool that the memory cannot hold gives the same batches; it only decodes more.
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
 	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
@@ -79,7 +79,7 @@ func TestPoolWithoutRoom(t *testing.T) {
 // Nothing is left of a pool when its epoch, its loader or a part of it ends.
 func TestPoolLeavesNothing(t *testing.T) {
 	f := newFake(lengthsFor(9, 20, 10, 60)...)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	for i := range 200 {
 		b, err := l.Next(bg)
 		if errors.Is(err, io.EOF) {
@@ -109,7 +109,7 @@ func TestPoolLeavesNothing(t *testing.T) {
 func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	var err error
 	for err == nil {
 		var b *Batch
@@ -120,7 +120,7 @@ func TestPoolBadFrame(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("a broken packet gives %v", err)
 	}
-	s := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000, OnBadEpisode: "skip"}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	s := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}, OnBadEpisode: "skip"}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	seen := map[int64]int{}
 	for {
 		b, err := s.Next(bg)
@@ -195,7 +195,7 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 	filler.Close()
 	for name, cfg := range map[string]Config{
 		"global": {Order: Order{Shuffle: Global}},
-		"pool":   {Order: Order{Shuffle: Pool, PoolSize: 40_000}},
+		"pool":   {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}},
 		"ram":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: "ram"}},
 		"dir":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: dir}},
 	} {
@@ -228,7 +228,7 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 
 // What does not matter is not refused, and what does nothing is.
 func TestOptionsOfKeeping(t *testing.T) {
-	m, err := NewMap(bg, newFake(5), Config{Order: Order{Shuffle: Pool, PoolSize: 1 << 50}})
+	m, err := NewMap(bg, newFake(5), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 1 << 50}}})
 	if err != nil {
 		t.Errorf("the order of a Map: %v", err)
 	} else {
@@ -244,7 +244,7 @@ func TestOptionsOfKeeping(t *testing.T) {
 // What Stats says of the order is of the one that Restore brought.
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 40_000}, Memory: Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l := mustLoader(t, f, cfg)
 	small := cfg
 	small.PoolSize = 2000

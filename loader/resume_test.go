@@ -32,7 +32,7 @@ func TestResume(t *testing.T) {
 			var next State
 			var wrapped int64
 			for rank := range world {
-				l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolSize: size, PoolShards: shards, Seed: 11}, Memory: Memory{Threads: 1 + rng.IntN(3)}, Windows: Windows{Keys: []string{"index"}}})
+				l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolOrder: PoolOrder{PoolSize: size, PoolShards: shards}, Seed: 11}, Memory: Memory{Threads: 1 + rng.IntN(3)}, Windows: Windows{Keys: []string{"index"}}})
 				if state == nil {
 					want = make([]int64, n)
 					l.Order(0).Fill(want, 0)

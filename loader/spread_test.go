@@ -114,7 +114,7 @@ func TestSpreadBatches(t *testing.T) {
 	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
 	keys := []string{"cam", "points", "hits"}
 	m := mustMap(t, r, Config{Windows: Windows{Keys: keys, Native: windows}})
-	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolEpisodes: 2}}, {Memory: Memory{Cache: "ram"}}, {Memory: Memory{Threads: 1}}} {
+	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 2}}}, {Memory: Memory{Cache: "ram"}}, {Memory: Memory{Threads: 1}}} {
 		cfg.Keys, cfg.Native, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
 		l := mustLoader(t, r, cfg)
 		n := int64(0)

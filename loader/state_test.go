@@ -61,12 +61,12 @@ func TestKillAndRestore(t *testing.T) {
 	}
 	kinds := []kind{
 		{"global", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Global}}},
-		{"pool", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Pool, PoolSize: 60 * 36}}},
-		{"pool of episodes", mixOf(fakes[1:2], nil), Config{Order: Order{Shuffle: Pool, PoolEpisodes: 5, PoolShards: 2}}},
+		{"pool", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 60 * 36}}}},
+		{"pool of episodes", mixOf(fakes[1:2], nil), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 5, PoolShards: 2}}}},
 		{"mixture by size", mixOf(fakes, nil), Config{Order: Order{Shuffle: Global}}},
-		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), Config{Order: Order{Shuffle: Pool, PoolSize: 90 * 36, EpochSize: 333}}},
-		{"stratified", mixOf(fakes, []float64{5, 2, 3}), Config{Order: Order{Shuffle: Global, Stratified: true}}},
-		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), Config{Order: Order{Shuffle: Pool, PoolSize: 80 * 36, Stop: "all"}}},
+		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 90 * 36}, Mixture: Mixture{EpochSize: 333}}}},
+		{"stratified", mixOf(fakes, []float64{5, 2, 3}), Config{Order: Order{Shuffle: Global, Mixture: Mixture{Stratified: true}}}},
+		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 80 * 36}, Mixture: Mixture{Stop: "all"}}}},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 // L5: the state's own fields say where each source stands, and a state says what it was made for.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
-	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolSize: 1 << 20, Seed: 5}, Windows: Windows{Keys: []string{"index"}}})
+	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: Windows{Keys: []string{"index"}}})
 	drawn := [2]int64{}
 	epoch := int64(0)
 	for range 17 {
@@ -327,13 +327,13 @@ func TestStateAtTheEdges(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4, 6)
 	for name, make := range map[string]func() *Loader{
 		"pool": func() *Loader {
-			return mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool, PoolEpisodes: 1}, Windows: Windows{Keys: []string{"index"}}})
+			return mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 1}}, Windows: Windows{Keys: []string{"index"}}})
 		},
 		"mixture": func() *Loader {
 			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Pool}, Windows: Windows{Keys: []string{"index"}}})
 		},
 		"mixture of two epochs": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Global, EpochSize: 41}, Windows: Windows{Keys: []string{"index"}}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Global, Mixture: Mixture{EpochSize: 41}}, Windows: Windows{Keys: []string{"index"}}})
 		},
 	} {
 		l := make()

@@ -209,7 +209,7 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 		return &robocache.FeatureStats{Mean: []float64{mean, mean}, Std: []float64{1, 1}}
 	}
 	open := func(rename map[string]string, stats robocache.Stats) (Normalizer, error) {
-		l, err := NewMix(bg, []Mix{{Dataset: newFake(6)}, {Dataset: newFake(9), Rename: rename, Stats: stats, Keys: []string{"act"}}, {Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}}},
+		l, err := NewMix(bg, []Mix{{Dataset: newFake(6)}, {Dataset: newFake(9), Rename: rename, MixStatistics: MixStatistics{Stats: stats}, Keys: []string{"act"}}, {Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}}},
 			Config{Windows: Windows{Missing: "pad"}, Device: Device{Normalize: one("mean_std")}})
 		if err != nil {
 			return Normalizer{}, err

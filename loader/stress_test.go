@@ -29,7 +29,7 @@ func stressRound(t *testing.T, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 77))
 	f := newFake(lengthsFor(round, 2+rng.IntN(14), 1, 40)...).withWide()
 	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(12), 1+rng.IntN(5), rng.IntN(3) == 0, rng.IntN(3) == 0
-	cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)], Seed: int64(round), PoolSize: []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)], PoolShards: rng.IntN(5)}, Memory: Memory{Threads: 1 + rng.IntN(5), Prefetch: 1 + rng.IntN(5), MemoryBudget: 1 << 20, IOThreads: 1 + rng.IntN(4), CacheFormat: "rgb"}}
+	cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)], PoolShards: rng.IntN(5)}}, Memory: Memory{Threads: 1 + rng.IntN(5), Prefetch: 1 + rng.IntN(5), MemoryBudget: 1 << 20, IOThreads: 1 + rng.IntN(4), CacheFormat: "rgb"}}
 	switch rng.IntN(4) {
 	case 0:
 		cfg.Cache, cfg.CacheBudget = "ram", []Bytes{4000, 1 << 18}[rng.IntN(2)]
@@ -201,7 +201,7 @@ func TestStressMixture(t *testing.T) {
 			}
 			fakes, mix = append(fakes, f), append(mix, m)
 		}
-		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolSize: 40_000}, Memory: Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
+		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}

@@ -91,8 +91,12 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 				Expected(cmp.Or(used[0].depth, "none"), cmp.Or(open.depth, "none")).
 				WithHint("give depth_unit= to the Loader")
 		}
-		m := loader.Mix{Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor, ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment, Episodes: s.Episodes, Split: s.Split, Normalize: s.Normalize,
-			Align: s.Align.Config, Stats: statsOf(s.Stats), ComputeStats: s.Compute, Dims: s.Dims}
+		m := loader.Mix{
+			Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor,
+			MixFrames: loader.MixFrames{ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment},
+			Episodes:  s.Episodes, Split: s.Split, Align: s.Align.Config, Dims: s.Dims,
+			MixStatistics: loader.MixStatistics{Normalize: s.Normalize, Stats: statsOf(s.Stats), ComputeStats: s.Compute},
+		}
 		if err := open.checkGrid(ctx, cmp.Or(m.Hz, r.cfg.Hz), cmp.Or(m.Align, r.cfg.Align)); err != nil {
 			if r.sources != nil {
 				err = robocache.At(err, robocache.Where{"source": i})

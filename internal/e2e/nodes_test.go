@@ -84,8 +84,8 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 		least, most float64 // part of the video that both ask for
 	}{
 		"global":    {loader.Order{Shuffle: loader.Global}, 0.9, 1},
-		"pool":      {loader.Order{Shuffle: loader.Pool, PoolEpisodes: 16}, 0, 0.05},                  // 8 shards, 4 a rank
-		"pool of 7": {loader.Order{Shuffle: loader.Pool, PoolEpisodes: 14, PoolShards: 7}, 0.05, 0.3}, // a shard is of both
+		"pool":      {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}}, 0, 0.05},                  // 8 shards, 4 a rank
+		"pool of 7": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 14, PoolShards: 7}}, 0.05, 0.3}, // a shard is of both
 	} {
 		var of [world]*ranges
 		var bytes [world]int64

@@ -82,7 +82,12 @@ type Store struct {
 	remote *remote // nil: all files are at hand
 	warn   func(string)
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	contents
+}
+
+// contents is what a store has. It is guarded by Store.mu.
+type contents struct {
 	have  map[frameKey]*frame
 	files map[fileKey]int32
 	kept  int64 // bytes of the cache
@@ -95,7 +100,8 @@ type Store struct {
 
 // New makes a store.
 func New(c Config) *Store {
-	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn, have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
+	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn}
+	s.contents = contents{have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
 	if c.Kept > 0 || c.There > 0 {
 		s.arena = newArena(c.Kept, Mappings{})
 		if c.There > 0 {

@@ -188,16 +188,23 @@ type shard struct {
 	n              int64 // samples
 	room, most     int64 // samples and episodes that may be resident; 0 = no bound
 	key            uint64
+	poolSeats
+	tell func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
+	samplerNotes
+}
 
+// poolSeats are the episodes of a shard that samples are drawn from.
+type poolSeats struct {
 	drawn   int64
 	entered int      // of places
 	limit   int      // so few samples must be left before the next may enter; -1: none may, whatever is left
 	left    []ticket // samples that the residents still have
 	seats   []seat
 	free    []int32
-	tell    func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
+}
 
-	// A Sampler's own notes.
+// samplerNotes are what a Sampler notes of a shard that it follows.
+type samplerNotes struct {
 	own, all int64 // draws of its rank, and of all ranks, since it follows the shard
 	spots    int64 // positions of a step, wrapped ones among them
 	group    int   // of the shards that are dealt as one
