@@ -66,48 +66,6 @@ type filler interface {
 	fill(w *reader, p *part) error
 }
 
-// tableColumn is rows of numbers of one length.
-type tableColumn struct {
-	*column
-	leader *tableColumn   // whose plan makes its values; itself, unless they share a clock and a rule
-	shared []*tableColumn // whose values are made by this one's plan
-	mirror *mirror        // what a flip of the images does to the numbers
-	noise  float32        // standard deviation that is added; 0: none
-}
-
-// textColumn is texts of the dataset.
-type textColumn struct{ *column }
-
-// episodeIDColumn is the index of the sample's episode, as text.
-type episodeIDColumn struct{ *column }
-
-// countColumn is what rows are counted by, if the dataset has no column of it (generatedKeys).
-type countColumn struct{ *column }
-
-// cloudColumn is rows of varying length.
-type cloudColumn struct{ *column }
-
-// spanColumn is all rows of a span, one after the other.
-type spanColumn struct{ *column }
-
-// timesColumn is the times of the samples of another column's span.
-type timesColumn struct{ *column }
-
-func (c *tableColumn) waits(int) int   { return int(flag(c.leader == c)) } // its leader brings it
-func (*textColumn) waits(int) int      { return 1 }
-func (*episodeIDColumn) waits(int) int { return 1 }
-func (*countColumn) waits(int) int     { return 1 }
-func (c *imageColumn) waits(n int) int { return n * c.steps }
-func (*cloudColumn) waits(int) int     { return 0 }
-func (*spanColumn) waits(int) int      { return 0 }
-func (c *timesColumn) waits(int) int   { return int(flag(!c.ragged())) }
-
-func (c *tableColumn) fill(w *reader, p *part) error     { return w.gather(p, c) }
-func (c *textColumn) fill(w *reader, p *part) error      { return w.text(p, c.column) }
-func (c *episodeIDColumn) fill(w *reader, p *part) error { return w.episodeIDs(p, c.column) }
-func (c *countColumn) fill(w *reader, p *part) error     { return w.numbers(p, c.column) }
-func (c *timesColumn) fill(w *reader, p *part) error     { return w.placedTimes(p, c.column) }
-
 // is reports whether a column is of a kind.
 func is[K kind](c *column) bool {
 	_, ok := c.kind.(K)

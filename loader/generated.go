@@ -2,7 +2,6 @@ package loader
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -36,32 +35,4 @@ func (src *source) generated() (extra []*column) {
 		}
 	}
 	return extra
-}
-
-// episodeIDs fills a column with the indices of episodes, as text.
-func (w *reader) episodeIDs(p *part, c *column) error {
-	for i, r := range p.rows[0] {
-		p.texts(c)[p.slot(i)] = strconv.FormatInt(p.src.ds.Info().EpisodeIndex(r.Episode), 10)
-	}
-	return nil
-}
-
-// numbers fills a column with what rows are counted by.
-func (w *reader) numbers(p *part, c *column) error {
-	dst, done := p.rowsInto(c.entry)
-	defer done()
-	out, src := view[int64](dst), p.src
-	for i, r := range p.rows[0] {
-		switch {
-		case c.key == "frame_index":
-			out[i] = int64(r.Index)
-		case c.key == "episode_index":
-			out[i] = src.ds.Info().EpisodeIndex(r.Episode)
-		case src.before != nil:
-			out[i] = src.before[r.Episode] + int64(r.Index)
-		default:
-			out[i] = p.u.batch.Indices[p.slot(i)] - src.offset
-		}
-	}
-	return nil
 }

@@ -20,6 +20,8 @@ type imageColumn struct {
 	aug           *imageAug          // of colour frames
 }
 
+func (c *imageColumn) waits(n int) int { return n * c.steps }
+
 // delivered returns the shape of a frame in the tensor: channels, height and width.
 func (c *imageColumn) delivered() []int {
 	if c.aug != nil {

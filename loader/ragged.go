@@ -9,6 +9,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
+// cloudColumn is rows of varying length.
+type cloudColumn struct{ *column }
+
+func (*cloudColumn) waits(int) int { return 0 }
+
+// spanColumn is all rows of a span, one after the other.
+type spanColumn struct{ *column }
+
+func (*spanColumn) waits(int) int { return 0 }
+
+// timesColumn is the times of the samples of another column's span.
+type timesColumn struct{ *column }
+
+func (c *timesColumn) waits(int) int { return int(flag(!c.ragged())) }
+
+func (c *timesColumn) fill(w *reader, p *part) error { return w.placedTimes(p, c.column) }
+
 // raggedBudget counts the bytes of ragged tensors, which no batch knows before it is made.
 type raggedBudget struct {
 	mu    sync.Mutex

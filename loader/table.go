@@ -1,11 +1,22 @@
 package loader
 
 import (
-	"slices"
-
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
 )
+
+// tableColumn is rows of numbers of one length.
+type tableColumn struct {
+	*column
+	leader *tableColumn   // whose plan makes its values; itself, unless they share a clock and a rule
+	shared []*tableColumn // whose values are made by this one's plan
+	mirror *mirror        // what a flip of the images does to the numbers
+	noise  float32        // standard deviation that is added; 0: none
+}
+
+func (c *tableColumn) waits(int) int { return int(flag(c.leader == c)) } // its leader brings it
+
+func (c *tableColumn) fill(w *reader, p *part) error { return w.gather(p, c) }
 
 // read gathers rows of a column; false where that failed, and the batch or its episodes know it.
 func (w *reader) read(p *part, c *column, rows []robocache.Row, dst []byte) bool {
@@ -110,38 +121,6 @@ func (w *reader) gatherPlanned(part *part, c *tableColumn, p *kernel.Plan, rows 
 	pads(mask, mask)
 	if !direct {
 		return convert(dst, c.out, out, c.stored, c.elems, nil)
-	}
-	return nil
-}
-
-// texts are where the texts of a column go.
-func (p *part) texts(c *column) []string { return p.u.batch.Texts[p.src.texts[c.entry]].Values }
-
-// text fills a column of strings.
-func (w *reader) text(p *part, c *column) error {
-	all, err := w.rowsOf(p, c, nil)
-	if err != nil {
-		return err
-	}
-	rows := all
-	if slices.ContainsFunc(all, noRow) { // a grid that reaches beyond the rows: "" where there is none
-		rows = slices.DeleteFunc(slices.Clone(all), noRow)
-	}
-	values, err := readTexts(w.Ctx(), p.src.ds, c.key, rows)
-	if err == nil && len(values) != len(rows) {
-		err = robocache.Malformed("loader", nil, "the dataset gave another number of texts than asked")
-	}
-	if err != nil {
-		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.key}), func(sub []robocache.Row) error {
-			_, err := readTexts(w.Ctx(), p.src.ds, c.key, sub)
-			return err
-		})
-		return nil
-	}
-	for i, r := range all {
-		if !noRow(r) {
-			p.texts(c)[p.slot(i)], values = values[0], values[1:]
-		}
 	}
 	return nil
 }
