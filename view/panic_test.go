@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,9 @@ func (p *panics) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 // TestInternalErrors plants a panic in each method of a dataset. Requests and background work that
 // meet it answer 500 with the class and the text of the error; other requests go on working.
 func TestInternalErrors(t *testing.T) {
+	log := slog.Default()
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // stacks of many lines, as wanted
+	t.Cleanup(func() { slog.SetDefault(log) })
 	set := made(t, "zarr", synth.Options{Episodes: 5, Seconds: 0.5, Cameras: 1, Codec: "png"})
 	for method, paths := range map[string][]string{
 		"Episode": {"/api/episodes", "/api/e/1"},
