@@ -42,6 +42,9 @@ type Format struct {
 	// KeepsLacking reports that Write leaves a stream that an episode lacks (Lacker) out of that episode. For
 	// other writers such an episode is malformed.
 	KeepsLacking bool
+	// Keeps reports whether Write can hold a stream, by its kind, type and shape; nil: it holds every stream. Write leaves
+	// out the others, with a finding.
+	Keeps func(f *Feature) bool
 	// Stamped says that rows of this format always have timestamps: OpenOptions.HZ, which would be ignored, is ErrMisuse.
 	Stamped bool
 	// Extensions are the endings (".h5") of files of this format. A file with one, that no format knows by its contents, is

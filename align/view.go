@@ -28,7 +28,10 @@ type ViewOptions struct {
 	Exact bool
 	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
 	// texts and events: they hold until the next.
-	Rhythm  bool
+	Rhythm bool
+	// Ignore reports whether the caller writes nothing of a stream. Such a stream has no mask and no findings, and Complete does not
+	// depend on it. nil ignores no stream.
+	Ignore  func(f *robocache.Feature) bool
 	Own     bool // Close closes the source too
 	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
 	// Episodes holds the positions of the episodes of a shard. All other episodes count as empty.
@@ -143,6 +146,9 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 				if err = cmp.Or(err, ctx.Err()); err != nil {
 					return err
 				}
+				if v.ignores(i) {
+					continue
+				}
 				lacking[i] = slices.Contains(valid, 0)
 				for k, ok := range valid {
 					all[k] &= ok
@@ -197,6 +203,9 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error
 	return valid, nil
 }
 
+// ignores reports whether the caller writes nothing of stream i.
+func (v *Viewed) ignores(i int) bool { return v.opt.Ignore != nil && v.opt.Ignore(&v.kept[i]) }
+
 // spansOf returns the runs of rows that are marked, in order.
 func spansOf(marked []uint8) (out []RowRange) {
 	for i := 0; i < len(marked); i++ {
@@ -236,7 +245,7 @@ func (v *Viewed) describe(masked []bool) {
 	for i, f := range v.kept {
 		v.place[f.Key] = i
 		s, _ := probe.choose(f)
-		masked[i] = masked[i] || !v.opt.Exact && (f.Masked || s.opt.Mode == Slerp) || slices.Contains(v.opt.Masks, f.Key)
+		masked[i] = masked[i] || !v.opt.Exact && !v.ignores(i) && (f.Masked || s.opt.Mode == Slerp) || slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
 		}

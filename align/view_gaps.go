@@ -77,7 +77,7 @@ func (v *Viewed) findGaps() {
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	var rule []string
 	for i := range v.kept {
-		if s, _ := probe.choose(v.kept[i]); v.byRhythm(&s) && v.gaps[i].most > 0 {
+		if s, _ := probe.choose(v.kept[i]); v.byRhythm(&s) && v.gaps[i].most > 0 && !v.ignores(i) {
 			rule = append(rule, v.kept[i].Key+" "+v.gaps[i].limit())
 		}
 	}
@@ -89,6 +89,9 @@ func (v *Viewed) findGaps() {
 			`Set "max_gap" in --align to another length, or to 0 for no gaps.`)
 	}
 	for i := range v.kept {
+		if v.ignores(i) {
+			continue
+		}
 		g, f := &v.gaps[i], &v.kept[i]
 		where := robocache.Where{"stream": f.Key}
 		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix

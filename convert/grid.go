@@ -20,8 +20,9 @@ func severalClocks(info *robocache.Info) bool {
 	return false
 }
 
-// onGrid gives the source itself where nothing is to be aligned, else a view of it on one grid; what the writer must know of that goes into w.
-func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
+// onGrid returns the source itself if nothing is to be aligned, else a view of it on one grid. It sets in w what the writer must know of the
+// view. Streams that the format f cannot hold have no part in masks, findings and seams.
+func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
 	defer crash.Recover("convert", &err)
 	info := src.Info()
 	if opt.Align == nil && !severalClocks(info) {
@@ -44,6 +45,9 @@ func onGrid(ctx context.Context, src robocache.Dataset, opt *Options, w *robocac
 		cfg.Keys = opt.Keys
 	}
 	how := align.ViewOptions{DropInvalid: opt.DropInvalid && !opt.KeepGaps, Rhythm: true, Exact: true, Threads: opt.Threads}
+	if f.Keeps != nil {
+		how.Ignore = func(stream *robocache.Feature) bool { return !f.Keeps(stream) }
+	}
 	if w.Shard != nil {
 		how.Episodes, how.Masks = opt.Episodes, opt.masks
 	}

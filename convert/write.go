@@ -125,7 +125,7 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	}
 	whole := src
 	if opt.Align != nil || !f.KeepsClocks(opt.WriteOptions.Options) {
-		if src, err = onGrid(ctx, src, &opt, &w); err != nil {
+		if src, err = onGrid(ctx, src, &f, &opt, &w); err != nil {
 			return f, src, w, err
 		}
 	}

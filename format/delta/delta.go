@@ -40,7 +40,7 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "delta", Detect: Detect, Options: formatOptions, Write: Write, WriteOptions: writeOptions, Sharding: sharding, Open: reader.Opener(Open)})
+	robocache.Register(robocache.Format{Name: "delta", Detect: Detect, Options: formatOptions, Write: Write, Keeps: keeps, WriteOptions: writeOptions, Sharding: sharding, Open: reader.Opener(Open)})
 }
 
 // Dataset is an open version of a table.

@@ -86,6 +86,12 @@ func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	return w, nil
 }
 
+// keeps reports whether a table has a column for a stream.
+func keeps(f *robocache.Feature) bool {
+	c, err := columnOf(f)
+	return err != nil || c.elem != "" // Write reports the error
+}
+
 func (w *writing) drop(key, why string) {
 	w.report.Dropped = append(w.report.Dropped, key)
 	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "stream-dropped", Where: robocache.Where{"stream": key}, Message: "the stream is left out: " + why})

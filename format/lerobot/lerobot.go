@@ -25,6 +25,7 @@ const (
 
 func init() {
 	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: write.Write, WriteOptions: write.WriteOptions,
+		Keeps:     func(f *robocache.Feature) bool { return write.WhyDropped(f) == "" },
 		StatsFile: "meta/stats.json", WholeDoctor: true, Sharding: &write.Sharding, Open: reader.Opener(Open)})
 }
 

@@ -21,7 +21,7 @@ const Name = "mcap"
 const ending = ".mcap"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: reader.Opener(Open), Write: Write, Sharding: &sharding, WriteOptions: WriteOptions, Clocks: true, NeedsEpisodes: true, Options: maps.Clone(bag.Known)})
+	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: reader.Opener(Open), Write: Write, Keeps: keeps, Sharding: &sharding, WriteOptions: WriteOptions, Clocks: true, NeedsEpisodes: true, Options: maps.Clone(bag.Known)})
 }
 
 // Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).

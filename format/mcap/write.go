@@ -187,6 +187,12 @@ func (w *writing) options() error {
 	return nil
 }
 
+// keeps reports whether a message can hold rows of a stream.
+func keeps(f *robocache.Feature) bool {
+	t := target{feature: *f}
+	return t.settle()
+}
+
 // choose settles topic, type and layout of each stream.
 func (w *writing) choose() error {
 	taken := map[string]bool{bag.TaskTopic: w.info.Feature("task") == nil}

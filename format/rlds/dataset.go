@@ -42,7 +42,7 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, Sharding: &sharding, WriteOptions: writeOptions, Open: reader.Opener(Open)})
+	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, Keeps: keeps, Sharding: &sharding, WriteOptions: writeOptions, Open: reader.Opener(Open)})
 }
 
 // Dataset is an open RLDS data set.

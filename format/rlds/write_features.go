@@ -173,6 +173,12 @@ func recordName(key string, all []string) string {
 	return strings.Join(parts, "/")
 }
 
+// keeps reports whether a record can hold a stream, whatever its clock.
+func keeps(f *robocache.Feature) bool {
+	_, why := howOf(f)
+	return why == ""
+}
+
 // planLeaves decides what is written and under which names.
 func (w *writing) planLeaves(ctx context.Context) {
 	w.timeless = !robocache.KeepsTime(ctx, w.src)

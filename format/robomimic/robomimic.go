@@ -26,7 +26,7 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "robomimic", Write: Write, Sharding: &sharding, WriteOptions: writeOptions, NeedsEpisodes: true, KeepsLacking: true, Detect: Detect, Options: options, Open: reader.Opener(Open)})
+	robocache.Register(robocache.Format{Name: "robomimic", Write: Write, Sharding: &sharding, WriteOptions: writeOptions, Keeps: func(f *robocache.Feature) bool { return whyDropped(f) == "" }, NeedsEpisodes: true, KeepsLacking: true, Detect: Detect, Options: options, Open: reader.Opener(Open)})
 }
 
 // Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5 file is.

@@ -158,10 +158,8 @@ func (w *writer) settle() error {
 		switch {
 		case f.Clock != "" && !w.clocks:
 			why = "it has a clock of its own: give all streams one (--hz), or keep them (--write-option timestamps=true)"
-		case f.Ragged() || f.Kind == robocache.KindPointCloud:
-			why = "its rows vary in length"
-		case f.Kind == robocache.KindNumeric && (f.RowBytes() == 0 || slices.Contains(f.Shape, 0)):
-			why = "its rows are empty"
+		case whyDropped(f) != "":
+			why = whyDropped(f)
 		case taken[s.group+"/"+s.name] != "":
 			why = "its place is that of " + taken[s.group+"/"+s.name]
 		case s.group == "" && (s.name == "obs" || s.name == "next_obs"):
@@ -377,4 +375,15 @@ func (w *writer) timestamps(e, rows int) error {
 		}
 	}
 	return nil
+}
+
+// whyDropped returns the reason for which a demo has no place for a stream, whatever its name and clock; "" if it has.
+func whyDropped(f *robocache.Feature) string {
+	switch {
+	case f.Ragged() || f.Kind == robocache.KindPointCloud:
+		return "its rows vary in length"
+	case f.Kind == robocache.KindNumeric && (f.RowBytes() == 0 || slices.Contains(f.Shape, 0)):
+		return "its rows are empty"
+	}
+	return ""
 }

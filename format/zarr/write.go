@@ -284,19 +284,30 @@ func (w *writer) name(key string) string {
 
 // prepare makes the array of a feature, or says why there is none.
 func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
-	switch {
-	case f.Clock != "":
+	if f.Clock != "" {
 		return nil, "it is on a clock of its own; a replay buffer has one", nil
-	case f.Ragged():
-		return nil, "its rows vary in length", nil
-	case f.Kind == robocache.KindNumeric && descr(f.DType) == "":
-		return nil, "NumPy has no " + f.DType.String(), nil
-	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric:
-		return w.stream(f, w.name(f.Key)), "", nil
-	case f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo:
+	}
+	if why := whyDropped(f); why != "" {
+		return nil, why, nil
+	}
+	if f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo {
 		return w.prepareImages(f, eps)
 	}
-	return nil, "streams of kind " + string(f.Kind) + " are not written", nil
+	return w.stream(f, w.name(f.Key)), "", nil
+}
+
+// whyDropped returns the reason for which a replay buffer has no place for a stream, whatever its clock; "" if it has.
+func whyDropped(f *robocache.Feature) string {
+	switch {
+	case f.Ragged():
+		return "its rows vary in length"
+	case f.Kind == robocache.KindNumeric && descr(f.DType) == "":
+		return "NumPy has no " + f.DType.String()
+	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent, f.Kind == robocache.KindNumeric,
+		f.Kind == robocache.KindImage, f.Kind == robocache.KindVideo:
+		return ""
+	}
+	return "streams of kind " + string(f.Kind) + " are not written"
 }
 
 // episode copies one episode's rows, all streams at the same time.

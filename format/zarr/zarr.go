@@ -21,7 +21,7 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "zarr", Extensions: []string{".zip"}, Detect: Detect, Options: options, Write: Write, Sharding: &sharding, Open: reader.Opener(Open)})
+	robocache.Register(robocache.Format{Name: "zarr", Extensions: []string{".zip"}, Detect: Detect, Options: options, Write: Write, Keeps: func(f *robocache.Feature) bool { return whyDropped(f) == "" }, Sharding: &sharding, Open: reader.Opener(Open)})
 }
 
 // Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive whose name ends in .zip.

@@ -245,13 +245,7 @@ func (c *conversion) chooseFeatures() {
 		if f.Kind == robocache.KindImage && c.asVideo(&f) {
 			out.still, out.Kind, out.DType = true, robocache.KindVideo, robocache.Uint8
 		}
-		why := ""
-		if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
-			why = "rows of varying length (a point cloud) have no place in LeRobot"
-		} else if err := CanWrite(out.Feature); err != nil {
-			why = err.Error()
-		}
-		if why != "" {
+		if why := WhyDropped(&out.Feature); why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
 			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, why)
 			continue

@@ -320,6 +320,19 @@ func CanWrite(f robocache.Feature) error {
 	return crash.Func("write lerobot", c.validate)()
 }
 
+// WhyDropped returns the reason for which a conversion to LeRobot leaves out a stream; "" if it keeps the stream.
+func WhyDropped(f *robocache.Feature) string {
+	if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
+		return "rows of varying length (a point cloud) have no place in LeRobot"
+	}
+	column := *f
+	column.Key, column.Default, column.Clock, column.Masked = legalKey(f.Key, nil), false, "", false
+	if err := CanWrite(column); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }
 
 // megabytes is a threshold as info.json states it: whole MiB, at least 1.
