@@ -38,6 +38,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 		}
 	}
 	found := x.findings
+	x.told = newTold(slices.Concat(opening, found))
 	x.findings = append(opening, lacking...)
 	if err := x.longGOPs(); err != nil {
 		return nil, err
@@ -78,6 +79,7 @@ type examination struct {
 	ds       robocache.Dataset
 	opt      robocache.DiagnoseOptions
 	findings []robocache.Finding
+	told     told
 	dropped  int64
 	timeless bool // some stream has no clock and no rate, and it was said
 
@@ -134,7 +136,7 @@ func (x *examination) episode(e int) error {
 			return err
 		}
 		if err != nil {
-			x.add(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}, 0, "", "%v", err)
+			x.addReadFault(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}, err.Error())
 			continue
 		}
 		lines = append(lines, line{f, times})

@@ -18,7 +18,7 @@ func (x *examination) values(e int, l *line) error {
 			return err
 		}
 		if x.ctx.Err() == nil {
-			x.add(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}, 0, "", "%v", err)
+			x.addReadFault(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}, err.Error())
 		}
 		return nil
 	}
@@ -72,7 +72,7 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			x.add(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, 0, "", "the row has no image")
+			x.addReadFault(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, "the row has no image")
 			continue
 		}
 		info, err := video.ImageSize(&refs[i])
@@ -87,7 +87,7 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 			return err
 		}
 		if err != nil {
-			x.add(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, 0, "", "%v", err)
+			x.addReadFault(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, err.Error())
 		}
 	}
 	return nil
