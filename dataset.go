@@ -213,16 +213,7 @@ type Finding struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
-// MarshalJSON writes the hint under its earlier name, "mend", too: programs of users read it.
-func (f Finding) MarshalJSON() ([]byte, error) {
-	type plain Finding
-	return json.Marshal(struct {
-		plain
-		Mend string `json:"mend,omitempty"`
-	}{plain(f), f.Hint})
-}
-
-// UnmarshalJSON reads what MarshalJSON writes. Whole numbers in Where are ints again.
+// UnmarshalJSON reads a finding from JSON. Whole numbers in Where are ints again.
 func (f *Finding) UnmarshalJSON(b []byte) error {
 	type plain Finding
 	if err := json.Unmarshal(b, (*plain)(f)); err != nil {

@@ -126,21 +126,8 @@ func DefaultFormat() string {
 	return ""
 }
 
-// CurrentOptions gives options that have an earlier name under the name of today.
-func CurrentOptions(options map[string]string) map[string]string {
-	for old, name := range map[string]string{"stamps": "timestamps", "stamp_unit": "timestamp_unit", "pictures": "images"} {
-		if v, ok := options[old]; ok {
-			options = maps.Clone(options)
-			delete(options, old)
-			options[name] = v
-		}
-	}
-	return options
-}
-
 // open refuses options that the format does not have.
 func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
-	opt.Options = CurrentOptions(opt.Options)
 	for _, options := range []map[string]string{opt.Options, opt.Map.options()} {
 		for k := range options {
 			if _, ok := f.Options[k]; !ok {

@@ -97,9 +97,6 @@ type PoolStats struct {
 	Shards   int   `json:"shards"`
 	Resident int64 `json:"resident_frames"`
 	Refused  int64 `json:"refused_frames"` // for which there was no room: decoded again when wanted
-	// The same under their earlier names.
-	ResidentEarlier int64 `json:"resident_pictures"`
-	RefusedEarlier  int64 `json:"refused_pictures"`
 	// Randomness is simulated over the beginning of epoch 0, at the global batch: what the pool's size buys.
 	Randomness Randomness `json:"randomness"`
 }
@@ -191,7 +188,7 @@ func addKept(a *assembler, s *Stats) {
 	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
 	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.ThereLimit, k.There, k.TherePeak
 	if a.cfg.Shuffle == Pool && k.Limit > 0 {
-		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused, ResidentEarlier: k.Resident, RefusedEarlier: k.Refused}
+		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused}
 	}
 	if s.Cache == nil && a.folder.dir != nil {
 		s.Cache = frames.DirStats(a.folder.dir, a.cfg.Cache, "encoded").Rated()

@@ -153,14 +153,6 @@ task: note
 	}
 }
 
-// TestEarlierNames: files that were written for earlier versions are read as they were.
-func TestEarlierNames(t *testing.T) {
-	old, err := mapping.Parse([]byte("options: {stamp_unit: ms, stamps: a}\nstreams: {imu: {from: [imu], clock: 'stamps:sent', stamp_unit: us}}"))
-	if err != nil || old.Streams["imu"].Clock != "timestamps:sent" || old.Streams["imu"].TimestampUnit != "us" || old.Options["timestamps"] != "a" || old.Options["timestamp_unit"] != "ms" {
-		t.Errorf("%+v, %v", old, err)
-	}
-}
-
 func TestClocks(t *testing.T) {
 	ds := over(t, `
 streams:

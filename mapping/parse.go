@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -59,7 +58,7 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 	if tree == nil {
 		return &robocache.Mapping{}, nil
 	}
-	plain, err := plainJSON(tree)
+	plain, err := json.Marshal(tree) // refuses a map whose keys are no texts, and NaN
 	if err != nil {
 		return nil, bad(err)
 	}
@@ -69,33 +68,7 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 	if err := d.Decode(m); err != nil {
 		return nil, bad(err)
 	}
-	m.Options = robocache.CurrentOptions(m.Options)
 	return m, check(m)
-}
-
-func plainJSON(tree any) (b []byte, err error) {
-	earlierNames(tree)
-	// A map whose keys are no texts, NaN: encoding/json says so.
-	return json.Marshal(tree)
-}
-
-// earlierNames brings files that were written for earlier versions to the names of today.
-func earlierNames(tree any) {
-	root, _ := tree.(map[string]any)
-	streams, _ := root["streams"].(map[string]any)
-	for _, s := range streams {
-		if s, ok := s.(map[string]any); ok {
-			if unit, ok := s["stamp_unit"]; ok {
-				s["timestamp_unit"] = unit
-				delete(s, "stamp_unit")
-			}
-			if clock, ok := s["clock"].(string); ok {
-				if key, ok := strings.CutPrefix(clock, "stamps:"); ok {
-					s["clock"] = "timestamps:" + key
-				}
-			}
-		}
-	}
 }
 
 // check refuses what no dataset could make right.

@@ -173,7 +173,7 @@ type writing struct {
 func (w *writing) options() error {
 	var frames, images, compression string
 	w.chunk = 1 << 20
-	if err := reader.Op("mcap write").Settle(robocache.CurrentOptions(w.opt.Options), WriteOptions, map[string]reader.Set{
+	if err := reader.Op("mcap write").Settle(w.opt.Options, WriteOptions, map[string]reader.Set{
 		"video": reader.Text(&frames, "copy", "stills"), "images": reader.Text(&images, "png", "jpeg", "raw"), "compression": reader.Text(&compression, "zstd", "none"), "chunk": reader.Whole(&w.chunk, 1024, 128<<20),
 	}); err != nil {
 		return err

@@ -111,8 +111,6 @@ func (f *conversionFlags) add(c *cobra.Command) {
 			c.Flags().String(w.flag, w.value, w.usage)
 		}
 	}
-	c.Flags().String("pictures", "", "")
-	_ = c.Flags().MarkDeprecated("pictures", "it is --images now")
 	c.Flags().StringVar(&f.fps, "fps", "", "the rate that the rows are to have as they are (nothing is resampled; --hz resamples)")
 	c.Flags().BoolVar(&opt.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	c.Flags().BoolVar(&opt.Resume, "resume", false, "go on where a killed conversion with the same options stopped; keep what another can go on from (to LeRobot; other formats begin again)")
@@ -150,9 +148,6 @@ func (f *conversionFlags) settle(flags *pflag.FlagSet) error {
 	}
 	if f.forLeRobot && !flags.Changed("drop-invalid") {
 		f.opt.DropInvalid = true // lerobot knows no masks
-	}
-	if err := say("pictures", "images"); err != nil {
-		return err
 	}
 	if flags.Changed("split-at-gaps") && f.split {
 		f.opt.DropInvalid = true // Splitting needs the invalid rows to be left out.

@@ -60,7 +60,7 @@ func settle(opt robocache.WriteOptions) (settings, error) {
 	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
-	if err := reader.Op("convert").Settle(robocache.CurrentOptions(opt.Options), WriteOptions, map[string]reader.Set{
+	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, map[string]reader.Set{
 		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
 		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "size": func(v string) bool {
 			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
