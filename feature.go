@@ -44,6 +44,9 @@ type Feature struct {
 	Rotations []Rotation `json:"rotations,omitempty"`
 	Unit      string     `json:"unit,omitempty"`   // as the format or a mapping states it
 	Masked    bool       `json:"masked,omitempty"` // some rows hold no value: see Masker
+	// OnlyAsked reports that some episodes lack the stream (Lacker), and that it is required only if it is asked for by its key: see
+	// WithoutUnasked.
+	OnlyAsked bool `json:"only_asked,omitempty"`
 	// Latched says that a value holds until the next one, the first also before it and the last to the end: what is published once, and
 	// given to who comes later (ROS 2's /tf_static). Such a stream bounds no timeline and has no gaps.
 	Latched bool `json:"latched,omitempty"`

@@ -2,6 +2,7 @@ package robocache
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -41,6 +42,7 @@ func PadLacking(ds Dataset) Dataset {
 			f.Masked = Lacks(ds, e, f.Key)
 		}
 		found = found || f.Masked
+		f.OnlyAsked = false
 	}
 	if !found {
 		return ds
@@ -212,3 +214,44 @@ func (p *padLacking) TimesBy(ctx context.Context, episode int, key, clock string
 	}
 	return c.TimesBy(ctx, episode, key, clock)
 }
+
+// WithoutUnasked returns ds without the streams that some episodes lack and that nobody asked for (Feature.OnlyAsked), and with a finding
+// for each. It returns ds itself if there are none.
+func WithoutUnasked(ds Dataset) Dataset {
+	info := ds.Info()
+	if !slices.ContainsFunc(info.Features, func(f Feature) bool { return f.OnlyAsked }) {
+		return ds
+	}
+	w := &withoutUnasked{Dataset: ds, info: *info}
+	w.info.Features, w.info.Findings = nil, slices.Clone(info.Findings)
+	for _, f := range info.Features {
+		if !f.OnlyAsked {
+			w.info.Features = append(w.info.Features, f)
+			continue
+		}
+		lacking := 0
+		for e := range info.Episodes {
+			if Lacks(ds, e, f.Key) {
+				lacking++
+			}
+		}
+		w.info.Findings = append(w.info.Findings, Finding{
+			Severity: SeverityWarning, Code: "stream-left-out", Where: Where{"stream": f.Key}, Count: int64(lacking), NotDelivered: f.Key,
+			Message: fmt.Sprintf("%d of %d episodes lack the stream and nobody asked for it: it is left out", lacking, info.Episodes),
+			Hint:    `Name it in keys= to require it, or pass missing="pad" to Loader for zeros under a mask`,
+		})
+	}
+	return w
+}
+
+// withoutUnasked is the result of WithoutUnasked.
+type withoutUnasked struct {
+	Dataset
+	info Info
+}
+
+// Info returns the dataset's description without the streams that are left out.
+func (w *withoutUnasked) Info() *Info { return &w.info }
+
+// Unwrap returns the dataset itself.
+func (w *withoutUnasked) Unwrap() Dataset { return w.Dataset }

@@ -118,6 +118,9 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	if err := w.Check(src.Info()); err != nil {
 		return fail(err)
 	}
+	if opt.Keys == nil && !f.KeepsLacking {
+		src = robocache.WithoutUnasked(src)
+	}
 	if !opt.SkipBad {
 		if err := robocache.Whole(src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
 			return fail(err)

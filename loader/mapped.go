@@ -29,6 +29,8 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 	cfg.Shuffle = FileOrder // no pool
 	if cfg.Missing == MissingPad {
 		ds = robocache.PadLacking(ds)
+	} else if cfg.Keys == nil {
+		ds = robocache.WithoutUnasked(ds)
 	}
 	var err error
 	if cfg.Stats, err = followed(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {

@@ -144,6 +144,8 @@ func checkMix(mix []Mix, cfg *Config) error {
 		}
 		if cfg.Missing == MissingPad {
 			m.Dataset = robocache.PadLacking(m.Dataset)
+		} else if cfg.Keys == nil {
+			m.Dataset = robocache.WithoutUnasked(m.Dataset)
 		}
 		own := m.Dataset.Info()
 		if len(m.Rename) > 0 {

@@ -76,6 +76,7 @@ var (
 	_ robocache.RaggedDataset = (*Dataset)(nil)
 	_ robocache.Masker        = (*Dataset)(nil)
 	_ robocache.Diagnoser     = (*Dataset)(nil)
+	_ robocache.Lacker        = (*Dataset)(nil)
 )
 
 // Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.

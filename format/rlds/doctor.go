@@ -64,15 +64,12 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 			continue
 		}
 		if l.missing(rec) {
-			severity := robocache.SeverityWarning
-			if l.step {
-				severity = robocache.SeverityError
+			_, isStream := d.byKey[l.key]
+			if _, known := d.lacksLeaf(episode, i); isStream && !known { // else a finding of opening
+				var lacking reader.LackingFindings
+				lacking.Add(d.About.Feature(l.key), d.lackingWhere(episode, l.key), l.name)
+				out = append(out, lacking.List()...)
 			}
-			out = append(out, robocache.Finding{
-				Severity: severity, Code: robocache.LackingStream,
-				Where:   robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": l.key},
-				Message: fmt.Sprintf("the record has no key %q", l.name), Hint: missingHint,
-			})
 			continue
 		}
 		if l.coding == plain || l.varies || l.inner > 0 {

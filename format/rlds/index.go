@@ -26,12 +26,14 @@ type shardIndex struct {
 	steps    []int32
 	task     []int32 // into tasks; -1 where none is said
 	tasks    []string
+	keys     []int32             // into keySets; -1 if the record was not looked at to its end
+	keySets  []string            // the slots that a record has: a byte each, 1 if its key is there
 	unknown  int64               // features of the first record that features.json does not have
 	findings []robocache.Finding // without the file's name
 }
 
 // bytes is what an index holds in memory.
-func (x *shardIndex) bytes() int64 { return int64(len(x.off))*24 + 256 }
+func (x *shardIndex) bytes() int64 { return int64(len(x.off))*28 + 256 }
 
 // indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
 var indexes = lru.New[string, *shardIndex](256 << 20)
@@ -86,15 +88,18 @@ type glance struct {
 	task    string
 	hasTask bool // the text of the task is settled
 	unknown int
+	keys    []byte // by slot: 1 if the record has the key; nil if the record was not looked at to its end
 }
 
-// look finds steps and task of the record whose data is [off, off+n), without reading its images. all: go through every
-// feature, so that unknown ones are counted. ok is false where the record is not as writers write it: then it is parsed whole.
+// look finds steps and task of the record whose data is [off, off+n), without reading its images. If all is set, it goes through every
+// feature, counts those that features.json lacks, and notes which keys are there. ok is false if the record is not as writers write it: then
+// the caller parses it whole.
 func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool) {
 	g.steps = -1
 	g.hasTask = taskSlot < 0 || n == 0
 	end := off + n
 	good := n > 0
+	keys := make([]byte, s.slots)
 	head := func(p, limit int64, tag byte) (from, to int64) {
 		if good {
 			b := w.at(p, int(min(11, limit-p)))
@@ -119,6 +124,9 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 		if !good || valEnd != entryEnd {
 			return g, false
 		}
+		if known {
+			keys[slot] = 1
+		}
 		switch {
 		case !known:
 			g.unknown++
@@ -142,9 +150,10 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 		}
 		p = entryEnd
 		if !all && g.steps >= 0 && g.hasTask {
-			break
+			return g, good
 		}
 	}
+	g.keys = keys
 	return g, good && g.steps >= 0
 }
 
@@ -169,11 +178,12 @@ type indexer struct {
 	room     int64 // for the index, in bytes
 	x        *shardIndex
 	ids      map[string]int32
+	keySets  map[string]int32 // into shardIndex.keySets
 }
 
 // buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
 func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Ranged, room int64) *shardIndex {
-	b := &indexer{s: d.s, taskSlot: d.taskAt, limit: d.limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}}
+	b := &indexer{s: d.s, taskSlot: d.taskAt, limit: d.limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}, keySets: map[string]int32{}}
 	w := newWindow(ctx, r)
 	if b.x.packed = packingOf(w); b.x.packed == unpacked {
 		b.records(w)
@@ -210,7 +220,8 @@ func (b *indexer) records(w *window) {
 		}
 		guard.Check(w.ctx.Err())
 		at, size := off+headBytes, int64(n)
-		g, ok := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0)
+		// Remotely a head behind an image may cost a request: there the keys of the first record alone are noted.
+		g, ok := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0 || w.step == localStep)
 		var err error
 		if !ok {
 			g, err = guard.Value(func() glance { return b.whole(w, off, size) })
@@ -228,7 +239,12 @@ func (b *indexer) whole(w *window, off, n int64) glance {
 	data := make([]byte, headBytes+n+tailBytes)
 	guard.Check(w.r.ReadAt(w.ctx, data, off))
 	rec := guard.Must(b.s.parseRecord(data))
-	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true}
+	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true, keys: make([]byte, len(rec.lists))}
+	for slot := range rec.lists {
+		if rec.lists[slot].found {
+			g.keys[slot] = 1
+		}
+	}
 	if b.taskSlot >= 0 {
 		g.task = rec.lists[b.taskSlot].text(rec.data)
 	}
@@ -276,7 +292,22 @@ func (b *indexer) add(off, n int64, g glance, err error) {
 			Expected("an index that fits the memory budget", fmt.Sprintf("more than %d records", len(x.off))))
 	}
 	x.off, x.length = append(x.off, off), append(x.length, n)
-	x.steps, x.task = append(x.steps, int32(g.steps)), append(x.task, task)
+	x.steps, x.task, x.keys = append(x.steps, int32(g.steps)), append(x.task, task), append(x.keys, b.keySet(g.keys))
+}
+
+// keySet returns the number of a set of keys; -1 of an unknown set.
+func (b *indexer) keySet(keys []byte) int32 {
+	if keys == nil {
+		return -1
+	}
+	k, ok := b.keySets[string(keys)]
+	if !ok {
+		k = int32(len(b.x.keySets))
+		b.x.keySets = append(b.x.keySets, string(keys))
+		b.keySets[string(keys)] = k
+		b.room -= int64(len(keys)) + 64
+	}
+	return k
 }
 
 const maxTask = 1 << 20

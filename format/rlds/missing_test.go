@@ -10,52 +10,105 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/diagnose"
 	_ "github.com/goatnote-inc/robocache/format/all"
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
+	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestMissingKey checks that a missing key of a record is an error of that stream only, and a finding.
+// TestMissingKey checks that a key that one record lacks is an error of that stream and episode only, and a finding.
 func TestMissingKey(t *testing.T) {
-	for variant, c := range map[string]struct {
-		key      string
-		episodes []int
-	}{
-		"missing_meta":  {"episode_metadata.episode_id", []int{0, 1}},
-		"missing_state": {"observation.state", []int{1}},
-	} {
-		ds, err := robocache.Open(t.Context(), cases.Make(t, "R01", variant, "R01"), robocache.OpenOptions{})
+	const key = "observation.state"
+	ds, err := robocache.Open(t.Context(), cases.Make(t, "R01", "missing_state", "R01"), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ds.Close()
+	for e := range 2 {
+		rows := robocache.RowsOf(e, 0, 1)
+		for i := range ds.Info().Features {
+			f := &ds.Info().Features[i]
+			switch f.Kind {
+			case robocache.KindNumeric:
+				err = ds.Gather(t.Context(), f.Key, rows, make([]byte, f.RowBytes()))
+			case robocache.KindImage:
+				err = ds.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, 1))
+			default:
+				_, err = ds.Text(t.Context(), f.Key, rows)
+			}
+			lacks := f.Key == key && e == 1
+			if lacks != errors.Is(err, robocache.ErrMalformed) || lacks != robocache.Lacks(ds, e, f.Key) {
+				t.Errorf("%s of episode %d: %v", f.Key, e, err)
+			}
+		}
+	}
+	found, err := diagnose.Run(t.Context(), ds, robocache.DiagnoseOptions{})
+	if err != nil || len(found) < 1 || found[0].Code != robocache.LackingStream || found[0].Where["stream"] != key || found[0].Where["episode"] != int64(1) {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// TestUnaskedKeys checks that keys of features.json which no record has, or not every record, do not stop a loader or a conversion that
+// did not ask for them. Those who ask get an error, or zeros under a mask.
+func TestUnaskedKeys(t *testing.T) {
+	for variant, key := range map[string]string{"missing_meta": "episode_metadata.episode_id", "missing_state": "observation.state"} {
+		absent := variant == "missing_meta" // from all records
+		ds, err := robocache.Open(t.Context(), cases.Make(t, "R01", variant, "R01"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer ds.Close()
-		for e := range 2 {
-			rows := robocache.RowsOf(e, 0, 1)
-			for i := range ds.Info().Features {
-				f := &ds.Info().Features[i]
-				switch f.Kind {
-				case robocache.KindNumeric:
-					err = ds.Gather(t.Context(), f.Key, rows, make([]byte, f.RowBytes()))
-				case robocache.KindImage:
-					err = ds.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, 1))
-				default:
-					_, err = ds.Text(t.Context(), f.Key, rows)
-				}
-				if lacks := f.Key == c.key && slices.Contains(c.episodes, e); lacks != errors.Is(err, robocache.ErrMalformed) {
-					t.Errorf("%s: %s of episode %d: %v", variant, f.Key, e, err)
-				}
-			}
-		}
-		found, err := ds.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{})
 		n := 0
-		for _, f := range found {
-			if f.Code == robocache.LackingStream && f.Where["stream"] == c.key {
-				if n++; strings.Contains(f.Hint, "pad") {
-					t.Errorf("the hint %q names an option that has no effect", f.Hint)
-				}
+		for _, f := range ds.Info().Findings {
+			if f.Where["stream"] != key {
+				continue
+			}
+			if n++; f.Severity != robocache.SeverityWarning || absent && strings.Contains(f.Hint, "skip") {
+				t.Errorf("%s: %+v", variant, f)
 			}
 		}
-		if err != nil || n != len(c.episodes) {
-			t.Errorf("%s: %v, %v", variant, found, err)
+		if n != 1 {
+			t.Errorf("%s: %d findings about the key: %v", variant, n, ds.Info().Findings)
+		}
+		load := func(keys []string, missing loader.Missing) (fields []string, err error) {
+			var cfg loader.Config
+			cfg.BatchSize, cfg.Keys, cfg.Missing = 1, keys, missing
+			m, err := loader.NewMap(t.Context(), ds, cfg)
+			if err != nil {
+				return nil, err
+			}
+			defer m.Close()
+			if _, err = m.Items(t.Context(), []int64{0, 6}); m.Len() != 7 {
+				t.Errorf("%s: %d samples", variant, m.Len())
+			}
+			for _, f := range m.Fields() {
+				fields = append(fields, f.Key)
+			}
+			return fields, err
+		}
+		if fields, err := load(nil, ""); err != nil || slices.Contains(fields, key) || !slices.Contains(fields, "action") {
+			t.Errorf("%s: %v, %v", variant, fields, err)
+		}
+		if _, err := load([]string{key}, ""); err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: a key that was asked for: %v", variant, err)
+		}
+		fields, err := load(nil, loader.MissingPad)
+		if err != nil || slices.Contains(fields, key) == absent || slices.Contains(fields, key+"_is_pad") == absent {
+			t.Errorf("%s under missing=\"pad\": %v, %v", variant, fields, err)
+		}
+		for _, format := range []string{"lerobot", "zarr", "rlds", "delta", "robomimic", "mcap"} {
+			opt := convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{}}}
+			if format == "lerobot" {
+				opt.Options["images"] = "images"
+			}
+			if format == "rlds" {
+				opt.FPS = robocache.Rate{Num: 10, Den: 1}
+			}
+			r, err := convert.Write(t.Context(), ds, format, filepath.Join(t.TempDir(), "out"), opt)
+			if err != nil || r.Episodes != 2 || r.Frames != 7 {
+				t.Errorf("%s to %s: %+v, %v", variant, format, r, err)
+			}
 		}
 	}
 }

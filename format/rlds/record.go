@@ -129,23 +129,25 @@ func (l *leaf) absent(r *record) bool { return l.optional && r.lists[l.slot].n =
 
 // missing reports whether the record lacks the key of a leaf that must be there.
 func (l *leaf) missing(r *record) bool {
-	if l.what != "" || l.optional || r.lists[l.slot].found || l.rows(r)*l.listed() == 0 {
+	return l.lacks(r.steps, func(slot int) bool { return r.lists[slot].found })
+}
+
+// lacks reports whether a record of so many steps lacks the key of a leaf that must be there. found reports whether the record has the
+// key of a slot.
+func (l *leaf) lacks(steps int, found func(slot int) bool) bool {
+	if l.what != "" || l.optional || found(l.slot) || l.listed() == 0 || l.step && steps == 0 {
 		return false
 	}
 	if len(l.lengths) > 0 {
-		return !r.lists[l.lengths[0]].found
+		return !found(l.lengths[0])
 	}
 	return !l.varies
 }
 
-// missingHint is the hint of a stream whose key a record lacks. It does not name missing="pad": Dataset is no
-// robocache.Lacker, because the index of a shard does not hold the keys of its records.
-const missingHint = `Leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad).`
-
 // errMissing is the error of reading a stream whose key the record lacks.
 func (l *leaf) errMissing() error {
 	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the key is not in the record").
-		WithHint("%s", missingHint)
+		WithHint("%s", robocache.LackingHint)
 }
 
 // check holds the lists of a leaf against its shape.

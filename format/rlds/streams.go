@@ -42,6 +42,9 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read", NotDelivered: l.key})
 			continue
 		}
+		if d.absentFromAll(i) {
+			continue
+		}
 		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.About.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
 		if len(f.Shape) == 0 && !l.varies {
 			f.Shape = []int{1}
@@ -77,6 +80,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			d.About.Features = append(d.About.Features, g)
 		}
 	}
+	d.reportLacking()
 	if own.Robocache == nil {
 		return
 	}

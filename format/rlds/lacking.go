@@ -1,0 +1,76 @@
+package rlds
+
+import (
+	"fmt"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/reader"
+)
+
+// Lacks reports whether an episode's record lacks the key of a stream. Of remote shards the keys of the first record alone are known: of
+// the others it reports false, and reading the rows is the error.
+func (d *Dataset) Lacks(episode int, key string) bool {
+	s, ok := d.byKey[key]
+	if !ok || op.Episode(d.About.Episodes, episode) != nil {
+		return false
+	}
+	lacks, known := d.lacksLeaf(episode, s.leaf)
+	return known && lacks
+}
+
+// lacksLeaf reports whether an episode's record lacks the key of a leaf. known is false if the keys of the record were not looked at.
+func (d *Dataset) lacksLeaf(episode, leaf int) (lacks, known bool) {
+	s, r := d.place(episode)
+	x := d.index[s]
+	if x.keys[r] < 0 {
+		return false, false
+	}
+	keys := x.keySets[x.keys[r]]
+	return d.s.leaves[leaf].lacks(int(x.steps[r]), func(slot int) bool { return keys[slot] != 0 }), true
+}
+
+// absentFromAll reports whether no record that was looked at has the key of a leaf. Such a leaf is no stream: a finding names it.
+func (d *Dataset) absentFromAll(leaf int) bool {
+	lacking := 0
+	for e := range d.About.Episodes {
+		lacks, known := d.lacksLeaf(e, leaf)
+		if known && !lacks && d.Len(e) > 0 {
+			return false
+		}
+		if lacks {
+			lacking++
+		}
+	}
+	if lacking == 0 {
+		return false
+	}
+	l := &d.s.leaves[leaf]
+	d.find(robocache.Finding{
+		Severity: robocache.SeverityWarning, Code: "key-absent", Where: robocache.Where{"file": featuresName, "stream": l.key},
+		Message: fmt.Sprintf("%s declares %q and no record has it: it is no stream", featuresName, l.name),
+		Hint:    "Nothing is needed to read the rest. To be rid of this, remove the key from " + featuresName, NotDelivered: l.key,
+		Count: int64(lacking),
+	})
+	return true
+}
+
+// reportLacking adds a finding for each stream that an episode lacks, and marks the streams.
+func (d *Dataset) reportLacking() {
+	var lacking reader.LackingFindings
+	for e := range d.About.Episodes {
+		for i := range d.About.Features {
+			f := &d.About.Features[i]
+			if !d.Lacks(e, f.Key) {
+				continue
+			}
+			f.OnlyAsked = true
+			lacking.Add(f, d.lackingWhere(e, f.Key), d.s.leaves[d.byKey[f.Key].leaf].name)
+		}
+	}
+	d.About.Findings = append(d.About.Findings, lacking.List()...)
+}
+
+func (d *Dataset) lackingWhere(episode int, key string) robocache.Where {
+	s, _ := d.place(episode)
+	return robocache.Where{"episode": d.About.EpisodeIndex(episode), "file": d.shards[s].name, "stream": key}
+}
