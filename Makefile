@@ -9,7 +9,7 @@ SO := python/robocache/_lib/librobocache.so
 export ROBOCACHE_TESTDATA ?= $(abspath ../shared/data)
 PY := .venv/bin/python
 
-.PHONY: help deps browser qemu view-bench native build static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo lib-demo servers minio test test-all test-stores test-fast test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
+.PHONY: help deps browser qemu view-bench native build build-bench static lib docs wheels test-wheels test-arm64 test-containers release core peers prepare demo lib-demo servers minio test test-all test-stores test-fast test-data test-go test-race test-race-all test-python cover test-tfds test-zarr lint fuzz engines test-ray test-slurm test-engines soak bench performance clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -31,6 +31,11 @@ build: native ## bin/robocache and the C library of the Python package
 	@mkdir -p bin
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/robocache ./cmd/robocache
 	@$(MAKE) --no-print-directory lib
+
+# A module of its own: go's commands in the root do not see it.
+build-bench: native ## bin/robocache-bench
+	@mkdir -p bin
+	$(GO) build -C bench -ldflags '$(LDFLAGS)' -o ../bin/robocache-bench ./cmd/robocache-bench
 
 static: native ## bin/robocache-static: one file with every reader and decoder, for images without anything else
 	$(GO) build -trimpath -tags netgo,osusergo -ldflags "$(LDFLAGS) -linkmode external -extldflags -static" -o bin/robocache-static ./cmd/robocache
@@ -102,6 +107,7 @@ prepare:
 ELSEWHERE ?= ^$$
 test-go: native
 	@all=$$($(GO) list ./...) && set -x && $(GO) test -vet=off -timeout 20m $$(echo "$$all" | grep -vE '$(ELSEWHERE)')
+	$(GO) test -C bench -vet=off -timeout 20m ./...
 
 # Frames, caches and stores share memory most; orders are computed by one goroutine, and the loader's tests ask for them from many.
 test-race: native
@@ -125,9 +131,10 @@ test-zarr: native ## Zarr written, opened by zarr 2.12.0 and numcodecs 0.10.2 (i
 	$(GO) test -count=1 ./format/zarr
 
 # Integration tests, and sweeps over all kernels, are left out; -short thins the rest.
-SLOW_PACKAGES := /(bench|shard|submit|view|kernel/cuda|kernel/conform|internal/e2e|internal/cli)(/|$$)
+SLOW_PACKAGES := /(shard|submit|view|kernel/cuda|kernel/conform|internal/e2e|internal/cli)(/|$$)
 test-fast: build ## unit tests of Go and Python without peers: two minutes once built
 	$(GO) test -vet=off -short -timeout 10m $$($(GO) list ./... | grep -vE '$(SLOW_PACKAGES)')
+	$(GO) test -C bench -vet=off -short -timeout 10m ./gpu ./report ./runners
 	PYTHONPATH=python $(PY) -m pytest -q --fast python/tests
 
 # LISTS: the folder with the lists `go` and `python` that a run without the data wrote (see .ci/run).
@@ -140,8 +147,11 @@ test-python: lib
 lint: ## gofmt, go vet, staticcheck, and that it builds without cgo; the import rules are a test (internal/architecture)
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -C bench ./...
 	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	cd bench && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	CGO_ENABLED=0 $(GO) build ./...
+	CGO_ENABLED=0 $(GO) build -C bench ./...
 
 FUZZTIME ?= 60s
 fuzz: ## each parser for a minute (FUZZTIME=10m: longer; ONLY='h5|rlds': some; JOBS=2 at a time)
@@ -165,27 +175,27 @@ test-slurm: servers ## shards on a real Slurm of two nodes, the dashboard's quer
 
 test-engines: test-ray test-slurm ## shards on real engines: Slurm, Ray, two nodes by three launchers, Prometheus
 
-soak: build ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
+soak: build build-bench ## pools, caches, http, kills and resumes for 30 minutes (SOAK=2m: shorter): every image checked, memory flat
 	@scripts/soak.sh
 
 REPEATS ?= 5
 REAL ?= $(or $(ROBOCACHE_TESTDATA),../shared/data)/g1_v30_exact
-bench: build peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hour and a half on two quiet cores (REPEATS=3: an hour)
-	bin/robocache bench peers $(REAL) --all --repeats $(REPEATS) --out bench-out/peers || test $$? = 3
-	bin/robocache bench formats --all --repeats $(REPEATS) --out bench-out/formats || test $$? = 3
+bench: build build-bench peers ## the figures of docs/PERFORMANCE.md, into bench-out: an hour and a half on two quiet cores (REPEATS=3: an hour)
+	bin/robocache-bench peers $(REAL) --all --repeats $(REPEATS) --out bench-out/peers || test $$? = 3
+	bin/robocache-bench formats --all --repeats $(REPEATS) --out bench-out/formats || test $$? = 3
 	for set in $(REAL) bench-out/sets/*/h264-g30 bench-out/sets/*/h264-g250; do \
-	  bin/robocache bench decode $$set --runners robocache,ffmpeg,torchcodec,pyav --repeats $(REPEATS) --out bench-out/decode-sequential-$$(basename $$set); \
-	  bin/robocache bench decode $$set --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats $(REPEATS) --out bench-out/decode-random-$$(basename $$set); done
-	bin/robocache bench ops --sweep --rounds $(REPEATS) --out bench-out/ops || test $$? = 3
-	bin/robocache bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
+	  bin/robocache-bench decode $$set --runners robocache,ffmpeg,torchcodec,pyav --repeats $(REPEATS) --out bench-out/decode-sequential-$$(basename $$set); \
+	  bin/robocache-bench decode $$set --runners robocache,torchcodec,pyav --pattern random --count 300 --repeats $(REPEATS) --out bench-out/decode-random-$$(basename $$set); done
+	bin/robocache-bench ops --sweep --rounds $(REPEATS) --out bench-out/ops || test $$? = 3
+	bin/robocache-bench load $(REAL) --scenarios all --runners engine,robocache --repeats $(REPEATS) --duration 20s --explain --out bench-out/scenarios
 
 view-bench: build browser ## what a person waits for in the page of `robocache view`: the table of docs/view.md
 	ROBOCACHE_VIEW_BENCH=$(CURDIR)/bin/robocache $(GO) test -count=1 -timeout 20m -run '^TestBudget$$' -v ./view
 
-performance: build ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has
+performance: build-bench ## docs/PERFORMANCE.md of docs/perf, with the bars of what bench-out has
 	@for f in peers/peers formats/formats ops/ops-cpu; do test ! -f bench-out/$$f.json || python3 -c 'import json, sys; r = json.load(sys.stdin); json.dump({"command": r["command"], "machine": r["machine"], \
 	  "rows": [{k: x.get(k) for k in ("name", "title", "family", "repeats")} | {"bars": x.get("verdicts") or x["bars"]} for x in r["rows"]]}, sys.stdout, indent=1)' <bench-out/$$f.json >docs/perf/$$(basename $$f).json; done
-	bin/robocache bench report --performance docs/perf >docs/PERFORMANCE.md
+	bin/robocache-bench report --performance docs/perf >docs/PERFORMANCE.md
 
 clean: ## remove what was built
 	rm -rf bin dist .build/native .build/native-src* .build/wheels $(SO) demo-out

@@ -24,14 +24,13 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// All is a run of `bench all`: the whole suite, each part by this program's own verbs, within a time.
+// All is a run of `robocache-bench all`: the whole suite, each part by the commands robocache and robocache-bench, within a time.
 type All struct {
 	Out, Work string
 	Time      time.Duration
 	Parts     []string // nil: all
-	Python    string
 	GPUs      int
-	Self      []string // this program
+	Tools     runners.Tools
 	Revision  string
 	Done      *Finished
 	Resume    bool // Done has what is over
@@ -50,7 +49,7 @@ type part struct {
 	Steps   []step
 }
 
-// step is a command of this program.
+// step is a command of robocache or robocache-bench.
 type step struct {
 	Name, Line string // with variables
 	Least, Few float64
@@ -119,11 +118,11 @@ func (a *All) lacks(needs []string) string {
 		return ""
 	}
 	look := "import importlib.util as u, sys; print(*[p for p in sys.argv[1:] if not u.find_spec(p)])"
-	out, err := exec.Command(a.Python, append([]string{"-c", look}, packages...)...).Output() //nolint:gosec // the user's interpreter
+	out, err := exec.Command(a.Tools.Python, append([]string{"-c", look}, packages...)...).Output() //nolint:gosec // the user's interpreter
 	if missing := strings.Fields(string(out)); err != nil {
-		return a.Python + " does not run"
+		return a.Tools.Python + " does not run"
 	} else if len(missing) > 0 {
-		return a.Python + " has no " + strings.Join(missing, " and no ")
+		return a.Tools.Python + " has no " + strings.Join(missing, " and no ")
 	}
 	return ""
 }
@@ -162,7 +161,7 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 				s.args = append(s.args, w)
 			}
 		}
-		if s.Name, s.Line = expand(s.Name), "robocache "+strings.Join(s.args, " "); a.lacks(s.Needs) == "" {
+		if s.Name, s.Line = expand(s.Name), strings.Join(s.args, " "); a.lacks(s.Needs) == "" {
 			out = append(out, s)
 		}
 	}
@@ -184,9 +183,9 @@ func (a *All) Check() error {
 	case err != nil:
 		return err
 	case a.Time < 20*time.Second:
-		return robocache.Misuse("bench all", nil, "--time").Expected("20s or more", a.Time.String())
+		return robocache.Misuse("all", nil, "--time").Expected("20s or more", a.Time.String())
 	case a.Out == "":
-		return robocache.Misuse("bench all", nil, "--out").
+		return robocache.Misuse("all", nil, "--out").
 			Expected("a folder for rows.jsonl and the results", "none")
 	}
 	return nil
@@ -245,7 +244,7 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
-		if s.args[0] == "synth" && !exists(s.args[1]) { // the row was kept, and the set was not
+		if s.args[1] == "synth" && !exists(s.args[2]) { // the row was kept, and the set was not
 			if err := a.Done.forget(key); err != nil {
 				return short, err
 			}
@@ -291,23 +290,25 @@ func (s *AllStep) word() string {
 	return fmt.Sprintf("%.1f s%s", s.Seconds, map[bool]string{true: ", bars are missed"}[s.Missed])
 }
 
-// run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `bench train` has kept by then stays.
+// run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `robocache-bench train` has kept by then stays.
 func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
-	argv := slices.Concat(a.Self, s.args, []string{"--json"})
-	switch s.args[0] {
-	case "synth": // over what a killed run left
-		set := s.args[1]
+	program, args := s.args[0], s.args[1:]
+	argv := slices.Concat(a.Tools.Product, args, []string{"--json"})
+	switch {
+	case args[0] == "synth": // over what a killed run left
+		set := args[1]
 		if err := cmp.Or(os.RemoveAll(set), os.MkdirAll(filepath.Dir(set), 0o755)); err != nil {
 			return out, robocache.At(err, robocache.Where{"file": set})
 		}
-	case "bench":
-		if argv = append(argv, "--python", a.Python); s.args[1] == "train" && a.Resume {
+	case program == "robocache-bench":
+		argv = slices.Concat(a.Tools.Self, args, []string{"--json", "--python", a.Tools.Python})
+		if args[0] == "train" && a.Resume {
 			argv = append(argv, "--resume")
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	cmd, errs := runners.Command(limited, argv, nil)
+	cmd, errs := runners.Command(limited, argv, a.Tools.Env())
 	var text bytes.Buffer
 	cmd.Stdout = &text
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its own runners

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// AllReport is a finished `bench all`.
+// AllReport is a finished `robocache-bench all`.
 type AllReport struct {
 	Command string         `json:"command"`
 	Time    string         `json:"time"` // that it was given
@@ -98,7 +98,7 @@ func find(rows []Row, metric string, names ...string) report.Spread {
 // Document is README.md, benchmark_results.json, report.html, report.csv and plots/. What was skipped is not wrong.
 func (r *AllReport) Document() *report.Document {
 	rows := r.Rows()
-	d := &report.Document{Name: "report", Title: "robocache bench all", Command: r.Command, Raw: r, Called: map[string]string{".md": "README.md", ".json": "benchmark_results.json"},
+	d := &report.Document{Name: "report", Title: "robocache-bench all", Command: r.Command, Raw: r, Called: map[string]string{".md": "README.md", ".json": "benchmark_results.json"},
 		Sheet: &report.Table{Head: []string{"name", "metric", "median", "min", "max"}}}
 	d.Add("", nil, append(report.About(r.Command, r.Machine, "", nil), fmt.Sprintf("It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.", r.Time, r.Took))...)
 	parts, load := &report.Table{Head: []string{"part", "what", "", "command"}}, &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
@@ -198,17 +198,17 @@ func claims(rows []Row, took float64) *report.Table {
 	return t
 }
 
-// ReadAllReport reads the folder that `bench all` wrote.
+// ReadAllReport reads the folder that `robocache-bench all` wrote.
 func ReadAllReport(dir string) (*AllReport, error) {
 	r, path := &AllReport{}, filepath.Join(dir, "benchmark_results.json")
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Steps) == 0 {
-		err = robocache.At(errors.New("no rows of bench all are here"), robocache.Where{"file": path})
+		err = robocache.At(errors.New("no rows of robocache-bench all are here"), robocache.Where{"file": path})
 	}
 	return r, err
 }
 
-// ReadRows reads the figures of a run: of the folder of `bench all`, or of a JSON report of any measurement.
+// ReadRows reads the figures of a run: of the folder of `robocache-bench all`, or of a JSON report of any measurement.
 func ReadRows(path string) (out []Row, err error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		r, err := ReadAllReport(path)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/bench/ops"
+	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
 // A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others leave over.
@@ -17,7 +18,7 @@ func TestAllUsesItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done.Close()
-	a := &All{Done: done, Out: out, Work: out, Time: 20 * time.Second, Parts: []string{"machine", "synth"}, Self: []string{"/bin/true"}, Log: t.Logf}
+	a := &All{Done: done, Out: out, Work: out, Time: 20 * time.Second, Parts: []string{"machine", "synth"}, Tools: runners.Tools{Product: []string{"/bin/true"}}, Log: t.Logf}
 	r, err := a.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ var metrics = map[string]struct {
 }{
 	"cpu":        {" CPU s", (*Outcome).cpuPer1000},                                                           // of the process tree, a 1,000 samples
 	"rate":       {" /s", (*Outcome).rate},                                                                    // samples a second
-	"us":         {" µs", nil},                                                                                // of bench ops
+	"us":         {" µs", nil},                                                                                // of robocache-bench ops
 	"memory":     {" MB", func(o *Outcome) float64 { return o.PSSPeakMB }},                                    // peak PSS of the process tree
 	"decoded":    {"", func(o *Outcome) float64 { return float64(o.Decoded) / float64(max(o.Delivered, 1)) }}, // frames, of those delivered
 	"randomness": {"", func(o *Outcome) float64 { return o.DistinctFrac / o.IdealFrac }},                      // distinct episodes a batch ÷ the ideal

@@ -14,8 +14,8 @@ import (
 
 	"github.com/goatnote-inc/robocache/bench/report"
 
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 

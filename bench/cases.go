@@ -28,9 +28,12 @@ var tables = sync.OnceValue(func() *tablesOf {
 type tablesOf struct {
 	Scenarios []Scenario
 	Sets      map[string]setRecipe
-	TrainSets map[string]struct{ Name, Whole, Tiny string }
-	HDF5      map[string]string // files of bench formats: options of synth
-	Models    map[string]struct {
+	TrainSets map[string]struct {
+		Name        string
+		Whole, Tiny synthRecipe
+	}
+	HDF5   map[string]synthRecipe // files of robocache-bench formats
+	Models map[string]struct {
 		Batch  int
 		Frames bool
 		Set    string
@@ -51,7 +54,7 @@ type Case struct {
 	Bars    []report.Bar
 }
 
-// tableCase is a Case as cases.yaml has it. What it has more is of `bench formats`.
+// tableCase is a Case as cases.yaml has it. What it has more is of `robocache-bench formats`.
 type tableCase struct {
 	Case
 	Bars             []string
@@ -66,7 +69,7 @@ type family struct {
 	Window, Size, Count int
 	Video, Slow         bool
 	Runners             map[string]program
-	format              *tableCase // of `bench formats`
+	format              *tableCase // of `robocache-bench formats`
 }
 
 // program is how a runner is started: a Python script, or a kind of job that Serve knows; its setting in words (%d: its workers); and what its job has beside the case's.

@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// CaseReport is a finished `bench peers` or `bench formats`.
+// CaseReport is a finished `robocache-bench peers` or `robocache-bench formats`.
 type CaseReport struct {
 	Name     string             `json:"-"` // peers, formats
 	Command  string             `json:"command"`
@@ -66,7 +66,7 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 				maps.Copy(p.Versions, o.Versions)
 			}
 		}
-		p.Families[f.Name] = &Report{Title: "bench " + w.Name + ": " + f.Name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
+		p.Families[f.Name] = &Report{Title: "robocache-bench " + w.Name + ": " + f.Name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
 			Workload: map[string]any{"set": f.Set, "window": f.Window, "image_size": f.Size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
 		p.check()
 		if err := keep(p); err != nil {
@@ -104,7 +104,7 @@ func runnersOf(cases []Case, family string) (out []string) {
 	return out
 }
 
-// ReadCases reads a report of `bench peers` or `bench formats`, or the bars alone of any, as docs/perf has them.
+// ReadCases reads a report of `robocache-bench peers` or `robocache-bench formats`, or the bars alone of any, as docs/perf has them.
 func ReadCases(path string) (*CaseReport, error) {
 	p := &CaseReport{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
 	return p, report.ReadJSON(path, p)
@@ -112,7 +112,7 @@ func ReadCases(path string) (*CaseReport, error) {
 
 // Document is NAME.json and so on (peers or formats), and the same of each family; the Markdown is as docs/PERFORMANCE.md shows it.
 func (p *CaseReport) Document() *report.Document {
-	d := &report.Document{Name: p.Name, Title: "robocache bench " + p.Name, Command: p.Command, Sheet: barTable(p.Results, func(report.Check) bool { return true }), Raw: p}
+	d := &report.Document{Name: p.Name, Title: "robocache-bench " + p.Name, Command: p.Command, Sheet: barTable(p.Results, func(report.Check) bool { return true }), Raw: p}
 	d.Add("", nil, append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")...)
 	d.Add("", d.Sheet)
 	var wrong []string

@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 )
 
 // Every row names a family, runners that exist, and bars over runners that its own run has.
@@ -202,7 +202,7 @@ func TestCopyRun(t *testing.T) {
 func TestPeerMarkdownAndFiles(t *testing.T) {
 	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
 	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: report.Bars("cpu", "≥ 1.8× lerobot", "≥ 9× lerobot-streaming")}
-	p := &CaseReport{Name: "peers", Command: "robocache bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
+	p := &CaseReport{Name: "peers", Command: "robocache-bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
 		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
 	p.check()
 	var b bytes.Buffer

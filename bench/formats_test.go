@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 	_ "github.com/goatnote-inc/robocache/format/all"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // Every format is measured: folders, single files, and rows whose rate nobody states.

@@ -52,7 +52,7 @@ func readDelivered(path string) (out []delivered, err error) {
 			return out, err
 		}
 		if err := json.Unmarshal(line, &d.deliveredAt); err != nil {
-			return out, robocache.Malformed("bench load", nil, "delivered frames").WithCause(err)
+			return out, robocache.Malformed("load", nil, "delivered frames").WithCause(err)
 		}
 		n := max(map[string]int{"float32": 4, "uint16": 2}[d.DType], 1) // depth
 		for _, s := range d.Shape {

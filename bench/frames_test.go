@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 	"github.com/goatnote-inc/robocache/loader"
 )
 

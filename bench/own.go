@@ -29,7 +29,7 @@ func (o *Outcome) window(marks io.Writer, work func() error) error {
 	return nil
 }
 
-// DecodeRun decodes files to RGB on one thread, as runners/decode.py does, and says what it took.
+// DecodeRun decodes files to RGB on one thread, as runners/robocache_bench/decode.py does, and says what it took.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	if _, err := video.ActiveBackend(); err != nil {
 		return o, err

@@ -77,7 +77,7 @@ func Passes(ctx context.Context, names []string, w Workload, threads []int, t ru
 	table := tables().Loaders
 	if w.Rows > 0 {
 		if table = tables().Trajectories; ds.Info().Format != "robomimic" || ds.Info().Episodes == 0 || w.HZ <= 0 {
-			return nil, robocache.Misuse("bench load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
+			return nil, robocache.Misuse("load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
 				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous")
 		}
 	}
@@ -159,7 +159,7 @@ func (w *CaseWork) reference(ctx context.Context, root string) (*reference, erro
 	return newReference(ds, root, &Workload{})
 }
 
-// peer is a runner of a family of `bench peers`.
+// peer is a runner of a family of `robocache-bench peers`.
 func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *reference) (Runner, error) {
 	p, own := f.Runners[name]
 	if !own {
@@ -217,7 +217,7 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 	return a, nil
 }
 
-// formatRunner is a runner of a case of `bench formats`: runners/formats.py, but where loaders are measured.
+// formatRunner is a runner of a case of `robocache-bench formats`: runners/robocache_bench/formats.py, but where loaders are measured.
 func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) (Runner, error) {
 	p, ok := tables().Kinds[c.Kind][name]
 	if !ok {

@@ -26,7 +26,7 @@ type Node struct {
 func (n *Node) turn(p *point) (string, error) {
 	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)))
 	if exists(n.outcome(dir, n.Rank)) {
-		return "", robocache.Misuse("bench load", robocache.Where{"file": dir}, "a run of this rank was here before").
+		return "", robocache.Misuse("load", robocache.Where{"file": dir}, "a run of this rank was here before").
 			WithHint("give each run an --out of its own")
 	}
 	return dir, os.MkdirAll(dir, 0o755)
@@ -65,7 +65,7 @@ func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed err
 	return outs, nil
 }
 
-// meet waits until every rank has come to the barrier: a folder that all of them see. runners/common.py does the same.
+// meet waits until every rank has come to the barrier: a folder that all of them see. runners/robocache_bench/common.py does the same.
 func meet(ctx context.Context, w *Workload) error {
 	if w.Barrier == "" || w.World < 2 {
 		return nil
@@ -93,7 +93,7 @@ func await(ctx context.Context, path string, each time.Duration, what string) ([
 		}
 		select {
 		case <-ctx.Done():
-			return nil, robocache.Temporary("bench load", nil, "%s", what).WithCause(ctx.Err())
+			return nil, robocache.Temporary("load", nil, "%s", what).WithCause(ctx.Err())
 		case <-time.After(each):
 		}
 	}

@@ -111,7 +111,7 @@ func (r *Report) table() *report.Table {
 	return t
 }
 
-// SuiteReport is what `bench load` writes.
+// SuiteReport is what `robocache-bench load` writes.
 type SuiteReport struct {
 	Command string        `json:"command"`
 	Results []PointResult `json:"results"`
@@ -121,7 +121,7 @@ type SuiteReport struct {
 // Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
 // ranks. Where there are several runners, each has a folder of its own for the files a rank.
 func (r *SuiteReport) Document() *report.Document {
-	d := &report.Document{Name: "load", Title: "robocache bench load", Command: r.Command, Raw: r, Files: map[string]any{}}
+	d := &report.Document{Name: "load", Title: "robocache-bench load", Command: r.Command, Raw: r, Files: map[string]any{}}
 	d.Add("", r.table(), "Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.")
 	d.Plot(r.figures()...)
 	var merged []*Keys

@@ -58,7 +58,7 @@ func ResumeRun(ctx context.Context, w Workload, _ io.Writer) (o Outcome, err err
 			return o, err
 		}
 		if err := json.Unmarshal(b, &from); err != nil {
-			return o, robocache.Malformed("bench load", nil, "state").WithCause(err)
+			return o, robocache.Malformed("load", nil, "state").WithCause(err)
 		}
 		if err := ld.Restore(from.State, false); err != nil {
 			return o, err

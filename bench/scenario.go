@@ -88,9 +88,9 @@ func DefaultLinks() map[string]Link {
 
 // Slurm is a chain of jobs: a scenario each, one after the other, so that they do not disturb each other.
 type Slurm struct {
-	Program   []string // this robocache, as the nodes see it
+	Program   []string // robocache-bench, as the nodes see it
 	URI       string   // of the set
-	Options   []string // of `bench load`, without --scenario
+	Options   []string // of `robocache-bench load`, without --scenario
 	Scenarios []Scenario
 	Workers   int // 0: the scenario's
 
@@ -107,7 +107,7 @@ func (s *Slurm) CPUs(sc Scenario) int {
 
 // Line is what a job runs.
 func (s *Slurm) Line(sc Scenario) string {
-	words := slices.Concat(s.Program, []string{"bench", "load", s.URI, "--scenario", sc.Name}, s.Options)
+	words := slices.Concat(s.Program, []string{"load", s.URI, "--scenario", sc.Name}, s.Options)
 	for i, w := range words {
 		if strings.HasPrefix(w, "--out=") {
 			words[i] += "/" + sc.Name // each job writes a report of its own
@@ -165,7 +165,7 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 		}
 	}
 	if err != nil || slices.Contains(jobs, "") {
-		return jobs, robocache.Unsupported("bench load --submit", nil, "sbatch: %s", runners.LastLine(errs.String())).
+		return jobs, robocache.Unsupported("load --submit", nil, "sbatch: %s", runners.LastLine(errs.String())).
 			WithCause(err).WithHint("--dry-run prints what would be submitted")
 	}
 	return jobs, nil

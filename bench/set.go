@@ -71,7 +71,7 @@ func VideoFiles(args []string) (out []string, err error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, robocache.NotFound("bench decode", robocache.Where{"file": args[0]}, "no .mp4 here")
+		return nil, robocache.NotFound("decode", robocache.Where{"file": args[0]}, "no .mp4 here")
 	}
 	return out, nil
 }

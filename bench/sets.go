@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -8,9 +9,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
 	"github.com/goatnote-inc/robocache/convert"
+	"github.com/goatnote-inc/robocache/synth"
 )
 
 // Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
@@ -80,7 +82,7 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 		opt.Keys = append(opt.Keys, f.Key)
 	}
 	if r.Codec != "" && camera == "" {
-		return robocache.Unsupported("bench peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
+		return robocache.Unsupported("peers", robocache.Where{"dataset": s.URI}, "the dataset has no video").
 			WithHint("--workload novideo-w16")
 	}
 	write := func() (int, error) {
@@ -139,16 +141,26 @@ func (s *Sets) once(to string, make func() error) (string, error) {
 	return to, report.WriteFile(to+".made", nil)
 }
 
-// run has a program make it.
-func (s *Sets) run(ctx context.Context, to, hint string, argv ...string) error {
-	if _, err := runners.Output(ctx, argv, s.Tools.Env()); err != nil {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return robocache.Unsupported("bench", robocache.Where{"dataset": to}, "%s", filepath.Base(argv[1])).
-			WithCause(err).WithHint("%s", hint)
+// synthRecipe is a synthetic set: options of synth, and of the writer of its format.
+type synthRecipe struct {
+	synth.Options
+	WriteOptions map[string]string `json:"write_options"`
+}
+
+// write makes the set at dst.
+func (r *synthRecipe) write(ctx context.Context, dst string) error {
+	format := cmp.Or(r.Format, robocache.DefaultFormat())
+	f, err := convert.Writer(format)
+	if err != nil {
+		return err
 	}
-	return nil
+	ds, options, err := synth.For(r.Options, f, false)
+	if err != nil {
+		return err
+	}
+	maps.Copy(options, r.WriteOptions)
+	_, err = convert.Write(ctx, ds, format, dst, convert.Options{WriteOptions: robocache.WriteOptions{Options: options}})
+	return err
 }
 
 // HDF5 makes robomimic's file of the table.
@@ -168,14 +180,14 @@ func (s *Sets) HDF5(ctx context.Context) (string, error) {
 	})
 }
 
-// formatData makes the data of cases of `bench formats` once, and says where it lies.
+// formatData makes the data of cases of `robocache-bench formats` once, and says where it lies.
 func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	dir := filepath.Join(s.Work, "formats", kind)
 	return s.once(dir, func() error {
 		if kind != "hdf5" {
 			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
 				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err != nil || !st.IsDir() {
-					return robocache.Unsupported("bench formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
+					return robocache.Unsupported("formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
 						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")
 				}
 			}
@@ -183,13 +195,18 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 			if err != nil {
 				return err
 			}
-			return s.run(ctx, dir, "make peers installs what the peers need", append(s.Tools.Script("formats.py"), string(encoded))...)
+			_, err = runners.Output(ctx, append(s.Tools.Script("formats.py"), string(encoded)), s.Tools.Env())
+			if err == nil || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return robocache.Unsupported("formats", robocache.Where{"dataset": dir}, "formats.py").
+				WithCause(err).WithHint("make peers installs what the peers need")
 		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		for name, options := range tables().HDF5 {
-			if err := s.run(ctx, dir, "", slices.Concat(s.Tools.Self, []string{"synth", filepath.Join(dir, name+".hdf5")}, strings.Fields(options))...); err != nil {
+		for name, recipe := range tables().HDF5 {
+			if err := recipe.write(ctx, filepath.Join(dir, name+".hdf5")); err != nil {
 				return err
 			}
 		}
@@ -200,12 +217,12 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 // Train makes a set that training learns from by default.
 func (s *Sets) Train(ctx context.Context, name string, tiny bool) (_ string, err error) {
 	r := tables().TrainSets[name]
-	dir, options := filepath.Join(s.Work, "train", r.Name), r.Whole
+	dir, recipe := filepath.Join(s.Work, "train", r.Name), r.Whole
 	if tiny {
-		dir, options = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
+		dir, recipe = filepath.Join(s.Work, "train-tiny", r.Name), r.Tiny
 	}
 	return s.once(dir, func() error {
-		return s.run(ctx, dir, "give a set of your own", slices.Concat(s.Tools.Self, []string{"synth", dir}, strings.Fields(options))...)
+		return recipe.write(ctx, dir)
 	})
 }
 

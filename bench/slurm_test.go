@@ -9,7 +9,7 @@ import (
 )
 
 func chain() *Slurm {
-	return &Slurm{Program: []string{"/opt/robo cache/robocache"}, URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
+	return &Slurm{Program: []string{"/opt/robo cache/robocache-bench"}, URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
 }
 
 // The chain is a golden file: what would be submitted is reviewed like code.

@@ -251,7 +251,7 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	defer ds.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
-		return robocache.Unsupported("bench soak", nil, "a set without video: there are no frames to check")
+		return robocache.Unsupported("soak", nil, "a set without video: there are no frames to check")
 	}
 	ld, _, err := w.loader(ctx, ds)
 	if err != nil {

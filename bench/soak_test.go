@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 )
 
 func soakOf(t *testing.T, d time.Duration) *Soak {

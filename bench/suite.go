@@ -188,7 +188,7 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 		defer os.RemoveAll(dir)
 	}
 	if s.ref.root == "" && p.scenario.Store == "" {
-		return o, robocache.Misuse("bench load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
+		return o, robocache.Misuse("load", robocache.Where{"dataset": s.URI}, "%s wants a local copy", p.scenario.Name).
 			WithHint("give a folder: the streaming scenarios serve it themselves")
 	}
 	state := "unproven"

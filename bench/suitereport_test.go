@@ -30,7 +30,7 @@ func TestSuiteFiles(t *testing.T) {
 	r0, r1 := *two.Merged, *two.Merged
 	r0.WorldSize, r1.WorldSize, r1.Rank, two.Merged.WorldSize = 2, 2, 1, 2
 	two.Keys = []*Keys{&r0, &r1}
-	r := &SuiteReport{Command: "robocache bench load '<set>'", Results: []PointResult{rowFor("mmap_local", "engine", 64, 100), failed, two}}
+	r := &SuiteReport{Command: "robocache-bench load '<set>'", Results: []PointResult{rowFor("mmap_local", "engine", 64, 100), failed, two}}
 	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}

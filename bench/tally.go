@@ -18,7 +18,7 @@ import (
 // sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers and their episodes' positions; or a mark.
 type sink func(n int64, samples []int64, episodes []int32)
 
-// Marks, in place of a size; runners/common.py describes the file that has all this.
+// Marks, in place of a size; runners/robocache_bench/common.py describes the file that has all this.
 const (
 	markEpoch = -1 // one ends
 	markOpen  = -2 // the window

@@ -20,7 +20,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// TrainJob is what a training runner is asked for beside its workload: runners/train.py.
+// TrainJob is what a training runner is asked for beside its workload: runners/robocache_bench/train.py.
 type TrainJob struct {
 	Runner    string `json:"runner"`
 	Model     string `json:"model"`
@@ -38,7 +38,7 @@ type TrainJob struct {
 	Places    string `json:"places,omitempty"` // file: framePlaces, of runners that are given files and frame numbers
 }
 
-// Train is a run of `bench train`.
+// Train is a run of `robocache-bench train`.
 type Train struct {
 	Base    Workload // of every runner; Workers 0: 8, and the cores less two
 	Job     TrainJob
@@ -100,15 +100,15 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 		}
 	}
 	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
-		return nil, robocache.Misuse("bench train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
+		return nil, robocache.Misuse("train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
 	}
 	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
-		return nil, robocache.Unsupported("bench train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
+		return nil, robocache.Unsupported("train", nil, "--compile with --device cpu: inductor's C++ of these networks takes minutes a run").
 			WithHint("leave --compile out, or --device cuda")
 	}
 	if t.Job.Graph && (t.Job.Compile || t.Job.Device == "cpu" || t.Job.GPUs > 1) {
-		return nil, robocache.Misuse("bench train", nil, "--graph is of one GPU, without --compile")
+		return nil, robocache.Misuse("train", nil, "--graph is of one GPU, without --compile")
 	}
 	model := tables().Models[t.Job.Model]
 	t.Base.BatchSize = cmp.Or(t.Base.BatchSize, model.Batch)
@@ -193,7 +193,7 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 	info := ds.Info()
 	defer ds.Close()
 	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
-		return out, robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
+		return out, robocache.Misuse("train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
 			WithHint("--model diffusion-lowdim, or a set with a camera")
 	}
 	names := t.Runners
@@ -266,7 +266,7 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 	root, info := folder(t.Base.URI), ds.Info()
 	cameras := (&Workload{Video: "one"}).cameras(info)
 	if root == "" || len(cameras) == 0 {
-		return robocache.Misuse("bench train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder")
+		return robocache.Misuse("train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder")
 	}
 	p := framePlaces{Camera: cameras[0]}
 	for e := range info.Episodes {
@@ -361,7 +361,7 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
 	}
-	e := robocache.Unsupported("bench train", robocache.Where{"dataset": w.URI}, "").WithCause(err)
+	e := robocache.Unsupported("train", robocache.Where{"dataset": w.URI}, "").WithCause(err)
 	_, module, lacks := strings.Cut(fmt.Sprint(err), "No module named ")
 	switch {
 	case ctx.Err() != nil:

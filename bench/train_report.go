@@ -10,10 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/gpu"
 	"github.com/goatnote-inc/robocache/bench/report"
-	"github.com/goatnote-inc/robocache/internal/chart"
+	"github.com/goatnote-inc/robocache/inspect/chart"
 )
 
-// TrainReport is a finished `bench train`.
+// TrainReport is a finished `robocache-bench train`.
 type TrainReport struct {
 	Command  string            `json:"command"`
 	Machine  report.Machine    `json:"machine"`
@@ -27,7 +27,7 @@ func ReadTrainReport(path string) (*TrainReport, error) {
 	r := &TrainReport{}
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Rows) == 0 {
-		err = robocache.At(errors.New("no rows of bench train are here"), robocache.Where{"file": path})
+		err = robocache.At(errors.New("no rows of robocache-bench train are here"), robocache.Where{"file": path})
 	}
 	return r, err
 }
@@ -113,7 +113,7 @@ func (r *TrainReport) table() *report.Table {
 // Document is train.{json,csv,md,html}, the files beside them and the plots. Figures do not count where a runner trained on something else than the others, or one of ours failed.
 // A peer that cannot run is none.
 func (r *TrainReport) Document() *report.Document {
-	d := &report.Document{Name: "train", Title: "robocache bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows), Files: r.files()}
+	d := &report.Document{Name: "train", Title: "robocache-bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows), Files: r.files()}
 	d.Add("", r.table(), append(append(report.About(r.Command, r.Machine, "", r.Versions),
 		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch."), r.AllNotes()...)...)
 	var wrong []string

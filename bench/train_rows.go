@@ -54,7 +54,7 @@ type TrainFigures struct {
 	GPUSamples []gpu.Sample `json:"gpu_samples,omitempty" sheet:"-"`
 }
 
-// TrainRun is what a training run says of itself: runners/train.py.
+// TrainRun is what a training run says of itself: runners/robocache_bench/train.py.
 type TrainRun struct {
 	TrainFigures
 	WindowSteps int          `json:"window_steps"`

@@ -14,9 +14,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/bench/gpu"
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
 // training is a tiny run on a real table; its scripts may be changed.
@@ -37,7 +37,7 @@ func training(t *testing.T) *Train {
 // A wrong batch in one runner fails the run, and names the runner and the batch.
 func TestTrainFindsAWrongBatch(t *testing.T) {
 	tr := training(t)
-	name := filepath.Join(tr.Tools.Dir, "train_data.py")
+	name := filepath.Join(tr.Tools.Dir, "robocache_bench", "train_data.py")
 	code, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestTrainOnTwoRanks(t *testing.T) {
 
 // endsRanks: ranks that torchrun started end with it, though each has a session of its own; else they would train beside the next run.
 func endsRanks(t *testing.T, tr *Train) {
-	name, pids := filepath.Join(tr.Tools.Dir, "train_data.py"), t.TempDir()
+	name, pids := filepath.Join(tr.Tools.Dir, "robocache_bench", "train_data.py"), t.TempDir()
 	code, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)

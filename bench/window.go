@@ -25,7 +25,7 @@ type source interface {
 
 const mostEpochs = 5000
 
-// consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/common.py is the other language's.
+// consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/robocache_bench/common.py is the other language's.
 type consumer struct {
 	src   source
 	sink  sink
@@ -56,7 +56,7 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 		case !errors.Is(err, io.EOF):
 			return wait, err
 		case m.given == 0:
-			return wait, robocache.Malformed("bench load", nil, "an epoch without a batch")
+			return wait, robocache.Malformed("load", nil, "an epoch without a batch")
 		default:
 			m.given = 0
 			m.sink(markEpoch, nil, nil)

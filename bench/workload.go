@@ -70,11 +70,11 @@ func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
 	}[kind]
 	if !ok {
-		return robocache.Misuse("bench run", nil, "no job of kind %s", kind)
+		return robocache.Misuse("run", nil, "no job of kind %s", kind)
 	}
 	var w Workload
 	if err := json.Unmarshal([]byte(job), &w); err != nil {
-		return robocache.Misuse("bench run", nil, "the job").WithCause(err)
+		return robocache.Misuse("run", nil, "the job").WithCause(err)
 	}
 	o, err := run(ctx, w, out)
 	if err != nil {

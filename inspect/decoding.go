@@ -73,7 +73,7 @@ const (
 func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo int, span time.Duration) (_ *Decoding, err error) {
 	if !slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) || video.LibraryOf(ds) == nil {
 		return nil, robocache.Unsupported(opDecoding, robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, "the dataset has no video").
-			WithHint("still images are decoded one by one: 'robocache bench load' measures them")
+			WithHint("still images are decoded one by one: 'robocache-bench load' measures them")
 	}
 	if _, err := video.ActiveBackend(); err != nil {
 		return nil, err

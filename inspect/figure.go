@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/chart"
+	"github.com/goatnote-inc/robocache/inspect/chart"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
 )

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/chart"
+	"github.com/goatnote-inc/robocache/inspect/chart"
 	"github.com/goatnote-inc/robocache/synth"
 )
 

@@ -23,7 +23,7 @@ NATIVE = Path(os.environ.get("ROBOCACHE_NATIVE") or ROOT / ".build" / "native")
 
 # What the engine is made of: a library that is younger than all of it is the one that a build would make.
 SOURCES = (
-    *("align", "bench", "cache", "cmd", "convert", "diagnose", "edit", "format", "hub", "inspect", "internal", "kernel", "loader", "mapping", "metrics"),
+    *("align", "cache", "cmd", "convert", "diagnose", "edit", "format", "hub", "inspect", "internal", "kernel", "loader", "mapping", "metrics"),
     *("selftest", "shard", "stats", "store", "submit", "synth", "video", "view"),
 )
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A long run of everything at once (bench soak): SOAK=2m make soak for a short one. Exits non-zero with the reason.
+# A long run of everything at once (robocache-bench soak): SOAK=2m make soak for a short one. Exits non-zero with the reason.
 # It takes the real H.264 set where it is, else a synthetic one of 12 episodes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,4 +11,4 @@ if [ ! -d "$set" ]; then
   set=$scratch/set
   "$robocache" synth "$set" --episodes 12 --seconds 6 --size 320x240
 fi
-"$robocache" bench soak "$set" --duration "${SOAK:-30m}" "$@"
+bin/robocache-bench soak "$set" --duration "${SOAK:-30m}" "$@"

@@ -52,11 +52,11 @@ if ! .venv/bin/python -c 'import torch, numpy, pytest' 2>/dev/null; then
 fi
 [ "$what" = peers ] || exit 0
 # robomimic asks for simulators and plotting that its dataset class does not use: it comes without what it asks for, so that nothing
-# else changes its version. Only `bench peers` runs it.
+# else changes its version. Only `robocache-bench peers` runs it.
 alone() {
   .venv/bin/python -c 'import h5py, robomimic' 2>/dev/null ||
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -r python/requirements-peers-alone.txt ||
-    echo "venv: robomimic could not be installed: its runner of 'bench peers' says so" >&2
+    echo "venv: robomimic could not be installed: its runner of 'robocache-bench peers' says so" >&2
 }
 # Independent readers and writers of the other formats: reference readers of the tests of MCAP, rosbag2, Zarr and Delta Lake (h5py comes with robomimic); what notebooks plot with;
 # a type checker; Kubernetes' schemas; a server for the tests of s3.

@@ -192,7 +192,7 @@ func TestTenCommands(t *testing.T) {
 	}
 }
 
-// bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one report of both.
+// robocache-bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one report of both.
 func TestBenchOnTwoNodes(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("a set with video needs ffmpeg: ", err)
@@ -201,8 +201,16 @@ func TestBenchOnTwoNodes(t *testing.T) {
 	dir := t.TempDir()
 	call("synth", filepath.Join(dir, "set"), "--episodes", "8", "--seconds", "1", "--cameras", "1", "--size", "96x96", "--codec", "h264")
 	c := startCluster(t, 1001, largeNodes)
+	bench := filepath.Join(dir, "robocache-bench")
+	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench, "./cmd/robocache-bench").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	t.Chdir(dir) // the jobs' logs
-	job, _, _ := strings.Cut(call("bench", "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4"), "\t")
+	out, err := exec.Command(bench, "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, _, _ := strings.Cut(string(out), "\t")
 	report := filepath.Join(dir, "out", "stream_bucket_2node", "load.json")
 	c.wait(4*time.Minute, "a report", func() bool {
 		_, err := os.Stat(report)

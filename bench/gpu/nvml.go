@@ -5,7 +5,6 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
 // nvml are the functions that are used, as nvml.h declares them: a device is a pointer, a result nvmlReturn_t, 0 success. A function that the library lacks is nil.
@@ -52,7 +51,7 @@ func loadNVML() (*nvml, error) {
 		return robocache.Unsupported("GPU monitor", nil, "there is no NVML: %v", err).
 			WithHint("the library libnvidia-ml.so.1 comes with NVIDIA's driver")
 	}
-	lib, err := cudahost.Dlopen("libnvidia-ml.so.1")
+	lib, err := openLibrary("libnvidia-ml.so.1")
 	if err != nil {
 		return nil, absent(err)
 	}
@@ -64,9 +63,7 @@ func loadNVML() (*nvml, error) {
 		"DeviceGetClockInfo": &n.clock, "DeviceGetCurrentClocksThrottleReasons": &n.reasons, "DeviceGetPcieThroughput": &n.pcie, "GpmQueryDeviceSupport": &n.gpmSupport,
 		"GpmSampleAlloc": &n.gpmAlloc, "GpmSampleFree": &n.gpmFree, "GpmSampleGet": &n.gpmSample, "GpmMetricsGet": &n.gpmMetrics,
 	} {
-		if p, err := cudahost.Dlsym(lib, "nvml"+name); err == nil {
-			cudahost.Bind(f, p)
-		}
+		bindSymbol(lib, "nvml"+name, f)
 	}
 	if start == nil || n.errorString == nil || n.count == nil || n.byIndex == nil || n.uuid == nil || n.name == nil {
 		return nil, absent("libnvidia-ml.so.1 lacks its first functions")

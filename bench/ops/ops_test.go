@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 	"github.com/goatnote-inc/robocache/bench/report"
 	"github.com/goatnote-inc/robocache/bench/runners"
-	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 
 	"github.com/goatnote-inc/robocache"
 )
@@ -70,7 +70,7 @@ func TestOpsQuick(t *testing.T) {
 	curve := row
 	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
 	rep, err := Measure(context.Background(), Run{Rows: []Row{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Runners: []string{"memcpy", "reference"}, Tools: tools,
-		Timeout: time.Minute, Log: t.Logf, Command: "robocache bench ops"})
+		Timeout: time.Minute, Log: t.Logf, Command: "robocache-bench ops"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestOpsQuick(t *testing.T) {
 func TestOpsEnds(t *testing.T) {
 	dir := t.TempDir()
 	script := "import json, os, sys\nfor r in json.loads(sys.argv[1])['rows']:\n  if r['name'] == 'b': sys.exit('killed')\n  print(json.dumps(dict(row=r['name'], bytes=8, arms=[dict(name='robocache', us=dict(raw=[1], min=1, median=1, max=1))])), flush=True)\n"
-	if err := os.WriteFile(filepath.Join(dir, "ops_peers.py"), []byte(script), 0o600); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "robocache_bench"), 0o700), os.WriteFile(filepath.Join(dir, "robocache_bench", "ops_peers.py"), []byte(script), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	var rows []Row

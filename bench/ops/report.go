@@ -18,7 +18,7 @@ func (p *Report) Document() *report.Document {
 	if p.Clock == "cpu" {
 		text = "Of the thread's own CPU time, since the machine was not quiet. " + text
 	}
-	d := &report.Document{Name: name, Title: "robocache bench ops", Command: p.Command, Raw: p}
+	d := &report.Document{Name: name, Title: "robocache-bench ops", Command: p.Command, Raw: p}
 	d.Add("", nil, append(report.About(p.Command, p.Machine, device, p.Versions), text)...)
 	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
 	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}

@@ -13,7 +13,7 @@ import (
 // Ours is the name of our runner.
 const Ours = "robocache"
 
-// Row is one line of `bench ops`: a workload on a device, and what is asked of ours.
+// Row is one line of `robocache-bench ops`: a workload on a device, and what is asked of ours.
 type Row struct {
 	Name   string       `json:"name"` // as in --rows
 	Title  string       `json:"title"`
@@ -24,7 +24,7 @@ type Row struct {
 	Quick  bool         `json:"-"`               // --quick runs it
 }
 
-// Work is what the runners of a row compute. runners/ops.py describes the same to the peers.
+// Work is what the runners of a row compute. runners/robocache_bench/ops.py describes the same to the peers.
 type Work struct {
 	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python
 

@@ -17,7 +17,7 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// Run is what `bench ops` was asked for. Its JSON is the process's job.
+// Run is what `robocache-bench ops` was asked for. Its JSON is the process's job.
 type Run struct {
 	Rows     []Row                `json:"rows"`
 	Device   string               `json:"device"` // cpu, cuda
@@ -35,7 +35,7 @@ type Run struct {
 	Log      func(string, ...any) `json:"-"`
 }
 
-// Report is a finished `bench ops`.
+// Report is a finished `robocache-bench ops`.
 type Report struct {
 	Command  string            `json:"command"`
 	Machine  report.Machine    `json:"machine"`
@@ -127,7 +127,7 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 	_, module, lacks := strings.Cut(errs.String(), "No module named ")
 	switch {
 	case at == 0 && (lacks || cmd.Process == nil):
-		return "", robocache.Unsupported("bench ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
+		return "", robocache.Unsupported("ops", nil, "%s", cmp.Or(r.Tools.Python+" has no "+runners.LastLine(module), "no interpreter")).
 			WithCause(notExit(err)).
 			WithHint("--python names an interpreter with numpy and robocache; make core lib installs one")
 	case err == nil:

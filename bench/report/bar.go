@@ -89,7 +89,7 @@ type Check struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// MarshalJSON also writes the keys that bench ops has: the figure in the bar's unit, and the other's µs.
+// MarshalJSON also writes the keys that robocache-bench ops has: the figure in the bar's unit, and the other's µs.
 func (c Check) MarshalJSON() ([]byte, error) {
 	type plain Check
 	return json.Marshal(struct {

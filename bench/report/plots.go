@@ -4,7 +4,7 @@ import (
 	"image/color"
 	"slices"
 
-	"github.com/goatnote-inc/robocache/internal/chart"
+	"github.com/goatnote-inc/robocache/inspect/chart"
 )
 
 // Figure is one plot: groups of bars, beside each other or Stacked, or with Curves lines.

@@ -1,4 +1,4 @@
-// Package runners has the Python runners of bench, and starts the processes of all.
+// Package runners has the Python runners (the package robocache_bench) and starts the processes of all runners.
 package runners
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,15 +17,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-//go:embed *.py
+//go:embed robocache_bench/*.py
 var scripts embed.FS
 
 // Tools says where the runners' programs are.
 type Tools struct {
-	Self       []string // this robocache
+	Self       []string // the program robocache-bench
+	Product    []string // the program robocache
 	Python     string   // an interpreter with the peers
 	PythonPath string   // a folder with our package, when it is not installed
-	Dir        string   // the unpacked scripts
+	Dir        string   // the folder with the unpacked package robocache_bench
 }
 
 // Unpack writes the Python runners to a temporary folder; the caller calls the function returned to remove it.
@@ -37,21 +37,24 @@ func (t *Tools) Unpack() (done func(), err error) {
 	return func() { os.RemoveAll(t.Dir) }, robocache.At(err, nil)
 }
 
+// Env returns the variables of runners. Their Python finds robocache_bench first, then robocache; the
+// folders of the environment follow, which may hold a peer.
 func (t *Tools) Env() []string {
-	env := []string{"OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1"}
-	if t.PythonPath != "" {
-		// Ours first; a peer that stands in a folder of its own (open3d) stays to be found.
-		env = append(env, "PYTHONPATH="+strings.TrimSuffix(t.PythonPath+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"), string(os.PathListSeparator)))
+	folders := slices.DeleteFunc([]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")}, func(f string) bool { return f == "" })
+	return []string{
+		"OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=1",
+		"PYTHONPATH=" + strings.Join(folders, string(os.PathListSeparator)),
 	}
-	return env
 }
 
-// Script is a Python runner; its job is to follow.
-func (t *Tools) Script(name string) []string { return []string{t.Python, filepath.Join(t.Dir, name)} }
+// Script returns the command of a Python runner, named as its file. The caller appends the job.
+func (t *Tools) Script(name string) []string {
+	return []string{t.Python, "-m", "robocache_bench." + strings.TrimSuffix(name, ".py")}
+}
 
-// Own is a runner of this program; its job is to follow.
+// Own returns the command of a runner of this program. The caller appends the job.
 func (t *Tools) Own(kind string) []string {
-	return slices.Concat(t.Self, []string{"bench", "run", kind})
+	return slices.Concat(t.Self, []string{"run", kind})
 }
 
 // Command is a runner in a process group of its own, which ends with ctx and with this process, also where that is killed; what it says on stderr is kept.

@@ -1,7 +1,7 @@
 """Where the frames of a LeRobot set lie, against the oracle that came with the data. Run by TestPeerFacts."""
 import json, os, sys
 
-from lerobot_set import Set
+from robocache_bench.lerobot_set import Set
 
 
 def placed(root):

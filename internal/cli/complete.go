@@ -12,10 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/bench"
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/edit"
-	"github.com/goatnote-inc/robocache/loader"
 	"github.com/goatnote-inc/robocache/mapping"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/stats"
@@ -51,26 +49,6 @@ var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
 	"edit split --by":   oneOf("task"),
 	"--stratify":        oneOf("task"),
 	"edit merge --keys": oneOf("strict", "intersection", "union"),
-
-	"--device":                  oneOf("cpu", "cuda"),
-	"--clock":                   oneOf("wall", "cpu"),
-	"--pattern":                 oneOf("sequential", "random"),
-	"--parts":                   listed(bench.AllNames),
-	"bench peers --workload":    cases("peers"),
-	"bench formats --workload":  cases("formats"),
-	"bench load --video":        oneOf("one", "all", "none"),
-	"bench load --shuffle":      oneOf(string(loader.Global), string(loader.Pool), "file"),
-	"bench load --decode":       oneOf(bench.TrainValues("decode")...),
-	"bench load --cache-format": oneOf(string(loader.CacheAuto), string(loader.CachePlanes), string(loader.CachePixels), string(loader.CacheEncoded)),
-	"bench load --cache-state":  oneOf("warm", "cold"),
-	"bench load --scenario":     listed(scenarios),
-	"bench load --scenarios":    listed(func() []string { return append(scenarios(), "all") }),
-}
-
-func init() {
-	for _, name := range []string{"model", "mode", "precision", "loop", "device", "timing", "shuffle", "cache", "cache-state", "decode"} {
-		flagValues["bench train --"+name] = listed(func() []string { return bench.TrainValues(name) })
-	}
 }
 
 // completeValues registers flagValues for the flags of all verbs.
@@ -159,22 +137,4 @@ func optionsOf(flag string, of func(robocache.Format) map[string]string) func(*c
 		}
 		return out
 	}
-}
-
-func cases(table string) func(*cobra.Command, []string) []string {
-	return listed(func() (out []string) {
-		list, _ := bench.CasesNamed(table, nil)
-		for _, c := range list {
-			out = append(out, c.Name)
-		}
-		return out
-	})
-}
-
-func scenarios() (out []string) {
-	list, _ := bench.ScenariosByName([]string{"all"})
-	for _, s := range list {
-		out = append(out, s.Name)
-	}
-	return out
 }

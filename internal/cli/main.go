@@ -22,15 +22,12 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/nvdec"
 )
 
-// version is that of the program, which its build sets; arguments are those of its command line, which os.Args within Python are not.
-var (
-	version   = "unknown"
-	arguments []string
-)
+// version is set by the build of the program.
+var version = "unknown"
 
 // Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code.
 func Main(args []string, programVersion string) int {
-	version, arguments = programVersion, args
+	version = programVersion
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return run(ctx, newRoot(), args, os.Stdout, os.Stderr)
@@ -70,13 +67,12 @@ func newRoot() *cobra.Command {
 		Use:     "robocache",
 		Version: fullVersion(),
 		Short:   "a data engine for robot learning",
-		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them,
-makes synthetic ones, and measures how fast aligned batches come out of them.
+		Long: `robocache reads robot datasets in place, proves that they are what they claim, converts them
+and makes synthetic ones.
 
   robocache synth /tmp/demo              make a small dataset with video
   robocache inspect /tmp/demo            see what is in it
   robocache doctor /tmp/demo             see what is wrong with it
-  robocache bench load /tmp/demo         see how fast it loads
 
 A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or hf://datasets/owner/name
 (docs/stores.md). The same in Python: import robocache; help(robocache).`,
@@ -94,7 +90,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		}
 		return misuse(err.Error())
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), newBench(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

@@ -36,7 +36,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 	if code != exitDone {
 		t.Fatalf("exit %d", code)
 	}
-	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "submit", "bench", "cache", "self-test", "version", "completion"} {
+	for _, verb := range []string{"inspect", "doctor", "stats", "convert", "synth", "submit", "cache", "self-test", "version", "completion"} {
 		if !strings.Contains(out, "\n  "+verb) {
 			t.Errorf("--help does not list %s", verb)
 		}
@@ -47,7 +47,7 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 		if code != exitDone {
 			t.Errorf("%s --help: exit %d", verb, code)
 		}
-		if verb != "bench" && verb != "submit" && (!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
+		if verb != "submit" && (!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
 			t.Errorf("%s --help lacks an example, the exit codes or --json:\n%s", verb, help)
 		}
 	}
@@ -76,7 +76,6 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{[]string{"inspect"}, exitMisuse, "arg(s)"},
 		{[]string{"nonsense"}, exitMisuse, "unknown command"},
-		{[]string{"bench", "nonsense"}, exitMisuse, "load, decode, ops, peers, formats, soak, train, all or report"},
 		{[]string{"inspect", dir, "--no-such-flag"}, exitMisuse, "no-such-flag"},
 		{[]string{"inspect", filepath.Join(dir, "nothing")}, exitNotFound, "nothing"},
 		{[]string{"inspect", dir}, exitNotFound, "meta/info.json"},

@@ -69,7 +69,7 @@ func TestVerb(t *testing.T) {
 		{"doctor", `{}`, nil, robocache.ErrMisuse, "arg(s)"},
 		{"doctor", `{}`, []string{"--help"}, robocache.ErrNotFound, "--help"},
 		{"nonsense", `{}`, nil, robocache.ErrMisuse, "unknown verb"},
-		{"bench", `{}`, nil, robocache.ErrMisuse, "no result"},
+		{"submit", `{}`, nil, robocache.ErrMisuse, "no result"},
 		{"inspect", `{}`, []string{set + "x"}, robocache.ErrNotFound, "setx"},
 	} {
 		if _, err := verb(c.verb, c.options, c.args...); !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.says) {

@@ -48,7 +48,7 @@ _HINTS = {
     "use torch.profiler, or Loader.stats()": "profile_operation log_operation",
     "there is none; use Loader.stats()": "Telemetry",
     "use Python's logging: RoboCache has no logger of its own": "logging RoboCacheLogger get_logger set_log_level",
-    "use the command `robocache bench`; Loader.stats() tells the share of waiting": "bench GPUUtilizationMonitor",
+    "use the command `robocache-bench`; Loader.stats() tells the share of waiting": "bench GPUUtilizationMonitor",
     "use robocache.resample, fuse and voxelize: the module robocache_cuda is no more": "robocache_cuda",
     "it was private; use robocache.resample": "_cuda_ops _cutlass_ops",
     "it was private; use robocache.fuse": "_multimodal_ops",

@@ -104,7 +104,7 @@ def cli(*args: str) -> subprocess.CompletedProcess[str]:
     """Runs the command line."""
     if (ROOT / "bin" / "robocache").exists():
         command = [str(ROOT / "bin" / "robocache")]
-    else:  # the library's own, which has all verbs but bench
+    else:  # the library's own
         command = [sys.executable, "-m", "robocache"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
     return subprocess.run([*command, *args], cwd=ROOT, text=True, capture_output=True, timeout=300, env=env)

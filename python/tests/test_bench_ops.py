@@ -1,4 +1,4 @@
-"""The measuring process of `bench ops` sees a wrong bit of ours and a wrong value of a peer, and counts the bytes that the work cannot do without."""
+"""The measuring process of `robocache-bench ops` sees a wrong bit of ours and a wrong value of a peer, and counts the bytes that the work cannot do without."""
 
 import contextlib
 import io
@@ -13,9 +13,7 @@ import robocache
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runners"))
-import ops  # noqa: E402
-import ops_ours  # noqa: E402
-import ops_peers  # noqa: E402, F401
+from robocache_bench import ops, ops_ours, ops_peers  # noqa: E402, F401
 
 FUSE = {"kind": "fuse", "mode": "linear", "dtype": "float32", "out": "float32", "B": 3, "T": 10, "streams": [{"S": 20, "D": 4}]}
 VOXELS = {"kind": "voxelize", "mode": "count", "layout": "dense", "cloud": "uniform", "N": 500, "grid": [8, 4, 16], "min": [0, 0, 0], "size": [1 / 8, 1 / 4, 1 / 16]}

@@ -367,7 +367,7 @@ def best(f: Any, n: int = 300, rounds: int = 30) -> float:
 
 
 def test_host_time(capsys: pytest.CaptureFixture[str]) -> None:
-    """What one small call costs the host, printed: `bench ops` has it as a row (bar: 10 µs). A clock is no test."""
+    """What one small call costs the host, printed: `robocache-bench ops` has it as a row (bar: 10 µs). A clock is no test."""
     data, times, targets = (x.cuda() for x in make(d=8, b=4))
     out = torch.empty(4, T, 8, device="cuda")
     p = torch.rand(500, 3, device="cuda")

@@ -1,4 +1,4 @@
-"""The plain reader of `bench train` gives what the engine gives: also where timestamps do not begin at 0, and demos are not numbered from 0."""
+"""The plain reader of `robocache-bench train` gives what the engine gives: also where timestamps do not begin at 0, and demos are not numbered from 0."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ import robocache
 torch = pytest.importorskip("torch")
 h5py = pytest.importorskip("h5py")
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runners"))
-import train_data  # noqa: E402
+from robocache_bench import train_data  # noqa: E402
 
 
 def test_streams(tmp_path):
@@ -70,7 +70,7 @@ def test_compared_batches(tmp_path):
 
 
 def job(tmp_path, uri, **more):
-    import common
+    from robocache_bench import common
 
     return common.Job(dict(uri=uri, runner="robocache", model="diffusion-lowdim", device="cpu", batch_size=16, seed=3, shuffle="global", warmup_batches=3, steps=200, plan=str(tmp_path / "plan.npz"), rank=0, world=1, workers=0, **more))
 

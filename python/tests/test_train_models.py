@@ -1,4 +1,4 @@
-"""The networks of `robocache bench train` have the published numbers of parameters, and learn."""
+"""The networks of `robocache-bench train` have the published numbers of parameters, and learn."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runners"))
-import train_models as m  # noqa: E402
+from robocache_bench import train_models as m  # noqa: E402
 
 CAMERA = ("front",)
 

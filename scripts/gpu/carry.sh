@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what run.sh takes to a GPU machine, into a folder: test binaries and the command line without cgo, the Python package with its library.
+# Builds what run.sh takes to a GPU machine, into a folder: test binaries and the programs without cgo, the Python package with its library.
 #   scripts/gpu/carry.sh .build/gpu      then there: bash run.sh
 # Beside the folder it is packed too, as .build/gpu.tar.xz: a third of the bytes.
 set -euo pipefail
@@ -11,6 +11,7 @@ mkdir -p "$to/kernel/cuda"
 CGO_ENABLED=0 go test -c -trimpath -ldflags "-s -w" -o "$to/kernel/cuda/cuda.test" ./kernel/cuda
 CGO_ENABLED=0 go test -c -trimpath -ldflags "-s -w" -o "$to/kernel/cuda/cudahost.test" ./internal/cudahost
 CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(git describe --always --dirty)" -o "$to/robocache" ./cmd/robocache
+CGO_ENABLED=0 go build -C bench -trimpath -ldflags "-s -w -X main.version=$(git describe --always --dirty)" -o "$to/robocache-bench" ./cmd/robocache-bench
 cp -r kernel/cuda/src "$to/kernel/cuda/"
 mkdir -p "$to/bench"
 cp -r bench/runners "$to/bench/"

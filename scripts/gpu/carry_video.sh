@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packs what run_video.sh takes to a machine with a GPU, to measure video that is decoded there. Each thing is NAME.tar.xz, or pieces NAME.tar.xz.0of4, .1of4 … of at most
 # PIECE bytes (35 MB), which may be carried one after the other.
-#   scripts/gpu/carry_video.sh FOLDER base      the Python package with its library, which is the command line too (python -m robocache), and video/nvdec's tests; wants make lib
+#   scripts/gpu/carry_video.sh FOLDER base      the Python package with its library, which is the command line too (python -m robocache), robocache-bench, and video/nvdec's tests; wants make lib
 #   scripts/gpu/carry_video.sh FOLDER sets [SET]      LeRobot sets of one recording (test data's g1_v30_exact) in several codecs; wants ffmpeg with x264 and x265
 #   scripts/gpu/carry_video.sh FOLDER peers DALI.whl TORCHCODEC.whl MORE.whl…      DALI; torchcodec, FFmpeg's shared libraries (built from Debian's source), and MORE, which DALI imports
 # There, with the folder at hand: bash FOLDER/run.sh STEP…
@@ -71,7 +71,8 @@ base)
 	find "$work" -name __pycache__ -prune -exec rm -rf {} +
 	git describe --always --dirty >"$work/revision"
 	go test -c -trimpath -ldflags "-s -w" -o "$work/nvdec.test" ./video/nvdec
-	pack base python nvdec.test revision
+	CGO_ENABLED=0 go build -C bench -trimpath -ldflags "-s -w" -o "$work/robocache-bench" ./cmd/robocache-bench
+	pack base python robocache-bench nvdec.test revision
 	;;
 sets)
 	from=${1:-${ROBOCACHE_TESTDATA:-../shared/data}/g1_v30_exact}

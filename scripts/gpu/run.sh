@@ -46,7 +46,7 @@ for word in $words; do
 		step "Launches, from Go" "$cuda -test.run xxx -test.bench BenchmarkLaunch -test.benchtime 20000x"
 		step "Nodes of graphs; copies" "$cuda -test.v -test.run 'TestGraphNodes|TestCopyRates'"
 		step "A million trajectories from page-locked memory and back" "$cuda -test.v -test.run 'TestTrajectories'"
-		step "The table of bars, and the curves" "PYTHONPATH=\$PWD/python ./robocache bench ops --device cuda --sweep --python python3 --out $OUT/ops >$OUT/ops.md || test \$? = 3"
+		step "The table of bars, and the curves" "PYTHONPATH=\$PWD/python ./robocache-bench ops --device cuda --sweep --python python3 --out $OUT/ops >$OUT/ops.md || test \$? = 3"
 		;;
 	python)
 		[ -d python ] && step "Python" "PYTHONPATH=python python3 -m pytest -q -rs -p no:cacheprovider python/tests/test_ops_cuda.py python/tests/test_ops.py python/tests/test_ops_vectors.py"

@@ -86,7 +86,7 @@ load() { # SIZES, SHUFFLES, DECODES: what is gone through
 		for size in ${SIZES:-stored 224x224}; do
 			for shuffle in ${SHUFFLES:-global pool}; do
 				for decode in ${DECODES:-gpu cpu auto}; do
-					step "$PY -m robocache bench load $WHERE/sets/$set --python $PY --runners robocache --device cuda --decode $decode --shuffle $shuffle $([ $size = stored ] || echo --image-size $size) --batch-size ${BATCH:-64} --prefetch 8 --workers $THREADS --duration ${WINDOW}s --warmup ${WARMUP:-100} --repeats 1 --probes 0 --check-frames 0 --resume=false --out $WHERE/out/load-$set-$size-$shuffle-$decode >$WHERE/said; rc=\$?; cat $WHERE/said | grep -v '^\$' | cut -c1-600; $PY -c 'import json, sys; k = json.load(open(sys.argv[1]))[\"results\"][0][\"merged\"]; print(\"ROW\", \"$set $size $shuffle $decode\", round(k[\"samples_per_s\"]), \"samples/s\", round(1000 * k[\"cpu_s_per_sample\"], 3), \"CPU s per 1000\", round(k[\"frames_decoded_per_s\"] or 0), \"decoded/s\")' $WHERE/out/load-$set-$size-$shuffle-$decode/load.json; exit \$rc"
+					step "$WHERE/robocache-bench load $WHERE/sets/$set --python $PY --runners robocache --device cuda --decode $decode --shuffle $shuffle $([ $size = stored ] || echo --image-size $size) --batch-size ${BATCH:-64} --prefetch 8 --workers $THREADS --duration ${WINDOW}s --warmup ${WARMUP:-100} --repeats 1 --probes 0 --check-frames 0 --resume=false --out $WHERE/out/load-$set-$size-$shuffle-$decode >$WHERE/said; rc=\$?; cat $WHERE/said | grep -v '^\$' | cut -c1-600; $PY -c 'import json, sys; k = json.load(open(sys.argv[1]))[\"results\"][0][\"merged\"]; print(\"ROW\", \"$set $size $shuffle $decode\", round(k[\"samples_per_s\"]), \"samples/s\", round(1000 * k[\"cpu_s_per_sample\"], 3), \"CPU s per 1000\", round(k[\"frames_decoded_per_s\"] or 0), \"decoded/s\")' $WHERE/out/load-$set-$size-$shuffle-$decode/load.json; exit \$rc"
 				done
 			done
 		done
@@ -99,7 +99,7 @@ train() { # RUNNERS, SIZE, TRAIN_OPTIONS
 		big=$WHERE/sets/$set-x8
 		[ -e "$big/meta/info.json" ] || step "$PY -m robocache convert $WHERE/sets/$set $big --frames none --episodes $($PY -c "import json; n = json.load(open('$WHERE/sets/$set/meta/info.json'))['total_episodes']; print(','.join(str(i % n) for i in range(8 * n)))") | tail -3"
 		[ -e "$big/meta/info.json" ] || big=$WHERE/sets/$set
-		step "$PY -m robocache bench train $big --python $PY --model resnet18 --image-size ${SIZE:-224x224} --batch-size 64 --runners ${RUNNERS:-robocache,robocache-pool,robocache-gpu,robocache-gpu-pool,torchcodec-cuda,dali} --workers $WORKERS ${TRAIN_OPTIONS:---graph --warmup 120} --repeats 1 --timeout ${RUN_LIMIT:-75s} --out $WHERE/out/train-$set"
+		step "$WHERE/robocache-bench train $big --python $PY --model resnet18 --image-size ${SIZE:-224x224} --batch-size 64 --runners ${RUNNERS:-robocache,robocache-pool,robocache-gpu,robocache-gpu-pool,torchcodec-cuda,dali} --workers $WORKERS ${TRAIN_OPTIONS:---graph --warmup 120} --repeats 1 --timeout ${RUN_LIMIT:-75s} --out $WHERE/out/train-$set"
 	done
 }
 

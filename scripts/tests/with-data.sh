@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs again, with the shared data, the tests that an earlier run had to do without it.
 #   with-data.sh GO_LIST PYTHON_LIST
-# GO_LIST has a line "package test" per use of missing data (internal/tests/realdata writes it), and
+# GO_LIST has a line "package test" per use of missing data (internal/tests/realdata and bench/internal/realdata write it), and
 # PYTHON_LIST the node ids of the tests that skipped (python/tests/conftest.py writes it).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,7 +15,9 @@ if [ -s "$1" ]; then
   packages=$(cut -d' ' -f1 "$1" | sort -u)
   for package in $packages; do
     tests=$(awk -v p="$package" '$1 == p { print $2 }' "$1" | sort -u | paste -sd'|')
-    "$GO" test -vet=off -timeout 20m -run "^($tests)\$" "$package" || status=1
+    module=. path=$package
+    case $package in ./bench | ./bench/*) module=bench path=.${package#./bench} ;; esac # a module of its own
+    "$GO" test -C "$module" -vet=off -timeout 20m -run "^($tests)\$" "$path" || status=1
   done
 fi
 if [ -s "$2" ]; then

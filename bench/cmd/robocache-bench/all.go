@@ -1,0 +1,128 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goatnote-inc/robocache/bench"
+	"github.com/goatnote-inc/robocache/bench/report"
+)
+
+func newAll(line string) *cobra.Command {
+	f := sharedFlags{line: line}
+	a := &bench.All{Revision: version}
+	c := &cobra.Command{
+		Use:   "all",
+		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, and a page of results",
+		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(bench.AllNames(), ", ") + `.
+A part that this machine cannot run, or for which no time is left, is skipped with its reason and its command. What is over is a line of rows.jsonl
+in --out: --resume runs what is missing, also after a kill. It writes README.md, benchmark_results.json, report.html and plots/. Exit code 1: a runner
+gave wrong data, or failed; 3: a bar is missed.`,
+		Example: `  robocache-bench all --time 15m --out results
+  robocache-bench all --time 2m --out results --parts synth,load
+  robocache-bench all --time 15m --out results --resume
+  robocache-bench report results`,
+		Args: cobra.NoArgs,
+		RunE: f.verb(func(cmd *cobra.Command, _ []string) error {
+			a.Out, a.Log = f.out, logTo(cmd)
+			if err := a.Check(); err != nil {
+				return err
+			}
+			var err error
+			if a.Tools, err = f.tools(); err != nil {
+				return err
+			}
+			began := time.Now()
+			if a.Work, err = filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))); err != nil {
+				return err
+			}
+			if a.Done, err = bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume); err != nil {
+				return err
+			}
+			defer a.Done.Close()
+			devices, _ := filepath.Glob("/dev/nvidia[0-9]*")
+			a.GPUs = len(devices)
+			r, err := a.Run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			r.Command, r.Took = f.line, time.Since(began).Seconds()
+			files := "README.md, benchmark_results.json, report.html"
+			if r.Document().Plots() {
+				files += ", plots/"
+			}
+			return f.show(cmd, r, files)
+		}),
+	}
+	fl := c.Flags()
+	fl.DurationVar(&a.Time, "time", 15*time.Minute, "for all parts together")
+	fl.StringVar(&f.out, "out", "", "folder of the results")
+	fl.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
+	fl.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
+	fl.BoolVar(&a.Resume, "resume", false, "go on with an interrupted run: what rows.jsonl has is not run again")
+	fl.StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	fl.BoolVar(&f.json, "json", false, "print JSON")
+	return c
+}
+
+func newReport(line string) *cobra.Command {
+	f := sharedFlags{line: line}
+	var page string
+	c := &cobra.Command{
+		Use:   "report RUN [RUN2]",
+		Short: "show a run's files again, or compare two runs: what got worse beyond both spreads is exit code 3",
+		Long:  "RUN is the folder of robocache-bench all, or a JSON report of any measurement (load.json, train.json, peers.json …).",
+		Example: `  robocache-bench report results
+  robocache-bench report before after
+  robocache-bench report before/train.json after/train.json --out compared
+  robocache-bench report --performance docs/perf >docs/PERFORMANCE.md`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := require((page == "") == (len(args) > 0), "robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER"); err != nil {
+				return err
+			}
+			if page != "" {
+				return bench.Performance(page, cmd.OutOrStdout())
+			}
+			rows, err := bench.ReadRows(args[0])
+			if err != nil {
+				return err
+			}
+			worse := 0
+			d := &report.Document{Name: "report", Title: "robocache-bench report", Command: f.line, Raw: rows}
+			if len(args) == 2 {
+				rowsValue, err := bench.ReadRows(args[1])
+				if err != nil {
+					return err
+				}
+				d.Sheet, worse = bench.Compare(rows, rowsValue)
+				d.Add("", d.Sheet, fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse))
+			} else if r, err := bench.ReadAllReport(args[0]); err == nil {
+				d = r.Document()
+			} else {
+				d.Sheet = &report.Table{Head: []string{"what", "metric", "median (min–max)"}}
+				for _, r := range rows {
+					d.Sheet.Add(r.Name, r.Metric, report.Short(r.Value))
+				}
+				d.Add("", d.Sheet)
+			}
+			if f.out != "" {
+				if err := d.Write(f.out); err != nil {
+					return err
+				}
+			}
+			if d.Markdown(cmd.OutOrStdout()); worse > 0 {
+				return errFindings
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
+	c.Flags().StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and results: docs/PERFORMANCE.md")
+	return c
+}

@@ -1,0 +1,64 @@
+"""Decoding peers (runner: ffmpeg, torchcodec, pyav), one thread, decoders kept open: every frame of every file to RGB24, or `count` single frames at random.
+
+A sample is a frame delivered."""
+import random, subprocess
+
+from . import common
+
+
+def ffmpeg(a):
+    """frames() → how many came. The command line has no random access worth measuring."""
+
+    def frames():
+        n = 0
+        for f in a.files:
+            # To RGB and away: the null muxer throws the frames away without a copy.
+            r = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-stats", "-threads", "1", "-filter_threads", "1", "-i", f, "-map", "0:v:0", "-vf", "scale=flags=bilinear,format=rgb24",
+                                "-fps_mode", "passthrough", "-c:v", "wrapped_avframe", "-f", "null", "-"], stderr=subprocess.PIPE, text=True, check=True)
+            n += int(r.stderr.replace("=", " ").split("frame")[-1].split()[0])
+        return n
+
+    return frames, None, None
+
+
+def torchcodec(a):
+    import torch
+
+    torch.set_num_threads(1)
+    from torchcodec.decoders import VideoDecoder
+
+    # As lerobot uses it. Exact seeking would scan the file at opening, outside the window; approximate frames can be others.
+    ds = [VideoDecoder(f, num_ffmpeg_threads=1, seek_mode="approximate") for f in a.files]
+
+    def frames():
+        n = 0
+        for d in ds:
+            for i in range(len(d)):
+                d[i]
+                n += 1
+        return n
+
+    return frames, [len(d) for d in ds], lambda k, i: ds[k][i]
+
+
+def pyav(a):
+    from .lerobot_set import Video
+
+    vs = [Video(f) for f in a.files]
+    return lambda: sum(1 for v in vs for _ in v.frames()), [v.stream.frames for v in vs], lambda k, i: next(vs[k].frames(i))
+
+
+def main(a):
+    frames, lengths, one = {"ffmpeg": ffmpeg, "torchcodec": torchcodec, "pyav": pyav}[a.runner](a)
+
+    def picked():
+        rng = random.Random(0)
+        for _ in range(a.count):
+            k = rng.choices(range(len(lengths)), lengths)[0]
+            one(k, rng.randrange(lengths[k]))
+        return a.count
+
+    common.passes(frames if a.pattern == "sequential" else picked)
+
+
+common.run(main)

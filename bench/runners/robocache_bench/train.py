@@ -1,0 +1,373 @@
+"""Trains a policy on the batches of one loader, and says where the time went.
+
+A job (bench.TrainJob is in its `more`) names a runner:
+
+plan       once for all: the order of the epochs, the range of the numbers, and, read without any loader, the batches that the runners' are compared with
+headspace  one batch that is on the device already        h2d        that batch, copied from page-locked memory at each step
+torch      train_data.torch_batches                       lerobot    LeRobot's own class
+robocache  Loader(device=…); options: pool, cache, decode, …       torchcodec-cuda, dali: train_video.py
+
+All share the weights (hashed), the order, one preprocessing function and the network; only where batches come from differs. Several ranks are started by torchrun.
+
+The host is at most two steps ahead of the device and waits for it without spinning; nothing in the loop synchronises. Times of the device are of CUDA events:
+e0 before next(), e1 the batch is there, e2 preprocessed, e3 loss, e4 backward, e5 optimiser. On a CPU they are the clock's."""
+import contextlib, ctypes, hashlib, json, os, signal, time
+
+from . import common
+
+import numpy as np
+import torch
+from . import train_data, train_models, train_video
+
+PARTS = ("starve", "preprocess", "forward", "backward", "optimiser")
+KEPT = 200  # losses and sums that a run tells
+VIDEO = ("torchcodec", "dali")  # peers of train_video.py
+
+
+def digest(tensors):
+    h = hashlib.sha256()
+    for t in tensors:
+        h.update(memoryview(t.detach().cpu().contiguous().view(torch.uint8).numpy()).cast("B"))
+    return h.hexdigest()
+
+
+def each(x, f):
+    return {k: each(v, f) for k, v in x.items()} if isinstance(x, dict) else f(x)
+
+
+def leaves(x):
+    return [t for v in x.values() for t in leaves(v)] if isinstance(x, dict) else [x]
+
+
+class Ahead:
+    """Batches on the device, each copied one step ahead on a stream of its own. A CPU's batches pass."""
+
+    def __init__(self, batches, device):
+        self.batches, self.device, self.copies = batches, device, []
+
+    def __iter__(self):
+        if self.device == "cpu":
+            yield from self.batches
+            return
+        side, waiting = torch.cuda.Stream(self.device), None
+        for b in self.batches:
+            began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            with torch.cuda.stream(side):
+                began.record(side)
+                b = each(b, lambda t: t.to(self.device, non_blocking=True))
+                ended.record(side)
+            self.copies.append((began, ended))
+            if waiting:
+                yield self.arrived(*waiting)
+            waiting = b, ended
+        if waiting:
+            yield self.arrived(*waiting)
+
+    def arrived(self, batch, copied):
+        now = torch.cuda.current_stream()
+        now.wait_event(copied)
+        for t in leaves(batch):
+            t.record_stream(now)
+        return batch
+
+
+class Preprocess:
+    """The same for every runner, on the device: numbers onto [-1, 1], frames to float in [-1, 1], resized where the loader did not."""
+
+    def __init__(self, p, device, size, dtype):
+        self.size, self.dtype = size, dtype
+        r = {k: torch.from_numpy(v).to(device) for k, v in p.ranges.items()}
+        self.low = {k: r[k + "_min"] for k in ("state", "action")}
+        self.scale = {k: torch.where(r[k + "_max"] > r[k + "_min"], 2 / (r[k + "_max"] - r[k + "_min"]).clamp_min(1e-8), torch.zeros_like(r[k + "_min"])) for k in self.low}
+
+    def __call__(self, b):
+        out = {k: (b[k] - self.low[k]) * self.scale[k] - 1 for k in ("state", "action")}
+        out["action_is_pad"] = b["action_is_pad"]
+        if "frames" in b:
+            out["frames"] = {c: self.frames(f) for c, f in b["frames"].items()}
+        return out
+
+    def frames(self, f):
+        n, t = f.shape[:2]
+        f = f.flatten(0, 1).to(self.dtype).contiguous(memory_format=torch.channels_last).div_(127.5).sub_(1)
+        if self.size and tuple(f.shape[-2:]) != tuple(self.size):
+            f = torch.nn.functional.interpolate(f, self.size, mode="bilinear", antialias=True)
+        return f.unflatten(0, (n, t))
+
+
+class Clock:
+    """Marks of a step: CUDA events, or the host's clock. The host waits for the step before the last."""
+
+    def __init__(self, device, timing):
+        self.cuda, self.timing, self.steps = device != "cpu", timing, []
+
+    def mark(self):
+        if self.cuda:
+            e = torch.cuda.Event(enable_timing=self.timing, blocking=True)
+            e.record()
+        else:
+            e = time.perf_counter()
+        self.steps[-1].append(e)
+
+    def step(self):
+        if self.cuda and len(self.steps) >= 2:
+            self.steps[-2][-1].synchronize()
+        self.steps.append([])
+
+    def parts(self):
+        """ms of each part of each step; starve is from the optimiser's end of the step before to the batch's arrival."""
+        if not self.timing:
+            return np.zeros((0, len(PARTS)))
+        gap = (lambda a, b: a.elapsed_time(b)) if self.cuda else (lambda a, b: (b - a) * 1e3)
+        return np.array([[gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))] for before, now in zip(self.steps, self.steps[1:])])
+
+
+def timed_waits(pairs):
+    """Events around each wait of a stream for another: what the compute stream waits for a copy, Ahead's or the Loader's."""
+    wait = torch.cuda.Stream.wait_event
+
+    def timed(stream, event):
+        if stream != torch.cuda.current_stream():  # a copy's, for its memory
+            return wait(stream, event)
+        pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        pair[0].record(stream)
+        wait(stream, event)
+        pair[1].record(stream)
+        pairs.append(pair)
+
+    torch.cuda.Stream.wait_event = timed
+
+
+def source(a, p, ranks, stack):
+    """(an iterator of batches on the device, the copies of an Ahead, the Loader or None)"""
+    if a.runner.startswith("robocache"):
+        if a.cache == "disk":
+            import tempfile
+
+            a.cache = ranks.same(lambda: stack.enter_context(tempfile.TemporaryDirectory(prefix="disk-cache-", dir=os.path.dirname(a.plan))))
+        batches, loader = train_data.robocache_batches(a.uri, p, a, a.cache)
+        return batches, [], loader
+    if a.runner.startswith(VIDEO):
+        return train_video.batches(a, p, stack), [], None
+    if a.runner in ("torch", "lerobot"):
+        batches = Ahead((train_data.torch_batches if a.runner == "torch" else train_data.lerobot_batches)(a.uri, p, a), a.device)
+    else:
+        engine, loader = train_data.robocache_batches(a.uri, p, a)
+        first = next(engine)
+        loader.close()
+        if a.runner == "headspace" or a.device == "cpu":
+            return iter(lambda: first, None), [], None
+        first = each(first, lambda t: t.cpu().pin_memory())
+        batches = Ahead(iter(lambda: first, None), a.device)
+    return iter(batches), batches.copies, None
+
+
+class Graph:
+    """A step's forward and backward as one CUDA graph, which takes one launch: a host that launches slowly, or that others use, is no longer what limits a small network."""
+
+    EAGER = 3  # steps before it is captured: cuDNN chooses its algorithms in them
+
+    def __init__(self, step, device):
+        self.step, self.draw, self.graph = step, torch.Generator(device), None
+
+    def __call__(self, ready, seed, mark):
+        if self.graph is None:
+            self.ready, self.graph = each(ready, torch.clone), torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.draw)
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a loader's threads may allocate meanwhile
+                self.loss = self.step(self.ready, self.draw, lambda: None)
+        for mine, t in zip(leaves(self.ready), leaves(ready)):
+            mine.copy_(t)
+        self.draw.manual_seed(seed)
+        self.graph.replay()
+        mark()
+        mark()
+        return self.loss
+
+
+class Ranks:
+    """The processes of a run: torchrun starts them, each with its share of the cores; alone it has the same share."""
+
+    def __init__(self, a):
+        self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        a.rank, a.world = self.rank, self.world
+        if self.world > 1 and (libc := ctypes.CDLL(None)) and hasattr(libc, "prctl"):
+            libc.prctl(1, signal.SIGKILL)  # torchrun gives a rank a session of its own: it ends with torchrun all the same
+        cores, n = sorted(os.sched_getaffinity(0)), a.gpus or 1
+        if n > 1:
+            os.sched_setaffinity(0, cores[self.rank * len(cores) // n : (self.rank + 1) * len(cores) // n] or cores)
+
+    def join(self, a, stack):
+        if self.world > 1:
+            torch.distributed.init_process_group("nccl" if a.device != "cpu" else "gloo")
+            stack.callback(torch.distributed.destroy_process_group)
+
+    def meet(self):
+        if self.world > 1:
+            torch.distributed.barrier()
+
+    def same(self, make):
+        """What the first rank makes, on all."""
+        if self.world == 1:
+            return make()
+        made = [make() if self.rank == 0 else None]
+        torch.distributed.broadcast_object_list(made)
+        return made[0]
+
+    def gather(self, mine):
+        """What each rank has, on the first; None on the others."""
+        if self.world == 1:
+            return [mine]
+        all_ = [None] * self.world
+        torch.distributed.all_gather_object(all_, mine)
+        return all_ if self.rank == 0 else None
+
+    def say(self, line):
+        if self.rank == 0:
+            print(line, flush=True)
+
+
+def train(a, ranks, stack):
+    p = train_data.Plan(a.plan)
+    cuda = a.device != "cpu"
+    if cuda:
+        a.device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+        torch.cuda.set_device(a.device)
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
+    torch.set_num_threads(1)
+    torch.manual_seed(a.seed)
+    net = train_models.make(a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny)
+    weights, parameters = digest(net.parameters()), train_models.count(net)
+    net = net.to(a.device, memory_format=torch.channels_last)
+    opt, schedule, ema = train_models.optimiser(a.model, net, a.warmup_batches + a.steps, fused=cuda)
+    ranks.join(a, stack)
+    model = torch.nn.parallel.DistributedDataParallel(net, device_ids=[a.device] if cuda else None) if ranks.world > 1 else net
+    if a.compile:
+        model = torch.compile(model)
+    half = torch.autocast(a.device.split(":")[0], torch.bfloat16, enabled=a.precision == "bf16")
+
+    def forward_backward(ready, draw, mark):
+        with half:
+            loss = model(ready, draw)
+        mark()
+        loss.backward()
+        mark()
+        return loss.detach()
+
+    graph = Graph(forward_backward, a.device) if a.graph else None
+    prepare = Preprocess(p, a.device, common.image_hw(a), torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32)
+    common.imported()
+    began = time.perf_counter()
+    batches, copies, loader = source(a, p, ranks, stack)
+    most, epoch = p.orders.shape[0] * (p.orders.shape[2] // a.batch_size), p.orders.shape[2] // a.batch_size
+    # A cache fills in an epoch. That in a rank's own memory sees another share of the set in each: after six, 98 % of what two ranks share.
+    warm = max(a.warmup_batches, epoch * (6 if a.cache == "ram" and ranks.world > 1 else 1) if a.cache else 0)
+    losses, sums, ids = torch.zeros(most, device=a.device), torch.zeros(most, 3, dtype=torch.float64, device=a.device), []
+    clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
+    stalls, marks = [], []
+    if cuda and clock.timing:
+        timed_waits(stalls)
+    while k < most and (k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)):
+        if k == warm:
+            if cuda:
+                torch.cuda.synchronize()
+            ranks.meet()
+            stats = loader.stats() if loader else None  # before the window: it takes up to 30 ms
+            clock.steps, waits, opened, copied, stalled = clock.steps[-1:], [], time.perf_counter(), len(copies), len(stalls)
+            began_ns = time.time_ns()
+            ranks.say("#open")
+        clock.step()
+        asked = time.perf_counter()
+        clock.mark()
+        b = next(batches)
+        waits.append(time.perf_counter() - asked)
+        clock.mark()
+        first = first or time.perf_counter() - began
+        if a.runner not in ("headspace", "h2d"):
+            ids.append(b["index"].clone())
+            if k >= warm and k % epoch == 0:
+                marks.append(time.time_ns())
+            if k in train_data.COMPARED:
+                kept[k] = each(p.part(b), lambda t: t.clone())
+        ready = prepare(b)
+        sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
+        clock.mark()
+        if not graph or k <= graph.EAGER:  # a graph writes its gradients anew
+            opt.zero_grad(set_to_none=True)
+        draw = a.seed * 1_000_003 + k * ranks.world + ranks.rank
+        if a.model == "act":  # dropout draws from torch's own generator, which a DataLoader advances
+            torch.manual_seed(draw)
+        if graph and k >= graph.EAGER:
+            loss = graph(ready, draw, clock.mark)
+        else:
+            loss = forward_backward(ready, torch.Generator(a.device).manual_seed(draw), clock.mark)
+        opt.step()
+        if schedule:
+            schedule.step()
+        if ema:
+            ema.update(k)
+        losses[k] = loss
+        if a.loop == "sync":
+            loss.item()
+        clock.mark()
+        k += 1
+    if cuda:
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - opened
+    ranks.say("#measured")
+    if k < warm + a.steps:
+        raise RuntimeError(f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}")
+    if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
+        raise RuntimeError(f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges")
+    parts, steps = clock.parts(), k - warm
+    mine = dict(ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None, rate=steps * a.batch_size / seconds, starve=float(parts[:, 0].mean()) if len(parts) else None)
+    out = dict(params=parameters, weights_sha256=weights, window_steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_first=float(losses[0]), loss_last=float(losses[k - 1]),
+               sums=sums[: min(k, KEPT)].tolist(), epochs_unix_ns=marks)  # fmt: skip
+    if len(parts):
+        out.update({n + "_ms": float(v) for n, v in zip(PARTS, parts.mean(0))}, starve_p50_ms=float(np.median(parts[:, 0])), steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist())
+        out.update({f"step_ms_p{q}": float(np.percentile(parts.sum(1), q)) for q in (50, 95, 99)})
+    mean = lambda pairs: float(np.mean([x.elapsed_time(y) for x, y in pairs]))  # noqa: E731
+    if copies[copied:]:
+        out["h2d_ms"] = mean(copies[copied:][:steps])
+        out["h2d_gb_per_s"] = sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+    if stalls[stalled:] or loader and cuda and clock.timing:  # ours waits for no copy that is over
+        out["h2d_wait_ms"] = sum(x.elapsed_time(y) for x, y in stalls[stalled:]) / steps
+    if cuda:
+        out.update(device_uuid="GPU-" + str(torch.cuda.get_device_properties(a.device).uuid).removeprefix("GPU-"), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
+    everyone = ranks.gather(mine)
+    if not everyone:
+        return
+    if kept:
+        kept = {i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}
+        out.update(p.near(kept, train_data.plain(a.uri, p)[0]) if a.runner.startswith(VIDEO) else p.compare(kept))
+    result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, window_open_unix_ns=began_ns, first_batch_latency_s=first, versions=common.versions(), train=out)
+    if ids:
+        given = np.stack([x["ids"] for x in everyone], 1)  # [step, rank, sample]
+        result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()
+        out.update(dict(own_order=True) if a.runner.startswith("dali") else p.covered(given))
+    if ranks.world > 1:
+        out.update(rank_samples_per_s=[x["rate"] for x in everyone], rank_starve_ms=[x["starve"] for x in everyone])
+    if loader:
+        result.update(stats_open=stats, stats_close=loader.stats())
+    print(json.dumps(result), flush=True)
+
+
+def main(a):
+    if a.runner == "plan":
+        return print(json.dumps(train_data.plan(a)))
+    with contextlib.ExitStack() as stack:
+        ranks = Ranks(a)
+        try:
+            train(a, ranks, stack)
+        except Exception as e:
+            if ranks.world == 1:
+                raise
+            if "closed by peer" in str(e) or "NCCL" in str(e):
+                time.sleep(5)  # another rank failed: its words come first
+            print(json.dumps(dict(error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}")), flush=True)
+            os._exit(1)
+
+
+if __name__ == "__main__":  # workers that are spawned import this file
+    common.run(main)
