@@ -8,7 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 )
 
 // counting is an allocator that knows what is out.
@@ -25,7 +25,7 @@ func (c *counting) Alloc(n int) ([]byte, error) {
 	if c.full {
 		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "test", Msg: "nothing left to lock"}
 	}
-	m, err := frames.MapMemory(n)
+	m, err := buffers.MapMemory(n)
 	c.live[unsafe.SliceData(m)] = n
 	c.total++
 	return m, err
@@ -38,7 +38,7 @@ func (c *counting) Free(m []byte) {
 		panic("memory that was not given")
 	}
 	delete(c.live, unsafe.SliceData(m))
-	frames.UnmapMemory(m)
+	buffers.UnmapMemory(m)
 }
 
 // All tensors lie in the allocator's memory, all of it goes back, and its failures are told.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
 // A Pool's buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
@@ -35,19 +34,19 @@ type Buffer struct {
 // New takes its memory from an allocator; nil: anonymous mappings.
 func New(limit int64, memory Allocator) *Pool {
 	if memory == nil {
-		memory = frames.Mappings{}
+		memory = Mappings{}
 	}
 	return &Pool{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
 }
 
 // SizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
 func SizeClass(n int) int {
-	if n <= frames.PageSize {
-		return frames.PageSize
+	if n <= PageSize {
+		return PageSize
 	}
-	step := max(frames.PageSize, 1<<max(bits.Len(uint(n-1))-4, 0))
-	if n >= 8*frames.HugePage {
-		step = max(step, frames.HugePage)
+	step := max(PageSize, 1<<max(bits.Len(uint(n-1))-4, 0))
+	if n >= 8*HugePage {
+		step = max(step, HugePage)
 	}
 	return (n + step - 1) / step * step
 }

@@ -5,36 +5,16 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
-)
-
-// Sizes of pages, in bytes.
-const (
-	PageSize = 4096
-	HugePage = 2 << 20
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 )
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
-
-// Memory is where slabs come from: of the host, or of a device.
-type Memory interface {
-	Alloc(n int) ([]byte, error)
-	Free(m []byte)
-}
-
-// Mappings are anonymous ones of the system.
-type Mappings struct{}
-
-// Alloc gives n bytes, page aligned.
-func (Mappings) Alloc(n int) ([]byte, error) { return MapMemory(n) }
-
-// Free unmaps what Alloc gave.
-func (Mappings) Free(m []byte) { UnmapMemory(m) }
 
 // arena holds equal pieces of memory outside the Go heap, in slabs: what a decoded frame is kept in. All sizes together stay
 // below limit. A slab with nothing in it makes room for another size.
 type arena struct {
 	limit  int64
-	memory Memory
+	memory buffers.Allocator
 
 	mu     sync.Mutex
 	sizes  map[int]*pieces
@@ -69,7 +49,7 @@ const slabBytes = 64 << 20
 // PieceBytes is what n bytes take.
 func PieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
 
-func newArena(limit int64, memory Memory) *arena {
+func newArena(limit int64, memory buffers.Allocator) *arena {
 	return &arena{limit: limit, memory: memory, sizes: map[int]*pieces{}}
 }
 
@@ -107,7 +87,7 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	if want <= 0 {
 		return false, nil
 	}
-	mem, err := r.memory.Alloc(roundUp(want, PageSize))
+	mem, err := r.memory.Alloc(roundUp(want, buffers.PageSize))
 	if err != nil {
 		return false, robocache.ResourceLimit("loader", nil, "no memory for %d bytes of kept frames", want).
 			WithCause(err).WithHint("a smaller pool_size, cache_budget or memory_budget; ulimit -v")

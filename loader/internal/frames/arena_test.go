@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
@@ -9,7 +10,7 @@ import (
 // Pieces of several sizes never overlap, are aligned, and what is mapped stays below the limit; an empty slab makes room for another size.
 func TestArena(t *testing.T) {
 	const limit = 1 << 20
-	r := newArena(limit, Mappings{})
+	r := newArena(limit, buffers.Mappings{})
 	defer r.close()
 	rng := rand.New(rand.NewPCG(1, 2))
 	sizes := []int{64, 1000, 4096, 70_000}
@@ -49,7 +50,7 @@ func TestArena(t *testing.T) {
 			p.mem[k] = byte(i)
 		}
 		held = append(held, p)
-		if _, mapped, peak := r.held(); mapped > limit+PageSize || peak > limit+PageSize {
+		if _, mapped, peak := r.held(); mapped > limit+buffers.PageSize || peak > limit+buffers.PageSize {
 			t.Fatalf("%d bytes mapped of %d", mapped, limit)
 		}
 	}

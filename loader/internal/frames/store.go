@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -54,14 +55,14 @@ type Target interface {
 
 // Config is what a store is made of.
 type Config struct {
-	Kept   int64      // bytes of memory for frames of residents and of the RAM cache; 0: neither
-	There  int64      // likewise, of a device's memory
-	Device Memory     // which that is
-	Cache  int64      // of them, for the cache
-	Planar bool       // keep the decoder's planes where they can be kept; else pixels
-	Dir    *cache.Dir // of decoded frames; may be nil
-	Cores  int        // files may be far away: so many workers decode at once, the others read; 0: none is
-	Ahead  int64      // bytes that may be read ahead
+	Kept   int64             // bytes of memory for frames of residents and of the RAM cache; 0: neither
+	There  int64             // likewise, of a device's memory
+	Device buffers.Allocator // which that is
+	Cache  int64             // of them, for the cache
+	Planar bool              // keep the decoder's planes where they can be kept; else pixels
+	Dir    *cache.Dir        // of decoded frames; may be nil
+	Cores  int               // files may be far away: so many workers decode at once, the others read; 0: none is
+	Ahead  int64             // bytes that may be read ahead
 	Warn   func(string)
 }
 
@@ -103,7 +104,7 @@ func New(c Config) *Store {
 	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn}
 	s.contents = contents{have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
 	if c.Kept > 0 || c.There > 0 {
-		s.arena = newArena(c.Kept, Mappings{})
+		s.arena = newArena(c.Kept, buffers.Mappings{})
 		if c.There > 0 {
 			s.there = newArena(c.There, c.Device)
 		}

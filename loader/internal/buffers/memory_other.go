@@ -1,6 +1,6 @@
 //go:build !unix
 
-package frames
+package buffers
 
 import "unsafe"
 
