@@ -57,8 +57,15 @@ func (d Drift) Correct(timestamps []int64) {
 // UnmarshalJSON reads a number of ppm, or an object.
 func (d *Drift) UnmarshalJSON(b []byte) error {
 	*d = Drift{}
+	bad := func(got string) error {
+		return Misuse("", nil, "drift").
+			Expected(`a number of ppm, or {"ppm": …, "at": seconds}`, got)
+	}
 	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] != '{' {
-		return json.Unmarshal(b, &d.PPM)
+		if json.Unmarshal(b, &d.PPM) != nil {
+			return bad(string(b))
+		}
+		return nil
 	}
 	var o struct {
 		PPM *float64        `json:"ppm"`
@@ -66,12 +73,8 @@ func (d *Drift) UnmarshalJSON(b []byte) error {
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&o); err != nil {
-		return err
-	}
-	bad := func(got string) error {
-		return Misuse("", nil, "drift").
-			Expected(`a number of ppm, or {"ppm": …, "at": seconds}`, got)
+	if dec.Decode(&o) != nil {
+		return bad(string(b))
 	}
 	if o.PPM == nil {
 		return bad(string(b))

@@ -83,6 +83,9 @@ func (r *Rotation) UnmarshalJSON(b []byte) error {
 	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &r.Form)
 	}
+	if len(b) > 0 && b[0] != '{' {
+		return Misuse("", nil, "rotation").Expected("an object, or the form of a rotation", string(b))
+	}
 	type plain Rotation
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()

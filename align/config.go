@@ -3,6 +3,7 @@ package align
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are Python's keyword names, and
@@ -120,7 +122,10 @@ func ParseConfig(b []byte) (Config, error) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
-		e := robocache.Misuse("align", nil, "the configuration cannot be read").WithCause(err)
+		var e *robocache.Error
+		if !errors.As(jsonmeta.OptionError("align", "align", b, err), &e) {
+			return Config{}, err
+		}
 		var keys map[string]json.RawMessage
 		_ = json.Unmarshal(b, &keys)
 		var known []string

@@ -3,7 +3,6 @@ package loader
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
@@ -227,8 +227,7 @@ func ParseConfig(text []byte) (Config, error) {
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return c, robocache.Misuse("loader", nil, "the configuration is not a JSON object").
-			WithCause(err)
+		return c, jsonmeta.OptionError("loader", "the configuration", text, err)
 	}
 	var known []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
@@ -251,11 +250,7 @@ func ParseConfig(text []byte) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	err = json.Unmarshal(text, &c)
-	if e := (*robocache.Error)(nil); err != nil && !errors.As(err, &e) {
-		err = robocache.Misuse("loader", nil, "%s", err.Error())
-	}
-	return c, err
+	return c, jsonmeta.OptionError("loader", "", text, json.Unmarshal(text, &c))
 }
 
 // plainTolerances returns text, which raw was read from, with tolerances as numbers of seconds.

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // maxBytes bounds a mapping file.
@@ -40,8 +41,13 @@ func Read(path string) (_ *robocache.Mapping, err error) {
 // Parse reads a mapping in YAML or JSON.
 func Parse(b []byte) (*robocache.Mapping, error) {
 	bad := func(err error) error {
-		return robocache.Misuse("map", nil, "the mapping cannot be read").WithCause(err).
-			WithHint("docs/mapping.md; 'robocache inspect --suggest-map' writes a first one")
+		e, known := err.(*robocache.Error)
+		if !known {
+			e = robocache.Misuse("map", nil, "the mapping cannot be read").WithCause(err)
+		} else if e.Msg == "" {
+			e.Msg = "the mapping"
+		}
+		return e.WithHint("docs/mapping.md; 'robocache inspect --suggest-map' writes a first one")
 	}
 	if len(b) > maxBytes {
 		return nil, robocache.ResourceLimit("map", nil, "the mapping").
@@ -58,14 +64,12 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 	if tree == nil {
 		return &robocache.Mapping{}, nil
 	}
-	plain, err := json.Marshal(tree) // refuses a map whose keys are no texts, and NaN
+	plain, err := json.Marshal(tree)
 	if err != nil {
-		return nil, bad(err)
+		return nil, bad(errors.New("a key is not a text, or a number is not finite"))
 	}
 	m := &robocache.Mapping{}
-	d := json.NewDecoder(bytes.NewReader(plain))
-	d.DisallowUnknownFields()
-	if err := d.Decode(m); err != nil {
+	if err := jsonmeta.Option("map", "", plain, m); err != nil {
 		return nil, bad(err)
 	}
 	return m, check(m)

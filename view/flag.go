@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/flags"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // readFlags answers the file of flags.
@@ -39,7 +40,7 @@ func (s *Server) writeFlag(q *request) error {
 		Remove bool `json:"remove"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return robocache.Misuse("flags", nil, "").WithCause(err)
+		return jsonmeta.OptionError("flags", "", body, err)
 	}
 	x, ctx := s.sets[0], q.Context()
 	position, err := x.info.EpisodePosition(in.Index)

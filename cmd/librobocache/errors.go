@@ -7,13 +7,13 @@ package main
 import "C"
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // failure is an error as it crosses the border.
@@ -66,18 +66,21 @@ func decodeArguments(b []byte, v any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err := d.Decode(v)
-	if err == nil {
-		return nil
-	}
+	return decodeArgument("", b, v)
+}
+
+// decodeArgument reads the JSON of one argument of a call; name is empty for all arguments.
+func decodeArgument(name string, b []byte, v any) error {
+	err := jsonmeta.Option("arguments", name, b, v)
 	var e *robocache.Error
-	switch {
-	case !errors.As(err, &e):
-		return robocache.Misuse("arguments", nil, "").WithCause(err)
-	case e.Class != robocache.ErrMisuse:
+	if !errors.As(err, &e) {
+		return err
+	}
+	if e.Class != robocache.ErrMisuse {
 		return robocache.Misuse("arguments", nil, "%s", e.Error())
+	}
+	if e.Msg == "" {
+		e.Msg = "the arguments"
 	}
 	return e
 }

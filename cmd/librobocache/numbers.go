@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as one.
@@ -35,7 +36,9 @@ func (n *number) UnmarshalJSON(b []byte) error {
 	case "-1e999":
 		*n = number(math.Inf(-1))
 	default:
-		return json.Unmarshal(b, (*float64)(n))
+		if json.Unmarshal(b, (*float64)(n)) != nil {
+			return robocache.Misuse("arguments", nil, "").Expected("a number", jsonmeta.Words(b))
+		}
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func parseRequest(text []byte) (r *request, err error) {
 	if json.Unmarshal(text, &raw) == nil { // else ParseConfig says what is wrong
 		for key, to := range map[string]any{"sources": &r.sources, "pin_memory": &r.pin, "pin_device": &r.device, "stats": &r.stats, "metrics": &r.metrics} {
 			if own, ok := raw[key]; ok {
-				if err := decodeArguments(own, to); err != nil {
+				if err := decodeArgument(key, own, to); err != nil {
 					return nil, err
 				}
 				delete(raw, key)

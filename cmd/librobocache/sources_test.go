@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -35,6 +36,30 @@ func TestRequests(t *testing.T) {
 	}
 	if _, err := w.open(t.Context(), 0); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("datasets that are not there:", err)
+	}
+}
+
+// TestArgumentErrorsInPlainWords checks that a wrong argument is named in words of JSON.
+func TestArgumentErrorsInPlainWords(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"sources": {}}`:                      "sources: expected a list, found an object",
+		`{"sources": [{"dataset": "x"}]}`:      `sources.0.dataset: expected an integer, found the text "x"`,
+		`{"sources": [{"colour": 1}]}`:         "sources: unknown name colour",
+		`{"pin_memory": 5}`:                    "pin_memory: expected true or false, found 5",
+		`{"stats": {"a": {"mean": ["x"]}}}`:    `expected a number, found the text "x"`,
+		`{"augment": {"hflip": true}}`:         "augment.hflip: expected an object, found true",
+		`{"augment": {"random_crop": [1, 2]}}`: "augment.random_crop: expected an object",
+	} {
+		_, err := parseRequest([]byte(text))
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v\nexpected %s", text, err, want)
+			continue
+		}
+		for _, word := range []string{"Go struct", "Go value", "cannot unmarshal", "strconv", "json:"} {
+			if strings.Contains(err.Error(), word) {
+				t.Errorf("%s: the message has a word of Go: %v", text, err)
+			}
+		}
 	}
 }
 

@@ -360,16 +360,18 @@ func parseEpisodesV2(
 		if l.Index == nil {
 			return fmt.Errorf("episode_index is missing")
 		}
-		if l.Length == nil {
-			unknown := int64(-1)
-			l.Length = &unknown
+		lengthText := "length is missing"
+		var n int32
+		isCount := l.Length != nil
+		if isCount {
+			lengthText = fmt.Sprintf("length is %d", *l.Length)
+			n, isCount = rowCount(*l.Length)
 		}
-		n, ok := rowCount(*l.Length)
 		if *l.Index < 0 {
 			return fmt.Errorf("episode_index is %d", *l.Index)
 		}
-		if !ok { // the data file tells
-			unsure[len(ids)], n = tableFault{"length", fmt.Sprintf("length is %d", *l.Length)}, 0
+		if !isCount { // The rows of the data file are counted.
+			unsure[len(ids)], n = tableFault{"length", lengthText}, 0
 		}
 		var list []string
 		if len(l.Tasks) > 0 && string(l.Tasks) != "null" && json.Unmarshal(l.Tasks, &list) != nil {

@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // Caps on metadata.
@@ -287,7 +287,7 @@ func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
-		return note, infoError(robocache.ErrMalformed, "/fps", fmt.Sprintf("expected a number above 0, found %.40q", string(v)))
+		return note, infoError(robocache.ErrMalformed, "/fps", "expected a number above 0, found "+jsonmeta.Words(v))
 	}
 	return note, nil
 }

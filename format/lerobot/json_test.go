@@ -57,6 +57,7 @@ func TestWordsOfInfo(t *testing.T) {
 		{`"dtype": "float32", "shape": [3]`, `"dtype": 32, "shape": [3]`, "pointer /features/observation.state/dtype: expected a text, found 32"},
 		{`"shape": [3]`, `"shape": [3], "info": [1]`, "pointer /features/observation.state/info: expected an object, found the list [1]"},
 		{`"fps": 10`, `"fps": 10 10`, "not valid JSON: expected ',' or '}', found '1'"},
+		{`"fps": 10`, `"fps": "ten"`, `expected a number above 0, found the text "ten"`},
 	} {
 		dir := newSynth(3).write(t)
 		edit(t, filepath.Join(dir, infoPath), c.old, c.new)

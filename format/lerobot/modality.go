@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/store"
 )
 

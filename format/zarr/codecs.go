@@ -16,10 +16,10 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/elements"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 	"github.com/goatnote-inc/robocache/format/zarr/internal/blosc"
 	"github.com/goatnote-inc/robocache/internal/inflate"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 	"github.com/goatnote-inc/robocache/video/jpegxl"
 )

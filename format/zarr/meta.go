@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/npy"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 const (

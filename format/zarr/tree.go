@@ -11,9 +11,9 @@ import (
 	"syscall"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/format/internal/zipdir"
 	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/lru"
 	"github.com/goatnote-inc/robocache/store"
 )

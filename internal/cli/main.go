@@ -88,7 +88,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 			return robocache.Misuse("", nil, "%s", err.Error()).
 				WithHint("--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz")
 		}
-		return misuse(err.Error())
+		return flagError(err)
 	})
 	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), newCache(), newSelfTest(), newVersion())
 	for _, c := range root.Commands() {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -122,10 +123,33 @@ func setOption(c *cobra.Command, name string, value json.RawMessage) error {
 	} else {
 		err = c.Flags().Set(flag.Name, strings.Join(texts, ","))
 	}
-	if err != nil {
-		return misuse(fmt.Sprintf("%s=%s: %s", name, value, err))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if want := valueWords[flag.Value.Type()]; want != "" {
+		return robocache.Misuse("", nil, "%s", name).Expected(want, string(value))
+	}
+	return misuse(fmt.Sprintf("%s=%s: %s", name, value, err))
+}
+
+// valueWords describes the values of the flag types of pflag, whose own errors are those of strconv.
+var valueWords = map[string]string{
+	"int": "an integer", "int64": "an integer", "int32": "an integer", "uint": "an integer of at least 0",
+	"uint64": "an integer of at least 0", "float64": "a number", "bool": "true or false",
+	"duration": "a duration such as 90s", "intSlice": "integers", "int64Slice": "integers",
+	"float64Slice": "numbers",
+}
+
+// flagError returns the misuse error of a flag that cobra could not read.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag := invalid.GetFlag()
+		if want := valueWords[flag.Value.Type()]; want != "" {
+			return robocache.Misuse("", nil, "--%s", flag.Name).Expected(want, strconv.Quote(invalid.GetValue()))
+		}
+	}
+	return misuse(err.Error())
 }
 
 func expected(flag *pflag.Flag) string {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -137,26 +138,26 @@ func (f *File) Choose(label string) error {
 // Parse reads the bytes of a file.
 func Parse(b []byte) (_ *File, err error) {
 	bad := func(err error, format string, args ...any) error {
-		return robocache.Malformed("flags", nil, format, args...).WithCause(err).
-			WithHint("a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]")
+		e, known := err.(*robocache.Error)
+		if !known {
+			e = robocache.Malformed("flags", nil, "")
+		}
+		e.Msg = fmt.Sprintf(format, args...)
+		return e.WithHint("a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]")
 	}
 	f := &File{Version: version}
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
 		var list []int64
-		if err := json.Unmarshal(text, &list); err != nil {
-			if err := bad(err, "not a list of episode indexes"); err != nil {
-				return nil, err
-			}
+		if err := jsonmeta.Unmarshal("flags", text, &list); err != nil {
+			return nil, bad(err, "not a list of episode indexes")
 		}
 		for _, e := range list {
 			f.Flags = append(f.Flags, Flag{Episode: e})
 		}
 	} else {
 		f.Version = 0
-		if err := json.Unmarshal(text, f); err != nil {
-			if err := bad(err, "not a file of flags"); err != nil {
-				return nil, err
-			}
+		if err := jsonmeta.Unmarshal("flags", text, f); err != nil {
+			return nil, bad(err, "not a file of flags")
 		}
 	}
 	if f.Version != version {

@@ -1,13 +1,14 @@
 package options
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
 // Augment says how samples are changed at random: a pure function of (seed, epoch, the sample's place in its dataset, camera), whatever the batch,
@@ -61,7 +62,10 @@ func (s *Spread) UnmarshalJSON(b []byte) error {
 		*s = Spread{v}
 		return nil
 	}
-	return json.Unmarshal(b, (*[]float64)(s))
+	if json.Unmarshal(b, (*[]float64)(s)) != nil {
+		return Misuse("augment: color_jitter", "a number, or [low, high]", jsonmeta.Words(b))
+	}
+	return nil
 }
 
 // Amounts is a number a key; "" stands for all colour cameras, and JSON may say its number alone.
@@ -74,7 +78,10 @@ func (a *Amounts) UnmarshalJSON(b []byte) error {
 		*a = Amounts{"": v}
 		return nil
 	}
-	return json.Unmarshal(b, (*map[string]float64)(a))
+	if json.Unmarshal(b, (*map[string]float64)(a)) != nil {
+		return Misuse("augment: noise: std", "a number, or an object of numbers", jsonmeta.Words(b))
+	}
+	return nil
 }
 
 // augmentNames are the names that augment= and its parts know.
@@ -86,18 +93,14 @@ func (a *Augment) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	type plain Augment
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	err := dec.Decode((*plain)(a))
-	if err == nil {
-		return nil
+	err := jsonmeta.Option("loader", "augment", b, (*plain)(a))
+	var e *robocache.Error
+	if errors.As(err, &e) {
+		if _, name, unknown := strings.Cut(e.Msg, "unknown name "); unknown {
+			return e.WithHint("%s", robocache.Nearest(name, augmentNames))
+		}
 	}
-	if _, name, unknown := strings.Cut(err.Error(), "unknown field "); unknown {
-		name = strings.Trim(name, `"`)
-		return robocache.Misuse("loader", nil, "augment: unknown name %s", name).
-			WithHint("%s", robocache.Nearest(name, augmentNames))
-	}
-	return Misuse("augment", "an object of numbers, lists and keys as the documentation says", err.Error())
+	return err
 }
 
 // Named lists the keys that it names.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/internal/jsonmeta"
+	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 

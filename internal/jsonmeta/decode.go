@@ -1,5 +1,5 @@
-// Package jsonmeta decodes the JSON of dataset metadata. Its errors name the place and the value in
-// words of JSON; they never name a Go type.
+// Package jsonmeta decodes the JSON of dataset metadata and of options. Its errors name the place and
+// the value in words of JSON; they never name a Go type.
 package jsonmeta
 
 import (
