@@ -12,6 +12,7 @@ type Origin struct {
 }
 
 // Sourced is a Dataset that knows from which recordings its episodes were made. Origin returns nil if it does not know.
+// An Origin without Dataset names a file of the dataset itself.
 // Called by OriginOf.
 type Sourced interface {
 	Origin(ctx context.Context, episode int) (*Origin, error)

@@ -10,11 +10,30 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Origin returns the recording that an episode was made from, as meta/conversion.json says; nil if it does not.
+// Origin returns the recording that an episode was made from, as recorded in meta/conversion.json. If none is
+// recorded, it returns only the data file of the episode.
 func (d *Dataset) Origin(ctx context.Context, episode int) (*robocache.Origin, error) {
 	if episode < 0 || episode >= d.eps.n() {
 		return nil, nil
 	}
+	known, err := d.recordedOrigin(ctx, d.eps.id(episode))
+	if known != nil || err != nil {
+		return known, err
+	}
+	file, _ := d.tab.fileOf(episode)
+	f, err := d.tab.footer(ctx, file)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	} else if errors.Is(err, robocache.ErrInternal) {
+		return nil, err
+	} else if err != nil {
+		return nil, nil // The error is reported when the rows are read.
+	}
+	return &robocache.Origin{File: f.name}, nil
+}
+
+// recordedOrigin returns the recorded origin of an episode; nil if there is none.
+func (d *Dataset) recordedOrigin(ctx context.Context, index int64) (*robocache.Origin, error) {
 	d.originLock.Lock()
 	defer d.originLock.Unlock()
 	if d.origins == nil {
@@ -24,7 +43,7 @@ func (d *Dataset) Origin(ctx context.Context, episode int) (*robocache.Origin, e
 		}
 		d.origins = origins
 	}
-	return d.origins[d.eps.id(episode)], nil
+	return d.origins[index], nil
 }
 
 // readOrigins reads the reports of a conversion: one, or one of each shard. A report that cannot be understood names no origins.

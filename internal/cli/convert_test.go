@@ -105,6 +105,36 @@ func TestLinkedRecording(t *testing.T) {
 	}
 }
 
+// TestProvenanceOfLeRobotSource checks that an episode converted or edited from a LeRobot set names its
+// data file with a checksum.
+func TestProvenanceOfLeRobotSource(t *testing.T) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "set")
+	for _, args := range [][]string{
+		{"synth", src, "--format", "lerobot", "--episodes", "3", "--seconds", "1", "--cameras", "0"},
+		{"convert", src, filepath.Join(dir, "converted"), "--episodes", "1-2"},
+		{"edit", "delete", src, filepath.Join(dir, "edited"), "--episodes", "0"},
+	} {
+		if code, out, errs := call(t, args...); code != exitDone {
+			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
+		}
+	}
+	const file = "data/chunk-000/file-000.parquet"
+	b, err := os.ReadFile(filepath.Join(src, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := fmt.Sprintf("sha256:%x", sha256.Sum256(b))
+	want := robocache.Origin{Dataset: src, Format: "lerobot", File: file, Episode: 1, Checksum: sum}
+	for _, set := range []string{"converted", "edited"} {
+		_, out, errs := call(t, "inspect", filepath.Join(dir, set), "--episode", "0", "--json")
+		var r struct{ Origin robocache.Origin }
+		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Origin != want {
+			t.Errorf("%s: %v %+v, want %+v %s", set, err, r.Origin, want, errs)
+		}
+	}
+}
+
 // TestProvenance: an episode names the recording that it came from, with its checksum, and edits and conversions keep that.
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
