@@ -144,6 +144,7 @@ func TestLeftOut(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	same(t, want, got)
+	sameReport(t, plain, dst)
 	healthy(t, dst)
 
 	part := filepath.Join(t.TempDir(), "part")

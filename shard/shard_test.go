@@ -129,6 +129,7 @@ func TestEqualToConvert(t *testing.T) {
 				same(t, want, got)
 				if to == "lerobot" {
 					sameStats(t, want, got)
+					sameReport(t, plain, dst)
 				}
 			})
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/store"
@@ -46,37 +45,27 @@ func (d *Dataset) recordedOrigin(ctx context.Context, index int64) (*robocache.O
 	return d.origins[index], nil
 }
 
-// readOrigins reads the reports of a conversion: one, or one of each shard. A report that cannot be understood names no origins.
+// readOrigins reads the report of a conversion. A report that cannot be understood names no origins.
 func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Origin, error) {
-	names := []string{"meta/conversion.json"}
-	if files, err := st.List(ctx, "meta/conversion"); err == nil {
-		for _, f := range files {
-			if strings.HasSuffix(f.Name, ".json") {
-				names = append(names, f.Name)
-			}
-		}
-	}
 	out := map[int64]*robocache.Origin{}
-	for _, name := range names {
-		b, err := store.ReadFile(ctx, st, name, 256<<20)
-		if errors.Is(err, robocache.ErrNotFound) {
-			continue
-		} else if err != nil {
-			return nil, err
-		}
-		var report struct {
-			Episodes []struct {
-				New    int64             `json:"new_episode_index"`
-				Source *robocache.Origin `json:"source"`
-			} `json:"episodes"`
-		}
-		if json.Unmarshal(b, &report) != nil {
-			continue
-		}
-		for _, e := range report.Episodes {
-			if e.New >= 0 && e.Source != nil {
-				out[e.New] = e.Source
-			}
+	b, err := store.ReadFile(ctx, st, "meta/conversion.json", 1<<30)
+	if errors.Is(err, robocache.ErrNotFound) {
+		return out, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var report struct {
+		Episodes []struct {
+			New    int64             `json:"new_episode_index"`
+			Source *robocache.Origin `json:"source"`
+		} `json:"episodes"`
+	}
+	if json.Unmarshal(b, &report) != nil {
+		return out, nil
+	}
+	for _, e := range report.Episodes {
+		if e.New >= 0 && e.Source != nil {
+			out[e.New] = e.Source
 		}
 	}
 	return out, nil

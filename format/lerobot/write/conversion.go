@@ -314,6 +314,9 @@ func (c *conversion) sourceFindings() {
 // reportName is where the report lies in the result.
 const reportName = "meta/conversion.json"
 
+// maxReport bounds the bytes of a report that is read.
+const maxReport = 1 << 30
+
 // run writes the dataset.
 func (c *conversion) run(ctx context.Context, target store.Writable, j *journal) error {
 	cfg := c.opt.out

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -25,31 +24,6 @@ func renumber(name string, episodes int, rows int64) func(context.Context, roboc
 		less = map[string]int64{"episode_index": int64(episodes), "dataset_from_index": rows, "dataset_to_index": rows}
 		for _, s := range []string{"min", "max", "mean", "q01", "q10", "q50", "q90", "q99"} {
 			less["stats/episode_index/"+s], less["stats/index/"+s] = int64(episodes), rows
-		}
-	case path.Ext(name) == ".json":
-		return func(ctx context.Context, in robocache.Ranged, out io.Writer) (err error) {
-			defer crash.Recover("commit", &err)
-			text := make([]byte, in.Size())
-			if err := in.ReadAt(ctx, text, 0); err != nil {
-				return err
-			}
-			var r Report
-			if err := decode(name, text, &r); err != nil {
-				return err
-			}
-			for i := range r.Episodes {
-				if m := &r.Episodes[i]; m.New >= 0 {
-					m.New, m.FromIndex = m.New-episodes, m.FromIndex-rows
-				}
-			}
-			reportTextValue, err := reportText(&r)
-			if err != nil {
-				return err
-			}
-			if _, err := out.Write(reportTextValue); err != nil {
-				return err
-			}
-			return nil
 		}
 	default:
 		return nil

@@ -26,14 +26,11 @@ import (
 // shards: beside them lie the shard's numbers in ascending order, which Merge reads where a quantile is near.
 var Sharding = robocache.Sharding{Plan: planShards, Kept: kept, Renumber: renumber, LeavesEmpty: true, Merge: mergeShards}
 
-// shardReports holds a report for each shard, in place of one of all.
-const shardReports = "meta/conversion"
-
 // sortedName is the file of a shard's stats.Sorter.
 const sortedName = "statistics"
 
 func kept(name string) bool {
-	return slices.ContainsFunc([]string{"data", "videos", "meta/episodes", shardReports}, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+	return slices.ContainsFunc([]string{"data", "videos", "meta/episodes"}, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
 }
 
 // shardPlace is where the episodes of a shard stand in the whole.
@@ -170,14 +167,14 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 	s := shardSummary{Report: &Report{}}
 	*s.Report = *c.report
 	s.Report.Episodes = nil
+	text, err := reportText(c.report)
+	if err != nil {
+		return err
+	}
+	if err := w.put(ctx, reportName, text); err != nil {
+		return err
+	}
 	if w.episodes() > 0 {
-		reportTextValue, err := reportText(c.report)
-		if err != nil {
-			return err
-		}
-		if err := w.put(ctx, fmt.Sprintf("%s/%05d.json", shardReports, c.opt.Shard.Index), reportTextValue); err != nil {
-			return err
-		}
 		s.Images = map[string]json.RawMessage{}
 		for key, p := range w.looks {
 			if s.Images[key], err = json.Marshal(p); err != nil {
@@ -198,11 +195,8 @@ func (c *conversion) endShard(ctx context.Context, w *Writer) error {
 			return err
 		}
 	}
-	var err error
-	if c.summary, err = json.Marshal(s); err != nil {
-		return err
-	}
-	return nil
+	c.summary, err = json.Marshal(s)
+	return err
 }
 
 // sortNumbers sorts what was collected, beside the tables.
@@ -285,6 +279,11 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 			}
 			numbers[key] = append(numbers[key], parts...)
 		}
+		episodes, err := shardEpisodes(ctx, dst, shards[i].Dir, w.written, w.rows)
+		if err != nil {
+			return err
+		}
+		r.Episodes = append(r.Episodes, episodes...)
 		w.written, w.rows = w.written+shards[i].Episodes, w.rows+shards[i].Frames
 		for key, counted := range s.Images {
 			if images[key] == nil {
@@ -362,6 +361,34 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		return nil
 	}
 	return err
+}
+
+// shardEpisodes reads from the report of a shard which episode became which. The first written episode
+// gets the given index and first row: planned numbers are higher if episodes before it were left out.
+func shardEpisodes(
+	ctx context.Context, st store.Store, dir string, index int, row int64,
+) ([]EpisodeMap, error) {
+	name := dir + "/" + reportName
+	text, err := store.ReadFile(ctx, st, name, maxReport)
+	if err != nil {
+		return nil, err
+	}
+	var r Report
+	if err := decode(name, text, &r); err != nil {
+		return nil, err
+	}
+	isWritten := func(m EpisodeMap) bool { return m.New >= 0 }
+	first := slices.IndexFunc(r.Episodes, isWritten)
+	if first < 0 {
+		return r.Episodes, nil
+	}
+	lessEpisodes, lessRows := r.Episodes[first].New-index, r.Episodes[first].FromIndex-row
+	for i := range r.Episodes {
+		if m := &r.Episodes[i]; isWritten(*m) {
+			m.New, m.FromIndex = m.New-lessEpisodes, m.FromIndex-lessRows
+		}
+	}
+	return r.Episodes, nil
 }
 
 func decode(what string, b []byte, v any) error {
