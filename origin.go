@@ -4,10 +4,12 @@ import "context"
 
 // Origin names the recording that became an episode.
 type Origin struct {
-	Dataset  string `json:"dataset,omitempty"` // URI of the recordings, without credentials
-	Format   string `json:"format,omitempty"`
-	File     string `json:"file,omitempty"` // the recording below Dataset; none where the format has no file for an episode
-	Episode  int64  `json:"episode_index"`  // its index in Dataset
+	Dataset string `json:"dataset,omitempty"` // URI of the recordings, without credentials
+	Format  string `json:"format,omitempty"`
+	File    string `json:"file,omitempty"` // the recording below Dataset; empty if the format has no file for an episode
+	// LastFile is the last of several files that hold the episode, numbered from File on; empty if there is one.
+	LastFile string `json:"last_file,omitempty"`
+	Episode  int64  `json:"episode_index"` // its index in Dataset
 	Checksum string `json:"checksum,omitempty"`
 }
 

@@ -53,6 +53,7 @@ type Dataset struct {
 	unit     int64                  // of clock, in nanoseconds
 	unitErr  error                  // the unit is not determined
 	task     *readColumn            // nil: there is none
+	source   *readColumn            // of sourceColumn; nil: there is none
 	budget   int64
 	open     *handles.Pool[string, robocache.Ranged]
 	chunks   *lru.Cache[chunkKey, *chunk]
@@ -189,6 +190,9 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 		return d, err
 	}
 	d.clock, d.task = namedValue, byName["task"]
+	if c := byName[sourceColumn]; c != nil && elemOf[c.f.Kind] == "string" {
+		d.source = c
+	}
 	if err := d.findEpisodes(ctx, number, frame); err != nil {
 		return d, err
 	}
@@ -196,7 +200,7 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 		return d, err
 	}
 	for _, fd := range t.fields {
-		if c := byName[fd.Name]; c != nil && c != d.task {
+		if c := byName[fd.Name]; c != nil && c != d.task && c != d.source {
 			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
 			if d.columns[c.f.Key] != nil {
 				return d, fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")

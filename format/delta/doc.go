@@ -11,5 +11,6 @@
 //	    units) stands in the metadata of each field, under "robocache".
 //	D5  Frames of video are referred to: the file below the table, the frame's number, its packet's place, the file's SHA-256. Files are named by their
 //	    contents, so that shards and versions share them.
+//	    The column robocache_source names, in the first row of an episode, the recording that it was made from (robocache.Origin as JSON).
 //	D6  Shards of one plan give the same bytes, the commit's too: in it are no times and no chance.
 package delta

@@ -330,6 +330,14 @@ func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, n
 		}
 	case c.Name == "source" && c.f == nil:
 		items = slices.Repeat([]string{w.source}, len(rows))
+	case c.Name == sourceColumn && c.f == nil:
+		items, valid = make([]string, len(rows)), make([]uint8, len(rows))
+		if rows[0].Index == 0 {
+			if items[0], err = w.origins.Text(ctx, rows[0].Episode); err != nil {
+				return held, err
+			}
+			valid[0] = uint8(min(1, len(items[0])))
+		}
 	case kind == robocache.KindText:
 		if items, err = w.src.Text(ctx, c.key(), rows); err != nil {
 			return held, err

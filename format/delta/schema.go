@@ -100,6 +100,10 @@ const (
 // bookkeeping are the columns that every table has that is written here.
 var bookkeeping = []column{book("episode_index", "long"), book("frame_index", "long"), book(secondsColumn, "double"), book(nanosColumn, "long"), book("source", "string"), book("task", "string")}
 
+// sourceColumn names the recording that an episode was made from (robocache.Origin, as JSON) in the
+// first row of the episode; the other rows are null. A table has it if such a recording is known.
+const sourceColumn = "robocache_source"
+
 func book(name, typ string) column { return column{field: plain(name, typ), elem: typ} }
 
 // kind is that of the stream that a column holds, texts for events.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/store"
@@ -52,6 +53,7 @@ type writing struct {
 	prefix    string
 	modified  int64
 	report    robocache.WriteReport
+	origins   *origin.Tracer
 }
 
 func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (*writing, error) {
@@ -62,7 +64,15 @@ func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	}
 	uri, _, _ := strings.Cut(w.info.URI, "?")
 	w.source = cmp.Or(w.source, path.Base(strings.TrimRight(uri, "/")))
-	used := map[string]bool{}
+	w.origins = origin.NewTracer(src, opt)
+	hasOrigins, err := w.origins.Any(ctx)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{sourceColumn: true}
+	if hasOrigins {
+		w.columns = append(w.columns, book(sourceColumn, "string"))
+	}
 	for _, c := range bookkeeping {
 		used[c.Name] = true
 		if (c.Name != secondsColumn && c.Name != nanosColumn) || robocache.KeepsTime(ctx, src) {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/format/internal/stills"
 	"github.com/goatnote-inc/robocache/internal/guard"
@@ -40,6 +41,7 @@ type writing struct {
 	asked        int // shards a split; 0 = by its size
 	leaves       []outLeaf
 	timestampKey string
+	origins      *origin.Tracer
 
 	mu       sync.Mutex
 	report   robocache.WriteReport

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/origin"
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
@@ -36,6 +37,7 @@ const (
 	outTimestamp
 	outFlag
 	outIndex
+	outOrigin
 )
 
 // maxListed is the number of integers a row up to which they are a list: 1 to 10 bytes each.
@@ -123,7 +125,7 @@ func (l *outLeaf) node() *node {
 			h, w = -1, -1
 		}
 		return &node{Class: tfdsFeatures + "image_feature.Image", Image: &valueNode{Shape: shapeOf(h, w, channels), DType: dtype, EncodingFormat: l.format}}
-	case outText, outTask:
+	case outText, outTask, outOrigin:
 		return &node{Class: tfdsFeatures + "text_feature.Text", Text: &textNode{}}
 	case outMask, outFlag:
 		return tensorOf("bool", "none")
@@ -192,7 +194,7 @@ func (w *writing) planLeaves(ctx context.Context) {
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		meta := strings.HasPrefix(f.Key, "episode_metadata.")
-		if w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
+		if f.Key == sourceKey || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
 			continue
 		}
 		if f.Clock != "" && f.Clock != w.info.Clock {
@@ -250,5 +252,9 @@ func (w *writing) planLeaves(ctx context.Context) {
 	}
 	if !have["episode_metadata.episode_index"] {
 		add(outLeaf{key: "episode_metadata.episode_index", how: outIndex})
+	}
+	w.origins = origin.NewTracer(w.src, w.opt)
+	if guard.Must(w.origins.Any(ctx)) {
+		add(outLeaf{key: sourceKey, how: outOrigin})
 	}
 }

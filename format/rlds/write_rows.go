@@ -108,6 +108,8 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		}
 	case outIndex:
 		x.ints(l.name, []int64{ep.Index})
+	case outOrigin:
+		x.strings(l.name, [][]byte{[]byte(guard.Must(w.origins.Text(ctx, ep.Position)))})
 	}
 }
 

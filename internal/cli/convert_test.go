@@ -168,7 +168,7 @@ func TestProvenance(t *testing.T) {
 	}
 	run("convert", src, in("set"), "--hz", "30")
 	check(in("set"), 2, 2)
-	for _, format := range []string{"mcap", "zarr"} {
+	for _, format := range []string{"mcap", "zarr", "rlds", "delta"} {
 		run("convert", src, in(format), "--hz", "30", "--to", format)
 		check(in(format), 2, 2)
 		run("edit", "delete", in(format), in(format+"_fewer"), "--episodes", "0")
@@ -192,11 +192,14 @@ func TestProvenance(t *testing.T) {
 	run("run", "--manifest", in("plan.json"), "--shard", "1")
 	run("commit", "--manifest", in("plan.json"))
 	check(in("sharded"), 1, 1)
-	run("plan", "convert", src, in("shards_zarr"), "--to", "zarr", "--hz", "30", "--shards", "2", "--manifest", in("zarr.json"))
-	run("run", "--manifest", in("zarr.json"), "--shard", "0")
-	run("run", "--manifest", in("zarr.json"), "--shard", "1")
-	run("commit", "--manifest", in("zarr.json"))
-	check(in("shards_zarr"), 2, 2)
+	for _, format := range []string{"zarr", "rlds", "delta"} {
+		dst, manifest := in("shards_"+format), in(format+".json")
+		run("plan", "convert", src, dst, "--to", format, "--hz", "30", "--shards", "2", "--manifest", manifest)
+		run("run", "--manifest", manifest, "--shard", "0")
+		run("run", "--manifest", manifest, "--shard", "1")
+		run("commit", "--manifest", manifest)
+		check(dst, 2, 2)
+	}
 }
 
 // An edit in place of a set that says nothing of its origins does not name the set itself as the source: another set has its place.

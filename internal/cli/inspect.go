@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -201,7 +202,11 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 	}
 	fmt.Fprintln(w, line)
 	if o := r.Origin; o != nil && o.File+o.Checksum != "" {
-		fmt.Fprintf(w, "  from episode %d of %s %s %s\n", o.Episode, o.Dataset, o.File, o.Checksum)
+		file := o.File
+		if o.LastFile != "" {
+			file += " to " + path.Base(o.LastFile)
+		}
+		fmt.Fprintf(w, "  from episode %d of %s %s %s\n", o.Episode, o.Dataset, file, o.Checksum)
 	}
 	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
 	for _, s := range r.Streams {

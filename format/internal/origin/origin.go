@@ -7,6 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"regexp"
+	"strconv"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
@@ -20,7 +23,7 @@ const synthetic = "synth"
 type Tracer struct {
 	src      robocache.Dataset
 	replaced string
-	sums     sync.Map // checksums of recordings, by name: func() string
+	sums     sync.Map // checksums of recordings, by their first and last file: func() string
 }
 
 // NewTracer returns a tracer of a source that is written with some options.
@@ -31,20 +34,39 @@ func NewTracer(src robocache.Dataset, opt robocache.WriteOptions) *Tracer {
 // Of returns the recording that an episode (a position) comes from, with its checksum. It returns nil if package
 // synth made the episode, or if the episode comes from the dataset that the result replaces.
 func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error) {
-	o, err := robocache.OriginOf(ctx, t.src, episode)
-	if err != nil {
+	o, err := t.withoutChecksum(ctx, episode)
+	if o == nil || err != nil {
 		return nil, err
-	}
-	if o.Format == synthetic || t.replaced != "" && o.Dataset == t.replaced {
-		return nil, nil
 	}
 	s, ok := robocache.As[store.Source](t.src)
 	if ok && o.Checksum == "" && o.File != "" && o.Dataset == robocache.Redact(t.src.Info().URI) {
-		file := o.File
-		sum, _ := t.sums.LoadOrStore(file, sync.OnceValue(func() string { return checksum(ctx, s.Store(), file) }))
+		files := [2]string{o.File, o.LastFile}
+		sum, _ := t.sums.LoadOrStore(files, sync.OnceValue(func() string { return checksum(ctx, s.Store(), files) }))
 		o.Checksum = sum.(func() string)()
 	}
 	return o, nil
+}
+
+func (t *Tracer) withoutChecksum(ctx context.Context, episode int) (*robocache.Origin, error) {
+	o, err := robocache.OriginOf(ctx, t.src, episode)
+	if err != nil || o.Format == synthetic || t.replaced != "" && o.Dataset == t.replaced {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Any reports whether Of returns an origin for at least one episode of the source. It reads no files for checksums.
+func (t *Tracer) Any(ctx context.Context) (bool, error) {
+	for e := range t.src.Info().Episodes {
+		o, err := t.withoutChecksum(ctx, e)
+		if err != nil && !robocache.Bad(err) {
+			return false, err
+		}
+		if o != nil {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Text returns the origin of an episode as JSON; "" if there is none.
@@ -66,28 +88,72 @@ func Parse(text string) *robocache.Origin {
 	return o
 }
 
-// checksum returns "sha256:" and the SHA-256 of a file. For a folder it is the SHA-256 of the output of sha256sum over its files, sorted by
-// name. For a remote file, which is not read again, checksum returns "etag:" and the version. It is empty if the file cannot be read: the
-// conversion has read what it needs of it.
-func checksum(ctx context.Context, st store.Store, name string) string {
-	sum, err := sumOf(ctx, st, name)
-	if err == nil {
-		return sum
-	}
-	files, err := st.List(ctx, name)
-	if err != nil || len(files) == 0 {
-		return ""
-	}
-	h := sha256.New()
-	for _, f := range files {
-		sum, err := sumOf(ctx, st, f.Name)
+// checksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are numbered from the first to
+// the last, it is the SHA-256 of the output of sha256sum over the files, sorted by name. For a remote file, which is not
+// read again, checksum returns "etag:" and the version. It is empty if a file cannot be read: the conversion has read what
+// it needs of it.
+func checksum(ctx context.Context, st store.Store, files [2]string) string {
+	if files[1] != "" {
+		names, err := numbered(files[0], files[1])
 		if err != nil {
 			return ""
 		}
-		fmt.Fprintf(h, "%s  %s\n", sum, f.Name)
+		return sumOfList(ctx, st, names)
+	}
+	sum, err := sumOf(ctx, st, files[0])
+	if err == nil {
+		return sum
+	}
+	list, err := st.List(ctx, files[0])
+	if err != nil || len(list) == 0 {
+		return ""
+	}
+	return sumOfList(ctx, st, func(yield func(string) bool) {
+		for _, f := range list {
+			if !yield(f.Name) {
+				return
+			}
+		}
+	})
+}
+
+func sumOfList(ctx context.Context, st store.Store, names iter.Seq[string]) string {
+	h := sha256.New()
+	for name := range names {
+		sum, err := sumOf(ctx, st, name)
+		if err != nil {
+			return ""
+		}
+		fmt.Fprintf(h, "%s  %s\n", sum, name)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
+
+// maxNumbered bounds the files of one episode.
+const maxNumbered = 1 << 24
+
+// numbered returns the names from first to last, which differ in their last number.
+func numbered(first, last string) (iter.Seq[string], error) {
+	from, to := lastNumber.FindStringSubmatch(first), lastNumber.FindStringSubmatch(last)
+	if from == nil || to == nil || from[1] != to[1] || from[3] != to[3] {
+		return nil, fmt.Errorf("%s and %s are not numbered", first, last)
+	}
+	low, errLow := strconv.ParseInt(from[2], 10, 64)
+	high, errHigh := strconv.ParseInt(to[2], 10, 64)
+	if errLow != nil || errHigh != nil || high < low || high-low >= maxNumbered {
+		return nil, fmt.Errorf("%s to %s is no range", first, last)
+	}
+	return func(yield func(string) bool) {
+		for n := low; n <= high; n++ {
+			if !yield(fmt.Sprintf("%s%0*d%s", from[1], len(from[2]), n, from[3])) {
+				return
+			}
+		}
+	}, nil
+}
+
+// lastNumber divides a name into what is before its last number, the number, and what is behind it.
+var lastNumber = regexp.MustCompile(`^(.*?)(\d+)(\D*)$`)
 
 func sumOf(ctx context.Context, st store.Store, name string) (string, error) {
 	f, err := st.Open(ctx, name)
