@@ -318,3 +318,28 @@ func TestClockByNewName(t *testing.T) {
 		}
 	}
 }
+
+// TestClockOfMovedStream checks that clock: with the new name of a stream whose timestamps the mapping
+// moves takes the moved timestamps, and that the dataset's name of the stream takes those of the dataset.
+func TestClockOfMovedStream(t *testing.T) {
+	for name, want := range map[string]int64{"imu": 3_000_000, "inertia": 3_000_005} {
+		ds := over(t, "clock: "+name+"\nstreams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}")
+		if ds.Len(1) != 11 || ds.Info().Frames != 21 || ds.Info().Clock != name {
+			t.Errorf("%s: %d rows of %d, clock %q", name, ds.Len(1), ds.Info().Frames, ds.Info().Clock)
+		}
+		if own, err := ds.Times(t.Context(), 0, ""); err != nil || own[1] != want {
+			t.Errorf("%s: %v, want %d at row 1: %v", name, own, want, err)
+		}
+	}
+}
+
+// TestNewNamesOfTimesAndTasks checks that timestamps:<key> and task: accept the new name of a stream.
+func TestNewNamesOfTimesAndTasks(t *testing.T) {
+	ds := over(t, "task: words\nstreams:\n  when: {from: [sent]}\n  words: {from: [note]}\n  inertia: {from: [imu], clock: 'timestamps:when'}")
+	if times, err := ds.Times(t.Context(), 0, "inertia"); err != nil || len(times) != 10 {
+		t.Errorf("%v, %v", times, err)
+	}
+	if ep, err := ds.Episode(t.Context(), 1); err != nil || len(ep.Tasks) != 1 || ep.Tasks[0] != "place" {
+		t.Errorf("%+v, %v", ep, err)
+	}
+}

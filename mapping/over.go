@@ -19,7 +19,9 @@ type mapped struct {
 	base    robocache.Dataset
 	info    robocache.Info
 	streams map[string]*stream
+	mapping *robocache.Mapping
 	own     string   // the base's stream whose rows are the episode's own; "": the base's own rows
+	moved   string   // the stream of the result that gives these rows other timestamps; "": own's
 	lengths []int    // of the episodes, where own is a stream
 	tasks   []string // of the episodes, where the mapping names a stream that holds them
 }
@@ -58,7 +60,7 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	if err := check(m); err != nil {
 		return nil, err
 	}
-	d := &mapped{base: ds, info: *ds.Info(), streams: map[string]*stream{}}
+	d := &mapped{base: ds, mapping: m, info: *ds.Info(), streams: map[string]*stream{}}
 	used := map[string]bool{}
 	var made []*stream
 	keys := make([]string, 0, len(m.Streams))
@@ -108,10 +110,18 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	for _, s := range made {
 		d.info.Features = append(d.info.Features, s.feature)
 	}
-	if err := d.findTasks(ctx, m.Task); err != nil {
+	if err := d.findTasks(ctx, d.sourceKey(m.Task)); err != nil {
 		return nil, err
 	}
 	return d, nil
+}
+
+// sourceKey returns the key in the base of a stream that has a name there or in the mapping.
+func (d *mapped) sourceKey(name string) string {
+	if d.base.Info().Feature(name) != nil {
+		return name
+	}
+	return d.mapping.SourceKey(name)
 }
 
 // source finds a stream of the base.
@@ -195,6 +205,7 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		return nil, err
 	}
 	if name, ok := timestampKey(m.Clock); ok {
+		name = d.sourceKey(name)
 		t, err := d.source(name)
 		if err != nil {
 			return nil, err
@@ -255,25 +266,21 @@ func mapUnit(err error) error {
 	return &c
 }
 
-// anchor makes the rows of a stream the episode's own.
+// anchor makes the rows of a stream the episode's own. The key is one of the dataset or of the mapping.
 func (d *mapped) anchor(ctx context.Context, key string) error {
 	info := &d.info
 	if key == "" {
 		return nil
 	}
-	// The name is a stream of the dataset or of the mapping. The dataset's stream has precedence.
-	if s := d.streams[key]; s != nil && d.base.Info().Feature(key) == nil {
-		if s.moved() {
-			return robocache.Misuse("map", robocache.Where{"stream": key}, "clock: the stream has timestamps of its own by this mapping").
-				WithHint("Name a stream whose timestamps the mapping leaves as they are.")
-		}
-		key = s.parts[0].key
-	}
-	f, err := d.source(key)
+	source := d.sourceKey(key)
+	f, err := d.source(source)
 	if err != nil {
 		return err
 	}
-	if f.Clock == info.Clock || f.Clock == "" {
+	clock, fps := f.Clock, f.FPS
+	if s := d.streams[key]; s != nil && source != key && s.moved() {
+		d.moved, clock, fps = key, s.feature.Clock, s.feature.FPS
+	} else if f.Clock == info.Clock || f.Clock == "" {
 		return nil
 	}
 	was := cmp.Or(info.Clock, "rows")
@@ -282,17 +289,17 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 			s.feature.Clock = was
 		}
 	}
-	d.own, info.Clock, info.Frames, info.FPS = key, f.Clock, 0, f.FPS
+	d.own, info.Clock, info.Frames, info.FPS = source, clock, 0, fps
 	d.lengths = make([]int, info.Episodes)
 	for e := range d.lengths {
-		t, err := d.base.Times(ctx, e, key)
+		t, err := d.base.Times(ctx, e, source)
 		if err != nil {
 			return err
 		}
 		d.lengths[e] = len(t)
 		info.Frames += int64(len(t))
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == f.Clock }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == clock }) {
 		return robocache.Misuse("map", robocache.Where{"stream": key}, "clock: no stream that is kept lies on the clock of this one")
 	}
 	return nil

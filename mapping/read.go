@@ -60,7 +60,10 @@ func (d *mapped) Origin(ctx context.Context, e int) (*robocache.Origin, error) {
 
 func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err error) {
 	if key == "" || key == "task" && d.streams["task"] == nil {
-		return d.base.Times(ctx, e, d.own)
+		if d.moved == "" {
+			return d.base.Times(ctx, e, d.own)
+		}
+		key = d.moved
 	}
 	s, err := d.stream(key)
 	if err != nil {

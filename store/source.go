@@ -1,7 +1,9 @@
 package store
 
 import (
+	"io"
 	"net/url"
+	"os"
 	"strings"
 )
 
@@ -21,4 +23,23 @@ func LocalPath(dst string) (string, bool) {
 		return u.Path, true
 	}
 	return dst, !strings.Contains(dst, "://")
+}
+
+// FileStartsWith reports whether uri is a regular file of this machine that begins with the bytes of prefix.
+func FileStartsWith(uri, prefix string) bool {
+	name, local := LocalPath(uri)
+	if !local {
+		return false
+	}
+	if i, err := os.Stat(name); err != nil || !i.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, len(prefix))
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head) == prefix
 }

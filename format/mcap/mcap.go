@@ -20,13 +20,16 @@ const Name = "mcap"
 
 const ending = ".mcap"
 
+// fileKind describes MCAP files. A file without the ending is known by its magic.
+var fileKind = bag.FileKind{Endings: []string{ending}, Magic: "\x89MCAP0\r\n"}
+
 func init() {
 	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: reader.Opener(Open), Write: Write, Keeps: keeps, Sharding: &sharding, WriteOptions: WriteOptions, Clocks: true, NeedsEpisodes: true, Options: maps.Clone(bag.Known)})
 }
 
-// Detect says whether uri is an MCAP file, or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
+// Detect says whether uri is an MCAP file (on this machine of any name), or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return bag.DetectAt(uri, opt, func(s store.Store, file string) (bool, error) {
+	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file == "" {
 			if _, err := s.Stat(ctx, "metadata.yaml"); err == nil {
 				return false, nil
@@ -53,7 +56,7 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			return false, err
 		}
 		return true, nil
-	}, ending)
+	})
 }
 
 // list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
@@ -67,7 +70,7 @@ type Dataset = bag.Dataset
 
 // Open opens an MCAP file, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return bag.OpenAt(uri, opt, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) }, ending)
+	return bag.OpenAt(uri, opt, fileKind, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) })
 }
 
 // OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.

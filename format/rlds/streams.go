@@ -19,7 +19,7 @@ var taskKeys = []string{"language_instruction", "observation.natural_language_in
 func (d *Dataset) chooseTask(m *robocache.Mapping) {
 	keys := taskKeys
 	if m != nil && m.Task != "" {
-		keys = []string{m.Task}
+		keys = []string{m.Task, m.SourceKey(m.Task)}
 	}
 	for _, k := range keys {
 		for i := range d.s.leaves {

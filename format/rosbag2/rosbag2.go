@@ -26,12 +26,12 @@ func init() {
 	robocache.Register(robocache.Format{Name: Name, Stamped: true, Extensions: []string{".db3"}, Detect: Detect, Open: reader.Opener(Open), Clocks: true, Options: maps.Clone(bag.Known)})
 }
 
-// endings of the files that are a recording each when they are named alone.
-var endings = []string{".db3", ".db3" + packed}
+// fileKind describes the files that are a recording each when they are named alone.
+var fileKind = bag.FileKind{Endings: []string{".db3", ".db3" + packed}, Magic: "SQLite format 3\x00"}
 
 // Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
-	return bag.DetectAt(uri, opt, func(s store.Store, file string) (bool, error) {
+	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file != "" {
 			return isDB3(ctx, s, file)
 		}
@@ -75,7 +75,7 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 			return false, odd
 		}
 		return false, nil
-	}, endings...)
+	})
 }
 
 // ownMetadata says whether a metadata.yaml is one of rosbag2.
@@ -116,7 +116,7 @@ type Dataset = bag.Dataset
 
 // Open opens a recording, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return bag.OpenAt(uri, opt, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) }, endings...)
+	return bag.OpenAt(uri, opt, fileKind, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) })
 }
 
 // OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.

@@ -13,15 +13,7 @@ import (
 func (d *Dataset) chooseAnchor(ctx context.Context) {
 	d.anchor.topic, d.anchor.clock = -1, 0
 	if want := d.opt.Anchor; want != "" {
-		for i, t := range d.topics {
-			if want == t.name || want == t.key {
-				d.anchor.topic = i
-			}
-		}
-		if i, ok := d.byKey[want]; ok {
-			d.anchor.topic, d.anchor.clock = d.streams[i].topic, d.streams[i].clock
-		}
-		if d.anchor.topic < 0 {
+		if !d.anchorAt(want) && !d.anchorAt(d.opt.Map.SourceKey(want)) {
 			e := robocache.Misuse("open", nil, "anchor").
 				Expected("a stream or a topic of the recordings", want)
 			if len(d.topics) > 0 {
@@ -37,6 +29,19 @@ func (d *Dataset) chooseAnchor(ctx context.Context) {
 	if d.anchor.topic >= 0 {
 		d.About.Clock = d.topics[d.anchor.topic].clocks[d.anchor.clock]
 	}
+}
+
+// anchorAt makes the stream or topic of a name the anchor. It reports whether there is one.
+func (d *Dataset) anchorAt(name string) bool {
+	for i, t := range d.topics {
+		if name == t.name || name == t.key {
+			d.anchor.topic = i
+		}
+	}
+	if i, ok := d.byKey[name]; ok {
+		d.anchor.topic, d.anchor.clock = d.streams[i].topic, d.streams[i].clock
+	}
+	return d.anchor.topic >= 0
 }
 
 // findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is steady, else the one nearest to that.

@@ -9,9 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// OpenAt opens the dataset at a URI: of a folder with file "", or of a file with one of some endings. The store is closed where that fails.
-func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file string) (*Dataset, error), endings ...string) (*Dataset, error) {
-	s, file, err := Locate(uri, opt, endings...)
+// FileKind describes files that are a recording each.
+type FileKind struct {
+	Endings []string // of their names
+	Magic   string   // the bytes that they begin with
+}
+
+// OpenAt opens the dataset at a URI: of a folder with file "", or of a file of a kind. The store is closed where that fails.
+func OpenAt(uri string, opt robocache.OpenOptions, kind FileKind, open func(s store.Store, file string) (*Dataset, error)) (*Dataset, error) {
+	s, file, err := kind.locate(uri, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -24,9 +30,9 @@ func OpenAt(uri string, opt robocache.OpenOptions, open func(s store.Store, file
 }
 
 // DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no format's; who reads files of other kinds says what is wrong.
-func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file string) (bool, error), endings ...string) (ok bool, err error) {
+func DetectAt(uri string, opt robocache.OpenOptions, kind FileKind, is func(s store.Store, file string) (bool, error)) (ok bool, err error) {
 	defer guard.Recover("detect", &err)
-	s, file, err := Locate(uri, opt, endings...)
+	s, file, err := kind.locate(uri, opt)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
 		return false, nil
 	}
@@ -35,9 +41,12 @@ func DetectAt(uri string, opt robocache.OpenOptions, is func(s store.Store, file
 	return is(s, file)
 }
 
-// Locate opens the store of a URI: of a folder with file "", or of a file with one of these endings by its folder and name.
-func Locate(uri string, opt robocache.OpenOptions, endings ...string) (s store.Store, file string, err error) {
-	return store.Locate(uri, opt, func(name string) bool { return Named(name, endings...) })
+// locate opens the store of a URI: of a folder with file "", or of a file of the kind by its folder and name. On this
+// machine the first bytes of a file without a known ending are read.
+func (k FileKind) locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
+	return store.Locate(uri, opt, func(name string) bool {
+		return Named(name, k.Endings...) || store.FileStartsWith(uri, k.Magic)
+	})
 }
 
 // Named says that a name has one of some endings, in any case.

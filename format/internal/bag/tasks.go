@@ -59,6 +59,10 @@ const manyEpisodes = 512
 // findTasks settles where tasks come from, and lists them.
 func (d *Dataset) findTasks(ctx context.Context) {
 	d.task = taskSource{topic: -1, tracks: lru.New[int, *taskTrack](mostText)}
+	isTask := func(t *topic) bool { return t.isTask(d) }
+	if d.opt.Task != "" && !slices.ContainsFunc(d.topics, isTask) {
+		d.opt.Task = d.opt.Map.SourceKey(d.opt.Task)
+	}
 	for i, t := range d.topics {
 		if t.isTask(d) && t.taskField() >= 0 && d.task.topic < 0 {
 			d.task.topic, d.task.field = i, t.taskField()

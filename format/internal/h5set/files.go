@@ -277,6 +277,9 @@ func (s *Set) haveOwnFiles() bool {
 	return len(files) == len(s.Episodes)
 }
 
+// startsAsHDF5 reports whether uri is a file of this machine that begins with the signature of HDF5.
+func startsAsHDF5(uri string) bool { return store.FileStartsWith(uri, "\x89HDF\r\n\x1a\n") }
+
 // FindUnclosed adds the finding of a file that its writer has not closed.
 func (s *Set) FindUnclosed(name string) {
 	s.Find(robocache.SeverityWarning, "not-closed", robocache.Where{"file": name},
@@ -327,7 +330,7 @@ func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate, err erro
 // Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
 // hide others.
 func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.Store, names []string, found []robocache.Finding, err error) {
-	s, file, err := store.Locate(uri, opt, IsFile)
+	s, file, err := store.Locate(uri, opt, func(name string) bool { return IsFile(name) || startsAsHDF5(uri) })
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -412,7 +415,7 @@ var errEnough = errors.New("enough")
 
 // likely says whether a local path may hold HDF5 files.
 func likely(path string) bool {
-	found, seen := IsFile(path), 0
+	found, seen := IsFile(path) || startsAsHDF5(path), 0
 	err := filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fs.SkipDir
