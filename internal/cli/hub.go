@@ -97,9 +97,7 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 		}
 		return push, nil, nil
 	}, func(w io.Writer, p *hub.Pushed) {
-		verb := "pushed"
 		if p.DryRun {
-			verb = "would push"
 			for _, l := range []struct {
 				sign  string
 				names []string
@@ -113,6 +111,25 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
 		for _, n := range p.Notes {
 			fmt.Fprintln(w, n)
 		}
-		fmt.Fprintf(w, "%s to %s (%s): %d files, %s, %d deleted; commit %.12s, tag %s\n", verb, p.Repo, p.Branch, len(p.Added), bytesText(p.Bytes), len(p.Deleted), p.Commit, p.Tag)
+		fmt.Fprintln(w, pushSummary(p))
 	})
+}
+
+// pushSummary describes a push, or what it would do, in one line.
+func pushSummary(p *hub.Pushed) string {
+	verb, commit := "pushed", "commit"
+	if p.DryRun {
+		verb, commit = "would push", "on top of commit"
+	}
+	line := fmt.Sprintf("%s to %s (%s): %d files, %s, %d deleted",
+		verb, p.Repo, p.Branch, len(p.Added), bytesText(p.Bytes), len(p.Deleted))
+	separator := "; "
+	if p.Commit != "" {
+		line += separator + fmt.Sprintf("%s %.12s", commit, p.Commit)
+		separator = ", "
+	}
+	if p.Tag != "" {
+		line += separator + "tag " + p.Tag
+	}
+	return line
 }
