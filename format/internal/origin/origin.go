@@ -23,7 +23,7 @@ const synthetic = "synth"
 type Tracer struct {
 	src      robocache.Dataset
 	replaced string
-	sums     sync.Map // checksums of recordings, by their first and last file: func() string
+	sums     sync.Map // checksums of recordings, by their first and last file: func() (string, error)
 }
 
 // NewTracer returns a tracer of a source that is written with some options.
@@ -40,11 +40,28 @@ func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error)
 	}
 	s, ok := robocache.As[store.Source](t.src)
 	if ok && o.Checksum == "" && o.File != "" && o.Dataset == robocache.Redact(t.src.Info().URI) {
-		files := [2]string{o.File, o.LastFile}
-		sum, _ := t.sums.LoadOrStore(files, sync.OnceValue(func() string { return checksum(ctx, s.Store(), files) }))
-		o.Checksum = sum.(func() string)()
+		if o.Checksum, err = t.checksum(ctx, s.Store(), [2]string{o.File, o.LastFile}); err != nil {
+			return nil, err
+		}
 	}
 	return o, nil
+}
+
+// checksum computes the checksum of a recording once, however many of its episodes are written.
+func (t *Tracer) checksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
+	compute := sync.OnceValues(func() (string, error) {
+		sum, err := checksum(ctx, st, files)
+		if robocache.Bad(err) {
+			return "", nil
+		}
+		return sum, err
+	})
+	shared, _ := t.sums.LoadOrStore(files, compute)
+	sum, err := shared.(func() (string, error))()
+	if err != nil {
+		t.sums.Delete(files)
+	}
+	return sum, err
 }
 
 func (t *Tracer) withoutChecksum(ctx context.Context, episode int) (*robocache.Origin, error) {
@@ -90,23 +107,25 @@ func Parse(text string) *robocache.Origin {
 
 // checksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are numbered from the first to
 // the last, it is the SHA-256 of the output of sha256sum over the files, sorted by name. For a remote file, which is not
-// read again, checksum returns "etag:" and the version. It is empty if a file cannot be read: the conversion has read what
-// it needs of it.
-func checksum(ctx context.Context, st store.Store, files [2]string) string {
+// read again, checksum returns "etag:" and the version.
+//
+// The tracer records no checksum if a file is missing or damaged: the conversion has read what it needs of it. Failures
+// of the transport are errors.
+func checksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
 	if files[1] != "" {
 		names, err := numbered(files[0], files[1])
 		if err != nil {
-			return ""
+			return "", err
 		}
 		return sumOfList(ctx, st, names)
 	}
 	sum, err := sumOf(ctx, st, files[0])
-	if err == nil {
-		return sum
+	if !robocache.Bad(err) {
+		return sum, err
 	}
 	list, err := st.List(ctx, files[0])
 	if err != nil || len(list) == 0 {
-		return ""
+		return "", err
 	}
 	return sumOfList(ctx, st, func(yield func(string) bool) {
 		for _, f := range list {
@@ -117,16 +136,16 @@ func checksum(ctx context.Context, st store.Store, files [2]string) string {
 	})
 }
 
-func sumOfList(ctx context.Context, st store.Store, names iter.Seq[string]) string {
+func sumOfList(ctx context.Context, st store.Store, names iter.Seq[string]) (string, error) {
 	h := sha256.New()
 	for name := range names {
 		sum, err := sumOf(ctx, st, name)
 		if err != nil {
-			return ""
+			return "", err
 		}
 		fmt.Fprintf(h, "%s  %s\n", sum, name)
 	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // maxNumbered bounds the files of one episode.
@@ -136,12 +155,12 @@ const maxNumbered = 1 << 24
 func numbered(first, last string) (iter.Seq[string], error) {
 	from, to := lastNumber.FindStringSubmatch(first), lastNumber.FindStringSubmatch(last)
 	if from == nil || to == nil || from[1] != to[1] || from[3] != to[3] {
-		return nil, fmt.Errorf("%s and %s are not numbered", first, last)
+		return nil, robocache.Unsupported("origin", nil, "%s and %s are not numbered", first, last)
 	}
 	low, errLow := strconv.ParseInt(from[2], 10, 64)
 	high, errHigh := strconv.ParseInt(to[2], 10, 64)
 	if errLow != nil || errHigh != nil || high < low || high-low >= maxNumbered {
-		return nil, fmt.Errorf("%s to %s is no range", first, last)
+		return nil, robocache.Unsupported("origin", nil, "%s to %s is no range", first, last)
 	}
 	return func(yield func(string) bool) {
 		for n := low; n <= high; n++ {
