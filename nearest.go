@@ -1,11 +1,13 @@
 package robocache
 
 import (
+	"slices"
 	"sort"
 	"strings"
 )
 
-// Nearest gives a hint with the at most three known names that are closest to an unknown one; "" where none is known.
+// Nearest returns a hint with at most three known names that are closest to an unknown one. If known names contain the
+// unknown one, the hint lists only those. It is empty if no name is known.
 func Nearest(name string, known []string) string {
 	type scored struct {
 		name string
@@ -22,6 +24,9 @@ func Nearest(name string, known []string) string {
 	sort.SliceStable(all, func(i, j int) bool { return all[i].d < all[j].d })
 	if len(all) > 3 {
 		all = all[:3]
+	}
+	if i := slices.IndexFunc(all, func(s scored) bool { return s.d > 0 }); i > 0 {
+		all = all[:i]
 	}
 	if len(all) == 0 {
 		return ""

@@ -84,8 +84,14 @@ func (a *Amounts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// augmentNames are the names that augment= and its parts know.
-var augmentNames = []string{"cameras", "random_crop", "color_jitter", "hflip", "noise", "size", "pad", "std", "brightness", "contrast", "saturation", "hue", "p", "negate", "swap", "keep"}
+// augmentNames are the names that augment= ("") and its parts know.
+var augmentNames = map[string][]string{
+	"":             {"cameras", "random_crop", "color_jitter", "hflip", "noise"},
+	"random_crop":  {"size", "pad", "keep"},
+	"color_jitter": {"brightness", "contrast", "saturation", "hue"},
+	"hflip":        {"p", "negate", "swap", "keep"},
+	"noise":        {"std"},
+}
 
 // UnmarshalJSON reads augment=; an unknown name is Misuse with the nearest one.
 func (a *Augment) UnmarshalJSON(b []byte) error {
@@ -97,10 +103,27 @@ func (a *Augment) UnmarshalJSON(b []byte) error {
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		if _, name, unknown := strings.Cut(e.Msg, "unknown name "); unknown {
-			return e.WithHint("%s", robocache.Nearest(name, augmentNames))
+			part := partWith(b, name)
+			if part != "" {
+				e.Msg = "augment." + part + ": unknown name " + name
+			}
+			return e.WithHint("%s", robocache.Nearest(name, augmentNames[part]))
 		}
 	}
 	return err
+}
+
+// partWith returns the part of augment= that holds an unknown name; "" if no part does.
+func partWith(augment []byte, name string) string {
+	var parts map[string]json.RawMessage
+	_ = json.Unmarshal(augment, &parts)
+	for part, known := range augmentNames {
+		var names map[string]json.RawMessage
+		if json.Unmarshal(parts[part], &names) == nil && names[name] != nil && !slices.Contains(known, name) {
+			return part
+		}
+	}
+	return ""
 }
 
 // Named lists the keys that it names.
