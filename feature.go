@@ -55,6 +55,9 @@ type Feature struct {
 	Relative []int `json:"relative,omitzero"`
 	// RelativeReason states how Relative is known, for messages: "modality.json says so".
 	RelativeReason string `json:"relative_reason,omitempty"`
+	// Unsummable lists the channels of rotations whose differences are no rotations and do not add up: quaternions,
+	// matrices, and six numbers of a matrix. If they are relative, mode sum is refused.
+	Unsummable []int `json:"unsummable,omitempty"`
 }
 
 // fixed is where the dimensions that do not vary begin.

@@ -12,6 +12,10 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 	if f.Relative, f.RelativeReason, err = d.relativeParts(m); err != nil {
 		return err
 	}
+	unsummable := func(s *robocache.Feature) []int { return s.Unsummable }
+	if f.Unsummable, err = d.joinedChannels(m, unsummable); err != nil {
+		return err
+	}
 	relative := m.Relative
 	if relative == nil && m.Interpolation == "sum" {
 		relative = &robocache.Relative{}
@@ -33,6 +37,21 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 
 // relativeParts returns the relative channels of the parts of a joined row. It returns nil if nothing is known of any.
 func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reason string, err error) {
+	channels, err = d.joinedChannels(m, func(f *robocache.Feature) []int {
+		own, why := f.RelativeChannels()
+		if own != nil && reason == "" {
+			reason = why
+		}
+		return own
+	})
+	return channels, reason, err
+}
+
+// joinedChannels returns where some channels of the parts of a row are in the joined and sliced row. It returns nil if
+// channelsOf returns nil for all parts.
+func (d *mapped) joinedChannels(
+	m *robocache.StreamMapping, channelsOf func(*robocache.Feature) []int,
+) (channels []int, err error) {
 	from, to := 0, int(^uint(0)>>1)
 	if m.Slice != nil {
 		from, to = m.Slice[0], m.Slice[1]
@@ -41,11 +60,11 @@ func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reas
 	for _, key := range m.From {
 		f, err := d.source(key)
 		if err != nil {
-			return channels, reason, err
+			return nil, err
 		}
-		own, why := f.RelativeChannels()
+		own := channelsOf(f)
 		if own != nil && channels == nil {
-			channels, reason = []int{}, why
+			channels = []int{}
 		}
 		for _, c := range own {
 			if c += at; c >= from && c < to {
@@ -55,5 +74,5 @@ func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reas
 		at += f.Elements()
 	}
 	slices.Sort(channels)
-	return channels, reason, nil
+	return channels, nil
 }

@@ -46,6 +46,9 @@ type modalityPart struct {
 	Rotation   json.RawMessage `json:"rotation_type"`
 }
 
+// unsummable are the rotation types of modality.json whose differences are no rotations: relative ones do not add up.
+var unsummable = []string{"quaternion", "rotation_6d", "matrix"}
+
 // markRelative marks the parts of actions that modality.json states to be relative ("absolute": false), or the whole
 // stream as absolute if it states only that.
 func markRelative(info *robocache.Info, parts map[string]modalityPart) {
@@ -63,7 +66,13 @@ func markRelative(info *robocache.Info, parts map[string]modalityPart) {
 		}
 		stated[key] = channels
 		var rotation string
-		if json.Unmarshal(p.Rotation, &rotation) == nil && rotation == "quaternion" && !absolute && *p.End-*p.Start == 4 {
+		if absolute || json.Unmarshal(p.Rotation, &rotation) != nil || !slices.Contains(unsummable, rotation) {
+			continue
+		}
+		for c := *p.Start; c < *p.End; c++ {
+			f.Unsummable = append(f.Unsummable, c)
+		}
+		if rotation == "quaternion" && *p.End-*p.Start == 4 {
 			f.Rotations = append(f.Rotations, robocache.Rotation{At: *p.Start, Form: robocache.FormQuat})
 		}
 	}
@@ -73,6 +82,7 @@ func markRelative(info *robocache.Info, parts map[string]modalityPart) {
 			continue
 		}
 		slices.Sort(channels)
+		slices.Sort(f.Unsummable)
 		f.Relative, f.RelativeReason = slices.Compact(channels), "as "+modalityPath+" states"
 	}
 }

@@ -2,7 +2,9 @@ package lerobot
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -54,6 +56,8 @@ func TestModalityRelative(t *testing.T) {
 		{`{"turn": {"start": 3, "end": 6, "absolute": false}, "pos": {"start": 0, "end": 3, "absolute": false}, "hand": {"start": 6, "end": 7}}`, []int{0, 1, 2, 3, 4, 5}, false},
 		{`{"turn": {"start": 3, "end": 7, "absolute": false, "rotation_type": "quaternion"}}`, []int{3, 4, 5, 6}, true},
 		{`{"arm": {"start": 0, "end": 7, "absolute": "no"}}`, nil, false},
+		{`{"turn": {"start": 1, "end": 7, "absolute": true, "rotation_type": "rotation_6d"}}`, []int{}, false},
+		{`{"turn": {"start": 3, "end": 6, "absolute": false, "rotation_type": "axis_angle"}}`, []int{3, 4, 5}, false},
 	} {
 		i := info()
 		if _, err := parseModality([]byte(`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+`}`), i); err != nil {
@@ -68,6 +72,33 @@ func TestModalityRelative(t *testing.T) {
 		}
 		if err := f.CheckSummable(f.Relative); (err != nil) != c.quat {
 			t.Errorf("%s: summable: %v", c.action, err)
+		}
+	}
+}
+
+// TestRelativeRotationsThatDoNotAddUp checks that relative rotations of six numbers and matrices are refused by mode sum,
+// with a hint, and that the other relative channels may be summed.
+func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
+	for _, rotation := range []string{"rotation_6d", "matrix", "quaternion"} {
+		info := &robocache.Info{Features: []robocache.Feature{
+			{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{13}},
+		}}
+		text := `{"action": {"position": {"start": 0, "end": 3, "absolute": false},
+			"turn": {"start": 3, "end": 9, "absolute": false, "rotation_type": "` + rotation + `"}}}`
+		if _, err := parseModality([]byte(text), info); err != nil {
+			t.Fatal(err)
+		}
+		f := info.Feature("action")
+		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}; !slices.Equal(f.Relative, want) {
+			t.Errorf("%s: relative %v", rotation, f.Relative)
+		}
+		err := f.CheckSummable(f.Relative)
+		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "a rotation whose differences are no rotations") ||
+			!strings.Contains(err.Error(), `align={"modes": {"action": "previous"}}`) {
+			t.Errorf("%s: %v", rotation, err)
+		}
+		if err := f.CheckSummable([]int{0, 1, 2}); err != nil {
+			t.Errorf("%s: positions: %v", rotation, err)
 		}
 	}
 }

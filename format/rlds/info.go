@@ -205,6 +205,7 @@ type featureNote struct {
 	Interpolation string               `json:"interpolation,omitempty"`
 	Rotations     []robocache.Rotation `json:"rotations,omitempty"`
 	Relative      []int                `json:"relative,omitzero"` // relative channels; empty: none
+	Unsummable    []int                `json:"unsummable,omitempty"`
 }
 
 func readMetadata(ctx context.Context, s store.Store) ownMetadata {

@@ -96,6 +96,7 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 			}
 			if n.Relative != nil && f.Kind == robocache.KindNumeric {
 				f.Relative, f.RelativeReason = noted(n.Relative, f)
+				f.Unsummable = n.Unsummable
 			}
 			if n.Kind == robocache.KindPointCloud && f.Kind == robocache.KindNumeric && f.Ragged() {
 				f.Kind = n.Kind

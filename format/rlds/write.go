@@ -290,7 +290,7 @@ func (w *writing) extras() map[string]featureNote {
 		if f == nil {
 			continue
 		}
-		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations, Relative: f.Relative}
+		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations, Relative: f.Relative, Unsummable: f.Unsummable}
 		if f.Kind == robocache.KindPointCloud {
 			n.Kind = f.Kind
 		}

@@ -324,6 +324,13 @@ func own(f *robocache.Feature, m map[string]any) {
 			}
 		}
 	}
+	if v, ok := m["unsummable"]; ok {
+		f.Unsummable = nil
+		var channels []int
+		if b, err := json.Marshal(v); err == nil && json.Unmarshal(b, &channels) == nil {
+			f.Unsummable = channels
+		}
+	}
 	if s, ok := m["unit"].(string); ok {
 		f.Unit = s
 	}

@@ -253,6 +253,9 @@ func (s *outStream) attributes() map[string]any {
 	if s.f.Relative != nil {
 		own["relative"] = s.f.Relative
 	}
+	if len(s.f.Unsummable) > 0 {
+		own["unsummable"] = s.f.Unsummable
+	}
 	if s.f.Unit != "" {
 		own["unit"] = s.f.Unit
 	}
