@@ -138,8 +138,8 @@ class Writer:
         Args:
             key: A feature that was declared with "hz".
             value: An array, tensor, list or scalar of the declared shape; it is copied.
-            time: The time of the sample in seconds, on any clock that add_frame uses too (time.monotonic()). The times of a
-                stream increase.
+            time: The time of the sample in seconds, at least 0, on any clock that add_frame uses too (time.monotonic()). The
+                times of a stream increase.
             time_ns: The same time in nanoseconds.
 
         Raises:
@@ -168,8 +168,8 @@ class Writer:
                 shape. Floats may be rounded to the declared dtype; any other change of a value is rejected. Images: (H, W, C)
                 or (C, H, W), uint8, or floats in [0, 1], as arrays, tensors or PIL images.
             task: The task of this row as text; frame["task"] works too. Rows of one episode may have different tasks.
-            time: The time of the row in seconds, on the clock of add(). Required if a stream has a native rate; in the
-                dataset row k stays at k / fps.
+            time: The time of the row in seconds, at least 0, on the clock of add(). Required if a stream has a native
+                rate; in the dataset row k stays at k / fps.
             time_ns: The same time in nanoseconds.
 
         Returns:

@@ -75,6 +75,10 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
         with pytest.raises(robocache.Misuse, match="years") as e:
             w.add("joints", [0, 0], 1.7e18)
         assert "time_ns=" in e.value.hint
+        with pytest.raises(robocache.Misuse, match="time: expected a time of at least 0 ns, found -2000000000 ns"):
+            w.add("joints", [0, 0], -2.0)
+        with pytest.raises(robocache.Misuse, match="time: expected a time of at least 0 ns, found -1 ns"):
+            w.add_frame({"action": [0, 0], "cam": image(0, 0)}, "t", time_ns=-1)
         w.add("joints", [0, 0], 2.0)
         with pytest.raises(robocache.Misuse, match="after the last sample"):
             w.add("joints", [0, 0], 2.0)

@@ -117,6 +117,9 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	if len(value) != f.RowBytes() {
 		return misuse(nil, "", fmt.Sprintf("%d bytes", f.RowBytes()), fmt.Sprint(len(value)), "")
 	}
+	if err := checkSign(t); err != nil {
+		return err
+	}
 	if err := r.checkFinite(f, value); err != nil {
 		return err
 	}
@@ -158,6 +161,9 @@ func (r *Recorder) checkTime(t int64) error {
 	if len(r.opt.Streams) == 0 {
 		return nil
 	}
+	if err := checkSign(t); err != nil {
+		return err
+	}
 	e := r.now
 	if e != nil && len(e.rowTimes) > 0 && t <= e.rowTimes[len(e.rowTimes)-1] {
 		return misuse(nil, "time", fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]), fmt.Sprintf("%d ns", t), "Pass the time at which the row was measured, on the clock of add().")
@@ -169,6 +175,14 @@ func (r *Recorder) checkTime(t int64) error {
 		}
 	}
 	return nil
+}
+
+// checkSign rejects a time before 0, which a recording cannot hold.
+func checkSign(t int64) error {
+	if t >= 0 {
+		return nil
+	}
+	return misuse(nil, "time", "a time of at least 0 ns", fmt.Sprintf("%d ns", t), "Pass times of a clock that is not negative, such as time.monotonic_ns().")
 }
 
 // alignRows fills the columns of native streams: each row holds the last sample at or before its time.
