@@ -43,11 +43,13 @@ class _FixedOption(Misuse, AttributeError):
 
 
 def _numbered(position: int, source: Any) -> Mix:
-    """Returns the Mix of a path, URI or Dataset. An error names its position in the mixture."""
+    """Returns a source of a mixture as a Mix that is open. An error names its position in the mixture."""
     try:
-        return Mix(source)
+        mix = source if isinstance(source, Mix) else Mix(source)
+        mix.dataset  # raises the error of a path that could not be opened
     except Error as e:
-        raise e.within({"source": position}) from None
+        raise e.within({"source": position} if not isinstance(source, Mix) or source.name is None else {"source": position, "name": source.name}) from None
+    return mix
 
 
 class Loader(Ordered, _Base):
@@ -176,9 +178,9 @@ class Loader(Ordered, _Base):
         if isinstance(source, (list, tuple)):
             if not source:
                 raise Misuse("a mixture of no datasets")
-            self._mix = [s if isinstance(s, Mix) else _numbered(i, s) for i, s in enumerate(source)]
+            self._mix = [_numbered(i, s) for i, s in enumerate(source)]
         elif isinstance(source, Mix):
-            self._mix = [source]
+            self._mix = [_numbered(0, source)]
         if self._mix is not None:
             if given := [k for k, v in how.items() if v is not None]:
                 raise Misuse(f"{given[0]}= of a mixture", hint="give it to each robocache.Mix")

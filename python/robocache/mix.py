@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from . import _config, _keywords, _options, _statistics
-from ._errors import Misuse
+from ._errors import Error, Misuse
 from ._feature import Features
 from .dataset import Dataset, opened
 from .mapdataset import MapDataset
@@ -38,6 +38,9 @@ class Mix:
     name: in errors, statistics and states; default its number.
     format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
 
+    A path that cannot be opened is an error when the Mix is used: by Loader, whose error names the position of the source in the mixture, or by
+    .dataset or .features.
+
     A batch holds the keys of all sources, each with one dtype and shape, and `dataset_index` (int64). Keys that a source lacks: see
     missing= of Loader.
     """
@@ -55,11 +58,15 @@ class Mix:
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
             raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
-        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
+        self._failure: Error | None = None
+        self._config: dict[str, Any] = {k: v for k, v in (("name", name), ("weight", weight)) if v is not None}
+        self._dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
         try:
             self._configure(rename, stats, given)
         except Misuse as e:
             raise e.within({"dataset": self.dataset.uri}) from None
+        except Error as e:
+            self._failure = e
 
     def _configure(self, rename: Mapping[str, str] | None, stats: Any, given: dict[str, Any]) -> None:
         """Checks the keywords against the dataset."""
@@ -70,17 +77,31 @@ class Mix:
             _options.key(old, self.dataset.features, "key of rename")
             if not isinstance(to, str) or not to:
                 raise Misuse(f"rename[{old!r}]={to!r}: expected a key")
-        self.features: Features = Features()
-        self.features.withheld = self.dataset.features.withheld
+        self._features = Features()
+        self._features.withheld = self.dataset.features.withheld
         for k, f in self.dataset.features.items():
             to = names.get(k, k)
             if to in self.features:
                 raise Misuse(f"rename: two keys of {self.dataset.uri!r} are {to!r}")
-            self.features[to] = f
+            self._features[to] = f
         self._config = _config.settle(_OWN, given, [*self.features, *self.features.withheld])
         if names:
             self._config["rename"] = names
         self._config.update(_statistics.asked(stats, [*self.features, *(k for k in names if k not in self.features)]))
+
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset. Raises the error of opening it."""
+        if self._failure is not None:
+            raise self._failure
+        return self._dataset
+
+    @property
+    def features(self) -> Features:
+        """The features by the keys of the batch. Raises the error of opening the dataset."""
+        if self._failure is not None:
+            raise self._failure
+        return self._features
 
     @property
     def weight(self) -> float | None:
@@ -96,4 +117,6 @@ class Mix:
 
     def __repr__(self) -> str:
         more = "".join(f", {k}={v!r}" for k, v in self._config.items() if k in ("name", "weight"))
+        if self._failure is not None:
+            return f"<robocache.Mix that could not be opened: {self._failure}{more}>"
         return f"<robocache.Mix of {self.dataset.uri!r}{more}>"

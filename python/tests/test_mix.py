@@ -167,3 +167,11 @@ def test_errors_name_the_source(tmp_path: Path) -> None:
     with pytest.raises(robocache.NotFound, match="source 1") as e:
         robocache.Loader([a, str(tmp_path / "nowhere")], batch_size=2)
     assert e.value.where["source"] == 1
+    nowhere = robocache.Mix(str(tmp_path / "nowhere"), weight=2, name="lab")
+    assert "nowhere" in repr(nowhere) and nowhere.weight == 2
+    with pytest.raises(robocache.NotFound, match="source 1") as e:
+        robocache.Loader([robocache.Mix(a, weight=1), nowhere], batch_size=2)
+    assert (e.value.where["source"], e.value.where["name"]) == (1, "lab")
+    for use in (lambda: nowhere.dataset, lambda: nowhere.features):
+        with pytest.raises(robocache.NotFound, match="nowhere"):
+            use()
