@@ -100,8 +100,13 @@ class Loader(Ordered, _Base):
     rank, world_size: default from torch.distributed or the environment, when the Loader is first used (len, iter, state_dict): it may be made before the
         process group. A change after that is Misuse. All ranks give equally many batches.
     drop_n_first_frames, drop_n_last_frames: rows of each episode that start no sample (lerobot's EpisodeAwareSampler); windows reach them all the same.
-    drop_last: leave out the rest of the last global batch. uneven: the last step of several ranks, "wrap" (default: it is filled up
-        with the epoch's first samples, counted in stats()) or "short" (some ranks give a short or empty share of it).
+    drop_last: leave out the last step if it is not full.
+    uneven: what the last step is if the samples do not divide by batch_size × world_size. With one rank the last batch is short. With several ranks:
+        "wrap" (default): it is filled up with the first samples of the epoch, so that all ranks give equally many full batches. These samples come twice
+            in the epoch: averages over all batches, as in evaluation, count them twice. stats()["wrapped"] counts those of this rank.
+        "short": each sample comes once. The samples that are left are shared out evenly: the last batches are smaller, and a rank may have one batch less.
+        21 samples in batches of 4 on 2 ranks: 3 batches of 4 on each rank, the last one of rank 1 with sample 20 and samples 0, 1 and 2 again; with
+        "short" the last batches have 2 and 3 samples; with drop_last=True there are 2 batches, and 5 samples are left out.
 
     Of a mixture
     temperature: shares are weight^(1/temperature), normalised; without weights the sizes stand for them.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import robocache
+from conftest import synth
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 CAM = "observation.images.cam_high"
@@ -68,6 +69,24 @@ def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how:
     if how == "directory":
         again = loader(h264, **kwargs)
         assert sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0, "nor does another process"
+
+
+def test_documented_last_step(tmp_path: Path) -> None:
+    """The example of docs/guide.md, section 6: 21 samples in batches of 4 on 2 ranks."""
+    uri = synth(tmp_path / "set", "--episodes", "1", "--seconds", "0.7", "--cameras", "0")
+    for options, last, wrapped in (
+        ({}, ([16, 17, 18, 19], [20, 0, 1, 2]), [0, 3]),
+        ({"uneven": "short"}, ([16, 17], [18, 19, 20]), [0, 0]),
+        ({"drop_last": True}, ([8, 9, 10, 11], [12, 13, 14, 15]), [0, 0]),
+    ):
+        for rank in range(2):
+            with robocache.Loader(uri, batch_size=4, shuffle=False, keys=["index"], rank=rank, world_size=2, **options) as loader:
+                assert len(loader.dataset) == 21
+                batches = [b["index"].tolist() for b in loader]
+                assert batches[-1] == last[rank] and loader.stats()["wrapped"] == wrapped[rank], (options, rank, batches)
+                assert len(batches) == len(loader) == (2 if options.get("drop_last") else 3)
+    with robocache.Loader(uri, batch_size=4, shuffle=False, keys=["index"]) as alone:
+        assert [len(b["index"]) for b in alone] == [4, 4, 4, 4, 4, 1]
 
 
 def test_uneven_ends(h264: str) -> None:
