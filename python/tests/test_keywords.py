@@ -45,7 +45,12 @@ def test_keywords_of_the_others(uri: str) -> None:
         assert words in e.value.hint, name
 
 
-@pytest.mark.parametrize("make", [robocache.open, robocache.Loader, robocache.MapDataset, robocache.Mix])
+def dataset_of_mix(uri: str) -> robocache.Dataset:
+    """Opens a dataset through a Mix, which raises what opening raised when it is used."""
+    return robocache.Mix(uri).dataset
+
+
+@pytest.mark.parametrize("make", [robocache.open, robocache.Loader, robocache.MapDataset, dataset_of_mix])
 def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(robocache.NotFound) as e:
