@@ -9,9 +9,15 @@ import (
 // LackingStream is the code of the finding of an episode that lacks a stream of the dataset.
 const LackingStream = "missing-stream"
 
-// LackingHint is the hint of that finding, and of the error of reading such rows.
-const LackingHint = `Leave the stream out (keys=), leave the episode out (on_bad_episode="skip", --skip-bad),` +
-	` or pass missing="pad" for zeros under a mask`
+// LackingHint returns the hint of that finding, and of the error of reading such rows.
+func LackingHint() string {
+	return LeaveOutHint() + ", or pass " + Option("missing", "pad") + " for zeros under a mask"
+}
+
+// LeaveOutHint returns the hint of rows of a stream that cannot be read, and cannot be padded.
+func LeaveOutHint() string {
+	return "Leave the stream out with " + Option("keys") + ", leave the episode out with " + SkipBadEpisodes()
+}
 
 // Lacker is a Dataset whose streams are the union of those of its episodes. Reading rows of a stream
 // that an episode lacks is ErrMalformed. Called by loader and PadLacking.
@@ -238,7 +244,7 @@ func WithoutUnasked(ds Dataset) Dataset {
 		w.info.Findings = append(w.info.Findings, Finding{
 			Severity: SeverityWarning, Code: "stream-left-out", Where: Where{"stream": f.Key}, Count: int64(lacking), NotDelivered: f.Key,
 			Message: fmt.Sprintf("%d of %d episodes lack the stream and nobody asked for it: it is left out", lacking, info.Episodes),
-			Hint:    `Name it in keys= to require it, or pass missing="pad" to Loader for zeros under a mask`,
+			Hint:    "Name it in " + Option("keys") + " to require it, or pass " + Option("missing", "pad") + " for zeros under a mask",
 		})
 	}
 	return w

@@ -73,7 +73,7 @@ func (i *Info) EpisodePosition(index int64) (int, error) {
 		return 0, i.noEpisode(index)
 	default:
 		return 0, Misuse("episodes", Where{"dataset": i.URI, "episode": index}, "%d episodes have this index", to-from).
-			WithHint("Renumber them: 'robocache convert' does.")
+			WithHint("Renumber them: %s does.", Command("convert"))
 	}
 }
 

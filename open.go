@@ -155,7 +155,7 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 		// Its reader leaves out the files of the others.
 		if other := opt.Options["split"]; other != "" && other != opt.Split {
 			return nil, Misuse("open", Where{"dataset": Redact(uri)}, "two splits").
-				Expected(opt.Split, "the option split="+other)
+				Expected(opt.Split, Option("options", "split", other))
 		}
 		opt.Options = maps.Clone(opt.Options)
 		if opt.Options == nil {
@@ -196,7 +196,7 @@ func (f *Format) rated(uri string, opt *OpenOptions) error {
 	}
 	return Misuse("open", Where{"dataset": Redact(uri)}, "%s says the rate of rows that keep no clock; the rows of %s have timestamps", said, f.Name).
 		Expected("none", hz.String()+" Hz").
-		WithHint("leave it out; --hz (hz= of Loader, MapDataset and Episode.align) resamples, --fps of convert gives rows another rate as they are")
+		WithHint("leave it out; %s resamples, %s gives rows another rate as they are", Option("hz"), Command("convert --fps=RATE"))
 }
 
 // Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected unless the options, of which there is at most
@@ -305,7 +305,7 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	}
 	hint := "known formats: " + strings.Join(names, ", ") + "; a LeRobot dataset has meta/info.json at its root"
 	if remote && !strings.HasPrefix(uri, "file:") {
-		hint += "; folders of KITTI and nuScenes are found on this machine alone: --format kitti or nuscenes opens them elsewhere"
+		hint += "; folders of KITTI and nuScenes are found on this machine alone: " + Option("format", "kitti") + " or nuscenes opens them elsewhere"
 	}
 	return nil, NotFound("open", Where{"dataset": Redact(uri)}, "no dataset of a known format is here").
 		WithHint("%s", hint)

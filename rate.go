@@ -105,7 +105,7 @@ var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate
 // NoClock is that error. why says what was looked for, or what needs time.
 func NoClock(op string, where Where, why string) *Error {
 	return Misuse(op, where, "%s", why).WithCause(ErrNoClock).
-		WithHint("say the rate of the rows: --rows-hz 10, in Python rows_hz=10")
+		WithHint("say the rate of the rows: %s", Option("rows_hz", 10))
 }
 
 // KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
@@ -135,12 +135,13 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if hz.Zero() || KnowsTime(ctx, ds) {
 		return ctx.Err()
 	}
-	msg := "--hz resamples, but the rows keep no clock, and nothing says their rate"
+	msg := Option("hz") + " resamples, but the rows keep no clock, and nothing says their rate"
 	if fps := ds.Info().FPS; !fps.Zero() {
-		msg = fmt.Sprintf("--hz resamples, but the rows keep no clock: %s Hz is only assumed", fps)
+		msg = fmt.Sprintf("%s resamples, but the rows keep no clock: %s Hz is only assumed", Option("hz"), fps)
 	}
 	return Misuse("", nil, "%s", msg).
-		WithHint("%s", fmt.Sprintf("--rows-hz %[1]s (in Python rows_hz=%[1]s) says that the rows are at %[1]s Hz; with the rate that they were recorded at in --rows-hz, --hz %[1]s resamples them", hz))
+		WithHint("%s says that the rows are at %s Hz; with the rate that they were recorded at in %s, %s resamples them",
+			Option("rows_hz", hz), hz, Option("rows_hz"), Option("hz", hz))
 }
 
 func (r Rate) String() string {

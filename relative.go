@@ -236,6 +236,6 @@ func (f *Feature) CheckSummable(channels []int) error {
 		return nil
 	}
 	return Unsupported("align", Where{"stream": f.Key}, "mode sum: %s among the relative channels does not add up", found).
-		WithHint("%s", fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to take the rows as they are, "+
-			"or align={\"relative\": {%q: […]}} with the channels that add up.", f.Key, f.Key))
+		WithHint("Pass %s to take the rows as they are, or %s with the channels that add up.",
+			Option("align", "modes", f.Key, "previous"), Option("align", "relative", f.Key, []int{0, 1, 2}))
 }

@@ -123,7 +123,7 @@ func LostSplits(names []string, why string) []Finding {
 	}
 	slices.Sort(names)
 	return []Finding{{Severity: SeverityWarning, Code: "splits-dropped", Message: "not kept: the splits " + strings.Join(names, ", ") + " (" + why + "). Who trains on the result trains on their episodes together",
-		Count: int64(len(names)), Hint: "convert each split alone: --split " + names[0]}}
+		Count: int64(len(names)), Hint: "convert each split alone: " + Option("split", names[0])}}
 }
 
 // TrainSplit names the split that training reads where none is asked for: train, or training; "" where there is none, where it holds all

@@ -148,20 +148,20 @@ func coarseError(unit string, values []float64) error {
 	return Misuse("", nil, "%s", fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
 		"and %d of %d equal the one before", step, unit, same, len(values))).
 		WithCause(ErrNoClock).
-		WithHint("Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: --rows-hz 10, in Python rows_hz=10")
+		WithHint("Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: %s", Option("rows_hz", 10))
 }
 
 // unitError is the error of timestamps whose unit is not determined.
 func unitError(g UnitGuess, plausible []string) error {
 	e := Misuse("", nil, "the unit of the timestamps is unknown: their median step is %g", g.Step).
 		WithCause(ErrNoClock).
-		WithHint("Pass --option timestamp_unit=s, ms, us or ns, in Python options={\"timestamp_unit\": \"ms\"}")
+		WithHint("Pass %s, or s, us or ns", Option("options", "timestamp_unit", "ms"))
 	if len(plausible) > 1 {
 		e.Msg += ", which may be " + strings.Join(plausible, " or ")
 	}
 	if g.Rows {
 		e.Msg += ", or the values are row numbers"
-		e.Hint += "; or the rate of the rows by --rows-hz, in Python rows_hz="
+		e.Hint += "; or the rate of the rows by " + Option("rows_hz")
 	}
 	return e
 }
@@ -178,6 +178,6 @@ func UnitFinding(g UnitGuess, err error, usual string, where Where) *Finding {
 		return nil
 	}
 	f.Message = fmt.Sprintf("nothing states the unit of the timestamps: %s is taken, %s", g.Unit, g.Why)
-	f.Hint = "Pass --option timestamp_unit= to state it, in Python options={\"timestamp_unit\": …}"
+	f.Hint = "Pass " + Option("options", "timestamp_unit", g.Unit) + " to state it, or another unit"
 	return f
 }

@@ -47,15 +47,15 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 		}
 		parts = append(parts, text)
 	}
-	subject := "on another clock (hz=, anchor=) observations"
+	subject := "observations on another clock"
 	if !c.HZ.Zero() {
-		subject = "hz=" + c.HZ.String() + ": observations"
+		subject = "observations at " + c.HZ.String() + " Hz"
 	}
 	return &robocache.Finding{
 		Severity: robocache.SeverityInfo, Code: "look-ahead",
 		Message: subject + " use samples from after the tick, at most " + strings.Join(parts, ", "),
-		Hint: fmt.Sprintf("Pass align={\"modes\": {%q: \"previous\"}} to use only samples that a robot has at the tick",
-			byReach[reaches[0]][0]),
+		Hint: fmt.Sprintf("Pass %s to use only samples that a robot has at the tick",
+			robocache.Option("align", "modes", byReach[reaches[0]][0], "previous")),
 	}, nil
 }
 

@@ -34,7 +34,7 @@ func TestLookAhead(t *testing.T) {
 		keys   []string
 		want   string // "" = no finding
 	}{
-		{rows, `{"hz": 50}`, nil, "hz=50: observations use samples from after the tick, at most 33.3 ms of joints, force, 16.7 ms of camera"},
+		{rows, `{"hz": 50}`, nil, "observations at 50 Hz use samples from after the tick, at most 33.3 ms of joints, force, 16.7 ms of camera"},
 		{rows, `{"hz": 50}`, []string{"camera"}, "at most 16.7 ms of camera"},
 		{rows, `{"hz": 15}`, nil, ""}, // each tick is a row
 		{rows, `{"hz": 30}`, nil, ""},
@@ -50,7 +50,7 @@ func TestLookAhead(t *testing.T) {
 		{deltas, `{"hz": 20, "relative": {"odometry": true}}`, []string{"odometry"}, ""},
 		{deltas, `{"hz": 20, "relative": {"odometry": false}}`, []string{"odometry"}, "at most 33.3 ms of odometry"},
 		{recording, `{"hz": 50}`, nil, "at most 16.7 ms of camera, 10.0 ms of joints, 3.0 ms of force"},
-		{recording, `{}`, []string{"force"}, "(hz=, anchor=) observations use samples from after the tick, at most 3.0 ms of force"},
+		{recording, `{}`, []string{"force"}, "observations on another clock use samples from after the tick, at most 3.0 ms of force"},
 	} {
 		cfg := mustConfig(t, c.config)
 		f, err := cfg.LookAhead(t.Context(), c.ds, c.keys)

@@ -32,8 +32,8 @@ func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []roboc
 				Severity: robocache.SeverityInfo, Code: "maybe-relative", Where: robocache.Where{"stream": f.Key},
 				Message: fmt.Sprintf("%s is interpolated as absolute: nothing says whether "+
 					"its %d columns are relative (delta actions)", f.Key, f.Elements()),
-				Hint: fmt.Sprintf("If they are, pass align={\"relative\": {%q: True}} "+
-					"to sum all but a gripper, the last of seven", f.Key),
+				Hint: fmt.Sprintf("If they are, pass %s to sum all but a gripper, the last of seven",
+					robocache.Option("align", "relative", f.Key, true)),
 			})
 		}
 	}
@@ -55,7 +55,7 @@ func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
 		Severity: robocache.SeverityInfo, Code: "relative", Where: robocache.Where{"stream": f.Key},
 		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s",
 			f.Key, reason, columns, others),
-		Hint: fmt.Sprintf("Pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
+		Hint: fmt.Sprintf("Pass %s if it is absolute", robocache.Option("align", "relative", f.Key, false)),
 	}
 }
 
@@ -81,7 +81,8 @@ func lostTotals(f *robocache.Feature, mode Mode) robocache.Finding {
 		Severity: robocache.SeverityWarning, Code: "relative-mode", Where: robocache.Where{"stream": f.Key},
 		Message: fmt.Sprintf("%s is relative%s and mode %s does not sum its rows: totals will not be kept",
 			f.Key, reason, mode),
-		Hint: fmt.Sprintf("Leave its mode out to sum it, or pass align={\"relative\": {%q: False}} if it is absolute", f.Key),
+		Hint: fmt.Sprintf("Leave its mode out to sum it, or pass %s if it is absolute",
+			robocache.Option("align", "relative", f.Key, false)),
 	}
 }
 

@@ -140,7 +140,7 @@ func TestClockChoice(t *testing.T) {
 	}
 	if _, err := at("publish"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("timestamps that go backwards: %v", err)
-	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, "clock=publish") {
+	} else if e := new(robocache.Error); !errors.As(err, &e) || !strings.Contains(e.Hint, `Options: {"clock": "publish"}`) {
 		t.Errorf("timestamps that go backwards do not say how rows come in their order: %q", e.Hint)
 	}
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {

@@ -2,6 +2,7 @@ package align
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -86,7 +87,7 @@ func (v *Viewed) findGaps() {
 	}
 	if rule != nil {
 		add(robocache.SeverityInfo, "max-gap", nil, int64(len(rule)), "a step longer than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(rule, ", "),
-			`Set "max_gap" in --align to another length, or to 0 for no gaps.`)
+			"Pass "+robocache.Option("align", "max_gap", "100ms")+" for another length, or 0 for no gaps.")
 	}
 	for i := range v.kept {
 		if v.ignores(i) {
@@ -95,7 +96,7 @@ func (v *Viewed) findGaps() {
 		g, f := &v.gaps[i], &v.kept[i]
 		where := robocache.Where{"stream": f.Key}
 		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
-		hint := `Pass --drop-invalid (in Python drop_invalid=True) to leave these rows out and split the episode there.`
+		hint := "Pass " + robocache.Option("drop_invalid", true) + " of convert to leave these rows out and split the episode there."
 		if framed(f) {
 			done += ", and their frames are black"
 		}
@@ -127,7 +128,9 @@ func (v *Viewed) findRepeated(f *robocache.Feature, g *gaps, add func(robocache.
 	rate := v.cfg.HZ.Float() * float64(g.samples) / float64(g.shown)
 	if 10*g.samples <= 9*g.shown {
 		severity = robocache.SeverityWarning
-		hint = fmt.Sprintf("Pass --hz %.3g (in Python hz=%.3g), the rate of the stream, to show each frame once.", rate, rate)
+		short, _ := strconv.ParseFloat(fmt.Sprintf("%.3g", rate), 64)
+		hint = fmt.Sprintf("Pass %s, the rate of the stream, to show each frame once.",
+			robocache.Option("hz", short))
 	}
 	add(severity, "frames-repeated", robocache.Where{"stream": f.Key}, g.repeated, fmt.Sprintf("%d of %d rows (%.0f %%) repeat the frame of the row before: the stream has about %.3g frames/s, the grid %s rows/s",
 		g.repeated, g.shown, 100*float64(g.repeated)/float64(g.shown), rate, v.cfg.HZ), hint)

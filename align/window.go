@@ -31,7 +31,7 @@ func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, er
 	if bad != nil {
 		return nil, robocache.Misuse("windows", nil, "delta_timestamps outside the tolerance range").
 			Expected(fmt.Sprintf("multiples of 1/%v s ± %v s", fps, tolerance), strings.Join(bad, ", ")).
-			WithHint("give multiples of the frame period, or windows on a timeline (hz=), which need none")
+			WithHint("give multiples of the frame period, or windows on a timeline (%s), which need none", robocache.Option("hz"))
 	}
 	return out, nil
 }

@@ -88,7 +88,7 @@ type stripe struct {
 // Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left, and prunes to the budget.
 func Open(dir string, opt Options) (_ *Dir, err error) {
 	if !supported {
-		return nil, errNone
+		return nil, errNone()
 	}
 	if opt, err = opt.filled(dir); err != nil {
 		return nil, err
@@ -166,7 +166,7 @@ func (d *Dir) start() (err error) {
 		}
 		if d.limit.Load() < minBudget-markerBytes {
 			return robocache.ResourceLimit("open cache", robocache.Where{"cache": d.dir}, "the file system leaves %d bytes for a cache", max(d.limit.Load(), 0)).
-				WithHint("%s", hintSpace)
+				WithHint("%s", hintSpace())
 		}
 		d.evict(v, d.limit.Load(), false)
 		return nil

@@ -222,7 +222,7 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir, Options{})
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "thesis.tex") || !strings.Contains(err.Error(), "cache=") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "thesis.tex") || !strings.Contains(err.Error(), "with Cache") {
 		t.Errorf("%v", err)
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
@@ -316,7 +316,7 @@ func TestOptions(t *testing.T) {
 	}
 	d := mustOpen(t, t.TempDir(), Options{Budget: 8 << 20})
 	err = d.Put(key(1), make([]byte, 9<<20))
-	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "cache_budget") {
+	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "CacheBudget") {
 		t.Errorf("larger than the cache: %v", err)
 	}
 	mustPut(t, d, 2)

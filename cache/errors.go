@@ -9,15 +9,24 @@ import (
 )
 
 const (
-	hintDir    = "name another directory with cache=, one on a local disk that this process may write; or cache=\"ram\""
-	hintSpace  = "free space on that file system, or name a directory on another one with cache="
-	hintBudget = "a larger cache_budget"
-	hintFiles  = "raise the limit of open files: ulimit -n"
-	hintLimit  = "raise the limit of the size of files: ulimit -f"
+	hintFiles = "raise the limit of open files: ulimit -n"
+	hintLimit = "raise the limit of the size of files: ulimit -f"
 )
 
-var errNone = robocache.Unsupported("open cache", nil, "a cache on disk needs mappings and file locks of Linux or macOS").
-	WithHint("cache=\"ram\"")
+func hintDir() string {
+	return "name another directory with " + robocache.Option("cache") + ", one on a local disk that this process may write; or " +
+		robocache.Option("cache", "ram")
+}
+
+func hintSpace() string {
+	return "free space on that file system, or name a directory on another one with " + robocache.Option("cache")
+}
+
+// errNone is the error of a system without caches on disk.
+func errNone() error {
+	return robocache.Unsupported("open cache", nil, "a cache on disk needs mappings and file locks of Linux or macOS").
+		WithHint("Pass %s", robocache.Option("cache", "ram"))
+}
 
 // fail classifies an error of the system and says what helps.
 func fail(op, dir, file string, err error) error {
@@ -35,19 +44,19 @@ func fail(op, dir, file string, err error) error {
 	e := robocache.NewError(robocache.Classify(err), op, where, "").WithCause(err)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		e.Msg, e.Hint = "no space left", hintSpace
+		e.Msg, e.Hint = "no space left", hintSpace()
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		e.Msg, e.Hint = "too many open files", hintFiles
 	case errors.Is(err, syscall.EFBIG):
 		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "a file may not become that large", hintLimit
 	case errors.Is(err, syscall.ENOMEM):
-		e.Msg, e.Hint = "no address space to map a shard", "ulimit -v; sysctl vm.max_map_count; a smaller cache_budget"
+		e.Msg, e.Hint = "no address space to map a shard", "ulimit -v; sysctl vm.max_map_count; a smaller "+robocache.Option("cache_budget")
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
-		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "the directory cannot be written", hintDir
+		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "the directory cannot be written", hintDir()
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
-		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "not a directory", hintDir
+		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "not a directory", hintDir()
 	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENODEV):
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "this file system has no locks or no mappings, without which processes cannot share a cache", hintDir
+		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "this file system has no locks or no mappings, without which processes cannot share a cache", hintDir()
 	case errors.Is(err, syscall.EIO):
 		e.Class, e.Msg = robocache.ErrTemporary, "the disk reports an error"
 	}

@@ -124,7 +124,7 @@ func roleFull(args []string) error {
 	errs := 0
 	for err := range failed {
 		errs++
-		if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "cache=") {
+		if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "with Cache") {
 			return fmt.Errorf("untyped: %w", err)
 		}
 		fmt.Println("as wanted:", err)
@@ -198,7 +198,7 @@ func roleReadOnly(args []string) error {
 	}
 	for _, dir := range []string{dir, filepath.Join(root, "new")} {
 		_, err := Open(dir, Options{Budget: 16 << 20})
-		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "cache=") {
+		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "with Cache") {
 			return fmt.Errorf("%s: %w", dir, err)
 		}
 		fmt.Println("as wanted:", err)

@@ -80,7 +80,7 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	if m.Format != formatVersion {
 		return f, 0, robocache.Unsupported("open cache", robocache.Where{"cache": dir}, "").
 			Expected(fmt.Sprintf("format %d", formatVersion), strconv.Itoa(m.Format)).
-			WithHint("another version of RoboCache made it: name another directory with cache=")
+			WithHint("another version of RoboCache made it: name another directory with %s", robocache.Option("cache"))
 	}
 	id, err = strconv.ParseUint(m.ID, 16, 64)
 	if err != nil || id == 0 || len(m.ID) != 16 {
@@ -126,7 +126,7 @@ func refuseForeign(root *os.Root, dir string) error {
 	for _, n := range names {
 		if n != "lost+found" { // a fresh volume
 			return robocache.Misuse("open cache", robocache.Where{"cache": dir}, "the directory holds other files (%q) and no %s: it is not a cache, and RoboCache writes into none but its own", n, markerName).
-				WithHint("name an empty or new directory with cache=")
+				WithHint("name an empty or new directory with %s", robocache.Option("cache"))
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 	if need := overhead + footprint(n) + markerBytes; need > d.opt.Budget {
 		d.count(declined)
 		return nil, robocache.ResourceLimit("write cache", robocache.Where{"cache": d.dir}, "an entry that needs %d bytes does not fit into a cache of %d", need, d.opt.Budget).
-			WithHint("%s", hintBudget)
+			WithHint("a larger %s", robocache.Option("cache_budget"))
 	}
 	w, off, err := d.reserve(n)
 	if w == nil {

@@ -81,7 +81,7 @@ func List(dir string) (_ *Listing, err error) {
 // openThere opens a cache that exists, and lists its files.
 func openThere(dir string, write bool) (*Dir, []found, error) {
 	if !supported {
-		return nil, nil, errNone
+		return nil, nil, errNone()
 	}
 	d, err := open(dir, false)
 	if err == nil && write {

@@ -39,7 +39,8 @@ func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt
 	}
 	if cfg.HZ.Zero() {
 		return nil, robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the streams have clocks of their own, and none states a rate to bring them to").
-			WithHint("give one: --hz; of rows that keep no clock --rows-hz says the rate they were recorded at")
+			WithHint("give one: %s; of rows that keep no clock %s says the rate they were recorded at",
+				robocache.Option("hz"), robocache.Option("rows_hz"))
 	}
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys

@@ -210,7 +210,7 @@ func TestFramesRepeated(t *testing.T) {
 		f := finding(r.Findings, "frames-repeated")
 		if (f != nil) != (every == 2) {
 			t.Errorf("every %d: %+v", every, r.Findings)
-		} else if f != nil && (f.Severity != robocache.SeverityWarning || !strings.Contains(f.Message, "(50 %)") || !strings.Contains(f.Hint, "--hz 15")) {
+		} else if f != nil && (f.Severity != robocache.SeverityWarning || !strings.Contains(f.Message, "(50 %)") || !strings.Contains(f.Hint, "HZ: 15")) {
 			t.Errorf("%+v", f)
 		}
 	}

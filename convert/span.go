@@ -134,16 +134,20 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	}
 	if l := lost[most]; l != nil && 20*l.lost >= l.total {
 		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": src.Info().EpisodeIndex(l.episode)}, Count: int64(l.lost),
-			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint}, nil
+			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint()}, nil
 	}
 	return nil, nil
 }
 
-const spanHint = `leave a stream out with --keys, shift one ("offset" in the --align file), or take all time that some stream has ("extent": "union")`
+func spanHint() string {
+	return "leave a stream out with " + robocache.Option("keys") + ", shift one with " +
+		robocache.Option("align", "offset", "STREAM", "50ms") + ", or take all time that some stream has with " +
+		robocache.Option("align", "extent", "union")
+}
 
 func unshared(info *robocache.Info, episode int, what string) error {
 	return robocache.Misuse("convert", robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(episode)}, "the streams share no span of time: %s", what).
-		WithHint("%s", spanHint)
+		WithHint("%s", spanHint())
 }
 
 // timestamp writes nanoseconds as seconds.

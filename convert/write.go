@@ -122,7 +122,7 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		src = robocache.WithoutUnasked(src)
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(src, opt.Episodes, "convert", "--skip-bad converts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+		if err := robocache.Whole(src, opt.Episodes, "convert", robocache.Option("skip_bad", true)+" converts the rest"); err != nil {
 			return fail(err)
 		}
 	}
@@ -134,7 +134,7 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	}
 	if opt.DropInvalid && severalClocks(src.Info()) {
 		return fail(robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their own, and have no common rows").
-			WithHint("pass --hz, in Python hz=, to bring them onto one grid"))
+			WithHint("pass %s to bring them onto one grid", robocache.Option("hz")))
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
 	}

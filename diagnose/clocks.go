@@ -72,7 +72,7 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 		// At the first timestamp, from where align counts; and of a against b, whose timestamps are taken to be right.
 		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
 	}
-	const avoid = "one clock for all streams (option clock=) avoids it"
+	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") + ") avoids it"
 	hint := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
 	either := avoid + "; or " + hint
 	if step != 0 { // no constant takes that back

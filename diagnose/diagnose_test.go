@@ -153,7 +153,7 @@ func TestOffset(t *testing.T) {
 				continue
 			}
 			got := measured(t, f[0].Message)
-			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Hint, `align={"offset":{"imu":`) {
+			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Hint, `Align: {"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
 		}
@@ -183,7 +183,7 @@ func TestLateMotion(t *testing.T) {
 		p := newPair(c.seconds, 0.110, 0)
 		p.from, p.to = c.from, c.to
 		f := found(t, p)["stream-offset"]
-		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Hint, `align={"offset":{"imu":-0.1`) {
+		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Hint, `Align: {"offset":{"imu":-0.1`) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

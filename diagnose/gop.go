@@ -30,7 +30,9 @@ func (x *examination) longGOPs() error {
 		n, entries := file.Index.DecodedPerFrame(), file.Index.Entries()
 		file.Release()
 		if n > manyDecoded && len(entries) > 0 {
-			hint := fmt.Sprintf("'robocache edit reencode SRC DST --codec %s --gop %d' makes that 4.5; 'inspect --decode-cost' says what it brings, in size and quality too", video.Advised(&entries[0]), video.AdvisedGOP)
+			hint := fmt.Sprintf("%s makes that 4.5; %s says what it brings, in size and quality too",
+				robocache.Command("edit reencode SRC DST --codec=%s --gop=%d", video.Advised(&entries[0]), video.AdvisedGOP),
+				robocache.Command("inspect --decode-cost"))
 			x.add(robocache.SeverityInfo, "long-gop", robocache.Where{"stream": f.Key}, 0, hint, "a frame in random order makes %.1f be decoded, for key frames are far apart", n)
 		}
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// mendOf reads the align= of a finding.
+// mendOf returns the option align of the hint of a finding.
 func mendOf(t *testing.T, f robocache.Finding) align.Config {
 	t.Helper()
-	_, text, ok := strings.Cut(f.Hint, "align=")
+	_, text, ok := strings.Cut(f.Hint, "Align: ")
 	end := strings.LastIndex(text, "}")
 	if !ok || end < 0 {
-		t.Fatalf("no align= in %q", f.Hint)
+		t.Fatalf("no align in %q", f.Hint)
 	}
 	cfg, err := align.ParseConfig([]byte(text[:end+1]))
 	if err != nil {

@@ -144,7 +144,7 @@ func (x *examination) hint(q *motion, l lag, first int64) string {
 	return x.correction(q.f, -l.of(start), l.drift)
 }
 
-// correction is an align= for all streams on the clock of f: seconds are added to their timestamps, and a drift (s/s) is taken off.
+// correction returns the option align for all streams on the clock of f: seconds are added to their timestamps, and a drift (s/s) is taken off.
 func (x *examination) correction(f *robocache.Feature, offset, drift float64) string {
 	type number = json.Number
 	c := struct {
@@ -162,11 +162,7 @@ func (x *examination) correction(f *robocache.Feature, offset, drift float64) st
 			}
 		}
 	}
-	b, err := json.Marshal(c)
-	if err != nil { // no number is not finite
-		return ""
-	}
-	return "align=" + string(b)
+	return robocache.Option("align", c)
 }
 
 // offsetText writes an offset to the microsecond: in seconds, with the unit if it is longer than a day (robocache.ParseDuration).

@@ -127,7 +127,7 @@ func (x *examination) episode(e int) error {
 			// Rows without a clock: nothing is wrong with them, and their values are looked at.
 			if !x.timeless {
 				x.timeless = true
-				x.add(robocache.SeverityInfo, "no-rate", nil, 0, "--rows-hz says the rate of the rows, in Python rows_hz=", "the data says nothing of time: timestamps, gaps and clocks are not looked at")
+				x.add(robocache.SeverityInfo, "no-rate", nil, 0, robocache.Option("rows_hz")+" says the rate of the rows", "the data says nothing of time: timestamps, gaps and clocks are not looked at")
 			}
 			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue

@@ -51,7 +51,7 @@ func (c *column) kind() robocache.Kind {
 // add adds a feature.
 func (e *editor) add(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
-		return misuse(nil, "add: one key, and where its values come from", "add KEY --from FILE.parquet, FILE.npy or a constant")
+		return misuse(nil, "add: one key, and where its values come from", robocache.Option("values")+": a file (.parquet, .npy) or a constant")
 	}
 	key := v.Features[0]
 	if err := checkName(key); err != nil {

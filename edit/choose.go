@@ -97,7 +97,7 @@ func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, 
 func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	n := len(e.plan.Episodes)
 	if c.Label != "" && c.Flags == "" {
-		return out, misuse(nil, "a label without a file of flags", "Name the file: --flags FILE.")
+		return out, misuse(nil, "a label without a file of flags", "Name the file: "+robocache.Option("flags"))
 	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
@@ -147,7 +147,8 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 			if len(f.rows) > 0 {
 				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
 				msg := fmt.Sprintf("the flag is of rows %d to %d, and the verb takes whole episodes", f.rows[0], f.rows[1])
-				return out, misuse(where, msg, "Cut flagged rows off with 'edit trim --flags', split them off with 'edit split --flags', or choose other flags with --label.")
+				return out, misuse(where, msg, "Cut flagged rows off with "+robocache.Command("edit trim --flags=FILE")+", split them off with "+
+					robocache.Command("edit split --flags=FILE")+", or choose other flags with "+robocache.Option("label"))
 			}
 			flagged[f.place] = true
 		}

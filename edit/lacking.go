@@ -35,9 +35,9 @@ func (v *view) refuseLacking(deleted []int64) error {
 	numbers = slices.Compact(numbers)
 	left := robocache.Info{Episodes: len(numbers)}
 	left.NumberEpisodes(numbers)
-	hint := "leave the stream out: robocache edit remove; or such episodes: robocache edit delete"
+	hint := "leave the stream out: " + robocache.Command("edit remove") + "; or such episodes: " + robocache.Command("edit delete")
 	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
-		hint = "leave such episodes out: robocache edit delete --episodes " + ranges + "; or the stream: robocache edit remove"
+		hint = "leave such episodes out: " + robocache.Command("edit delete --episodes=%s", ranges) + "; or the stream: " + robocache.Command("edit remove")
 	}
 	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes have it, and %s keeps the same streams in every episode", v.plan.Format).
 		WithHint("%s", hint)

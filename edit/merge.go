@@ -56,7 +56,7 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 			}
 		}
 		if a, b := e.srcs[0].Info(), e.srcs[i].Info(); a.FPS != b.FPS {
-			return misuse(robocache.Where{"dataset": b.URI}, fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS), "--hz brings all to one rate")
+			return misuse(robocache.Where{"dataset": b.URI}, fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS), robocache.Option("hz")+" brings all to one rate")
 		} else if a.Robot != b.Robot {
 			p.Notes = append(p.Notes, fmt.Sprintf("robot types differ: %q and %q", a.Robot, b.Robot))
 		}
@@ -118,7 +118,7 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 		case f.Kind != first.Kind, f.DType != first.DType && !camera:
 			return nil, misuse(where, fmt.Sprintf("merge: %s of %v, elsewhere %s of %v", f.Kind, f.DType, first.Kind, first.DType), "remove or rename the feature in one of them")
 		case camera && (f.Width != first.Width || f.Height != first.Height || (f.Depth == nil) != (first.Depth == nil)):
-			return nil, misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), fmt.Sprintf("robocache edit resize SRC %dx%d DST", first.Width, first.Height))
+			return nil, misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height))
 		case camera && f.Depth != nil && *f.Depth != *first.Depth:
 			return nil, misuse(where, "merge: the depth is coded otherwise", "convert one of them")
 		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
@@ -154,7 +154,7 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 		return nil, nil
 	case "union":
 		if (first.Kind == robocache.KindVideo || first.Kind == robocache.KindImage) && !v.Black {
-			return nil, misuse(where, "merge: the dataset does not have the camera", "--black gives it black frames; keys intersection leaves the camera out")
+			return nil, misuse(where, "merge: the dataset does not have the camera", robocache.Option("black", true)+" gives it black frames; keys intersection leaves the camera out")
 		}
 		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+": zeros there, and "+key+robocache.ValidSuffix+" says so")
 		return k, nil

@@ -208,7 +208,7 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	p := &Plan{}
 	bad := func(err error, msg string) error {
 		return robocache.Malformed("plan", nil, "%s", msg).WithCause(err).
-			WithHint("a plan is what 'robocache edit VERB … --dry-run --json' prints")
+			WithHint("a plan is what 'robocache edit VERB --dry-run --json' prints, and .plan of Edit.plan() in Python")
 	}
 	var report struct{ Plan *Plan } // what a dry run prints has more than the plan
 	if json.Unmarshal(b, &report) == nil && report.Plan != nil {

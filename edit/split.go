@@ -37,7 +37,7 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 	var parts [][]int
 	switch {
 	case v.Label != "":
-		return misuse(nil, "a label without a file of flags", "Name the file: --flags FILE.")
+		return misuse(nil, "a label without a file of flags", "Name the file: "+robocache.Option("flags"))
 	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
 		return misuse(nil, "split: by task, or into parts", "")
 	case v.By == "task":
@@ -127,7 +127,7 @@ func (e *editor) shares(into []string) (out []share, err error) {
 		}
 	}
 	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
-		return out, misuse(nil, "split: into which parts?", "--into train=0.8,val=0.2, or train=0-79")
+		return out, misuse(nil, "split: into which parts?", robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79")
 	}
 	n, numbered := float64(len(e.plan.Episodes)), e.numbered()
 	seen, taken := map[string]bool{}, map[int]string{}

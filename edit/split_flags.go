@@ -20,7 +20,7 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	case v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0:
 		return misuse(where, "split: the flags name the parts", "Leave into, by, seed, stratify and group out.")
 	case e.plan.Cut == CutSnap:
-		return misuse(where, "split: a cut that moves would leave rows in two parts", "Pass --cut hidden or exact.")
+		return misuse(where, "split: a cut that moves would leave rows in two parts", "Pass "+robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"))
 	}
 	view, err := e.view(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 			case f.rows[0] < last.rows[1]:
 				msg := fmt.Sprintf("split: rows %d to %d are flagged both %q and %q",
 					f.rows[0], min(f.rows[1], last.rows[1]), last.label, f.label)
-				return out, misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with --label.")
+				return out, misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with "+robocache.Option("label"))
 			}
 		}
 		out = append(out, f)

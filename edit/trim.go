@@ -94,7 +94,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 			if len(f.rows) != 2 {
 				where := robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(f.place)}
 				return misuse(where, "trim: the flag is of a whole episode, not of rows",
-					"Delete the episode, choose other flags with --label, or name episodes with --episodes.")
+					"Delete the episode, choose other flags with "+robocache.Option("label")+", or name episodes with "+robocache.Option("episodes"))
 			}
 			cut[f.place] = append(cut[f.place], f.rows)
 		}
@@ -128,7 +128,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 			case y >= b:
 				b = min(b, x)
 			default:
-				return misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with 'edit split --flags', or delete the episode.")
+				return misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with "+robocache.Command("edit split --flags=FILE")+", or delete the episode.")
 			}
 		}
 		if len(v.Idle) > 0 && a < b {
@@ -148,7 +148,7 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 		}
 		if a >= b {
 			if !v.SkipShort {
-				return misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), "--skip-short deletes such episodes")
+				return misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), robocache.Option("skip_short", true)+" deletes such episodes")
 			}
 			gone[i] = true
 			continue
@@ -240,7 +240,7 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 			}
 		}
 	}
-	return 0, 0, misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", "--cut hidden or exact")
+	return 0, 0, misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"))
 }
 
 // copies says that the frames of rows a to b can be copied without any others.

@@ -108,7 +108,7 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 // relabel gives tasks, or rows, other texts.
 func (e *editor) relabel(ctx context.Context, v *Verb) error {
 	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
-		return misuse(nil, "relabel wants old=new, or rows with a text", "relabel 'old=new', relabel --rows 3:40-80=TEXT")
+		return misuse(nil, "relabel wants old=new, or rows with a text", "old=new, or "+robocache.Option("rows")+" with a text")
 	}
 	if v.Rows != "" {
 		episode, span, _ := strings.Cut(v.Rows, ":")

@@ -78,7 +78,7 @@ func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 	switch {
 	case e.plan.Video != nil && format != robocache.DefaultFormat():
 		return nil, robocache.Unsupported("edit", robocache.Where{"dataset": e.srcs[0].Info().URI}, "images of the format %s are not encoded anew or in another size", format).
-			WithHint("--as lerobot")
+			WithHint("Pass %s", robocache.Option("as", "lerobot"))
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
 		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:

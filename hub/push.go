@@ -213,7 +213,7 @@ func sound(ctx context.Context, ds robocache.Dataset) error {
 	}
 	if n > 0 {
 		return robocache.Malformed("push", worst.Where, "doctor finds %d errors, first %s: %s", n, worst.Code, worst.Message).
-			WithHint("robocache doctor DIR; --skip-doctor pushes it as it is")
+			WithHint("%s lists them; %s pushes it as it is", robocache.Command("doctor DIR"), robocache.Option("skip_doctor", true))
 	}
 	return nil
 }
@@ -251,7 +251,7 @@ func interpreter(named string) (string, error) {
 		}
 	}
 	return "", robocache.Unsupported("push", nil, "push goes through the Python package huggingface_hub, and there is no Python here").
-		WithHint("install Python and huggingface_hub, or name one: --python")
+		WithHint("install Python and huggingface_hub, or name one: %s", robocache.Option("python"))
 }
 
 // run runs the script, and gives what it answers.

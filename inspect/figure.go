@@ -110,7 +110,7 @@ func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string,
 	if len(chosen) == 0 {
 		return nil, robocache.Unsupported("plot", robocache.Where{"episode": ep.Index}, "the episode has nothing to draw").
 			Expected("", strings.Join(d.Notes, "; ")).
-			WithHint("--keys names cameras too: their frames are drawn")
+			WithHint("%s names cameras too: their frames are drawn", robocache.Option("keys"))
 	}
 	d.text(title)
 	for _, i := range chosen {
@@ -170,7 +170,7 @@ func (d *drawer) every(cameras bool) (chosen []int) {
 		}
 		left[why] = append(left[why], f.Key)
 	}
-	for i, why := range []string{"cameras (--keys draws frames of them)", "columns of the format's bookkeeping", "no rows in this episode"} {
+	for i, why := range []string{"cameras (" + robocache.Option("keys") + " draws frames of them)", "columns of the format's bookkeeping", "no rows in this episode"} {
 		if len(left[i]) > 0 {
 			d.Notes = append(d.Notes, "not drawn, "+why+": "+strings.Join(left[i], ", "))
 		}

@@ -98,7 +98,7 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		return nil, err
 	}
 	if err != nil {
-		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run 'robocache stats --write'"})
+		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run " + robocache.Command("stats --write")})
 	}
 	r.Stats = Stats(own)
 	r.Bytes = sizes(ctx, ds)

@@ -236,7 +236,7 @@ func (r *Rule) checkSummed(op string, cols int) error {
 func notSummed(op string) error {
 	return robocache.Unsupported(op, nil, "no mode sum in this operation").
 		Expected(modeNames.before(ModeSum), ModeSum.String()).
-		WithHint("Use align=, Loader(hz=…) or convert --hz, which have mode sum.")
+		WithHint("Use %s or %s, which have mode sum.", robocache.Option("align"), robocache.Option("hz"))
 }
 
 func (r *Rule) sumLengths(n int) []int64 {

@@ -368,5 +368,5 @@ func (op *VoxelOp) OutsideError(b, i int, p [3]float32) error {
 	}
 	return robocache.Misuse(voxelize, where, "point outside the grid").
 		Expected(fmt.Sprintf("%v + [0, %v) voxels of %v", op.Min, op.Grid, op.Size), fmt.Sprint(p)).
-		WithHint("outside=\"drop\" leaves such points out, \"clip\" moves them into the nearest cell")
+		WithHint("%s leaves such points out, \"clip\" moves them into the nearest cell", robocache.Option("outside", "drop"))
 }

@@ -97,7 +97,8 @@ func newAssembler(ctx context.Context, mix []Mix, cfg Config) (_ *assembler, err
 	a.onDevice()
 	if a.cfg.Cache == onDevice && a.device == nil {
 		return nil, robocache.Unsupported("loader", nil, `cache="device": no frames of these batches are made on a device`).
-			WithHint(`device="cuda" with decode="gpu" or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`)
+			WithHint(`%s with %s or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
+				robocache.Option("device", "cuda"), robocache.Option("decode", "gpu"))
 	}
 	if err := a.openCaches(ctx); err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func (src *source) augments() error {
 		a = &Augment{Noise: a.Noise, Shared: true}
 	}
 	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
-		return augmentError("", "no colour camera is delivered", "keys= with one, or noise of numbers alone")
+		return augmentError("", "no colour camera is delivered", robocache.Option("keys")+" with one, or noise of numbers alone")
 	}
 	for _, k := range cameras {
 		if err := src.augmentImages(a, src.imageColumn(k)); err != nil {
@@ -179,7 +179,7 @@ func (src *source) checkCrop(a *Augment, cameras []string) error {
 	for c := range src.imageColumns() {
 		if channels(c.spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.key) {
 			return augmentError(c.key, "random_crop moves the colour images, and depth is not augmented",
-				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of keys=`, c.key))
+				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of %s`, c.key, robocache.Option("keys")))
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (src *source) mirrors(a *Augment, cameras []string) error {
 	if len(silent) > 0 {
 		list, _ := json.Marshal(silent)
 		return augmentError(silent[0], "hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
-			fmt.Sprintf(`"negate": {key: [elements that change sign]}, "swap": {key: [[i, j], …]}, or "keep": %s; or keys= without them`, list))
+			fmt.Sprintf(`"negate": {key: [elements that change sign]}, "swap": {key: [[i, j], …]}, or "keep": %s; or %s without them`, list, robocache.Option("keys")))
 	}
 	for _, t := range src.ds.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
@@ -237,7 +237,7 @@ func (m *mirror) check(c *column) error {
 	const name = "augment: hflip: "
 	if c.table() == nil {
 		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
-			WithHint(`"keep", or keys= without it`)
+			WithHint(`"keep", or %s without it`, robocache.Option("keys"))
 	}
 	seen := map[int]bool{}
 	bad := func(option string, i int) error {

@@ -196,7 +196,7 @@ func (c *Config) withheld(info *robocache.Info, known []string) error {
 			var e *robocache.Error
 			err := info.Withheld(f.NotDelivered)
 			if errors.As(err, &e) {
-				e.Hint = "keys=[…] names what is wanted and goes on without it; or: " + e.Hint
+				e.Hint = robocache.Option("keys") + " names what is wanted and goes on without it; or: " + e.Hint
 			}
 			return err
 		}

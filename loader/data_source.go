@@ -2,7 +2,9 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"strings"
 	"sync/atomic"
 
 	"github.com/goatnote-inc/robocache"
@@ -81,20 +83,44 @@ func (src *dataSource) where(c *column, r robocache.Row) robocache.Where {
 // missing returns the error of a row without a frame.
 func (src *dataSource) missing(c *column, r robocache.Row, ref *robocache.FrameRef) error {
 	e := robocache.Malformed("loader", src.where(c, r), "the row has no frame").
-		WithHint(`on_bad_episode="skip" leaves such episodes out; 'robocache doctor' lists them`)
+		WithHint("%s leaves such episodes out; %s lists them", robocache.Option("on_bad_episode", "skip"),
+			robocache.Command("doctor %s", src.uri()))
 	if !ref.Missing {
 		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
 	}
 	return e
 }
 
-// withPlace adds the place of the source to an error.
+// withPlace adds the place of the source to an error, and the command that lists all damage to that
+// of a damaged video.
 func (src *dataSource) withPlace(err error) error {
+	err = src.withDoctor(err)
 	if src.place == nil {
 		return err
 	}
 	return robocache.At(err, src.place)
 }
+
+// withDoctor adds the hint to an error of a damaged video. It returns other errors as they are.
+func (src *dataSource) withDoctor(err error) error {
+	var e *robocache.Error
+	if !errors.As(err, &e) || !robocache.Bad(err) || !errors.Is(err, robocache.ErrMalformed) {
+		return err
+	}
+	stream, _ := e.Where["stream"].(string)
+	if c := src.column(stream); c == nil || !c.isVideo() || strings.Contains(e.Hint, "doctor") {
+		return err
+	}
+	hinted := *e
+	if hinted.Hint != "" {
+		hinted.Hint += "; "
+	}
+	hinted.Hint += robocache.Command("doctor --decode %s", src.uri()) + " lists all damage of the dataset"
+	return &hinted
+}
+
+// uri returns where the dataset of the source lies, without secrets.
+func (src *dataSource) uri() string { return robocache.Redact(src.ds.Info().URI) }
 
 // column finds a column by its key; nil if there is none.
 func (src *dataSource) column(key string) *column {

@@ -216,7 +216,8 @@ func (src *dataSource) notFinite(ctx context.Context, c *column, r robocache.Row
 		msg += fmt.Sprintf(", the first of %d such rows of the episode", rows)
 	}
 	return robocache.Malformed("loader", where, "%s", msg).
-		WithHint(`on_bad_episode="skip" leaves such episodes out, on_nan="mask" pads such rows, on_nan="allow" trains on them; 'robocache doctor' lists them`)
+		WithHint("%s leaves such episodes out, %s pads such rows, %s trains on them; %s lists them",
+			robocache.Option("on_bad_episode", "skip"), robocache.Option("on_nan", "mask"), robocache.Option("on_nan", "allow"), robocache.Command("doctor %s", src.uri()))
 }
 
 // numberText names a number that is not finite.

@@ -79,7 +79,7 @@ func TestNaNIsAnError(t *testing.T) {
 		if !errors.Is(err, robocache.ErrMalformed) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, s := range []string{"episode 1", "row 4", "column 1", "action", "NaN", "the first of 2", "on_nan"} {
+		for _, s := range []string{"episode 1", "row 4", "column 1", "action", "NaN", "the first of 2", "OnNaN"} {
 			if !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %v does not name %s", name, err, s)
 			}

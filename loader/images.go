@@ -158,7 +158,7 @@ func (c *imageColumn) Check() func(w *frames.Worker, f frames.File, to frames.Ta
 func sizeError(c *imageColumn, width, height int) error {
 	return robocache.Malformed("loader", robocache.Where{"stream": c.key}, "frames of another size").
 		Expected(dimensions(c.width, c.height), dimensions(width, height)).
-		WithHint("image_size=[h, w] brings all to one size")
+		WithHint("%s brings all to one size", robocache.Option("image_size"))
 }
 
 func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
@@ -343,7 +343,7 @@ func (src *source) openFiles(budget int64) error {
 			lib := video.LibraryOf(ds)
 			if lib == nil {
 				return robocache.Unsupported("loader", robocache.Where{"stream": c.key}, "the format %s gives no video files", ds.Info().Format).
-					WithHint("keys= without the video keys")
+					WithHint("%s without the video keys", robocache.Option("keys"))
 			}
 			if _, err := video.ActiveBackend(); err != nil {
 				return robocache.At(err, robocache.Where{"stream": c.key})
@@ -400,7 +400,7 @@ func (src *source) probe(ctx context.Context) error {
 			return robocache.At(err, robocache.Where{"stream": c.key})
 		default:
 			return robocache.Malformed("loader", robocache.Where{"stream": c.key}, "nothing says the size of the frames").
-				WithHint("image_size=[h, w]")
+				WithHint("Pass %s", robocache.Option("image_size"))
 		}
 		if c.width > 1<<15 || c.height > 1<<15 {
 			return robocache.ResourceLimit("loader", robocache.Where{"stream": c.key}, "").

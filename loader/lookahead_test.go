@@ -17,9 +17,9 @@ func TestLookAheadNote(t *testing.T) {
 		windows Windows
 		want    string
 	}{
-		"grid":             {Windows{Hz: &fifty, Keys: []string{"joints"}}, "hz=50: observations use samples from after the tick"},
+		"grid":             {Windows{Hz: &fifty, Keys: []string{"joints"}}, "observations at 50 Hz use samples from after the tick"},
 		"previous":         {Windows{Hz: &fifty, Keys: []string{"joints"}, Align: previous}, ""},
-		"clock of anchor":  {Windows{Keys: []string{"joints"}}, "(hz=, anchor=) observations use samples from after the tick"},
+		"clock of anchor":  {Windows{Keys: []string{"joints"}}, "observations on another clock use samples from after the tick"},
 		"rows of its own":  {Windows{Keys: []string{"joints"}, Anchor: "joints"}, ""},
 		"previous, anchor": {Windows{Keys: []string{"joints"}, Align: previous}, ""},
 	} {

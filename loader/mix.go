@@ -246,7 +246,7 @@ func followed(stats robocache.Stats, names map[string]string, own, info *robocac
 			to = k
 		case to != k && info.Feature(k) != nil:
 			return nil, robocache.Misuse("mixture", robocache.Where{"stream": k}, "stats: with this rename %s is both a key of the dataset and another key of the batch", k).
-				WithHint(`stats="compute", which knows what is what; or leave out of stats= what is not normalised`)
+				WithHint("%s, which knows what is what; or leave out of %s what is not normalised", robocache.Option("stats", "compute"), robocache.Option("stats"))
 		}
 		if from[to] != "" {
 			return nil, options.Misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))

@@ -120,7 +120,7 @@ func normalizable(c *column) error {
 	case c.numbers() && !c.stored.Float():
 		return bad(c.stored.String()+" values are left as they are", "name float features only")
 	case !c.numbers() && c.out != robocache.Float32:
-		return bad("frames are "+c.out.String(), `image_dtype="float32"`)
+		return bad("frames are "+c.out.String(), robocache.Option("image_dtype", "float32"))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (c *column) isDepth() bool {
 func vectors(n *Norm, c *column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
 		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.key}, "normalize: %s", msg).
-			WithHint(`stats="compute" computes them at opening; %s`, otherWays)
+			WithHint("%s computes them at opening; %s", robocache.Option("stats", "compute"), otherWays())
 	}
 	if own := n.Own(); own != nil {
 		low, high = own[0], own[1]

@@ -100,7 +100,7 @@ func (l *Loader) Restore(s State, force bool) error {
 	if !force {
 		if what := l.otherData(&s); what != "" {
 			return robocache.Misuse("loader", nil, "%s", what).
-				WithHint("force=True goes on all the same")
+				WithHint("%s goes on all the same", robocache.Option("force", true))
 		}
 	}
 	l.stopRun()

@@ -155,7 +155,7 @@ func newSchema(sources []*source, pad bool) (*schema, error) {
 	}
 	if len(s.ragged) > 0 && first.cfg.Raw {
 		return nil, robocache.Unsupported("loader", robocache.Where{"stream": s.tensors[s.ragged[0]].key, "raw": true}, "raw batches with rows of varying length").
-			WithHint("batches that are finished on the host, or keys= without them")
+			WithHint("batches that are finished on the host, or %s without them", robocache.Option("keys"))
 	}
 	return s, nil
 }
@@ -168,7 +168,7 @@ func joinSchemas(s *schema, sources []*source, pad bool) error {
 		for _, x := range src.fields {
 			x := src.widen(x)
 			if x.Key == datasetIndex {
-				return mixError(src, x.Key, "a key that the mixture adds itself", "rename={\""+datasetIndex+"\": …}")
+				return mixError(src, x.Key, "a key that the mixture adds itself", robocache.Option("rename", datasetIndex, "NAME"))
 			}
 			if owner[x.Key] != nil {
 				if err := same(have[x.Key], &x, owner[x.Key], src); err != nil {
@@ -194,11 +194,11 @@ func joinSchemas(s *schema, sources []*source, pad bool) error {
 				continue
 			}
 			if lacks[x.Key] = true; !pad {
-				return mixError(src, x.Key, "a source has no such key", `keys= without it, rename={…}, or missing="pad" (zeros under `+x.Key+"_is_pad)")
+				return mixError(src, x.Key, "a source has no such key", fmt.Sprintf("%s without it, %s, or %s (zeros under %s_is_pad)", robocache.Option("keys"), robocache.Option("rename"), robocache.Option("missing", "pad"), x.Key))
 			}
 		}
 		if task != nil && src.column("task") == nil && !pad {
-			return mixError(src, "task", "a source has no tasks", `keys= without it, or missing="pad" ("")`)
+			return mixError(src, "task", "a source has no tasks", robocache.Option("keys")+" without it, or "+robocache.Option("missing", "pad")+` ("")`)
 		}
 	}
 	fields = append(fields, &Field{Key: datasetIndex, DType: robocache.Int64, Kind: robocache.KindNumeric})
@@ -217,7 +217,7 @@ func joinSchemas(s *schema, sources []*source, pad bool) error {
 		}
 		key := x.Key + dimsSuffix
 		if have[key] != nil {
-			return mixError(sources[i], key, "a key that the mixture adds itself", `rename={"`+key+`": …}`)
+			return mixError(sources[i], key, "a key that the mixture adds itself", robocache.Option("rename", key, "NAME"))
 		}
 		dims = append(dims, mask(key, sources[i].pads[x.Key].width))
 	}
@@ -261,18 +261,18 @@ func same(have, x *Field, owner, src *source) error {
 	if have.DType == x.DType && slices.Equal(have.Shape, x.Shape) {
 		return nil
 	}
-	either := fmt.Sprintf("rename={…} or keys=[…] of source %d or %d", owner.index, src.index)
+	either := fmt.Sprintf("%s or %s of source %d or %d", robocache.Option("rename"), robocache.Option("keys"), owner.index, src.index)
 	hint := either
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
-		hint = `align={"dtypes": {"` + x.Key + `": "` + have.DType.String() + `"}}` + fmt.Sprintf(" of source %d", src.index)
+		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) + fmt.Sprintf(" of source %d", src.index)
 	}
 	a, b := owner.column(x.Key), src.column(x.Key)
 	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.widens() && b.widens() && a.elems != b.elems && slices.Equal(a.axis, b.axis) {
-		hint = `rows of different widths: missing="pad" pads them to the widest, with ` + x.Key + dimsSuffix + "; or " + either
+		hint = "rows of different widths: " + robocache.Option("missing", "pad") + " pads them to the widest, with " + x.Key + dimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
 	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
-		hint = "image_size=[h, w] brings all to one size; or rename={…}"
+		hint = robocache.Option("image_size") + " brings all to one size; or " + robocache.Option("rename")
 	}
 	return src.withPlace(robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
 		Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
@@ -391,7 +391,7 @@ func (src *source) checkDims(m *Mix, sources int, pad bool) error {
 		case sources == 1:
 			return bad("there is one source: nothing is padded", "", "", "give the loader several sources")
 		case !pad:
-			return bad("rows are padded where that is asked for", "", "", `missing="pad"`)
+			return bad("rows are padded where that is asked for", "", "", robocache.Option("missing", "pad"))
 		case c == nil:
 			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
 		case !c.widens():

@@ -110,7 +110,8 @@ func rowsDo(err error) error {
 		return err
 	}
 	c := *e
-	c.Hint += "; without time there are streams on the samples' rows (keys=, anchor=), and windows in rows (delta_indices=)"
+	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option("keys") + ", " + robocache.Option("anchor") +
+		"), and windows in rows (" + robocache.Option("delta_indices") + ")"
 	return &c
 }
 
@@ -126,7 +127,7 @@ func (src *source) count(ctx context.Context) error {
 	info, cfg, report := src.ds.Info(), &src.cfg, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
-		if err := robocache.Whole(src.ds, src.positions, "loader", `on_bad_episode="skip" trains on the rest, and stats()["bad_episodes"] lists what is left out`); err != nil {
+		if err := robocache.Whole(src.ds, src.positions, "loader", robocache.Option("on_bad_episode", "skip")+" trains on the rest, and the statistics list what is left out (bad_episodes)"); err != nil {
 			return err
 		}
 	} else {
@@ -198,7 +199,7 @@ func (src *source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 			continue
 		}
 		err := robocache.Malformed("loader", src.where(src.columns[i], robocache.Row{Episode: e, Index: -1}), "the episode lacks this stream, other episodes have it").
-			WithHint("%s", robocache.LackingHint)
+			WithHint("%s", robocache.LackingHint())
 		if cfg.OnBadEpisode != "skip" {
 			return err
 		}
@@ -237,5 +238,5 @@ func (src *source) chooseEpisodes() (note string, err error) {
 	}
 	src.positions = positions
 	others := slices.DeleteFunc(slices.Clone(info.SplitNames()), func(n string) bool { return n == name })
-	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; split=\"all\" reads all, others are %s", info.URI, name, len(positions), info.Episodes, strings.Join(others, ", ")), nil
+	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; %s reads all, others are %s", info.URI, name, len(positions), info.Episodes, robocache.Option("split", "all"), strings.Join(others, ", ")), nil
 }

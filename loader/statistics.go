@@ -98,10 +98,10 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
 	switch {
 	case src.cfg.ComputeStats:
-		src.log("normalize: stats=\"compute\": reading %s of %s in %d episodes", sizeText(bytes), strings.Join(keys, ", "), src.table.Len())
+		src.log("normalize: %s: reading %s of %s in %d episodes", robocache.Option("stats", "compute"), sizeText(bytes), strings.Join(keys, ", "), src.table.Len())
 	case reason != "":
 		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")}, "normalize: the dataset has %s, and %s", lacks, reason).
-			WithHint(`stats="compute" computes them at opening, over the selected episodes; %s`, otherWays)
+			WithHint("%s computes them at opening, over the selected episodes; %s", robocache.Option("stats", "compute"), otherWays())
 	default:
 		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, src.table.Len(), sizeText(bytes))
 	}
@@ -120,7 +120,11 @@ func (src *source) compute(ctx context.Context, all []normalized, out robocache.
 	return nil
 }
 
-const otherWays = `or give stats=: dataset.compute_stats(), or the file of robocache stats URI --out FILE; or the vectors: {"mode": …, "mean": […], "std": […]}`
+// otherWays returns the hint of the other sources of statistics.
+func otherWays() string {
+	return "or give " + robocache.Option("stats") + " what " + robocache.Command("stats URI --out=FILE") +
+		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
+}
 
 func modes(all []normalized) string {
 	var out []string

@@ -106,7 +106,7 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 	}
 	var e *robocache.Error
 	errors.As(err, &e)
-	for _, word := range []string{"action", `stats="compute"`, "compute_stats()", "512.0 MiB"} {
+	for _, word := range []string{"action", "ComputeStats: true", "robocache stats URI", "512.0 MiB"} {
 		if !strings.Contains(err.Error()+e.Hint, word) {
 			t.Errorf("no %s in %v, %s", word, err, e.Hint)
 		}

@@ -139,7 +139,7 @@ func (c *Config) checkAlign() error {
 		return nil
 	case a.Times != nil:
 		return robocache.Unsupported("loader", nil, "align times= in a loader").
-			WithHint("give hz=; times= is for one episode's align")
+			WithHint("give %s; times= is for one episode's align", robocache.Option("hz"))
 	case len(a.Keys) > 0:
 		return options.Misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
 	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
@@ -224,7 +224,7 @@ func (src *source) settle(c *column, k string, cfg *align.Config) error {
 	case computes && (c.table() == nil || c.stored == robocache.Bool):
 		return bad("mode "+s.opt.Mode.String()+": such values are not computed with", "nearest, previous or next")
 	case computes && c.stored.Integer() && !cfg.DTypes[k].Float():
-		return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or dtypes={"+k+": \"float32\"} where they are quantities")
+		return bad("mode "+s.opt.Mode.String()+" of integers", "nearest, previous or next; or "+robocache.Option("align", "dtypes", k, "float32")+" where they are quantities")
 	}
 	if s.opt.Mode == align.Mean {
 		window := int64(cfg.Window)
@@ -232,7 +232,7 @@ func (src *source) settle(c *column, k string, cfg *align.Config) error {
 			window = cfg.HZ.Nanos(1)
 		}
 		if window == 0 {
-			return bad("mode mean without a rate", "hz=, or align={\"window\": seconds}")
+			return bad("mode mean without a rate", robocache.Option("hz")+", or "+robocache.Option("align", "window", "20ms"))
 		}
 		s.opt.Before, s.opt.After = align.HalfWindows(window)
 	}
@@ -436,7 +436,7 @@ func (src *source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
 		return 0, 0, robocache.Malformed("loader", robocache.Where{"episode": src.ds.Info().EpisodeIndex(episode)}, "a timeline of %d rows from %d to %d ns", count, t0, t1).
-			WithHint("a timestamp is wrong: robocache doctor")
+			WithHint("a timestamp is wrong: %s", robocache.Command("doctor"))
 	}
 	return int(count), t0, nil
 }

@@ -131,7 +131,7 @@ func TestWidthsMisuse(t *testing.T) {
 		return err.Error() + " " + e.Hint
 	}
 	for _, cfg := range []Config{{}, {Windows: Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
-		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") || !strings.Contains(text, `missing="pad"`) {
+		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") || !strings.Contains(text, `Missing: "pad"`) {
 			t.Errorf("widths: %s", text)
 		}
 	}
@@ -143,7 +143,7 @@ func TestWidthsMisuse(t *testing.T) {
 			t.Errorf("%v: %s", dims, text)
 		}
 	}
-	if text := hint(open(Config{Windows: Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `missing="pad"`) {
+	if text := hint(open(Config{Windows: Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `Missing: "pad"`) {
 		t.Errorf("without pad: %s", text)
 	}
 	if _, err := NewMix(bg, []Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}}, pad); err == nil {

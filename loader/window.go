@@ -128,7 +128,8 @@ func rowWindow(rows []int, cfg *Config, timed bool) (w window, err error) {
 		w.offsets = rows
 	case cfg.Align == nil || cfg.Align.HZ.Zero():
 		return w, robocache.Misuse("loader", nil, "delta_indices of a stream whose rows are not the samples'").
-			WithHint("anchor= makes its rows the samples; or give delta_timestamps= or windows= in seconds, or hz=")
+			WithHint("%s makes its rows the samples; or give %s or %s in seconds, or %s", robocache.Option("anchor"),
+				robocache.Option("delta_timestamps"), robocache.Option("windows"), robocache.Option("hz"))
 	default:
 		for _, n := range rows {
 			w.nanos = append(w.nanos, cfg.Align.HZ.Nanos(int64(n)))

@@ -47,7 +47,7 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 		} else if e.Msg == "" {
 			e.Msg = "the mapping"
 		}
-		return e.WithHint("docs/mapping.md; 'robocache inspect --suggest-map' writes a first one")
+		return e.WithHint("docs/mapping.md; %s writes a first one", robocache.Command("inspect --suggest-map"))
 	}
 	if len(b) > maxBytes {
 		return nil, robocache.ResourceLimit("map", nil, "the mapping").

@@ -152,12 +152,12 @@ func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocac
 	}
 	action, state := Roles(info)
 	report := func(code, key string, from []string) {
-		hint := fmt.Sprintf("Pass --map '{\"streams\": {%q: {\"from\": [\"STREAM\"]}}}' (in Python map=) with the stream that is the %s.", key, key)
+		hint := fmt.Sprintf("Pass %s with the stream that is the %s.", robocache.Option("map", "streams", key, "from", []string{"STREAM"}), key)
 		switch {
 		case from == nil && key == ActionKey && info.Clock != "" && (state != nil || info.Feature(StateKey) != nil):
-			hint += " --preset lerobot takes the state one row later."
+			hint += " " + robocache.Option("preset", "lerobot") + " takes the state one row later."
 		case from != nil:
-			hint = fmt.Sprintf("Pass --map '{\"streams\": {%q: {\"from\": [\"%s\"]}}}' (in Python map=), or --preset lerobot.", key, strings.Join(from, `", "`))
+			hint = fmt.Sprintf("Pass %s, or %s.", robocache.Option("map", "streams", key, "from", from), robocache.Option("preset", "lerobot"))
 		}
 		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Message: "no stream is named " + key + ": lerobot's policies cannot be trained on the result", Hint: hint})
 	}

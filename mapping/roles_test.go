@@ -32,7 +32,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s: action %v, state %v", c.name, action, state)
 		}
 		for _, f := range RoleFindings(info, "lerobot", nil) {
-			if f.Severity != robocache.SeverityWarning || !strings.Contains(f.Hint, "--map") {
+			if f.Severity != robocache.SeverityWarning || !strings.Contains(f.Hint, "Map: ") {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}

@@ -79,7 +79,7 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		}
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(ds, opt.Episodes, "statistics", "--skip-bad counts the rest (exit code 3), in Python skip_bad=True"); err != nil {
+		if err := robocache.Whole(ds, opt.Episodes, "statistics", robocache.Option("skip_bad", true)+" counts the rest"); err != nil {
 			return nil, err
 		}
 	}

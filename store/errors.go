@@ -21,7 +21,10 @@ var (
 	ErrExists = errors.New("already exists")
 )
 
-const linkHint = "if you trust the dataset's links: --follow-links, in Python follow_links=True; or open a folder that holds both ends, or copy the file"
+func linkHint() string {
+	return "if you trust the dataset's links: " + robocache.Option("follow_links", true) +
+		"; or open a folder that holds both ends, or copy the file"
+}
 
 // fail gives an error of the operating system its class and place. The end of a context stays what it is: it is the caller's doing.
 func fail(op, uri, name string, err error) error {
@@ -60,7 +63,7 @@ func fail(op, uri, name string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Hint = "free space on the volume or write elsewhere; nothing half-written was left"
 	case strings.Contains(err.Error(), "path escapes"): // os.Root has no exported value for it
-		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that leaves it", linkHint
+		e.Want, e.Got, e.Hint = "a link that stays inside the dataset's root", "a link that leaves it", linkHint()
 	}
 	return e
 }

@@ -58,7 +58,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("follow %v: files %q, no files %q, links %q", follow, g, b, h)
 		}
 		i := slices.IndexFunc(files, func(f Entry) bool { return f.Name == "out.dat" })
-		if !follow && !strings.Contains(files[i].Err.Error(), "--follow-links") {
+		if !follow && !strings.Contains(files[i].Err.Error(), "FollowLinks: true") {
 			t.Errorf("no hint: %v", files[i].Err)
 		}
 		sub, err := Sub(s, "named.dat")

@@ -153,8 +153,7 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		r.outsideGroup = true
 		return true, errNotInside
 	}
-	return false, robocache.Malformed(opDecode, robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)}, "the decoder gave no frame for this packet").
-		WithHint("the video is damaged here; 'robocache doctor --decode' lists all such frames of the dataset")
+	return false, robocache.Malformed(opDecode, robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)}, "the decoder gave no frame for this packet: the video is damaged here")
 }
 
 // sentAll tells a decoder that holds frames when the group's last packet was sent.

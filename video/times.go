@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"github.com/goatnote-inc/robocache"
 )
 
 // Nearest returns the number of the frame whose presentation time is nearest to some seconds: the
@@ -106,9 +108,10 @@ func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, miss
 	return frames, nil
 }
 
-// NoFrameHint is the hint of the error of an episode with a row that has no frame.
-const NoFrameHint = `skip the episode (on_bad_episode="skip", --skip-bad), ` +
-	"or remove it with 'robocache edit delete'"
+// NoFrameHint returns the hint of the error of an episode with a row that has no frame.
+func NoFrameHint() string {
+	return "skip the episode with " + robocache.SkipBadEpisodes() + ", or remove it with " + robocache.Command("edit delete")
+}
 
 // Seconds formats nanoseconds for a message.
 func Seconds(ns int64) string { return fmt.Sprintf("%.6g s", float64(ns)/1e9) }

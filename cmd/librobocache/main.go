@@ -33,6 +33,8 @@ var version = "unknown"
 
 func main() {}
 
+func init() { robocache.SetWords(robocache.PythonWords) }
+
 // served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
 var served = map[string]handler{
 	"robocache_versions":         serve(func(context, *none) (any, error) { return versions(), nil }),

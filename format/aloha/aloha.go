@@ -56,7 +56,7 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		}
 		if s.About.FPS.Zero() {
 			s.About.FPS = robocache.Rate{Num: 50, Den: 1}
-			s.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: --rows-hz 30, in Python rows_hz=30")
+			s.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: "+robocache.Option("rows_hz", 30))
 		}
 		return s.Schema(ctx, keyOf)
 	})

@@ -62,7 +62,7 @@ func frameFinding(err error, member *member, episode, row int, name string) robo
 		Message: err.Error(), Hint: "fetch the file again",
 	}
 	if member != nil {
-		f.Where["stream"], f.Hint = key(member.name), badArrayHint
+		f.Where["stream"], f.Hint = key(member.name), robocache.LeaveOutHint()
 	}
 	if errors.Is(err, robocache.ErrNotFound) {
 		f.Code, f.Message = "missing-file", "the frame is missing"

@@ -173,7 +173,7 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 		file := dir.Find(m.file)
 		if file == nil {
 			fail(i, robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
-				WithHint("%s", badArrayHint))
+				WithHint("%s", robocache.LeaveOutHint()))
 			continue
 		}
 		if f.files[i] = file; m.offset >= 0 {
@@ -205,8 +205,6 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 	return f, nil
 }
 
-const badArrayHint = `Leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`
-
 // data gives the bytes of an array of a frame, C order and little-endian (C3).
 func (m *member) data(content []byte) ([]byte, error) {
 	if m.flat && bytes.HasPrefix(content, m.header) && int64(len(content)-len(m.header)) >= m.bytes {
@@ -218,7 +216,7 @@ func (m *member) data(content []byte) ([]byte, error) {
 	if err == nil && (a.Type != want || !slices.Equal(a.Shape, m.shape)) {
 		err = robocache.Malformed("calvin frame", nil, "the array is not like those of most episodes").
 			Expected(fmt.Sprintf("%s %v", want, m.shape), fmt.Sprintf("%s %v", a.Type, a.Shape)).
-			WithHint("%s", badArrayHint)
+			WithHint("%s", robocache.LeaveOutHint())
 	}
 	if err := robocache.At(err, robocache.Where{"member": m.file}); err != nil {
 		return nil, err

@@ -324,7 +324,7 @@ func (d *Dataset) checkNotes(l *language) {
 // cutWindows makes the annotated windows the episodes.
 func (d *Dataset) cutWindows() error {
 	if d.lang == nil {
-		return robocache.Misuse("calvin open", nil, "option language=episodes, and there are no annotations")
+		return robocache.Misuse("calvin open", nil, "%s, and there are no annotations", robocache.Option("options", "language", "episodes"))
 	}
 	d.eps = d.eps[:0]
 	for i := range d.lang.notes {

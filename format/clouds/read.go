@@ -51,7 +51,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 	}
 	e := &d.eps[episode]
 	if e.timestamps == nil && d.rate.Zero() {
-		return nil, robocache.NoClock("clouds", robocache.Where{"episode": episode}, "no timestamps.txt or times.txt lies beside the scans")
+		return nil, robocache.NoClock("clouds", robocache.Where{"episode": d.About.EpisodeIndex(episode)}, "no timestamps.txt or times.txt lies beside the scans")
 	}
 	if e.timestamps == nil {
 		return reader.Grid(d.rate, len(e.scans)), ctx.Err()
@@ -247,7 +247,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			}
 			if err != nil {
 				if len(out) < 1000 {
-					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": e, "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
+					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": d.About.EpisodeIndex(e), "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
 				}
 				continue
 			}
@@ -270,7 +270,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 			}
 			if same > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-timestamps", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d scans have the timestamp of the one before", same), Count: same})
+				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-timestamps", Where: robocache.Where{"episode": d.About.EpisodeIndex(e)}, Message: fmt.Sprintf("%d scans have the timestamp of the one before", same), Count: same})
 			}
 		}
 		if opt.Progress != nil {
@@ -281,7 +281,7 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		out = append(out, robocache.Finding{
 			Severity: robocache.SeverityWarning, Code: "not-finite", Where: firstDropped, Count: dropped,
 			Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped),
-			Hint:    "Pass the option not_finite=keep to read them.",
+			Hint:    "Pass " + robocache.Option("options", "not_finite", "keep") + " to read them.",
 		})
 	}
 	if empty > 0 {

@@ -153,7 +153,7 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 	}
 	d.rate = d.src.hz // where it has none, who asks for time is told
 	if missing > 0 && !d.rate.Zero() {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: "--rows-hz says another rate, in Python rows_hz="})
+		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: robocache.Option("rows_hz") + " says another rate"})
 	}
 	return nil
 }
@@ -227,12 +227,12 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			Where: robocache.Where{"file": name}, Count: int64(n - len(scans)),
 			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans of blank lines are left out",
 				len(times), n, n-len(scans)),
-			Hint: timestampsHint,
+			Hint: timestampsHint(),
 		})
 	default:
 		err := malformed("%d timestamps in %d lines for %d scans, and nothing says which belong together",
 			len(times), len(trimmed), n).(*robocache.Error)
-		err.Hint = timestampsHint
+		err.Hint = timestampsHint()
 		return err
 	}
 	out := make([]int64, len(scans))
@@ -245,8 +245,9 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 	return nil
 }
 
-const timestampsHint = "fetch the timestamps and the scans again; or give all scans one rate: " +
-	"--rows-hz 10, in Python rows_hz=10"
+func timestampsHint() string {
+	return "fetch the timestamps and the scans again; or give all scans one rate: " + robocache.Option("rows_hz", 10)
+}
 
 // numbersFit reports whether the numbers missing among the scans are those of the blank lines.
 func numbersFit(scans []scan, times []timeLine) bool {
@@ -312,7 +313,7 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 func badTime(line int, text string) error {
 	return robocache.Malformed("clouds timestamps", robocache.Where{"line": line}, "").
 		Expected("seconds, or a date and time", strconv.Quote(text[:min(len(text), 80)])).
-		WithHint("Pass --option timestamp_unit=ms, us or ns if they are in another unit")
+		WithHint("Pass %s, or us or ns, if they are in another unit", robocache.Option("options", "timestamp_unit", "ms"))
 }
 
 // maxExactTime is the length of the longest number that is converted without a float.

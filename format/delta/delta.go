@@ -183,7 +183,7 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 		frame = nil
 	}
 	if number == nil {
-		return d, unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: --option episode=COLUMN, in Python options={'episode': 'COLUMN'}")
+		return d, unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: "+robocache.Option("options", "episode", "COLUMN"))
 	}
 	namedValue, err := named("timestamp", nanosColumn, secondsColumn)
 	if err != nil {

@@ -76,7 +76,7 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			if k = len(ends); k == 1 {
 				twice++
 			} else if k == maxTwice {
-				return fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: --option frame=COLUMN")
+				return fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: "+robocache.Option("options", "frame", "COLUMN"))
 			}
 			ends, d.episodes = append(ends, 0), append(d.episodes, episode{index: r.episode})
 		}

@@ -278,7 +278,7 @@ func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Ro
 		if n, isWrong := k.wrong[row]; isWrong {
 			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "the list is not as long as those of most rows").
 				Expected(fmt.Sprintf("%d values", sizeOf(c.dims)), fmt.Sprint(n)).
-				WithHint(`leave the stream out (keys=), or leave the episode out (on_bad_episode="skip", --skip-bad)`)
+				WithHint("%s", robocache.LeaveOutHint())
 		}
 		if !c.f.Masked && !k.has(row) {
 			return robocache.Malformed(string(op), robocache.Where{"episode": d.About.EpisodeIndex(rows[i].Episode), "row": rows[i].Index}, "a null that the statistics in the log do not count").

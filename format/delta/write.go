@@ -159,7 +159,7 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		return nil, err
 	} else if len(have) > 0 && !w.add {
 		return nil, robocache.Misuse(string(op), robocache.Where{"file": have[0].Name}, "the destination is not empty").
-			WithHint("choose an empty one; --write-option append=true adds to a table that is there")
+			WithHint("choose an empty one; %s adds to a table that is there", robocache.Option("write_option", "append", true))
 	}
 	if err := store.Probe(ctx, w.dst); err != nil {
 		return nil, err
@@ -189,7 +189,7 @@ func (w *writing) commit(ctx context.Context) error {
 		}
 		switch {
 		case t.version >= 0 && !w.add:
-			return fail(robocache.ErrMisuse, "another writer has made a table here", "--write-option append=true adds to it")
+			return fail(robocache.ErrMisuse, "another writer has made a table here", robocache.Option("write_option", "append", true)+" adds to it")
 		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)): // a constraint is one, too
 			return fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
 		}
@@ -289,7 +289,7 @@ func (w *writing) fit(t *table) error {
 		if !same || lists != len(c.dims) {
 			return robocache.Unsupported(string(op), robocache.Where{"column": f.Name}, "the table's column has another type").
 				Expected(string(f.Type), string(c.Type)+" "+fmt.Sprint(c.dims)).
-				WithHint("leave it out by --keys, or write another table")
+				WithHint("leave it out by %s, or write another table", robocache.Option("keys"))
 		}
 		c.field, c.elem = f, elem
 		out = append(out, c)
@@ -358,7 +358,7 @@ func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions
 		return nil, err
 	}
 	if w.add {
-		return nil, unsupported("shards that are added to a table", "plan into an empty destination, or add by robocache convert --write-option append=true")
+		return nil, unsupported("shards that are added to a table", "plan into an empty destination, or add by "+robocache.Option("write_option", "append", true)+" of convert")
 	}
 	metaDataValue, err := w.metaData()
 	if err != nil {

@@ -112,7 +112,7 @@ with h5py.File('run2.hdf5', 'w') as f:
     f['q'] = np.zeros((1, 2), 'f4'); f['master/joint'] = np.ones((2, 7), 'f4'); f['t_us'] = np.array([10], 'i8'); f['img'] = np.zeros((1, 9, 9), 'f4')
 `)
 	d := open(t, dir, robocache.OpenOptions{})
-	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") {
+	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") {
 		t.Error(err)
 	}
 	d = open(t, dir, robocache.OpenOptions{Options: map[string]string{"timestamps": "t_us", "timestamp_unit": "us"}})

@@ -31,7 +31,7 @@ func TestTimestampUnits(t *testing.T) {
 		}
 		times, err := ds.Times(t.Context(), 0, "")
 		if want == 0 {
-			if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--option timestamp_unit=") {
+			if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), `Options: {"timestamp_unit": `) {
 				t.Errorf("%s: %v", variant, err)
 			}
 			continue

@@ -146,13 +146,13 @@ func (doc *doctor) layout(context.Context) {
 	}
 	if d.raw.major == 3 {
 		if n := d.eps.id(0); d.eps.n() > 0 && n != 0 {
-			doc.found(robocache.SeverityWarning, "episodes-not-from-0", robocache.Where{"file": "meta/episodes", "episode": n}, "renumber them: 'robocache convert' does", "the first episode_index is %d, not 0: readers that look up by row show other episodes", n)
+			doc.found(robocache.SeverityWarning, "episodes-not-from-0", robocache.Where{"file": "meta/episodes", "episode": n}, "renumber them: "+robocache.Command("convert")+" does", "the first episode_index is %d, not 0: readers that look up by row show other episodes", n)
 		} else if d.eps.index != nil {
-			doc.found(robocache.SeverityWarning, "episodes-not-dense", robocache.Where{"file": "meta/episodes"}, "renumber them: 'robocache convert' does", "episode_index has holes: readers that look up by row show other episodes")
+			doc.found(robocache.SeverityWarning, "episodes-not-dense", robocache.Where{"file": "meta/episodes"}, "renumber them: "+robocache.Command("convert")+" does", "episode_index has holes: readers that look up by row show other episodes")
 		}
 		for _, f := range d.eps.files {
 			if f.file > 999 {
-				doc.found(robocache.SeverityWarning, "file-number", robocache.Where{"file": fmt.Sprintf("file-%d", f.file)}, "use more chunks: 'robocache convert' does", "file numbers above 999 sort before smaller ones in readers that sort names: rows move silently")
+				doc.found(robocache.SeverityWarning, "file-number", robocache.Where{"file": fmt.Sprintf("file-%d", f.file)}, "use more chunks: "+robocache.Command("convert")+" does", "file numbers above 999 sort before smaller ones in readers that sort names: rows move silently")
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (doc *doctor) layout(context.Context) {
 	}
 	for e := range d.eps.n() {
 		if d.eps.length[e] == 0 {
-			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: 'robocache doctor --fix' leaves it out", "the episode has no rows")
+			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: "+robocache.Command("doctor --fix")+" leaves it out", "the episode has no rows")
 		}
 	}
 }

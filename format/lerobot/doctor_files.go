@@ -152,7 +152,7 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 		norm = cmp.Or(codecNames[string(norm)], norm)
 		if said != "" && norm != entry.Codec {
 			is := cmp.Or(string(entry.Codec), entry.FourCC)
-			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: 'robocache convert' does", "info.json says %s, the file is %s", said, is)
+			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: "+robocache.Command("convert")+" does", "info.json says %s, the file is %s", said, is)
 		}
 	}
 	doc.decoders(where, ix)
@@ -180,7 +180,7 @@ func (doc *doctor) ends(f *robocache.Feature, c *camera, eps []int32) {
 		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.d.Len(int(e)))*step
 		if math.Abs(declared-length) > 0.5*step {
 			w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": doc.d.eps.id(int(e))}
-			doc.found(robocache.SeverityWarning, "to-timestamp", w, "'robocache convert' writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", declared, doc.d.Len(int(e)), length)
+			doc.found(robocache.SeverityWarning, "to-timestamp", w, robocache.Command("convert")+" writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", declared, doc.d.Len(int(e)), length)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	}
 	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{Severity: sev, Code: "timestamp-drift", Where: where, Count: count,
 		Message: fmt.Sprintf("frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame", 1e3*largest, largest/step, off, all, wrong),
-		Hint:    "read it by frame number, as robocache does; 'robocache convert' joins the videos without drift"})
+		Hint:    "read it by frame number, as robocache does; " + robocache.Command("convert") + " joins the videos without drift"})
 }
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.
@@ -302,15 +302,17 @@ func (doc *doctor) decode(
 			}
 			doc.add(fmt.Sprint("undecodable\x00", file.Path, "\x00", e), robocache.Finding{
 				Severity: robocache.SeverityError, Code: "undecodable", Where: where, Count: 1,
-				Message: err.Error(), Hint: undecodableHint,
+				Message: err.Error(), Hint: undecodableHint(),
 			})
 		}
 	}
 	return nil
 }
 
-const undecodableHint = "fetch the file again, or leave the episode out: " +
-	"'robocache doctor --fix --decode --drop-bad' does"
+func undecodableHint() string {
+	return "fetch the file again, or leave the episode out: " +
+		robocache.Command("doctor --fix --decode --drop-bad") + " does"
+}
 
 // episodeAt returns the episode that shows a frame of a file; -1 if none does.
 func (doc *doctor) episodeAt(ctx context.Context, c *camera, l *camFile, ordinal int) int {

@@ -56,9 +56,9 @@ func (doc *doctor) tables(ctx context.Context) {
 func (doc *doctor) length(ctx context.Context, file int32, e int, rows int32) {
 	d := doc.d
 	where := robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}
-	code, hint := "episode-length", fixTableHint
+	code, hint := "episode-length", fixTableHint()
 	if int(rows) < d.Len(e) {
-		code, hint = "rows-missing", rowsLostHint
+		code, hint = "rows-missing", rowsLostHint()
 		if f, err := d.tab.footer(ctx, file); err == nil {
 			where["file"] = f.name
 		}
@@ -155,7 +155,7 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	where := func(column string, row int) robocache.Where {
 		return robocache.Where{"file": f.name, "row_group": g, "column": column, "row": row}
 	}
-	const renumber = "'robocache convert' renumbers"
+	renumber := robocache.Command("convert") + " renumbers"
 	for r := range int(f.pq.Groups[g].Rows) {
 		e := int(file) // v2: the file is the episode
 		if ids != nil && d.raw.major != 2 {
@@ -217,7 +217,7 @@ func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where fun
 	c.last[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
-			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), "'robocache convert' writes timestamps from 0", "timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames", t, t/step)
+			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), robocache.Command("convert")+" writes timestamps from 0", "timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames", t, t/step)
 		}
 		return
 	}
@@ -229,7 +229,7 @@ func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where fun
 	case d > 1.5*step:
 		doc.found(robocache.SeverityWarning, "timestamp-gap", where(), "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), "'robocache convert' writes timestamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
+		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), robocache.Command("convert")+" writes timestamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
 	}
 }
 
@@ -282,7 +282,7 @@ func (doc *doctor) statistics(ctx context.Context) {
 		doc.progress(d.About.Frames / int64(len(d.About.Features)))
 	}
 	if lacksStats {
-		hint := "'robocache stats --write' writes them"
+		hint := robocache.Command("stats --write") + " writes them"
 		if slices.ContainsFunc(doc.out, isUnreadable) {
 			hint = "correct the errors first: statistics need every row"
 		}
@@ -302,7 +302,7 @@ func isUnreadable(f robocache.Finding) bool {
 
 // compare allows what float32 arithmetic and a histogram of 5,000 bins cost, and no more.
 func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureStats) {
-	const hint = "'robocache stats --write' writes exact ones"
+	hint := robocache.Command("stats --write") + " writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
 	if said.Count > 0 && said.Count != have.Count {
 		doc.found(robocache.SeverityWarning, "stats-count", where, hint, "statistics of %d rows, there are %d", said.Count, have.Count)

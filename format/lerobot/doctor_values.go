@@ -106,7 +106,7 @@ func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values 
 			},
 			Message: fmt.Sprintf("%s is %v", what, v),
 			Hint: "write a number, or leave the episode out: " +
-				"'robocache doctor --fix --drop-bad' does",
+				robocache.Command("doctor --fix --drop-bad") + " does",
 		})
 	}
 }
@@ -145,7 +145,7 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
 				doc.add(key, robocache.Finding{
 					Severity: robocache.SeverityError, Code: "unreadable-image", Where: where, Count: 1,
-					Message: err.Error(), Hint: undecodableHint,
+					Message: err.Error(), Hint: undecodableHint(),
 				})
 				continue
 			}
@@ -161,7 +161,7 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 					Severity: robocache.SeverityError, Code: "image-size", Where: where, Count: 1,
 					Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
 						height, width, info.Height, info.Width),
-					Hint: "pass image_size=(height, width) to Loader, or write images of one size",
+					Hint: "read them at one size with " + robocache.Option("image_size") + ", or write images of one size",
 				})
 			}
 		}

@@ -157,7 +157,7 @@ func sortEpisodes(
 // indexTwice is the error about an episode_index that two rows of the table have.
 func indexTwice(index int64) error {
 	return robocache.Misuse(string(op), robocache.Where{"column": "episode_index"}, "episode_index %d occurs twice", index).
-		WithHint("run 'robocache doctor --fix': it gives each episode an index of its own")
+		WithHint("run %s: it gives each episode an index of its own", robocache.Command("doctor --fix"))
 }
 
 // setIndex keeps the index column only where it says something.
@@ -342,7 +342,7 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 		Severity: robocache.SeverityError, Code: "episode-twice", Where: where,
 		Count:   int64(e.rows - e.n() + len(e.stored)),
 		Message: "an episode_index occurs twice: readers refuse the dataset, or show other episodes",
-		Hint:    "run 'robocache doctor --fix': it gives each episode an index of its own",
+		Hint:    "run " + robocache.Command("doctor --fix") + ": it gives each episode an index of its own",
 	})
 }
 

@@ -60,6 +60,6 @@ func (d *Dataset) declared(ctx context.Context, c *camera, f *camFile, ix *video
 	}
 	copy(f.shown, placed)
 	d.notice(robocache.Finding{Severity: robocache.SeverityInfo, Code: "hidden-frames", Where: robocache.Where{"file": f.path, "stream": c.key}, Count: int64(all),
-		Message: fmt.Sprintf("%d frames that no row shows: an edit cut inside groups of frames, and copied what others of them need", all), Hint: "'robocache edit reencode' leaves them out"})
+		Message: fmt.Sprintf("%d frames that no row shows: an edit cut inside groups of frames, and copied what others of them need", all), Hint: robocache.Command("edit reencode") + " leaves them out"})
 	return true
 }

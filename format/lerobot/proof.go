@@ -69,7 +69,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 			if ids != nil && ids[r-g.Start] != id {
 				if t.d.raw.major == 2 {
 					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: 'robocache doctor --fix' does"})
+						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: " + robocache.Command("doctor --fix") + " does"})
 					break
 				}
 				return t.search(ctx, f, file)
@@ -91,7 +91,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 					WithHint("sort the rows by index")}
 				break
 			}
-			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: 'robocache doctor --fix' does"))
+			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: "+robocache.Command("doctor --fix")+" does"))
 			break
 		}
 	}
@@ -263,7 +263,7 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 }
 
 func (t *tables) reportMoved(file string) {
-	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run 'robocache doctor --fix': it writes rows and table in order"))
+	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run "+robocache.Command("doctor --fix")+": it writes rows and table in order"))
 }
 
 // scatteredError is the error about an episode whose rows are no unbroken run.
@@ -278,10 +278,12 @@ func (t *tables) scatteredError(file string, episode, runs int) error {
 func (t *tables) lengthError(file string, episode int, rows int64) error {
 	return robocache.Malformed(string(op), robocache.Where{"file": file, "episode": t.d.eps.id(episode)}, "").
 		Expected(fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), fmt.Sprint(rows)).
-		WithHint("%s", rowsLostHint)
+		WithHint("%s", rowsLostHint())
 }
 
-const rowsLostHint = "fetch the file again, or leave the episode out: 'robocache doctor --fix --drop-bad' does"
+func rowsLostHint() string {
+	return "fetch the file again, or leave the episode out: " + robocache.Command("doctor --fix --drop-bad") + " does"
+}
 
 // short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.
 func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {

@@ -20,7 +20,7 @@ func Record(ctx context.Context, dir string, cfg write.Config, opt write.RecordO
 		have, err := recordedIn(ctx, dir)
 		if have != nil && opt.OnlyNew {
 			err = robocache.Misuse("record", nil, "there is a dataset here already").
-				WithHint(`mode="a" goes on with it`)
+				WithHint("%s goes on with it", robocache.Option("mode", "a"))
 		}
 		return have, err
 	}, func(ctx context.Context) (robocache.Stats, error) { return countNumbers(ctx, dir) })

@@ -24,7 +24,9 @@ func (d *Dataset) report(f robocache.Finding) {
 	d.find(f)
 }
 
-const fixTableHint = "run 'robocache doctor --fix': it writes the table by the data"
+func fixTableHint() string {
+	return "run " + robocache.Command("doctor --fix") + ": it writes the table by the data"
+}
 
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
 	says := fmt.Sprintf("says %d rows", d.eps.length[pos])
@@ -38,7 +40,7 @@ func (d *Dataset) reportLength(pos int, file string, rows int32) {
 		Severity: robocache.SeverityError, Code: "episode-length",
 		Where:   robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(pos)},
 		Message: fmt.Sprintf("the table %s; %s has %d rows, which are read", says, file, rows),
-		Hint:    fixTableHint,
+		Hint:    fixTableHint(),
 	})
 }
 
@@ -48,7 +50,7 @@ func (d *Dataset) reportLost(pos int, file string, rows int64) {
 		Where: robocache.Where{"file": file, "episode": d.eps.id(pos)},
 		Message: fmt.Sprintf("the file has %d rows of the episode, the episodes table says %d: "+
 			"rows are lost", rows, d.eps.length[pos]),
-		Hint: rowsLostHint, Lost: true,
+		Hint: rowsLostHint(), Lost: true,
 	})
 }
 
@@ -66,7 +68,7 @@ func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
 			"file": d.episodesFile(), "column": "data/file_index", "episode": d.eps.id(pos),
 		},
 		Message: fmt.Sprintf("the table %s, the rows are in %s", says, file),
-		Hint:    fixTableHint,
+		Hint:    fixTableHint(),
 	})
 }
 
@@ -77,6 +79,6 @@ func (d *Dataset) reportFault(pos int, fault tableFault) {
 		Severity: robocache.SeverityWarning, Code: "table-value",
 		Where:   robocache.Where{"file": d.episodesFile(), "column": fault.column, "episode": d.eps.id(pos)},
 		Message: "the table is wrong: " + fault.message + "; the rows of the data are read",
-		Hint:    fixTableHint,
+		Hint:    fixTableHint(),
 	})
 }

@@ -94,7 +94,7 @@ func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
 		}
 		err := f.CheckSummable(f.Relative)
 		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "a rotation whose differences are no rotations") ||
-			!strings.Contains(err.Error(), `align={"modes": {"action": "previous"}}`) {
+			!strings.Contains(err.Error(), `Align: {Modes: {"action": "previous"}}`) {
 			t.Errorf("%s: %v", rotation, err)
 		}
 		if err := f.CheckSummable([]int{0, 1, 2}); err != nil {

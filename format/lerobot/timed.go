@@ -134,7 +134,7 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 		}
 		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
 		return robocache.Malformed("lerobot frames", where, "%s, and %s", counts, msg).
-			Expected(want, got).WithHint("%s", video.NoFrameHint)
+			Expected(want, got).WithHint("%s", video.NoFrameHint())
 	}
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {

@@ -206,7 +206,7 @@ func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string
 			Severity: robocache.SeverityWarning, Code: "frame-count",
 			Where:   robocache.Where{"file": path, "stream": c.key},
 			Message: fmt.Sprintf("%d frames for the %d rows of its episodes: frames are found by time", n, rows),
-			Hint:    "'robocache convert' writes a set with one frame for each row",
+			Hint:    robocache.Command("convert") + " writes a set with one frame for each row",
 			Count:   int64(max(rows-n, n-rows)),
 		})
 	}

@@ -254,7 +254,7 @@ func (s *source) frame(ref *robocache.FrameRef, h ros2.Header) ([]byte, error) {
 			return ros2.EncodeCompressedImage(nil, h, "png", nil), nil
 		}
 		return nil, robocache.Unsupported("mcap write", nil, "a missing image among raw ones").
-			WithHint("write with images=png")
+			WithHint("write with %s", robocache.Option("write_option", "images", "png"))
 	case s.typ == typeImage && ref.Raw != nil:
 		return ros2.EncodeImage(nil, h, ref.Raw)
 	case ref.Raw != nil && s.w.images == "jpeg" && ref.Raw.DType == robocache.Uint8:

@@ -45,7 +45,8 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 		}
 		if why != nil {
 			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-as-stills", Where: robocache.Where{"stream": t.feature.Key, "episode": w.info.EpisodeIndex(first)}, Count: not,
-				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Hint: "'robocache convert --video-codec h264' to LeRobot first makes video that is copied; video=stills asks for images"})
+				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Hint: robocache.Command("convert --video-codec=h264") + " to LeRobot first makes video that is copied; " +
+					robocache.Option("write_option", "video", "stills") + " asks for images"})
 			continue
 		}
 		if t.codec != "" {
@@ -249,5 +250,5 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 // unfit says what to do where a packet late in an episode cannot stand in a message.
 func unfit(err error) error {
 	return robocache.Unsupported("mcap write", nil, "the packets of the video cannot stand in messages as they are").
-		WithCause(err).WithHint("write images: --write-option video=stills")
+		WithCause(err).WithHint("write images: %s", robocache.Option("write_option", "video", "stills"))
 }

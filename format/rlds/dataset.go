@@ -294,7 +294,7 @@ func (d *Dataset) number(missing []error) {
 	}
 	if lost > 0 && lost == len(d.shards) {
 		e := robocache.NotFound("rlds", robocache.Where{"file": d.shards[0].name}, "none of the %d shards is here", lost).
-			WithHint("fetch them into this folder, under the names that %s gives; or open another split: --option split=…", infoName)
+			WithHint("fetch them into this folder, under the names that %s gives; or open another split: %s", infoName, robocache.Option("split"))
 		if !errors.Is(missing[0], robocache.ErrNotFound) {
 			e.Err = missing[0] // a file that is not there needs no system's words for it
 		}

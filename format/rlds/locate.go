@@ -126,11 +126,11 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 			}
 		}
 		guard.Fail(robocache.Misuse("rlds", nil, "%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))).
-			WithHint(`open one of them, or name its folder: --option config=<folder>`))
+			WithHint("open one of them, or name its folder: %s", robocache.Option("options", "config", "FOLDER")))
 	}
 	if len(all) > 1 {
 		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},
-			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: `--option version=… opens another`, Count: int64(len(all))})
+			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: robocache.Option("options", "version", "VERSION") + " opens another", Count: int64(len(all))})
 	}
 	return last.dir, found
 }

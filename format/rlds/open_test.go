@@ -88,7 +88,7 @@ func TestClock(t *testing.T) {
 	dir := t.TempDir()
 	h.folder(t, dir)
 	_, err := mustOpen(t, dir, robocache.OpenOptions{}).Times(t.Context(), 2, "reward") // opening and values need no rate
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") || !strings.Contains(err.Error(), "timestamps") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") || !strings.Contains(err.Error(), "timestamps") {
 		t.Error(err)
 	}
 	times := func(opt robocache.OpenOptions) []int64 {

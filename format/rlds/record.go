@@ -147,7 +147,7 @@ func (l *leaf) lacks(steps int, found func(slot int) bool) bool {
 // errMissing is the error of reading a stream whose key the record lacks.
 func (l *leaf) errMissing() error {
 	return robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "the key is not in the record").
-		WithHint("%s", robocache.LackingHint)
+		WithHint("%s", robocache.LackingHint())
 }
 
 // check holds the lists of a leaf against its shape.

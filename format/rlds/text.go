@@ -121,7 +121,8 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 
 func (d *Dataset) noClock() error {
 	err := robocache.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
-	err.Hint += `, or name the stream that holds their times (--option timestamps=observation.timestamp, or clock: "timestamps:…" in a mapping)`
+	err.Hint += ", or name the stream that holds their times (" + robocache.Option("options", "timestamps", "observation.timestamp") +
+		`, or clock: "timestamps:…" in a mapping)`
 	return err
 }
 
@@ -150,7 +151,7 @@ func (d *Dataset) checkSeconds(rows []byte, dtype robocache.DType) error {
 	g, err := robocache.InferTimeUnit(robocache.Float64s(nil, dtype, rows), usual, d.clock.rate)
 	if err == nil && g.Unit != "" && g.Unit != "s" {
 		err = robocache.Misuse("rlds", nil, "the times are not seconds: %s", g.Why).
-			WithHint(`Pass --option timestamp_unit=%s, in Python options={"timestamp_unit": "%s"}`, g.Unit, g.Unit)
+			WithHint("Pass %s", robocache.Option("options", "timestamp_unit", g.Unit))
 	}
 	return err
 }

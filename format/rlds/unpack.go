@@ -69,7 +69,7 @@ func newPlainShards(option string) *plainShards {
 	}
 	full := robocache.ResourceLimit("rlds", robocache.Where{"option": "unpack_bytes"}, "the compressed shards, decompressed").
 		Expected(fmt.Sprintf("at most %d bytes", limit), "more").
-		WithHint("raise it (--option unpack_bytes=…) where the temporary folder has the room, or open one split")
+		WithHint("raise it (%s) where the temporary folder has the room, or open one split", robocache.Option("options", "unpack_bytes", 64<<30))
 	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)} // of no budget, entries of no size: every one stays
 }
 

@@ -416,7 +416,7 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 					return task, aliases, err
 				}
 			} else {
-				d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+string(env.Kw.Freq), "name the rate of the rows: --rows-hz 20, in Python rows_hz=20")
+				d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+string(env.Kw.Freq), "name the rate of the rows: "+robocache.Option("rows_hz", 20))
 			}
 		case "problem_info": // LIBERO
 			if t, err := language(ctx, &a, "language_instruction"); err != nil {

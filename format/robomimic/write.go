@@ -157,7 +157,8 @@ func (w *writer) settle() error {
 		why := ""
 		switch {
 		case f.Clock != "" && !w.clocks:
-			why = "it has a clock of its own: give all streams one (--hz), or keep them (--write-option timestamps=true)"
+			why = "it has a clock of its own: give all streams one (" + robocache.Option("hz") + "), or keep them (" +
+				robocache.Option("write_option", "timestamps", true) + ")"
 		case whyDropped(f) != "":
 			why = whyDropped(f)
 		case taken[s.group+"/"+s.name] != "":
@@ -183,17 +184,17 @@ func (w *writer) settle() error {
 	}
 	if len(w.streams) == 0 && len(w.report.Dropped) > 0 {
 		return robocache.Unsupported("write robomimic", robocache.Where{"dataset": w.src.Info().URI}, "no stream of the dataset can be written: %v is left out", w.report.Dropped).
-			WithHint("formats that keep point clouds and clocks: convert --to mcap")
+			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
 	}
 	for i := range w.streams {
 		s := &w.streams[i]
 		if twin := taken[s.group+"/"+s.name+h5set.TimestampsSuffix]; w.clocks && twin != "" {
 			return robocache.Misuse("write robomimic", robocache.Where{"stream": twin}, "its place is that of the timestamps of %s", s.Key).
-				WithHint("leave it out (--keys), or rename it by a mapping (--map)")
+				WithHint("leave it out (%s), or rename it by a mapping (%s)", robocache.Option("keys"), robocache.Option("map"))
 		}
 	}
 	if taken["/actions"] == "" {
-		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping (--map)")
+		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping ("+robocache.Option("map")+")")
 	}
 	return nil
 }
@@ -216,7 +217,7 @@ func (w *writer) write() error {
 	if w.scales && w.acts.f == nil {
 		return robocache.Misuse("write robomimic", nil, "there are no actions to scale").
 			Expected("a numeric stream named action", "").
-			WithHint("leave scale_actions out, or name the stream by a mapping (--map)")
+			WithHint("leave %s out, or name the stream by a mapping (%s)", robocache.Option("scale_actions"), robocache.Option("map"))
 	}
 	if w.scales {
 		if err := w.measure(w.acts.f, episodes); err != nil {
@@ -257,7 +258,7 @@ func (w *writer) write() error {
 		return err
 	}
 	if w.offGrid > 0 {
-		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "keep them (--write-option timestamps=true), or bring the streams onto a grid first (--hz)")
+		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "keep them ("+robocache.Option("write_option", "timestamps", true)+"), or bring the streams onto a grid first ("+robocache.Option("hz")+")")
 	}
 	if w.manyTask > 0 {
 		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
@@ -291,7 +292,7 @@ func (w *writer) env() (string, error) {
 	}
 	kwargs := map[string]any{}
 	if w.info.FPS.Zero() && !w.clocks {
-		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: --rows-hz, in Python rows_hz=")
+		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: "+robocache.Option("rows_hz"))
 	} else if !w.info.FPS.Zero() {
 		kwargs["control_freq"] = w.info.FPS.Float()
 	}

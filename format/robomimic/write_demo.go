@@ -385,7 +385,7 @@ func (w *writer) closeActions(data *h5.GroupWriter) error {
 		}
 	} else if a.beyond > 0 {
 		w.find(robocache.SeverityWarning, "actions-beyond-one", robocache.Where{"stream": a.f.Key, "channel": a.channel}, a.beyond,
-			fmt.Sprintf("%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s", a.beyond, a.worst, a.name()), "--scale-actions scales each dimension onto [-1, 1]")
+			fmt.Sprintf("%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s", a.beyond, a.worst, a.name()), robocache.Option("scale_actions", true)+" scales each dimension onto [-1, 1]")
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func TestEditLackingRefused(t *testing.T) {
 		_, err := edit.Run(t.Context(), request(dst, "7", dry))
 		var e *robocache.Error
 		if !errors.As(err, &e) || e.Class != robocache.ErrMalformed || e.Where["episode"] != int64(3) || e.Where["stream"] != cameraKey ||
-			!strings.Contains(e.Hint, "edit delete --episodes 3,7-8;") {
+			!strings.Contains(e.Hint, "'robocache edit delete --episodes=3,7-8';") {
 			t.Errorf("dry run %v: %v", dry, err)
 		}
 		if _, err := os.Stat(dst); !os.IsNotExist(err) {

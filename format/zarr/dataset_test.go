@@ -27,7 +27,7 @@ var ten = robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}
 func TestEpisodes(t *testing.T) {
 	dir := realdata.Path(t, "diffusion_policy_zarr")
 	bare := open(t, filepath.Join(dir, "replay_buffer.zarr"), robocache.OpenOptions{})
-	if _, err := bare.Times(t.Context(), 0, "action"); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "--rows-hz") {
+	if _, err := bare.Times(t.Context(), 0, "action"); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") {
 		t.Error("timestamps of a store without a clock:", err)
 	}
 	if !bare.Info().FPS.Zero() || bare.Len(2) != 27 {

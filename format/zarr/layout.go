@@ -264,7 +264,7 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 			v.round = true
 			f.DType = robocache.Uint8
 			image(&f, 3)
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-images", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("images kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Hint: "option images=raw gives the numbers"})
+			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-images", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("images kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Hint: robocache.Option("options", "images", "raw") + " gives the numbers"})
 		}
 	}
 	if turns := umiRotations(a.Path, &f); turns != nil {

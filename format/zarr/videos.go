@@ -222,7 +222,7 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
 			return nil, robocache.NewError(robocache.Classify(err), "zarr video", where, "%s, and without a rate nothing says which frame is whose", counts).
-				WithCause(err).WithHint("say the rate of the rows: --rows-hz 10, in Python rows_hz=10")
+				WithCause(err).WithHint("say the rate of the rows: %s", robocache.Option("rows_hz", 10))
 		}
 		r.step = (times[rows-1] - times[0]) / int64(max(rows-1, 1))
 		within := video.HalfFrame(r.interval, video.MedianStep(times))
@@ -231,7 +231,7 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		if none != nil {
 			where["row"] = none.Row
 			return nil, robocache.Malformed("zarr video", where, "%s, and %s", counts, none.Msg).
-				Expected(none.Want, none.Got).WithHint("%s", video.NoFrameHint)
+				Expected(none.Want, none.Got).WithHint("%s", video.NoFrameHint())
 		}
 	}
 	c.maps[episode] = r

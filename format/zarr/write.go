@@ -255,7 +255,7 @@ func (w *writer) plan(eps []int, perRow bool) error {
 	}
 	if len(w.streams) == 0 && len(w.rep.Dropped) > 0 {
 		return robocache.Unsupported("zarr write", robocache.Where{"dataset": info.URI}, "no stream of the dataset can be written: %v is left out", w.rep.Dropped).
-			WithHint("formats that keep point clouds and clocks: convert --to mcap")
+			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
 	}
 	if perRow && info.Feature("task") == nil {
 		s := w.stream(&robocache.Feature{Key: "task", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "task")

@@ -59,7 +59,8 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
 		return nil, robocache.Unsupported("plan", nil, "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned").
-			WithHint("leave the bad episodes out by --episodes ('robocache doctor' finds them), or convert to lerobot, rlds or mcap")
+			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, rlds or mcap",
+				robocache.Option("episodes"), robocache.Command("doctor"))
 	}
 	w := &writer{ctx: ctx, src: src, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
 	if err := reader.Op("zarr write").Settle(opt.Options, nil, nil); err != nil {

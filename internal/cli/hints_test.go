@@ -256,18 +256,20 @@ func hintsOf(t *testing.T, path string) []robocache.Finding {
 
 // stepsOf returns the command lines, without the name of the program, that a hint of doctor on a dataset asks for.
 func stepsOf(hint, path, dst string) (out [][]string) {
+	const aligned = "robocache convert --align '"
+	if before, text, ok := strings.Cut(hint, aligned); ok {
+		var config json.RawMessage
+		if json.NewDecoder(strings.NewReader(text)).Decode(&config) == nil {
+			out = append(out, []string{"convert", path, dst, "--hz", "30", "--skip-bad", "--align", string(config)})
+		}
+		hint = before
+	}
 	for _, words := range commandsOf(hint) {
 		if c, _, err := newRoot().Find(words[:1]); err != nil || c.Parent() == nil {
 			continue // prose
 		}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "SRC" || w == "DST" || w == "URI" })
 		out = append(out, append(words, path, dst))
-	}
-	if _, text, ok := strings.Cut(hint, "align={"); ok {
-		var config json.RawMessage
-		if json.NewDecoder(strings.NewReader("{"+text)).Decode(&config) == nil {
-			out = append(out, []string{"convert", path, dst, "--hz", "30", "--skip-bad", "--align", string(config)})
-		}
 	}
 	if strings.Contains(hint, "--rows-hz") {
 		out = append(out, []string{"doctor", path, "--rows-hz", "10"})

@@ -74,7 +74,7 @@ func TestDecodeCostRefused(t *testing.T) {
 // Long ways from key frames are told of, as no fault.
 func TestDoctorTellsOfLongGOPs(t *testing.T) {
 	code, out, _ := call(t, "doctor", realdata.Path(t, "g1_h264_v30"))
-	if code != exitDone || !strings.Contains(out, "long-gop: a frame in random order makes 15.2 be decoded") || !strings.Contains(out, "reencode SRC DST --codec h264 --gop 8") {
+	if code != exitDone || !strings.Contains(out, "long-gop: a frame in random order makes 15.2 be decoded") || !strings.Contains(out, "robocache edit reencode SRC DST --codec=h264 --gop=8") {
 		t.Error(code, out)
 	}
 	if _, out, _ = call(t, "doctor", realdata.Path(t, "g1_v30_exact")); strings.Contains(out, "long-gop") {

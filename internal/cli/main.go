@@ -79,6 +79,7 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			robocache.SetWords(wordsOf(cmd))
 			return setLog(cmd.ErrOrStderr(), level)
 		},
 	}

@@ -30,7 +30,7 @@ type Outcome struct {
 // value in JSON; a list or an object is taken apart where the flag may be given several times. With terminal, progress and notes go to the process's stderr.
 func Verb(ctx context.Context, verb string, args []string, options map[string]json.RawMessage, terminal bool) (_ *Outcome, err error) {
 	root := newRoot()
-	root.PersistentPreRunE = nil  // the process's log is not ours to set
+	root.PersistentPreRunE = nil  // the log and the words of hints are those of the process
 	words := strings.Fields(verb) // "edit undo"
 	c, _, err := root.Find(words)
 	if err != nil || c == root {
@@ -79,6 +79,9 @@ func Verb(ctx context.Context, verb string, args []string, options map[string]js
 
 // setOption sets the flag that an option names.
 func setOption(c *cobra.Command, name string, value json.RawMessage) error {
+	if name == "options" { // as robocache.open and hints name it
+		name = "option"
+	}
 	flag := c.Flags().Lookup(strings.ReplaceAll(name, "_", "-"))
 	if flag == nil || flag.Name == "json" || flag.Name == "help" || strings.Contains(name, "-") {
 		return unknownOption(c, name)

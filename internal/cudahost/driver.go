@@ -140,7 +140,7 @@ func pageLocked(err error) error {
 		return err
 	}
 	c := *e
-	c.Op, c.Hint = "page-locked memory", "pin_memory=False does without"
+	c.Op, c.Hint = "page-locked memory", robocache.Option("pin_memory", false)+" does without"
 	return &c
 }
 

@@ -163,12 +163,12 @@ func (h *Host) release() {
 // fail makes an error of a result of the driver.
 func (d *driver) fail(op string, code int32) error {
 	e := robocache.Unsupported("page-locked memory", nil, "the CUDA driver could not %s: %s", op, d.name(code)).
-		WithHint("pin_memory=False does without")
+		WithHint("%s does without", robocache.Option("pin_memory", false))
 	switch {
 	case Lost(code):
 		e.Class, e.Hint = robocache.ErrTemporary, LostHint
 	case code == outOfMemory:
-		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller batch_size or prefetch, or pin_memory=False; page-locked memory is limited by the machine's"
+		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller "+robocache.Option("batch_size")+" or "+robocache.Option("prefetch")+", or "+robocache.Option("pin_memory", false)+"; page-locked memory is limited by the machine's"
 	case code == noDevice:
 		e.Msg = "the CUDA driver finds no device"
 	}

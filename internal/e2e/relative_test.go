@@ -161,7 +161,7 @@ func TestRelativeGolden(t *testing.T) {
 		t.Errorf("episode %d: dz add up to %v at 10 Hz, want %v", golden, sum, want)
 	}
 	if len(notes) == 0 || !strings.Contains(notes[0], "action is relative (as known of bridge_dataset): columns 0–5 of its rows are summed") ||
-		!strings.Contains(notes[0], `align={"relative": {"action": False}}`) {
+		!strings.Contains(notes[0], `Align: {Relative: {"action": false}}`) {
 		t.Errorf("notes %q", notes)
 	}
 	absolute := &align.Config{Relative: map[string]robocache.Relative{"action": {None: true}}}

@@ -105,7 +105,7 @@ func (f *File) Check(ctx context.Context, ds robocache.Dataset) error {
 	} else if f.Fingerprint != own {
 		return robocache.Misuse("flags", nil, "the flags are of another dataset, or of this one before it was edited: fingerprint").
 			Expected(own, f.Fingerprint).
-			WithHint("they were made of %s; flag the episodes anew, or name them with --episodes", f.Dataset)
+			WithHint("they were made of %s; flag the episodes anew, or name them with %s", f.Dataset, robocache.Option("episodes"))
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (f *File) Choose(label string) error {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		labels = append(labels, fmt.Sprintf("%q (%d)", name, counts[name]))
 	}
-	msg, hint := "the file has flags of several labels", "Choose one with --label."
+	msg, hint := "the file has flags of several labels", "Choose one with "+robocache.Option("label")
 	if label != "" {
 		msg, hint = fmt.Sprintf("no flag has the label %q", label), "Choose a label of the file."
 	}
@@ -143,7 +143,7 @@ func Parse(b []byte) (_ *File, err error) {
 			e = robocache.Malformed("flags", nil, "")
 		}
 		e.Msg = fmt.Sprintf(format, args...)
-		return e.WithHint("a file of 'robocache view --flags', or a list of episode indexes such as [3, 7]")
+		return e.WithHint("a file of %s, or a list of episode indexes such as [3, 7]", robocache.Command("view --flags=FILE"))
 	}
 	f := &File{Version: version}
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {

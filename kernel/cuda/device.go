@@ -86,7 +86,7 @@ func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 		}
 	default:
 		return nil, robocache.Unsupported("op", nil, "no CUDA kernel for %T", op).
-			WithHint("backend=\"pytorch\", or tensors of the host")
+			WithHint("Pass %s, or tensors of the host", robocache.Option("backend", "pytorch"))
 	}
 	return l.prepared()
 }

@@ -170,7 +170,7 @@ func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 	}
 	if (l.before != nil || l.after != nil) && l.on.capturing(stream) {
 		return robocache.Misuse(l.op, nil, "a check of values waits for the device, which a graph cannot capture").
-			WithHint("validate=False, and an edge policy other than error")
+			WithHint("Pass %s, and an edge policy other than error", robocache.Option("validate", false))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,7 +74,7 @@ def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
         with open(os.path.expanduser(path), encoding="utf-8") as f:
             v = json.load(f)
     except FileNotFoundError:
-        raise NotFound(f"stats={str(path)!r}: no such file", hint="robocache stats URI --out FILE writes one; stats='compute' computes them at opening") from None
+        raise NotFound(f"stats={str(path)!r}: no such file", hint=f"robocache.stats(URI, out={str(path)!r}) writes one; stats='compute' computes them at opening") from None
     except (ValueError, OSError) as e:
         raise Malformed(f"stats={str(path)!r}: {e}") from None
     if not isinstance(v, dict):

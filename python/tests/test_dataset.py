@@ -199,7 +199,7 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
         for opens in (robocache.open, robocache.Loader, robocache.MapDataset, lambda uri, **how: robocache.Mix(uri, **how).dataset.info):
             with pytest.raises(robocache.Misuse, match="have timestamps") as e:
                 opens(h264, **ways)
-            assert "hz= of Loader" in e.value.hint and "--fps" in e.value.hint
+            assert "hz= resamples" in e.value.hint and "robocache.convert(…, fps=RATE)" in e.value.hint and "--" not in e.value.hint
     good.write_text('{"streams": {}}')
     ds = robocache.open(h264, format="lerobot", map=good)
     assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "map": str(good)}

@@ -162,7 +162,7 @@ def test_an_index_that_occurs_twice(made, tmp_path: Path) -> None:
     for call in (robocache.open, robocache.Loader, robocache.Writer):
         with pytest.raises(robocache.Misuse, match="episode_index 1 occurs twice") as e:
             call(path)
-        assert "robocache doctor --fix" in e.value.hint
+        assert "robocache.doctor(…, fix=True)" in e.value.hint
     assert "episode-twice" in cli("doctor", str(path)).stdout
     assert [(e, k) for e, k, *_ in rows(fixed(path, tmp_path / "fixed"))] == [(e, k) for e, k, *_ in expected({0: 5, 1: 5, 2: 5})]
 

@@ -62,7 +62,7 @@ def test_misuse(demos: str, tmp_path: Path) -> None:
         ds.compute_stats(episodes=[99])
     with pytest.raises(robocache.Misuse, match="frames"):
         ds.compute_stats(frames="some")
-    with pytest.raises(robocache.NotFound, match="robocache stats"):
+    with pytest.raises(robocache.NotFound, match=r"robocache\.stats\(URI, out="):
         robocache.Loader(ds, stats=tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("[1")
     with pytest.raises(robocache.Malformed, match="bad.json"):

@@ -122,7 +122,7 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
     with robocache.Writer(path) as w:
         with pytest.raises(robocache.Misuse, match="earlier Writer") as e:
             w.delete_last_episode()
-        assert "--episodes 1" in e.value.hint
+        assert f'robocache.edit.delete("{path}", episodes=1, in_place=True)' in e.value.hint
         record(w, 2, 3)
         w.delete_last_episode()
         assert w.num_episodes == 2

@@ -150,7 +150,7 @@ func (b *Backend) ask(codec video.Codec) (caps, error) {
 
 func (b *Backend) refuse(msg, want, got string) error {
 	return robocache.Unsupported(opDecode, robocache.Where{"device": b.device}, "%s", msg).
-		Expected(want, got).WithHint("it is decoded on the CPU where decode=\"auto\"")
+		Expected(want, got).WithHint("it is decoded on the CPU with %s", robocache.Option("decode", "auto"))
 }
 
 // fits says why the engine does not take frames of a format, or nil.

@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-const channelOrderHint = "Pass --option channel_order=rgb or channel_order=bgr (the order of OpenCV), " +
-	"in Python options={\"channel_order\": \"bgr\"}; camera.image_raw=bgr states it for one camera."
+func channelOrderHint() string {
+	return "Pass " + robocache.Option("options", "channel_order", "rgb") + " or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
+}
 
 // parseChannelOrder reads "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".
 func parseChannelOrder(text string) (orders map[string]string, ok bool) {
@@ -39,7 +40,8 @@ func (d *Dataset) applyChannelOrder() {
 	}
 	if general != "" && len(stated) == 0 {
 		guard.Fail(robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
-			WithHint("Name the camera to override its encoding, for example channel_order=camera.image_raw=bgr."))
+			WithHint("Name the camera to override its encoding, for example %s.",
+				robocache.Option("options", "channel_order", "camera.image_raw=bgr")))
 	}
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
@@ -62,7 +64,7 @@ func (d *Dataset) applyChannelOrder() {
 				Where: robocache.Where{"stream": t.key},
 				Message: fmt.Sprintf("the encoding %s does not state the order of the channels: "+
 					"they are read as red, green, blue", encoding),
-				Hint: channelOrderHint,
+				Hint: channelOrderHint(),
 			})
 		}
 	}

@@ -77,7 +77,8 @@ func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 		if t < high-tolerance {
 			return nil, robocache.Malformed("times", robocache.Where{"index": i, "clock": clock}, "the clock steps back").
 				Expected(fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), fmt.Sprint(t)).
-				WithHint("open with the option clock=log, or episodes_by=steps to begin an episode there, or a larger tolerance")
+				WithHint("open with %s, or %s to begin an episode there, or a larger %s", robocache.Option("options", "clock", "log"),
+					robocache.Option("options", "episodes_by", "steps"), robocache.Option("options", "tolerance", 1))
 		}
 		high = max(high, t)
 	}

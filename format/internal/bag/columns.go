@@ -149,7 +149,7 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 	if b, ok := d.blocks.Peek(at); ok {
 		return b
 	}
-	defer guard.At(robocache.Where{"episode": ep, "stream": key})
+	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key})
 	return leafcache.Load(ctx, d.blocks, at, func() (*block, int64) {
 		t := d.topics[topic]
 		p := &t.plans[clock]
@@ -182,7 +182,7 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage
 	}
 	lost := func(w wantedMessage) error {
 		return robocache.Malformed("read", robocache.Where{"stream": t.key, "index": int(w.msg)}, "a message lies in a damaged part of the recording").
-			WithHint("open with ignore_index=true: then such messages are left out from the start")
+			WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true))
 	}
 	d.use(ctx, e.rec, func(s Storage) {
 		for from := 0; from < len(want); {

@@ -109,7 +109,7 @@ func apart(t *topic, r *rows, where robocache.Where) (out []robocache.Finding) {
 		steady := abs(2*middle-head-tail) < abs(tail-head)/2
 		// The rate is that between the two messages, which lie nearer to each other than the ends do.
 		if ppm := float64(tail-head) / float64(between) * 1e6; steady && (ppm > 100 || ppm < -100) && abs(tail-head) > int64(time.Millisecond) {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-drift", Where: where, Message: fmt.Sprintf("the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)", ppm, time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond)), Hint: "take one clock for all streams: the option clock=log"})
+			out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-drift", Where: where, Message: fmt.Sprintf("the header's clock and the recorder's drift apart by %.0f parts in a million (%v over the episode)", ppm, time.Duration(ppm/1e6*float64(span)).Round(time.Microsecond)), Hint: "take one clock for all streams: " + robocache.Option("options", "clock", "log")})
 		}
 	}
 	return out

@@ -131,7 +131,7 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 		err := guard.Try(func() {
 			d.visit(ctx, ep, s.topic, list, func(i int, m *Message) error { return fn(from+i, m.Data, r.within(want[from+i].Index)) })
 		})
-		guard.Check(robocache.At(err, robocache.Where{"episode": ep, "stream": f.Key}))
+		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key}))
 	})
 }
 
@@ -252,9 +252,9 @@ func (d *Dataset) times(ctx context.Context, ep int, key, clock string) []int64 
 	if tr.full && !d.needsPayload(t) {
 		// The rows of the stream are those of the index: what damage took of them has no timestamp.
 		if n := d.track(ctx, ep, topic, false).clocks[c].n; n != r.n {
-			guard.Fail(robocache.Malformed("times", robocache.Where{"episode": ep, "stream": key}, "messages lie in damaged parts of the recording").
+			guard.Fail(robocache.Malformed("times", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key}, "messages lie in damaged parts of the recording").
 				Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
-				WithHint("open with ignore_index=true: then such messages are left out from the start"))
+				WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true)))
 		}
 	}
 	v := r.by(cmp.Or(clock, t.choice))

@@ -185,7 +185,7 @@ func (d *Dataset) chooseClock(s *survey) {
 		t.choice = Log
 		if t.stamped {
 			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: s.code, Where: robocache.Where{"stream": t.key},
-				Message: s.why + ": the recorder's time is taken (clock log)", Hint: "open with the option clock=header to take them all the same"})
+				Message: s.why + ": the recorder's time is taken (clock log)", Hint: "open with " + robocache.Option("options", "clock", "header") + " to take them all the same"})
 		}
 	}
 }

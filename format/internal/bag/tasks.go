@@ -180,7 +180,7 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 		for i := from; i < to; i++ {
 			k := want[i].Index
 			if k < 0 || k >= n {
-				guard.Fail(robocache.Misuse("text", robocache.Where{"episode": ep, "stream": "task"}, "").
+				guard.Fail(robocache.Misuse("text", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"}, "").
 					Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)))
 			}
 			switch {

@@ -128,7 +128,7 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	if w, h := stream.Size(); len(r.message) > 0 {
 		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
 			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "image-size-differs", Where: robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
-				Message: fmt.Sprintf("the images are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Hint: "read with one image_size for all", Count: int64(len(r.message))})
+				Message: fmt.Sprintf("the images are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Hint: "read them at one size: " + robocache.Option("image_size"), Count: int64(len(r.message))})
 		}
 	}
 	d.tellTopicVideo(k, r, stream, wrong, first)
@@ -206,7 +206,7 @@ func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature
 		}
 		k := videoKey{e.rec, s.topic}
 		r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
-		guard.Check(robocache.At(err, robocache.Where{"episode": ep}))
+		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(ep)}))
 		path := d.videoPath(k)
 		for i := from; i < to; i++ {
 			fn(i, path, int(r.image[rows.message(want[i].Index)]))

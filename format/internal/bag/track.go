@@ -65,7 +65,7 @@ func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
 	t.wanted.Store(true)
-	defer guard.At(robocache.Where{"episode": ep, "stream": t.key})
+	defer guard.At(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key})
 	return leafcache.Load(ctx, d.tracks, trackKey{ep, topic, full}, func() (*track, int64) {
 		v := d.loadTrack(ctx, ep, topic, full)
 		return v, v.bytes()
@@ -282,7 +282,7 @@ func (d *Dataset) loadEntries(ctx context.Context, s Storage, t *topic, place, f
 	d.leaveOut(-1, t, e.unread)
 	out := &track{clocks: e.rows[:len(t.clocks)], full: true}
 	if more := len(e.rows) - len(t.clocks); more > 0 {
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with the option scan=all", Count: int64(more)})
+		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with " + robocache.Option("options", "scan", "all"), Count: int64(more)})
 	}
 	for i := range out.clocks {
 		d.arrange(&out.clocks[i], t.choice)

@@ -302,7 +302,7 @@ func (s *Set) Rate(file string, r robocache.Rate) error {
 	if have := s.About.FPS; !have.Zero() && have != r {
 		return robocache.Malformed(s.About.Format, robocache.Where{"file": file}, "files of one folder have different rates").
 			Expected(have.String(), r.String()).
-			WithHint("open them one by one, or name the rate of the rows: --rows-hz, in Python rows_hz=")
+			WithHint("open them one by one, or name the rate of the rows: %s", robocache.Option("rows_hz"))
 	}
 	s.About.FPS = r
 	return nil

@@ -128,7 +128,7 @@ func (s *Set) dropTimes(path string) {
 	}
 	s.Find(robocache.SeverityInfo, "row-numbers", robocache.Where{"pointer": path},
 		fmt.Sprintf("the values count the rows and are no times: rows are at %s Hz, as the file says", s.About.FPS),
-		"Pass --option timestamp_unit= if they are times")
+		"Pass "+robocache.Option("options", "timestamp_unit", "ms")+" (or s, us, ns) if they are times")
 }
 
 // rawTimes reads the timestamps at a path of an episode as they are stored.
@@ -165,5 +165,5 @@ func (u *unit) checkStep(times []int64) error {
 	}
 	return robocache.Malformed("", nil, "").
 		Expected(fmt.Sprintf("a median step of about %.3g s, as the unit of other episodes gives", want), fmt.Sprintf("%.3g s", step)).
-		WithHint("the episode is in another unit: convert it alone with --option timestamp_unit=")
+		WithHint("the episode is in another unit: convert it alone with %s (or s, us, ns)", robocache.Option("options", "timestamp_unit", "ms"))
 }

@@ -28,7 +28,7 @@ func (l *LackingFindings) Add(f *robocache.Feature, where robocache.Where, name 
 	l.list = append(l.list, robocache.Finding{
 		Severity: severity, Code: robocache.LackingStream, Where: where,
 		Message: fmt.Sprintf("the episode has no %q, other episodes have it", name),
-		Hint:    robocache.LackingHint,
+		Hint:    robocache.LackingHint(),
 	})
 }
 
@@ -43,5 +43,5 @@ func (l *LackingFindings) List() []robocache.Finding {
 // Lacks is the error of reading rows of a stream that the episode lacks.
 func (op Op) Lacks(where robocache.Where) error {
 	return robocache.Malformed(string(op), where, "the episode lacks this stream, other episodes have it").
-		WithHint("%s", robocache.LackingHint)
+		WithHint("%s", robocache.LackingHint())
 }

@@ -197,7 +197,7 @@ func (c *conversion) plan(ctx context.Context) error {
 	}
 	if c.fps.Zero() {
 		return robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the dataset states no rate").
-			WithHint("give that of its rows: --rows-hz, in Python rows_hz=")
+			WithHint("give that of its rows: %s", robocache.Option("rows_hz"))
 	}
 	c.report.FPS = c.fps
 	c.opt.Episodes = reader.Episodes(c.opt.Episodes, info.Episodes)
@@ -270,7 +270,7 @@ func (c *conversion) chooseFeatures() {
 // nothingLeft refuses a dataset of which only the bookkeeping columns would be written.
 func (c *conversion) nothingLeft() error {
 	e := robocache.Unsupported("convert", robocache.Where{"dataset": c.src.Info().URI}, "no stream of the dataset can be written as LeRobot").
-		WithHint("formats that keep point clouds: convert --to mcap")
+		WithHint("formats that keep point clouds: %s", robocache.Option("to", "mcap"))
 	for _, f := range c.report.Findings {
 		if f.Code == "feature-dropped" {
 			e.Msg += fmt.Sprintf("; %v: %s", f.Where["stream"], f.Message)

@@ -354,7 +354,7 @@ func (r *Recorder) checkAllowed() error {
 	for _, key := range r.opt.AllowNaN {
 		if key != "*" && !slices.ContainsFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key }) {
 			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "allow_nan: no such feature").
-				WithHint("name a declared feature, or pass allow_nan=True")
+				WithHint("name a declared feature, or pass %s", robocache.Option("allow_nan", true))
 		}
 	}
 	return nil

@@ -100,7 +100,8 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 		case OnFullRaise:
 			r.count.Refused++
 			return added, robocache.Temporary(opRecord, nil, "the queue of images is full: %d of %d bytes", r.waiting.Load(), r.count.QueueBytes).
-				WithHint(`Call add_frame again later, raise queue_bytes, or pass video_codec="h264", which costs less.`)
+				WithHint("Call add_frame again later, raise %s, or pass %s, which costs less.", robocache.Option("queue_bytes"),
+					robocache.Option("video_codec", "h264"))
 		}
 		since := time.Now()
 		err := r.queue.Acquire(ctx, need)
@@ -174,7 +175,7 @@ func (r *Recorder) notFinite(f *robocache.Feature, element int, isNaN bool) erro
 		name = fmt.Sprintf(" (%s)", names[element])
 	}
 	return robocache.Misuse(opRecord, robocache.Where{"stream": f.Key, "element": element}, "element %d%s is %s", element, name, value).
-		WithHint("Record the last valid value, or pass allow_nan=[%q].", f.Key)
+		WithHint("Record the last valid value, or pass %s.", robocache.Option("allow_nan", []string{f.Key}))
 }
 
 // checkHeld rejects more numbers and still images than an episode may hold in memory.

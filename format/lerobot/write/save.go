@@ -119,7 +119,7 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	}
 	if last < 0 {
 		return robocache.Misuse(opRecord, robocache.Where{"episode": r.nextEpisode() - 1}, "delete_last_episode: the last episode is in a file that this Writer has finished, or was saved by an earlier Writer").
-			WithHint("close the Writer, then run: robocache edit delete --episodes %d --in-place %s", r.nextEpisode()-1, r.dir)
+			WithHint("close the Writer, then run: %s", robocache.Command("edit delete %s --episodes=%d --in-place", r.dir, r.nextEpisode()-1))
 	}
 	ep := t.eps[last]
 	t.eps, t.bytes = slices.Clone(t.eps[:last]), t.bytes-ep.size

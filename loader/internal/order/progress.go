@@ -51,7 +51,7 @@ func (p *Progress) Check() error {
 		step += fmt.Sprintf(" × world_size=%d: %d samples a step", c.world, c.batch*c.world)
 	}
 	return robocache.Misuse("loader", nil, "an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step).
-		WithHint("a smaller batch_size, or drop_last=False")
+		WithHint("a smaller %s, or %s", robocache.Option("batch_size"), robocache.Option("drop_last", false))
 }
 
 // Given moves on behind a batch that was handed out.

@@ -135,7 +135,7 @@ func (o *Ordering) difference(s *State) (what, want, got string) {
 func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
 	mismatch := func(what, want, got string) error {
 		return robocache.Misuse("loader", nil, "%s", what).Expected(want, got).
-			WithHint("force=True goes on all the same")
+			WithHint("%s goes on all the same", robocache.Option("force", true))
 	}
 	if what, want, got := o.difference(s); what != "" && !force {
 		return nil, mismatch(what, want, got)

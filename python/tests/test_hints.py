@@ -1,0 +1,41 @@
+"""Hints name options as keywords in Python, and as flags on the command line of the same package."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import robocache
+
+COMMAND = [sys.executable, "-m", "robocache"]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """A recording with two clocks."""
+    path = tmp_path_factory.mktemp("hints") / "recording"
+    args = ["--format", "mcap", "--cameras", "0", "--rates", "camera=30,joints=100", "--episodes", "2", "--seconds", "3"]
+    subprocess.run([*COMMAND, "synth", str(path), *args], check=True, capture_output=True)
+    return path
+
+
+def test_hints_of_findings(recording, tmp_path):
+    hints = [f.hint for f in robocache.doctor(recording).findings if f.hint]
+    hints += [f.hint for f in robocache.convert(recording, tmp_path / "set", hz=30).findings if f.hint]
+    assert any('align={"modes": {' in h for h in hints), hints
+    assert not [h for h in hints if re.search(r"(^|\s)--[a-z]|in Python|robocache (convert|doctor)\b", h)]
+    ran = subprocess.run([*COMMAND, "doctor", str(recording)], capture_output=True, text=True)
+    assert """robocache convert --align '{"modes": {""" in ran.stdout and "align={" not in ran.stdout, ran.stdout
+
+
+def test_hints_of_errors(recording):
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.open(recording, rows_hz=30)  # its rows have timestamps
+    assert "hz= resamples" in e.value.hint and "--" not in e.value.hint
+    ran = subprocess.run([*COMMAND, "inspect", str(recording), "--rows-hz", "30"], capture_output=True, text=True)
+    assert ran.returncode == 2 and "leave it out; --hz resamples" in ran.stderr, ran.stderr
+
+
+def test_options_of_verbs(recording):
+    found = robocache.inspect(recording, options={"clock": "log"})  # as robocache.open and hints name it
+    assert found.num_episodes == robocache.open(recording, options={"clock": "log"}).num_episodes
