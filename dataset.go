@@ -213,6 +213,13 @@ type Finding struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// MarshalJSON writes the Advice as the hint.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	f.Hint = f.Advice()
+	return json.Marshal(plain(f))
+}
+
 // UnmarshalJSON reads a finding from JSON. Whole numbers in Where are ints again.
 func (f *Finding) UnmarshalJSON(b []byte) error {
 	type plain Finding

@@ -149,8 +149,8 @@ func printFindings(w io.Writer, findings []robocache.Finding) {
 			if len(f.Where) > 0 {
 				fmt.Fprintf(w, "         at %s\n", f.Where)
 			}
-			if f.Hint != "" {
-				fmt.Fprintf(w, "         hint: %s\n", f.Hint)
+			if advice := f.Advice(); advice != "" {
+				fmt.Fprintf(w, "         hint: %s\n", advice)
 			}
 		}
 	}
