@@ -70,6 +70,7 @@ const (
 	MPEG4 Codec = "mpeg4"
 	VP9   Codec = "vp9"
 	MJPEG Codec = "mjpeg"
+	PNG   Codec = "png" // named in errors, not decoded
 )
 
 // SampleEntry is one entry of stsd: what a decoder must know before the first packet.

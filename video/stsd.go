@@ -79,6 +79,7 @@ var codecs = map[string]Codec{
 	"avc1": H264, "avc2": H264, "avc3": H264, "avc4": H264,
 	"hvc1": HEVC, "hev1": HEVC,
 	"av01": AV1, "vp09": VP9, "jpeg": MJPEG, "mjpa": MJPEG, "mjpg": MJPEG, "MJPG": MJPEG,
+	"png ": PNG, "MPNG": PNG,
 	"mp4v": MPEG4, "XVID": MPEG4, "DIVX": MPEG4,
 }
 
@@ -124,7 +125,7 @@ func decoderConfig(b box) (config []byte, what string) {
 }
 
 // objectTypes are the codecs by the first byte of a decoder configuration.
-var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPEG, 0xb1: VP9}
+var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPEG, 0x6d: PNG, 0xb1: VP9}
 
 // esds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
 func (p *parser) esds(b box) (Codec, []byte, error) {
