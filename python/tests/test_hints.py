@@ -1,6 +1,7 @@
 """Hints name options as keywords in Python, and as flags on the command line of the same package."""
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -39,3 +40,13 @@ def test_hints_of_errors(recording):
 def test_options_of_verbs(recording):
     found = robocache.inspect(recording, options={"clock": "log"})  # as robocache.open and hints name it
     assert found.num_episodes == robocache.open(recording, options={"clock": "log"}).num_episodes
+
+
+def test_damaged_video(h264, tmp_path):
+    path = shutil.copytree(h264, tmp_path / "set")
+    video = sorted(path.glob("videos/*/chunk-000/file-000.mp4"))[0]
+    video.write_bytes(video.read_bytes()[: video.stat().st_size * 2 // 3])
+    with pytest.raises(robocache.Malformed) as e:
+        for _ in robocache.Loader(path, batch_size=16):
+            pass
+    assert f'robocache.doctor("{path}", decode=True)' in e.value.hint
