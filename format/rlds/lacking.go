@@ -2,6 +2,7 @@ package rlds
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
@@ -56,10 +57,18 @@ func (d *Dataset) absentFromAll(leaf int) bool {
 
 // reportLacking adds a finding for each stream that an episode lacks, and marks the streams.
 func (d *Dataset) reportLacking() {
+	var suspects []*robocache.Feature
+	for i := range d.About.Features {
+		if f := &d.About.Features[i]; d.mayLack(d.byKey[f.Key].leaf) {
+			suspects = append(suspects, f)
+		}
+	}
+	if suspects == nil {
+		return
+	}
 	var lacking reader.LackingFindings
 	for e := range d.About.Episodes {
-		for i := range d.About.Features {
-			f := &d.About.Features[i]
+		for _, f := range suspects {
 			if !d.Lacks(e, f.Key) {
 				continue
 			}
@@ -68,6 +77,18 @@ func (d *Dataset) reportLacking() {
 		}
 	}
 	d.About.Findings = append(d.About.Findings, lacking.List()...)
+}
+
+// mayLack reports whether some set of keys lacks that of a leaf.
+func (d *Dataset) mayLack(leaf int) bool {
+	for _, x := range d.index {
+		if x != nil && slices.ContainsFunc(x.keySets, func(keys string) bool {
+			return d.s.leaves[leaf].lacks(1, func(slot int) bool { return keys[slot] != 0 })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *Dataset) lackingWhere(episode int, key string) robocache.Where {

@@ -203,6 +203,14 @@ func TestUnsupported(t *testing.T) {
 	}
 	h = newHand()
 	h.features = `"is_first": ` + scalar("bool") + `, "a": {"featuresDict": {"features": {"b": ` + scalar("float32") + `}}}, "a.b": ` + scalar("float32")
+	x := handExample(0, 3)
+	x.floats("steps/a/b", f32s(1, 2, 3))
+	x.floats("steps/a.b", f32s(4, 5, 6))
+	record, err := x.bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.info, h.shards[handShard] = handInfo("toy", "train", 1), appendRecord(nil, record)
 	if d, err := h.open(t, "twins"); err != nil || d.Info().Feature("a.b") == nil || len(d.Info().Features) != 3 {
 		t.Error("two streams of one key:", err)
 	}
