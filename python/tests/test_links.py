@@ -38,7 +38,7 @@ def robomimic_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_follow_links(annexed: Path) -> None:
-    with pytest.raises(robocache.Malformed, match=r"a_1\.hdf5.*--follow-links"):
+    with pytest.raises(robocache.Malformed, match=r"a_1\.hdf5.*follow_links=True"):
         robocache.open(annexed)
     ds = robocache.open(annexed, follow_links=True, rows_hz=10)
     assert ds.num_episodes == 4 and not [f for f in ds.findings if f["severity"] == "error"]
@@ -78,7 +78,7 @@ def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
         lambda: robocache.stats(tmp_path, rows_hz=10),
         lambda: robocache.convert(tmp_path, tmp_path / "out", rows_hz=10),
     ):
-        with pytest.raises(robocache.Malformed, match=r"a_2\.hdf5.*(on_bad_episode|skip-bad)"):
+        with pytest.raises(robocache.Malformed, match=r"a_2\.hdf5.*(on_bad_episode|skip_bad)"):
             refused()
     loader = robocache.Loader(ds, batch_size=2, on_bad_episode="skip")
     assert sum(len(b["x"]) for b in loader) == 16
