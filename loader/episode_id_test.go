@@ -57,3 +57,28 @@ func TestEpisodeID(t *testing.T) {
 		t.Error("a window of the id:", err)
 	}
 }
+
+// TestEpisodeIDOfMixture: a mixture gives the episodes of its sources' own numbers, beside dataset_index.
+func TestEpisodeIDOfMixture(t *testing.T) {
+	cfg := Config{Order: Order{BatchSize: 5}, Windows: Windows{Keys: []string{EpisodeID}}}
+	l, err := NewMix(bg, []Mix{{Dataset: newFake(2, 3)}, {Dataset: newFake(1, 4)}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for range l.Len() {
+		b, err := l.Next(bg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.Locate(b.Indices, func(i, source int, r robocache.Row) {
+			if got, want := b.Text(EpisodeID)[i], strconv.Itoa(r.Episode); got != want {
+				t.Errorf("source %d, sample %d: episode %s, want %s", source, i, got, want)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Release()
+	}
+}

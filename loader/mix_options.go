@@ -9,7 +9,7 @@ import (
 
 // hasKey says whether a batch of a dataset could have a key.
 func hasKey(info *robocache.Info, k string) bool {
-	return info.Feature(k) != nil || slices.Contains(generatedKeys, k) || k == "task" && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
+	return info.Feature(k) != nil || slices.Contains(generatedKeys, k) || k == EpisodeID || k == "task" && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
 }
 
 // ofSource leaves out of the loader's options what names keys that the source does not give: another source has them, and the form says what
@@ -46,7 +46,7 @@ func (c *Config) ofSource(m *Mix) {
 
 // checkNamed refuses options of a mixture that name keys that no source has.
 func checkNamed(mix []Mix, cfg *Config) error {
-	known := map[string]bool{"task": true}
+	known := map[string]bool{"task": true, EpisodeID: true}
 	var names []string
 	for _, k := range generatedKeys {
 		known[k] = true
