@@ -48,7 +48,7 @@ func Option(name string, path ...any) string {
 
 // Command returns the words for a command in a hint: 'robocache doctor --fix' on the command line,
 // robocache.doctor(…, fix=True) in Python. line is the command line without the name of the program,
-// as in fmt.Sprintf. Words in capitals are placeholders, and values follow their flag after "=".
+// as in fmt.Sprintf. Words in capitals stand for what the user has to give; values follow their flag after "=".
 func Command(line string, args ...any) string {
 	return currentWords().Command(fmt.Sprintf(line, args...))
 }

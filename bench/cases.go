@@ -54,7 +54,7 @@ type Case struct {
 	Bars    []report.Bar
 }
 
-// tableCase is a Case as cases.yaml has it. What it has more is of `robocache-bench formats`.
+// tableCase is a Case as cases.yaml states it, with the fields that `robocache-bench formats` alone reads.
 type tableCase struct {
 	Case
 	Bars             []string

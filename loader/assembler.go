@@ -34,7 +34,7 @@ type assembler struct {
 // batchMemory is where batches lie, and how much of it those in flight may take.
 type batchMemory struct {
 	buffers  *buffers.Pool
-	device   video.DeviceMemory // that frames of batches lie on; nil: none
+	device   video.DeviceMemory // memory for the frames of batches; nil: they lie on the host
 	there    *buffers.Pool      // of its memory
 	budget   int64              // for batches in flight
 	ragged   raggedBudget

@@ -160,7 +160,7 @@ type Mixture struct {
 	// Stop ends an epoch when the "first" source, or "all", have given all their samples; default: after the sum of
 	// the sizes.
 	Stop       order.Stop `json:"stop,omitempty"`
-	EpochSize  int64      `json:"epoch_size,omitempty"` // an epoch ends after so many samples
+	EpochSize  int64      `json:"epoch_size,omitempty"` // number of samples after which an epoch ends
 	Stratified bool       `json:"stratified,omitempty"` // each global batch has its exact shares
 }
 

@@ -19,7 +19,7 @@ var flagNames = map[string]string{
 
 // otherMeanings are flags of verbs that have the name of an option and another meaning.
 var otherMeanings = map[string]bool{
-	"bench load --hz": true, "edit merge --keys": true, "bench train --from": true,
+	"edit merge --keys": true,
 }
 
 // flagFor returns the flag of a verb by which an option is passed, "" if it has none.

@@ -203,7 +203,7 @@ type poolSeats struct {
 	free    []int32
 }
 
-// samplerNotes are what a Sampler notes of a shard that it follows.
+// samplerNotes count the draws of a shard for the Sampler that follows it.
 type samplerNotes struct {
 	own, all int64 // draws of its rank, and of all ranks, since it follows the shard
 	spots    int64 // positions of a step, wrapped ones among them
