@@ -26,7 +26,7 @@ type (
 	Indices       = options.Indices
 	Bytes         = options.Bytes
 	Window        = options.Window
-	NativeWindows = options.Windows
+	NativeWindows = options.NativeWindows
 	Normalize     = options.Normalize
 	Norm          = options.Norm
 	Augment       = options.Augment

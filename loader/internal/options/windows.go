@@ -92,8 +92,8 @@ type Window struct {
 	Count int
 }
 
-// Windows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
-type Windows []Window
+// NativeWindows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
+type NativeWindows []Window
 
 // span is a Window's in JSON.
 type span struct {
@@ -102,7 +102,7 @@ type span struct {
 }
 
 // UnmarshalJSON reads the object in its order, and times as ParseSeconds does.
-func (w *Windows) UnmarshalJSON(b []byte) (err error) {
+func (w *NativeWindows) UnmarshalJSON(b []byte) (err error) {
 	*w, err = readKeys(b, "windows", `a list of seconds, or {"span": [from, to], "count": n}`, func(key string, raw json.RawMessage) (_ Window, err error) {
 		one := Window{Key: key}
 		if len(raw) > 0 && raw[0] == '[' {
@@ -132,7 +132,7 @@ func (w *Windows) UnmarshalJSON(b []byte) (err error) {
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.
-func (w Windows) MarshalJSON() ([]byte, error) {
+func (w NativeWindows) MarshalJSON() ([]byte, error) {
 	return writeKeys(w, func(x *Window) (string, any) {
 		if x.Span == nil {
 			return x.Key, writeSeconds(x.Offsets)
@@ -146,7 +146,7 @@ func (w Windows) MarshalJSON() ([]byte, error) {
 }
 
 // Of is the window of a key; nil where it has none.
-func (w Windows) Of(key string) *Window {
+func (w NativeWindows) Of(key string) *Window {
 	for i := range w {
 		if w[i].Key == key {
 			return &w[i]
