@@ -9,6 +9,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // counting is an allocator that knows what is out.
@@ -45,8 +47,8 @@ func (c *counting) Free(m []byte) {
 func TestAllocator(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	c := &counting{live: map[*byte]int{}}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 4, Allocator: c}, Windows: Windows{Keys: []string{"cam", "observation.state"}}})
-	var kept *Batch
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4, Allocator: c}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}})
+	var kept *layout.Batch
 	for {
 		b, err := l.Next(bg)
 		if err == io.EOF {
@@ -73,7 +75,7 @@ func TestAllocator(t *testing.T) {
 		t.Errorf("%d allocations never came back", len(c.live))
 	}
 	c.full = true
-	l = mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Windows: Windows{Keys: []string{"cam"}}, Memory: Memory{Allocator: c}})
+	l = mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: []string{"cam"}}, Memory: options.Memory{Allocator: c}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("an allocator without memory: %v", err)
 	}

@@ -13,6 +13,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 const fullAugment = `{"random_crop": {"size": [3, 5], "pad": 1}, "color_jitter": {"brightness": 0.3, "contrast": [0.6, 1.5], "saturation": 0.5, "hue": 0.1},
@@ -21,7 +24,7 @@ const fullAugment = `{"random_crop": {"size": [3, 5], "pad": 1}, "color_jitter":
 
 func augmentOf(t *testing.T, text string) *Augment {
 	t.Helper()
-	c, err := ParseConfig([]byte(`{"augment": ` + text + `}`))
+	c, err := options.ParseConfig([]byte(`{"augment": ` + text + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +34,7 @@ func augmentOf(t *testing.T, text string) *Augment {
 // plainSample is what a sample holds before augmentation.
 type plainSample map[string][]byte
 
-func plainSamples(t *testing.T, ds robocache.Dataset, cfg Config) func(row robocache.Row) plainSample {
+func plainSamples(t *testing.T, ds robocache.Dataset, cfg options.Config) func(row robocache.Row) plainSample {
 	t.Helper()
 	cfg.Augment, cfg.Cache, cfg.ImageDType, cfg.Normalize, cfg.Episodes = nil, "", "", Normalize{}, nil
 	m, err := NewMap(bg, ds, cfg)
@@ -62,14 +65,14 @@ func plainSamples(t *testing.T, ds robocache.Dataset, cfg Config) func(row roboc
 func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	const seed = 11
 	f := newFake(13, 7, 9).withStills()
-	base := Config{Order: Order{Seed: seed}, Windows: Windows{Keys: []string{"cam", "img", "observation.state", "action", "count", "done", "index"}, Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1})}, Frames: Frames{Augment: augmentOf(t, fullAugment)}}
+	base := options.Config{Order: options.Order{Seed: seed}, Windows: options.Windows{Keys: []string{"cam", "img", "observation.state", "action", "count", "done", "index"}, Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1})}, Frames: options.Frames{Augment: augmentOf(t, fullAugment)}}
 	plain := plainSamples(t, f, base)
 	images := func(key string, epoch uint64) kernel.ImageAugment {
-		return kernel.ImageAugment{Seed: seed, Epoch: epoch, Camera: keyNumber(key), Height: 3, Width: 5, Pad: 1, Brightness: &[2]float64{0.7, 1.3}, Contrast: &[2]float64{0.6, 1.5},
+		return kernel.ImageAugment{Seed: seed, Epoch: epoch, Camera: column.KeyNumber(key), Height: 3, Width: 5, Pad: 1, Brightness: &[2]float64{0.7, 1.3}, Contrast: &[2]float64{0.6, 1.5},
 			Saturation: &[2]float64{0.5, 1.5}, Hue: &[2]float64{-0.1, 0.1}, Flip: 0.5, Noise: 0.05}
 	}
 	flips, drawn := 0, map[string]bool{}
-	check := func(name string, epoch uint64, b *Batch, rows []robocache.Row) {
+	check := func(name string, epoch uint64, b *layout.Batch, rows []robocache.Row) {
 		t.Helper()
 		for i, r := range rows {
 			want := plain(r)
@@ -89,33 +92,33 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 			}
 			a := images("", epoch)
 			flip := a.Flips(sample)
-			action := slices.Clone(view[float64](want["action"]))
-			state := slices.Clone(floats32(want["observation.state"]))
+			action := slices.Clone(column.AsSlice[float64](want["action"]))
+			state := slices.Clone(column.Floats32(want["observation.state"]))
 			if flip {
 				flips++
 				action[1], action[3] = -action[1], -action[3]
 				state[0], state[2] = state[2], state[0]
 			}
-			noise := kernel.Augment{Seed: seed, Epoch: epoch, Op: keyNumber("observation.state")}
+			noise := kernel.Augment{Seed: seed, Epoch: epoch, Op: column.KeyNumber("observation.state")}
 			g := make([]float32, 3)
 			noise.Normals(g, noise.Key(), sample, 0, 0)
 			for k := range state {
 				state[k] = kernel.FMA32(0.25, g[k], state[k])
 			}
-			if got := view[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(got, action) {
+			if got := column.AsSlice[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(got, action) {
 				t.Fatalf("%s: epoch %d, %v: action %v, not %v", name, epoch, r, got, action)
 			}
-			if got := floats32(b.Tensor("observation.state").Data)[i*3:][:3]; !slices.Equal(got, state) {
+			if got := column.Floats32(b.Tensor("observation.state").Data)[i*3:][:3]; !slices.Equal(got, state) {
 				t.Fatalf("%s: epoch %d, %v: state %v, not %v", name, epoch, r, got, state)
 			}
 		}
 	}
 	dir := t.TempDir()
-	for name, change := range map[string]func(*Config){
-		"plain": func(*Config) {}, "threads": func(c *Config) { c.Threads, c.BatchSize, c.Prefetch = 4, 3, 9 }, "ram": func(c *Config) { c.Cache = "ram" },
-		"disk": func(c *Config) { c.Cache, c.CacheFormat = dir, "rgb" }, "disk again": func(c *Config) { c.Cache, c.CacheFormat = dir, "rgb" },
-		"global": func(c *Config) { c.Shuffle = Global }, "pool": func(c *Config) { c.Shuffle, c.PoolEpisodes = Pool, 2 },
-		"rank": func(c *Config) { c.Rank, c.WorldSize, c.BatchSize = 1, 2, 4 }, "episodes": func(c *Config) { c.Episodes = []int{1, 2} },
+	for name, change := range map[string]func(*options.Config){
+		"plain": func(*options.Config) {}, "threads": func(c *options.Config) { c.Threads, c.BatchSize, c.Prefetch = 4, 3, 9 }, "ram": func(c *options.Config) { c.Cache = "ram" },
+		"disk": func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" }, "disk again": func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" },
+		"global": func(c *options.Config) { c.Shuffle = Global }, "pool": func(c *options.Config) { c.Shuffle, c.PoolEpisodes = Pool, 2 },
+		"rank": func(c *options.Config) { c.Rank, c.WorldSize, c.BatchSize = 1, 2, 4 }, "episodes": func(c *options.Config) { c.Episodes = []int{1, 2} },
 	} {
 		cfg := base
 		cfg.BatchSize = 5
@@ -149,7 +152,7 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 func TestAugmentedFloats(t *testing.T) {
 	f := newFake(6)
 	norm := Normalize{Keys: map[string]Norm{"cam": {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0, 0.3}}, "observation.state": {Mode: "mean_std"}}}
-	cfg := Config{Order: Order{BatchSize: 6}, Windows: Windows{Keys: []string{"cam", "observation.state"}}, Frames: Frames{Augment: augmentOf(t, `{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`)}}
+	cfg := options.Config{Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}, Frames: options.Frames{Augment: augmentOf(t, `{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`)}}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +180,7 @@ func TestAugmentedFloats(t *testing.T) {
 	becomes, seen := map[[2]int]uint32{}, 0
 	channel := func(i int) int { return i / (fakeW * fakeH) % 3 }
 	for i, v := range bytes8.Tensor("cam").Data {
-		becomes[[2]int{channel(i), int(v)}] = math.Float32bits(floats32(plain.Tensor("cam").Data)[i])
+		becomes[[2]int{channel(i), int(v)}] = math.Float32bits(column.Floats32(plain.Tensor("cam").Data)[i])
 	}
 	for i, v := range b8.Tensor("cam").Data {
 		want, ok := becomes[[2]int{channel(i), int(v)}]
@@ -185,7 +188,7 @@ func TestAugmentedFloats(t *testing.T) {
 			continue
 		}
 		seen++
-		if got := floats32(b32.Tensor("cam").Data)[i]; math.Float32bits(got) != want {
+		if got := column.Floats32(b32.Tensor("cam").Data)[i]; math.Float32bits(got) != want {
 			t.Fatalf("element %d, byte %d: %v, not %v", i, v, got, math.Float32frombits(want))
 		}
 	}
@@ -193,15 +196,15 @@ func TestAugmentedFloats(t *testing.T) {
 		t.Error(seen, "bytes were compared")
 	}
 	// The state is mirrored as it was recorded, then normalised.
-	for i, x := range floats32(b8.Tensor("observation.state").Data) {
+	for i, x := range column.Floats32(b8.Tensor("observation.state").Data) {
 		k := i % 3
-		want := -floats32(plain.Tensor("observation.state").Data)[i] - 2*[]float32{1, 2, 3}[k]/[]float32{2, 1, 4}[k]
+		want := -column.Floats32(plain.Tensor("observation.state").Data)[i] - 2*[]float32{1, 2, 3}[k]/[]float32{2, 1, 4}[k]
 		if k == 1 {
 			want = 0 // constant
 		} else if k == 2 {
-			want = floats32(plain.Tensor("observation.state").Data)[i]
+			want = column.Floats32(plain.Tensor("observation.state").Data)[i]
 		}
-		if got := floats32(b32.Tensor("observation.state").Data)[i]; math.Abs(float64(got-want)) > 1e-4 {
+		if got := column.Floats32(b32.Tensor("observation.state").Data)[i]; math.Abs(float64(got-want)) > 1e-4 {
 			t.Fatalf("state %d: %v, not %v", i, got, want)
 		}
 		if plain := stateValue(robocache.Row{Index: i / 3}, k); k < 2 && x != -plain || k == 2 && x != plain {
@@ -214,8 +217,8 @@ func TestAugmentedFloats(t *testing.T) {
 func TestAugmentOnATimeline(t *testing.T) {
 	f := newFake(12, 9)
 	hz := robocache.Rate{Num: 25, Den: 1}
-	base := Config{Order: Order{BatchSize: 8}, Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}, Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013})}}
-	masked, err := ParseConfig([]byte(`{"align": {"edge": "mask"}}`))
+	base := options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}, Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013})}}
+	masked, err := options.ParseConfig([]byte(`{"align": {"edge": "mask"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +237,7 @@ func TestAugmentOnATimeline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, floats32(b.Tensor("observation.state").Data)...)
+			out = append(out, column.Floats32(b.Tensor("observation.state").Data)...)
 			b.Release()
 		}
 	}
@@ -261,7 +264,7 @@ func TestAugmentOfIntegersOnATimeline(t *testing.T) {
 	f := newFake(12, 9)
 	hz := robocache.Rate{Num: 25, Den: 1}
 	read := func(text string) (out []float32) {
-		cfg, err := ParseConfig([]byte(`{"batch_size": 8, "keys": ["count"], "align": {"modes": {"count": "linear"}, "dtypes": {"count": "float32"}}}`))
+		cfg, err := options.ParseConfig([]byte(`{"batch_size": 8, "keys": ["count"], "align": {"modes": {"count": "linear"}, "dtypes": {"count": "float32"}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +282,7 @@ func TestAugmentOfIntegersOnATimeline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, floats32(b.Tensor("count").Data)...)
+			out = append(out, column.Floats32(b.Tensor("count").Data)...)
 			b.Release()
 		}
 	}
@@ -296,13 +299,13 @@ func TestAugmentOfMixtures(t *testing.T) {
 	weight := 1.0
 	aug := augmentOf(t, `{"noise": {"std": 0.3}}`)
 	for _, order := range []Shuffle{Global, Pool} {
-		l, err := NewMix(bg, []Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, MixFrames: MixFrames{Augment: &Augment{}}}}, Config{Order: Order{BatchSize: 4, Shuffle: order, Seed: 3, Mixture: Mixture{EpochSize: 24}}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
+		l, err := NewMix(bg, []options.Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, MixFrames: options.MixFrames{Augment: &Augment{}}}}, options.Config{Order: options.Order{BatchSize: 4, Shuffle: order, Seed: 3, Mixture: options.Mixture{EpochSize: 24}}, Windows: options.Windows{Keys: []string{"cam", "index"}}, Frames: options.Frames{Augment: aug}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone := map[[2]int64]string{}
 		for epoch := range 4 {
-			one := mustLoader(t, a, Config{Order: Order{BatchSize: 4, Seed: 3}, Windows: Windows{Keys: []string{"cam", "index"}}, Frames: Frames{Augment: aug}})
+			one := mustLoader(t, a, options.Config{Order: options.Order{BatchSize: 4, Seed: 3}, Windows: options.Windows{Keys: []string{"cam", "index"}}, Frames: options.Frames{Augment: aug}})
 			if err := one.SetEpoch(int64(epoch)); err != nil {
 				t.Fatal(err)
 			}
@@ -310,11 +313,11 @@ func TestAugmentOfMixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, index := range view[int64](batch.Tensor("index").Data) {
+			for i, index := range column.AsSlice[int64](batch.Tensor("index").Data) {
 				alone[[2]int64{int64(epoch), index}] = string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
 			}
 		}
-		plain := plainSamples(t, b, Config{Windows: Windows{Keys: []string{"cam", "index"}}})
+		plain := plainSamples(t, b, options.Config{Windows: options.Windows{Keys: []string{"cam", "index"}}})
 		times := map[int64]int64{}
 		for {
 			batch, err := l.Next(bg)
@@ -324,8 +327,8 @@ func TestAugmentOfMixtures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			index := view[int64](batch.Tensor("index").Data)
-			for i, source := range view[int64](batch.Tensor(datasetIndex).Data) {
+			index := column.AsSlice[int64](batch.Tensor("index").Data)
+			for i, source := range column.AsSlice[int64](batch.Tensor(layout.DatasetIndex).Data) {
 				cam := string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
 				if source == 1 {
 					if want := plain(robocache.Row{Index: int(index[i])}); cam != string(want["cam"]) {
@@ -393,13 +396,13 @@ func TestAugmentMisuse(t *testing.T) {
 		{`{"noise": {"std": {"actoin": 1}}}`, "cam,action", "action"},
 		{flip(`, "keep": [` + all + `]`), "", ""},
 	} {
-		var cfg Config
+		var cfg options.Config
 		text := `{"augment": ` + x.text + `}`
 		if x.keys != "" {
 			list, _ := json.Marshal(strings.Split(x.keys, ","))
 			text = fmt.Sprintf(`{"augment": %s, "keys": %s}`, x.text, list)
 		}
-		cfg, err := ParseConfig([]byte(text))
+		cfg, err := options.ParseConfig([]byte(text))
 		if err == nil {
 			var l *Loader
 			if l, err = New(bg, f, cfg); err == nil {
@@ -413,7 +416,7 @@ func TestAugmentMisuse(t *testing.T) {
 			t.Errorf("%s: %v, not %q", x.text, err, x.says)
 		}
 	}
-	if _, err := NewMap(bg, f, Config{Frames: Frames{Augment: &Augment{}}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := NewMap(bg, f, options.Config{Frames: options.Frames{Augment: &Augment{}}}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

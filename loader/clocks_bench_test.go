@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // columns is a robot whose rows lie in memory, as a format's decoded columns do: what is measured is the loader.
@@ -65,11 +66,11 @@ func BenchmarkSeveralClocks(b *testing.B) {
 	keys := []string{"joints", "imu", "pose", "exposure"}
 	for _, c := range []struct {
 		name string
-		cfg  Config
+		cfg  options.Config
 	}{
-		{"grid", Config{Windows: Windows{Hz: &hz, Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
-		{"anchor", Config{Windows: Windows{Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
-		{"spans", Config{Windows: Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-1, 0}}, {Key: "joints", Span: &[2]float64{-1, 0}}, {Key: "pose", Span: &[2]float64{-1, 0}}}}}},
+		{"grid", options.Config{Windows: options.Windows{Hz: &hz, Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
+		{"anchor", options.Config{Windows: options.Windows{Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
+		{"spans", options.Config{Windows: options.Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-1, 0}}, {Key: "joints", Span: &[2]float64{-1, 0}}, {Key: "pose", Span: &[2]float64{-1, 0}}}}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.cfg.BatchSize, c.cfg.Shuffle, c.cfg.Keys, c.cfg.Threads = 64, Global, keys, 1

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // robot is a dataset in memory whose streams have clocks of their own: a camera of 30 Hz that starts late and is the anchor, joints of 100 Hz,
@@ -62,12 +64,17 @@ func newRobot(seconds ...float64) *robot {
 }
 
 func (r *robot) Info() *robocache.Info { return &r.info }
-func (r *robot) Len(e int) int         { return len(r.eps[e][""]) }
-func (r *robot) Close() error          { return nil }
+
+func (r *robot) Len(e int) int { return len(r.eps[e][""]) }
+
+func (r *robot) Close() error { return nil }
+
 func (r *robot) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	return robocache.Episode{Position: e, Index: int64(e), Length: r.Len(e)}, nil
 }
+
 func (r *robot) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
+
 func (r *robot) times(e int, key string) []int64 {
 	if f := r.info.Feature(key); f != nil {
 		key = f.Clock
@@ -77,6 +84,7 @@ func (r *robot) times(e int, key string) []int64 {
 	}
 	return r.eps[e][key]
 }
+
 func (r *robot) Times(_ context.Context, e int, key string) ([]int64, error) {
 	return slices.Clone(r.times(e, key)), nil
 }
@@ -194,7 +202,7 @@ func interp(t int64, timestamps []int64, value func(i int) float64) float64 {
 }
 
 // mustMap makes a Map that ends with the test.
-func mustMap(t testing.TB, ds robocache.Dataset, cfg Config) *Map {
+func mustMap(t testing.TB, ds robocache.Dataset, cfg options.Config) *Map {
 	t.Helper()
 	m, err := NewMap(bg, ds, cfg)
 	if err != nil {
@@ -205,7 +213,7 @@ func mustMap(t testing.TB, ds robocache.Dataset, cfg Config) *Map {
 }
 
 // allOf gives all samples of a Map in one batch.
-func allOf(t testing.TB, m *Map) *Batch {
+func allOf(t testing.TB, m *Map) *layout.Batch {
 	t.Helper()
 	all := make([]int64, m.Len())
 	for i := range all {

@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-func clocksConfig() Config {
-	return Config{Order: Order{BatchSize: 8, Shuffle: Global, Seed: 3}, Memory: Memory{Threads: 3}, Windows: Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}}
+func clocksConfig() options.Config {
+	return options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global, Seed: 3}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}}
 }
 
 // L4, L5: batches of several clocks are a function of their samples, and go on from a state.
@@ -72,11 +75,11 @@ func TestSeveralClocksResume(t *testing.T) {
 // come one by one.
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
-	cfg := Config{Order: Order{BatchSize: 64}, Windows: Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}}, Memory: Memory{MemoryBudget: 1 << 20}} // 64 × 666 × 16 B = 680 KB, less at the start
+	cfg := options.Config{Order: options.Order{BatchSize: 64}, Windows: options.Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}}, Memory: options.Memory{MemoryBudget: 1 << 20}} // 64 × 666 × 16 B = 680 KB, less at the start
 	l := mustLoader(t, r, cfg)
 	var err error
 	for err == nil {
-		var b *Batch
+		var b *layout.Batch
 		if b, err = l.Next(bg); err == nil {
 			b.Release()
 		}
@@ -97,18 +100,18 @@ func TestRaggedBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		samples += int64(b.Rows)
-		l.a.ragged.mu.Lock()
-		now := l.a.ragged.now
-		l.a.ragged.mu.Unlock()
-		if now > l.a.budget {
-			t.Fatalf("%d bytes in flight, the budget is %d", now, l.a.budget)
+		l.a.Ragged.Mu.Lock()
+		now := l.a.Ragged.InFlight
+		l.a.Ragged.Mu.Unlock()
+		if now > l.a.Budget {
+			t.Fatalf("%d bytes in flight, the budget is %d", now, l.a.Budget)
 		}
 		b.Release()
 	}
 	if samples != l.Samples() {
 		t.Errorf("%d samples of %d", samples, l.Samples())
 	}
-	if _, err := New(bg, r, Config{Device: Device{Raw: true}, Windows: Windows{Keys: []string{"points"}}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := New(bg, r, options.Config{Device: options.Device{Raw: true}, Windows: options.Windows{Keys: []string{"points"}}}); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("raw: %v", err)
 	}
 }
@@ -119,14 +122,14 @@ func TestMixtureOfClocks(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	r.info.Feature("joints").Key = "observation.state"
 	keys := []string{"observation.state", "points"}
-	cfg := Config{Order: Order{BatchSize: 16, Shuffle: Global}, Windows: Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})}}
-	l, err := NewMix(bg, []Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}}, cfg)
+	cfg := options.Config{Order: options.Order{BatchSize: 16, Shuffle: Global}, Windows: options.Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})}}
+	l, err := NewMix(bg, []options.Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	alone := mustMap(t, r, Config{Windows: Windows{Keys: keys, Deltas: cfg.Deltas}})
-	own := mustMap(t, f, Config{Windows: Windows{Keys: keys[:1], Deltas: cfg.Deltas}})
+	alone := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Deltas: cfg.Deltas}})
+	own := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys[:1], Deltas: cfg.Deltas}})
 	n := 0
 	for {
 		b, err := l.Next(bg)
@@ -138,7 +141,7 @@ func TestMixtureOfClocks(t *testing.T) {
 		}
 		at := 0
 		for i, s := range b.Indices {
-			lengths := view[int64](b.Tensor("points_lengths").Data)[i]
+			lengths := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i]
 			m := own
 			pad := b.Tensor("points_is_pad").Data[i]
 			if s >= own.Len() {

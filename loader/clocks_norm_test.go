@@ -5,17 +5,19 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // TestCloudsNormalised: a point has a number a channel, as statistics count them; a frame's three channels are not its own.
 func TestCloudsNormalised(t *testing.T) {
 	r := newRobot(1.5)
-	plain := floats32(allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: []string{"points"}}})).Tensor("points").Data)
+	plain := column.Floats32(allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"points"}}})).Tensor("points").Data)
 	mean, std := []float64{1, 2, 3, 4}, []float64{2, 4, 8, 16} // powers of two: exact
-	with := func(mean, std []float64) Config {
-		return Config{Windows: Windows{Keys: []string{"points"}}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}}}}}
+	with := func(mean, std []float64) options.Config {
+		return options.Config{Windows: options.Windows{Keys: []string{"points"}}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}}}}}
 	}
-	got := floats32(allOf(t, mustMap(t, r, with(mean, std))).Tensor("points").Data)
+	got := column.Floats32(allOf(t, mustMap(t, r, with(mean, std))).Tensor("points").Data)
 	if len(got) != len(plain) || len(got) == 0 {
 		t.Fatalf("%d values, %d without normalisation", len(got), len(plain))
 	}
@@ -27,7 +29,7 @@ func TestCloudsNormalised(t *testing.T) {
 	if _, err := NewMap(bg, r, with(mean[:3], std[:3])); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("three means for four channels: %v", err)
 	}
-	hits := Config{Windows: Windows{Keys: []string{"hits"}}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}}}}}}
+	hits := options.Config{Windows: options.Windows{Keys: []string{"hits"}}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}}}}}}
 	if _, err := NewMap(bg, r, hits); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("whole numbers: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
@@ -18,9 +19,9 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	r := newRobot(3.2)
 	hz := robocache.Rate{Num: 50, Den: 1}
 	gap := align.PerKey[align.Nanos]{Keys: map[string]align.Nanos{"imu": 50e6, "cam": 100e6}}
-	m := mustMap(t, r, Config{Windows: Windows{Hz: &hz, Align: &align.Config{Extent: "joints", MaxGap: gap, Edge: align.PerKey[align.Edge]{All: align.EdgeMask}}}})
+	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &hz, Align: &align.Config{Extent: "joints", MaxGap: gap, Edge: align.PerKey[align.Edge]{All: align.EdgeMask}}}})
 	b := allOf(t, m)
-	joints, imu, cam := floats32(b.Tensor("joints").Data), view[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
+	joints, imu, cam := column.Floats32(b.Tensor("joints").Data), column.AsSlice[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
 	gone := b.Tensor("imu_is_pad").Data
 	var worst float64
 	inGap, late := 0, 0
@@ -71,7 +72,7 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 // their align rules, as on a grid.
 func TestAnchors(t *testing.T) {
 	r := newRobot(1.5, 0.9)
-	m := mustMap(t, r, Config{})
+	m := mustMap(t, r, options.Config{})
 	if m.Len() != int64(r.Len(0)+r.Len(1)) {
 		t.Fatalf("%d samples", m.Len())
 	}
@@ -85,14 +86,14 @@ func TestAnchors(t *testing.T) {
 			row = robocache.Row{Episode: 1, Index: i - r.Len(0)}
 		}
 		at = r.eps[row.Episode][""][row.Index]
-		if got := floats32(b.Tensor("exposure").Data)[i]; got != float32(r.value("exposure", row, 0)) {
+		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got != float32(r.value("exposure", row, 0)) {
 			t.Fatalf("exposure %v at %v", got, row)
 		}
 		want := interp(at, r.eps[row.Episode]["joints"], func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) })
-		if got := floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) > 1e-3 {
+		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) > 1e-3 {
 			t.Fatalf("joints %v at %v, expected %v", got, row, want)
 		}
-		q := view[float64](b.Tensor("pose").Data)[i*4:]
+		q := column.AsSlice[float64](b.Tensor("pose").Data)[i*4:]
 		a := float64(at-epoch) * 1e-9 / 2
 		if d := math.Abs(q[2]*math.Sin(a) + q[3]*math.Cos(a)); b.Tensor("pose_is_pad").Data[i] == 0 && math.Abs(d-1) > 1e-9 || math.Abs(math.Hypot(q[2], q[3])-1) > 1e-12 {
 			t.Fatalf("the quaternion at %v is %v, its angle %v", row, q[:4], a)
@@ -122,7 +123,7 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	// Another anchor.
-	m = mustMap(t, r, Config{Windows: Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}})
+	m = mustMap(t, r, options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}})
 	if n := len(r.eps[0]["joints"]) + len(r.eps[1]["joints"]); m.Len() != int64(n) {
 		t.Fatalf("%d samples, expected %d", m.Len(), n)
 	}
@@ -130,16 +131,16 @@ func TestAnchors(t *testing.T) {
 	if b.Tensor("joints_is_pad") != nil || b.Tensor("cam_is_pad").Data[0] != 1 || b.Tensor("cam_is_pad").Data[60] != 0 {
 		t.Error("masks of the anchor joints")
 	}
-	if got := floats32(b.Tensor("joints").Data)[3*17]; got != 17 {
+	if got := column.Floats32(b.Tensor("joints").Data)[3*17]; got != 17 {
 		t.Errorf("joints of row 17: %v", got)
 	}
 	// Offsets make a stream on the anchor's clock go by time.
-	m = mustMap(t, r, Config{Windows: Windows{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}}})
+	m = mustMap(t, r, options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}}})
 	b = allOf(t, m)
-	if got := view[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
+	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
 		t.Errorf("mode of row 17: %v", got)
 	}
-	for _, bad := range []Config{{Windows: Windows{Anchor: "joint"}}, {Windows: Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Windows: Windows{Align: &align.Config{Extent: "union"}}}} {
+	for _, bad := range []options.Config{{Windows: options.Windows{Anchor: "joint"}}, {Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Windows: options.Windows{Align: &align.Config{Extent: "union"}}}} {
 		if _, err := NewMap(bg, r, bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", bad, err)
 		}
@@ -150,13 +151,13 @@ func TestAnchors(t *testing.T) {
 func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
-	cfg := Config{Windows: Windows{Keys: []string{"imu", "joints", "exposure"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}, {Key: "joints", Span: &[2]float64{-0.6, -0.55}}}}}
+	cfg := options.Config{Windows: options.Windows{Keys: []string{"imu", "joints", "exposure"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}, {Key: "joints", Span: &[2]float64{-0.6, -0.55}}}}}
 	m := mustMap(t, r, cfg)
 	b := allOf(t, m)
 	for _, key := range []string{"imu", "joints"} {
 		f := r.info.Feature(key)
 		w := cfg.Native.Of(key)
-		lengths := view[int64](b.Tensor(key + "_lengths").Data)
+		lengths := column.AsSlice[int64](b.Tensor(key + "_lengths").Data)
 		x := b.Tensor(key)
 		at, total := 0, 0
 		for i := range b.Rows {
@@ -166,7 +167,7 @@ func TestSpans(t *testing.T) {
 			}
 			now := r.eps[row.Episode][""][row.Index]
 			n := 0
-			when := view[int64](b.Tensor(key + "_times").Data)
+			when := column.AsSlice[int64](b.Tensor(key + "_times").Data)
 			for j, s := range r.times(row.Episode, key) {
 				from := robocache.Row{Episode: row.Episode, Index: j}
 				if s < now+options.Seconds(w.Span[0]) || s > now+options.Seconds(w.Span[1]) || r.blinded(key, from) {
@@ -176,9 +177,9 @@ func TestSpans(t *testing.T) {
 					want := r.value(key, from, k)
 					got := 0.0
 					if key == "imu" {
-						got = view[float64](x.Data)[at*2+k]
+						got = column.AsSlice[float64](x.Data)[at*2+k]
 					} else {
-						got = float64(floats32(x.Data)[at*3+k])
+						got = float64(column.Floats32(x.Data)[at*3+k])
 					}
 					if got != want && got != float64(float32(want)) {
 						t.Fatalf("%s of sample %d: %v, expected %v", key, i, got, want)
@@ -211,11 +212,11 @@ func TestSpans(t *testing.T) {
 // L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
-	m := mustMap(t, r, Config{Windows: Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})
+	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})
 	b := allOf(t, m)
 	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
 	t0 := max(imu[0], joints[0])
-	lengths, when := view[int64](b.Tensor("imu_lengths").Data), view[int64](b.Tensor("imu_times").Data)
+	lengths, when := column.AsSlice[int64](b.Tensor("imu_lengths").Data), column.AsSlice[int64](b.Tensor("imu_times").Data)
 	at := 0
 	for i := range lengths {
 		now := t0 + 20e6*int64(i)
@@ -242,7 +243,7 @@ func TestSpansOnATimeline(t *testing.T) {
 // is chosen. Both are masked outside the episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {
 	r := newRobot(1.5)
-	cfg := Config{Windows: Windows{Keys: []string{"imu", "joints", "cam", "points", "mode"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5}, {Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
+	cfg := options.Config{Windows: options.Windows{Keys: []string{"imu", "joints", "cam", "points", "mode"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5}, {Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
 		{Key: "cam", Offsets: []float64{-0.09, 0, 0.02}}, {Key: "points", Offsets: []float64{-0.1, 0}}}}}
 	b := allOf(t, mustMap(t, r, cfg))
 	if s := b.Tensor("points_lengths").Shape; !slices.Equal(s, []int{r.Len(0), 2}) {
@@ -255,7 +256,7 @@ func TestWindowsInTime(t *testing.T) {
 			at := now - 600e6 + int64(k)*150e6
 			timestamps := r.eps[0]["imu"]
 			want := interp(at, timestamps, func(j int) float64 { return wave(timestamps[j], 1) })
-			if got := view[float64](b.Tensor("imu").Data)[(i*5+k)*2+1]; math.Abs(got-want) > 1e-12 {
+			if got := column.AsSlice[float64](b.Tensor("imu").Data)[(i*5+k)*2+1]; math.Abs(got-want) > 1e-12 {
 				t.Fatalf("inertia of sample %d, step %d: %v, expected %v", i, k, got, want)
 			}
 			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < timestamps[0] || at > timestamps[len(timestamps)-1]) {
@@ -266,7 +267,7 @@ func TestWindowsInTime(t *testing.T) {
 			timestamps := r.eps[0]["joints"]
 			j, _ := slices.BinarySearch(timestamps, now+d+1)
 			pad := j == 0 || now+d > timestamps[len(timestamps)-1]
-			if got := floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(max(j-1, 0)) {
+			if got := column.Floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(max(j-1, 0)) {
 				t.Fatalf("joints of sample %d, step %d: %v, expected row %d", i, k, got, j-1)
 			}
 			if (b.Tensor("joints_is_pad").Data[i*3+k] == 1) != pad {
@@ -294,11 +295,11 @@ func TestWindowsInTime(t *testing.T) {
 				}
 			}
 			n := pointsOf(robocache.Row{Index: best})
-			if got := view[int64](b.Tensor("points_lengths").Data)[i*2+k]; got != int64(n) {
+			if got := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*2+k]; got != int64(n) {
 				t.Fatalf("cloud of sample %d, step %d has %d points, row %d has %d", i, k, got, best, n)
 			}
 			for p := range n * 4 {
-				if got := floats32(b.Tensor("points").Data)[cloud*4+p]; got != float32(best*100+p) {
+				if got := column.Floats32(b.Tensor("points").Data)[cloud*4+p]; got != float32(best*100+p) {
 					t.Fatalf("point of sample %d, step %d: %v", i, k, got)
 				}
 			}
@@ -310,19 +311,19 @@ func TestWindowsInTime(t *testing.T) {
 	}
 	// One clock.
 	f := newFake(11)
-	b = allOf(t, mustMap(t, f, Config{Windows: Windows{Keys: []string{"observation.state", "count", "action"}, Native: NativeWindows{{Key: "observation.state", Span: &[2]float64{-0.2, 0}}, {Key: "count", Offsets: []float64{-0.15}}}, Deltas: deltas("action", []float64{0.1})}}))
-	if l := view[int64](b.Tensor("observation.state_lengths").Data); l[0] != 1 || l[1] != 2 || l[2] != 3 || l[10] != 3 {
+	b = allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: []string{"observation.state", "count", "action"}, Native: NativeWindows{{Key: "observation.state", Span: &[2]float64{-0.2, 0}}, {Key: "count", Offsets: []float64{-0.15}}}, Deltas: deltas("action", []float64{0.1})}}))
+	if l := column.AsSlice[int64](b.Tensor("observation.state_lengths").Data); l[0] != 1 || l[1] != 2 || l[2] != 3 || l[10] != 3 {
 		t.Errorf("lengths %v", l)
 	}
-	if c, p := view[int16](b.Tensor("count").Data), b.Tensor("count_is_pad").Data; c[5] != 3 || p[1] != 1 || p[5] != 0 {
+	if c, p := column.AsSlice[int16](b.Tensor("count").Data), b.Tensor("count_is_pad").Data; c[5] != 3 || p[1] != 1 || p[5] != 0 {
 		t.Errorf("count %v, masks %v", c, p)
 	}
-	if a := view[float64](b.Tensor("action").Data); a[2*3] != 4.1 {
+	if a := column.AsSlice[float64](b.Tensor("action").Data); a[2*3] != 4.1 {
 		t.Errorf("the window of rows beside it: %v", a[2*3])
 	}
 	// A mode that is chosen holds for offsets.
-	b = allOf(t, mustMap(t, f, Config{Windows: Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}}}}))
-	if x := floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {
+	b = allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}}}}))
+	if x := column.Floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {
 		t.Errorf("linear between rows 3 and 4: %v", x[3*4])
 	}
 }
@@ -335,7 +336,7 @@ func TestMaskedStreams(t *testing.T) {
 	for _, k := range []string{"cam", "exposure", "joints"} {
 		r.info.Feature(k).Masked, r.blind[k] = true, 4
 	}
-	b := allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: []string{"cam", "exposure", "joints"}, Native: NativeWindows{{Key: "joints", Offsets: []float64{-0.02, 0}}}}}))
+	b := allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"cam", "exposure", "joints"}, Native: NativeWindows{{Key: "joints", Offsets: []float64{-0.02, 0}}}}}))
 	for i := range b.Rows {
 		dark := byte(0)
 		if i%4 == 3 {
@@ -362,16 +363,16 @@ func TestWindowMisuse(t *testing.T) {
 	span := func(a, b float64) *[2]float64 { return &[2]float64{a, b} }
 	for _, w := range []Window{{Key: "imo", Offsets: []float64{0}}, {Key: "imu"}, {Key: "imu", Span: span(0, -1)}, {Key: "imu", Span: span(0, 1), Offsets: []float64{1}}, {Key: "imu", Offsets: []float64{math.NaN()}},
 		{Key: "say", Offsets: []float64{0}}, {Key: "imu", Span: span(-1, 0), Count: -1}} {
-		if _, err := NewMap(bg, r, Config{Windows: Windows{Native: NativeWindows{w}}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := NewMap(bg, r, options.Config{Windows: options.Windows{Native: NativeWindows{w}}}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", w, err)
 		}
 	}
 	for _, text := range []string{`{"windows": {"imu": {"span": [0]}}}`, `{"windows": {"imu": {"span": [0, 1], "cont": 3}}}`, `{"windows": {"imu": []}}`, `{"windows": {"imu": {"span": [0, 1], "count": 0}}}`} {
-		if _, err := ParseConfig([]byte(text)); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := options.ParseConfig([]byte(text)); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s gives %v", text, err)
 		}
 	}
-	c, err := ParseConfig([]byte(`{"anchor": "joints", "windows": {"imu": {"span": [-0.5, 0], "count": 10}, "cam": [-0.1, 0], "joints": {"span": [-1, 1]}}}`))
+	c, err := options.ParseConfig([]byte(`{"anchor": "joints", "windows": {"imu": {"span": [-0.5, 0], "count": 10}, "cam": [-0.1, 0], "joints": {"span": [-1, 1]}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

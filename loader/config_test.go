@@ -9,6 +9,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 func TestKeyOrderAndDTypes(t *testing.T) {
@@ -18,7 +20,7 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 		"":        "cam uint8 [1 3 4 6]; observation.state float32 [3]; action float64 [2 2]; count int16 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 		"lerobot": "cam float32 [3 4 6]; observation.state float32 [3]; action float32 [2 2]; count int64 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 	} {
-		m, err := NewMap(bg, f, Config{Windows: Windows{Compat: Compat(compat), Deltas: d}})
+		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: options.Compat(compat), Deltas: d}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +37,7 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 
 func TestCasts(t *testing.T) {
 	f := newFake(20)
-	m, err := NewMap(bg, f, Config{Windows: Windows{Compat: "lerobot", Keys: []string{"action", "count"}}})
+	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"action", "count"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func TestCasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, c := floats32(b.Tensor("action").Data), view[int64](b.Tensor("count").Data)
+	a, c := column.Floats32(b.Tensor("action").Data), column.AsSlice[int64](b.Tensor("count").Data)
 	if a[0] != float32(float64(3)+0.1) || a[4] != a[0] || c[1] != 19 {
 		t.Errorf("%v %v", a, c)
 	}
@@ -81,7 +83,7 @@ func TestConfigErrors(t *testing.T) {
 		`{"batch_size": 11, "drop_last": true}`:                 "an epoch of 10 samples holds no batch: batch_size=11",
 		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "batch_size=6 × world_size=2: 12 samples a step",
 	} {
-		cfg, err := ParseConfig([]byte(text))
+		cfg, err := options.ParseConfig([]byte(text))
 		if err == nil {
 			_, err = New(bg, f, cfg)
 		}
@@ -92,7 +94,7 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%s: %v has no class", text, err)
 		}
 	}
-	cfg, err := ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
+	cfg, err := options.ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
 	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" || cfg.Align.MaxGap.For("x") != 50_000_000 || cfg.Align.MaxGap.For("y") != 7 || cfg.Align.Edge.For("z") != align.EdgeMask {
 		t.Errorf("%+v %v", cfg, err)
 	}
@@ -100,7 +102,7 @@ func TestConfigErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := ParseConfig(raw)
+	back, err := options.ParseConfig(raw)
 	if err != nil || back.Deltas[1].Key != "a" || back.Normalize.Keys["q"].Low[0] != 1 {
 		t.Errorf("round trip: %s %v", raw, err)
 	}
@@ -108,7 +110,7 @@ func TestConfigErrors(t *testing.T) {
 
 func TestNormalize(t *testing.T) {
 	for mode, want := range map[string][]float32{"mean_std": {(1003 - 1) / (2 + 1e-8), 0, (1003.25 - 3) / (4 + 1e-8)}, "min_max": {2*1003/float32(10) - 1, 0, 2*(1003.25-1)/float32(2) - 1}} {
-		m, err := NewMap(bg, newFake(4, 10), Config{Device: Device{Normalize: Normalize{Mode: mode}}, Windows: Windows{Keys: []string{"observation.state", "action", "count"}}})
+		m, err := NewMap(bg, newFake(4, 10), options.Config{Device: options.Device{Normalize: Normalize{Mode: mode}}, Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,7 @@ func TestNormalize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := floats32(b.Tensor("observation.state").Data)
+		got := column.Floats32(b.Tensor("observation.state").Data)
 		for i := range want {
 			if d := got[i] - want[i]; d > 1e-4 || d < -1e-4 {
 				t.Errorf("%s: %v, expected %v", mode, got, want)
@@ -151,7 +153,7 @@ func TestTolerance(t *testing.T) {
 		return 0
 	}
 	for tol, ok := range map[float64]bool{0.002: false, 0.004: true, 1e12: true} {
-		m, err := NewMap(bg, f, Config{Windows: Windows{Tolerance: &tol, Keys: []string{"cam"}}})
+		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Tolerance: &tol, Keys: []string{"cam"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +172,7 @@ func FuzzConfig(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		cfg, err := ParseConfig([]byte(s))
+		cfg, err := options.ParseConfig([]byte(s))
 		if err == nil {
 			cfg.BatchSize, cfg.Threads = min(cfg.BatchSize, 1000), min(cfg.Threads, 2)
 			if cfg.Align != nil || cfg.Hz != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -35,13 +36,13 @@ func TestConvert(t *testing.T) {
 		{robocache.Float64, put64(math.Float64bits(0.1)), float64(float32(0.1))},
 	} {
 		dst := aligned(4)
-		_ = convert(dst, robocache.Float32, c.src, c.from, 1, nil)
-		if got := float64(floats32(dst)[0]); got != c.want {
+		_ = column.Convert(dst, robocache.Float32, c.src, c.from, 1, nil)
+		if got := float64(column.Floats32(dst)[0]); got != c.want {
 			t.Errorf("%v: %v, expected %v", c.from, got, c.want)
 		}
-		norm := &affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
-		_ = convert(dst, robocache.Float32, c.src, c.from, 1, norm)
-		if got, want := float64(floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
+		norm := &column.Affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
+		_ = column.Convert(dst, robocache.Float32, c.src, c.from, 1, norm)
+		if got, want := float64(column.Floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
 			t.Errorf("%v normalised: %v, expected %v", c.from, got, want)
 		}
 	}
@@ -54,8 +55,8 @@ func TestConvert(t *testing.T) {
 		{robocache.Int32, put32(0xfffffffc), -4}, {robocache.Uint32, put32(0xfffffffc), 1<<32 - 4}, {robocache.Int64, put64(1 << 60), 1 << 60},
 	} {
 		dst := aligned(8)
-		_ = convert(dst, robocache.Int64, c.src, c.from, 1, nil)
-		if got := view[int64](dst)[0]; got != c.want {
+		_ = column.Convert(dst, robocache.Int64, c.src, c.from, 1, nil)
+		if got := column.AsSlice[int64](dst)[0]; got != c.want {
 			t.Errorf("%v: %d, expected %d", c.from, got, c.want)
 		}
 	}
@@ -65,31 +66,31 @@ func TestConvert(t *testing.T) {
 func TestFramesAreNormalised(t *testing.T) {
 	// 3 channels of 2 pixels.
 	for _, c := range []struct {
-		f    affine
+		f    column.Affine
 		want []float32
 	}{
-		{affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
-		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
-		{affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
-		{affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
+		{column.Affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
+		{column.Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), Clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
+		{column.Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
+		{column.Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
 	} {
-		col := &imageColumn{column: &column{value: value{norm: &c.f, elems: 6}}, height: 1, width: 2}
-		col.spec.Pixel = video.RGBFloat32
+		col := &column.ImageColumn{Column: &column.Column{Value: column.Value{Norm: &c.f, Elements: 6}}, Height: 1, Width: 2}
+		col.Spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
-		d, err := col.draft(2, 1, dst)
+		d, err := col.Draft(2, 1, dst)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.spec.Pixel != video.RGB8 || len(d.into) != 6 {
-			t.Fatalf("a draft of %v, %d bytes", d.spec.Pixel, len(d.into))
+		if d.Spec.Pixel != video.RGB8 || len(d.Into) != 6 {
+			t.Fatalf("a draft of %v, %d bytes", d.Spec.Pixel, len(d.Into))
 		}
-		copy(d.into, []byte{0, 255, 102, 255, 51, 204})
-		if err := d.done(nil); err != nil {
+		copy(d.Into, []byte{0, 255, 102, 255, 51, 204})
+		if err := d.Done(nil); err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range floats32(dst) {
+		for i, v := range column.Floats32(dst) {
 			if i < 6 && math.Abs(float64(v-c.want[i])) > 1e-6 {
-				t.Errorf("%v, expected %v", floats32(dst), c.want)
+				t.Errorf("%v, expected %v", column.Floats32(dst), c.want)
 				break
 			}
 		}

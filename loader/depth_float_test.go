@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // metric is a robot whose camera gives depth as float metres, uncoded.
@@ -30,12 +32,12 @@ func TestFloatDepthStills(t *testing.T) {
 	f.DType, f.Channels, f.Shape = robocache.Float32, 1, []int{fakeH, fakeW, 1}
 	for _, size := range [][]int{nil, {2, 3}} {
 		for unit, scale := range map[string]float32{"m": 1, "mm": 1000} {
-			b := allOf(t, mustMap(t, metric{r}, Config{Windows: Windows{Keys: []string{"cam"}}, Frames: Frames{ImageSize: size, DepthUnit: DepthUnit(unit)}}))
+			b := allOf(t, mustMap(t, metric{r}, options.Config{Windows: options.Windows{Keys: []string{"cam"}}, Frames: options.Frames{ImageSize: size, DepthUnit: options.DepthUnit(unit)}}))
 			x := b.Tensor("cam")
 			if x.DType != robocache.Float32 || x.Shape[1] != 1 {
 				t.Fatalf("%v %v", x.DType, x.Shape)
 			}
-			if got, want := floats32(x.Data)[4*len(x.Data)/4/b.Rows], (0.5+4.0/8)*scale; got != want {
+			if got, want := column.Floats32(x.Data)[4*len(x.Data)/4/b.Rows], (0.5+4.0/8)*scale; got != want {
 				t.Errorf("size %v, unit %s: row 4 is %v, expected %v", size, unit, got, want)
 			}
 		}

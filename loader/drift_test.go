@@ -7,6 +7,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // skewed is a robot whose inertia was timestamped by a clock that is ahead and runs fast; what it measured is that of the true times.
@@ -38,12 +41,12 @@ func TestDrift(t *testing.T) {
 		return map[string]robocache.Drift{"imu": {PPM: ppm}, "pose": {PPM: ppm}}
 	}
 	keys := []string{"joints", "imu", "pose"}
-	for name, cfg := range map[string]Config{
-		"rows":    {Windows: Windows{Keys: keys}},
-		"grid":    {Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}}},
-		"anchor":  {Windows: Windows{Keys: keys, Anchor: "imu"}},
-		"windows": {Windows: Windows{Keys: keys, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}}},
-		"deltas":  {Windows: Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})}},
+	for name, cfg := range map[string]options.Config{
+		"rows":    {Windows: options.Windows{Keys: keys}},
+		"grid":    {Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}}},
+		"anchor":  {Windows: options.Windows{Keys: keys, Anchor: "imu"}},
+		"windows": {Windows: options.Windows{Keys: keys, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}}},
+		"deltas":  {Windows: options.Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})}},
 	} {
 		want := allOf(t, mustMap(t, r, cfg))
 		a := align.Config{Offset: both(-40e6), Drift: drift(250)}
@@ -60,7 +63,7 @@ func TestDrift(t *testing.T) {
 			if len(x.Data) != len(y.Data) {
 				t.Fatalf("%s: %s has %d bytes, want %d", name, key, len(x.Data), len(y.Data))
 			}
-			u, v := view[float64](x.Data), view[float64](y.Data)
+			u, v := column.AsSlice[float64](x.Data), column.AsSlice[float64](y.Data)
 			if key == "joints" {
 				continue
 			}
@@ -72,12 +75,12 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	// One of the two only: the other is as it was timestamped.
-	cfg := Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}}
+	cfg := options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}}
 	got := allOf(t, mustMap(t, s, cfg))
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
-	off := func(a, b *Batch, key string) (worst float64) {
-		x, y := view[float64](a.Tensor(key).Data), view[float64](b.Tensor(key).Data)
+	off := func(a, b *layout.Batch, key string) (worst float64) {
+		x, y := column.AsSlice[float64](a.Tensor(key).Data), column.AsSlice[float64](b.Tensor(key).Data)
 		for i := range x {
 			worst = max(worst, math.Abs(x[i]-y[i]))
 		}
@@ -86,7 +89,7 @@ func TestDrift(t *testing.T) {
 	if off(got, want, "imu") > 1e-7 || off(got, wrong, "pose") != 0 || off(wrong, want, "imu") < 0.1 {
 		t.Errorf("imu is off by %g (uncorrected %g), pose differs from the uncorrected by %g", off(got, want, "imu"), off(wrong, want, "imu"), off(got, wrong, "pose"))
 	}
-	if _, err := NewMap(bg, r, Config{Windows: Windows{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}}); err == nil {
+	if _, err := NewMap(bg, r, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}}); err == nil {
 		t.Error("a clock of a thousand times the speed is taken")
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // "episode_id" is the position of each sample's episode, by rows and on a timeline; it comes only where it is asked for.
 func TestEpisodeID(t *testing.T) {
-	for _, cfg := range []Config{
-		{Windows: Windows{Keys: []string{"index", EpisodeID}}, Order: Order{BatchSize: 4, Seed: 3}},
-		{Windows: Windows{Keys: []string{"index", EpisodeID}}, Order: Order{BatchSize: 4, Seed: 3, Episodes: []int{2, 0}}},
+	for _, cfg := range []options.Config{
+		{Windows: options.Windows{Keys: []string{"index", options.EpisodeID}}, Order: options.Order{BatchSize: 4, Seed: 3}},
+		{Windows: options.Windows{Keys: []string{"index", options.EpisodeID}}, Order: options.Order{BatchSize: 4, Seed: 3, Episodes: []int{2, 0}}},
 	} {
 		l, err := New(bg, newFake(3, 2, 5), cfg)
 		if err != nil {
@@ -23,7 +24,7 @@ func TestEpisodeID(t *testing.T) {
 			if err != nil {
 				break
 			}
-			ids := b.Text(EpisodeID)
+			ids := b.Text(options.EpisodeID)
 			if len(ids) != b.Rows {
 				t.Fatalf("%d ids of %d samples", len(ids), b.Rows)
 			}
@@ -39,7 +40,7 @@ func TestEpisodeID(t *testing.T) {
 		}
 		l.Close()
 	}
-	l, err := New(bg, newFake(3), Config{Order: Order{BatchSize: 1}})
+	l, err := New(bg, newFake(3), options.Config{Order: options.Order{BatchSize: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,11 +49,11 @@ func TestEpisodeID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Text(EpisodeID) != nil {
+	if b.Text(options.EpisodeID) != nil {
 		t.Error("an id that nobody asked for")
 	}
 	b.Release()
-	_, err = New(bg, newFake(3), Config{Windows: Windows{Keys: []string{EpisodeID}, Native: NativeWindows{{Key: EpisodeID, Offsets: []float64{0}}}}})
+	_, err = New(bg, newFake(3), options.Config{Windows: options.Windows{Keys: []string{options.EpisodeID}, Native: NativeWindows{{Key: options.EpisodeID, Offsets: []float64{0}}}}})
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the id:", err)
 	}
@@ -60,8 +61,8 @@ func TestEpisodeID(t *testing.T) {
 
 // TestEpisodeIDOfMixture: a mixture gives the episodes of its sources' own numbers, beside dataset_index.
 func TestEpisodeIDOfMixture(t *testing.T) {
-	cfg := Config{Order: Order{BatchSize: 5}, Windows: Windows{Keys: []string{EpisodeID}}}
-	l, err := NewMix(bg, []Mix{{Dataset: newFake(2, 3)}, {Dataset: newFake(1, 4)}}, cfg)
+	cfg := options.Config{Order: options.Order{BatchSize: 5}, Windows: options.Windows{Keys: []string{options.EpisodeID}}}
+	l, err := NewMix(bg, []options.Mix{{Dataset: newFake(2, 3)}, {Dataset: newFake(1, 4)}}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestEpisodeIDOfMixture(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = l.Locate(b.Indices, func(i, source int, r robocache.Row) {
-			if got, want := b.Text(EpisodeID)[i], strconv.Itoa(r.Episode); got != want {
+			if got, want := b.Text(options.EpisodeID)[i], strconv.Itoa(r.Episode); got != want {
 				t.Errorf("source %d, sample %d: episode %s, want %s", source, i, got, want)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // waits takes epochs with a consumer that takes a fixed time a batch, and says how long each batch was waited for.
@@ -38,7 +39,7 @@ func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]tim
 // L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
 // followed by nothing before somebody asks for a second.
 func TestEpochsFollowWithoutAGap(t *testing.T) {
-	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}}, {Order: Order{Shuffle: Global, DropLast: true}}} {
+	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}}, {Order: options.Order{Shuffle: Global, DropLast: true}}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(lengthsFor(5, 6, 10, 20)...)
 			f.slow = time.Millisecond
@@ -68,19 +69,19 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	g := newFake(lengthsFor(7, 3, 2, 9)...)
 	g.tag = "g"
 	f.frames.lost = map[string]bool{"v1.mp4": true}
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]options.Config{
 		"file":            {},
-		"global":          {Order: Order{Shuffle: Global}},
-		"pool":            {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000, PoolShards: 2}}},
-		"a rank":          {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000, PoolShards: 2}, WorldSize: 2, Rank: 1}},
-		"short":           {Order: Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
-		"drop_last":       {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, DropLast: true}},
-		"small epochs":    {Order: Order{Shuffle: Pool, Mixture: Mixture{EpochSize: 8}}},
-		"stratified":      {Order: Order{Shuffle: Global, Mixture: Mixture{EpochSize: 60, Stratified: true}}, Memory: Memory{Prefetch: 1}},
-		"skip":            {Order: Order{Shuffle: Global, OnBadEpisode: "skip"}},
-		"skip, pool":      {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", DropLast: true}},
-		"skip, a rank":    {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", WorldSize: 2}},
-		"skip, drop_last": {Order: Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
+		"global":          {Order: options.Order{Shuffle: Global}},
+		"pool":            {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2}}},
+		"a rank":          {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2}, WorldSize: 2, Rank: 1}},
+		"short":           {Order: options.Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
+		"drop_last":       {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, DropLast: true}},
+		"small epochs":    {Order: options.Order{Shuffle: Pool, Mixture: options.Mixture{EpochSize: 8}}},
+		"stratified":      {Order: options.Order{Shuffle: Global, Mixture: options.Mixture{EpochSize: 60, Stratified: true}}, Memory: options.Memory{Prefetch: 1}},
+		"skip":            {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip"}},
+		"skip, pool":      {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", DropLast: true}},
+		"skip, a rank":    {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", WorldSize: 2}},
+		"skip, drop_last": {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Seed, cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.Keys = 3, 8, 2, "rgb", []string{"cam", "observation.state"}
@@ -130,7 +131,7 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(5, 6, 10, 20)...)
 		f.slow = time.Millisecond
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"cam"}}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam"}}})
 		defer l.Close()
 		for _, epoch := range []int64{0, 1, 2, 3, 9, 10, 11, 3} {
 			follows := epoch > 0 && l.Epoch() == epoch
@@ -159,7 +160,7 @@ func TestPoolOfManyEpochs(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		f := newFake(lengthsFor(7, 24, 10, 60)...)
 		f.gop = 1
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 50, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}, DropLast: true}, Memory: Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 50, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}, DropLast: true}, Memory: options.Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: options.Windows{Keys: []string{"cam"}}})
 		const epochs = 30
 		for epoch := range int64(epochs) {
 			if asked {
@@ -187,7 +188,7 @@ func TestPoolOfManyEpochs(t *testing.T) {
 // L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
 func TestStarvedEpochThatFollows(t *testing.T) {
 	f := newFake(64)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"observation.state"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"observation.state"}}})
 	s := l.State()
 	s.BadEpisodes = []BadEpisode{{Epoch: 2, Position: 32}} // as a state says that was taken in epoch 2, whose epoch was set back
 	if err := l.Restore(s, false); err != nil {
@@ -212,7 +213,7 @@ func TestStarvedEpochThatFollows(t *testing.T) {
 func BenchmarkEpochStart(b *testing.B) {
 	f := newFake(lengthsFor(5, 12, 10, 20)...)
 	f.slow = 50 * time.Microsecond
-	l := mustLoader(b, f, Config{Order: Order{BatchSize: 12, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(b, f, options.Config{Order: options.Order{BatchSize: 12, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam"}}})
 	waits(b, l, 2, 0)
 	var first, others []time.Duration
 	b.ResetTimer()
@@ -231,7 +232,7 @@ func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(8, 24, 20, 40)...)
 		f.gop, f.slow = 1, 10*time.Millisecond // a frame
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 16, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 100_000}, DropLast: true}, Memory: Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: Windows{Keys: []string{"cam"}}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 16, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 100_000}, DropLast: true}, Memory: options.Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: options.Windows{Keys: []string{"cam"}}})
 		defer l.Close()
 		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) { // a batch takes two threads 80 ms
 			var sum time.Duration

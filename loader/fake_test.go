@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/video"
@@ -79,8 +80,10 @@ func newFake(lengths ...int) *fake {
 }
 
 func (f *fake) Info() *robocache.Info { return &f.info }
-func (f *fake) Len(e int) int         { return f.lengths[e] }
-func (f *fake) Close() error          { return nil }
+
+func (f *fake) Len(e int) int { return f.lengths[e] }
+
+func (f *fake) Close() error { return nil }
 
 func (f *fake) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	return robocache.Episode{Position: e, Index: int64(e), Length: f.lengths[e]}, nil
@@ -211,17 +214,21 @@ func (r fakeFiles) Open(_ context.Context, path string) (frames.File, error) {
 	}
 	return fakeFile{r.f, path}, nil
 }
+
 func (r fakeFiles) Stats() video.PoolStats { return video.PoolStats{Decoded: r.f.decoded.Load()} }
-func (r fakeFiles) Close()                 {}
+
+func (r fakeFiles) Close() {}
 
 type fakeFile struct {
 	f    *fake
 	path string
 }
 
-func (r fakeFile) Size() (int, int)   { return sizeOf(r.path) }
+func (r fakeFile) Size() (int, int) { return sizeOf(r.path) }
+
 func (r fakeFile) TimeNS(o int) int64 { return int64(o) * 100_000_000 }
-func (r fakeFile) Release()           { r.f.opened.Add(-1) }
+
+func (r fakeFile) Release() { r.f.opened.Add(-1) }
 
 func (r fakeFile) Plan(_ *video.Planner, ordinals []int) []video.Group {
 	var out []video.Group
@@ -323,17 +330,20 @@ func (p fakeFrame) Size() (int, int) {
 	}
 	return w, h
 }
+
 func (p fakeFrame) PixelFormat() string { return "fake" }
+
 func (p fakeFrame) Bytes(*video.Spec) (int, error) {
 	w, h := sizeOf(p.path)
 	return 3 * w * h, nil
 }
+
 func (p fakeFrame) Convert(s *video.Spec, dst []byte) error {
 	if s.Pixel == video.RGBFloat32 {
 		b := make([]byte, len(dst)/4)
 		fillFrame(b, p.path, p.ordinal)
 		for i, v := range b {
-			floats32(dst)[i] = float32(v) / 255
+			column.Floats32(dst)[i] = float32(v) / 255
 		}
 		return nil
 	}

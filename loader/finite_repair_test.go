@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // interrupted is a dataset of which the first reads of "action" fail for want of a network.
@@ -26,7 +28,7 @@ func (d *interrupted) Gather(ctx context.Context, key string, rows []robocache.R
 
 // TestFailedScanIsRepeated checks that a scan for NaN that failed is not remembered as clean.
 func TestFailedScanIsRepeated(t *testing.T) {
-	m, err := NewMap(bg, &interrupted{newHoled(), 1}, Config{Windows: Windows{Keys: []string{"action"}}})
+	m, err := NewMap(bg, &interrupted{newHoled(), 1}, options.Config{Windows: options.Windows{Keys: []string{"action"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func (d bare) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	err := d.robot.Gather(ctx, key, rows, dst)
 	for i, r := range rows {
 		if key == "joints" && r.Index == 3 {
-			copy(view[float32](dst)[3*i:], []float32{float32(math.NaN())})
+			copy(column.AsSlice[float32](dst)[3*i:], []float32{float32(math.NaN())})
 		}
 	}
 	return err
@@ -55,8 +57,8 @@ func (d bare) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 
 // TestMaskKeepsClouds checks that on_nan="mask" does not hide streams of varying length.
 func TestMaskKeepsClouds(t *testing.T) {
-	clouds := func(how OnNaN) (counts []int) {
-		cfg := Config{Order: Order{BatchSize: 4, OnNaN: how}, Windows: Windows{Anchor: "points", Keys: []string{"points", "joints"}}}
+	clouds := func(how options.OnNaN) (counts []int) {
+		cfg := options.Config{Order: options.Order{BatchSize: 4, OnNaN: how}, Windows: options.Windows{Anchor: "points", Keys: []string{"points", "joints"}}}
 		l, err := New(bg, bare{newRobot(3)}, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -75,8 +77,8 @@ func TestMaskKeepsClouds(t *testing.T) {
 			b.Release()
 		}
 	}
-	want := clouds(NaNAllow)
-	got := clouds(NaNMask)
+	want := clouds(options.NaNAllow)
+	got := clouds(options.NaNMask)
 	if len(want) < 8 {
 		t.Fatalf("%d numbers", len(want))
 	}

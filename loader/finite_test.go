@@ -11,6 +11,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // holed is a fake whose first number of some rows of "action" is not finite.
@@ -57,14 +59,14 @@ func given(t *testing.T, l *Loader) map[int]int {
 // TestNaNIsAnError checks that an episode with a number that is not finite is an error before its first row, with episode,
 // row and column. It also requests other rows of the episode, rows on a timeline and spans.
 func TestNaNIsAnError(t *testing.T) {
-	for name, w := range map[string]Windows{
+	for name, w := range map[string]options.Windows{
 		"rows":     {Keys: []string{"action"}},
 		"window":   {Keys: []string{"action"}, Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}}},
 		"timeline": {Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
 		"span":     {Keys: []string{"action"}, Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}}},
 		"more":     {Keys: []string{"cam", "action", "observation.state"}},
 	} {
-		m, err := NewMap(bg, newHoled(), Config{Windows: w})
+		m, err := NewMap(bg, newHoled(), options.Config{Windows: w})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +94,7 @@ func TestNaNIsAnError(t *testing.T) {
 func TestNaNSkipped(t *testing.T) {
 	for _, shuffle := range []Shuffle{"", Global, Pool} {
 		for _, threads := range []int{1, 4} {
-			cfg := Config{Order: Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: Skip}, Windows: Windows{Keys: []string{"action"}}, Memory: Memory{Threads: threads}}
+			cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: options.Skip}, Windows: options.Windows{Keys: []string{"action"}}, Memory: options.Memory{Threads: threads}}
 			l, err := New(bg, newHoled(), cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +106,7 @@ func TestNaNSkipped(t *testing.T) {
 				t.Errorf("%q: %+v", shuffle, bad)
 			}
 			l.Close()
-			for _, how := range []OnNaN{NaNAllow, NaNMask} {
+			for _, how := range []options.OnNaN{options.NaNAllow, options.NaNMask} {
 				cfg.OnNaN = how
 				l, err := New(bg, newHoled(), cfg)
 				if err != nil {
@@ -121,7 +123,7 @@ func TestNaNSkipped(t *testing.T) {
 
 // TestNaNMasked: such rows are zeros and padding, in rows, in windows and on a timeline, where no value is made of one.
 func TestNaNMasked(t *testing.T) {
-	m, err := NewMap(bg, newHoled(), Config{Order: Order{OnNaN: NaNMask}, Windows: Windows{Keys: []string{"action", "observation.state"}}})
+	m, err := NewMap(bg, newHoled(), options.Config{Order: options.Order{OnNaN: options.NaNMask}, Windows: options.Windows{Keys: []string{"action", "observation.state"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,11 +138,11 @@ func TestNaNMasked(t *testing.T) {
 	if pads := b.Tensor("observation.state_is_pad").Data; string(pads) != "\x00\x00\x00\x00" {
 		t.Errorf("state_is_pad %v", pads)
 	}
-	if v := view[float64](b.Tensor("action").Data); v[2] != 0 || v[3] != 0 || v[0] != 1003.1 {
+	if v := column.AsSlice[float64](b.Tensor("action").Data); v[2] != 0 || v[3] != 0 || v[0] != 1003.1 {
 		t.Errorf("action %v", v)
 	}
 	b.Release()
-	grid, err := NewMap(bg, newHoled(), Config{Order: Order{OnNaN: NaNMask}, Windows: Windows{Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}})
+	grid, err := NewMap(bg, newHoled(), options.Config{Order: options.Order{OnNaN: options.NaNMask}, Windows: options.Windows{Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,7 @@ func TestAllFinite(t *testing.T) {
 							binary.LittleEndian.PutUint64(word[:], x)
 							copy(b[i*size:], word[:size])
 						}
-						if got := allFinite(b, d); got != want {
+						if got := column.AllFinite(b, d); got != want {
 							t.Fatalf("%s: %x at %d of %d: %v", d, v, at, n, got)
 						}
 					}

@@ -6,30 +6,32 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 func TestResizeScales(t *testing.T) {
 	for _, x := range []struct {
-		how            Resize
+		how            options.Resize
 		w, h, toW, toH int
 		want           [4]int // scaled width, height, left, top
 	}{
-		{Stretch, 640, 480, 100, 100, [4]int{100, 100, 0, 0}},
-		{Letterbox, 640, 480, 100, 100, [4]int{100, 75, 0, 12}},
-		{Letterbox, 480, 640, 100, 100, [4]int{75, 100, 12, 0}},
-		{Letterbox, 1000, 1, 50, 50, [4]int{50, 1, 0, 24}},
-		{Letterbox, 6, 4, 3, 2, [4]int{3, 2, 0, 0}},
-		{Letterbox, 3, 2, 5, 5, [4]int{5, 3, 0, 1}}, // 3.33
-		{Letterbox, 2, 3, 3, 3, [4]int{2, 3, 0, 0}},
-		{Letterbox, 4, 3, 2, 9, [4]int{2, 2, 0, 3}}, // 1.5 goes up
-		{Crop, 640, 480, 100, 100, [4]int{133, 100, -16, 0}},
-		{Crop, 480, 640, 100, 100, [4]int{100, 133, 0, -16}},
-		{Crop, 6, 4, 3, 2, [4]int{3, 2, 0, 0}},
-		{Crop, 1000, 1, 50, 50, [4]int{50000, 50, -24975, 0}},
+		{options.Stretch, 640, 480, 100, 100, [4]int{100, 100, 0, 0}},
+		{options.Letterbox, 640, 480, 100, 100, [4]int{100, 75, 0, 12}},
+		{options.Letterbox, 480, 640, 100, 100, [4]int{75, 100, 12, 0}},
+		{options.Letterbox, 1000, 1, 50, 50, [4]int{50, 1, 0, 24}},
+		{options.Letterbox, 6, 4, 3, 2, [4]int{3, 2, 0, 0}},
+		{options.Letterbox, 3, 2, 5, 5, [4]int{5, 3, 0, 1}}, // 3.33
+		{options.Letterbox, 2, 3, 3, 3, [4]int{2, 3, 0, 0}},
+		{options.Letterbox, 4, 3, 2, 9, [4]int{2, 2, 0, 3}}, // 1.5 goes up
+		{options.Crop, 640, 480, 100, 100, [4]int{133, 100, -16, 0}},
+		{options.Crop, 480, 640, 100, 100, [4]int{100, 133, 0, -16}},
+		{options.Crop, 6, 4, 3, 2, [4]int{3, 2, 0, 0}},
+		{options.Crop, 1000, 1, 50, 50, [4]int{50000, 50, -24975, 0}},
 	} {
-		c := &imageColumn{resize: x.how, width: x.toW, height: x.toH}
-		w, h, left, top := c.scaled(x.w, x.h)
+		c := &column.ImageColumn{Resize: x.how, Width: x.toW, Height: x.toH}
+		w, h, left, top := c.Scaled(x.w, x.h)
 		if got := [4]int{w, h, left, top}; got != x.want {
 			t.Errorf("%q %d×%d → %d×%d: %v, not %v", x.how, x.w, x.h, x.toW, x.toH, got, x.want)
 		}
@@ -38,28 +40,28 @@ func TestResizeScales(t *testing.T) {
 
 // What is placed is counted from the pixels' own numbers.
 func TestResizePlaces(t *testing.T) {
-	for _, how := range []Resize{Letterbox, Crop} {
+	for _, how := range []options.Resize{options.Letterbox, options.Crop} {
 		for _, pixel := range []video.Pixel{video.RGB8, video.Gray16} {
-			c := &imageColumn{column: &column{}, resize: how, width: 5, height: 7, spec: video.Spec{Pixel: pixel, Width: 5, Height: 7}}
-			dst := make([]byte, 5*7*channels(pixel)*pixelBytes(pixel))
+			c := &column.ImageColumn{Column: &column.Column{}, Resize: how, Width: 5, Height: 7, Spec: video.Spec{Pixel: pixel, Width: 5, Height: 7}}
+			dst := make([]byte, 5*7*column.Channels(pixel)*column.PixelBytes(pixel))
 			for i := range dst {
 				dst[i] = 0xee
 			}
-			d, err := c.draft(8, 6, dst)
+			d, err := c.Draft(8, 6, dst)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, h, left, top := c.scaled(8, 6)
-			from := make([]byte, len(d.into))
-			for i := range d.into {
-				d.into[i] = byte(1 + i%251)
+			w, h, left, top := c.Scaled(8, 6)
+			from := make([]byte, len(d.Into))
+			for i := range d.Into {
+				d.Into[i] = byte(1 + i%251)
 			}
-			copy(from, d.into)
-			if err := d.done(nil); err != nil {
+			copy(from, d.Into)
+			if err := d.Done(nil); err != nil {
 				t.Fatal(err)
 			}
-			size := pixelBytes(pixel)
-			for k := range channels(pixel) {
+			size := column.PixelBytes(pixel)
+			for k := range column.Channels(pixel) {
 				for y := range 7 {
 					for x := range 5 {
 						want := make([]byte, size)
@@ -77,13 +79,13 @@ func TestResizePlaces(t *testing.T) {
 }
 
 func TestResizeMisuse(t *testing.T) {
-	for _, cfg := range []Config{{Frames: Frames{ImageResize: "letterbox"}}, {Frames: Frames{ImageResize: "crop"}}, {Frames: Frames{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
+	for _, cfg := range []options.Config{{Frames: options.Frames{ImageResize: "letterbox"}}, {Frames: options.Frames{ImageResize: "crop"}}, {Frames: options.Frames{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
 		if _, err := New(bg, newFake(5), cfg); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}
 	}
-	if _, err := NewMix(bg, []Mix{{Dataset: newFake(5), MixFrames: MixFrames{ImageResize: "crop"}}, {Dataset: newFake(5)}}, Config{}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMix(bg, []options.Mix{{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}}, {Dataset: newFake(5)}}, options.Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	mustLoader(t, newFake(5), Config{Frames: Frames{ImageResize: "stretch"}}) // says what is done anyway
+	mustLoader(t, newFake(5), options.Config{Frames: options.Frames{ImageResize: "stretch"}}) // says what is done anyway
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // otherValues is the same robot on another day.
@@ -25,7 +27,7 @@ func (o otherValues) Gather(ctx context.Context, key string, rows []robocache.Ro
 // A state of another dataset of equal lengths is refused and says what differs; one that does not tell of values loads.
 func TestStateOfOtherValues(t *testing.T) {
 	one, two := newFake(10, 7), otherValues{newFake(10, 7)}
-	cfg := Config{Order: Order{BatchSize: 4, Shuffle: Global}, Windows: Windows{Keys: []string{"index"}}}
+	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}}
 	a, again, b := mustLoader(t, one, cfg), mustLoader(t, newFake(10, 7), cfg), mustLoader(t, two, cfg)
 	s := a.State()
 	if s.Fingerprint.Stream != "action" || s.Fingerprint.Values == "" || s.Fingerprint.Values != again.State().Fingerprint.Values {
@@ -50,7 +52,7 @@ func TestStateOfOtherValues(t *testing.T) {
 func TestRankOrder(t *testing.T) {
 	for _, shuffle := range []Shuffle{FileOrder, Global, Pool} {
 		for _, world := range []int{1, 2, 3} {
-			for _, how := range []Config{{}, {Order: Order{Uneven: "short"}}, {Order: Order{DropLast: true}}} {
+			for _, how := range []options.Config{{}, {Order: options.Order{Uneven: "short"}}, {Order: options.Order{DropLast: true}}} {
 				t.Run(fmt.Sprint(shuffle, world, how.Uneven, how.DropLast), func(t *testing.T) {
 					var union []int64
 					var all, dealt int64
@@ -68,7 +70,7 @@ func TestRankOrder(t *testing.T) {
 							if err != nil {
 								t.Fatal(err)
 							}
-							given = append(given, view[int64](b.Tensor("index").Data)...)
+							given = append(given, column.AsSlice[int64](b.Tensor("index").Data)...)
 							b.Release()
 						}
 						for other := range world {

@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L9: a batch that is held is never overwritten; released ones are used again.
 func TestHeldBatchesStay(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 4}, Windows: Windows{Keys: []string{"cam", "observation.state"}}})
-	var held []*Batch
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}})
+	var held []*layout.Batch
 	for {
 		b, err := l.Next(bg)
 		if err == io.EOF {
@@ -49,7 +51,7 @@ func TestHeldBatchesStay(t *testing.T) {
 			b.Release()
 		}
 	}
-	if n := l.a.buffers.InUse.Load(); n != 0 {
+	if n := l.a.Buffers.InUse.Load(); n != 0 {
 		t.Errorf("%d bytes in use after all were released", n)
 	}
 }
@@ -57,7 +59,7 @@ func TestHeldBatchesStay(t *testing.T) {
 // L10: the horizon shrinks to the budget; what cannot fit is refused by name.
 func TestBudget(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
-	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 4, Prefetch: 8}, Windows: Windows{Keys: []string{"cam"}}}
+	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4, Prefetch: 8}, Windows: options.Windows{Keys: []string{"cam"}}}
 	one := mustLoader(t, f, cfg).Stats().BatchBytes
 	for _, batches := range []int64{1, 2, 3, 5} {
 		cfg.MemoryBudget = Bytes((one*batches + 100) * 8 / 5)
@@ -91,7 +93,7 @@ func TestCancelAndClose(t *testing.T) {
 	for range 25 {
 		f := newFake(lengthsFor(7, 6, 20, 40)...)
 		f.slow = time.Duration(rng.IntN(300)) * time.Microsecond
-		l, err := New(bg, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 3}, Windows: Windows{Keys: []string{"cam"}}})
+		l, err := New(bg, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Keys: []string{"cam"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +123,7 @@ func TestCancelAndClose(t *testing.T) {
 		}
 		cancel()
 		l.Close()
-		if n := l.a.buffers.InUse.Load(); n != 0 {
+		if n := l.a.Buffers.InUse.Load(); n != 0 {
 			t.Fatalf("%d bytes not given back", n)
 		}
 		if f.opened.Load() != 0 {
@@ -142,7 +144,7 @@ func TestCancelledNextKeepsItsBatch(t *testing.T) { synctest.Test(t, cancelledNe
 func cancelledNextKeepsItsBatch(t *testing.T) {
 	f := newFake(40)
 	f.slow = 2 * time.Millisecond
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"cam", "index"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam", "index"}}})
 	var got []int64
 	for len(got) < 40 {
 		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
@@ -169,7 +171,7 @@ func TestAllocations(t *testing.T) {
 	}
 	perBatch := func(size int) float64 {
 		f := newFake(lengthsFor(1, 40, 200, 300)...)
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: size, Shuffle: Global}, Memory: Memory{Threads: 2}, Windows: Windows{Keys: []string{"observation.state", "action", "count"}, Compat: "lerobot", Deltas: deltas("action", []float64{0, 0.1, 0.2})}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: size, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}, Compat: "lerobot", Deltas: deltas("action", []float64{0, 0.1, 0.2})}})
 		take := func(n int) {
 			for range n {
 				b, err := l.Next(bg)
@@ -206,7 +208,7 @@ func TestDeadline(t *testing.T) { synctest.Test(t, deadline) }
 func deadline(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Memory: Memory{Deadline: 0.05}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Memory: options.Memory{Deadline: 0.05}, Windows: options.Windows{Keys: []string{"cam"}}})
 	_, err := l.Next(bg)
 	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "4 more") {
 		t.Fatalf("nothing moves, and Next gives %v", err)
@@ -225,7 +227,7 @@ func TestSecondNextEndsWithItsContext(t *testing.T) { synctest.Test(t, secondNex
 func secondNextEndsWithItsContext(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Memory: Memory{Threads: 1}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Memory: options.Memory{Threads: 1}, Windows: options.Windows{Keys: []string{"cam"}}})
 	first := make(chan error, 1)
 	go func() {
 		b, err := l.Next(bg)
@@ -260,7 +262,7 @@ func secondNextEndsWithItsContext(t *testing.T) {
 func TestFewFilesAreOpenAtOnce(t *testing.T) {
 	f := newFake(lengthsFor(1, 300, 3, 6)...)
 	f.perFile = 1
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 128, Shuffle: Global}, Memory: Memory{Threads: 2, Prefetch: 1}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 128, Shuffle: Global}, Memory: options.Memory{Threads: 2, Prefetch: 1}, Windows: options.Windows{Keys: []string{"cam"}}})
 	epochOf(t, f, l)
 	if n := f.mostOpen.Load(); n > 8 {
 		t.Errorf("%d files open at once for 2 threads", n)
@@ -270,7 +272,7 @@ func TestFewFilesAreOpenAtOnce(t *testing.T) {
 // Sizes beyond any memory are refused by the budget, whatever overflows on the way.
 func TestAbsurdBatch(t *testing.T) {
 	f := newFake(10)
-	_, err := New(bg, f, Config{Order: Order{BatchSize: 1 << 24}, Frames: Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"}, Windows: Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))}})
+	_, err := New(bg, f, options.Config{Order: options.Order{BatchSize: 1 << 24}, Frames: options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))}})
 	if !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%v", err)
 	}

@@ -10,19 +10,24 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
 // Loader gives the batches of one rank, epoch after epoch. All methods may be called from many goroutines; calls of Next wait for each other.
 type Loader struct {
-	a   *assembler
-	cfg Config
+	a   *pipeline.Assembler
+	cfg options.Config
 
 	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
 
 	mu       sync.Mutex
 	at       *order.Progress // replaced by Restore
-	run      *run
+	run      *pipeline.EpochRun
 	followed bool // an epoch ended, and the loader stands behind it: the next run goes on from epoch to epoch
 	began    time.Time
 	errors   map[string]int64 // by class
@@ -32,36 +37,36 @@ type Loader struct {
 }
 
 // New makes a Loader. Nothing is decoded, and no goroutine runs, before the first Next. The dataset stays the caller's: close the Loader first.
-func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error) {
-	return NewMix(ctx, []Mix{{Dataset: ds}}, cfg)
+func New(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Loader, error) {
+	return NewMix(ctx, []options.Mix{{Dataset: ds}}, cfg)
 }
 
 // NewMix makes a Loader of several datasets: each batch holds samples of all of them, in the shares that their weights say. Its keys are
 // those of all sources; a key means the same in each, and `dataset_index` says which source a sample is of.
-func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
-	if err := cfg.check(true); err != nil {
+func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader, error) {
+	if err := cfg.Validate(true); err != nil {
 		return nil, err
 	}
 	mix = slices.Clone(mix)
-	if err := checkMix(mix, &cfg); err != nil {
+	if err := plan.CheckMix(mix, &cfg); err != nil {
 		return nil, err
 	}
-	a, err := newAssembler(ctx, mix, cfg)
+	a, err := pipeline.NewAssembler(ctx, mix, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := a.horizonOf(); err != nil {
-		a.close()
+	if _, _, err := a.DecodeHorizon(); err != nil {
+		a.Close()
 		return nil, err
 	}
-	l := &Loader{a: a, cfg: a.cfg, taking: make(chan struct{}, 1)}
-	o, err := a.newOrder(mix)
+	l := &Loader{a: a, cfg: a.Config, taking: make(chan struct{}, 1)}
+	o, err := a.NewOrder(mix)
 	if err == nil {
-		l.at = &order.Progress{Order: o, Ranks: order.Ranks{Batch: a.cfg.BatchSize, World: a.cfg.WorldSize, Rank: a.cfg.Rank, DropLast: a.cfg.DropLast, Short: a.cfg.Uneven == "short"}}
+		l.at = &order.Progress{Order: o, Ranks: order.Ranks{Batch: a.Config.BatchSize, World: a.Config.WorldSize, Rank: a.Config.Rank, DropLast: a.Config.DropLast, Short: a.Config.Uneven == "short"}}
 		err = l.at.Check()
 	}
 	if err != nil {
-		a.close()
+		a.Close()
 		return nil, err
 	}
 	return l, nil
@@ -69,7 +74,7 @@ func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
 // After another error the loader stands where it stood: Next tries the same batch again.
-func (l *Loader) Next(ctx context.Context) (*Batch, error) {
+func (l *Loader) Next(ctx context.Context) (*layout.Batch, error) {
 	select {
 	case l.taking <- struct{}{}:
 		return l.next(ctx, true)
@@ -80,7 +85,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 
 // TryNext is Next without waiting: ok is false where the next batch is not finished, or another Next runs. It starts the work on
 // it, so that a later call finds it. At the end of the epoch err is io.EOF.
-func (l *Loader) TryNext() (b *Batch, ok bool, err error) {
+func (l *Loader) TryNext() (b *layout.Batch, ok bool, err error) {
 	select {
 	case l.taking <- struct{}{}:
 		b, err = l.next(context.Background(), false)
@@ -90,7 +95,7 @@ func (l *Loader) TryNext() (b *Batch, ok bool, err error) {
 }
 
 // next gives the next batch; without waiting it may be none. The caller has put a token into taking.
-func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
+func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
 	defer func() { <-l.taking }()
 	begin := time.Now()
 	for {
@@ -98,19 +103,19 @@ func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.head == nil {
-			u, open := (*unit)(nil), false
+		if r.Head == nil {
+			u, open := (*pipeline.PlannedBatch)(nil), false
 			select {
-			case u, open = <-r.units:
+			case u, open = <-r.Batches:
 			default:
 				if !wait {
 					return nil, nil
 				}
 				select {
-				case u, open = <-r.units:
+				case u, open = <-r.Batches:
 				case <-ctx.Done():
 					return nil, ctx.Err()
-				case <-r.ctx.Done():
+				case <-r.Ctx.Done():
 					continue
 				}
 			}
@@ -120,16 +125,16 @@ func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
 				}
 				continue
 			}
-			r.head = u
+			r.Head = u
 		}
-		if r.head.epoch != epoch {
+		if r.Head.Epoch != epoch {
 			if l.endEpoch(r) {
 				return nil, io.EOF
 			}
 			continue
 		}
 		select {
-		case <-r.head.done: // the usual case needs no timer
+		case <-r.Head.Done: // the usual case needs no timer
 		default:
 			if !wait {
 				return nil, nil
@@ -149,27 +154,27 @@ func (l *Loader) next(ctx context.Context, wait bool) (*Batch, error) {
 
 // await waits for the batch at the head of a run; over says that the run has ended instead. Workers do the head's parts
 // first, so that a head without progress means that nothing moves.
-func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
-	u := r.head
+func (l *Loader) await(ctx context.Context, r *pipeline.EpochRun) (over bool, err error) {
+	u := r.Head
 	var late <-chan time.Time
 	if l.cfg.Deadline > 0 {
 		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
 		defer timer.Stop()
 		late = timer.C
 	}
-	left := u.left.Load()
+	left := u.Pending.Load()
 	for {
 		select {
-		case <-u.done:
+		case <-u.Done:
 			return false, nil
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-r.ctx.Done():
+		case <-r.Ctx.Done():
 			return true, nil
 		case <-late:
-			now := u.left.Load()
+			now := u.Pending.Load()
 			if now == left && now > 0 {
-				return false, robocache.Temporary("loader", robocache.Where{"position": u.batch.Position}, "no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now).
+				return false, robocache.Temporary("loader", robocache.Where{"position": u.Batch.Position}, "no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now).
 					WithHint("is the store reachable? deadline_s sets how long a batch may stand still")
 			}
 			left = now
@@ -178,7 +183,7 @@ func (l *Loader) await(ctx context.Context, r *run) (over bool, err error) {
 }
 
 // running gives the run, started where there is none, and the epoch where the loader stands.
-func (l *Loader) running(now time.Time) (*run, int64, error) {
+func (l *Loader) running(now time.Time) (*pipeline.EpochRun, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -188,7 +193,7 @@ func (l *Loader) running(now time.Time) (*run, int64, error) {
 		l.began = now
 	}
 	if l.run == nil {
-		l.run = startRun(l.a, *l.at, l.followed)
+		l.run = pipeline.StartRun(l.a, *l.at, l.followed)
 	}
 	return l.run, l.at.Epoch, nil
 }
@@ -198,18 +203,18 @@ func errClosed() error {
 }
 
 // endEpoch goes to the next epoch when a run has given all, or its next batch is of another; false where neither holds any more.
-func (l *Loader) endEpoch(r *run) bool {
+func (l *Loader) endEpoch(r *pipeline.EpochRun) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch u := r.head; {
-	case l.run != r || u != nil && u.epoch == l.at.Epoch:
+	switch u := r.Head; {
+	case l.run != r || u != nil && u.Epoch == l.at.Epoch:
 		return false
 	case u != nil:
-		l.a.report.skipped.Add(u.behind)
-		u.behind = 0
+		l.a.Report.Skipped.Add(u.SkippedBehind)
+		u.SkippedBehind = 0
 		l.leave()
 	default:
-		l.a.report.skipped.Add(r.skipped)
+		l.a.Report.Skipped.Add(r.Skipped)
 		l.stopRun()
 	}
 	l.at.GoTo(l.at.Epoch + 1)
@@ -220,48 +225,48 @@ func (l *Loader) endEpoch(r *run) bool {
 // leave lets go of what a pool's epoch, whose batches were all given, keeps for samples that drop_last leaves out; its run goes on into the next.
 func (l *Loader) leave() {
 	if l.cfg.Shuffle == Pool {
-		l.a.store.Leave(l.at.Epoch)
+		l.a.Frames.Leave(l.at.Epoch)
 	}
 }
 
 func (l *Loader) stopRun() {
 	if l.run != nil {
-		l.run.stop()
+		l.run.Stop()
 		l.run = nil
 	}
 }
 
 // handOut gives the finished batch at the head of a run. retry says that Next must look once more.
-func (l *Loader) handOut(r *run, begin time.Time) (b *Batch, retry bool, err error) {
+func (l *Loader) handOut(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch, retry bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != r || l.closed {
 		return nil, true, nil
 	}
-	u := r.head
-	if u.err != nil {
+	u := r.Head
+	if u.Err != nil {
 		l.stopRun()
-		if u.err != errNoRoom {
-			l.count(u.err)
+		if u.Err != pipeline.ErrNoRoom {
+			l.count(u.Err)
 		}
-		return nil, u.err == errNoRoom, u.err
+		return nil, u.Err == pipeline.ErrNoRoom, u.Err
 	}
-	if len(u.bad) > 0 {
-		err := l.exclude(u.bad)
+	if len(u.BadEpisodes) > 0 {
+		err := l.exclude(u.BadEpisodes)
 		l.stopRun()
 		return nil, err == nil, err
 	}
-	n := &l.a.n
-	l.at.Given(u.after)
-	n.wrap.Add(u.wrapped)
-	l.a.report.skipped.Add(u.skipped + u.behind)
-	n.samples.Add(int64(u.batch.Rows))
-	if n.batches.Add(1) == 1 {
-		n.first.Store(int64(time.Since(l.began)))
+	n := &l.a.Counters
+	l.at.Given(u.CursorAfter)
+	n.Wrapped.Add(u.Wrapped)
+	l.a.Report.Skipped.Add(u.Skipped + u.SkippedBehind)
+	n.Samples.Add(int64(u.Batch.Rows))
+	if n.Batches.Add(1) == 1 {
+		n.First.Store(int64(time.Since(l.began)))
 	}
-	n.waitData.Add(int64(time.Since(begin)))
-	r.head = nil
-	return r.release(u), false, nil
+	n.WaitData.Add(int64(time.Since(begin)))
+	r.Head = nil
+	return r.Release(u), false, nil
 }
 
 // count counts an error for Stats. l.mu is held.
@@ -275,13 +280,13 @@ func (l *Loader) count(err error) {
 
 // exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
 // far was prefetched.
-func (l *Loader) exclude(found map[badKey]error) error {
+func (l *Loader) exclude(found map[column.EpisodeKey]error) error {
 	position := l.at.Position()
-	episodes := slices.SortedFunc(maps.Keys(found), func(x, y badKey) int { return cmp.Or(x.source-y.source, x.episode-y.episode) })
+	episodes := slices.SortedFunc(maps.Keys(found), func(x, y column.EpisodeKey) int { return cmp.Or(x.Source-y.Source, x.Episode-y.Episode) })
 	bad := make([]BadEpisode, 0, len(episodes))
 	for _, e := range episodes {
 		l.count(found[e])
-		bad = append(bad, BadEpisode{Source: e.source, Episode: e.episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
+		bad = append(bad, BadEpisode{Source: e.Source, Episode: e.Episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
 	}
 	if !l.at.Exclude(bad) {
 		return robocache.Malformed("loader", nil, "every episode is bad").
@@ -291,7 +296,7 @@ func (l *Loader) exclude(found map[badKey]error) error {
 }
 
 // Fields describes a batch, in its order, before there is one.
-func (l *Loader) Fields() []Field { return l.a.schema.fields }
+func (l *Loader) Fields() []layout.Field { return l.a.Schema.Fields }
 
 // Samples is the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {
@@ -330,7 +335,7 @@ func (l *Loader) SetEpoch(epoch int64) error {
 	}
 	// Who has had an epoch's last batch may know that it is the last, and not ask for more.
 	l.followed = epoch == l.at.Epoch+1 && l.at.Ended()
-	if l.run != nil && l.followed && l.run.onward {
+	if l.run != nil && l.followed && l.run.IsEndless {
 		l.leave()
 	} else {
 		l.stopRun()
@@ -340,16 +345,16 @@ func (l *Loader) SetEpoch(epoch int64) error {
 }
 
 // Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
-func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.rowsOf(indices) }
+func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.RowsOf(indices) }
 
 // Locate says for samples by number which source each is of, and which row of its dataset (with hz: which row of the episode's
 // timeline). A loader of one dataset has one source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
-	return l.a.locate(indices, each)
+	return l.a.Locate(indices, each)
 }
 
 // Notes says what the loader chose without being asked for: the split for training.
-func (l *Loader) Notes() []string { return l.a.report.notes }
+func (l *Loader) Notes() []string { return l.a.Report.Notes }
 
 // Close ends all goroutines and waits for them. Batches that were handed out stay valid until their Release.
 func (l *Loader) Close() error {
@@ -360,6 +365,6 @@ func (l *Loader) Close() error {
 	}
 	l.closed = true
 	l.stopRun()
-	l.a.close()
+	l.a.Close()
 	return nil
 }

@@ -12,12 +12,17 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
 var bg = context.Background()
 
-func mustLoader(t testing.TB, ds robocache.Dataset, cfg Config) *Loader {
+func mustLoader(t testing.TB, ds robocache.Dataset, cfg options.Config) *Loader {
 	t.Helper()
 	l, err := New(bg, ds, cfg)
 	if err != nil {
@@ -48,9 +53,9 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 }
 
 // checkBatch proves every value of a batch of the fake.
-func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
+func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 	t.Helper()
-	rows, err := (&assembler{sources: []*source{{dataSource: dataSource{table: fakeTable(t, f, cfg)}}}}).rowsOf(b.Indices)
+	rows, err := (&pipeline.Assembler{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(b.Indices)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +70,7 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 		return out
 	}
 	if s := b.Tensor("observation.state"); s != nil {
-		v := floats32(s.Data)
+		v := column.Floats32(s.Data)
 		k := 0
 		for _, r := range rows {
 			for _, o := range window("observation.state") {
@@ -127,7 +132,7 @@ func checkBatch(t testing.TB, f *fake, cfg Config, b *Batch) {
 	}
 }
 
-func fakeTable(t testing.TB, f *fake, cfg Config) *order.Table {
+func fakeTable(t testing.TB, f *fake, cfg options.Config) *order.Table {
 	tab, err := order.NewTable(len(f.lengths), order.Selection{Positions: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +153,7 @@ func TestEpochs(t *testing.T) {
 	for round := range 40 {
 		f := newFake(lengthsFor(uint64(round), 1+rng.IntN(9), 1, 30)...)
 		f.gop = 1 + rng.IntN(12)
-		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)}, Memory: Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)}}
+		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)}, Memory: options.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)}}
 		if rng.IntN(3) == 0 {
 			cfg.Shuffle = FileOrder
 		}
@@ -183,7 +188,7 @@ func TestEpochs(t *testing.T) {
 func TestEachFrameOnce(t *testing.T) {
 	f := newFake(200)
 	f.gop = 1
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 20}, Memory: Memory{Prefetch: 2, Threads: 3}, Windows: Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 20}, Memory: options.Memory{Prefetch: 2, Threads: 3}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})}})
 	epochOf(t, f, l)
 	s := l.Stats()
 	if s.Frames != 1600 {
@@ -198,7 +203,7 @@ func TestEachFrameOnce(t *testing.T) {
 // L12: nothing is read for keys that were not asked for.
 func TestKeysPrune(t *testing.T) {
 	f := newFake(10, 12)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Windows: Windows{Keys: []string{"action", "task"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"action", "task"}}})
 	epochOf(t, f, l)
 	for _, k := range []string{"cam", "observation.state", "label", "index"} {
 		if f.touched[k] != 0 {
@@ -217,7 +222,7 @@ func TestKeysPrune(t *testing.T) {
 // Map: many callers at once get what one gets alone.
 func TestMapConcurrent(t *testing.T) {
 	f := newFake(lengthsFor(1, 6, 10, 30)...)
-	m, err := NewMap(bg, f, Config{Memory: Memory{Threads: 3}, Windows: Windows{Deltas: deltas("cam", []float64{-0.2, 0})}})
+	m, err := NewMap(bg, f, options.Config{Memory: options.Memory{Threads: 3}, Windows: options.Windows{Deltas: deltas("cam", []float64{-0.2, 0})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +240,7 @@ func TestMapConcurrent(t *testing.T) {
 					errs <- err
 					return
 				}
-				checkBatch(t, f, m.a.cfg, b)
+				checkBatch(t, f, m.a.Config, b)
 				b.Release()
 			}
 			errs <- nil
@@ -250,7 +255,7 @@ func TestMapConcurrent(t *testing.T) {
 	if _, err := m.Items(bg, []int64{0}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("after Close: %v", err)
 	}
-	if m.a.buffers.InUse.Load() != 0 || f.opened.Load() != 0 {
+	if m.a.Buffers.InUse.Load() != 0 || f.opened.Load() != 0 {
 		t.Error("something was not given back")
 	}
 }
@@ -262,7 +267,7 @@ func TestEarliestBatchFirst(t *testing.T) {
 	var order []string
 	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) } // one thread
 	const batch = 8
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, Shuffle: Global}, Memory: Memory{Threads: 1, Prefetch: 4}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: batch, Shuffle: Global}, Memory: options.Memory{Threads: 1, Prefetch: 4}, Windows: options.Windows{Keys: []string{"cam"}}})
 	epochOf(t, f, l)
 	l.Close()
 	batchOf := map[string]int{}
@@ -292,7 +297,7 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 	f := newFake(100)
 	f.gop = 1
 	f.slow = time.Millisecond
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Memory: Memory{Threads: 1, Prefetch: 4}, Windows: Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Memory: options.Memory{Threads: 1, Prefetch: 4}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})}})
 	b, err := l.Next(bg)
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // Samples of a mixture are numbered one source after the other, and Locate says whose each is.
 func TestLocate(t *testing.T) {
 	a, b := newFake(3, 2), newFake(4)
-	l, err := NewMix(bg, []Mix{{Dataset: a}, {Dataset: b}}, Config{Windows: Windows{Keys: []string{"index"}}})
+	l, err := NewMix(bg, []options.Mix{{Dataset: a}, {Dataset: b}}, options.Config{Windows: options.Windows{Keys: []string{"index"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

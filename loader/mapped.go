@@ -2,18 +2,19 @@ package loader
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
 // Map gives samples by number. All methods may be called from many goroutines.
 type Map struct {
-	a      *assembler
+	a      *pipeline.Assembler
 	ctx    context.Context
 	cancel context.CancelFunc
 
@@ -22,21 +23,21 @@ type Map struct {
 }
 
 // NewMap makes a Map. Order, batch size, ranks and prefetch of cfg do not matter to it.
-func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error) {
-	if err := cfg.check(false); err != nil {
+func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map, error) {
+	if err := cfg.Validate(false); err != nil {
 		return nil, err
 	}
 	cfg.Shuffle = FileOrder // no pool
-	if cfg.Missing == MissingPad {
+	if cfg.Missing == options.MissingPad {
 		ds = robocache.PadLacking(ds)
 	} else if cfg.Keys == nil {
 		ds = robocache.WithoutUnasked(ds)
 	}
 	var err error
-	if cfg.Stats, err = followed(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
+	if cfg.Stats, err = plan.RenameStats(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
 		return nil, err
 	}
-	a, err := newAssembler(ctx, []Mix{{Dataset: ds}}, cfg)
+	a, err := pipeline.NewAssembler(ctx, []options.Mix{{Dataset: ds}}, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -46,97 +47,62 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error)
 }
 
 // Len is the number of samples.
-func (m *Map) Len() int64 { return m.a.samples() }
+func (m *Map) Len() int64 { return m.a.SampleCount() }
 
 // Fields describes a batch of items, in its order.
-func (m *Map) Fields() []Field { return m.a.schema.fields }
+func (m *Map) Fields() []layout.Field { return m.a.Schema.Fields }
 
 // Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
-func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.rowsOf(indices) }
-
-// locate finds the sources and rows of samples.
-func (a *assembler) locate(indices []int64, each func(i, source int, r robocache.Row)) error {
-	n := a.samples()
-	for _, i := range indices {
-		if i < 0 || i >= n {
-			return robocache.Misuse("loader", robocache.Where{"index": i}, "index out of range").
-				Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(i))
-		}
-	}
-	for i, sample := range indices {
-		src, number := a.sourceOf(sample)
-		r, _ := src.table.Row(number)
-		each(i, src.index, r)
-	}
-	return nil
-}
-
-func (a *assembler) rowsOf(indices []int64) ([]robocache.Row, error) {
-	out := make([]robocache.Row, len(indices))
-	err := a.locate(indices, func(i, _ int, r robocache.Row) { out[i] = r })
-	return out, err
-}
+func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.RowsOf(indices) }
 
 // Items gives samples by number, 0 ≤ index < Len, in the order asked, stacked. What several of them want is decoded once.
 // The work is spread over cfg.Threads goroutines, the caller's among them.
-func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
+func (m *Map) Items(ctx context.Context, indices []int64) (*layout.Batch, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.closed {
 		return nil, robocache.Misuse("map", nil, "the map is closed")
 	}
 	a := m.a
-	if err := a.locate(indices, func(int, int, robocache.Row) {}); err != nil {
+	if err := a.Locate(indices, func(int, int, robocache.Row) {}); err != nil {
 		return nil, err
 	}
 	if len(indices) == 0 {
-		return a.allocate(0)
+		return a.Allocate(0)
 	}
-	if need := a.batchBytes(len(indices)); need > a.budget {
-		return nil, budgetError(need, a.budget, int64(a.cfg.MemoryBudget))
+	if need := a.BatchBytes(len(indices)); need > a.Budget {
+		return nil, pipeline.BudgetError(need, a.Budget, int64(a.Config.MemoryBudget))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(m.ctx, cancel)()
-	u, err := a.begin(0, indices, nil)
+	u, err := a.BeginBatch(0, indices, nil)
 	if err != nil {
 		return nil, err
 	}
-	q := frames.NewQueue(ctx, &a.workers)
-	u.onDone = q.Close
+	q := frames.NewQueue(ctx, &a.Workers)
+	u.OnDone = q.Close
 	defer context.AfterFunc(ctx, q.Close)()
-	parts := u.left.Load()
-	a.submit(q, []*unit{u})
-	q.Start(int(min(parts, int64(a.cfg.Threads))) - 1)
+	parts := u.Pending.Load()
+	a.SubmitJobs(q, []*pipeline.PlannedBatch{u})
+	q.Start(int(min(parts, int64(a.Config.Threads))) - 1)
 	q.Work()
 	q.Wait()
-	err = u.outcome(ctx)
-	a.leave(u)
+	err = u.Outcome(ctx)
+	a.ReleaseRagged(u)
 	if err != nil {
-		u.batch.Release()
+		u.Batch.Release()
 		return nil, err
 	}
-	b := u.batch
-	a.recycle(u)
-	a.n.samples.Add(int64(b.Rows))
-	a.n.batches.Add(1)
+	b := u.Batch
+	a.RecycleBatch(u)
+	a.Counters.Samples.Add(int64(b.Rows))
+	a.Counters.Batches.Add(1)
 	return b, nil
 }
 
-// outcome is the error of a unit that nobody works at any more.
-func (u *unit) outcome(ctx context.Context) error {
-	if u.left.Load() != 0 {
-		return ctx.Err()
-	}
-	if u.err != nil || len(u.bad) == 0 {
-		return u.err
-	}
-	// A map has no order to leave an episode out of.
-	return u.bad[slices.MinFunc(slices.Collect(maps.Keys(u.bad)), func(x, y badKey) int { return x.episode - y.episode })]
-}
-
 // Notes says what the map chose without being asked for: the split for training.
-func (m *Map) Notes() []string { return m.a.report.notes }
+func (m *Map) Notes() []string { return m.a.Report.Notes }
 
 // Stats says what was done so far.
 func (m *Map) Stats() Stats { return statsOf(m.a) }
@@ -148,7 +114,7 @@ func (m *Map) Close() error {
 	defer m.mu.Unlock()
 	if !m.closed {
 		m.closed = true
-		m.a.close()
+		m.a.Close()
 	}
 	return nil
 }

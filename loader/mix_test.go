@@ -10,6 +10,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
 // L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
@@ -21,14 +24,14 @@ func TestMixtureGivesItsSources(t *testing.T) {
 	}
 	for round := range rounds {
 		rng := rand.New(rand.NewPCG(round, 79))
-		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
+		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: options.Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}
 		if rng.IntN(2) == 0 {
 			cfg.Deltas = deltas("wide", []float64{-0.3, 0, 0.1}, "img", []float64{0, 0.2}, "observation.state", []float64{-0.1, 0.1})
 		}
-		var mix []Mix
+		var mix []options.Mix
 		var alone []*Map
 		for i := range 1 + rng.IntN(4) {
 			f := newFake(lengthsFor(round*7+uint64(i), 2+rng.IntN(6), 3, 30)...).withWide().withStills()
@@ -37,7 +40,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 			if i > 1 && rng.IntN(2) == 0 {
 				ds = mix[0].Dataset // the same dataset twice
 			}
-			m := Mix{Dataset: ds}
+			m := options.Mix{Dataset: ds}
 			own := cfg
 			own.Cache, own.Shuffle, own.CacheFormat = "", FileOrder, ""
 			if w := float64(1 + rng.IntN(4)); round%2 == 0 {
@@ -61,7 +64,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				}
 			}
 			mix = append(mix, m)
-			renamed, err := rename(ds, m.Rename)
+			renamed, err := plan.RenameDataset(ds, m.Rename)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,8 +88,8 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			for k, s := range b.Indices {
-				src, own := l.a.sourceOf(s)
-				want, err := alone[src.index].Items(bg, []int64{own})
+				src, own := l.a.SourceOf(s)
+				want, err := alone[src.Index].Items(bg, []int64{own})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,12 +98,12 @@ func TestMixtureGivesItsSources(t *testing.T) {
 					got := x.Data[k*size : (k+1)*size]
 					if y := want.Tensor(x.Key); y != nil {
 						if !bytes.Equal(got, y.Data) {
-							t.Fatalf("round %d: slot %d, source %d: %s differs", round, k, src.index, x.Key)
+							t.Fatalf("round %d: slot %d, source %d: %s differs", round, k, src.Index, x.Key)
 						}
 						continue
 					}
-					if x.Key == datasetIndex {
-						if got[0] != byte(src.index) {
+					if x.Key == layout.DatasetIndex {
+						if got[0] != byte(src.Index) {
 							t.Fatalf("round %d: slot %d says source %d", round, k, got[0])
 						}
 						continue
@@ -110,7 +113,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 						fill = 1
 					}
 					if !bytes.Equal(got, bytes.Repeat([]byte{fill}, size)) {
-						t.Fatalf("round %d: slot %d, source %d lacks %s, and has %v", round, k, src.index, x.Key, got)
+						t.Fatalf("round %d: slot %d, source %d lacks %s, and has %v", round, k, src.Index, x.Key, got)
 					}
 				}
 				for _, x := range b.Texts {
@@ -119,7 +122,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 						text = y[0]
 					}
 					if x.Values[k] != text {
-						t.Fatalf("round %d: slot %d, source %d: %s is %q, alone %q", round, k, src.index, x.Key, x.Values[k], text)
+						t.Fatalf("round %d: slot %d, source %d: %s is %q, alone %q", round, k, src.Index, x.Key, x.Values[k], text)
 					}
 				}
 				want.Release()
@@ -134,25 +137,25 @@ func TestMixtureGivesItsSources(t *testing.T) {
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state
-	cfg := Config{Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}}, Deltas: deltas("wide", []float64{0, 0.1})}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
-	sources := []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
+	cfg := options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}}, Deltas: deltas("wide", []float64{0, 0.1})}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
+	sources := []options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
 	l, err := NewMix(bg, sources, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	epochOf(t, nil, l)
 	l.Close()
-	for name, c := range map[string]Config{
-		"normalize": {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad"}, Device: Device{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
-		"align":     {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}}},
-		"delta":     {Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
+	for name, c := range map[string]options.Config{
+		"normalize": {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
+		"align":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}}},
+		"delta":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
 	} {
 		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "stat") {
 			t.Errorf("%s of a key that no source has: %v", name, err)
 		}
 	}
-	own := []Mix{sources[0], {Dataset: b, Name: "b", MixStatistics: MixStatistics{Normalize: &cfg.Normalize}}}
-	if _, err := NewMix(bg, own, Config{Order: Order{BatchSize: 4}, Windows: Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
+	own := []options.Mix{sources[0], {Dataset: b, Name: "b", MixStatistics: options.MixStatistics{Normalize: &cfg.Normalize}}}
+	if _, err := NewMix(bg, own, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}
 }
@@ -169,16 +172,16 @@ func TestMixtureHintsCountSources(t *testing.T) {
 	}
 	at := func(f *fake, key string) *robocache.Feature { return f.info.Feature(key) }
 	for name, c := range map[string]struct {
-		last Mix
+		last options.Mix
 		hint string
 	}{
-		"unknown key":   {Mix{Dataset: set("/sets/c", nil), Keys: []string{"actoin"}}, ""},
-		"no episode":    {Mix{Dataset: set("/sets/c", nil), Episodes: []int{7}}, ""},
-		"rename":        {Mix{Dataset: set("/sets/c", nil), Rename: map[string]string{"actoin": "x"}}, ""},
-		"another dtype": {Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 })}, "of source 0 or 2"},
-		"another shape": {Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })}, "of source 0 or 2"},
+		"unknown key":   {options.Mix{Dataset: set("/sets/c", nil), Keys: []string{"actoin"}}, ""},
+		"no episode":    {options.Mix{Dataset: set("/sets/c", nil), Episodes: []int{7}}, ""},
+		"rename":        {options.Mix{Dataset: set("/sets/c", nil), Rename: map[string]string{"actoin": "x"}}, ""},
+		"another dtype": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 })}, "of source 0 or 2"},
+		"another shape": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })}, "of source 0 or 2"},
 	} {
-		_, err := NewMix(bg, []Mix{{Dataset: set("/sets/a", nil)}, {Dataset: set("/sets/b", nil)}, c.last}, Config{Order: Order{BatchSize: 4}})
+		_, err := NewMix(bg, []options.Mix{{Dataset: set("/sets/a", nil)}, {Dataset: set("/sets/b", nil)}, c.last}, options.Config{Order: options.Order{BatchSize: 4}})
 		var e *robocache.Error
 		if !errors.As(err, &e) || e.Where["source"] != 2 || e.Where["dataset"] != "/sets/c" || !strings.Contains(e.Hint, c.hint) {
 			t.Errorf("%s: %v", name, err)
@@ -196,7 +199,7 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 	}
 	for _, keys := range [][]string{{"action"}, {"cam"}} {
 		for _, skip := range []string{"error", "skip"} {
-			l, err := NewMix(bg, []Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, Config{Order: Order{BatchSize: 8, OnBadEpisode: OnBad(skip)}, Windows: Windows{Keys: keys}})
+			l, err := NewMix(bg, []options.Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, options.Config{Order: options.Order{BatchSize: 8, OnBadEpisode: options.OnBad(skip)}, Windows: options.Windows{Keys: keys}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +219,7 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 			}
 			l.Close()
 		}
-		l := mustLoader(t, bad(), Config{Order: Order{BatchSize: 8}, Windows: Windows{Keys: keys}})
+		l := mustLoader(t, bad(), options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: keys}})
 		for {
 			b, err := l.Next(bg)
 			if err == nil {

@@ -7,12 +7,14 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/synth"
 )
 
 // TestGeneratedNumbers: a dataset without LeRobot's columns has index, episode_index and frame_index where they are asked for, and only there.
 func TestGeneratedNumbers(t *testing.T) {
-	keys := append([]string{"action"}, generatedKeys...)
+	keys := append([]string{"action"}, options.GeneratedKeys...)
 	made, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
 	if err != nil {
 		t.Fatal(err)
@@ -26,11 +28,11 @@ func TestGeneratedNumbers(t *testing.T) {
 		return n
 	}
 	hz := robocache.Rate{Num: 50, Den: 1}
-	for name, cfg := range map[string]Config{
-		"rows":  {Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2}},
-		"some":  {Windows: Windows{Keys: keys}, Order: Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}, DropTail: 3}},
-		"grid":  {Windows: Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}}},
-		"plain": {Order: Order{BatchSize: 8}},
+	for name, cfg := range map[string]options.Config{
+		"rows":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2}},
+		"some":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}, DropTail: 3}},
+		"grid":  {Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}}},
+		"plain": {Order: options.Order{BatchSize: 8}},
 	} {
 		l, err := New(bg, ds, cfg)
 		if err != nil {
@@ -50,7 +52,7 @@ func TestGeneratedNumbers(t *testing.T) {
 				b.Release()
 				continue
 			}
-			index, episode, frame := view[int64](b.Tensor("index").Data), view[int64](b.Tensor("episode_index").Data), view[int64](b.Tensor("frame_index").Data)
+			index, episode, frame := column.AsSlice[int64](b.Tensor("index").Data), column.AsSlice[int64](b.Tensor("episode_index").Data), column.AsSlice[int64](b.Tensor("frame_index").Data)
 			if shape := b.Tensor("index").Shape; !slices.Equal(shape, []int{b.Rows}) {
 				t.Fatalf("%s: shape %v", name, shape)
 			}
@@ -73,11 +75,11 @@ func TestGeneratedNumbers(t *testing.T) {
 		}
 		l.Close()
 	}
-	if _, err := New(bg, ds, Config{Windows: Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := New(bg, ds, options.Config{Windows: options.Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the index:", err)
 	}
 	// Of a mixture each source is counted by itself, on a grid too.
-	mix, err := NewMix(bg, []Mix{{Dataset: ds}, {Dataset: ds}}, Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: Order{BatchSize: 8, Seed: 2}})
+	mix, err := NewMix(bg, []options.Mix{{Dataset: ds}, {Dataset: ds}}, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: options.Order{BatchSize: 8, Seed: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func TestGeneratedNumbers(t *testing.T) {
 		if err != nil {
 			break
 		}
-		index := view[int64](b.Tensor("index").Data)
+		index := column.AsSlice[int64](b.Tensor("index").Data)
 		err = mix.Locate(b.Indices, func(i, source int, _ robocache.Row) { seen[[2]int64{int64(source), index[i]}] = true })
 		if err != nil {
 			t.Fatal(err)

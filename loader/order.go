@@ -1,10 +1,8 @@
 package loader
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
@@ -39,26 +37,6 @@ type (
 	BadEpisode   = order.BadEpisode
 )
 
-// newOrder settles the order of a loader's epochs. The pool's capacity in samples comes of declared sizes.
-func (a *assembler) newOrder(mix []Mix) (*order.Ordering, error) {
-	cfg := &a.cfg
-	// An eighth is left for the frames of batches that are under construction.
-	p := order.Params{Mode: cfg.Shuffle, PoolBytes: int64(cfg.PoolSize) / 8 * 7, PoolEpisodes: cfg.PoolEpisodes, Shards: cfg.PoolShards}
-	m := &order.MixParams{Temperature: cfg.Temperature, Stop: cfg.Stop, EpochSize: cfg.EpochSize, Stratified: cfg.Stratified, GlobalBatch: int64(cfg.BatchSize) * int64(cfg.WorldSize)}
-	tables := make([]*order.Table, len(a.sources))
-	for i, src := range a.sources {
-		p.SampleBytes = append(p.SampleBytes, residentBytes(&src.dataSource, a.planar()))
-		tables[i] = src.table
-	}
-	for i := range mix {
-		m.Names = append(m.Names, mix[i].Name)
-		if mix[i].Weight != nil {
-			m.Weights = append(m.Weights, *mix[i].Weight)
-		}
-	}
-	return order.New(p, order.NewCatalog(tables...), m, cfg.Seed)
-}
-
 // State is where the loader stands, at any moment, and of which data.
 func (l *Loader) State() State {
 	s := l.Standing()
@@ -71,7 +49,7 @@ func (l *Loader) Standing() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.at.State()
-	s.BadEpisodes = l.a.byIndex(s.BadEpisodes)
+	s.BadEpisodes = l.a.BadEpisodesByIndex(s.BadEpisodes)
 	return s
 }
 
@@ -87,12 +65,12 @@ func (l *Loader) Restore(s State, force bool) error {
 	}
 	var err error
 	if s.Version >= 3 { // before, they were positions
-		if s.BadEpisodes, err = l.a.byPosition(s.BadEpisodes); err != nil {
+		if s.BadEpisodes, err = l.a.BadEpisodesByPosition(s.BadEpisodes); err != nil {
 			return err
 		}
 	}
 	at, err := l.at.Restored(&s, force, func(b BadEpisode) bool {
-		return b.Source >= 0 && b.Source < len(l.a.sources) && b.Episode >= 0 && b.Episode < l.a.sources[b.Source].ds.Info().Episodes
+		return b.Source >= 0 && b.Source < len(l.a.Sources) && b.Episode >= 0 && b.Episode < l.a.Sources[b.Source].Dataset.Info().Episodes
 	})
 	if err != nil {
 		return err
@@ -108,39 +86,6 @@ func (l *Loader) Restore(s State, force bool) error {
 	return nil
 }
 
-// byIndex names bad episodes, which package order knows by position, by their indices. It returns the list itself if nothing differs.
-func (a *assembler) byIndex(bad []order.BadEpisode) []order.BadEpisode {
-	out := bad
-	for i, b := range bad {
-		index := int(a.sources[b.Source].ds.Info().EpisodeIndex(b.Episode))
-		if index == b.Episode {
-			continue
-		}
-		if &out[0] == &bad[0] {
-			out = slices.Clone(bad)
-		}
-		out[i].Episode = index
-	}
-	return out
-}
-
-// byPosition is the reverse of byIndex, for the bad episodes of a state.
-func (a *assembler) byPosition(bad []order.BadEpisode) ([]order.BadEpisode, error) {
-	out := slices.Clone(bad)
-	for i, b := range bad {
-		if b.Source < 0 || b.Source >= len(a.sources) {
-			continue // refused where the state is checked
-		}
-		position, err := a.sources[b.Source].ds.Info().EpisodePosition(int64(b.Episode))
-		if err != nil {
-			return nil, robocache.Misuse("loader", nil, "state bad_episodes").
-				Expected("episodes of the dataset", fmt.Sprint(b.Episode))
-		}
-		out[i].Episode = position
-	}
-	return out, nil
-}
-
 // Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
 func (l *Loader) Order(epoch int64) *Sequence {
 	l.mu.Lock()
@@ -152,7 +97,7 @@ func (l *Loader) Order(epoch int64) *Sequence {
 // are not taken out.
 func (l *Loader) RankOrder(epoch int64, rank int) ([]int64, error) {
 	if rank < 0 || rank >= l.cfg.WorldSize {
-		return nil, outOfRange("rank", l.cfg.WorldSize, rank)
+		return nil, options.RankOutOfRange("rank", l.cfg.WorldSize, rank)
 	}
 	l.mu.Lock()
 	at := *l.at

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // TestRelativeModeNote checks that a loader warns once about a mode that does not keep the totals of a relative
@@ -24,7 +25,7 @@ func TestRelativeModeNote(t *testing.T) {
 	} {
 		ds := newRobot(3.2)
 		ds.info.Feature("joints").Relative = []int{0, 1, 2}
-		m := mustMap(t, ds, Config{Windows: Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg}})
+		m := mustMap(t, ds, options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg}})
 		notes := slices.DeleteFunc(m.Notes(), func(n string) bool { return !strings.Contains(n, "joints") })
 		if c.want == "" && len(notes) == 0 {
 			continue

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // poolEpoch runs an epoch of a pool and checks each batch.
-func poolEpoch(t *testing.T, f *fake, cfg Config) (*Loader, []int64) {
+func poolEpoch(t *testing.T, f *fake, cfg options.Config) (*Loader, []int64) {
 	t.Helper()
 	l := mustLoader(t, f, cfg)
 	order, _ := epochOf(t, f, l)
@@ -34,7 +36,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 	}
 	for _, d := range []Deltas{nil, deltas("cam", []float64{-0.3, -0.1, 0, 0.2})} {
 		clear(seen)
-		cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: Windows{Deltas: d}}
+		cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: options.Windows{Deltas: d}}
 		poolEpoch(t, f, cfg)
 		for path, ordinals := range seen {
 			for o, n := range ordinals {
@@ -49,7 +51,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 // L16: a pool that the memory cannot hold gives the same batches; it only decodes more.
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
 	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
@@ -79,7 +81,7 @@ func TestPoolWithoutRoom(t *testing.T) {
 // Nothing is left of a pool when its epoch, its loader or a part of it ends.
 func TestPoolLeavesNothing(t *testing.T) {
 	f := newFake(lengthsFor(9, 20, 10, 60)...)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	for i := range 200 {
 		b, err := l.Next(bg)
 		if errors.Is(err, io.EOF) {
@@ -94,7 +96,7 @@ func TestPoolLeavesNothing(t *testing.T) {
 			if err := l.SetEpoch(int64(i)); err != nil {
 				t.Fatal(err)
 			}
-			if used := l.a.store.Stats("").Bytes; used != 0 {
+			if used := l.a.Frames.Stats("").Bytes; used != 0 {
 				t.Fatalf("%d bytes of frames are left", used)
 			}
 		}
@@ -109,10 +111,10 @@ func TestPoolLeavesNothing(t *testing.T) {
 func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	var err error
 	for err == nil {
-		var b *Batch
+		var b *layout.Batch
 		if b, err = l.Next(bg); err == nil {
 			b.Release()
 		}
@@ -120,7 +122,7 @@ func TestPoolBadFrame(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("a broken packet gives %v", err)
 	}
-	s := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}, OnBadEpisode: "skip"}, Memory: Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	s := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}, OnBadEpisode: "skip"}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
 	seen := map[int64]int{}
 	for {
 		b, err := s.Next(bg)
@@ -158,7 +160,7 @@ func TestRAMCache(t *testing.T) {
 	f := newFake(lengthsFor(11, 12, 10, 40)...)
 	for _, budget := range []Bytes{1 << 18, 4000} {
 		f.decoded.Store(0)
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20}})
 		for range 3 {
 			epochOf(t, f, l)
 		}
@@ -190,14 +192,14 @@ func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, er
 func TestToleranceOfKeptFrames(t *testing.T) {
 	f := newFake(lengthsFor(12, 12, 10, 40)...)
 	dir, tol := t.TempDir(), 0.002
-	filler := mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Memory: Memory{Cache: dir, CacheFormat: "rgb"}, Windows: Windows{Keys: []string{"cam"}}})
+	filler := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Memory: options.Memory{Cache: dir, CacheFormat: "rgb"}, Windows: options.Windows{Keys: []string{"cam"}}})
 	epochOf(t, f, filler)
 	filler.Close()
-	for name, cfg := range map[string]Config{
-		"global": {Order: Order{Shuffle: Global}},
-		"pool":   {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}},
-		"ram":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: "ram"}},
-		"dir":    {Order: Order{Shuffle: Global}, Memory: Memory{Cache: dir}},
+	for name, cfg := range map[string]options.Config{
+		"global": {Order: options.Order{Shuffle: Global}},
+		"pool":   {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}},
+		"ram":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: "ram"}},
+		"dir":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: dir}},
 	} {
 		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{"cam"}, "skip"
 		l := mustLoader(t, started{f, map[int]int64{4: 3_000_000, 7: 1_000_000}}, cfg)
@@ -216,7 +218,7 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 func TestDirCacheWithoutVersions(t *testing.T) {
 	f := newFake(20, 30)
 	f.nameless = true
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8}, Memory: Memory{Cache: t.TempDir(), CacheFormat: "rgb"}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Memory: options.Memory{Cache: t.TempDir(), CacheFormat: "rgb"}})
 	for range 2 {
 		epochOf(t, f, l)
 	}
@@ -228,14 +230,14 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 
 // What does not matter is not refused, and what does nothing is.
 func TestOptionsOfKeeping(t *testing.T) {
-	m, err := NewMap(bg, newFake(5), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 1 << 50}}})
+	m, err := NewMap(bg, newFake(5), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}}})
 	if err != nil {
 		t.Errorf("the order of a Map: %v", err)
 	} else {
 		m.Close()
 	}
 	for _, cache := range []string{"", "ram"} {
-		if _, err := New(bg, newFake(5), Config{Memory: Memory{Cache: cache, CacheFormat: "encoded"}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := New(bg, newFake(5), options.Config{Memory: options.Memory{Cache: cache, CacheFormat: "encoded"}}); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("cache %q of encoded bytes: %v", cache, err)
 		}
 	}
@@ -244,7 +246,7 @@ func TestOptionsOfKeeping(t *testing.T) {
 // What Stats says of the order is of the one that Restore brought.
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
 	l := mustLoader(t, f, cfg)
 	small := cfg
 	small.PoolSize = 2000
@@ -261,7 +263,7 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 // Stills are kept too: in the second epoch none is decoded or read.
 func TestRAMCacheOfStills(t *testing.T) {
 	f := newFake(lengthsFor(12, 8, 10, 30)...).withStills()
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 8, Shuffle: Global}, Memory: Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20}, Windows: Windows{Keys: []string{"img", "observation.state"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20}, Windows: options.Windows{Keys: []string{"img", "observation.state"}}})
 	epochOf(t, f, l)
 	before := l.Stats().Stills
 	f.mu.Lock()

@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
-	n := fakeTable(t, f, Config{}).Samples()
+	n := fakeTable(t, f, options.Config{}).Samples()
 	for turn := range 60 {
 		mode := []Shuffle{Global, Pool, Pool, FileOrder}[turn%4]
 		size, shards := Bytes(40*14), turn%4
@@ -32,7 +33,7 @@ func TestResume(t *testing.T) {
 			var next State
 			var wrapped int64
 			for rank := range world {
-				l := mustLoader(t, f, Config{Order: Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolOrder: PoolOrder{PoolSize: size, PoolShards: shards}, Seed: 11}, Memory: Memory{Threads: 1 + rng.IntN(3)}, Windows: Windows{Keys: []string{"index"}}})
+				l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolOrder: options.PoolOrder{PoolSize: size, PoolShards: shards}, Seed: 11}, Memory: options.Memory{Threads: 1 + rng.IntN(3)}, Windows: options.Windows{Keys: []string{"index"}}})
 				if state == nil {
 					want = make([]int64, n)
 					l.Order(0).Fill(want, 0)
@@ -106,7 +107,7 @@ func after(order []int64, from int, sample int64) int {
 // L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
 func TestResumeAtTheEdges(t *testing.T) {
 	f := newFake(10, 9)
-	cfg := Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: Windows{Keys: []string{"index"}}}
+	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: options.Windows{Keys: []string{"index"}}}
 	epochs := make([][]int64, 3)
 	l := mustLoader(t, f, cfg)
 	fresh := l.State()
@@ -164,11 +165,11 @@ func TestResumeAtTheEdges(t *testing.T) {
 	if err := other.Restore(mid, true); err != nil {
 		t.Errorf("forced: %v", err)
 	}
-	file := mustLoader(t, f, Config{Order: Order{BatchSize: 4}, Windows: Windows{Keys: []string{"index"}}})
+	file := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"index"}}})
 	if err := file.Restore(mid, false); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("another order mode: %v", err)
 	}
-	dropping := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true}, Windows: Windows{Keys: []string{"index"}}})
+	dropping := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true}, Windows: options.Windows{Keys: []string{"index"}}})
 	if got, n := epochOf(t, nil, dropping); len(got) != 16 || n != 4 {
 		t.Errorf("drop_last gives %d samples", len(got))
 	}
@@ -176,7 +177,7 @@ func TestResumeAtTheEdges(t *testing.T) {
 
 // L5, L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
 func TestResumeAhead(t *testing.T) {
-	cfg := Config{Order: Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
+	cfg := options.Config{Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
 	f := newFake(6, 6, 6, 6, 6)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v2.mp4": true}

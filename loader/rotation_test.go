@@ -8,6 +8,8 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // turner is a robot whose "pose" is a rotation vector about one axis that jumps from π to -π, and a width behind it.
@@ -42,9 +44,9 @@ func (r *turner) Gather(ctx context.Context, key string, rows []robocache.Row, d
 
 // TestRotationsInBatches: on a timeline, and in a window of a span resampled to a count, rotation vectors are turned and the width is linear.
 func TestRotationsInBatches(t *testing.T) {
-	for name, cfg := range map[string]Config{
-		"timeline": {Windows: Windows{Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: Order{BatchSize: 64}},
-		"window":   {Windows: Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}, Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: Order{BatchSize: 8}},
+	for name, cfg := range map[string]options.Config{
+		"timeline": {Windows: options.Windows{Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: options.Order{BatchSize: 64}},
+		"window":   {Windows: options.Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}, Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: options.Order{BatchSize: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := newTurner()
@@ -84,7 +86,7 @@ func TestRotationsInBatches(t *testing.T) {
 	}
 }
 
-func field(t *testing.T, b *Batch, key string) []byte {
+func field(t *testing.T, b *layout.Batch, key string) []byte {
 	t.Helper()
 	for i := range b.Tensors {
 		if b.Tensors[i].Key == key {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // TestImplausibleSeconds checks that times which are likely to be nanoseconds are Misuse with both readings.
@@ -20,7 +21,7 @@ func TestImplausibleSeconds(t *testing.T) {
 		{`{"tolerance_s": 33333333}`, "tolerance_s"},
 		{`{"offset_tolerance_s": 33333333}`, "offset_tolerance_s"},
 	} {
-		_, err := ParseConfig([]byte(c.config))
+		_, err := options.ParseConfig([]byte(c.config))
 		var e *robocache.Error
 		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v, want Misuse", c.config, err)
@@ -39,7 +40,7 @@ func TestImplausibleSeconds(t *testing.T) {
 
 // TestSecondsWithUnits checks numbers and text of all options in seconds, and that rows stay rows.
 func TestSecondsWithUnits(t *testing.T) {
-	for config, want := range map[string]Windows{
+	for config, want := range map[string]options.Windows{
 		`{"windows": {"a": [-1, "33333333ns"], "b": {"span": ["-20 ms", 0.1], "count": 3}}}`: {
 			Native: NativeWindows{
 				{Key: "a", Offsets: []float64{-1, 0.033333333}}, {Key: "b", Span: &[2]float64{-0.02, 0.1}, Count: 3},
@@ -56,7 +57,7 @@ func TestSecondsWithUnits(t *testing.T) {
 			Tolerance: new(0.033), OffsetTolerance: new(1e-4),
 		},
 	} {
-		c, err := ParseConfig([]byte(config))
+		c, err := options.ParseConfig([]byte(config))
 		if err != nil || !reflect.DeepEqual(c.Windows, want) {
 			t.Errorf("%s: %+v, %v", config, c.Windows, err)
 			continue
@@ -65,7 +66,7 @@ func TestSecondsWithUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ParseConfig(text); err != nil || !reflect.DeepEqual(again.Windows, want) {
+		if again, err := options.ParseConfig(text); err != nil || !reflect.DeepEqual(again.Windows, want) {
 			t.Errorf("%s: written as %s and read as %+v, %v", config, text, again.Windows, err)
 		}
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L8: a missing frame is an error with its place; the loader stands where it stood.
 func TestMissingFrameIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 5}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 5}})
 	for k := 0; ; k++ {
 		b, err := l.Next(bg)
 		if err != nil {
@@ -55,10 +56,10 @@ func TestSkip(t *testing.T) {
 	for name, fault := range faults {
 		var first []int64
 		var bad []BadEpisode
-		for _, how := range []Config{{Memory: Memory{Threads: 1, Prefetch: 1}}, {Memory: Memory{Threads: 4, Prefetch: 6}}, {Memory: Memory{Threads: 2, Prefetch: 3}}} {
+		for _, how := range []options.Config{{Memory: options.Memory{Threads: 1, Prefetch: 1}}, {Memory: options.Memory{Threads: 4, Prefetch: 6}}, {Memory: options.Memory{Threads: 2, Prefetch: 3}}} {
 			f := newFake(12, 12, 12, 12, 12, 12)
 			fault(f)
-			cfg := Config{Order: Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"}, Memory: Memory{Threads: how.Threads, Prefetch: how.Prefetch}}
+			cfg := options.Config{Order: options.Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"}, Memory: options.Memory{Threads: how.Threads, Prefetch: how.Prefetch}}
 			l := mustLoader(t, f, cfg)
 			got, _ := epochOf(t, f, l)
 			s := l.State()
@@ -107,7 +108,7 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	for rank := range 3 {
 		f := newFake(12, 12, 12, 12)
 		f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true}
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"}})
 		_, n := epochOf(t, f, l)
 		counts[n] = true
 	}
@@ -121,7 +122,7 @@ func TestSkipOfAWholeRank(t *testing.T) {
 	f := newFake(4, 4)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v1.mp4": true}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
 	}
@@ -130,7 +131,7 @@ func TestSkipOfAWholeRank(t *testing.T) {
 func TestAllBadIsAnError(t *testing.T) {
 	f := newFake(5, 5)
 	f.frames.lost = map[string]bool{"v0.mp4": true}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: "skip"}})
 	for range 3 {
 		if _, err := l.Next(bg); err == nil || err == io.EOF {
 			t.Fatalf("every episode is bad, and Next gives %v", err)
@@ -142,7 +143,7 @@ func TestAllBadIsAnError(t *testing.T) {
 func TestAllBadBesideAnEmptyOne(t *testing.T) {
 	f := newFake(5, 0, 5)
 	f.frames.lost = map[string]bool{"v0.mp4": true}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: "skip"}})
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
 	}
@@ -154,7 +155,7 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 		f := newFake(6, 6, 6, 6)
 		f.perFile = 1
 		f.frames.lost = map[string]bool{"v1.mp4": true, "v3.mp4": true}
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: "skip"}, Memory: Memory{Prefetch: prefetch, Threads: 2}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: "skip"}, Memory: options.Memory{Prefetch: prefetch, Threads: 2}})
 		for epoch := range 2 {
 			got, _ := epochOf(t, f, l)
 			if s := l.Stats(); len(got) != 12 || s.Skipped != int64(12*(epoch+1)) {
@@ -177,7 +178,7 @@ func TestSkipOnATimeline(t *testing.T) {
 	} {
 		f := newFake(11, 11, 11)
 		fault(f)
-		l := mustLoader(t, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: Order{BatchSize: 5, OnBadEpisode: "skip"}})
+		l := mustLoader(t, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: options.Order{BatchSize: 5, OnBadEpisode: "skip"}})
 		for range 2 {
 			if got, _ := epochOf(t, nil, l); len(got) != 42 {
 				t.Errorf("%s: %d samples", name, len(got))
@@ -186,7 +187,7 @@ func TestSkipOnATimeline(t *testing.T) {
 		if s := l.Stats(); s.Skipped == 0 || len(s.BadEpisodes)+len(s.Warnings) != 1 {
 			t.Errorf("%s: %d skipped, %v %v", name, s.Skipped, s.BadEpisodes, s.Warnings)
 		}
-		strict, err := New(bg, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: Order{BatchSize: 40}})
+		strict, err := New(bg, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: options.Order{BatchSize: 40}})
 		if err == nil {
 			_, err = strict.Next(bg)
 			strict.Close()
@@ -201,11 +202,11 @@ func TestSkipOnATimeline(t *testing.T) {
 func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 6, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"cam"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 6, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"cam"}}})
 	if got, _ := epochOf(t, f, l); !slices.Equal(got, []int64{2, 3, 4, 5}) {
 		t.Errorf("samples %v", got)
 	}
-	strict := mustLoader(t, f, Config{Order: Order{BatchSize: 6}, Windows: Windows{Keys: []string{"cam"}}})
+	strict := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam"}}})
 	if _, err := strict.Next(bg); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") || !strings.Contains(err.Error(), "v0.mp4") {
 		t.Errorf("%v", err)
 	}
@@ -223,7 +224,7 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 	f.frames.refused = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"}}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := Config{Windows: Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "cam"}}, Order: Order{BatchSize: 30, OnBadEpisode: "skip"}}
+	cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "cam"}}, Order: options.Order{BatchSize: 30, OnBadEpisode: "skip"}}
 	l := mustLoader(t, f, cfg)
 	got, _ := epochOf(t, nil, l)
 	if s := l.Stats(); len(got) != 14 || len(s.BadEpisodes) != 1 || s.BadEpisodes[0].Episode != 1 {
@@ -242,7 +243,7 @@ func TestSkipByFindings(t *testing.T) {
 		if lost {
 			want, wantBad = 8, 1
 		}
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, OnBadEpisode: Skip}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: options.Skip}})
 		got, _ := epochOf(t, nil, l)
 		if bad := l.Stats().BadEpisodes; len(got) != want || len(bad) != wantBad {
 			t.Errorf("lost %v: %d samples, want %d; bad episodes %+v", lost, len(got), want, bad)

@@ -9,6 +9,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 var backHalf = Window{Span: &[2]float64{-0.15, 0.02}}
@@ -26,7 +29,7 @@ func inSpan(timestamps []int64, now int64) (rows []int) {
 }
 
 // checkSpread compares a batch with what inSpan says: frames, points, counts, masks and times.
-func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, now int64), missing func(row int) bool) {
+func checkSpread(t *testing.T, r *robot, b *layout.Batch, at func(i int) (episode int, now int64), missing func(row int) bool) {
 	t.Helper()
 	places := b.Tensor("cam_is_pad").Shape[1]
 	clouds := b.Tensor("points_is_pad").Shape[1]
@@ -38,11 +41,11 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 		e, now := at(i)
 		rows := slices.DeleteFunc(inSpan(r.eps[e][""], now), missing)
 		fullest = max(fullest, len(inSpan(r.eps[e][""], now)))
-		if got := view[int64](b.Tensor("cam_lengths").Data)[i]; got != int64(len(rows)) {
+		if got := column.AsSlice[int64](b.Tensor("cam_lengths").Data)[i]; got != int64(len(rows)) {
 			t.Fatalf("sample %d has %d frames, expected %d", i, got, len(rows))
 		}
 		for k := range places {
-			pad, when := b.Tensor("cam_is_pad").Data[i*places+k], view[int64](b.Tensor("cam_times").Data)[i*places+k]
+			pad, when := b.Tensor("cam_is_pad").Data[i*places+k], column.AsSlice[int64](b.Tensor("cam_times").Data)[i*places+k]
 			pic := b.Tensor("cam").Data[(i*places+k)*3*fakeW*fakeH:][:3*fakeW*fakeH]
 			if k >= len(rows) {
 				if pad != 1 || when != 0 || slices.Max(pic) != 0 {
@@ -57,7 +60,7 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 		}
 		rows = inSpan(r.eps[e]["points"], now)
 		for k := range clouds {
-			n, pad, when := view[int64](b.Tensor("points_lengths").Data)[i*clouds+k], b.Tensor("points_is_pad").Data[i*clouds+k], view[int64](b.Tensor("points_times").Data)[i*clouds+k]
+			n, pad, when := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*clouds+k], b.Tensor("points_is_pad").Data[i*clouds+k], column.AsSlice[int64](b.Tensor("points_times").Data)[i*clouds+k]
 			if k >= len(rows) {
 				if n != 0 || pad != 1 || when != 0 {
 					t.Fatalf("sample %d, cloud %d is not empty", i, k)
@@ -69,7 +72,7 @@ func checkSpread(t *testing.T, r *robot, b *Batch, at func(i int) (episode int, 
 				t.Fatalf("sample %d, cloud %d: %d points, mask %d, time %d", i, k, n, pad, when)
 			}
 			for p := range int(n) * 4 {
-				if got := floats32(b.Tensor("points").Data)[point*4+p]; got != float32(e*10000+rows[k]*100+p) {
+				if got := column.Floats32(b.Tensor("points").Data)[point*4+p]; got != float32(e*10000+rows[k]*100+p) {
 					t.Fatalf("sample %d, cloud %d: value %v", i, k, got)
 				}
 			}
@@ -94,8 +97,8 @@ func TestSpread(t *testing.T) {
 		}
 		return e, r.eps[e]["joints"][i]
 	}
-	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, none)
-	m := mustMap(t, r, Config{Windows: Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"}, Native: windows}})
+	checkSpread(t, r, allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, none)
+	m := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"}, Native: windows}})
 	first := (len(r.eps[0]["joints"]) - 1) / 5
 	checkSpread(t, r, allOf(t, m), func(i int) (int, int64) {
 		e := 0
@@ -105,7 +108,7 @@ func TestSpread(t *testing.T) {
 		return e, r.eps[e]["joints"][0] + int64(i)*50e6
 	}, none)
 	r.info.Feature("cam").Masked, r.blind["cam"] = true, 4
-	checkSpread(t, r, allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, func(row int) bool { return row%4 == 3 })
+	checkSpread(t, r, allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, func(row int) bool { return row%4 == 3 })
 }
 
 // TestSpreadBatches: the loader's batches, shuffled, from a pool and resumed from a cache, are those of the Map; ragged numbers too.
@@ -113,8 +116,8 @@ func TestSpreadBatches(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
 	keys := []string{"cam", "points", "hits"}
-	m := mustMap(t, r, Config{Windows: Windows{Keys: keys, Native: windows}})
-	for _, cfg := range []Config{{Order: Order{Shuffle: Global}}, {Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 2}}}, {Memory: Memory{Cache: "ram"}}, {Memory: Memory{Threads: 1}}} {
+	m := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Native: windows}})
+	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 2}}}, {Memory: options.Memory{Cache: "ram"}}, {Memory: options.Memory{Threads: 1}}} {
 		cfg.Keys, cfg.Native, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
 		l := mustLoader(t, r, cfg)
 		n := int64(0)
@@ -149,15 +152,15 @@ func TestSpreadBatches(t *testing.T) {
 func TestSpreadRefused(t *testing.T) {
 	a, b := newRobot(1.5), newRobot(1.2)
 	b.eps[0][""] = slices.DeleteFunc(b.eps[0][""], func(s int64) bool { return s/100e6%2 == 0 })
-	_, err := NewMix(bg, []Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}}, Config{Windows: Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}})
+	_, err := NewMix(bg, []options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}}, options.Config{Windows: options.Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}})
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "count") {
 		t.Errorf("sources with other numbers of places: %v", err)
 	}
-	if _, err := NewMap(bg, a, Config{Windows: Windows{Native: NativeWindows{spanOf("say")}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMap(bg, a, options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("say")}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a text: %v", err)
 	}
 	a.eps[0][""][3] = a.eps[0][""][1]
-	if _, err := NewMap(bg, a, Config{Windows: Windows{Native: NativeWindows{spanOf("cam")}}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := NewMap(bg, a, options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("cam")}}}); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("timestamps that go backwards: %v", err)
 	}
 }

@@ -11,15 +11,18 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 func weight(w float64) *float64 { return &w }
 
 // mixOf makes sources of the fakes; weights nil: by size.
-func mixOf(fakes []*fake, weights []float64) []Mix {
-	var out []Mix
+func mixOf(fakes []*fake, weights []float64) []options.Mix {
+	var out []options.Mix
 	for i, f := range fakes {
-		m := Mix{Dataset: f, Name: string(rune('a' + i))}
+		m := options.Mix{Dataset: f, Name: string(rune('a' + i))}
 		if weights != nil {
 			m.Weight = weight(weights[i])
 		}
@@ -28,7 +31,7 @@ func mixOf(fakes []*fake, weights []float64) []Mix {
 	return out
 }
 
-func mustMix(t testing.TB, mix []Mix, cfg Config) *Loader {
+func mustMix(t testing.TB, mix []options.Mix, cfg options.Config) *Loader {
 	t.Helper()
 	l, err := NewMix(bg, mix, cfg)
 	if err != nil {
@@ -56,17 +59,17 @@ func TestKillAndRestore(t *testing.T) {
 	fakes := []*fake{newFake(lengthsFor(1, 9, 2, 30)...), newFake(lengthsFor(2, 20, 1, 9)...), newFake(40, 3)}
 	type kind struct {
 		name string
-		mix  []Mix
-		cfg  Config
+		mix  []options.Mix
+		cfg  options.Config
 	}
 	kinds := []kind{
-		{"global", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Global}}},
-		{"pool", mixOf(fakes[:1], nil), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 60 * 36}}}},
-		{"pool of episodes", mixOf(fakes[1:2], nil), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 5, PoolShards: 2}}}},
-		{"mixture by size", mixOf(fakes, nil), Config{Order: Order{Shuffle: Global}}},
-		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 90 * 36}, Mixture: Mixture{EpochSize: 333}}}},
-		{"stratified", mixOf(fakes, []float64{5, 2, 3}), Config{Order: Order{Shuffle: Global, Mixture: Mixture{Stratified: true}}}},
-		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), Config{Order: Order{Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 80 * 36}, Mixture: Mixture{Stop: "all"}}}},
+		{"global", mixOf(fakes[:1], nil), options.Config{Order: options.Order{Shuffle: Global}}},
+		{"pool", mixOf(fakes[:1], nil), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 60 * 36}}}},
+		{"pool of episodes", mixOf(fakes[1:2], nil), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 5, PoolShards: 2}}}},
+		{"mixture by size", mixOf(fakes, nil), options.Config{Order: options.Order{Shuffle: Global}}},
+		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 90 * 36}, Mixture: options.Mixture{EpochSize: 333}}}},
+		{"stratified", mixOf(fakes, []float64{5, 2, 3}), options.Config{Order: options.Order{Shuffle: Global, Mixture: options.Mixture{Stratified: true}}}},
+		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 80 * 36}, Mixture: options.Mixture{Stop: "all"}}}},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -152,9 +155,9 @@ func TestKillAndRestore(t *testing.T) {
 }
 
 // checkMixed proves that a batch's values are those of its samples.
-func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
+func checkMixed(t testing.TB, mix []options.Mix, l *Loader, b *layout.Batch) {
 	t.Helper()
-	values := floats32(b.Tensor("observation.state").Data)
+	values := column.Floats32(b.Tensor("observation.state").Data)
 	imgs, want := b.Tensor("cam").Data, make([]byte, 3*fakeW*fakeH)
 	ref := make([]robocache.FrameRef, 1)
 	err := l.Locate(b.Indices, func(i, source int, row robocache.Row) {
@@ -177,7 +180,7 @@ func checkMixed(t testing.TB, mix []Mix, l *Loader, b *Batch) {
 // L5: the state's own fields say where each source stands, and a state says what it was made for.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
-	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), Config{Order: Order{BatchSize: 8, Shuffle: Pool, PoolOrder: PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: Windows{Keys: []string{"index"}}})
+	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: options.Windows{Keys: []string{"index"}}})
 	drawn := [2]int64{}
 	epoch := int64(0)
 	for range 17 {
@@ -213,8 +216,8 @@ func TestStateOfAMixture(t *testing.T) {
 func TestStateContradictions(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4)
 	two := mixOf([]*fake{f, g}, []float64{1, 3})
-	cfg := Config{Order: Order{BatchSize: 4, Shuffle: Global}, Windows: Windows{Keys: []string{"index"}}}
-	with := func(change func(*Config)) Config {
+	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}}
+	with := func(change func(*options.Config)) options.Config {
 		c := cfg
 		change(&c)
 		return c
@@ -245,16 +248,16 @@ func TestStateContradictions(t *testing.T) {
 		{"a mixture's state in a loader", mustLoader(t, f, cfg), mixed, []string{"mixture of 2", "one dataset"}},
 		{"a loader's state in a mixture", mustMix(t, two, cfg), single, []string{"mixture of 2", "one dataset"}},
 		{"another number of sources", mustMix(t, mixOf([]*fake{f, g, f}, nil), cfg), mixed, []string{"mixture of 3", "mixture of 2"}},
-		{"other names", mustMix(t, []Mix{two[0], {Dataset: g, Name: "x", Weight: weight(3)}}, cfg), mixed, []string{`b`, `x`}},
+		{"other names", mustMix(t, []options.Mix{two[0], {Dataset: g, Name: "x", Weight: weight(3)}}, cfg), mixed, []string{`b`, `x`}},
 		{"other data", mustMix(t, mixOf([]*fake{f, newFake(4, 5)}, []float64{1, 3}), cfg), mixed, []string{"source b", "samples"}},
 		{"other weights", mustMix(t, mixOf([]*fake{f, g}, []float64{1, 1}), cfg), mixed, []string{"weight of a", "0.25", "0.5"}},
 		{"by size", mustMix(t, mixOf([]*fake{f, g}, nil), cfg), mixed, []string{"weight of a"}},
-		{"another order", mustMix(t, two, with(func(c *Config) { c.Shuffle = Pool })), mixed, []string{"global", "pool"}},
-		{"another epoch", mustMix(t, two, with(func(c *Config) { c.EpochSize = 50 })), mixed, []string{"27", "50"}},
-		{"another end", mustMix(t, two, with(func(c *Config) { c.Stop = "all" })), mixed, []string{"27"}},
-		{"stratified", mustMix(t, two, with(func(c *Config) { c.Stratified = true })), mixed, []string{"stratified"}},
+		{"another order", mustMix(t, two, with(func(c *options.Config) { c.Shuffle = Pool })), mixed, []string{"global", "pool"}},
+		{"another epoch", mustMix(t, two, with(func(c *options.Config) { c.EpochSize = 50 })), mixed, []string{"27", "50"}},
+		{"another end", mustMix(t, two, with(func(c *options.Config) { c.Stop = "all" })), mixed, []string{"27"}},
+		{"stratified", mustMix(t, two, with(func(c *options.Config) { c.Stratified = true })), mixed, []string{"stratified"}},
 		{"shares that do not sum up", mustMix(t, two, cfg), edit(mixed, func(s *State) { s.Sources[0].Share++ }), []string{"sum"}},
-		{"pool in one loader", mustLoader(t, f, with(func(c *Config) { c.Shuffle = Pool })), single, []string{"global", "pool"}},
+		{"pool in one loader", mustLoader(t, f, with(func(c *options.Config) { c.Shuffle = Pool })), single, []string{"global", "pool"}},
 	} {
 		err := c.l.Restore(c.s, false)
 		if !errors.Is(err, robocache.ErrMisuse) {
@@ -301,9 +304,9 @@ func TestStateContradictions(t *testing.T) {
 // A state of version 1, as release 0.1 wrote it.
 func TestStateVersion1(t *testing.T) {
 	f := newFake(10, 9)
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global}, Windows: Windows{Keys: []string{"index"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}})
 	want := make([]int64, 19)
-	mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: Windows{Keys: []string{"index"}}}).Order(2).Fill(want, 0)
+	mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: options.Windows{Keys: []string{"index"}}}).Order(2).Fill(want, 0)
 	print := l.State().Fingerprint
 	raw := `{"version":1,"order":"global","seed":3,"epoch":2,"position":8,"samples":19,"batch_size":4,"world_size":1,"rank":0,
 		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths + `"}}`
@@ -327,13 +330,13 @@ func TestStateAtTheEdges(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4, 6)
 	for name, make := range map[string]func() *Loader{
 		"pool": func() *Loader {
-			return mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool, PoolOrder: PoolOrder{PoolEpisodes: 1}}, Windows: Windows{Keys: []string{"index"}}})
+			return mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 1}}, Windows: options.Windows{Keys: []string{"index"}}})
 		},
 		"mixture": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Pool}, Windows: Windows{Keys: []string{"index"}}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
 		},
 		"mixture of two epochs": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), Config{Order: Order{BatchSize: 4, Shuffle: Global, Mixture: Mixture{EpochSize: 41}}, Windows: Windows{Keys: []string{"index"}}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Mixture: options.Mixture{EpochSize: 41}}, Windows: options.Windows{Keys: []string{"index"}}})
 		},
 	} {
 		l := make()
@@ -399,7 +402,7 @@ func TestStateAtTheEdges(t *testing.T) {
 // Where nothing is left of the state's epoch, or less than drop_last drops at this batch size, the loader stands at the next one.
 func TestStateOfAnEpochsRest(t *testing.T) {
 	f := newFake(10, 9)
-	small := mustLoader(t, f, Config{Order: Order{BatchSize: 4, Shuffle: Pool}, Windows: Windows{Keys: []string{"index"}}})
+	small := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
 	for range 3 {
 		b, err := small.Next(bg)
 		if err != nil {
@@ -413,7 +416,7 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 		batch    int
 	}{"dropped": {12, 8}, "nothing left": {19, 4}} {
 		s.Position = c.position
-		l := mustLoader(t, f, Config{Order: Order{BatchSize: c.batch, Shuffle: Pool, DropLast: true}, Windows: Windows{Keys: []string{"index"}}})
+		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: c.batch, Shuffle: Pool, DropLast: true}, Windows: options.Windows{Keys: []string{"index"}}})
 		if err := l.Restore(s, false); err != nil {
 			t.Fatal(err)
 		}
@@ -427,7 +430,7 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 func FuzzState(f *testing.F) {
 	data, other := newFake(5, 4, 3), newFake(2, 2)
 	make := func(kind uint8) (*Loader, error) {
-		cfg := Config{Order: Order{BatchSize: 2, Shuffle: []Shuffle{Global, Pool, FileOrder}[kind%3], WorldSize: 1 + int(kind/16)%3, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"index"}}, Memory: Memory{Threads: 1}}
+		cfg := options.Config{Order: options.Order{BatchSize: 2, Shuffle: []Shuffle{Global, Pool, FileOrder}[kind%3], WorldSize: 1 + int(kind/16)%3, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"index"}}, Memory: options.Memory{Threads: 1}}
 		if kind&8 == 0 {
 			return New(bg, data, cfg)
 		}

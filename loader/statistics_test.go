@@ -13,6 +13,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 	"github.com/goatnote-inc/robocache/store"
 )
 
@@ -49,13 +52,13 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	keys := []string{"action", "count", "index"}
 	for _, episodes := range [][]int{nil, {1, 2}} {
 		f := newFake(6, 9, 4)
-		raw := allOf(t, mustMap(t, f, Config{Windows: Windows{Keys: keys}, Order: Order{Episodes: episodes}}))
+		raw := allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}}))
 		var lines []string
-		m := mustMap(t, f, Config{Windows: Windows{Keys: keys}, Order: Order{Episodes: episodes}, Device: Device{Normalize: one("mean_std")}, Log: func(s string) { lines = append(lines, s) }})
+		m := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}, Device: options.Device{Normalize: one("mean_std")}, Log: func(s string) { lines = append(lines, s) }})
 		got := allOf(t, m)
-		plain := view[float64](raw.Tensor("action").Data)
+		plain := column.AsSlice[float64](raw.Tensor("action").Data)
 		mean, std := momentsOf(plain, 2)
-		if !near(view[float64](got.Tensor("action").Data), plain, mean, std) {
+		if !near(column.AsSlice[float64](got.Tensor("action").Data), plain, mean, std) {
 			t.Errorf("episodes %v: action is not normalised by the selected episodes", episodes)
 		}
 		for _, k := range []string{"count", "index"} { // integers and bookkeeping
@@ -68,7 +71,7 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 		}
 	}
 	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its own.
-	for _, cfg := range []Config{{Device: Device{Normalize: one("quantiles")}}, {Device: Device{Normalize: one("min_max"), ComputeStats: true}}} {
+	for _, cfg := range []options.Config{{Device: options.Device{Normalize: one("quantiles")}}, {Device: options.Device{Normalize: one("min_max"), ComputeStats: true}}} {
 		cfg.Keys = []string{"observation.state"}
 		n := mustMap(t, newFake(5, 5), cfg).Normalizers()[0].Keys["observation.state"]
 		if n.Shift[0] < 0 || n.Scale[0] < 1000 || n.Mode != cfg.Normalize.Mode {
@@ -77,9 +80,9 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	}
 	// With the vectors that were settled the same loader is made without a look at the data.
 	f := newFake(6, 9)
-	first := mustMap(t, f, Config{Windows: Windows{Keys: keys}, Device: Device{Normalize: one("quantile10")}})
+	first := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: one("quantile10")}})
 	f.badRows = map[int]error{0: errors.New("read"), 1: errors.New("read")}
-	second := mustMap(t, f, Config{Windows: Windows{Keys: keys}, Device: Device{Normalize: first.Settled()[0]}})
+	second := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: first.Settled()[0]}})
 	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(a.Shift, b.Shift) || !slices.Equal(a.Scale, b.Scale) {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -88,9 +91,9 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 // A stream on its own clock is counted by its own rows.
 func TestStatisticsOfManyClocks(t *testing.T) {
 	r := newRobot(1.5, 1)
-	stats := allOf(t, mustMap(t, r, Config{Windows: Windows{Keys: []string{"imu"}, Anchor: "imu"}}))
-	mean, std := momentsOf(view[float64](stats.Tensor("imu").Data), 2)
-	got := mustMap(t, r, Config{Windows: Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Device: Device{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
+	stats := allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"imu"}, Anchor: "imu"}}))
+	mean, std := momentsOf(column.AsSlice[float64](stats.Tensor("imu").Data), 2)
+	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Device: options.Device{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
 	for k := range mean {
 		if math.Abs(float64(got.Shift[k])-mean[k]) > 1e-4*math.Abs(mean[k])+1e-6 || math.Abs(float64(got.Scale[k])-std[k]) > 1e-4*std[k]+1e-6 {
 			t.Errorf("channel %d: %v %v of %v %v", k, got.Shift[k], got.Scale[k], mean[k], std[k])
@@ -100,7 +103,7 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 
 // What is too much to read unasked is refused by name, with the ways out.
 func TestUnaskedPassIsBounded(t *testing.T) {
-	_, err := NewMap(bg, newFake(1<<25), Config{Windows: Windows{Keys: []string{"action", "observation.state"}}, Device: Device{Normalize: one("mean_std")}})
+	_, err := NewMap(bg, newFake(1<<25), options.Config{Windows: options.Windows{Keys: []string{"action", "observation.state"}}, Device: options.Device{Normalize: one("mean_std")}})
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
@@ -120,14 +123,14 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 func TestStatisticsSkipBadEpisodes(t *testing.T) {
 	f := newFake(6, 9, 4)
 	f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"}}
-	cfg := Config{Windows: Windows{Keys: []string{"action"}}, Device: Device{Normalize: one("mean_std")}}
+	cfg := options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}}
 	if _, err := NewMap(bg, f, cfg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a broken episode: %v", err)
 	}
 	cfg.OnBadEpisode = "skip"
 	got := mustMap(t, f, cfg).Normalizers()[0].Keys["action"]
-	raw := allOf(t, mustMap(t, newFake(6, 9, 4), Config{Windows: Windows{Keys: []string{"action"}}, Order: Order{Episodes: []int{0, 2}}}))
-	if mean, _ := momentsOf(view[float64](raw.Tensor("action").Data), 2); math.Abs(float64(got.Shift[0])-mean[0]) > 1e-3 {
+	raw := allOf(t, mustMap(t, newFake(6, 9, 4), options.Config{Windows: options.Windows{Keys: []string{"action"}}, Order: options.Order{Episodes: []int{0, 2}}}))
+	if mean, _ := momentsOf(column.AsSlice[float64](raw.Tensor("action").Data), 2); math.Abs(float64(got.Shift[0])-mean[0]) > 1e-3 {
 		t.Errorf("%v of %v", got.Shift[0], mean[0])
 	}
 }
@@ -152,30 +155,30 @@ func TestStatisticsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads := func(f *fake) int {
-		mustLoader(t, filed{f, st}, Config{Windows: Windows{Keys: []string{"action"}}, Device: Device{Normalize: one("mean_std")}, Memory: Memory{Cache: dir}}).Close()
+		mustLoader(t, filed{f, st}, options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}, Memory: options.Memory{Cache: dir}}).Close()
 		n := f.touched["action"]
 		f.touched["action"] = 0
 		return n
 	}
 	forget := func() {
-		memory.Lock()
-		clear(memory.m)
-		memory.Unlock()
+		plan.Memory.Lock()
+		clear(plan.Memory.M)
+		plan.Memory.Unlock()
 	}
 	forget()
 	f := newFake(300, 300)
 	if n := reads(f); n < 600 {
 		t.Fatalf("%d rows read the first time", n)
 	}
-	if n := reads(f); n > probedRows {
+	if n := reads(f); n > plan.ProbedRows {
 		t.Errorf("%d rows read by the same process", n)
 	}
 	forget()
-	if n := reads(f); n > probedRows {
+	if n := reads(f); n > plan.ProbedRows {
 		t.Errorf("%d rows read by another process with the cache directory", n)
 	}
 	g := &doubled{filed{newFake(300, 300), st}}
-	m := mustMap(t, g, Config{Windows: Windows{Keys: []string{"action"}}, Device: Device{Normalize: one("mean_std")}})
+	m := mustMap(t, g, options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}})
 	if mean := m.Normalizers()[0].Keys["action"].Shift[0]; mean < 1200 {
 		t.Errorf("other values of the same files: mean %v", mean)
 	}
@@ -185,7 +188,7 @@ func TestStatisticsAreRemembered(t *testing.T) {
 	if n := reads(f); n < 600 {
 		t.Errorf("%d rows read of other files", n)
 	}
-	if memory.m[cache.Key{}] != nil {
+	if plan.Memory.M[cache.Key{}] != nil {
 		t.Error("statistics without a name are remembered")
 	}
 }
@@ -208,11 +211,11 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 	given := func(mean float64) *robocache.FeatureStats {
 		return &robocache.FeatureStats{Mean: []float64{mean, mean}, Std: []float64{1, 1}}
 	}
-	open := func(rename map[string]string, stats robocache.Stats) (Normalizer, error) {
-		l, err := NewMix(bg, []Mix{{Dataset: newFake(6)}, {Dataset: newFake(9), Rename: rename, MixStatistics: MixStatistics{Stats: stats}, Keys: []string{"act"}}, {Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}}},
-			Config{Windows: Windows{Missing: "pad"}, Device: Device{Normalize: one("mean_std")}})
+	open := func(rename map[string]string, stats robocache.Stats) (plan.Normalizer, error) {
+		l, err := NewMix(bg, []options.Mix{{Dataset: newFake(6)}, {Dataset: newFake(9), Rename: rename, MixStatistics: options.MixStatistics{Stats: stats}, Keys: []string{"act"}}, {Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}}},
+			options.Config{Windows: options.Windows{Missing: "pad"}, Device: options.Device{Normalize: one("mean_std")}})
 		if err != nil {
-			return Normalizer{}, err
+			return plan.Normalizer{}, err
 		}
 		defer l.Close()
 		all := l.Normalizers()

@@ -2,11 +2,12 @@ package loader
 
 import (
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -49,31 +50,10 @@ type Stats struct {
 	BadEpisodes   []BadEpisode     `json:"bad_episodes,omitempty"` // those that opening found first
 	Warnings      []string         `json:"warnings,omitempty"`
 	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
-	NotDelivered []NotDelivered `json:"not_delivered"`
-	Backend      string         `json:"backend,omitempty"` // the decoder
+	NotDelivered []plan.NotDelivered `json:"not_delivered"`
+	Backend      string              `json:"backend,omitempty"` // the decoder
 	// Decoding says what was decoded where, of each source that a device decodes for.
 	Decoding []video.SplitStats `json:"decoding,omitempty"`
-}
-
-// NotDelivered is a stream that cannot be given, and why.
-type NotDelivered struct {
-	Source int    `json:"source"` // its place in a mixture
-	Key    string `json:"key"`
-	Reason string `json:"reason"`
-}
-
-// withheld lists the streams that a source declares and cannot give.
-func (src *source) withheld(number int) []NotDelivered {
-	out := slices.Clone(src.left)
-	for _, f := range src.ds.Info().Findings {
-		if f.NotDelivered != "" {
-			out = append(out, NotDelivered{Key: f.NotDelivered, Reason: f.Message})
-		}
-	}
-	for i := range out {
-		out[i].Source = number
-	}
-	return out
 }
 
 // MemoryStats says how memory_budget is shared out, and what of it is and was taken.
@@ -115,12 +95,12 @@ func (l *Loader) Stats() Stats {
 	if s.Seconds > 0 {
 		s.SamplesPerSec = float64(s.Samples) / s.Seconds
 	}
-	s.BatchBytes = l.a.batchBytes(l.cfg.BatchSize)
-	s.Horizon, _, _ = l.a.horizonOf()
+	s.BatchBytes = l.a.BatchBytes(l.cfg.BatchSize)
+	s.Horizon, _, _ = l.a.DecodeHorizon()
 	s.BadEpisodes = append(s.BadEpisodes, l.at.Bad...)
 	s.Errors = maps.Clone(l.errors)
 	if l.run != nil {
-		s.DecodeQueue, s.InFlight = l.run.q.Len(), l.run.inFlight()
+		s.DecodeQueue, s.InFlight = l.run.Queue.Len(), l.run.InFlight()
 	}
 	if s.Pool != nil {
 		s.Pool.Randomness = l.randomness()
@@ -131,31 +111,31 @@ func (l *Loader) Stats() Stats {
 		}
 	}
 	s.Sources = l.at.Sources(s.BadEpisodes)
-	s.BadEpisodes = l.a.byIndex(s.BadEpisodes)
+	s.BadEpisodes = l.a.BadEpisodesByIndex(s.BadEpisodes)
 	return s
 }
 
-func statsOf(a *assembler) Stats {
+func statsOf(a *pipeline.Assembler) Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
-	n, f := &a.n, &a.store.N
+	n, f := &a.Counters, &a.Frames.N
 	s := Stats{
-		Samples: n.samples.Load(), Batches: n.batches.Load(), FirstBatch: sec(&n.first),
-		Plan: sec(&f.Plan), Gather: sec(&n.gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.waitData), WaitConsumer: sec(&n.waitConsumer),
-		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.stills.Load(),
-		BufferBytes: a.buffers.InUse.Load(), BufferPeak: a.buffers.Peak.Load(), Wrapped: n.wrap.Load(), Skipped: a.report.skipped.Load(),
+		Samples: n.Samples.Load(), Batches: n.Batches.Load(), FirstBatch: sec(&n.First),
+		Plan: sec(&f.Plan), Gather: sec(&n.Gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.WaitData), WaitConsumer: sec(&n.WaitConsumer),
+		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.Stills.Load(),
+		BufferBytes: a.Buffers.InUse.Load(), BufferPeak: a.Buffers.Peak.Load(), Wrapped: n.Wrapped.Load(), Skipped: a.Report.Skipped.Load(),
 	}
-	s.NotDelivered = []NotDelivered{}
-	for i, src := range a.sources {
-		s.NotDelivered = append(s.NotDelivered, src.withheld(i)...)
-		s.BadEpisodes = append(s.BadEpisodes, src.lost...)
-		if src.files == nil {
+	s.NotDelivered = []plan.NotDelivered{}
+	for i, src := range a.Sources {
+		s.NotDelivered = append(s.NotDelivered, src.Withheld(i)...)
+		s.BadEpisodes = append(s.BadEpisodes, src.LostEpisodes...)
+		if src.Files == nil {
 			continue
 		}
-		p := src.files.Stats()
+		p := src.Files.Stats()
 		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
 		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
-		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.cfg.MemoryBudget)/8/int64(len(a.sources)), s.Memory.DecoderBytes+p.IdleBytes
-		if l, ok := src.files.(*frames.Library); ok {
+		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.Config.MemoryBudget)/8/int64(len(a.Sources)), s.Memory.DecoderBytes+p.IdleBytes
+		if l, ok := src.Files.(*frames.Library); ok {
 			if w := l.Where(); w != nil {
 				s.Decoding = append(s.Decoding, *w)
 			}
@@ -164,9 +144,9 @@ func statsOf(a *assembler) Stats {
 			s.Backend = b.Name() + " " + b.Version()
 		}
 	}
-	s.Memory.Budget, s.Memory.Batches = int64(a.cfg.MemoryBudget), a.budget
+	s.Memory.Budget, s.Memory.Batches = int64(a.Config.MemoryBudget), a.Budget
 	addKept(a, &s)
-	s.Warnings = a.report.listWarnings()
+	s.Warnings = a.Report.ListWarnings()
 	return s
 }
 
@@ -183,14 +163,14 @@ func (l *Loader) randomness() Randomness {
 }
 
 // addKept adds what the pool and the caches did.
-func addKept(a *assembler, s *Stats) {
-	k := a.store.Stats(a.cfg.Cache)
+func addKept(a *pipeline.Assembler, s *Stats) {
+	k := a.Frames.Stats(a.Config.Cache)
 	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
 	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.ThereLimit, k.There, k.TherePeak
-	if a.cfg.Shuffle == Pool && k.Limit > 0 {
+	if a.Config.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused}
 	}
-	if s.Cache == nil && a.folder.dir != nil {
-		s.Cache = frames.DirStats(a.folder.dir, a.cfg.Cache, "encoded").Rated()
+	if s.Cache == nil && a.Folder.Dir != nil {
+		s.Cache = frames.DirStats(a.Folder.Dir, a.Config.Cache, "encoded").Rated()
 	}
 }

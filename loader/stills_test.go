@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // Still frames: each distinct row of a batch is decoded once, and stands wherever a window wants it.
 func TestStills(t *testing.T) {
 	f := newFake(30, 25).withStills()
 	offsets := []int{-2, -1, 0}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Memory: Memory{Threads: 3}, Windows: Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})}})
 	for {
 		b, err := l.Next(bg)
 		if err == io.EOF {
@@ -47,7 +49,7 @@ func TestStills(t *testing.T) {
 
 func TestStillsAsFloatAndResized(t *testing.T) {
 	f := newFake(5).withStills()
-	m, err := NewMap(bg, f, Config{Windows: Windows{Compat: "lerobot", Keys: []string{"img", "cam"}}, Frames: Frames{ImageDType: "uint8", ImageSize: []int{2, 3}}})
+	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"img", "cam"}}, Frames: options.Frames{ImageDType: "uint8", ImageSize: []int{2, 3}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 	if x := m.Fields()[1]; x.Key != "img" || x.DType != robocache.Float32 || x.Shape[1] != 2 || x.Shape[2] != 3 {
 		t.Errorf("%+v", x)
 	}
-	m2, err := NewMap(bg, f, Config{Frames: Frames{ImageDType: "float32", ImageSize: []int{2, 3}}, Windows: Windows{Keys: []string{"img"}}})
+	m2, err := NewMap(bg, f, options.Config{Frames: options.Frames{ImageDType: "float32", ImageSize: []int{2, 3}}, Windows: options.Windows{Keys: []string{"img"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Release()
-	if v := floats32(b.Tensor("img").Data); v[6] != 4.0/255 || v[12] != 8.0/255 {
+	if v := column.Floats32(b.Tensor("img").Data); v[6] != 4.0/255 || v[12] != 8.0/255 {
 		t.Errorf("%v", v)
 	}
 }
@@ -74,7 +76,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 func TestBrokenStill(t *testing.T) {
 	f := newFake(10, 10).withStills()
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 3}: true}
-	l := mustLoader(t, f, Config{Order: Order{BatchSize: 10}, Windows: Windows{Keys: []string{"img"}}})
+	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Windows: options.Windows{Keys: []string{"img"}}})
 	if b, err := l.Next(bg); err != nil {
 		t.Fatal(err)
 	} else {
@@ -84,7 +86,7 @@ func TestBrokenStill(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") || !strings.Contains(err.Error(), "row 3") {
 		t.Errorf("%v", err)
 	}
-	skip := mustLoader(t, f, Config{Order: Order{BatchSize: 10, OnBadEpisode: "skip"}, Windows: Windows{Keys: []string{"img"}}})
+	skip := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"img"}}})
 	if got, _ := epochOf(t, nil, skip); len(got) != 10 {
 		t.Errorf("%d samples", len(got))
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L4, L11, L13, L20, L21: whatever the order, the cache, the windows, the faults and the threads, and wherever it is stopped, restored or
@@ -29,7 +31,7 @@ func stressRound(t *testing.T, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 77))
 	f := newFake(lengthsFor(round, 2+rng.IntN(14), 1, 40)...).withWide()
 	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(12), 1+rng.IntN(5), rng.IntN(3) == 0, rng.IntN(3) == 0
-	cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)], PoolShards: rng.IntN(5)}}, Memory: Memory{Threads: 1 + rng.IntN(5), Prefetch: 1 + rng.IntN(5), MemoryBudget: 1 << 20, IOThreads: 1 + rng.IntN(4), CacheFormat: "rgb"}}
+	cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)], PoolShards: rng.IntN(5)}}, Memory: options.Memory{Threads: 1 + rng.IntN(5), Prefetch: 1 + rng.IntN(5), MemoryBudget: 1 << 20, IOThreads: 1 + rng.IntN(4), CacheFormat: "rgb"}}
 	switch rng.IntN(4) {
 	case 0:
 		cfg.Cache, cfg.CacheBudget = "ram", []Bytes{4000, 1 << 18}[rng.IntN(2)]
@@ -63,12 +65,12 @@ func stressRound(t *testing.T, round uint64) {
 		}
 	}()
 	type held struct {
-		b   *Batch
+		b   *layout.Batch
 		sum uint64
 	}
 	var keep []held
 	seed := maphash.MakeSeed()
-	sum := func(b *Batch) uint64 {
+	sum := func(b *layout.Batch) uint64 {
 		var h maphash.Hash
 		h.SetSeed(seed)
 		for i := range b.Tensors {
@@ -149,9 +151,9 @@ func stressRound(t *testing.T, round uint64) {
 	if err := l.SetEpoch(99); err != nil {
 		t.Fatal(err)
 	}
-	kept := l.a.store.Stats(cfg.Cache)
+	kept := l.a.Frames.Stats(cfg.Cache)
 	cached := int64(0)
-	if kept.Cache != nil && kept.Cache.Where == inRAM {
+	if kept.Cache != nil && kept.Cache.Where == options.CacheInRAM {
 		cached = kept.Cache.Bytes
 	}
 	if kept.Bytes != cached {
@@ -183,14 +185,14 @@ func TestStressMixture(t *testing.T) {
 	for round := range uint64(20) {
 		rng := rand.New(rand.NewPCG(round, 78))
 		var fakes []*fake
-		var mix []Mix
+		var mix []options.Mix
 		for i := range 1 + rng.IntN(4) {
 			f := newFake(lengthsFor(round*7+uint64(i), 2+rng.IntN(6), 1, 30)...)
 			f.tag, f.share, f.perFile = string(rune('a'+i)), rng.IntN(3) == 0, 1+rng.IntN(4)
 			if i > 1 && rng.IntN(2) == 0 {
 				f = fakes[0] // the same dataset twice
 			}
-			m := Mix{Dataset: f}
+			m := options.Mix{Dataset: f}
 			if w := float64(1 + rng.IntN(4)); round%2 == 0 {
 				m.Weight = &w
 			}
@@ -201,7 +203,7 @@ func TestStressMixture(t *testing.T) {
 			}
 			fakes, mix = append(fakes, f), append(mix, m)
 		}
-		cfg := Config{Order: Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: PoolOrder{PoolSize: 40_000}}, Memory: Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"}, Windows: Windows{Missing: "pad"}}
+		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"}, Windows: options.Windows{Missing: "pad"}}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}
@@ -221,10 +223,10 @@ func TestStressMixture(t *testing.T) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			for i, f := range fakes {
-				one := &Batch{Rows: 0}
+				one := &layout.Batch{Rows: 0}
 				var at []int
 				for k, s := range b.Indices {
-					if src, own := l.a.sourceOf(s); src.index == i {
+					if src, own := l.a.SourceOf(s); src.Index == i {
 						at = append(at, k)
 						one.Indices = append(one.Indices, own)
 					}
@@ -234,17 +236,17 @@ func TestStressMixture(t *testing.T) {
 						continue
 					}
 					size := len(tensor.Data) / b.Rows
-					x := Tensor{Key: tensor.Key, DType: tensor.DType, Shape: tensor.Shape}
+					x := layout.Tensor{Key: tensor.Key, DType: tensor.DType, Shape: tensor.Shape}
 					for _, k := range at {
 						x.Data = append(x.Data, tensor.Data[k*size:(k+1)*size]...)
-						if tensor.Key == datasetIndex && x.Data[len(x.Data)-8] != byte(i) {
+						if tensor.Key == layout.DatasetIndex && x.Data[len(x.Data)-8] != byte(i) {
 							t.Fatalf("round %d: slot %d says it is of source %d", round, k, x.Data[len(x.Data)-8])
 						}
 					}
 					one.Tensors = append(one.Tensors, x)
 				}
 				for _, texts := range b.Texts {
-					x := Texts{Key: texts.Key}
+					x := layout.Texts{Key: texts.Key}
 					for _, k := range at {
 						x.Values = append(x.Values, texts.Values[k])
 					}

@@ -9,13 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // L14: windows and anchors on a timeline of another rate, frames by nearest.
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
-	m, err := NewMap(bg, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam", "count", "label"}, Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05})}})
+	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam", "count", "label"}, Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05})}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,7 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Release()
-	v := floats32(b.Tensor("observation.state").Data)
+	v := column.Floats32(b.Tensor("observation.state").Data)
 	mask := b.Tensor("observation.state_is_pad").Data
 	// Sample 5 is t = 0.25 s: rows 1.75, 2.5, 3.0.
 	for s, want := range map[int][]float32{0: {0, 0, 0.5}, 1: {1.75, 2.5, 3}, 2: {9.25, 10, 10}, 3: {1000, 1000, 1000.5}, 4: {1.75, 2.5, 3}} {
@@ -41,7 +43,7 @@ func TestTimeline(t *testing.T) {
 	if want := []byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0}; !bytes.Equal(mask, want) {
 		t.Errorf("mask %v, expected %v", mask, want)
 	}
-	if c := view[int16](b.Tensor("count").Data); c[1] != 2 || c[2] != 10 {
+	if c := column.AsSlice[int16](b.Tensor("count").Data); c[1] != 2 || c[2] != 10 {
 		t.Errorf("count %v", c)
 	}
 	if l := b.Text("label"); l[1] != `"label 0 2"` {
@@ -56,7 +58,7 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("cam_is_pad %v", p)
 	}
 	// The same through a Loader.
-	l := mustLoader(t, f, Config{Windows: Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}}, Order: Order{BatchSize: 7, Shuffle: Global}, Memory: Memory{Threads: 3}})
+	l := mustLoader(t, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}}, Order: options.Order{BatchSize: 7, Shuffle: Global}, Memory: options.Memory{Threads: 3}})
 	if got, _ := epochOf(t, nil, l); len(got) != 30 {
 		t.Errorf("%d samples", len(got))
 	}
@@ -70,7 +72,7 @@ func TestTimelineNormalised(t *testing.T) {
 	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
-		cfg := Config{Windows: Windows{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Device: Device{Normalize: norm}}
+		cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Device: options.Device{Normalize: norm}}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -86,13 +88,13 @@ func TestTimelineNormalised(t *testing.T) {
 		value := func(i int) float64 {
 			switch d {
 			case robocache.Float16:
-				return float64(kernel.Float16to32(view[uint16](x.Data)[i]))
+				return float64(kernel.Float16to32(column.AsSlice[uint16](x.Data)[i]))
 			case robocache.BFloat16:
-				return float64(kernel.BFloat16to32(view[uint16](x.Data)[i]))
+				return float64(kernel.BFloat16to32(column.AsSlice[uint16](x.Data)[i]))
 			case robocache.Float64:
-				return view[float64](x.Data)[i]
+				return column.AsSlice[float64](x.Data)[i]
 			}
-			return float64(floats32(x.Data)[i])
+			return float64(column.Floats32(x.Data)[i])
 		}
 		// Sample 5: before the data; 2.5 → -0.75; 5 → 0.5. Sample 20: row 0 → cut to -1; row 10 → cut to 1; behind the data.
 		for i, want := range []float64{0, -0.75, 0.5, -1, 1, 0} {
@@ -119,7 +121,7 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := Config{Windows: Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}}
+	cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}}
 	m, err := NewMap(bg, f, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +167,7 @@ func TestTimelineEqualsAlign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := NewMap(bg, f, Config{Windows: Windows{Align: &cfg, Keys: keys}})
+		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Align: &cfg, Keys: keys}})
 		if err != nil {
 			t.Fatal(text, err)
 		}
@@ -234,12 +236,12 @@ func TestSnapped(t *testing.T) {
 	timestamps := []int64{10, 20, 21}
 	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
 		for from := 0; from == 0 || from <= 3 && timestamps[from-1] < in; from++ {
-			if got, _ := snapped(in, timestamps, from); got != want {
+			if got, _ := column.Snapped(in, timestamps, from); got != want {
 				t.Errorf("%d from %d: %d, want %d", in, from, got, want)
 			}
 		}
 	}
-	if got, _ := snapped(5, nil, 0); got != 5 {
+	if got, _ := column.Snapped(5, nil, 0); got != 5 {
 		t.Error("without timestamps")
 	}
 	long := make([]int64, 1000)
@@ -247,7 +249,7 @@ func TestSnapped(t *testing.T) {
 		long[i] = int64(i) * 100
 	}
 	for _, in := range []int64{1501, 1599, 1701, 77_199, 99_901} {
-		got, at := snapped(in, long, 0)
+		got, at := column.Snapped(in, long, 0)
 		if got%100 != 0 || max(got-in, in-got) != 1 || at < len(long) && long[at] < got {
 			t.Errorf("%d: %d, %d", in, got, at)
 		}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // robotOf is a fake whose actions are of so many numbers.
@@ -40,12 +42,12 @@ func (r *robotOf) Gather(ctx context.Context, key string, rows []robocache.Row, 
 
 // Rows of a narrower source are what it gives alone, in their places; the rest is 0, and the mask says so.
 func TestWidthsArePadded(t *testing.T) {
-	for name, cfg := range map[string]Config{
+	for name, cfg := range map[string]options.Config{
 		"rows":       {},
-		"windows":    {Windows: Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
-		"normalised": {Device: Device{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: Windows{Deltas: deltas("action", []float64{0, 0.1})}},
-		"timeline":   {Windows: Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
-		"raw":        {Device: Device{Raw: true, Normalize: one("min_max")}},
+		"windows":    {Windows: options.Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
+		"normalised": {Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}},
+		"timeline":   {Windows: options.Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
+		"raw":        {Device: options.Device{Raw: true, Normalize: one("min_max")}},
 	} {
 		places := [][]int{{0, 1, 2}, {6, 0}, {0}}
 		sources := []robocache.Dataset{newRobotOf(3, 12, 5), newRobotOf(2, 9), newRobotOf(1, 11)}
@@ -53,7 +55,7 @@ func TestWidthsArePadded(t *testing.T) {
 			cfg := cfg
 			cfg.Keys, cfg.BatchSize, cfg.Shuffle, cfg.Missing = []string{"action", "index"}, 8, Global, "pad"
 			width, own := 3, [][]int{{0, 1, 2}, {0, 1}, {0}}
-			mix := []Mix{{Dataset: sources[0]}, {Dataset: sources[1]}, {Dataset: sources[2]}, {Dataset: newFake(7), Keys: []string{"index"}}}
+			mix := []options.Mix{{Dataset: sources[0]}, {Dataset: sources[1]}, {Dataset: sources[2]}, {Dataset: newFake(7), Keys: []string{"index"}}}
 			if mapped {
 				width, own = 7, places
 				mix[1].Dims = map[string][]int{"action": places[1]}
@@ -82,25 +84,25 @@ func TestWidthsArePadded(t *testing.T) {
 				}
 				size := len(x.Data) / b.Rows / 4
 				for k, s := range b.Indices {
-					src, number := l.a.sourceOf(s)
+					src, number := l.a.SourceOf(s)
 					want, pad := make([]float32, size), slices.Repeat([]byte{1}, width)
-					if src.index < 3 {
-						one, err := maps[src.index].Items(bg, []int64{number})
+					if src.Index < 3 {
+						one, err := maps[src.Index].Items(bg, []int64{number})
 						if err != nil {
 							t.Fatal(err)
 						}
-						from := floats32(one.Tensor("action").Data)
+						from := column.Floats32(one.Tensor("action").Data)
 						for i, v := range from {
-							n := len(own[src.index])
-							want[i/n*width+own[src.index][i%n]] = v
+							n := len(own[src.Index])
+							want[i/n*width+own[src.Index][i%n]] = v
 						}
-						for _, d := range own[src.index] {
+						for _, d := range own[src.Index] {
 							pad[d] = 0
 						}
 						one.Release()
 					}
-					if got := floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got, want) || !slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
-						t.Fatalf("%s, source %d: %v, expected %v; mask %v", name, src.index, got, want, mask.Data[k*width:(k+1)*width])
+					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got, want) || !slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
+						t.Fatalf("%s, source %d: %v, expected %v; mask %v", name, src.Index, got, want, mask.Data[k*width:(k+1)*width])
 					}
 				}
 				b.Release()
@@ -115,9 +117,9 @@ func TestWidthsArePadded(t *testing.T) {
 
 // Errors of widths speak of widths, and those of dims name the key and the place.
 func TestWidthsMisuse(t *testing.T) {
-	open := func(cfg Config, dims map[string][]int) error {
+	open := func(cfg options.Config, dims map[string][]int) error {
 		cfg.Keys = []string{"action", "done"}
-		l, err := NewMix(bg, []Mix{{Dataset: newRobotOf(3, 12)}, {Dataset: newRobotOf(2, 9), Name: "second", Dims: dims}}, cfg)
+		l, err := NewMix(bg, []options.Mix{{Dataset: newRobotOf(3, 12)}, {Dataset: newRobotOf(2, 9), Name: "second", Dims: dims}}, cfg)
 		if err == nil {
 			l.Close()
 		}
@@ -130,12 +132,12 @@ func TestWidthsMisuse(t *testing.T) {
 		}
 		return err.Error() + " " + e.Hint
 	}
-	for _, cfg := range []Config{{}, {Windows: Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
+	for _, cfg := range []options.Config{{}, {Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
 		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") || !strings.Contains(text, `Missing: "pad"`) {
 			t.Errorf("widths: %s", text)
 		}
 	}
-	pad := Config{Windows: Windows{Missing: "pad"}}
+	pad := options.Config{Windows: options.Windows{Missing: "pad"}}
 	for name, dims := range map[string]map[string][]int{
 		"2 places": {"action": {0}}, "each once": {"action": {1, 1}}, "0 to": {"action": {-1, 0}}, "no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
 	} {
@@ -143,10 +145,10 @@ func TestWidthsMisuse(t *testing.T) {
 			t.Errorf("%v: %s", dims, text)
 		}
 	}
-	if text := hint(open(Config{Windows: Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `Missing: "pad"`) {
+	if text := hint(open(options.Config{Windows: options.Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `Missing: "pad"`) {
 		t.Errorf("without pad: %s", text)
 	}
-	if _, err := NewMix(bg, []Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}}, pad); err == nil {
+	if _, err := NewMix(bg, []options.Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}}, pad); err == nil {
 		t.Error("dims of one source")
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
 // finished does to a raw batch what a device would: it moves the buffers, and runs the op.
-func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
+func finished(t *testing.T, l *Loader, b *layout.Batch) [][]byte {
 	t.Helper()
 	f, err := l.Finish(b.Rows)
 	if err != nil {
@@ -33,7 +36,7 @@ func finished(t *testing.T, l *Loader, b *Batch) [][]byte {
 	for i := range made {
 		made[i] = bytes.Repeat([]byte{0xa5}, f.Outputs[i].Bytes)
 	}
-	at := func(p Place) []byte {
+	at := func(p plan.Place) []byte {
 		if p.Output {
 			return made[p.Index]
 		}
@@ -77,32 +80,32 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 	hz := &robocache.Rate{Num: 23, Den: 1}
 	window := deltas("observation.state", []float64{-0.3, 0, 0.1}, "cam", []float64{0, 0.2})
 	for name, c := range map[string]struct {
-		cfg Config
+		cfg options.Config
 		mix bool
 		raw int // tensors that are left to do
 	}{
-		"plain":             {Config{}, false, 0},
-		"float frames":      {Config{Frames: Frames{ImageDType: "float32"}}, false, 2},
-		"normalised":        {Config{Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}, Windows: Windows{Deltas: window}}, false, 4},
-		"lerobot's types":   {Config{Windows: Windows{Compat: "lerobot"}}, false, 3},
-		"timeline":          {Config{Windows: Windows{Hz: hz, Deltas: window}}, false, 2},
-		"timeline, masked":  {Config{Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 4},
-		"modes":             {Config{Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}}, false, 1},
-		"mixture":           {Config{Frames: Frames{ImageDType: "float32"}, Device: Device{Normalize: Normalize{Keys: stats}}}, true, 4},
-		"augmented":         {Config{Frames: Frames{Augment: augmentOf(t, fullAugment)}, Windows: Windows{Deltas: window}}, false, 2},
-		"augmented floats":  {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: Windows{Deltas: window}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 2},
-		"augmented, masked": {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Device: Device{Normalize: Normalize{Keys: stats}}}, false, 2},
-		"augmented mixture": {Config{Frames: Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}}, true, 2},
-		"mixture, own ways": {Config{Frames: Frames{ImageDType: "float32"}, Windows: Windows{Missing: "pad"}}, true, 1},
+		"plain":             {options.Config{}, false, 0},
+		"float frames":      {options.Config{Frames: options.Frames{ImageDType: "float32"}}, false, 2},
+		"normalised":        {options.Config{Frames: options.Frames{ImageDType: "float32"}, Device: options.Device{Normalize: Normalize{Keys: stats}}, Windows: options.Windows{Deltas: window}}, false, 4},
+		"lerobot's types":   {options.Config{Windows: options.Windows{Compat: "lerobot"}}, false, 3},
+		"timeline":          {options.Config{Windows: options.Windows{Hz: hz, Deltas: window}}, false, 2},
+		"timeline, masked":  {options.Config{Windows: options.Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Frames: options.Frames{ImageDType: "float32"}, Device: options.Device{Normalize: Normalize{Keys: stats}}}, false, 4},
+		"modes":             {options.Config{Windows: options.Windows{Hz: hz, Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}}}, false, 1},
+		"mixture":           {options.Config{Frames: options.Frames{ImageDType: "float32"}, Device: options.Device{Normalize: Normalize{Keys: stats}}}, true, 4},
+		"augmented":         {options.Config{Frames: options.Frames{Augment: augmentOf(t, fullAugment)}, Windows: options.Windows{Deltas: window}}, false, 2},
+		"augmented floats":  {options.Config{Frames: options.Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: options.Windows{Deltas: window}, Device: options.Device{Normalize: Normalize{Keys: stats}}}, false, 2},
+		"augmented, masked": {options.Config{Frames: options.Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}, Windows: options.Windows{Hz: hz, Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Deltas: window}, Device: options.Device{Normalize: Normalize{Keys: stats}}}, false, 2},
+		"augmented mixture": {options.Config{Frames: options.Frames{Augment: augmentOf(t, fullAugment), ImageDType: "float32"}}, true, 2},
+		"mixture, own ways": {options.Config{Frames: options.Frames{ImageDType: "float32"}, Windows: options.Windows{Missing: "pad"}}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := c.cfg
 			cfg.BatchSize, cfg.Shuffle, cfg.Threads = 7, Global, 2
-			var mix []Mix
+			var mix []options.Mix
 			for i := range 1 + b2i(c.mix) {
 				f := newFake(11, 5, 9).withStills()
 				f.late = func(key string, e int) int64 { return int64(len(key)) * 3_000_000 }
-				m := Mix{Dataset: f}
+				m := options.Mix{Dataset: f}
 				if i == 1 && cfg.Missing == "pad" {
 					m.Keys = []string{"cam", "action"} // img and state are padded: zeros, which no normalisation may touch
 					m.Normalize = &Normalize{Keys: map[string]Norm{"action": stats["action"]}}

@@ -10,6 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/zarr"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // objectBuffer writes a replay buffer whose array of a name holds Python objects.
@@ -52,25 +53,25 @@ func TestWithheldStreams(t *testing.T) {
 			if err := ds.Info().Withheld(key); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "object") {
 				t.Errorf("%s %s: %v, %v", codec, key, err, ds.Info().Findings)
 			}
-			for option, cfg := range map[string]Config{
-				"keys":             {Windows: Windows{Keys: []string{key}}},
-				"delta_timestamps": {Windows: Windows{Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}}},
-				"delta_indices":    {Windows: Windows{Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}}},
-				"windows":          {Windows: Windows{Keys: rest, Native: NativeWindows{{Key: key, Offsets: []float64{0}}}}},
-				"anchor":           {Windows: Windows{Keys: rest, Anchor: key}},
-				"align":            {Windows: Windows{Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}}},
+			for option, cfg := range map[string]options.Config{
+				"keys":             {Windows: options.Windows{Keys: []string{key}}},
+				"delta_timestamps": {Windows: options.Windows{Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}}},
+				"delta_indices":    {Windows: options.Windows{Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}}},
+				"windows":          {Windows: options.Windows{Keys: rest, Native: NativeWindows{{Key: key, Offsets: []float64{0}}}}},
+				"anchor":           {Windows: options.Windows{Keys: rest, Anchor: key}},
+				"align":            {Windows: options.Windows{Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}}},
 			} {
 				cfg.BatchSize = 2
 				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), key) {
 					t.Errorf("%s: %s of %s: %v", codec, option, key, err)
 				}
 			}
-			l, err := New(t.Context(), ds, Config{Order: Order{BatchSize: 2}})
+			l, err := New(t.Context(), ds, options.Config{Order: options.Order{BatchSize: 2}})
 			if name == "action" {
 				if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "action") {
 					t.Errorf("%s: went on without an action: %v", codec, err)
 				}
-				l, err = New(t.Context(), ds, Config{Order: Order{BatchSize: 2}, Windows: Windows{Keys: []string{"observation.state"}}})
+				l, err = New(t.Context(), ds, options.Config{Order: options.Order{BatchSize: 2}, Windows: options.Windows{Keys: []string{"observation.state"}}})
 			}
 			if err != nil {
 				t.Errorf("%s %s: %v", codec, key, err)

@@ -1,0 +1,189 @@
+package loader
+
+import (
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/plan"
+)
+
+// Configuration of a Loader or a Map, in groups.
+type (
+	// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
+	// Python client. Every field may be omitted.
+	Config = options.Config
+	// Order selects the samples, their order and the rank's share of them.
+	Order = options.Order
+	// PoolOrder bounds what is resident under Shuffle Pool.
+	PoolOrder = options.PoolOrder
+	// Mixture states how several datasets are mixed (NewMix).
+	Mixture = options.Mixture
+	// Windows selects the streams of a sample, their rows and their times.
+	Windows = options.Windows
+	// Frames states how decoded frames are delivered.
+	Frames = options.Frames
+	// Device states which values are normalised or computed, and on which device.
+	Device = options.Device
+	// Memory bounds memory, threads and caches.
+	Memory = options.Memory
+)
+
+// One source of a mixture.
+type (
+	// Mix is one source of a mixture and the options that differ from the Config for it.
+	Mix = options.Mix
+	// MixFrames overrides how frames of one source are delivered.
+	MixFrames = options.MixFrames
+	// MixStatistics overrides how values of one source are normalised.
+	MixStatistics = options.MixStatistics
+)
+
+// Options that name keys. Their JSON keeps the order of the keys.
+type (
+	Delta         = options.Delta
+	Deltas        = options.Deltas
+	Index         = options.Index
+	Indices       = options.Indices
+	Bytes         = options.Bytes
+	Window        = options.Window
+	NativeWindows = options.NativeWindows
+	Normalize     = options.Normalize
+	Norm          = options.Norm
+	Augment       = options.Augment
+	RandomCrop    = options.RandomCrop
+	ColorJitter   = options.ColorJitter
+	HFlip         = options.HFlip
+	Noise         = options.Noise
+	Spread        = options.Spread
+	Amounts       = options.Amounts
+)
+
+// Allocator allocates the memory of batches, for example page-locked memory that a GPU copies from.
+type Allocator = buffers.Allocator
+
+// Uneven selects the last step of an epoch with several ranks.
+type Uneven = options.Uneven
+
+const (
+	Wrap  = options.Wrap  // it is filled with the epoch's first samples; default
+	Short = options.Short // its batches are short
+)
+
+// OnBad selects the effect of an episode that cannot be read.
+type OnBad = options.OnBad
+
+const (
+	Fail = options.Fail // it ends the epoch with an error; default
+	Skip = options.Skip // it is omitted and counted (L13)
+)
+
+// OnNaN selects the effect of numbers that are not finite.
+type OnNaN = options.OnNaN
+
+const (
+	NaNError = options.NaNError // the episode is bad; default
+	NaNMask  = options.NaNMask  // the row becomes a masked row of zeros
+	NaNAllow = options.NaNAllow // the row is delivered; default with Compat LeRobot
+)
+
+// Compat selects whose dtypes and shapes batches have.
+type Compat = options.Compat
+
+// LeRobot selects dtypes and shapes of LeRobot's dataset class. The empty Compat keeps the dataset's own.
+const LeRobot = options.LeRobot
+
+// DType selects the delivered type of float64 values.
+type DType = options.DType
+
+const (
+	DTypeKeep    = options.DTypeKeep    // as stored; default
+	DTypeFloat32 = options.DTypeFloat32 // as float32; default of the Python Loader
+)
+
+// ImageDType selects the type of colour frames.
+type ImageDType = options.ImageDType
+
+const (
+	Uint8   = options.Uint8   // default
+	Float32 = options.Float32 // 0 to 1; default with Compat LeRobot
+)
+
+// Resize selects how frames reach the size of ImageSize.
+type Resize = options.Resize
+
+const (
+	Stretch   = options.Stretch   // one factor per axis; default
+	Letterbox = options.Letterbox // one factor: the whole image, centred on zeros
+	Crop      = options.Crop      // one factor: the image covers the size, its middle is kept
+)
+
+// DepthUnit selects the unit and dtype of depth.
+type DepthUnit = options.DepthUnit
+
+const (
+	Millimetres = options.Millimetres // float32; uint16 stays uint16; default
+	Metres      = options.Metres      // float32
+	Codes       = options.Codes       // uint16 as stored
+)
+
+// CacheFormat selects what a cache holds.
+type CacheFormat = options.CacheFormat
+
+const (
+	CacheAuto    = options.CacheAuto    // default
+	CachePlanes  = options.CachePlanes  // the decoder's planes
+	CachePixels  = options.CachePixels  // pixels as in the batch
+	CacheEncoded = options.CacheEncoded // the bytes that were read of remote files
+)
+
+// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of numbers
+// that rows lack if other sources have wider ones.
+type Missing = options.Missing
+
+const (
+	MissingError = options.MissingError // an error; default
+	MissingPad   = options.MissingPad   // zeros under a mask
+)
+
+// Decode selects the processor that decodes video.
+type Decode = options.Decode
+
+const (
+	DecodeCPU  = options.DecodeCPU  // default
+	DecodeAuto = options.DecodeAuto // both: a decode group goes to the device if it has space, else to a core
+	DecodeGPU  = options.DecodeGPU  // the device, for the streams that it decodes exactly; an error if there is none
+)
+
+// EpisodeID is the key of the generated text column with the id of each sample's episode.
+const EpisodeID = options.EpisodeID
+
+// What batches consist of.
+type (
+	// Batch is a list of samples stacked into one tensor per key. It belongs to the consumer until Release.
+	Batch = layout.Batch
+	// Field describes one entry of a batch.
+	Field = layout.Field
+	// Tensor is one contiguous array of a batch.
+	Tensor = layout.Tensor
+	// Texts is one text column of a batch.
+	Texts = layout.Texts
+)
+
+// What a plan reports.
+type (
+	// Finish describes the operations that a device applies to raw batches (Loader.Finish).
+	Finish = plan.Finish
+	// Place is the place of one tensor in a raw batch.
+	Place = plan.Place
+	// Output is one tensor that Finish describes.
+	Output = plan.Output
+	// Normalizer describes the normalisation of each key of one source.
+	Normalizer = plan.Normalizer
+	// Normed describes the normalisation of one key.
+	Normed = plan.Normed
+	// NotDelivered names a stream that is not delivered and the reason.
+	NotDelivered = plan.NotDelivered
+)
+
+// ParseConfig parses the JSON of a Config. An unknown key is Misuse and the hint names the nearest known key.
+func ParseConfig(text []byte) (Config, error) { return options.ParseConfig(text) }

@@ -1,0 +1,181 @@
+package column
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+)
+
+// CloudColumn is rows of varying length.
+type CloudColumn struct{ *Column }
+
+func (*CloudColumn) Waits(int) int { return 0 }
+
+// SpanColumn is all rows of a span, one after the other.
+type SpanColumn struct{ *Column }
+
+func (*SpanColumn) Waits(int) int { return 0 }
+
+// TimesColumn is the times of the samples of another column's span.
+type TimesColumn struct{ *Column }
+
+func (c *TimesColumn) Waits(int) int { return int(flag(!c.IsRagged())) }
+
+func (c *TimesColumn) Fill(w *Reader, p *Part) error { return w.placedTimes(p, c.Column) }
+
+// RaggedEntries are those of a part's samples.
+type RaggedEntries struct {
+	Part   *Part
+	Column *Column
+	Data   []byte // one after the other, as the tensor holds them
+	Counts []int  // a sample and step each
+}
+
+// StackEntries puts the entries of all parts where their samples are in the batch.
+func StackEntries(list []RaggedEntries, dst []byte) {
+	if len(list) == 1 && list[0].Part.Slots == nil {
+		copy(dst, list[0].Data)
+		return
+	}
+	type sample struct {
+		slot int
+		data []byte
+	}
+	var all []sample
+	for _, e := range list {
+		at := 0
+		for i := range e.Part.size() {
+			n := 0
+			for _, c := range e.Counts[i*e.Column.Steps : (i+1)*e.Column.Steps] {
+				n += c * e.Column.OutBytes
+			}
+			all = append(all, sample{e.Part.slot(i), e.Data[at : at+n]})
+			at += n
+		}
+	}
+	slices.SortFunc(all, func(x, y sample) int { return x.slot - y.slot })
+	at := 0
+	for _, s := range all {
+		at += copy(dst[at:], s.data)
+	}
+}
+
+func (src *DataSource) RaggedColumn(tensor int) *Column {
+	i := slices.IndexFunc(src.Columns, func(c *Column) bool { return c.IsRagged() && src.TensorSlots[c.Entry] == tensor })
+	if i < 0 {
+		return nil
+	}
+	return src.Columns[i]
+}
+
+// ReadRagged reads the entries of a part's samples. It is nil where an episode was blamed.
+func (w *Reader) ReadRagged(p *Part, c *Column) (*RaggedEntries, error) {
+	var e *RaggedEntries
+	var err error
+	if Is[*CloudColumn](c) {
+		e, err = w.clouds(p, c)
+	} else {
+		e, err = w.spanEntries(p, c)
+	}
+	if err != nil || e == nil || c.StoredDType == c.OutDType && c.Norm == nil || len(e.Data) == 0 {
+		return e, err
+	}
+	out := make([]byte, len(e.Data)/c.RowBytes*c.OutBytes)
+	err = Convert(out, c.OutDType, e.Data, c.StoredDType, c.Elements, c.Norm)
+	e.Data = out
+	return e, err
+}
+
+// spanEntries reads all rows of a stream that are timestamped in the span around each sample and hold a value; or when they were.
+func (w *Reader) spanEntries(p *Part, c *Column) (*RaggedEntries, error) {
+	rows, counts, at, err := w.spanRows(p, c)
+	if err != nil {
+		return nil, err
+	}
+	e := &RaggedEntries{Part: p, Column: c, Counts: counts, Data: make([]byte, len(rows)*c.RowBytes)}
+	if Is[*TimesColumn](c) {
+		return e, w.writeTimes(p, c, AsSlice[int64](e.Data), rows, counts, at)
+	}
+	if !w.checkFinite(p, c) || !w.read(p, c, rows, e.Data) {
+		return nil, nil
+	}
+	return e, nil
+}
+
+// cloudRows bounds the rows that are asked for at once: their size is known once they are there.
+const cloudRows = 32
+
+// clouds reads rows of varying length: those of the samples, or of the steps of their windows.
+func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
+	mask, masked := p.rowsInto(c.MaskEntry)
+	rows, err := w.RowsOf(p, c, mask)
+	masked()
+	if err == nil && c.Time == nil {
+		err = w.maskRows(p, c, rows)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &RaggedEntries{Part: p, Column: c, Counts: make([]int, len(rows))}
+	ds := p.Source.Dataset.(robocache.RaggedDataset)
+	gather := func(rows []robocache.Row) ([]byte, []int, error) {
+		data, counts, err := gatherRagged(w.Ctx(), ds, c.Key, rows)
+		if err == nil {
+			err = c.checkEntries(data, counts, len(rows))
+		}
+		return data, counts, err
+	}
+	asked := make([]robocache.Row, 0, cloudRows)
+	places := make([]int, 0, cloudRows)
+	for i := 0; i < len(rows); {
+		asked, places = asked[:0], places[:0]
+		for ; i < len(rows) && len(asked) < cloudRows; i++ {
+			if !NoRow(rows[i]) {
+				asked, places = append(asked, rows[i]), append(places, i)
+			}
+		}
+		if len(asked) == 0 {
+			break
+		}
+		data, counts, err := gather(asked)
+		if err != nil {
+			p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.Key}), func(sub []robocache.Row) error {
+				_, _, err := gather(sub)
+				return err
+			})
+			return nil, nil
+		}
+		if need := int64(len(e.Data) + len(data)); need > p.Source.Budget {
+			return nil, tooMany(c, need, p.Source.Budget)
+		}
+		if e.Data == nil && i == len(rows) {
+			e.Data = data // all at once: ours
+		} else {
+			e.Data = append(e.Data, data...)
+		}
+		for k, n := range counts {
+			e.Counts[places[k]] = n
+		}
+	}
+	return e, nil
+}
+
+func (c *Column) checkEntries(data []byte, counts []int, rows int) error {
+	n := 0
+	for _, k := range counts {
+		n += max(k, 0)
+	}
+	if len(counts) != rows || n*c.RowBytes != len(data) {
+		return robocache.Malformed("loader", nil, "the dataset gave another number of entries than it says").
+			Expected(fmt.Sprintf("%d bytes of %d rows", n*c.RowBytes, rows), fmt.Sprintf("%d bytes of %d", len(data), len(counts)))
+	}
+	return nil
+}
+
+func tooMany(c *Column, bytes, budget int64) error {
+	return robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key, "bytes": bytes}, "memory_budget: the rows of one batch do not fit").
+		Expected("at most "+layout.FormatMiB(budget), layout.FormatMiB(bytes)+" of "+c.Key).
+		WithHint("raise memory_budget, or lower batch_size or the window")
+}

@@ -1,0 +1,35 @@
+package column
+
+import (
+	"context"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
+)
+
+// The functions of this file call a dataset from the loader's workers. A panic of a reader is an
+// internal error of its batch: in a worker it would end the process.
+
+func gatherRows(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, dst []byte) (err error) {
+	defer crash.Recover("loader", &err)
+	return ds.Gather(ctx, key, rows, dst)
+}
+
+func gatherRagged(
+	ctx context.Context, ds robocache.RaggedDataset, key string, rows []robocache.Row,
+) (data []byte, counts []int, err error) {
+	defer crash.Recover("loader", &err)
+	return ds.GatherRagged(ctx, key, rows)
+}
+
+func readTexts(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row) (_ []string, err error) {
+	defer crash.Recover("loader", &err)
+	return ds.Text(ctx, key, rows)
+}
+
+func frameRefs(
+	ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, out []robocache.FrameRef,
+) (err error) {
+	defer crash.Recover("loader", &err)
+	return ds.Frames(ctx, key, rows, out)
+}

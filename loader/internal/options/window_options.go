@@ -1,0 +1,92 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// CheckWithheld refuses a dataset that declares a stream that it cannot give, where keys do not say what is wanted.
+func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
+	for i := range info.Findings {
+		f := &info.Findings[i]
+		if c.Keys == nil && f.Severity == robocache.SeverityError && f.NotDelivered != "" && !slices.Contains(known, f.NotDelivered) {
+			var e *robocache.Error
+			err := info.Withheld(f.NotDelivered)
+			if errors.As(err, &e) {
+				e.Hint = robocache.Option("keys") + " names what is wanted and goes on without it; or: " + e.Hint
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAlign refuses what a loader's timeline cannot be.
+func (c *Config) checkAlign() error {
+	a := c.Align
+	switch {
+	case a == nil:
+		return nil
+	case a.Times != nil:
+		return robocache.Unsupported("loader", nil, "align times= in a loader").
+			WithHint("give %s; times= is for one episode's align", robocache.Option("hz"))
+	case len(a.Keys) > 0:
+		return Misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
+	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
+		return Misuse("align", "hz, a rate above 0", a.HZ.String())
+	case a.HZ.Zero() && a.Extent != "":
+		return Misuse("align extent", "extent beside hz: it is of a uniform timeline", a.Extent)
+	case a.Window < 0:
+		return Misuse("align window", "0 or more", fmt.Sprint(int64(a.Window)))
+	}
+	return a.CheckShifts()
+}
+
+// HasWindow says whether a key has a window of any sort.
+func (c *Config) HasWindow(key string) bool {
+	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Native.Of(key) != nil
+}
+
+// CheckWindows refuses windows of keys that are not there, and two of one key.
+func (c *Config) CheckWindows(info *robocache.Info, known []string, wanted func(string) bool) error {
+	check := func(option, key string, another bool) error {
+		switch {
+		case !slices.Contains(known, key):
+			return MissingKey(info, option, key, known)
+		case !wanted(key):
+			return robocache.Misuse("loader", nil, "%s names %s, which keys leaves out", option, key)
+		case another:
+			return Misuse(option, option+" or another window of "+key, "both")
+		}
+		return nil
+	}
+	for _, d := range c.Deltas {
+		if err := check("delta_timestamps", d.Key, false); err != nil {
+			return err
+		}
+		if len(d.Offsets) == 0 {
+			return Misuse("delta_timestamps", "at least one offset for "+d.Key, "none")
+		}
+	}
+	for _, x := range c.Indices {
+		if err := check("delta_indices", x.Key, c.Deltas.Of(x.Key) != nil); err != nil {
+			return err
+		}
+		if len(x.Rows) == 0 || len(x.Rows) > MaxSteps {
+			return Misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
+		}
+		if slices.Min(x.Rows) < -MaxSteps || slices.Max(x.Rows) > MaxSteps {
+			return Misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", MaxSteps, x.Key), Clip(fmt.Sprint(x.Rows)))
+		}
+	}
+	for i := range c.Native {
+		key := c.Native[i].Key
+		if err := check("windows", key, c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

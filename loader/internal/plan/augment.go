@@ -1,0 +1,244 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// augmentError is Misuse that names a key.
+func augmentError(key, msg, hint string) error {
+	e := robocache.Misuse("loader", nil, "augment: %s", msg).WithHint("%s", hint)
+	if key != "" {
+		e.Where = robocache.Where{"stream": key}
+	}
+	return e
+}
+
+// imageDraws is what is drawn for a camera, but for its noise.
+func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAugment, err error) {
+	out = kernel.ImageAugment{Seed: uint64(seed), Camera: column.KeyNumber(key)}
+	if c := a.Crop; c != nil {
+		out.Pad = c.Pad
+		switch {
+		case c.Size == nil:
+		case len(c.Size) != 2 || c.Size[0] < 1 || c.Size[1] < 1:
+			return out, options.Misuse("augment: random_crop: size", "[height, width], each 1 or more", fmt.Sprint(c.Size))
+		default:
+			out.Height, out.Width = c.Size[0], c.Size[1]
+		}
+	}
+	if j := a.Jitter; j != nil {
+		for _, x := range []struct {
+			name   string
+			s      options.Spread
+			middle float64
+			to     **[2]float64
+		}{{"brightness", j.Brightness, 1, &out.Brightness}, {"contrast", j.Contrast, 1, &out.Contrast}, {"saturation", j.Saturation, 1, &out.Saturation}, {"hue", j.Hue, 0, &out.Hue}} {
+			if *x.to, err = x.s.Around(x.name, x.middle); err != nil {
+				return out, err
+			}
+		}
+	}
+	if a.Flip != nil {
+		out.Flip = a.Flip.P
+	}
+	return out, nil
+}
+
+// augments settles augment= for the columns of a source, when their sizes are known.
+func (src *Source) augments() error {
+	a := src.Config.Augment
+	if a == nil {
+		return nil
+	}
+	colour := func(c *column.Column) bool { return c.Image() != nil && column.Channels(c.Image().Spec.Pixel) == 3 }
+	var cameras []string
+	for _, c := range src.Columns {
+		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.Key)) {
+			cameras = append(cameras, c.Key)
+		}
+	}
+	for _, k := range a.Cameras {
+		c := src.Column(k)
+		switch {
+		case c == nil && slices.Contains(src.known, k):
+			return augmentError(k, "keys leaves out this camera", "")
+		case c == nil:
+			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.keys()))
+		case c.Image() != nil && !colour(c):
+			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
+		case !colour(c):
+			return augmentError(k, "not a camera", "colour cameras only")
+		}
+	}
+	if len(cameras) == 0 && a.Shared {
+		a = &options.Augment{Noise: a.Noise, Shared: true}
+	}
+	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
+		return augmentError("", "no colour camera is delivered", robocache.Option("keys")+" with one, or noise of numbers alone")
+	}
+	for _, k := range cameras {
+		if err := src.augmentImages(a, src.ImageColumn(k)); err != nil {
+			return robocache.At(err, robocache.Where{"stream": k})
+		}
+	}
+	if err := src.checkCrop(a, cameras); err != nil {
+		return err
+	}
+	if err := src.mirrors(a, cameras); err != nil {
+		return err
+	}
+	return src.noises(a, cameras)
+}
+
+// augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
+func (src *Source) augmentImages(a *options.Augment, c *column.ImageColumn) error {
+	own, err := imageDraws(a, src.Config.Seed, src.DatasetKey(c.Key))
+	if err != nil {
+		return err
+	}
+	if n := a.Noise; n != nil {
+		std, named := n.Std[c.Key]
+		if !named {
+			std = n.Std[""]
+		}
+		own.Noise = std
+	}
+	if err := own.Check(c.Height, c.Width); err != nil {
+		return err
+	}
+	x := &column.ImageAugment{ImageAugment: own, Norm: c.Norm}
+	x.Height, x.Width = own.Size(c.Height, c.Width)
+	if c.OutDType == robocache.Float32 {
+		bytes := make([]byte, 768)
+		for i := range bytes {
+			bytes[i] = byte(i)
+		}
+		x.Table = make([]float32, 768)
+		plane := 256
+		if c.Norm != nil && len(c.Norm.A) == 1 {
+			plane = 768
+		}
+		e := c.Norm.Epilogue(plane)
+		e.Unit = true
+		apply := column.Applies.Get().(*column.Applied)
+		apply.Part(column.AsBytes(x.Table), robocache.Float32, bytes, robocache.Uint8, 768, e)
+		if err := apply.Run(); err != nil {
+			return err
+		}
+	}
+	c.Augment, c.Norm, c.Spec.Pixel = x, nil, video.RGB8
+	c.Elements = 3 * x.Height * x.Width
+	c.SetDType(c.OutDType)
+	return nil
+}
+
+// checkCrop rejects a crop beside depth that the caller does not name: a depth image that is aligned with a
+// colour camera would keep its pixels where the colours move.
+func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
+	if a.Crop == nil {
+		return nil
+	}
+	for _, k := range a.Crop.Keep {
+		switch {
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
+		case slices.Contains(cameras, k):
+			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", "cameras=[…] leaves cameras out")
+		}
+	}
+	for c := range src.ImageColumns() {
+		if column.Channels(c.Spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.Key) {
+			return augmentError(c.Key, "random_crop moves the colour images, and depth is not augmented",
+				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of %s`, c.Key, robocache.Option("keys")))
+		}
+	}
+	return nil
+}
+
+// mirrors settles what a flip does to every key that is delivered, and refuses one of which nobody said it.
+func (src *Source) mirrors(a *options.Augment, cameras []string) error {
+	f := a.Flip
+	if f == nil || f.P == 0 {
+		return nil
+	}
+	named := slices.Concat(options.Keys(f.Negate), options.Keys(f.Swap), f.Keep)
+	for _, k := range named {
+		switch {
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
+		case slices.Contains(cameras, k):
+			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", "cameras=[…] leaves cameras out")
+		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
+			return augmentError(k, "hflip: keep, and negate or swap", "one of them")
+		}
+	}
+	var silent []string
+	for _, c := range src.Columns {
+		if c.Feature == nil || column.Is[*column.TimesColumn](c) || c.Feature.Default || column.Is[*column.TextColumn](c) || slices.Contains(cameras, c.Key) || slices.Contains(f.Keep, c.Key) {
+			continue
+		}
+		if f.Negate[c.Key] == nil && f.Swap[c.Key] == nil {
+			if !slices.Contains(silent, c.Key) {
+				silent = append(silent, c.Key)
+			}
+			continue
+		}
+		m := &column.Mirror{Negate: f.Negate[c.Key], Swap: f.Swap[c.Key]}
+		if err := m.Check(c); err != nil {
+			return robocache.At(err, robocache.Where{"stream": c.Key})
+		}
+		c.Table().Mirror = m
+	}
+	if len(silent) > 0 {
+		list, _ := json.Marshal(silent)
+		return augmentError(silent[0], "hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
+			fmt.Sprintf(`"negate": {key: [elements that change sign]}, "swap": {key: [[i, j], …]}, or "keep": %s; or %s without them`, list, robocache.Option("keys")))
+	}
+	for _, t := range src.Dataset.Info().Tasks {
+		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
+			src.Report.Warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(t.Text))
+			break
+		}
+	}
+	return nil
+}
+
+// noises settles the noise of numbers.
+func (src *Source) noises(a *options.Augment, cameras []string) error {
+	if a.Noise == nil {
+		return nil
+	}
+	if a.Noise.Std == nil {
+		return options.Misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
+	}
+	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.Shared {
+		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
+	}
+	for _, k := range options.Keys(a.Noise.Std) {
+		std, c := a.Noise.Std[k], src.Column(k)
+		switch {
+		case k == "" || slices.Contains(cameras, k):
+		case !slices.Contains(src.known, k):
+			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.keys()))
+		case c == nil: // keys leaves it out
+		case c.Image() != nil:
+			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
+		case c.Table() == nil || !c.OutDType.Float():
+			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
+		case !(std >= 0) || std > 1e30:
+			return options.Misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
+		default:
+			c.Table().NoiseDeviation = float32(std)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+const defaultTolerance = 1e-4
+
+// makeColumns makes the columns of the wanted keys: video first, then the table in the dataset's order, which is the order of the field's own items.
+func (src *Source) makeColumns() error {
+	info, cfg := src.Dataset.Info(), &src.Config
+	src.known = options.FeatureKeys(info)
+	known, extra := slices.Clone(src.known), src.generated()
+	for _, c := range extra {
+		known = append(known, c.Key)
+	}
+	for _, k := range cfg.Keys {
+		if !slices.Contains(known, k) {
+			return options.MissingKey(info, "keys", k, known)
+		}
+	}
+	if err := cfg.CheckWithheld(info, known); err != nil {
+		return err
+	}
+	wanted := func(k string) bool { return cfg.Keys == nil || slices.Contains(cfg.Keys, k) }
+	if err := cfg.CheckWindows(info, known, wanted); err != nil {
+		return err
+	}
+	src.Windows = []column.Window{{Offsets: []int{0}, Nanos: []int64{0}}}
+	for pass := range 2 {
+		for i := range info.Features {
+			f := &info.Features[i]
+			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) {
+				continue
+			}
+			if _, ok := base(src.Dataset).(robocache.RaggedDataset); f.Ragged() && !ok || f.Kind == robocache.KindPointCloud && !f.Ragged() {
+				reason := "the format " + info.Format + " gives no rows of varying length"
+				if cfg.Keys != nil {
+					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)
+				}
+				src.Report.Warn(f.Key + " is left out: " + reason)
+				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
+				continue
+			}
+			if err := src.addFeature(f); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range extra {
+		if !wanted(c.Key) {
+			continue
+		}
+		switch {
+		case cfg.HasWindow(c.Key) && column.Is[*column.CountColumn](c):
+			return robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "a window of a number of the sample").
+				WithHint("it is that of the sample's own time")
+		case cfg.HasWindow(c.Key):
+			return column.TextWindow(c.Key)
+		case !column.Is[*column.CountColumn](c):
+			c.OutDType = robocache.String
+		}
+		if column.Is[*column.TextColumn](c) {
+			var err error
+			if c.Time, err = newTiming(&src.Timebase, nil, cfg); err != nil {
+				return err
+			}
+		}
+		src.add(c)
+	}
+	if len(src.Columns) == 0 {
+		return options.Misuse("keys", "at least one key", "none")
+	}
+	return nil
+}
+
+// add takes a column into the source.
+func (src *Source) add(c *column.Column) {
+	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(src.Columns), -1, -1, max(c.Steps, 1)
+	src.Columns = append(src.Columns, c)
+}
+
+// addFeature makes the column of a feature, and the one that says when the samples of its span were.
+func (src *Source) addFeature(f *robocache.Feature) (err error) {
+	cfg := &src.Config
+	c := &column.Column{Key: f.Key, Feature: f, Sampling: column.Sampling{Steps: 1}, Value: column.Value{StoredDType: f.DType, OutDType: f.DType, Unit: f.Unit}}
+	if c.Time, err = newTiming(&src.Timebase, f, cfg); err != nil {
+		return err
+	}
+	if f.Kind == robocache.KindText || f.Kind == robocache.KindEvent {
+		if cfg.HasWindow(f.Key) {
+			return column.TextWindow(f.Key)
+		}
+		c.Kind, c.OutDType = &column.TextColumn{Column: c}, robocache.String
+		if f.Kind == robocache.KindEvent {
+			c.OutDType = robocache.JSON
+		}
+		src.add(c)
+		return nil
+	}
+	if err := src.setWindow(c); err != nil {
+		return robocache.At(err, robocache.Where{"stream": f.Key})
+	}
+	switch {
+	case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
+		frames := &column.ImageColumn{Column: c, IsStill: f.Kind == robocache.KindImage}
+		c.Kind = frames
+		chooseFrame(frames, cfg)
+	case f.Ragged():
+		c.Kind = &column.CloudColumn{Column: c}
+	case c.Span != nil:
+		c.Kind = &column.SpanColumn{Column: c}
+	default:
+		rows := &column.TableColumn{Column: c}
+		rows.PlanLeader = rows
+		c.Kind = rows
+	}
+	if c.HasNumbers() {
+		c.Elements = f.Elements()
+		c.RowBytes = c.Elements * f.DType.Size()
+		if c.StoredDType.Size() == 0 || c.Elements < 0 || c.Elements > math.MaxInt32 {
+			return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s rows of %v in batches", f.DType, f.Shape)
+		}
+		c.SetDType(f.DType)
+		switch {
+		case cfg.Compat == options.LeRobot:
+			c.SetDType(referenceDType(f.DType))
+		case cfg.DType == options.DTypeFloat32 && f.DType == robocache.Float64 && (!c.IsBookkeeping() || src.Dataset.Info().Format == "lerobot"):
+			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the episode's start.
+			c.SetDType(robocache.Float32)
+		}
+	}
+	src.add(c)
+	if c.Span != nil && src.free(f.Key+layout.TimesSuffix) {
+		when := &column.Column{
+			Key: f.Key + layout.TimesSuffix, Feature: f, Value: column.Value{StoredDType: robocache.Int64, Elements: 1, RowBytes: 8},
+			Sampling: column.Sampling{Steps: c.Steps, Axis: c.Axis, Span: c.Span, Time: new(column.Timing)},
+		}
+		when.Kind = &column.TimesColumn{Column: when}
+		when.SetDType(robocache.Int64)
+		src.add(when)
+	}
+	return nil
+}
+
+// referenceDType is what LeRobot's own items have.
+func referenceDType(d robocache.DType) robocache.DType {
+	switch {
+	case d.Float():
+		return robocache.Float32
+	case d.Integer():
+		return robocache.Int64
+	}
+	return d
+}
+
+// free says that no feature has a key.
+func (src *Source) free(key string) bool { return !slices.Contains(src.known, key) }
+
+func (src *Source) keys() []string {
+	var out []string
+	for _, c := range src.Columns {
+		out = append(out, c.Key)
+	}
+	return out
+}

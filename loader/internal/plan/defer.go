@@ -1,0 +1,73 @@
+package plan
+
+import (
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// DeferOps makes columns raw, where that is asked and where it means the same in every source that a batch is made of.
+func DeferOps(sources []*Source) {
+	if !sources[0].Config.Raw {
+		return
+	}
+	for _, first := range sources[0].Columns {
+		op := deferredOp(first)
+		columns := make([]*column.Column, len(sources))
+		for k, src := range sources {
+			c := src.Column(first.Key)
+			if c == nil || op == nil || src.PaddedRows[c.Key] != nil || !op.CanShareLaunch(deferredOp(c), first, c) {
+				op = nil
+				break
+			}
+			columns[k] = c
+		}
+		if op == nil {
+			continue
+		}
+		for _, c := range columns {
+			own := *op
+			own.Norm = c.Normalization()
+			c.Deferred, c.Norm = &own, nil
+			if i := c.Image(); i != nil {
+				i.KeepStoredBytes()
+			} else {
+				c.SetDType(c.StoredDType)
+			}
+		}
+	}
+}
+
+// deferredOp returns how a column can be raw; nil if it cannot, or if nothing would be left to do.
+func deferredOp(c *column.Column) *column.DeviceOp {
+	op := &column.DeviceOp{OutDType: c.OutDType, Elements: c.Elements, Norm: c.Normalization(), HasPlan: c.Time != nil}
+	if i := c.Image(); i != nil {
+		op.HasDraws, op.IsUnitRange = i.Augment != nil, i.Augment == nil
+		op.HasPlan = op.HasPlan && op.IsUnitRange
+		if c.Elements == 0 || op.IsUnitRange && i.Spec.Pixel != video.RGBFloat32 {
+			return nil
+		}
+		return op
+	}
+	rows := c.Table()
+	switch {
+	case c.Elements == 0 || rows != nil && (rows.Mirror != nil || rows.NoiseDeviation > 0):
+		return nil
+	case !c.IsNumericStream() || !c.StoredDType.Float() || !c.OutDType.Float():
+		return nil
+	}
+	nothing := c.Norm == nil && c.StoredDType == c.OutDType
+	if c.Time == nil {
+		if nothing {
+			return nil
+		}
+		return op
+	}
+	// Rows of mean and sum have any number of samples, and slerp decides by its values whether they are valid: the host does these.
+	mode := c.Time.Options.Mode
+	if mode == kernel.Mean || mode == kernel.ModeSum || mode == kernel.Slerp || !mode.Computes() && nothing {
+		return nil
+	}
+	op.HasPairs, op.Rule = true, c.Time.Rule
+	return op
+}

@@ -1,0 +1,46 @@
+package plan
+
+import (
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// chooseFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
+func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
+	f, kept := c.Feature, c.Feature.DepthUnit()
+	c.Height, c.Width = f.Height, f.Width
+	c.Spec.ChannelsFirst, c.Resize = true, cfg.ImageResize
+	if len(cfg.ImageSize) == 2 {
+		c.Height, c.Width = cfg.ImageSize[0], cfg.ImageSize[1]
+		c.Spec.Height, c.Spec.Width = c.Height, c.Width
+	}
+	switch {
+	case f.Depth != nil && cfg.DepthUnit != "code":
+		chooseDepth(c, cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
+	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
+		chooseDepth(c, cfg, &robocache.Depth{Unit: kept})
+	case f.Depth != nil || f.DType == robocache.Uint16:
+		c.Spec.Pixel, c.OutDType = video.Gray16, robocache.Uint16
+		if f.Depth != nil && c.IsVideo() {
+			c.Unit = "" // codes
+		}
+	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1: // of another unit, and so no depth: as it is kept
+		c.Spec.Pixel, c.Spec.Depth, c.OutDType = video.DepthM, &robocache.Depth{Unit: "m"}, robocache.Float32
+	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && !c.IsVideo(): // the reference's return_uint8 is for video alone
+		c.Spec.Pixel, c.OutDType = video.RGBFloat32, robocache.Float32
+	default:
+		c.Spec.Pixel, c.OutDType = video.RGB8, robocache.Uint8
+	}
+	c.SetSize(c.Height, c.Width)
+}
+
+// chooseDepth makes frames those of depth, in the unit that is asked for.
+func chooseDepth(c *column.ImageColumn, cfg *options.Config, d *robocache.Depth) {
+	c.Spec.Pixel, c.Unit = video.DepthMM, "mm"
+	if cfg.DepthUnit == "m" {
+		c.Spec.Pixel, c.Unit = video.DepthM, "m"
+	}
+	c.Spec.Depth, c.OutDType = d, robocache.Float32
+}

@@ -1,0 +1,99 @@
+package plan
+
+import (
+	"context"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+)
+
+// maskedNaN is a dataset whose rows with a number that is not finite hold no value.
+type maskedNaN struct {
+	robocache.Dataset
+	info robocache.Info
+	rows *column.FiniteRows
+}
+
+func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
+	m := &maskedNaN{Dataset: ds, info: *ds.Info(), rows: rows}
+	m.info.Features = slices.Clone(m.info.Features)
+	for i := range m.info.Features {
+		if f := &m.info.Features[i]; rows.Streams[f.Key] != nil && !f.Default {
+			f.Masked = true
+		}
+	}
+	return m
+}
+
+// Unwrap returns the dataset with its own rows (robocache.As).
+func (m *maskedNaN) Unwrap() robocache.Dataset { return m.Dataset }
+
+// Info returns the dataset's, in which float streams are masked.
+func (m *maskedNaN) Info() *robocache.Info { return &m.info }
+
+// Gather returns zeros for rows with a number that is not finite.
+func (m *maskedNaN) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	if err := m.Dataset.Gather(ctx, key, rows, dst); err != nil || len(rows) == 0 {
+		return err
+	}
+	size := len(dst) / len(rows)
+	return m.eachBad(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
+}
+
+// GatherRagged returns the dataset's rows of varying length: they are not masked.
+func (m *maskedNaN) GatherRagged(
+	ctx context.Context, key string, rows []robocache.Row,
+) (data []byte, counts []int, err error) {
+	return robocache.GatherRagged(ctx, m.Dataset, key, rows)
+}
+
+// Lacks reports whether an episode of the dataset lacks a stream.
+func (m *maskedNaN) Lacks(episode int, key string) bool {
+	return robocache.Lacks(m.Dataset, episode, key)
+}
+
+// LeaseFrames returns the dataset's images, lent if the dataset lends them.
+func (m *maskedNaN) LeaseFrames(
+	ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
+) (done func(), err error) {
+	if l, ok := m.Dataset.(robocache.FrameLeaser); ok {
+		return l.LeaseFrames(ctx, key, rows, out)
+	}
+	return nil, m.Dataset.Frames(ctx, key, rows, out)
+}
+
+// Valid is the dataset's, without the rows that are masked here.
+func (m *maskedNaN) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	if f := m.Dataset.Info().Feature(key); f != nil && f.Masked {
+		if err := robocache.Valid(ctx, m.Dataset, key, rows, valid); err != nil {
+			return err
+		}
+	} else {
+		for i := range valid {
+			valid[i] = 1
+		}
+	}
+	return m.eachBad(ctx, key, rows, func(i int) { valid[i] = 0 })
+}
+
+// eachBad calls fn for each of the rows with a number that is not finite.
+func (m *maskedNaN) eachBad(ctx context.Context, key string, rows []robocache.Row, fn func(i int)) error {
+	s := m.rows.Streams[key]
+	if s == nil || !m.info.Feature(key).Masked {
+		return nil
+	}
+	for i, r := range rows {
+		if s.State[r.Episode].Load() == column.ScanFinite {
+			continue
+		}
+		bad, err := m.rows.BadRows(ctx, key, r.Episode)
+		if err != nil {
+			return err
+		}
+		if _, is := slices.BinarySearch(bad, r.Index); is {
+			fn(i)
+		}
+	}
+	return nil
+}

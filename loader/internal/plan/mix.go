@@ -1,0 +1,211 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+// CheckMix refuses what no source can be meant by.
+func CheckMix(mix []options.Mix, cfg *options.Config) error {
+	if len(mix) == 0 {
+		return robocache.Misuse("mixture", nil, "no sources")
+	}
+	weighted := 0
+	sum := 0.0
+	for i := range mix {
+		m := &mix[i]
+		if m.Name == "" {
+			m.Name = fmt.Sprint(i)
+		}
+		if slices.ContainsFunc(mix[:i], func(o options.Mix) bool { return o.Name == m.Name }) {
+			return options.Misuse("name of a mixture's source", "a name each", m.Name)
+		}
+		if m.Weight != nil {
+			weighted++
+			sum += *m.Weight
+			if !(*m.Weight >= 0) || *m.Weight > 1e12 {
+				return robocache.At(options.Misuse("weight", "0 or more", fmt.Sprint(*m.Weight)), options.PlaceOfSource(i, m))
+			}
+		}
+		if m.Dataset == nil {
+			continue
+		}
+		if cfg.Missing == options.MissingPad {
+			m.Dataset = robocache.PadLacking(m.Dataset)
+		} else if cfg.Keys == nil {
+			m.Dataset = robocache.WithoutUnasked(m.Dataset)
+		}
+		own := m.Dataset.Info()
+		if len(m.Rename) > 0 {
+			r, err := RenameDataset(m.Dataset, m.Rename)
+			if err != nil {
+				return robocache.At(err, options.PlaceOfSource(i, m))
+			}
+			m.Dataset = r
+		}
+		var err error
+		if m.Stats, err = RenameStats(m.Stats, m.Rename, own, m.Dataset.Info()); err != nil {
+			return robocache.At(err, options.PlaceOfSource(i, m))
+		}
+	}
+	if weighted != 0 && (weighted != len(mix) || sum == 0) {
+		return options.Misuse("weights of a mixture", "a weight for each source, one of them above 0, or none", fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum))
+	}
+	if len(mix) == 1 {
+		return nil
+	}
+	return options.CheckSourceNames(mix, cfg)
+}
+
+// renamed is a dataset under other keys.
+type renamed struct {
+	robocache.Dataset
+	info robocache.Info
+	old  map[string]string // the batch's key → the dataset's
+}
+
+func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dataset, error) {
+	r := &renamed{Dataset: ds, info: *ds.Info(), old: map[string]string{}}
+	r.info.Features = slices.Clone(r.info.Features)
+	var known []string
+	for i := range r.info.Features {
+		known = append(known, r.info.Features[i].Key)
+	}
+	for k, to := range names {
+		if ds.Info().Feature(k) == nil {
+			return nil, options.UnknownKey("rename", k, known)
+		}
+		if to == "" {
+			return nil, options.Misuse("rename "+k, "a key", `""`)
+		}
+	}
+	seen := map[string]string{}
+	for i := range r.info.Features {
+		f := &r.info.Features[i]
+		if to, ok := names[f.Key]; ok {
+			r.old[to] = f.Key
+			f.Key = to
+		}
+		if other, ok := seen[f.Key]; ok {
+			return nil, options.Misuse("rename", "each key once", fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key))
+		}
+		seen[f.Key] = known[i]
+	}
+	return r, nil
+}
+
+// RenameStats gives statistics by the batch's keys: they may be named by the dataset's own, as counting it gives them, or by the batch's.
+func RenameStats(stats robocache.Stats, names map[string]string, own, info *robocache.Info) (robocache.Stats, error) {
+	if stats == nil {
+		return nil, nil
+	}
+	out := robocache.Stats{}
+	from := map[string]string{}
+	for _, k := range options.Keys(stats) {
+		to, is := names[k]
+		switch {
+		case !is && info.Feature(k) == nil:
+			return nil, options.UnknownKey("stats", k, append(options.FeatureKeys(info), options.FeatureKeys(own)...))
+		case !is:
+			to = k
+		case to != k && info.Feature(k) != nil:
+			return nil, robocache.Misuse("mixture", robocache.Where{"stream": k}, "stats: with this rename %s is both a key of the dataset and another key of the batch", k).
+				WithHint("%s, which knows what is what; or leave out of %s what is not normalised", robocache.Option("stats", "compute"), robocache.Option("stats"))
+		}
+		if from[to] != "" {
+			return nil, options.Misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
+		}
+		out[to], from[to] = stats[k], k
+	}
+	return out, nil
+}
+
+func (r *renamed) key(k string) string {
+	if old, ok := r.old[k]; ok {
+		return old
+	}
+	return k
+}
+
+// Unwrap gives the dataset under its own keys (robocache.As).
+func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
+
+// GatherRagged is the dataset's; newLayout has asked whether it has any.
+func (r *renamed) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+	return robocache.GatherRagged(ctx, r.Dataset, r.key(key), rows)
+}
+
+// Valid is the dataset's; without one all rows hold a value.
+func (r *renamed) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+	return robocache.Valid(ctx, r.Dataset, r.key(key), rows, valid)
+}
+
+// Lacks reports whether an episode lacks a stream.
+func (r *renamed) Lacks(episode int, key string) bool {
+	return robocache.Lacks(r.Dataset, episode, r.key(key))
+}
+
+// Clocks is the dataset's.
+func (r *renamed) Clocks(key string) []string {
+	if c, ok := r.Dataset.(robocache.Clocked); ok {
+		return c.Clocks(r.key(key))
+	}
+	return nil
+}
+
+// TimesBy is the dataset's; Clocks says which there are.
+func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
+	c, ok := r.Dataset.(robocache.Clocked)
+	if !ok {
+		return nil, robocache.Unsupported("loader", robocache.Where{"stream": key}, "this stream was timestamped by one clock")
+	}
+	return c.TimesBy(ctx, episode, r.key(key), clock)
+}
+
+// base is the dataset behind the other keys, for what has none.
+func base(ds robocache.Dataset) robocache.Dataset {
+	if m, ok := ds.(*maskedNaN); ok {
+		ds = m.Dataset
+	}
+	if r, ok := ds.(*renamed); ok {
+		return r.Dataset
+	}
+	return ds
+}
+
+func (r *renamed) Info() *robocache.Info { return &r.info }
+
+func (r *renamed) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+	return r.Dataset.Gather(ctx, r.key(key), rows, dst)
+}
+
+func (r *renamed) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
+	return r.Dataset.Text(ctx, r.key(key), rows)
+}
+
+func (r *renamed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+	return r.Dataset.Frames(ctx, r.key(key), rows, out)
+}
+
+func (r *renamed) Times(ctx context.Context, episode int, key string) ([]int64, error) {
+	return r.Dataset.Times(ctx, episode, r.key(key))
+}
+
+func (r *renamed) Stats(ctx context.Context) (robocache.Stats, error) {
+	out := robocache.Stats{}
+	own, err := r.Dataset.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.info.Features {
+		k := r.info.Features[i].Key
+		if s := own[r.key(k)]; s != nil {
+			out[k] = s
+		}
+	}
+	return out, nil
+}

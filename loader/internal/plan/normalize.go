@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/kernel"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+// normalizers settles which columns are normalised, and with what.
+func (src *Source) normalizers(ctx context.Context) error {
+	n := &src.Config.Normalize
+	if n.IsZero() {
+		return nil
+	}
+	var all []normalized
+	seen := 0
+	for _, c := range src.Columns {
+		if c.Feature == nil || column.Is[*column.TimesColumn](c) {
+			continue
+		}
+		norm, named := n.Keys[c.Key]
+		if named {
+			seen++
+		} else {
+			norm = options.Norm{Mode: n.Mode}
+			if n.Mode == "" || c.IsBookkeeping() || !c.IsNumericStream() || !c.StoredDType.Float() {
+				continue
+			}
+		}
+		if err := normalizable(c); err != nil {
+			return err
+		}
+		all = append(all, normalized{c, norm})
+	}
+	if seen < len(n.Keys) {
+		for k := range n.Keys {
+			if src.Column(k) == nil {
+				return robocache.Misuse("loader", robocache.Where{"stream": k}, "normalize: no tensor of that key").
+					WithHint("%s", robocache.Nearest(k, src.keys()))
+			}
+		}
+	}
+	if len(all) == 0 && n.Mode != "" {
+		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.keys(), ", "))
+	} else if n.Mode != "" {
+		var keys []string
+		for _, c := range all {
+			if !slices.Contains(keys, c.Key) {
+				keys = append(keys, c.Key)
+			}
+		}
+		src.log("normalize=%q is applied to %s; name keys to choose others: normalize={key: mode}", n.Mode, strings.Join(keys, ", "))
+	}
+	stats, err := src.statistics(ctx, all)
+	if err != nil {
+		return err
+	}
+	var constant []string
+	for _, c := range all {
+		low, high, err := vectors(&c.norm, c.Column, stats[c.Key])
+		if err != nil {
+			return err
+		}
+		f := &column.Affine{Clip: c.norm.Clip && c.norm.Mode != "mean_std", Mode: c.norm.Mode, Low: low, High: high}
+		if c.norm.Mode == "mean_std" {
+			f.Norm = *kernel.NewMeanStd(low, high)
+		} else {
+			f.Norm = *kernel.NewMinMax(low, high)
+		}
+		for k, b := range f.B {
+			if b == 0 {
+				constant = append(constant, fmt.Sprintf("%s[%d]", c.Key, k))
+			}
+		}
+		c.Column.Norm = f
+		if c.HasNumbers() && c.OutDType != robocache.Float64 {
+			c.SetDType(robocache.Float32)
+		}
+	}
+	if len(constant) > 0 {
+		sort.Strings(constant)
+		if len(constant) > 16 {
+			constant = append(constant[:16], "…")
+		}
+		src.Report.Warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
+	}
+	return nil
+}
+
+func normalizable(c *column.Column) error {
+	bad := func(msg, hint string) error {
+		return robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
+			WithHint("%s", hint)
+	}
+	switch {
+	case column.Is[*column.TextColumn](c):
+		return bad("a text", "")
+	case c.HasNumbers() && !c.StoredDType.Float():
+		return bad(c.StoredDType.String()+" values are left as they are", "name float features only")
+	case !c.HasNumbers() && c.OutDType != robocache.Float32:
+		return bad("frames are "+c.OutDType.String(), robocache.Option("image_dtype", "float32"))
+	}
+	return nil
+}
+
+// vectors gives mean and std, or low and high, of a column.
+func vectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (low, high []float64, err error) {
+	fail := func(msg string) ([]float64, []float64, error) {
+		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
+			WithHint("%s computes them at opening; %s", robocache.Option("stats", "compute"), otherWays())
+	}
+	if own := n.Own(); own != nil {
+		low, high = own[0], own[1]
+	} else if c.IsDepth() {
+		return fail("depth needs vectors in its own unit")
+	} else if s == nil {
+		return fail("there are no statistics of " + c.Key)
+	} else {
+		low, high = n.Of(s)
+	}
+	if len(low) == 0 || len(low) != len(high) {
+		return fail("no " + n.Mode + " statistics of " + c.Key)
+	}
+	per := c.Elements
+	if !c.HasNumbers() {
+		per = column.Channels(c.Image().Spec.Pixel)
+		if len(low) != per && len(low) != 1 {
+			return nil, nil, options.Misuse("normalize "+c.Key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
+		}
+	} else if per%len(low) != 0 {
+		return nil, nil, options.Misuse("normalize "+c.Key, fmt.Sprintf("statistics of %v", c.Feature.Shape), fmt.Sprintf("%d numbers", len(low)))
+	}
+	for i := range low {
+		if !(math.Abs(low[i]) <= math.MaxFloat32) || !(math.Abs(high[i]) <= math.MaxFloat32) {
+			return nil, nil, options.Misuse("normalize "+c.Key, "finite statistics", fmt.Sprint(low[i], ", ", high[i]))
+		}
+	}
+	return low, high, nil
+}

@@ -1,0 +1,341 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+// DescribeSchema makes the source's schema of its columns, when all that decides about them is settled: the columns, the masks in the order of the options that
+// name their keys, and the texts that are no features.
+func (src *Source) DescribeSchema() {
+	numeric := robocache.KindNumeric
+	for _, c := range src.Columns {
+		if c.Feature == nil {
+			continue
+		}
+		x := layout.Field{Key: c.Key, DType: c.DeliveredDType(), Kind: c.Feature.Kind, Unit: c.Unit, Ragged: c.IsRagged(), Times: column.Is[*column.TimesColumn](c)}
+		var entry []int
+		switch f := c.Feature; {
+		case x.Text():
+			x.Unit = ""
+		case x.Times:
+			x.Kind = numeric
+		case c.Image() != nil:
+			entry = c.Image().DeliveredShape()
+		case column.Is[*column.CloudColumn](c):
+			entry = f.Shape[1:]
+		case !f.Scalar():
+			entry = f.Shape
+		}
+		axis := c.Axis
+		if src.Config.Compat == "lerobot" && c.IsVideo() && c.Steps == 1 {
+			axis = nil // the reference squeezes one-frame windows of video, and of nothing else
+		}
+		if x.Shape = slices.Concat(axis, entry); x.Ragged {
+			x.Shape = append([]int{-1}, entry...)
+		}
+		c.Entry = src.Schema.Add(x)
+		if c.IsOnDevice() {
+			src.Tensors[c.Entry].IsOnDevice = true
+		}
+		if x.Ragged && !x.Times || c.Image() != nil && c.Span != nil && src.free(c.Key+layout.LengthsSuffix) {
+			var shape []int
+			if x.Ragged {
+				shape = c.Axis
+			}
+			c.LengthsEntry = src.Schema.Add(layout.Field{Key: c.Key + layout.LengthsSuffix, DType: robocache.Int64, Shape: shape, Kind: numeric, Lengths: true})
+		}
+	}
+	mask := func(c *column.Column) {
+		if c != nil && c.MaskEntry < 0 && !column.Is[*column.SpanColumn](c) && !column.Is[*column.TextColumn](c) {
+			c.MaskEntry = src.Schema.Add(layout.Field{Key: c.Key + layout.PadSuffix, DType: robocache.Bool, Shape: c.Axis, Kind: numeric, Mask: true})
+		}
+	}
+	for _, d := range src.Config.Deltas {
+		mask(src.Column(d.Key))
+	}
+	for _, x := range src.Config.Indices {
+		mask(src.Column(x.Key))
+	}
+	for _, w := range src.Config.Native {
+		mask(src.Column(w.Key))
+	}
+	for _, c := range src.Columns {
+		// Off the rows of the timebase every value has a mask, window or not; and so have rows that may hold none.
+		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) && !column.Is[*column.TimesColumn](c) {
+			mask(c)
+		}
+	}
+	for _, c := range src.Columns {
+		if c.Feature == nil {
+			c.Entry = src.Schema.Add(layout.Field{Key: c.Key, DType: robocache.String, Kind: robocache.KindText})
+		}
+	}
+	for _, c := range src.Columns {
+		if c.Deferred != nil {
+			src.Tensors[c.Entry] = c.Deferred.RawTensor(c)
+			c.Deferred.FirstExtra = len(src.Tensors)
+			src.Tensors = append(src.Tensors, c.Deferred.ExtraTensors(c)...)
+		}
+	}
+}
+
+// NewSchema joins the schemas of the sources. A key that a source lacks is an error, or with pad zeros under a mask.
+func NewSchema(sources []*Source, pad bool) (*layout.Schema, error) {
+	first := sources[0]
+	s := &layout.Schema{DatasetIndexTensor: -1}
+	if len(sources) == 1 {
+		*s = first.Schema
+		s.DatasetIndexTensor = -1
+	} else if err := joinSchemas(s, sources, pad); err != nil {
+		return nil, err
+	}
+	for i, t := range s.Tensors {
+		if t.IsRagged {
+			s.Ragged = append(s.Ragged, i)
+		}
+	}
+	for _, src := range sources {
+		bindSource(s, src, len(sources) == 1)
+	}
+	if len(s.Ragged) > 0 && first.Config.Raw {
+		return nil, robocache.Unsupported("loader", robocache.Where{"stream": s.Tensors[s.Ragged[0]].Key, "raw": true}, "raw batches with rows of varying length").
+			WithHint("batches that are finished on the host, or %s without them", robocache.Option("keys"))
+	}
+	return s, nil
+}
+
+// joinSchemas makes the fields: those of the sources in their order, dataset_index, the masks, and the task.
+func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
+	owner, have := map[string]*Source{}, map[string]*layout.Field{}
+	var fields, masks, dims, task []*layout.Field
+	for _, src := range sources {
+		for _, x := range src.Fields {
+			x := src.widen(x)
+			if x.Key == layout.DatasetIndex {
+				return mixError(src, x.Key, "a key that the mixture adds itself", robocache.Option("rename", layout.DatasetIndex, "NAME"))
+			}
+			if owner[x.Key] != nil {
+				if err := same(have[x.Key], &x, owner[x.Key], src); err != nil {
+					return err
+				}
+				continue
+			}
+			owner[x.Key], have[x.Key] = src, &x
+			switch {
+			case x.Key == "task" && x.Text():
+				task = append(task, &x)
+			case x.Mask:
+				masks = append(masks, &x)
+			default:
+				fields = append(fields, &x)
+			}
+		}
+	}
+	lacks := map[string]bool{}
+	for _, src := range sources {
+		for _, x := range fields {
+			if src.Column(x.BaseKey()) != nil {
+				continue
+			}
+			if lacks[x.Key] = true; !pad {
+				return mixError(src, x.Key, "a source has no such key", fmt.Sprintf("%s without it, %s, or %s (zeros under %s_is_pad)", robocache.Option("keys"), robocache.Option("rename"), robocache.Option("missing", "pad"), x.Key))
+			}
+		}
+		if task != nil && src.Column("task") == nil && !pad {
+			return mixError(src, "task", "a source has no tasks", robocache.Option("keys")+" without it, or "+robocache.Option("missing", "pad")+` ("")`)
+		}
+	}
+	fields = append(fields, &layout.Field{Key: layout.DatasetIndex, DType: robocache.Int64, Kind: robocache.KindNumeric})
+	mask := func(key string, shape ...int) *layout.Field {
+		return &layout.Field{Key: key, DType: robocache.Bool, Shape: shape, Kind: robocache.KindNumeric, Mask: true}
+	}
+	for _, x := range fields {
+		if lacks[x.Key] && have[x.Key+layout.PadSuffix] == nil && !x.Text() && !x.Lengths && !x.Times {
+			masks = append(masks, mask(x.Key+layout.PadSuffix))
+		}
+	}
+	for _, x := range slices.Concat(fields, masks) {
+		i := slices.IndexFunc(sources, func(src *Source) bool { return src.PaddedRows[x.Key] != nil })
+		if i < 0 {
+			continue
+		}
+		key := x.Key + layout.DimsSuffix
+		if have[key] != nil {
+			return mixError(sources[i], key, "a key that the mixture adds itself", robocache.Option("rename", key, "NAME"))
+		}
+		dims = append(dims, mask(key, sources[i].PaddedRows[x.Key].Width))
+	}
+	for _, x := range slices.Concat(fields, masks, dims, task) {
+		if at := s.Add(*x); x.Key == layout.DatasetIndex {
+			s.DatasetIndexTensor = at
+		}
+	}
+	// A key is raw in all sources, or in none.
+	first := sources[0]
+	for _, c := range first.Columns {
+		if c.IsOnDevice() {
+			s.Tensors[s.TensorIndex(c.Key)].IsOnDevice = true
+		}
+		if c.Deferred != nil {
+			s.Tensors[s.TensorIndex(c.Key)] = first.Tensors[c.Entry]
+			s.Tensors = append(s.Tensors, first.Tensors[c.Deferred.FirstExtra:][:len(c.Deferred.ExtraTensors(c))]...)
+		}
+	}
+	return nil
+}
+
+// same refuses a key that means two things.
+func same(have, x *layout.Field, owner, src *Source) error {
+	if have.DType == x.DType && slices.Equal(have.Shape, x.Shape) {
+		return nil
+	}
+	either := fmt.Sprintf("%s or %s of source %d or %d", robocache.Option("rename"), robocache.Option("keys"), owner.Index, src.Index)
+	hint := either
+	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
+		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) + fmt.Sprintf(" of source %d", src.Index)
+	}
+	a, b := owner.Column(x.Key), src.Column(x.Key)
+	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() && a.Elements != b.Elements && slices.Equal(a.Axis, b.Axis) {
+		hint = "rows of different widths: " + robocache.Option("missing", "pad") + " pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
+	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
+		hint = "windows with offsets, or a span with a count, have one number of places in all"
+	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
+		hint = robocache.Option("image_size") + " brings all to one size; or " + robocache.Option("rename")
+	}
+	return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
+		Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
+		WithHint("%s", hint))
+}
+
+func mixError(src *Source, key, msg, hint string) error {
+	return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "%s", msg).
+		WithHint("%s", hint))
+}
+
+// bindSource tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
+func bindSource(s *layout.Schema, src *Source, alone bool) {
+	src.BatchSchema = s
+	own := map[string]bool{}
+	for i, t := range src.Tensors {
+		own[t.Key] = true
+		if !alone {
+			i = s.TensorIndex(t.Key)
+		}
+		src.TensorSlots = append(src.TensorSlots, i)
+	}
+	for i, t := range s.Tensors {
+		if !own[t.Key] && i != s.DatasetIndexTensor {
+			src.AbsentTensors = append(src.AbsentTensors, i)
+		}
+	}
+	for i, t := range src.Schema.Texts {
+		if !alone {
+			i = slices.Index(s.Texts, t)
+		}
+		src.TextSlots = append(src.TextSlots, i)
+	}
+}
+
+// WidenRows finds the keys whose rows sources of a mixture give in different widths, and says where each source's numbers go: its own are
+// the leading ones, or stand where Mix.Dims says. Values are normalised before they are widened; what is added is 0.
+func WidenRows(sources []*Source, mix []options.Mix, pad bool) error {
+	for i, src := range sources {
+		if err := src.checkDims(&mix[i], len(sources), pad); err != nil {
+			return err
+		}
+	}
+	if !pad || len(sources) == 1 {
+		return nil
+	}
+	type key struct {
+		widths []int // of its sources
+		other  bool  // some source gives it in another form: NewSchema says so
+		chosen bool
+	}
+	keys := map[string]*key{}
+	for i, src := range sources {
+		for _, c := range src.Columns {
+			k := keys[c.Key]
+			if k == nil {
+				k = &key{}
+				keys[c.Key] = k
+			}
+			dims, chosen := mix[i].Dims[c.Key]
+			k.widths, k.other, k.chosen = append(k.widths, c.Elements), k.other || !c.CanWiden(), k.chosen || chosen
+			if chosen {
+				k.widths = append(k.widths, slices.Max(dims)+1)
+			}
+		}
+	}
+	for i, src := range sources {
+		for _, c := range src.Columns {
+			k := keys[c.Key]
+			width := slices.Max(k.widths)
+			if k.other || width == slices.Min(k.widths) && !k.chosen {
+				continue
+			}
+			p := &layout.PaddedRow{Width: width, Places: mix[i].Dims[c.Key], Mask: slices.Repeat([]byte{1}, width)}
+			if p.Places == nil {
+				for k := range c.Elements {
+					p.Places = append(p.Places, k)
+				}
+			}
+			for _, k := range p.Places {
+				p.Mask[k] = 0
+			}
+			src.PaddedRows[c.Key] = p
+		}
+	}
+	return nil
+}
+
+// maxWidth bounds what dims may ask for.
+const maxWidth = 1 << 16
+
+// checkDims refuses places of numbers that there are not.
+func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
+	for _, key := range options.Keys(m.Dims) {
+		dims := m.Dims[key]
+		bad := func(msg, want, got, hint string) error {
+			return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "dims: %s", msg).
+				Expected(want, got).WithHint("%s", hint))
+		}
+		sorted := slices.Sorted(slices.Values(dims))
+		c := src.Column(key)
+		switch {
+		case sources == 1:
+			return bad("there is one source: nothing is padded", "", "", "give the loader several sources")
+		case !pad:
+			return bad("rows are padded where that is asked for", "", "", robocache.Option("missing", "pad"))
+		case c == nil:
+			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
+		case !c.CanWiden():
+			return bad("its rows are no list of numbers", "a numeric stream of one dimension", fmt.Sprint(c.Feature.Shape), "")
+		case len(dims) != c.Elements:
+			return bad("a place for each number of a row", fmt.Sprintf("%d places", c.Elements), fmt.Sprint(len(dims)), "")
+		case sorted[0] < 0 || sorted[len(sorted)-1] >= maxWidth || len(slices.Compact(sorted)) < len(dims):
+			return bad("places of the padded row", fmt.Sprintf("each once, 0 to %d", maxWidth-1), fmt.Sprint(dims), "")
+		}
+	}
+	return nil
+}
+
+// widen is a field as wide as its padded rows.
+func (src *Source) widen(x layout.Field) layout.Field {
+	p := src.PaddedRows[x.Key]
+	if p == nil {
+		return x
+	}
+	x.Shape = slices.Clone(x.Shape)
+	if src.Column(x.Key).Feature.Scalar() {
+		x.Shape = append(x.Shape, 0)
+	}
+	x.Shape[len(x.Shape)-1] = p.Width
+	return x
+}

@@ -1,0 +1,244 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Source is one dataset that batches are made of, while it is compiled. Most loaders have one; a mixture has several.
+type Source struct {
+	column.DataSource
+	Report        *Report
+	Folder        *CacheFolder
+	Name          string         // of a mixture's source
+	Config        options.Config // the loader's configuration with the overrides of this source of the mixture
+	positions     []int          // positions of the episodes to read (ChooseEpisodes); nil: all
+	known         []string       // keys of the dataset
+	left          []NotDelivered
+	LostEpisodes  []order.BadEpisode // that opening found, and that are skipped
+	widest        map[string]int     // places of the spans that have places
+	Files         frames.Files
+	DecodeDevice  video.DeviceMemory // that decodes; nil: none
+	DeviceWorkers int                // workers that wait for the device
+	TakeCore      func() func()      // takes a core; what it returns hands it back
+	identity      sync.Map           // of the values of a stream (values)
+}
+
+// Open makes the columns and the samples of a source.
+func (src *Source) Open(ctx context.Context, sources int) (err error) {
+	cfg := &src.Config
+	src.ReadRules = column.ReadRules{Tolerance: cfg.Tolerance, SkipBad: cfg.OnBadEpisode == options.Skip, RefuseNaN: cfg.OnNaN == options.NaNError, Seed: cfg.Seed}
+	if cfg.Augment != nil && cfg.Augment.Flip != nil {
+		src.Flip = cfg.Augment.Flip.P
+	}
+	if cfg.Align != nil {
+		src.Rate = cfg.Align.HZ
+	}
+	if cfg.OnNaN != options.NaNAllow {
+		src.FiniteRows = column.NewFiniteRows(src.Dataset)
+	}
+	if cfg.OnNaN == options.NaNMask {
+		src.Dataset = maskNaN(src.Dataset, src.FiniteRows)
+	}
+	ds := src.Dataset
+	if src.Timebase, err = newTimebase(ds.Info(), cfg); err != nil {
+		return err
+	}
+	total := int64(cfg.MemoryBudget) / int64(sources)
+	src.Timestamps = &column.Timestamps{Info: ds.Info(), Read: src.readTimestamps, HalfBudget: total / 64}
+	src.VideoStarts, _ = base(ds).(robocache.VideoStarter)
+	for _, step := range []func() error{
+		func() error { return src.widestSpans(ctx) },
+		src.makeColumns,
+		func() error { return src.needsTime(ctx) },
+		func() error {
+			if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.timed() {
+				src.Timestamps.Read = ds.Times
+			}
+			if b, ok := base(ds).(robocache.MemoryLimiter); ok {
+				b.LimitMemory(total / 8)
+			}
+			return src.count(ctx)
+		},
+		func() error { return src.openFiles(total / 8) },
+		func() error { return src.normalizers(ctx) },
+		src.alignColumns,
+		func() error { return src.probe(ctx) },
+		src.augments,
+	} {
+		if err := step(); err != nil {
+			return rowsDo(err)
+		}
+	}
+	return nil
+}
+
+// needsTime refuses at once what needs the time of rows that have none, and not at the first batch.
+func (src *Source) needsTime(ctx context.Context) error {
+	info := src.Dataset.Info()
+	if !info.FPS.Zero() || info.Clock != "" {
+		return nil
+	}
+	first := 0
+	for first < info.Episodes && src.Dataset.Len(first) == 0 {
+		first++
+	}
+	for _, c := range src.Columns {
+		if c.Time == nil || c.Feature == nil || first == info.Episodes {
+			continue
+		}
+		if _, err := src.Dataset.Times(ctx, first, c.Feature.Key); errors.Is(err, robocache.ErrNoClock) {
+			return robocache.At(err, robocache.Where{"stream": c.Key})
+		}
+	}
+	return nil
+}
+
+// rowsDo says of an error of rows without a clock what a loader gives without time.
+func rowsDo(err error) error {
+	var e *robocache.Error
+	if !errors.Is(err, robocache.ErrNoClock) || !errors.As(err, &e) {
+		return err
+	}
+	c := *e
+	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option("keys") + ", " + robocache.Option("anchor") +
+		"), and windows in rows (" + robocache.Option("delta_indices") + ")"
+	return &c
+}
+
+func (src *Source) Close() {
+	if src.Files != nil {
+		src.Files.Close()
+	}
+}
+
+// count makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
+// may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
+func (src *Source) count(ctx context.Context) error {
+	info, cfg, report := src.Dataset.Info(), &src.Config, src.Report
+	exclude := map[int]bool{}
+	if cfg.OnBadEpisode != "skip" {
+		if err := robocache.Whole(src.Dataset, src.positions, "loader", robocache.Option("on_bad_episode", "skip")+" trains on the rest, and the statistics list what is left out (bad_episodes)"); err != nil {
+			return err
+		}
+	} else {
+		for i := range info.Findings {
+			f := &info.Findings[i]
+			if !f.Lost {
+				continue // the episode is read, or is met as bad when it is
+			}
+			e := -1
+			if position, named := info.PositionIn(f.Where); named {
+				if e = position; e < 0 || exclude[e] || src.positions != nil && !slices.Contains(src.positions, e) {
+					continue
+				}
+				exclude[e] = true
+				report.Skipped.Add(int64(src.Dataset.Len(e)))
+			}
+			src.LostEpisodes = append(src.LostEpisodes, order.BadEpisode{Source: src.Index, Episode: e, Error: f.Message})
+			report.Warn(f.Where.String() + " is left out: " + f.Message)
+		}
+	}
+	if err := src.excludeLacking(ctx, exclude); err != nil {
+		return err
+	}
+	var err error
+	if src.Table, err = order.NewTable(info.Episodes, order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.counts(ctx, exclude), src.Timebase.IsGrid); err != nil {
+		return err
+	}
+	src.Table.Print.Format = info.Format
+	if c := src.Column("index"); c != nil && column.Is[*column.CountColumn](c) && !src.Timebase.IsGrid && src.Timebase.Clock == "" {
+		src.RowsBefore = make([]int64, info.Episodes)
+		for e := 1; e < info.Episodes; e++ {
+			src.RowsBefore[e] = src.RowsBefore[e-1] + int64(src.Dataset.Len(e-1))
+		}
+	}
+	switch e := src.Table.Emptied; { // by drop_n_…
+	case len(e) > 10:
+		report.Warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), info.EpisodeIndices(e[:10])))
+	case len(e) > 0:
+		report.Warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
+	}
+	if src.Table.Samples() == 0 && src.Dataset.Info().Episodes > 0 { // a set without episodes has length 0
+		return robocache.Misuse("loader", nil, "no samples: the selected episodes are empty")
+	}
+	return nil
+}
+
+// excludeLacking adds the episodes that lack a stream of the batch to exclude. Without skip mode such
+// an episode is an error. Under missing="pad" no episode lacks a stream.
+func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
+	ds, cfg := src.Dataset, &src.Config
+	if _, ok := ds.(robocache.Lacker); !ok {
+		return nil
+	}
+	chosen := src.positions
+	if chosen == nil {
+		chosen = make([]int, ds.Info().Episodes)
+		for e := range chosen {
+			chosen[e] = e
+		}
+	}
+	for _, e := range chosen {
+		if exclude[e] {
+			continue
+		}
+		i := slices.IndexFunc(src.Columns, func(c *column.Column) bool {
+			return c.Feature != nil && robocache.Lacks(ds, e, c.Feature.Key)
+		})
+		if i < 0 {
+			continue
+		}
+		err := robocache.Malformed("loader", src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}), "the episode lacks this stream, other episodes have it").
+			WithHint("%s", robocache.LackingHint())
+		if cfg.OnBadEpisode != "skip" {
+			return err
+		}
+		exclude[e] = true
+		src.Report.Skipped.Add(int64(ds.Len(e)))
+		src.LostEpisodes = append(src.LostEpisodes, order.BadEpisode{Source: src.Index, Episode: e, Error: err.Error()})
+		src.Report.Warn(err.Where.String() + " is left out: " + err.Msg)
+	}
+	return nil
+}
+
+// ChooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for
+// training. note reports a split that was chosen without being asked for.
+func (src *Source) ChooseEpisodes() (note string, err error) {
+	c, info := &src.Config, src.Dataset.Info()
+	switch {
+	case c.Split != "" && c.Split != robocache.SplitAll && c.Episodes != nil:
+		return "", robocache.Misuse("loader", nil, "split and episodes name two choices of episodes").
+			WithHint("Pass one of them.")
+	case c.Episodes != nil:
+		src.positions, err = info.EpisodePositions(c.Episodes)
+		return "", err
+	case c.Split == robocache.SplitAll, c.Split == "" && c.Compat == "lerobot": // whose class reads all
+		return "", nil
+	case c.Split != "" && c.Split == info.Split:
+		return "", nil
+	case c.Split != "":
+		if src.positions, err = info.SplitEpisodes(c.Split); err == nil && len(src.positions) == 0 {
+			err = robocache.Misuse("loader", robocache.Where{"dataset": info.URI}, "the split %s has no episodes", c.Split)
+		}
+		return "", err
+	}
+	name, positions := info.TrainSplit()
+	if name == "" {
+		return "", nil
+	}
+	src.positions = positions
+	others := slices.DeleteFunc(slices.Clone(info.SplitNames()), func(n string) bool { return n == name })
+	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; %s reads all, others are %s", info.URI, name, len(positions), info.Episodes, robocache.Option("split", "all"), strings.Join(others, ", ")), nil
+}

@@ -1,0 +1,341 @@
+package plan
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+	"golang.org/x/sync/errgroup"
+)
+
+// What is computed at opening without being asked for: numeric streams of so many bytes, in so many bytes of files at hand (videos not
+// counted). Beyond it statistics are computed where stats="compute" asks for them.
+const (
+	unaskedValues = 256 << 20
+	unaskedFiles  = 4 << 30
+)
+
+// progressEvery is how often a long pass says where it is.
+const progressEvery = 10 * time.Second
+
+// normalized is a column that is normalised, and how.
+type normalized struct {
+	*column.Column
+	norm options.Norm
+}
+
+// statistics finds what columns are normalised by: statistics that were given, those of the dataset, or ones computed over the selected
+// episodes. What has none is an error that names the keys: nothing stays raw.
+func (src *Source) statistics(ctx context.Context, all []normalized) (robocache.Stats, error) {
+	out := robocache.Stats{}
+	var own robocache.Stats
+	var missing []normalized
+	for _, c := range all {
+		if c.norm.Own() != nil || c.IsDepth() {
+			continue
+		}
+		if s := src.Config.Stats[c.Key]; s != nil {
+			out[c.Key] = s // vectors says where it lacks the mode: who gave it wants no other
+			continue
+		}
+		if !src.Config.ComputeStats {
+			if own == nil {
+				var err error
+				if own, err = src.Dataset.Stats(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if s := own[c.Key]; s != nil && c.norm.In(s) {
+				out[c.Key] = s
+				continue
+			}
+		}
+		missing = append(missing, c)
+	}
+	if len(missing) == 0 {
+		return out, nil
+	}
+	return out, src.compute(ctx, missing, out)
+}
+
+// compute adds the statistics of columns over the selected episodes: remembered ones, those of the cache directory, or counted now.
+func (src *Source) compute(ctx context.Context, all []normalized, out robocache.Stats) error {
+	files := src.filesOf(ctx)
+	var todo []normalized
+	var keys []string
+	ids := map[string]cache.Key{}
+	for _, c := range all {
+		id, err := src.statisticsID(ctx, &files, c.Column)
+		if err != nil {
+			return err
+		}
+		if s := src.Folder.remembered(id); s != nil {
+			out[c.Key] = s
+			continue
+		}
+		ids[c.Key] = id
+		todo, keys = append(todo, c), append(keys, c.Key)
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	bytes, reason, err := src.pass(ctx, todo, &files)
+	if err != nil {
+		return err
+	}
+	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
+	switch {
+	case src.Config.ComputeStats:
+		src.log("normalize: %s: reading %s of %s in %d episodes", robocache.Option("stats", "compute"), sizeText(bytes), strings.Join(keys, ", "), src.Table.Len())
+	case reason != "":
+		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")}, "normalize: the dataset has %s, and %s", lacks, reason).
+			WithHint("%s computes them at opening, over the selected episodes; %s", robocache.Option("stats", "compute"), otherWays())
+	default:
+		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, src.Table.Len(), sizeText(bytes))
+	}
+	begin := time.Now()
+	counted, err := src.countValues(ctx, keys, bytes)
+	if err != nil {
+		return err
+	}
+	if took := time.Since(begin); took > progressEvery {
+		src.log("statistics: done in %.0f s", took.Seconds())
+	}
+	for k, s := range counted {
+		out[k] = s
+		src.Folder.remember(ids[k], s)
+	}
+	return nil
+}
+
+// otherWays returns the hint of the other sources of statistics.
+func otherWays() string {
+	return "or give " + robocache.Option("stats") + " what " + robocache.Command("stats URI --out=FILE") +
+		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
+}
+
+func modes(all []normalized) string {
+	var out []string
+	for _, c := range all {
+		if !slices.Contains(out, c.norm.Mode) {
+			out = append(out, c.norm.Mode)
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+// pass says how many bytes of values a pass over columns reads, and why it is not made unasked; "" where it is.
+func (src *Source) pass(ctx context.Context, all []normalized, files *dataFiles) (bytes int64, reason string, err error) {
+	for _, c := range all {
+		if !c.IsNumericStream() {
+			reason = c.Key + " is no stream of plain numbers, which takes decoding or reading all of it"
+			continue
+		}
+		for i := range src.Table.Len() {
+			n, err := robocache.RowsIn(ctx, src.Dataset, src.Table.Episode(i), c.Feature)
+			if err != nil {
+				return 0, "", robocache.At(err, robocache.Where{"stream": c.Key})
+			}
+			bytes += int64(n) * int64(c.RowBytes)
+		}
+	}
+	switch {
+	case reason != "":
+	case files.far:
+		reason = "it is far away"
+	case bytes > unaskedValues:
+		reason = fmt.Sprintf("%s of values are more than the %s that are read unasked", layout.FormatMiB(bytes), layout.FormatMiB(unaskedValues))
+	case files.bytes > unaskedFiles:
+		reason = fmt.Sprintf("%s of files are more than the %s that are read unasked", layout.FormatMiB(files.bytes), layout.FormatMiB(unaskedFiles))
+	}
+	return bytes, reason, nil
+}
+
+// countValues counts columns, several at once. With on_bad_episode="skip" it leaves out episodes that cannot be read.
+func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) (robocache.Stats, error) {
+	episodes := make([]int, src.Table.Len())
+	for i := range episodes {
+		episodes[i] = src.Table.Episode(i)
+	}
+	var read, said atomic.Int64
+	said.Store(time.Now().UnixNano())
+	progress := func(n int64) {
+		done, at := read.Add(n), said.Load()
+		if now := time.Now().UnixNano(); now-at > int64(progressEvery) && said.CompareAndSwap(at, now) {
+			src.log("statistics: %s of %s are read", sizeText(done), sizeText(max(done, bytes)))
+		}
+	}
+	at := max(1, min(src.Config.Threads, 4, len(keys)))
+	out := robocache.Stats{}
+	var mu sync.Mutex
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(at)
+	for _, key := range keys {
+		g.Go(func() error {
+			if err := gctx.Err(); err != nil {
+				return err
+			}
+			s, err := stats.Compute(ctx, src.Dataset, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at), Threads: src.Config.Threads, Read: progress,
+				SkipBad: src.Config.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.Report.Warn("statistics of " + key + ": " + f.Message) }})
+			mu.Lock()
+			defer mu.Unlock()
+			if s[key] != nil {
+				out[key] = s[key]
+			}
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// log says what opening does that takes a while, or that was not asked for.
+func (src *Source) log(format string, args ...any) {
+	if log := src.Config.Log; log != nil {
+		line := fmt.Sprintf(format, args...)
+		if src.Name != "" {
+			line = src.Name + ": " + line
+		}
+		log(line)
+	}
+}
+
+// sizeText is a number of bytes for people, small ones too.
+func sizeText(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return layout.FormatMiB(n)
+}
+
+// dataFiles is what a dataset's values are read of.
+type dataFiles struct {
+	id    []byte // of their names, sizes and versions; nil: not known
+	bytes int64  // without videos
+	far   bool
+}
+
+var videoNames = []string{".mp4", ".mkv", ".avi", ".webm", ".mov"}
+
+func (src *Source) filesOf(ctx context.Context) (f dataFiles) {
+	d, ok := robocache.As[store.Source](src.Dataset)
+	if !ok {
+		return f
+	}
+	f.far = strings.HasPrefix(d.Store().URI(), "http")
+	list, err := d.Store().List(ctx, "")
+	if err != nil {
+		return f // a store that cannot list: nothing is remembered
+	}
+	h := sha256.New()
+	for _, e := range list {
+		if slices.Contains(videoNames, strings.ToLower(path.Ext(e.Name))) {
+			continue
+		}
+		if e.Version == "" {
+			return f
+		}
+		f.bytes += e.Size
+		fmt.Fprintf(h, "%q %d %q\n", e.Name, e.Size, e.Version)
+	}
+	f.id = h.Sum(nil)
+	return f
+}
+
+// ProbedRows is how many rows take part in the name of statistics.
+const ProbedRows = 16
+
+// statisticsID names the statistics of a column over the selected episodes: by the files, the episodes, and some of the values, because a
+// mapping or a choice at opening may make others of the same files. It is zero where the files are not known.
+func (src *Source) statisticsID(ctx context.Context, files *dataFiles, c *column.Column) (id cache.Key, err error) {
+	if files.id == nil || !c.IsNumericStream() {
+		return id, nil
+	}
+	info := src.Dataset.Info()
+	h := sha256.New()
+	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, info.Split, src.DatasetKey(c.Key), c.Feature.Unit, c.StoredDType, c.Feature.Shape, src.Table.Fingerprint())
+	var rows []robocache.Row
+	for i := range min(ProbedRows, src.Table.Len()) {
+		e := src.Table.Episode(i * src.Table.Len() / min(ProbedRows, src.Table.Len()))
+		n, err := robocache.RowsIn(ctx, src.Dataset, e, c.Feature)
+		if err != nil {
+			return id, robocache.At(err, robocache.Where{"stream": c.Key})
+		}
+		if n > 0 {
+			rows = append(rows, robocache.Row{Episode: e, Index: n / 2})
+		}
+	}
+	values := make([]byte, len(rows)*c.RowBytes)
+	if err := src.Dataset.Gather(ctx, c.Key, rows, values); err != nil {
+		return cache.Key{}, nil // the pass over all rows says what is wrong
+	}
+	h.Write(values)
+	copy(id[:], h.Sum(nil))
+	return id, nil
+}
+
+// Memory is the statistics that this process computed.
+var Memory = struct {
+	sync.Mutex
+	M map[cache.Key]*robocache.FeatureStats
+}{M: map[cache.Key]*robocache.FeatureStats{}}
+
+// memoryRoom bounds it: a few kilobytes each.
+const memoryRoom = 1024
+
+// remembered gives statistics that were computed before, by this process or, with a cache directory, by another.
+func (f *CacheFolder) remembered(id cache.Key) *robocache.FeatureStats {
+	if id == (cache.Key{}) {
+		return nil
+	}
+	Memory.Lock()
+	s := Memory.M[id]
+	Memory.Unlock()
+	if s != nil {
+		return s
+	}
+	dir, err := f.Open()
+	if err != nil || dir == nil {
+		return nil // openCaches says what is wrong with it
+	}
+	e, ok := dir.Get(id)
+	if !ok {
+		return nil
+	}
+	defer e.Release()
+	if json.Unmarshal(e.Data, &s) != nil {
+		return nil
+	}
+	return s
+}
+
+// remember keeps statistics for the process, and in the cache directory where there is one.
+func (f *CacheFolder) remember(id cache.Key, s *robocache.FeatureStats) {
+	if id == (cache.Key{}) {
+		return
+	}
+	Memory.Lock()
+	if len(Memory.M) >= memoryRoom {
+		clear(Memory.M)
+	}
+	Memory.M[id] = s
+	Memory.Unlock()
+	if dir, err := f.Open(); err == nil && dir != nil {
+		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: then each process counts for itself
+			_ = dir.Put(id, text)
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package plan
+
+import (
+	"context"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/frames"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// openFiles finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
+func (src *Source) openFiles(budget int64) error {
+	for c := range src.ImageColumns() {
+		switch {
+		case c.IsStill:
+			c.FrameFiles = column.StillFiles{Images: c}
+			continue
+		case src.Files != nil:
+			c.FrameFiles = src.Files
+			continue
+		}
+		ds := base(src.Dataset)
+		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // of tests, which need no codec
+			src.Files = fake.Files()
+		} else {
+			lib := video.LibraryOf(ds)
+			if lib == nil {
+				return robocache.Unsupported("loader", robocache.Where{"stream": c.Key}, "the format %s gives no video files", ds.Info().Format).
+					WithHint("%s without the video keys", robocache.Option("keys"))
+			}
+			if _, err := video.ActiveBackend(); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.Key})
+			}
+			own := frames.NewLibrary(lib, budget)
+			src.Files = own
+			if err := src.openDevice(own); err != nil {
+				return robocache.At(err, robocache.Where{"stream": c.Key})
+			}
+		}
+		c.FrameFiles = src.Files
+	}
+	return nil
+}
+
+// deviceDecoders is what idle decoders may hold of a device's memory.
+const deviceDecoders = 2 << 30
+
+// openDevice has a device decode too, where that is asked for.
+func (src *Source) openDevice(files *frames.Library) error {
+	cfg := &src.Config
+	if cfg.Decode == options.DecodeCPU {
+		return nil
+	}
+	b, err := video.OpenDevice(cfg.DecodeDevice)
+	switch {
+	case err != nil && cfg.Decode == options.DecodeGPU:
+		return err
+	case err != nil:
+		src.Report.Notes = append(src.Report.Notes, "video is decoded on the CPU: "+err.Error())
+		return nil
+	}
+	src.DecodeDevice, _ = b.(video.DeviceMemory)
+	src.DeviceWorkers = files.Split(b, deviceDecoders, cfg.Decode == options.DecodeGPU, src.TakeCore)
+	return nil
+}
+
+// probes bounds how many episodes are asked for a first frame.
+const probes = 8
+
+// probe finds the true size of each frame column from its first frame: what metadata declare may lie.
+func (src *Source) probe(ctx context.Context) error {
+	for c := range src.ImageColumns() {
+		if c.Spec.Width != 0 {
+			continue
+		}
+		width, height, err := src.firstSize(ctx, c)
+		switch {
+		case width > 0 && height > 0:
+			c.SetSize(height, width)
+		case c.Width > 0 && c.Height > 0:
+			// No frame could be looked at: what is declared holds until one comes, and each is checked against it.
+		case err != nil:
+			return robocache.At(err, robocache.Where{"stream": c.Key})
+		default:
+			return robocache.Malformed("loader", robocache.Where{"stream": c.Key}, "nothing says the size of the frames").
+				WithHint("Pass %s", robocache.Option("image_size"))
+		}
+		if c.Width > 1<<15 || c.Height > 1<<15 {
+			return robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key}, "").
+				Expected("frames of at most 32768×32768", column.SizeError(c, c.Width, c.Height).Error())
+		}
+	}
+	return nil
+}
+
+func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width, height int, err error) {
+	tried := 0
+	for i := range src.Table.Len() {
+		if from, to := src.Table.Span(i); from == to {
+			continue
+		}
+		if tried++; tried > probes {
+			break
+		}
+		ref := make([]robocache.FrameRef, 1)
+		if err = src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(i)}}, ref); err != nil || ref[0].Missing {
+			continue
+		}
+		if !c.IsVideo() {
+			var info video.StillInfo
+			if info, err = video.ImageSize(&ref[0]); err != nil {
+				continue
+			}
+			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 { // sixteen bits or floats that nobody declared as depth
+				chooseDepth(c, &src.Config, c.Spec.Depth)
+				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {
+					c.Spec.Pixel, c.OutDType, c.Unit = video.Gray16, robocache.Uint16, ""
+				}
+			}
+			return info.Width, info.Height, nil
+		}
+		var r frames.File
+		if r, err = src.Files.Open(ctx, ref[0].Path); err != nil {
+			continue
+		}
+		defer r.Release()
+		width, height = r.Size()
+		return width, height, nil
+	}
+	return 0, 0, err
+}

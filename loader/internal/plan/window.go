@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+)
+
+// setWindow settles the rows or times of a column's window.
+func (src *Source) setWindow(c *column.Column) (err error) {
+	cfg := &src.Config
+	var w column.Window
+	if n := cfg.Native.Of(c.Key); n != nil {
+		if w.Nanos, err = n.Nanos(); err != nil {
+			return err
+		}
+		c.Time.IsNative = n.Count == 0
+		if w.Nanos == nil {
+			c.Span = &[2]int64{options.Seconds(n.Span[0]), options.Seconds(n.Span[1])}
+			if c.Feature.Kind != robocache.KindNumeric || c.Feature.Ragged() {
+				c.Steps = max(src.widest[c.Key], 1)
+				c.Axis = []int{c.Steps}
+			}
+			return nil
+		}
+	} else if rows := cfg.Indices.Of(c.Key); rows != nil {
+		w, err = rowWindow(rows, cfg, c.Time != nil)
+	} else if deltas := cfg.Deltas.Of(c.Key); deltas != nil {
+		w, err = src.timeWindow(deltas, c)
+	} else {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.Steps = max(len(w.Offsets), len(w.Nanos))
+	c.Axis = []int{c.Steps}
+	c.Window = slices.IndexFunc(src.Windows, func(o column.Window) bool {
+		return slices.Equal(o.Offsets, w.Offsets) && slices.Equal(o.Nanos, w.Nanos)
+	})
+	if c.Window < 0 {
+		c.Window = len(src.Windows)
+		src.Windows = append(src.Windows, w)
+	}
+	return nil
+}
+
+// timeWindow is a window in seconds: in rows, unless the column goes by time.
+func (src *Source) timeWindow(deltas []float64, c *column.Column) (w column.Window, err error) {
+	cfg := &src.Config
+	if w.Nanos, err = options.Nanos(deltas, "delta_timestamps"); err != nil || c.Time != nil {
+		return w, err // offsets in time need not be multiples of a frame
+	}
+	fps := src.Dataset.Info().FPS
+	if fps.Zero() {
+		fps = c.Feature.FPS
+	}
+	if fps.Zero() {
+		return w, robocache.NoClock("loader", nil, "delta_timestamps are in seconds")
+	}
+	tolerance := cmp.Or(cfg.OffsetTolerance, cfg.Tolerance, new(defaultTolerance))
+	w.Offsets, err = align.Offsets(deltas, fps, *tolerance)
+	return w, err
+}
+
+// rowWindow is a window in rows: of the timebase that the samples lie on, be it a stream's own or a grid.
+func rowWindow(rows []int, cfg *options.Config, timed bool) (w column.Window, err error) {
+	switch {
+	case !timed:
+		w.Offsets = rows
+	case cfg.Align == nil || cfg.Align.HZ.Zero():
+		return w, robocache.Misuse("loader", nil, "delta_indices of a stream whose rows are not the samples'").
+			WithHint("%s makes its rows the samples; or give %s or %s in seconds, or %s", robocache.Option("anchor"),
+				robocache.Option("delta_timestamps"), robocache.Option("windows"), robocache.Option("hz"))
+	default:
+		for _, n := range rows {
+			w.Nanos = append(w.Nanos, cfg.Align.HZ.Nanos(int64(n)))
+		}
+	}
+	return w, nil
+}
