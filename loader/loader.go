@@ -51,25 +51,40 @@ func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader
 	if err := plan.CheckMix(mix, &cfg); err != nil {
 		return nil, err
 	}
-	a, err := pipeline.NewAssembler(ctx, mix, cfg)
+	compiled, err := plan.Compile(ctx, mix, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := a.DecodeHorizon(); err != nil {
-		a.Close()
+	a, err := pipeline.New(ctx, compiled)
+	if err != nil {
 		return nil, err
 	}
 	l := &Loader{a: a, cfg: a.Config, taking: make(chan struct{}, 1)}
-	o, err := a.NewOrder(mix)
-	if err == nil {
-		l.at = &order.Progress{Order: o, Ranks: order.Ranks{Batch: a.Config.BatchSize, World: a.Config.WorldSize, Rank: a.Config.Rank, DropLast: a.Config.DropLast, Short: a.Config.Uneven == "short"}}
-		err = l.at.Check()
+	if _, _, err = a.DecodeHorizon(); err == nil {
+		l.at, err = startOfOrder(compiled, mix)
 	}
 	if err != nil {
 		a.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// startOfOrder returns the progress at the start of the first epoch.
+func startOfOrder(p *plan.Plan, mix []options.Mix) (*order.Progress, error) {
+	o, err := p.NewOrder(mix)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &p.Config
+	at := &order.Progress{Order: o, Ranks: order.Ranks{
+		Batch:    cfg.BatchSize,
+		World:    cfg.WorldSize,
+		Rank:     cfg.Rank,
+		DropLast: cfg.DropLast,
+		Short:    cfg.Uneven == options.Short,
+	}}
+	return at, at.Check()
 }
 
 // Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.

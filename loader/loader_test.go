@@ -16,7 +16,6 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
-	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
@@ -55,7 +54,7 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 // checkBatch proves every value of a batch of the fake.
 func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 	t.Helper()
-	rows, err := (&pipeline.Assembler{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(b.Indices)
+	rows, err := (&plan.Plan{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(b.Indices)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,11 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map
 	if cfg.Stats, err = plan.RenameStats(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
 		return nil, err
 	}
-	a, err := pipeline.NewAssembler(ctx, []options.Mix{{Dataset: ds}}, cfg)
+	compiled, err := plan.Compile(ctx, []options.Mix{{Dataset: ds}}, cfg)
+	if err != nil {
+		return nil, err
+	}
+	a, err := pipeline.New(ctx, compiled)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func statsOf(a *pipeline.Assembler) Stats {
 	s := Stats{
 		Samples: n.Samples.Load(), Batches: n.Batches.Load(), FirstBatch: sec(&n.First),
 		Plan: sec(&f.Plan), Gather: sec(&n.Gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.WaitData), WaitConsumer: sec(&n.WaitConsumer),
-		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: n.Stills.Load(),
+		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: a.Resources.StillsDecoded.Load(),
 		BufferBytes: a.Buffers.InUse.Load(), BufferPeak: a.Buffers.Peak.Load(), Wrapped: n.Wrapped.Load(), Skipped: a.Report.Skipped.Load(),
 	}
 	s.NotDelivered = []plan.NotDelivered{}
@@ -170,7 +170,7 @@ func addKept(a *pipeline.Assembler, s *Stats) {
 	if a.Config.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused}
 	}
-	if s.Cache == nil && a.Folder.Dir != nil {
-		s.Cache = frames.DirStats(a.Folder.Dir, a.Config.Cache, "encoded").Rated()
+	if s.Cache == nil && a.CacheFolder.Dir != nil {
+		s.Cache = frames.DirStats(a.CacheFolder.Dir, a.Config.Cache, "encoded").Rated()
 	}
 }

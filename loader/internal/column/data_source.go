@@ -25,7 +25,7 @@ type DataSource struct {
 	numbering
 	placement
 	ReadRules
-	MemoryLimits
+	Resources *Resources
 }
 
 // clocks states when samples and the rows of streams are.
@@ -63,12 +63,13 @@ type ReadRules struct {
 	Flip       float64 // probability that images are mirrored
 }
 
-// MemoryLimits states what memory a source's columns may take, and counts what they make.
-type MemoryLimits struct {
+// Resources is what a pipeline grants to the columns of all sources, and what it counts of their work.
+type Resources struct {
 	Budget        int64         // bytes of batches in flight
-	DeviceBuffers *buffers.Pool // memory of the device that makes frames; nil: none does
-	BlankFrames   *atomic.Int64 // frames that are zero because there is none
-	StillsDecoded *atomic.Int64 // still images that were decoded
+	DeviceBuffers *buffers.Pool // memory of the device that holds frames; nil: no device does
+	BlankFrames   atomic.Int64  // frames that are zero because the row has none
+	StillsDecoded atomic.Int64  // still images that were decoded
+	TakeCore      func() func() // takes a core; the function that it returns gives the core back
 }
 
 // Where returns the place of a frame or value.

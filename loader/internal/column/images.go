@@ -68,7 +68,7 @@ func (c *ImageColumn) Render(f video.Frame, dst []byte) error {
 
 // lifted makes a frame there of the host's planes.
 func (c *ImageColumn) lifted(info video.PlaneInfo, planes, dst []byte) error {
-	room, err := c.Source.DeviceBuffers.Get(len(planes))
+	room, err := c.Source.Resources.DeviceBuffers.Get(len(planes))
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (p *Part) blank(c *ImageColumn, k int) {
 	if c.Deferred != nil {
 		c.Deferred.blank(p, c.Column, k)
 	}
-	p.Source.BlankFrames.Add(1)
+	p.Source.Resources.BlankFrames.Add(1)
 	p.Build.Complete(1)
 }
 

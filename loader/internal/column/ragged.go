@@ -147,8 +147,8 @@ func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
 			})
 			return nil, nil
 		}
-		if need := int64(len(e.Data) + len(data)); need > p.Source.Budget {
-			return nil, tooMany(c, need, p.Source.Budget)
+		if need := int64(len(e.Data) + len(data)); need > p.Source.Resources.Budget {
+			return nil, tooMany(c, need, p.Source.Resources.Budget)
 		}
 		if e.Data == nil && i == len(rows) {
 			e.Data = data // all at once: ours

@@ -399,8 +399,8 @@ func (w *Reader) spanRows(p *Part, c *Column) (rows []robocache.Row, counts []in
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if need := int64(total) * int64(c.RowBytes+16); need > src.Budget {
-		return nil, nil, nil, tooMany(c, int64(total)*int64(c.RowBytes), src.Budget)
+	if need := int64(total) * int64(c.RowBytes+16); need > src.Resources.Budget {
+		return nil, nil, nil, tooMany(c, int64(total)*int64(c.RowBytes), src.Resources.Budget)
 	}
 	rows = make([]robocache.Row, 0, total)
 	for i, n := range counts {

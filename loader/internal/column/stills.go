@@ -83,7 +83,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 	if err := deliver(r.Index, f); err != nil {
 		return err
 	}
-	s.c.Source.StillsDecoded.Add(1)
+	s.c.Source.Resources.StillsDecoded.Add(1)
 	return nil
 }
 

@@ -7,40 +7,31 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
-	"github.com/goatnote-inc/robocache/video"
 )
 
-// Assembler makes batches of given samples. It has no order of its own: Loader and Map share it.
+// Assembler builds batches of given samples by a plan. It has no order of its own: Loader and Map share it.
 type Assembler struct {
-	Config  options.Config
-	Sources []*plan.Source
-	Schema  *layout.Schema
+	*plan.Plan
 	batchMemory
-	Frames    *frames.Store
-	readers   int // workers beyond those of cfg.Threads, for reading
-	engines   int // likewise, for what a device decodes
-	Folder    *plan.CacheFolder
-	Counters  counters
-	Workers   sync.Pool
-	batchPool sync.Pool
-	Report    plan.Report
+	Frames      *frames.Store
+	readWorkers int // workers beyond those of Config.Threads that wait for reads
+	Counters    counters
+	Workers     sync.Pool
+	batchPool   sync.Pool
 }
 
 // batchMemory is where batches lie, and how much of it those in flight may take.
 type batchMemory struct {
 	Buffers       *buffers.Pool
-	device        video.DeviceMemory // memory for the frames of batches; nil: they lie on the host
-	deviceBuffers *buffers.Pool      // of its memory
-	Budget        int64              // for batches in flight
+	deviceBuffers *buffers.Pool // of the memory of Plan.FrameDevice; nil: frames lie on the host
+	Budget        int64         // for batches in flight
 	Ragged        raggedBudget
 	inFlight      atomic.Int64 // how many batches are in flight, at most
 }
@@ -48,7 +39,7 @@ type batchMemory struct {
 // counters are what Stats sums up. Times are nanoseconds.
 type counters struct {
 	Gather, WaitData, WaitConsumer, First atomic.Int64
-	Stills, Samples, Batches, Wrapped     atomic.Int64
+	Samples, Batches, Wrapped             atomic.Int64
 }
 
 // PlannedBatch is one batch under construction, and where it stands in its run.
@@ -68,9 +59,10 @@ type worker struct {
 	a *Assembler
 }
 
-func NewAssembler(ctx context.Context, mix []options.Mix, cfg options.Config) (_ *Assembler, err error) {
-	a := &Assembler{Config: cfg}
-	a.Folder = &plan.CacheFolder{Config: &a.Config}
+// New returns an Assembler that executes p and owns it from then on, also on error. The caller must call
+// Close.
+func New(ctx context.Context, p *plan.Plan) (_ *Assembler, err error) {
+	a := &Assembler{Plan: p}
 	a.Workers.New = func() any {
 		w := &worker{a: a}
 		w.Worker = frames.NewWorker(a.Frames, w)
@@ -82,119 +74,34 @@ func NewAssembler(ctx context.Context, mix []options.Mix, cfg options.Config) (_
 			a.Close()
 		}
 	}()
-	var offset int64
-	for i := range mix {
-		src := &plan.Source{Report: &a.Report, Folder: a.Folder, TakeCore: func() func() { return a.Frames.Core() }}
-		src.Dataset, src.Index, src.SampleOffset, src.PaddedRows = mix[i].Dataset, i, offset, map[string]*layout.PaddedRow{}
-		if len(mix) > 1 { // else there is nothing to tell it from
-			src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
-		}
-		if err := a.addSource(ctx, src, &mix[i], len(mix)); err != nil {
-			return nil, src.WithPlace(err)
-		}
-		offset += src.Table.Samples()
-	}
-	if err := plan.WidenRows(a.Sources, mix, cfg.Missing == options.MissingPad); err != nil {
-		return nil, err
-	}
-	plan.DeferOps(a.Sources)
-	a.onDevice()
-	if a.Config.Cache == options.CacheOnDevice && a.device == nil {
-		return nil, robocache.Unsupported("loader", nil, `cache="device": no frames of these batches are made on a device`).
-			WithHint(`%s with %s or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
-				robocache.Option("device", "cuda"), robocache.Option("decode", "gpu"))
-	}
 	if err := a.openCaches(ctx); err != nil {
 		return nil, err
 	}
-	for _, src := range a.Sources {
-		src.DescribeSchema()
-	}
-	if a.Schema, err = plan.NewSchema(a.Sources, cfg.Missing == options.MissingPad); err != nil {
-		return nil, err
-	}
-	for _, src := range a.Sources {
-		src.MemoryLimits = column.MemoryLimits{Budget: a.Budget, BlankFrames: &a.Frames.N.Frames, StillsDecoded: &a.Counters.Stills}
-	}
 	limit := a.Budget
 	if _, inFlight, err := a.DecodeHorizon(); err == nil {
-		// And the one that the taker holds: what comes back from it is the next one's, and is not mapped anew.
-		limit = max(limit, int64(inFlight+1)*a.BatchBytes(cfg.BatchSize))
+		// One more for the batch that the consumer holds: its memory is reused by the next batch.
+		limit = max(limit, int64(inFlight+1)*a.BatchBytes(a.Config.BatchSize))
 	}
-	a.Buffers = buffers.New(limit, cfg.Allocator)
-	if a.device != nil {
-		a.deviceBuffers = buffers.New(limit, a.device)
-		for _, src := range a.Sources {
-			src.DeviceBuffers = a.deviceBuffers
-		}
+	a.Buffers = buffers.New(limit, a.Config.Allocator)
+	if a.FrameDevice != nil {
+		a.deviceBuffers = buffers.New(limit, a.FrameDevice)
 	}
+	a.Resources.Budget, a.Resources.DeviceBuffers = a.Budget, a.deviceBuffers
+	a.Resources.TakeCore = a.Frames.Core
 	return a, nil
 }
 
-func (a *Assembler) addSource(ctx context.Context, src *plan.Source, m *options.Mix, sources int) (err error) {
-	if src.Config, err = m.SourceConfig(a.Config, sources > 1); err != nil {
-		return err
-	}
-	note, err := src.ChooseEpisodes()
-	if err != nil {
-		return err
-	}
-	if note != "" {
-		a.Report.Notes = append(a.Report.Notes, note)
-	}
-	a.Sources = append(a.Sources, src)
-	a.Folder.Keep(src.Dataset)
-	if err := src.Open(ctx, sources); err != nil {
-		return err
-	}
-	if src.DeviceWorkers > 0 {
-		a.engines = src.DeviceWorkers
-	}
-	notes, err := src.AlignNotes(ctx)
-	for _, note := range notes {
-		a.Report.Note(note)
-	}
-	return err
-}
-
+// Close releases the plan, the caches and the memory of batches that are not with the consumer.
 func (a *Assembler) Close() {
-	for _, src := range a.Sources {
-		src.Close()
-	}
-	if a.Buffers != nil {
-		a.Buffers.Close()
-	}
-	if a.deviceBuffers != nil {
-		a.deviceBuffers.Close()
+	for _, pool := range []*buffers.Pool{a.Buffers, a.deviceBuffers} {
+		if pool != nil {
+			pool.Close()
+		}
 	}
 	if a.Frames != nil {
 		a.Frames.Close()
 	}
-	a.Folder.Close()
-}
-
-// SampleCount is the number of samples of all sources.
-func (a *Assembler) SampleCount() int64 {
-	last := a.Sources[len(a.Sources)-1]
-	return last.SampleOffset + last.Table.Samples()
-}
-
-func (a *Assembler) hasVideo() bool {
-	return slices.ContainsFunc(a.Sources, func(src *plan.Source) bool { return src.Files != nil })
-}
-
-// numbers says that no source gives frames.
-func (a *Assembler) numbers() bool {
-	return !slices.ContainsFunc(a.Sources, func(src *plan.Source) bool { return slices.ContainsFunc(src.Columns, column.Is[*column.ImageColumn]) })
-}
-
-// SourceOf finds the source of a sample, and its number there.
-func (a *Assembler) SourceOf(sample int64) (*plan.Source, int64) {
-	i := len(a.Sources) - 1
-	for a.Sources[i].SampleOffset > sample {
-		i--
-	}
-	return a.Sources[i], sample - a.Sources[i].SampleOffset
+	a.Plan.Close()
 }
 
 // BatchBytes is what a batch of n samples takes of the budget.
@@ -240,7 +147,7 @@ func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
 		}
 		from := a.Buffers
 		if p.IsOnDevice {
-			from, t.Device = a.deviceBuffers, 1+a.device.Number()
+			from, t.Device = a.deviceBuffers, 1+a.FrameDevice.Number()
 		}
 		buf, err := from.Get(need)
 		if err != nil {
@@ -266,7 +173,7 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 	}
 	copy(b.Indices, samples)
 	u := a.batchPool.Get().(*PlannedBatch)
-	u.Seq, u.Batch, u.TensorBytes, u.Device = seq, b, a.BatchBytes(len(samples)), a.device
+	u.Seq, u.Batch, u.TensorBytes, u.Device = seq, b, a.BatchBytes(len(samples)), a.FrameDevice
 	u.Done, u.OnDone, u.Err, u.BadEpisodes = make(chan struct{}), nil, nil, nil
 	u.Wrapped, u.Skipped, u.ragged, u.entered = 0, 0, 0, 0
 	u.Epochs = append(u.Epochs[:0], epochs...)

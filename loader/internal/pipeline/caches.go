@@ -24,7 +24,7 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 	cfg := &a.Config
 	total := int64(cfg.MemoryBudget)
 	ram := cfg.Cache == options.CacheInRAM
-	pool := cfg.Shuffle == order.Pool && a.hasVideo()
+	pool := cfg.Shuffle == order.Pool && a.HasVideo()
 	var poolBytes, room int64
 	if pool {
 		poolBytes = int64(cfg.PoolSize)
@@ -47,7 +47,7 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 	if kept > 0 {
 		a.Budget = (total - kept) / 2
 	}
-	own := frames.Config{Kept: kept, Cache: room, Planar: a.planar(), Warn: a.Report.Warn}
+	own := frames.Config{Kept: kept, Cache: room, Planar: a.KeepsPlanes(), Warn: a.Report.Warn}
 	if cfg.HasCacheDirectory() {
 		var err error
 		if own.Dir, err = a.openDir(ctx); err != nil {
@@ -59,13 +59,13 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 		reads = reads || src.IsRemote(ctx)
 	}
 	if reads {
-		a.readers = cmp.Or(cfg.IOThreads, defaultReads)
+		a.readWorkers = cmp.Or(cfg.IOThreads, defaultReads)
 	}
-	if reads || a.engines > 0 {
+	if reads || a.DeviceWorkers > 0 {
 		own.Cores, own.Ahead = cfg.Threads, max(a.Budget/8, 1<<20)
 	}
-	if a.device != nil && (kept > 0 || cfg.Cache == options.CacheOnDevice) {
-		own.There, own.Device = cmp.Or(int64(cfg.DeviceMemory), kept), a.device
+	if a.FrameDevice != nil && (kept > 0 || cfg.Cache == options.CacheOnDevice) {
+		own.There, own.Device = cmp.Or(int64(cfg.DeviceMemory), kept), a.FrameDevice
 	}
 	if cfg.Cache == options.CacheOnDevice {
 		own.Cache = own.There // residents of a pool that it does not take lie on the host
@@ -80,7 +80,7 @@ const defaultReads = 32
 // openDir makes the cache directory one of decoded frames, or, and then gives nil, of the bytes that are read of remote files.
 func (a *Assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 	cfg := &a.Config
-	dir, err := a.Folder.Open()
+	dir, err := a.CacheFolder.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +103,4 @@ func (a *Assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 		})
 	}
 	return nil, nil
-}
-
-// planar says whether frames are kept as the decoder's planes: half the bytes of RGB at the size of the file, and any frame of the
-// batch can be made of them. At a size of its own, pixels are smaller, and need no scaling again.
-func (a *Assembler) planar() bool {
-	switch a.Config.CacheFormat {
-	case options.CachePlanes:
-		return true
-	case options.CachePixels:
-		return false
-	}
-	for _, src := range a.Sources {
-		if len(src.Config.ImageSize) > 0 {
-			return false
-		}
-	}
-	return true
 }

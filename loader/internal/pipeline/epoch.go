@@ -74,7 +74,7 @@ func (e *epochPlan) look(wg *sync.WaitGroup) {
 
 // refill lets the episodes that a pool's next epoch begins with enter as this one drains: its first batches find their frames, and the decoders' load is even.
 func (r *EpochRun) refill(w *worker, e *epochPlan, seq int64) {
-	if !r.IsEndless || r.a.Config.Shuffle != order.Pool || !r.a.hasVideo() {
+	if !r.IsEndless || r.a.Config.Shuffle != order.Pool || !r.a.HasVideo() {
 		return
 	}
 	left := e.sampler.Left(e.at)

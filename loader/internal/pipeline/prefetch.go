@@ -13,7 +13,7 @@ const worthwhile = 0.2
 // want is decoded from then on, and kept; what the rank will never give is let go. Where the rows cannot be read nothing is noted: the samples
 // find their frames as those of other orders do, and report what is wrong. first: the step is the epoch's first, or the run's.
 func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
-	if w.a.Config.Shuffle != order.Pool || !w.a.hasVideo() {
+	if w.a.Config.Shuffle != order.Pool || !w.a.HasVideo() {
 		return
 	}
 	for i := range s.Admitted {

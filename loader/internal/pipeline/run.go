@@ -52,16 +52,16 @@ func (a *Assembler) DecodeHorizon() (ahead, inFlight int, err error) {
 		return 0, 0, BudgetError(bytes, a.Budget, int64(a.Config.MemoryBudget))
 	}
 	ahead = a.Config.Prefetch
-	if bytes <= smallBatch && a.numbers() {
+	if bytes <= smallBatch && !a.HasFrames() {
 		ahead = max(ahead, smallAhead)
 	}
 	ahead = int(min(int64(ahead), max(fit*2/3, 1)))
-	if bytes > largeBatch && a.device == nil {
+	if bytes > largeBatch && a.FrameDevice == nil {
 		n := int(min(max(int64(a.Config.MemoryBudget)/16/bytes, 1), fit))
 		return min(ahead, max(n-1, 1)), n, nil
 	}
 	inFlight = ahead + (ahead+1)/2
-	if a.readers > 0 && !a.hasVideo() {
+	if a.readWorkers > 0 && !a.HasVideo() {
 		inFlight = 2 * ahead
 	}
 	return ahead, int(min(int64(inFlight), fit)), nil
@@ -72,7 +72,7 @@ func StartRun(a *Assembler, at order.Progress, onward bool) *EpochRun {
 	ahead, inFlight, _ := a.DecodeHorizon()
 	r := &EpochRun{a: a, Ctx: ctx, cancel: cancel, Queue: frames.NewQueue(ctx, &a.Workers), Batches: make(chan *PlannedBatch, inFlight+1), IsEndless: onward}
 	r.space.L = &r.mu
-	r.Queue.Start(a.Config.Threads + a.readers + a.engines)
+	r.Queue.Start(a.Config.Threads + a.readWorkers + a.DeviceWorkers)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()

@@ -205,7 +205,7 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 	}
 	for _, t := range src.Dataset.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
-			src.Report.Warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(t.Text))
+			src.report.Warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(t.Text))
 			break
 		}
 	}

@@ -27,8 +27,8 @@ func (f *CacheFolder) Open() (*cache.Dir, error) {
 	return f.Dir, err
 }
 
-// Close ends every use of the directory.
-func (f *CacheFolder) Close() {
+// close ends every use of the directory.
+func (f *CacheFolder) close() {
 	for _, end := range f.kept {
 		end()
 	}
@@ -37,8 +37,8 @@ func (f *CacheFolder) Close() {
 	}
 }
 
-// Keep makes a remote dataset read through the cache directory.
-func (f *CacheFolder) Keep(ds robocache.Dataset) {
+// keep makes a remote dataset read through the cache directory.
+func (f *CacheFolder) keep(ds robocache.Dataset) {
 	own, ok := robocache.As[store.Source](ds)
 	if !ok || !f.Config.CachesEncoded() || !robocache.IsRemote(own.Store()) {
 		return

@@ -44,7 +44,7 @@ func (src *Source) makeColumns() error {
 				if cfg.Keys != nil {
 					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)
 				}
-				src.Report.Warn(f.Key + " is left out: " + reason)
+				src.report.Warn(f.Key + " is left out: " + reason)
 				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
 				continue
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// DeferOps makes columns raw, where that is asked and where it means the same in every source that a batch is made of.
-func DeferOps(sources []*Source) {
+// deferOps makes columns raw, where that is asked and where it means the same in every source that a batch is made of.
+func deferOps(sources []*Source) {
 	if !sources[0].Config.Raw {
 		return
 	}

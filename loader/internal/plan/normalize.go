@@ -90,7 +90,7 @@ func (src *Source) normalizers(ctx context.Context) error {
 		if len(constant) > 16 {
 			constant = append(constant[:16], "…")
 		}
-		src.Report.Warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
+		src.report.Warn("constant columns are normalised to 0: " + strings.Join(constant, ", "))
 	}
 	return nil
 }

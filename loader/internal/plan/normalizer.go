@@ -2,6 +2,8 @@ package plan
 
 import (
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
 // Normalizer is what normalising did to the keys of one source, small and readable, so that it can be done and undone where there is no
@@ -24,4 +26,54 @@ type Normed struct {
 	DType  robocache.DType `json:"dtype"`            // of the result
 	Dims   []int           `json:"dims,omitempty"`   // where the row's numbers stand in the batch's, of so many …
 	Width  int             `json:"width,omitempty"`  // … where a mixture pads it
+}
+
+// Normalizers says how the keys of each source are normalised.
+func (p *Plan) Normalizers() []Normalizer {
+	out := make([]Normalizer, len(p.Sources))
+	for i, src := range p.Sources {
+		out[i] = Normalizer{Name: src.Name, Keys: map[string]Normed{}}
+		for _, c := range src.Columns {
+			f := c.Normalization()
+			if f == nil {
+				continue
+			}
+			n := Normed{DType: c.DeliveredDType(), Mode: f.Mode, Clip: f.Clip, Shift: f.A, Scale: f.B, Shape: []int{}, Image: !c.HasNumbers(), Double: c.HasNumbers() && c.StoredDType == robocache.Float64}
+			switch {
+			case n.Image:
+				n.Shape = []int{column.Channels(c.Image().Spec.Pixel)}
+			case column.Is[*column.CloudColumn](c):
+				n.Shape = c.Feature.Shape[1:]
+			case !c.Feature.Scalar():
+				n.Shape = c.Feature.Shape
+			}
+			if padded := src.PaddedRows[c.Key]; padded != nil {
+				n.Dims, n.Width = padded.Places, padded.Width
+			}
+			out[i].Keys[c.Key] = n
+		}
+	}
+	return out
+}
+
+// SettledNormalize is the normalisation of each source with its vectors: with it a loader is made again, without computing them again.
+func (p *Plan) SettledNormalize() []options.Normalize {
+	out := make([]options.Normalize, len(p.Sources))
+	for i, src := range p.Sources {
+		if src.Config.Normalize.IsZero() {
+			continue
+		}
+		out[i].Keys = map[string]options.Norm{}
+		for _, c := range src.Columns {
+			f := c.Normalization()
+			switch {
+			case f == nil:
+			case f.Mode == "mean_std":
+				out[i].Keys[c.Key] = options.Norm{Mode: f.Mode, Mean: f.Low, Std: f.High}
+			default:
+				out[i].Keys[c.Key] = options.Norm{Mode: f.Mode, Clip: f.Clip, Low: f.Low, High: f.High}
+			}
+		}
+	}
+	return out
 }

@@ -15,8 +15,8 @@ type Report struct {
 	warnings []string
 }
 
-// Note adds a note, unless it is known.
-func (r *Report) Note(s string) {
+// note adds a note, unless it is known.
+func (r *Report) note(s string) {
 	if !slices.Contains(r.Notes, s) { // of another source of a mixture
 		r.Notes = append(r.Notes, s)
 	}

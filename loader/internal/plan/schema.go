@@ -10,9 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// DescribeSchema makes the source's schema of its columns, when all that decides about them is settled: the columns, the masks in the order of the options that
+// describeSchema makes the source's schema of its columns, when all that decides about them is settled: the columns, the masks in the order of the options that
 // name their keys, and the texts that are no features.
-func (src *Source) DescribeSchema() {
+func (src *Source) describeSchema() {
 	numeric := robocache.KindNumeric
 	for _, c := range src.Columns {
 		if c.Feature == nil {
@@ -85,8 +85,8 @@ func (src *Source) DescribeSchema() {
 	}
 }
 
-// NewSchema joins the schemas of the sources. A key that a source lacks is an error, or with pad zeros under a mask.
-func NewSchema(sources []*Source, pad bool) (*layout.Schema, error) {
+// newSchema joins the schemas of the sources. A key that a source lacks is an error, or with pad zeros under a mask.
+func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 	first := sources[0]
 	s := &layout.Schema{DatasetIndexTensor: -1}
 	if len(sources) == 1 {
@@ -242,9 +242,9 @@ func bindSource(s *layout.Schema, src *Source, alone bool) {
 	}
 }
 
-// WidenRows finds the keys whose rows sources of a mixture give in different widths, and says where each source's numbers go: its own are
+// widenRows finds the keys whose rows sources of a mixture give in different widths, and says where each source's numbers go: its own are
 // the leading ones, or stand where Mix.Dims says. Values are normalised before they are widened; what is added is 0.
-func WidenRows(sources []*Source, mix []options.Mix, pad bool) error {
+func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	for i, src := range sources {
 		if err := src.checkDims(&mix[i], len(sources), pad); err != nil {
 			return err
@@ -255,7 +255,7 @@ func WidenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	}
 	type key struct {
 		widths []int // of its sources
-		other  bool  // some source gives it in another form: NewSchema says so
+		other  bool  // some source gives it in another form: newSchema says so
 		chosen bool
 	}
 	keys := map[string]*key{}

@@ -19,24 +19,23 @@ import (
 // Source is one dataset that batches are made of, while it is compiled. Most loaders have one; a mixture has several.
 type Source struct {
 	column.DataSource
-	Report        *Report
-	Folder        *CacheFolder
+	report        *Report
+	folder        *CacheFolder
 	Name          string         // of a mixture's source
 	Config        options.Config // the loader's configuration with the overrides of this source of the mixture
-	positions     []int          // positions of the episodes to read (ChooseEpisodes); nil: all
+	positions     []int          // positions of the episodes to read (chooseEpisodes); nil: all
 	known         []string       // keys of the dataset
 	left          []NotDelivered
 	LostEpisodes  []order.BadEpisode // that opening found, and that are skipped
 	widest        map[string]int     // places of the spans that have places
 	Files         frames.Files
-	DecodeDevice  video.DeviceMemory // that decodes; nil: none
-	DeviceWorkers int                // workers that wait for the device
-	TakeCore      func() func()      // takes a core; what it returns hands it back
+	decodeDevice  video.DeviceMemory // that decodes; nil: none
+	deviceWorkers int                // workers that wait for the device
 	identity      sync.Map           // of the values of a stream (values)
 }
 
-// Open makes the columns and the samples of a source.
-func (src *Source) Open(ctx context.Context, sources int) (err error) {
+// open makes the columns and the samples of a source.
+func (src *Source) open(ctx context.Context, sources int) (err error) {
 	cfg := &src.Config
 	src.ReadRules = column.ReadRules{Tolerance: cfg.Tolerance, SkipBad: cfg.OnBadEpisode == options.Skip, RefuseNaN: cfg.OnNaN == options.NaNError, Seed: cfg.Seed}
 	if cfg.Augment != nil && cfg.Augment.Flip != nil {
@@ -117,7 +116,7 @@ func rowsDo(err error) error {
 	return &c
 }
 
-func (src *Source) Close() {
+func (src *Source) close() {
 	if src.Files != nil {
 		src.Files.Close()
 	}
@@ -126,7 +125,7 @@ func (src *Source) Close() {
 // count makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
 // may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
 func (src *Source) count(ctx context.Context) error {
-	info, cfg, report := src.Dataset.Info(), &src.Config, src.Report
+	info, cfg, report := src.Dataset.Info(), &src.Config, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
 		if err := robocache.Whole(src.Dataset, src.positions, "loader", robocache.Option("on_bad_episode", "skip")+" trains on the rest, and the statistics list what is left out (bad_episodes)"); err != nil {
@@ -206,16 +205,16 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 			return err
 		}
 		exclude[e] = true
-		src.Report.Skipped.Add(int64(ds.Len(e)))
+		src.report.Skipped.Add(int64(ds.Len(e)))
 		src.LostEpisodes = append(src.LostEpisodes, order.BadEpisode{Source: src.Index, Episode: e, Error: err.Error()})
-		src.Report.Warn(err.Where.String() + " is left out: " + err.Msg)
+		src.report.Warn(err.Where.String() + " is left out: " + err.Msg)
 	}
 	return nil
 }
 
-// ChooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for
+// chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for
 // training. note reports a split that was chosen without being asked for.
-func (src *Source) ChooseEpisodes() (note string, err error) {
+func (src *Source) chooseEpisodes() (note string, err error) {
 	c, info := &src.Config, src.Dataset.Info()
 	switch {
 	case c.Split != "" && c.Split != robocache.SplitAll && c.Episodes != nil:

@@ -83,7 +83,7 @@ func (src *Source) compute(ctx context.Context, all []normalized, out robocache.
 		if err != nil {
 			return err
 		}
-		if s := src.Folder.remembered(id); s != nil {
+		if s := src.folder.remembered(id); s != nil {
 			out[c.Key] = s
 			continue
 		}
@@ -117,7 +117,7 @@ func (src *Source) compute(ctx context.Context, all []normalized, out robocache.
 	}
 	for k, s := range counted {
 		out[k] = s
-		src.Folder.remember(ids[k], s)
+		src.folder.remember(ids[k], s)
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) 
 				return err
 			}
 			s, err := stats.Compute(ctx, src.Dataset, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at), Threads: src.Config.Threads, Read: progress,
-				SkipBad: src.Config.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.Report.Warn("statistics of " + key + ": " + f.Message) }})
+				SkipBad: src.Config.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.report.Warn("statistics of " + key + ": " + f.Message) }})
 			mu.Lock()
 			defer mu.Unlock()
 			if s[key] != nil {

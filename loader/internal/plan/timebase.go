@@ -73,9 +73,9 @@ func (src *Source) timed() bool {
 	return slices.ContainsFunc(src.Columns, func(c *column.Column) bool { return c.Time != nil })
 }
 
-// AlignNotes returns notes with the look-ahead of the observations, and with the streams that are summed as relative.
+// alignNotes returns notes with the look-ahead of the observations, and with the streams that are summed as relative.
 // Streams of windows= are left out, because their offsets are explicit.
-func (src *Source) AlignNotes(ctx context.Context) (notes []string, err error) {
+func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
 	for _, c := range src.Columns {
 		if c.Time != nil && src.Config.Native.Of(c.Key) == nil {
@@ -289,8 +289,8 @@ func (src *Source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 		c := &found[e]
 		if c.err != nil && src.Config.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Its timestamps are bad: it never enters the order.
-			src.Report.Skipped.Add(int64(src.Dataset.Len(e)))
-			src.Report.Warn(fmt.Sprintf("episode %d is left out: %v", src.Dataset.Info().EpisodeIndex(e), c.err))
+			src.report.Skipped.Add(int64(src.Dataset.Len(e)))
+			src.report.Warn(fmt.Sprintf("episode %d is left out: %v", src.Dataset.Info().EpisodeIndex(e), c.err))
 			return 0, 0, nil
 		}
 		src.EpisodeRows[e] = c.n

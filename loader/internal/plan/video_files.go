@@ -58,11 +58,11 @@ func (src *Source) openDevice(files *frames.Library) error {
 	case err != nil && cfg.Decode == options.DecodeGPU:
 		return err
 	case err != nil:
-		src.Report.Notes = append(src.Report.Notes, "video is decoded on the CPU: "+err.Error())
+		src.report.Notes = append(src.report.Notes, "video is decoded on the CPU: "+err.Error())
 		return nil
 	}
-	src.DecodeDevice, _ = b.(video.DeviceMemory)
-	src.DeviceWorkers = files.Split(b, deviceDecoders, cfg.Decode == options.DecodeGPU, src.TakeCore)
+	src.decodeDevice, _ = b.(video.DeviceMemory)
+	src.deviceWorkers = files.Split(b, deviceDecoders, cfg.Decode == options.DecodeGPU, func() func() { return src.Resources.TakeCore() })
 	return nil
 }
 

@@ -1,0 +1,223 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
+	"github.com/goatnote-inc/robocache/loader/internal/layout"
+	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// Plan is what a pipeline executes: the compiled sources and the schema of their batches. It is immutable
+// after Compile, except for Report, and for Resources, which the pipeline sets before the first batch.
+type Plan struct {
+	Config        options.Config // with defaults
+	Sources       []*Source      // at least one
+	Schema        *layout.Schema
+	FrameDevice   video.DeviceMemory // holds the frames of batches; nil: the host does
+	DeviceWorkers int                // workers that wait for the device that decodes
+	CacheFolder   *CacheFolder
+	Report        *Report
+	Resources     *column.Resources
+}
+
+// Compile compiles the sources of a mixture under a validated configuration. A single source is a mixture
+// of one. It rejects options that the datasets cannot satisfy. The caller must call Close.
+func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ *Plan, err error) {
+	p := &Plan{Config: cfg, Report: &Report{}, Resources: &column.Resources{}}
+	p.CacheFolder = &CacheFolder{Config: &p.Config}
+	defer func() {
+		if err != nil {
+			p.Close()
+		}
+	}()
+	var offset int64
+	for i := range sources {
+		src, err := p.compileSource(ctx, sources, i, offset)
+		if err != nil {
+			return nil, src.WithPlace(err)
+		}
+		offset += src.Table.Samples()
+	}
+	pad := cfg.Missing == options.MissingPad
+	if err := widenRows(p.Sources, sources, pad); err != nil {
+		return nil, err
+	}
+	deferOps(p.Sources)
+	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil && cfg.Cache == options.CacheOnDevice {
+		return nil, robocache.Unsupported("loader", nil, `cache="device": no frames of these batches are made on a device`).
+			WithHint(`%s with %s or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
+				robocache.Option("device", "cuda"), robocache.Option("decode", "gpu"))
+	}
+	for _, src := range p.Sources {
+		src.describeSchema()
+	}
+	p.Schema, err = newSchema(p.Sources, pad)
+	return p, err
+}
+
+// compileSource opens and compiles source i. It returns the source even on error.
+func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offset int64) (src *Source, err error) {
+	src = &Source{report: p.Report, folder: p.CacheFolder}
+	src.Dataset, src.Index, src.SampleOffset = mix[i].Dataset, i, offset
+	src.PaddedRows, src.Resources = map[string]*layout.PaddedRow{}, p.Resources
+	if len(mix) > 1 { // a single source needs no name in messages
+		src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
+	}
+	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1); err != nil {
+		return src, err
+	}
+	note, err := src.chooseEpisodes()
+	if err != nil {
+		return src, err
+	}
+	if note != "" {
+		p.Report.Notes = append(p.Report.Notes, note)
+	}
+	p.Sources = append(p.Sources, src)
+	p.CacheFolder.keep(src.Dataset)
+	if err := src.open(ctx, len(mix)); err != nil {
+		return src, err
+	}
+	if src.deviceWorkers > 0 {
+		p.DeviceWorkers = src.deviceWorkers
+	}
+	notes, err := src.alignNotes(ctx)
+	for _, note := range notes {
+		p.Report.note(note)
+	}
+	return src, err
+}
+
+// keepFramesOnDevice makes frames that a device decodes stay there, for raw batches whose sources all decode
+// them on the same device. It returns that device; nil if no frames stay on one.
+func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.DeviceMemory) {
+	device := sources[0].decodeDevice
+	if !cfg.Raw || cfg.Cache != "" && cfg.Cache != options.CacheOnDevice || device == nil {
+		return nil
+	}
+	for _, own := range sources[0].Columns {
+		stays := !slices.ContainsFunc(sources, func(src *Source) bool {
+			c := src.ImageColumn(own.Key)
+			return c == nil || src.decodeDevice != device || c.IsStill || c.Spec.Pixel != video.RGB8 || c.Norm != nil ||
+				c.Augment != nil && c.Deferred == nil
+		})
+		if !stays {
+			continue
+		}
+		used = device
+		for _, src := range sources {
+			src.ImageColumn(own.Key).FrameDevice = device
+		}
+	}
+	return used
+}
+
+// Close releases the files of all sources and the cache directory. The datasets stay open.
+func (p *Plan) Close() {
+	for _, src := range p.Sources {
+		src.close()
+	}
+	p.CacheFolder.close()
+}
+
+// SampleCount returns the number of samples of all sources.
+func (p *Plan) SampleCount() int64 {
+	last := p.Sources[len(p.Sources)-1]
+	return last.SampleOffset + last.Table.Samples()
+}
+
+// HasVideo reports whether a source delivers frames of video.
+func (p *Plan) HasVideo() bool {
+	return slices.ContainsFunc(p.Sources, func(src *Source) bool { return src.Files != nil })
+}
+
+// HasFrames reports whether a source delivers frames, of video or of still images.
+func (p *Plan) HasFrames() bool {
+	return slices.ContainsFunc(p.Sources, func(src *Source) bool {
+		return slices.ContainsFunc(src.Columns, column.Is[*column.ImageColumn])
+	})
+}
+
+// KeepsPlanes reports whether frames are cached as the decoder's planes. They take half the bytes of RGB at
+// the size of the file, and every pixel format can be made of them. At another size, pixels are smaller and
+// need not be scaled again.
+func (p *Plan) KeepsPlanes() bool {
+	switch p.Config.CacheFormat {
+	case options.CachePlanes:
+		return true
+	case options.CachePixels:
+		return false
+	}
+	return !slices.ContainsFunc(p.Sources, func(src *Source) bool { return len(src.Config.ImageSize) > 0 })
+}
+
+// SourceOf returns the source of a sample, and the number of the sample in that source.
+func (p *Plan) SourceOf(sample int64) (*Source, int64) {
+	i := len(p.Sources) - 1
+	for p.Sources[i].SampleOffset > sample {
+		i--
+	}
+	return p.Sources[i], sample - p.Sources[i].SampleOffset
+}
+
+// Locate calls each with the source and the row of every sample in indices.
+func (p *Plan) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
+	n := p.SampleCount()
+	for _, i := range indices {
+		if i < 0 || i >= n {
+			return robocache.Misuse("loader", robocache.Where{"index": i}, "index out of range").
+				Expected(fmt.Sprintf("0 to %d", n-1), fmt.Sprint(i))
+		}
+	}
+	for i, sample := range indices {
+		src, number := p.SourceOf(sample)
+		r, _ := src.Table.Row(number)
+		each(i, src.Index, r)
+	}
+	return nil
+}
+
+// RowsOf returns the rows of samples in their sources.
+func (p *Plan) RowsOf(indices []int64) ([]robocache.Row, error) {
+	out := make([]robocache.Row, len(indices))
+	err := p.Locate(indices, func(i, _ int, r robocache.Row) { out[i] = r })
+	return out, err
+}
+
+// NewOrder returns the order of the epochs of the sources, whose names and weights mix has. The capacity of
+// a pool in samples follows from declared sizes.
+func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
+	cfg := &p.Config
+	// An eighth of the pool is for the frames of batches under construction.
+	params := order.Params{
+		Mode:         cfg.Shuffle,
+		PoolBytes:    int64(cfg.PoolSize) / 8 * 7,
+		PoolEpisodes: cfg.PoolEpisodes,
+		Shards:       cfg.PoolShards,
+	}
+	m := &order.MixParams{
+		Temperature: cfg.Temperature,
+		Stop:        cfg.Stop,
+		EpochSize:   cfg.EpochSize,
+		Stratified:  cfg.Stratified,
+		GlobalBatch: int64(cfg.BatchSize) * int64(cfg.WorldSize),
+	}
+	tables := make([]*order.Table, len(p.Sources))
+	for i, src := range p.Sources {
+		params.SampleBytes = append(params.SampleBytes, column.ResidentBytes(&src.DataSource, p.KeepsPlanes()))
+		tables[i] = src.Table
+	}
+	for i := range mix {
+		m.Names = append(m.Names, mix[i].Name)
+		if mix[i].Weight != nil {
+			m.Weights = append(m.Weights, *mix[i].Weight)
+		}
+	}
+	return order.New(params, order.NewCatalog(tables...), m, cfg.Seed)
+}
