@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Scaled is the size that a whole image of w × h is scaled to on its way to a column, and where its first pixel lies there: inside (letterbox), or
+// scaled is the size that a whole image of w × h is scaled to on its way to a column, and where its first pixel lies there: inside (letterbox), or
 // outside (crop: at or above, at or left of the first). Halves of a pixel of the scaled side go up, of the place down.
-func (c *ImageColumn) Scaled(w, h int) (sw, sh, left, top int) {
+func (c *ImageColumn) scaled(w, h int) (sw, sh, left, top int) {
 	sw, sh = c.Width, c.Height
 	if c.Resize == options.Stretch || w <= 0 || h <= 0 {
 		return sw, sh, 0, 0
@@ -32,7 +32,7 @@ func (c *ImageColumn) Scaled(w, h int) (sw, sh, left, top int) {
 // (the place in a letterbox, normalisation), else into the batch.
 type draft struct {
 	Spec video.Spec
-	Into []byte
+	into []byte
 
 	c         *ImageColumn
 	dst       []byte
@@ -44,14 +44,14 @@ type draft struct {
 
 var drafts = sync.Pool{New: func() any { return new(draft) }}
 
-// Draft begins a frame of w × h pixels that becomes dst. It ends with done. A column without a size of its own has that of its first frame.
-func (c *ImageColumn) Draft(w, h int, dst []byte) (*draft, error) {
+// draft begins a frame of w × h pixels that becomes dst. It ends with done. A column without a size of its own has that of its first frame.
+func (c *ImageColumn) draft(w, h int, dst []byte) (*draft, error) {
 	if c.Spec.Width == 0 && (w != c.Width || h != c.Height) {
 		return nil, SizeError(c, w, h)
 	}
 	d := drafts.Get().(*draft)
-	d.Spec, d.c, d.dst, d.Into, d.moves = c.Spec, c, dst, dst, false
-	if d.sw, d.sh, d.left, d.top = c.Scaled(w, h); d.sw != c.Width || d.sh != c.Height {
+	d.Spec, d.c, d.dst, d.into, d.moves = c.Spec, c, dst, dst, false
+	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.Width || d.sh != c.Height {
 		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
 			return nil, d.Done(robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key}, "image_resize=%s scales the image beyond 256 Mpixel", string(c.Resize)).
 				Expected("", dimensions(w, h)))
@@ -62,14 +62,14 @@ func (c *ImageColumn) Draft(w, h int, dst []byte) (*draft, error) {
 		d.Spec.Pixel = video.RGB8
 	}
 	if c.Norm != nil || d.moves {
-		d.Into = d.room(d.sw, d.sh)
+		d.into = d.room(d.sw, d.sh)
 	}
 	return d, nil
 }
 
 // room is memory for w × h pixels as they are decoded.
 func (d *draft) room(w, h int) []byte {
-	n := w * h * Channels(d.Spec.Pixel) * PixelBytes(d.Spec.Pixel)
+	n := w * h * Channels(d.Spec.Pixel) * pixelBytes(d.Spec.Pixel)
 	d.mem = slices.Grow(d.mem[:0], n)[:n]
 	return d.mem
 }
@@ -77,10 +77,10 @@ func (d *draft) room(w, h int) []byte {
 // Done does what decoding did not; nothing, where the frame could not be decoded.
 func (d *draft) Done(failed error) error {
 	defer func() {
-		d.dst, d.Into, d.c = nil, nil, nil
+		d.dst, d.into, d.c = nil, nil, nil
 		drafts.Put(d)
 	}()
-	c, from := d.c, d.Into
+	c, from := d.c, d.into
 	if failed != nil {
 		return failed
 	}
@@ -109,7 +109,7 @@ func (d *draft) Done(failed error) error {
 
 // place copies what of the scaled image lies in the target; the rest of the target is zeros.
 func (d *draft) place(to, from []byte) {
-	size := PixelBytes(d.Spec.Pixel)
+	size := pixelBytes(d.Spec.Pixel)
 	w, h := d.c.Width, d.c.Height
 	x0, x1 := max(d.left, 0), min(d.left+d.sw, w)
 	for k := range Channels(d.Spec.Pixel) {
@@ -127,7 +127,7 @@ func (d *draft) place(to, from []byte) {
 	}
 }
 
-func PixelBytes(p video.Pixel) int {
+func pixelBytes(p video.Pixel) int {
 	switch p {
 	case video.RGB8:
 		return 1

@@ -100,11 +100,11 @@ func (f *FiniteRows) scan(ctx context.Context, s *streamRows, episode int) (bad 
 		} else if err != nil {
 			return nil, err
 		}
-		if AllFinite(values[:m*size], s.feature.DType) {
+		if allFinite(values[:m*size], s.feature.DType) {
 			continue
 		}
 		for i := range m {
-			if !AllFinite(values[i*size:(i+1)*size], s.feature.DType) {
+			if !allFinite(values[i*size:(i+1)*size], s.feature.DType) {
 				bad = append(bad, at+i)
 			}
 		}
@@ -127,8 +127,8 @@ func exponents(d robocache.DType) (mask, lowest uint64) {
 	}
 }
 
-// AllFinite reports whether no number of a float type is NaN or infinite.
-func AllFinite(values []byte, d robocache.DType) bool {
+// allFinite reports whether no number of a float type is NaN or infinite.
+func allFinite(values []byte, d robocache.DType) bool {
 	mask, lowest := exponents(d)
 	var carried uint64 // an exponent of all ones carries into the bit of the sign
 	for len(values) >= 8 {
@@ -193,7 +193,7 @@ func (src *DataSource) notFinite(ctx context.Context, c *Column, r robocache.Row
 	if gatherRows(ctx, src.Dataset, c.Key, []robocache.Row{r}, values) == nil {
 		size := c.StoredDType.Size()
 		for i := range c.Elements {
-			if one := values[i*size : (i+1)*size]; !AllFinite(one, c.StoredDType) {
+			if one := values[i*size : (i+1)*size]; !allFinite(one, c.StoredDType) {
 				what, column = numberText(one, c.StoredDType), i
 				break
 			}

@@ -102,11 +102,11 @@ func (c *ImageColumn) drafted(w, h int, dst []byte, convert func(spec *video.Spe
 		*room = slices.Grow((*room)[:0], len(dst))[:len(dst)]
 		to = *room
 	}
-	d, err := c.Draft(w, h, to)
+	d, err := c.draft(w, h, to)
 	if err != nil {
 		return err
 	}
-	if err := d.Done(convert(&d.Spec, d.Into)); err != nil || c.FrameDevice == nil {
+	if err := d.Done(convert(&d.Spec, d.into)); err != nil || c.FrameDevice == nil {
 		return err
 	}
 	return c.FrameDevice.Upload(dst, to)
@@ -121,7 +121,7 @@ func (c *ImageColumn) Device() video.DeviceMemory { return c.FrameDevice }
 // Direct says that the device makes the pixels, of planes of that form.
 func (c *ImageColumn) Direct(info video.PlaneInfo) bool {
 	shape := info.Shape()
-	w, h, _, _ := c.Scaled(shape.Width, shape.Height)
+	w, h, _, _ := c.scaled(shape.Width, shape.Height)
 	return w == c.Width && h == c.Height && (c.Spec.Width != 0 || shape.Width == c.Width && shape.Height == c.Height) && c.FrameDevice.Converts(info, &c.Spec)
 }
 

@@ -197,10 +197,10 @@ func (w *Reader) byEpisode(p *Part, fn func(episode int, group []int32) error) e
 	return nil
 }
 
-// Snapped moves a time onto a timestamp that is 1 ns beside it. On a grid the sample's time and the offset are rounded each: their sum may
+// snapped moves a time onto a timestamp that is 1 ns beside it. On a grid the sample's time and the offset are rounded each: their sum may
 // miss the row that both mean, and behind the last one that would be padding. It also gives the first timestamp that is not before the time,
 // where the search for a later time goes on: most windows are a few rows from place to place.
-func Snapped(t int64, timestamps []int64, from int) (int64, int) {
+func snapped(t int64, timestamps []int64, from int) (int64, int) {
 	i := from
 	for i < len(timestamps) && timestamps[i] < t {
 		if i++; i == from+16 {
@@ -296,7 +296,7 @@ func (w *Reader) plans(p *Part, c *Column) (*kernel.Plan, []robocache.Row, error
 					if near > 0 && timestamps[near-1] >= at {
 						near = 0
 					}
-					at, near = Snapped(at, timestamps, near)
+					at, near = snapped(at, timestamps, near)
 				}
 				targets, lengths = append(targets, at), append(lengths, length)
 			}

@@ -1,4 +1,4 @@
-package loader
+package column
 
 import (
 	"encoding/binary"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
-	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -36,13 +35,13 @@ func TestConvert(t *testing.T) {
 		{robocache.Float64, put64(math.Float64bits(0.1)), float64(float32(0.1))},
 	} {
 		dst := aligned(4)
-		_ = column.Convert(dst, robocache.Float32, c.src, c.from, 1, nil)
-		if got := float64(column.Floats32(dst)[0]); got != c.want {
+		_ = Convert(dst, robocache.Float32, c.src, c.from, 1, nil)
+		if got := float64(Floats32(dst)[0]); got != c.want {
 			t.Errorf("%v: %v, expected %v", c.from, got, c.want)
 		}
-		norm := &column.Affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
-		_ = column.Convert(dst, robocache.Float32, c.src, c.from, 1, norm)
-		if got, want := float64(column.Floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
+		norm := &Affine{Norm: *kernel.NewMeanStd([]float64{1}, []float64{2})}
+		_ = Convert(dst, robocache.Float32, c.src, c.from, 1, norm)
+		if got, want := float64(Floats32(dst)[0]), (c.want-1)/2; math.Abs(got-want) > 1e-6 {
 			t.Errorf("%v normalised: %v, expected %v", c.from, got, want)
 		}
 	}
@@ -55,8 +54,8 @@ func TestConvert(t *testing.T) {
 		{robocache.Int32, put32(0xfffffffc), -4}, {robocache.Uint32, put32(0xfffffffc), 1<<32 - 4}, {robocache.Int64, put64(1 << 60), 1 << 60},
 	} {
 		dst := aligned(8)
-		_ = column.Convert(dst, robocache.Int64, c.src, c.from, 1, nil)
-		if got := column.AsSlice[int64](dst)[0]; got != c.want {
+		_ = Convert(dst, robocache.Int64, c.src, c.from, 1, nil)
+		if got := AsSlice[int64](dst)[0]; got != c.want {
 			t.Errorf("%v: %d, expected %d", c.from, got, c.want)
 		}
 	}
@@ -66,31 +65,31 @@ func TestConvert(t *testing.T) {
 func TestFramesAreNormalised(t *testing.T) {
 	// 3 channels of 2 pixels.
 	for _, c := range []struct {
-		f    column.Affine
+		f    Affine
 		want []float32
 	}{
-		{column.Affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
-		{column.Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), Clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
-		{column.Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
-		{column.Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
+		{Affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
+		{Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), Clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
+		{Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
+		{Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
 	} {
-		col := &column.ImageColumn{Column: &column.Column{Value: column.Value{Norm: &c.f, Elements: 6}}, Height: 1, Width: 2}
+		col := &ImageColumn{Column: &Column{Value: Value{Norm: &c.f, Elements: 6}}, Height: 1, Width: 2}
 		col.Spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
-		d, err := col.Draft(2, 1, dst)
+		d, err := col.draft(2, 1, dst)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Spec.Pixel != video.RGB8 || len(d.Into) != 6 {
-			t.Fatalf("a draft of %v, %d bytes", d.Spec.Pixel, len(d.Into))
+		if d.Spec.Pixel != video.RGB8 || len(d.into) != 6 {
+			t.Fatalf("a draft of %v, %d bytes", d.Spec.Pixel, len(d.into))
 		}
-		copy(d.Into, []byte{0, 255, 102, 255, 51, 204})
+		copy(d.into, []byte{0, 255, 102, 255, 51, 204})
 		if err := d.Done(nil); err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range column.Floats32(dst) {
+		for i, v := range Floats32(dst) {
 			if i < 6 && math.Abs(float64(v-c.want[i])) > 1e-6 {
-				t.Errorf("%v, expected %v", column.Floats32(dst), c.want)
+				t.Errorf("%v, expected %v", Floats32(dst), c.want)
 				break
 			}
 		}
