@@ -34,7 +34,7 @@ func (c *ImageColumn) DeliveredShape() []int {
 // KeepStoredBytes leaves the column's frames as the bytes that were decoded: a device does the rest.
 func (c *ImageColumn) KeepStoredBytes() {
 	if c.Augment != nil {
-		c.OutDType, c.OutBytes = robocache.Uint8, c.FrameSize()
+		c.OutDType, c.OutBytes = robocache.Uint8, c.frameSize()
 		return
 	}
 	c.Spec.Pixel = video.RGB8

@@ -3,137 +3,11 @@ package column
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
-	"github.com/goatnote-inc/robocache/video"
 )
-
-// A column of frames is what the store of frames knows of it (frames.Column).
-
-// ID numbers a column among those of all sources.
-func (c *ImageColumn) ID() int32 { return int32(c.Source.Index<<16 | c.Number) }
-
-// Files are those of the source; stills are files of their own (stills.go).
-func (c *ImageColumn) Files() frames.Files { return c.FrameFiles }
-
-// FrameSize is the bytes of a frame before augmentation.
-func (c *ImageColumn) FrameSize() int {
-	if c.Augment == nil {
-		return c.OutBytes
-	}
-	return 3 * c.Height * c.Width
-}
-
-// Recipe is what decides a frame's pixels: a part of its key in a cache directory, so that it must not change. Stills are not cached there.
-func (c *ImageColumn) Recipe() string {
-	if !c.IsVideo() {
-		return ""
-	}
-	s := fmt.Sprintf("pixels 1 %d %d %d %t %s %+v", c.Height, c.Width, c.Spec.Pixel, c.Spec.ChannelsFirst, c.OutDType, c.Spec.Depth)
-	if c.Resize != options.Stretch {
-		s += fmt.Sprint(" ", c.Resize)
-	}
-	if c.Norm != nil {
-		s += fmt.Sprintf(" %v %v %v %t", c.Norm.Kind, c.Norm.A, c.Norm.B, c.Norm.Clip)
-	}
-	return s
-}
-
-// Render writes a decoded frame as it is in a batch before augmentation.
-func (c *ImageColumn) Render(f video.Frame, dst []byte) error {
-	if own, is := f.(video.DeviceFrame); is && c.FrameDevice != nil {
-		if info, ok := own.PlaneInfo(); ok && c.Direct(info) {
-			return own.ConvertThere(&c.Spec, dst)
-		}
-	}
-	if own, is := f.(video.PlanarFrame); is && c.FrameDevice != nil { // the host decoded it
-		if info, ok := own.PlaneInfo(); ok && c.Direct(info) {
-			room := uploads.Get().(*[]byte)
-			defer uploads.Put(room)
-			*room = slices.Grow((*room)[:0], info.Bytes())[:info.Bytes()]
-			if err := own.CopyPlanes(*room); err != nil {
-				return err
-			}
-			return c.lifted(info, *room, dst)
-		}
-	}
-	w, h := f.Size()
-	return c.drafted(w, h, dst, f.Convert)
-}
-
-// lifted makes a frame there of the host's planes.
-func (c *ImageColumn) lifted(info video.PlaneInfo, planes, dst []byte) error {
-	room, err := c.Source.Resources.DeviceBuffers.Get(len(planes))
-	if err != nil {
-		return err
-	}
-	defer room.Unref() // what is done there is done in order
-	if err := c.FrameDevice.UploadPlanes(info, room.Mem[:len(planes)], planes); err != nil {
-		return err
-	}
-	return c.FromThere(info, [][]byte{room.Mem[:len(planes)]}, [][]byte{dst})
-}
-
-// FromThere does so with planes of the device.
-func (c *ImageColumn) FromThere(info video.PlaneInfo, planes, dst [][]byte) error {
-	return c.FrameDevice.ConvertKept(info, planes, &c.Spec, dst)
-}
-
-// FromPlanes does so with kept planes.
-func (c *ImageColumn) FromPlanes(info video.PlaneInfo, planes, dst []byte) error {
-	if c.FrameDevice != nil && c.Direct(info) {
-		return c.lifted(info, planes, dst)
-	}
-	shape := info.Shape()
-	return c.drafted(shape.Width, shape.Height, dst, func(spec *video.Spec, into []byte) error { return video.ConvertPlanes(info, planes, spec, into) })
-}
-
-// drafted makes a frame of w × h pixels on the host, and brings it to the device where dst is there.
-func (c *ImageColumn) drafted(w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error) error {
-	to := dst
-	if c.FrameDevice != nil {
-		room := uploads.Get().(*[]byte)
-		defer uploads.Put(room)
-		*room = slices.Grow((*room)[:0], len(dst))[:len(dst)]
-		to = *room
-	}
-	d, err := c.draft(w, h, to)
-	if err != nil {
-		return err
-	}
-	if err := d.Done(convert(&d.Spec, d.into)); err != nil || c.FrameDevice == nil {
-		return err
-	}
-	return c.FrameDevice.Upload(dst, to)
-}
-
-// uploads are frames on their way from the host to a device.
-var uploads = sync.Pool{New: func() any { return new([]byte) }}
-
-// Device is where its pixels are made; nil: on the host.
-func (c *ImageColumn) Device() video.DeviceMemory { return c.FrameDevice }
-
-// Direct says that the device makes the pixels, of planes of that form.
-func (c *ImageColumn) Direct(info video.PlaneInfo) bool {
-	shape := info.Shape()
-	w, h, _, _ := c.scaled(shape.Width, shape.Height)
-	return w == c.Width && h == c.Height && (c.Spec.Width != 0 || shape.Width == c.Width && shape.Height == c.Height) && c.FrameDevice.Converts(info, &c.Spec)
-}
-
-// Check compares a frame's time in its file with its row's, where that is asked for.
-func (c *ImageColumn) Check() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-	if c.Source.Tolerance == nil || c.Source.VideoStarts == nil || c.Time != nil || !c.IsVideo() {
-		return nil
-	}
-	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-		return checkTime(w.Ctx(), to.(*target).p, c.Column, f, k, ordinal)
-	}
-}
 
 func SizeError(c *ImageColumn, width, height int) error {
 	return robocache.Malformed("loader", robocache.Where{"stream": c.Key}, "frames of another size").
@@ -160,7 +34,7 @@ func (t *target) Into(w *frames.Worker, k int) []byte {
 	if t.c.Augment == nil || t.c.Deferred != nil {
 		return t.p.frame(t.c.Column, k)
 	}
-	return w.Bytes(t.c.FrameSize())
+	return w.Bytes(t.c.frameSize())
 }
 
 // Put brings a frame to its place.
@@ -277,7 +151,7 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 		}
 	}
 	clear(w.refs)
-	w.Want(c, targets, wants, paths)
+	w.Want(c.FrameStream(), targets, wants, paths)
 }
 
 // located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.

@@ -59,7 +59,7 @@ func room(b *[]uint64, n int) []byte {
 
 // request is frames of one file that are to be decoded.
 type request struct {
-	col    Column
+	col    *Stream
 	path   string
 	number int32 // of the file among those asked for together
 	frames []*frame
@@ -99,19 +99,19 @@ func seqOf(list []*frame) int64 {
 
 // push makes a job of planning.
 func (r *request) push(w *Worker, prio int64) {
-	w.q.Push(Job{Prio: prio, Sub: int64(r.col.ID())<<32 | int64(r.number), Kind: plan, Run: func(w *Worker) { w.plan(r) }})
+	w.q.Push(Job{Prio: prio, Sub: int64(r.col.ID)<<32 | int64(r.number), Kind: plan, Run: func(w *Worker) { w.plan(r) }})
 }
 
 // job is the task's job at its present urgency: before it is decoded its run is fetched. s.mu is held.
 func (s *Store) job(t *task) Job {
 	if r := t.run; r != nil {
-		return Job{Prio: t.prio, Sub: int64(t.col.ID())<<32 | int64(t.number), Kind: fetch, Run: func(w *Worker) { w.fetchRun(r) }}
+		return Job{Prio: t.prio, Sub: int64(t.col.ID)<<32 | int64(t.number), Kind: fetch, Run: func(w *Worker) { w.fetchRun(r) }}
 	}
 	first := int64(0)
 	if len(t.frames) > 0 {
 		first = int64(t.frames[0].key.ordinal)
 	}
-	return Job{Prio: t.prio, Sub: int64(t.col.ID())<<48 | int64(t.number)<<32 | first, Kind: decode,
+	return Job{Prio: t.prio, Sub: int64(t.col.ID)<<48 | int64(t.number)<<32 | first, Kind: decode,
 		Run: func(w *Worker) { w.decode(t) }, Drop: func() { f, _ := s.take(t); f.unref() }}
 }
 
@@ -120,7 +120,7 @@ func (w *Worker) plan(r *request) {
 	begin := time.Now()
 	defer func() { w.s.N.Plan.Add(int64(time.Since(begin))) }()
 	s := w.s
-	file, err := r.col.Files().Open(w.Ctx(), r.path)
+	file, err := r.col.Files.Open(w.Ctx(), r.path)
 	if err != nil {
 		for _, x := range r.frames {
 			w.giveUp(r, x, err)
@@ -182,9 +182,9 @@ func (w *Worker) plan(r *request) {
 	}
 }
 
-// checkWaiting takes those places out whose frames are refused (Column.Check).
+// checkWaiting takes those places out whose frames are refused (Stream.Check).
 func (w *Worker) checkWaiting(r *request, file File) {
-	check := r.col.Check()
+	check := r.col.Check
 	if check == nil {
 		return
 	}
@@ -231,7 +231,7 @@ func (w *Worker) decode(t *task) {
 	if len(kept) == 0 {
 		return
 	}
-	file, err := t.col.Files().Open(w.Ctx(), t.path)
+	file, err := t.col.Files.Open(w.Ctx(), t.path)
 	if err != nil {
 		for _, x := range kept {
 			w.giveUp(t.request, x, err)
@@ -309,7 +309,7 @@ func (w *Worker) receive(number int, f video.Frame) error {
 	s.mu.Lock()
 	wait := x.wait
 	s.mu.Unlock()
-	size := col.FrameSize()
+	size := col.FrameSize
 	if planes != nil {
 		info, _ := planes.PlaneInfo()
 		size = info.Bytes()
@@ -319,7 +319,7 @@ func (w *Worker) receive(number int, f video.Frame) error {
 	switch {
 	case len(wait) > 0:
 		pixels = wait[0].to.Into(w, int(wait[0].k))
-	case planes == nil && col.Device() == nil:
+	case planes == nil && col.Device == nil:
 		pixels = w.Bytes(size)
 	case planes == nil: // it is made where it stays, or later
 		if s.keeps(x, size) && s.roomThere(x) {
@@ -327,7 +327,7 @@ func (w *Worker) receive(number int, f video.Frame) error {
 		}
 	}
 	if pixels != nil {
-		if err := col.Render(f, pixels); err != nil {
+		if err := col.Renderer.Render(f, pixels); err != nil {
 			return err
 		}
 	}
@@ -343,7 +343,7 @@ func (w *Worker) receive(number int, f video.Frame) error {
 	defer s.done(x)
 	if pixels == nil && len(wait) > 0 { // they came meanwhile
 		pixels = wait[0].to.Into(w, int(wait[0].k))
-		if x.err = col.Render(f, pixels); x.err != nil {
+		if x.err = col.Renderer.Render(f, pixels); x.err != nil {
 			lose(wait, t.path, x)
 			return nil
 		}

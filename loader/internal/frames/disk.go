@@ -27,21 +27,21 @@ const headerBytes = 64
 
 // prefix is the part of a key that all frames of a file share. The file is opened for it, once; where it cannot be, nothing of it
 // is in the cache.
-func (w *Worker) prefix(col Column, path string) cache.Key {
+func (w *Worker) prefix(col *Stream, path string) cache.Key {
 	d := w.s.disk
-	name := fileKey{col.ID(), path}
+	name := fileKey{col.ID, path}
 	d.mu.Lock()
 	k, ok := d.files[name]
 	d.mu.Unlock()
 	if ok {
 		return k
 	}
-	file, err := col.Files().Open(w.Ctx(), path)
+	file, err := col.Files.Open(w.Ctx(), path)
 	if err != nil {
 		return cache.Key{}
 	}
 	defer file.Release()
-	if id, recipe := file.Identity(), col.Recipe(); recipe == "" {
+	if id, recipe := file.Identity(), col.Recipe; recipe == "" {
 		// These frames are not kept there.
 	} else if id == ([32]byte{}) {
 		w.s.warn("the store gives no versions of its files (ETag or time): their frames are not cached in a directory")
@@ -108,7 +108,7 @@ func (w *Worker) toDisk(r *request, ordinal int, f video.Frame, planes video.Pla
 }
 
 // fromDisk brings a frame of the cache to a place; ok is false where it is not, or no longer, there.
-func (w *Worker) fromDisk(col Column, c *copied) (ok bool, err error) {
+func (w *Worker) fromDisk(col *Stream, c *copied) (ok bool, err error) {
 	d := w.s.disk
 	e, ok := d.dir.Get(diskKey(w.prefix(col, c.path), int(c.ordinal)))
 	if !ok {
@@ -130,7 +130,7 @@ func (w *Worker) fromDisk(col Column, c *copied) (ok bool, err error) {
 		if err != nil {
 			return false, nil
 		}
-		if err := col.FromPlanes(info, e.Data[headerBytes:], dst); err != nil {
+		if err := col.Renderer.RenderPlanes(info, e.Data[headerBytes:], dst); err != nil {
 			return true, err
 		}
 	}

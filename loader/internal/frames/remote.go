@@ -117,7 +117,7 @@ func (w *Worker) fetchRun(r *run) {
 		return // a more urgent job of it came first
 	}
 	var f *fetched
-	if file, err := col.Files().Open(w.Ctx(), path); err == nil { // else the tasks say so
+	if file, err := col.Files.Open(w.Ctx(), path); err == nil { // else the tasks say so
 		var ok bool
 		if f, ok = w.fetch(file, w.decodable(file), len(r.tasks)); !ok {
 			file.Release()

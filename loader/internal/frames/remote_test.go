@@ -8,19 +8,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// farFile counts how often it is let go; a second time is one too many.
-type farFile struct {
-	Column
-	open *int
-}
+// farFile counts how often it is open.
+type farFile struct{ open *int }
 
 type farFiles struct {
 	Files
 	f farFile
 }
-
-func (f farFile) ID() int32    { return 0 }
-func (f farFile) Files() Files { return farFiles{f: f} }
 
 func (s farFiles) Open(context.Context, string) (File, error) {
 	*s.f.open++
@@ -56,7 +50,7 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		q := NewQueue(ctx, &sync.Pool{New: func() any { return NewWorker(s, nil) }})
 		w := q.Borrow()
-		col := farFile{open: &open}
+		col := &Stream{Files: farFiles{f: farFile{open: &open}}}
 		r := &run{}
 		for o := range 3 {
 			x := &frame{key: frameKey{0, 0, int32(o)}, uses: uses{1}}

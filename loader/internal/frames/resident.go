@@ -19,7 +19,7 @@ const (
 
 // Admit notes what an epoch's samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
 // first: the epoch begins with it.
-func (w *Worker) Admit(col Column, wanted map[ID]int32, epoch, seq int64, first bool) {
+func (w *Worker) Admit(col *Stream, wanted map[ID]int32, epoch, seq int64, first bool) {
 	s := w.s
 	prefixes := map[string]cache.Key{}
 	if s.disk != nil {
@@ -35,7 +35,7 @@ func (w *Worker) Admit(col Column, wanted map[ID]int32, epoch, seq int64, first 
 		if s.disk != nil && s.disk.has(prefixes[k.Path], int32(k.Ordinal), 1) {
 			continue
 		}
-		key := frameKey{col.ID(), s.file(col.ID(), k.Path), int32(k.Ordinal)}
+		key := frameKey{col.ID, s.file(col.ID, k.Path), int32(k.Ordinal)}
 		if x := s.have[key]; x != nil {
 			x.uses[epoch&1] += n
 			continue
@@ -51,16 +51,16 @@ func (w *Worker) Admit(col Column, wanted map[ID]int32, epoch, seq int64, first 
 		if first && s.remote == nil { // the first batch waits for a few frames of each episode
 			r.least = firstFrames
 		}
-		w.q.Push(Job{Prio: seq, Sub: int64(col.ID()), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
+		w.q.Push(Job{Prio: seq, Sub: int64(col.ID), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
 	}
 }
 
 // Pass takes back uses that will not come.
-func (s *Store) Pass(col Column, wanted map[ID]int32, epoch int64) {
+func (s *Store) Pass(col *Stream, wanted map[ID]int32, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, n := range wanted {
-		if x := s.have[frameKey{col.ID(), s.file(col.ID(), k.Path), int32(k.Ordinal)}]; x != nil {
+		if x := s.have[frameKey{col.ID, s.file(col.ID, k.Path), int32(k.Ordinal)}]; x != nil {
 			x.uses.take(epoch, n)
 			s.settle(x)
 		}

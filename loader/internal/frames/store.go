@@ -24,23 +24,38 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Column is one stream of frames: what becomes of a decoded frame.
-type Column interface {
-	ID() int32 // among the columns of all sources
-	Files() Files
-	FrameSize() int // bytes of a frame as it is kept as pixels
-	Recipe() string // what decides these pixels, beside the file; "": they are not kept in a cache directory
-	// Render writes a decoded frame as pixels, FromPlanes one of kept planes, FromThere those of planes of one form in the device's memory. Frames of a size that
-	// cannot be used are refused.
+// Stream is one stream of frames and how its frames become pixels.
+type Stream struct {
+	ID        int32 // unique among the streams of all sources
+	Files     Files
+	FrameSize int    // bytes of a frame that is kept as pixels
+	Recipe    string // what decides the pixels besides the file; "": not kept in a cache directory
+	Renderer  Renderer
+	Device    DeviceRenderer // pixels are in its memory; nil: on the host
+
+	// Check rejects a frame for a place before the frame is looked up, since the store does not record
+	// who has checked a frame that it keeps. nil: every frame is accepted.
+	Check func(w *Worker, f File, to Target, k, ordinal int) error
+}
+
+// A Renderer writes frames as pixels, where Target.Into says. It rejects frames of a size that cannot be
+// used. Its methods are safe for concurrent use.
+type Renderer interface {
+	// Render writes a decoded frame.
 	Render(f video.Frame, dst []byte) error
-	FromPlanes(info video.PlaneInfo, planes, dst []byte) error
-	FromThere(info video.PlaneInfo, planes, dst [][]byte) error
-	// Device is where its pixels go, if they go to a device: Target.Into gives its memory. Else nil.
-	Device() video.DeviceMemory
-	// Direct says that Device makes its pixels of planes of that form.
-	Direct(info video.PlaneInfo) bool
-	// Check, where it is not nil, refuses a frame for a place, before it is looked for: the store does not know who checked what it has.
-	Check() func(w *Worker, f File, to Target, k, ordinal int) error
+	// RenderPlanes writes a frame whose planes were kept on the host.
+	RenderPlanes(info video.PlaneInfo, planes, dst []byte) error
+}
+
+// A DeviceRenderer also makes pixels of planes that are in the memory of its device.
+type DeviceRenderer interface {
+	Renderer
+	// Memory returns the memory of the device.
+	Memory() video.DeviceMemory
+	// RendersPlanes reports whether the device makes pixels of planes of this form.
+	RendersPlanes(info video.PlaneInfo) bool
+	// RenderKept writes several frames of one form, whose planes are in the device's memory.
+	RenderKept(info video.PlaneInfo, planes, dst [][]byte) error
 }
 
 // Target is where frames of one column go: what one source gives to one batch.
@@ -251,15 +266,15 @@ func (s *Store) roomThere(x *frame) bool {
 }
 
 // fillThere is fill on the device that a column's pixels are on.
-func (s *Store) fillThere(x *frame, col Column, planes video.PlanarFrame, pixels []byte) (bool, error) {
+func (s *Store) fillThere(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
 	if planes == nil {
 		if pixels == nil || !s.roomThere(x) {
 			return false, nil
 		}
-		return true, col.Device().Copy([][]byte{x.at.mem[:x.size]}, [][]byte{pixels})
+		return true, col.Device.Memory().Copy([][]byte{x.at.mem[:x.size]}, [][]byte{pixels})
 	}
 	info, _ := planes.PlaneInfo()
-	if !col.Direct(info) || !s.roomThere(x) {
+	if !col.Device.RendersPlanes(info) || !s.roomThere(x) {
 		return false, nil
 	}
 	x.planar, x.info = true, info
@@ -272,15 +287,15 @@ func (s *Store) fillThere(x *frame, col Column, planes video.PlanarFrame, pixels
 	if err := planes.CopyPlanes(*room); err != nil {
 		return true, err
 	}
-	return true, col.Device().UploadPlanes(info, x.at.mem[:x.size], *room)
+	return true, col.Device.Memory().UploadPlanes(info, x.at.mem[:x.size], *room)
 }
 
 // uploads are planes on their way from the host to a device.
 var uploads = sync.Pool{New: func() any { return new([]byte) }}
 
 // fill writes a frame into memory of an arena: planes, or, where planes is nil, pixels. It is false where there is no room.
-func (s *Store) fill(x *frame, col Column, planes video.PlanarFrame, pixels []byte) (bool, error) {
-	if col.Device() != nil {
+func (s *Store) fill(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
+	if col.Device != nil {
 		if stored, err := s.fillThere(x, col, planes, pixels); stored {
 			return err == nil, err
 		}

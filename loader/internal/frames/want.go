@@ -34,14 +34,14 @@ const (
 // wanting is one call of Worker.Want.
 type wanting struct {
 	w     *Worker
-	col   Column
+	col   *Stream
 	to    []Target
 	ready [][]copied // a target each; not yet pushed
 }
 
 // Want brings frames of a column to places: those that are kept at once, those that are on their way when they come, and the others
 // decoded. Of one call each frame is decoded once, however many places want it. It returns when the work is planned.
-func (w *Worker) Want(col Column, to []Target, wants []Want, paths []string) {
+func (w *Worker) Want(col *Stream, to []Target, wants []Want, paths []string) {
 	slices.SortFunc(wants, func(x, y Want) int {
 		return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Ordinal, y.Ordinal), cmp.Compare(x.To, y.To), cmp.Compare(x.K, y.K))
 	})
@@ -73,13 +73,13 @@ func same(wants []Want, alike func(x *Want) bool) int {
 	return n
 }
 
-// checked takes out of wants those whose frames are refused (Column.Check).
+// checked takes out of wants those whose frames are refused (Stream.Check).
 func (c *wanting) checked(wants []Want, path string) []Want {
-	check := c.col.Check()
+	check := c.col.Check
 	if check == nil {
 		return wants
 	}
-	file, err := c.col.Files().Open(c.w.Ctx(), path)
+	file, err := c.col.Files.Open(c.w.Ctx(), path)
 	if err != nil {
 		return wants // who decodes it says so
 	}
@@ -116,7 +116,7 @@ func (c *wanting) lookup(wants []Want, r *request) (first int64) {
 		room = make([]frame, 0, len(wants))
 	}
 	s.mu.Lock()
-	key := frameKey{column: c.col.ID()}
+	key := frameKey{column: c.col.ID}
 	if s.arena != nil {
 		key.file = s.file(key.column, r.path)
 	}
@@ -197,12 +197,12 @@ func (c *wanting) add(to int32, x copied) {
 func (c *wanting) push(i int) {
 	list, col := c.ready[i], c.col
 	if c.ready[i] = nil; len(list) > 0 {
-		c.w.q.Push(Job{Prio: list[0].to.Seq(), Sub: int64(col.ID())<<32 | int64(list[0].k), Kind: copies, Run: func(w *Worker) { w.copy(col, list) }})
+		c.w.q.Push(Job{Prio: list[0].to.Seq(), Sub: int64(col.ID)<<32 | int64(list[0].k), Kind: copies, Run: func(w *Worker) { w.copy(col, list) }})
 	}
 }
 
 // copy writes frames that are there already into one batch.
-func (w *Worker) copy(col Column, list []copied) {
+func (w *Worker) copy(col *Stream, list []copied) {
 	s := w.s
 	defer s.remote.core()()
 	begin := time.Now()
@@ -217,7 +217,7 @@ func (w *Worker) copy(col Column, list []copied) {
 			err = w.fromMemory(col, c)
 		} else if ok, err = w.fromDisk(col, c); !ok {
 			// Evicted, or found damaged: it is decoded as if it had not been there.
-			x := &frame{key: frameKey{column: col.ID(), ordinal: c.ordinal}, wait: []waiter{c.waiter}}
+			x := &frame{key: frameKey{column: col.ID, ordinal: c.ordinal}, wait: []waiter{c.waiter}}
 			(&request{col: col, path: c.path, least: 1, later: math.MaxInt64, frames: []*frame{x}}).push(w, c.to.Seq())
 			continue
 		}
@@ -242,14 +242,14 @@ func (w *Worker) copy(col Column, list []copied) {
 	}
 }
 
-func (w *Worker) fromMemory(col Column, c *copied) error {
+func (w *Worker) fromMemory(col *Stream, c *copied) error {
 	x := c.x
 	if !x.planar {
 		c.to.Put(int(c.k), x.at.mem[:x.size])
 		return nil
 	}
 	dst := c.to.Into(w, int(c.k))
-	if err := col.FromPlanes(x.info, x.at.mem[:x.size], dst); err != nil {
+	if err := col.Renderer.RenderPlanes(x.info, x.at.mem[:x.size], dst); err != nil {
 		return err
 	}
 	c.to.Put(int(c.k), dst)
@@ -257,14 +257,14 @@ func (w *Worker) fromMemory(col Column, c *copied) error {
 }
 
 // fromThere brings those of a list that are in a device's memory to their places, alike ones together. An error is of the driver, and of the batch.
-func (w *Worker) fromThere(col Column, list []copied) error {
+func (w *Worker) fromThere(col *Stream, list []copied) error {
 	var dst, src [][]byte
 	var first *frame // of those that are alike
 	flush := func() (err error) {
 		if first != nil && first.planar {
-			err = col.FromThere(first.info, src, dst)
+			err = col.Device.RenderKept(first.info, src, dst)
 		} else if first != nil {
-			err = col.Device().Copy(dst, src)
+			err = col.Device.Memory().Copy(dst, src)
 		}
 		first, dst, src = nil, dst[:0], src[:0]
 		return err

@@ -25,7 +25,7 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		for n < len(samples) && samples[n] >= src.SampleOffset && samples[n] < src.SampleOffset+src.Table.Samples() {
 			n++
 		}
-		w.eachUse(&src.DataSource, samples[:n], func(c *column.ImageColumn, uses map[frames.ID]int32) { w.a.Frames.Pass(c, uses, epoch) })
+		w.eachUse(&src.DataSource, samples[:n], func(c *column.ImageColumn, uses map[frames.ID]int32) { w.a.Frames.Pass(c.FrameStream(), uses, epoch) })
 		samples = samples[n:]
 	}
 }
@@ -33,7 +33,9 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 // admit has an episode's frames decoded and kept from now on, where that pays.
 func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
 	if a.Share >= worthwhile {
-		w.eachUse(&w.a.Sources[a.Source].DataSource, a.Samples, func(c *column.ImageColumn, uses map[frames.ID]int32) { w.Admit(c, uses, epoch, seq, first) })
+		w.eachUse(&w.a.Sources[a.Source].DataSource, a.Samples, func(c *column.ImageColumn, uses map[frames.ID]int32) {
+			w.Admit(c.FrameStream(), uses, epoch, seq, first)
+		})
 	}
 }
 
