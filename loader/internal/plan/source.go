@@ -34,10 +34,28 @@ type Source struct {
 	identity      sync.Map           // of the values of a stream (values)
 }
 
-// open makes the columns and the samples of a source.
-func (src *Source) open(ctx context.Context, sources int) (err error) {
+// open compiles the source: one of the given number of sources of a mixture.
+func (src *Source) open(ctx context.Context, sources int) error {
+	src.chooseRules()
+	var err error
+	if src.Timebase, err = newTimebase(src.Dataset.Info(), &src.Config); err != nil {
+		return err
+	}
+	memory := int64(src.Config.MemoryBudget) / int64(sources)
+	src.Timestamps = &column.Timestamps{Info: src.Dataset.Info(), Read: src.readTimestamps, HalfBudget: memory / 64}
+	src.VideoStarts, _ = base(src.Dataset).(robocache.VideoStarter)
+	return withoutClockHint(src.compile(ctx, memory))
+}
+
+// chooseRules sets what the source rejects, from its configuration.
+func (src *Source) chooseRules() {
 	cfg := &src.Config
-	src.ReadRules = column.ReadRules{Tolerance: cfg.Tolerance, SkipBad: cfg.OnBadEpisode == options.Skip, RefuseNaN: cfg.OnNaN == options.NaNError, Seed: cfg.Seed}
+	src.ReadRules = column.ReadRules{
+		Tolerance: cfg.Tolerance,
+		SkipBad:   cfg.OnBadEpisode == options.Skip,
+		RefuseNaN: cfg.OnNaN == options.NaNError,
+		Seed:      cfg.Seed,
+	}
 	if cfg.Augment != nil && cfg.Augment.Flip != nil {
 		src.Flip = cfg.Augment.Flip.P
 	}
@@ -50,37 +68,43 @@ func (src *Source) open(ctx context.Context, sources int) (err error) {
 	if cfg.OnNaN == options.NaNMask {
 		src.Dataset = maskNaN(src.Dataset, src.FiniteRows)
 	}
-	ds := src.Dataset
-	if src.Timebase, err = newTimebase(ds.Info(), cfg); err != nil {
+}
+
+// compile sets, in this order: the columns, the sample table, the video files, and for each column its
+// normalisation, its alignment, the size of its frames and its augmentation. Each step reads what the steps
+// before it have set. memory is the source's share of the memory budget in bytes.
+func (src *Source) compile(ctx context.Context, memory int64) error {
+	if err := src.widestSpans(ctx); err != nil {
 		return err
 	}
-	total := int64(cfg.MemoryBudget) / int64(sources)
-	src.Timestamps = &column.Timestamps{Info: ds.Info(), Read: src.readTimestamps, HalfBudget: total / 64}
-	src.VideoStarts, _ = base(ds).(robocache.VideoStarter)
-	for _, step := range []func() error{
-		func() error { return src.widestSpans(ctx) },
-		src.makeColumns,
-		func() error { return src.needsTime(ctx) },
-		func() error {
-			if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.timed() {
-				src.Timestamps.Read = ds.Times
-			}
-			if b, ok := base(ds).(robocache.MemoryLimiter); ok {
-				b.LimitMemory(total / 8)
-			}
-			return src.count(ctx)
-		},
-		func() error { return src.openFiles(total / 8) },
-		func() error { return src.normalizers(ctx) },
-		src.alignColumns,
-		func() error { return src.probe(ctx) },
-		src.augments,
-	} {
-		if err := step(); err != nil {
-			return rowsDo(err)
-		}
+	if err := src.makeColumns(); err != nil {
+		return err
 	}
-	return nil
+	if err := src.needsTime(ctx); err != nil {
+		return err
+	}
+	if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.timed() {
+		src.Timestamps.Read = src.Dataset.Times
+	}
+	if limited, ok := base(src.Dataset).(robocache.MemoryLimiter); ok {
+		limited.LimitMemory(memory / 8)
+	}
+	if err := src.count(ctx); err != nil {
+		return err
+	}
+	if err := src.openFiles(memory / 8); err != nil {
+		return err
+	}
+	if err := src.normalizers(ctx); err != nil {
+		return err
+	}
+	if err := src.alignColumns(); err != nil {
+		return err
+	}
+	if err := src.probe(ctx); err != nil {
+		return err
+	}
+	return src.augments()
 }
 
 // needsTime refuses at once what needs the time of rows that have none, and not at the first batch.
@@ -104,8 +128,8 @@ func (src *Source) needsTime(ctx context.Context) error {
 	return nil
 }
 
-// rowsDo says of an error of rows without a clock what a loader gives without time.
-func rowsDo(err error) error {
+// withoutClockHint adds to an error of rows without a clock what a loader delivers without time.
+func withoutClockHint(err error) error {
 	var e *robocache.Error
 	if !errors.Is(err, robocache.ErrNoClock) || !errors.As(err, &e) {
 		return err
