@@ -28,7 +28,7 @@ type Backend struct {
 	forms  map[form]frames // conversions that were asked for; nil: there is no kernel
 
 	staging *staging
-	later   putOff
+	queue   launchQueue
 }
 
 // maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
@@ -98,7 +98,16 @@ func Open(device int) (_ *Backend, err error) {
 }
 
 func newBackend(d driver, device int, name string) *Backend {
-	return &Backend{d: d, device: device, name: name, known: map[video.Codec]answer{}, forms: map[form]frames{}, staging: &staging{d: d}}
+	b := &Backend{
+		d:       d,
+		device:  device,
+		name:    name,
+		known:   map[video.Codec]answer{},
+		forms:   map[form]frames{},
+		staging: &staging{d: d},
+	}
+	b.queue.launch = b.launchFrames
+	return b
 }
 
 // Name names the backend.

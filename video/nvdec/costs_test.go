@@ -96,7 +96,7 @@ func TestCosts(t *testing.T) {
 								return d.frame.ConvertThere(&video.Spec{ChannelsFirst: true}, there)
 							})
 							step("keep", func() error { return d.frame.KeepPlanes(there) })
-							step("done", func() error { return errors.Join(d.b.launch(), d.unmap(), b.Wait()) })
+							step("done", func() error { return errors.Join(d.b.queue.Flush(), d.unmap(), b.Wait()) })
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
 								planes, rgb = make([]byte, info.Bytes()), make([]byte, 3*info.Width*info.Height)

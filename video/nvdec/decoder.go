@@ -73,10 +73,10 @@ type place struct {
 	stream uintptr // it is there for
 }
 
-// held is a place that is read by a launch of what was put off; 0: by none.
+// held is a mapped surface. It may be unmapped after the fence of its last queued reader has passed.
 type held struct {
-	addr   uintptr
-	launch uint64
+	addr    uintptr
+	readers fence
 }
 
 var (
@@ -233,7 +233,7 @@ func (d *decoder) vacate(surface int32) error {
 	return err
 }
 
-// places is how many frames may be mapped: twice as many as are waited for together, so that what reads them may be put off.
+// places is how many frames may be mapped: twice as many as are waited for together, so that operations that read them may be queued.
 func (d *decoder) places() int { return 2 * d.most }
 
 // mapSurface maps a decoded surface: the engine's is copied on the stream. Frames that were given before make room.
@@ -261,23 +261,23 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 	return p, err
 }
 
-// makeRoom gives places back. Where all are read by what is put off, that is launched.
+// makeRoom unmaps surfaces. If all of them are read by queued operations, these are launched first.
 func (d *decoder) makeRoom() error {
 	n := len(d.mapped)
 	err := d.unmap()
 	if err == nil && len(d.mapped) == n {
-		if err = d.b.launch(); err == nil {
+		if err = d.b.queue.Flush(); err == nil {
 			err = d.unmap()
 		}
 	}
 	return err
 }
 
-// unmap gives those places back whose readers are launched: these are on the backend's stream before what overwrites them.
+// unmap unmaps the surfaces whose readers have been launched: on the backend's stream they come before what
+// overwrites the surface.
 func (d *decoder) unmap() (err error) {
-	made := d.b.later.made.Load()
 	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
-		if x.launch > made {
+		if !d.b.queue.Passed(x.readers) {
 			return false
 		}
 		if failed := d.b.d.unmap(d.handle, x.addr); err == nil {
@@ -328,7 +328,8 @@ func (d *decoder) Flush() {
 	}
 }
 
-// forget drops what is inside. What is put off still reads the places of some that were given: nothing is launched for them.
+// forget drops what is inside. Queued operations still read the surfaces of frames that were delivered: they
+// stay mapped, and nothing is launched for them.
 func (d *decoder) forget() {
 	for _, x := range d.inside {
 		if x.place.addr != 0 {
@@ -362,7 +363,7 @@ func (d *decoder) Close() {
 // free gives back what the decoder has.
 func (d *decoder) free() {
 	d.forget()
-	_ = d.b.launch() // what is put off may read its places
+	_ = d.b.queue.Flush() // queued operations may read its surfaces
 	_ = d.unmap()
 	if d.handle != 0 {
 		d.b.d.freeDecoder(d.handle)

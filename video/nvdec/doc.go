@@ -15,7 +15,7 @@
 //	    is kept instead, within bounds, for the next stream of its kind. A wait for the engine gives its core away.
 //	N7  Frames that stay on the device become RGB there by the host's own integers (video.Formula), to the bit; where the host has none, the frame goes to the
 //	    host. All that is done there is on one stream of the backend: nothing waits for one frame, and what reads a mapped frame is before what
-//	    overwrites it. What is done with frames is put off until there are many, or something needs them or their places: then it is one launch.
+//	    overwrites it. Operations on frames are queued until there are many, or until something needs their results or surfaces: then they are one launch.
 //
 // # Why the driver's parser
 //

@@ -38,11 +38,11 @@ func (b *Backend) order() (_ uintptr, err error) {
 	return b.stream, err
 }
 
-// ordered does something on the stream, behind all that was put off.
+// ordered calls f with the backend's stream after the launch of everything that is queued.
 func (b *Backend) ordered(f func(stream uintptr) error) error {
 	s, err := b.order()
 	if err == nil {
-		err = b.launch()
+		err = b.queue.Flush()
 	}
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (b *Backend) Alloc(n int) ([]byte, error) { return b.d.alloc(n) }
 
 // Free takes it back.
 func (b *Backend) Free(m []byte) {
-	_ = b.launch() // a copy into it may have been put off; who waits for one has the error
+	_ = b.queue.Flush() // a queued copy may write to m; its error is reported to the caller of Wait
 	b.d.free(m)
 }
 

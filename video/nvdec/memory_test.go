@@ -237,7 +237,7 @@ func TestKeptOfSeveral(t *testing.T) {
 			d.Flush() // to another group of frames
 		}
 	}
-	if f.copies != len(room)/maxPutOff {
+	if f.copies != len(room)/maxQueued {
 		t.Errorf("%d launches of %d frames", f.copies, len(room))
 	}
 	if err := b.Wait(); err != nil {
@@ -259,7 +259,7 @@ func TestKeptOfSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range decoders {
-		d.Close() // with work that is put off
+		d.Close() // with queued work
 	}
 	b.forget()
 	if got := f.near(at(m))[5*64+7]; got != sample(1, 7, 5) {
