@@ -240,7 +240,7 @@ func (l *Loader) endEpoch(r *pipeline.EpochRun) bool {
 // leave lets go of what a pool's epoch, whose batches were all given, keeps for samples that drop_last leaves out; its run goes on into the next.
 func (l *Loader) leave() {
 	if l.cfg.Shuffle == Pool {
-		l.a.Frames.Leave(l.at.Epoch)
+		l.a.Frames.ReleaseEpoch(l.at.Epoch)
 	}
 }
 

@@ -117,7 +117,7 @@ func (l *Loader) Stats() Stats {
 
 func statsOf(a *pipeline.Assembler) Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
-	n, f := &a.Counters, &a.Frames.N
+	n, f := &a.Counters, &a.Frames.Counters
 	s := Stats{
 		Samples: n.Samples.Load(), Batches: n.Batches.Load(), FirstBatch: sec(&n.First),
 		Plan: sec(&f.Plan), Gather: sec(&n.Gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.WaitData), WaitConsumer: sec(&n.WaitConsumer),
@@ -136,7 +136,7 @@ func statsOf(a *pipeline.Assembler) Stats {
 		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
 		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.Config.MemoryBudget)/8/int64(len(a.Sources)), s.Memory.DecoderBytes+p.IdleBytes
 		if l, ok := src.Files.(*frames.Library); ok {
-			if w := l.Where(); w != nil {
+			if w := l.SplitStats(); w != nil {
 				s.Decoding = append(s.Decoding, *w)
 			}
 		}
@@ -166,11 +166,11 @@ func (l *Loader) randomness() Randomness {
 func addKept(a *pipeline.Assembler, s *Stats) {
 	k := a.Frames.Stats(a.Config.Cache)
 	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
-	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.ThereLimit, k.There, k.TherePeak
+	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.DeviceLimit, k.DeviceBytes, k.DevicePeak
 	if a.Config.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused}
 	}
 	if s.Cache == nil && a.CacheFolder.Dir != nil {
-		s.Cache = frames.DirStats(a.CacheFolder.Dir, a.Config.Cache, "encoded").Rated()
+		s.Cache = frames.DirectoryStats(a.CacheFolder.Dir, a.Config.Cache, "encoded").WithHitRate()
 	}
 }

@@ -23,31 +23,31 @@ type target struct {
 	c *ImageColumn
 }
 
-// Seq is the batch's number in its run.
-func (t *target) Seq() int64 { return t.p.Build.Seq }
+// BatchNumber returns the number of the batch in its run.
+func (t *target) BatchNumber() int64 { return t.p.Build.Seq }
 
-// Epoch is the batch's.
+// Epoch returns the epoch of the batch.
 func (t *target) Epoch() int64 { return t.p.Build.Epoch }
 
-// Into is the place itself, or scratch where the frame is augmented on the way.
-func (t *target) Into(w *frames.Worker, k int) []byte {
+// Buffer returns the memory of the place, or scratch memory if the frame is augmented on its way there.
+func (t *target) Buffer(w *frames.Worker, k int) []byte {
 	if t.c.Augment == nil || t.c.Deferred != nil {
 		return t.p.frame(t.c.Column, k)
 	}
-	return w.Bytes(t.c.frameSize())
+	return w.Scratch(t.c.frameSize())
 }
 
-// Put brings a frame to its place.
+// Put writes a frame to its place.
 func (t *target) Put(k int, pixels []byte) { t.p.put(t.c, k, pixels) }
 
-// Done counts frames of the batch.
-func (t *target) Done(n int) { t.p.Build.Complete(int64(n)) }
+// Complete marks n frames of the batch as finished.
+func (t *target) Complete(n int) { t.p.Build.Complete(int64(n)) }
 
 // errMasked says that a row holds no frame, and may.
 var errMasked = errors.New("a row without a frame")
 
-// Lose notes that the frame of a place will not come.
-func (t *target) Lose(k int, path string, ordinal int, err error) {
+// Fail marks the frame of place k as failed with err, which may be masked.
+func (t *target) Fail(k int, path string, ordinal int, err error) {
 	p, c := t.p, t.c
 	if err == errMasked {
 		p.masked(c, k)
@@ -108,7 +108,7 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 	for _, p := range parts {
 		total += p.size() * c.Steps
 	}
-	wants := make([]frames.Want, 0, total)
+	wants := make([]frames.FrameRequest, 0, total)
 	targets := make([]frames.Target, len(parts))
 	var paths []string
 	known := map[string]int32{}
@@ -147,11 +147,11 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 				known[r.Path] = path
 				paths = append(paths, r.Path)
 			}
-			wants = append(wants, frames.Want{Ordinal: r.Ordinal, Path: path, To: int32(k), K: int32(i)})
+			wants = append(wants, frames.FrameRequest{Ordinal: r.Ordinal, Path: path, Target: int32(k), Place: int32(i)})
 		}
 	}
 	clear(w.refs)
-	w.Want(c.FrameStream(), targets, wants, paths)
+	w.RequestFrames(c.FrameStream(), targets, wants, paths)
 }
 
 // located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.

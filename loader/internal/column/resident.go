@@ -38,14 +38,14 @@ func ResidentBytes(src *DataSource, planar bool) int64 {
 // keptBytes returns what one kept frame of a column takes, by its declared size.
 func keptBytes(c *ImageColumn, pixels int, planar bool) int64 {
 	if !planar {
-		return frames.PieceBytes(pixels)
+		return frames.ArenaBytes(pixels)
 	}
 	w, h := int64(c.Width), int64(c.Height)
 	if c.Feature.Width > 0 && c.Feature.Height > 0 {
 		w, h = int64(c.Feature.Width), int64(c.Feature.Height)
 	}
 	if Channels(c.Spec.Pixel) == 3 {
-		return frames.PieceBytes(int(w*h*3+1) / 2)
+		return frames.ArenaBytes(int(w*h*3+1) / 2)
 	}
-	return frames.PieceBytes(int(2 * w * h))
+	return frames.ArenaBytes(int(2 * w * h))
 }

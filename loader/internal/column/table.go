@@ -47,7 +47,7 @@ func (w *Reader) gather(p *Part, c *TableColumn) error {
 	dst, done := p.rowsInto(c.Entry)
 	into, direct := dst, c.StoredDType == c.OutDType && c.Norm == nil && c.NoiseDeviation == 0
 	if !direct {
-		into = w.Bytes(len(rows) * c.RowBytes)
+		into = w.Scratch(len(rows) * c.RowBytes)
 	}
 	if !w.read(p, c.Column, rows, into) {
 		return nil
@@ -89,7 +89,7 @@ func (w *Reader) gatherPlanned(part *Part, c *TableColumn, p *kernel.Plan, rows 
 	if !w.checkFinite(part, c.Column) {
 		return nil
 	}
-	src := w.Bytes(len(rows) * c.RowBytes)
+	src := w.Scratch(len(rows) * c.RowBytes)
 	if !w.read(part, c.Column, rows, src) {
 		return nil
 	}

@@ -46,16 +46,16 @@ type piece struct {
 // slabBytes is large, so that the kernel finds huge pages for it: first writes then cost a fifth.
 const slabBytes = 64 << 20
 
-// PieceBytes is what n bytes take.
-func PieceBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
+// ArenaBytes is what n bytes take.
+func ArenaBytes(n int) int64 { return int64(roundUp(max(n, 1), 64)) }
 
 func newArena(limit int64, memory buffers.Allocator) *arena {
 	return &arena{limit: limit, memory: memory, sizes: map[int]*pieces{}}
 }
 
-// get gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
-func (r *arena) get(n int) (p piece, ok bool, err error) {
-	size := int(PieceBytes(n))
+// allocate gives a piece of at least n bytes at a 64-byte boundary; ok is false where the limit does not allow it.
+func (r *arena) allocate(n int) (p piece, ok bool, err error) {
+	size := int(ArenaBytes(n))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.sizes[size]
@@ -64,7 +64,7 @@ func (r *arena) get(n int) (p piece, ok bool, err error) {
 		r.sizes[size] = s
 	}
 	if len(s.free) == 0 {
-		if ok, err := r.grow(s); !ok {
+		if ok, err := r.mapSlab(s); !ok {
 			return piece{}, false, err
 		}
 	}
@@ -75,11 +75,11 @@ func (r *arena) get(n int) (p piece, ok bool, err error) {
 	return p, true, nil
 }
 
-// grow maps a slab: as many pieces as the limit allows, at most slabBytes.
-func (r *arena) grow(s *pieces) (bool, error) {
+// mapSlab maps a slab: as many pieces as the limit allows, at most slabBytes.
+func (r *arena) mapSlab(s *pieces) (bool, error) {
 	want := max(slabBytes/s.size, 1) * s.size
 	if r.mapped+int64(want) > r.limit {
-		r.shrink(s, int64(want))
+		r.unmapSlabs(s, int64(want))
 	}
 	if left := r.limit - r.mapped; int64(want) > left {
 		want = int(left) / s.size * s.size
@@ -102,8 +102,8 @@ func (r *arena) grow(s *pieces) (bool, error) {
 	return true, nil
 }
 
-// shrink unmaps empty slabs of other sizes until so many bytes fit.
-func (r *arena) shrink(keep *pieces, want int64) {
+// unmapSlabs unmaps empty slabs of other sizes until so many bytes fit.
+func (r *arena) unmapSlabs(keep *pieces, want int64) {
 	for _, s := range r.sizes {
 		if s == keep {
 			continue
@@ -126,7 +126,7 @@ func (r *arena) drop(s *pieces, b *slab) {
 	r.memory.Free(b.mem)
 }
 
-func (r *arena) put(p piece) {
+func (r *arena) freePiece(p piece) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.slab.held--
@@ -134,14 +134,14 @@ func (r *arena) put(p piece) {
 	p.own.free = append(p.own.free, p)
 }
 
-// held says how many bytes pieces in use take, and how many are and were mapped.
-func (r *arena) held() (used, mapped, peak int64) {
+// usage says how many bytes pieces in use take, and how many are and were mapped.
+func (r *arena) usage() (used, mapped, peak int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.used, r.mapped, r.peak
 }
 
-func (r *arena) close() {
+func (r *arena) unmapAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sizes {

@@ -11,7 +11,7 @@ import (
 func TestArena(t *testing.T) {
 	const limit = 1 << 20
 	r := newArena(limit, buffers.Mappings{})
-	defer r.close()
+	defer r.unmapAll()
 	rng := rand.New(rand.NewPCG(1, 2))
 	sizes := []int{64, 1000, 4096, 70_000}
 	var held []piece
@@ -24,18 +24,18 @@ func TestArena(t *testing.T) {
 					t.Fatal("a piece was written by another's owner")
 				}
 			}
-			r.put(held[k])
+			r.freePiece(held[k])
 			held[k] = held[len(held)-1]
 			held = held[:len(held)-1]
 			continue
 		}
 		if i%5000 == 0 { // all go, so that slabs empty
 			for _, p := range held {
-				r.put(p)
+				r.freePiece(p)
 			}
 			held = nil
 		}
-		p, ok, err := r.get(sizes[(i/5000+rng.IntN(2))%len(sizes)])
+		p, ok, err := r.allocate(sizes[(i/5000+rng.IntN(2))%len(sizes)])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestArena(t *testing.T) {
 			p.mem[k] = byte(i)
 		}
 		held = append(held, p)
-		if _, mapped, peak := r.held(); mapped > limit+buffers.PageSize || peak > limit+buffers.PageSize {
+		if _, mapped, peak := r.usage(); mapped > limit+buffers.PageSize || peak > limit+buffers.PageSize {
 			t.Fatalf("%d bytes mapped of %d", mapped, limit)
 		}
 	}
@@ -58,9 +58,9 @@ func TestArena(t *testing.T) {
 		t.Error("the limit was never felt")
 	}
 	for _, p := range held {
-		r.put(p)
+		r.freePiece(p)
 	}
-	if used, _, _ := r.held(); used != 0 {
+	if used, _, _ := r.usage(); used != 0 {
 		t.Errorf("%d bytes in use after all came back", used)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// disk is the cache of decoded frames in a directory: planes as the decoder gave them, which any image size can be made of, or
+// diskCache is the cache of decoded frames in a directory: planes as the decoder gave them, which any image size can be made of, or
 // pixels.
-type disk struct {
+type diskCache struct {
 	dir *cache.Dir
 
 	mu    sync.Mutex
@@ -25,9 +25,9 @@ type disk struct {
 // headerBytes is what stands before kept planes: their description, and zeros, so that the planes begin at a cache line.
 const headerBytes = 64
 
-// prefix is the part of a key that all frames of a file share. The file is opened for it, once; where it cannot be, nothing of it
+// diskPrefix is the part of a key that all frames of a file share. The file is opened for it, once; where it cannot be, nothing of it
 // is in the cache.
-func (w *Worker) prefix(col *Stream, path string) cache.Key {
+func (w *Worker) diskPrefix(col *Stream, path string) cache.Key {
 	d := w.s.disk
 	name := fileKey{col.ID, path}
 	d.mu.Lock()
@@ -72,8 +72,8 @@ func diskKey(prefix cache.Key, ordinal int) cache.Key {
 	return prefix
 }
 
-// has says whether a frame is there, which n places want.
-func (d *disk) has(prefix cache.Key, ordinal int32, n int64) bool {
+// hasFrame says whether a frame is there, which n places want.
+func (d *diskCache) hasFrame(prefix cache.Key, ordinal int32, n int64) bool {
 	if prefix == (cache.Key{}) {
 		return false
 	}
@@ -84,10 +84,10 @@ func (d *disk) has(prefix cache.Key, ordinal int32, n int64) bool {
 	return ok
 }
 
-// toDisk keeps a frame: its planes where they are kept, else its pixels. What cannot be kept is not: the cache counts why.
-func (w *Worker) toDisk(r *request, ordinal int, f video.Frame, planes video.PlanarFrame, pixels []byte) {
+// writeToDisk keeps a frame: its planes where they are kept, else its pixels. What cannot be kept is not: the cache counts why.
+func (w *Worker) writeToDisk(r *request, ordinal int, f video.Frame, planes video.PlanarFrame, pixels []byte) {
 	d := w.s.disk
-	prefix := w.prefix(r.col, r.path)
+	prefix := w.diskPrefix(r.stream, r.path)
 	if prefix == (cache.Key{}) || !d.dir.Accepts() || planes == nil && w.s.planar {
 		return
 	}
@@ -102,21 +102,21 @@ func (w *Worker) toDisk(r *request, ordinal int, f video.Frame, planes video.Pla
 	info, _ := planes.PlaneInfo()
 	var head [headerBytes]byte
 	info.Append(head[:0])
-	if bytes := room(&w.side, info.Bytes()); planes.CopyPlanes(bytes) == nil {
+	if bytes := growScratch(&w.side, info.Bytes()); planes.CopyPlanes(bytes) == nil {
 		_ = d.dir.Put(k, head[:], bytes)
 	}
 }
 
-// fromDisk brings a frame of the cache to a place; ok is false where it is not, or no longer, there.
-func (w *Worker) fromDisk(col *Stream, c *copied) (ok bool, err error) {
+// copyFromDisk brings a frame of the cache to a place; ok is false where it is not, or no longer, there.
+func (w *Worker) copyFromDisk(col *Stream, c *keptFrame) (ok bool, err error) {
 	d := w.s.disk
-	e, ok := d.dir.Get(diskKey(w.prefix(col, c.path), int(c.ordinal)))
+	e, ok := d.dir.Get(diskKey(w.diskPrefix(col, c.path), int(c.ordinal)))
 	if !ok {
 		d.misses.Add(1)
 		return false, nil
 	}
 	defer e.Release()
-	dst := c.to.Into(w, int(c.k))
+	dst := c.target.Buffer(w, int(c.place))
 	if !w.s.planar {
 		if len(e.Data) != len(dst) {
 			return false, nil
@@ -135,6 +135,6 @@ func (w *Worker) fromDisk(col *Stream, c *copied) (ok bool, err error) {
 		}
 	}
 	d.hits.Add(1)
-	c.to.Put(int(c.k), dst)
+	c.target.Put(int(c.place), dst)
 	return true, nil
 }

@@ -38,15 +38,15 @@ type ReadsToDecode interface{ ReadsToDecode() }
 
 // Library is the files of a real dataset.
 type Library struct {
-	Lib   *video.Library
-	pool  *video.Pool
-	split *video.Split // nil: all is decoded on the host
-	core  func() func()
+	Videos *video.Library
+	pool   *video.Pool
+	split  *video.Split // nil: all is decoded on the host
+	core   func() func()
 }
 
 // NewLibrary keeps at most budget bytes of idle decoders.
 func NewLibrary(lib *video.Library, budget int64) *Library {
-	return &Library{Lib: lib, pool: video.NewPool(budget)}
+	return &Library{Videos: lib, pool: video.NewPool(budget)}
 }
 
 // Split has a device decode too (video.NewSplit); it gives how many workers beyond those of the host's cores that keeps busy. core takes a core for what
@@ -58,7 +58,7 @@ func (l *Library) Split(b video.DeviceBackend, budget int64, wait bool, core fun
 
 // Open gives a file of the library.
 func (l *Library) Open(ctx context.Context, path string) (File, error) {
-	f, err := l.Lib.Acquire(ctx, path)
+	f, err := l.Videos.Acquire(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func (l *Library) Stats() video.PoolStats {
 	return s
 }
 
-// Where says what was decoded where; nil where there is no device.
-func (l *Library) Where() *video.SplitStats {
+// SplitStats says what was decoded where; nil where there is no device.
+func (l *Library) SplitStats() *video.SplitStats {
 	if l.split == nil {
 		return nil
 	}

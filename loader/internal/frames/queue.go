@@ -22,11 +22,11 @@ const (
 	Admit  Kind = iota // plan a file of an episode that becomes resident
 	Locate             // ask where the frames of a column lie
 	Gather
-	Ragged // one tensor of a batch whose rows vary in length
-	copies // frames that are there already
-	decode
-	fetch // read the packets of a file that is far away
-	plan  // open a file and plan what is wanted of it
+	Ragged   // one tensor of a batch whose rows vary in length
+	copyKind // frames that are there already
+	decodeKind
+	fetchKind // read the packets of a file that is far away
+	planKind  // open a file and plan what is wanted of it
 )
 
 // Queue hands jobs to workers, the earliest batch's first.
@@ -77,12 +77,12 @@ func (q *Queue) Work() {
 	w := q.Borrow()
 	defer q.Return(w)
 	for {
-		j, ok := q.pop()
+		j, ok := q.popJob()
 		switch {
 		case !ok:
 			return
 		case q.ctx.Err() != nil:
-			j.drop()
+			j.dropJob()
 		default:
 			j.Run(w)
 		}
@@ -100,7 +100,7 @@ func (q *Queue) Push(j Job) {
 	}
 }
 
-func (q *Queue) pop() (Job, bool) {
+func (q *Queue) popJob() (Job, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.jobs) == 0 {
@@ -137,11 +137,11 @@ func (q *Queue) Wait() {
 	q.jobs = nil
 	q.mu.Unlock()
 	for i := range left {
-		left[i].drop()
+		left[i].dropJob()
 	}
 }
 
-func (j *Job) drop() {
+func (j *Job) dropJob() {
 	if j.Drop != nil {
 		j.Drop()
 	}

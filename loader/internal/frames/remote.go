@@ -9,15 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// remote is how work is shared out where reading takes time: more workers than cores, a token for each core, and a bound on the
+// remoteReads is how work is shared out where reading takes time: more workers than cores, a token for each core, and a bound on the
 // bytes that are read ahead.
-type remote struct {
+type remoteReads struct {
 	cores chan struct{}
 	bytes *semaphore.Weighted
 }
 
-// core takes a core; the function that it gives hands it back.
-func (r *remote) core() func() {
+// takeCore takes a core; the function that it gives hands it back.
+func (r *remoteReads) takeCore() func() {
 	if r == nil {
 		return func() {}
 	}
@@ -25,57 +25,57 @@ func (r *remote) core() func() {
 	return func() { <-r.cores }
 }
 
-// fetched is packets of one file, read together, until the last task that decodes them is done. The file stays open: its packets are
+// packetRead is packets of one file, read together, until the last task that decodes them is done. The file stays open: its packets are
 // found by its index.
-type fetched struct {
-	m    *remote
-	file File
-	b    *video.Fetched // nil: what is needed is read when it is decoded
-	need int64
-	refs atomic.Int32
+type packetRead struct {
+	reads         *remoteReads
+	file          File
+	packets       *video.Fetched // nil: what is needed is read when it is decoded
+	reservedBytes int64
+	refs          atomic.Int32
 }
 
-// fetch reads the packets of groups. It waits for nobody's bytes: what is fetched may wait in the queue for this very worker. Without room
+// readPackets reads the packets of groups. It waits for nobody's bytes: what is fetched may wait in the queue for this very worker. Without room
 // it reads nothing, but for a single task, whose packets are read all the same.
-func (w *Worker) fetch(file File, groups []video.Group, tasks int) (f *fetched, ok bool) {
+func (w *Worker) readPackets(file File, groups []video.Group, tasks int) (f *packetRead, ok bool) {
 	m := w.s.remote
-	f = &fetched{m: m, file: file}
+	f = &packetRead{reads: m, file: file}
 	f.refs.Store(int32(tasks))
 	for _, g := range groups {
-		f.need += file.FetchBytes(g)
+		f.reservedBytes += file.FetchBytes(g)
 	}
-	if !m.bytes.TryAcquire(f.need) {
-		if f.need = 0; tasks > 1 {
+	if !m.bytes.TryAcquire(f.reservedBytes) {
+		if f.reservedBytes = 0; tasks > 1 {
 			return f, true
 		}
 	}
 	begin := time.Now()
 	b, err := file.Fetch(w.Ctx(), groups)
-	w.s.N.Fetch.Add(int64(time.Since(begin)))
+	w.s.Counters.Fetch.Add(int64(time.Since(begin)))
 	if err != nil { // the context has ended
-		m.bytes.Release(f.need)
-		f.need = 0
+		m.bytes.Release(f.reservedBytes)
+		f.reservedBytes = 0
 		return f, false
 	}
-	f.b = b
+	f.packets = b
 	return f, true
 }
 
-func (f *fetched) unref() {
+func (f *packetRead) release() {
 	if f != nil && f.refs.Add(-1) == 0 {
-		if f.b != nil {
-			f.b.Release()
+		if f.packets != nil {
+			f.packets.Release()
 		}
-		f.m.bytes.Release(f.need)
+		f.reads.bytes.Release(f.reservedBytes)
 		f.file.Release()
 	}
 }
 
-// run is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
-type run struct {
-	tasks []*task
-	bytes int64
-	begun bool // guarded by Store.mu: a run whose tasks were made more urgent has several jobs
+// readRun is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
+type readRun struct {
+	tasks     []*task
+	bytes     int64
+	isStarted bool // guarded by Store.mu: a run whose tasks were made more urgent has several jobs
 }
 
 const (
@@ -83,30 +83,30 @@ const (
 	runBytes = 4 << 20
 )
 
-// pushRun makes a job of a run, as urgent as the first of its tasks.
-func (w *Worker) pushRun(r *run) {
+// pushReadRun makes a job of a run, as urgent as the first of its tasks.
+func (w *Worker) pushReadRun(r *readRun) {
 	if len(r.tasks) == 0 {
 		return
 	}
 	w.s.mu.Lock()
 	first := r.tasks[0]
 	for _, t := range r.tasks {
-		if t.run = r; t.prio < first.prio {
+		if t.run = r; t.priority < first.priority {
 			first = t
 		}
 	}
-	j := w.s.job(first)
+	j := w.s.taskJob(first)
 	w.s.mu.Unlock()
 	w.q.Push(j)
 }
 
-// fetchRun reads the packets of a run, and makes jobs of its tasks.
-func (w *Worker) fetchRun(r *run) {
-	col, path := r.tasks[0].col, r.tasks[0].path
+// readRunPackets reads the packets of a run, and makes jobs of its tasks.
+func (w *Worker) readRunPackets(r *readRun) {
+	col, path := r.tasks[0].stream, r.tasks[0].path
 	w.numbers = w.numbers[:0]
 	w.s.mu.Lock()
-	begun := r.begun
-	r.begun = true
+	begun := r.isStarted
+	r.isStarted = true
 	for _, t := range r.tasks {
 		for _, x := range t.frames {
 			w.numbers = append(w.numbers, int(x.key.ordinal))
@@ -116,10 +116,10 @@ func (w *Worker) fetchRun(r *run) {
 	if begun {
 		return // a more urgent job of it came first
 	}
-	var f *fetched
+	var f *packetRead
 	if file, err := col.Files.Open(w.Ctx(), path); err == nil { // else the tasks say so
 		var ok bool
-		if f, ok = w.fetch(file, w.decodable(file), len(r.tasks)); !ok {
+		if f, ok = w.readPackets(file, w.decodableGroups(file), len(r.tasks)); !ok {
 			file.Release()
 			return // the run is over
 		}
@@ -127,7 +127,7 @@ func (w *Worker) fetchRun(r *run) {
 	for _, t := range r.tasks {
 		w.s.mu.Lock()
 		t.run, t.fetched = nil, f
-		j := w.s.job(t)
+		j := w.s.taskJob(t)
 		w.s.mu.Unlock()
 		w.q.Push(j)
 	}

@@ -46,24 +46,24 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 	for mask := range 64 {
 		bit := func(k int) bool { return mask>>k&1 == 1 }
 		open := 0
-		s := New(Config{Kept: 1 << 20, Cores: 2, Ahead: 100})
+		s := New(Config{KeptBytes: 1 << 20, Cores: 2, ReadAheadBytes: 100})
 		ctx, cancel := context.WithCancel(t.Context())
 		q := NewQueue(ctx, &sync.Pool{New: func() any { return NewWorker(s, nil) }})
 		w := q.Borrow()
 		col := &Stream{Files: farFiles{f: farFile{open: &open}}}
-		r := &run{}
+		r := &readRun{}
 		for o := range 3 {
 			x := &frame{key: frameKey{0, 0, int32(o)}, uses: uses{1}}
-			r.tasks = append(r.tasks, &task{request: &request{col: col, frames: []*frame{x}, least: 1}, frames: []*frame{x}, run: r})
+			r.tasks = append(r.tasks, &task{request: &request{stream: col, frames: []*frame{x}, taskFrames: 1}, frames: []*frame{x}, run: r})
 		}
 		tasks := r.tasks
 		cancel() // nothing is decoded, and no place is lost
 		raised := func(k int) {
 			s.mu.Lock()
-			j := s.job(tasks[k])
+			j := s.taskJob(tasks[k])
 			s.mu.Unlock()
 			if bit(3) {
-				j.drop()
+				j.dropJob()
 			} else {
 				j.Run(w)
 			}
@@ -71,7 +71,7 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		if bit(0) {
 			raised(0)
 		}
-		w.fetchRun(r)
+		w.readRunPackets(r)
 		if bit(1) {
 			raised(1)
 			raised(1)
@@ -81,9 +81,9 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 				t.Fatalf("%06b: task %d waits for packets that were let go", mask, k)
 			}
 		}
-		for j, ok := q.pop(); ok; j, ok = q.pop() {
+		for j, ok := q.popJob(); ok; j, ok = q.popJob() {
 			if bit(4) {
-				j.drop()
+				j.dropJob()
 			} else {
 				j.Run(w)
 			}

@@ -2,8 +2,8 @@ package frames
 
 import "github.com/goatnote-inc/robocache/cache"
 
-// ID names a frame of a column.
-type ID struct {
+// FrameID names a frame of a column.
+type FrameID struct {
 	Path    string
 	Ordinal int
 }
@@ -17,64 +17,64 @@ const (
 	background = 64
 )
 
-// Admit notes what an epoch's samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
+// AdmitFrames notes what an epoch's samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
 // first: the epoch begins with it.
-func (w *Worker) Admit(col *Stream, wanted map[ID]int32, epoch, seq int64, first bool) {
+func (w *Worker) AdmitFrames(col *Stream, wanted map[FrameID]int32, epoch, seq int64, first bool) {
 	s := w.s
 	prefixes := map[string]cache.Key{}
 	if s.disk != nil {
 		for k := range wanted {
 			if _, ok := prefixes[k.Path]; !ok {
-				prefixes[k.Path] = w.prefix(col, k.Path)
+				prefixes[k.Path] = w.diskPrefix(col, k.Path)
 			}
 		}
 	}
 	byPath := map[string][]*frame{}
 	s.mu.Lock()
 	for k, n := range wanted {
-		if s.disk != nil && s.disk.has(prefixes[k.Path], int32(k.Ordinal), 1) {
+		if s.disk != nil && s.disk.hasFrame(prefixes[k.Path], int32(k.Ordinal), 1) {
 			continue
 		}
-		key := frameKey{col.ID, s.file(col.ID, k.Path), int32(k.Ordinal)}
-		if x := s.have[key]; x != nil {
+		key := frameKey{col.ID, s.fileNumber(col.ID, k.Path), int32(k.Ordinal)}
+		if x := s.frames[key]; x != nil {
 			x.uses[epoch&1] += n
 			continue
 		}
 		x := &frame{key: key}
 		x.uses[epoch&1] = n
-		s.list(x)
+		s.indexFrame(x)
 		byPath[k.Path] = append(byPath[k.Path], x)
 	}
 	s.mu.Unlock()
 	for path, list := range byPath {
-		r := &request{col: col, path: path, frames: sorted(list), least: residentFrames, later: seq + background}
+		r := &request{stream: col, path: path, frames: sortByOrdinal(list), taskFrames: residentFrames, idlePriority: seq + background}
 		if first && s.remote == nil { // the first batch waits for a few frames of each episode
-			r.least = firstFrames
+			r.taskFrames = firstFrames
 		}
-		w.q.Push(Job{Prio: seq, Sub: int64(col.ID), Kind: Admit, Run: func(w *Worker) { w.plan(r) }})
+		w.q.Push(Job{Prio: seq, Sub: int64(col.ID), Kind: Admit, Run: func(w *Worker) { w.planRequest(r) }})
 	}
 }
 
-// Pass takes back uses that will not come.
-func (s *Store) Pass(col *Stream, wanted map[ID]int32, epoch int64) {
+// ReleaseUses takes back uses that will not come.
+func (s *Store) ReleaseUses(col *Stream, wanted map[FrameID]int32, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, n := range wanted {
-		if x := s.have[frameKey{col.ID, s.file(col.ID, k.Path), int32(k.Ordinal)}]; x != nil {
-			x.uses.take(epoch, n)
-			s.settle(x)
+		if x := s.frames[frameKey{col.ID, s.fileNumber(col.ID, k.Path), int32(k.Ordinal)}]; x != nil {
+			x.uses.release(epoch, n)
+			s.releaseIfUnused(x)
 		}
 	}
 }
 
-// Leave takes back all uses of an epoch whose batches were given: what drop_last leaves out never comes.
-func (s *Store) Leave(epoch int64) {
+// ReleaseEpoch takes back all uses of an epoch whose batches were given: what drop_last leaves out never comes.
+func (s *Store) ReleaseEpoch(epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.have {
+	for _, x := range s.frames {
 		if x.uses[epoch&1] > 0 {
 			x.uses[epoch&1] = 0
-			s.settle(x)
+			s.releaseIfUnused(x)
 		}
 	}
 }

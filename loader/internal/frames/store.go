@@ -60,25 +60,25 @@ type DeviceRenderer interface {
 
 // Target is where frames of one column go: what one source gives to one batch.
 type Target interface {
-	Seq() int64                                      // of the batch
+	BatchNumber() int64                              // of the batch
 	Epoch() int64                                    // of the batch; those that are asked for together are of one
-	Into(w *Worker, k int) []byte                    // where the frame of place k is made: the place itself, or scratch where it is changed on the way
+	Buffer(w *Worker, k int) []byte                  // where the frame of place k is made: the place itself, or scratch where it is changed on the way
 	Put(k int, pixels []byte)                        // brings a frame that was made to place k
-	Done(n int)                                      // counts places that have their frames
-	Lose(k int, path string, ordinal int, err error) // counts a place whose frame cannot be had
+	Complete(n int)                                  // counts places that have their frames
+	Fail(k int, path string, ordinal int, err error) // counts a place whose frame cannot be had
 }
 
 // Config is what a store is made of.
 type Config struct {
-	Kept   int64             // bytes of memory for frames of residents and of the RAM cache; 0: neither
-	There  int64             // likewise, of a device's memory
-	Device buffers.Allocator // which that is
-	Cache  int64             // of them, for the cache
-	Planar bool              // keep the decoder's planes where they can be kept; else pixels
-	Dir    *cache.Dir        // of decoded frames; may be nil
-	Cores  int               // files may be far away: so many workers decode at once, the others read; 0: none is
-	Ahead  int64             // bytes that may be read ahead
-	Warn   func(string)
+	KeptBytes      int64             // bytes of memory for frames of residents and of the RAM cache; 0: neither
+	DeviceBytes    int64             // likewise, of a device's memory
+	DeviceMemory   buffers.Allocator // which that is
+	CacheBytes     int64             // of them, for the cache
+	KeepPlanes     bool              // keep the decoder's planes where they can be kept; else pixels
+	Dir            *cache.Dir        // of decoded frames; may be nil
+	Cores          int               // files may be far away: so many workers decode at once, the others read; 0: none is
+	ReadAheadBytes int64             // bytes that may be read ahead
+	Warn           func(string)
 }
 
 // Counters are what statistics sum up. Times are nanoseconds.
@@ -89,14 +89,14 @@ type Counters struct {
 
 // Store keeps decoded frames, and decodes what it does not have.
 type Store struct {
-	N      Counters
-	planar bool
-	room   int64   // for the cache; 0 = no cache
-	arena  *arena  // nil: nothing is kept in memory
-	there  *arena  // on a device, before arena; nil: none is
-	disk   *disk   // nil: no cache directory of frames
-	remote *remote // nil: all files are at hand
-	warn   func(string)
+	Counters    Counters
+	planar      bool
+	cacheLimit  int64        // for the cache; 0 = no cache
+	arena       *arena       // nil: nothing is kept in memory
+	deviceArena *arena       // on a device, before arena; nil: none is
+	disk        *diskCache   // nil: no cache directory of frames
+	remote      *remoteReads // nil: all files are at hand
+	warn        func(string)
 
 	mu sync.Mutex
 	contents
@@ -104,10 +104,10 @@ type Store struct {
 
 // contents is what a store has. It is guarded by Store.mu.
 type contents struct {
-	have  map[frameKey]*frame
-	files map[fileKey]int32
-	kept  int64 // bytes of the cache
-	n     struct {
+	frames      map[frameKey]*frame
+	files       map[fileKey]int32
+	cachedBytes int64 // bytes of the cache
+	counts      struct {
 		hits, misses int64 // places whose frames were, or were not, there or on their way
 		refused      int64 // frames for which there was no room
 		full         int64 // frames that the cache had no room for
@@ -116,25 +116,25 @@ type contents struct {
 
 // New makes a store.
 func New(c Config) *Store {
-	s := &Store{planar: c.Planar, room: c.Cache, warn: c.Warn}
-	s.contents = contents{have: map[frameKey]*frame{}, files: map[fileKey]int32{}}
-	if c.Kept > 0 || c.There > 0 {
-		s.arena = newArena(c.Kept, buffers.Mappings{})
-		if c.There > 0 {
-			s.there = newArena(c.There, c.Device)
+	s := &Store{planar: c.KeepPlanes, cacheLimit: c.CacheBytes, warn: c.Warn}
+	s.contents = contents{frames: map[frameKey]*frame{}, files: map[fileKey]int32{}}
+	if c.KeptBytes > 0 || c.DeviceBytes > 0 {
+		s.arena = newArena(c.KeptBytes, buffers.Mappings{})
+		if c.DeviceBytes > 0 {
+			s.deviceArena = newArena(c.DeviceBytes, c.DeviceMemory)
 		}
 	}
 	if c.Dir != nil {
-		s.disk = &disk{dir: c.Dir, files: map[fileKey]cache.Key{}}
+		s.disk = &diskCache{dir: c.Dir, files: map[fileKey]cache.Key{}}
 	}
 	if c.Cores > 0 {
-		s.remote = &remote{cores: make(chan struct{}, c.Cores), bytes: semaphore.NewWeighted(c.Ahead)}
+		s.remote = &remoteReads{cores: make(chan struct{}, c.Cores), bytes: semaphore.NewWeighted(c.ReadAheadBytes)}
 	}
 	return s
 }
 
-// Core takes a core where there are more workers than cores; the function that it gives hands it back.
-func (s *Store) Core() func() { return s.remote.core() }
+// TakeCore takes a core where there are more workers than cores; the function that it gives hands it back.
+func (s *Store) TakeCore() func() { return s.remote.takeCore() }
 
 // frameKey names a frame: which file of which column, which frame there.
 type frameKey struct{ column, file, ordinal int32 }
@@ -149,40 +149,40 @@ type frameState uint8
 const (
 	pending frameState = iota // a task will bring it
 	ready
-	gone // it cannot be had
+	unavailable // it cannot be had
 )
 
 // frame is one frame. Its fields are guarded by Store.mu; its bytes are written before it is ready, and not after.
 type frame struct {
-	key    frameKey
-	state  frameState
-	listed bool // in Store.have
-	planar bool
-	there  bool // its bytes are a device's
-	cached bool // stays when nobody wants it any more
-	uses   uses
-	pins   int32 // who is reading its bytes
-	info   video.PlaneInfo
-	at     piece
-	size   int
-	err    error
-	wait   []waiter
-	task   *task // that will bring it
+	key        frameKey
+	state      frameState
+	isIndexed  bool // in Store.have
+	isPlanar   bool
+	isOnDevice bool // its bytes are a device's
+	isCached   bool // stays when nobody wants it any more
+	uses       uses
+	pins       int32 // who is reading its bytes
+	info       video.PlaneInfo
+	memory     piece
+	size       int
+	err        error
+	waiters    []waiter
+	task       *task // that will bring it
 }
 
 // uses counts the samples of a pool that are still to take a frame: of even epochs, and of odd ones, since an epoch begins before the last has ended.
 type uses [2]int32
 
-func (u *uses) take(epoch int64, n int32) { u[epoch&1] = max(u[epoch&1]-n, 0) }
+func (u *uses) release(epoch int64, n int32) { u[epoch&1] = max(u[epoch&1]-n, 0) }
 
 // waiter is a place that a frame goes to when it comes.
 type waiter struct {
-	to Target
-	k  int32
+	target Target
+	place  int32
 }
 
-// file gives the number of a file. s.mu is held.
-func (s *Store) file(column int32, path string) int32 {
+// fileNumber gives the number of a file. s.mu is held.
+func (s *Store) fileNumber(column int32, path string) int32 {
 	k := fileKey{column, path}
 	n, ok := s.files[k]
 	if !ok {
@@ -192,94 +192,94 @@ func (s *Store) file(column int32, path string) int32 {
 	return n
 }
 
-// list notes that a frame will come. s.mu is held.
-func (s *Store) list(x *frame) {
-	x.listed = true
-	s.have[x.key] = x
+// indexFrame notes that a frame will come. s.mu is held.
+func (s *Store) indexFrame(x *frame) {
+	x.isIndexed = true
+	s.frames[x.key] = x
 }
 
-func (s *Store) unlist(x *frame) {
-	if x.listed {
-		x.listed = false
-		delete(s.have, x.key)
+func (s *Store) unindexFrame(x *frame) {
+	if x.isIndexed {
+		x.isIndexed = false
+		delete(s.frames, x.key)
 	}
 }
 
-// done ends reading of a frame.
-func (s *Store) done(x *frame) {
+// unpin ends reading of a frame.
+func (s *Store) unpin(x *frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.pins--
-	s.settle(x)
+	s.releaseIfUnused(x)
 }
 
-// settle lets go of a frame that nobody will want. s.mu is held.
-func (s *Store) settle(x *frame) {
-	if x.uses == (uses{}) && x.pins == 0 && len(x.wait) == 0 && !x.cached && x.state != pending {
-		s.unlist(x)
-		s.release(x)
+// releaseIfUnused lets go of a frame that nobody will want. s.mu is held.
+func (s *Store) releaseIfUnused(x *frame) {
+	if x.uses == (uses{}) && x.pins == 0 && len(x.waiters) == 0 && !x.isCached && x.state != pending {
+		s.unindexFrame(x)
+		s.freeMemory(x)
 	}
 }
 
-func (s *Store) release(x *frame) {
-	if x.cached {
-		s.kept -= PieceBytes(x.size)
-		x.cached = false
+func (s *Store) freeMemory(x *frame) {
+	if x.isCached {
+		s.cachedBytes -= ArenaBytes(x.size)
+		x.isCached = false
 	}
-	if x.at.slab != nil {
-		x.at.own.arena.put(x.at)
-		x.at = piece{}
+	if x.memory.slab != nil {
+		x.memory.own.arena.freePiece(x.memory)
+		x.memory = piece{}
 	}
 }
 
-// keeps says whether a frame of so many bytes stays behind its waiters: in the cache, or for samples of a pool.
-func (s *Store) keeps(x *frame, size int) bool {
+// reserveCache says whether a frame of so many bytes stays behind its waiters: in the cache, or for samples of a pool.
+func (s *Store) reserveCache(x *frame, size int) bool {
 	if s.arena == nil {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !x.listed {
+	if !x.isIndexed {
 		return false
 	}
 	x.size = size
-	if s.room > 0 && s.kept+PieceBytes(size) <= s.room {
-		x.cached = true
-		s.kept += PieceBytes(size)
-	} else if s.room > 0 {
-		s.n.full++
+	if s.cacheLimit > 0 && s.cachedBytes+ArenaBytes(size) <= s.cacheLimit {
+		x.isCached = true
+		s.cachedBytes += ArenaBytes(size)
+	} else if s.cacheLimit > 0 {
+		s.counts.full++
 	}
-	return x.cached || x.uses != (uses{})
+	return x.isCached || x.uses != (uses{})
 }
 
-// roomThere gives a frame room on the device; false where there is none: its memory is others' too.
-func (s *Store) roomThere(x *frame) bool {
-	if s.there == nil || x.at.slab != nil {
-		return x.there
+// allocateOnDevice gives a frame room on the device; false where there is none: its memory is others' too.
+func (s *Store) allocateOnDevice(x *frame) bool {
+	if s.deviceArena == nil || x.memory.slab != nil {
+		return x.isOnDevice
 	}
-	at, have, err := s.there.get(x.size)
+	at, have, err := s.deviceArena.allocate(x.size)
 	if err != nil || !have {
 		return false
 	}
-	x.at, x.there = at, true
+	x.memory, x.isOnDevice = at, true
 	return true
 }
 
-// fillThere is fill on the device that a column's pixels are on.
-func (s *Store) fillThere(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
+// storeOnDevice is fill on the device that a column's pixels are on.
+func (s *Store) storeOnDevice(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
 	if planes == nil {
-		if pixels == nil || !s.roomThere(x) {
+		if pixels == nil || !s.allocateOnDevice(x) {
 			return false, nil
 		}
-		return true, col.Device.Memory().Copy([][]byte{x.at.mem[:x.size]}, [][]byte{pixels})
+		return true, col.Device.Memory().Copy([][]byte{x.memory.mem[:x.size]}, [][]byte{pixels})
 	}
 	info, _ := planes.PlaneInfo()
-	if !col.Device.RendersPlanes(info) || !s.roomThere(x) {
+	if !col.Device.RendersPlanes(info) || !s.allocateOnDevice(x) {
 		return false, nil
 	}
-	x.planar, x.info = true, info
+	x.isPlanar, x.info = true, info
 	if own, is := planes.(video.DeviceFrame); is {
-		return true, own.KeepPlanes(x.at.mem[:x.size])
+		return true, own.KeepPlanes(x.memory.mem[:x.size])
 	}
 	room := uploads.Get().(*[]byte)
 	defer uploads.Put(room)
@@ -287,69 +287,69 @@ func (s *Store) fillThere(x *frame, col *Stream, planes video.PlanarFrame, pixel
 	if err := planes.CopyPlanes(*room); err != nil {
 		return true, err
 	}
-	return true, col.Device.Memory().UploadPlanes(info, x.at.mem[:x.size], *room)
+	return true, col.Device.Memory().UploadPlanes(info, x.memory.mem[:x.size], *room)
 }
 
 // uploads are planes on their way from the host to a device.
 var uploads = sync.Pool{New: func() any { return new([]byte) }}
 
-// fill writes a frame into memory of an arena: planes, or, where planes is nil, pixels. It is false where there is no room.
-func (s *Store) fill(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
+// storeFrame writes a frame into memory of an arena: planes, or, where planes is nil, pixels. It is false where there is no room.
+func (s *Store) storeFrame(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
 	if col.Device != nil {
-		if stored, err := s.fillThere(x, col, planes, pixels); stored {
+		if stored, err := s.storeOnDevice(x, col, planes, pixels); stored {
 			return err == nil, err
 		}
 		if planes == nil { // pixels that the host cannot read, or none
-			return s.refuse(), nil
+			return s.countRefused(), nil
 		}
 	}
-	at, have, err := s.arena.get(x.size)
+	at, have, err := s.arena.allocate(x.size)
 	if err != nil || !have {
-		return s.refuse(), err
+		return s.countRefused(), err
 	}
-	x.at = at
+	x.memory = at
 	if planes == nil {
 		video.CopyPixels(at.mem[:x.size], pixels)
 		return true, nil
 	}
-	x.planar = true
+	x.isPlanar = true
 	x.info, _ = planes.PlaneInfo()
 	err = planes.CopyPlanes(at.mem[:x.size])
 	return err == nil, err
 }
 
-// refuse counts a frame that there is no room for.
-func (s *Store) refuse() (stored bool) {
+// countRefused counts a frame that there is no room for.
+func (s *Store) countRefused() (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.n.refused++
+	s.counts.refused++
 	return false
 }
 
-// arrived publishes a frame that was pending, and gives those who wait for it. The caller serves them, and then calls done: the frame is pinned
+// publish publishes a frame that was pending, and gives those who wait for it. The caller serves them, and then calls done: the frame is pinned
 // for it. Where stored is false the frame is only for those who wait: the next who wants it decodes it anew.
-func (s *Store) arrived(x *frame, stored bool) []waiter {
+func (s *Store) publish(x *frame, stored bool) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := x.wait
-	x.wait, x.task, x.state = nil, nil, ready
+	wait := x.waiters
+	x.waiters, x.task, x.state = nil, nil, ready
 	x.pins++
 	if !stored {
 		x.uses = uses{}
-		s.unlist(x)
-		s.release(x)
+		s.unindexFrame(x)
+		s.freeMemory(x)
 	}
 	return wait
 }
 
-// failed says that a frame cannot be had, and gives those who wait for it.
-func (s *Store) failed(x *frame, err error) []waiter {
+// markFailed says that a frame cannot be had, and gives those who wait for it.
+func (s *Store) markFailed(x *frame, err error) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := x.wait
-	x.wait, x.task = nil, nil
-	x.state, x.err = gone, err
-	s.settle(x)
+	wait := x.waiters
+	x.waiters, x.task = nil, nil
+	x.state, x.err = unavailable, err
+	s.releaseIfUnused(x)
 	return wait
 }
 
@@ -357,11 +357,11 @@ func (s *Store) failed(x *frame, err error) []waiter {
 func (s *Store) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, x := range s.have {
-		x.wait, x.uses, x.pins, x.task = nil, uses{}, 0, nil
-		if x.state != ready || !x.cached {
-			s.unlist(x)
-			s.release(x)
+	for _, x := range s.frames {
+		x.waiters, x.uses, x.pins, x.task = nil, uses{}, 0, nil
+		if x.state != ready || !x.isCached {
+			s.unindexFrame(x)
+			s.freeMemory(x)
 		}
 	}
 }
@@ -369,10 +369,10 @@ func (s *Store) Reset() {
 // Close unmaps the memory.
 func (s *Store) Close() {
 	if s.arena != nil {
-		s.arena.close()
+		s.arena.unmapAll()
 	}
-	if s.there != nil {
-		s.there.close()
+	if s.deviceArena != nil {
+		s.deviceArena.unmapAll()
 	}
 }
 
@@ -380,7 +380,7 @@ func (s *Store) Close() {
 type Stats struct {
 	Limit, Bytes, Peak int64 // of memory for frames
 	// of a device's memory
-	ThereLimit, There, TherePeak int64
+	DeviceLimit, DeviceBytes, DevicePeak int64
 
 	Resident int64 // frames
 	Refused  int64 // for which there was no room: decoded again when wanted
@@ -400,16 +400,16 @@ type CacheStats struct {
 	Error  string  `json:"error,omitempty"` // why nothing more is written
 }
 
-// Rated fills in the rate.
-func (c *CacheStats) Rated() *CacheStats {
+// WithHitRate fills in the rate.
+func (c *CacheStats) WithHitRate() *CacheStats {
 	if n := c.Hits + c.Misses; n > 0 {
 		c.Rate = float64(c.Hits) / float64(n)
 	}
 	return c
 }
 
-// DirStats is what a cache directory says of itself.
-func DirStats(dir *cache.Dir, where, format string) *CacheStats {
+// DirectoryStats is what a cache directory says of itself.
+func DirectoryStats(dir *cache.Dir, where, format string) *CacheStats {
 	d := dir.Stats()
 	return &CacheStats{Where: where, Format: format, Hits: d.Hits, Misses: d.Misses, Bytes: d.Bytes, Budget: d.Budget, Full: d.Full, Error: d.Stopped}
 }
@@ -423,34 +423,34 @@ func (s *Store) Stats(where string) (out Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.arena != nil {
-		out.Bytes, _, out.Peak = s.arena.held()
-		out.Limit, out.Resident, out.Refused = s.arena.limit, int64(len(s.have)), s.n.refused
+		out.Bytes, _, out.Peak = s.arena.usage()
+		out.Limit, out.Resident, out.Refused = s.arena.limit, int64(len(s.frames)), s.counts.refused
 	}
-	if s.there != nil {
-		out.There, _, out.TherePeak = s.there.held()
-		out.ThereLimit = s.there.limit
+	if s.deviceArena != nil {
+		out.DeviceBytes, _, out.DevicePeak = s.deviceArena.usage()
+		out.DeviceLimit = s.deviceArena.limit
 	}
-	if s.room > 0 {
-		out.Cache = (&CacheStats{Where: where, Format: format, Hits: s.n.hits, Misses: s.n.misses, Bytes: s.kept, Budget: s.room, Full: s.n.full > 0}).Rated()
+	if s.cacheLimit > 0 {
+		out.Cache = (&CacheStats{Where: where, Format: format, Hits: s.counts.hits, Misses: s.counts.misses, Bytes: s.cachedBytes, Budget: s.cacheLimit, Full: s.counts.full > 0}).WithHitRate()
 	}
 	if s.disk != nil {
-		out.Cache = DirStats(s.disk.dir, where, format)
+		out.Cache = DirectoryStats(s.disk.dir, where, format)
 		out.Cache.Hits, out.Cache.Misses = s.disk.hits.Load(), s.disk.misses.Load()
-		out.Cache.Rated()
+		out.Cache.WithHitRate()
 	}
 	return out
 }
 
-// sorted lists frames of one file by their numbers.
-func sorted(list []*frame) []*frame {
+// sortByOrdinal lists frames of one file by their numbers.
+func sortByOrdinal(list []*frame) []*frame {
 	slices.SortFunc(list, byOrdinal)
 	return list
 }
 
 func byOrdinal(a, b *frame) int { return int(a.key.ordinal) - int(b.key.ordinal) }
 
-// at finds a frame among some of one file.
-func at(list []*frame, ordinal int) *frame {
+// findFrame finds a frame among some of one file.
+func findFrame(list []*frame, ordinal int) *frame {
 	i, ok := slices.BinarySearchFunc(list, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
 	if !ok {
 		return nil

@@ -87,7 +87,7 @@ func New(ctx context.Context, p *plan.Plan) (_ *Assembler, err error) {
 		a.deviceBuffers = buffers.New(limit, a.FrameDevice)
 	}
 	a.Resources.Budget, a.Resources.DeviceBuffers = a.Budget, a.deviceBuffers
-	a.Resources.TakeCore = a.Frames.Core
+	a.Resources.TakeCore = a.Frames.TakeCore
 	return a, nil
 }
 
@@ -192,7 +192,7 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 func job(prio, sub int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
 	return frames.Job{Prio: prio, Sub: sub, Kind: kind, Run: func(fw *frames.Worker) {
 		begin := time.Now()
-		run(fw.Own.(*worker))
+		run(fw.Owner.(*worker))
 		spent.Add(int64(time.Since(begin)))
 	}}
 }
@@ -222,7 +222,7 @@ func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 			if _, ok := c.Kind.(column.Filler); ok && c.Kind.Waits(1) > 0 {
 				filled = append(filled, c)
 			} else if i := c.Image(); i != nil {
-				q.Push(job(parts[0].Build.Seq, int64(c.Number), frames.Locate, &a.Frames.N.Plan, func(w *worker) { w.LocateFrames(parts, i) }))
+				q.Push(job(parts[0].Build.Seq, int64(c.Number), frames.Locate, &a.Frames.Counters.Plan, func(w *worker) { w.LocateFrames(parts, i) }))
 			}
 		}
 		for _, p := range parts {

@@ -47,7 +47,7 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 	if kept > 0 {
 		a.Budget = (total - kept) / 2
 	}
-	own := frames.Config{Kept: kept, Cache: room, Planar: a.KeepsPlanes(), Warn: a.Report.Warn}
+	own := frames.Config{KeptBytes: kept, CacheBytes: room, KeepPlanes: a.KeepsPlanes(), Warn: a.Report.Warn}
 	if cfg.HasCacheDirectory() {
 		var err error
 		if own.Dir, err = a.openDir(ctx); err != nil {
@@ -62,13 +62,13 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 		a.readWorkers = cmp.Or(cfg.IOThreads, defaultReads)
 	}
 	if reads || a.DeviceWorkers > 0 {
-		own.Cores, own.Ahead = cfg.Threads, max(a.Budget/8, 1<<20)
+		own.Cores, own.ReadAheadBytes = cfg.Threads, max(a.Budget/8, 1<<20)
 	}
 	if a.FrameDevice != nil && (kept > 0 || cfg.Cache == options.CacheOnDevice) {
-		own.There, own.Device = cmp.Or(int64(cfg.DeviceMemory), kept), a.FrameDevice
+		own.DeviceBytes, own.DeviceMemory = cmp.Or(int64(cfg.DeviceMemory), kept), a.FrameDevice
 	}
 	if cfg.Cache == options.CacheOnDevice {
-		own.Cache = own.There // residents of a pool that it does not take lie on the host
+		own.CacheBytes = own.DeviceBytes // residents of a pool that it does not take lie on the host
 	}
 	a.Frames = frames.New(own)
 	return nil
@@ -98,7 +98,7 @@ func (a *Assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 			continue
 		}
 		uri := src.Dataset.Info().URI
-		l.Lib.Wrap(func(path string, r robocache.Ranged) robocache.Ranged { // of other stores: videos beside a dataset
+		l.Videos.Wrap(func(path string, r robocache.Ranged) robocache.Ranged { // of other stores: videos beside a dataset
 			return store.CachedRanged(r, uri+"/"+filepath.ToSlash(path), blocks, plan.BlockBytes)
 		})
 	}

@@ -25,7 +25,9 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 		for n < len(samples) && samples[n] >= src.SampleOffset && samples[n] < src.SampleOffset+src.Table.Samples() {
 			n++
 		}
-		w.eachUse(&src.DataSource, samples[:n], func(c *column.ImageColumn, uses map[frames.ID]int32) { w.a.Frames.Pass(c.FrameStream(), uses, epoch) })
+		w.eachUse(&src.DataSource, samples[:n], func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
+			w.a.Frames.ReleaseUses(c.FrameStream(), uses, epoch)
+		})
 		samples = samples[n:]
 	}
 }
@@ -33,14 +35,14 @@ func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
 // admit has an episode's frames decoded and kept from now on, where that pays.
 func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
 	if a.Share >= worthwhile {
-		w.eachUse(&w.a.Sources[a.Source].DataSource, a.Samples, func(c *column.ImageColumn, uses map[frames.ID]int32) {
-			w.Admit(c.FrameStream(), uses, epoch, seq, first)
+		w.eachUse(&w.a.Sources[a.Source].DataSource, a.Samples, func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
+			w.AdmitFrames(c.FrameStream(), uses, epoch, seq, first)
 		})
 	}
 }
 
 // eachUse counts how often samples of a source want each frame of each camera.
-func (w *worker) eachUse(src *column.DataSource, samples []int64, fn func(c *column.ImageColumn, uses map[frames.ID]int32)) {
+func (w *worker) eachUse(src *column.DataSource, samples []int64, fn func(c *column.ImageColumn, uses map[frames.FrameID]int32)) {
 	own := make([]int64, len(samples))
 	for i, s := range samples {
 		own[i] = s - src.SampleOffset
@@ -59,10 +61,10 @@ func (w *worker) eachUse(src *column.DataSource, samples []int64, fn func(c *col
 		if err != nil {
 			continue
 		}
-		uses := make(map[frames.ID]int32, len(rows))
+		uses := make(map[frames.FrameID]int32, len(rows))
 		for i := range refs {
 			if !column.NoRow(rows[i]) && !refs[i].Missing && refs[i].Path != "" {
-				uses[frames.ID{Path: refs[i].Path, Ordinal: refs[i].Ordinal}]++
+				uses[frames.FrameID{Path: refs[i].Path, Ordinal: refs[i].Ordinal}]++
 			}
 		}
 		clear(refs)

@@ -87,7 +87,7 @@ func (r *EpochRun) plan(from order.Progress, ahead, inFlight int) {
 	var s order.Step
 	fw := r.Queue.Borrow()
 	defer r.Queue.Return(fw)
-	w := fw.Own.(*worker)
+	w := fw.Owner.(*worker)
 	e := planEpoch(from)
 	begun, skipped := int64(0), int64(0) // the epoch's first batch; behind the last epoch's last
 	for size, seq := 1, int64(0); ; size = ahead {
@@ -141,7 +141,7 @@ func (r *EpochRun) plan(from order.Progress, ahead, inFlight int) {
 			r.give(u)
 			n, seq, skipped = n+1, seq+1, 0
 		}
-		r.a.Frames.N.Plan.Add(int64(time.Since(begin)))
+		r.a.Frames.Counters.Plan.Add(int64(time.Since(begin)))
 		r.a.SubmitJobs(r.Queue, units)
 		if !more {
 			return
