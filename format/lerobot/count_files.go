@@ -19,6 +19,7 @@ type rowRun struct {
 	file        int32
 	start, rows int64
 	isTaken     bool // by an episode
+	isWhole     bool // the first row is an episode's first frame (splitRuns)
 }
 
 // countedFile is what a data file holds.
@@ -30,6 +31,8 @@ type countedFile struct {
 	// isSound reports that the file holds what the table says.
 	isSound bool
 	err     error // why the file cannot be read
+	// storedID is the episode_index that all rows of a v2 file have, or -1.
+	storedID int64
 }
 
 // otherFiles are the data files that the table does not name.
@@ -173,6 +176,15 @@ func (d *Dataset) countFile(
 		switch {
 		case d.raw.major == 2:
 			c.runs = []rowRun{{id: d.eps.dataID(int(eps[0])), file: file, rows: c.rows}}
+			var err error
+			if c.storedID, err = d.storedIndex(ctx, f, file); err != nil {
+				return err
+			}
+			if !d.fitsRuns(c.runs, eps) || d.countsShort(f.pq, eps) {
+				if c.runs, err = d.splitRuns(ctx, f, file, c.runs); err != nil {
+					return err
+				}
+			}
 		case claimed && d.fitsGroups(f.pq, eps):
 			for _, e := range eps {
 				c.runs = append(c.runs, d.claim(e))
@@ -184,6 +196,11 @@ func (d *Dataset) countFile(
 			if err != nil {
 				return err
 			}
+			if !d.fitsRuns(runsIn, eps) || d.countsShort(f.pq, eps) {
+				if runsIn, err = d.splitRuns(ctx, f, file, runsIn); err != nil {
+					return err
+				}
+			}
 			c.runs = runsIn
 		default:
 			runsOfOther, err := d.runsOfOther(ctx, f, file)
@@ -193,6 +210,9 @@ func (d *Dataset) countFile(
 			c.runs = runsOfOther
 		}
 		c.isSound = claimed && d.fitsRuns(c.runs, eps)
+		for k := range c.runs {
+			c.runs[k].isWhole = c.runs[k].isWhole || c.isSound
+		}
 		return nil
 	}()
 	if err != nil && !robocache.Bad(err) {
@@ -200,6 +220,11 @@ func (d *Dataset) countFile(
 	}
 	c.err = err
 	return c, nil
+}
+
+// sameRows reports whether two runs are the same rows of the same episode.
+func (r rowRun) sameRows(o rowRun) bool {
+	return r.id == o.id && r.file == o.file && r.start == o.start && r.rows == o.rows
 }
 
 // claim is the run that the table gives to an episode.
@@ -212,13 +237,14 @@ func (d *Dataset) claim(episode int32) rowRun {
 }
 
 // fitsGroups reports whether a file has a row group for each of its episodes, as the recorder
-// writes it. Whose rows they are is proven when they are read.
+// writes it, and its statistics say whose rows they are.
 func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 	if len(f.Groups) != len(eps) {
 		return false
 	}
 	for i, g := range f.Groups {
-		if c := d.claim(eps[i]); c.start != g.Start || c.rows != g.Rows {
+		c := d.claim(eps[i])
+		if c.start != g.Start || c.rows != g.Rows || !holdsOnly(f, i, c.id, c.rows) {
 			return false
 		}
 	}
@@ -234,7 +260,7 @@ func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
 		if c.rows == 0 {
 			continue
 		}
-		if at == len(runs) || runs[at] != c {
+		if at == len(runs) || !runs[at].sameRows(c) {
 			return false
 		}
 		at++

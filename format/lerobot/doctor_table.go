@@ -158,8 +158,11 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	renumber := robocache.Command("convert") + " renumbers"
 	for r := range int(f.pq.Groups[g].Rows) {
 		e := int(file) // v2: the file is the episode
-		if ids != nil && d.raw.major != 2 {
-			e = doc.episodeOf(ids[r], file)
+		switch {
+		case len(d.eps.stored) > 0:
+			e = doc.episodeAtRow(file, f.pq.Groups[g].Start+int64(r), ids, r)
+		case ids != nil && d.raw.major != 2:
+			e = d.eps.position(ids[r])
 		}
 		if index != nil && index[r] != c.global {
 			doc.found(robocache.SeverityError, "index-order", where("index", r), renumber, "index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly", index[r], c.global)
@@ -193,16 +196,20 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 	return nil
 }
 
-// episodeOf returns the position of the episode that rows of an index in a data file belong to; -1
-// if there is none.
-func (doc *doctor) episodeOf(id int64, file int32) int {
+// episodeAtRow returns the position of the episode that has a row of a data file; -1 if there is
+// none. ids are the numbers of a row group, and i is the row in it.
+func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
 	d := doc.d
-	for pos, stored := range d.eps.stored {
-		if stored == id && d.eps.file[pos] == file {
-			return pos
+	for _, e := range d.tab.episodesOf(file) {
+		_, start := d.tab.fileOf(int(e))
+		if row >= start && row < start+int64(d.Len(int(e))) && (ids == nil || d.raw.major == 2 || ids[i] == d.eps.dataID(int(e))) {
+			return int(e)
 		}
 	}
-	return d.eps.position(id)
+	if ids == nil || d.raw.major == 2 {
+		return -1
+	}
+	return d.eps.position(ids[i])
 }
 
 // timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.

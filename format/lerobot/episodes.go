@@ -31,6 +31,8 @@ type episodes struct {
 	// renumbered because their index occurred before (OpenOptions.Repair).
 	stored map[int]int64
 	rows   int // rows of the table, duplicates included
+	// unlisted is the number of episodes at the end that only the data has (OpenOptions.Repair).
+	unlisted int
 	// hasFiles reports that the table has a column of data files, or needs none.
 	hasFiles bool
 	// nextRow is the largest dataset_to_index.
@@ -77,6 +79,9 @@ func (e *episodes) dataID(pos int) int64 {
 	}
 	return e.id(pos)
 }
+
+// isListed reports whether the table has a row of an episode.
+func (e *episodes) isListed(pos int) bool { return pos < e.n()-e.unlisted }
 
 // isUnsure reports whether only the data can tell the length or the file of an episode.
 func (e *episodes) isUnsure(pos int) bool {
@@ -338,12 +343,7 @@ func (d *Dataset) reportTwice(e *episodes, perm []int32, file string) {
 	for _, id := range e.stored {
 		where["episode"] = id
 	}
-	d.find(robocache.Finding{
-		Severity: robocache.SeverityError, Code: "episode-twice", Where: where,
-		Count:   int64(e.rows - e.n() + len(e.stored)),
-		Message: "an episode_index occurs twice: readers refuse the dataset, or show other episodes",
-		Hint:    "run " + robocache.Command("doctor --fix") + ": it gives each episode an index of its own",
-	})
+	d.reportRepeat(where, int64(e.rows-e.n()+len(e.stored)))
 }
 
 func parseEpisodesV2(

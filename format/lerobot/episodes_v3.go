@@ -273,7 +273,8 @@ func assembleEpisodes(
 	}
 	perm, stored, err := sortEpisodes(ids, repair, func(a, b int) bool {
 		return (file == nil || file[a] == file[b]) && (chunk == nil || chunk[a] == chunk[b]) &&
-			(from == nil || from[a] == from[b])
+			(from == nil || from[a] == from[b]) && length[a] == length[b] &&
+			sameVideos(want, a, b)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -309,6 +310,16 @@ func assembleEpisodes(
 		e.cams[raw.features[i].key] = c
 	}
 	return e, perm, nil
+}
+
+// sameVideos reports whether two rows of the table name the same parts of the same video files.
+func sameVideos(want map[string]*episodeColumn, a, b int) bool {
+	for name, c := range want {
+		if strings.HasPrefix(name, "videos/") && c.seen && c.values[a] != c.values[b] {
+			return false
+		}
+	}
+	return true
 }
 
 func compareFiles(a, b fileNumber) int {

@@ -68,6 +68,14 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		for r := lo; r < hi; r++ {
 			if ids != nil && ids[r-g.Start] != id {
 				if t.d.raw.major == 2 {
+					isTwice, err := t.otherFileHas(ctx, ids[r-g.Start])
+					if err != nil {
+						return err
+					}
+					if isTwice && !t.d.repair {
+						where := robocache.Where{"file": f.name, "episode": t.d.eps.id(int(e))}
+						return robocache.At(indexTwice(ids[r-g.Start]), where)
+					}
 					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
 						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: " + robocache.Command("doctor --fix") + " does"})
 					break
@@ -206,6 +214,11 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 	if err != nil {
 		return err
 	}
+	if some {
+		if runsIn, err = t.d.splitRuns(ctx, f, file, runsIn); err != nil {
+			return err
+		}
+	}
 	for _, r := range runsIn {
 		found[r.id] = append(found[r.id], r)
 	}
@@ -213,8 +226,11 @@ func (t *tables) search(ctx context.Context, f *tableFile, file int32) error {
 	for _, e := range t.episodesOf(file) {
 		runs := found[t.d.eps.dataID(int(e))]
 		_, start := t.fileOf(int(e))
+		repeated := t.repeatError(f.name, int(e), found)
 		switch {
 		case len(runs) == 0 && t.d.Len(int(e)) == 0:
+		case repeated != nil && !t.d.repair:
+			places[e] = relocated{start, repeated}
 		case len(runs) > 1:
 			places[e] = relocated{start, t.scatteredError(f.name, int(e), len(runs))}
 		case !some:

@@ -44,7 +44,11 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	isSound := len(e.unsure) == 0 && len(e.stored) == 0
+	assigned, err := d.assignRuns(files)
+	if err != nil {
+		return err
+	}
+	isSound := len(e.unsure) == 0 && assigned == nil
 	isComplete := true
 	for i := range files {
 		isSound = isSound && files[i].isSound
@@ -70,7 +74,7 @@ func (d *Dataset) recountEpisodes(ctx context.Context) error {
 			files = append(files, countFile)
 		}
 	}
-	return d.correct(files, isComplete)
+	return d.correct(files, isComplete, assigned)
 }
 
 // isRecounted reports whether Open compares the table with the data files.
@@ -81,6 +85,8 @@ func (d *Dataset) isRecounted() bool {
 	switch n := len(e.files); {
 	case e.n() == 0:
 		return false
+	case d.repair:
+		return true
 	case robocache.IsRemote(d.Bytes):
 		return n <= maxRemoteFiles && d.raw.major != 2 || doubtful && n <= maxDoubtfulFiles
 	default:
@@ -125,8 +131,9 @@ func (d *Dataset) lacksRows(files []countedFile) bool {
 	return false
 }
 
-// correct gives every episode the rows that the files hold of it.
-func (d *Dataset) correct(files []countedFile, isComplete bool) error {
+// correct gives every episode the rows that the files hold of it. assigned has runs that are chosen
+// already.
+func (d *Dataset) correct(files []countedFile, isComplete bool, assigned map[int]*rowRun) error {
 	e := d.eps
 	runs := map[int64][]*rowRun{}
 	var rows int64
@@ -140,7 +147,11 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) error {
 	isShort := !isComplete || d.raw.totalFrames < 0 || rows < d.raw.totalFrames
 	claimed := make([]int64, len(files))
 	for pos := range e.n() {
-		claimed[e.file[pos]] += int64(e.length[pos])
+		rows := int64(e.length[pos])
+		if r := assigned[pos]; r != nil && d.isRenumbered(r.id) {
+			rows = r.rows
+		}
+		claimed[e.file[pos]] += rows
 	}
 	places := map[int32]relocated{}
 	corrected := slices.Clone(e.length)
@@ -149,7 +160,10 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) error {
 	reported := map[int]bool{} // unsure episodes with a finding
 	for pos := range e.n() {
 		own := &files[e.file[pos]]
-		r, n := d.pickRun(pos, runs[e.dataID(pos)])
+		r, n := assigned[pos], 0
+		if r == nil {
+			r, n = d.pickRun(pos, runs[e.dataID(pos)])
+		}
 		switch {
 		case n > 1:
 			places[int32(pos)] = relocated{e.start[pos], d.tab.scatteredError(own.name, pos, n)}
@@ -164,7 +178,8 @@ func (d *Dataset) correct(files []countedFile, isComplete bool) error {
 		r.isTaken = true
 		// Rows are lost if the set has fewer than its totals say, and the file fewer than its
 		// episodes. Otherwise the table is wrong.
-		isLost := isShort && !e.isUnsure(pos) && files[r.file].rows < claimed[r.file]
+		isLost := isShort && !e.isUnsure(pos) && !d.isRenumbered(r.id) &&
+			files[r.file].rows < claimed[r.file]
 		if r.rows < int64(e.length[pos]) && isLost {
 			name := files[r.file].name
 			places[int32(pos)] = relocated{r.start, d.tab.lengthError(name, pos, r.rows)}
@@ -225,6 +240,17 @@ func (d *Dataset) useFiles(
 // pickRun chooses the run of an episode among those of its index. n is their number if the choice
 // is ambiguous.
 func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
+	best, left := d.bestRun(pos, runs)
+	isChoice := left > 1 && !d.isRenumbered(d.eps.dataID(pos))
+	if isChoice && !best.sameRows(d.claim(int32(pos))) {
+		return nil, left
+	}
+	return best, 0
+}
+
+// bestRun returns the run that fits best what the table says of an episode, among those that no
+// episode has taken. left is their number.
+func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 	claim := d.claim(int32(pos))
 	score := func(r *rowRun) (points int) {
 		for _, fits := range []bool{
@@ -237,7 +263,6 @@ func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 		}
 		return points
 	}
-	left := 0
 	for _, r := range runs {
 		if r.isTaken {
 			continue
@@ -246,8 +271,5 @@ func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 			best = r
 		}
 	}
-	if left > 1 && len(d.eps.stored) == 0 && *best != claim {
-		return nil, left
-	}
-	return best, 0
+	return best, left
 }

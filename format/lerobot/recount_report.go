@@ -17,8 +17,9 @@ func (d *Dataset) report(f robocache.Finding) {
 			listed, last = listed+1, i
 		}
 	}
-	if f.Count = 1; listed >= maxListed {
-		d.About.Findings[last].Count++
+	f.Count = max(1, f.Count)
+	if listed >= maxListed {
+		d.About.Findings[last].Count += f.Count
 		return
 	}
 	d.find(f)

@@ -137,7 +137,7 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 		if r.Episode < 0 || r.Episode >= d.eps.n() {
 			continue
 		}
-		if n := c.fileOf(r.Episode); c.files[n].Load() == nil && !seen[n] {
+		if n := c.fileOf(r.Episode); n != unknownFile && c.files[n].Load() == nil && !seen[n] {
 			seen[n] = true
 			first = append(first, r.Episode)
 		}

@@ -314,15 +314,19 @@ func (x *fileIndex) of(file int32) []int32 {
 func indexFiles(file []int32, n int, less func(a, b int32) bool) fileIndex {
 	x := fileIndex{first: make([]int32, n+1), episodes: make([]int32, len(file))}
 	for _, f := range file {
-		x.first[f+1]++
+		if f != unknownFile {
+			x.first[f+1]++
+		}
 	}
 	for i := range n {
 		x.first[i+1] += x.first[i]
 	}
 	next := append([]int32(nil), x.first...)
 	for e, f := range file {
-		x.episodes[next[f]] = int32(e)
-		next[f]++
+		if f != unknownFile {
+			x.episodes[next[f]] = int32(e)
+			next[f]++
+		}
 	}
 	for f := range n {
 		if x.first[f+1] < x.first[f]+2 {

@@ -36,12 +36,15 @@ func (d *Dataset) newTimedFile(c *camera, file int32, rows int, ix *video.Index)
 	f := &timedFile{index: file, frames: ix.NumFrames(), rows: rows, interval: ix.Interval()}
 	for _, e := range c.byFile.of(file) {
 		from, ok := d.videoStart(c, int(e))
-		if !ok || d.eps.length[e] == 0 {
+		if !ok {
 			continue // framesByTime reports a from_timestamp that is no time
 		}
 		to, ok := nanoseconds(timestampAt(c.cols.to, int(e)))
 		if !ok {
 			to = from - 1
+		}
+		if d.eps.length[e] == 0 && to <= from {
+			continue // it has no rows, and no frames
 		}
 		f.claims = append(f.claims, claim{e, from, to})
 	}
@@ -87,7 +90,7 @@ func nanoseconds(seconds float64) (ns int64, ok bool) {
 // such time.
 func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 	if d.raw.major == 2 {
-		return 0, true
+		return d.raw.fps.Nanos(d.eps.start[episode]), true
 	}
 	return nanoseconds(timestampAt(c.cols.from, episode))
 }
@@ -134,7 +137,7 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 		}
 		counts := fmt.Sprintf("the video has %d frames for %d rows", f.timed.frames, f.timed.rows)
 		return robocache.Malformed("lerobot frames", where, "%s, and %s", counts, msg).
-			Expected(want, got).WithHint("%s", video.NoFrameHint())
+			Expected(want, got).WithHint("%s", d.noFrameHint())
 	}
 	from, ok := d.videoStart(c, episode)
 	if !ok || from < 0 {
@@ -155,8 +158,11 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 	if none != nil {
 		return nil, bad(none.Row, none.Msg, none.Want, none.Got), nil
 	}
+	// Neither the rows nor their frames may lie in the part of another episode.
+	first := min(times[0], ix.TimeNS(int(frames[0])))
+	last := max(times[len(times)-1], ix.TimeNS(int(frames[len(frames)-1]))+1)
 	for _, k := range f.timed.claims {
-		if int(k.episode) != episode && times[len(times)-1] > k.from-within && times[0] < k.to-within {
+		if int(k.episode) != episode && last > k.from-within && first < k.to-within {
 			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", video.Seconds(from), video.Seconds(k.from), d.eps.id(int(k.episode)))
 			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got), nil
 		}

@@ -145,6 +145,9 @@ func (f *camFile) firstFrame(episode int32) int {
 // layout each.
 func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
 	n := c.fileOf(episode)
+	if n == unknownFile {
+		return nil, d.noFramesNamed(c.key, episode)
+	}
 	if f := c.files[n].Load(); f != nil {
 		return f, nil
 	}
@@ -198,7 +201,9 @@ func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string
 		f.shown = append(f.shown, shown{episode: e, first: int32(rows)})
 		rows += int(d.eps.length[e])
 	}
-	exact := rows == ix.NumFrames() || rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix)
+	exact := rows == ix.NumFrames() ||
+		rows < ix.NumFrames() && d.raw.major > 2 && d.declared(ctx, c, f, ix)
+	exact = exact && d.isOrdered(c, c.byFile.of(file))
 	if !exact {
 		f.timed = d.newTimedFile(c, file, rows, ix)
 		n := ix.NumFrames()
@@ -218,6 +223,23 @@ func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string
 		}
 	}
 	return f, nil
+}
+
+// isOrdered reports whether from_timestamp tells the order of episodes in their file. If one of them
+// has no such time, the others must be in the order of the table.
+func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
+	isWhole, isSorted := true, true
+	last := int64(math.MinInt64)
+	for _, e := range slices.Sorted(slices.Values(eps)) {
+		from, ok := d.videoStart(c, int(e))
+		if !ok {
+			isWhole = false
+			continue
+		}
+		isSorted = isSorted && from >= last
+		last = from
+	}
+	return isWhole || isSorted
 }
 
 // anyOf says whether some file of a camera exists, by the listing.

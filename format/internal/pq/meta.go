@@ -19,6 +19,9 @@ type Chunk struct {
 	Values int64 // nulls included
 	Nulls  int64 // -1: the footer does not say
 	Codec  int32
+	// HasRange reports that the footer has the range of an integer column.
+	HasRange bool
+	Min, Max int64
 }
 
 // Group is a row group.
@@ -192,6 +195,7 @@ type chunkReader struct {
 	has         uint32
 	chunk, meta []slot
 	stats       []slot
+	min, max    []byte // min_value and max_value of the statistics
 }
 
 func newChunkReader(c *cursor, depth int) *chunkReader {
@@ -202,7 +206,7 @@ func newChunkReader(c *cursor, depth int) *chunkReader {
 		}
 		return typ == tStruct
 	}}}
-	r.stats = []slot{{3, &r.k.Nulls}}
+	r.stats = []slot{{3, &r.k.Nulls}, {5, &r.max}, {6, &r.min}}
 	r.chunk = []slot{{1, &r.file}, {3, func(typ byte) bool {
 		if typ == tStruct {
 			r.has |= c.into(depth+1, r.meta...)
@@ -214,6 +218,7 @@ func newChunkReader(c *cursor, depth int) *chunkReader {
 
 func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
 	r.k, r.kind, r.file, r.dict, r.data, r.has = Chunk{Nulls: -1}, 0, nil, 0, 0, 0
+	r.min, r.max = nil, nil
 	c.into(depth, r.chunk...)
 	switch lacks := 0b1011111110 &^ r.has; {
 	case len(r.file) > 0:
@@ -225,6 +230,11 @@ func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
 	}
 	if r.k.Offset = r.data; r.dict > 0 && r.dict < r.data {
 		r.k.Offset = r.dict
+	}
+	if leaf.Type == Int64 && len(r.min) == 8 && len(r.max) == 8 {
+		r.k.HasRange = true
+		r.k.Min = int64(binary.LittleEndian.Uint64(r.min))
+		r.k.Max = int64(binary.LittleEndian.Uint64(r.max))
 	}
 	return r.k
 }
@@ -248,7 +258,7 @@ func (f *File) MemoryBytes() int64 {
 		n += int64(len(k) + len(v))
 	}
 	for i := range f.Groups {
-		n += 40 + int64(len(f.Groups[i].chunks))*40
+		n += 40 + int64(len(f.Groups[i].chunks))*64
 	}
 	return n
 }

@@ -1,0 +1,429 @@
+package lerobot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
+	"github.com/goatnote-inc/robocache/video"
+)
+
+// repeatedIndexes returns the episode_index values that two episodes of the data share, each with
+// the file of the second one.
+func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
+	e := d.eps
+	seen := map[int64]int{}
+	repeated := map[int64]string{}
+	count := func(id int64, file *countedFile) {
+		if seen[id]++; id >= 0 && seen[id] > 1 && repeated[id] == "" {
+			repeated[id] = file.name
+		}
+	}
+	listed := map[int64]bool{}
+	for pos := range e.n() {
+		listed[e.dataID(pos)] = true
+	}
+	for i := range files[:len(e.files)] {
+		f := &files[i]
+		if d.raw.major == 2 {
+			count(f.storedID, f)
+		}
+		for k, r := range f.runs {
+			switch {
+			case d.raw.major == 2 && k > 0: // of the episode that the name of the file tells
+				repeated[r.id] = f.name
+			case d.raw.major > 2 && r.isWhole && listed[r.id]:
+				count(r.id, f)
+			}
+		}
+	}
+	return repeated
+}
+
+// assignRuns returns the run of rows of each episode if an episode_index occurs twice in the data or
+// in the table, and nil otherwise. Without OpenOptions.Repair, an episode_index that occurs twice in
+// the data is an error. With it, each run becomes an episode: one that the table lists at the place
+// of the run, or else a new one with an index above all others.
+func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
+	e := d.eps
+	repeated := d.repeatedIndexes(files)
+	if len(repeated) == 0 && len(e.stored) == 0 {
+		return nil, nil
+	}
+	if len(repeated) > 0 && !d.repair {
+		id := slices.Min(slices.Collect(maps.Keys(repeated)))
+		return nil, robocache.At(indexTwice(id), robocache.Where{"file": repeated[id]})
+	}
+	reported := map[int64]bool{}
+	for _, id := range e.stored {
+		reported[id] = true // by the table
+	}
+	if d.raw.major == 2 {
+		d.storeDataIDs(files, repeated)
+	}
+	assigned := map[int]*rowRun{}
+	runs := map[int64][]*rowRun{}
+	for i := range files[:len(e.files)] {
+		for k := range files[i].runs {
+			r := &files[i].runs[k]
+			runs[r.id] = append(runs[r.id], r)
+		}
+	}
+	for pos := range e.n() {
+		id := e.dataID(pos)
+		r, n := d.bestRun(pos, runs[id])
+		if n == 1 || n > 1 && (repeated[id] != "" || d.isRenumbered(id)) {
+			assigned[pos], r.isTaken = r, true
+		}
+	}
+	for pos := range e.n() {
+		isLacking := assigned[pos] == nil && (e.length[pos] > 0 || e.isUnsure(pos))
+		if _, n := d.bestRun(pos, runs[e.dataID(pos)]); isLacking && n == 0 {
+			d.adoptRun(pos, &files[e.file[pos]], repeated, assigned)
+		}
+	}
+	surplus := map[int64]int64{} // rows by episode_index
+	for i := range files[:len(e.files)] {
+		for k := range files[i].runs {
+			if r := &files[i].runs[k]; !r.isTaken && repeated[r.id] != "" {
+				assigned[d.appendEpisode(r, assigned)], r.isTaken = r, true
+				surplus[r.id]++
+			}
+		}
+	}
+	for pos, id := range e.stored {
+		if e.isListed(pos) {
+			surplus[id]++
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(repeated)) {
+		if !reported[id] {
+			d.reportRepeat(robocache.Where{
+				"file": repeated[id], "column": "episode_index", "episode": id,
+			}, max(1, surplus[id]))
+		}
+	}
+	return assigned, nil
+}
+
+// adoptRun gives an episode without rows of its index the run that lies at its place in its data
+// file, if the index of the run occurs twice, or if the table lists the index of the episode twice.
+func (d *Dataset) adoptRun(
+	pos int, file *countedFile, repeated map[int64]string, assigned map[int]*rowRun,
+) {
+	e := d.eps
+	_, isRenumbered := e.stored[pos]
+	for k := range file.runs {
+		r := &file.runs[k]
+		if r.isTaken || r.start != e.start[pos] || repeated[r.id] == "" && !isRenumbered {
+			continue
+		}
+		if e.stored == nil {
+			e.stored = map[int]int64{}
+		}
+		e.stored[pos], r.isTaken = r.id, true
+		assigned[pos] = r
+	}
+}
+
+// storeDataIDs records the episode_index that the files of v2 episodes have if it occurs twice. The
+// name of a file decides whose rows it has.
+func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
+	e := d.eps
+	for i := range files[:len(e.files)] {
+		f := &files[i]
+		pos := i // each file is an episode of its own
+		if f.storedID < 0 || f.storedID == e.id(pos) || repeated[f.storedID] == "" {
+			continue
+		}
+		if e.stored == nil {
+			e.stored = map[int]int64{}
+		}
+		e.stored[pos] = f.storedID
+		for k := range f.runs {
+			f.runs[k].id = f.storedID
+		}
+	}
+}
+
+// appendEpisode adds an episode that the table does not list, and returns its position.
+func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
+	e := d.eps
+	pos := e.n()
+	before := -1 // the episode whose rows end where those of r begin
+	for k, other := range assigned {
+		if other.file == r.file && other.start+other.rows == r.start {
+			before = k
+		}
+	}
+	ids := make([]int64, pos, pos+1)
+	next := int64(0)
+	for k := range ids {
+		ids[k] = e.id(k)
+		next = max(next, ids[k]+1)
+	}
+	e.setIndex(append(ids, next))
+	length, _ := rowCount(min(r.rows, math.MaxInt32))
+	e.length, e.file = append(e.length, length), append(e.file, r.file)
+	e.start = append(e.start, r.start)
+	if e.stored == nil {
+		e.stored = map[int]int64{}
+	}
+	e.stored[pos] = r.id
+	e.unlisted++
+	e.count()
+	for _, c := range e.cams {
+		d.appendFrames(c, before, r, assigned)
+	}
+	d.About.Episodes, d.About.Frames = e.n(), e.from[e.n()]
+	d.About.NumberEpisodes(e.index)
+	return pos
+}
+
+// appendFrames gives the last episode the part of a camera's file behind an episode, if no other
+// episode has it. Otherwise nothing tells where its frames are.
+func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned map[int]*rowRun) {
+	file, from, to := int32(unknownFile), math.NaN(), math.NaN()
+	defer func() {
+		c.file = append(c.file, file)
+		if c.from != nil {
+			c.from = append(c.from, from)
+		}
+		if c.to != nil {
+			c.to = append(c.to, to)
+		}
+	}()
+	if before < 0 || c.from == nil || c.file[before] == unknownFile {
+		return
+	}
+	step := 1 / d.raw.fps.Float()
+	start := c.from[before] + float64(assigned[before].rows)*step
+	end := start + float64(r.rows)*step
+	for k, f := range c.file {
+		if f != c.file[before] || k == before {
+			continue
+		}
+		rows := int64(d.eps.length[k])
+		if assigned[k] != nil {
+			rows = assigned[k].rows
+		}
+		first := c.from[k]
+		last := first + float64(rows)*step
+		if !(last < start+step/2 || first > end-step/2) { // also if first is NaN
+			return
+		}
+	}
+	file, from, to = c.file[before], start, end
+}
+
+// unknownFile is the video file of an episode whose frames the metadata does not name.
+const unknownFile = -1
+
+// noFramesNamed is the error about an episode that the table does not list, and of whose frames
+// nothing tells where they are.
+func (d *Dataset) noFramesNamed(key string, episode int) error {
+	where := robocache.Where{"stream": key, "episode": d.eps.id(episode)}
+	return robocache.Malformed("lerobot frames", where,
+		"the episodes table does not list these rows: nothing tells where their frames are").
+		WithHint("%s", d.noFrameHint())
+}
+
+// holdsOnly reports whether the footer proves that a row group has the rows of one episode, in which
+// frame_index counts to the last row. A column that the file lacks proves nothing against it.
+func holdsOnly(f *pq.File, group int, id, rows int64) bool {
+	if leaf := numberLeaf(f, "episode_index"); leaf != nil {
+		if c, ok := f.Chunk(group, leaf); !ok || !c.HasRange || c.Min != id || c.Max != id {
+			return false
+		}
+	}
+	if leaf := numberLeaf(f, "frame_index"); leaf != nil {
+		c, ok := f.Chunk(group, leaf)
+		return !ok || !c.HasRange || c.Max >= rows-1
+	}
+	return true
+}
+
+// countsShort reports whether the footer shows that frame_index counts less far than the longest of
+// some episodes.
+func (d *Dataset) countsShort(f *pq.File, eps []int32) bool {
+	leaf := numberLeaf(f, "frame_index")
+	if leaf == nil {
+		return false
+	}
+	var longest, last int64
+	for _, e := range eps {
+		longest = max(longest, int64(d.eps.length[e]))
+	}
+	for g := range f.Groups {
+		c, ok := f.Chunk(g, leaf)
+		if !ok || !c.HasRange {
+			return false
+		}
+		last = max(last, c.Max)
+	}
+	return last < longest-1
+}
+
+// numberLeaf returns a column that has a number in each row; nil if there is none.
+func numberLeaf(f *pq.File, name string) *pq.Node {
+	leaf := f.Column(name)
+	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
+		return nil
+	}
+	return leaf
+}
+
+// splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
+// each other. It marks the runs that begin with an episode's first frame.
+func (d *Dataset) splitRuns(ctx context.Context, f *tableFile, file int32, runs []rowRun) ([]rowRun, error) {
+	claimed := map[int64]bool{} // rows at which the table lets an episode begin
+	for _, e := range d.tab.episodesOf(file) {
+		claimed[d.eps.start[e]] = true
+	}
+	frames := make([]int64, 0, f.pq.Rows)
+	for g := range f.pq.Groups {
+		part, err := d.tab.integers(ctx, f, file, g, "frame_index")
+		if err != nil {
+			return nil, err
+		}
+		frames = append(frames, part...)
+	}
+	hasFrames := int64(len(frames)) == f.pq.Rows
+	var out []rowRun
+	for _, r := range runs {
+		first := r.start
+		isWhole := hasFrames && frames[first] == 0
+		for row := first + 1; row < r.start+r.rows; row++ {
+			isBoundary := claimed[row] && d.isRenumbered(r.id)
+			if hasFrames {
+				last := frames[row-1]
+				isBoundary = frames[row] == 0 && last == row-1-first && (last > 0 || claimed[row])
+			}
+			if !isBoundary {
+				continue
+			}
+			out = append(out, rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole})
+			first, isWhole = row, hasFrames
+		}
+		r.rows, r.start = r.start+r.rows-first, first
+		r.isWhole = isWhole
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// isRenumbered reports whether the table lists an index twice.
+func (d *Dataset) isRenumbered(id int64) bool {
+	for _, stored := range d.eps.stored {
+		if stored == id {
+			return true
+		}
+	}
+	return false
+}
+
+// storedIndex returns the episode_index of all rows of a v2 data file; -1 if they have several, or
+// none.
+func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (int64, error) {
+	leaf := numberLeaf(f.pq, "episode_index")
+	if leaf == nil || f.pq.Rows == 0 {
+		return -1, nil
+	}
+	first := int64(-1)
+	for g := range f.pq.Groups {
+		low, high := int64(0), int64(0)
+		if c, ok := f.pq.Chunk(g, leaf); ok && c.HasRange {
+			low, high = c.Min, c.Max
+		} else {
+			ids, err := d.tab.integers(ctx, f, file, g, "episode_index")
+			if err != nil {
+				return 0, err
+			}
+			if len(ids) == 0 {
+				continue
+			}
+			low, high = slices.Min(ids), slices.Max(ids)
+		}
+		if low != high || low < 0 || first >= 0 && low != first {
+			return -1, nil
+		}
+		first = low
+	}
+	return first, nil
+}
+
+// noFrameHint returns the hint of an episode without frames. Other verbs refuse a dataset in which
+// an episode_index occurs twice.
+func (d *Dataset) noFrameHint() string {
+	if len(d.eps.stored) > 0 {
+		return "leave the episode out: " + robocache.Command("doctor --fix --drop-bad") + " does"
+	}
+	return video.NoFrameHint()
+}
+
+// repeatError returns the error about an index that occurs twice in a data file, of an episode whose
+// rows are not where the table says; nil if that is not the reason.
+func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun) error {
+	isTwice := func(id int64) bool {
+		n := 0
+		for _, r := range found[id] {
+			if r.isWhole {
+				n++
+			}
+		}
+		return n > 1
+	}
+	id := t.d.eps.dataID(episode)
+	if !isTwice(id) {
+		_, start := t.fileOf(episode)
+		id = -1
+		for other, runs := range found {
+			for _, r := range runs {
+				if r.start == start && isTwice(other) {
+					id = other
+				}
+			}
+		}
+		if id < 0 {
+			return nil
+		}
+	}
+	where := robocache.Where{"file": file, "episode": t.d.eps.id(episode)}
+	return robocache.At(indexTwice(id), where)
+}
+
+// otherFileHas reports whether the file of another v2 episode has the rows of an index, too.
+func (t *tables) otherFileHas(ctx context.Context, index int64) (bool, error) {
+	pos := t.d.eps.position(index)
+	if pos < 0 {
+		return false, nil
+	}
+	f, err := t.footer(ctx, int32(pos))
+	if robocache.Bad(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	stored, err := t.d.storedIndex(ctx, f, int32(pos))
+	return stored == index, err
+}
+
+// repeatMessage is the message of the finding about an episode_index that occurs twice.
+func repeatMessage() string {
+	return "an episode_index occurs twice: readers refuse the dataset, or show other episodes"
+}
+
+func (d *Dataset) reportRepeat(where robocache.Where, count int64) {
+	f := robocache.Finding{
+		Severity: robocache.SeverityError, Code: "episode-twice", Where: where, Count: count,
+		Message: repeatMessage(),
+		Hint: fmt.Sprintf("run %s: it gives each episode an index of its own",
+			robocache.Command("doctor --fix")),
+	}
+	d.report(f)
+}

@@ -1,0 +1,149 @@
+package lerobot
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// setIndexes numbers the rows of a synth set: indexes has the episode_index of each run of rows that
+// newSynth made.
+func (s *synth) setIndexes(indexes ...int64) {
+	for i := range s.rows {
+		s.rows[i].Ep = indexes[s.rows[i].Ep]
+	}
+}
+
+// wantRepair checks that a set is refused, and that repair gives each run of rows an episode: owners
+// holds the run of each position, as newSynth made it, and indexes the episode_index.
+func wantRepair(t *testing.T, dir, words string, owners []int, indexes []int64) *Dataset {
+	t.Helper()
+	_, err := tryOpen(t, dir)
+	wantError(t, err, robocache.ErrMisuse, words, "robocache doctor --fix")
+	d, err := Open(t.Context(), dir, robocache.OpenOptions{Repair: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	if d.Info().Episodes != len(owners) {
+		t.Fatalf("%d episodes, want %d", d.Info().Episodes, len(owners))
+	}
+	var rows int64
+	for pos, owner := range owners {
+		if got := d.Info().EpisodeIndex(pos); got != indexes[pos] {
+			t.Errorf("position %d has index %d, want %d", pos, got, indexes[pos])
+		}
+		got := states(t, d, pos)
+		for k := range d.Len(pos) {
+			if got[3*k] != float32(owner) || got[3*k+1] != float32(k) {
+				t.Fatalf("position %d row %d is row %v of run %v", pos, k, got[3*k+1], got[3*k])
+			}
+		}
+		if times, err := d.Times(t.Context(), pos, ""); err != nil || len(times) != d.Len(pos) {
+			t.Error(len(times), err)
+		}
+		rows += int64(d.Len(pos))
+	}
+	if d.Info().Frames != rows {
+		t.Errorf("%d frames, the episodes have %d", d.Info().Frames, rows)
+	}
+	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := pick(found, "episode-twice")
+	if twice == nil || twice.Severity != robocache.SeverityError || twice.Count < 1 {
+		t.Errorf("%+v in %v", twice, found)
+	}
+	for _, f := range found {
+		switch f.Code {
+		case "rows-missing", "orphan-rows", "unreadable-file", "frame-index":
+			t.Errorf("%s %v: %s", f.Code, f.Where, f.Message)
+		}
+	}
+	return d
+}
+
+// TestIndexTwiceInData checks data files in which an episode_index occurs twice.
+func TestIndexTwiceInData(t *testing.T) {
+	for name, c := range map[string]struct {
+		indexes []int64 // of the runs of rows
+		table   []int64 // of the rows of the table
+		words   string
+		owners  []int
+		want    []int64
+	}{
+		"adjacent":           {[]int64{0, 1, 1}, []int64{0, 1, 2}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"apart":              {[]int64{0, 1, 0}, []int64{0, 1, 2}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"adjacent, table":    {[]int64{0, 1, 1}, []int64{0, 1, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"apart, table":       {[]int64{0, 1, 0}, []int64{0, 1, 0}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"table only":         {[]int64{0, 1, 2}, []int64{0, 1, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"adjacent, unlisted": {[]int64{0, 1, 1}, []int64{0, 1}, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"apart, unlisted":    {[]int64{0, 1, 0}, []int64{0, 1}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"between, unlisted":  {[]int64{0, 0, 1}, []int64{0, -1, 1}, "episode_index 0 occurs twice", []int{0, 2, 1}, []int64{0, 1, 2}},
+		"holes":              {[]int64{3, 7, 3}, []int64{3, 7}, "episode_index 3 occurs twice", []int{0, 1, 2}, []int64{3, 7, 8}},
+		"three times":        {[]int64{0, 0, 0}, []int64{0}, "episode_index 0 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2}},
+		"two pairs":          {[]int64{0, 1, 0, 1}, []int64{0, 1, 0, 1}, "occurs twice", []int{0, 1, 2, 3}, []int64{0, 1, 2, 3}},
+		"two pairs, listed":  {[]int64{0, 1, 0, 1}, []int64{0, 1, 2, 3}, "occurs twice", []int{0, 1, 2, 3}, []int64{0, 1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, group := range []int{1 << 20, 5, 4} {
+				s := newSynth([]int{5, 5, 5, 5}[:len(c.indexes)]...)
+				s.perGroup = group
+				s.setIndexes(c.indexes...)
+				episodes := s.episodes
+				s.episodes = nil
+				for i, id := range c.table {
+					if id >= 0 {
+						episodes[i].Index = id
+						s.episodes = append(s.episodes, episodes[i])
+					}
+				}
+				wantRepair(t, s.write(t), c.words, c.owners, c.want)
+			}
+		})
+	}
+	t.Run("other lengths", func(t *testing.T) {
+		s := newSynth(5, 6, 7)
+		s.setIndexes(0, 1, 1)
+		wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
+		// The table has one episode of all rows of its index.
+		s.episodes = s.episodes[:2]
+		s.episodes[1].Length, s.episodes[1].To = 13, 18
+		for _, group := range []int{1 << 20, 18} {
+			s.perGroup = group
+			wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
+		}
+	})
+	t.Run("two files", func(t *testing.T) {
+		s := newSynth(5, 5, 5)
+		s.episodes[2].DataFile = 1
+		rows := s.rows
+		s.rows = rows[:10]
+		dir := s.write(t)
+		for i := range rows[10:] {
+			rows[10+i].Ep = 1
+		}
+		writeRows(t, filepath.Join(dir, "data/chunk-000/file-001.parquet"), rows[10:], 100)
+		wantRepair(t, dir, "data/chunk-000/file-001.parquet", []int{0, 1, 2}, []int64{0, 1, 2})
+	})
+}
+
+// TestUnevenIndex checks that rows without a second first frame are no second episode.
+func TestUnevenIndex(t *testing.T) {
+	s := newSynth(5, 5)
+	for i := range s.rows {
+		s.rows[i].Frame = 0
+	}
+	d := mustOpen(t, s.write(t))
+	if d.Len(0) != 5 || d.Len(1) != 5 {
+		t.Error(d.Len(0), d.Len(1))
+	}
+	// An episode whose rows are apart.
+	s = newSynth(6, 5)
+	s.rows = append(append(append([]dataRow(nil), s.rows[:3]...), s.rows[6:]...), s.rows[3:6]...)
+	d = mustOpen(t, s.write(t))
+	err := d.Gather(t.Context(), "observation.state", rowsOf(d, 0)[:1], make([]byte, 12))
+	wantError(t, err, robocache.ErrMalformed, "in one run")
+}
