@@ -110,6 +110,11 @@ func (doc *doctor) videos(ctx context.Context) {
 			doc.try(ctx, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}, func() error { return doc.videoFile(ctx, f, c, eps, pool) })
 			doc.progress(doc.rows(eps))
 		}
+		for e := range d.eps.n() {
+			if c.fileOf(e) == unknownFile && doc.wants(e) {
+				doc.badFrames(c, int32(e), d.noFramesNamed(c.key, e))
+			}
+		}
 	}
 }
 
@@ -197,13 +202,24 @@ func (doc *doctor) byTime(ctx context.Context, c *camera, l *camFile, eps []int3
 			_, fault, err = doc.d.matchTimes(ctx, c, l, int(e))
 			return err
 		})
-		if bad := (*robocache.Error)(nil); errors.As(fault, &bad) {
-			doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
-				Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1, Hint: bad.Hint,
-				Message: fmt.Sprintf("%s: expected %s, found %s", bad.Msg, bad.Want, bad.Got),
-			})
-		}
+		doc.badFrames(c, e, fault)
 	}
+}
+
+// badFrames reports an episode whose rows have no frames; nil is none.
+func (doc *doctor) badFrames(c *camera, e int32, fault error) {
+	var bad *robocache.Error
+	if !errors.As(fault, &bad) {
+		return
+	}
+	message := bad.Msg
+	if bad.Want != "" {
+		message = fmt.Sprintf("%s: expected %s, found %s", bad.Msg, bad.Want, bad.Got)
+	}
+	doc.add(fmt.Sprint("frame-count\x00", c.key, e), robocache.Finding{
+		Severity: robocache.SeverityError, Code: "frame-count", Where: bad.Where, Count: 1,
+		Hint: bad.Hint, Message: message,
+	})
 }
 
 // decoders reports a coding of a video file that this build does not decode.

@@ -121,9 +121,23 @@ def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
         delivered(make_case(tmp_path / "all", "L02", "all"), shuffle=False)
 
 
+def make_mp4(path: Path, codes: list[int], rate: int = 10) -> None:
+    """Writes an mp4 whose frames carry numbers as bars."""
+    import av
+
+    with av.open(str(path), "w") as c:
+        s = c.add_stream("libx264", rate=rate, options={"g": "2", "bf": "0", "crf": "18"})
+        s.width, s.height, s.pix_fmt = 64, HEIGHT, "yuv420p"
+        for code in codes:
+            picture = np.zeros((HEIGHT, 64, 3), np.uint8)
+            for b in range(8):
+                picture[:, b * 8 : (b + 1) * 8] = 255 * (code >> b & 1)
+            c.mux(s.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        c.mux(s.encode())
+
+
 def make_shared(root: Path, lengths: list[int], codes: list[int], ends: list[float], rate: int = 10) -> str:
     """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames. ends are the bounds of the episodes in it."""
-    import av
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -144,15 +158,7 @@ def make_shared(root: Path, lengths: list[int], codes: list[int], ends: list[flo
     pq.write_table(pa.table(table), root / "meta/episodes/chunk-000/file-000.parquet")
     shutil.rmtree(root / "videos")
     (root / v / "chunk-000").mkdir(parents=True)
-    with av.open(str(root / v / "chunk-000/file-000.mp4"), "w") as c:
-        s = c.add_stream("libx264", rate=rate, options={"g": "2", "bf": "0", "crf": "18"})
-        s.width, s.height, s.pix_fmt = 64, HEIGHT, "yuv420p"
-        for code in codes:
-            picture = np.zeros((HEIGHT, 64, 3), np.uint8)
-            for b in range(8):
-                picture[:, b * 8 : (b + 1) * 8] = 255 * (code >> b & 1)
-            c.mux(s.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        c.mux(s.encode())
+    make_mp4(root / v / "chunk-000/file-000.mp4", codes, rate)
     return str(root)
 
 
