@@ -136,8 +136,47 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 			add(position)
 		}
 	}
+	// A finding may count the episodes of a file, and name the first.
+	isDamaged := slices.ContainsFunc(found, func(f robocache.Finding) bool {
+		return f.Severity == robocache.SeverityError
+	})
+	for e := range ds.Info().Episodes {
+		if isDamaged && !slices.Contains(out, e) && !isReadable(ctx, ds, e) {
+			add(e)
+		}
+	}
 	slices.Sort(out)
 	return ds.Info().EpisodeIndices(out)
+}
+
+// isReadable reports whether the rows of an episode can be read, and the places of its frames. It does
+// not decode frames.
+func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
+	isBad := func(err error) bool { return err != nil && robocache.Bad(err) }
+	for i := range ds.Info().Features {
+		f := &ds.Info().Features[i]
+		if robocache.Lacks(ds, e, f.Key) {
+			continue
+		}
+		n, err := robocache.RowsIn(ctx, ds, e, f)
+		if isBad(err) {
+			return false
+		}
+		if err != nil || n == 0 {
+			continue
+		}
+		rows := robocache.RowsOf(e, 0, n)
+		switch {
+		case f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage:
+			err = ds.Frames(ctx, f.Key, rows, make([]robocache.FrameRef, n))
+		case f.Kind == robocache.KindNumeric && !f.Ragged():
+			err = ds.Gather(ctx, f.Key, rows, make([]byte, n*f.RowBytes()))
+		}
+		if isBad(err) {
+			return false
+		}
+	}
+	return true
 }
 
 // finite says that no float of an episode is NaN or infinite. What cannot be read is another finding's.

@@ -75,6 +75,7 @@ func (doc *doctor) progress(n int64) {
 }
 
 // maxPlaces is how many findings of one code are listed; further places are counted in the last one.
+// Errors of an episode are all listed: "doctor --fix --drop-bad" leaves out the episodes that they name.
 const maxPlaces = 20
 
 // add lists a finding, or counts it where the same was found before: key says what "the same" is.
@@ -83,8 +84,9 @@ func (doc *doctor) add(key string, f robocache.Finding) {
 		doc.out[i].Count += max(1, f.Count)
 		return
 	}
+	isBadEpisode := f.Severity == robocache.SeverityError && f.Where["episode"] != nil
 	n, last := 0, 0
-	for i := range doc.out {
+	for i := 0; i < len(doc.out) && !isBadEpisode; i++ {
 		if doc.out[i].Code == f.Code {
 			n, last = n+1, i
 		}

@@ -6,13 +6,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// maxListed bounds the findings of one kind that Open lists; the last one counts the others.
+// maxListed bounds the findings of one kind that Open lists; the last one counts the others. Open for
+// doctor lists all of them (OpenOptions.Repair).
 const maxListed = 20
 
 // report adds a finding of Open, or counts it in the last of its kind.
 func (d *Dataset) report(f robocache.Finding) {
 	listed, last := 0, 0
-	for i := range d.About.Findings {
+	for i := 0; i < len(d.About.Findings) && !d.repair; i++ {
 		if d.About.Findings[i].Code == f.Code {
 			listed, last = listed+1, i
 		}

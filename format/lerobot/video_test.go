@@ -158,6 +158,15 @@ func TestFrameCountV3(t *testing.T) {
 	}
 }
 
+// TestUnknownStart checks that frames are not counted if an episode without a start may lie anywhere
+// among the others.
+func TestUnknownStart(t *testing.T) {
+	d := camSet(t, []int{254, 500, 500}, []float64{1000.0 / 30, math.NaN(), 0})
+	wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "from_timestamp")
+	d = camSet(t, []int{254, 500, 500}, []float64{0, math.NaN(), 754.0 / 30})
+	ordinals(t, d, "cam", 1, 254, 1)
+}
+
 // TestRepeatedTimestamps checks that rows whose timestamps repeat are an error before the first row,
 // and do not share a frame, if frames are found by time.
 func TestRepeatedTimestamps(t *testing.T) {

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -121,23 +122,33 @@ def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
         delivered(make_case(tmp_path / "all", "L02", "all"), shuffle=False)
 
 
-def make_mp4(path: Path, codes: list[int], rate: int = 10) -> None:
-    """Writes an mp4 whose frames carry numbers as bars."""
+def make_mp4(path: Path, codes: list[int], rate: int = 10, times: list[int] | None = None) -> None:
+    """Writes an mp4 whose frames carry numbers as bars; times are their times in hundredths of a second."""
     import av
 
     with av.open(str(path), "w") as c:
         s = c.add_stream("libx264", rate=rate, options={"g": "2", "bf": "0", "crf": "18"})
         s.width, s.height, s.pix_fmt = 64, HEIGHT, "yuv420p"
-        for code in codes:
+        if times is not None:
+            s.codec_context.time_base = Fraction(1, 100)
+        for i, code in enumerate(codes):
             picture = np.zeros((HEIGHT, 64, 3), np.uint8)
             for b in range(8):
                 picture[:, b * 8 : (b + 1) * 8] = 255 * (code >> b & 1)
-            c.mux(s.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            if times is not None:
+                frame.pts, frame.time_base = times[i], Fraction(1, 100)
+            c.mux(s.encode(frame))
         c.mux(s.encode())
 
 
-def make_shared(root: Path, lengths: list[int], codes: list[int], ends: list[float], rate: int = 10) -> str:
-    """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames. ends are the bounds of the episodes in it."""
+def make_shared(
+    root: Path, lengths: list[int], codes: list[int], ends: list[float], rate: int = 10, times: list[int] | None = None
+) -> str:
+    """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames.
+
+    ends are the bounds of the episodes in it, and times the times of its frames in hundredths of a second.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,7 +169,7 @@ def make_shared(root: Path, lengths: list[int], codes: list[int], ends: list[flo
     pq.write_table(pa.table(table), root / "meta/episodes/chunk-000/file-000.parquet")
     shutil.rmtree(root / "videos")
     (root / v / "chunk-000").mkdir(parents=True)
-    make_mp4(root / v / "chunk-000/file-000.mp4", codes, rate)
+    make_mp4(root / v / "chunk-000/file-000.mp4", codes, rate, times)
     return str(root)
 
 
@@ -194,6 +205,110 @@ def test_shared_videos(tmp_path: Path) -> None:
     meet = make_shared(tmp_path / "meet", lengths, [*own, 99], [0.0, 0.4, 0.9, 1.2])
     with pytest.raises(robocache.Malformed, match="every episode is bad"):
         delivered(meet, shuffle=False)
+
+
+def set_starts(root: str, starts: list[float], ends: list[float]) -> None:
+    """Writes where the table lets the episodes of a set begin and end in their mp4."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = Path(root) / "meta/episodes/chunk-000/file-000.parquet"
+    table = pq.read_table(name)
+    for column, values in (("from_timestamp", starts), ("to_timestamp", ends)):
+        at = table.schema.get_field_index(f"videos/{CAMERA}/{column}")
+        table = table.set_column(at, table.schema.field(at), pa.array(values, pa.float64()))
+    pq.write_table(table, name)
+
+
+def own_frame(episode: int, row: int) -> int:
+    return 10 * episode + row + 1
+
+
+SEAMS = {
+    # Episode 0 lost its last two frames, and the table knows how long its video is.
+    "lost": ([8, 10], None, [0.0, 0.8], [0.8, 1.8], {1: 10}),
+    # The table counts rows, and the video has a gap.
+    "gap": ([8, 10], [*range(0, 80, 10), *range(100, 200, 10)], [0.0, 1.0], [1.0, 2.0], {1: 10}),
+    # The last row of episode 0 lies within half a frame of the first frame of episode 1.
+    "near": ([9, 10], [*range(0, 90, 10), *range(94, 194, 10)], [0.0, 0.94], [0.94, 1.94], {1: 10}),
+    # The same, without the ends.
+    "near, no ends": ([9, 10], [*range(0, 90, 10), *range(94, 194, 10)], [0.0, 0.94], [float("nan")] * 2, {}),
+    # The last frame of episode 0 lies nearest to the first row of episode 1.
+    "late": ([10, 9], [*range(0, 90, 10), 94, *range(104, 194, 10)], [0.0, 0.96], [1.0, 1.96], {}),
+    # Spare frames at the seam, and the table knows.
+    "spare": ([13, 10], None, [0.0, 1.3], [1.3, 2.3], {0: 10, 1: 10}),
+    # The parts overlap.
+    "overlap": ([13, 10], None, [0.0, 0.5], [1.0, 1.5], {}),
+    # As many frames as rows: frames are counted, in the order of the starts.
+    "counted": ([10, 10], None, [0.0, 0.8], [0.8, 2.0], {0: 10, 1: 10}),
+    "counted, overlap": ([10, 10], None, [0.0, 0.5], [1.0, 1.5], {0: 10, 1: 10}),
+}
+
+
+@pytest.mark.parametrize("name", SEAMS)
+def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
+    """A row never gets a frame of the episode that shares its mp4: in a Loader, converted and edited."""
+    counts, times, starts, ends, good = SEAMS[name]
+    codes = [10 * e + k + 1 if k < 10 else 99 for e, n in enumerate(counts) for k in range(n)]
+    root = make_shared(tmp_path / "set", [10, 10], codes, [0.0, 1.0, 2.0], times=times)
+    set_starts(root, starts, ends)
+    bad = [e for e in range(2) if e not in good]
+    if not good:
+        with pytest.raises(robocache.Malformed, match="every episode is bad"):
+            delivered(root, shuffle=False)
+        assert cli("convert", root, str(tmp_path / "converted")).returncode == 11
+        return
+    expect_frames(root, own_frame, good, bad, shuffle=False)
+    expect_frames(root, own_frame, good, bad, shuffle=True, seed=3, windows={CAMERA: [0, 0.1], "observation.state": [0]})
+    expect_frames(root, own_frame, good, bad, shuffle=False, hz=10)
+    converted, kept, trimmed = (tmp_path / part for part in ("converted", "kept", "trimmed"))
+    done = cli("convert", root, str(converted), "--skip-bad")
+    assert done.returncode in (0, 3), done.stderr
+    done = cli("doctor", root, str(kept), "--fix", "--drop-bad")
+    assert done.returncode in (0, 1, 3), done.stdout + done.stderr
+    for out in (converted, kept):
+        frames, skipped = delivered(str(out), shuffle=False)
+        # --drop-bad also leaves out an episode whose start the table contradicts (boundary-jump).
+        episodes = [0] if out == kept and "boundary-jump" in done.stdout else good
+        assert frames == {(e, k): own_frame(e, k) for e in episodes for k in range(10)} and not skipped
+    done = cli("edit", "keep", root, str(trimmed), "--episodes", ",".join(map(str, good)))
+    assert done.returncode == 0, done.stderr
+    expect_frames(str(trimmed), own_frame, good, [], shuffle=False)
+
+
+def test_frames_of_an_episode_without_rows(tmp_path: Path) -> None:
+    """The table gives a part of the video to an episode without rows: the rows of another do not get it."""
+    codes = [*(own_frame(0, k) for k in range(10)), *(own_frame(1, k) for k in range(10))]
+    root = make_shared(tmp_path / "set", [12, 0], codes, [0.0, 1.0, 2.0])
+    with pytest.raises(robocache.Malformed, match="every episode is bad"):
+        delivered(root, shuffle=False)
+
+
+def lose_rows(root: str) -> None:
+    """Takes the last row of each episode from the third on from the data."""
+    import pyarrow.parquet as pq
+
+    name = Path(root) / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(name)
+    pq.write_table(table.take([i for i in range(table.num_rows) if i % 4 < 3 or i < 8]), name)
+
+
+@pytest.mark.parametrize("lost", ["rows", "frames"])
+def test_many_bad_episodes(tmp_path: Path, lost: str) -> None:
+    """Doctor lists every bad episode, and --drop-bad leaves out all of them."""
+    n = 30
+    codes = list(range(9)) if lost == "frames" else list(range(4 * n))
+    root = make_shared(tmp_path / "set", [4] * n, codes, [0.4 * e for e in range(n + 1)])
+    if lost == "rows":
+        lose_rows(root)
+    found = json.loads(cli("doctor", root, "--json").stdout)["findings"]
+    code = {"rows": "rows-missing", "frames": "frame-count"}[lost]
+    bad = [f for f in found if f["code"] == code and f["severity"] == "error"]
+    assert [f["where"]["episode"] for f in bad] == list(range(2, n)) and sum(f["count"] for f in bad) == n - 2
+    assert f"{n - 2} in all in {n - 2} episodes" in cli("doctor", root).stdout
+    done = cli("doctor", root, str(tmp_path / "fixed"), "--fix", "--drop-bad")
+    assert done.returncode in (0, 3), done.stdout + done.stderr
+    expect_frames(str(tmp_path / "fixed"), lambda e, k: 4 * e + k, {0: 4, 1: 4}, [], shuffle=False)
 
 
 @pytest.mark.parametrize("variant", ["vfr", "startlate"])
