@@ -284,13 +284,9 @@ func (d *Dataset) splitRuns(ctx context.Context, f *tableFile, file int32, runs 
 	for _, e := range d.tab.episodesOf(file) {
 		claimed[d.eps.start[e]] = true
 	}
-	frames := make([]int64, 0, f.pq.Rows)
-	for g := range f.pq.Groups {
-		part, err := d.tab.integers(ctx, f, file, g, "frame_index")
-		if err != nil {
-			return nil, err
-		}
-		frames = append(frames, part...)
+	frames, err := d.frameNumbers(ctx, f, file)
+	if err != nil {
+		return nil, err
 	}
 	hasFrames := int64(len(frames)) == f.pq.Rows
 	var out []rowRun
@@ -314,6 +310,33 @@ func (d *Dataset) splitRuns(ctx context.Context, f *tableFile, file int32, runs 
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// frameNumbers returns the frame_index of the rows of a data file, and of a file without that column
+// the numbers that the timestamps give. It returns nil if the file has neither.
+func (d *Dataset) frameNumbers(ctx context.Context, f *tableFile, file int32) ([]int64, error) {
+	frames := make([]int64, 0, f.pq.Rows)
+	for g := range f.pq.Groups {
+		part, err := d.tab.integers(ctx, f, file, g, "frame_index")
+		if err != nil {
+			return nil, err
+		}
+		if part == nil {
+			seconds, err := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
+			if err != nil {
+				return nil, err
+			}
+			for _, s := range seconds {
+				number := int64(-1)
+				if frame := math.Round(s * d.raw.fps.Float()); math.Abs(frame) < 1<<53 {
+					number = int64(frame)
+				}
+				part = append(part, number)
+			}
+		}
+		frames = append(frames, part...)
+	}
+	return frames, nil
 }
 
 // isRenumbered reports whether the table lists an index twice.

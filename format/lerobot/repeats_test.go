@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -146,4 +147,51 @@ func TestUnevenIndex(t *testing.T) {
 	d = mustOpen(t, s.write(t))
 	err := d.Gather(t.Context(), "observation.state", rowsOf(d, 0)[:1], make([]byte, 12))
 	wantError(t, err, robocache.ErrMalformed, "in one run")
+}
+
+// TestIndexTwiceOfRemoteSet checks a set of more files than Open reads over a network: the rows of an
+// index that occurs twice in a file are errors, the others are read, and Open for repair finds them.
+func TestIndexTwiceOfRemoteSet(t *testing.T) {
+	for _, perGroup := range []int{1 << 20, 5, 4} {
+		dir := writePairs(t, perGroup)
+		s := newSynth(slices.Repeat([]int{5}, 36)...)
+		rows := s.rows[20:30] // episodes 4 and 5
+		for i := range rows {
+			rows[i].Ep = 4
+		}
+		writeRows(t, filepath.Join(dir, "data/chunk-000/file-002.parquet"), rows, perGroup)
+		for _, e := range []int{4, 5} {
+			d, _ := openRemote(t, dir, 0)
+			wantStates(t, d, 3)
+			wantStates(t, d, 6)
+			err := d.Gather(t.Context(), "observation.state", rowsOf(d, e)[:1], make([]byte, 12))
+			wantError(t, err, robocache.ErrMisuse, "episode_index 4 occurs twice", "robocache doctor --fix")
+		}
+		owners := make([]int, 36)
+		indexes := make([]int64, 36)
+		for e := range owners {
+			owners[e], indexes[e] = e, int64(e)
+		}
+		wantRepair(t, dir, "episode_index 4 occurs twice", owners, indexes)
+	}
+}
+
+// TestIndexTwiceByTime checks a data file without frame_index: timestamps tell where an episode begins.
+func TestIndexTwiceByTime(t *testing.T) {
+	type timedRow struct {
+		State []float32 `parquet:"observation.state,list"`
+		Time  float32   `parquet:"timestamp"`
+		Ep    int64     `parquet:"episode_index"`
+		Index int64     `parquet:"index"`
+		Task  int64     `parquet:"task_index"`
+	}
+	s := newSynth(5, 5, 5)
+	s.setIndexes(0, 1, 1)
+	dir := s.write(t)
+	var rows []timedRow
+	for _, r := range s.rows {
+		rows = append(rows, timedRow{r.State, r.Time, r.Ep, r.Index, r.Task})
+	}
+	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 100)
+	wantRepair(t, dir, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
 }
