@@ -34,7 +34,7 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 		}
 		for k, r := range f.runs {
 			switch {
-			case d.raw.major == 2 && k > 0: // of the episode that the name of the file tells
+			case d.raw.major == 2 && k > 0: // The name of the file tells the episode.
 				repeated[r.id] = f.name
 			case d.raw.major > 2 && r.isWhole && listed[r.id]:
 				count(r.id, f)
@@ -45,9 +45,9 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 }
 
 // assignRuns returns the run of rows of each episode if an episode_index occurs twice in the data or
-// in the table, and nil otherwise. Without OpenOptions.Repair, an episode_index that occurs twice in
-// the data is an error. With it, each run becomes an episode: one that the table lists at the place
-// of the run, or else a new one with an index above all others.
+// in the table, and nil otherwise. An episode_index that occurs twice in the data is an error unless
+// OpenOptions.Repair is set. Repair makes each run an episode. A run at the place of an episode that
+// the table lists gets the index of that episode, and another run the highest index plus 1.
 func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	e := d.eps
 	repeated := d.repeatedIndexes(files)
@@ -110,8 +110,9 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	return assigned, nil
 }
 
-// adoptRun gives an episode without rows of its index the run that lies at its place in its data
-// file, if the index of the run occurs twice, or if the table lists the index of the episode twice.
+// adoptRun assigns the run at the place of an episode in its data file to the episode. The rows of
+// the run must have an index that occurs twice, or the table must list the episode's index twice.
+// Caller must ensure that no rows have the index of the episode.
 func (d *Dataset) adoptRun(
 	pos int, file *countedFile, repeated map[int64]string, assigned map[int]*rowRun,
 ) {
@@ -136,7 +137,7 @@ func (d *Dataset) storeDataIDs(files []countedFile, repeated map[int64]string) {
 	e := d.eps
 	for i := range files[:len(e.files)] {
 		f := &files[i]
-		pos := i // each file is an episode of its own
+		pos := i // A file of v2 is one episode.
 		if f.storedID < 0 || f.storedID == e.id(pos) || repeated[f.storedID] == "" {
 			continue
 		}
@@ -184,8 +185,8 @@ func (d *Dataset) appendEpisode(r *rowRun, assigned map[int]*rowRun) int {
 	return pos
 }
 
-// appendFrames gives the last episode the part of a camera's file behind an episode, if no other
-// episode has it. Otherwise nothing tells where its frames are.
+// appendFrames assigns the frames behind those of an episode to the last episode, if no other
+// episode has them. Otherwise the frames of the last episode are unknown.
 func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned map[int]*rowRun) {
 	file, from, to := int32(unknownFile), math.NaN(), math.NaN()
 	defer func() {
@@ -223,8 +224,8 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 // unknownFile is the video file of an episode whose frames the metadata does not name.
 const unknownFile = -1
 
-// noFramesNamed is the error about an episode that the table does not list, and of whose frames
-// nothing tells where they are.
+// noFramesNamed returns the error about an episode that the table does not list and whose frames are
+// unknown.
 func (d *Dataset) noFramesNamed(key string, episode int) error {
 	where := robocache.Where{"stream": key, "episode": d.eps.id(episode)}
 	return robocache.Malformed("lerobot frames", where,
@@ -232,8 +233,8 @@ func (d *Dataset) noFramesNamed(key string, episode int) error {
 		WithHint("%s", d.noFrameHint())
 }
 
-// holdsOnly reports whether the footer proves that a row group has the rows of one episode, in which
-// frame_index counts to the last row. A column that the file lacks proves nothing against it.
+// holdsOnly reports whether the footer proves that a row group has the rows of one episode, and that
+// frame_index counts to the last row. A column that the file lacks is no proof against it.
 func holdsOnly(f *pq.File, group int, id, rows int64) bool {
 	if leaf := numberLeaf(f, "episode_index"); leaf != nil {
 		if c, ok := f.Chunk(group, leaf); !ok || !c.HasRange || c.Min != id || c.Max != id {
@@ -279,13 +280,15 @@ func numberLeaf(f *pq.File, name string) *pq.Node {
 
 // splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
 // each other. It marks the runs that begin with an episode's first frame.
-func (d *Dataset) splitRuns(ctx context.Context, f *tableFile, file int32, runs []rowRun) ([]rowRun, error) {
+func (d *Dataset) splitRuns(
+	ctx context.Context, f *tableFile, file int32, runs []rowRun,
+) ([]rowRun, error) {
 	claimed := map[int64]bool{} // rows at which the table lets an episode begin
 	for _, e := range d.tab.episodesOf(file) {
 		claimed[d.eps.start[e]] = true
 	}
 	frames, err := d.frameNumbers(ctx, f, file)
-	if err != nil {
+	if err != nil && !robocache.Bad(err) { // The error of a column is reported when it is read.
 		return nil, err
 	}
 	hasFrames := int64(len(frames)) == f.pq.Rows
@@ -302,7 +305,8 @@ func (d *Dataset) splitRuns(ctx context.Context, f *tableFile, file int32, runs 
 			if !isBoundary {
 				continue
 			}
-			out = append(out, rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole})
+			before := rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole}
+			out = append(out, before)
 			first, isWhole = row, hasFrames
 		}
 		r.rows, r.start = r.start+r.rows-first, first
@@ -388,8 +392,8 @@ func (d *Dataset) noFrameHint() string {
 	return video.NoFrameHint()
 }
 
-// repeatError returns the error about an index that occurs twice in a data file, of an episode whose
-// rows are not where the table says; nil if that is not the reason.
+// repeatError returns the error of an episode whose rows are not where the table says because an
+// index occurs twice in the data file. It returns nil if that is not the reason.
 func (t *tables) repeatError(file string, episode int, found map[int64][]rowRun) error {
 	isTwice := func(id int64) bool {
 		n := 0

@@ -69,8 +69,8 @@ func wantRepair(t *testing.T, dir, words string, owners []int, indexes []int64) 
 // TestIndexTwiceInData checks data files in which an episode_index occurs twice.
 func TestIndexTwiceInData(t *testing.T) {
 	for name, c := range map[string]struct {
-		indexes []int64 // of the runs of rows
-		table   []int64 // of the rows of the table
+		indexes []int64 // episode_index of each run of rows
+		table   []int64 // episode_index of each row of the table
 		words   string
 		owners  []int
 		want    []int64

@@ -158,7 +158,7 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 	if none != nil {
 		return nil, bad(none.Row, none.Msg, none.Want, none.Got), nil
 	}
-	// Neither the rows nor their frames may lie in the part of another episode.
+	// The rows and their frames must lie outside of the parts of other episodes.
 	first := min(times[0], ix.TimeNS(int(frames[0])))
 	last := max(times[len(times)-1], ix.TimeNS(int(frames[len(frames)-1]))+1)
 	for _, k := range f.timed.claims {
