@@ -135,13 +135,26 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if hz.Zero() || KnowsTime(ctx, ds) {
 		return ctx.Err()
 	}
-	msg := Option("hz") + " resamples, but the rows keep no clock, and nothing says their rate"
-	if fps := ds.Info().FPS; !fps.Zero() {
-		msg = fmt.Sprintf("%s resamples, but the rows keep no clock: %s Hz is only assumed", Option("hz"), fps)
+	info := ds.Info()
+	clocks := info.clocksNotUsed()
+	msg := Option("hz") + " resamples, but "
+	switch fps := info.FPS; {
+	case clocks.faults != "" && fps.Zero():
+		msg += clocks.state + ", and nothing says their rate: " + clocks.faults
+	case clocks.faults != "":
+		msg += fmt.Sprintf("%s, and %s Hz is only assumed: %s", clocks.state, fps, clocks.faults)
+	case fps.Zero():
+		msg += "the rows keep no clock, and nothing says their rate"
+	default:
+		msg += fmt.Sprintf("the rows keep no clock: %s Hz is only assumed", fps)
+	}
+	advice := ""
+	if clocks.hint != "" {
+		advice = clocks.hint + "; or state their rate: "
 	}
 	return Misuse("", nil, "%s", msg).
-		WithHint("%s says that the rows are at %s Hz; with the rate that they were recorded at in %s, %s resamples them",
-			Option("rows_hz", hz), hz, Option("rows_hz"), Option("hz", hz))
+		WithHint("%s%s says that the rows are at %s Hz; with the rate that they were recorded at in %s, %s resamples them",
+			advice, Option("rows_hz", hz), hz, Option("rows_hz"), Option("hz", hz))
 }
 
 func (r Rate) String() string {

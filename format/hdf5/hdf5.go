@@ -134,6 +134,7 @@ func (d *layout) clock(s *h5set.Set, opt robocache.OpenOptions) error {
 			}
 		}
 	}
+	s.TimesNamed = d.timestamps != ""
 	var ok bool
 	if s.TimestampUnit, ok = units[unit]; !ok {
 		return robocache.Misuse("hdf5", nil, "unit of timestamps").Expected("s, ms, us or ns", unit)

@@ -231,7 +231,7 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
 		return err
 	}
 	s.markAbsent(v)
-	return nil
+	return s.findUnusedClocks(ctx, v)
 }
 
 // findSuffix finds the name suffix of timestamps if no attribute names it. A data set whose length

@@ -54,11 +54,15 @@ type Set struct {
 	Episodes []Episode
 	// TimestampUnit is the unit of timestamps in seconds, as the caller states it; 0 infers it.
 	TimestampUnit float64
+	// TimesNamed is set if the caller names the timestamps of the rows.
+	TimesNamed bool
 	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "": nothing says it yet.
 	Suffix string
 
 	units    map[string]unit // by path of timestamps
 	rowTimes string          // timestamps of the rows, by Suffix; "" if there are none
+	// noRowTimes is set if rowTimes is constant: the rate counts.
+	noRowTimes bool
 
 	op    reader.Op
 	pool  *pool

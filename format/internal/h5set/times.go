@@ -1,7 +1,6 @@
 package h5set
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -62,13 +61,15 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 	case stream >= 0 && s.Streams[stream].Clock != "":
 		path = s.Streams[stream].times
 	case e.Times != "" || !s.hz:
-		path = cmp.Or(e.Times, s.rowTimes)
+		if path = e.Times; path == "" && !s.noRowTimes {
+			path = s.rowTimes
+		}
 	}
 	if path != "" {
 		return s.timestamps(ctx, e, path, length)
 	}
 	if s.About.FPS.Zero() {
-		return nil, robocache.NoClock(s.About.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
+		return nil, s.About.NoClock(s.About.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
 	}
 	return reader.Grid(s.About.FPS, length), nil
 }
