@@ -98,6 +98,10 @@ func (i *Info) clocksNotUsed() (c clocksNotUsed) {
 	return c
 }
 
+// DescribeUnusedClocks returns the columns that are meant as timestamps and are not the clock of the
+// rows, each with its reason; "" if there is none.
+func (i *Info) DescribeUnusedClocks() string { return i.clocksNotUsed().faults }
+
 // unusedClockError is ErrNoClock of rows that have a clock.
 type unusedClockError struct{ state string }
 

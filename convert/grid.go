@@ -20,6 +20,18 @@ func severalClocks(info *robocache.Info) bool {
 	return false
 }
 
+// noRate is the error of streams with clocks of their own that no rate brings together.
+func noRate(info *robocache.Info) error {
+	rows := "rows that keep no clock"
+	if clocks := info.DescribeUnusedClocks(); clocks != "" {
+		rows = "rows whose clock is not used (" + clocks + ")"
+	}
+	return robocache.Misuse("convert", robocache.Where{"dataset": info.URI},
+		"the streams have clocks of their own, and none states a rate to bring them to").
+		WithHint("give one: %s; of %s %s says the rate they were recorded at",
+			robocache.Option("hz"), rows, robocache.Option("rows_hz"))
+}
+
 // onGrid returns the source itself if nothing is to be aligned, else a view of it on one grid. It sets in w what the writer must know of the
 // view. Streams that the format f cannot hold have no part in masks, findings and seams.
 func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
@@ -38,9 +50,7 @@ func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt
 		}
 	}
 	if cfg.HZ.Zero() {
-		return nil, robocache.Misuse("convert", robocache.Where{"dataset": info.URI}, "the streams have clocks of their own, and none states a rate to bring them to").
-			WithHint("give one: %s; of rows that keep no clock %s says the rate they were recorded at",
-				robocache.Option("hz"), robocache.Option("rows_hz"))
+		return nil, noRate(info)
 	}
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys

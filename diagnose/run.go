@@ -94,6 +94,16 @@ func (x *examination) add(sev robocache.Severity, code string, where robocache.W
 	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Hint: hint, Count: count})
 }
 
+// addNoRate adds the finding of rows without timestamps and without a rate.
+func (x *examination) addNoRate() {
+	why := "the data says nothing of time"
+	if clocks := x.ds.Info().DescribeUnusedClocks(); clocks != "" {
+		why = "the clock of the rows is not used (" + clocks + "), and nothing says their rate"
+	}
+	x.add(robocache.SeverityInfo, "no-rate", nil, 0, robocache.Option("rows_hz")+" says the rate of the rows",
+		"%s: timestamps, gaps and clocks are not looked at", why)
+}
+
 // errTimeless says that nothing is known of when a stream's rows were.
 var errTimeless = errors.New("rows without timestamps")
 
@@ -127,7 +137,7 @@ func (x *examination) episode(e int) error {
 			// Rows without a clock: nothing is wrong with them, and their values are looked at.
 			if !x.timeless {
 				x.timeless = true
-				x.add(robocache.SeverityInfo, "no-rate", nil, 0, robocache.Option("rows_hz")+" says the rate of the rows", "the data says nothing of time: timestamps, gaps and clocks are not looked at")
+				x.addNoRate()
 			}
 			timeless = append(timeless, line{f, make([]int64, rows)})
 			continue

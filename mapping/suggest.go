@@ -17,6 +17,9 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 	line("# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.", comment(info.URI), info.Format)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && !f.Stamped && !info.FPS.Zero() {
 		line("# hz: %s            # of the rows, where the format keeps no clock", info.FPS)
+		if clocks := info.DescribeUnusedClocks(); clocks != "" {
+			line("# %s", comment(clocks))
+		}
 	}
 	if info.Clock != "" {
 		for i := range info.Features {

@@ -97,16 +97,18 @@ type (
 // Dataset is an open CALVIN dataset.
 type Dataset struct {
 	reader.Base
-	eps      []episode
-	starts   []int64 // first row of each episode in the dataset
-	members  []member
-	absent   [][]int32 // runs that lack a member, ascending
-	streams  map[string]*stream
-	lang     *language // nil where there are no annotations
-	cache    *lru.Cache[int64, *frame]
-	files    *files // open frames: the streams of a batch are asked for one after the other
-	rate     robocache.Rate
-	patterns map[string]pattern // of each split
+	eps     []episode
+	starts  []int64 // first row of each episode in the dataset
+	members []member
+	absent  [][]int32 // runs that lack a member, ascending
+	streams map[string]*stream
+	lang    *language // nil where there are no annotations
+	cache   *lru.Cache[int64, *frame]
+	files   *files // open frames: the streams of a batch are asked for one after the other
+	rate    robocache.Rate
+	// rateStated is set if the caller states the rate.
+	rateStated bool
+	patterns   map[string]pattern // of each split
 }
 
 var (
@@ -133,7 +135,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *opened](maxOpen, budget/4)
 	if !opt.HZ.Zero() {
-		d.rate = opt.HZ
+		d.rate, d.rateStated = opt.HZ, true
 	}
 	d.About = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
 	if err := d.readRuns(ctx); err != nil {
@@ -152,7 +154,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	d.number()
 	d.reportLacking()
-	return d, nil
+	return d, d.examineClocks(ctx)
 }
 
 // MemoryBytes is what the dataset holds besides its cache.

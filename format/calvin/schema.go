@@ -98,6 +98,7 @@ func (d *Dataset) describe(ctx context.Context) error {
 				Where:   robocache.Where{"file": best.frame, "member": v.name},
 				Message: "an array of " + best.typ.String() + ", not of numbers, is left out", NotDelivered: best.name,
 			})
+			d.recordTextClock(best)
 		case v.bad.frames == readable:
 			return v.bad.err
 		default:

@@ -51,7 +51,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 	}
 	e := &d.eps[episode]
 	if e.timestamps == nil && d.rate.Zero() {
-		return nil, robocache.NoClock("clouds", robocache.Where{"episode": d.About.EpisodeIndex(episode)}, "no timestamps.txt or times.txt lies beside the scans")
+		return nil, d.About.NoClock("clouds", robocache.Where{"episode": d.About.EpisodeIndex(episode)}, "no timestamps.txt or times.txt lies beside the scans")
 	}
 	if e.timestamps == nil {
 		return reader.Grid(d.rate, len(e.scans)), ctx.Err()

@@ -209,6 +209,7 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) error {
 	times := slices.DeleteFunc(slices.Clone(lines), func(l timeLine) bool { return l.blank })
 	if len(times) == 0 {
+		d.recordUnusedClock(e, name, fmt.Sprintf("has 0 values for %d scans", len(e.scans)))
 		return nil
 	}
 	trimmed := lines[:times[len(times)-1].line] // without blank lines at the end
@@ -241,8 +242,26 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			return robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": l.line})
 		}
 	}
+	if len(out) > 1 && out[0] == out[len(out)-1] { // they ascend
+		d.recordUnusedClock(e, name, fmt.Sprintf("has one time in all %d lines", len(out)))
+		return nil
+	}
 	e.scans, e.timestamps = scans, out
 	return nil
+}
+
+// recordUnusedClock records a list of timestamps that is not the clock of the scans of an episode.
+func (d *Dataset) recordUnusedClock(e *episode, name, reason string) {
+	where := robocache.Where{}
+	for i := range d.eps {
+		if e == &d.eps[i] {
+			where["episode"] = i
+		}
+	}
+	d.About.AddUnusedClock(robocache.UnusedClock{
+		Stream: name, Where: where, Reason: reason,
+		Advice: "Write " + name + " again with an ascending time for each scan",
+	})
 }
 
 func timestampsHint() string {

@@ -196,6 +196,9 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	if err := d.findEpisodes(ctx, number, frame); err != nil {
 		return d, err
 	}
+	if err := d.examineClock(ctx, t, byName, opt); err != nil {
+		return d, err
+	}
 	if err := d.settleUnit(ctx, opt.Options["timestamp_unit"]); err != nil {
 		return d, err
 	}
@@ -396,9 +399,9 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 		return nil, op.NoStream(key)
 	}
 	n, c, rate := d.Len(e), d.clock, d.About.FPS
-	if c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric {
+	if c == nil {
 		if rate.Zero() {
-			return nil, robocache.NoClock(string(op), robocache.Where{"episode": d.About.EpisodeIndex(e)}, "the table has no column timestamp")
+			return nil, d.About.NoClock(string(op), robocache.Where{"episode": d.About.EpisodeIndex(e)}, "the table has no column timestamp")
 		}
 		return reader.Grid(rate, n), ctx.Err()
 	}

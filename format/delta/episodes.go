@@ -106,7 +106,7 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 	}
 	usual := "ns"
 	switch {
-	case c == nil || c.f.Masked || c.dims != nil || c.f.Kind != robocache.KindNumeric:
+	case c == nil:
 		return nil
 	case strings.HasPrefix(c.elem, "timestamp"):
 		usual, stated = "us", "us"

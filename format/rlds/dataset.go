@@ -132,6 +132,7 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	d.thin = lru.New[int, *record](budget / 4)
 	d.chooseClock(ctx, opt, options, own)
 	d.describe(ctx, own)
+	d.examineClocks(ctx, opt, own)
 	opened = true
 	return d, nil
 }

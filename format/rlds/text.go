@@ -120,7 +120,10 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 }
 
 func (d *Dataset) noClock() error {
-	err := robocache.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
+	err := d.About.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
+	if d.About.UnusedClocks != nil {
+		return err
+	}
 	err.Hint += ", or name the stream that holds their times (" + robocache.Option("options", "timestamps", "observation.timestamp") +
 		`, or clock: "timestamps:…" in a mapping)`
 	return err

@@ -127,7 +127,7 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 			return d, err
 		}
 	}
-	if err := d.findClock(ctx, unit); err != nil {
+	if err := d.findClock(ctx, unit, !opt.HZ.Zero()); err != nil {
 		return d, err
 	}
 	if beside != nil && ends != nil {
@@ -168,10 +168,14 @@ func rateOf(attrs map[string]any) robocache.Rate {
 	return r
 }
 
-// findClock settles where timestamps come from (A5).
-func (d *Dataset) findClock(ctx context.Context, unit string) error {
+// findClock settles where timestamps come from (A5). rateStated reports that the caller states the rate.
+func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) error {
 	v := d.views["timestamp"]
-	if v == nil || v.f.Kind != robocache.KindNumeric || v.f.Elements() != 1 || v.f.Clock != "" || v.a.err != nil || v.f.DType == robocache.Bool {
+	usable, err := d.examineClock(ctx, rateStated)
+	if err != nil {
+		return err
+	}
+	if !usable {
 		d.About.FPS = d.rate // none: asking for timestamps is an error that says so
 		return nil
 	}
@@ -206,18 +210,12 @@ func (d *Dataset) findClock(ctx context.Context, unit string) error {
 // inferUnit finds the unit of data/timestamp from the first episode that determines it.
 func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 	a := d.timestamps.a
-	t := a.Type.DType()
 	for e := range min(len(d.ends)-1, 16) {
-		n := min(d.Len(e), 4096)
-		rows := make([]int, n)
-		for i := range rows {
-			rows[i] = int(d.ends[e]) + i
-		}
-		b := make([]byte, n*a.Type.Size)
-		if int64(a.Shape[0]) < d.ends[e]+int64(n) || d.gather(ctx, a, rows, b) != nil {
+		values, err := d.rawTimes(ctx, a, e)
+		if err != nil || values == nil {
 			continue // reported when the episode is read
 		}
-		g, err := robocache.InferTimeUnit(robocache.Float64s(nil, t, b), usual, d.rate)
+		g, err := robocache.InferTimeUnit(values, usual, d.rate)
 		if err == nil && g.Unit == "" {
 			continue
 		}
@@ -240,6 +238,9 @@ func (d *Dataset) guessRate(ctx context.Context) error {
 			continue
 		}
 		t, err := d.timestampsOf(ctx, e, n)
+		if robocache.Bad(err) {
+			continue // reported when the episode is read
+		}
 		if err != nil {
 			return err
 		}
@@ -334,7 +335,7 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	rate := d.rate
 	if rate.Zero() {
-		return nil, robocache.NoClock("zarr times", robocache.Where{"stream": key}, "neither data/timestamp nor an attribute fps is there")
+		return nil, d.About.NoClock("zarr times", robocache.Where{"stream": key}, "neither data/timestamp nor an attribute fps is there")
 	}
 	return reader.Grid(rate, n), ctx.Err()
 }
