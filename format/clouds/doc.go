@@ -10,6 +10,7 @@
 //	P3  An episode is a folder of scans (kitti, clouds) or a log (nuscenes), its scans in the order of their numbers or timestamps.
 //	P4  Timestamps: of nuscenes the microseconds of the file's name; else timestamps.txt or times.txt beside the scans or their folder, whose
 //	    numbers are in the unit of the option timestamp_unit, else by their magnitude; else OpenOptions.HZ; else KITTI's 10 Hz with a Finding; of npy clouds asking for time is ErrNoClock.
+//	    A list without times, or with one time for all scans, is in Info.UnusedClocks.
 //	P5  Open lists the folder and reads the timestamps. Scans are read when they are asked for, several at the same time. The size of what is
 //	    asked is checked against the budget before memory is taken.
 package clouds

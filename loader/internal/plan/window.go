@@ -60,7 +60,7 @@ func (src *Source) timeWindow(deltas []float64, c *column.Column) (w column.Wind
 		fps = c.Feature.FPS
 	}
 	if fps.Zero() {
-		return w, robocache.NoClock("loader", nil, "delta_timestamps are in seconds")
+		return w, src.Dataset.Info().NoClock("loader", robocache.Where{"option": "delta_timestamps"}, "delta_timestamps are in seconds")
 	}
 	tolerance := cmp.Or(cfg.OffsetTolerance, cfg.Tolerance, new(defaultTolerance))
 	w.Offsets, err = align.Offsets(deltas, fps, *tolerance)
