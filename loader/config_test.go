@@ -80,8 +80,8 @@ func TestConfigErrors(t *testing.T) {
 		`{"hz": 0}`:                                             "rate",
 		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`:      "not computed with",
 		`{"episodes": []}`:                                      "",
-		`{"batch_size": 11, "drop_last": true}`:                 "an epoch of 10 samples holds no batch: batch_size=11",
-		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "batch_size=6 × world_size=2: 12 samples a step",
+		`{"batch_size": 11, "drop_last": true}`:                 "an epoch of 10 samples holds no batch: BatchSize: 11",
+		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "BatchSize: 6 × WorldSize: 2, 12 samples a step",
 	} {
 		cfg, err := options.ParseConfig([]byte(text))
 		if err == nil {

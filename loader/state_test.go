@@ -255,7 +255,7 @@ func TestStateContradictions(t *testing.T) {
 		{"another order", mustMix(t, two, with(func(c *options.Config) { c.Shuffle = Pool })), mixed, []string{"global", "pool"}},
 		{"another epoch", mustMix(t, two, with(func(c *options.Config) { c.EpochSize = 50 })), mixed, []string{"27", "50"}},
 		{"another end", mustMix(t, two, with(func(c *options.Config) { c.Stop = "all" })), mixed, []string{"27"}},
-		{"stratified", mustMix(t, two, with(func(c *options.Config) { c.Stratified = true })), mixed, []string{"stratified"}},
+		{"stratified", mustMix(t, two, with(func(c *options.Config) { c.Stratified = true })), mixed, []string{"Stratified: false", "Stratified: true"}},
 		{"shares that do not sum up", mustMix(t, two, cfg), edit(mixed, func(s *State) { s.Sources[0].Share++ }), []string{"sum"}},
 		{"pool in one loader", mustLoader(t, f, with(func(c *options.Config) { c.Shuffle = Pool })), single, []string{"global", "pool"}},
 	} {

@@ -36,7 +36,7 @@ func (m *Mirror) Check(c *Column) error {
 	const name = "augment: hflip: "
 	if c.Table() == nil {
 		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
-			WithHint(`"keep", or %s without it`, robocache.Option("keys"))
+			WithHint("%s, or %s without it", robocache.Option("augment", "hflip", "keep", []string{c.Key}), robocache.Option("keys"))
 	}
 	seen := map[int]bool{}
 	bad := func(option string, i int) error {

@@ -53,7 +53,7 @@ func (c *ImageColumn) draft(w, h int, dst []byte) (*draft, error) {
 	d.Spec, d.c, d.dst, d.into, d.moves = c.Spec, c, dst, dst, false
 	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.Width || d.sh != c.Height {
 		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
-			return nil, d.Done(robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key}, "image_resize=%s scales the image beyond 256 Mpixel", string(c.Resize)).
+			return nil, d.Done(robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key}, "%s scales the image beyond 256 Mpixel", robocache.Option("image_resize", string(c.Resize))).
 				Expected("", dimensions(w, h)))
 		}
 		d.Spec.Width, d.Spec.Height, d.moves = d.sw, d.sh, true

@@ -328,9 +328,10 @@ func (c *Config) Validate(batches bool) error {
 	case !c.Shuffle.Known():
 		return Misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	case c.CacheFormat == CacheEncoded && !c.HasCacheDirectory():
-		return Misuse("cache_format", `a directory as cache, where it is "encoded"`, fmt.Sprintf("cache=%q", c.Cache))
+		return Misuse("cache_format", `a directory as cache, where it is "encoded"`, robocache.Option("cache", string(c.Cache)))
 	case c.Cache == CacheOnDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
-		return Misuse("device_memory_budget", `with cache="device", and in place of cache_budget: the bytes of the device's memory that frames may take`, fmt.Sprintf("%d, cache_budget=%d", c.DeviceMemory, c.CacheBudget))
+		return Misuse("device_memory_budget", "with "+robocache.Option("cache", "device")+", and in place of "+robocache.Option("cache_budget")+": the bytes of the device's memory that frames may take",
+			fmt.Sprintf("%d, %s", c.DeviceMemory, robocache.Option("cache_budget", c.CacheBudget)))
 	case !batches && c.Cache != "":
 		return robocache.Unsupported("map", nil, "a cache of single items").
 			WithHint("Loader has caches")
@@ -344,7 +345,7 @@ func (c *Config) Validate(batches bool) error {
 			a = *c.Align
 		}
 		if !a.HZ.Zero() && a.HZ != *c.Hz {
-			return Misuse("align", "the hz of hz= ("+c.Hz.String()+")", a.HZ.String())
+			return Misuse("align", "the rate of "+robocache.Option("hz", *c.Hz), a.HZ.String())
 		}
 		a.HZ = *c.Hz
 		c.Align = &a

@@ -28,7 +28,7 @@ func (c *Config) needsSize() error {
 	if c.ImageResize == Stretch || len(c.ImageSize) == 2 {
 		return nil
 	}
-	e := Misuse("image_resize="+string(c.ImageResize), "image_size=(height, width)", "none").(*robocache.Error)
-	e.Hint = "without image_size images keep their size"
+	e := Misuse(robocache.Option("image_resize", string(c.ImageResize)), robocache.Option("image_size")+" with a height and a width", "none").(*robocache.Error)
+	e.Hint = "Leave " + robocache.Option("image_resize") + " out to keep the size of the images"
 	return e
 }

@@ -31,10 +31,10 @@ func (c *Config) checkAlign() error {
 	case a == nil:
 		return nil
 	case a.Times != nil:
-		return robocache.Unsupported("loader", nil, "align times= in a loader").
-			WithHint("give %s; times= is for one episode's align", robocache.Option("hz"))
+		return robocache.Unsupported("loader", nil, "align: times in a loader").
+			WithHint("give %s; times is for one episode's align", robocache.Option("hz"))
 	case len(a.Keys) > 0:
-		return Misuse("align keys", "none: keys= of the loader chooses", fmt.Sprint(a.Keys))
+		return Misuse("align keys", "none: "+robocache.Option("keys")+" of the loader chooses", fmt.Sprint(a.Keys))
 	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
 		return Misuse("align", "hz, a rate above 0", a.HZ.String())
 	case a.HZ.Zero() && a.Extent != "":

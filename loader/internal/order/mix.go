@@ -203,7 +203,7 @@ func (p *mixPlan) settle(m MixParams) error {
 		}
 	}
 	if p.n > maxEpoch {
-		return m.misuse("the epoch", "at most 2^53 samples", fmt.Sprintf("stop=%q needs more: a large source has a very small weight", m.Stop))
+		return m.misuse("the epoch", "at most 2^53 samples", robocache.Option("stop", m.Stop)+" needs more: a large source has a very small weight")
 	}
 	d := p.dealer()
 	d.seek(p.n)

@@ -46,9 +46,9 @@ func (p *Progress) Check() error {
 	if c.n == 0 || c.steps() > 0 {
 		return nil
 	}
-	step := fmt.Sprintf("batch_size=%d", c.batch)
+	step := robocache.Option("batch_size", c.batch)
 	if c.world > 1 {
-		step += fmt.Sprintf(" × world_size=%d: %d samples a step", c.world, c.batch*c.world)
+		step += fmt.Sprintf(" × %s, %d samples a step", robocache.Option("world_size", c.world), c.batch*c.world)
 	}
 	return robocache.Misuse("loader", nil, "an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.n, step).
 		WithHint("a smaller %s, or %s", robocache.Option("batch_size"), robocache.Option("drop_last", false))

@@ -71,6 +71,14 @@ type BadEpisode struct {
 // orderNames are the modes as a state names them.
 var orderNames = map[Shuffle]string{FileOrder: "file", Global: "global", Pool: "pool"}
 
+// shuffleOption returns the words for the option that gives a mode.
+func shuffleOption(mode Shuffle) string {
+	if mode == FileOrder {
+		return robocache.Option("shuffle", false)
+	}
+	return robocache.Option("shuffle", orderNames[mode])
+}
+
 // describe writes the order's parameters, and where its sources stand.
 func (o *Ordering) describe(s *State) {
 	p := o.plan
@@ -125,7 +133,7 @@ func (o *Ordering) difference(s *State) (what, want, got string) {
 		}
 	}
 	if s.Order != orderNames[o.Mode] {
-		return "the state is of another order", "shuffle as in the state: " + s.Order, "shuffle=" + orderNames[o.Mode]
+		return "the state is of another order", "shuffle as in the state: " + s.Order, shuffleOption(o.Mode)
 	}
 	return "", "", ""
 }
@@ -182,7 +190,8 @@ func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
 // adopt takes over a state's shares, where they are those that are configured here; and says what differs, where they are not.
 func (p *mixPlan) adopt(s *State, m MixParams) (what, want, got string) {
 	if s.Mixture.Total != int64(p.total) || s.Mixture.Stratified != m.Stratified {
-		return "the state's mixture is another", fmt.Sprintf("stratified=%v, shares of %d", s.Mixture.Stratified, s.Mixture.Total), fmt.Sprintf("stratified=%v, shares of %d", m.Stratified, p.total)
+		return "the state's mixture is another", fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", s.Mixture.Stratified), s.Mixture.Total),
+			fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", m.Stratified), p.total)
 	}
 	shares := make([]uint64, len(p.shares))
 	sum := uint64(0)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -152,13 +151,14 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
-			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", "cameras=[…] leaves cameras out")
+			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out")
 		}
 	}
 	for c := range src.ImageColumns() {
 		if column.Channels(c.Spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.Key) {
 			return augmentError(c.Key, "random_crop moves the colour images, and depth is not augmented",
-				fmt.Sprintf(`if it is not aligned with a cropped camera: "random_crop": {"keep": [%q]}; else leave the key out of %s`, c.Key, robocache.Option("keys")))
+				fmt.Sprintf("if it is not aligned with a cropped camera: %s; else leave the key out of %s",
+					robocache.Option("augment", "random_crop", "keep", []string{c.Key}), robocache.Option("keys")))
 		}
 	}
 	return nil
@@ -176,7 +176,7 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
-			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", "cameras=[…] leaves cameras out")
+			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out")
 		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
 			return augmentError(k, "hflip: keep, and negate or swap", "one of them")
 		}
@@ -199,9 +199,11 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 		c.Table().Mirror = m
 	}
 	if len(silent) > 0 {
-		list, _ := json.Marshal(silent)
 		return augmentError(silent[0], "hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
-			fmt.Sprintf(`"negate": {key: [elements that change sign]}, "swap": {key: [[i, j], …]}, or "keep": %s; or %s without them`, list, robocache.Option("keys")))
+			fmt.Sprintf("Name the elements that change sign: %s, or places: %s, or leave the keys as they are: %s; or give %s without them",
+				robocache.Option("augment", "hflip", "negate", silent[0], []int{0}),
+				robocache.Option("augment", "hflip", "swap", silent[0], [][2]int{{0, 1}}),
+				robocache.Option("augment", "hflip", "keep", silent), robocache.Option("keys")))
 	}
 	for _, t := range src.Dataset.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {

@@ -49,7 +49,8 @@ func (src *Source) normalizers(ctx context.Context) error {
 		}
 	}
 	if len(all) == 0 && n.Mode != "" {
-		src.log("normalize=%q changes nothing: none of %s is a float feature that one word applies to; name keys: normalize={key: mode}", n.Mode, strings.Join(src.keys(), ", "))
+		src.log("%s changes nothing: none of %s is a float feature that one word applies to; name keys: %s",
+			robocache.Option("normalize", n.Mode), strings.Join(src.keys(), ", "), robocache.Option("normalize", "KEY", "MODE"))
 	} else if n.Mode != "" {
 		var keys []string
 		for _, c := range all {
@@ -57,7 +58,8 @@ func (src *Source) normalizers(ctx context.Context) error {
 				keys = append(keys, c.Key)
 			}
 		}
-		src.log("normalize=%q is applied to %s; name keys to choose others: normalize={key: mode}", n.Mode, strings.Join(keys, ", "))
+		src.log("%s is applied to %s; name keys to choose others: %s",
+			robocache.Option("normalize", n.Mode), strings.Join(keys, ", "), robocache.Option("normalize", "KEY", "MODE"))
 	}
 	stats, err := src.statistics(ctx, all)
 	if err != nil {

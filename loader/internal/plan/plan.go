@@ -50,7 +50,7 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 	}
 	deferOps(p.Sources)
 	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil && cfg.Cache == options.CacheOnDevice {
-		return nil, robocache.Unsupported("loader", nil, `cache="device": no frames of these batches are made on a device`).
+		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are made on a device", robocache.Option("cache", "device")).
 			WithHint(`%s with %s or "auto", and video; without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
 				robocache.Option("device", "cuda"), robocache.Option("decode", "gpu"))
 	}
