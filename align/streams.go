@@ -256,7 +256,7 @@ func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 	Mask(&q, valid, lo)
 	if s.opt.Edge == EdgeError {
 		if i := slices.Index(q.Valid, 0); i >= 0 {
-			return nil, s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", "a value, with edge=error", "none")
+			return nil, s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", `a value, because edge is "error"`, "none")
 		}
 	}
 	return &q, nil

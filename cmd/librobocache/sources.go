@@ -87,9 +87,9 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 		}
 		used = append(used, open)
 		if r.cfg.DepthUnit == "" && i > 0 && open.depth != used[0].depth {
-			return nil, used, robocache.Misuse("loader", robocache.Where{"source": i}, "sources were opened with different depth_unit=").
+			return nil, used, robocache.Misuse("loader", robocache.Where{"source": i}, "sources were opened with different units of depth (%s)", robocache.Option("depth_unit")).
 				Expected(cmp.Or(used[0].depth, "none"), cmp.Or(open.depth, "none")).
-				WithHint("give depth_unit= to the Loader")
+				WithHint("give %s to the Loader", robocache.Option("depth_unit"))
 		}
 		m := loader.Mix{
 			Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor,

@@ -282,6 +282,27 @@ var ofOneSurface = []string{"internal/cli/", "bench/", "submit/", "shard/", "syn
 // spelled is an option in the words of one surface.
 var spelled = regexp.MustCompile(`(?:^|[\s('])--[a-z]|\b(?:keys|on_bad_episode|missing|rows_hz|hz|image_size|options|align|cache|stats|anchor|map)=|align=\{|\boption \w+=`)
 
+// keyword is an option of a Loader as Python spells it, with or without a value.
+var keyword = regexp.MustCompile(`\b(?:normalize|augment|image_\w+|batch_size|world_size|shuffle|stratified|stop|cache\w*|keys|cameras|` +
+	`anchor|hz|rows_hz|depth_unit|edge|times|windows|delta_\w+|on_\w+|missing|pool_\w+|device|decode)=`)
+
+// No message of the loader or of align has an option in the words of Python.
+func TestMessagesNameOptionsByWords(t *testing.T) {
+	messages := 0
+	literals(t, func(file, text string, _ bool) {
+		if !strings.HasPrefix(file, "loader/") && !strings.HasPrefix(file, "align/") {
+			return
+		}
+		messages++
+		if m := keyword.FindString(text); m != "" {
+			t.Errorf("%s: %q has %q in the words of Python: use robocache.Option", file, text, m)
+		}
+	})
+	if messages < 1000 {
+		t.Errorf("found only %d messages", messages)
+	}
+}
+
 // No hint has an option in the words of one surface.
 func TestHintsNameOptionsByWords(t *testing.T) {
 	foreign := []string{"hf download", "mcap compress", "--shards of plan"}
