@@ -23,7 +23,7 @@ type Info struct {
 	Split    string            `json:"split,omitempty"`    // the one that was opened, in place of all
 	Findings []Finding         `json:"findings,omitempty"` // what opening noticed
 
-	// UnusedClocks are the columns that are meant as timestamps and are not the clock of the rows.
+	// UnusedClocks are the time columns from which no timestamps of the rows are taken.
 	UnusedClocks []UnusedClock `json:"unused_clocks,omitempty"`
 
 	numbers *numbering // nil: every episode index is the position

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// UnusedClock is a column that is meant as the timestamps of the rows and does not serve as their
-// clock. A reader records it with Info.AddUnusedClock.
+// UnusedClock is a time column, by its name, from which the reader does not take the timestamps
+// of the rows. A reader records it with Info.AddUnusedClock.
 type UnusedClock struct {
 	Stream string `json:"stream"`           // name in the dataset, such as obs/timestamp
 	Where  Where  `json:"where,omitempty"`  // the first episode that has the fault, and its file
@@ -23,7 +23,7 @@ type UnusedClock struct {
 // ClockUnusable is the code of the finding of an UnusedClock.
 const ClockUnusable = "clock-unusable"
 
-// String returns what is wrong: "obs/timestamp has 98 values for 99 rows in episode 3".
+// String returns a clause: "obs/timestamp has 98 values for 99 rows in episode 3".
 func (c *UnusedClock) String() string {
 	s := c.Stream + " " + c.Reason
 	if e, ok := c.Where["episode"]; ok {
@@ -35,7 +35,7 @@ func (c *UnusedClock) String() string {
 	return s
 }
 
-// hint returns the imperative sentence for a user who needs the clock.
+// hint returns the advice, or by default the advice to write the column again.
 func (c *UnusedClock) hint() string {
 	if c.Advice != "" {
 		return c.Advice
@@ -43,8 +43,8 @@ func (c *UnusedClock) hint() string {
 	return "Write " + c.Stream + " again with one number for each row that is finite and ascends"
 }
 
-// AddUnusedClock records a clock that cannot be used, with a finding. Episodes of one column count as
-// one clock: the first fault is the one that is described.
+// AddUnusedClock records a clock that cannot be used, with a finding. Faults of one column in
+// several episodes make one record, which describes the first fault and counts the episodes.
 func (i *Info) AddUnusedClock(c UnusedClock) {
 	at := slices.IndexFunc(i.UnusedClocks, func(o UnusedClock) bool { return o.Stream == c.Stream })
 	if at >= 0 {
@@ -62,12 +62,17 @@ func (i *Info) AddUnusedClock(c UnusedClock) {
 	for k, v := range clock.Where {
 		where[k] = v
 	}
-	f := Finding{Severity: SeverityWarning, Code: ClockUnusable, Where: where, Message: clock.String(),
-		Hint: clock.hint() + ", or state the rate of the rows with " + Option("rows_hz"), Count: clock.Count}
+	f := Finding{
+		Severity: SeverityWarning, Code: ClockUnusable,
+		Where: where, Message: clock.String(), Count: clock.Count,
+		Hint: clock.hint() + ", or state the rate of the rows with " + Option("rows_hz"),
+	}
 	if clock.Sound {
 		f.Severity = SeverityInfo
 	}
-	same := func(o Finding) bool { return o.Code == ClockUnusable && o.Where["stream"] == clock.Stream }
+	same := func(o Finding) bool {
+		return o.Code == ClockUnusable && o.Where["stream"] == clock.Stream
+	}
 	if k := slices.IndexFunc(i.Findings, same); k >= 0 {
 		i.Findings[k] = f
 		return
@@ -75,7 +80,8 @@ func (i *Info) AddUnusedClock(c UnusedClock) {
 	i.Findings = append(i.Findings, f)
 }
 
-// clocksNotUsed describes the clocks of an Info that are not used. Its fields are empty if there is none.
+// clocksNotUsed describes the clocks of an Info that are not used. Its fields are empty if there
+// is none.
 type clocksNotUsed struct {
 	state  string // "the clock of the rows cannot be used"
 	faults string // "obs/timestamp has 98 values for 99 rows in episode 3"
@@ -91,15 +97,16 @@ func (i *Info) clocksNotUsed() (c clocksNotUsed) {
 		return c
 	}
 	first := &i.UnusedClocks[0]
-	c.state, c.faults, c.hint = "the clock of the rows cannot be used", strings.Join(faults, "; "), first.hint()
+	c.faults, c.hint = strings.Join(faults, "; "), first.hint()
+	c.state = "the clock of the rows cannot be used"
 	if first.Sound {
 		c.state = "the clock of the rows is not used"
 	}
 	return c
 }
 
-// DescribeUnusedClocks returns the columns that are meant as timestamps and are not the clock of the
-// rows, each with its reason; "" if there is none.
+// DescribeUnusedClocks returns the unused time columns with their reasons as one clause, "" if
+// there is none.
 func (i *Info) DescribeUnusedClocks() string { return i.clocksNotUsed().faults }
 
 // unusedClockError is ErrNoClock of rows that have a clock.
@@ -111,8 +118,8 @@ func (e unusedClockError) Error() string { return e.state + ", and nothing says 
 // Is reports whether target is ErrNoClock.
 func (unusedClockError) Is(target error) bool { return target == ErrNoClock }
 
-// NoClock returns the function NoClock's error. If the rows have a clock that is not used, the error
-// names it, the reason and what to do.
+// NoClock returns the function NoClock's error. If the rows have a clock that is not used, the
+// error names it, the reason and what to do.
 func (i *Info) NoClock(op string, where Where, why string) *Error {
 	c := i.clocksNotUsed()
 	if c.faults == "" {
@@ -122,15 +129,17 @@ func (i *Info) NoClock(op string, where Where, why string) *Error {
 		WithHint("%s, or state the rate of the rows: %s", c.hint, Option("rows_hz", 10))
 }
 
-// ClockFault returns why the values of an episode are no timestamps, as a predicate: "is NaN at row 5".
-// It is empty if they are. Values that differ nowhere are no timestamps of more than one row.
+// ClockFault returns why the values of an episode are no timestamps, as a predicate: "is NaN at
+// row 5". It is empty if they are. Values that differ nowhere are no timestamps of more than one
+// row.
 func ClockFault(values []float64) string {
 	for k, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Sprintf("is %v at row %d", v, k)
 		}
 		if k > 0 && v < values[k-1] {
-			return fmt.Sprintf("steps back from %s to %s at row %d", plainNumber(values[k-1]), plainNumber(v), k)
+			before := plainNumber(values[k-1])
+			return fmt.Sprintf("steps back from %s to %s at row %d", before, plainNumber(v), k)
 		}
 	}
 	if IsConstantClock(values) {
@@ -144,10 +153,11 @@ func plainNumber(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) 
 
 // IsConstantClock reports whether the values of several rows are all the same number.
 func IsConstantClock(values []float64) bool {
-	return len(values) > 1 && !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
+	differs := func(v float64) bool { return v != values[0] }
+	return len(values) > 1 && !slices.ContainsFunc(values, differs)
 }
 
-// ClockLengthFault returns the fault of a clock whose number of values is not that of the rows.
+// ClockLengthFault returns the fault of a time column with a value too many or too few.
 func ClockLengthFault(values, rows int64) string {
 	return fmt.Sprintf("has %s for %s", count(values, "value"), count(rows, "row"))
 }
@@ -160,13 +170,15 @@ func count(n int64, noun string) string {
 }
 
 // clockNames are the names that recorders give to the timestamps of rows.
-var clockNames = []string{"timestamp", "timestamps", "time_stamp", "time", "times", "stamp", "stamps", "t"}
+var clockNames = []string{
+	"timestamp", "timestamps", "time_stamp", "time", "times", "stamp", "stamps", "t",
+}
 
-// clockParents are the groups of a row's values, in which such a name is that of the rows' clock.
+// clockParents are the groups in which a name of clockNames means the clock of the rows.
 var clockParents = []string{"", "obs", "observation", "observations"}
 
-// NamesClock reports whether a column's name is that of the timestamps of the rows: timestamp, t,
-// obs/timestamp, observation.timestamp, timestamp_ns.
+// NamesClock reports whether a column is a time column by its name: timestamp, t, obs/timestamp,
+// observation.timestamp, timestamp_ns.
 func NamesClock(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), ".", "/")
 	parent, base := "", name
@@ -179,8 +191,8 @@ func NamesClock(name string) bool {
 	return slices.Contains(clockNames, base) && slices.Contains(clockParents, parent)
 }
 
-// NamesClockWeakly reports whether a name that NamesClock accepts has other meanings too, such as t
-// for a translation. Only numbers of one value a row are then a clock.
+// NamesClockWeakly reports whether a name that NamesClock accepts has other meanings too, such
+// as t for a translation. Only numbers of one value a row are then a clock.
 func NamesClockWeakly(name string) bool {
 	return name == "t" || strings.HasSuffix(name, "/t") || strings.HasSuffix(name, ".t")
 }

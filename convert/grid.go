@@ -20,7 +20,7 @@ func severalClocks(info *robocache.Info) bool {
 	return false
 }
 
-// noRate is the error of streams with clocks of their own that no rate brings together.
+// noRate is the error of streams with clocks of their own if no rate is stated.
 func noRate(info *robocache.Info) error {
 	rows := "rows that keep no clock"
 	if clocks := info.DescribeUnusedClocks(); clocks != "" {

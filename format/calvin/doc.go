@@ -14,7 +14,7 @@
 //	C4  A row's text is that of the annotation that covers it; where windows overlap, of the one that begins last. Rows without one have "".
 //	C5  Pickles are read by npy's whitelist. What else holds Python objects is skipped with a Finding.
 //	C6  Rows are 1/30 s apart, or as OpenOptions.HZ says. No clock is recorded.
-//	    An array that is meant as timestamps is in Info.UnusedClocks.
+//	    Info.UnusedClocks lists the time arrays of the frames.
 //	C7  No panic leaves the package; a member's declared size is checked before memory is taken; what is kept stays below the budget.
 //	C8  LeaseFrames gives what Frames gives, in memory that is used again; frames' files stay open for the streams of a batch, a bounded number.
 package calvin

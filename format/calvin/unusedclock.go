@@ -15,9 +15,8 @@ const (
 	maxRawTimes = 256
 )
 
-// examineClocks records arrays that are meant as timestamps. CALVIN's layout has no clock, so that none
-// of them is taken. It does nothing if the
-// caller states the rate.
+// examineClocks records the time arrays of the frames: CALVIN's layout takes none. It does
+// nothing if the caller states the rate.
 func (d *Dataset) examineClocks(ctx context.Context) error {
 	if d.rateStated {
 		return nil
@@ -43,8 +42,8 @@ func (d *Dataset) examineClocks(ctx context.Context) error {
 	return nil
 }
 
-// examineTimes reads the times of the first episodes. A set in a remote store is not read, because each
-// row is a file.
+// examineTimes reads the times of the first episodes. A set in a remote store is not read,
+// because each row is a file.
 func (d *Dataset) examineTimes(ctx context.Context, name string, s *stream) error {
 	faulty := false
 	for e := 0; e < min(len(d.eps), clocksRead) && !robocache.IsRemote(d.Bytes); e++ {
@@ -67,20 +66,22 @@ func (d *Dataset) examineTimes(ctx context.Context, name string, s *stream) erro
 	}
 	if !faulty {
 		d.About.AddUnusedClock(robocache.UnusedClock{
-			Stream: name, Sound: true, Reason: fmt.Sprintf("is not taken as the clock of the rows, which are at %s Hz", d.rate),
+			Stream: name, Sound: true,
+			Reason: fmt.Sprintf("is not taken as the clock of the rows, which are at %s Hz", d.rate),
 			Advice: fmt.Sprintf("Check that the rows are at %s Hz", d.rate),
 		})
 	}
 	return nil
 }
 
-// rawTimes reads the values of an array that the frames of an episode have. Frames that lack the array
-// count for nothing.
+// rawTimes reads the values of an array that the frames of an episode have. Frames that lack the
+// array count for nothing.
 func (d *Dataset) rawTimes(ctx context.Context, e int, s *stream) (values []float64, err error) {
 	b := make([]byte, s.feature.RowBytes())
 	for row := range d.Len(e) {
 		err := d.Gather(ctx, s.feature.Key, []robocache.Row{{Episode: e, Index: row}}, b)
-		if robocache.Bad(err) || errors.Is(err, robocache.ErrResourceLimit) && !robocache.IsMachineLimit(err) {
+		limit := errors.Is(err, robocache.ErrResourceLimit) && !robocache.IsMachineLimit(err)
+		if robocache.Bad(err) || limit {
 			continue
 		}
 		if err != nil {
@@ -91,7 +92,7 @@ func (d *Dataset) rawTimes(ctx context.Context, e int, s *stream) (values []floa
 	return values, nil
 }
 
-// recordTextClock records an array that is meant as timestamps and holds no numbers.
+// recordTextClock records a time array without numbers.
 func (d *Dataset) recordTextClock(c *arrayCandidate) {
 	if !robocache.NamesClock(c.name) || robocache.NamesClockWeakly(c.name) || d.rateStated {
 		return

@@ -17,8 +17,9 @@ const (
 	maxRawTimes = 4096
 )
 
-// examineClock keeps the column of times as the clock of the rows if it can be used, and records it
-// otherwise. If the table has no such column, it records columns that have another name of a clock.
+// examineClock keeps the column of times as the clock of the rows if it can be used, and records
+// it otherwise. If the table has no such column, it records columns that have another name of a
+// clock.
 func (d *Dataset) examineClock(
 	ctx context.Context,
 	t *table,
@@ -45,7 +46,8 @@ func (d *Dataset) examineClock(
 	for i := range t.fields {
 		name := t.fields[i].Name
 		if byName[name] == nil && robocache.NamesClock(name) && !robocache.NamesClockWeakly(name) {
-			record(robocache.UnusedClock{Stream: name, Reason: fmt.Sprintf("has the type %s, which is not read", t.fields[i].Type)})
+			reason := fmt.Sprintf("has the type %s, which is not read", t.fields[i].Type)
+			record(robocache.UnusedClock{Stream: name, Reason: reason})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -73,7 +75,7 @@ func (d *Dataset) examineClock(
 	return nil
 }
 
-// formFault returns what the type and the shape of a column have that no clock has.
+// formFault returns why the type or the shape of a column is not that of a clock, or "".
 func formFault(c *readColumn) string {
 	switch {
 	case c.f.Kind == robocache.KindText || c.f.Kind == robocache.KindEvent:
@@ -90,9 +92,13 @@ func formFault(c *readColumn) string {
 	return ""
 }
 
-// examineTimes records the faults of a column of times in the first episodes. It reports whether the
-// values are constant in all of them.
-func (d *Dataset) examineTimes(ctx context.Context, c *readColumn, record func(robocache.UnusedClock)) (bool, error) {
+// examineTimes records the faults of a column of times in the first episodes. It reports whether
+// the values are constant in all of them.
+func (d *Dataset) examineTimes(
+	ctx context.Context,
+	c *readColumn,
+	record func(robocache.UnusedClock),
+) (bool, error) {
 	most := clocksRead
 	if robocache.IsRemote(d.Bytes) {
 		most = 1

@@ -13,7 +13,7 @@
 //	    One with a row more than the actions (ManiSkill's obs and env_states) is a stream without that row, what the last action led to.
 //	G4  Timestamps are those of option timestamps (or a mapping's clock "timestamps:<path>"), else of a data set timestamp or timestamps; else the
 //	    rate is OpenOptions.HZ or an attribute fps, hz, frequency or control_freq; else asking for timestamps is ErrMisuse.
-//	    A data set that is meant as timestamps and cannot be used is in Info.UnusedClocks.
+//	    Info.UnusedClocks lists the time data sets with a fault.
 //	G5  A data set of another length with <name>_timestamps of that length beside it is a stream on a clock of its own, and then all such pairs of the dataset
 //	    are; those of the actions, else of the first stream as long as the episode, are the rows' (robomimic's M7).
 package hdf5

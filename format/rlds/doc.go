@@ -15,7 +15,7 @@
 //	R6  Images are given as they are encoded, but float32 ones (depth) as Raw pixels.
 //	R7  Values of the episode (episode_metadata) are streams that repeat for each step, marked Default.
 //	R8  RLDS keeps no clock: timestamps are k/rate, by HZ, the mapping, what our writer noted, or the table of Open X; or a stream of timestamps.
-//	    A stream that is meant as timestamps and is not named is in Info.UnusedClocks.
+//	    Info.UnusedClocks lists the time streams that the caller does not name.
 //	R9  Records in memory stay below the budget. No panic leaves the package.
 //	R10 What is not read is a Finding of Open and ErrUnsupported by name when asked for; it never hides the rest.
 //	R11 A packed shard (gzip, zlib) is decompressed once, record by record, into a temporary file without a name, of at most so many bytes

@@ -10,12 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// clocksRead is the number of episodes whose times are read to find faults. To read one column, a whole
-// record is read.
+// clocksRead is the number of episodes whose times are read to find faults. To read one column,
+// a whole record is read.
 const clocksRead = 4
 
-// examineClocks records streams that are meant as the times of the steps and are not their clock. It
-// does nothing if the caller or our own writer states the clock.
+// examineClocks records the time streams of the steps. It does nothing if the caller or our own
+// writer states the clock.
 func (d *Dataset) examineClocks(ctx context.Context, opt robocache.OpenOptions, own ownMetadata) {
 	stated := !opt.HZ.Zero() || opt.Map != nil && !opt.Map.HZ.Zero()
 	if stated || d.clock.leaf >= 0 || own.Robocache != nil {
@@ -41,7 +41,7 @@ func (d *Dataset) examineClocks(ctx context.Context, opt robocache.OpenOptions, 
 	}
 }
 
-// clockFault returns what the type and the shape of a stream have that no clock has.
+// clockFault returns why the type or the shape of a stream is not that of a clock, or "".
 func (l *leaf) clockFault() string {
 	switch {
 	case l.what != "":
@@ -62,8 +62,8 @@ func (l *leaf) clockFault() string {
 	return ""
 }
 
-// examineTimes records the faults of a stream of times in the first episodes, and reports whether there
-// are any. It reads none of a remote set.
+// examineTimes records the faults of a stream of times in the first episodes, and reports
+// whether there are any. It reads none of a remote set.
 func (d *Dataset) examineTimes(ctx context.Context, leaf int) (faulty bool) {
 	l := &d.s.leaves[leaf]
 	for e := 0; e < min(d.About.Episodes, clocksRead) && !robocache.IsRemote(d.Bytes); e++ {

@@ -12,7 +12,7 @@
 //	    Images are pieces of a decoded chunk, without a copy.
 //	A5  Timestamps are data/timestamp where it is there (seconds where it is floating, nanoseconds where it is integer), else the rate that
 //	    OpenOptions.HZ or the root's attribute "fps" says; where neither does, asking for timestamps is ErrMisuse. No rate is guessed.
-//	    An array that is meant as timestamps and cannot be used is in Info.UnusedClocks.
+//	    Info.UnusedClocks lists the time arrays with a fault.
 //	A6  Sizes that metadata, shard indexes and packed buffers declare are checked against the file, the budget and a ratio before memory is
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
 //	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's frame has its number if the file has as many

@@ -14,8 +14,8 @@ const clocksRead = 64
 // maxRawTimes is the number of rows of an episode whose times are read to find faults.
 const maxRawTimes = 4096
 
-// examineClock reports whether the array of timestamps is the clock of the rows. It records an array
-// that is meant as such and is none, unless the caller states the rate.
+// examineClock reports whether the array of timestamps is the clock of the rows. Otherwise it
+// records the array, unless the caller states the rate.
 func (d *Dataset) examineClock(ctx context.Context, rateStated bool) (usable bool, err error) {
 	record := func(c robocache.UnusedClock) {
 		if !rateStated {
@@ -34,8 +34,12 @@ func (d *Dataset) examineClock(ctx context.Context, rateStated bool) (usable boo
 	return !constant, err
 }
 
-// examineOtherClocks records arrays that have another name of a clock. The layout takes none of them.
-func (d *Dataset) examineOtherClocks(ctx context.Context, record func(robocache.UnusedClock)) error {
+// examineOtherClocks records arrays that have another name of a clock. The layout takes none of
+// them.
+func (d *Dataset) examineOtherClocks(
+	ctx context.Context,
+	record func(robocache.UnusedClock),
+) error {
 	for _, path := range d.paths() {
 		name := strings.TrimPrefix(path, "data/")
 		if !robocache.NamesClock(name) {
@@ -73,7 +77,7 @@ func (d *Dataset) examineOtherClocks(ctx context.Context, record func(robocache.
 	return nil
 }
 
-// formFault returns what the type and the shape of an array have that no clock has.
+// formFault returns why the type or the shape of an array is not that of a clock, or "".
 func (d *Dataset) formFault(v *view) string {
 	switch rows := d.ends[len(d.ends)-1]; {
 	case v.a.err != nil:
@@ -92,9 +96,13 @@ func (d *Dataset) formFault(v *view) string {
 	return ""
 }
 
-// examineTimes records the faults of an array of times in the episodes. It reports whether the values
-// are constant in all episodes whose values are read.
-func (d *Dataset) examineTimes(ctx context.Context, v *view, record func(robocache.UnusedClock)) (bool, error) {
+// examineTimes records the faults of an array of times in the episodes. It reports whether the
+// values are constant in all episodes whose values are read.
+func (d *Dataset) examineTimes(
+	ctx context.Context,
+	v *view,
+	record func(robocache.UnusedClock),
+) (bool, error) {
 	stream := v.a.Path
 	most := clocksRead
 	if robocache.IsRemote(d.st) {

@@ -14,11 +14,11 @@ const clocksRead = 64
 
 // clockFault is what makes every data set of one form unusable as a clock.
 type clockFault struct {
-	reason string // "" if the form is that of a clock
+	reason string // "" if there is none
 	none   bool   // the data set is not meant as a clock
 }
 
-// faultOfForm returns what the type and the row shape of a data set have that no clock has.
+// faultOfForm returns why the type or the row shape of a data set is not that of a clock.
 func faultOfForm(path string, d *h5.Dataset) clockFault {
 	if len(d.Shape) == 0 || d.Null {
 		return clockFault{none: true}
@@ -41,9 +41,9 @@ func faultOfForm(path string, d *h5.Dataset) clockFault {
 	return f
 }
 
-// findUnusedClocks records the data sets that are meant as timestamps of the rows and cannot be used.
-// It does nothing if the caller states the rate. Shapes are compared in all episodes of the survey,
-// values are read in the first of them.
+// findUnusedClocks records the time data sets of the rows with a fault. It does nothing if the
+// caller states the rate. Shapes are compared in all episodes of the survey, values are read in
+// the first of them.
 func (s *Set) findUnusedClocks(ctx context.Context, v *survey) error {
 	if s.hz {
 		return nil
@@ -72,8 +72,9 @@ func (s *Set) findUnusedClocks(ctx context.Context, v *survey) error {
 	return nil
 }
 
-// examineClock records the faults of one data set of times in the episodes. read reports whether Times
-// takes its values. A clock that is constant in all episodes whose values are read is not taken.
+// examineClock records the faults of one data set of times in the episodes. read reports whether
+// Times takes its values. A clock that is constant in all episodes whose values are read is not
+// taken.
 func (s *Set) examineClock(ctx context.Context, v *survey, path string, read bool) error {
 	id := v.pathIDs[path]
 	forms := map[formID]clockFault{}
@@ -89,7 +90,8 @@ func (s *Set) examineClock(ctx context.Context, v *survey, path string, read boo
 	}
 	for i := range v.episodes {
 		e := &s.Episodes[i]
-		k := slices.IndexFunc(v.episodes[i], func(x entry) bool { return x.path == id && x.form != unknownForm })
+		here := func(x entry) bool { return x.path == id && x.form != unknownForm }
+		k := slices.IndexFunc(v.episodes[i], here)
 		if k < 0 || e.Length == 0 {
 			continue
 		}
@@ -159,7 +161,8 @@ func (s *Set) ignoreTimes(path string) {
 
 // isRateAssumed reports whether the rate of the rows is only assumed.
 func (s *Set) isRateAssumed() bool {
-	return slices.ContainsFunc(s.About.Findings, func(f robocache.Finding) bool { return f.Code == "rate-assumed" })
+	assumed := func(f robocache.Finding) bool { return f.Code == "rate-assumed" }
+	return slices.ContainsFunc(s.About.Findings, assumed)
 }
 
 // unreadClock describes a data set of times that the format does not take by itself.
