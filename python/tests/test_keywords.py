@@ -71,7 +71,7 @@ def test_no_batch_at_all(uri: str) -> None:
     n = len(robocache.MapDataset(uri, keys=["action"]))
     with pytest.raises(robocache.Misuse, match=f"an epoch of {n} samples holds no batch: batch_size={n + 1}"):
         robocache.Loader(uri, batch_size=n + 1, drop_last=True)
-    with pytest.raises(robocache.Misuse, match=f"world_size=2: {n + 1} samples a step"):
+    with pytest.raises(robocache.Misuse, match=f"world_size=2, {n + 1} samples a step"):
         robocache.Loader(uri, batch_size=(n + 1) // 2, drop_last=True, rank=0, world_size=2)
     assert len(robocache.Loader(uri, batch_size=n + 1)) == 1
     assert len(robocache.Loader(uri, batch_size=n, drop_last=True)) == 1
