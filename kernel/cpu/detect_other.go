@@ -13,11 +13,3 @@ func isSorted(s []int64) bool { return sortedGo(s) }
 func find(a *searchArgs) int { return bracketGo(a, 0) }
 
 func flatten(out []int64, p []float32, g *lattice) int { return flattenGo(out, p, g) }
-
-func accumulate(*sumArgs) { panic("no kernel") }
-
-func sumRuns(*sumArgs) { panic("no kernel") }
-
-func settle(*sumArgs) { panic("no kernel") }
-
-func settleFar(*sumArgs) { panic("no kernel") }

@@ -174,23 +174,3 @@ func sorted(p *int64, n int) bool
 //
 //go:noescape
 func flattenRows(out *int64, p *float32, n int, grid *lattice) int
-
-// accumulate adds the rows of n keys, from 1 on, to the sums of their cells, and counts them.
-//
-//go:noescape
-func accumulate(a *sumArgs)
-
-// sumRuns makes the rows of n cells, from 1 on: cell i is keys count[i] … count[i+1]-1. It writes 16 bytes at a time: what lies beyond a cell's row the next one overwrites.
-//
-//go:noescape
-func sumRuns(a *sumArgs)
-
-// settle turns the sums of n cells, a multiple of 4, into results, 16 bytes at a time: what it writes beyond a cell's row the next one overwrites. It leaves sums and counts 0.
-//
-//go:noescape
-func settle(a *sumArgs)
-
-// settleFar is settle past the caches: rows of whole blocks, at multiples of 16 bytes.
-//
-//go:noescape
-func settleFar(a *sumArgs)

@@ -158,13 +158,6 @@ func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 // features makes rows of the cells from … to-1, the empty ones among them.
 func (v *voxels) features(r *reducer, d int, from, to int64, out []float32) {
 	width := int64(v.l.Features)
-	here := v.keys[v.first[d]:v.first[d+1]]
-	// In fresh memory few cells are written one by one, and most pages are never touched.
-	few := v.op.Zeroed && int64(8*len(here)) < to-from
-	if !few && r.sums.fits(to-from) {
-		r.sums.cells(out[from*width:to*width], here, from, 4*len(out) >= farBytes)
-		return
-	}
 	at := from
 	for keys := r.begin(v.sorted(r, d)); len(keys) > 0; keys = r.begin(keys) {
 		for len(keys) > 0 && r.left > 0 {

@@ -23,11 +23,10 @@ type reducer struct {
 	digits   *[1 << widest]uint32
 	gathered []float32 // rows of the keys since begin
 	next     int       // where among them the next cell's begin
-	sums     sums
-	most     int      // keys that are gathered at a time
-	starts   []uint32 // of the cells of a bucket
-	left     int      // keys that begin has taken and reduce has not
-	long     bool     // they are one cell's and not gathered
+	most     int       // keys that are gathered at a time
+	starts   []uint32  // of the cells of a bucket
+	left     int       // keys that begin has taken and reduce has not
+	long     bool      // they are one cell's and not gathered
 }
 
 // gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them: rows should stay in a near cache. Wider rows
@@ -60,7 +59,6 @@ func (r *reducer) clone() *reducer {
 	if c.width > 0 {
 		c.gathered = make([]float32, c.most*c.width)
 	}
-	c.sums = sumsOf(&c)
 	return &c
 }
 

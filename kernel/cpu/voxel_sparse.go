@@ -98,17 +98,6 @@ func (l *lists) write(r *reducer, at int, keys []uint64) int {
 func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 	n, w := len(starts)-1, r.width
 	out := l.rows[at*w : (at+n)*w]
-	if r.sums.usable {
-		// A padded row is stored over the rows after it, which come later. The last ones, whose stores would end behind our memory, are left to Go.
-		whole := max(0, n-(r.sums.padded-1)/w)
-		if whole > 0 {
-			r.sums.runs(out, keys, starts[:whole+1])
-		}
-		for i := whole; i < n; i++ {
-			r.longCell(out[i*w:(i+1)*w], keys[starts[i]:starts[i+1]])
-		}
-		return
-	}
 	r.left = 0
 	for i := range n {
 		if r.left == 0 {
