@@ -44,7 +44,7 @@ def main():
     print(f"  max_gap=20 ms: {held.sum()} of {len(held)} rows lie in a gap")
 
     # The same in batches: one sample for each position of the timeline, images by the nearest.
-    with robocache.Loader(ds, batch_size=16, hz=50, align={"modes": {"action": "previous"}}) as loader:
+    with robocache.Loader(ds, batch_size=16, hz=50, align=robocache.Align(modes={"action": "previous"})) as loader:
         batch = next(iter(loader))
         print(f"  a batch of {loader.num_samples} positions:", {k: tuple(v.shape) for k, v in batch.items() if not isinstance(v, list)})
 

@@ -28,7 +28,7 @@ def mixture(a):
         keys=["observation.state", "action", "index"],
         delta_timestamps={"action": [0, 0.05, 0.1]},
         normalize={"action": "mean_std"},  # each by its own statistics
-        epoch_size=320,
+        mixture=robocache.Mixture(epoch_size=320),
     )
 
 

@@ -26,7 +26,7 @@ def main():
     fast = max(numeric, key=lambda k: len(streams[k]))
 
     # Every sample is a row of the anchor; the fastest stream comes with all it recorded in the 100 ms before.
-    with robocache.Loader(ds, batch_size=16, keys=numeric, anchor=a.anchor, windows={fast: (-0.1, 0.0)}) as loader:
+    with robocache.Loader(ds, batch_size=16, keys=numeric, windows=robocache.Windows(anchor=a.anchor, seconds={fast: (-0.1, 0.0)})) as loader:
         batch = next(iter(loader))
         parts = np.split(np.asarray(batch[fast]), np.cumsum(batch[fast + "_lengths"])[:-1])
         print(f"{fast}: {[len(x) for x in parts]} samples in 100 ms")
@@ -34,7 +34,7 @@ def main():
     # The same streams on one grid, a second at a time; masks say what was not recorded.
     step = 1 / a.hz
     window = {k: [i * step for i in range(1 - round(a.hz), 1)] for k in numeric}
-    with robocache.Loader(ds, batch_size=16, keys=numeric, hz=a.hz, align={"max_gap": 0.1}, delta_timestamps=window) as loader:
+    with robocache.Loader(ds, batch_size=16, keys=numeric, hz=a.hz, align=robocache.Align(max_gap=0.1), delta_timestamps=window) as loader:
         for k, v in next(iter(loader)).items():
             if not isinstance(v, list):
                 print(f"  {k:44} {tuple(v.shape)}")

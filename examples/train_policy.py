@@ -56,7 +56,7 @@ def main():
         delta_timestamps={"action": [i / fps for i in range(HORIZON)]},
         image_size=(96, 96),
         normalize="mean_std",
-        metrics=a.metrics,
+        runtime=robocache.Runtime(metrics=a.metrics),
     )
     for epoch in range(2):
         start, samples, first = time.perf_counter(), 0, None

@@ -25,6 +25,7 @@ The ten names that matter:
 
 A Loader resumes exactly, at another number of GPUs too: loader.state_dict(), load_state_dict(); order(epoch) and stats() tell what it does. Its most used
 keywords: shuffle="pool" (each video frame is decoded once an epoch), cache="ram" or a directory, device="cuda", normalize="mean_std", image_size=, hz=.
+The rest is in groups: Windows, Align, Images, Augment, Order, Mixture, Cache, Device, Statistics, Runtime and Open, as images=robocache.Images(dtype="float32").
 
 Beside them: Writer (records a dataset beside a robot's loop), edit and merge (ds.edit().delete([3]).write("clean")), pull and push (datasets of the Hugging Face Hub), stats (exact statistics), LeRobotDatasetMetadata, fuse, voxelize, depth_to_points and tsdf_integrate (with torch: torch.ops.robocache),
 self_test() and check_installation() (what is here, and why the rest is not), and datasets: the earlier RoboCache's RTXDataset, CALVINDataset and
@@ -35,7 +36,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _gone, _torch
+from . import _torch
 from ._errors import Error, ForkError, Internal, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
 from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
@@ -56,11 +57,14 @@ if TYPE_CHECKING:
     from .mix import Mix
     from .normalizer import Normalizer
     from .ops import fuse, resample
+    from .options import Align, Augment, Cache, Device, Images, Mixture, Open, Order, Runtime, Statistics, Windows
     from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
     from .writer import Writer
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer", "resample", "fuse", "voxelize",
+    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer",
+    "Windows", "Align", "Images", "Augment", "Order", "Mixture", "Cache", "Device", "Statistics", "Runtime", "Open",
+    "resample", "fuse", "voxelize",
     "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "edit", "merge", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
     "print_installation_info",
     "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "Internal", "ForkError", "__version__",
@@ -72,11 +76,16 @@ _OLD = (
     " set_device enable_jit_cache"
 ).split()
 
+_OLD_DATASETS = (
+    "RTXDataset RTXDataLoader create_rtx_dataloader CALVINDataset RoboMimicDataset RLDSStep RLDSEpisode RTXEpisode"
+).split()
+
 # Where each name is, and is looked for when it is used first.
 _PLACES = {
     "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
+    "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "edit": "edit merge", "datasets": "datasets", "ray": "ray",
+    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "edit": "edit merge", "datasets": " ".join(["datasets", *_OLD_DATASETS]), "ray": "ray",
 }  # fmt: skip
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 
@@ -135,8 +144,6 @@ def __getattr__(name: str) -> Any:
         _torch.watch()  # torch may have been in the middle of its own import when this package was
         globals()[name] = value
         return value
-    if name in _gone.ELSEWHERE:
-        raise _gone.GoneName(f"robocache.{name} is not here", {"name": name}, _gone.ELSEWHERE[name])
     from ._options import nearest
 
     raise AttributeError(f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}")

@@ -16,6 +16,7 @@ from ._errors import Misuse
 from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, seconds, whole
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, Vectors, taken_over
+from .options import Given
 
 Check = Callable[..., Any]
 
@@ -26,9 +27,14 @@ UNITS = ("mm", "m")
 def settle(table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None) -> dict[str, Any]:
     """The options of a table that are given (not None), checked. features: the keys that may be named."""
     out: dict[str, Any] = {}
+    labels = getattr(given, "labels", {})  # how messages name options of groups
     for name, check in table.items():
-        if given.get(name) is not None and (v := check(name, given[name], features) if getattr(check, "keyed", False) else check(name, given[name])) is not None:
-            out[name] = v
+        if (value := given.get(name)) is None:
+            continue
+        label = labels.get(name, name)
+        settled = check(label, value, features) if getattr(check, "keyed", False) else check(label, value)
+        if settled is not None:
+            out[name] = settled
     return out
 
 
@@ -127,18 +133,19 @@ ALIGN: dict[str, Check] = {
 
 # align= of MapDataset, Loader and Mix.
 _ALIGN = {
-    **ALIGN, "hz": rate, "extent": text,
-    "dtypes": by_key(lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float16", "bfloat16", "float32", "float64")), "stream"),
-}  # fmt: skip
+    **ALIGN,
+    "extent": text,
+    "dtypes": by_key(
+        lambda name, v: _options.choice(
+            name, str(v).removeprefix("torch."), ("float16", "bfloat16", "float32", "float64")
+        ),
+        "stream",
+    ),
+}
 
 
 @_keyed
 def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
-    if not isinstance(v, Mapping):
-        raise Misuse(f"{name}={v!r}: expected a dict with the keywords of Episode.align")
-    for k in v:
-        if k not in _ALIGN:
-            raise Misuse(f"unknown keyword {k!r} in align", hint=nearest(k, _ALIGN))
     return settle(_ALIGN, v, features)
 
 
@@ -237,7 +244,7 @@ SAMPLE: dict[str, Check] = {
     "split": text,
     # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
     "delta_timestamps": by_key(_seconds),
-    "delta_indices": by_key(listed(integer, "a list of whole rows", "delta_timestamps= takes seconds")),
+    "delta_indices": by_key(listed(integer, "a list of whole rows", "delta_timestamps= and Windows(seconds=…) take seconds")),
     "windows": by_key(_window),
     "anchor": _keyed(lambda name, v, features: _options.key(v, features, f"key of {name}")),
     "hz": rate,
@@ -260,7 +267,7 @@ SAMPLE: dict[str, Check] = {
 def sample(features: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What a sample holds, of the features of a dataset."""
     known = [*features, *getattr(features, "withheld", ())]  # the engine says why one is withheld
-    return {**settle(SAMPLE, given, known), **_statistics.asked(given.get("stats"), known)}
+    return {**settle(SAMPLE, given, known), **_statistics.asked(given, known)}
 
 
 def normalize_selected(config: dict[str, Any]) -> None:
@@ -271,35 +278,57 @@ def normalize_selected(config: dict[str, Any]) -> None:
 
 
 LOADER: dict[str, Check] = {
-    "drop_n_first_frames": integer, "drop_n_last_frames": integer,
-    "batch_size": whole, "seed": integer, "drop_last": flag, "prefetch": whole, "threads": whole, "io_threads": whole,
-    "deadline_s": lambda name, v: number(name, v) or -1.0, "uneven": one_of("wrap", "short"),
-    "pool_size": bytes_of, "pool_episodes": whole, "pool_shards": whole, "cache_budget": bytes_of, "cache_format": one_of("auto", "yuv", "rgb", "encoded"), "metrics": text,
-    "decode": one_of("cpu", "auto", "gpu"), "device_memory_budget": bytes_of,
+    "drop_n_first_frames": integer,
+    "drop_n_last_frames": integer,
+    "batch_size": whole,
+    "seed": integer,
+    "drop_last": flag,
+    "prefetch": whole,
+    "threads": whole,
+    "io_threads": whole,
+    "deadline_s": lambda name, v: number(name, v) or -1.0,
+    "uneven": one_of("wrap", "short"),
+    "pool_size": bytes_of,
+    "pool_episodes": whole,
+    "pool_shards": whole,
+    "cache_budget": bytes_of,
+    "cache_format": one_of("auto", "yuv", "rgb", "encoded"),
+    "metrics": text,
+    "decode": one_of("cpu", "auto", "gpu"),
+    "device_memory_budget": bytes_of,
     "dtype": lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float32", "keep")),
-}  # fmt: skip
+}
 
 MIXTURE: dict[str, Check] = {
-    "temperature": partial(real, want="a number above 0", above=0), "stop": one_of("first", "all"), "epoch_size": whole, "stratified": flag,
-}  # fmt: skip
+    "temperature": partial(real, want="a number above 0", above=0),
+    "stop": one_of("first", "all"),
+    "epoch_size": whole,
+    "stratified": flag,
+}
 
 
-def loader(given: Mapping[str, Any], mixed: bool) -> dict[str, Any]:
+def loader(given: Given, mixed: bool) -> dict[str, Any]:
     """The order, the caches and the batches of a Loader."""
-    shuffle = given["shuffle"]
+    shuffle = given.get("shuffle")
     if isinstance(shuffle, (bool, np.bool_)):
         shuffle = "global" if shuffle else False
     elif not isinstance(shuffle, str):
         raise Misuse(f"shuffle={shuffle!r}: expected 'global', 'pool' or False")
-    c = {"shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)), "dtype": "float32", **_cache(given["cache"]), **settle(LOADER, given)}
+    c = {
+        "shuffle": _options.choice("shuffle", shuffle, ("global", "pool", False)),
+        "dtype": "float32",
+        **_cache(given.get("cache")),
+        **settle(LOADER, given),
+    }
     for name in c:
+        label = given.labels.get(name, name)
         if name.startswith("pool_") and shuffle != "pool":
-            raise Misuse(f"{name} is for shuffle='pool'", hint="add shuffle='pool'")
+            raise Misuse(f"{label} is for shuffle='pool'", hint="add shuffle='pool'")
         if name.startswith("cache_") and "cache" not in c:
-            raise Misuse(f"{name} without cache", hint="add cache='ram' or cache=directory")
+            raise Misuse(f"{label} without a place", hint="robocache.Cache('ram', …) or robocache.Cache(directory, …)")
     mixture = settle(MIXTURE, given)
     if mixture and not mixed:
-        raise Misuse(f"{next(iter(mixture))}= is for mixtures", hint="give a list of robocache.Mix")
+        raise Misuse("mixture= is for mixtures", hint="give a list of robocache.Mix")
     return {**c, **mixture}
 
 

@@ -30,13 +30,14 @@ def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
     return out
 
 
-def asked(v: Any, features: Iterable[str]) -> dict[str, Any]:
-    """stats= as the engine's configuration: "compute", or statistics."""
-    if v is None:
-        return {}
-    if isinstance(v, str) and v == "compute":
+def asked(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
+    """Returns the statistics that options ask for, as the engine's configuration: computed ones, or values."""
+    compute, values = options.get("compute_stats"), options.get("stats")
+    if compute is not None and _options.flag("Statistics.compute", compute):
+        if values is not None:
+            raise Misuse("Statistics.compute and Statistics.values: expected one of them")
         return {"compute_stats": True}
-    return {"stats": given(v, features)}
+    return {} if values is None else {"stats": given(values, features)}
 
 
 def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
@@ -44,21 +45,23 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
     if isinstance(v, (str, os.PathLike)):
         v = _read(v, features)
     if not isinstance(v, Mapping):
-        raise Misuse(f"stats={type(v).__name__}: expected a dict, as Dataset.stats")
+        raise Misuse(
+            f"Statistics.values={type(v).__name__}: expected a dict, as Dataset.stats, or the path of a stats.json"
+        )
     out: dict[str, Any] = {}
     for k, one in v.items():
-        _options.key(k, features, "key of stats")
+        _options.key(k, features, "key of Statistics.values")
         if not isinstance(one, Mapping):
-            raise Misuse(f"stats[{k!r}]: expected a dict with mean, std, min, max or quantiles")
+            raise Misuse(f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles")
         s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
         for name, x in one.items():
             if name == "count":
                 continue
             if name not in ("mean", "std", "min", "max") and not (name.startswith("q") and name[1:].isdigit()):
-                raise Misuse(f"unknown statistic {name!r} in stats[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
+                raise Misuse(f"unknown statistic {name!r} in Statistics.values[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
             a = np.asarray(x, np.float64)
             if np.isinf(a).any():
-                raise Misuse(f"stats[{k!r}][{name!r}] is infinite")
+                raise Misuse(f"Statistics.values[{k!r}][{name!r}] is infinite")
             numbers = [None if np.isnan(f) else f for f in a.ravel().tolist()]
             if name.startswith("q"):
                 s.setdefault("quantiles", {})[name] = numbers
@@ -74,10 +77,13 @@ def _read(path: Any, features: Iterable[str]) -> dict[str, Any]:
         with open(os.path.expanduser(path), encoding="utf-8") as f:
             v = json.load(f)
     except FileNotFoundError:
-        raise NotFound(f"stats={str(path)!r}: no such file", hint=f"robocache.stats(URI, out={str(path)!r}) writes one; stats='compute' computes them at opening") from None
+        raise NotFound(
+            f"Statistics.values={str(path)!r}: no such file",
+            hint=f"robocache.stats(URI, out={str(path)!r}) writes one; robocache.Statistics(compute=True) computes them",
+        ) from None
     except (ValueError, OSError) as e:
-        raise Malformed(f"stats={str(path)!r}: {e}") from None
+        raise Malformed(f"Statistics.values={str(path)!r}: {e}") from None
     if not isinstance(v, dict):
-        raise Malformed(f"stats={str(path)!r}: expected an object by feature")
+        raise Malformed(f"Statistics.values={str(path)!r}: expected an object by feature")
     known = set(features)
     return {k: one for k, one in v.items() if k in known}

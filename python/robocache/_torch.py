@@ -1,4 +1,4 @@
-"""Registers the operators of torch as soon as both packages are there, whichever is imported first, without importing torch.
+"""Registers the operators of torch, without importing torch.
 
 A program that torch.export saved, or a graph that was compiled, names torch.ops.robocache.resample: who loads it needs the operator before anything calls one.
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from importlib.machinery import ModuleSpec
-from typing import Any
 
 __all__ = ["register", "watch"]
 
@@ -22,46 +20,7 @@ def register() -> None:
 
 
 def watch() -> None:
-    """Registers now where torch was imported, else once it is."""
+    """Registers now if torch was imported. If it is imported later, it calls register at the end of its own import."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        if _finder not in sys.meta_path:
-            sys.meta_path.insert(0, _finder)
-    elif not getattr(torch.__spec__, "_initializing", False):  # where torch is on its way it calls register itself, or the first operation does
+    if torch is not None and not getattr(torch.__spec__, "_initializing", False):
         register()
-
-
-class _Finder:
-    """Finds torch where the others find it, with a loader that registers afterwards."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        for other in sys.meta_path:
-            find = getattr(other, "find_spec", None)
-            spec = find(name, path, target) if find is not None and other is not self else None
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)
-                return spec  # type: ignore[no-any-return]
-        return None
-
-
-class _Loader:
-    """torch's own loader, and its stand-in until torch runs."""
-
-    def __init__(self, own: Any) -> None:
-        self._own = own
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
-
-    def exec_module(self, module: Any) -> None:
-        module.__spec__.loader = module.__loader__ = self._own
-        self._own.exec_module(module)
-        if _finder in sys.meta_path:
-            sys.meta_path.remove(_finder)
-        register()
-
-
-_finder: Any = _Finder()

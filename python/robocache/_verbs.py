@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -194,6 +195,8 @@ _OPTIONS = """
 
 def _plain(v: Any) -> Any:
     """A value of an option as JSON has it."""
+    if dataclasses.is_dataclass(v) and not isinstance(v, type):  # robocache.Align
+        return {f.name: x for f in dataclasses.fields(v) if (x := getattr(v, f.name)) is not None}
     if isinstance(v, Fraction):
         return str(v)
     if isinstance(v, os.PathLike):
@@ -246,7 +249,7 @@ def doctor(uri: Any, *, progress: bool | None = None, **options: Any) -> Diagnos
 def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any) -> Conversion:
     """Writes any readable dataset as LeRobot v3.0, or in the format that to= names: "mcap", "rlds", "robomimic", "zarr", "delta". dst must be empty or absent.
 
-    hz=50 brings streams onto one grid, align={…} says how, by the keywords of Episode.align; dry_run=True says what would be done.
+    hz=50 brings streams onto one grid, align=robocache.Align(…) says how; dry_run=True says what would be done.
     """
     return Conversion(_run("convert", [_options.uri(src), _options.uri(dst)], options, progress))
 

@@ -13,12 +13,12 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from . import _gone, _keywords, _memory, _options, _sequences
+from . import _keywords, _options, _sequences, options
 from ._errors import Misuse, NotFound
 from ._options import rate
 from .dataset import Dataset, Episode
@@ -30,12 +30,8 @@ __all__ = [
     "RTXDataset", "RTXDataLoader", "RLDSStep", "RLDSEpisode", "RTXEpisode", "create_rtx_dataloader", "CALVINDataset", "RoboMimicDataset",
 ]  # fmt: skip
 
-__path__: list[str] = []  # a package of no files: the earlier one's modules are asked for by name, and _gone answers
-
 
 def __getattr__(name: str) -> Any:
-    if name in _gone.DATASETS:
-        raise _gone.GoneName(f"robocache.datasets.{name} is not here", {"name": name}, _gone.DATASETS[name])
     raise AttributeError(f"module 'robocache.datasets' has no attribute {name!r}: {_options.nearest(name, __all__)}")
 
 
@@ -97,9 +93,14 @@ class _Sequences(_Base):
         }
         self.map: MapDataset = MapDataset(
             dataset, episodes=None if episodes is None else list(episodes), hz=exact / self.sequence_length, keys=[*streams, *([self._task] if self._task else []), "episode_id"],
-            windows={k: span for k in streams}, align={k: v for k, v in align.items() if v}, image_dtype=image_dtype, image_size=image_size, threads=threads,
-            memory_budget=memory_budget, split="all" if episodes is None else None,
-        )  # fmt: skip
+            windows=options.Windows(seconds={k: span for k in streams}),
+            align=options.Align(**{k: v for k, v in align.items() if v}),
+            images=options.Images(dtype=image_dtype),  # type: ignore[arg-type]
+            image_size=image_size,
+            threads=threads,
+            memory_budget=memory_budget,
+            split="all" if episodes is None else None,
+        )
 
     def __len__(self) -> int:
         return len(self.map)
@@ -162,8 +163,11 @@ class _Batches(Loader):
 
     def _serve(self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any) -> None:
         self.sequences, self._form = sequences, form
-        if sequences._memo is not None and how.setdefault("cache", "ram") == "ram" and sequences._bound:
-            how.setdefault("cache_budget", sequences._bound)  # a directory, or no cache at all, is not what cache_in_memory bounds
+        if sequences._memo is not None:
+            cache = options.as_cache(how.get("cache", "ram"))
+            if cache is not None and cache.where == "ram" and cache.budget is None and sequences._bound:
+                cache = replace(cache, budget=sequences._bound)  # cache_in_memory bounds neither a directory nor no cache
+            how["cache"] = cache
         super().__init__(sequences.map, **how)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -6,13 +6,18 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _config, _hftable, _keywords, _options
+from . import _config, _hftable, _keywords, _options, options
 from ._errors import Misuse, Unsupported
 from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
 from .dataset import Dataset
 from .mapdataset import MapDataset
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import LeRobotGroups
 
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
@@ -26,29 +31,56 @@ class LeRobotDataset(MapDataset):
     check_timestamps=True also repeats lerobot's check of frame times against tolerance_s, and raises where it does.
     return_uint8: video as uint8 instead of float32 in [0, 1]. depth_output_unit: "mm" or "m".
     image_transforms: called once per colour camera, on (C, H, W) or (T, C, H, W).
-    keys, image_size, image_resize, threads, memory_budget, follow_links: RoboCache's own; see MapDataset.
+    keys, image_size, threads, memory_budget, images (size and fit), open: RoboCache's own; see MapDataset.
     revision, force_cache_sync, download_videos, video_backend and token are accepted and without effect: nothing is downloaded.
 
     meta: a LeRobotDatasetMetadata. hf_dataset: the table as a datasets.Dataset. lerobot-train takes the class in place of
     lerobot.datasets.factory.LeRobotDataset. Raises Misuse for an argument or an episode that is wrong, Unsupported for the options of recording.
     """
 
-    @_keywords.checked
+    @_keywords.grouped("images", "open")
     def __init__(
-        self, repo_id: Any, root: Any = None, episodes: Iterable[int] | None = None, episode_filter: Callable[[dict[str, Any]], bool] | None = None,
-        image_transforms: Callable[[Any], Any] | None = None, delta_timestamps: Mapping[str, Sequence[float]] | None = None, tolerance_s: float = 1e-4,
-        revision: str | None = None, force_cache_sync: bool = False, download_videos: bool = True, video_backend: str | None = None,
-        return_uint8: bool = False, depth_output_unit: str = "mm", batch_encoding_size: int = 1, rgb_encoder: Any = None, depth_encoder: Any = None,
-        encoder_threads: int | None = None, streaming_encoding: bool = False, encoder_queue_maxsize: int = 30, *, token: Any = None,
-        check_timestamps: bool = False, keys: Iterable[str] | None = None, image_size: Sequence[int] | None = None, image_resize: str | None = None,
-        threads: int | None = None, memory_budget: int | str | None = None, follow_links: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        repo_id: Any,
+        root: Any = None,
+        episodes: Iterable[int] | None = None,
+        episode_filter: Callable[[dict[str, Any]], bool] | None = None,
+        image_transforms: Callable[[Any], Any] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        tolerance_s: float = 1e-4,
+        revision: str | None = None,
+        force_cache_sync: bool = False,
+        download_videos: bool = True,
+        video_backend: str | None = None,
+        return_uint8: bool = False,
+        depth_output_unit: str = "mm",
+        batch_encoding_size: int = 1,
+        rgb_encoder: Any = None,
+        depth_encoder: Any = None,
+        encoder_threads: int | None = None,
+        streaming_encoding: bool = False,
+        encoder_queue_maxsize: int = 30,
+        *,
+        token: Any = None,
+        check_timestamps: bool = False,
+        keys: Iterable[str] | None = None,
+        image_size: Sequence[int] | None = None,
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
+        **groups: Unpack[LeRobotGroups],
+    ) -> None:
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError("image_transforms must be callable or None.")
         if batch_encoding_size != 1 or streaming_encoding or rgb_encoder is not None or depth_encoder is not None:
             raise Unsupported("robocache.LeRobotDataset reads; the options of recording are not for it", hint="record with lerobot, or write with 'robocache convert'")
         self.repo_id: str = str(repo_id)
-        self.dataset: Dataset = Dataset(locate(repo_id, root), format="lerobot", follow_links=follow_links, memory_budget=memory_budget)
+        plain = {"keys": keys, "image_size": image_size, "threads": threads, "memory_budget": memory_budget}
+        own = options.Given(plain, groups)
+        how = {**own.pop_group("open"), "memory_budget": memory_budget}
+        if how.setdefault("format", "lerobot") != "lerobot":
+            raise Misuse(f"Open.format={how['format']!r}: robocache.LeRobotDataset reads LeRobot's format")
+        own.refuse_unknown(["image_size", "image_resize"], "LeRobotDataset", "return_uint8= and depth_output_unit= say it")
+        self.dataset: Dataset = Dataset(locate(repo_id, root), **how)
         self.depth_output_unit: Any = _options.choice("depth_output_unit", depth_output_unit, UNITS)
         self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(self.dataset, repo_id, revision, depth_output_unit)
         self.root: Path = self.meta.root
@@ -61,12 +93,16 @@ class LeRobotDataset(MapDataset):
             if not episodes:
                 raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
         self.episodes: list[int] | None = None if episodes is None else list(episodes)
-        given = {
-            "episodes": None if self.episodes is None else self.meta.checked(self.episodes), "delta_timestamps": delta_timestamps, "keys": keys, "threads": threads,
-            "image_dtype": "uint8" if return_uint8 else "float32", "image_size": image_size, "image_resize": image_resize, "memory_budget": memory_budget,
-            "depth_unit": depth_output_unit, "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
-        }  # fmt: skip
-        self._config = {**_config.sample(self.dataset.features, given), "compat": "lerobot"}
+        own.update(
+            {
+                "episodes": None if self.episodes is None else self.meta.checked(self.episodes),
+                "delta_timestamps": delta_timestamps,
+                "image_dtype": "uint8" if return_uint8 else "float32",
+                "depth_unit": depth_output_unit,
+                "tolerance_s" if check_timestamps else "offset_tolerance_s": tolerance_s,
+            }
+        )
+        self._config = {**_config.sample(self.dataset.features, own), "compat": "lerobot"}
         self._start()
 
     def __getstate__(self) -> dict[str, Any]:

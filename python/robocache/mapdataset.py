@@ -8,13 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _keywords, _memory, _options, _scales
+from . import _config, _engine, _keywords, _memory, _options, _scales, options
 from ._errors import Malformed, Misuse
 from ._feature import Features
 from .dataset import Dataset, opened
 from .normalizer import Normalizer, again
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .options import SampleGroups
+
     _Base = object
 else:
     try:  # to be an instance of what training frameworks check for
@@ -48,58 +52,79 @@ def _entries(v: Any, lengths: Any) -> list[Any]:
 class MapDataset(_Base):
     """Samples by number: len, [i], [a:b], negative indices, and __getitems__, which decodes a whole batch at once.
 
-    source: a path or URI, or an open Dataset.
-    split: the episodes of one split; default "train" (or "training") where the dataset names one, which is logged; "all": all of them.
-    episodes: indices (Dataset.episode_indices), in place of a split; the samples come in file order. keys: the streams that a sample holds (others are not read); "episode_id", where it is
-        named, is the index of the sample's episode, as text; "index", "episode_index" and "frame_index" are LeRobot's columns, and are made where a dataset has none (index: the number
-        of the row among those of all episodes; with hz or anchor= that of the sample, as locate takes it).
-    delta_timestamps: {key: [seconds, …]}, windows with `<key>_is_pad`, by lerobot's rules; with several clocks in time, by the align rule.
-    delta_indices: {key: [rows, …]}, the same windows in rows from the sample: no rate is needed. They are for streams on the samples' rows (the
-        dataset's own, or anchor='s); with hz rows of the timeline.
-    windows: {key: window} at a stream's own rate, in seconds. A list of offsets: the samples there (images and point clouds the nearest,
-        everything else the previous, unless align= chooses a mode), with `<key>_is_pad`. A tuple (from, to): all samples timestamped from there to
-        there, both ends included: an item has (N, …), a batch (ΣN, …) and `<key>_lengths`; `<key>_times` are their times, int64 ns after the sample's.
-        Images and rows of varying length (clouds) of such a span lie in K positions, (B, K, …), as many as the fullest span of the selected
-        episodes needs, filled from the first; `<key>_is_pad` and `<key>_times` are (B, K), `<key>_lengths` (B,) counts the images; clouds stay
-        one after the other, and their `<key>_lengths` (B, K) counts the points in each position. A tuple (from, to, count): so many times
-        evenly from end to end, by the align rule (floats linear), with `<key>_is_pad`.
-    hz, align: samples on a uniform timeline; align takes the keywords of Episode.align, and dtypes: {key: "float32" …} to cast to.
-    anchor: of a dataset with several clocks, the stream whose rows are the samples (default the dataset's own rows). Streams on other clocks
-        are brought to its timestamps by their align rules, with `<key>_is_pad`.
-    image_dtype: "uint8" or "float32" in [0, 1]. image_size: (height, width), to which images come while they are decoded; image_resize: how, where their
-        shape is another: "stretch" (default), "letterbox" (the whole image by one factor, in the middle, the rest zeros) or "crop" (by one factor
-        so that it covers, its middle). depth_unit: depth in "mm" (default: what the dataset was opened
-        with, else "mm") or "m": as stored, to the bit, where it is kept in that unit as uint16 or float32; else, and of coded video, float32.
-        features[key].unit says the unit.
-    tolerance_s: where given, offsets and image times are checked against it; frames are found by their number in any case.
-        Seconds may be text with a unit, as "50ms", here and in windows. A number beyond a day is refused,
-        because it is likely to be nanoseconds.
-    normalize, stats: as of Loader; `normalizer` does and undoes it.
-    format, map, options, rows_hz, follow_links: how a path is opened, as robocache.open takes them.
-    threads: for one batch; default the cores. memory_budget: bytes, or "4GiB", for decoders, tables and a batch.
-    on_bad_episode: files that opening could not read are an "error" (Malformed, by name), or the samples leave them out ("skip"). What is met later is
-        an error of the item that wants it.
-    on_nan, missing: as of Loader.
+    Works in a DataLoader under fork, forkserver and spawn, also after this process has used it.
+    Items are dicts of torch tensors (NumPy arrays without torch); text is str. Images are (C, H,
+    W), windows (T, ...).
 
-    Works in a DataLoader under fork, forkserver and spawn, also after this process has used it. Items are dicts of torch tensors
-    (NumPy arrays without torch); text is str. Images are (C, H, W), windows (T, …).
+    Args:
+        source: A path or URI, or an open Dataset.
+        episodes: Indices (Dataset.episode_indices), in place of a split. The samples come in file
+            order.
+        delta_timestamps: {key: [seconds, ...]}, windows with `<key>_is_pad`, by lerobot's rules;
+            with several clocks in time, by the align rule. Seconds may be text with a unit, as
+            "50ms". A number beyond a day is Misuse, because it is likely to be nanoseconds.
+        hz: Samples lie on a uniform timeline of this rate, in Hz. Default: the dataset's rows.
+        keys: The streams of a sample; others are not read. Default: all. "episode_id", if named, is
+            the index of the sample's episode, as text; "index", "episode_index" and "frame_index"
+            are LeRobot's columns, and are made if the dataset has none.
+        image_size: (height, width) in pixels, to which images come while they are decoded. Default:
+            as recorded.
+        normalize: As of Loader; `normalizer` does and undoes it elsewhere. Default: none.
+        split: The episodes of one split. Default "train" (or "training") if the dataset names one,
+            which is logged; "all": all of them.
+        threads: Threads for one batch. Default: the cores.
+        memory_budget: Bytes, or "4GiB", for decoders, tables and a batch.
+        windows: A robocache.Windows, all fields but dtype.
+        align: A robocache.Align: how streams come onto one timeline.
+        images: A robocache.Images.
+        order: A robocache.Order, of which on_bad_episode and on_nan apply. With
+            on_bad_episode="skip" the samples leave out the files that opening could not read; an
+            episode that fails later is an error of the item.
+        statistics: A robocache.Statistics: those that normalize= takes.
+        open: A robocache.Open: how a path is opened.
+
+    Raises:
+        Misuse: an option is unknown or out of range; .hint names the nearest.
+        NotFound, Malformed, Unsupported: the source, or an episode of it; .where says which.
+
+    Example:
+        robocache.MapDataset("path", delta_timestamps={"action": [0, 0.1]})[7]
     """
 
     _told: tuple[int, list[Any]] | None = None
     _settled: dict[str, Any] | None = None  # the configuration that makes it again
 
-    @_keywords.checked
+    @_keywords.grouped("windows", "align", "images", "order", "statistics", "open")
     def __init__(
-        self, source: Any, episodes: Iterable[int] | None = None, delta_timestamps: Mapping[str, Sequence[float | str]] | None = None, hz: Any = None,
-        align: Mapping[str, Any] | None = None, keys: Iterable[str] | None = None, image_dtype: str = "uint8", image_size: Sequence[int] | None = None,
-        tolerance_s: float | str | None = None, *, threads: int | None = None, memory_budget: int | str | None = None, format: str | None = None, rows_hz: Any = None,
-        map: Any = None, options: Mapping[str, Any] | None = None, split: str | None = None, follow_links: bool | None = None,
-        delta_indices: Mapping[str, Sequence[int]] | None = None, windows: Mapping[str, Any] | None = None, anchor: str | None = None,
-        depth_unit: str | None = None, image_resize: str | None = None, normalize: Any = None, stats: Any = None, on_bad_episode: str = "error",
-        on_nan: str | None = None, missing: str | None = None,
-    ) -> None:  # fmt: skip
-        self.dataset: Dataset = opened(source, format=format, rows_hz=rows_hz, map=map, options=options, follow_links=follow_links)
-        self._config = _config.sample(self.dataset.features, locals())
+        self,
+        source: Any,
+        *,
+        episodes: Iterable[int] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float | str]] | None = None,
+        hz: Any = None,
+        keys: Iterable[str] | None = None,
+        image_size: Sequence[int] | None = None,
+        normalize: Any = None,
+        split: str | None = None,
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
+        **groups: Unpack[SampleGroups],
+    ) -> None:
+        plain = {
+            "episodes": episodes,
+            "delta_timestamps": delta_timestamps,
+            "hz": hz,
+            "keys": keys,
+            "image_size": image_size,
+            "normalize": normalize,
+            "split": split,
+            "threads": threads,
+            "memory_budget": memory_budget,
+        }
+        given = options.Given(plain, groups)
+        self.dataset: Dataset = opened(source, given.pop_group("open"))
+        given.refuse_unknown([*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it")
+        self._config = _config.sample(self.dataset.features, given)
         _config.normalize_selected(self._config)
         self._start()
 

@@ -252,9 +252,17 @@ def read(
 
     from .loader import Loader
 
-    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "pin_memory", "metrics", "on_bad_episode"} & set(options)
+    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "mixture"} & set(options)
+    runtime, order = options.get("runtime"), options.get("order")
+    if getattr(runtime, "metrics", None) is not None:
+        taken.add("Runtime.metrics")
+    if getattr(order, "on_bad_episode", None) is not None:
+        taken.add("Order.on_bad_episode")
     if taken:
-        raise Misuse(f"{sorted(taken)[0]}= of robocache.ray.read", hint="rows come in the order of the files, on the host; shuffle and batch them with Ray Data")
+        raise Misuse(
+            f"{sorted(taken)[0]} of robocache.ray.read",
+            hint="rows come in the order of the files, on the host; shuffle and batch them with Ray Data",
+        )
     if isinstance(uri, (list, tuple)):
         raise Misuse("a mixture", hint="read each, and union the datasets")
     uri = _options.uri(uri)

@@ -375,7 +375,7 @@ def test_depth_units_agree(depth: str, unit: str | None, tmp_path: Path) -> None
         for stats in (ds.stats, ds.compute_stats([key], frames="all")):
             assert np.ravel(stats[key]["min"])[0] == pytest.approx(0.5 * scale[stream.feature.unit], rel=2e-3)
         for wanted in (None, "m"):
-            loader = robocache.Loader(ds, keys=[key], batch_size=8, shuffle=False, depth_unit=wanted)
+            loader = robocache.Loader(ds, keys=[key], batch_size=8, shuffle=False, images=robocache.Images(depth_unit=wanted))
             assert loader.features[key].unit == (wanted or unit or "mm")
             np.testing.assert_allclose(next(iter(loader))[key].numpy(), levels * scale[loader.features[key].unit], rtol=2e-3)
     if unit is None:

@@ -125,7 +125,7 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
 def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
     """A small tensor that is kept does not keep the images."""
     cam = "observation.images.cam_high"
-    loader = robocache.Loader(h264, batch_size=16, keys=[cam, "index"], prefetch=1, drop_last=True)
+    loader = robocache.Loader(h264, batch_size=16, keys=[cam, "index"], runtime=robocache.Runtime(prefetch=1), drop_last=True)
     batches = [b for b, _ in zip(iter(loader), range(6))]
     held = loader.stats()["buffer_bytes"]
     size = batches[0][cam].nbytes

@@ -8,6 +8,7 @@ import pytest
 import robocache
 from conftest import dataset_path
 from robocache import _memory
+from robocache._target import Target
 
 torch = pytest.importorskip("torch")
 
@@ -16,7 +17,7 @@ def test_spans_and_offsets(h264: str) -> None:
     """A span is all samples timestamped in it, a count makes it even, offsets take samples; all beside windows of rows."""
     ds = robocache.open(h264)
     key = "action"
-    m = robocache.MapDataset(ds, keys=[key, "observation.state", "timestamp"], windows={key: (-0.1, 0.0), "observation.state": (-0.2, 0.0, 5), "timestamp": [-0.05, 0.0]})
+    m = robocache.MapDataset(ds, keys=[key, "observation.state", "timestamp"], windows=robocache.Windows(seconds={key: (-0.1, 0.0), "observation.state": (-0.2, 0.0, 5), "timestamp": [-0.05, 0.0]}))
     ep = ds.episode(0)
     times, values = ep.streams[key].times, ep.streams[key].values
     b = m.batch(range(12))
@@ -44,7 +45,7 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
     """A Loader gives the entries of all samples and their lengths, as tensors and as arrays; state and workers hold."""
     if arrays:
         monkeypatch.setattr(_memory, "torch_module", lambda: None)
-    how = dict(keys=["action", "index"], windows={"action": (-0.1, 0.05)})
+    how = dict(keys=["action", "index"], windows=robocache.Windows(seconds={"action": (-0.1, 0.05)}))
     m = robocache.MapDataset(h264, **how)
     one = {int(i["index"]): np.asarray(i["action"]) for i in m[0:200]}
     with robocache.Loader(m, batch_size=16, episodes=[0], seed=5) as loader:
@@ -67,12 +68,9 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
 def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a device would finish, but for rows of varying length, the host finishes, and stats() says why."""
 
-    def raw(self: robocache.Loader, device: object, pin: object) -> None:
-        self._device, self._target, self._pin, self._kernels, self._on_host = "cuda", None, None, {"backend": "cpu"}, None
-        self._config["raw"] = True
-
-    monkeypatch.setattr(robocache.Loader, "_place_batches", raw)
-    with robocache.Loader(h264, batch_size=4, keys=["action"], windows={"action": (-0.1, 0.0)}) as loader:
+    raw = Target("cuda", None, config={"raw": True}, kernels={"backend": "cpu"})
+    monkeypatch.setattr("robocache.loader.find_target", lambda where, decode: raw)
+    with robocache.Loader(h264, batch_size=4, keys=["action"], windows=robocache.Windows(seconds={"action": (-0.1, 0.0)})) as loader:
         assert len(next(iter(loader))["action"]) > 0
         told = loader.stats()
         assert told["finished_on"] == "host" and "varying length" in told["not_on_device"]
@@ -80,7 +78,7 @@ def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_in_a_span(h264: str) -> None:
     """A batch without any entry, from both."""
-    how = dict(keys=["action"], windows={"action": (-900.0, -800.0)}, episodes=[0])
+    how = dict(keys=["action"], windows=robocache.Windows(seconds={"action": (-900.0, -800.0)}), episodes=[0])
     m = robocache.MapDataset(h264, **how)
     assert m[3]["action"].shape == (0, 26) and m.batch([1, 2])["action_lengths"].tolist() == [0, 0]
     with robocache.Loader(m, batch_size=4) as loader:
@@ -89,7 +87,7 @@ def test_nothing_in_a_span(h264: str) -> None:
 
 
 def test_ragged_in_workers(h264: str) -> None:
-    m = robocache.MapDataset(h264, keys=["action"], windows={"action": (-0.1, 0.0)})
+    m = robocache.MapDataset(h264, keys=["action"], windows=robocache.Windows(seconds={"action": (-0.1, 0.0)}))
     loader = torch.utils.data.DataLoader(m, batch_size=8, num_workers=2, collate_fn=lambda items: torch.cat([i["action"] for i in items]))
     got = next(iter(loader))
     assert torch.equal(got, m.batch(range(8))["action"])
@@ -98,17 +96,17 @@ def test_ragged_in_workers(h264: str) -> None:
 @pytest.mark.parametrize(
     ("kwargs", "words"),
     [
-        (dict(windows={"acton": (0, 1)}), "did you mean 'action'"),
-        (dict(windows={"action": (1.0, 0.0)}), "from ≤ to"),
-        (dict(windows={"action": (0.0, 1.0, 0)}), "expected"),
-        (dict(windows={"action": (0.0,)}), "expected"),
-        (dict(windows={"action": "now"}), "expected"),
-        (dict(windows=[("action", 1)]), "expected a dict"),
-        (dict(windows={"action": [0.0]}, delta_timestamps={"action": [0.0]}), "both"),
-        (dict(anchor="acton"), "did you mean"),
-        (dict(anchor="action", hz=10), "anchor or hz"),
-        (dict(align={"modes": {"action": "linear"}}), "hz"),
-        (dict(windows={"action": [0.0]}, align={"clock": {"action": "log"}}), "one clock"),
+        (dict(windows=robocache.Windows(seconds={"acton": (0, 1)})), "did you mean 'action'"),
+        (dict(windows=robocache.Windows(seconds={"action": (1.0, 0.0)})), "from ≤ to"),
+        (dict(windows=robocache.Windows(seconds={"action": (0.0, 1.0, 0)})), "expected"),
+        (dict(windows=robocache.Windows(seconds={"action": (0.0,)})), "expected"),
+        (dict(windows=robocache.Windows(seconds={"action": "now"})), "expected"),
+        (dict(windows=robocache.Windows(seconds=[("action", 1)])), "expected a dict"),
+        (dict(windows=robocache.Windows(seconds={"action": [0.0]}), delta_timestamps={"action": [0.0]}), "both"),
+        (dict(windows=robocache.Windows(anchor="acton")), "did you mean"),
+        (dict(windows=robocache.Windows(anchor="action"), hz=10), "anchor or hz"),
+        (dict(align=robocache.Align(modes={"action": "linear"})), "hz"),
+        (dict(windows=robocache.Windows(seconds={"action": [0.0]}), align=robocache.Align(clock={"action": "log"})), "one clock"),
     ],
 )
 def test_misuse(h264: str, kwargs: dict, words: str) -> None:
@@ -130,7 +128,7 @@ def recording(request: pytest.FixtureRequest) -> str:
 
 def test_images_and_clouds_of_a_span(recording: str) -> None:
     ds = robocache.open(recording)
-    m = robocache.MapDataset(ds, keys=[JOINTS, CAMERA, CLOUD], anchor=JOINTS, windows={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)})
+    m = robocache.MapDataset(ds, keys=[JOINTS, CAMERA, CLOUD], windows=robocache.Windows(anchor=JOINTS, seconds={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)}))
     ep = ds.episode(0)
     now, camera, cloud = (ep.streams[k].times for k in (JOINTS, CAMERA, CLOUD))
     images, points = ep.streams[CAMERA].frames(range(12)), ep.streams[CLOUD].values
@@ -167,7 +165,7 @@ def test_recording_to_50_hz(recording: str) -> None:
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
     keys = [CAMERA, GYRO, JOINTS, "imu.data.orientation", CLOUD, "tf_static.torso.velodyne.translation"]
-    how = dict(hz=50, keys=keys, align={"extent": JOINTS, "edge": "mask", "max_gap": {GYRO: 0.05, CAMERA: 0.1}})
+    how = dict(hz=50, keys=keys, align=robocache.Align(extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1}))
     m = robocache.MapDataset(ds, **how)
     b = m.batch(range(len(m)))
     joints, gyro, camera, cloud = (streams[k] for k in (JOINTS, GYRO, CAMERA, CLOUD))
@@ -214,7 +212,7 @@ def test_recording_at_native_rates(recording: str) -> None:
     """Anchored on the camera, with windows of other streams at their own rates; through a Loader, resumed."""
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
-    how = dict(keys=[CAMERA, GYRO, JOINTS, CLOUD], windows={GYRO: (-0.5, 0.0), JOINTS: (-0.2, 0.0, 5), CLOUD: [-0.1, 0.0]})
+    how = dict(keys=[CAMERA, GYRO, JOINTS, CLOUD], windows=robocache.Windows(seconds={GYRO: (-0.5, 0.0), JOINTS: (-0.2, 0.0, 5), CLOUD: [-0.1, 0.0]}))
     with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, **how) as loader:
         assert loader.num_samples == len(streams[CAMERA])
         order = loader.order(0)
@@ -246,14 +244,14 @@ def test_recording_at_native_rates(recording: str) -> None:
 def test_anchor_and_clock(recording: str) -> None:
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
-    m = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=JOINTS)
+    m = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=JOINTS))
     assert len(m) == len(streams[JOINTS]) and JOINTS + "_is_pad" not in m.keys
     assert np.array_equal(m[17][JOINTS].numpy(), streams[JOINTS].values[17])
-    log = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO, align={"clock": {JOINTS: "log"}})
-    plain = robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO)
+    log = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO), align=robocache.Align(clock={JOINTS: "log"}))
+    plain = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO))
     assert not np.array_equal(log[300][JOINTS].numpy(), plain[300][JOINTS].numpy())
     with pytest.raises(robocache.Misuse, match="header"):
-        robocache.MapDataset(ds, keys=[JOINTS, GYRO], anchor=GYRO, align={"clock": {JOINTS: "wall"}})[0]
+        robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO), align=robocache.Align(clock={JOINTS: "wall"}))[0]
 
 
 def test_mixture_with_lerobot(recording: str, h264: str) -> None:
@@ -263,11 +261,11 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
     assert (a.features[key].dtype, r.features[JOINTS].dtype) == ("float32", "float64")
     mix = [robocache.Mix(a, weight=1, name="arm"), robocache.Mix(r, weight=1, rename={JOINTS: key}, name="robot")]
     with pytest.raises(robocache.Misuse, match="dtypes"):
-        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window, dtype="keep")
+        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window, windows=robocache.Windows(dtype="keep"))
     mix[1] = robocache.Mix(r, weight=1, rename={JOINTS: key, GYRO: "gyro"}, name="robot")
     arm = robocache.MapDataset(a, keys=[key], delta_timestamps=window)
-    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows={GYRO: (-0.1, 0.0)}, align={"dtypes": {JOINTS: "float32", GYRO: "float32"}})
-    with robocache.Loader(mix, batch_size=8, keys=[key, "gyro"], delta_timestamps=window, windows={"gyro": (-0.1, 0.0)}, epoch_size=64, missing="pad") as loader:
+    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows=robocache.Windows(seconds={GYRO: (-0.1, 0.0)}), align=robocache.Align(dtypes={JOINTS: "float32", GYRO: "float32"}))
+    with robocache.Loader(mix, batch_size=8, keys=[key, "gyro"], delta_timestamps=window, windows=robocache.Windows(seconds={"gyro": (-0.1, 0.0)}, missing="pad"), mixture=robocache.Mixture(epoch_size=64)) as loader:
         at = loader.locate(loader.order(0))
         n = 0
         for b in loader:
@@ -288,7 +286,7 @@ def test_rows_without_a_clock() -> None:
     uri = dataset_path("diffusion_policy_zarr")
     with pytest.raises(robocache.Misuse, match="rows_hz=10"):
         robocache.Loader(uri, hz=10, keys=["action"])
-    with robocache.Loader(uri, rows_hz=10, hz=20, keys=["action"], batch_size=4) as loader:
+    with robocache.Loader(uri, open=robocache.Open(rows_hz=10), hz=20, keys=["action"], batch_size=4) as loader:
         assert next(iter(loader))["action"].shape == (4, 26)
 
 
@@ -306,7 +304,7 @@ def test_drift() -> None:
             want = np.stack([np.interp((got["times"] - first).astype(float), moved - first, c) for c in values.T], 1)
             assert np.allclose(got[key].reshape(want.shape), want, atol=1e-3 * max(1e-9, np.abs(values).max()))
         align = {"modes": {key: "linear"}, "extent": key, "offset": {key: 0.005}, "drift": {key: 400.0}}
-        m = robocache.MapDataset(ds, keys=[key], hz=50, align=align)
+        m = robocache.MapDataset(ds, keys=[key], hz=50, align=robocache.Align(**align))
         one = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: {"ppm": 400.0}})
         assert len(m) == len(one["times"]) and np.array_equal(np.asarray(m[10][key]).ravel(), one[key][10].ravel())
         for bad in 1e9, (400.0, first), "fast", (1, 2, 3), {"rate": 1}, True:

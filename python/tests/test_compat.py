@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import robocache
-from robocache import _gone
 
 
 def old(data: np.ndarray, times: np.ndarray, targets: np.ndarray, epsilon: float) -> np.ndarray:
@@ -241,14 +240,7 @@ def test_information(monkeypatch: pytest.MonkeyPatch) -> None:
     assert robocache.enable_jit_cache() == "/somewhere"
 
 
-def test_names_that_are_gone() -> None:
-    """Each points somewhere that exists."""
-    for name, way in _gone.ELSEWHERE.items():
-        with pytest.raises(AttributeError, match="use|private|read"):
-            getattr(robocache, name)
-        for word in way.replace("(", " ").replace(",", " ").split():
-            if word.startswith("robocache."):
-                assert hasattr(robocache, word.split(".")[1].rstrip(";:[")), (name, word)
+def test_old_names() -> None:
     for name in robocache._OLD:
         assert callable(getattr(robocache, name))
     with pytest.raises(AttributeError, match="did you mean"):
@@ -294,36 +286,6 @@ def test_devices_that_are_not_here(torch) -> None:  # type: ignore[no-untyped-de
         robocache.resample_trajectories(x, t, t, device="tpu")
     with pytest.raises(robocache.Unsupported, match="CUDA backend requested but"):
         robocache.resample_trajectories(x, t, t, device=f"cuda:{torch.cuda.device_count()}")
-
-
-def test_old_names_point_somewhere() -> None:
-    """Names of the earlier package that have no place here say what to use."""
-    for name in ("reset_config", "BackendType", "enable_metrics", "health_check", "RTXEpisode", "CUDAGraphCache", "create_temporal_fusion", "Telemetry", "set_log_level", "robocache_cuda"):
-        with pytest.raises(AttributeError, match=f"robocache.{name} is not here.*use"):
-            getattr(robocache, name)
-
-
-@pytest.mark.parametrize(
-    "statement,way",
-    [
-        ("from robocache import RobotDataLoader", r"robocache.Loader\(\[robocache.Mix"), ("from robocache import RTXDataset", "robocache.datasets.RTXDataset"),
-        ("from robocache.backends import select_backend", "backend= of each call"), ("from robocache.backends import PyTorchBackend", "backend= of each call"),
-        ("from robocache import backends", "backend= of each call"), ("import robocache.backends", "backend= of each call"), ("import robocache.config as c", "keywords of each call"),
-        ("from robocache.utils.cuda import CUDAGuard", "torch.cuda.device"), ("import robocache.datasets.rtx_loader", "robocache.datasets.RTXDataset"),
-        ("from robocache.datasets.rtx_loader import RTXDataset", "robocache.datasets.RTXDataset"), ("from robocache.datasets import rlds_spec", "robocache.datasets.RLDSStep"),
-        ("from robocache.datasets.rlds_spec import RLDSEpisode", "RLDSEpisode"),
-    ],
-)  # fmt: skip
-def test_old_imports_keep_their_hint(statement: str, way: str) -> None:
-    """`from … import` says the way too, as an ImportError, so that `except ImportError` of code for both versions works."""
-    with pytest.raises(ImportError, match=way) as e:
-        exec(statement)
-    assert isinstance(e.value, robocache.Unsupported) and e.value.hint and e.value.where["name"] == e.value.name
-    name = e.value.name
-    owner, last = (robocache.datasets, name.removeprefix("robocache.datasets.")) if "datasets." in name else (robocache, name.removeprefix("robocache."))
-    assert not hasattr(owner, last) and getattr(owner, last, None) is None and last not in dir(owner)
-    with pytest.raises(robocache.Unsupported, match=way):
-        getattr(owner, last)
 
 
 def test_other_imports_fail_as_ever() -> None:

@@ -42,7 +42,7 @@ def tensors(b):
 def test_cuda_equals_cpu(pin):
     want = epoch()
     # All batches are kept: nothing may write to one after it was given.
-    got = epoch(device="cuda", pin_memory=pin)
+    got = epoch(device=robocache.Device("cuda", pin_memory=pin))
     assert len(want) == len(got)
     for a, b in zip(want, got):
         assert list(a) == list(b)
@@ -61,13 +61,13 @@ AUGMENT = {
 }
 KEYS = ["action", "observation.state", "observation.images.cam_high"]
 FINISHED = [
-    {"keys": KEYS, "augment": AUGMENT, "image_size": (96, 96)},
-    {"keys": KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_resize": "letterbox", "image_dtype": "float32", "normalize": "mean_std"},
-    {"keys": KEYS, "augment": {**AUGMENT, "random_crop": {"size": (64, 64)}}, "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]}, "image_dtype": "float32"},
-    {"image_dtype": "float32"},
-    {"image_dtype": "float32", "normalize": "mean_std"},
+    {"keys": KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96)},
+    {"keys": KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(fit="letterbox", dtype="float32"), "normalize": "mean_std"},
+    {"keys": KEYS, "augment": robocache.Augment(**{**AUGMENT, "random_crop": {"size": (64, 64)}}), "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]}, "images": robocache.Images(dtype="float32")},
+    {"images": robocache.Images(dtype="float32")},
+    {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
     {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
-    {"hz": 50, "align": {"edge": "mask", "extent": "union"}, "image_dtype": "float32", "keys": ["action", "observation.state", "observation.images.cam_high"]},
+    {"hz": 50, "align": robocache.Align(edge="mask", extent="union"), "images": robocache.Images(dtype="float32"), "keys": ["action", "observation.state", "observation.images.cam_high"]},
 ]
 
 
@@ -94,7 +94,7 @@ def test_the_device_finishes_batches(how):
 
 def test_pinned_on_the_host():
     """The engine's own buffers are page-locked: no copy made them so."""
-    with open_loader(pin_memory=True) as loader:
+    with open_loader(device=robocache.Device(pin_memory=True)) as loader:
         got = [dict(b) for b, _ in zip(loader, range(3))]
         assert loader.stats()["pinned"] and loader.pin_memory
     want = epoch()
@@ -109,7 +109,7 @@ def test_copies_of_a_user_may_be_late():
     """The batch is dropped while its copies wait behind work of the stream: its memory is not used again before they have read it."""
     want = epoch(seed=9)
     got = []
-    with open_loader(seed=9, pin_memory=True) as loader:
+    with open_loader(seed=9, device=robocache.Device(pin_memory=True)) as loader:
         for b in loader:
             torch.cuda._sleep(20_000_000)  # cycles: about 10 ms
             got.append({k: v.to("cuda", non_blocking=True) for k, v in tensors(b).items()})
@@ -122,7 +122,7 @@ def test_copies_of_a_user_may_be_late():
 def test_pinned_by_default_with_a_device():
     with open_loader(device="cuda") as loader:
         assert loader.pin_memory and next(iter(loader))["index"].is_cuda
-    with open_loader(device="cuda", pin_memory=False) as loader:
+    with open_loader(device=robocache.Device("cuda", pin_memory=False)) as loader:
         assert not loader.pin_memory and next(iter(loader))["index"].is_cuda
 
 
@@ -184,7 +184,7 @@ def test_state_counts_what_was_given():
 
 def test_copies_overlap():
     """While the device works on one batch, the next is on its way: it is there when asked for."""
-    with open_loader(device="cuda", keys=["observation.images.cam_high", "index"], batch_size=64, prefetch=8) as loader:
+    with open_loader(device="cuda", keys=["observation.images.cam_high", "index"], batch_size=64, runtime=robocache.Runtime(prefetch=8)) as loader:
         it = iter(loader)
         next(it)
         time.sleep(1.0)  # the engine is ahead
@@ -218,7 +218,7 @@ def test_several_devices():
 
 
 def rates():
-    for kw in ({}, {"device": "cuda", "pin_memory": False}, {"device": "cuda"}):
+    for kw in ({}, {"device": robocache.Device("cuda", pin_memory=False)}, {"device": "cuda"}):
         for keys in (None, ["action", "observation.state", "index"]):
             with robocache.Loader(PATH, batch_size=32, seed=3, keys=keys, **kw) as loader:
                 for _ in loader:
@@ -238,9 +238,9 @@ def rates():
 
 def kept_rates():
     """Pools and caches: what the way to the device costs where decoding costs little."""
-    normal = {"image_dtype": "float32", "normalize": "mean_std"}
+    normal = {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"}
     for kw in ({"shuffle": "pool"}, {"cache": "ram"}, {"cache": "ram", **normal}, {"cache": "ram", "image_size": (224, 224)}, {"cache": "ram", "image_size": (224, 224), **normal}):
-        for device in ({}, {"device": "cuda", "pin_memory": False}, {"device": "cuda"}):
+        for device in ({}, {"device": robocache.Device("cuda", pin_memory=False)}, {"device": "cuda"}):
             with robocache.Loader(PATH, batch_size=64, seed=3, **kw, **device) as loader:
                 for _ in loader:
                     pass
@@ -259,22 +259,23 @@ ON_ENGINES = {
     "global": {},
     "pool": {"shuffle": "pool"},
     "scaled": {"image_size": (96, 128)},
-    "floats": {"image_dtype": "float32", "image_size": (96, 128)},
-    "cached": {"cache": "device", "device_memory_budget": "1GiB"},
-    "cached pool": {"cache": "device", "device_memory_budget": "1GiB", "shuffle": "pool"},
-    "cached, scaled": {"cache": "device", "device_memory_budget": "1GiB", "image_size": (96, 128)},
-    "a part cached": {"cache": "device", "device_memory_budget": "40MiB"},
+    "floats": {"images": robocache.Images(dtype="float32"), "image_size": (96, 128)},
+    "cached": {"cache": "device", "memory_budget": "1GiB"},
+    "cached pool": {"cache": "device", "memory_budget": "1GiB", "shuffle": "pool"},
+    "cached, scaled": {"cache": "device", "memory_budget": "1GiB", "image_size": (96, 128)},
+    "a part cached": {"cache": "device", "memory_budget": "40MiB"},
 }
 
 
 @pytest.mark.parametrize("how", ON_ENGINES)
 @pytest.mark.parametrize("decode", ["gpu", "auto"])
 def test_decode_on_device_equals_cpu(decode, how):
-    options = ON_ENGINES[how]
+    options = dict(ON_ENGINES[how])  # memory_budget: of the device
+    memory = options.pop("memory_budget", None)
     epochs = 3 if "cache" in options else 1
-    with open_loader(device="cuda", **{k: v for k, v in options.items() if k not in ("cache", "device_memory_budget")}) as loader:
+    with open_loader(device="cuda", **{k: v for k, v in options.items() if k != "cache"}) as loader:
         want = [dict(b) for _ in range(epochs) for b in loader]
-    with open_loader(device="cuda", decode=decode, **options) as loader:
+    with open_loader(device=robocache.Device("cuda", decode=decode, memory_budget=memory), **options) as loader:
         n, done = 0, []
         for _ in range(epochs):
             for b in loader:
@@ -292,7 +293,7 @@ def test_decode_on_device_equals_cpu(decode, how):
 
 LOST = """
 import sys, time, torch, robocache
-loader = robocache.Loader(sys.argv[1], batch_size=32, seed=3, device="cuda", decode=sys.argv[2], shuffle=sys.argv[3], on_bad_episode="skip", prefetch=2)
+loader = robocache.Loader(sys.argv[1], batch_size=32, seed=3, device=robocache.Device("cuda", decode=sys.argv[2]), shuffle=sys.argv[3], order=robocache.Order(on_bad_episode="skip"), runtime=robocache.Runtime(prefetch=2))
 batches = iter(loader)
 next(batches)
 bad = torch.zeros(4, device="cuda")[torch.full((4,), 1 << 20, device="cuda")]  # a device-side assertion: the context is lost
@@ -317,7 +318,7 @@ def test_a_lost_device_is_an_error(decode, shuffle):
 SHARED = """
 import sys, time, robocache
 rank, world, decode, shuffle = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
-loader = robocache.Loader(sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, device="cuda", decode=decode, shuffle=shuffle, keys=None, threads=8)
+loader = robocache.Loader(sys.argv[1], batch_size=64, seed=3, rank=rank, world_size=world, device=robocache.Device("cuda", decode=decode), shuffle=shuffle, keys=None, threads=8)
 seen = sorted(int(i) for b in loader for i in b["index"].cpu())
 end, n, begin = float(sys.argv[6]), 0, None
 while time.time() < end + 3:

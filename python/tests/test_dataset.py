@@ -178,16 +178,16 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     with pytest.raises(robocache.Unsupported, match="no format"):
         robocache.open(h264, format="nothing")
     with pytest.raises(robocache.Unsupported, match="no format"):
-        robocache.Loader(h264, format="nothing")
+        robocache.Loader(h264, open=robocache.Open(format="nothing"))
     with pytest.raises(robocache.Misuse, match="unknown name strems"):
         robocache.open(h264, map={"strems": {}})
     bad = tmp_path / "map.json"
     bad.write_text("{")
     with pytest.raises(robocache.Misuse) as e:
-        robocache.MapDataset(h264, map=bad)
+        robocache.MapDataset(h264, open=robocache.Open(map=bad))
     assert e.value.where["file"] == str(bad)
     with pytest.raises(robocache.NotFound):
-        robocache.Mix(h264, map=tmp_path / "none.json").dataset.info
+        robocache.Mix(h264, open=robocache.Open(map=tmp_path / "none.json")).dataset.info
     with pytest.raises(robocache.Misuse, match="rate"):
         robocache.open(h264, rows_hz="fast")
     with pytest.raises(robocache.Misuse) as e:
@@ -196,7 +196,12 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     good = tmp_path / "good.json"
     good.write_text('{"streams": {}, "hz": 30}')
     for ways in ({"rows_hz": 30}, {"map": good}):  # its rows have timestamps
-        for opens in (robocache.open, robocache.Loader, robocache.MapDataset, lambda uri, **how: robocache.Mix(uri, **how).dataset.info):
+        for opens in (
+            robocache.open,
+            lambda uri, **how: robocache.Loader(uri, open=robocache.Open(**how)),
+            lambda uri, **how: robocache.MapDataset(uri, open=robocache.Open(**how)),
+            lambda uri, **how: robocache.Mix(uri, open=robocache.Open(**how)).dataset.info,
+        ):
             with pytest.raises(robocache.Misuse, match="have timestamps") as e:
                 opens(h264, **ways)
             assert "hz= resamples" in e.value.hint and "robocache.convert(…, fps=RATE)" in e.value.hint and "--" not in e.value.hint
@@ -207,9 +212,9 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
     ds = robocache.open(buffer, rows_hz=30)
     assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": buffer, "rows_hz": 30}
     with pytest.raises(robocache.Misuse, match="opened already"):
-        robocache.Loader(ds, format="lerobot")
+        robocache.Loader(ds, open=robocache.Open(format="lerobot"))
     with pytest.raises(robocache.Misuse, match="each robocache.Mix"):
-        robocache.Loader([h264, h264], format="lerobot")
+        robocache.Loader([h264, h264], open=robocache.Open(format="lerobot"))
 
 
 @pytest.mark.parametrize("name, key, rows", [("hdf5_features/latest.hdf5", "layout.contiguous", 200), ("zarr/v3/data.zarr", "1d.chunked.ragged.i2", 5)])

@@ -46,10 +46,7 @@ def test_names(script) -> None:  # type: ignore[no-untyped-def]
         import sys, robocache
         assert "robocache.datasets" not in sys.modules and "torch" not in sys.modules
         assert robocache.datasets.RTXDataset.__name__ == "RTXDataset"
-        try:
-            robocache.RTXDataset
-        except AttributeError as e:
-            assert "robocache.datasets.RTXDataset" in str(e)
+        assert robocache.RTXDataset is robocache.datasets.RTXDataset
         """
     )
     assert done.returncode == 0, done.stderr

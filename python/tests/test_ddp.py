@@ -26,11 +26,11 @@ BATCH, HEAD = 6, 3  # samples a batch; steps before the state
 ORDERS: dict[str, dict[str, Any]] = {
     "global": {},
     "drop": {"drop_last": True},
-    "pool": {"shuffle": "pool", "pool_episodes": 8, "pool_shards": 4},
-    "pool, dropped": {"shuffle": "pool", "pool_episodes": 4, "pool_shards": 2, "drop_last": True},
+    "pool": {"shuffle": "pool", "order": robocache.Order(pool_episodes=8, pool_shards=4)},
+    "pool, dropped": {"shuffle": "pool", "order": robocache.Order(pool_episodes=4, pool_shards=2), "drop_last": True},
     "file": {"shuffle": False},
     "mixture": {"sources": 2},
-    "mixture of pools": {"sources": 2, "shuffle": "pool", "pool_episodes": 4},
+    "mixture of pools": {"sources": 2, "shuffle": "pool", "order": robocache.Order(pool_episodes=4)},
 }
 RESUMED = ("global", "pool", "mixture", "mixture of pools")
 
@@ -106,7 +106,7 @@ def joined(paths: list[str], batch: int) -> dict[str, Any]:
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel
 
-    with loader(paths, batch_size=batch, uneven="short", keys=["index", "action"]) as ld:
+    with loader(paths, batch_size=batch, order=robocache.Order(uneven="short"), keys=["index", "action"]) as ld:
         model = DistributedDataParallel(torch.nn.Linear(ld.dataset.features["action"].shape[0], 1))
         got = []
         with Join([model]):

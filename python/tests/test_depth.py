@@ -29,7 +29,7 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
     assert np.array_equal(depth.frames(depth_unit="mm")[:, 0], metres * np.float32(1000))
     assert np.array_equal(depth.frames([2, 0], depth_unit="m")[:, 0], metres[[2, 0]])
     assert np.array_equal(ds[0].streams["observation.codes"].frames()[:, 0], codes[..., 0])
-    batch = next(iter(robocache.Loader(uri, rows_hz=10, batch_size=4, shuffle=False, depth_unit="m")))
+    batch = next(iter(robocache.Loader(uri, open=robocache.Open(rows_hz=10), batch_size=4, shuffle=False, images=robocache.Images(depth_unit="m"))))
     assert np.asarray(batch["observation.depth"]).tobytes() == metres.tobytes()
     with pytest.raises(robocache.Misuse):
         depth.frames(depth_unit="cm")
@@ -56,8 +56,8 @@ def agreed(uri: str, key: str, metres: np.ndarray, **how: object) -> None:
         check(stream.frames(depth_unit="mm"), "mm", "frames in mm")
         check(ds[0].align(times=stream.times, keys=[key])[key], stream.feature.unit, "align")
         for wanted in (None, "m", "mm"):
-            m = robocache.MapDataset(ds, episodes=[0], keys=[key], depth_unit=wanted)
-            loader = robocache.Loader(ds, episodes=[0], keys=[key], batch_size=rows, shuffle=False, depth_unit=wanted)
+            m = robocache.MapDataset(ds, episodes=[0], keys=[key], images=robocache.Images(depth_unit=wanted))
+            loader = robocache.Loader(ds, episodes=[0], keys=[key], batch_size=rows, shuffle=False, images=robocache.Images(depth_unit=wanted))
             for x in (m, loader):
                 assert x.features[key].unit == (wanted or unit or "mm")
             check(m.batch(range(rows))[key], m.features[key].unit, "items")
@@ -106,7 +106,7 @@ def test_no_depth(tmp_path: Path) -> None:
         f["depth"] = np.full((3, 12, 9), 1500, np.float32)
     mapping = {"streams": {"heat": {"from": ["heat"], "unit": "K"}, "depth": {"from": ["depth"], "unit": "mm"}}}
     ds = robocache.open(tmp_path / "heat.hdf5", rows_hz=10, map=mapping)
-    loader = robocache.Loader(ds, batch_size=3, depth_unit="m")
+    loader = robocache.Loader(ds, batch_size=3, images=robocache.Images(depth_unit="m"))
     batch = next(iter(loader))
     assert loader.features["heat"].unit == "K" and float(batch["heat"].max()) == 300.5
     assert loader.features["depth"].unit == "m" and float(batch["depth"].max()) == 1.5

@@ -69,7 +69,7 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         loader = robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, **kwargs})
         if raw:
             loader._config["raw"] = True
-            loader._kernels = {"backend": "cpu", "device": 0}
+            loader._delivered_to.kernels = {"backend": "cpu", "device": 0}
             loader._fresh()
         real = robocache.Loader._taker
 
@@ -78,7 +78,7 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
                 batches = real(self)
                 finisher = None
                 if self._raw:
-                    finisher = LateFinisher(self._open(), torch, "cpu", self._kernels)
+                    finisher = LateFinisher(self._open(), torch, "cpu", self._delivered_to.kernels)
                 self._batches = Late(batches, types.SimpleNamespace(cuda=cuda, empty=empty), "device", finisher)
                 if finisher is not None:
                     finisher.queue = self._batches._stream.work
@@ -182,13 +182,13 @@ def test_a_lost_device_is_temporary(h264: str, late, place: str, monkeypatch: py
     "how",
     [
         {},
-        {"image_dtype": "float32"},
-        {"image_dtype": "float32", "normalize": "mean_std"},
+        {"images": robocache.Images(dtype="float32")},
+        {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
         {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
-        {"cache": "ram", "image_dtype": "float32"},
-        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96)},
-        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_dtype": "float32", "normalize": "mean_std"},
-        {"keys": CAMERA_KEYS, "augment": AUGMENT, "image_size": (96, 96), "image_dtype": "float32", "hz": 20, "align": {"edge": "mask", "extent": "union"}},
+        {"cache": "ram", "images": robocache.Images(dtype="float32")},
+        {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96)},
+        {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
+        {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(dtype="float32"), "hz": 20, "align": robocache.Align(edge="mask", extent="union")},
     ],
     ids=str,
 )
@@ -212,7 +212,7 @@ def test_raw_batches_become_those_of_the_host(h264: str, late, how) -> None:  # 
 
 
 def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    how = {"keys": None, "batch_size": 16, "threads": 2, "image_dtype": "float32", "normalize": "mean_std"}
+    how = {"keys": None, "batch_size": 16, "threads": 2, "images": robocache.Images(dtype="float32"), "normalize": "mean_std"}
     mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", hz=15)]
     loader, twin = late(mix, raw=True, **how), plain(mix, **how)
     for n, (a, b) in enumerate(zip(loader, twin, strict=True)):
@@ -224,7 +224,7 @@ def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
 
 def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no-untyped-def]
     """Keys that are padded are finished on the host, beside others that are not."""
-    how = {"keys": ["action", "observation.state"], "batch_size": 16, "threads": 2, "normalize": "mean_std", "missing": "pad"}
+    how = {"keys": ["action", "observation.state"], "batch_size": 16, "threads": 2, "normalize": "mean_std", "windows": robocache.Windows(missing="pad")}
     dims = {"action": [*range(1, 26), 30]}
     mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", dims=dims)]
     loader, twin = late(mix, raw=True, **how), plain(mix, **how)
@@ -235,7 +235,7 @@ def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no
 
 def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: ignore[no-untyped-def]
     """The copy of the batch ahead reads its source long after; by then the engine has made many others."""
-    loader = late(h264, batch_size=8, prefetch=8)
+    loader = late(h264, batch_size=8, runtime=robocache.Runtime(prefetch=8))
     want = [b["index"].clone() for b in plain(h264, batch_size=8)]
     got = []
     for b in loader:
@@ -246,7 +246,7 @@ def test_host_memory_stays_until_it_was_read(h264: str, late) -> None:  # type: 
 
 def test_a_host_far_ahead_of_the_device(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     """Copies wait for the caller's stream, whose work nobody waits for here: what they are copied from stays, and is not collected."""
-    loader = late(h264, batch_size=8, prefetch=8)
+    loader = late(h264, batch_size=8, runtime=robocache.Runtime(prefetch=8))
     monkeypatch.setattr(caller, "stream", Stream())
     got = []
     for b in loader:
@@ -357,7 +357,7 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
 
 def test_what_copies_write_to_stays_until_they_are_over(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     """An interrupt as the finisher returns: nobody else has its tensors, which a copy and a launch on the way still write to."""
-    loader = late(h264, raw=True, keys=CAMERA_KEYS, image_dtype="float32", episodes=[0])
+    loader = late(h264, raw=True, keys=CAMERA_KEYS, images=robocache.Images(dtype="float32"), episodes=[0])
     it = iter(loader)
     next(it)
     device, owners, alive = loader._batches, [], []

@@ -172,7 +172,7 @@ def test_bad_episodes_by_index(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as f:
         del f["data/demo_8/obs/state"]
         f["data/demo_8/obs/state"] = np.zeros((2, 2), np.float32)  # too few rows
-    with robocache.Loader(path, keys=["action", "observation.state"], batch_size=4, on_bad_episode="skip") as loader:
+    with robocache.Loader(path, keys=["action", "observation.state"], batch_size=4, order=robocache.Order(on_bad_episode="skip")) as loader:
         seen = {int(n) for b in loader for n in np.asarray(b["action"])[:, 0]}
         bad = loader.stats()["bad_episodes"]
         state = loader.state_dict()
@@ -180,7 +180,7 @@ def test_bad_episodes_by_index(tmp_path: Path) -> None:
     with pytest.raises(robocache.Malformed) as e, robocache.Loader(path, keys=["action", "observation.state"], batch_size=64) as loader:
         list(loader)
     assert e.value.where["episode"] == 8
-    with robocache.Loader(path, keys=["action", "observation.state"], batch_size=4, on_bad_episode="skip") as loader:
+    with robocache.Loader(path, keys=["action", "observation.state"], batch_size=4, order=robocache.Order(on_bad_episode="skip")) as loader:
         loader.load_state_dict(state)
         assert {int(n) for b in loader for n in np.asarray(b["action"])[:, 0]} <= {3, 7, 20}
     assert 8 in {f["where"].get("episode") for f in run("doctor", path, code=3)["findings"]}

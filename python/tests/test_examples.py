@@ -31,16 +31,17 @@ EXAMPLES = {
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
     "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
+    "options": ["torch.Size([16, 8, "],
     "README": [], "package": [], "cli": ["0 0 []\n30\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
 # Their snippets, one after the other, on "arm". The others are run by tests of their own: docs/cluster.md (submit/real_test.go), edit.md and view.md
 # (internal/cli), hub.md (test_hub.py), lerobot.md (test_lerobot_train.py).
-PAGES = {**{n: f"docs/{n}.md" for n in ("guide", "batches", "record", "cli")}, "README": "README.md", "package": "python/README.md"}
+PAGES = {**{n: f"docs/{n}.md" for n in ("guide", "batches", "options", "record", "cli")}, "README": "README.md", "package": "python/README.md"}
 ELSEWHERE = re.compile(r"/tmp/arm|/data/my_dataset|path/to/lerobot/dataset")  # where a page has a dataset lie
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "README": [["torch"]], "package": [["torch"]], "train_policy.py": [["torch"]],
+    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "options": [["torch"]], "README": [["torch"]], "package": [["torch"]], "train_policy.py": [["torch"]],
     "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]], "delta.py": [["deltalake"]],
 }  # fmt: skip
 

@@ -20,11 +20,11 @@ RECORDING = "mcap_robot/recording_zstd.mcap"
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("bridge_rlds", {"options": {"split": "train"}}, {}),
     ("robomimic_like/earliest_gzip_shuffle.hdf5", {"rows_hz": 20}, {"delta_timestamps": {"actions": [0.0, 0.05, 0.1]}, "normalize": {"actions": "mean_std"}}),
-    ("aloha_like", {}, {"image_dtype": "float32"}),
+    ("aloha_like", {}, {"images": robocache.Images(dtype="float32")}),
     ("calvin_like/training", {}, {}),
     ("diffusion_policy_zarr/replay_buffer.zarr", {"rows_hz": 10}, {}),
     ("pointclouds/kitti", {}, {}),
-    (RECORDING, {}, {"hz": 50, "align": {"edge": "mask"}}),
+    (RECORDING, {}, {"hz": 50, "align": robocache.Align(edge="mask")}),
     (RECORDING, {}, {"windows": "spans"}),
 ]
 
@@ -32,15 +32,17 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def batches(uri: str, how: dict[str, Any], kw: dict[str, Any], device: str) -> list[dict[str, Any]]:
     ds = robocache.open(dataset_path(uri), **how)
     kw = dict(kw)
+    spans: dict[str, Any] = {}
     if kw.get("windows") == "spans":
         # Inertia ragged at its own rate, joints on five even points.
-        kw["windows"] = {k: (-0.5, 0.0) if k.startswith("imu") else (-0.2, 0.0, 5) for k, f in ds.features.items() if k.startswith(("imu", "joint_states"))}
+        spans = {k: (-0.5, 0.0) if k.startswith("imu") else (-0.2, 0.0, 5) for k in ds.features if k.startswith(("imu", "joint_states"))}
+        kw["windows"] = robocache.Windows(seconds=spans)
     # Rows of varying length are ragged as they are: not on a grid, not beside windows of others.
-    kw["keys"] = [k for k, f in ds.features.items() if k in kw.get("windows", {}) or -1 not in tuple(f.shape) or not kw]
+    kw["keys"] = [k for k, f in ds.features.items() if k in spans or -1 not in tuple(f.shape) or not kw]
     if "normalize" in kw or "delta_timestamps" in kw:
         name = next(k for k in ds.features if k in ("action", "actions"))
         kw = {k: {name: v for v in x.values()} if k in ("normalize", "delta_timestamps") else x for k, x in kw.items()}
-        kw["stats"] = ds.compute_stats([name])
+        kw["statistics"] = robocache.Statistics(values=ds.compute_stats([name]))
     with robocache.Loader(ds, batch_size=8, seed=7, device=device, **kw) as loader:
         return [dict(b) for b, _ in zip(loader, range(6))]
 

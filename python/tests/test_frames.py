@@ -45,7 +45,8 @@ def frame_number(picture: Any) -> int:
 
 def delivered(root: str, **options: Any) -> tuple[dict[tuple[int, int], int], list[int]]:
     """The frame of each (episode, row) that a Loader delivers, and the episodes that it skips."""
-    loader = robocache.Loader(root, batch_size=3, drop_last=False, on_bad_episode="skip", **options)
+    options.setdefault("order", robocache.Order(on_bad_episode="skip"))
+    loader = robocache.Loader(root, batch_size=3, drop_last=False, **options)
     frames = {}
     for batch in loader:
         for state, image in zip(batch["observation.state"], batch[CAMERA], strict=True):
@@ -72,7 +73,7 @@ def test_camera_at_its_own_rate(tmp_path: Path, variant: str) -> None:
         return 12 * episode + row + 1
 
     expect_frames(root, truth, both, [], shuffle=False)
-    expect_frames(root, truth, both, [], shuffle=True, seed=1, windows={CAMERA: [0, 0.1], "observation.state": [0]})
+    expect_frames(root, truth, both, [], shuffle=True, seed=1, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
     expect_frames(root, truth, both, [], shuffle=True, hz=10)
     items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
     assert [frame_number(items[i][CAMERA]) for i in range(24)] == list(range(1, 25))
@@ -108,7 +109,7 @@ def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
         return 5 * episode + row
 
     expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle=False)
-    expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle="pool", seed=2, pool_size=4)
+    expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle="pool", seed=2, order=robocache.Order(pool_size=4, on_bad_episode="skip"))
     findings = json.loads(cli("doctor", root, "--json").stdout)["findings"]
     assert [f["where"]["episode"] for f in findings if f["code"] == "frame-count" and f["severity"] == "error"] == [1, 3]
     out = tmp_path / "out"
@@ -259,7 +260,7 @@ def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
         assert cli("convert", root, str(tmp_path / "converted")).returncode == 11
         return
     expect_frames(root, own_frame, good, bad, shuffle=False)
-    expect_frames(root, own_frame, good, bad, shuffle=True, seed=3, windows={CAMERA: [0, 0.1], "observation.state": [0]})
+    expect_frames(root, own_frame, good, bad, shuffle=True, seed=3, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
     expect_frames(root, own_frame, good, bad, shuffle=False, hz=10)
     converted, kept, trimmed = (tmp_path / part for part in ("converted", "kept", "trimmed"))
     done = cli("convert", root, str(converted), "--skip-bad")
@@ -321,9 +322,9 @@ def test_timestamps_are_checked_on_v2(tmp_path: Path, variant: str) -> None:
         items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
         for i in range(24):
             items[i]
-    for options in ({"tolerance_s": 1e-4}, {"tolerance_s": 0.01, "shuffle": True}):
+    for options in ({"windows": robocache.Windows(tolerance_s=1e-4)}, {"windows": robocache.Windows(tolerance_s=0.01), "shuffle": True}):
         with pytest.raises(robocache.Malformed, match="tolerance_s"):
             for _ in robocache.Loader(root, batch_size=4, **options):
                 pass
-    for _ in robocache.Loader(root, batch_size=4, tolerance_s=100.0):
+    for _ in robocache.Loader(root, batch_size=4, windows=robocache.Windows(tolerance_s=100.0)):
         pass

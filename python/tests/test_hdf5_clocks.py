@@ -24,7 +24,7 @@ def synth(dst: Path, *args: str) -> str:
 @pytest.mark.parametrize(("preset", "episodes"), [("rtx", 4), ("heterogeneous", 10)])
 def test_aligned(tmp_path: Path, preset: str, episodes: int) -> None:
     made = {f: synth(tmp_path / f"a.{e}", "--format", f, "--preset", preset, "--episodes", str(episodes)) for f, e in (("robomimic", "hdf5"), ("mcap", "mcap"))}
-    loaders = {f: robocache.Loader(uri, hz=HZ, batch_size=16, seed=3, split="all", align={"extent": "union"}) for f, uri in made.items()}
+    loaders = {f: robocache.Loader(uri, hz=HZ, batch_size=16, seed=3, split="all", align=robocache.Align(extent="union")) for f, uri in made.items()}
     samples = loaders["robomimic"].num_samples
     assert samples == loaders["mcap"].num_samples and np.array_equal(loaders["robomimic"].order(0), loaders["mcap"].order(0))
     where = loaders["robomimic"].locate(loaders["robomimic"].order(0))
@@ -59,7 +59,7 @@ def test_bad_timestamps(tmp_path: Path) -> None:
 def test_index_and_dropped_frames(tmp_path: Path) -> None:
     uri = synth(tmp_path / "a.hdf5", "--format", "robomimic", "--preset", "heterogeneous", "--episodes", "6", "--cap", "20")
     lengths = robocache.open(uri).episodes["lengths"]
-    loader = robocache.Loader(uri, keys=["action", "index", "episode_index", "frame_index"], batch_size=8, drop_n_first_frames=1, drop_n_last_frames=3)
+    loader = robocache.Loader(uri, keys=["action", "index", "episode_index", "frame_index"], batch_size=8, order=robocache.Order(drop_n_first_frames=1, drop_n_last_frames=3))
     batches = list(loader)
     index, episode, frame = (torch.cat([b[k] for b in batches]).tolist() for k in ("index", "episode_index", "frame_index"))
     starts = np.concatenate([[0], np.cumsum(lengths)])
@@ -67,4 +67,4 @@ def test_index_and_dropped_frames(tmp_path: Path) -> None:
     assert index == [int(starts[e]) + k for e, k in zip(episode, frame, strict=True)]
     assert "index" not in next(iter(robocache.Loader(uri, batch_size=2)))
     with pytest.raises(robocache.Misuse):
-        robocache.Loader(uri, drop_n_last_frames=-1)
+        robocache.Loader(uri, order=robocache.Order(drop_n_last_frames=-1))

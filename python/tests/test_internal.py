@@ -22,7 +22,7 @@ import robocache
 source, folder = sys.argv[1], pathlib.Path(sys.argv[2])
 
 def train():
-    loader = robocache.Loader(source, batch_size=2, on_bad_episode="skip")
+    loader = robocache.Loader(source, batch_size=2, order=robocache.Order(on_bad_episode="skip"))
     for _ in loader:
         pass
 

@@ -76,10 +76,10 @@ def test_rows_decide_lengths(made, tmp_path: Path, variant: str) -> None:
 def test_skip_keeps_episodes_that_are_read(made, variant: str) -> None:
     path = made("L07", variant)
     whole = expected({0: 5, 1: 5, 2: 5})
-    assert rows(path, on_bad_episode="skip") == whole
-    with robocache.Loader(str(path), batch_size=4, on_bad_episode="skip") as loader:
+    assert rows(path, order=robocache.Order(on_bad_episode="skip")) == whole
+    with robocache.Loader(str(path), batch_size=4, order=robocache.Order(on_bad_episode="skip")) as loader:
         assert not loader.stats().get("bad_episodes")
-    items = robocache.MapDataset(str(path), on_bad_episode="skip")
+    items = robocache.MapDataset(str(path), order=robocache.Order(on_bad_episode="skip"))
     assert [(int(items[i]["episode_index"]), int(items[i]["frame_index"])) for i in range(len(items))] == [(e, k) for e, k, *_ in whole]
 
 
@@ -91,8 +91,8 @@ def test_skip_leaves_out_lost_rows(made, tmp_path: Path) -> None:
     shutil.copytree(fixed(path, tmp_path / "fixed") / "meta", path / "meta", dirs_exist_ok=True)
     data = path / "data/chunk-000/file-000.parquet"
     pq.write_table(pq.read_table(data).slice(0, 13), data)  # the last two rows of episode 2 are lost
-    assert rows(path, on_bad_episode="skip") == expected({0: 5, 1: 5})
-    assert len(robocache.MapDataset(str(path), on_bad_episode="skip")) == 10
+    assert rows(path, order=robocache.Order(on_bad_episode="skip")) == expected({0: 5, 1: 5})
+    assert len(robocache.MapDataset(str(path), order=robocache.Order(on_bad_episode="skip"))) == 10
     with pytest.raises(robocache.Malformed, match="rows are lost") as e:
         robocache.Loader(str(path))  # at once
     assert e.value.where["episode"] == 2
@@ -172,7 +172,7 @@ def test_a_set_without_episodes(made, tmp_path: Path, variant: str) -> None:
     path = made("L08", variant)
     ds = robocache.open(path)
     assert len(ds) == 0 and ds.num_frames == 0 and "observation.images.top" in ds.features
-    for loader in (robocache.Loader(str(path), batch_size=2), robocache.Loader(str(path), batch_size=2, windows={"action": [0, 0.1]}, normalize="mean_std")):
+    for loader in (robocache.Loader(str(path), batch_size=2), robocache.Loader(str(path), batch_size=2, windows=robocache.Windows(seconds={"action": [0, 0.1]}), normalize="mean_std")):
         assert len(loader) == 0 and list(loader) == []
     assert len(robocache.MapDataset(str(path))) == 0
     own = robocache.LeRobotDataset("me/set", root=path)

@@ -43,9 +43,9 @@ def test_follow_links(annexed: Path) -> None:
     ds = robocache.open(annexed, follow_links=True, rows_hz=10)
     assert ds.num_episodes == 4 and not [f for f in ds.findings if f["severity"] == "error"]
     for thing in (
-        robocache.Loader(annexed, batch_size=2, rows_hz=10, follow_links=True),
-        robocache.MapDataset(annexed, rows_hz=10, follow_links=True),
-        robocache.Loader([robocache.Mix(annexed, rows_hz=10, follow_links=True)], batch_size=2),
+        robocache.Loader(annexed, batch_size=2, open=robocache.Open(rows_hz=10, follow_links=True)),
+        robocache.MapDataset(annexed, open=robocache.Open(rows_hz=10, follow_links=True)),
+        robocache.Loader([robocache.Mix(annexed, open=robocache.Open(rows_hz=10, follow_links=True))], batch_size=2),
     ):
         assert len(thing) in (16, 32)
     assert robocache.doctor(annexed, follow_links=True, rows_hz=10).errors == 0
@@ -80,10 +80,10 @@ def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
     ):
         with pytest.raises(robocache.Malformed, match=r"a_2\.hdf5.*(on_bad_episode|skip_bad)"):
             refused()
-    loader = robocache.Loader(ds, batch_size=2, on_bad_episode="skip")
+    loader = robocache.Loader(ds, batch_size=2, order=robocache.Order(on_bad_episode="skip"))
     assert sum(len(b["x"]) for b in loader) == 16
     assert [(b["episode"], "a_2.hdf5" in b["error"]) for b in loader.stats()["bad_episodes"]] == [(-1, True)]
-    assert len(robocache.MapDataset(ds, on_bad_episode="skip")) == 16
+    assert len(robocache.MapDataset(ds, order=robocache.Order(on_bad_episode="skip"))) == 16
     assert ds.compute_stats(skip_bad=True)["x"]["count"][0] == 16
     assert robocache.stats(tmp_path, rows_hz=10, skip_bad=True)["x"]["count"][0] == 16
 
@@ -103,12 +103,12 @@ def test_withheld_streams(tmp_path: Path) -> None:
         ds.episode(0).streams["action"]
     with pytest.raises(robocache.Unsupported, match="action"):
         robocache.Loader(ds, batch_size=2, keys=["action"])
-    for asked in ({"windows": {"action": [0.0]}}, {"anchor": "action"}, {"delta_indices": {"action": [0]}}, {"hz": 5, "align": {"modes": {"action": "nearest"}}}):
+    for asked in ({"windows": robocache.Windows(seconds={"action": [0.0]})}, {"windows": robocache.Windows(anchor="action")}, {"windows": robocache.Windows(rows={"action": [0]})}, {"hz": 5, "align": robocache.Align(modes={"action": "nearest"})}):
         with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
             robocache.Loader(ds, batch_size=2, **({"keys": ["x"]} | asked))
     with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
         robocache.Loader([robocache.Mix(ds, keys=["action"])], batch_size=2)
-    for asked in ({"windows": {"action": [0.0]}}, {"delta_indices": {"action": [0]}}, {"keys": ["action"]}):
+    for asked in ({"windows": robocache.Windows(seconds={"action": [0.0]})}, {"windows": robocache.Windows(rows={"action": [0]})}, {"keys": ["action"]}):
         with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
             robocache.Loader([robocache.Mix(ds), robocache.Mix(ds, name="again")], batch_size=2, **({"keys": ["x"]} | asked))
     with pytest.raises(robocache.Unsupported, match=r"action.*keys="):

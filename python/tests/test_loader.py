@@ -56,20 +56,20 @@ def test_map_selection(h264: str) -> None:
     e = m.batch(range(len(m)))["episode_index"]
     assert sorted(set(e.tolist())) == [0, 2] and (e.diff() >= 0).all()  # file order, whatever the list's
     assert m.keys == ["action", "episode_index"] or m.keys == ["episode_index", "action"]
-    f = robocache.MapDataset(h264, image_size=SMALL, image_dtype="float32", keys=["observation.images.cam_high"])[3]
+    f = robocache.MapDataset(h264, image_size=SMALL, images=robocache.Images(dtype="float32"), keys=["observation.images.cam_high"])[3]
     u = robocache.MapDataset(h264, image_size=SMALL, keys=["observation.images.cam_high"])[3]
     assert torch.equal(f["observation.images.cam_high"], u["observation.images.cam_high"].float() / 255)
 
 
 def test_map_on_a_timeline(h264: str) -> None:
-    m = robocache.MapDataset(h264, hz=15, episodes=[0], keys=["action", "observation.images.cam_high"], image_size=SMALL, align={"max_gap": 0.5})
+    m = robocache.MapDataset(h264, hz=15, episodes=[0], keys=["action", "observation.images.cam_high"], image_size=SMALL, align=robocache.Align(max_gap=0.5))
     rows = robocache.MapDataset(h264, episodes=[0], keys=["action", "observation.images.cam_high"], image_size=SMALL)
     assert abs(len(m) - len(rows) / 2) <= 1
     item = m[4]
     assert item["action_is_pad"].ndim == 0 and not item["action_is_pad"]
     assert torch.equal(item["observation.images.cam_high"], rows[8]["observation.images.cam_high"])
     assert torch.allclose(item["action"], rows[8]["action"], atol=1e-5)
-    twin = robocache.MapDataset(h264, align={"hz": 15}, episodes=[0], keys=["action"])
+    twin = robocache.MapDataset(h264, hz=15, align=robocache.Align(edge="clamp"), episodes=[0], keys=["action"])
     assert len(twin) == len(m)
 
 
@@ -85,14 +85,14 @@ def test_map_on_a_timeline(h264: str) -> None:
         ({"image_size": (0, 5)}, "height, width"),
         ({"image_size": "x"}, "height, width"),
         ({"image_size": (1.5, 2)}, "height, width"),
-        ({"windows": {"action": [float("nan")]}}, "offsets"),
-        ({"windows": {"action": (float("-inf"), 0.0)}}, "offsets"),
+        ({"windows": robocache.Windows(seconds={"action": [float("nan")]})}, "offsets"),
+        ({"windows": robocache.Windows(seconds={"action": (float("-inf"), 0.0)})}, "offsets"),
         ({"delta_timestamps": {"action": [float("nan")]}, "hz": 10}, "list of seconds"),
-        ({"image_dtype": "float16"}, "uint8"),
+        ({"images": robocache.Images(dtype="float16")}, "uint8"),
         ({"episodes": [10_000]}, "episode"),
         ({"hz": 0}, "rate"),
-        ({"align": {"hz": 10, "modes": {"action": "cubic"}}}, "linear"),
-        ({"align": {"hertz": 10}}, "hz"),
+        ({"hz": 10, "align": robocache.Align(modes={"action": "cubic"})}, "linear"),
+        ({"align": {"modes": {}}}, r"expected a robocache.Align; hint: align=robocache.Align\(modes=…\)"),
         ({"batch_size": 3}, "unknown keyword"),
     ],
 )
@@ -123,7 +123,7 @@ def test_coverage_and_order(h264: str) -> None:
         assert flat == loader.order(e).tolist(), "the order is what order() says"
         assert len(batches) == len(loader)
     assert epochs[0] != epochs[1]
-    assert indices(index_loader(h264, batch_size=37, seed=5, threads=1, prefetch=1)) == epochs[0]
+    assert indices(index_loader(h264, batch_size=37, seed=5, threads=1, runtime=robocache.Runtime(prefetch=1))) == epochs[0]
     assert indices(index_loader(h264, batch_size=37, seed=6)) != epochs[0]
     assert sum(indices(index_loader(h264, batch_size=50, shuffle=False)), []) == list(range(n))
     dropped = index_loader(h264, batch_size=50, drop_last=True)
@@ -187,7 +187,7 @@ def test_resume(h264: str) -> None:
             continue
         if not got:
             state, a = json.loads(json.dumps(a.state_dict())), fresh()
-        b = fresh(threads=rng.choice([1, 2]), prefetch=rng.choice([1, 7]), batch_size=rng.choice([32, 16, 50]))
+        b = fresh(threads=rng.choice([1, 2]), runtime=robocache.Runtime(prefetch=rng.choice([1, 7])), batch_size=rng.choice([32, 16, 50]))
         b.load_state_dict(state)
         while len(got) < len(want):
             for x in b:
@@ -223,7 +223,7 @@ def test_state_of_equal_lengths(tmp_path: Path) -> None:
             for e in range(3):
                 g = f.create_group(f"data/demo_{e}")
                 g["actions"] = np.arange(20, dtype=np.float32).reshape(10, 2) + e + offset
-    one, copy, other = (robocache.Loader(tmp_path / f"{n}.hdf5", rows_hz=10, batch_size=4) for n in ("one", "copy", "other"))
+    one, copy, other = (robocache.Loader(tmp_path / f"{n}.hdf5", open=robocache.Open(rows_hz=10), batch_size=4) for n in ("one", "copy", "other"))
     for _ in range(2):
         next(iter(one))
     state = json.loads(json.dumps(one.state_dict()))
@@ -295,7 +295,7 @@ def test_memory_lives_as_long_as_a_view(h264: str) -> None:
 
 
 def test_peak_memory_is_flat(h264: str) -> None:
-    loader = robocache.Loader(h264, batch_size=16, episodes=[0, 1], keys=["observation.images.cam_high"], image_size=SMALL, prefetch=2, shuffle=False)
+    loader = robocache.Loader(h264, batch_size=16, episodes=[0, 1], keys=["observation.images.cam_high"], image_size=SMALL, runtime=robocache.Runtime(prefetch=2), shuffle=False)
     for _ in loader:
         pass
     peak = loader.stats()["buffer_peak_bytes"]
@@ -353,15 +353,15 @@ def test_epochs_count_from_0(h264: str) -> None:
 
 def test_seconds_may_have_a_unit(h264: str) -> None:
     """Windows and tolerances accept text with a unit, as the hint of an implausible number says."""
-    numbers = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, 0.1]}, tolerance_s=0.02)
-    text = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, "100ms"]}, tolerance_s="20ms")
+    numbers = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, 0.1]}, windows=robocache.Windows(tolerance_s=0.02))
+    text = robocache.Loader(h264, keys=["action"], batch_size=4, delta_timestamps={"action": [0, "100ms"]}, windows=robocache.Windows(tolerance_s="20ms"))
     assert torch.equal(next(iter(numbers))["action"], next(iter(text))["action"])
-    span = robocache.Loader(h264, keys=["action"], batch_size=4, windows={"action": ("-100ms", 0, 2)})
+    span = robocache.Loader(h264, keys=["action"], batch_size=4, windows=robocache.Windows(seconds={"action": ("-100ms", 0, 2)}))
     assert next(iter(span))["action"].shape[:2] == (4, 2)
-    rows = robocache.Loader(h264, keys=["action"], batch_size=4, delta_indices={"action": [0, 100_000]})
+    rows = robocache.Loader(h264, keys=["action"], batch_size=4, windows=robocache.Windows(rows={"action": [0, 100_000]}))
     assert next(iter(rows))["action"].shape[:2] == (4, 2)
     with pytest.raises(robocache.Misuse) as e:
-        robocache.Loader(h264, windows={"action": [0, 33_333_333]})
+        robocache.Loader(h264, windows=robocache.Windows(seconds={"action": [0, 33_333_333]}))
     assert "'33333333ns'" in e.value.hint and "'33333333s'" in e.value.hint
 
 
@@ -369,46 +369,46 @@ def test_seconds_may_have_a_unit(h264: str) -> None:
     "kwargs,cls,words",
     [
         ({"shuffle": "globl"}, robocache.Misuse, "global"),
-        ({"pool_size": "1GiB"}, robocache.Misuse, "shuffle='pool'"),
-        ({"shuffle": "pool", "pool_size": "lots"}, robocache.Misuse, "pool_size"),
-        ({"shuffle": "pool", "pool_episodes": 0}, robocache.Misuse, "pool_episodes=0"),
-        ({"shuffle": "pool", "pool_shards": 1.5}, robocache.Misuse, "pool_shards"),
-        ({"uneven": "ragged"}, robocache.Misuse, "wrap"),
+        ({"order": robocache.Order(pool_size="1GiB")}, robocache.Misuse, "shuffle='pool'"),
+        ({"shuffle": "pool", "order": robocache.Order(pool_size="lots")}, robocache.Misuse, "pool_size"),
+        ({"shuffle": "pool", "order": robocache.Order(pool_episodes=0)}, robocache.Misuse, "Order.pool_episodes=0"),
+        ({"shuffle": "pool", "order": robocache.Order(pool_shards=1.5)}, robocache.Misuse, "pool_shards"),
+        ({"order": robocache.Order(uneven="ragged")}, robocache.Misuse, "wrap"),
         ({"cache": True}, robocache.Misuse, "directory"),
-        ({"cache_budget": "1GiB"}, robocache.Misuse, "without cache"),
-        ({"cache": "ram", "cache_format": "png"}, robocache.Misuse, "yuv"),
-        ({"io_threads": 0}, robocache.Misuse, "at least 1"),
+        ({"cache": robocache.Cache(budget="1GiB")}, robocache.Misuse, "without a place"),
+        ({"cache": robocache.Cache("ram", format="png")}, robocache.Misuse, "yuv"),
+        ({"runtime": robocache.Runtime(io_threads=0)}, robocache.Misuse, "at least 1"),
         ({"cache": "RAM"}, robocache.Misuse, "did you mean 'ram'"),
         ({"cache": "s3://bucket/cache"}, robocache.Misuse, "disk of this machine"),
-        ({"cache": 5}, robocache.Misuse, "directory"),
+        ({"cache": 1.5}, robocache.Misuse, "directory"),
         ({"seed": "a"}, robocache.Misuse, "seed='a'"),
         ({"seed": 2**64}, robocache.Misuse, "seed=18446744073709551616"),
         ({"rank": "0", "world_size": 2}, robocache.Misuse, "rank='0'"),
-        ({"deadline_s": "soon"}, robocache.Misuse, "deadline_s='soon'"),
-        ({"decode": "gpu"}, robocache.Misuse, 'device="cuda" has the engines'),
-        ({"decode": "npu"}, robocache.Misuse, "'cpu', 'auto', 'gpu'"),
-        ({"deadline_s": float("nan")}, robocache.Misuse, "deadline_s=nan"),
+        ({"runtime": robocache.Runtime(deadline_s="soon")}, robocache.Misuse, "deadline_s='soon'"),
+        ({"device": robocache.Device(decode="gpu")}, robocache.Misuse, r'Device\("cuda", decode=.*has the engines'),
+        ({"device": robocache.Device(decode="npu")}, robocache.Misuse, "'cpu', 'auto', 'gpu'"),
+        ({"runtime": robocache.Runtime(deadline_s=float("nan"))}, robocache.Misuse, "deadline_s=nan"),
         ({"shuffle": 0}, robocache.Misuse, "shuffle=0"),
         ({"shuffle": ["global"]}, robocache.Misuse, "shuffle="),
         ({"drop_last": "no"}, robocache.Misuse, "drop_last='no'"),
-        ({"pin_memory": "no"}, robocache.Misuse, "pin_memory='no'"),
+        ({"device": robocache.Device(pin_memory="no")}, robocache.Misuse, "pin_memory='no'"),
         ({"normalize": {"action": 5}}, robocache.Misuse, "a mode"),
         ({"normalize": {"action": {"mean": "abc"}}}, robocache.Misuse, "numbers"),
-        ({"tolerance_s": "x"}, robocache.Misuse, "tolerance_s='x'"),
-        ({"tolerance_s": 33_000_000}, robocache.Misuse, "and as nanoseconds 33 ms"),
+        ({"windows": robocache.Windows(tolerance_s="x")}, robocache.Misuse, "tolerance_s='x'"),
+        ({"windows": robocache.Windows(tolerance_s=33_000_000)}, robocache.Misuse, "and as nanoseconds 33 ms"),
         ({"delta_timestamps": {"action": [0, 33_333_333]}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
-        ({"windows": {"action": [0, 33_333_333]}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
-        ({"windows": {"action": (0, 33_333_333)}}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
+        ({"windows": robocache.Windows(seconds={"action": [0, 33_333_333]})}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
+        ({"windows": robocache.Windows(seconds={"action": (0, 33_333_333)})}, robocache.Misuse, "days.*and as nanoseconds 33.333333 ms"),
         ({"delta_timestamps": {"action": "x"}}, robocache.Misuse, "seconds"),
         ({"episodes": 5}, robocache.Misuse, "episodes=5"),
         ({"rename": {"a": "b"}}, robocache.Unsupported, "Mix"),
         ({"batch_size": 0}, robocache.Misuse, "at least 1"),
         ({"threads": 0}, robocache.Misuse, "at least 1"),
-        ({"prefetch": 1.5}, robocache.Misuse, "integer"),
+        ({"runtime": robocache.Runtime(prefetch=1.5)}, robocache.Misuse, "integer"),
         ({"memory_budget": "4 lots"}, robocache.Misuse, "4GiB"),
         ({"normalize": "z"}, robocache.Misuse, "mean_std"),
         ({"normalize": {"acton": "mean_std"}}, robocache.Misuse, "'action'"),
-        ({"on_bad_episode": "ignore"}, robocache.Misuse, "skip"),
+        ({"order": robocache.Order(on_bad_episode="ignore")}, robocache.Misuse, "skip"),
         ({"batchsize": 4}, robocache.Misuse, "batch_size"),
         ({"keys": ["acton"]}, robocache.Misuse, "'action'"),
     ],
@@ -422,7 +422,7 @@ def test_unsupported_sources(h264: str) -> None:
     with pytest.raises(robocache.Unsupported, match="image_transforms"):
         robocache.Loader(robocache.LeRobotDataset(h264, image_transforms=lambda x: x))
     if not torch.cuda.is_available():
-        for kwargs in ({"device": "cuda"}, {"pin_memory": True}):
+        for kwargs in ({"device": "cuda"}, {"device": robocache.Device(pin_memory=True)}):
             with pytest.raises(robocache.Unsupported, match="CUDA"):
                 robocache.Loader(h264, **kwargs)
 
@@ -430,7 +430,7 @@ def test_unsupported_sources(h264: str) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_cuda(h264: str) -> None:
     for pin in (False, True):
-        b = next(iter(robocache.Loader(h264, batch_size=8, device="cuda", pin_memory=pin, shuffle=False, image_size=SMALL)))
+        b = next(iter(robocache.Loader(h264, batch_size=8, device=robocache.Device("cuda", pin_memory=pin), shuffle=False, image_size=SMALL)))
         c = next(iter(robocache.Loader(h264, batch_size=8, shuffle=False, image_size=SMALL)))
         assert all(v.is_cuda and torch.equal(v.cpu(), c[k]) for k, v in b.items() if isinstance(v, torch.Tensor))
 
@@ -459,8 +459,8 @@ def test_closing_while_another_thread_waits(exact: str) -> None:
 
 def test_cache_on_a_device_is_refused_without_one(h264, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(robocache.Error, match='decode="gpu" or "auto"'):
-        robocache.Loader(h264, cache="device", device_memory_budget="1GiB")
+    with pytest.raises(robocache.Error, match=r'decode="gpu"\) or "auto"'):
+        robocache.Loader(h264, cache="device", device=robocache.Device(memory_budget="1GiB"))
     with pytest.raises(robocache.Misuse, match="device_memory_budget"):
         robocache.Loader(h264, cache="device")
     with pytest.raises(robocache.Misuse, match="did you mean 'device'"):

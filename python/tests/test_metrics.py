@@ -16,7 +16,7 @@ def scrape(address):
 
 
 def test_metrics_are_the_stats():
-    with robocache.Loader(dataset("g1_h264_v30"), batch_size=16, metrics=":0") as loader:
+    with robocache.Loader(dataset("g1_h264_v30"), batch_size=16, runtime=robocache.Runtime(metrics=":0")) as loader:
         assert loader.metrics_address.startswith("127.0.0.1:")
         first = scrape(loader.metrics_address)
         assert first["robocache_loader_samples_total"] == 0
@@ -33,7 +33,7 @@ def test_metrics_are_the_stats():
         assert copy.metrics_address is None
         copy.close()
         with pytest.raises(robocache.Misuse, match="local rank"):
-            robocache.Loader(dataset("g1_h264_v30"), metrics=loader.metrics_address)
+            robocache.Loader(dataset("g1_h264_v30"), runtime=robocache.Runtime(metrics=loader.metrics_address))
         address = loader.metrics_address
     with pytest.raises(urllib.error.URLError):
         scrape(address)
@@ -42,6 +42,6 @@ def test_metrics_are_the_stats():
 def test_metrics_addresses():
     for bad in ("9400", "nowhere.invalid:1", "127.0.0.1:99999"):
         with pytest.raises(robocache.Misuse):
-            robocache.Loader(dataset("g1_h264_v30"), metrics=bad)
+            robocache.Loader(dataset("g1_h264_v30"), runtime=robocache.Runtime(metrics=bad))
     with robocache.Loader(dataset("g1_h264_v30")) as loader:
         assert loader.metrics_address is None

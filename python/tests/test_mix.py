@@ -57,12 +57,12 @@ def test_shares_without_weights_go_by_size(h264: str, other: str) -> None:
 
 
 def test_epochs_of_a_given_size_and_exact_shares(h264: str, other: str) -> None:
-    loader = pair(h264, other, (1, 1), epoch_size=320, stratified=True, seed=1)
+    loader = pair(h264, other, (1, 1), mixture=robocache.Mixture(epoch_size=320, stratified=True), seed=1)
     sizes = [b["dataset_index"].sum().item() for b in loader]
     assert loader.num_samples == 320 and sizes == [16] * 10
-    assert [pair(h264, other, (1, 1), stop=s).num_samples >= 2 * 1 for s in ("first", "all")] == [True, True]
-    assert pair(h264, other, (1, 1), stop="first").num_samples <= pair(h264, other, (1, 1), stop="all").num_samples
-    even = pair(h264, other, (9, 1), temperature=1e6)
+    assert [pair(h264, other, (1, 1), mixture=robocache.Mixture(stop=s)).num_samples >= 2 * 1 for s in ("first", "all")] == [True, True]
+    assert pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="first")).num_samples <= pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="all")).num_samples
+    even = pair(h264, other, (9, 1), mixture=robocache.Mixture(temperature=1e6))
     d = even.locate(even.order(0)[:1000]).dataset_index
     assert abs(d.mean() - 0.5) < 0.02
 
@@ -74,7 +74,7 @@ def test_resume_in_a_mixture(h264: str, other: str) -> None:
         next(it)
     state = json.loads(json.dumps(a.state_dict()))
     rest = [b["index"].tolist() for b in it]
-    b = pair(h264, other, seed=7, threads=1, prefetch=1)
+    b = pair(h264, other, seed=7, threads=1, runtime=robocache.Runtime(prefetch=1))
     b.load_state_dict(state)
     assert [x["index"].tolist() for x in b] == rest
     with pytest.raises(robocache.Misuse):
@@ -89,7 +89,7 @@ def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
     flip = cam + "_flip"  # only one has it
     with pytest.raises(robocache.Misuse, match="missing"):
         robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32))
-    b = next(iter(robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32), missing="pad", batch_size=32)))
+    b = next(iter(robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32), windows=robocache.Windows(missing="pad"), batch_size=32)))
     pad = b[flip + "_is_pad"].reshape(-1)
     assert torch.equal(pad, b["dataset_index"] == 1) and not b[flip][pad].any() and b[flip][~pad].any()
 
@@ -97,7 +97,7 @@ def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
 def test_statistics_stay_per_source(h264: str, other: str) -> None:
     n = len(robocache.open(h264).stats["action"]["mean"])
     mine = {"action": {"mean": np.full(n, 5.0), "std": np.full(n, 2.0)}}
-    loader = robocache.Loader([Mix(h264, stats=mine), Mix(other)], keys=["action", "index"], normalize={"action": "mean_std"}, batch_size=64)
+    loader = robocache.Loader([Mix(h264, statistics=robocache.Statistics(values=mine)), Mix(other)], keys=["action", "index"], normalize={"action": "mean_std"}, batch_size=64)
     maps = [robocache.MapDataset(p, keys=["action"]) for p in (h264, other)]
     b = next(iter(loader))
     st = robocache.open(other).stats["action"]
@@ -116,9 +116,9 @@ def test_statistics_stay_per_source(h264: str, other: str) -> None:
         ({"rename": {"acton": "action"}}, "'action'"),
         ({"rename": {"action": "index"}}, "two keys"),
         ({"rename": ["action", "index"]}, "expected a dict"),
-        ({"stats": {"acton": {}}}, "'action'"),
-        ({"stats": {"action": {"median": [1]}}}, "median"),
-        ({"stats": {"action": {"mean": [float("inf")]}}}, "infinite"),
+        ({"statistics": robocache.Statistics(values={"acton": {}})}, "'action'"),
+        ({"statistics": robocache.Statistics(values={"action": {"median": [1]}})}, "median"),
+        ({"statistics": robocache.Statistics(values={"action": {"mean": [float("inf")]}})}, "infinite"),
         ({"keys": ["acton"]}, "'action'"),
         ({"hz": -1}, "rate"),
         ({"wait": 2}, "'weight'"),
@@ -140,7 +140,7 @@ def test_misuse_of_mixtures(h264: str, other: str) -> None:
     with pytest.raises(robocache.Misuse, match="MapDataset"):
         Mix(robocache.MapDataset(h264))
     with pytest.raises(robocache.Misuse, match="stop"):
-        pair(h264, other, stop="never")
+        pair(h264, other, mixture=robocache.Mixture(stop="never"))
     with pytest.raises(robocache.Misuse, match="out of range|index"):
         robocache.Loader(h264, keys=["index"]).locate([10**9])
     loader = robocache.Loader(h264, keys=["index", "episode_index"], shuffle=False, batch_size=64)

@@ -43,7 +43,7 @@ def test_one_word_leaves_nothing_raw(name: str, mode: str, caplog: pytest.LogCap
     ds = robocache.open(dataset_path(name))
     keys = [k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype.startswith("float") and not f.default and "timestamp" not in k][:3]
     assert keys
-    how = {"keys": keys, "batch_size": 64, "shuffle": False, "rows_hz": 10 if "hdf5" in name or "zarr" in name else None, "split": "all" if ds.splits else None}
+    how = {"keys": keys, "batch_size": 64, "shuffle": False, "open": robocache.Open(rows_hz=10 if "hdf5" in name or "zarr" in name else None), "split": "all" if ds.splits else None}
     how = {k: v for k, v in how.items() if v is not None}
     source = dataset_path(name)
     with caplog.at_level(logging.WARNING, "robocache"):
@@ -71,16 +71,16 @@ def test_one_word_leaves_nothing_raw(name: str, mode: str, caplog: pytest.LogCap
 
 
 def test_over_the_selected_episodes(demos: str) -> None:
-    """What is held out takes no part; stats="compute" also in place of a dataset's own."""
+    """What is held out takes no part; Statistics(compute=True) also in place of a dataset's own."""
     ds = robocache.open(demos)
     want = ds.compute_stats(["action"], episodes=[0])["action"]
     for m in (robocache.Loader(demos, keys=["action"], episodes=[0], normalize="mean_std"), robocache.MapDataset(demos, keys=["action"], episodes=[0], normalize="mean_std")):
         np.testing.assert_array_equal(np.float32(m.normalizer.state_dict()["keys"]["action"]["shift"]), want["mean"].astype(np.float32))
     g1 = dataset_path("g1_v30_exact")
     own = robocache.open(g1).stats["action"]["mean"].astype(np.float32)
-    shift = {c: np.float32(robocache.Loader(g1, keys=["action"], episodes=[0], normalize="mean_std", stats=c).normalizer.state_dict()["keys"]["action"]["shift"]) for c in (None, "compute")}
+    shift = {c: np.float32(robocache.Loader(g1, keys=["action"], episodes=[0], normalize="mean_std", statistics=robocache.Statistics(compute=c)).normalizer.state_dict()["keys"]["action"]["shift"]) for c in (None, True)}
     np.testing.assert_array_equal(shift[None], own)
-    assert not np.array_equal(shift["compute"], own)
+    assert not np.array_equal(shift[True], own)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -89,9 +89,9 @@ def test_the_formulas_of_training(h264: str, mode: str, clip: bool) -> None:
     """norm of a raw batch is the loader's, to the bit, in NumPy and torch; inverse brings it back."""
     entry = {"mode": mode, "clip": True} if clip and mode != "mean_std" else mode
     cam = "observation.images.cam_high"
-    how = {"batch_size": 16, "shuffle": False, "episodes": [0], "keys": ["action", "observation.state", cam, "task"], "image_dtype": "float32", "image_size": (24, 32), "delta_timestamps": {"action": [0, 1 / 30]}}
+    how = {"batch_size": 16, "shuffle": False, "episodes": [0], "keys": ["action", "observation.state", cam, "task"], "images": robocache.Images(dtype="float32"), "image_size": (24, 32), "delta_timestamps": {"action": [0, 1 / 30]}}
     img = {"mode": "mean_std", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}
-    with robocache.Loader(h264, normalize={"action": entry, "observation.state": mode, cam: img}, stats="compute", **how) as loader:
+    with robocache.Loader(h264, normalize={"action": entry, "observation.state": mode, cam: img}, statistics=robocache.Statistics(compute=True), **how) as loader:
         state = json.loads(json.dumps(loader.normalizer.state_dict()))
         normal = next(iter(loader))
     norm = Normalizer.from_state_dict(state)
@@ -145,7 +145,7 @@ assert "torch" not in sys.modules and robocache._engine._current is None
 def test_on_a_device(h264: str) -> None:
     how = {"batch_size": 16, "shuffle": False, "episodes": [0], "keys": ["action", "observation.state"]}
     for mode in MODES:
-        with robocache.Loader(h264, normalize=mode, stats="compute", **how) as loader, robocache.Loader(h264, **how) as plain:
+        with robocache.Loader(h264, normalize=mode, statistics=robocache.Statistics(compute=True), **how) as loader, robocache.Loader(h264, **how) as plain:
             norm, normal, raw = loader.normalizer, next(iter(loader)), next(iter(plain))
         made = norm({k: v.cuda() for k, v in raw.items()})
         for k in how["keys"]:
@@ -154,13 +154,13 @@ def test_on_a_device(h264: str) -> None:
 
 def test_computed_once(demos: str, tmp_path: Path) -> None:
     """Workers and copies take what was settled, and read nothing again."""
-    ds = robocache.MapDataset(demos, keys=["action"], normalize="mean_std", stats="compute")
+    ds = robocache.MapDataset(demos, keys=["action"], normalize="mean_std", statistics=robocache.Statistics(compute=True))
     assert "compute_stats" not in ds._settled and ds._settled["normalize"]["action"]["mean"]
     copy = pickle.loads(pickle.dumps(ds))
     assert torch.equal(copy[3]["action"], ds[3]["action"]) and copy.normalizer.state_dict() == ds.normalizer.state_dict()
     workers = torch.utils.data.DataLoader(ds, batch_size=4, num_workers=1)
     assert torch.equal(next(iter(workers))["action"], torch.stack([ds[i]["action"] for i in range(4)]))
-    loader = robocache.Loader(demos, keys=["action"], normalize="mean_std", stats="compute", cache=tmp_path / "cache", shuffle=False)
+    loader = robocache.Loader(demos, keys=["action"], normalize="mean_std", statistics=robocache.Statistics(compute=True), cache=tmp_path / "cache", shuffle=False)
     again = pickle.loads(pickle.dumps(loader))
     assert torch.equal(next(iter(again))["action"], next(iter(loader))["action"])
     # A Loader of it takes the normalisation, and a wish of its own replaces it.
@@ -171,7 +171,7 @@ def test_computed_once(demos: str, tmp_path: Path) -> None:
 def test_of_a_mixture(h264: str) -> None:
     """Each source by its own statistics, also where only one brings them; by name, by position, and by dataset_index."""
     sources = [Mix(h264, name="g1", weight=1), Mix(dataset_path("bridge_rlds/bridge_dataset"), name="demos", weight=1)]
-    how = {"keys": ["action"], "batch_size": 64, "missing": "pad", "seed": 3}
+    how = {"keys": ["action"], "batch_size": 64, "windows": robocache.Windows(missing="pad"), "seed": 3}
     with robocache.Loader(sources, normalize="mean_std", **how) as loader, robocache.Loader(sources, **how) as plain:
         norm, normal, raw = loader.normalizer, next(iter(loader)), next(iter(plain))
     norm = Normalizer.from_state_dict(json.loads(json.dumps(norm.state_dict())))
@@ -201,7 +201,7 @@ def test_misuse(demos: str) -> None:
         (lambda: Normalizer.from_state_dict({}), "state"),
         (lambda: Normalizer.from_state_dict({"version": 2, "keys": {}}), "version"),
         (lambda: norm["a"], "one dataset"),
-        (lambda: robocache.Loader(demos, keys=["action"], normalize="mean_std", stats={"action": {"min": [0.0] * width, "max": [1.0] * width}}), "mean_std"),
+        (lambda: robocache.Loader(demos, keys=["action"], normalize="mean_std", statistics=robocache.Statistics(values={"action": {"min": [0.0] * width, "max": [1.0] * width}})), "mean_std"),
     ):
         with pytest.raises(robocache.Misuse, match=words):
             bad()

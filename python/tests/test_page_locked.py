@@ -21,7 +21,7 @@ main = Caller()
 def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, view: bool) -> None:
     """pin_memory=True on the host, and v.to(device, non_blocking=True) by the user, who drops the batch at once."""
     main.run()
-    loader = robocache.Loader(h264, keys=KEYS, batch_size=8, threads=1, prefetch=1)
+    loader = robocache.Loader(h264, keys=KEYS, batch_size=8, threads=1, runtime=robocache.Runtime(prefetch=1))
     cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
     held = loader._batches = _device.PageLocked(loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0)
     want, got, late, at_user = [], [], [], []
@@ -66,14 +66,14 @@ def test_tensors_that_a_user_collects_are_looked_at_in_turns(h264: str, monkeypa
 def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    for kwargs in ({"device": "cuda"}, {"device": "cuda:3"}, {"pin_memory": True}, {"device": torch.device("cuda")}):
+    for kwargs in ({"device": "cuda"}, {"device": "cuda:3"}, {"device": robocache.Device(pin_memory=True)}, {"device": torch.device("cuda")}):
         with pytest.raises(robocache.Unsupported, match="CUDA"):
             robocache.Loader(h264, **kwargs)
     with pytest.raises(robocache.Unsupported, match="CPU or CUDA"):
         robocache.Loader(h264, device="meta")
     with pytest.raises(robocache.Misuse):
         robocache.Loader(h264, device="gpu")
-    assert robocache.Loader(h264, pin_memory=False).pin_memory is False
+    assert robocache.Loader(h264, device=robocache.Device(pin_memory=False)).pin_memory is False
 
 
 def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +84,9 @@ def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     loader = robocache.Loader(h264, device="cuda", keys=KEYS)
-    assert loader._target == torch.device("cuda", 1) and not loader.pin_memory and loader.stats()["pinned"] is False
+    assert loader._delivered_to.device == torch.device("cuda", 1) and not loader.pin_memory and loader.stats()["pinned"] is False
     with pytest.raises(robocache.Unsupported, match="driver"):
-        robocache.Loader(h264, device="cuda", pin_memory=True, keys=KEYS)
+        robocache.Loader(h264, device=robocache.Device("cuda", pin_memory=True), keys=KEYS)
     with pytest.raises(robocache.Unsupported, match="2 CUDA devices"):
         robocache.Loader(h264, device="cuda:2", keys=KEYS)
     assert _memory.torch_module() is torch

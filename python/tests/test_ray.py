@@ -224,7 +224,7 @@ def test_read_ragged(cluster, tmp_path):
     source = synth(tmp_path / "set.mcap", "--format", "mcap", "--codec", "png", "--episodes", "2", "--seconds", "2", "--rates", "joints=100,force=333")
     with robocache.Loader(source, batch_size=8, shuffle=False, hz=20) as loader:
         key = next(k for k in loader.keys if "force" in k)
-    window = {"hz": 20, "windows": {key: (-0.1, 0.0)}, "keys": [key]}
+    window = {"hz": 20, "windows": robocache.Windows(seconds={key: (-0.1, 0.0)}), "keys": [key]}
     got = robocache.ray.read(source, batch_size=16, override_num_blocks=1, **window).take_all()
     want = []
     with robocache.Loader(source, batch_size=16, shuffle=False, **window) as loader:

@@ -46,6 +46,9 @@ def summed(rows: np.ndarray, rate: float, hz: float, ticks: int) -> np.ndarray:
     return np.maximum(part, 0) * rate @ rows.astype(np.float64)
 
 
+OPEN = robocache.Open(rows_hz=RATE)
+
+
 def everything(path: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
     with robocache.Loader(path, batch_size=8, shuffle=False, keys=["action"], **options) as loader:
         batches = [{k: np.asarray(v) for k, v in b.items()} for b in loader]
@@ -54,7 +57,7 @@ def everything(path: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("hz", [1, 2, 5, 7, 10, 30])
 def test_sums_are_kept(buffer: str, values: np.ndarray, hz: int) -> None:
-    got, pads = everything(buffer, rows_hz=RATE, hz=hz, align={"relative": {"action": True}})
+    got, pads = everything(buffer, open=OPEN, hz=hz, align=robocache.Align(relative={"action": True}))
     ticks = int((ROWS - 1) / RATE * hz) + 1
     want = summed(values, RATE, hz, ticks)
     assert got.shape == (ticks, 7) and not pads.any()
@@ -77,7 +80,7 @@ def test_choices(buffer: str, values: np.ndarray) -> None:
         ({"modes": {"action": "sum"}, "relative": {"action": np.arange(7)}}, list(range(7))),
         (None, []),
     ):
-        got, _ = everything(buffer, rows_hz=RATE, hz=10, align=align)
+        got, _ = everything(buffer, open=OPEN, hz=10, align=robocache.Align(**(align or {})))
         want = linear.copy()
         want[:, channels] = some[:, channels]
         assert np.allclose(got, want, atol=1e-5), align
@@ -90,7 +93,7 @@ def test_choices(buffer: str, values: np.ndarray) -> None:
 
 def test_windows(buffer: str, values: np.ndarray) -> None:
     """Entries of a window that leave the data are padded, and hold no motion once the last row has ended."""
-    got, pads = everything(buffer, rows_hz=RATE, hz=10, align={"relative": {"action": True}}, delta_timestamps={"action": [-0.1, 0.0, 0.1, 0.2]})
+    got, pads = everything(buffer, open=OPEN, hz=10, align=robocache.Align(relative={"action": True}), delta_timestamps={"action": [-0.1, 0.0, 0.1, 0.2]})
     one = summed(values, RATE, 10, 43)
     assert got.shape == (41, 4, 7)
     for step, offset in enumerate((-1, 0, 1, 2)):
@@ -105,7 +108,7 @@ def test_windows(buffer: str, values: np.ndarray) -> None:
 def test_wrong_choices(buffer: str) -> None:
     for bad in ({"action": "yes"}, {"action": []}, {"action": [7]}, {"action": ["dx"]}, {"nobody": True}, {"action": [0.5]}):
         with pytest.raises(robocache.Misuse):
-            everything(buffer, rows_hz=RATE, hz=10, align={"relative": bad})
+            everything(buffer, open=OPEN, hz=10, align=robocache.Align(relative=bad))
     with pytest.raises(robocache.Unsupported, match="align"):
         robocache.resample(np.zeros((4, 2), np.float32), np.arange(4.0), hz=10, mode="sum")
 

@@ -146,7 +146,7 @@ def check_set(path: Path, runs: Sequence[int]) -> None:
     found = robocache.doctor(path, decode=True)
     assert not found.errors and not found.warnings, found.findings
     assert delivered(path) == expected(runs)
-    windows = delivered(path, windows={CAMERA: [0, 0.1], "observation.state": [0]})
+    windows = delivered(path, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
     assert windows == expected(runs)
     table = pa.concat_tables([pq.read_table(f) for f in sorted((path / "meta/episodes").rglob("*.parquet"))], promote_options="default")
     assert table["episode_index"].to_pylist() == list(range(len(runs)))

@@ -67,7 +67,7 @@ def test_joined_action_and_loader(buffer):
     how = dict(rows_hz=RATE, map={"streams": {"action": {"from": parts}, **{p: {"from": [p]} for p in parts}}})
     ds = robocache.open(buffer, **how)
     assert ds.features["action"].rotations == ({"at": 3, "form": "rotvec"},)
-    items = robocache.MapDataset(ds, keys=["action"], align={"hz": 73})
+    items = robocache.MapDataset(ds, keys=["action"], hz=73)
     a = np.stack([np.asarray(items[i]["action"]) for i in range(len(items))]).astype(np.float64)
     assert len(a) > 250
     assert off(a[:, 3:6], a[:, 6]) < 1e-5  # the width is the time

@@ -43,13 +43,13 @@ def test_values_need_no_rate(buffer: str, tmp_path: Path) -> None:
     assert len(stream) == 7 and stream.values.shape == (7, WIDTH) and stream.values[0, 0] == 100 + 15
     assert ds.compute_stats()["action"]["max"][0] == 33
     assert next(iter(robocache.Loader(ds, batch_size=4, shuffle=False)))["action"][:, 0].tolist() == [0, 3, 6, 9]
-    assert next(iter(robocache.Loader(ds, batch_size=4, shuffle=False, anchor="action")))["action"][:, 0].tolist() == [0, 3, 6, 9]
+    assert next(iter(robocache.Loader(ds, batch_size=4, shuffle=False, windows=robocache.Windows(anchor="action"))))["action"][:, 0].tolist() == [0, 3, 6, 9]
     for ask in (
         lambda: stream.times,
         lambda: ds.episode(0).align(hz=10),
         lambda: robocache.Loader(ds, hz=10),
         lambda: robocache.Loader(ds, delta_timestamps={"action": [0, 0.1]}),
-        lambda: robocache.Loader(ds, windows={"action": (-0.1, 0.0)}),
+        lambda: robocache.Loader(ds, windows=robocache.Windows(seconds={"action": (-0.1, 0.0)})),
         lambda: robocache.convert(buffer, tmp_path / "lerobot", to="lerobot", progress=False),
         lambda: robocache.convert(buffer, tmp_path / "out.mcap", to="mcap", progress=False),
     ):
@@ -75,26 +75,26 @@ def test_windows_in_rows(buffer: str) -> None:
         for i in range(n):
             want.append([3 * (first + min(max(i + o, 0), n - 1)) for o in offsets])
             pads.append([not 0 <= i + o < n for o in offsets])
-    m = robocache.MapDataset(ds, delta_indices={"action": offsets})
+    m = robocache.MapDataset(ds, windows=robocache.Windows(rows={"action": offsets}))
     assert len(m) == sum(lengths)
     got = m.batch(range(len(m)))
     assert got["action"][:, :, 0].tolist() == want and got["action_is_pad"].tolist() == pads
     assert got["action"].shape == (ROWS, 3, WIDTH) and "state_is_pad" not in "".join(got)
-    batch = next(iter(robocache.Loader(ds, batch_size=ROWS, shuffle=False, delta_indices={"action": offsets})))
+    batch = next(iter(robocache.Loader(ds, batch_size=ROWS, shuffle=False, windows=robocache.Windows(rows={"action": offsets}))))
     assert batch["action"][:, :, 0].tolist() == want and batch["action_is_pad"].tolist() == pads
     # The same as seconds, where the rate is known; and on a timeline, its rows.
     rated = robocache.open(buffer, rows_hz=10)
     seconds = robocache.MapDataset(rated, delta_timestamps={"action": [o / 10 for o in offsets]}).batch(range(ROWS))
     assert seconds["action"].tolist() == got["action"].tolist() and seconds["action_is_pad"].tolist() == pads
-    grid = [robocache.MapDataset(rated, hz=20, keys=["action"], **w).batch(range(20)) for w in ({"delta_indices": {"action": offsets}}, {"delta_timestamps": {"action": [o / 20 for o in offsets]}})]
+    grid = [robocache.MapDataset(rated, hz=20, keys=["action"], **w).batch(range(20)) for w in ({"windows": robocache.Windows(rows={"action": offsets})}, {"delta_timestamps": {"action": [o / 20 for o in offsets]}})]
     assert grid[0]["action"].tolist() == grid[1]["action"].tolist() and grid[0]["action_is_pad"].tolist() == grid[1]["action_is_pad"].tolist()
-    mixed = next(iter(robocache.Loader([robocache.Mix(ds), robocache.Mix(rated)], batch_size=2 * ROWS, delta_indices={"action": offsets})))
+    mixed = next(iter(robocache.Loader([robocache.Mix(ds), robocache.Mix(rated)], batch_size=2 * ROWS, windows=robocache.Windows(rows={"action": offsets}))))
     assert sorted(mixed["action"][:, 1, 0].tolist()) == sorted(2 * [float(3 * i) for i in range(ROWS)])
     for wrong in ({"acton": [0]}, {"action": []}, {"action": [0.5]}, {"action": 3}, {"action": [1 << 40]}, [0, 1]):
-        with pytest.raises(robocache.Misuse, match="delta_indices|acton"):
-            robocache.Loader(ds, delta_indices=wrong)
+        with pytest.raises(robocache.Misuse, match="Windows.rows|delta_indices|acton"):
+            robocache.Loader(ds, windows=robocache.Windows(rows=wrong))
     with pytest.raises(robocache.Misuse, match="both"):
-        robocache.Loader(rated, delta_indices={"action": [0]}, delta_timestamps={"action": [0]})
+        robocache.Loader(rated, windows=robocache.Windows(rows={"action": [0]}), delta_timestamps={"action": [0]})
 
 
 def test_an_anchor_with_rows_of_its_own() -> None:
@@ -104,7 +104,7 @@ def test_an_anchor_with_rows_of_its_own() -> None:
     key = "layout.contiguous"
     stream = ds.episode(0).streams[key]
     assert ds.features[key].clock and len(stream) == 200 != len(ds.episode(0))
-    m = robocache.MapDataset(ds, keys=[key], anchor=key, delta_indices={key: [-1, 0, 1]})
+    m = robocache.MapDataset(ds, keys=[key], windows=robocache.Windows(anchor=key, rows={key: [-1, 0, 1]}))
     assert len(m) == 200
     got, values = m.batch([0, 100, 199]), stream.values
     for k, i in enumerate((0, 100, 199)):
@@ -112,7 +112,7 @@ def test_an_anchor_with_rows_of_its_own() -> None:
         assert np.array_equal(np.asarray(got[key][k]), values[rows])
     assert got[key + "_is_pad"].tolist() == [[True, False, False], [False] * 3, [False, False, True]]
     with pytest.raises(robocache.Misuse, match="anchor=") as e:
-        robocache.Loader(ds, keys=[key], delta_indices={key: [0]})
+        robocache.Loader(ds, keys=[key], windows=robocache.Windows(rows={key: [0]}))
     with pytest.raises(robocache.Misuse) as e:
         robocache.Loader(ds, keys=[key])
     assert "rows_hz=" in e.value.hint and "anchor=" in e.value.hint
@@ -141,11 +141,11 @@ def test_an_assumed_rate_is_not_resampled() -> None:
     uri = dataset_path("aloha_like")
     ds = robocache.open(uri)
     for call in (
-        lambda: robocache.Loader(uri, hz=25), lambda: robocache.Loader([robocache.Mix(uri, hz=25)]), lambda: robocache.Loader([uri], align={"hz": 25}),
+        lambda: robocache.Loader(uri, hz=25), lambda: robocache.Loader([robocache.Mix(uri, hz=25)]), lambda: robocache.Loader([uri], hz=25),
         lambda: robocache.MapDataset(uri, hz=25), lambda: ds.episode(0).align(hz=25),
     ):  # fmt: skip
         with pytest.raises(robocache.Misuse, match="50 Hz is only assumed") as e:
             call()
         assert "rows_hz=" in e.value.hint and e.value.where["dataset"] == uri
-    assert len(robocache.Loader(uri, hz=25, rows_hz=50, keys=["action"])) > 0
+    assert len(robocache.Loader(uri, hz=25, open=robocache.Open(rows_hz=50), keys=["action"])) > 0
     assert len(robocache.Loader(uri, keys=["action"])) > 0

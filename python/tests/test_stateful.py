@@ -37,7 +37,7 @@ def test_resume_inside_a_stateful_dataloader(h264: str, stop: int) -> None:
     file = io.BytesIO()
     torch.save(dl.state_dict(), file)  # as checkpoints are written
     file.seek(0)
-    other = inside(h264, threads=1, prefetch=1)
+    other = inside(h264, threads=1, runtime=robocache.Runtime(prefetch=1))
     other.load_state_dict(torch.load(file))
     assert got + flat(other) == loader(h264).order(0).tolist()
     assert flat(other) == loader(h264).order(1).tolist(), "then the next epoch"

@@ -47,7 +47,7 @@ def test_a_loader_normalises_with_them(demos: str, kept: bool, tmp_path: Path) -
         given = tmp_path / "stats.json"
         given.write_text(json.dumps({k: {n: v.tolist() for n, v in s.items()} for k, s in {**stats, "not here": stats["action"]}.items()}))
     how = {"batch_size": 32, "shuffle": False, "keys": ["action"]}
-    with robocache.Loader(ds, **how) as plain, robocache.Loader(ds, normalize="mean_std", stats=given, **how) as normal:
+    with robocache.Loader(ds, **how) as plain, robocache.Loader(ds, normalize="mean_std", statistics=robocache.Statistics(values=given), **how) as normal:
         for a, b in zip(plain, normal, strict=True):
             mean, std = (np.float32(stats["action"][n]) for n in ("mean", "std"))
             want = (np.asarray(a["action"], np.float32) - mean) / (std + np.float32(1e-8))  # as LeRobot does, in float32
@@ -63,9 +63,9 @@ def test_misuse(demos: str, tmp_path: Path) -> None:
     with pytest.raises(robocache.Misuse, match="frames"):
         ds.compute_stats(frames="some")
     with pytest.raises(robocache.NotFound, match=r"robocache\.stats\(URI, out="):
-        robocache.Loader(ds, stats=tmp_path / "none.json")
+        robocache.Loader(ds, statistics=robocache.Statistics(values=tmp_path / "none.json"))
     (tmp_path / "bad.json").write_text("[1")
     with pytest.raises(robocache.Malformed, match="bad.json"):
-        robocache.Loader(ds, stats=tmp_path / "bad.json")
+        robocache.Loader(ds, statistics=robocache.Statistics(values=tmp_path / "bad.json"))
     with pytest.raises(robocache.Misuse, match="give it to each"):
-        robocache.Loader([robocache.Mix(ds), robocache.Mix(ds)], stats={})
+        robocache.Loader([robocache.Mix(ds), robocache.Mix(ds)], statistics=robocache.Statistics(values={}))

@@ -15,5 +15,5 @@ def test_types_are_complete() -> None:
     report = json.loads(got.stdout)["typeCompleteness"]
     unknown = [s["name"] for s in report["symbols"] if s["isExported"] and not s["isTypeKnown"]]
     assert report["completenessScore"] >= 0.98, unknown
-    assert {"robocache.dataset.Dataset.fps", "robocache.dataset.Stream.values"} <= {s["name"] for s in report["symbols"] if s["isTypeKnown"]}
+    assert {"robocache.dataset.Dataset.fps", "robocache.episode.Stream.values"} <= {s["name"] for s in report["symbols"] if s["isTypeKnown"]}
     assert report["pyTypedPath"]

@@ -133,7 +133,7 @@ def test_stats(made: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, "robocache"):
         robocache.stats(made, keys="action", frames="none", out=tmp_path / "stats.json")
     assert "action" in json.loads((tmp_path / "stats.json").read_text()) and "wrote stats.json" in caplog.text
-    robocache.Loader(made, normalize="mean_std", stats=robocache.stats(made)).close()
+    robocache.Loader(made, normalize="mean_std", statistics=robocache.Statistics(values=robocache.stats(made))).close()
 
 
 def test_convert(made: str, tmp_path: Path) -> None:

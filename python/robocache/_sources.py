@@ -1,0 +1,93 @@
+"""The sources of a Loader: one dataset, or those of a mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _config
+from ._errors import Error, Misuse, Unsupported
+from ._feature import Features
+from .dataset import Dataset, opened
+from .mapdataset import MapDataset
+from .mix import Mix
+from .normalizer import Normalizer
+
+
+@dataclass
+class Sources:
+    """The open sources: mix is None for one dataset, inherited is of a MapDataset."""
+
+    mix: list[Mix] | None
+    datasets: list[Dataset]
+    features: Features
+    inherited: dict[str, Any] = field(default_factory=dict)
+
+
+def _numbered(position: int, source: Any) -> Mix:
+    """Returns a source of a mixture as an open Mix. An error names its position."""
+    try:
+        mix = source if isinstance(source, Mix) else Mix(source)
+        mix.dataset  # raises the error of a path that could not be opened
+    except Error as e:
+        name = source.name if isinstance(source, Mix) else None
+        raise e.within({"source": position, **({} if name is None else {"name": name})}) from None
+    return mix
+
+
+def opened_sources(source: Any, how: dict[str, Any]) -> Sources:
+    """Opens the source of a Loader. how: the options of opening a path."""
+    if isinstance(source, (list, tuple)):
+        if not source:
+            raise Misuse("a mixture of no datasets")
+        return _of_mixture([_numbered(i, s) for i, s in enumerate(source)], how)
+    if isinstance(source, Mix):
+        return _of_mixture([_numbered(0, source)], how)
+    inherited: dict[str, Any] = {}
+    if isinstance(source, MapDataset):
+        if getattr(source, "image_transforms", None) is not None:
+            raise Unsupported(
+                "image_transforms are Python code, and a Loader runs none per sample",
+                hint="apply them to the batch, on its device",
+            )
+        inherited, source = dict(source._config), source.dataset
+    dataset = opened(source, how)
+    return Sources(None, [dataset], dataset.features, inherited)
+
+
+def _of_mixture(mix: list[Mix], how: dict[str, Any]) -> Sources:
+    if how:
+        raise Misuse("open= of a mixture", hint="give it to each robocache.Mix")
+    weighted = sum(m.weight is not None for m in mix)
+    if weighted not in (0, len(mix)):
+        raise Misuse(
+            f"{weighted} of {len(mix)} sources have a weight",
+            hint="give every Mix a weight=, or none: then shares go by size",
+        )
+    features = Features()
+    for m in mix:
+        features.update((k, f) for k, f in m.features.items() if k not in features)
+    features.withheld = {
+        k: why for m in mix for k, why in m.features.withheld.items() if k not in features
+    }
+    return Sources(mix, [m.dataset for m in mix], features)
+
+
+def share_normalizer(mix: list[Mix], v: Any) -> Any:
+    """Passes each source its part of another mixture's normalizer, and returns the common part."""
+    n = v if isinstance(v, (str, Mapping)) else getattr(v, "normalizer", v)
+    if not isinstance(n, Normalizer) or not n.sources:
+        return v
+    if len(n.sources) != len(mix):
+        raise Misuse(
+            f"normalize: the normalizer of {len(n.sources)} sources for a mixture of {len(mix)}",
+            hint="give each Mix its own: normalize=normalizer[name]",
+        )
+    for i, m in enumerate(mix):
+        part = n[m.name if m.name in n.sources else i]
+        m._config.setdefault(
+            "normalize", _config.SAMPLE["normalize"]("normalize", part, m.features)
+        )
+        _config.normalize_selected(m._config)
+    return None
