@@ -3,7 +3,6 @@ package robocache
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -104,77 +103,6 @@ func goField(name string) string {
 		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}
 	return b.String()
-}
-
-// PythonWords writes options as keywords and commands as calls of the Python package.
-var PythonWords = Words{Option: pythonOption, Command: pythonCommand}
-
-func pythonOption(name string, keys []string, value any) string {
-	if name == "skip_bad_episodes" {
-		return `on_bad_episode="skip" (skip_bad=True of convert and stats)`
-	}
-	if name == "as" { // of edit, a keyword of Python
-		name = "to"
-	}
-	if value == nil && len(keys) == 0 {
-		return name + "="
-	}
-	text := pythonText(value)
-	for i := len(keys) - 1; i >= 0; i-- {
-		text = "{" + pythonText(keys[i]) + ": " + text + "}"
-	}
-	return name + "=" + text
-}
-
-// pythonCalls are the commands that are functions of the Python package.
-var pythonCalls = []string{"inspect", "doctor", "convert", "stats", "pull", "push", "edit"}
-
-func pythonCommand(line string) string {
-	all := strings.Fields(line)
-	if !slices.Contains(pythonCalls, all[0]) {
-		return GoWords.Command(line)
-	}
-	name, rest := all[0], all[1:]
-	if name == "edit" {
-		name, rest = "edit."+strings.ReplaceAll(all[1], "-", "_"), all[2:]
-	}
-	var args, keywords []string
-	for _, word := range rest {
-		flag, isFlag := strings.CutPrefix(word, "--")
-		key, value, hasValue := strings.Cut(flag, "=")
-		switch {
-		case !isFlag && word == strings.ToUpper(word):
-			args = append(args, word)
-		case !isFlag:
-			args = append(args, pythonText(word))
-		case hasValue && value == strings.ToUpper(value) && value != strings.ToLower(value):
-			keywords = append(keywords, strings.ReplaceAll(key, "-", "_")+"="+value)
-		case !hasValue:
-			keywords = append(keywords, strings.ReplaceAll(key, "-", "_")+"=True")
-		case json.Valid([]byte(value)):
-			keywords = append(keywords, strings.ReplaceAll(key, "-", "_")+"="+value)
-		default:
-			keywords = append(keywords, strings.ReplaceAll(key, "-", "_")+"="+pythonText(value))
-		}
-	}
-	if len(args) == 0 {
-		args = []string{"…"}
-	}
-	return "robocache." + name + "(" + strings.Join(append(args, keywords...), ", ") + ")"
-}
-
-// pythonText writes a value as a literal of Python.
-func pythonText(v any) string {
-	switch v := v.(type) {
-	case bool:
-		if v {
-			return "True"
-		}
-		return "False"
-	case nil:
-		return "…"
-	}
-	return jsonText(v)
 }
 
 // jsonText writes a value as JSON, without escapes for HTML.

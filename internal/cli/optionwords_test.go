@@ -31,12 +31,15 @@ func TestOptionWords(t *testing.T) {
 		"align":          {"relative", "action", false},
 		"map":            {"streams", "action", "from", []string{"a", "b"}},
 		"on_bad_episode": {"skip"},
+		"stats":          {"compute"},
+		"pin_memory":     {false},
+		"cache_budget":   nil,
 	}
 	for _, c := range []struct{ surface, option, want string }{
 		{"convert", "keys", "--keys"},
 		{"doctor", "keys", "robocache convert --keys"},
 		{"edit merge", "keys", "robocache convert --keys"},
-		{"convert", "missing", `missing="pad" in Python`},
+		{"convert", "missing", `windows=robocache.Windows(missing="pad") in Python`},
 		{"stats", "skip_bad", "--skip-bad"},
 		{"convert", "on_bad_episode", "--skip-bad"},
 		{"doctor", "options", "--option timestamp_unit=ms"},
@@ -44,12 +47,15 @@ func TestOptionWords(t *testing.T) {
 		{"doctor", "align", `robocache convert --align '{"relative": {"action": false}}'`},
 		{"convert", "map", `--map '{"streams": {"action": {"from": ["a", "b"]}}}'`},
 		{"Python", "keys", "keys="},
-		{"Python", "missing", `missing="pad"`},
+		{"Python", "missing", `windows=robocache.Windows(missing="pad")`},
 		{"Python", "skip_bad", "skip_bad=True"},
-		{"Python", "on_bad_episode", `on_bad_episode="skip"`},
+		{"Python", "on_bad_episode", `order=robocache.Order(on_bad_episode="skip")`},
 		{"Python", "options", `options={"timestamp_unit": "ms"}`},
 		{"Python", "rows_hz", `rows_hz="30000/1001"`},
-		{"Python", "align", `align={"relative": {"action": False}}`},
+		{"Python", "align", `align=robocache.Align(relative={"action": False})`},
+		{"Python", "stats", `statistics=robocache.Statistics(compute=True)`},
+		{"Python", "pin_memory", `device=robocache.Device("cuda", pin_memory=False)`},
+		{"Python", "cache_budget", `cache=robocache.Cache(…, budget=…)`},
 		{"Go", "keys", "Keys"},
 		{"Go", "missing", `Missing: "pad"`},
 		{"Go", "rows_hz", `OpenOptions.HZ: "30000/1001"`},
@@ -189,10 +195,34 @@ func pythonParameters(t *testing.T) map[string]bool {
 	return out
 }
 
+var (
+	pythonGroup = regexp.MustCompile(`(?m)^    "(\w+)": (\w+),$`)
+	groupField  = regexp.MustCompile(`^(\w+)=robocache\.(\w+)\(.*?(\w+)=…\)`)
+)
+
+// pythonFields returns the fields of the groups of options in Python as keyword.Group.field.
+func pythonFields(t *testing.T) map[string]bool {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(realdata.Root(t), "python", "robocache", "options.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]bool{}
+	for _, group := range pythonGroup.FindAllStringSubmatch(string(b), -1) {
+		_, class, _ := strings.Cut(string(b), "\nclass "+group[2]+":\n")
+		class, _, _ = strings.Cut(class, "\n\n\n")
+		for _, field := range regexp.MustCompile(`(?m)^    (\w+): .* = `).FindAllStringSubmatch(class, -1) {
+			out[group[1]+"."+group[2]+"."+field[1]] = true
+		}
+	}
+	return out
+}
+
 // Each option that a hint names is a keyword in Python. Its flag exists for the verb that names it.
 func TestHintedOptionsExist(t *testing.T) {
 	known := pythonParameters(t)
-	if !known["on_bad_episode"] || known["skip_bad_episodes"] {
+	fields := pythonFields(t)
+	if !known["rows_hz"] || known["skip_bad_episodes"] || !fields["windows.Windows.missing"] {
 		t.Fatal(slices.Sorted(maps.Keys(known)))
 	}
 	options, commands := map[string]bool{}, 0
@@ -229,7 +259,12 @@ func TestHintedOptionsExist(t *testing.T) {
 		case "skip_bad_episodes":
 			keyword = "skip_bad"
 		}
-		if !known[keyword] {
+		text := robocache.PythonWords.Option(option, nil, nil)
+		if m := groupField.FindStringSubmatch(text); m != nil {
+			if place := m[1] + "." + m[2] + "." + m[3]; !fields[place] {
+				t.Errorf("%s: %s: the Python package has no such group or field", option, text)
+			}
+		} else if !known[keyword] {
 			t.Errorf("no function of the Python package has the parameter %s", keyword)
 		}
 		eachVerb(root, func(c *cobra.Command) {
