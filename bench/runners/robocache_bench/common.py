@@ -37,6 +37,23 @@ def image_hw(a):
     return tuple(int(x) for x in a.image_size.split("x")) if a.image_size else None
 
 
+def loader_keywords(flat):
+    """Returns options by the engine's names as keywords of robocache.Loader: those of groups become groups."""
+    import dataclasses
+
+    from robocache import options
+
+    places = {}
+    for group, cls in options.GROUPS.items():
+        places.update({options.engine_name(group, f.name): (group, f.name) for f in dataclasses.fields(cls)})
+    plain = {k: v for k, v in flat.items() if k not in places}
+    groups = {}
+    for name in flat.keys() - plain.keys():
+        group, field = places[name]
+        groups.setdefault(group, {})[field] = flat[name]
+    return {**plain, **{group: options.GROUPS[group](**fields) for group, fields in groups.items()}}
+
+
 def deltas(a, fps, keys):
     return {k: [i / fps for i in range(a.window)] for k in keys} if a.window else None
 

@@ -226,7 +226,7 @@ def rlds():
     if a.runner == "robocache":
         import robocache
 
-        loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, options={"split": "train"}, keys=CAMERAS + NUMBERS + ["language_instruction"])
+        loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, open=robocache.Open(options={"split": "train"}), keys=CAMERAS + NUMBERS + ["language_instruction"])
         return lambda: (sum(len(b["language_instruction"]) for b in loader), values_of_steps(lambda: loader))
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
     import tensorflow as tf

@@ -39,7 +39,7 @@ def measure(a, disk):
     wanted = [] if a.video == "none" else cameras[: 1 if a.video == "one" else None]
     windowed = [k for k in names if not ds.features[k].default] if a.truth else [k for k in ("observation.state", "action") if k in names] + wanted
     options = dict(batch_size=a.batch_size, shuffle={"file": False}.get(a.shuffle, a.shuffle or "global"), seed=a.seed, keys=[k for k in dict.fromkeys([*names, "index", "episode_index"]) if k not in cameras] + wanted,
-                   delta_timestamps=common.deltas(a, float(ds.fps), windowed), image_dtype="uint8", image_size=common.image_hw(a),
+                   delta_timestamps=common.deltas(a, float(ds.fps), windowed), image_size=common.image_hw(a),
                    episodes=common.positions(a.episodes), split="all", drop_last=bool(a.drop_last), rank=a.rank or 0, world_size=a.world or 1, **hz)
     if a.duration_s:
         options["on_bad_episode"] = "skip"  # counted: skipped_episodes
@@ -49,9 +49,10 @@ def measure(a, disk):
     if (a.device or "cpu") != "cpu":
         options["device"], each, more = a.device, paced, dict(synchronise=torch.cuda.synchronize)
     t = time.perf_counter()
-    loader = robocache.Loader(a.uri, threads=a.workers, **options)
+    loader = robocache.Loader(a.uri, threads=a.workers, **common.loader_keywords(options))
     built = time.perf_counter() - t
-    alone = lambda: each(robocache.Loader(a.uri, threads=1, **{**{k: v for k, v in options.items() if k != "cache"}, "prefetch": 1}))
+    uncached = {k: v for k, v in options.items() if not k.startswith("cache")}
+    alone = lambda: each(robocache.Loader(a.uri, threads=1, **common.loader_keywords({**uncached, "prefetch": 1})))
     facts = dict(open_s=opened, index_build_s=built, num_cameras=len(wanted), image_shape=list(ds.features[wanted[0]].shape) if wanted else [], fps=float(ds.fps),
                  loaded_episodes=len(options["episodes"] or range(ds.num_episodes)))
 

@@ -60,7 +60,7 @@ def main(a):
     keys = [k for k, f in ds.features.items() if f.kind == "numeric"]
     hz = Fraction(a.hz).limit_denominator(10**6)
     chosen = common.positions(a.episodes) or list(range(ds.num_episodes))
-    how = dict(hz=hz / a.rows, windows={k: (0.0, float((a.rows - 1) / hz), a.rows) for k in keys}, episodes=chosen)
+    how = dict(hz=hz / a.rows, windows=robocache.Windows(seconds={k: (0.0, float((a.rows - 1) / hz), a.rows) for k in keys}), episodes=chosen)
     loader = robocache.Loader(a.uri, keys=[*keys, "index"], batch_size=a.batch_size, seed=a.seed, threads=a.workers, **how)
     if loader.num_samples != len(chosen):
         raise RuntimeError(f"{a.rows} rows at {a.hz} Hz are shorter than the longest trajectory")

@@ -43,22 +43,30 @@ def spec(ds, model, tiny=False, image_size=None, rows=250):
 
 
 def loader_options(s):
-    """The engine's keywords for these rows."""
+    """The Loader's keywords for these rows."""
+    import robocache
+
     keys = [*s["states"], s["action"], *s["cameras"]]
     out = dict(keys=[*keys, "index"], image_size=s["image_size"])
     spans = {k: s["ahead"] if k == s["action"] else s["observed"] for k in keys}
     if s["hz"]:
-        out.update(hz=s["hz"] / s["whole"] if s["whole"] else s["hz"], windows={k: (v[0] / s["hz"], v[-1] / s["hz"], len(v)) for k, v in spans.items()})
+        seconds = {k: (v[0] / s["hz"], v[-1] / s["hz"], len(v)) for k, v in spans.items()}
+        out.update(hz=s["hz"] / s["whole"] if s["whole"] else s["hz"], windows=robocache.Windows(seconds=seconds))
     else:
         out["delta_timestamps"] = {k: [i / s["fps"] for i in v] for k, v in spans.items()}
     return out
 
 
-def own_options(a, cache=None):
-    own = {k: a[k] for k in ("prefetch", "memory_budget", "pool_size", "pool_episodes", *(("cache_budget", "cache_format") if cache else ())) if a.get(k)}
+def own_options(a, s, cache=None, device=None):
+    """The Loader's keywords that the run asks for."""
+    names = ["prefetch", "memory_budget", "pool_size", "pool_episodes"]
+    names += ["cache_budget", "cache_format"] if cache else []
+    names += ["decode", "device_memory_budget"] if device else []
+    own = {k: a[k] for k in names if a.get(k)}
+    own.update({k: v for k, v in (("cache", cache), ("device", device), ("drop_n_last_frames", s["dropped"])) if v})
     if a.cache == "ram" and not a.cache_budget:  # a cache that holds half a set measures decoding
         own.setdefault("memory_budget", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1))
-    return own
+    return common.loader_keywords(own)
 
 
 def plan(a):
@@ -67,7 +75,7 @@ def plan(a):
 
     ds, world = robocache.open(a.uri), a.world or 1
     s = spec(ds, a.model, a.tiny, common.image_hw(a))
-    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", drop_n_last_frames=s["dropped"], **loader_options(s), **own_options(a))
+    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a, s))
     facts = dict(cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, versions=common.versions())
     steps = loader.num_samples // (a.batch_size * world)
     if facts["cuda_devices"]:
@@ -352,8 +360,8 @@ def robocache_batches(root, p, a, cache=None):
     import robocache
 
     loader = robocache.Loader(
-        root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", device=a.device, threads=a.threads or None,
-        drop_n_last_frames=p.spec["dropped"], **loader_options(p.spec), **own_options(a, cache), **({"cache": cache} if cache else {}), **{k: a[k] for k in ("decode", "device_memory_budget") if a.get(k)},
+        root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", threads=a.threads or None,
+        **loader_options(p.spec), **own_options(a, p.spec, cache, device=a.device),
     )  # fmt: skip
 
     def epochs():
