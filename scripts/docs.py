@@ -18,6 +18,7 @@ PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "ARCHITECTURE.md", "CHANGEL
 API = {
     "Datasets": "open Dataset Episode Stream Feature",
     "Loading": "Loader Mix Normalizer MapDataset",
+    "Options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
     "LeRobot": "LeRobotDataset LeRobotDatasetMetadata",
     "Recording": "Writer",
     "Verbs": "inspect doctor convert stats pull push",
@@ -48,7 +49,8 @@ class Keywords(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         if obj.docstring:
-            text = re.sub(r"\n(\w+(?:, \w+)*): ", r"\n\n- **\1**: ", obj.docstring.value)
+            text = re.sub(r"\n(Args|Attributes|Returns|Raises|Example):\n", r"\n\n**\1**\n\n", obj.docstring.value)
+            text = re.sub(r"\n(?:    )?(\w+(?:, \w+)*): ", r"\n\n- **\1**: ", text)
             obj.docstring.value = re.sub(r"(?<![`\w])(__\w+__)", r"`\1`", text)
 
 
