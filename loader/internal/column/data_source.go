@@ -172,10 +172,10 @@ func (src *DataSource) rowLength(ctx context.Context, place int32, index int) (i
 // DatasetKey returns the dataset's own name of a key.
 func (src *DataSource) DatasetKey(key string) string {
 	if k, ok := robocache.As[keyed](src.Dataset); ok {
-		return k.key(key)
+		return k.DatasetKey(key)
 	}
 	return key
 }
 
 // keyed is a dataset under other keys.
-type keyed interface{ key(k string) string }
+type keyed interface{ DatasetKey(key string) string }
