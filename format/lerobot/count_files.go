@@ -59,7 +59,7 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for i := range files {
-		f := countedFile{at: e.files[i], name: named[d.dataPlace(int32(i))]}
+		f := countedFile{at: e.files[i], name: named[d.dataPlace(int32(i))], storedID: -1}
 		// A missing file is looked for under every name that it may have: a few are enough to see
 		// that the set is not whole.
 		if len(named) > 0 && f.name == "" {

@@ -1,6 +1,7 @@
 package lerobot
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -194,4 +195,23 @@ func TestIndexTwiceByTime(t *testing.T) {
 	}
 	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 100)
 	wantRepair(t, dir, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
+}
+
+// TestMissingFilesAreNoRepeat checks a v2 set of which a part was pulled: files that are missing have no
+// episode_index.
+func TestMissingFilesAreNoRepeat(t *testing.T) {
+	dir := copySet(t, "g1_v21")
+	files, err := filepath.Glob(filepath.Join(dir, "data/chunk-000/*.parquet"))
+	if err != nil || len(files) < 4 {
+		t.Fatal(files, err)
+	}
+	for _, name := range []string{files[0], files[2], files[3]} {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := mustOpen(t, dir)
+	if err := d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1], make([]byte, d.About.Feature("observation.state").RowBytes())); err != nil {
+		t.Error(err)
+	}
 }
