@@ -8,7 +8,6 @@ package main
 import "C"
 
 import (
-	"encoding/json"
 	"runtime"
 	"unsafe"
 
@@ -202,18 +201,6 @@ func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {
 		args[i] = C.GoString(a)
 	}
 	return C.int32_t(cli.Main(args, version))
-}
-
-type verbArgs struct {
-	Verb     string                     `json:"verb"`
-	Args     []string                   `json:"args"`
-	Options  map[string]json.RawMessage `json:"options"`
-	Terminal bool                       `json:"terminal"`
-}
-
-// verb runs one verb of the command line inside of the process.
-func verb(ctx context, a *verbArgs) (any, error) {
-	return cli.Verb(ctx, a.Verb, a.Args, a.Options, a.Terminal)
 }
 
 // editing makes a dataset of datasets.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/cache"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 func newCache() *cobra.Command {
@@ -73,7 +74,7 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
 	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
-		bytes, err := parseBytes(budget)
+		bytes, err := verbs.ParseBytes(budget)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -8,30 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/diagnose"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// Diagnosis is what `robocache doctor --json` prints.
-type Diagnosis struct {
-	URI      string              `json:"uri"`
-	Format   string              `json:"format"`
-	Version  string              `json:"version"`
-	Episodes int                 `json:"num_episodes"`
-	Frames   int64               `json:"num_frames"`
-	Findings []robocache.Finding `json:"findings"`
-	Errors   int                 `json:"errors"`
-	Warnings int                 `json:"warnings"`
-	Fix      *edit.Fixed         `json:"fix,omitempty"` // of --fix
-
-	verbose bool // the text lists every finding
-}
-
 func newDoctor() *cobra.Command {
-	var open openFlags
-	var opt robocache.DiagnoseOptions
-	var fix, dropBad, inPlace, verbose bool
-	var episodes string
+	var r verbs.DoctorRequest
 	c := &cobra.Command{
 		Use:   "doctor URI [DST]",
 		Short: "prove that a dataset is what it claims, and say what is wrong with it",
@@ -48,99 +30,26 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
   robocache doctor ./my_dataset ./fixed --fix --decode --drop-bad`,
 		Args: cobra.RangeArgs(1, 2),
 	}
-	open.add(c)
-	open.repair = true
-	c.Flags().BoolVar(&opt.Decode, "decode", false, "also decode every image (slow)")
-	c.Flags().BoolVar(&opt.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
-	addEpisodes(c, &episodes)
-	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
-	c.Flags().BoolVar(&fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
-	c.Flags().BoolVar(&dropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
-	c.Flags().BoolVar(&inPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
-	return answers(c, func(cmd *cobra.Command, args []string) (*Diagnosis, error, error) {
-		ctx := cmd.Context()
-		if fix {
-			if episodes != "" {
-				return nil, nil, misuse("doctor: --episodes does not go with --fix, which writes a whole dataset")
-			}
-			settled, err := open.settled()
-			if err != nil {
-				return nil, nil, err
-			}
-			return fixed(cmd, &edit.Request{Sources: args[:1], DST: strings.Join(args[1:], ""), InPlace: inPlace, DryRun: len(args) < 2 && !inPlace, Open: settled}, opt, dropBad)
-		}
-		if dropBad || inPlace || len(args) > 1 {
-			return nil, nil, misuse("doctor: a destination, --in-place and --drop-bad go with --fix")
-		}
-		ds, err := open.open(ctx, args[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		defer ds.Close()
-		if opt.Episodes, err = ds.Info().ParseEpisodes(episodes); err != nil {
-			return nil, nil, err
-		}
-		opt.Progress = inUnit(newProgress(cmd, "doctor"), "parts")
-		runValue, err := diagnose.Run(ctx, ds, opt)
-		if err != nil {
-			return nil, nil, err
-		}
-		wouldLookAheadValue, err := wouldLookAhead(ctx, ds)
-		if err != nil {
-			return nil, nil, err
-		}
-		findings := append(runValue, wouldLookAheadValue...)
-		info := ds.Info()
-		d := &Diagnosis{URI: info.URI, Format: info.Format, Version: info.Version, Episodes: info.Episodes, Frames: info.Frames, Findings: append([]robocache.Finding{}, findings...), verbose: verbose}
-		for _, f := range findings {
-			switch f.Severity {
-			case robocache.SeverityError:
-				d.Errors++
-			case robocache.SeverityWarning:
-				d.Warnings++
-			}
-		}
-		return d, verdict(findings), nil
-	}, func(w io.Writer, d *Diagnosis) {
+	addOpening(c, &r.Opening)
+	c.Flags().BoolVar(&r.Decode, "decode", false, "also decode every image (slow)")
+	c.Flags().BoolVar(&r.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
+	addEpisodes(c, &r.Episodes)
+	c.Flags().BoolVarP(&r.Verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
+	c.Flags().BoolVar(&r.Fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
+	c.Flags().BoolVar(&r.DropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
+	c.Flags().BoolVar(&r.InPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
+	return runs(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
 		if d.Fix != nil {
 			printFixed(w, d.Fix)
 			return
 		}
-		if d.verbose {
+		if r.Verbose {
 			printFindings(w, d.Findings)
 		} else {
 			printSummary(w, d.Findings)
 		}
 		fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", strings.TrimSpace(d.Format+" "+d.Version), d.Episodes, d.Frames, d.Errors, d.Warnings)
 	})
-}
-
-// fixed is the answer of doctor --fix.
-func fixed(
-	cmd *cobra.Command, req *edit.Request, look robocache.DiagnoseOptions, dropBad bool,
-) (*Diagnosis, error, error) {
-	x, err := edit.Fix(cmd.Context(), req, look, dropBad)
-	if err != nil {
-		return nil, nil, err
-	}
-	d := &Diagnosis{URI: req.Sources[0], Findings: append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...), Fix: x}
-	if r := x.Report; r != nil {
-		d.Format, d.Episodes, d.Frames = r.Format, r.Episodes, r.Frames
-	}
-	for _, f := range d.Findings {
-		if f.Severity == robocache.SeverityError {
-			d.Errors++
-		} else {
-			d.Warnings++
-		}
-	}
-	switch {
-	case len(x.Stayed) > 0:
-		return d, fmt.Errorf("doctor --fix: %d findings stayed", len(x.Stayed)), nil
-	case req.DryRun || x.Report == nil: // nothing was done: what was found is still there
-		return d, verdict(d.Findings), nil
-	}
-	return d, nil, nil
 }
 
 func printFixed(w io.Writer, x *edit.Fixed) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -12,11 +13,12 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/edit"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 // editFlags are those of all verbs of edit.
 type editFlags struct {
-	open openFlags
+	open verbs.Opening
 	req  edit.Request
 	verb edit.Verb
 	seed uint64
@@ -49,9 +51,8 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 	for _, v := range editVerbs {
 		c.AddCommand(v.command())
 	}
-	c.AddCommand(newEditApply(), newEditPlace("undo DIR", "give a dataset back as it was before its last edit in place", func(dir string) (string, error) {
-		return dir + " is as it was", edit.Undo(dir)
-	}), newEditPlace("recover DIR", "end an edit in place that was interrupted", edit.Recover))
+	c.AddCommand(newEditApply(), newEditPlace("undo DIR", "give a dataset back as it was before its last edit in place", verbs.UndoEdit),
+		newEditPlace("recover DIR", "end an edit in place that was interrupted", verbs.RecoverEdit))
 	return c
 }
 
@@ -102,7 +103,7 @@ var editVerbs = []editVerb{
 			c.Flags().BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
-			pairsValue, err := pairs("--idle", f.idle)
+			pairsValue, err := verbs.ParsePairs("--idle", f.idle)
 			if err != nil {
 				return nil, err
 			}
@@ -154,7 +155,7 @@ var editVerbs = []editVerb{
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return words(f, args, isPair, func(words []string) error {
 				var err error
-				if f.verb.Names, err = pairs("rename", words); err != nil {
+				if f.verb.Names, err = verbs.ParsePairs("rename", words); err != nil {
 					return err
 				}
 				return nil
@@ -186,7 +187,7 @@ var editVerbs = []editVerb{
 			}
 			return words(f, args, isPair, func(words []string) error {
 				var err error
-				if f.verb.Names, err = pairs("relabel", words); err != nil {
+				if f.verb.Names, err = verbs.ParsePairs("relabel", words); err != nil {
 					return err
 				}
 				return nil
@@ -242,7 +243,7 @@ func (v editVerb) command() *cobra.Command {
 	f := &editFlags{}
 	name, _, _ := strings.Cut(v.use, " ")
 	c := &cobra.Command{Use: v.use, Short: v.short, Example: v.example, Args: cobra.MinimumNArgs(1)}
-	f.open.add(c)
+	addOpening(c, &f.open)
 	f.common(c)
 	if v.choice {
 		f.choice(c)
@@ -285,7 +286,7 @@ func (v editVerb) command() *cobra.Command {
 
 func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
 	var err error
-	if f.req.Open, err = f.open.settled(); err != nil {
+	if f.req.Open, err = f.open.Options(); err != nil {
 		return nil, nil, err
 	}
 	f.req.Progress = newProgress(cmd, "edit")
@@ -317,7 +318,7 @@ each other: an episode is kept that all of them keep, with the rows that all of 
   robocache edit apply a.json b.json ./out`,
 		Args: cobra.MinimumNArgs(1),
 	}
-	f.open.add(c)
+	addOpening(c, &f.open)
 	f.common(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
 		if !f.req.InPlace && (!f.req.DryRun || len(args) > 1 && !strings.HasSuffix(args[len(args)-1], ".json")) {
@@ -341,18 +342,12 @@ each other: an episode is kept that all of them keep, with the rows that all of 
 	}, printEdit)
 }
 
-// placed is the answer of undo and recover.
-type placed struct {
-	Dataset string `json:"dataset"`
-	Done    string `json:"done"`
-}
-
 // newEditPlace makes a verb on a dataset that was edited in place.
-func newEditPlace(use, short string, do func(dir string) (string, error)) *cobra.Command {
+func newEditPlace(
+	use, short string,
+	do func(context.Context, *verbs.EditedRequest, verbs.Observer) (*verbs.Restored, error),
+) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Example: "  robocache edit " + name + " ./set", Args: cobra.ExactArgs(1)}
-	return answers(c, func(_ *cobra.Command, args []string) (*placed, error, error) {
-		done, err := do(args[0])
-		return &placed{args[0], done}, nil, err
-	}, func(w io.Writer, p *placed) { fmt.Fprintln(w, p.Done) })
+	return runs(c, &verbs.EditedRequest{}, do, func(w io.Writer, r *verbs.Restored) { fmt.Fprintln(w, r.Done) })
 }

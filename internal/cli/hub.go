@@ -3,16 +3,16 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/hub"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 func newPull() *cobra.Command {
-	var episodes string
+	var r verbs.PullRequest
 	c := &cobra.Command{
 		Use:   "pull hf://datasets/owner/name DIR",
 		Short: "copy a dataset of the Hugging Face Hub into a folder",
@@ -22,18 +22,8 @@ the same command goes on. --episodes: metadata and the files that hold these, of
   robocache pull hf://datasets/lerobot/aloha_static_cups_open ./part --episodes 0,3,5-9`,
 		Args: cobra.ExactArgs(2),
 	}
-	c.Flags().StringVar(&episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
-	env := environment(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pulled, error, error) {
-		if err := env(); err != nil {
-			return nil, nil, err
-		}
-		p, err := hub.Pull(cmd.Context(), args[0], args[1], episodes, inUnit(newProgress(cmd, "pull"), "bytes"))
-		if err != nil {
-			return nil, nil, err
-		}
-		return p, nil, nil
-	}, func(w io.Writer, p *hub.Pulled) {
+	c.Flags().StringVar(&r.Episodes, "episodes", "", "only the files that hold the episodes with these indices (0,3,5-9)")
+	return runs(c, &r, verbs.Pull, func(w io.Writer, p *hub.Pulled) {
 		fmt.Fprintf(w, "%s at %.12s: %d files in %s, %s read, %d were there", p.URI, p.Commit, p.Files, p.Destination, bytesText(p.Bytes), p.Unchanged)
 		if p.LeftOut > 0 {
 			fmt.Fprintf(w, ", %d of other episodes left out", p.LeftOut)
@@ -42,24 +32,8 @@ the same command goes on. --episodes: metadata and the files that hold these, of
 	})
 }
 
-// environment lets a caller in the process hand over variables that were set since the library was loaded.
-func environment(c *cobra.Command) (set func() error) {
-	var env map[string]string
-	c.Flags().StringToStringVar(&env, "env", nil, "")
-	_ = c.Flags().MarkHidden("env")
-	return func() error {
-		for k, v := range env {
-			if err := os.Setenv(k, v); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func newPush() *cobra.Command {
-	var open openFlags
-	var opt hub.PushOptions
+	var r verbs.PushRequest
 	c := &cobra.Command{
 		Use:   "push DIR owner/name",
 		Short: "bring a dataset to the Hugging Face Hub, through huggingface_hub",
@@ -71,32 +45,15 @@ It runs a Python that has huggingface_hub (--python, $ROBOCACHE_PYTHON, else the
   robocache push ./my_dataset owner/my_dataset --license cc-by-4.0 --dry-run`,
 		Args: cobra.ExactArgs(2),
 	}
-	open.add(c)
-	c.Flags().BoolVar(&opt.Private, "private", false, "make the dataset private; an error where it is there and public")
-	c.Flags().StringVar(&opt.Branch, "branch", "main", "of the dataset; another than main gets no tag")
-	c.Flags().StringVar(&opt.License, "license", "", "as the Hub names it (apache-2.0, cc-by-4.0 …)")
-	c.Flags().StringVar(&opt.Message, "message", "", "of the commit")
-	c.Flags().BoolVar(&opt.DryRun, "dry-run", false, "say what would be done, and write nothing, here or there")
-	c.Flags().BoolVar(&opt.SkipDoctor, "skip-doctor", false, "do not look at the dataset first")
-	c.Flags().StringVar(&opt.Python, "python", "", "the Python that has huggingface_hub")
-	env := environment(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (*hub.Pushed, error, error) {
-		if err := env(); err != nil {
-			return nil, nil, err
-		}
-		var err error
-		if opt.Open, err = open.settled(); err != nil {
-			return nil, nil, err
-		}
-		if w := cmd.ErrOrStderr(); isTerminal(w) {
-			opt.Terminal = w
-		}
-		push, err := hub.Push(cmd.Context(), args[0], args[1], opt)
-		if err != nil {
-			return nil, nil, err
-		}
-		return push, nil, nil
-	}, func(w io.Writer, p *hub.Pushed) {
+	addOpening(c, &r.Opening)
+	c.Flags().BoolVar(&r.Private, "private", false, "make the dataset private; an error where it is there and public")
+	c.Flags().StringVar(&r.Branch, "branch", "main", "of the dataset; another than main gets no tag")
+	c.Flags().StringVar(&r.License, "license", "", "as the Hub names it (apache-2.0, cc-by-4.0 …)")
+	c.Flags().StringVar(&r.Message, "message", "", "of the commit")
+	c.Flags().BoolVar(&r.DryRun, "dry-run", false, "say what would be done, and write nothing, here or there")
+	c.Flags().BoolVar(&r.SkipDoctor, "skip-doctor", false, "do not look at the dataset first")
+	c.Flags().StringVar(&r.Python, "python", "", "the Python that has huggingface_hub")
+	return runs(c, &r, verbs.Push, func(w io.Writer, p *hub.Pushed) {
 		if p.DryRun {
 			for _, l := range []struct {
 				sign  string

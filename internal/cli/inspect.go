@@ -4,24 +4,18 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/mapping"
+	"github.com/goatnote-inc/robocache/verbs"
 	"github.com/goatnote-inc/robocache/video"
 )
 
 func newInspect() *cobra.Command {
-	var open openFlags
-	var episode int
-	var sheet string
-	var suggest, cost bool
-	var codec string
-	var gop int
+	r := verbs.InspectRequest{DecodeSpan: costSpan}
 	c := &cobra.Command{
 		Use:   "inspect URI",
 		Short: "what is in a dataset: streams, rates, codecs, tasks, sizes",
@@ -33,78 +27,36 @@ func newInspect() *cobra.Command {
   robocache inspect ./recording.mcap --suggest-map > map.yaml`,
 		Args: cobra.ExactArgs(1),
 	}
-	open.add(c)
-	open.addGrid(c)
-	c.Flags().IntVar(&episode, "episode", 0, "show the streams of the episode with this index: timestamps, gaps, jitter")
-	c.Flags().StringVar(&sheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
-	c.Flags().BoolVar(&suggest, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
-	c.Flags().BoolVar(&cost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
-	c.Flags().StringVar(&codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
-	c.Flags().IntVar(&gop, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
-	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, found, err error) {
-		ctx := cmd.Context()
-		if err := inspect.CheckSheet(sheet); err != nil {
-			return answer, found, err
+	addOpening(c, &r.Opening)
+	addGrid(c, &r.HZ)
+	optionalInt(c, &r.Episode, "episode", 0, "show the streams of the episode with this index: timestamps, gaps, jitter")
+	c.Flags().StringVar(&r.ContactSheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
+	c.Flags().BoolVar(&r.SuggestMap, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
+	c.Flags().BoolVar(&r.DecodeCost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
+	c.Flags().StringVar(&r.Codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
+	optionalInt(c, &r.GOP, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
+	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, _, err error) {
+		if err := verbs.Decode(cmd.Name(), args, nil, &r); err != nil {
+			return nil, nil, err
 		}
-		one := cmd.Flags().Changed("episode")
+		ctx, o := cmd.Context(), observer(cmd)
+		var report any
 		switch {
-		case cost && (one || suggest || open.hz != ""):
-			return answer, found, misuse("inspect: --decode-cost is of the whole dataset as it is: not with --episode, --hz and --suggest-map")
-		case !cost && (codec != "" || cmd.Flags().Changed("gop")) || gop < 1:
-			return answer, found, misuse("inspect: --codec and --gop (at least 1) go with --decode-cost")
-		case codec != "" && !slices.Contains([]video.Codec{video.AV1, video.H264, video.HEVC}, video.Codec(codec)):
-			return answer, found, misuse("inspect: --codec " + codec + ": expected av1, h264 or hevc")
+		case r.SuggestMap:
+			text, err := verbs.SuggestMapping(ctx, &r, o)
+			fmt.Fprint(cmd.OutOrStdout(), text)
+			return nil, nil, err
+		case r.Episode != nil:
+			report, err = verbs.InspectEpisode(ctx, &r, o)
+		case r.ContactSheet != "" && !cmd.Flags().Changed("json"):
+			return nil, nil, verbs.ContactSheet(ctx, &r, o)
+		default:
+			report, err = verbs.Inspect(ctx, &r, o)
 		}
-		ds, err := open.open(ctx, args[0])
 		if err != nil {
-			return answer, found, err
+			return nil, nil, err
 		}
-		defer ds.Close()
-		if suggest {
-			return nil, nil, mapping.Suggest(cmd.OutOrStdout(), ds)
-		}
-		position := 0
-		if one {
-			if position, err = ds.Info().EpisodePosition(int64(episode)); err != nil {
-				return answer, found, err
-			}
-		}
-		if sheet != "" {
-			if err := inspect.ContactSheet(ctx, ds, position, sheet); err != nil {
-				return answer, found, err
-			}
-			fmt.Fprintln(cmd.ErrOrStderr(), "wrote", sheet)
-			if !one && !cmd.Flags().Changed("json") {
-				return nil, nil, nil
-			}
-		}
-		var r any
-		if one {
-			if r, err = inspect.Episode(ctx, ds, position); err != nil {
-				return answer, found, err
-			}
-		} else {
-			whole, err := inspect.Dataset(ctx, ds)
-			if err != nil {
-				return answer, found, err
-			}
-			wouldLookAheadValue, err := wouldLookAhead(ctx, ds)
-			if err != nil {
-				return answer, found, err
-			}
-			whole.Findings = append(slices.Clip(whole.Findings), wouldLookAheadValue...)
-			if cost {
-				settled, err := open.settled()
-				if err != nil {
-					return answer, found, err
-				}
-				if whole.Decoding, err = decodeCost(ctx, ds, args[0], settled, codec, gop); err != nil {
-					return answer, found, err
-				}
-			}
-			r = whole
-		}
-		return &r, nil, nil
+		return &report, nil, nil
 	}, func(w io.Writer, r *any) {
 		switch r := (*r).(type) {
 		case *inspect.EpisodeReport:

@@ -1,110 +1,15 @@
 package cli
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strconv"
 	"time"
 
-	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/inspect"
-	"github.com/goatnote-inc/robocache/video"
 )
 
-var costSpan = 2 * time.Second // of decoding, a camera and a device
-
-const trialFrames = 128 // that are encoded of a camera
-
-// decodeCost measures what frames cost as they are, and encoded otherwise: the trial is an edit of a piece of an episode, made and removed.
-func decodeCost(ctx context.Context, ds robocache.Dataset, uri string, open robocache.OpenOptions, codec string, gop int) (*inspect.Decoding, error) {
-	d, err := inspect.MeasureDecoding(ctx, ds, -1, 0, costSpan)
-	if err != nil {
-		return nil, err
-	}
-	e := ds.Info().Episodes / 2
-	for range ds.Info().Episodes {
-		if ds.Len(e) > 0 {
-			break
-		}
-		e = (e + 1) % ds.Info().Episodes
-	}
-	t := &inspect.EncodingTrial{Codec: cmp.Or(codec, advised(ctx, ds)), GOP: gop, Episode: ds.Info().EpisodeIndex(e), Frames: min(ds.Len(e), trialFrames)}
-	t.Command = fmt.Sprintf("robocache edit reencode %s DST --codec %s --gop %d", robocache.Redact(uri), t.Codec, t.GOP)
-	d.Trial = t
-	{
-		err := encodeTrial(ctx, ds, e, uri, open, t)
-		if robocache.IsFatal(err) {
-			return nil, err
-		}
-		if err != nil {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			t.Problem = err.Error()
-		}
-	}
-	return d, nil
-}
-
-// advised is the codec for the first camera whose file can be read.
-func advised(ctx context.Context, ds robocache.Dataset) string {
-	for i := range ds.Info().Features {
-		f := &ds.Info().Features[i]
-		if f.Kind != robocache.KindVideo || f.Depth != nil {
-			continue
-		}
-		if file, err := video.FirstFile(ctx, ds, f); err == nil && file != nil {
-			defer file.Release()
-			return string(video.Advised(&file.Index.Entries()[0]))
-		}
-	}
-	return string(video.HEVC)
-}
-
-func encodeTrial(ctx context.Context, ds robocache.Dataset, position int, uri string, open robocache.OpenOptions, t *inspect.EncodingTrial) error {
-	dir, err := os.MkdirTemp("", "robocache-trial-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	r, err := edit.Run(ctx, &edit.Request{Sources: []string{uri}, Open: open, DST: filepath.Join(dir, "trial"), To: robocache.DefaultFormat(), Stats: "rows", Verbs: []edit.Verb{
-		{Verb: "keep", Choice: edit.Choice{Episodes: strconv.FormatInt(t.Episode, 10)}}, {Verb: "trim", To: fmt.Sprintf("%dr", t.Frames)},
-		{Verb: "reencode", Video: &edit.Video{Codec: t.Codec, GOP: t.GOP}},
-	}})
-	if err != nil {
-		return err
-	}
-	made, err := robocache.Open(ctx, r.DST, robocache.OpenOptions{Format: r.Format})
-	if err != nil {
-		return err
-	}
-	defer made.Close()
-	is, err := inspect.MeasureDecoding(ctx, made, 0, t.Frames, costSpan)
-	if err != nil {
-		return err
-	}
-	was := map[string]float64{}
-	measureDecoding, err := inspect.MeasureDecoding(ctx, ds, position, t.Frames, 0)
-	if err != nil {
-		return err
-	}
-	for _, s := range measureDecoding.Streams {
-		was[s.Key] = s.Bytes
-	}
-	for _, s := range is.Streams {
-		x := inspect.StreamTrial{StreamCost: s, PSNR: r.Video.PSNR[s.Key].Mean, LeastPSNR: r.Video.PSNR[s.Key].Min}
-		if was[s.Key] > 0 {
-			x.SizeRatio = s.Bytes / was[s.Key]
-		}
-		t.Streams = append(t.Streams, x)
-	}
-	return nil
-}
+// costSpan is how long --decode-cost decodes for each camera and device; 0 stands for the default.
+var costSpan time.Duration
 
 func printDecoding(w io.Writer, d *inspect.Decoding) {
 	fmt.Fprintf(w, "\ndecoding any frames, each alone: %d cores\n", d.Cores)

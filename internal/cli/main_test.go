@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 // The exit codes of the error classes, as docs/cli.md has them.
@@ -138,7 +139,7 @@ func TestDoctorExitCodes(t *testing.T) {
 	if code != exitFindings {
 		t.Errorf("a drifting set: exit %d", code)
 	}
-	var d Diagnosis
+	var d verbs.Diagnosis
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatal(err)
 	}

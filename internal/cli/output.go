@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 // printJSON writes v for machines, laid out as it lays itself out where it does.
@@ -57,6 +59,28 @@ func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string
 	return c
 }
 
+// runs makes a command of a function of package verbs. The flags of c and its arguments fill request.
+func runs[R, A any](
+	c *cobra.Command,
+	request *R,
+	verb func(ctx context.Context, request *R, o verbs.Observer) (*A, error),
+	text func(w io.Writer, answer *A),
+) *cobra.Command {
+	return answers(c, func(cmd *cobra.Command, args []string) (*A, error, error) {
+		if err := verbs.Decode(cmd.Name(), args, nil, request); err != nil {
+			return nil, nil, err
+		}
+		answer, err := verb(cmd.Context(), request, observer(cmd))
+		if answer == nil || err != nil {
+			return answer, err, nil
+		}
+		if v, ok := any(answer).(verbs.Verdict); ok && v.HasFindings() {
+			return answer, errFindings, nil
+		}
+		return answer, nil, nil
+	}, text)
+}
+
 // table writes rows in columns.
 func table(w io.Writer, rows [][]string) {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
@@ -79,24 +103,6 @@ func bytesText(n int64) string {
 		return strconv.FormatInt(n, 10) + " B"
 	}
 	return fmt.Sprintf("%.1f %s", f, unit)
-}
-
-// parseBytes reads "4GiB", "512MB" or a plain number.
-func parseBytes(s string) (int64, error) {
-	units := []struct {
-		suffix string
-		mul    float64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1}}
-	for _, u := range units {
-		if num, ok := strings.CutSuffix(s, u.suffix); ok {
-			f, err := strconv.ParseFloat(strings.TrimSpace(num), 64)
-			if err != nil || f < 0 || f*u.mul > 1<<60 {
-				break
-			}
-			return int64(f * u.mul), nil
-		}
-	}
-	return 0, misuse("not a size in bytes: " + strconv.Quote(s) + "; expected such as 512MiB or 4GB")
 }
 
 // summarized is how many findings of one code printSummary lists.
@@ -140,18 +146,5 @@ func printSummary(w io.Writer, findings []robocache.Finding) {
 
 // printFindings lists findings for people, errors first.
 func printFindings(w io.Writer, findings []robocache.Finding) {
-	for _, sev := range []robocache.Severity{robocache.SeverityError, robocache.SeverityWarning, robocache.SeverityInfo} {
-		for _, f := range findings {
-			if f.Severity != sev {
-				continue
-			}
-			fmt.Fprintf(w, "%-8s %s: %s\n", f.Severity, f.Code, f.Message)
-			if len(f.Where) > 0 {
-				fmt.Fprintf(w, "         at %s\n", f.Where)
-			}
-			if advice := f.Advice(); advice != "" {
-				fmt.Fprintf(w, "         hint: %s\n", advice)
-			}
-		}
-	}
+	fmt.Fprint(w, verbs.FindingsText(findings))
 }

@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache/inspect"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 func newPlot() *cobra.Command {
-	var open openFlags
+	var open verbs.Opening
+	var hz string
 	var episode int
 	var keys []string
 	var out string
@@ -24,8 +26,8 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
   robocache plot ./recording.mcap -o recording.html`,
 		Args: cobra.ExactArgs(1),
 	}
-	open.add(c)
-	open.addGrid(c)
+	addOpening(c, &open)
+	addGrid(c, &hz)
 	c.Flags().IntVar(&episode, "episode", 0, "the index of the episode (default: the first episode)")
 	c.Flags().StringSliceVar(&keys, "keys", nil, "these streams, in this order; default: all but cameras")
 	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
@@ -34,7 +36,7 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 		if err := inspect.CheckPlot(out); err != nil {
 			return answer, found, err
 		}
-		ds, err := open.open(cmd.Context(), args[0])
+		ds, err := open.Open(cmd.Context(), args[0], hz)
 		if err != nil {
 			return answer, found, err
 		}

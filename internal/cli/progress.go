@@ -1,41 +1,58 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// progressKey marks the context of a verb that shows its progress beside --json: a caller in the process asked for both.
-type progressKey struct{}
-
-func withProgress(ctx context.Context) context.Context {
-	return context.WithValue(ctx, progressKey{}, true)
+// newProgress returns a function that shows how far a verb is on stderr. With --json it shows nothing.
+func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
+	if !showsProgress(cmd) {
+		return func(robocache.Progress) {}
+	}
+	return progressTo(cmd.ErrOrStderr(), verb)
 }
 
-// newProgress returns a function that shows how far a verb is, on stderr: on a terminal one line that is rewritten, with rate
-// and remaining time; elsewhere at most one line a minute. With --json it shows nothing.
-func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
-	w := cmd.ErrOrStderr()
-	switch {
-	case !showsProgress(cmd):
-		return func(robocache.Progress) {}
-	case isTerminal(w):
+// progressTo returns a function that shows how far a verb is: on a terminal one line that is rewritten,
+// with rate and remaining time; elsewhere at most one line a minute.
+func progressTo(w io.Writer, verb string) func(robocache.Progress) {
+	if isTerminal(w) {
 		return progressBar(w, verb)
 	}
 	return progressLines(w, verb, time.Now)
 }
 
-// showsProgress reports whether a verb shows progress: not with --json, unless a caller in the process asked for both.
+// showsProgress reports whether a verb shows progress: not with --json.
 func showsProgress(cmd *cobra.Command) bool {
 	asJSON := cmd.Flags().Lookup("json")
-	return asJSON == nil || asJSON.Value.String() != "true" || cmd.Context().Value(progressKey{}) != nil
+	return asJSON == nil || asJSON.Value.String() != "true"
+}
+
+// NewObserver returns an observer that shows progress and notes of a verb on w.
+func NewObserver(w io.Writer, verb string) verbs.Observer {
+	o := verbs.Observer{
+		Progress: progressTo(w, verb),
+		Note:     func(text string) { fmt.Fprintln(w, strings.TrimSuffix(text, "\n")) },
+	}
+	if isTerminal(w) {
+		o.Terminal = w
+	}
+	return o
+}
+
+// observer returns the observer of a command.
+func observer(cmd *cobra.Command) verbs.Observer {
+	o := NewObserver(cmd.ErrOrStderr(), cmd.Name())
+	o.Progress = newProgress(cmd, cmd.Name())
+	return o
 }
 
 // inUnit adapts show to the callbacks that count one thing.

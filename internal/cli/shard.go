@@ -18,31 +18,11 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/shard"
-	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// Planned is what `robocache plan --json` prints.
-type Planned struct {
-	Manifest string `json:"manifest,omitempty"` // none with --estimate alone
-	Job      string `json:"job"`
-	Shards   int    `json:"shards"`
-	Episodes int    `json:"num_episodes"`
-	Frames   int64  `json:"num_frames"`
-	Bytes    int64  `json:"bytes"`
-	Heaviest int64  `json:"largest_shard_bytes,omitempty"`
-
-	Estimate *shard.Estimate     `json:"estimate,omitempty"`
-	Findings []robocache.Finding `json:"findings,omitempty"` // commit reports them, and gives exit code 3
-}
-
 func newPlan() *cobra.Command {
-	var open openFlags
-	var f conversionFlags
-	var opt shard.PlanOptions
-	var job shard.Job
-	var manifest string
-	var estimate bool
-	var cost shard.EstimateOptions
+	r := verbs.PlanRequest{Tool: "robocache " + fullVersion()}
 	c := &cobra.Command{
 		Use:   "plan JOB SRC DST --shards N --manifest M",
 		Short: "cut work on a whole dataset into independent shards, for a cluster",
@@ -57,65 +37,25 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
   robocache plan convert s3://lab/recordings s3://lab/set --hz 50 --shards 640 --estimate --workers 64 --price-per-core-hour 0.04`,
 		Args: cobra.ExactArgs(3),
 	}
-	open.add(c)
-	open.addGrid(c)
-	f.add(c)
-	c.Flags().IntVar(&opt.Shards, "shards", 1, "how many shards")
-	c.Flags().StringVar(&opt.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
-	c.Flags().StringVar(&manifest, "manifest", "", "the file to write")
-	c.Flags().BoolVar(&job.Doctor.Decode, "decode", false, "doctor: also decode every image (slow)")
-	c.Flags().BoolVar(&job.Doctor.Deep, "deep", false, "doctor: also read every column to its last page")
-	c.Flags().BoolVar(&estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
-	c.Flags().IntVar(&cost.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
-	c.Flags().IntVar(&cost.Workers, "workers", 1, "estimate: shards at once, a core each")
-	c.Flags().Float64Var(&cost.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
-	c.Flags().Float64Var(&cost.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
-	c.Flags().Float64Var(&cost.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
-	c.Flags().StringVar(&cost.Scratch, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *Planned, _ error, err error) {
-		ctx := cmd.Context()
-		if manifest == "" && !estimate {
-			return nil, nil, misuse("--manifest names the file to write; --estimate alone writes none")
-		}
+	addConversion(c, &r.Conversion)
+	optionalInt(c, &r.Shards, "shards", 1, "how many shards")
+	c.Flags().StringVar(&r.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
+	c.Flags().StringVar(&r.Manifest, "manifest", "", "the file to write")
+	c.Flags().BoolVar(&r.Decode, "decode", false, "doctor: also decode every image (slow)")
+	c.Flags().BoolVar(&r.Deep, "deep", false, "doctor: also read every column to its last page")
+	c.Flags().BoolVar(&r.Estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
+	c.Flags().IntVar(&r.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
+	optionalInt(c, &r.Workers, "workers", 1, "estimate: shards at once, a core each")
+	c.Flags().Float64Var(&r.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
+	c.Flags().Float64Var(&r.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
+	c.Flags().Float64Var(&r.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
+	c.Flags().StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
+	rejectEmpty(c, "balance")
+	plan := func(ctx context.Context, r *verbs.PlanRequest, o verbs.Observer) (*verbs.Planned, error) {
 		debug.SetGCPercent(400) // it holds little, and looks at much
-		if err := f.settle(cmd.Flags()); err != nil {
-			return nil, nil, err
-		}
-		ds, err := f.source(ctx, &open, args[1], func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
-		if err != nil {
-			return nil, nil, err
-		}
-		f.opt.Episodes = ds.Info().EpisodeIndices(f.opt.Episodes) // a job names them by index
-		_ = ds.Close()
-		job.Name, job.Source, job.Destination, job.To, job.Open, job.Convert, job.SkipBad = args[0], args[1], args[2], f.to, f.opened, f.opt, f.opt.SkipBad
-		job.Convert.Threads = 0
-		if name, _ := cmd.Flags().GetString("frames"); args[0] == "stats" {
-			job.Frames = stats.FramePolicy(name)
-		}
-		opt.Tool = "robocache " + fullVersion()
-		p := &Planned{Manifest: manifest, Job: args[0]}
-		if estimate {
-			e, err := shard.NewEstimate(ctx, job, opt, cost)
-			if err != nil {
-				return nil, nil, err
-			}
-			p.Estimate, p.Shards, p.Episodes, p.Frames, p.Bytes = e, e.Shards, e.Episodes, e.Frames, e.Stages[1].Bytes
-		}
-		if manifest != "" {
-			m, err := shard.NewPlan(ctx, job, opt)
-			if err != nil {
-				return nil, nil, err
-			}
-			if err := m.Write(ctx, manifest); err != nil {
-				return nil, nil, err
-			}
-			p.Shards, p.Episodes, p.Frames, p.Bytes, p.Findings = len(m.Shards), m.Episodes, m.Frames, m.Bytes, m.Findings
-			for _, s := range m.Shards {
-				p.Heaviest = max(p.Heaviest, s.Bytes)
-			}
-		}
-		return p, nil, nil
-	}, func(w io.Writer, p *Planned) {
+		return verbs.Plan(ctx, r, o)
+	}
+	return runs(c, &r, plan, func(w io.Writer, p *verbs.Planned) {
 		if e := p.Estimate; e != nil {
 			fmt.Fprintf(w, "%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, which took %.1f s on one thread\n", p.Job, e.Episodes, e.Frames, e.Shards, e.Sample.Episodes, e.Sample.Seconds)
 			rows := [][]string{{"stage", "bytes a shard", "seconds a shard", "bytes in all", "core hours in all"}}

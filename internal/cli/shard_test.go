@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache/shard"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 // From a plan to a result by the command line, with the keys and exit codes that schedulers rely on.
@@ -134,7 +135,7 @@ func TestShardEstimate(t *testing.T) {
 	dst := filepath.Join(dir, "out")
 	args := []string{"plan", "resample", "synth://heterogeneous?episodes=100&cap=120", dst, "--hz", "50", "--trajectories", "10000000", "--shards", "10000", "--estimate", "--workers", "100", "--retried", "0.5", "--price-per-core-hour", "2", "--price-per-gb", "1"}
 	code, out, errs := call(t, append(args, "--json")...)
-	var p Planned
+	var p verbs.Planned
 	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Estimate == nil {
 		t.Fatalf("%d %v %s%s", code, err, out, errs)
 	}
@@ -163,7 +164,7 @@ func TestShardEstimate(t *testing.T) {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 	code, out, errs = call(t, "plan", "convert", src, dst, "--shards", "3", "--estimate", "--manifest", m, "--json")
-	p = Planned{}
+	p = verbs.Planned{}
 	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Manifest != m || p.Estimate.Frames != p.Frames || math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
 		t.Errorf("%d %v %s%s", code, err, out, errs)
 	}

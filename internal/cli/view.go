@@ -12,6 +12,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
+	"github.com/goatnote-inc/robocache/verbs"
 	"github.com/goatnote-inc/robocache/view"
 )
 
@@ -23,9 +24,9 @@ type Viewing struct {
 }
 
 func newView() *cobra.Command {
-	var open openFlags
+	var open verbs.Opening
 	var opt view.Options
-	var listen, alignFlag string
+	var listen, alignFlag, hz string
 	var browse, noToken, asJSON bool
 	c := &cobra.Command{
 		Use:   "view URI [URI2]",
@@ -40,8 +41,8 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
   robocache view ./before ./after --listen 127.0.0.1:8080`,
 		Args: cobra.RangeArgs(1, 2),
 	}
-	open.add(c)
-	open.addGrid(c)
+	addOpening(c, &open)
+	addGrid(c, &hz)
 	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the streams' own"
 	mustConfigure(c.Flags().Set("memory-budget", "192MiB"))
 	c.Flags().Lookup("memory-budget").DefValue = "192MiB"
@@ -58,25 +59,25 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 			if noToken && !view.Loopback(listen) {
 				return misuse("--no-token is for loopback addresses only: --listen is " + listen)
 			}
-			if hz, err := rateOf("--hz", open.hz); err != nil {
+			if rate, err := verbs.ParseRate("hz", hz); err != nil {
 				return err
-			} else if alignFlag != "" || !hz.Zero() {
+			} else if alignFlag != "" || !rate.Zero() {
 				opt.Align = &align.Config{}
 				if alignFlag != "" {
-					cfg, err := alignment(alignFlag)
+					cfg, err := verbs.ParseAlignment(alignFlag)
 					if err != nil {
 						return err
 					}
 					opt.Align = &cfg
 				}
-				if !hz.Zero() {
-					opt.Align.HZ = hz
+				if !rate.Zero() {
+					opt.Align.HZ = rate
 				}
 			}
-			open.hz = "" // the page shows the alignment beside the streams, not in their place
 			var sets []robocache.Dataset
 			for _, uri := range args {
-				ds, err := open.open(ctx, uri)
+				// The page shows the alignment beside the streams, not in their place.
+				ds, err := open.Open(ctx, uri, "")
 				if err != nil {
 					return err
 				}

@@ -264,9 +264,9 @@ def stats(uri: Any, *, progress: bool | None = None, **options: Any) -> dict[str
     return {k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()} for k, one in answer.items()}
 
 
-def _hub() -> list[str]:
+def _hub() -> dict[str, str]:
     """The variables of huggingface_hub as they are in Python: the engine has those of the time when it was loaded."""
-    return [f"{k}={v}" for k, v in os.environ.items() if k.startswith("HF_") and "," not in v] or None  # type: ignore[return-value]
+    return {k: v for k, v in os.environ.items() if k.startswith("HF_")}
 
 
 def pull(uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any) -> Pulled:

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	stdcontext "context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/cli"
+	"github.com/goatnote-inc/robocache/verbs"
+)
+
+// verbArgs are the arguments of robocache_verb. Options are those of the verb's request, by name.
+type verbArgs struct {
+	Verb     string                     `json:"verb"`
+	Args     []string                   `json:"args"`
+	Options  map[string]json.RawMessage `json:"options"`
+	Terminal bool                       `json:"terminal"` // progress and notes go to stderr
+}
+
+// verbReply is the answer of robocache_verb.
+type verbReply struct {
+	Result   any      `json:"result"`
+	Findings bool     `json:"findings"`        // the verb found something wrong
+	Notes    []string `json:"notes,omitempty"` // lines for people
+}
+
+// verbCall decodes the request of a verb, and runs the verb.
+type verbCall func(ctx context, a *verbArgs, o verbs.Observer) (any, error)
+
+// verbCalls are the verbs that robocache_verb runs, by the name of the command line.
+var verbCalls = map[string]verbCall{
+	"inspect":      callVerb(inspectVerb),
+	"doctor":       callVerb(verbs.Doctor),
+	"convert":      callVerb(verbs.Convert),
+	"stats":        callVerb(verbs.Stats),
+	"pull":         callVerb(verbs.Pull),
+	"push":         callVerb(verbs.Push),
+	"synth":        callVerb(verbs.Synth),
+	"plan":         callVerb(verbs.Plan),
+	"edit undo":    callVerb(verbs.UndoEdit),
+	"edit recover": callVerb(verbs.RecoverEdit),
+}
+
+// callVerb returns the call of a function of package verbs.
+func callVerb[R, A any](run func(context, *R, verbs.Observer) (A, error)) verbCall {
+	return func(ctx context, a *verbArgs, o verbs.Observer) (any, error) {
+		r := new(R)
+		if err := verbs.Decode(a.Verb, a.Args, a.Options, r); err != nil {
+			return nil, err
+		}
+		return run(ctx, r, o)
+	}
+}
+
+// inspectVerb inspects a dataset or an episode, or suggests a mapping, as the options say.
+func inspectVerb(ctx context, r *verbs.InspectRequest, o verbs.Observer) (any, error) {
+	switch {
+	case r.SuggestMap:
+		return verbs.SuggestMapping(ctx, r, o)
+	case r.Episode != nil:
+		return verbs.InspectEpisode(ctx, r, o)
+	}
+	return verbs.Inspect(ctx, r, o)
+}
+
+// verb runs one verb of the command line inside of the process.
+func verb(ctx context, a *verbArgs) (any, error) {
+	call := verbCalls[a.Verb]
+	if call == nil {
+		return nil, robocache.Misuse("", nil, "unknown verb %s", a.Verb)
+	}
+	reply := &verbReply{}
+	o := verbs.Observer{Note: func(text string) {
+		reply.Notes = append(reply.Notes, strings.Split(strings.TrimSpace(text), "\n")...)
+	}}
+	if a.Terminal {
+		o = cli.NewObserver(os.Stderr, a.Verb)
+	}
+	result, err := call(ctx, a, o)
+	isCanceled := ctx.Err() != nil || errors.Is(err, stdcontext.Canceled)
+	switch {
+	case err != nil && isCanceled && !errors.Is(err, robocache.ErrInternal):
+		return nil, cmp.Or(ctx.Err(), err)
+	case err != nil:
+		return nil, err
+	}
+	reply.Result = result
+	if v, ok := result.(verbs.Verdict); ok {
+		reply.Findings = v.HasFindings()
+	}
+	return reply, nil
+}

@@ -1,0 +1,121 @@
+package verbs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/stats"
+	"github.com/goatnote-inc/robocache/store"
+)
+
+// StatsRequest says which statistics to compute.
+type StatsRequest struct {
+	// URI is the dataset.
+	URI string `json:"-" arg:"URI"`
+	Opening
+	// HZ is a rate to which all streams are resampled first.
+	HZ string `json:"hz"`
+	// Out is a file to write the statistics to.
+	Out string `json:"out"`
+	// Write writes the statistics into the dataset.
+	Write bool `json:"write"`
+	// Frames says which images are counted: sampled, all or none; empty: sampled.
+	Frames string `json:"frames"`
+	// Keys lists the features to count; nil: all.
+	Keys []string `json:"keys"`
+	// SkipBad leaves out episodes that cannot be read.
+	SkipBad bool `json:"skip_bad"`
+	// Episodes lists the indices of the episodes to count, such as 0,3,5-9; empty: all.
+	Episodes string `json:"episodes"`
+}
+
+// Statistics is the result of Stats.
+type Statistics struct {
+	Stats    robocache.Stats
+	Features []robocache.Feature // of the dataset, in its order
+	Findings []robocache.Finding // about episodes that were left out
+}
+
+// JSON returns the text of stats.json.
+func (s *Statistics) JSON() ([]byte, error) { return stats.Marshal(s.Stats) }
+
+// MarshalJSON returns the text of stats.json.
+func (s *Statistics) MarshalJSON() ([]byte, error) { return s.JSON() }
+
+// HasFindings reports whether episodes were left out.
+func (s *Statistics) HasFindings() bool { return AnyWrong(s.Findings) }
+
+// Stats computes the statistics of a dataset, and writes them to a file if r.Out or r.Write says so.
+func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error) {
+	frames := cmp.Or(stats.FramePolicy(r.Frames), stats.SampledFrames)
+	policies := []stats.FramePolicy{stats.SampledFrames, stats.AllFrames, stats.NoFrames}
+	switch name := optionName; {
+	case !slices.Contains(policies, frames):
+		return nil, misuse("%s: expected sampled, all or none, found %q", name("frames"), r.Frames)
+	case r.Write && (r.HZ != "" || r.Split != ""):
+		return nil, misuse("%s puts statistics of all rows as they are into the dataset; "+
+			"those of %s or %s are for %s", name("write"), name("hz"), name("split"), name("out"))
+	case r.Keys != nil && len(r.Keys) == 0:
+		return nil, misuse("%s names no feature", name("keys"))
+	}
+	ds, err := r.Opening.Open(ctx, r.URI, r.HZ)
+	if err != nil {
+		return nil, err
+	}
+	defer ds.Close()
+	s := &Statistics{Features: ds.Info().Features}
+	count := o.countIn("streams")
+	opt := stats.Options{
+		Frames: frames, Keys: r.Keys, SkipBad: r.SkipBad,
+		OnFinding: func(f robocache.Finding) { s.Findings = append(s.Findings, f) },
+		Progress:  func(done, total int) { count(int64(done), int64(total)) },
+	}
+	if opt.Episodes, err = ds.Info().ParseEpisodes(r.Episodes); err != nil {
+		return nil, err
+	}
+	if s.Stats, err = stats.Compute(ctx, ds, opt); err != nil {
+		return nil, err
+	}
+	if r.SkipBad { // the findings of opening about files that cannot be read
+		isKept := func(f robocache.Finding) bool { return !f.Lost }
+		lost := slices.DeleteFunc(slices.Clone(ds.Info().Findings), isKept)
+		s.Findings = append(lost, s.Findings...)
+	}
+	if err := r.writeFile(ctx, ds, s, o); err != nil {
+		return nil, err
+	}
+	o.note(FindingsText(s.Findings))
+	return s, nil
+}
+
+// writeFile writes the statistics to the file that the request names, if it names one.
+func (r *StatsRequest) writeFile(
+	ctx context.Context, ds robocache.Dataset, s *Statistics, o Observer,
+) error {
+	folder, name := filepath.Dir(r.Out), filepath.Base(r.Out)
+	switch {
+	case r.Write:
+		f, err := robocache.FormatNamed(ds.Info().Format)
+		if err != nil || f.StatsFile == "" {
+			return robocache.Unsupported("stats "+optionName("write"), nil,
+				"format %s has no place for statistics", ds.Info().Format).
+				WithHint("use %s", robocache.Option("out", "FILE"))
+		}
+		folder, name = r.URI, f.StatsFile
+	case r.Out == "":
+		return nil
+	}
+	text, err := s.JSON()
+	if err != nil {
+		return err
+	}
+	if err := store.WriteFile(ctx, folder, name, append(text, '\n')); err != nil {
+		return err
+	}
+	o.note(fmt.Sprintf("wrote %s in %s", name, folder))
+	return nil
+}
