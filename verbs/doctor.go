@@ -23,7 +23,7 @@ type DoctorRequest struct {
 	Deep bool `json:"deep"`
 	// Episodes lists the indices of the episodes to examine, such as 0,3,5-9; empty: all.
 	Episodes string `json:"episodes"`
-	// Verbose is an option of the command line's text, which a result has no need of.
+	// Verbose makes the text of the command line list every finding. The result always has all.
 	Verbose bool `json:"verbose"`
 	// Fix plans the edit that removes findings, and makes it if there is a place for the result.
 	Fix bool `json:"fix"`

@@ -38,13 +38,7 @@ Everything in it can be made again: removing it costs time, never data. RoboCach
 
 func newCacheList() *cobra.Command {
 	c := &cobra.Command{Use: "ls DIR", Short: "shards, entries and bytes; the most recently used first", Example: "  robocache cache ls /scratch/robocache", Args: cobra.ExactArgs(1)}
-	return answers(c, func(_ *cobra.Command, args []string) (*cache.Listing, error, error) {
-		list, err := cache.List(args[0])
-		if err != nil {
-			return nil, nil, err
-		}
-		return list, nil, nil
-	}, func(w io.Writer, l *cache.Listing) {
+	return runs(c, &verbs.CacheListRequest{}, verbs.CacheList, func(w io.Writer, l *cache.Listing) {
 		fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
 		if l.Foreign > 0 {
 			fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
@@ -61,7 +55,7 @@ func newCacheList() *cobra.Command {
 }
 
 func newCachePrune() *cobra.Command {
-	var budget string
+	var r verbs.CachePruneRequest
 	c := &cobra.Command{
 		Use:   "prune DIR --budget BYTES",
 		Short: "remove shards, the least recently used first, down to a budget",
@@ -71,19 +65,9 @@ Shards that a living process is writing stay. Processes that read a removed shar
   robocache cache prune /scratch/robocache --budget 0`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.Flags().StringVar(&budget, "budget", "", "bytes that may stay, such as 10GiB")
+	c.Flags().StringVar(&r.Budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
-	return answers(c, func(_ *cobra.Command, args []string) (*cache.Pruned, error, error) {
-		bytes, err := verbs.ParseBytes(budget)
-		if err != nil {
-			return nil, nil, err
-		}
-		prune, err := cache.Prune(args[0], bytes)
-		if err != nil {
-			return nil, nil, err
-		}
-		return prune, nil, nil
-	}, func(w io.Writer, p *cache.Pruned) {
+	return runs(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
 		fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
 		if p.Recovered+p.Leftovers > 0 {
 			fmt.Fprintf(w, "  of writers that died: %d shards sealed, %d empty ones removed\n", p.Recovered, p.Leftovers)
@@ -92,7 +76,7 @@ Shards that a living process is writing stay. Processes that read a removed shar
 }
 
 func newCacheVerify() *cobra.Command {
-	var opt cache.VerifyOptions
+	var r verbs.CacheVerifyRequest
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "read every entry and hold it against its checksum",
@@ -102,18 +86,8 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
   robocache cache verify /scratch/robocache --drop`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.Flags().BoolVar(&opt.Drop, "drop", false, "remove shards that are damaged")
-	return answers(c, func(cmd *cobra.Command, args []string) (*cache.Verification, error, error) {
-		opt.Progress = inUnit(newProgress(cmd, "verify"), "bytes")
-		v, err := cache.Verify(cmd.Context(), args[0], opt)
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(v.Damaged) > 0 {
-			return v, errFindings, nil
-		}
-		return v, nil, nil
-	}, func(w io.Writer, v *cache.Verification) {
+	c.Flags().BoolVar(&r.Drop, "drop", false, "remove shards that are damaged")
+	return runs(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
 		fmt.Fprintf(w, "%s\n  %d shards, %d entries, %s read: %d damaged\n", v.Dir, v.Shards, v.Entries, bytesText(v.Bytes), len(v.Damaged))
 		for _, d := range v.Damaged {
 			fmt.Fprintf(w, "  %s: offset %d, %d bytes, key %s: %s\n", d.File, d.Offset, d.Bytes, d.Key, d.What)

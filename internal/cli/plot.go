@@ -11,11 +11,7 @@ import (
 )
 
 func newPlot() *cobra.Command {
-	var open verbs.Opening
-	var hz string
-	var episode int
-	var keys []string
-	var out string
+	var r verbs.PlotRequest
 	c := &cobra.Command{
 		Use:   "plot URI",
 		Short: "draw streams of an episode: PNG, SVG or HTML",
@@ -26,32 +22,13 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
   robocache plot ./recording.mcap -o recording.html`,
 		Args: cobra.ExactArgs(1),
 	}
-	addOpening(c, &open)
-	addGrid(c, &hz)
-	c.Flags().IntVar(&episode, "episode", 0, "the index of the episode (default: the first episode)")
-	c.Flags().StringSliceVar(&keys, "keys", nil, "these streams, in this order; default: all but cameras")
-	c.Flags().StringVarP(&out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
+	addOpening(c, &r.Opening)
+	addGrid(c, &r.HZ)
+	optionalInt(c, &r.Episode, "episode", 0, "the index of the episode (default: the first episode)")
+	c.Flags().StringSliceVar(&r.Keys, "keys", nil, "these streams, in this order; default: all but cameras")
+	c.Flags().StringVarP(&r.Out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
 	mustConfigure(c.MarkFlagRequired("out"))
-	return answers(c, func(cmd *cobra.Command, args []string) (answer *inspect.Plotted, found, err error) {
-		if err := inspect.CheckPlot(out); err != nil {
-			return answer, found, err
-		}
-		ds, err := open.Open(cmd.Context(), args[0], hz)
-		if err != nil {
-			return answer, found, err
-		}
-		defer ds.Close()
-		position := 0
-		if cmd.Flags().Changed("episode") {
-			if position, err = ds.Info().EpisodePosition(int64(episode)); err != nil {
-				return answer, found, err
-			}
-		}
-		if answer, err = inspect.Plot(cmd.Context(), ds, position, keys, out); err != nil {
-			return answer, found, err
-		}
-		return answer, nil, nil
-	}, func(w io.Writer, r *inspect.Plotted) {
+	return runs(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)
 		for _, n := range r.Notes {
 			fmt.Fprintln(w, " ", n)

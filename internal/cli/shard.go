@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -17,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/metrics"
 	"github.com/goatnote-inc/robocache/shard"
 	"github.com/goatnote-inc/robocache/verbs"
 )
@@ -73,16 +72,14 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	})
 }
 
-// withManifest adds --manifest.
-func withManifest(c *cobra.Command) func(context.Context) (*shard.Manifest, error) {
-	var name string
-	c.Flags().StringVar(&name, "manifest", "", "what plan wrote: a file or a URI")
-	_ = c.MarkFlagRequired("manifest")
-	return func(ctx context.Context) (*shard.Manifest, error) { return shard.Read(ctx, name) }
+// addManifest adds --manifest.
+func addManifest(c *cobra.Command, manifest *string) {
+	c.Flags().StringVar(manifest, "manifest", "", "what plan wrote: a file or a URI")
+	mustConfigure(c.MarkFlagRequired("manifest"))
 }
 
 func newRun() *cobra.Command {
-	var number, threads int
+	r := verbs.RunRequest{Tool: "robocache " + fullVersion()}
 	var address string
 	c := &cobra.Command{
 		Use:   "run --manifest M --shard I",
@@ -93,57 +90,14 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 		Example: "  robocache run --manifest set.json --shard 3\n  srun robocache run --manifest s3://bucket/set.json",
 		Args:    cobra.NoArgs,
 	}
-	manifest := withManifest(c)
-	c.Flags().IntVar(&number, "shard", -1, "its number, from 0")
+	addManifest(c, &r.Manifest)
+	optionalInt(c, &r.Shard, "shard", -1, "its number, from 0")
 	metricsFlag(c, &address)
-	c.Flags().IntVar(&threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Receipt, found error, err error) {
-		ctx, stop := stoppable(cmd.Context())
-		defer stop()
-		for _, name := range []string{"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"} {
-			if text := os.Getenv(name); text != "" && !cmd.Flags().Changed("shard") && number < 0 {
-				n, err := strconv.Atoi(text)
-				if err != nil || n < 0 {
-					return nil, nil, misuse(name + "=" + strconv.Quote(text) + " is no number of a shard")
-				}
-				number = n
-			}
-		}
-		if number < 0 {
-			return nil, nil, misuse("which shard? --shard, SLURM_ARRAY_TASK_ID or JOB_COMPLETION_INDEX")
-		}
-		doing, err := runMetrics(cmd, address, number)
-		if err != nil {
-			return nil, found, err
-		}
-		defer doing.Close()
-		show := newProgress(cmd, "run")
-		m, err := manifest(ctx)
-		if err != nil {
-			return nil, found, err
-		}
-		log := slog.With("run", m.Run(), "shard", number)
-		log.Info("a shard begins", "shards", len(m.Shards), "threads", threads)
-		begin := time.Now()
-		if number < len(m.Shards) {
-			doing.Episodes(0, len(m.Shards[number].Episodes))
-		}
-		r, err := shard.Run(ctx, m, number, shard.RunOptions{
-			Tool:    "robocache " + fullVersion(),
-			Threads: threads,
-			Progress: func(p robocache.Progress) {
-				if p.TotalEpisodes > 0 {
-					doing.Episodes(p.Episodes, p.TotalEpisodes)
-				}
-				show(p)
-			},
-		})
-		if err == nil && len(r.Skipped) > 0 && !r.Already {
-			found = errFindings
-		}
-		log.Info("a shard ended", "exit_code", exitCode(ctx, cmp.Or(err, found)), "seconds", time.Since(begin).Seconds())
-		return r, found, err
-	}, func(w io.Writer, r *shard.Receipt) {
+	c.Flags().IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+	verb := func(ctx context.Context, r *verbs.RunRequest, o verbs.Observer) (*verbs.ShardRun, error) {
+		return runShard(ctx, r, o, address)
+	}
+	return runs(c, &r, verb, func(w io.Writer, r *verbs.ShardRun) {
 		if r.Already {
 			fmt.Fprintf(w, "shard %d is done already, by attempt %s\n", r.Shard, r.Attempt)
 			return
@@ -153,6 +107,46 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
 		}
 	})
+}
+
+// runShard makes a shard until a scheduler takes the machine back. It logs begin and end, and serves
+// metrics if there is an address.
+func runShard(
+	parent context.Context, r *verbs.RunRequest, o verbs.Observer, address string,
+) (*verbs.ShardRun, error) {
+	ctx, stop := stoppable(parent)
+	defer stop()
+	var running *metrics.Running // nil until the run has begun
+	log, start := slog.Default(), time.Now()
+	r.Begin = func(m *shard.Manifest, number int) (err error) {
+		if running, err = runMetrics(o, address, number); err != nil {
+			return err
+		}
+		log = slog.With("run", m.Run(), "shard", number)
+		log.Info("a shard begins", "shards", len(m.Shards), "threads", r.Threads)
+		if number < len(m.Shards) {
+			running.Episodes(0, len(m.Shards[number].Episodes))
+		}
+		return nil
+	}
+	show := o.Progress
+	o.Progress = func(p robocache.Progress) {
+		if p.TotalEpisodes > 0 {
+			running.Episodes(p.Episodes, p.TotalEpisodes)
+		}
+		show(p)
+	}
+	made, err := verbs.Run(ctx, r, o)
+	if running == nil {
+		return nil, err
+	}
+	defer running.Close()
+	code := exitCode(ctx, err)
+	if err == nil && made.HasFindings() {
+		code = exitFindings
+	}
+	log.Info("a shard ended", "exit_code", code, "seconds", time.Since(start).Seconds())
+	return made, err
 }
 
 // stoppable ends with the cause shard.ErrStopped on the signals by which schedulers take a machine back.
@@ -179,7 +173,7 @@ func stoppable(parent context.Context) (context.Context, func()) {
 }
 
 func newCommit() *cobra.Command {
-	var opt shard.CommitOptions
+	var r verbs.CommitRequest
 	c := &cobra.Command{
 		Use:   "commit --manifest M",
 		Short: "put the shards of a plan together",
@@ -189,20 +183,10 @@ code: 3 where a finding is a warning or an error, or episodes were left out.`,
 		Example: "  robocache commit --manifest set.json",
 		Args:    cobra.NoArgs,
 	}
-	manifest := withManifest(c)
-	c.Flags().BoolVar(&opt.Partial, "partial", false, "make a result of the shards that are there")
-	c.Flags().BoolVar(&opt.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Committed, found error, err error) {
-		manifestValue, err := manifest(cmd.Context())
-		if err != nil {
-			return nil, found, err
-		}
-		r, err := shard.Commit(cmd.Context(), manifestValue, opt)
-		if err != nil {
-			return nil, found, err
-		}
-		return r, committedVerdict(r), nil
-	}, func(w io.Writer, r *shard.Committed) {
+	addManifest(c, &r.Manifest)
+	c.Flags().BoolVar(&r.Partial, "partial", false, "make a result of the shards that are there")
+	c.Flags().BoolVar(&r.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
+	return runs(c, &r, verbs.Commit, func(w io.Writer, r *verbs.Committed) {
 		fmt.Fprintf(w, "committed %s: %d shards, %d episodes, %d frames, %s\n", r.Destination, r.Shards, r.Episodes, r.Frames, bytesText(r.Bytes))
 		for _, s := range r.Skipped {
 			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
@@ -211,15 +195,8 @@ code: 3 where a finding is a warning or an error, or episodes were left out.`,
 	})
 }
 
-// committedVerdict returns errFindings if the job in one process would: of a finding that is no note, and of episodes that are missing.
-func committedVerdict(c *shard.Committed) error {
-	if len(c.Skipped)+len(c.Missing) > 0 {
-		return errFindings
-	}
-	return verdict(c.Findings)
-}
-
 func newStatus() *cobra.Command {
+	var r verbs.StatusRequest
 	c := &cobra.Command{
 		Use:     "status --manifest M",
 		Short:   "how far the shards of a plan are",
@@ -227,21 +204,8 @@ func newStatus() *cobra.Command {
 		Example: "  robocache status --manifest set.json --json",
 		Args:    cobra.NoArgs,
 	}
-	manifest := withManifest(c)
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Status, found error, err error) {
-		manifestValue, err := manifest(cmd.Context())
-		if err != nil {
-			return nil, found, err
-		}
-		s, err := shard.StatusOf(cmd.Context(), manifestValue)
-		if err != nil {
-			return nil, found, err
-		}
-		if s.Done == s.Total && s.Skipped+s.Findings > 0 {
-			found = errFindings
-		}
-		return s, found, nil
-	}, func(w io.Writer, s *shard.Status) {
+	addManifest(c, &r.Manifest)
+	return runs(c, &r, verbs.Status, func(w io.Writer, s *verbs.ShardStatus) {
 		fmt.Fprintf(w, "%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n", s.Done, s.Total, s.Running, s.Failed, s.Lost, s.Episodes, s.Frames, bytesText(s.Bytes))
 		for _, e := range s.Errors {
 			fmt.Fprintf(w, "  failed: %s\n", e)
@@ -262,7 +226,7 @@ func newStatus() *cobra.Command {
 }
 
 func newGC() *cobra.Command {
-	var age time.Duration
+	var r verbs.GCRequest
 	c := &cobra.Command{
 		Use:     "gc --manifest M",
 		Short:   "remove what attempts left that no receipt names",
@@ -270,19 +234,10 @@ func newGC() *cobra.Command {
 		Example: "  robocache gc --manifest set.json",
 		Args:    cobra.NoArgs,
 	}
-	manifest := withManifest(c)
-	c.Flags().DurationVar(&age, "age", 10*time.Minute, "how long an attempt must have been silent")
-	return answers(c, func(cmd *cobra.Command, args []string) (_ *shard.Collected, _ error, err error) {
-		manifestValue, err := manifest(cmd.Context())
-		if err != nil {
-			return nil, nil, err
-		}
-		gc, err := shard.GC(cmd.Context(), manifestValue, age)
-		if err != nil {
-			return nil, nil, err
-		}
-		return gc, nil, nil
-	}, func(w io.Writer, r *shard.Collected) {
+	addManifest(c, &r.Manifest)
+	const age = verbs.DefaultAttemptAge
+	optional(c, "age", &r.Age, c.Flags().Duration("age", age, "how long an attempt must have been silent"))
+	return runs(c, &r, verbs.GC, func(w io.Writer, r *shard.Collected) {
 		fmt.Fprintf(w, "removed %d files of %d attempts, %s; %d attempts may be running\n", r.Files, r.Attempts, bytesText(r.Bytes), r.Kept)
 	})
 }

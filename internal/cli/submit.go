@@ -16,6 +16,7 @@ import (
 
 	"github.com/goatnote-inc/robocache/metrics"
 	"github.com/goatnote-inc/robocache/submit"
+	"github.com/goatnote-inc/robocache/verbs"
 )
 
 // submitFlags are of every engine.
@@ -115,7 +116,7 @@ Ctrl-C and SIGTERM are passed on.`,
 			return nil, found, err
 		}
 		l.Plan, l.Retries, l.Partial, l.Stderr = plan, f.retries, f.partial, cmd.ErrOrStderr()
-		server, err := serveMetrics(cmd, address, metrics.Shards(l.States))
+		server, err := serveMetrics(observer(cmd), address, metrics.Shards(l.States))
 		if err != nil {
 			return nil, found, err
 		}
@@ -140,22 +141,22 @@ func metricsFlag(c *cobra.Command, address *string) {
 }
 
 // serveMetrics serves where there is an address; a nil server may be closed.
-func serveMetrics(cmd *cobra.Command, address string, of ...prometheus.Collector) (*metrics.Server, error) {
+func serveMetrics(o verbs.Observer, address string, of ...prometheus.Collector) (*metrics.Server, error) {
 	if address == "" {
 		return nil, nil
 	}
 	s, err := metrics.Serve(address, of...)
 	if err == nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "metrics at http://%s/metrics\n", s.Addr())
+		o.Note(fmt.Sprintf("metrics at http://%s/metrics", s.Addr()))
 	}
 	return s, err
 }
 
 // runMetrics serves what a run does; Close ends it.
-func runMetrics(cmd *cobra.Command, address string, shard int) (*metrics.Running, error) {
+func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, error) {
 	r := metrics.NewRunning(shard)
 	var err error
-	if r.Server, err = serveMetrics(cmd, address, r); err != nil {
+	if r.Server, err = serveMetrics(o, address, r); err != nil {
 		return nil, err
 	}
 	return r, nil
