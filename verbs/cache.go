@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache/cache"
 )
 
-// CacheListRequest names the cache to list.
+// CacheListRequest holds the options of CacheList.
 type CacheListRequest struct {
 	// Folder is the directory of the cache.
 	Folder string `json:"-" arg:"DIR"`
@@ -17,7 +17,7 @@ func CacheList(_ context.Context, r *CacheListRequest, _ Observer) (*cache.Listi
 	return cache.List(r.Folder)
 }
 
-// CachePruneRequest says how much of a cache may stay.
+// CachePruneRequest holds the options of CachePrune.
 type CachePruneRequest struct {
 	// Folder is the directory of the cache.
 	Folder string `json:"-" arg:"DIR"`
@@ -34,7 +34,7 @@ func CachePrune(_ context.Context, r *CachePruneRequest, _ Observer) (*cache.Pru
 	return cache.Prune(r.Folder, budget)
 }
 
-// CacheVerifyRequest names the cache to verify.
+// CacheVerifyRequest holds the options of CacheVerify.
 type CacheVerifyRequest struct {
 	// Folder is the directory of the cache.
 	Folder string `json:"-" arg:"DIR"`

@@ -1,10 +1,11 @@
 package verbs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/goatnote-inc/robocache"
@@ -16,21 +17,22 @@ import (
 // PresetLeRobot is the value of Conversion.Preset that maps streams; others are the encoder's.
 const PresetLeRobot = "lerobot"
 
-// Conversion holds the options of every verb that converts a dataset. The pointers are choices of the
-// format that is written, which a format that lacks them rejects.
+// Conversion holds the options of every verb that converts a dataset. The pointers are choices of
+// the format that is written, which a format that lacks them rejects.
 type Conversion struct {
 	Opening
 	// HZ is the rate of the grid onto which all streams are resampled.
 	HZ string `json:"hz"`
 	// To is the format to write; empty: robocache.DefaultFormat.
 	To string `json:"to"`
-	// Align says how streams come onto one grid: a JSON file, or the JSON itself.
+	// Align is the alignment of streams onto one grid: a JSON file, or the JSON itself.
 	Align string `json:"align"`
 	// DropInvalid leaves out rows at which some stream has no value.
 	DropInvalid *bool `json:"drop_invalid"`
 	// SplitAtGaps splits an episode where rows in its middle are left out. The default is true.
 	SplitAtGaps *bool `json:"split_at_gaps"`
-	// Episodes lists the indices of the episodes to convert, in this order, such as 0,3,5-9; empty: all.
+	// Episodes lists the indices of the episodes to convert, in this order, such as 0,3,5-9; empty:
+	// all.
 	Episodes string `json:"episodes"`
 	// Keys lists the features to convert; nil: all.
 	Keys []string `json:"keys"`
@@ -46,9 +48,9 @@ type Conversion struct {
 	Preset *string `json:"preset"`
 	// CopyOnly rejects video that cannot be copied, instead of encoding it.
 	CopyOnly *bool `json:"copy_only"`
-	// Images says what still images become: video or images.
+	// Images is the form that still images get: video or images.
 	Images *string `json:"images"`
-	// Frames says which images are counted for statistics: sampled, all or none.
+	// Frames is the choice of images that are counted for statistics: sampled, all or none.
 	Frames *string `json:"frames"`
 	// ScaleActions scales each dimension of the actions onto [-1, 1].
 	ScaleActions *bool `json:"scale_actions"`
@@ -70,43 +72,40 @@ type conversion struct {
 	to         string
 	forLeRobot bool
 	opt        convert.Options
-	opened     robocache.OpenOptions // of the source
+	opened     robocache.OpenOptions // the options with which the source is open
 	note       func(text string)
 }
 
-// writerChoices returns the choices of the format that were given, as text by option.
-func (c *Conversion) writerChoices() map[string]string {
-	given := map[string]string{}
-	for option, v := range map[string]*string{
-		"video_codec": c.VideoCodec, "preset": c.Preset, "images": c.Images, "frames": c.Frames,
-	} {
-		if v != nil {
-			given[option] = *v
-		}
+// writerChoice is a choice of the format that is written.
+type writerChoice struct{ option, value string }
+
+// writerChoices returns the choices that were given, as text.
+func (c *Conversion) writerChoices() (given []writerChoice) {
+	given = appendGiven(given, "video_codec", c.VideoCodec)
+	given = appendGiven(given, "gop", c.GOP)
+	given = appendGiven(given, "crf", c.CRF)
+	if valueOr(c.Preset, "") != PresetLeRobot {
+		given = appendGiven(given, "preset", c.Preset)
 	}
-	for option, v := range map[string]*int{"gop": c.GOP, "crf": c.CRF} {
-		if v != nil {
-			given[option] = strconv.Itoa(*v)
-		}
-	}
-	for option, v := range map[string]*bool{"copy_only": c.CopyOnly, "scale_actions": c.ScaleActions} {
-		if v != nil {
-			given[option] = strconv.FormatBool(*v)
-		}
-	}
-	return given
+	given = appendGiven(given, "copy_only", c.CopyOnly)
+	given = appendGiven(given, "images", c.Images)
+	given = appendGiven(given, "frames", c.Frames)
+	return appendGiven(given, "scale_actions", c.ScaleActions)
 }
 
-// writerChoiceNames are the options of writerChoices in the order in which they are checked.
-var writerChoiceNames = []string{
-	"video_codec", "gop", "crf", "preset", "copy_only", "images", "frames", "scale_actions",
+// appendGiven appends a choice to given if it was made.
+func appendGiven[T any](given []writerChoice, option string, value *T) []writerChoice {
+	if value == nil {
+		return given
+	}
+	return append(given, writerChoice{option, fmt.Sprint(*value)})
 }
 
 // settle checks the options that need no source.
 func (c *Conversion) settle(o Observer) (_ *conversion, err error) {
-	s := &conversion{Conversion: c, to: c.To, note: o.note}
-	if s.to == "" {
-		s.to = robocache.DefaultFormat()
+	s := &conversion{
+		Conversion: c, to: cmp.Or(c.To, robocache.DefaultFormat()), note: o.note,
+		forLeRobot: valueOr(c.Preset, "") == PresetLeRobot,
 	}
 	s.opt.WriteOptions = robocache.WriteOptions{
 		Keys: c.Keys, SkipBad: c.SkipBad, Resume: c.Resume, DryRun: c.DryRun, Threads: c.Threads,
@@ -119,22 +118,13 @@ func (c *Conversion) settle(o Observer) (_ *conversion, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.forLeRobot = valueOr(c.Preset, "") == PresetLeRobot
-	given := c.writerChoices()
-	if s.forLeRobot {
-		delete(given, "preset")
-	}
-	for _, option := range writerChoiceNames {
-		value, ok := given[option]
-		if !ok {
-			continue
-		}
-		// A choice that the writer does not know would be taken for one that was followed.
-		if _, ok := writer.WriteOptions[option]; !ok {
+	for _, choice := range c.writerChoices() {
+		// The writer would ignore a choice that it does not know.
+		if _, ok := writer.WriteOptions[choice.option]; !ok {
 			return nil, misuse("%s is no choice of a conversion to %s; what it has is %s",
-				optionName(option), s.to, optionName("write_option"))
+				optionName(choice.option), s.to, optionName("write_option"))
 		}
-		s.opt.Options[option] = value
+		s.opt.Options[choice.option] = choice.value
 	}
 	if err := s.settleRows(); err != nil {
 		return nil, err
@@ -187,7 +177,7 @@ func ParseAlignment(text string) (_ align.Config, err error) {
 	return align.ParseConfig(b)
 }
 
-// ConvertRequest says what to convert, and where to.
+// ConvertRequest holds the options of Convert.
 type ConvertRequest struct {
 	// Source is the dataset to read.
 	Source string `json:"-" arg:"SRC"`

@@ -15,12 +15,12 @@ import (
 )
 
 // Decode fills a request, a pointer to a struct, with the arguments of a verb in order and with its
-// options in JSON. It is lenient where a keyword of Python may have several forms: a text option takes
-// numbers, lists ("0,3") and objects (their JSON), a list takes one text or the pairs of an object, and
-// null leaves an option out.
+// options in JSON. It is lenient where a keyword of Python may have several forms: a text option
+// takes numbers, lists ("0,3") and objects (their JSON), a list takes one text or the pairs of an
+// object, and null leaves an option out.
 //
-// The error of an unknown option has Where["option"] and Where["known"], from which the caller names the
-// nearest.
+// The error of an unknown option has Where["option"] and Where["known"], from which the caller
+// names the nearest.
 func Decode(
 	verb string, args []string, options map[string]json.RawMessage, request any,
 ) error {
@@ -103,7 +103,7 @@ func setOption(field reflect.Value, name string, text json.RawMessage) error {
 	if v == nil {
 		return nil // as if it were not given
 	}
-	if list, ok := v.([]any); ok && len(list) == 0 { // it would stand for all
+	if list, ok := v.([]any); ok && len(list) == 0 { // In Go and in flags, an empty list means all.
 		return misuse("%s=[]: expected at least one, or the option left out", name)
 	}
 	if field.Kind() == reflect.Pointer {
@@ -181,7 +181,8 @@ func setValue(field reflect.Value, v any, text json.RawMessage) bool {
 	return true
 }
 
-// valueTexts returns the parts of a value as text: those of a list, the pairs of an object, or the value.
+// valueTexts returns the parts of a value as text: those of a list, the pairs of an object, or the
+// value.
 func valueTexts(v any) []string {
 	texts := []string{}
 	switch v := v.(type) {

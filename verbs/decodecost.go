@@ -21,8 +21,8 @@ const defaultDecodeSpan = 2 * time.Second
 // trialFrames is the number of frames of a camera that the trial encodes.
 const trialFrames = 128
 
-// measureDecodeCost measures what frames cost as they are, and encoded otherwise. The trial is an edit
-// of a piece of an episode, made in a temporary folder and removed.
+// measureDecodeCost measures the cost of decoding frames as they are, and after they are encoded
+// again. The trial edits a piece of an episode into a temporary folder.
 func measureDecodeCost(
 	ctx context.Context, ds robocache.Dataset, r *InspectRequest,
 ) (*inspect.Decoding, error) {
@@ -76,7 +76,7 @@ func advisedCodec(ctx context.Context, ds robocache.Dataset) string {
 	return string(video.HEVC)
 }
 
-// encodeTrial encodes the beginning of an episode as t says, and fills in what its frames cost.
+// encodeTrial encodes the beginning of an episode by t, and adds the cost of its frames to t.
 func encodeTrial(
 	ctx context.Context, ds robocache.Dataset, position int, uri string,
 	open robocache.OpenOptions, t *inspect.EncodingTrial, span time.Duration,

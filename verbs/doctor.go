@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// DoctorRequest says what to examine, and whether to repair it.
+// DoctorRequest holds the options of Doctor.
 type DoctorRequest struct {
 	// URI is the dataset.
 	URI string `json:"-" arg:"URI"`
@@ -33,7 +33,7 @@ type DoctorRequest struct {
 	InPlace bool `json:"in_place"`
 }
 
-// Diagnosis is what is wrong with a dataset.
+// Diagnosis is the result of Doctor: the findings of a dataset.
 type Diagnosis struct {
 	URI      string              `json:"uri"`
 	Format   string              `json:"format"`
@@ -46,7 +46,8 @@ type Diagnosis struct {
 	Fix      *edit.Fixed         `json:"fix,omitempty"` // of DoctorRequest.Fix
 }
 
-// HasFindings reports whether the dataset has errors or warnings. An edit that was made removed them.
+// HasFindings reports whether the dataset has errors or warnings. An edit that was made removed
+// them.
 func (d *Diagnosis) HasFindings() bool {
 	if d.Fix != nil && d.Fix.Report != nil && !d.Fix.Report.DryRun {
 		return false
@@ -54,8 +55,8 @@ func (d *Diagnosis) HasFindings() bool {
 	return AnyWrong(d.Findings)
 }
 
-// Doctor examines a dataset, and repairs it if r.Fix is set. It returns the diagnosis together with an
-// error if findings stayed after the repair.
+// Doctor examines a dataset, and repairs it if r.Fix is set. It returns the diagnosis together with
+// an error if findings stayed after the repair.
 func Doctor(ctx context.Context, r *DoctorRequest, o Observer) (*Diagnosis, error) {
 	look := robocache.DiagnoseOptions{Decode: r.Decode, Deep: r.Deep}
 	switch name := optionName; {
@@ -110,7 +111,8 @@ func Doctor(ctx context.Context, r *DoctorRequest, o Observer) (*Diagnosis, erro
 
 // repair plans or makes the edit that removes findings.
 func repair(
-	ctx context.Context, r *DoctorRequest, opt robocache.OpenOptions, look robocache.DiagnoseOptions,
+	ctx context.Context, r *DoctorRequest,
+	opt robocache.OpenOptions, look robocache.DiagnoseOptions,
 ) (*Diagnosis, error) {
 	x, err := edit.Fix(ctx, &edit.Request{
 		Sources: []string{r.URI}, DST: r.Destination, InPlace: r.InPlace,
@@ -119,9 +121,8 @@ func repair(
 	if err != nil {
 		return nil, err
 	}
-	d := &Diagnosis{
-		URI: r.URI, Findings: append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...), Fix: x,
-	}
+	findings := append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...)
+	d := &Diagnosis{URI: r.URI, Findings: findings, Fix: x}
 	if report := x.Report; report != nil {
 		d.Format, d.Episodes, d.Frames = report.Format, report.Episodes, report.Frames
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache/edit"
 )
 
-// EditedRequest names a dataset that was edited in place.
+// EditedRequest holds the options of UndoEdit and RecoverEdit.
 type EditedRequest struct {
 	// Dataset is its folder.
 	Dataset string `json:"-" arg:"DIR"`

@@ -10,8 +10,8 @@ import (
 
 // Verdict is implemented by the results of verbs that find things.
 type Verdict interface {
-	// HasFindings reports whether the verb found an error or a warning, or left out episodes. It is the
-	// exit code 3 of the command line.
+	// HasFindings reports whether the verb found an error or a warning, or left out episodes. It is
+	// the exit code 3 of the command line.
 	HasFindings() bool
 }
 

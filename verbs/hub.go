@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/hub"
 )
 
-// PullRequest says what to copy from the Hugging Face Hub.
+// PullRequest holds the options of Pull.
 type PullRequest struct {
 	// URI is the dataset, such as hf://datasets/owner/name@revision.
 	URI string `json:"-" arg:"hf://datasets/owner/name"`
@@ -28,7 +28,7 @@ func Pull(ctx context.Context, r *PullRequest, o Observer) (*hub.Pulled, error) 
 	return hub.Pull(ctx, r.URI, r.Destination, r.Episodes, o.countIn("bytes"))
 }
 
-// PushRequest says what to bring to the Hugging Face Hub.
+// PushRequest holds the options of Push.
 type PushRequest struct {
 	// Folder is the dataset.
 	Folder string `json:"-" arg:"DIR"`
@@ -63,8 +63,9 @@ func Push(ctx context.Context, r *PushRequest, o Observer) (*hub.Pushed, error) 
 		return nil, err
 	}
 	return hub.Push(ctx, r.Folder, r.Repo, hub.PushOptions{
-		Private: r.Private, Branch: cmp.Or(r.Branch, "main"), License: r.License, Message: r.Message,
-		DryRun: r.DryRun, SkipDoctor: r.SkipDoctor, Python: r.Python, Open: open, Terminal: o.Terminal,
+		Private: r.Private, Branch: cmp.Or(r.Branch, "main"), License: r.License,
+		Message: r.Message, DryRun: r.DryRun, SkipDoctor: r.SkipDoctor, Python: r.Python,
+		Open: open, Terminal: o.Terminal,
 	})
 }
 

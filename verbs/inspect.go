@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// InspectRequest says what to look at in a dataset.
+// InspectRequest holds the options of Inspect, InspectEpisode, ContactSheet and SuggestMapping.
 type InspectRequest struct {
 	// URI is the dataset.
 	URI string `json:"-" arg:"URI"`
@@ -31,7 +31,7 @@ type InspectRequest struct {
 	Codec string `json:"codec"`
 	// GOP is the number of frames between key frames in that trial.
 	GOP *int `json:"gop"`
-	// DecodeSpan is how long DecodeCost decodes for each camera and device; 0 stands for 2 s.
+	// DecodeSpan is the time that DecodeCost decodes for each camera and device. 0 is 2 s.
 	DecodeSpan time.Duration `json:"-"`
 }
 
@@ -55,7 +55,7 @@ func (r *InspectRequest) check() error {
 	return nil
 }
 
-// open opens the dataset, finds the episode and draws the contact sheet, if one is wanted. The caller
+// open opens the dataset, finds the episode and draws the contact sheet of the request. The caller
 // must close the dataset.
 func (r *InspectRequest) open(
 	ctx context.Context, o Observer,
@@ -83,7 +83,7 @@ func (r *InspectRequest) open(
 	return ds, position, nil
 }
 
-// Inspect reports what is in a dataset: streams, rates, codecs, tasks, sizes.
+// Inspect reports the contents of a dataset: streams, rates, codecs, tasks, sizes.
 func Inspect(ctx context.Context, r *InspectRequest, o Observer) (*inspect.Report, error) {
 	ds, _, err := r.open(ctx, o)
 	if err != nil {

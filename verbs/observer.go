@@ -6,14 +6,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Observer receives what a verb reports while it runs. The zero Observer discards everything. A verb
-// calls its functions one at a time.
+// Observer receives the progress and the notes of a running verb. The zero Observer discards
+// everything. A verb calls its functions one at a time.
 type Observer struct {
-	// Progress receives how much of the work is done.
+	// Progress receives the amount of work that is done.
 	Progress func(robocache.Progress)
 	// Note receives text for people, of one or several lines.
 	Note func(text string)
-	// Terminal receives the output of child processes that show their own progress; nil discards it.
+	// Terminal receives the output of child processes that show their own progress; nil discards
+	// it.
 	Terminal io.Writer
 }
 

@@ -62,8 +62,8 @@ func (o *Opening) Options() (robocache.OpenOptions, error) {
 	return opt, nil
 }
 
-// Open opens the dataset at uri. If hz is not empty, all its streams are resampled to that rate. The
-// caller must close the dataset.
+// Open opens the dataset at uri. If hz is not empty, all its streams are resampled to that rate.
+// The caller must close the dataset.
 func (o *Opening) Open(ctx context.Context, uri, hz string) (robocache.Dataset, error) {
 	opt, err := o.Options()
 	if err != nil {
@@ -119,8 +119,8 @@ func resampled(
 	return view, nil
 }
 
-// lookAheadFindings returns the finding look-ahead of a dataset with several clocks: how far
-// hz= and anchor= would read past the tick. It returns nothing for other datasets.
+// lookAheadFindings returns the finding look-ahead of a dataset with several clocks: how far hz=
+// and anchor= would read past the tick. It returns nothing for other datasets.
 func lookAheadFindings(ctx context.Context, ds robocache.Dataset) ([]robocache.Finding, error) {
 	var unaligned align.Config
 	if ds.Info().Clock == "" {
@@ -148,7 +148,8 @@ func valueOr[T any](option *T, byDefault T) T {
 
 func misuse(format string, args ...any) error { return robocache.Misuse("", nil, format, args...) }
 
-// ParseRate reads the value of an option that is a rate. It returns the zero Rate for an empty text.
+// ParseRate reads the value of an option that is a rate. It returns the zero Rate for an empty
+// text.
 func ParseRate(option, text string) (robocache.Rate, error) {
 	if text == "" {
 		return robocache.Rate{}, nil

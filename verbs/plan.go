@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// PlanRequest says which work on a dataset to cut into shards.
+// PlanRequest holds the options of Plan.
 type PlanRequest struct {
 	// Job is the work, one of shard.Jobs.
 	Job string `json:"-" arg:"JOB"`
@@ -20,7 +20,7 @@ type PlanRequest struct {
 	Conversion
 	// Shards is the number of shards. The default is 1.
 	Shards *int `json:"shards"`
-	// Balance says what shards have alike, one of shard.Balances; empty: bytes.
+	// Balance is the measure in which shards are equal, one of shard.Balances; empty: bytes.
 	Balance string `json:"balance"`
 	// Manifest is the file or URI to write.
 	Manifest string `json:"manifest"`
@@ -28,7 +28,7 @@ type PlanRequest struct {
 	Decode bool `json:"decode"`
 	// Deep makes the job doctor read every column to its last page.
 	Deep bool `json:"deep"`
-	// Estimate measures a few episodes, and reckons what the whole would take and cost.
+	// Estimate measures a few episodes, and computes the time and cost of the whole.
 	Estimate bool `json:"estimate"`
 	// Trajectories is the number of trajectories to estimate for; 0: those of the source.
 	Trajectories int `json:"trajectories"`
@@ -36,9 +36,9 @@ type PlanRequest struct {
 	Workers *int `json:"workers"`
 	// Retried is the share of shards that is run a second time.
 	Retried float64 `json:"retried"`
-	// PricePerCoreHour is what an hour of a worker costs.
+	// PricePerCoreHour is the price of an hour of a worker.
 	PricePerCoreHour float64 `json:"price_per_core_hour"`
-	// PricePerGB is what reading or writing 10⁹ bytes costs.
+	// PricePerGB is the price of reading or writing 10⁹ bytes.
 	PricePerGB float64 `json:"price_per_gb"`
 	// EstimateIn is the folder or URI of the sample; empty: the machine's temporary folder.
 	EstimateIn string `json:"estimate_in"`

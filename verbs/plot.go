@@ -6,7 +6,7 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// PlotRequest says which streams of an episode to draw.
+// PlotRequest holds the options of Plot.
 type PlotRequest struct {
 	// URI is the dataset.
 	URI string `json:"-" arg:"URI"`

@@ -70,10 +70,11 @@ func (c *conversion) checkRates(hz robocache.Rate) error {
 	name, a := optionName, c.opt.Align
 	switch {
 	case !hz.Zero() && c.FPS != "":
-		return misuse("%s says the rate to resample onto, %s another name for the rate of the rows "+
-			"as they are: give one", name("hz"), name("fps"))
+		return misuse("%s says the rate to resample onto, %s another name for the rate of the "+
+			"rows as they are: give one", name("hz"), name("fps"))
 	case a != nil && !a.HZ.Zero() && !hz.Zero() && a.HZ != hz:
-		return misuse("%s says %s, hz of the %s file %s: give one", name("hz"), hz, name("align"), a.HZ)
+		return misuse("%s says %s, hz of the %s file %s: give one",
+			name("hz"), hz, name("align"), a.HZ)
 	case a != nil && c.FPS != "":
 		return misuse("%s gives rows another rate as they are, %s makes rows of a grid: "+
 			"its rate is hz in the file, or %s", name("fps"), name("align"), name("hz"))
@@ -81,7 +82,7 @@ func (c *conversion) checkRates(hz robocache.Rate) error {
 	return nil
 }
 
-// settleAlignment completes the alignment, if there is one, and notes what it does to the rows.
+// settleAlignment completes the alignment, if there is one, and notes its effects on the rows.
 func (c *conversion) settleAlignment(ctx context.Context, ds robocache.Dataset) error {
 	a := c.opt.Align
 	if a == nil {
@@ -110,7 +111,8 @@ func (c *conversion) settleAlignment(ctx context.Context, ds robocache.Dataset) 
 
 // mapRoles opens the source again with the mapping of the preset lerobot. It closes ds.
 func (c *conversion) mapRoles(
-	ctx context.Context, ds robocache.Dataset, uri string, opt *robocache.OpenOptions, hz robocache.Rate,
+	ctx context.Context, ds robocache.Dataset, uri string,
+	opt *robocache.OpenOptions, hz robocache.Rate,
 ) (robocache.Dataset, error) {
 	defer ds.Close()
 	preset := robocache.Option("preset", PresetLeRobot)
@@ -133,7 +135,8 @@ func (c *conversion) mapRoles(
 	}
 	m, left := mapping.Preset(ds.Info(), period)
 	if len(m.Streams) == 0 {
-		return nil, robocache.Unsupported("convert", robocache.Where{"dataset": robocache.Redact(uri)},
+		where := robocache.Where{"dataset": robocache.Redact(uri)}
+		return nil, robocache.Unsupported("convert", where,
 			"%s finds no camera, no state and no action", preset).
 			WithHint("Name the streams with %s; %s writes one to begin with.",
 				robocache.Option("map"), robocache.Command("inspect --suggest-map"))
@@ -155,13 +158,16 @@ func (c *conversion) mapRoles(
 }
 
 // settleRate settles the rate of the rows of an open source.
-func (c *conversion) settleRate(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) error {
+func (c *conversion) settleRate(
+	ctx context.Context, ds robocache.Dataset, hz robocache.Rate,
+) error {
 	info := ds.Info()
 	isGrid := c.opt.Align != nil
 	switch {
 	case c.FPS != "" && info.Clock != "":
-		return misuse("%s gives rows another rate as they are; the streams of this source have clocks of "+
-			"their own, and no rows: %s says the rate of a grid for them", optionName("fps"), optionName("hz"))
+		return misuse("%s gives rows another rate as they are; the streams of this source have "+
+			"clocks of their own, and no rows: %s says the rate of a grid for them",
+			optionName("fps"), optionName("hz"))
 	case hz.Zero():
 		return c.measureRate(ctx, ds)
 	case !isGrid && hz == info.FPS && info.Clock == "" && robocache.KnowsTime(ctx, ds):
@@ -183,8 +189,8 @@ func (c *conversion) setGrid(hz robocache.Rate) {
 	c.opt.Align.HZ = hz
 }
 
-// measureRate gives a recording whose streams have clocks of their own, and declare no rate, the rate of
-// its anchor if that is steady.
+// measureRate sets the rate of the grid to that of the anchor, if it is steady. It does so for
+// recordings whose streams have clocks of their own and declare no rate.
 func (c *conversion) measureRate(ctx context.Context, ds robocache.Dataset) error {
 	info := ds.Info()
 	if info.Clock == "" || !info.FPS.Zero() || c.FPS != "" || keepsClocks(c.to) ||
@@ -210,8 +216,8 @@ func keepsClocks(format string) bool {
 // measuredEpisodes is the number of episodes whose steps steadyRate measures.
 const measuredEpisodes = 8
 
-// steadyRate measures the rate of a dataset's own rows. It returns the whole hertz of the median step if
-// nine in ten steps of each measured episode are within a quarter of it, else zero.
+// steadyRate measures the rate of a dataset's own rows. It returns the whole hertz of the median
+// step if nine in ten steps of each measured episode are within a quarter of it, else zero.
 func steadyRate(
 	ctx context.Context, ds robocache.Dataset, positions []int,
 ) (robocache.Rate, error) {
@@ -243,8 +249,8 @@ func steadyRate(
 	return steady, nil
 }
 
-// medianRate returns the rate of the median step of times, zero if the steps are uneven or the rate is
-// no whole number of hertz.
+// medianRate returns the rate of the median step of times, zero if the steps are uneven or the rate
+// is no whole number of hertz.
 func medianRate(times []int64) robocache.Rate {
 	steps := make([]float64, len(times)-1)
 	for i := range steps {

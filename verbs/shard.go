@@ -9,12 +9,12 @@ import (
 	"github.com/goatnote-inc/robocache/shard"
 )
 
-// RunRequest says which shard of a plan to make.
+// RunRequest holds the options of Run.
 type RunRequest struct {
 	// Manifest is the file or URI that Plan wrote.
 	Manifest string `json:"manifest"`
-	// Shard is the number of the shard, from 0. The default is SLURM_ARRAY_TASK_ID of the environment,
-	// else JOB_COMPLETION_INDEX.
+	// Shard is the number of the shard, from 0. The default is SLURM_ARRAY_TASK_ID of the
+	// environment, else JOB_COMPLETION_INDEX.
 	Shard *int `json:"shard"`
 	// Threads is the number of episodes that are read and encoded at once; 0: the number of CPUs.
 	Threads int `json:"threads"`
@@ -72,7 +72,7 @@ func (r *RunRequest) number() (int, error) {
 	return number, nil
 }
 
-// CommitRequest says which plan to commit.
+// CommitRequest holds the options of Commit.
 type CommitRequest struct {
 	// Manifest is the file or URI that Plan wrote.
 	Manifest string `json:"manifest"`
@@ -85,8 +85,8 @@ type CommitRequest struct {
 // Committed is the result of Commit.
 type Committed struct{ *shard.Committed }
 
-// HasFindings reports whether the job in one process would: it found something wrong, or episodes are
-// missing.
+// HasFindings reports whether the job in one process would: it found something wrong, or episodes
+// are missing.
 func (c *Committed) HasFindings() bool {
 	return len(c.Skipped)+len(c.Missing) > 0 || AnyWrong(c.Findings)
 }
@@ -104,7 +104,7 @@ func Commit(ctx context.Context, r *CommitRequest, _ Observer) (*Committed, erro
 	return &Committed{c}, nil
 }
 
-// StatusRequest says which plan to look at.
+// StatusRequest holds the options of Status.
 type StatusRequest struct {
 	// Manifest is the file or URI that Plan wrote.
 	Manifest string `json:"manifest"`
@@ -132,7 +132,7 @@ func Status(ctx context.Context, r *StatusRequest, _ Observer) (*ShardStatus, er
 // DefaultAttemptAge is how long an attempt must have been silent for GC to remove its files.
 const DefaultAttemptAge = 10 * time.Minute
 
-// GCRequest says which files of attempts to remove.
+// GCRequest holds the options of GC.
 type GCRequest struct {
 	// Manifest is the file or URI that Plan wrote.
 	Manifest string `json:"manifest"`

@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// StatsRequest says which statistics to compute.
+// StatsRequest holds the options of Stats.
 type StatsRequest struct {
 	// URI is the dataset.
 	URI string `json:"-" arg:"URI"`
@@ -23,7 +23,7 @@ type StatsRequest struct {
 	Out string `json:"out"`
 	// Write writes the statistics into the dataset.
 	Write bool `json:"write"`
-	// Frames says which images are counted: sampled, all or none; empty: sampled.
+	// Frames is the choice of images that are counted: sampled, all or none; empty: sampled.
 	Frames string `json:"frames"`
 	// Keys lists the features to count; nil: all.
 	Keys []string `json:"keys"`
@@ -49,7 +49,7 @@ func (s *Statistics) MarshalJSON() ([]byte, error) { return s.JSON() }
 // HasFindings reports whether episodes were left out.
 func (s *Statistics) HasFindings() bool { return AnyWrong(s.Findings) }
 
-// Stats computes the statistics of a dataset, and writes them to a file if r.Out or r.Write says so.
+// Stats computes the statistics of a dataset, and writes them to a file if r.Out or r.Write is set.
 func Stats(ctx context.Context, r *StatsRequest, o Observer) (*Statistics, error) {
 	frames := cmp.Or(stats.FramePolicy(r.Frames), stats.SampledFrames)
 	policies := []stats.FramePolicy{stats.SampledFrames, stats.AllFrames, stats.NoFrames}

@@ -21,7 +21,7 @@ const (
 	DefaultSize  = "128x96"
 )
 
-// SynthRequest says which synthetic dataset to write.
+// SynthRequest holds the options of Synth.
 type SynthRequest struct {
 	// Destination is the folder or file to write.
 	Destination string `json:"-" arg:"DST"`
@@ -31,7 +31,8 @@ type SynthRequest struct {
 	Episodes *int `json:"episodes"`
 	// Seconds is the length of each episode; 0 stands for 2.
 	Seconds float64 `json:"seconds"`
-	// Rates are the rates of the streams, such as camera=30,joints=100, or LO..HI; empty: DefaultRates.
+	// Rates are the rates of the streams, such as camera=30,joints=100, or LO..HI; empty:
+	// DefaultRates.
 	Rates string `json:"rates"`
 	// Cameras is the number of cameras. The default is 2.
 	Cameras *int `json:"cameras"`
@@ -76,7 +77,8 @@ type SynthRequest struct {
 // options returns the options of package synth.
 func (r *SynthRequest) options() (synth.Options, error) {
 	opt := synth.Options{
-		Episodes: valueOr(r.Episodes, 0), Cameras: valueOr(r.Cameras, 0), Seconds: r.Seconds, Jitter: r.Jitter, Gaps: r.Gaps, Seed: r.Seed,
+		Episodes: valueOr(r.Episodes, 0), Cameras: valueOr(r.Cameras, 0), Seconds: r.Seconds,
+		Jitter: r.Jitter, Gaps: r.Gaps, Seed: r.Seed,
 		Spread: r.Spread, Late: r.Late, Offset: r.Offset, Skew: r.Skew, Dropout: r.Dropout,
 		Points: r.Points, Depth: r.Depth, Codec: r.Codec, GOP: r.GOP, Tasks: r.Task,
 		Preset: r.Preset, Cap: r.Cap,
@@ -142,15 +144,16 @@ func Synth(ctx context.Context, r *SynthRequest, o Observer) (*synth.Report, err
 	if (ds.Info().Clock != "" || r.Preset != "") && (hz != "" || !f.KeepsClocks(choices)) {
 		report.Findings = append(report.Findings, robocache.Finding{
 			Severity: robocache.SeverityInfo, Code: "resampled",
-			Message: "the streams are on a grid: its values are made of the samples that were recorded, " +
-				"and are not they",
+			Message: "the streams are on a grid: its values are made of the samples that were " +
+				"recorded, and are not they",
 			Hint: "a format that keeps clocks: " + formatsWithClocks(),
 		})
 	}
 	return report, nil
 }
 
-// formatsWithClocks returns the option that chooses a format whose streams may have clocks of their own.
+// formatsWithClocks returns the option that chooses a format whose streams may have clocks of their
+// own.
 func formatsWithClocks() string {
 	hasNone := func(name string) bool { return !keepsClocks(name) }
 	names := slices.DeleteFunc(convert.Formats(), hasNone)

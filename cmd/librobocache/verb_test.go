@@ -14,7 +14,9 @@ import (
 )
 
 // runVerb runs a verb as the library does, and returns its reply in JSON.
-func runVerb(ctx context, name, options string, args ...string) (result string, reply *verbReply, err error) {
+func runVerb(
+	ctx context, name, options string, args ...string,
+) (result string, reply *verbReply, err error) {
 	a := &verbArgs{Verb: name, Args: args}
 	if err := json.Unmarshal([]byte(options), &a.Options); err != nil {
 		return "", nil, err
@@ -49,7 +51,8 @@ func TestVerbs(t *testing.T) {
 		t.Errorf("text: %s, %v", result, err)
 	}
 	out, _ := json.Marshal(filepath.Join(set, "..", "s.json"))
-	result, reply, err = runVerb(ctx, "stats", `{"out": `+string(out)+`, "frames": "none", "keys": ["action"]}`, set)
+	options := `{"out": ` + string(out) + `, "frames": "none", "keys": ["action"]}`
+	result, reply, err = runVerb(ctx, "stats", options, set)
 	if err != nil || len(reply.Notes) != 1 || !strings.HasPrefix(result, `{"action":{`) {
 		t.Errorf("notes: %s, %+v, %v", result, reply, err)
 	}
@@ -66,7 +69,8 @@ func TestVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result, reply, err = runVerb(ctx, "doctor", `{"episodes": [0, 1]}`, set); err != nil || !reply.Findings {
+	result, reply, err = runVerb(ctx, "doctor", `{"episodes": [0, 1]}`, set)
+	if err != nil || !reply.Findings {
 		t.Errorf("findings: %s, %+v, %v", result, reply, err)
 	}
 	canceled, cancel := stdcontext.WithCancel(ctx)

@@ -20,7 +20,7 @@ var valueWords = map[string]string{
 // flagError returns the misuse error of a flag that cobra could not read.
 func flagError(err error) error {
 	var known *robocache.Error
-	if errors.As(err, &known) { // of a value that checks itself
+	if errors.As(err, &known) { // The value was rejected by rejectEmpty.
 		return known
 	}
 	var invalid *pflag.InvalidValueError

@@ -8,7 +8,7 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// costSpan is how long --decode-cost decodes for each camera and device; 0 stands for the default.
+// costSpan is the time that --decode-cost decodes for each camera and device. 0 is the default.
 var costSpan time.Duration
 
 func printDecoding(w io.Writer, d *inspect.Decoding) {

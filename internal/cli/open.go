@@ -42,8 +42,8 @@ func (v *hookedValue) Set(text string) error {
 	return v.set(text)
 }
 
-// optional makes a flag fill a field of a request, which stays nil if the flag is not given. value is
-// where the flag stores what is given.
+// optional makes a flag fill a field of a request, which stays nil if the flag is not given. The
+// flag stores its value in value.
 func optional[T any](c *cobra.Command, name string, field **T, value *T) {
 	f := c.Flags().Lookup(name)
 	f.Value = &hookedValue{f.Value, func(string) error { *field = value; return nil }}

@@ -62,7 +62,8 @@ func arguments(use string) (n int) {
 	return n
 }
 
-// Flags with a default reject an empty value, which usually comes from a shell variable that is not set.
+// Flags with a default reject an empty value, which usually comes from a shell variable that is not
+// set.
 func TestEmptyValues(t *testing.T) {
 	for _, text := range []string{
 		"inspect set --memory-budget=", "stats set --frames=", "convert a b --to=", "synth a --rates=",
