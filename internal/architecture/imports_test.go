@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"view":                     {"", "store", "video", "align", "diagnose", "inspect", "internal/flags", "internal/crash", "internal/jsonmeta", "internal/lru"},
 	"inspect":                  {"", "store", "video", "align", "stats", "format", "inspect/chart", "internal/crash"},
 	"inspect/chart":            {},
-	"verbs":                    {"", "store", "video", "cache", "align", "stats", "mapping", "diagnose", "convert", "edit", "shard", "synth", "hub", "inspect"},
+	"verbs":                    {"", "store", "video", "cache", "align", "stats", "mapping", "diagnose", "convert", "edit", "shard", "submit", "synth", "hub", "inspect"},
 	"internal/cudahost":        {""},
 	"internal/flags":           {"", "store", "internal/jsonmeta", "internal/crash"},
 	"internal/crash":           {""},

@@ -21,7 +21,9 @@ var requests = map[string]any{
 	"status": &verbs.StatusRequest{}, "gc": &verbs.GCRequest{}, "pull": &verbs.PullRequest{},
 	"push": &verbs.PushRequest{}, "cache ls": &verbs.CacheListRequest{},
 	"cache prune": &verbs.CachePruneRequest{}, "cache verify": &verbs.CacheVerifyRequest{},
-	"edit undo": &verbs.EditedRequest{}, "edit recover": &verbs.EditedRequest{},
+	"submit local": &verbs.SubmitLocalRequest{}, "submit slurm": &verbs.SubmitSlurmRequest{},
+	"submit kubernetes": &verbs.SubmitKubernetesRequest{},
+	"edit undo":         &verbs.EditedRequest{}, "edit recover": &verbs.EditedRequest{},
 }
 
 // TestRequestsHaveOptionsOfFlags is verbs.C1.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,13 +18,6 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 	"github.com/goatnote-inc/robocache/verbs"
 )
-
-// submitFlags are of every engine.
-type submitFlags struct {
-	manifest, program string
-	retries           int
-	partial           bool
-}
 
 func newSubmit() *cobra.Command {
 	c := &cobra.Command{
@@ -48,47 +41,23 @@ another engine.`,
 	return c
 }
 
-func (f *submitFlags) add(c *cobra.Command) {
+// addSubmission adds the flags of every engine.
+func addSubmission(c *cobra.Command, r *verbs.Submission) {
 	fl := c.Flags()
-	fl.StringVar(&f.manifest, "manifest", "", "path or URI of the manifest, as the workers see it")
-	fl.StringVar(&f.program, "program", "", "robocache as the workers call it (default: this program)")
-	fl.IntVar(&f.retries, "retries", 5, "further tries of a shard that ends with a temporary failure (75) or a crash")
+	fl.StringVar(&r.Manifest, "manifest", "", "path or URI of the manifest, as the workers see it")
+	fl.StringVar(&r.Program, "program", "", "robocache as the workers call it (default: this program)")
+	optionalInt(c, &r.Retries, "retries", verbs.DefaultRetries, "further tries of a shard that ends with a temporary failure (75) or a crash")
 	mustConfigure(c.MarkFlagRequired("manifest"))
 }
 
-func (f *submitFlags) addPartial(c *cobra.Command) {
-	c.Flags().BoolVar(&f.partial, "partial", false, "commit the shards that are done, where others have failed for good")
-}
-
-// plan asks for the shards that are missing. The workers' program answers.
-func (f *submitFlags) plan(ctx context.Context) (submit.Plan, error) {
-	program := strings.Fields(f.program)
-	if len(program) == 0 {
-		var err error
-		if program, err = submit.Itself(); err != nil {
-			return submit.Plan{}, err
-		}
-	}
-	if f.retries < 0 {
-		return submit.Plan{}, misuse("--retries: expected 0 or more")
-	}
-	if !strings.Contains(f.manifest, "://") {
-		var err error
-		if f.manifest, err = filepath.Abs(f.manifest); err != nil {
-			return submit.Plan{}, err
-		}
-	}
-	look, err := submit.Look(ctx, program, f.manifest)
-	if err != nil {
-		return submit.Plan{}, err
-	}
-	return *look, nil
+// addPartial adds --partial.
+func addPartial(c *cobra.Command, partial *bool) {
+	c.Flags().BoolVar(partial, "partial", false, "commit the shards that are done, where others have failed for good")
 }
 
 func newSubmitLocal() *cobra.Command {
-	var f submitFlags
+	var r verbs.SubmitLocalRequest
 	var address string
-	l := &submit.Local{Pause: time.Second}
 	c := &cobra.Command{
 		Use:   "local --manifest M",
 		Short: "run the shards as processes of this machine, then commit",
@@ -99,36 +68,23 @@ Ctrl-C and SIGTERM are passed on.`,
   robocache submit local --manifest ./plan.json -j 2 --partial --json`,
 		Args: cobra.NoArgs,
 	}
-	f.add(c)
-	f.addPartial(c)
-	c.Flags().IntVarP(&l.Jobs, "jobs", "j", 1, "processes at once")
-	c.Flags().IntVar(&l.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
+	addSubmission(c, &r.Submission)
+	addPartial(c, &r.Partial)
+	optional(c, "jobs", &r.Jobs, c.Flags().IntP("jobs", "j", 1, "processes at once"))
+	c.Flags().IntVar(&r.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
 	metricsFlag(c, &address)
-	return answers(c, func(cmd *cobra.Command, _ []string) (_ *submit.States, found, err error) {
-		if l.Jobs < 1 {
-			return nil, nil, misuse("--jobs: expected 1 or more")
+	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (*verbs.LocalRun, error) {
+		r.Stderr = c.ErrOrStderr()
+		var server *metrics.Server // a nil server may be closed
+		defer func() { server.Close() }()
+		r.Begin = func(states func() submit.States) (err error) {
+			server, err = serveMetrics(o, address, metrics.Shards(states))
+			return err
 		}
-		if l.Threads == 0 {
-			l.Threads = max(runtime.NumCPU()/l.Jobs, 1)
-		}
-		plan, err := f.plan(cmd.Context())
-		if err != nil {
-			return nil, found, err
-		}
-		l.Plan, l.Retries, l.Partial, l.Stderr = plan, f.retries, f.partial, cmd.ErrOrStderr()
-		server, err := serveMetrics(observer(cmd), address, metrics.Shards(l.States))
-		if err != nil {
-			return nil, found, err
-		}
-		defer server.Close()
-		show := inUnit(newProgress(cmd, "submit"), "shards")
-		findings, err := l.Run(cmd.Context(), func(s submit.States) { show(int64(s.Done+s.Failed), int64(s.Total)) })
-		if findings {
-			found = errFindings
-		}
-		s := l.States()
-		return &s, found, err
-	}, func(w io.Writer, s *submit.States) {
+		o.Progress = newProgress(c, "submit")
+		return verbs.SubmitLocal(ctx, r, o)
+	}
+	return runs(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
 		fmt.Fprintf(w, "%d of %d shards done, %d failed, %d retries; committed\n", s.Done, s.Total, s.Failed, s.Retries)
 		if s.Commit != nil {
 			printFindings(w, s.Commit.Findings)
@@ -162,17 +118,8 @@ func runMetrics(o verbs.Observer, address string, shard int) (*metrics.Running, 
 	return r, nil
 }
 
-// jobs is the answer of submit slurm.
-type jobs struct {
-	Shards int      `json:"shards"` // to be run
-	Out    string   `json:"out"`
-	Jobs   []string `json:"jobs,omitempty"` // the arrays, and the commit last; with --now
-}
-
 func newSubmitSlurm() *cobra.Command {
-	var f submitFlags
-	var now bool
-	s := &submit.Slurm{}
+	var r verbs.SubmitSlurmRequest
 	c := &cobra.Command{
 		Use:   "slurm --manifest M --out DIR",
 		Short: "write, and with --now submit, an array job of the missing shards and the commit behind it",
@@ -183,36 +130,20 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
   robocache submit slurm --manifest s3://bucket/plan.json --out ./jobs --sbatch=--gpus=1 --now`,
 		Args: cobra.NoArgs,
 	}
-	f.add(c)
-	f.addPartial(c)
+	addSubmission(c, &r.Submission)
+	addPartial(c, &r.Partial)
 	fl := c.Flags()
-	fl.StringVar(&s.Out, "out", "", "the folder for the scripts")
-	fl.StringVar(&s.Logs, "logs", "logs", "the folder for the jobs' output, which the nodes see; relative to --out")
-	fl.StringVar(&s.Name, "name", "robocache", "the jobs' name")
-	fl.IntVar(&s.Parallel, "parallel", 0, "shards at once (0: as the cluster allows); several arrays then run one after the other")
-	fl.IntVar(&s.MaxArray, "max-array", 0, "the cluster's MaxArraySize (0: ask it; 1001 where it does not answer)")
-	fl.StringArrayVar(&s.Sbatch, "sbatch", nil, "an option of sbatch for all jobs, such as --partition=cpu; may be given several times")
-	fl.StringArrayVar(&s.Array, "sbatch-array", nil, "an option of sbatch for the arrays alone, such as --gpus=1")
-	fl.BoolVar(&now, "now", false, "submit the jobs")
+	fl.StringVar(&r.Out, "out", "", "the folder for the scripts")
+	fl.StringVar(&r.Logs, "logs", verbs.DefaultLogs, "the folder for the jobs' output, which the nodes see; relative to --out")
+	fl.StringVar(&r.Name, "name", verbs.DefaultJobName, "the jobs' name")
+	fl.IntVar(&r.Parallel, "parallel", 0, "shards at once (0: as the cluster allows); several arrays then run one after the other")
+	fl.IntVar(&r.MaxArray, "max-array", 0, "the cluster's MaxArraySize (0: ask it; 1001 where it does not answer)")
+	fl.StringArrayVar(&r.Sbatch, "sbatch", nil, "an option of sbatch for all jobs, such as --partition=cpu; may be given several times")
+	fl.StringArrayVar(&r.SbatchArray, "sbatch-array", nil, "an option of sbatch for the arrays alone, such as --gpus=1")
+	fl.BoolVar(&r.Now, "now", false, "submit the jobs")
 	mustConfigure(c.MarkFlagRequired("out"))
-	return answers(c, func(cmd *cobra.Command, _ []string) (_ *jobs, _, err error) {
-		plan, err := f.plan(cmd.Context())
-		if err != nil {
-			return nil, nil, err
-		}
-		s.Plan, s.Retries, s.Partial = plan, f.retries, f.partial
-		if s.Out, err = filepath.Abs(s.Out); err != nil {
-			return nil, nil, err
-		}
-		if err := s.Write(cmd.Context()); err != nil {
-			return nil, nil, err
-		}
-		j := &jobs{Shards: len(s.Missing), Out: s.Out}
-		if now {
-			j.Jobs, err = s.Submit(cmd.Context())
-		}
-		return j, nil, err
-	}, func(w io.Writer, j *jobs) {
+	rejectEmpty(c, "name", "logs")
+	return runs(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
 		fmt.Fprintf(w, "%d shards; scripts in %s\n", j.Shards, j.Out)
 		if len(j.Jobs) > 0 {
 			fmt.Fprintf(w, "submitted: %s, commit %s\n", strings.Join(j.Jobs[:len(j.Jobs)-1], ", "), j.Jobs[len(j.Jobs)-1])
@@ -223,9 +154,7 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 }
 
 func newSubmitKubernetes() *cobra.Command {
-	var f submitFlags
-	var out string
-	k := &submit.Kubernetes{}
+	var r verbs.SubmitKubernetesRequest
 	c := &cobra.Command{
 		Use:   "kubernetes --manifest M --image IMAGE",
 		Short: "print an Indexed Job of the shards and the Job of the commit",
@@ -236,46 +165,37 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
   robocache submit kubernetes --manifest s3://bucket/plan.json --image registry/robocache:1-gpu --gpus 1 --out ./deploy`,
 		Args: cobra.NoArgs,
 	}
-	f.add(c)
+	addSubmission(c, &r.Submission)
 	fl := c.Flags()
-	fl.StringVar(&k.Image, "image", "", "the image that holds robocache")
-	fl.StringVar(&k.Name, "name", "robocache", "begin of the Jobs' names")
-	fl.StringVar(&k.Namespace, "namespace", "", "of the folder's kustomization")
-	fl.StringVar(&k.ServiceAccount, "service-account", "", "of the pods, for credentials by web identity")
-	fl.IntVar(&k.Total, "shards", 0, "shards of the manifest (0: it is asked, which needs the manifest here too)")
-	fl.IntVar(&k.Parallel, "parallel", 8, "shards at once")
-	fl.StringVar(&k.CPU, "cpu", "2", "cores of a shard")
-	fl.StringVar(&k.Memory, "memory", "8Gi", "memory of a shard")
-	fl.StringVar(&k.GPUs, "gpus", "", "GPUs of a shard: a number of nvidia.com/gpu, or RESOURCE=NUMBER")
-	fl.StringVar(&k.Scratch, "scratch", "32Gi", "size of /tmp")
-	fl.DurationVar(&k.Wait, "wait", 7*24*time.Hour, "how long the commit waits for the shards")
-	fl.StringSliceVar(&k.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
-	fl.StringSliceVar(&k.Claims, "volume", nil, "volumes, as CLAIM:/path")
-	fl.StringVar(&out, "out", "", "write a folder for kustomize")
+	fl.StringVar(&r.Image, "image", "", "the image that holds robocache")
+	fl.StringVar(&r.Name, "name", verbs.DefaultJobName, "begin of the Jobs' names")
+	fl.StringVar(&r.Namespace, "namespace", "", "of the folder's kustomization")
+	fl.StringVar(&r.ServiceAccount, "service-account", "", "of the pods, for credentials by web identity")
+	fl.IntVar(&r.Shards, "shards", 0, "shards of the manifest (0: it is asked, which needs the manifest here too)")
+	optionalInt(c, &r.Parallel, "parallel", verbs.DefaultPodsAtOnce, "shards at once")
+	fl.StringVar(&r.CPU, "cpu", verbs.DefaultShardCPU, "cores of a shard")
+	fl.StringVar(&r.Memory, "memory", verbs.DefaultShardMemory, "memory of a shard")
+	fl.StringVar(&r.GPUs, "gpus", "", "GPUs of a shard: a number of nvidia.com/gpu, or RESOURCE=NUMBER")
+	fl.StringVar(&r.Scratch, "scratch", verbs.DefaultShardScratch, "size of /tmp")
+	optional(c, "wait", &r.Wait, fl.Duration("wait", verbs.DefaultCommitWait, "how long the commit waits for the shards"))
+	fl.StringSliceVar(&r.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
+	fl.StringSliceVar(&r.Volume, "volume", nil, "volumes, as CLAIM:/path")
+	fl.StringVar(&r.Out, "out", "", "write a folder for kustomize")
 	mustConfigure(c.MarkFlagRequired("image"))
-	c.RunE = func(cmd *cobra.Command, _ []string) (err error) {
-		if k.Retries = f.retries; k.Total > 0 {
-			k.Manifest = f.manifest
-		} else {
-			if k.Plan, err = f.plan(cmd.Context()); err != nil {
-				return err
-			}
+	rejectEmpty(c, "name", "cpu", "memory", "scratch")
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		yaml, err := verbs.SubmitKubernetes(cmd.Context(), &r, observer(cmd))
+		if err == nil {
+			_, err = cmd.OutOrStdout().Write(yaml)
 		}
-		if out != "" {
-			return k.Write(out)
-		}
-		yaml, err := k.YAML()
-		if err != nil {
-			return err
-		}
-		_, err = cmd.OutOrStdout().Write(yaml)
 		return err
 	}
 	return c
 }
 
 func newSubmitRay() *cobra.Command {
-	var f submitFlags
+	var r verbs.Submission
+	var partial bool
 	var python, address string
 	var cpus, gpus float64
 	c := &cobra.Command{
@@ -286,8 +206,8 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 		Example: `  robocache submit ray --manifest s3://bucket/plan.json --address auto --num-cpus 4`,
 		Args:    cobra.NoArgs,
 	}
-	f.add(c)
-	f.addPartial(c)
+	addSubmission(c, &r)
+	addPartial(c, &partial)
 	mustConfigure(c.Flags().MarkHidden("program"))
 	fl := c.Flags()
 	fl.StringVar(&python, "python", "", "the Python that has ray and robocache (default: the one that runs this, else python3)")
@@ -298,11 +218,15 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 		if itself, err := submit.Itself(); python == "" && err == nil && len(itself) > 1 {
 			python = itself[0]
 		}
-		args := []string{"-m", "robocache.ray", f.manifest, "--num-cpus", fmt.Sprint(cpus), "--num-gpus", fmt.Sprint(gpus), "--retries", fmt.Sprint(f.retries)}
+		retries := verbs.DefaultRetries
+		if r.Retries != nil {
+			retries = *r.Retries
+		}
+		args := []string{"-m", "robocache.ray", r.Manifest, "--num-cpus", fmt.Sprint(cpus), "--num-gpus", fmt.Sprint(gpus), "--retries", strconv.Itoa(retries)}
 		if address != "" {
 			args = append(args, "--address", address)
 		}
-		if f.partial {
+		if partial {
 			args = append(args, "--partial")
 		}
 		err := submit.Exec(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmp.Or(python, "python3"), args...)
