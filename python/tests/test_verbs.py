@@ -166,6 +166,7 @@ def test_map(made: str) -> None:
         (lambda p: robocache.doctor(p + "/nope"), robocache.NotFound, "nope"),
         (lambda p: robocache.inspect(p, episode=99), robocache.Misuse, "The dataset has 0-2"),
         (lambda p: robocache.stats(p, frames="some"), robocache.Misuse, "sampled, all or none"),
+        (lambda p: robocache.convert(p, p + "x", hz=10, fps=10), robocache.Misuse, "misuse: hz says .* fps another name"),
         (lambda p: robocache.convert(p, p), robocache.Misuse, "the source .* one folder"),
         (lambda p: robocache.convert(p, p + "x", to="avi"), robocache.Error, "avi"),
         (lambda p: robocache.inspect(3), robocache.Misuse, "expected a path or URI"),
