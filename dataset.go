@@ -142,6 +142,10 @@ type Dataset interface {
 	Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error
 	// Stats gives the statistics that the dataset brings; nil where it brings none.
 	Stats(ctx context.Context) (Stats, error)
+	// Capabilities returns the optional operations that the dataset has. The result is never nil,
+	// and is the same at every call. The dataset owns it: callers must not change it. A call
+	// allocates nothing. Safe for concurrent use, also after Close.
+	Capabilities() *Capabilities
 	Close() error
 }
 
@@ -150,8 +154,8 @@ func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, erro
 	if f.Clock == "" {
 		return ds.Len(episode), nil
 	}
-	if c, ok := ds.(Counted); ok {
-		return c.Rows(ctx, episode, f.Key)
+	if rows := ds.Capabilities().Rows; rows != nil {
+		return rows(ctx, episode, f.Key)
 	}
 	times, err := ds.Times(ctx, episode, f.Key)
 	return len(times), err
@@ -172,8 +176,8 @@ type FeatureStats struct {
 // Findings is what a dataset has found by now: when it was opened, and while it was read; these in an order of their own, whoever read first.
 func Findings(ds Dataset) []Finding {
 	out := append([]Finding{}, ds.Info().Findings...) // an empty list in JSON, not null
-	n, ok := As[Noticer](ds)
-	if !ok {
+	noticed := ds.Capabilities().Noticed
+	if noticed == nil {
 		return out
 	}
 	name := func(f Finding) string { return f.Code + "\x00" + f.Where.String() }
@@ -182,7 +186,7 @@ func Findings(ds Dataset) []Finding {
 		said[name(f)] = true
 	}
 	var more []Finding
-	for _, f := range n.Noticed() {
+	for _, f := range noticed() {
 		if !said[name(f)] {
 			more = append(more, f)
 		}
@@ -245,6 +249,15 @@ type Ranged interface {
 	Size() int64
 	Version() string // ETag, or size and mtime; a change while reading is an error
 	Close() error
+}
+
+// Remoter is a file (Ranged) or a recording whose reads may wait for a network. Called by IsRemote.
+type Remoter interface{ Remote() bool }
+
+// IsRemote reports whether reading ahead of need pays. Decorators answer for what they wrap.
+func IsRemote(v any) bool {
+	r, ok := v.(Remoter)
+	return ok && r.Remote()
 }
 
 // DiagnoseOptions are the choices of a dataset's doctor.

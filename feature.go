@@ -43,8 +43,8 @@ type Feature struct {
 	// Rotations are the channels that are rotations, under slerp: none = quaternions throughout. Other channels are linear.
 	Rotations []Rotation `json:"rotations,omitempty"`
 	Unit      string     `json:"unit,omitempty"`   // as the format or a mapping states it
-	Masked    bool       `json:"masked,omitempty"` // some rows hold no value: see Masker
-	// OnlyAsked reports that some episodes lack the stream (Lacker), and that it is required only if it is asked for by its key: see
+	Masked    bool       `json:"masked,omitempty"` // some rows hold no value: see Capabilities.Valid
+	// OnlyAsked reports that some episodes lack the stream (Capabilities.Lacks), and that it is required only if it is asked for by its key: see
 	// WithoutUnasked.
 	OnlyAsked bool `json:"only_asked,omitempty"`
 	// Latched says that a value holds until the next one, the first also before it and the last to the end: what is published once, and

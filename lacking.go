@@ -19,24 +19,16 @@ func LeaveOutHint() string {
 	return "Leave the stream out with " + Option("keys") + ", leave the episode out with " + SkipBadEpisodes()
 }
 
-// Lacker is a Dataset whose streams are the union of those of its episodes. Reading rows of a stream
-// that an episode lacks is ErrMalformed. Called by loader and PadLacking.
-type Lacker interface {
-	// Lacks reports whether an episode, by position, lacks a stream that other episodes have. Safe
-	// for concurrent use.
-	Lacks(episode int, key string) bool
-}
-
 // Lacks reports whether an episode of ds, by position, lacks the stream key.
 func Lacks(ds Dataset, episode int, key string) bool {
-	l, ok := ds.(Lacker)
-	return ok && l.Lacks(episode, key)
+	lacks := ds.Capabilities().Lacks
+	return lacks != nil && lacks(episode, key)
 }
 
-// PadLacking returns ds with rows without a value (Masker) in place of the streams that episodes lack.
+// PadLacking returns ds with rows without a value (Capabilities.Valid) in place of the streams that episodes lack.
 // It returns ds itself if no episode lacks a stream.
 func PadLacking(ds Dataset) Dataset {
-	if _, ok := ds.(Lacker); !ok {
+	if ds.Capabilities().Lacks == nil {
 		return ds
 	}
 	p := &padLacking{Dataset: ds, info: *ds.Info()}
@@ -59,14 +51,37 @@ func PadLacking(ds Dataset) Dataset {
 			f.Severity = SeverityWarning // the rows are marked
 		}
 	}
+	p.setCapabilities()
 	return p
 }
 
 // padLacking is the result of PadLacking.
 type padLacking struct {
 	Dataset
-	info Info
+	info    Info
+	offered Capabilities
 }
+
+// setCapabilities sets the capabilities: those of the dataset, with rows in place of the streams
+// that episodes lack. No recording has these rows, and no episode lacks a stream.
+func (p *padLacking) setCapabilities() {
+	p.offered = *p.Dataset.Capabilities()
+	c := &p.offered
+	c.Valid, c.Lacks = p.Valid, nil
+	c.Origin, c.Recording = originOf(p.Dataset), nil
+	if c.GatherRagged != nil {
+		c.GatherRagged = p.GatherRagged
+	}
+	if c.LeaseFrames != nil {
+		c.LeaseFrames = p.LeaseFrames
+	}
+	if c.Rows != nil {
+		c.Rows = p.Rows
+	}
+}
+
+// Capabilities returns those of the dataset, with rows in place of the streams that episodes lack.
+func (p *padLacking) Capabilities() *Capabilities { return &p.offered }
 
 // Info returns the dataset's description, with the streams that some episodes lack marked as Masked.
 func (p *padLacking) Info() *Info { return &p.info }
@@ -131,10 +146,6 @@ func missingFrames(out []FrameRef) func(from, to int) {
 
 // LeaseFrames is Frames with the dataset's leases.
 func (p *padLacking) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
-	leaser, ok := p.Dataset.(FrameLeaser)
-	if !ok {
-		return nil, p.Frames(ctx, key, rows, out)
-	}
 	var ends []func()
 	done := func() {
 		for _, end := range ends {
@@ -142,7 +153,7 @@ func (p *padLacking) LeaseFrames(ctx context.Context, key string, rows []Row, ou
 		}
 	}
 	err := p.split(key, rows, missingFrames(out), func(from, to int) error {
-		end, err := leaser.LeaseFrames(ctx, key, rows[from:to], out[from:to])
+		end, err := LeaseFrames(ctx, p.Dataset, key, rows[from:to], out[from:to])
 		if end != nil {
 			ends = append(ends, end)
 		}
@@ -197,30 +208,6 @@ func (p *padLacking) Rows(ctx context.Context, episode int, key string) (int, er
 	return 0, nil
 }
 
-// LimitMemory lowers the dataset's budget.
-func (p *padLacking) LimitMemory(bytes int64) {
-	if l, ok := p.Dataset.(MemoryLimiter); ok {
-		l.LimitMemory(bytes)
-	}
-}
-
-// Clocks lists the clocks of a stream.
-func (p *padLacking) Clocks(key string) []string {
-	if c, ok := p.Dataset.(Clocked); ok {
-		return c.Clocks(key)
-	}
-	return nil
-}
-
-// TimesBy returns the timestamps of a stream by one of its clocks.
-func (p *padLacking) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
-	c, ok := p.Dataset.(Clocked)
-	if !ok {
-		return nil, Unsupported("read", Where{"stream": key}, "the stream has one clock")
-	}
-	return c.TimesBy(ctx, episode, key, clock)
-}
-
 // WithoutUnasked returns ds without the streams that some episodes lack and that nobody asked for (Feature.OnlyAsked), and with a finding
 // for each. It returns ds itself if there are none.
 func WithoutUnasked(ds Dataset) Dataset {
@@ -247,14 +234,21 @@ func WithoutUnasked(ds Dataset) Dataset {
 			Hint:    "Name it in " + Option("keys") + " to require it, or pass " + Option("missing", "pad") + " for zeros under a mask",
 		})
 	}
+	w.offered = *ds.Capabilities()
+	// A recording also has the streams that are left out.
+	w.offered.Origin, w.offered.Recording = originOf(ds), nil
 	return w
 }
 
 // withoutUnasked is the result of WithoutUnasked.
 type withoutUnasked struct {
 	Dataset
-	info Info
+	info    Info
+	offered Capabilities
 }
+
+// Capabilities returns those of the dataset, without its recordings.
+func (w *withoutUnasked) Capabilities() *Capabilities { return &w.offered }
 
 // Info returns the dataset's description without the streams that are left out.
 func (w *withoutUnasked) Info() *Info { return &w.info }

@@ -39,7 +39,7 @@ type Format struct {
 	WholeDoctor bool
 	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock: align.View gives a dataset that.
 	Clocks bool
-	// KeepsLacking reports that Write leaves a stream that an episode lacks (Lacker) out of that episode. For
+	// KeepsLacking reports that Write leaves a stream that an episode lacks (Capabilities.Lacks) out of that episode. For
 	// other writers such an episode is malformed.
 	KeepsLacking bool
 	// Keeps reports whether Write can hold a stream, by its kind, type and shape; nil: it holds every stream. Write leaves

@@ -13,19 +13,12 @@ type Origin struct {
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// Sourced is a Dataset that knows from which recordings its episodes were made. Origin returns nil if it does not know.
-// An Origin without Dataset names a file of the dataset itself.
-// Called by OriginOf.
-type Sourced interface {
-	Origin(ctx context.Context, episode int) (*Origin, error)
-}
-
 // OriginOf returns the origin of the episode at a position: the recorded one, else the dataset itself. Only a recorded
 // origin has a checksum.
 func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 	var o Origin
-	if s, ok := ds.(Sourced); ok {
-		known, err := s.Origin(ctx, episode)
+	if origin := ds.Capabilities().Origin; origin != nil {
+		known, err := origin(ctx, episode)
 		if err != nil {
 			return nil, err
 		}
@@ -34,8 +27,8 @@ func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 		}
 	}
 	if o.Dataset == "" {
-		if r, ok := ds.(Recorded); ok {
-			o.File = r.Recording(episode)
+		if recording := ds.Capabilities().Recording; recording != nil {
+			o.File = recording(episode)
 		}
 		ep, err := ds.Episode(ctx, episode)
 		if err != nil {
@@ -45,4 +38,11 @@ func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 		o.Dataset, o.Format, o.Episode = Redact(info.URI), info.Format, ep.Index
 	}
 	return &o, nil
+}
+
+// originOf returns the Origin capability of a wrapper that clears Recording.
+func originOf(ds Dataset) func(ctx context.Context, episode int) (*Origin, error) {
+	return func(ctx context.Context, episode int) (*Origin, error) {
+		return OriginOf(ctx, ds, episode)
+	}
 }

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// SideDropped returns the finding that the samples of SideRecorded streams are left out, and why.
+// SideDropped returns the finding that the samples of streams in recordings/
+// (Capabilities.SideStreams) are left out, and why.
 func SideDropped(streams map[string]float64, why string) Finding {
 	keys := slices.Sorted(maps.Keys(streams))
 	return Finding{

@@ -148,6 +148,7 @@ type part struct {
 	info     Info
 	episodes []int // positions in the whole
 	straight bool  // they are the first ones: rows need no other names
+	offered  Capabilities
 }
 
 // split gives the episodes of a split as a dataset, which owns ds from then on.
@@ -201,20 +202,53 @@ func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 			p.info.Splits[other] = Spans(here)
 		}
 	}
-	if _, ok := ds.(VideoStarter); ok {
-		return startedPart{p}, nil
-	}
+	p.setCapabilities()
 	return p, nil
 }
 
-// startedPart is a part of one.
-type startedPart struct{ *part }
+// setCapabilities sets the capabilities: those of the whole, with positions of the part. A
+// recording may hold episodes of the whole that are not in the part, so the part names none.
+func (p *part) setCapabilities() {
+	p.offered = *p.Dataset.Capabilities()
+	c := &p.offered
+	c.Origin, c.Recording = p.Origin, nil
+	if c.GatherRagged != nil {
+		c.GatherRagged = p.GatherRagged
+	}
+	if c.LeaseFrames != nil {
+		c.LeaseFrames = p.LeaseFrames
+	}
+	if c.Valid != nil {
+		c.Valid = p.Valid
+	}
+	if c.TimesBy != nil {
+		c.TimesBy = p.TimesBy
+	}
+	if c.Rows != nil {
+		c.Rows = p.Rows
+	}
+	if c.VideoStart != nil {
+		c.VideoStart = p.VideoStart
+	}
+	if c.Lacks != nil {
+		c.Lacks = p.Lacks
+	}
+	if c.Diagnose != nil {
+		c.Diagnose = p.Diagnose
+	}
+}
 
-func (p startedPart) VideoStart(ctx context.Context, episode int, key string) (ns int64, ok bool, err error) {
+// Capabilities returns those of the whole, with positions of the part.
+func (p *part) Capabilities() *Capabilities { return &p.offered }
+
+// VideoStart returns the whole's time at which an episode begins in its video file.
+func (p *part) VideoStart(
+	ctx context.Context, episode int, key string,
+) (ns int64, ok bool, err error) {
 	if episode, err = p.at(episode); err != nil {
 		return 0, false, err
 	}
-	return p.Dataset.(VideoStarter).VideoStart(ctx, episode, key)
+	return p.Dataset.Capabilities().VideoStart(ctx, episode, key)
 }
 
 // Spans writes ascending positions as ranges.
@@ -324,17 +358,13 @@ func (p *part) Frames(ctx context.Context, key string, rows []Row, out []FrameRe
 	return p.Dataset.Frames(ctx, key, rows, out)
 }
 
-// LeaseFrames is the whole's; of one that leases nothing, Frames.
+// LeaseFrames returns the whole's leased images.
 func (p *part) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
-	l, ok := p.Dataset.(FrameLeaser)
-	if !ok {
-		return nil, p.Frames(ctx, key, rows, out)
-	}
 	rows, err := p.rows(rows)
 	if err != nil {
 		return nil, err
 	}
-	return l.LeaseFrames(ctx, key, rows, out)
+	return LeaseFrames(ctx, p.Dataset, key, rows, out)
 }
 
 // GatherRagged is the whole's.
@@ -355,24 +385,13 @@ func (p *part) Valid(ctx context.Context, key string, rows []Row, valid []uint8)
 	return Valid(ctx, p.Dataset, key, rows, valid)
 }
 
-// Clocks is the whole's.
-func (p *part) Clocks(key string) []string {
-	if c, ok := p.Dataset.(Clocked); ok {
-		return c.Clocks(key)
-	}
-	return nil
-}
-
-// TimesBy is the whole's; Clocks says which there are.
+// TimesBy returns the whole's timestamps by one of a stream's clocks.
 func (p *part) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
 	e, err := p.at(episode)
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := p.Dataset.(Clocked); ok {
-		return c.TimesBy(ctx, e, key, clock)
-	}
-	return nil, Unsupported("times", Where{"stream": key}, "this stream was timestamped by one clock")
+	return p.Dataset.Capabilities().TimesBy(ctx, e, key, clock)
 }
 
 // Rows is the whole's.
@@ -390,13 +409,10 @@ func (p *part) Rows(ctx context.Context, episode int, key string) (int, error) {
 
 // Diagnose is the whole's, of the split's episodes.
 func (p *part) Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error) {
-	own, ok := As[Diagnoser](p.Dataset)
-	if !ok {
-		return slices.Clone(p.info.Findings), nil
-	}
+	diagnose := p.Dataset.Capabilities().Diagnose
 	if opt.Episodes == nil {
 		opt.Episodes = p.episodes
-		return own.Diagnose(ctx, opt)
+		return diagnose(ctx, opt)
 	}
 	episodes := make([]int, len(opt.Episodes))
 	for i, e := range opt.Episodes {
@@ -406,5 +422,5 @@ func (p *part) Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, er
 		}
 	}
 	opt.Episodes = episodes
-	return own.Diagnose(ctx, opt)
+	return diagnose(ctx, opt)
 }

@@ -31,7 +31,7 @@ type Config struct {
 	// Drift is how fast the clock of a stream runs, taken off before offset and latency:
 	// time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first timestamp of the episode unless given (robocache.Drift).
 	Drift  map[string]robocache.Drift `json:"drift,omitempty"`
-	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several timestamps a row: "header", "publish" or "log" (robocache.Clocked)
+	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several timestamps a row: "header", "publish" or "log" (robocache.Capabilities.Clocks)
 	Window Nanos                      `json:"window,omitempty"` // of mean; 0 = the period of hz
 	Period map[string]float64         `json:"period,omitempty"` // of angle; missing = 2π
 	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.

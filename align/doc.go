@@ -15,7 +15,7 @@
 //	A11  Row windows follow lerobot 0.6.1: n = round half even(δ·fps), refused where |δ·fps - n|/fps > tolerance; a row outside the episode is the edge row, and padded.
 //	A12  Text, booleans, categories and frames are never computed: nearest, previous and next only.
 //	A13  Episode takes timestamps that are k/rate through float32 (LeRobot's timestamp column) for k/rate; all other timestamps stay as recorded.
-//	A14  A target that reads a row without a value (robocache.Masker) is zero and not valid, whatever the edge policy; under error it is an error.
+//	A14  A target that reads a row without a value (robocache.Capabilities.Valid) is zero and not valid, whatever the edge policy; under error it is an error.
 //	A15  Of a dataset with several clocks texts, and streams of a single sample, bound no extent, unless there is nothing else or one is named.
 //	A16  View is Episode for every row of every episode, made when it is asked for: same timeline, values, chosen rows and masks; "task" takes no part in its extent.
 //	A17  A latched stream (robocache.Feature.Latched) without a mode of its own is held: before its first sample the first, then the last one. Every

@@ -391,7 +391,7 @@ func (a *aligner) frames(f *robocache.Feature, p *kernel.Plan, out *Stream) erro
 		}
 	}
 	if f.Kind != robocache.KindVideo {
-		return nil // of stills Masker says which are missing
+		return nil // of stills Valid states which are missing
 	}
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := a.ds.Frames(a.ctx, f.Key, rows, refs); err != nil {

@@ -40,6 +40,10 @@ func newFake() *fake {
 	}
 }
 
+func (f *fake) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{}
+}
+
 func (f *fake) Info() *robocache.Info { return &f.info }
 func (f *fake) Len(int) int           { return len(f.clocks[""]) }
 func (f *fake) Close() error          { return nil }

@@ -56,6 +56,10 @@ func (d *deltas) Gather(_ context.Context, _ string, rows []robocache.Row, dst [
 	return nil
 }
 
+func (d *deltas) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Valid: d.Valid}
+}
+
 func (d *deltas) Valid(_ context.Context, _ string, rows []robocache.Row, valid []uint8) error {
 	for i, r := range rows {
 		valid[i] = 1

@@ -164,18 +164,14 @@ func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 
 func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
 	o := Options{Stream: key}
-	c, ok := ds.(robocache.Clocked)
-	var known []string
-	if ok {
-		known = c.Clocks(key)
-	}
+	known := robocache.ClocksOf(ds, key)
 	switch {
 	case len(known) == 0:
 		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was timestamped by one clock", "no choice of clock", strconv.Quote(clock))
 	case !slices.Contains(known, clock):
 		return nil, o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock))
 	}
-	timestamps, err := c.TimesBy(ctx, ep, key, clock)
+	timestamps, err := ds.Capabilities().TimesBy(ctx, ep, key, clock)
 	if err != nil {
 		return nil, err
 	}

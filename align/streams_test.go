@@ -32,6 +32,10 @@ func newClocked() *clocked {
 	return s
 }
 
+func (s *clocked) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Valid: s.Valid, Clocks: s.Clocks, TimesBy: s.TimesBy}
+}
+
 func (s *clocked) Valid(_ context.Context, key string, rows []robocache.Row, valid []uint8) error {
 	for i, r := range rows {
 		valid[i] = 1

@@ -46,6 +46,7 @@ type Viewed struct {
 	cfg     Config
 	opt     ViewOptions
 	info    robocache.Info
+	offered robocache.Capabilities
 	kept    []robocache.Feature // the source's, in the order of the streams
 	place   map[string]int      // key → its place in kept
 	masks   map[string]int      // "<key>.valid" → the place of key
@@ -107,8 +108,26 @@ func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOption
 		return nil, err
 	}
 	v.describe(masked)
+	v.setCapabilities()
 	return v, nil
 }
+
+// setCapabilities sets the capabilities: those of the source that do not depend on its rows and
+// clocks, and ragged rows of the grid. Masks are streams of their own, and no video file or
+// recording has the rows of the grid.
+func (v *Viewed) setCapabilities() {
+	v.offered = *v.src.Capabilities()
+	c := &v.offered
+	c.Origin, c.Recording = v.Origin, nil
+	c.LeaseFrames, c.Valid, c.Rows, c.VideoStart, c.Lacks = nil, nil, nil, nil, nil
+	c.Clocks, c.TimesBy = nil, nil
+	if c.GatherRagged != nil {
+		c.GatherRagged = v.GatherRagged
+	}
+}
+
+// Capabilities returns those of the source that hold on the grid.
+func (v *Viewed) Capabilities() *robocache.Capabilities { return &v.offered }
 
 // scan lays out every episode once, for its length and for which streams need a mask.
 func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {

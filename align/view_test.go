@@ -62,6 +62,10 @@ func (d *several) Text(_ context.Context, key string, rows []robocache.Row) (out
 	}
 	return out, nil
 }
+func (d *several) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{GatherRagged: d.GatherRagged}
+}
+
 func (d *several) GatherRagged(_ context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
 	n := 1
 	if key == "points" {

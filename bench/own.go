@@ -179,7 +179,6 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64, er
 			rows = append(rows, robocache.Row{Episode: e, Index: i})
 		}
 	}
-	leaser, _ := ds.(robocache.FrameLeaser)
 	refs := make([]robocache.FrameRef, batch)
 	var dst []byte // used again, as a loader's buffers are
 	for lo := 0; lo+batch <= len(rows) || lo == 0; lo += batch {
@@ -187,15 +186,13 @@ func readRows(ctx context.Context, ds robocache.Dataset, batch int) (n int64, er
 		for i := range ds.Info().Features {
 			f := &ds.Info().Features[i]
 			switch {
-			case f.Kind == robocache.KindImage && leaser != nil:
-				if done, err := leaser.LeaseFrames(ctx, f.Key, part, refs[:len(part)]); err != nil {
-					return n, err
-				} else if done != nil {
-					done()
-				}
 			case f.Kind == robocache.KindImage:
-				if err := ds.Frames(ctx, f.Key, part, refs[:len(part)]); err != nil {
+				done, err := robocache.LeaseFrames(ctx, ds, f.Key, part, refs[:len(part)])
+				if err != nil {
 					return n, err
+				}
+				if done != nil {
+					done()
 				}
 			case f.Kind == robocache.KindNumeric && !f.Default:
 				size := len(part) * f.RowBytes()

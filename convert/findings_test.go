@@ -74,6 +74,12 @@ func TestSourceFindings(t *testing.T) {
 // notices is a dataset that finds something while it is read.
 type notices struct{ robocache.Dataset }
 
+func (n notices) Capabilities() *robocache.Capabilities {
+	own := *n.Dataset.Capabilities()
+	own.Noticed = n.Noticed
+	return &own
+}
+
 func (notices) Noticed() []robocache.Finding {
 	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "seen-late"}, {Severity: robocache.SeverityError, Code: "seen-early"}}
 }

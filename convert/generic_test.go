@@ -35,6 +35,10 @@ func newMade() *made {
 	return m
 }
 
+func (m *made) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{}
+}
+
 func (m *made) Info() *robocache.Info { return &m.info }
 func (m *made) Len(e int) int         { return m.lengths[e] }
 func (m *made) Episode(_ context.Context, e int) (robocache.Episode, error) {

@@ -40,6 +40,10 @@ func (d *clouded) Times(ctx context.Context, e int, key string) ([]int64, error)
 	return out, err
 }
 
+func (d *clouded) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{GatherRagged: d.GatherRagged}
+}
+
 func (d *clouded) GatherRagged(_ context.Context, _ string, rows []robocache.Row) ([]byte, []int, error) {
 	return make([]byte, len(rows)*12), slices.Repeat([]int{1}, len(rows)), nil
 }

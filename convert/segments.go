@@ -20,8 +20,37 @@ type segment struct{ episode, from, to int }
 type segmented struct {
 	robocache.Dataset
 	info     robocache.Info
+	offered  robocache.Capabilities
 	segments []segment
 }
+
+// setCapabilities sets the capabilities: those of the source that do not depend on its rows, and
+// those that the segments have. No writer asks for the others.
+func (d *segmented) setCapabilities() {
+	d.offered = *d.Dataset.Capabilities()
+	c := &d.offered
+	c.Origin, c.Recording = d.Origin, nil
+	c.LeaseFrames, c.Rows, c.VideoStart, c.Diagnose = nil, nil, nil, nil
+	c.Clocks, c.TimesBy = nil, nil
+	if c.GatherRagged != nil {
+		c.GatherRagged = d.GatherRagged
+	}
+	if c.Valid != nil {
+		c.Valid = d.Valid
+	}
+	if c.Lacks != nil {
+		c.Lacks = d.Lacks
+	}
+}
+
+// Lacks reports whether the source's episode lacks a stream.
+func (d *segmented) Lacks(e int, key string) bool {
+	s, err := d.at(e)
+	return err == nil && robocache.Lacks(d.Dataset, s.episode, key)
+}
+
+// Capabilities returns those of the source that hold for its segments.
+func (d *segmented) Capabilities() *robocache.Capabilities { return &d.offered }
 
 // cutEpisodes returns src without the rows at which some stream has no value. An episode with such rows in its middle becomes several, so that
 // no window crosses the seam. With opt.KeepGaps only the rows before its first complete row and after its last one are left out.
@@ -37,6 +66,7 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		}
 	}
 	d := &segmented{Dataset: src, info: *src.Info()}
+	d.setCapabilities()
 	view, aligned := src.(*align.Viewed)
 	var cut, added, dropped, total int
 	var own []int

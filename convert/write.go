@@ -77,11 +77,11 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 
 // sideFindings returns a finding if the source has samples in recordings/. No conversion keeps them.
 func sideFindings(src robocache.Dataset) []robocache.Finding {
-	s, ok := robocache.As[robocache.SideRecorded](src)
-	if !ok || len(s.SideStreams()) == 0 {
+	streams := src.Capabilities().SideStreams
+	if streams == nil || len(streams()) == 0 {
 		return nil
 	}
-	return []robocache.Finding{robocache.SideDropped(s.SideStreams(), "a conversion takes rows")}
+	return []robocache.Finding{robocache.SideDropped(streams(), "a conversion takes rows")}
 }
 
 // prepare settles what is the same for all formats: what the writer is given.

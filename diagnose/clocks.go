@@ -10,15 +10,12 @@ import (
 
 // clocks measures the clocks of one stream against each other (D3).
 func (x *examination) clocks(e int, f *robocache.Feature) error {
-	c, ok := robocache.As[robocache.Clocked](x.ds)
-	if !ok {
-		return nil
-	}
-	names := c.Clocks(f.Key)
+	names := robocache.ClocksOf(x.ds, f.Key)
 	if len(names) < 2 {
 		return nil
 	}
-	base, err := c.TimesBy(x.ctx, e, f.Key, names[0])
+	timesBy := x.ds.Capabilities().TimesBy
+	base, err := timesBy(x.ctx, e, f.Key, names[0])
 	if robocache.IsFatal(err) {
 		return err
 	}
@@ -26,7 +23,7 @@ func (x *examination) clocks(e int, f *robocache.Feature) error {
 		return nil // Times has said so
 	}
 	for _, name := range names[1:] {
-		other, err := c.TimesBy(x.ctx, e, f.Key, name)
+		other, err := timesBy(x.ctx, e, f.Key, name)
 		if robocache.IsFatal(err) {
 			return err
 		}

@@ -105,6 +105,10 @@ func (p *pair) Frames(context.Context, string, []robocache.Row, []robocache.Fram
 func (p *pair) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 func (p *pair) Close() error                                   { return nil }
 
+func (p *pair) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Clocks: p.Clocks, TimesBy: p.TimesBy}
+}
+
 // Clocks: the sensor has its recorder's clock too, 15 ms later and drifting.
 func (p *pair) Clocks(key string) []string {
 	if key == "imu" {

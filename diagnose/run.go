@@ -18,9 +18,9 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	if err != nil {
 		return nil, err
 	}
-	own, ok := robocache.As[robocache.Diagnoser](ds)
-	if ok {
-		found, err := own.Diagnose(ctx, opt)
+	own := ds.Capabilities().Diagnose
+	if own != nil {
+		found, err := own(ctx, opt)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if opt.Progress != nil && !ok {
+		if opt.Progress != nil && own == nil {
 			opt.Progress(int64(at+1), int64(len(episodes)))
 		}
 	}

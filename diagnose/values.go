@@ -39,10 +39,10 @@ func (x *examination) values(e int, l *line) error {
 		case l.f.Kind == robocache.KindVideo:
 			return nil // the format's own doctor knows its files
 		case l.f.Ragged():
-			if r, ok := robocache.As[robocache.RaggedDataset](x.ds); ok {
+			if gather := x.ds.Capabilities().GatherRagged; gather != nil {
 				var data []byte
 				var counts []int
-				if data, counts, err = r.GatherRagged(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
+				if data, counts, err = gather(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
 					x.countNotFinite(l.f, rows, counts, data)
 				}
 			}

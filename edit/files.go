@@ -14,9 +14,9 @@ import (
 // in their order, or goes. nil: a writer makes the result.
 func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	src := e.srcs[0]
-	own, ok := src.(robocache.Recorded) // itself: what is put over it shows other rows or names than its files
+	recording := src.Capabilities().Recording
 	from, stored := robocache.As[store.Source](src)
-	if !ok || !stored || len(e.srcs) > 1 || e.req.To != "" || p.Video != nil {
+	if recording == nil || !stored || len(e.srcs) > 1 || e.req.To != "" || p.Video != nil {
 		return nil
 	}
 	keys := 0
@@ -30,13 +30,13 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	}
 	all, left := map[string]int{}, map[string]int{}
 	for ep := range src.Info().Episodes {
-		all[own.Recording(ep)]++
+		all[recording(ep)]++
 	}
 	for i, ep := range p.Episodes {
 		if ep.From > 0 || ep.To < src.Len(ep.Episode) || len(ep.Texts)+len(ep.Rows) > 0 || i > 0 && ep.Episode <= p.Episodes[i-1].Episode {
 			return nil
 		}
-		left[own.Recording(ep.Episode)]++
+		left[recording(ep.Episode)]++
 	}
 	dir, local := store.LocalPath(src.Info().URI)
 	if i, err := os.Stat(dir); local && (err != nil || !i.IsDir()) {

@@ -191,11 +191,11 @@ func same(t testing.TB, got, src robocache.Dataset, places []place, rename map[s
 func healthy(t testing.TB, path string) {
 	t.Helper()
 	ds := open(t, path)
-	own, ok := robocache.As[robocache.Diagnoser](ds)
-	if !ok {
+	diagnose := ds.Capabilities().Diagnose
+	if diagnose == nil {
 		t.Fatal("no doctor")
 	}
-	found, err := own.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	found, err := diagnose(t.Context(), robocache.DiagnoseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

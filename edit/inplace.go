@@ -327,8 +327,8 @@ func (s *site) finish() error {
 func (e *editor) verify(ctx context.Context, s *site) error {
 	errs := func(ds robocache.Dataset) (map[string]string, error) {
 		out := map[string]string{}
-		if own, ok := robocache.As[robocache.Diagnoser](ds); ok {
-			findings, err := own.Diagnose(ctx, robocache.DiagnoseOptions{})
+		if diagnose := ds.Capabilities().Diagnose; diagnose != nil {
+			findings, err := diagnose(ctx, robocache.DiagnoseOptions{})
 			if err != nil {
 				return nil, err
 			}

@@ -29,12 +29,12 @@ func (v *view) settleRecordings() {
 	of := make([]map[string]float64, len(v.srcs)) // by keys of the result
 	for i, ds := range v.srcs {
 		of[i] = map[string]float64{}
-		s, ok := robocache.As[robocache.SideRecorded](ds)
-		if !ok {
+		streams := ds.Capabilities().SideStreams
+		if streams == nil {
 			continue
 		}
 		for _, k := range v.plan.Keys {
-			if hz, ok := s.SideStreams()[k.from(i)]; ok {
+			if hz, ok := streams()[k.from(i)]; ok {
 				of[i][k.Key], v.side[k.Key] = hz, hz
 			}
 		}
@@ -82,13 +82,13 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 		if sources[i], err = robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat}); err != nil {
 			return err
 		}
-		files, ok := robocache.As[robocache.Recorded](sources[i])
-		if !ok {
+		recording := sources[i].Capabilities().Recording
+		if recording == nil {
 			return misuse(robocache.Where{"dataset": uri}, "no dataset of recordings", "")
 		}
 		positions[i] = map[string]int{}
 		for e := range sources[i].Info().Episodes {
-			positions[i][files.Recording(e)] = e
+			positions[i][recording(e)] = e
 		}
 	}
 	plan := &Plan{Format: write.RecordingsFormat, Sources: v.plan.Sources, FPS: v.plan.FPS}

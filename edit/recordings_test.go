@@ -102,8 +102,7 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 		}
 	}
 	ds := open(t, dir)
-	side, ok := robocache.As[robocache.SideRecorded](ds)
-	if !ok || side.SideStreams()[key] != 33 {
+	if side := ds.Capabilities().SideStreams; side == nil || side()[key] != 33 {
 		t.Errorf("info.json does not list %s", key)
 	}
 }

@@ -14,9 +14,12 @@ import (
 
 // view is a plan as a dataset. Its sources stay the caller's to close.
 type view struct {
-	plan  *Plan
-	srcs  []robocache.Dataset
-	info  robocache.Info
+	plan *Plan
+	srcs []robocache.Dataset
+	info robocache.Info
+
+	offered robocache.Capabilities
+
 	keys  map[string]int // into plan.Keys
 	lib   *video.Library // of several sources
 	tasks map[string]int64
@@ -44,6 +47,7 @@ type clock struct {
 
 func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, error) {
 	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}, frames: map[string][]*robocache.FeatureStats{}}
+	v.setCapabilities()
 	base := srcs[0].Info()
 	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
 	v.info.NumberEpisodes(p.numbers(srcs))
@@ -125,6 +129,32 @@ func (v *view) splits(base *robocache.Info) {
 }
 
 func (v *view) Info() *robocache.Info { return &v.info }
+
+// setCapabilities sets the capabilities: those that the result computes from its sources. The video
+// files, clocks, recordings and checks of a source have other rows.
+func (v *view) setCapabilities() {
+	c := &v.offered
+	if len(v.srcs) == 1 {
+		*c = *v.srcs[0].Capabilities()
+	}
+	c.GatherRagged, c.Valid, c.Rows, c.Lacks = v.GatherRagged, v.Valid, v.Rows, v.Lacks
+	c.Origin, c.SideStreams, c.Noticed = v.Origin, v.SideStreams, v.Noticed
+	c.LeaseFrames, c.VideoStart, c.Recording, c.Diagnose = nil, nil, nil, nil
+	c.Clocks, c.TimesBy = nil, nil
+}
+
+// Capabilities returns those that the result computes from its sources.
+func (v *view) Capabilities() *robocache.Capabilities { return &v.offered }
+
+// Noticed returns what the sources found while they were read.
+func (v *view) Noticed() (found []robocache.Finding) {
+	for _, ds := range v.srcs {
+		if noticed := ds.Capabilities().Noticed; noticed != nil {
+			found = append(found, noticed()...)
+		}
+	}
+	return found
+}
 
 // Unwrap is the source, where there is one: its files are the result's.
 func (v *view) Unwrap() robocache.Dataset {

@@ -63,6 +63,10 @@ func newRobot(seconds ...float64) *robot {
 	return r
 }
 
+func (r *robot) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Valid: r.Valid, GatherRagged: r.GatherRagged}
+}
+
 func (r *robot) Info() *robocache.Info { return &r.info }
 
 func (r *robot) Len(e int) int { return len(r.eps[e][""]) }

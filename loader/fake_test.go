@@ -79,6 +79,10 @@ func newFake(lengths ...int) *fake {
 	return f
 }
 
+func (f *fake) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{}
+}
+
 func (f *fake) Info() *robocache.Info { return &f.info }
 
 func (f *fake) Len(e int) int { return f.lengths[e] }

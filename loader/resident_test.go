@@ -183,6 +183,10 @@ type started struct {
 	off map[int]int64 // episode → by how much that is wrong
 }
 
+func (s started) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{VideoStart: s.VideoStart}
+}
+
 func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, error) {
 	return int64(s.base(e)-s.base(e/s.perFile*s.perFile))*100_000_000 + s.off[e], true, nil
 }

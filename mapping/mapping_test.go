@@ -26,6 +26,10 @@ func newPlant() *plant {
 		f("arm", "", robocache.Float32, 3), f("grip", "", robocache.Float32, 1), f("count", "", robocache.Int32, 1), f("imu", "imu", robocache.Float64, 2), f("sent", "imu", robocache.Float64, 1), note}}}
 }
 
+func (p *plant) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{}
+}
+
 func (p *plant) Info() *robocache.Info { return &p.info }
 func (p *plant) Len(e int) int         { return 3 + e }
 func (p *plant) rows(e int, key string) int {
@@ -203,6 +207,10 @@ func (p farPlant) Times(ctx context.Context, e int, key string) ([]int64, error)
 	}
 	return t, err
 }
+func (p farPlant) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Clocks: p.Clocks, TimesBy: p.TimesBy}
+}
+
 func (p farPlant) Clocks(string) []string { return []string{"header", "log"} }
 func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, error) {
 	return p.Times(ctx, e, key)
@@ -218,12 +226,12 @@ func TestFarDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, ok := robocache.As[robocache.Clocked](ds)
-	if !ok {
+	timesBy := ds.Capabilities().TimesBy
+	if timesBy == nil {
 		t.Fatal("no clocks")
 	}
 	_, first := ds.Times(t.Context(), 0, "imu")
-	_, second := c.TimesBy(t.Context(), 0, "imu", "log")
+	_, second := timesBy(t.Context(), 0, "imu", "log")
 	for _, err := range []error{first, second} {
 		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies too far from the stream's timestamps") || !strings.Contains(err.Error(), "imu") {
 			t.Errorf("%v", err)

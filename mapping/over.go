@@ -18,6 +18,7 @@ import (
 type mapped struct {
 	base    robocache.Dataset
 	info    robocache.Info
+	offered robocache.Capabilities
 	streams map[string]*stream
 	mapping *robocache.Mapping
 	own     string   // the base's stream whose rows are the episode's own; "": the base's own rows
@@ -61,6 +62,7 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 		return nil, err
 	}
 	d := &mapped{base: ds, mapping: m, info: *ds.Info(), streams: map[string]*stream{}}
+	d.setCapabilities()
 	used := map[string]bool{}
 	var made []*stream
 	keys := make([]string, 0, len(m.Streams))

@@ -16,6 +16,34 @@ func (d *mapped) Info() *robocache.Info { return &d.info }
 // Unwrap gives the dataset that lies under the mapping.
 func (d *mapped) Unwrap() robocache.Dataset { return d.base }
 
+// setCapabilities sets the capabilities: those of the base, with the mapping's streams and times.
+// Its recordings and video files have the base's streams and times. Rows is cleared because a
+// stream may take its timestamps from another one.
+func (d *mapped) setCapabilities() {
+	d.offered = *d.base.Capabilities()
+	c := &d.offered
+	c.Origin = d.Origin
+	c.Recording, c.Rows, c.VideoStart = nil, nil, nil
+	if c.GatherRagged != nil {
+		c.GatherRagged = d.GatherRagged
+	}
+	if c.LeaseFrames != nil {
+		c.LeaseFrames = d.LeaseFrames
+	}
+	if c.Valid != nil {
+		c.Valid = d.Valid
+	}
+	if c.Clocks != nil {
+		c.Clocks, c.TimesBy = d.Clocks, d.TimesBy
+	}
+	if c.Lacks != nil {
+		c.Lacks = d.Lacks
+	}
+}
+
+// Capabilities returns those of the base, with the mapping's streams and times.
+func (d *mapped) Capabilities() *robocache.Capabilities { return &d.offered }
+
 func (d *mapped) Len(e int) int {
 	if d.lengths != nil {
 		if e < 0 || e >= len(d.lengths) {
@@ -262,26 +290,35 @@ func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, o
 	return d.base.Frames(ctx, s.parts[0].key, rows, out)
 }
 
-// Clocks and TimesBy are the source's, with the mapping's drift and offset.
-func (d *mapped) Clocks(key string) []string {
-	c, ok := robocache.As[robocache.Clocked](d.base)
-	s := d.streams[key]
-	if !ok || s == nil || s.timestamps != "" {
-		return nil
-	}
-	return c.Clocks(s.parts[0].key)
-}
-
-func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int64, err error) {
-	c, ok := robocache.As[robocache.Clocked](d.base)
+// LeaseFrames returns leased images of the stream's source.
+func (d *mapped) LeaseFrames(
+	ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
+) (done func(), err error) {
 	s, err := d.stream(key)
 	if err != nil {
 		return nil, err
 	}
-	if !ok || !slices.Contains(d.Clocks(key), clock) {
+	return robocache.LeaseFrames(ctx, d.base, s.parts[0].key, rows, out)
+}
+
+// Clocks and TimesBy are the source's, with the mapping's drift and offset.
+func (d *mapped) Clocks(key string) []string {
+	s := d.streams[key]
+	if s == nil || s.timestamps != "" {
+		return nil
+	}
+	return robocache.ClocksOf(d.base, s.parts[0].key)
+}
+
+func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int64, err error) {
+	s, err := d.stream(key)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(d.Clocks(key), clock) {
 		return nil, robocache.Unsupported("map", robocache.Where{"stream": key}, "the stream has no clock %s", clock)
 	}
-	t, err := c.TimesBy(ctx, e, s.parts[0].key, clock)
+	t, err := d.base.Capabilities().TimesBy(ctx, e, s.parts[0].key, clock)
 	if err == nil {
 		err = s.correct(d.info.EpisodeIndex(e), key, t)
 	}

@@ -18,6 +18,7 @@ type Dataset struct {
 	o       Options
 	fps     robocache.Rate
 	info    robocache.Info
+	offered robocache.Capabilities
 	streams map[string]*stream
 	lengths []int
 	tasks   []int
@@ -88,6 +89,7 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 		return nil, err
 	}
 	d := &Dataset{o: o, fps: fps, streams: map[string]*stream{}, kept: map[int]*recording{}}
+	d.offered = robocache.Capabilities{GatherRagged: d.GatherRagged}
 	d.info = robocache.Info{URI: fmt.Sprintf("synth:%d", o.Seed), Format: "synth", Version: "1", Robot: o.Robot, FPS: fps, Episodes: o.Episodes}
 	for i, text := range o.Tasks {
 		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(i), Text: text})
@@ -194,6 +196,9 @@ func (d *Dataset) describe() error {
 
 // Options are those of the dataset, settled.
 func (d *Dataset) Options() Options { return d.o }
+
+// Capabilities returns the capability of ragged rows.
+func (d *Dataset) Capabilities() *robocache.Capabilities { return &d.offered }
 
 // Info describes the dataset.
 func (d *Dataset) Info() *robocache.Info { return &d.info }

@@ -42,7 +42,7 @@ func all(t *testing.T, d robocache.Dataset, e int, f *robocache.Feature) (times 
 	}
 	switch {
 	case f.Ragged():
-		data, counts, err := d.(robocache.RaggedDataset).GatherRagged(ctx, f.Key, rows)
+		data, counts, err := robocache.GatherRagged(ctx, d, f.Key, rows)
 		if err != nil {
 			t.Fatal(err)
 		}

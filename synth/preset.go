@@ -67,6 +67,7 @@ func newPreset(o Options) (*Dataset, error) {
 	}
 	o.Robot, o.Tasks = "synthetic", []string{p.task}
 	d := &Dataset{o: o, preset: &p, streams: map[string]*stream{}, kept: map[int]*recording{}, tasks: make([]int, o.Episodes)}
+	d.offered = robocache.Capabilities{GatherRagged: d.GatherRagged}
 	if p.hz > 0 {
 		d.fps, _ = rateOf(p.hz)
 	}

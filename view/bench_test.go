@@ -34,6 +34,10 @@ func newNumbers(episodes, rows, channels int) *numbers {
 		Features: []robocache.Feature{{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{channels}, FPS: fps}}}}
 }
 
+func (d *numbers) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{}
+}
+
 func (d *numbers) Info() *robocache.Info { return &d.info }
 func (d *numbers) Len(int) int           { return d.rows }
 func (d *numbers) Close() error          { return nil }

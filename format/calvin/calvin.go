@@ -111,13 +111,7 @@ type Dataset struct {
 	patterns   map[string]pattern // of each split
 }
 
-var (
-	_ robocache.Dataset     = (*Dataset)(nil)
-	_ robocache.Masker      = (*Dataset)(nil)
-	_ robocache.Diagnoser   = (*Dataset)(nil)
-	_ robocache.FrameLeaser = (*Dataset)(nil)
-	_ robocache.Lacker      = (*Dataset)(nil)
-)
+var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -132,6 +126,14 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return d, err
 	}
 	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	d.Offered = robocache.Capabilities{
+		Diagnose:    d.Diagnose,
+		Lacks:       d.Lacks,
+		LeaseFrames: d.LeaseFrames,
+		LimitMemory: d.LimitMemory,
+		Origin:      d.Origin,
+		Valid:       d.Valid,
+	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *opened](maxOpen, budget/4)
 	if !opt.HZ.Zero() {

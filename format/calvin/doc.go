@@ -8,7 +8,7 @@
 //	C2  The streams are the union of the arrays of all runs, each with its most common type and shape. actions is "action", rel_actions
 //	    keeps its name, the others are "observation." and their name. Arrays of bytes with three channels are images, float32 arrays of
 //	    two dimensions are depth in metres. The tactile arrays hold two sensors in their channels and make two streams, ".0" and ".1".
-//	C3  An array that all frames of a run lack is a finding "missing-stream" of its episodes (robocache.Lacker). An array that one frame
+//	C3  An array that all frames of a run lack is a finding "missing-stream" of its episodes (robocache.Capabilities.Lacks). An array that one frame
 //	    lacks, or has in another type or shape, is an error of its streams in that frame: it names file and member. The other streams of
 //	    the frame are read.
 //	C4  A row's text is that of the annotation that covers it; where windows overlap, of the one that begins last. Rows without one have "".

@@ -166,11 +166,7 @@ type Dataset struct {
 	unit   string // of the numbers in lists of timestamps; "": by their magnitude
 }
 
-var (
-	_ robocache.Dataset       = (*Dataset)(nil)
-	_ robocache.RaggedDataset = (*Dataset)(nil)
-	_ robocache.Diagnoser     = (*Dataset)(nil)
-)
+var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the folder at uri as "kitti", "nuscenes" or "clouds".
 func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -194,6 +190,10 @@ func parentOf(s store.Store) string {
 func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
 	defer crash.Recover("clouds open", &err)
 	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
+	d.Offered = robocache.Capabilities{
+		Diagnose:     d.Diagnose,
+		GatherRagged: d.GatherRagged,
+	}
 	for _, src := range sources {
 		if src.name == format {
 			d.src = src

@@ -332,7 +332,7 @@ func TestArrays(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	data, counts, err := d.(robocache.RaggedDataset).GatherRagged(t.Context(), points, []robocache.Row{{}})
+	data, counts, err := robocache.GatherRagged(t.Context(), d, points, []robocache.Row{{}})
 	if err != nil || counts[0] != 1 {
 		t.Fatal(counts, err)
 	}

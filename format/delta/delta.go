@@ -89,8 +89,7 @@ type readColumn struct {
 }
 
 var (
-	_ robocache.Masker = (*Dataset)(nil)
-	_ video.Source     = (*Dataset)(nil)
+	_ video.Source = (*Dataset)(nil)
 )
 
 // Detect says whether there is a log.
@@ -137,6 +136,10 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	d = &Dataset{columns: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2), open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
 	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
 	d.Base = reader.Base{Bytes: s, About: &robocache.Info{URI: s.URI(), Format: "delta", Version: strconv.FormatInt(t.version, 10), Robot: t.meta.Config["robocache.robot_type"], FPS: opt.HZ}}
+	d.Offered = robocache.Capabilities{
+		Origin: d.Origin,
+		Valid:  d.Valid,
+	}
 	if opt.HZ.Zero() {
 		d.About.FPS, _ = robocache.RateOf(t.meta.Config["robocache.fps"])
 	}

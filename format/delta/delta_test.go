@@ -147,6 +147,10 @@ func (d *typed) Gather(ctx context, key string, rows []robocache.Row, dst []byte
 	return nil
 }
 
+func (d *typed) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{Valid: d.Valid}
+}
+
 func (d *typed) Valid(_ context, key string, rows []robocache.Row, valid []uint8) error {
 	for i, r := range rows {
 		valid[i] = 1

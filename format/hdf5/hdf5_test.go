@@ -194,7 +194,7 @@ with open('t.h5', 'r+b') as f:
     f.seek(at + 10); f.write(b'\x77')
 `)
 	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
-	found, err := d.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
+	found, err := d.Capabilities().Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ with h5py.File('t.h5', 'w') as f:
 		thrashes bool
 	}{{1 << 20, true}, {3 << 20, false}} {
 		d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: c.budget})
-		found, err := d.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{})
+		found, err := d.Capabilities().Diagnose(t.Context(), robocache.DiagnoseOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

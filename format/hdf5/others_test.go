@@ -42,7 +42,7 @@ func TestOtherLengths(t *testing.T) {
 				t.Errorf("%s: no stream %s", file, key)
 				continue
 			}
-			n, err := d.(robocache.Counted).Rows(t.Context(), 0, key)
+			n, err := robocache.RowsIn(t.Context(), d, 0, f)
 			if err != nil || n != o.Shape[0] {
 				t.Fatal(key, n, err)
 			}

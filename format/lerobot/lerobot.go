@@ -96,6 +96,14 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return d, err
 	}
 	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget, repair: opt.Repair}
+	d.Offered = robocache.Capabilities{
+		Diagnose:    d.Diagnose,
+		LimitMemory: d.LimitMemory,
+		Noticed:     d.Noticed,
+		Origin:      d.Origin,
+		SideStreams: d.SideStreams,
+		VideoStart:  d.VideoStart,
+	}
 	d.About = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {

@@ -110,11 +110,11 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 			rows := rowsOf(ep, len(at))
 			switch {
 			case f.Ragged():
-				da, ca, err := a.(robocache.RaggedDataset).GatherRagged(ctx, key, rows)
+				da, ca, err := robocache.GatherRagged(ctx, a, key, rows)
 				if err != nil {
 					t.Fatal(err)
 				}
-				db, cb, err := b.(robocache.RaggedDataset).GatherRagged(ctx, key, rows)
+				db, cb, err := robocache.GatherRagged(ctx, b, key, rows)
 				if err != nil || !bytes.Equal(da, db) || !slices.Equal(ca, cb) {
 					t.Errorf("episode %d %s differs (%v)", ep, key, err)
 				}
@@ -126,12 +126,12 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 				if err := b.Gather(ctx, key, rows, db); err != nil || !bytes.Equal(da, db) {
 					t.Errorf("episode %d %s differs (%v)", ep, key, err)
 				}
-				if m, ok := a.(robocache.Masker); ok && f.Masked {
+				if f.Masked {
 					va, vb := make([]uint8, len(rows)), make([]uint8, len(rows))
-					if err := m.Valid(ctx, key, rows, va); err != nil {
+					if err := robocache.Valid(ctx, a, key, rows, va); err != nil {
 						t.Fatal(err)
 					}
-					if err := b.(robocache.Masker).Valid(ctx, key, rows, vb); err != nil || !bytes.Equal(va, vb) {
+					if err := robocache.Valid(ctx, b, key, rows, vb); err != nil || !bytes.Equal(va, vb) {
 						t.Errorf("episode %d %s: masks differ (%v)", ep, key, err)
 					}
 				}
@@ -259,6 +259,10 @@ func (d *types) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 		}
 	}
 	return nil
+}
+
+func (d *types) Capabilities() *robocache.Capabilities {
+	return &robocache.Capabilities{GatherRagged: d.GatherRagged, Valid: d.Valid}
 }
 
 func (d *types) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {

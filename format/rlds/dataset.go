@@ -71,13 +71,7 @@ type source struct {
 	nested bool // the inner lengths of a leaf, not its values
 }
 
-var (
-	_ robocache.Dataset       = (*Dataset)(nil)
-	_ robocache.RaggedDataset = (*Dataset)(nil)
-	_ robocache.Masker        = (*Dataset)(nil)
-	_ robocache.Diagnoser     = (*Dataset)(nil)
-	_ robocache.Lacker        = (*Dataset)(nil)
-)
+var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -96,6 +90,14 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
 	d = &Dataset{Base: reader.Base{Bytes: root}, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
+	d.Offered = robocache.Capabilities{
+		Diagnose:     d.Diagnose,
+		GatherRagged: d.GatherRagged,
+		Lacks:        d.Lacks,
+		LimitMemory:  d.LimitMemory,
+		Origin:       d.Origin,
+		Valid:        d.Valid,
+	}
 	b, err := store.ReadFile(ctx, root, infoName, min(maxJSON, budget))
 	if err == nil {
 		d.raw, err = parseInfo(b)

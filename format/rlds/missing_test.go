@@ -151,7 +151,7 @@ func TestMissingKeyNamesIndex(t *testing.T) {
 	if !errors.As(err, &e) || e.Where["episode"] != int64(4) {
 		t.Errorf("gather: %v, want an error of episode 4", err)
 	}
-	found, err := ds.(robocache.Diagnoser).Diagnose(t.Context(), robocache.DiagnoseOptions{})
+	found, err := ds.Capabilities().Diagnose(t.Context(), robocache.DiagnoseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

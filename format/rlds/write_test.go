@@ -141,8 +141,8 @@ func sameRows(t *testing.T, a, b robocache.Dataset, f *robocache.Feature, e int)
 			t.Errorf("%s: images differ", f.Key)
 		}
 	case f.Ragged():
-		x, n, err1 := a.(robocache.RaggedDataset).GatherRagged(t.Context(), f.Key, ra)
-		y, m, err2 := b.(robocache.RaggedDataset).GatherRagged(t.Context(), f.Key, rb)
+		x, n, err1 := robocache.GatherRagged(t.Context(), a, f.Key, ra)
+		y, m, err2 := robocache.GatherRagged(t.Context(), b, f.Key, rb)
 		if err1 != nil || err2 != nil || !bytes.Equal(x, y) || !reflect.DeepEqual(n, m) {
 			t.Errorf("%s differs (%v %v)", f.Key, err1, err2)
 		}

@@ -154,8 +154,8 @@ with h5py.File('a.hdf5', 'w') as f:
 			if _, err := ds.Times(t.Context(), 0, key); err != nil {
 				t.Errorf("%s: %s: the sound episode: %v", layout, change, err)
 			}
-			if d, ok := robocache.As[robocache.Diagnoser](ds); ok {
-				found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
+			if diagnose := ds.Capabilities().Diagnose; diagnose != nil {
+				found, err := diagnose(t.Context(), robocache.DiagnoseOptions{})
 				if err != nil || len(found) == 0 {
 					t.Errorf("%s: %s: the doctor finds nothing (%v)", layout, change, err)
 				}

@@ -34,7 +34,7 @@ var writeOptions = map[string]string{
 // Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
 // dones, others by their key. Images become pixels: uint8, depth as uint16 or float32 (metres, of video). Timestamps are not kept but as
 // control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
-// ("lang"); splits become masks. A demo has no data set for a stream that its episode lacks (robocache.Lacker).
+// ("lang"); splits become masks. A demo has no data set for a stream that its episode lacks (robocache.Capabilities.Lacks).
 func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
 	defer crash.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}

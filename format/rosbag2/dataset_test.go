@@ -89,7 +89,7 @@ func TestDecodedOracle(t *testing.T) {
 		check(key+" timestamps", b.Bytes(), timestamps)
 	}
 	sum, n := want("/points", "xyzi")
-	data, counts, err := ds.(robocache.RaggedDataset).GatherRagged(t.Context(), "points", rowsOf("points"))
+	data, counts, err := robocache.GatherRagged(t.Context(), ds, "points", rowsOf("points"))
 	if err != nil || len(counts) != n || counts[0] != 2000 {
 		t.Fatalf("%d clouds, %v", len(counts), err)
 	}

@@ -60,7 +60,7 @@ func row(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, k int)
 	var data []byte
 	var err error
 	if f.Ragged() {
-		data, _, err = ds.(robocache.RaggedDataset).GatherRagged(ctx, f.Key, rows)
+		data, _, err = robocache.GatherRagged(ctx, ds, f.Key, rows)
 	} else {
 		data = make([]byte, f.RowBytes())
 		err = ds.Gather(ctx, f.Key, rows, data)

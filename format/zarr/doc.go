@@ -17,7 +17,7 @@
 //	    taken. An absent chunk costs nothing. No panic leaves the package.
 //	A7  Videos beside a replay buffer (videos/<episode>/<camera>.mp4) are cameras. A row's frame has its number if the file has as many
 //	    frames as the episode has rows. Otherwise it is the one within half a frame of the row's time since the first row; if a row has
-//	    none, the episode is malformed before its first row. An episode without a file lacks the camera (robocache.Lacker).
+//	    none, the episode is malformed before its first row. An episode without a file lacks the camera (robocache.Capabilities.Lacks).
 //
 // # Contract of the writer
 //

@@ -12,8 +12,6 @@ import (
 // maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every chunk.
 const maxFindings = 1000
 
-var _ robocache.Diagnoser = (*Dataset)(nil)
-
 // Diagnose decodes every chunk that the episodes use. It reports damage, wrong checksums and timestamps that go backwards.
 // Package diagnose looks for NaN.
 func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {

@@ -246,7 +246,7 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		}
 		w.streams = append(w.streams, s)
 		if f.Masked {
-			if _, ok := robocache.As[robocache.Masker](w.src); ok {
+			if w.src.Capabilities().Valid != nil {
 				m := w.stream(&robocache.Feature{Key: f.Key, Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}, s.name+"_valid")
 				m.mask, m.attrs = true, map[string]any{"robocache_mask_of": f.Key}
 				w.streams = append(w.streams, m)

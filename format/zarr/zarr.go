@@ -52,11 +52,7 @@ type Dataset struct {
 	cameras    cameras
 }
 
-var (
-	_ robocache.Dataset = (*Dataset)(nil)
-	_ robocache.Masker  = (*Dataset)(nil)
-	_ robocache.Lacker  = (*Dataset)(nil)
-)
+var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the store at uri: a folder, a .zip file, or http with consolidated metadata.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
@@ -105,6 +101,14 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 			WithHint("name the folder that has .zgroup, .zmetadata or zarr.json")
 	}
 	d = &Dataset{tree: t, Base: reader.Base{Bytes: t.st}, views: map[string]*view{}, rate: opt.HZ}
+	d.Offered = robocache.Capabilities{
+		Diagnose:    d.Diagnose,
+		Lacks:       d.Lacks,
+		LimitMemory: d.LimitMemory,
+		Origin:      d.Origin,
+		Rows:        d.Rows,
+		Valid:       d.Valid,
+	}
 	if d.cameras = newCameras(s, budget); beside != nil {
 		d.cameras = newCameras(beside, budget)
 		d.cameras.close = apart

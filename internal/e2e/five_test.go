@@ -250,12 +250,12 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 			switch {
 			case f.Ragged():
 				x, n, err1 := src.GatherRagged(ctx, f.Key, rows)
-				r, ok := ds.(robocache.RaggedDataset)
-				if !ok {
+				gather := ds.Capabilities().GatherRagged
+				if gather == nil {
 					t.Errorf("%s: no ragged streams", f.Key)
 					continue
 				}
-				y, m, err2 := r.GatherRagged(ctx, f.Key, rows)
+				y, m, err2 := gather(ctx, f.Key, rows)
 				if err := errors.Join(err1, err2); err != nil || !slices.Equal(n, m) || string(x) != string(y) {
 					t.Errorf("%s of episode %d: another cloud (%v)", f.Key, e, err)
 				}

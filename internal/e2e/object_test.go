@@ -145,6 +145,12 @@ type unnamedSource struct{ robocache.Dataset }
 
 func (s unnamedSource) Unwrap() robocache.Dataset { return s.Dataset }
 
+func (s unnamedSource) Capabilities() *robocache.Capabilities {
+	own := *s.Dataset.Capabilities()
+	own.Origin = s.Origin
+	return &own
+}
+
 func (s unnamedSource) Origin(_ context.Context, episode int) (*robocache.Origin, error) {
 	return &robocache.Origin{Dataset: "source", Episode: s.Info().EpisodeIndex(episode)}, nil
 }

@@ -43,13 +43,7 @@ type Dataset struct {
 	said    map[string]bool
 }
 
-var (
-	_ robocache.Dataset       = (*Dataset)(nil)
-	_ robocache.RaggedDataset = (*Dataset)(nil)
-	_ robocache.Masker        = (*Dataset)(nil)
-	_ robocache.Clocked       = (*Dataset)(nil)
-	_ robocache.Diagnoser     = (*Dataset)(nil)
-)
+var _ robocache.Dataset = (*Dataset)(nil)
 
 // topic is a topic of the dataset: of one name and type, in any of its recordings.
 type topic struct {

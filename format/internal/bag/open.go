@@ -41,6 +41,16 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	d = &Dataset{Base: reader.Base{Bytes: opt.Store}, opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
 		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
 		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
+	d.Offered = robocache.Capabilities{
+		Clocks:       d.Clocks,
+		Diagnose:     d.Diagnose,
+		GatherRagged: d.GatherRagged,
+		Noticed:      d.Noticed,
+		Origin:       d.Origin,
+		Recording:    d.Recording,
+		TimesBy:      d.TimesBy,
+		Valid:        d.Valid,
+	}
 	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
 	d.About = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)

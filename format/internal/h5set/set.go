@@ -77,10 +77,7 @@ type Set struct {
 	keepAll bool // and so do images
 }
 
-var _ interface {
-	robocache.Dataset
-	robocache.FrameLeaser
-} = (*Set)(nil)
+var _ robocache.Dataset = (*Set)(nil)
 
 // Origin returns the recording that an episode was made from; nil if the file does not name it.
 func (s *Set) Origin(_ context.Context, e int) (*robocache.Origin, error) {
@@ -108,6 +105,15 @@ func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, re
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
 	s = &Set{Base: reader.Base{About: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, Bytes: st}, hz: !opt.HZ.Zero(),
 		op: reader.Op(format), cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
+	s.Offered = robocache.Capabilities{
+		Diagnose:    s.Diagnose,
+		Lacks:       s.Lacks,
+		LeaseFrames: s.LeaseFrames,
+		LimitMemory: s.LimitMemory,
+		Origin:      s.Origin,
+		Recording:   s.Recording,
+		Rows:        s.Rows,
+	}
 	err = func() error {
 		if err := read(s, names); err != nil {
 			return err

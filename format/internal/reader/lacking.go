@@ -9,7 +9,7 @@ import (
 // maxLacking bounds the findings about streams that episodes lack.
 const maxLacking = 1000
 
-// LackingFindings collects the findings of streams that episodes lack: see robocache.Lacker. The last
+// LackingFindings collects the findings of streams that episodes lack: see robocache.Capabilities.Lacks. The last
 // one counts those above the bound.
 type LackingFindings struct {
 	list  []robocache.Finding

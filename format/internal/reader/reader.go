@@ -127,10 +127,12 @@ func AllValid(valid []uint8) {
 	}
 }
 
-// Base is what every dataset of files has: its description, and the bytes below it.
+// Base is what every dataset of files has: its description, the bytes below it, and its
+// capabilities.
 type Base struct {
-	About *robocache.Info
-	Bytes store.Store
+	About   *robocache.Info
+	Bytes   store.Store
+	Offered robocache.Capabilities // set when the dataset is opened
 }
 
 // Info is what the dataset says of itself, and what opening it found.
@@ -138,6 +140,9 @@ func (b *Base) Info() *robocache.Info { return b.About }
 
 // Store gives the bytes below the dataset.
 func (b *Base) Store() store.Store { return b.Bytes }
+
+// Capabilities returns the optional operations that the reader has set.
+func (b *Base) Capabilities() *robocache.Capabilities { return &b.Offered }
 
 // Stats gives nil: most formats bring none.
 func (b *Base) Stats(context.Context) (robocache.Stats, error) { return nil, nil }

@@ -181,7 +181,7 @@ type feature struct {
 	robocache.Feature        // as written
 	source            string // key in the source
 	still             bool   // the source's images are stills, written as video
-	mask              bool   // which rows of the source's stream hold a value (robocache.Masker)
+	mask              bool   // which rows of the source's stream hold a value (robocache.Capabilities.Valid)
 	masked            bool   // such a feature is there beside it: an image that is not there is black
 }
 
@@ -255,7 +255,7 @@ func (c *conversion) chooseFeatures() {
 			c.find(robocache.SeverityInfo, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
 		}
 		taken[out.Key] = true
-		if _, ok := c.src.(robocache.Masker); ok && f.Masked {
+		if c.src.Capabilities().Valid != nil && f.Masked {
 			mask := feature{source: f.Key, mask: true, Feature: robocache.Feature{Key: legalKey(out.Key+robocache.ValidSuffix, taken), Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}}
 			taken[mask.Key], out.masked = true, true
 			c.report.Added = append(c.report.Added, mask.Key)

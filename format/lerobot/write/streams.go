@@ -308,6 +308,9 @@ func (d *nativeEpisode) Frames(context.Context, string, []robocache.Row, []roboc
 	return errors.ErrUnsupported
 }
 
+// Capabilities returns none.
+func (d *nativeEpisode) Capabilities() *robocache.Capabilities { return &robocache.Capabilities{} }
+
 func (d *nativeEpisode) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 func (d *nativeEpisode) Close() error { return nil }

@@ -10,4 +10,5 @@
 //	F6  Many goroutines read what one reads.
 //	F7  A context that has ended ends the call; Close ends all goroutines, may be called twice, and reading after it is an error or right.
 //	F8  Opened by its URI alone the dataset is of its own format, and no other format claims it.
+//	F9  Capabilities returns the same struct at each call, and it has every capability that the dataset has a method of.
 package formattest

@@ -41,11 +41,11 @@ func (s *suite) read(ctx context.Context, f *robocache.Feature, rows []robocache
 			out[i] = b
 		}
 	case f.Ragged():
-		r, ok := s.ds.(robocache.RaggedDataset)
-		if !ok {
+		gather := s.ds.Capabilities().GatherRagged
+		if gather == nil {
 			return nil, errors.New("a ragged feature, and no GatherRagged")
 		}
-		data, counts, err := r.GatherRagged(ctx, f.Key, rows)
+		data, counts, err := gather(ctx, f.Key, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -149,21 +149,21 @@ func (s *suite) rows(e int, f *robocache.Feature) {
 }
 
 func (s *suite) masks(e int, f *robocache.Feature, rows []robocache.Row) {
-	m, ok := s.ds.(robocache.Masker)
 	if !f.Masked {
 		return
 	}
-	if !ok {
-		s.Errorf("%s is masked, and the dataset no Masker", f.Key)
+	mask := s.ds.Capabilities().Valid
+	if mask == nil {
+		s.Errorf("%s is masked, and the dataset has no Valid", f.Key)
 		return
 	}
 	valid := make([]uint8, len(rows))
-	if err := m.Valid(s.ctx, f.Key, rows, valid); err != nil {
+	if err := mask(s.ctx, f.Key, rows, valid); err != nil {
 		s.Errorf("episode %d, valid of %s: %v", e, f.Key, err)
 	}
 	for i := range rows {
 		one := []uint8{9}
-		if err := m.Valid(s.ctx, f.Key, rows[i:i+1], one); err != nil || one[0] != valid[i] || one[0] > 1 {
+		if err := mask(s.ctx, f.Key, rows[i:i+1], one); err != nil || one[0] != valid[i] || one[0] > 1 {
 			s.Errorf("episode %d, valid of %s, row %d: %d and %d, %v", e, f.Key, rows[i].Index, one[0], valid[i], err)
 			return
 		}

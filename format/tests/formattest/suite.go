@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -51,6 +52,7 @@ func run(t *testing.T, f Fixture) {
 	before := runtime.NumGoroutine()
 	s := &suite{T: t, f: f, ctx: context.Background(), ds: f.open(t)}
 	s.info()
+	s.capabilities()
 	for _, e := range s.episodes() {
 		s.times(e)
 		for i := range s.ds.Info().Features {
@@ -83,6 +85,22 @@ func (f *Fixture) open(t *testing.T) robocache.Dataset {
 		t.Fatal(err)
 	}
 	return ds
+}
+
+// capabilities checks F9: each method of the dataset with the name of a capability is in its
+// struct.
+func (s *suite) capabilities() {
+	own := s.ds.Capabilities()
+	if own == nil || own != s.ds.Capabilities() {
+		s.Fatal("Capabilities returns nil, or another struct at each call")
+	}
+	fields := reflect.ValueOf(own).Elem()
+	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Name
+		if m := reflect.ValueOf(s.ds).MethodByName(name); m.IsValid() && fields.Field(i).IsNil() {
+			s.Errorf("the dataset has the method %s, and not the capability", name)
+		}
+	}
 }
 
 // info checks F1.

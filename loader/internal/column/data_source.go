@@ -30,11 +30,12 @@ type DataSource struct {
 
 // clocks states when samples and the rows of streams are.
 type clocks struct {
-	Timebase    Timebase
-	Timestamps  *Timestamps            // of streams, for timelines and tolerance checks
-	VideoStarts robocache.VideoStarter // nil: the dataset does not say where its episodes lie in the files
-	EpisodeRows map[int]int            // rows of the episodes, if an anchor has a clock of its own
-	Rate        robocache.Rate         // of the grid
+	Timebase   Timebase
+	Timestamps *Timestamps // of streams, for timelines and tolerance checks
+	// VideoStart is the dataset's capability; nil if it has none.
+	VideoStart  func(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
+	EpisodeRows map[int]int    // rows of the episodes, if an anchor has a clock of its own
+	Rate        robocache.Rate // of the grid
 }
 
 // numbering states by what numbers samples are counted.

@@ -55,7 +55,7 @@ func (c *ImageColumn) recipe() string {
 // timeCheck returns the check that compares a frame's time in its file with its row's time; nil if none is
 // asked for.
 func (c *ImageColumn) timeCheck() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-	if c.Source.Tolerance == nil || c.Source.VideoStarts == nil || c.Time != nil || !c.IsVideo() {
+	if c.Source.Tolerance == nil || c.Source.VideoStart == nil || c.Time != nil || !c.IsVideo() {
 		return nil
 	}
 	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {

@@ -119,7 +119,7 @@ func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
 		return nil, err
 	}
 	e := &RaggedEntries{Part: p, Column: c, Counts: make([]int, len(rows))}
-	ds := p.Source.Dataset.(robocache.RaggedDataset)
+	ds := p.Source.Dataset
 	gather := func(rows []robocache.Row) ([]byte, []int, error) {
 		data, counts, err := gatherRagged(w.Ctx(), ds, c.Key, rows)
 		if err == nil {

@@ -16,10 +16,10 @@ func gatherRows(ctx context.Context, ds robocache.Dataset, key string, rows []ro
 }
 
 func gatherRagged(
-	ctx context.Context, ds robocache.RaggedDataset, key string, rows []robocache.Row,
+	ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row,
 ) (data []byte, counts []int, err error) {
 	defer crash.Recover("loader", &err)
-	return ds.GatherRagged(ctx, key, rows)
+	return robocache.GatherRagged(ctx, ds, key, rows)
 }
 
 func readTexts(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row) (_ []string, err error) {

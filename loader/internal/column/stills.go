@@ -91,11 +91,7 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
 	defer crash.Recover("loader", &err)
 	done = func() {}
-	l, ok := ds.(robocache.FrameLeaser)
-	if !ok {
-		return done, ds.Frames(ctx, key, rows, refs)
-	}
-	release, err := l.LeaseFrames(ctx, key, rows, refs)
+	release, err := robocache.LeaseFrames(ctx, ds, key, rows, refs)
 	if release != nil {
 		done = release
 	}

@@ -60,7 +60,7 @@ func (s *Timestamps) OfStream(ctx context.Context, episode int, stream string) (
 func checkTime(ctx context.Context, p *Part, c *Column, f frames.File, k, ordinal int) error {
 	src := p.Source
 	row := p.rows[c.Window][k]
-	start, ok, err := src.VideoStarts.VideoStart(ctx, row.Episode, src.DatasetKey(c.Key))
+	start, ok, err := src.VideoStart(ctx, row.Episode, c.Key)
 	if err != nil || !ok {
 		return err
 	}
@@ -83,7 +83,7 @@ func (src *DataSource) compare(c *Column, r robocache.Row, frame, row int64) err
 
 // checkTimestamps compares the recorded timestamps of frames and rows, where the dataset does not say where its episodes lie in the files.
 func (src *DataSource) checkTimestamps(ctx context.Context, p *Part, c *Column, rows []robocache.Row) {
-	if c.Time != nil || src.Timebase.Key != "" || src.Tolerance == nil || src.VideoStarts != nil {
+	if c.Time != nil || src.Timebase.Key != "" || src.Tolerance == nil || src.VideoStart != nil {
 		return // a grid has no row of its own to compare with
 	}
 	check := func(r robocache.Row) error {

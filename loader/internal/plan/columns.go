@@ -39,7 +39,8 @@ func (src *Source) makeColumns() error {
 			if (f.Kind == robocache.KindVideo) != (pass == 0) || !wanted(f.Key) {
 				continue
 			}
-			if _, ok := base(src.Dataset).(robocache.RaggedDataset); f.Ragged() && !ok || f.Kind == robocache.KindPointCloud && !f.Ragged() {
+			if f.Ragged() && src.Dataset.Capabilities().GatherRagged == nil ||
+				f.Kind == robocache.KindPointCloud && !f.Ragged() {
 				reason := "the format " + info.Format + " gives no rows of varying length"
 				if cfg.Keys != nil {
 					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)

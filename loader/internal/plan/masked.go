@@ -11,8 +11,9 @@ import (
 // maskedNaN is a dataset whose rows with a number that is not finite hold no value.
 type maskedNaN struct {
 	robocache.Dataset
-	info robocache.Info
-	rows *column.FiniteRows
+	info    robocache.Info
+	offered robocache.Capabilities
+	rows    *column.FiniteRows
 }
 
 func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
@@ -23,8 +24,18 @@ func maskNaN(ds robocache.Dataset, rows *column.FiniteRows) *maskedNaN {
 			f.Masked = true
 		}
 	}
+	m.offered = *ds.Capabilities()
+	c := &m.offered
+	c.Valid, c.Recording = m.Valid, nil
+	c.Origin = func(ctx context.Context, e int) (*robocache.Origin, error) {
+		return robocache.OriginOf(ctx, ds, e)
+	}
 	return m
 }
+
+// Capabilities returns the dataset's, with the mask of rows that are not finite. Ragged rows are
+// not masked.
+func (m *maskedNaN) Capabilities() *robocache.Capabilities { return &m.offered }
 
 // Unwrap returns the dataset with its own rows (robocache.As).
 func (m *maskedNaN) Unwrap() robocache.Dataset { return m.Dataset }
@@ -39,28 +50,6 @@ func (m *maskedNaN) Gather(ctx context.Context, key string, rows []robocache.Row
 	}
 	size := len(dst) / len(rows)
 	return m.eachBad(ctx, key, rows, func(i int) { clear(dst[i*size : (i+1)*size]) })
-}
-
-// GatherRagged returns the dataset's rows of varying length: they are not masked.
-func (m *maskedNaN) GatherRagged(
-	ctx context.Context, key string, rows []robocache.Row,
-) (data []byte, counts []int, err error) {
-	return robocache.GatherRagged(ctx, m.Dataset, key, rows)
-}
-
-// Lacks reports whether an episode of the dataset lacks a stream.
-func (m *maskedNaN) Lacks(episode int, key string) bool {
-	return robocache.Lacks(m.Dataset, episode, key)
-}
-
-// LeaseFrames returns the dataset's images, lent if the dataset lends them.
-func (m *maskedNaN) LeaseFrames(
-	ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
-) (done func(), err error) {
-	if l, ok := m.Dataset.(robocache.FrameLeaser); ok {
-		return l.LeaseFrames(ctx, key, rows, out)
-	}
-	return nil, m.Dataset.Frames(ctx, key, rows, out)
 }
 
 // Valid is the dataset's, without the rows that are masked here.

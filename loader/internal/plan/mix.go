@@ -64,8 +64,9 @@ func CheckMix(mix []options.Mix, cfg *options.Config) error {
 // renamed is a dataset under other keys.
 type renamed struct {
 	robocache.Dataset
-	info robocache.Info
-	old  map[string]string // the batch's key → the dataset's
+	info    robocache.Info
+	offered robocache.Capabilities
+	old     map[string]string // the batch's key → the dataset's
 }
 
 func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dataset, error) {
@@ -95,6 +96,7 @@ func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dat
 		}
 		seen[f.Key] = known[i]
 	}
+	r.setCapabilities()
 	return r, nil
 }
 
@@ -134,37 +136,73 @@ func (r *renamed) key(k string) string {
 // Unwrap gives the dataset under its own keys (robocache.As).
 func (r *renamed) Unwrap() robocache.Dataset { return r.Dataset }
 
-// GatherRagged is the dataset's; newLayout has asked whether it has any.
-func (r *renamed) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
-	return robocache.GatherRagged(ctx, r.Dataset, r.key(key), rows)
-}
-
-// Valid is the dataset's; without one all rows hold a value.
-func (r *renamed) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
-	return robocache.Valid(ctx, r.Dataset, r.key(key), rows, valid)
-}
-
-// Lacks reports whether an episode lacks a stream.
-func (r *renamed) Lacks(episode int, key string) bool {
-	return robocache.Lacks(r.Dataset, episode, r.key(key))
-}
-
-// Clocks is the dataset's.
-func (r *renamed) Clocks(key string) []string {
-	if c, ok := r.Dataset.(robocache.Clocked); ok {
-		return c.Clocks(r.key(key))
+// setCapabilities sets the capabilities: the dataset's under the batch's keys. No recording has
+// these keys.
+func (r *renamed) setCapabilities() {
+	own := r.Dataset.Capabilities()
+	r.offered = *own
+	c := &r.offered
+	c.Recording = nil
+	c.Origin = func(ctx context.Context, e int) (*robocache.Origin, error) {
+		return robocache.OriginOf(ctx, r.Dataset, e)
 	}
-	return nil
+	if own.GatherRagged != nil {
+		c.GatherRagged = func(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+			return own.GatherRagged(ctx, r.key(key), rows)
+		}
+	}
+	if own.LeaseFrames != nil {
+		c.LeaseFrames = func(
+			ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef,
+		) (func(), error) {
+			return own.LeaseFrames(ctx, r.key(key), rows, out)
+		}
+	}
+	if own.Valid != nil {
+		c.Valid = func(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+			return own.Valid(ctx, r.key(key), rows, valid)
+		}
+	}
+	if own.Clocks != nil {
+		c.Clocks = func(key string) []string { return own.Clocks(r.key(key)) }
+	}
+	if own.TimesBy != nil {
+		c.TimesBy = func(ctx context.Context, episode int, key, clock string) ([]int64, error) {
+			return own.TimesBy(ctx, episode, r.key(key), clock)
+		}
+	}
+	if own.Rows != nil {
+		c.Rows = func(ctx context.Context, episode int, key string) (int, error) {
+			return own.Rows(ctx, episode, r.key(key))
+		}
+	}
+	if own.VideoStart != nil {
+		c.VideoStart = func(ctx context.Context, episode int, key string) (int64, bool, error) {
+			return own.VideoStart(ctx, episode, r.key(key))
+		}
+	}
+	if own.SideStreams != nil {
+		c.SideStreams = r.sideStreams
+	}
+	if own.Lacks != nil {
+		c.Lacks = func(episode int, key string) bool { return own.Lacks(episode, r.key(key)) }
+	}
 }
 
-// TimesBy is the dataset's; Clocks says which there are.
-func (r *renamed) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
-	c, ok := r.Dataset.(robocache.Clocked)
-	if !ok {
-		return nil, robocache.Unsupported("loader", robocache.Where{"stream": key}, "this stream was timestamped by one clock")
+// sideStreams returns the dataset's streams in recordings/, by the batch's keys.
+func (r *renamed) sideStreams() map[string]float64 {
+	own, out := r.Dataset.Capabilities().SideStreams(), map[string]float64{}
+	for i := range r.info.Features {
+		key := r.info.Features[i].Key
+		if hz, ok := own[r.key(key)]; ok {
+			out[key] = hz
+		}
 	}
-	return c.TimesBy(ctx, episode, r.key(key), clock)
+	return out
 }
+
+// Capabilities returns the dataset's, under the batch's keys.
+func (r *renamed) Capabilities() *robocache.Capabilities { return &r.offered }
 
 // base is the dataset behind the other keys, for what has none.
 func base(ds robocache.Dataset) robocache.Dataset {

@@ -43,7 +43,7 @@ func (src *Source) open(ctx context.Context, sources int) error {
 	}
 	memory := int64(src.Config.MemoryBudget) / int64(sources)
 	src.Timestamps = &column.Timestamps{Info: src.Dataset.Info(), Read: src.readTimestamps, HalfBudget: memory / 64}
-	src.VideoStarts, _ = base(src.Dataset).(robocache.VideoStarter)
+	src.VideoStart = src.Dataset.Capabilities().VideoStart
 	return withoutClockHint(src.compile(ctx, memory))
 }
 
@@ -86,8 +86,8 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.timed() {
 		src.Timestamps.Read = src.Dataset.Times
 	}
-	if limited, ok := base(src.Dataset).(robocache.MemoryLimiter); ok {
-		limited.LimitMemory(memory / 8)
+	if limit := src.Dataset.Capabilities().LimitMemory; limit != nil {
+		limit(memory / 8)
 	}
 	if err := src.count(ctx); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (src *Source) count(ctx context.Context) error {
 // an episode is an error. Under missing="pad" no episode lacks a stream.
 func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
 	ds, cfg := src.Dataset, &src.Config
-	if _, ok := ds.(robocache.Lacker); !ok {
+	if ds.Capabilities().Lacks == nil {
 		return nil
 	}
 	chosen := src.positions

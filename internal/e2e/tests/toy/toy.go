@@ -37,7 +37,8 @@ func detect(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error
 
 type dataset struct {
 	file
-	info robocache.Info
+	info    robocache.Info
+	offered robocache.Capabilities
 }
 
 func open(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dataset, error) {
@@ -60,6 +61,9 @@ func open(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dat
 func (d *dataset) Info() *robocache.Info { return &d.info }
 func (d *dataset) Len(e int) int         { return len(d.Rows[e]) }
 func (d *dataset) Close() error          { return nil }
+
+// Capabilities returns none: the format has no optional operations.
+func (d *dataset) Capabilities() *robocache.Capabilities { return &d.offered }
 
 func (d *dataset) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	return robocache.Episode{Position: e, Index: int64(e), Length: d.Len(e), Tasks: []string{"play"}}, nil
