@@ -55,17 +55,13 @@ func (i *Info) Withheld(key string) error {
 		if f.NotDelivered != key || key == "" {
 			continue
 		}
-		class := ErrUnsupported
-		if f.Code == "feature-dropped" || strings.HasPrefix(f.Code, "unreadable") {
-			class = ErrMalformed
-		}
 		where := Where{"stream": key}
 		for n, v := range f.Where {
 			if n != "stream" {
 				where[n] = v
 			}
 		}
-		return NewError(class, "open", where, "the stream is declared and cannot be delivered: %s", f.Message).
+		return NewError(f.class(), "open", where, "the stream is declared and cannot be delivered: %s", f.Message).
 			WithHint("%s", f.Hint)
 	}
 	return nil
@@ -215,9 +211,21 @@ type Finding struct {
 	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
 	// unless its keys are named.
 	NotDelivered string `json:"not_delivered,omitempty"`
+	// Class is the class of the error of asking for the stream NotDelivered, by its name (ClassOf). "" = "unsupported".
+	Class string `json:"class,omitempty"`
 	// Lost says that the episode that Where names, or files of episodes, cannot be read. Training and conversion go on
 	// without them only where bad episodes are to be skipped (Whole). Other findings leave out no episode.
 	Lost bool `json:"lost,omitempty"`
+}
+
+// class returns the class of error that Class names.
+func (f *Finding) class() error {
+	for _, c := range classes {
+		if c.name == f.Class {
+			return c.err
+		}
+	}
+	return ErrUnsupported
 }
 
 // MarshalJSON writes the Advice as the hint.

@@ -102,10 +102,12 @@ func (d *Dataset) describe(ctx context.Context) error {
 		case v.bad.frames == readable:
 			return v.bad.err
 		default:
+			class, _ := robocache.ClassOf(robocache.Classify(v.bad.err))
 			stem := strings.TrimSuffix(v.name, ".npy")
 			d.find(robocache.Finding{
 				Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"member": v.name},
-				Message: v.bad.err.Error(), Hint: "fetch the file again", NotDelivered: key(stem),
+				Message: v.bad.err.Error(), Hint: "fetch the file again",
+				NotDelivered: key(stem), Class: class,
 			})
 		}
 	}

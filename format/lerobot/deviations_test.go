@@ -2,6 +2,7 @@ package lerobot
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,6 +65,25 @@ func TestInfoDeviations(t *testing.T) {
 			}
 			wantStates(t, d, 1)
 		})
+	}
+}
+
+// TestDroppedFeatureIsMalformed checks the class of the error of asking for a feature that is left out.
+func TestDroppedFeatureIsMalformed(t *testing.T) {
+	for _, feature := range []string{
+		`"ghost": {"dtype": "float32", "shape": [2]},`,
+		`"ghost": {"dtype": "video", "shape": [2, 2, 3]},`,
+		`"ghost": {"dtype": "complex64", "shape": [2]},`,
+	} {
+		s := newSynth(3, 4)
+		s.features = feature
+		d, err := tryOpen(t, s.write(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Info().Withheld("ghost"); !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("%s %v, want malformed", feature, err)
+		}
 	}
 }
 

@@ -118,13 +118,13 @@ func (f *infoFile) declares(key string) *declared {
 	return nil
 }
 
-// drop says that a feature is left out.
+// drop adds the finding that a feature is left out.
 func (d *Dataset) drop(f *robocache.Feature, why, hint string) {
 	sev := robocache.SeverityWarning
 	if robocache.Vital(f.Kind, f.Key) {
 		sev = robocache.SeverityError
 	}
-	d.find(robocache.Finding{Severity: sev, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)}, Message: why + ": it is left out", Hint: hint, NotDelivered: f.Key})
+	d.find(robocache.Finding{Severity: sev, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)}, Message: why + ": it is left out", Hint: hint, NotDelivered: f.Key, Class: "malformed"})
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {

@@ -80,6 +80,9 @@ func TestVideoBehindNothing(t *testing.T) {
 		if !strings.Contains(found["unreadable-topic"], "/never") || scan == "all" && !strings.Contains(found["video-without-images"], "sets") {
 			t.Errorf("scan=%s: %v", scan, found)
 		}
+		if err := ds.Info().Withheld("never"); !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("scan=%s: asking for never: %v, want malformed", scan, err)
+		}
 		rep, err := inspect.Dataset(ctx, ds)
 		if err != nil {
 			t.Fatal(err)

@@ -158,7 +158,7 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 		d.find(robocache.Finding{
 			Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key},
 			Message: fmt.Sprintf("no video of this camera can be read: %v", failed),
-			Hint:    "fetch videos/ again", NotDelivered: key,
+			Hint:    "fetch videos/ again", NotDelivered: key, Class: "malformed",
 		})
 		return
 	}

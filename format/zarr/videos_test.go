@@ -213,6 +213,9 @@ func TestVideosBeside(t *testing.T) {
 		if d.Info().Episodes != 1 || len(d.Info().Findings) != 1 || d.Info().Findings[0].Code != "bad-video" || d.Info().Feature("observation.camera_0") != nil {
 			t.Errorf("%s: %+v", uri, d.Info())
 		}
+		if err := d.Info().Withheld("observation.camera_0"); !errors.Is(err, robocache.ErrMalformed) {
+			t.Errorf("%s: asking for the camera: %v, want malformed", uri, err)
+		}
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}

@@ -199,15 +199,18 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 }
 
 func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
-	sev, code := robocache.SeverityError, "unreadable-topic"
+	sev, code, class := robocache.SeverityError, "unreadable-topic", "malformed"
 	if errors.Is(err, robocache.ErrUnsupported) {
-		sev, code = robocache.SeverityWarning, "unsupported-topic"
+		sev, code, class = robocache.SeverityWarning, "unsupported-topic", "unsupported"
 		if strings.HasSuffix(info.Type, "Image") || strings.HasSuffix(info.Type, "Video") {
 			sev = robocache.SeverityError // a camera
 		}
 	}
-	d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name}, NotDelivered: ros2.Key(info.Name),
-		Message: fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err), Count: info.Messages})
+	d.notice(-1, robocache.Finding{
+		Severity: sev, Code: code, NotDelivered: ros2.Key(info.Name), Class: class,
+		Where:   robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+		Message: fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err), Count: info.Messages,
+	})
 }
 
 // sample settles the columns of each topic by the first messages of the first recording that has any.
