@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/convert"
 	"github.com/goatnote-inc/robocache/edit"
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 	"github.com/goatnote-inc/robocache/format/robomimic"
@@ -150,5 +151,28 @@ func TestWriteLacking(t *testing.T) {
 		if got := robocache.Lacks(out, e, "next."+cameraKey); got != lacks[0] {
 			t.Errorf("episode %d lacks the next image: %v", e, got)
 		}
+	}
+}
+
+// TestDropInvalidKeepsLacking checks that a conversion that cuts episodes at rows without a value leaves a
+// stream out of the episodes that lack it.
+func TestDropInvalidKeepsLacking(t *testing.T) {
+	src, err := robomimic.Open(t.Context(), lackingFile(t), robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	dst := filepath.Join(t.TempDir(), "out.hdf5")
+	opt := convert.Options{DropInvalid: true}
+	if _, err := convert.Write(t.Context(), src, "robomimic", dst, opt); err != nil {
+		t.Fatal(err)
+	}
+	out, err := robomimic.Open(t.Context(), dst, robocache.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	for e := range src.Info().Episodes {
+		wantLacking(t, out, e, robocache.Lacks(src, e, cameraKey), robocache.Lacks(src, e, poseKey))
 	}
 }
