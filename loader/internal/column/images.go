@@ -147,7 +147,7 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 				known[r.Path] = path
 				paths = append(paths, r.Path)
 			}
-			wants = append(wants, frames.FrameRequest{Ordinal: r.Ordinal, Path: path, Target: int32(k), Place: int32(i)})
+			wants = append(wants, frames.FrameRequest{Ordinal: r.Ordinal, Path: path, Target: int32(k), Slot: int32(i)})
 		}
 	}
 	clear(w.refs)

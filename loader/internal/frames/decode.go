@@ -11,42 +11,44 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Worker is what one goroutine needs to run jobs: scratch that outlives them.
+// Worker holds the scratch memory that one goroutine needs to run jobs. A Worker is not safe for
+// concurrent use.
 type Worker struct {
-	Owner any // what the owner of the workers keeps beside it
+	Owner any // the owner's per-worker state
 
-	s             *Store
-	q             *Queue
-	scratch, side []uint64
-	planner       video.Planner
-	numbers       []int
-	deliverFrame  func(number int, f video.Frame) error
+	store                 *Store
+	queue                 *Queue
+	scratch, planeScratch []uint64
+	planner               video.Planner
+	ordinals              []int
+	deliverFrame          func(number int, f video.Frame) error
 
-	// of the task that is being decoded
+	// The fields below belong to the task that is being decoded.
 	task        *task
 	delivered   []bool
-	convertTime time.Duration // in deliver
+	convertTime time.Duration // time spent in receiveFrame
 }
 
-// NewWorker makes a worker of a store.
-func NewWorker(s *Store, own any) *Worker {
-	w := &Worker{s: s, Owner: own}
+// NewWorker returns a worker of s. own becomes Owner.
+func NewWorker(s *Store, owner any) *Worker {
+	w := &Worker{store: s, Owner: owner}
 	w.deliverFrame = w.receiveFrame
 	return w
 }
 
-// Ctx ends when the run of the worker's queue does.
-func (w *Worker) Ctx() context.Context { return w.q.ctx }
+// Ctx returns the context of the worker's queue. It is canceled when the run ends.
+func (w *Worker) Ctx() context.Context { return w.queue.ctx }
 
 // Push adds a job to the worker's queue.
-func (w *Worker) Push(j Job) { w.q.Push(j) }
+func (w *Worker) Push(j Job) { w.queue.Push(j) }
 
-// TakeCore takes a core where there are more workers than cores; the function that it gives hands it back.
-func (w *Worker) TakeCore() func() { return w.s.TakeCore() }
+// TakeCore blocks until a core is free; see Store.TakeCore.
+func (w *Worker) TakeCore() func() { return w.store.TakeCore() }
 
-// Scratch gives scratch at an 8-byte boundary, until the next call.
+// Scratch returns n bytes at an 8-byte boundary. They are valid until the next call.
 func (w *Worker) Scratch(n int) []byte { return growScratch(&w.scratch, n) }
 
+// growScratch returns the first n bytes of b and enlarges b first if it is too small.
 func growScratch(b *[]uint64, n int) []byte {
 	if len(*b)*8 < n {
 		*b = make([]uint64, (n+7)/8)
@@ -57,27 +59,30 @@ func growScratch(b *[]uint64, n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(*b))), n)
 }
 
-// request is frames of one file that are to be decoded.
+// request is a set of frames of one file that are decoded.
 type request struct {
-	stream       *Stream
-	path         string
-	fileNumber   int32 // of the file among those asked for together
-	frames       []*frame
-	taskFrames   int   // frames of a task: more where nobody waits, for starting at a sync sample is then paid rarely
-	idlePriority int64 // prio of frames that nobody waits for
+	stream     *Stream
+	path       string
+	fileNumber int32 // index of the file in the paths of one RequestFrames call
+	frames     []*frame
+	// taskFrames is the minimum number of frames of a task. It is larger if no slot waits, so that
+	// decoding starts at a sync sample less often.
+	taskFrames   int
+	idlePriority int64 // priority of frames without waiters
 }
 
-// task is neighbouring frames of one file that are decoded in one go.
+// task is a run of neighboring frames of one file that one job decodes.
 type task struct {
 	*request
-	frames    []*frame    // by frame number
-	priority  int64       // of its most urgent job; guarded by Store.mu
-	run       *readRun    // it is to be fetched with; guarded by Store.mu, as all below is
-	isStarted bool        // a task that was made more urgent has two jobs
-	fetched   *packetRead // nil: not yet, or taken
+	frames    []*frame    // sorted by frame number
+	priority  int64       // the priority of its most urgent job; guarded by Store.mu
+	readRun   *readRun    // reads its packets; guarded by Store.mu, like the fields below
+	isStarted bool        // set by the first of its jobs: a task that was made more urgent has two
+	fetched   *packetRead // nil: not read yet, or taken by a job
 }
 
-// takeFetched gives what was fetched for the task, once, and whether this is the first job of it.
+// takeFetched returns the packets that were read for t, at most once. first reports whether the
+// caller is the first job of t.
 func (s *Store) takeFetched(t *task) (f *packetRead, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +91,8 @@ func (s *Store) takeFetched(t *task) (f *packetRead, first bool) {
 	return f, first
 }
 
-// firstWaitingBatch is the first batch that waits for frames. s.mu is held, or they are not shared yet.
+// firstWaitingBatch returns the lowest batch number that waits for one of the frames. Caller must
+// hold s.mu unless the frames are not shared yet.
 func firstWaitingBatch(list []*frame) int64 {
 	first := int64(math.MaxInt64)
 	for _, x := range list {
@@ -97,29 +103,46 @@ func firstWaitingBatch(list []*frame) int64 {
 	return first
 }
 
-// pushPlanning makes a job of planning.
-func (r *request) pushPlanning(w *Worker, prio int64) {
-	w.q.Push(Job{Prio: prio, Sub: int64(r.stream.ID)<<32 | int64(r.fileNumber), Kind: planKind, Run: func(w *Worker) { w.planRequest(r) }})
+// pushPlanning queues a job that plans r.
+func (r *request) pushPlanning(w *Worker, priority int64) {
+	w.queue.Push(Job{
+		Priority: priority,
+		Order:    int64(r.stream.ID)<<32 | int64(r.fileNumber),
+		Kind:     planKind,
+		Run:      func(w *Worker) { w.planRequest(r) },
+	})
 }
 
-// taskJob is the task's job at its present urgency: before it is decoded its run is fetched. s.mu is held.
+// taskJob returns a job for t at its current priority. The job decodes t, or first reads the
+// packets of t's run. Caller must hold s.mu.
 func (s *Store) taskJob(t *task) Job {
-	if r := t.run; r != nil {
-		return Job{Prio: t.priority, Sub: int64(t.stream.ID)<<32 | int64(t.fileNumber), Kind: fetchKind, Run: func(w *Worker) { w.readRunPackets(r) }}
+	if r := t.readRun; r != nil {
+		return Job{
+			Priority: t.priority,
+			Order:    int64(t.stream.ID)<<32 | int64(t.fileNumber),
+			Kind:     fetchKind,
+			Run:      func(w *Worker) { w.readRunPackets(r) },
+		}
 	}
 	first := int64(0)
 	if len(t.frames) > 0 {
 		first = int64(t.frames[0].key.ordinal)
 	}
-	return Job{Prio: t.priority, Sub: int64(t.stream.ID)<<48 | int64(t.fileNumber)<<32 | first, Kind: decodeKind,
-		Run: func(w *Worker) { w.decodeTask(t) }, Drop: func() { f, _ := s.takeFetched(t); f.release() }}
+	return Job{
+		Priority: t.priority,
+		Order:    int64(t.stream.ID)<<48 | int64(t.fileNumber)<<32 | first,
+		Kind:     decodeKind,
+		Run:      func(w *Worker) { w.decodeTask(t) },
+		Drop:     func() { f, _ := s.takeFetched(t); f.releaseRef() },
+	}
 }
 
-// planRequest opens a file and makes tasks of the frames that are wanted of it.
+// planRequest opens a file, groups the requested frames into tasks and queues a job for each task.
+// Tasks of a remote file are grouped into read runs.
 func (w *Worker) planRequest(r *request) {
 	begin := time.Now()
-	defer func() { w.s.Counters.Plan.Add(int64(time.Since(begin))) }()
-	s := w.s
+	defer func() { w.store.Counters.Plan.Add(int64(time.Since(begin))) }()
+	s := w.store
 	file, err := r.stream.Files.Open(w.Ctx(), r.path)
 	if err != nil {
 		for _, x := range r.frames {
@@ -131,11 +154,11 @@ func (w *Worker) planRequest(r *request) {
 	if s.arena == nil && s.disk == nil {
 		w.rejectWaiters(r, file)
 	}
-	w.numbers = w.numbers[:0]
+	w.ordinals = w.ordinals[:0]
 	for _, x := range r.frames {
-		w.numbers = append(w.numbers, int(x.key.ordinal))
+		w.ordinals = append(w.ordinals, int(x.key.ordinal))
 	}
-	var ahead *readRun // of tasks that are fetched together
+	var ahead *readRun // collects tasks whose packets are read together; nil: the file is local
 	if s.remote != nil && file.Remote() {
 		ahead = &readRun{}
 	}
@@ -155,14 +178,14 @@ func (w *Worker) planRequest(r *request) {
 		if ahead != nil {
 			ahead.tasks = append(ahead.tasks, t)
 		} else {
-			w.q.Push(j)
+			w.queue.Push(j)
 		}
 		t = &task{request: r}
 	}
-	for _, g := range file.Plan(&w.planner, w.numbers) {
+	for _, g := range file.Plan(&w.planner, w.ordinals) {
 		if ahead != nil {
 			size := file.FetchBytes(g)
-			if n := len(ahead.tasks); n == runTasks || n > 0 && ahead.bytes+size > runBytes {
+			if n := len(ahead.tasks); n == maxRunTasks || n > 0 && ahead.bytes+size > maxRunBytes {
 				w.pushReadRun(ahead)
 				ahead = &readRun{}
 			}
@@ -182,42 +205,44 @@ func (w *Worker) planRequest(r *request) {
 	}
 }
 
-// rejectWaiters takes those places out whose frames are refused (Stream.Check).
+// rejectWaiters fails and removes the waiters whose frames Stream.Check rejects. The frames must
+// not be shared yet.
 func (w *Worker) rejectWaiters(r *request, file File) {
 	check := r.stream.Check
 	if check == nil {
 		return
 	}
-	for _, x := range r.frames { // no store knows them: nobody else looks at them
+	for _, x := range r.frames { // not in any index, so no lock is needed
 		x.waiters = slices.DeleteFunc(x.waiters, func(at waiter) bool {
-			err := check(w, file, at.target, int(at.place), int(x.key.ordinal))
+			err := check(w, file, at.target, int(at.slot), int(x.key.ordinal))
 			if err != nil {
-				at.target.Fail(int(at.place), r.path, int(x.key.ordinal), err)
+				at.target.Fail(int(at.slot), r.path, int(x.key.ordinal), err)
 			}
 			return err != nil
 		})
 	}
 }
 
-// failFrame says that a frame cannot be had.
+// failFrame marks x as failed and fails its waiters.
 func (w *Worker) failFrame(r *request, x *frame, err error) {
-	failWaiters(w.s.markFailed(x, err), r.path, x)
+	failWaiters(w.store.markFailed(x, err), r.path, x)
 }
 
-// decodableGroups plans w.numbers, less what the file does not have.
+// decodableGroups returns the decode groups of w.ordinals that exist in the file.
 func (w *Worker) decodableGroups(file File) []video.Group {
-	return slices.DeleteFunc(file.Plan(&w.planner, w.numbers), func(g video.Group) bool { return g.Cost() <= 0 })
+	groups := file.Plan(&w.planner, w.ordinals)
+	return slices.DeleteFunc(groups, func(g video.Group) bool { return g.Cost() <= 0 })
 }
 
-// decodeTask decodes what is still wanted of a task.
+// decodeTask decodes the frames of t that still have uses or waiters.
 func (w *Worker) decodeTask(t *task) {
-	s := w.s
+	s := w.store
 	f, first := s.takeFetched(t)
-	defer func() { f.release() }()
+	defer func() { f.releaseRef() }()
 	if !first {
-		return // a more urgent job of it came first
+		return // a more urgent job of the task ran first
 	}
-	w.numbers = w.numbers[:0]
+	w.ordinals = w.ordinals[:0]
 	kept := t.frames[:0]
 	s.mu.Lock()
 	for _, x := range t.frames {
@@ -226,9 +251,9 @@ func (w *Worker) decodeTask(t *task) {
 			continue
 		}
 		kept = append(kept, x)
-		w.numbers = append(w.numbers, int(x.key.ordinal))
+		w.ordinals = append(w.ordinals, int(x.key.ordinal))
 	}
-	t.frames = kept // under the lock: who wants a frame of it reads them to raise the task
+	t.frames = kept // under the lock, because lookupFile reads t.frames to raise the priority of t
 	s.mu.Unlock()
 	if len(kept) == 0 {
 		return
@@ -245,7 +270,7 @@ func (w *Worker) decodeTask(t *task) {
 	if f == nil && s.remote != nil && file.Remote() {
 		var ok bool
 		if f, ok = w.readPackets(borrowedFile{file}, groups, 1); !ok {
-			return // the run is over
+			return // the run was canceled
 		}
 	}
 	var packets *video.Fetched
@@ -272,9 +297,9 @@ func (w *Worker) decodeTask(t *task) {
 			continue
 		}
 		if w.Ctx().Err() != nil {
-			return // the run is over: its places need not be counted
+			return // the run was canceled: no consumer waits for these slots
 		}
-		// Whether a frame can be had must not depend on its neighbours (F3).
+		// Retry alone: a frame must not fail because of its neighbors (frames.F3).
 		if len(kept) > 1 || err == nil {
 			var p video.Planner
 			single := file.Plan(&p, []int{int(x.key.ordinal)})
@@ -286,23 +311,23 @@ func (w *Worker) decodeTask(t *task) {
 			}
 		}
 		if err == nil {
-			err = robocache.Malformed("decode", nil, "the decoder gave no frame")
+			err = robocache.Malformed("decode", nil, "the decoder returned no frame")
 		}
 		w.failFrame(t.request, x, err)
 	}
 }
 
-// borrowedFile is a file that its opener releases.
+// borrowedFile has a no-op Release; its opener owns the file.
 type borrowedFile struct{ File }
 
 func (borrowedFile) Release() {}
 
-// receiveFrame gets one decoded frame: for those who wait for it, and for those who will come.
+// receiveFrame renders one decoded frame for its waiters and stores it if later samples need it.
 func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	begin := time.Now()
 	defer func() { w.convertTime += time.Since(begin) }()
-	s, t := w.s, w.task
-	i, ok := slices.BinarySearchFunc(t.frames, number, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	s, t := w.store, w.task
+	i, ok := searchOrdinal(t.frames, number)
 	if !ok || w.delivered[i] {
 		return nil
 	}
@@ -320,10 +345,10 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	stored := false
 	switch {
 	case len(wait) > 0:
-		pixels = wait[0].target.Buffer(w, int(wait[0].place))
+		pixels = wait[0].target.Buffer(w, int(wait[0].slot))
 	case planes == nil && col.Device == nil:
 		pixels = w.Scratch(size)
-	case planes == nil: // it is made where it stays, or later
+	case planes == nil: // on a device: render into the frame's memory, or later if waiters arrive
 		if s.reserveCache(x, size) && s.allocateOnDevice(x) {
 			pixels, stored = x.memory.mem[:size], true
 		}
@@ -343,25 +368,25 @@ func (w *Worker) receiveFrame(number int, f video.Frame) error {
 	s.Counters.Unique.Add(1)
 	wait = s.publish(x, stored)
 	defer s.unpin(x)
-	if pixels == nil && len(wait) > 0 { // they came meanwhile
-		pixels = wait[0].target.Buffer(w, int(wait[0].place))
+	if pixels == nil && len(wait) > 0 { // waiters arrived after wait was read
+		pixels = wait[0].target.Buffer(w, int(wait[0].slot))
 		if x.err = col.Renderer.Render(f, pixels); x.err != nil {
 			failWaiters(wait, t.path, x)
 			return nil
 		}
 	}
 	for _, at := range wait {
-		at.target.Put(int(at.place), pixels)
+		at.target.Put(int(at.slot), pixels)
 	}
 	s.Counters.Frames.Add(int64(len(wait)))
-	// Only when all copies are made: a finished batch may be released, and its first frame overwritten.
+	// Complete comes after all copies: a finished batch may be released, and pixels may be its memory.
 	for _, at := range wait {
 		at.target.Complete(1)
 	}
 	return nil
 }
 
-// planesToKeep is the frame where it is kept as its planes; else nil.
+// planesToKeep returns f's planes if they are what is stored, else nil.
 func (s *Store) planesToKeep(f video.Frame) video.PlanarFrame {
 	p, ok := f.(video.PlanarFrame)
 	if !ok || !s.planar {

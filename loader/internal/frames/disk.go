@@ -11,27 +11,28 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// diskCache is the cache of decoded frames in a directory: planes as the decoder gave them, which any image size can be made of, or
-// pixels.
+// diskCache stores decoded frames in a cache directory. It stores the decoder's planes, from which
+// every image size can be rendered, or pixels. Safe for concurrent use.
 type diskCache struct {
 	dir *cache.Dir
 
-	mu    sync.Mutex
-	files map[fileKey]cache.Key
+	mu       sync.Mutex
+	prefixes map[fileKey]cache.Key // key prefixes of files
 
 	hits, misses atomic.Int64
 }
 
-// headerBytes is what stands before kept planes: their description, and zeros, so that the planes begin at a cache line.
+// headerBytes is the size of the header before stored planes. It holds video.PlaneInfo and is
+// padded with zeros so that the planes begin at a cache line.
 const headerBytes = 64
 
-// diskPrefix is the part of a key that all frames of a file share. The file is opened for it, once; where it cannot be, nothing of it
-// is in the cache.
+// diskPrefix returns the key prefix that all frames of a file share. The first call opens the file.
+// The prefix is zero if the file cannot be opened or its frames are not cached.
 func (w *Worker) diskPrefix(col *Stream, path string) cache.Key {
-	d := w.s.disk
+	d := w.store.disk
 	name := fileKey{col.ID, path}
 	d.mu.Lock()
-	k, ok := d.files[name]
+	k, ok := d.prefixes[name]
 	d.mu.Unlock()
 	if ok {
 		return k
@@ -42,13 +43,14 @@ func (w *Worker) diskPrefix(col *Stream, path string) cache.Key {
 	}
 	defer file.Release()
 	if id, recipe := file.Identity(), col.Recipe; recipe == "" {
-		// These frames are not kept there.
+		// The stream's frames are not cached in a directory.
 	} else if id == ([32]byte{}) {
-		w.s.warn("the store gives no versions of its files (ETag or time): their frames are not cached in a directory")
+		w.store.warn("the store gives no versions of its files (ETag or time): " +
+			"their frames are not cached in a directory")
 	} else {
 		h := sha256.New()
 		h.Write(id[:])
-		if w.s.planar {
+		if w.store.planar {
 			fmt.Fprint(h, "planes 1")
 		} else {
 			fmt.Fprint(h, recipe)
@@ -56,12 +58,13 @@ func (w *Worker) diskPrefix(col *Stream, path string) cache.Key {
 		copy(k[:], h.Sum(nil))
 	}
 	d.mu.Lock()
-	d.files[name] = k
+	d.prefixes[name] = k
 	d.mu.Unlock()
 	return k
 }
 
-// diskKey is the key of one frame of a file. The finaliser of SplitMix64 spreads neighbours.
+// diskKey returns the key of one frame of a file. The finalizer of SplitMix64 gives neighboring
+// frames distant keys.
 func diskKey(prefix cache.Key, ordinal int) cache.Key {
 	x := uint64(ordinal) + 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -72,7 +75,7 @@ func diskKey(prefix cache.Key, ordinal int) cache.Key {
 	return prefix
 }
 
-// hasFrame says whether a frame is there, which n places want.
+// hasFrame reports whether a frame is in the directory. If not, it counts n misses.
 func (d *diskCache) hasFrame(prefix cache.Key, ordinal int32, n int64) bool {
 	if prefix == (cache.Key{}) {
 		return false
@@ -84,11 +87,14 @@ func (d *diskCache) hasFrame(prefix cache.Key, ordinal int32, n int64) bool {
 	return ok
 }
 
-// writeToDisk keeps a frame: its planes where they are kept, else its pixels. What cannot be kept is not: the cache counts why.
-func (w *Worker) writeToDisk(r *request, ordinal int, f video.Frame, planes video.PlanarFrame, pixels []byte) {
-	d := w.s.disk
+// writeToDisk stores planes, or pixels if the store keeps pixels. A frame that cannot be written is
+// skipped; the cache directory counts the reason.
+func (w *Worker) writeToDisk(
+	r *request, ordinal int, f video.Frame, planes video.PlanarFrame, pixels []byte,
+) {
+	d := w.store.disk
 	prefix := w.diskPrefix(r.stream, r.path)
-	if prefix == (cache.Key{}) || !d.dir.Accepts() || planes == nil && w.s.planar {
+	if prefix == (cache.Key{}) || !d.dir.Accepts() || planes == nil && w.store.planar {
 		return
 	}
 	k := diskKey(prefix, ordinal)
@@ -102,22 +108,23 @@ func (w *Worker) writeToDisk(r *request, ordinal int, f video.Frame, planes vide
 	info, _ := planes.PlaneInfo()
 	var head [headerBytes]byte
 	info.Append(head[:0])
-	if bytes := growScratch(&w.side, info.Bytes()); planes.CopyPlanes(bytes) == nil {
+	if bytes := growScratch(&w.planeScratch, info.Bytes()); planes.CopyPlanes(bytes) == nil {
 		_ = d.dir.Put(k, head[:], bytes)
 	}
 }
 
-// copyFromDisk brings a frame of the cache to a place; ok is false where it is not, or no longer, there.
+// copyFromDisk renders a frame of the cache directory into its slot. ok is false if the frame was
+// evicted or is damaged.
 func (w *Worker) copyFromDisk(col *Stream, c *keptFrame) (ok bool, err error) {
-	d := w.s.disk
+	d := w.store.disk
 	e, ok := d.dir.Get(diskKey(w.diskPrefix(col, c.path), int(c.ordinal)))
 	if !ok {
 		d.misses.Add(1)
 		return false, nil
 	}
 	defer e.Release()
-	dst := c.target.Buffer(w, int(c.place))
-	if !w.s.planar {
+	dst := c.target.Buffer(w, int(c.slot))
+	if !w.store.planar {
 		if len(e.Data) != len(dst) {
 			return false, nil
 		}
@@ -135,6 +142,6 @@ func (w *Worker) copyFromDisk(col *Stream, c *keptFrame) (ok bool, err error) {
 		}
 	}
 	d.hits.Add(1)
-	c.target.Put(int(c.place), dst)
+	c.target.Put(int(c.slot), dst)
 	return true, nil
 }

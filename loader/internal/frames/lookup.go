@@ -9,15 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache/cache"
 )
 
-// FrameRequest is one place that a frame goes to.
+// FrameRequest asks for one frame in one slot of a target.
 type FrameRequest struct {
 	Ordinal int
-	Path    int32 // index into paths
-	Target  int32 // index into the targets
-	Place   int32 // place of the target
+	Path    int32 // index in the paths of the call
+	Target  int32 // index in the targets of the call
+	Slot    int32 // slot of the target
 }
 
-// keptFrame is a frame that is there already, and the place that it goes to.
+// keptFrame is a stored frame and the slot that it is copied to.
 type keptFrame struct {
 	frame   *frame // nil: in the cache directory
 	path    string
@@ -25,37 +25,51 @@ type keptFrame struct {
 	waiter
 }
 
-// copiesPerJob is small enough to spread a batch over the workers, copiesThere large enough for few calls of a device's driver.
+// Frames that one copy job copies. On the host the number is small enough to spread a batch over
+// the workers. On a device it is large enough to need few driver calls.
 const (
-	copiesPerJob = 4
-	copiesThere  = 64
+	copiesPerJob   = 4
+	copiesOnDevice = 64
 )
 
-// frameLookup is one call of Worker.Want.
+// frameLookup is the state of one RequestFrames call.
 type frameLookup struct {
 	worker        *Worker
 	stream        *Stream
 	targets       []Target
-	pendingCopies [][]keptFrame // a target each; not yet pushed
+	pendingCopies [][]keptFrame // per target; not queued yet
 }
 
-// RequestFrames brings frames of a column to places: those that are kept at once, those that are on their way when they come, and the others
-// decoded. Of one call each frame is decoded once, however many places want it. It returns when the work is planned.
+// RequestFrames requests frames of a column for slots of targets and returns when the work is
+// queued. Stored frames are copied, slots of pending frames wait for them, and all other frames are
+// decoded. Each frame is decoded once per call, regardless of how many slots request it.
+// RequestFrames sorts wants.
 func (w *Worker) RequestFrames(col *Stream, to []Target, wants []FrameRequest, paths []string) {
 	slices.SortFunc(wants, func(x, y FrameRequest) int {
-		return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Ordinal, y.Ordinal), cmp.Compare(x.Target, y.Target), cmp.Compare(x.Place, y.Place))
+		return cmp.Or(
+			cmp.Compare(x.Path, y.Path),
+			cmp.Compare(x.Ordinal, y.Ordinal),
+			cmp.Compare(x.Target, y.Target),
+			cmp.Compare(x.Slot, y.Slot),
+		)
 	})
 	c := frameLookup{w, col, to, make([][]keptFrame, len(to))}
 	for len(wants) > 0 {
 		number := wants[0].Path
-		n := countAlike(wants, func(x *FrameRequest) bool { return x.Path == number })
-		own := wants[:n]
+		n := countLeading(wants, func(x *FrameRequest) bool { return x.Path == number })
+		inFile := wants[:n]
 		wants = wants[n:]
-		r := &request{stream: col, path: paths[number], fileNumber: number, taskFrames: 1, idlePriority: math.MaxInt64}
-		if w.s.arena != nil || w.s.disk != nil {
-			own = c.acceptedRequests(own, r.path)
+		r := &request{
+			stream:       col,
+			path:         paths[number],
+			fileNumber:   number,
+			taskFrames:   1,
+			idlePriority: math.MaxInt64,
 		}
-		if first := c.lookupFile(own, r); len(r.frames) > 0 {
+		if w.store.arena != nil || w.store.disk != nil {
+			inFile = c.acceptedRequests(inFile, r.path)
+		}
+		if first := c.lookupFile(inFile, r); len(r.frames) > 0 {
 			r.pushPlanning(w, first)
 		}
 	}
@@ -64,8 +78,9 @@ func (w *Worker) RequestFrames(col *Stream, to []Target, wants []FrameRequest, p
 	}
 }
 
-// countAlike counts the first wants that are alike.
-func countAlike(wants []FrameRequest, alike func(x *FrameRequest) bool) int {
+// countLeading returns how many requests at the beginning of wants satisfy alike. The first one
+// always does.
+func countLeading(wants []FrameRequest, alike func(x *FrameRequest) bool) int {
 	n := 1
 	for n < len(wants) && alike(&wants[n]) {
 		n++
@@ -73,7 +88,8 @@ func countAlike(wants []FrameRequest, alike func(x *FrameRequest) bool) int {
 	return n
 }
 
-// acceptedRequests takes out of wants those whose frames are refused (Stream.Check).
+// acceptedRequests returns the requests that Stream.Check accepts and fails the slots of the
+// others.
 func (c *frameLookup) acceptedRequests(wants []FrameRequest, path string) []FrameRequest {
 	check := c.stream.Check
 	if check == nil {
@@ -81,39 +97,42 @@ func (c *frameLookup) acceptedRequests(wants []FrameRequest, path string) []Fram
 	}
 	file, err := c.stream.Files.Open(c.worker.Ctx(), path)
 	if err != nil {
-		return wants // who decodes it says so
+		return wants // planRequest reports the error
 	}
 	defer file.Release()
 	return slices.DeleteFunc(wants, func(x FrameRequest) bool {
-		err := check(c.worker, file, c.targets[x.Target], int(x.Place), x.Ordinal)
+		err := check(c.worker, file, c.targets[x.Target], int(x.Slot), x.Ordinal)
 		if err != nil {
-			c.targets[x.Target].Fail(int(x.Place), path, x.Ordinal, err)
+			c.targets[x.Target].Fail(int(x.Slot), path, x.Ordinal, err)
 		}
 		return err != nil
 	})
 }
 
-// lookupFile serves the wants of one file: a hit from what is kept; of one that is pending the place waits; a failed one is lost. What is none of them the
-// request has to decode. It gives the first batch that waits for that.
+// lookupFile looks up the requests of one file. A ready frame is copied, a slot of a pending frame
+// waits for it, and a slot of a failed frame fails. lookupFile adds all other frames to r. It
+// returns the lowest batch number that waits for r.
 func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64) {
-	w, s := c.worker, c.worker.s
+	w, s := c.worker, c.worker.store
 	waits := make([]waiter, len(wants))
 	for i, x := range wants {
-		waits[i] = waiter{c.targets[x.Target], x.Place}
+		waits[i] = waiter{c.targets[x.Target], x.Slot}
 	}
 	var prefix cache.Key
 	if s.disk != nil {
 		prefix = w.diskPrefix(c.stream, r.path)
 	}
 	var raised []Job
-	type lost struct {
+	type failure struct {
 		x    *frame
 		wait []waiter
 	}
-	var failed []lost
-	var room []frame // of frames that are not kept in memory; a frame that may stay is on its own
+	var failures []failure
+	// Frames that are not indexed are allocated together. An indexed frame is allocated alone, so that
+	// it does not keep the others reachable.
+	var unindexed []frame
 	if s.arena == nil {
-		room = make([]frame, 0, len(wants))
+		unindexed = make([]frame, 0, len(wants))
 	}
 	s.mu.Lock()
 	key := frameKey{column: c.stream.ID}
@@ -122,13 +141,13 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 	}
 	for lo, n := 0, 0; lo < len(wants); lo += n {
 		ordinal := wants[lo].Ordinal
-		n = countAlike(wants[lo:], func(x *FrameRequest) bool { return x.Ordinal == ordinal })
+		n = countLeading(wants[lo:], func(x *FrameRequest) bool { return x.Ordinal == ordinal })
 		wait := waits[lo : lo+n : lo+n]
-		epoch := wait[0].target.Epoch() // before it is served: its batch may then go
+		epoch := wait[0].target.Epoch() // before the slot is served, after which its batch may be released
 		key.ordinal = int32(ordinal)
 		hit := func(x *frame) {
-			for i, at := range wait {
-				c.addCopy(wants[lo+i].Target, keptFrame{x, r.path, key.ordinal, at})
+			for i, slot := range wait {
+				c.addCopy(wants[lo+i].Target, keptFrame{x, r.path, key.ordinal, slot})
 			}
 		}
 		x := s.frames[key]
@@ -143,14 +162,14 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 				x = &frame{key: key, waiters: wait}
 				s.indexFrame(x)
 			} else {
-				room = append(room, frame{key: key, waiters: wait})
-				x = &room[len(room)-1]
+				unindexed = append(unindexed, frame{key: key, waiters: wait})
+				x = &unindexed[len(unindexed)-1]
 			}
 			r.frames = append(r.frames, x)
 			continue
-		case x.state == unavailable:
-			x.uses.release(epoch, int32(n))
-			failed = append(failed, lost{x, wait})
+		case x.state == failed:
+			x.uses.subtractUses(epoch, int32(n))
+			failures = append(failures, failure{x, wait})
 			continue
 		case x.state == ready:
 			x.pins += int32(n)
@@ -162,67 +181,84 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 				raised = append(raised, s.taskJob(x.task))
 			}
 		}
-		x.uses.release(epoch, int32(n))
+		x.uses.subtractUses(epoch, int32(n))
 		s.counts.hits += int64(n)
 	}
-	first = firstWaitingBatch(r.frames) // frames that may stay are shared from here on
+	first = firstWaitingBatch(r.frames) // under the lock: indexed frames are shared after it
 	s.mu.Unlock()
 	for _, j := range raised {
-		w.q.Push(j)
+		w.queue.Push(j)
 	}
-	for _, f := range failed {
+	for _, f := range failures {
 		failWaiters(f.wait, r.path, f.x)
 	}
 	return first
 }
 
-// failWaiters says that a frame cannot be had to all who wait for it.
+// failWaiters fails the slots that wait for x with its error.
 func failWaiters(wait []waiter, path string, x *frame) {
-	for _, at := range wait {
-		at.target.Fail(int(at.place), path, int(x.key.ordinal), x.err)
+	for _, w := range wait {
+		w.target.Fail(int(w.slot), path, int(x.key.ordinal), x.err)
 	}
 }
 
-// addCopy notes a frame that is there already.
-func (c *frameLookup) addCopy(to int32, x keptFrame) {
-	most := copiesPerJob
+// addCopy adds a stored frame to the copies of a target and queues a job when there are enough.
+func (c *frameLookup) addCopy(target int32, x keptFrame) {
+	limit := copiesPerJob
 	if x.frame != nil && x.frame.isOnDevice {
-		most = copiesThere
+		limit = copiesOnDevice
 	}
-	if c.pendingCopies[to] = append(c.pendingCopies[to], x); len(c.pendingCopies[to]) >= most {
-		c.pushCopies(int(to))
+	c.pendingCopies[target] = append(c.pendingCopies[target], x)
+	if len(c.pendingCopies[target]) >= limit {
+		c.pushCopies(int(target))
 	}
 }
 
+// pushCopies queues a job that copies the collected frames of target i.
 func (c *frameLookup) pushCopies(i int) {
 	list, col := c.pendingCopies[i], c.stream
 	if c.pendingCopies[i] = nil; len(list) > 0 {
-		c.worker.q.Push(Job{Prio: list[0].target.BatchNumber(), Sub: int64(col.ID)<<32 | int64(list[0].place), Kind: copyKind, Run: func(w *Worker) { w.copyFrames(col, list) }})
+		c.worker.queue.Push(Job{
+			Priority: list[0].target.BatchNumber(),
+			Order:    int64(col.ID)<<32 | int64(list[0].slot),
+			Kind:     copyKind,
+			Run:      func(w *Worker) { w.copyFrames(col, list) },
+		})
 	}
 }
 
-// copyFrames writes frames that are there already into one batch.
+// copyFrames copies stored frames into the slots of one target.
 func (w *Worker) copyFrames(col *Stream, list []keptFrame) {
-	s := w.s
+	s := w.store
 	defer s.remote.takeCore()()
 	begin := time.Now()
 	n := 0
-	there := w.copyOnDevice(col, list)
+	deviceErr := w.copyOnDevice(col, list)
 	for i := range list {
 		c := &list[i]
 		ok, err := true, error(nil)
 		if c.frame != nil && c.frame.isOnDevice {
-			err = there
+			err = deviceErr
 		} else if c.frame != nil {
 			err = w.copyFromMemory(col, c)
 		} else if ok, err = w.copyFromDisk(col, c); !ok {
-			// Evicted, or found damaged: it is decoded as if it had not been there.
-			x := &frame{key: frameKey{column: col.ID, ordinal: c.ordinal}, waiters: []waiter{c.waiter}}
-			(&request{stream: col, path: c.path, taskFrames: 1, idlePriority: math.MaxInt64, frames: []*frame{x}}).pushPlanning(w, c.target.BatchNumber())
+			// The frame was evicted or is damaged. Decode it.
+			x := &frame{
+				key:     frameKey{column: col.ID, ordinal: c.ordinal},
+				waiters: []waiter{c.waiter},
+			}
+			r := &request{
+				stream:       col,
+				path:         c.path,
+				taskFrames:   1,
+				idlePriority: math.MaxInt64,
+				frames:       []*frame{x},
+			}
+			r.pushPlanning(w, c.target.BatchNumber())
 			continue
 		}
 		if err != nil {
-			c.target.Fail(int(c.place), c.path, int(c.ordinal), err)
+			c.target.Fail(int(c.slot), c.path, int(c.ordinal), err)
 			continue
 		}
 		n++
@@ -242,24 +278,31 @@ func (w *Worker) copyFrames(col *Stream, list []keptFrame) {
 	}
 }
 
+// copyFromMemory copies or renders a frame of the host arena into its slot.
 func (w *Worker) copyFromMemory(col *Stream, c *keptFrame) error {
 	x := c.frame
 	if !x.isPlanar {
-		c.target.Put(int(c.place), x.memory.mem[:x.size])
+		c.target.Put(int(c.slot), x.memory.mem[:x.size])
 		return nil
 	}
-	dst := c.target.Buffer(w, int(c.place))
+	dst := c.target.Buffer(w, int(c.slot))
 	if err := col.Renderer.RenderPlanes(x.info, x.memory.mem[:x.size], dst); err != nil {
 		return err
 	}
-	c.target.Put(int(c.place), dst)
+	c.target.Put(int(c.slot), dst)
 	return nil
 }
 
-// copyOnDevice brings those of a list that are in a device's memory to their places, alike ones together. An error is of the driver, and of the batch.
+// hasSameLayout reports whether one driver call can copy both frames.
+func hasSameLayout(x, y *frame) bool {
+	return x.isPlanar == y.isPlanar && x.info == y.info && x.size == y.size
+}
+
+// copyOnDevice copies or renders the frames of list that are in device memory. Consecutive frames
+// of one layout share a driver call. An error is the driver's and applies to all of them.
 func (w *Worker) copyOnDevice(col *Stream, list []keptFrame) error {
 	var dst, src [][]byte
-	var first *frame // of those that are alike
+	var first *frame // first of the frames that the next driver call copies
 	flush := func() (err error) {
 		if first != nil && first.isPlanar {
 			err = col.Device.RenderKept(first.info, src, dst)
@@ -274,12 +317,14 @@ func (w *Worker) copyOnDevice(col *Stream, list []keptFrame) error {
 		if x == nil || !x.isOnDevice {
 			continue
 		}
-		if first != nil && (x.isPlanar != first.isPlanar || x.info != first.info || x.size != first.size) {
+		if first != nil && !hasSameLayout(x, first) {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		first, dst, src = x, append(dst, list[i].target.Buffer(w, int(list[i].place))), append(src, x.memory.mem[:x.size])
+		first = x
+		dst = append(dst, list[i].target.Buffer(w, int(list[i].slot)))
+		src = append(src, x.memory.mem[:x.size])
 	}
 	return flush()
 }

@@ -6,73 +6,76 @@ import (
 	"sync"
 )
 
-// Job is one piece of work for a worker. Prio is the batch that needs it first; Sub orders the jobs of one batch and kind.
+// Job is a piece of work for a Worker. Jobs of a lower Priority run first. Jobs of one priority run
+// by Kind, then by Order.
 type Job struct {
-	Prio, Sub int64
-	Kind      Kind
-	Run       func(w *Worker)
-	Drop      func() // gives back what the job holds, where it will not run; may be nil
+	Priority, Order int64 // Priority is the number of the first batch that needs the job
+	Kind            Kind
+	Run             func(w *Worker)
+	Drop            func() // releases the job's resources if it does not run; may be nil
 }
 
-// Kind orders the jobs of one batch: the smaller runs first.
+// Kind orders the jobs of one priority. Smaller kinds run first.
 type Kind uint8
 
-// Frames are decoded before more files are opened: a batch may want more files than a process may open.
+// Kinds of jobs. Decoding comes before opening more files, because a batch may need more files
+// than the process may have open.
 const (
-	Admit  Kind = iota // plan a file of an episode that becomes resident
-	Locate             // ask where the frames of a column lie
-	Gather
-	Ragged   // one tensor of a batch whose rows vary in length
-	copyKind // frames that are there already
-	decodeKind
-	fetchKind // read the packets of a file that is far away
-	planKind  // open a file and plan what is wanted of it
+	AdmitKind  Kind = iota // plan a file of an episode that enters a pool
+	LocateKind             // look up the frames of a column
+	GatherKind             // fill columns of a batch
+	RaggedKind             // build one ragged tensor of a batch
+	copyKind               // copy stored frames
+	decodeKind             // decode a task
+	fetchKind              // read the packets of a remote file
+	planKind               // open a file and group its requested frames into tasks
 )
 
-// Queue hands jobs to workers, the earliest batch's first.
+// Queue distributes jobs to workers by priority. Safe for concurrent use.
 type Queue struct {
-	ctx    context.Context
-	pool   *sync.Pool // of *Worker
-	mu     sync.Mutex
-	more   sync.Cond
-	jobs   jobHeap
-	asleep int
-	closed bool
-	wg     sync.WaitGroup
+	ctx             context.Context
+	pool            *sync.Pool // of *Worker; shared by all queues of a loader
+	mu              sync.Mutex
+	jobAvailable    sync.Cond
+	jobs            jobHeap
+	sleepingWorkers int // blocked in popJob
+	isClosed        bool
+	workers         sync.WaitGroup
 }
 
-// NewQueue makes a queue whose workers come of a pool.
+// NewQueue returns a queue without workers. It borrows them from pool, which holds *Worker. The
+// caller must call Close and then Wait.
 func NewQueue(ctx context.Context, pool *sync.Pool) *Queue {
 	q := &Queue{ctx: ctx, pool: pool}
-	q.more.L = &q.mu
+	q.jobAvailable.L = &q.mu
 	return q
 }
 
-// Start adds workers.
+// Start starts n workers.
 func (q *Queue) Start(n int) {
 	for range n {
-		q.wg.Add(1)
+		q.workers.Add(1)
 		go func() {
-			defer q.wg.Done()
+			defer q.workers.Done()
 			q.Work()
 		}()
 	}
 }
 
-// Borrow gives a worker that pushes into this queue, until Return.
+// Borrow returns a worker that pushes jobs into q. The caller must call Return.
 func (q *Queue) Borrow() *Worker {
 	w := q.pool.Get().(*Worker)
-	w.q = q
+	w.queue = q
 	return w
 }
 
-// Return takes a worker back.
+// Return ends the use of a borrowed worker.
 func (q *Queue) Return(w *Worker) {
-	w.q = nil
+	w.queue = nil
 	q.pool.Put(w)
 }
 
-// Work runs jobs until the queue is closed.
+// Work runs jobs until the queue is closed and empty. It drops jobs after the context is canceled.
 func (q *Queue) Work() {
 	w := q.Borrow()
 	defer q.Return(w)
@@ -89,88 +92,93 @@ func (q *Queue) Work() {
 	}
 }
 
-// Push adds a job.
+// Push adds a job and wakes a worker.
 func (q *Queue) Push(j Job) {
 	q.mu.Lock()
-	q.jobs.push(j)
-	wake := q.asleep > 0
+	q.jobs.insertJob(j)
+	wake := q.sleepingWorkers > 0
 	q.mu.Unlock()
 	if wake {
-		q.more.Signal()
+		q.jobAvailable.Signal()
 	}
 }
 
+// popJob blocks until there is a job and removes it. It returns false if the queue is closed and
+// empty.
 func (q *Queue) popJob() (Job, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.jobs) == 0 {
-		if q.closed {
+		if q.isClosed {
 			return Job{}, false
 		}
-		q.asleep++
-		q.more.Wait()
-		q.asleep--
+		q.sleepingWorkers++
+		q.jobAvailable.Wait()
+		q.sleepingWorkers--
 	}
-	return q.jobs.pop(), true
+	return q.jobs.removeFirst(), true
 }
 
-// Len is the number of jobs that wait.
+// Len returns the number of jobs that have not started.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.jobs)
 }
 
-// Close lets the workers end once the queue is empty; with its context ended they drop what is left.
+// Close ends the workers when the queue is empty. If the context is canceled, they drop the
+// remaining jobs.
 func (q *Queue) Close() {
 	q.mu.Lock()
-	q.closed = true
+	q.isClosed = true
 	q.mu.Unlock()
-	q.more.Broadcast()
+	q.jobAvailable.Broadcast()
 }
 
-// Wait waits for the workers, and drops what nobody took.
+// Wait blocks until all workers have ended, then drops the jobs that were pushed after that.
 func (q *Queue) Wait() {
-	q.wg.Wait()
+	q.workers.Wait()
 	q.mu.Lock()
-	left := q.jobs
+	remaining := q.jobs
 	q.jobs = nil
 	q.mu.Unlock()
-	for i := range left {
-		left[i].dropJob()
+	for i := range remaining {
+		remaining[i].dropJob()
 	}
 }
 
+// dropJob releases the resources of a job that does not run.
 func (j *Job) dropJob() {
 	if j.Drop != nil {
 		j.Drop()
 	}
 }
 
-// jobHeap is container/heap's interface; push and pop keep the job off the heap of Go.
+// jobHeap implements heap.Interface. insertJob and removeFirst replace Push and Pop, which would
+// allocate an interface value per job.
 type jobHeap []Job
 
 func (h jobHeap) Len() int { return len(h) }
 func (h jobHeap) Less(i, k int) bool {
 	a, b := &h[i], &h[k]
-	if a.Prio != b.Prio {
-		return a.Prio < b.Prio
+	if a.Priority != b.Priority {
+		return a.Priority < b.Priority
 	}
 	if a.Kind != b.Kind {
 		return a.Kind < b.Kind
 	}
-	return a.Sub < b.Sub
+	return a.Order < b.Order
 }
 func (h jobHeap) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
 func (h *jobHeap) Push(any)     {}
 func (h *jobHeap) Pop() any     { return nil }
 
-func (h *jobHeap) push(j Job) {
+func (h *jobHeap) insertJob(j Job) {
 	*h = append(*h, j)
 	heap.Fix(h, len(*h)-1)
 }
 
-func (h *jobHeap) pop() Job {
+func (h *jobHeap) removeFirst() Job {
 	old := *h
 	j, last := old[0], len(old)-1
 	old[0] = old[last]

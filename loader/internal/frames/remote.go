@@ -9,51 +9,53 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// remoteReads is how work is shared out where reading takes time: more workers than cores, a token for each core, and a bound on the
-// bytes that are read ahead.
+// remoteReads limits work when reads are slow. There are more workers than cores, so each decode
+// takes a token. Bytes that are read ahead are bounded.
 type remoteReads struct {
-	cores chan struct{}
-	bytes *semaphore.Weighted
+	coreTokens     chan struct{}
+	readAheadBytes *semaphore.Weighted
 }
 
-// takeCore takes a core; the function that it gives hands it back.
+// takeCore blocks until a core is free and returns the function that releases it. r may be nil.
 func (r *remoteReads) takeCore() func() {
 	if r == nil {
 		return func() {}
 	}
-	r.cores <- struct{}{}
-	return func() { <-r.cores }
+	r.coreTokens <- struct{}{}
+	return func() { <-r.coreTokens }
 }
 
-// packetRead is packets of one file, read together, until the last task that decodes them is done. The file stays open: its packets are
-// found by its index.
+// packetRead holds packets of one file that were read together. It is released with the last task
+// that decodes them. The file stays open, because its index locates the packets.
 type packetRead struct {
 	reads         *remoteReads
 	file          File
-	packets       *video.Fetched // nil: what is needed is read when it is decoded
+	packets       *video.Fetched // nil: each decode reads its own packets
 	reservedBytes int64
-	refs          atomic.Int32
+	refs          atomic.Int32 // tasks that have not been decoded
 }
 
-// readPackets reads the packets of groups. It waits for nobody's bytes: what is fetched may wait in the queue for this very worker. Without room
-// it reads nothing, but for a single task, whose packets are read all the same.
+// readPackets reads the packets of groups for a number of tasks. It does not wait for the byte
+// budget: budget may be held by tasks that this worker has to run. Above the budget it reads
+// nothing, except for a single task. It returns false if the run was canceled. The caller must call
+// releaseRef once per task.
 func (w *Worker) readPackets(file File, groups []video.Group, tasks int) (f *packetRead, ok bool) {
-	m := w.s.remote
+	m := w.store.remote
 	f = &packetRead{reads: m, file: file}
 	f.refs.Store(int32(tasks))
 	for _, g := range groups {
 		f.reservedBytes += file.FetchBytes(g)
 	}
-	if !m.bytes.TryAcquire(f.reservedBytes) {
+	if !m.readAheadBytes.TryAcquire(f.reservedBytes) {
 		if f.reservedBytes = 0; tasks > 1 {
 			return f, true
 		}
 	}
 	begin := time.Now()
 	b, err := file.Fetch(w.Ctx(), groups)
-	w.s.Counters.Fetch.Add(int64(time.Since(begin)))
-	if err != nil { // the context has ended
-		m.bytes.Release(f.reservedBytes)
+	w.store.Counters.Fetch.Add(int64(time.Since(begin)))
+	if err != nil { // the context is canceled
+		m.readAheadBytes.Release(f.reservedBytes)
 		f.reservedBytes = 0
 		return f, false
 	}
@@ -61,74 +63,78 @@ func (w *Worker) readPackets(file File, groups []video.Group, tasks int) (f *pac
 	return f, true
 }
 
-func (f *packetRead) release() {
+// releaseRef ends the use by one task. The last call releases packets and file. f may be nil.
+func (f *packetRead) releaseRef() {
 	if f != nil && f.refs.Add(-1) == 0 {
 		if f.packets != nil {
 			f.packets.Release()
 		}
-		f.reads.bytes.Release(f.reservedBytes)
+		f.reads.readAheadBytes.Release(f.reservedBytes)
 		f.file.Release()
 	}
 }
 
-// readRun is tasks of one file that are fetched together: near ones are one read, and the others are read at once.
+// readRun is a set of tasks of one file whose packets are read by one job. Nearby packets are
+// merged into one read, and the reads are concurrent.
 type readRun struct {
-	tasks     []*task
-	bytes     int64
-	isStarted bool // guarded by Store.mu: a run whose tasks were made more urgent has several jobs
+	tasks []*task
+	bytes int64
+	// isStarted is set by the first job of the run: a run whose tasks were made more urgent has
+	// several. Guarded by Store.mu.
+	isStarted bool
 }
 
 const (
-	runTasks = 16
-	runBytes = 4 << 20
+	maxRunTasks = 16
+	maxRunBytes = 4 << 20
 )
 
-// pushReadRun makes a job of a run, as urgent as the first of its tasks.
+// pushReadRun queues a job for a run at the priority of its most urgent task.
 func (w *Worker) pushReadRun(r *readRun) {
 	if len(r.tasks) == 0 {
 		return
 	}
-	w.s.mu.Lock()
+	w.store.mu.Lock()
 	first := r.tasks[0]
 	for _, t := range r.tasks {
-		if t.run = r; t.priority < first.priority {
+		if t.readRun = r; t.priority < first.priority {
 			first = t
 		}
 	}
-	j := w.s.taskJob(first)
-	w.s.mu.Unlock()
-	w.q.Push(j)
+	j := w.store.taskJob(first)
+	w.store.mu.Unlock()
+	w.queue.Push(j)
 }
 
-// readRunPackets reads the packets of a run, and makes jobs of its tasks.
+// readRunPackets reads the packets of a run and queues a decode job for each of its tasks.
 func (w *Worker) readRunPackets(r *readRun) {
 	col, path := r.tasks[0].stream, r.tasks[0].path
-	w.numbers = w.numbers[:0]
-	w.s.mu.Lock()
-	begun := r.isStarted
+	w.ordinals = w.ordinals[:0]
+	w.store.mu.Lock()
+	wasStarted := r.isStarted
 	r.isStarted = true
 	for _, t := range r.tasks {
 		for _, x := range t.frames {
-			w.numbers = append(w.numbers, int(x.key.ordinal))
+			w.ordinals = append(w.ordinals, int(x.key.ordinal))
 		}
 	}
-	w.s.mu.Unlock()
-	if begun {
-		return // a more urgent job of it came first
+	w.store.mu.Unlock()
+	if wasStarted {
+		return // a more urgent job of the run ran first
 	}
 	var f *packetRead
-	if file, err := col.Files.Open(w.Ctx(), path); err == nil { // else the tasks say so
+	if file, err := col.Files.Open(w.Ctx(), path); err == nil { // decodeTask reports err
 		var ok bool
 		if f, ok = w.readPackets(file, w.decodableGroups(file), len(r.tasks)); !ok {
 			file.Release()
-			return // the run is over
+			return // the run was canceled
 		}
 	}
 	for _, t := range r.tasks {
-		w.s.mu.Lock()
-		t.run, t.fetched = nil, f
-		j := w.s.taskJob(t)
-		w.s.mu.Unlock()
-		w.q.Push(j)
+		w.store.mu.Lock()
+		t.readRun, t.fetched = nil, f
+		j := w.store.taskJob(t)
+		w.store.mu.Unlock()
+		w.queue.Push(j)
 	}
 }

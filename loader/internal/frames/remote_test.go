@@ -40,9 +40,10 @@ func (farOpen) Size() (int, int)   { return 1, 1 }
 func (farOpen) TimeNS(int) int64   { return 0 }
 func (o farOpen) Release()         { *o.f.open-- }
 
-// What was fetched for a run is let go once, whatever of its tasks was made more urgent (and so has two jobs), before it was fetched or behind that,
-// and whether its jobs run or are dropped.
-func TestFetchedIsLetGoOnce(t *testing.T) {
+// The packets of a run are released once. This holds whichever of its tasks is made more urgent
+// (and so has two jobs), before or after the packets are read, and whether its jobs run or are
+// dropped.
+func TestFetchedIsReleasedOnce(t *testing.T) {
 	for mask := range 64 {
 		bit := func(k int) bool { return mask>>k&1 == 1 }
 		open := 0
@@ -54,7 +55,11 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		r := &readRun{}
 		for o := range 3 {
 			x := &frame{key: frameKey{0, 0, int32(o)}, uses: uses{1}}
-			r.tasks = append(r.tasks, &task{request: &request{stream: col, frames: []*frame{x}, taskFrames: 1}, frames: []*frame{x}, run: r})
+			r.tasks = append(r.tasks, &task{
+				request: &request{stream: col, frames: []*frame{x}, taskFrames: 1},
+				frames:  []*frame{x},
+				readRun: r,
+			})
 		}
 		tasks := r.tasks
 		cancel() // nothing is decoded, and no place is lost
@@ -78,7 +83,7 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 		}
 		for k := range tasks {
 			if tasks[k].fetched != nil && (tasks[k].fetched.refs.Load() <= 0 || open != 1) {
-				t.Fatalf("%06b: task %d waits for packets that were let go", mask, k)
+				t.Fatalf("%06b: task %d waits for packets that were released", mask, k)
 			}
 		}
 		for j, ok := q.popJob(); ok; j, ok = q.popJob() {
@@ -91,8 +96,8 @@ func TestFetchedIsLetGoOnce(t *testing.T) {
 				break
 			}
 		}
-		if open != 0 || !s.remote.bytes.TryAcquire(100) {
-			t.Fatalf("%06b: %d files stay open, or bytes are not given back", mask, open)
+		if open != 0 || !s.remote.readAheadBytes.TryAcquire(100) {
+			t.Fatalf("%06b: %d files stay open, or bytes are not released", mask, open)
 		}
 	}
 }

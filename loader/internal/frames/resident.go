@@ -2,25 +2,29 @@ package frames
 
 import "github.com/goatnote-inc/robocache/cache"
 
-// FrameID names a frame of a column.
+// FrameID identifies a frame of a column.
 type FrameID struct {
 	Path    string
 	Ordinal int
 }
 
 const (
-	// residentFrames is few enough that the first batch does not wait for whole episodes, and that all workers end about together where a pool is filled anew.
-	residentFrames = 8
-	// firstFrames is that of a pool's first residents, where files are at hand: each task of a remote file is a read of its own.
-	firstFrames = 2
-	// background is how many batches later than its admission an episode's frames come that no batch has asked for yet.
-	background = 64
+	// residentTaskFrames is small enough that the first batch does not wait for whole episodes, and
+	// that all workers finish filling a pool at about the same time.
+	residentTaskFrames = 8
+	// firstTaskFrames applies to the first episodes of a pool if files are local. Each task of a
+	// remote file is a separate read, so there the larger size applies.
+	firstTaskFrames = 2
+	// backgroundDelay is how many batches after an episode's admission its frames are due that no
+	// batch has requested yet.
+	backgroundDelay = 64
 )
 
-// AdmitFrames notes what an epoch's samples of a pool will want of a column, and how often: it is decoded from then on, and kept until it was.
-// first: the epoch begins with it.
+// AdmitFrames queues the decoding of frames that an epoch's pool samples need. wanted holds the
+// number of uses of each frame, and a frame stays until its last use. seq is the batch that admits
+// the episode. first reports whether the epoch begins with that batch.
 func (w *Worker) AdmitFrames(col *Stream, wanted map[FrameID]int32, epoch, seq int64, first bool) {
-	s := w.s
+	s := w.store
 	prefixes := map[string]cache.Key{}
 	if s.disk != nil {
 		for k := range wanted {
@@ -47,27 +51,39 @@ func (w *Worker) AdmitFrames(col *Stream, wanted map[FrameID]int32, epoch, seq i
 	}
 	s.mu.Unlock()
 	for path, list := range byPath {
-		r := &request{stream: col, path: path, frames: sortByOrdinal(list), taskFrames: residentFrames, idlePriority: seq + background}
-		if first && s.remote == nil { // the first batch waits for a few frames of each episode
-			r.taskFrames = firstFrames
+		r := &request{
+			stream:       col,
+			path:         path,
+			frames:       sortByOrdinal(list),
+			taskFrames:   residentTaskFrames,
+			idlePriority: seq + backgroundDelay,
 		}
-		w.q.Push(Job{Prio: seq, Sub: int64(col.ID), Kind: Admit, Run: func(w *Worker) { w.planRequest(r) }})
+		if first && s.remote == nil { // the first batch waits for a few frames of each episode
+			r.taskFrames = firstTaskFrames
+		}
+		w.queue.Push(Job{
+			Priority: seq,
+			Order:    int64(col.ID),
+			Kind:     AdmitKind,
+			Run:      func(w *Worker) { w.planRequest(r) },
+		})
 	}
 }
 
-// ReleaseUses takes back uses that will not come.
+// ReleaseUses subtracts uses that will not happen.
 func (s *Store) ReleaseUses(col *Stream, wanted map[FrameID]int32, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, n := range wanted {
 		if x := s.frames[frameKey{col.ID, s.fileNumber(col.ID, k.Path), int32(k.Ordinal)}]; x != nil {
-			x.uses.release(epoch, n)
+			x.uses.subtractUses(epoch, n)
 			s.releaseIfUnused(x)
 		}
 	}
 }
 
-// ReleaseEpoch takes back all uses of an epoch whose batches were given: what drop_last leaves out never comes.
+// ReleaseEpoch subtracts all remaining uses of an epoch whose batches were delivered. Samples that
+// drop_last omits leave such uses behind.
 func (s *Store) ReleaseEpoch(epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

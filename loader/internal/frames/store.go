@@ -1,15 +1,25 @@
-// Package frames finds, decodes and keeps frames of videos for batches.
+// Package frames finds, decodes and caches the video frames of batches.
 //
 // # Contract
 //
-//	F1  There is one store: frames of episodes that are resident in a pool stay until their last use, those of the RAM cache for good, both in one
-//	    arena; behind it lies the cache directory. A place asks for its frame once (Worker.Want) and is served once: Put and Done, or Lose.
-//	F2  There is one decode path. What no store has is decoded in tasks: neighbouring frames of one file. Whether somebody waits for a frame, or it
-//	    only becomes resident, decides how urgent its task is, and nothing else.
-//	F3  Whether a frame can be had does not depend on its neighbours: what a task did not get is tried alone, for its own error.
-//	F4  A frame of the store is to the bit what decoding gives. What has no room is decoded again when it is wanted.
-//	F5  Of files that are far away packets are read ahead within a budget; waiting for a store holds no core and no decoder.
-//	F6  Of a column on a device, planes and pixels stay there, within a budget of its own; what has no room is as on the host.
+//	frames.F1  There is one store. Frames of episodes in a shuffle pool stay until their last use;
+//	           frames of the RAM cache stay for good. Both are in one arena. A cache directory
+//	           is looked up after it. A slot requests its frame once (Worker.RequestFrames) and
+//	           is served once: by Put and Complete, or by Fail.
+//	frames.F2  There is one decode path. Frames that no store holds are decoded in tasks of
+//	           neighboring frames of one file. A waiting slot only raises a task's priority.
+//	frames.F3  Whether a frame can be decoded does not depend on its neighbors. A frame that its
+//	           task did not deliver is decoded alone and fails with its own error.
+//	frames.F4  A stored frame is bit-identical to a decoded one. A frame for which there is no
+//	           memory is decoded again at its next request.
+//	frames.F5  Packets of remote files are read ahead within a byte budget. A read that waits for
+//	           a store occupies no core and no decoder.
+//	frames.F6  Planes and pixels of a column on a device stay in device memory, within a separate
+//	           budget. Frames above that budget are stored as on the host.
+//
+// A frame changes from pending to ready or failed once, and its waiters are served at that moment.
+// Pixels are written before a frame is ready and never after, so a reader needs only a pin. All
+// other bookkeeping is guarded by Store.mu.
 package frames
 
 import (
@@ -24,97 +34,107 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Stream is one stream of frames and how its frames become pixels.
+// Stream is one column's sequence of frames and the rule that turns them into pixels.
 type Stream struct {
 	ID        int32 // unique among the streams of all sources
 	Files     Files
-	FrameSize int    // bytes of a frame that is kept as pixels
-	Recipe    string // what decides the pixels besides the file; "": not kept in a cache directory
+	FrameSize int    // bytes of a frame that is stored as pixels
+	Recipe    string // identifies the pixel format and size; "" keeps frames out of the cache directory
 	Renderer  Renderer
-	Device    DeviceRenderer // pixels are in its memory; nil: on the host
+	Device    DeviceRenderer // holds the pixels in its memory; nil: pixels are on the host
 
-	// Check rejects a frame for a place before the frame is looked up, since the store does not record
-	// who has checked a frame that it keeps. nil: every frame is accepted.
+	// Check rejects a frame for a slot. It runs before each lookup, because a stored frame does not
+	// record for which slots it was checked. nil accepts every frame.
 	Check func(w *Worker, f File, to Target, k, ordinal int) error
 }
 
-// A Renderer writes frames as pixels, where Target.Into says. It rejects frames of a size that cannot be
-// used. Its methods are safe for concurrent use.
+// A Renderer writes frames as pixels into the memory that Target.Buffer returns. It rejects frames
+// whose size cannot be used. Safe for concurrent use.
 type Renderer interface {
-	// Render writes a decoded frame.
+	// Render writes the pixels of a decoded frame to dst.
 	Render(f video.Frame, dst []byte) error
-	// RenderPlanes writes a frame whose planes were kept on the host.
+	// RenderPlanes writes the pixels of a frame whose planes are stored on the host.
 	RenderPlanes(info video.PlaneInfo, planes, dst []byte) error
 }
 
-// A DeviceRenderer also makes pixels of planes that are in the memory of its device.
+// A DeviceRenderer also renders planes that are in the memory of its device. Safe for concurrent
+// use.
 type DeviceRenderer interface {
 	Renderer
 	// Memory returns the memory of the device.
 	Memory() video.DeviceMemory
-	// RendersPlanes reports whether the device makes pixels of planes of this form.
+	// RendersPlanes reports whether the device can render planes of this layout.
 	RendersPlanes(info video.PlaneInfo) bool
-	// RenderKept writes several frames of one form, whose planes are in the device's memory.
+	// RenderKept renders several frames of one plane layout. Planes and destinations are device
+	// memory.
 	RenderKept(info video.PlaneInfo, planes, dst [][]byte) error
 }
 
-// Target is where frames of one column go: what one source gives to one batch.
+// Target receives the frames of one column for one source's part of a batch. Safe for concurrent
+// use.
 type Target interface {
-	BatchNumber() int64                              // of the batch
-	Epoch() int64                                    // of the batch; those that are asked for together are of one
-	Buffer(w *Worker, k int) []byte                  // where the frame of place k is made: the place itself, or scratch where it is changed on the way
-	Put(k int, pixels []byte)                        // brings a frame that was made to place k
-	Complete(n int)                                  // counts places that have their frames
-	Fail(k int, path string, ordinal int, err error) // counts a place whose frame cannot be had
+	// BatchNumber returns the number of the batch. It is the priority of the batch's jobs.
+	BatchNumber() int64
+	// Epoch returns the batch's epoch. All targets of one RequestFrames call have the same epoch.
+	Epoch() int64
+	// Buffer returns the memory that the frame of slot k is rendered into: the slot itself, or w's
+	// scratch if the frame is transformed later.
+	Buffer(w *Worker, k int) []byte
+	// Put stores rendered pixels in slot k.
+	Put(k int, pixels []byte)
+	// Complete marks n slots as finished.
+	Complete(n int)
+	// Fail marks slot k as finished with err. path and ordinal name the frame.
+	Fail(k int, path string, ordinal int, err error)
 }
 
-// Config is what a store is made of.
+// Config holds the options of a store.
 type Config struct {
-	KeptBytes      int64             // bytes of memory for frames of residents and of the RAM cache; 0: neither
-	DeviceBytes    int64             // likewise, of a device's memory
-	DeviceMemory   buffers.Allocator // which that is
-	CacheBytes     int64             // of them, for the cache
-	KeepPlanes     bool              // keep the decoder's planes where they can be kept; else pixels
-	Dir            *cache.Dir        // of decoded frames; may be nil
-	Cores          int               // files may be far away: so many workers decode at once, the others read; 0: none is
-	ReadAheadBytes int64             // bytes that may be read ahead
+	KeptBytes      int64             // bytes of host memory for pool frames and the RAM cache; 0 stores none
+	DeviceBytes    int64             // the same of device memory
+	DeviceMemory   buffers.Allocator // allocates device memory
+	CacheBytes     int64             // bytes of KeptBytes or DeviceBytes that the cache may use
+	KeepPlanes     bool              // store the decoder's planes if possible, else pixels
+	Dir            *cache.Dir        // cache directory of decoded frames; may be nil
+	Cores          int               // workers that decode at once if files are remote; 0: no file is remote
+	ReadAheadBytes int64             // budget of packets that are read ahead
 	Warn           func(string)
 }
 
-// Counters are what statistics sum up. Times are nanoseconds.
+// Counters are totals for statistics. Times are in nanoseconds.
 type Counters struct {
 	Plan, Decode, Convert, Copy, Fetch atomic.Int64
 	Frames, Unique                     atomic.Int64
 }
 
-// Store keeps decoded frames, and decodes what it does not have.
+// Store holds decoded frames and decodes the frames that it does not hold. Safe for concurrent use.
 type Store struct {
 	Counters    Counters
-	planar      bool
-	cacheLimit  int64        // for the cache; 0 = no cache
-	arena       *arena       // nil: nothing is kept in memory
-	deviceArena *arena       // on a device, before arena; nil: none is
+	planar      bool         // Config.KeepPlanes
+	cacheLimit  int64        // bytes of the cache; 0: no cache
+	arena       *arena       // nil: no frame is stored in host memory
+	deviceArena *arena       // tried before arena; nil: no device
 	disk        *diskCache   // nil: no cache directory of frames
-	remote      *remoteReads // nil: all files are at hand
+	remote      *remoteReads // nil: no file is remote
 	warn        func(string)
 
 	mu sync.Mutex
 	contents
 }
 
-// contents is what a store has. It is guarded by Store.mu.
+// contents is the index of a store. Guarded by Store.mu.
 type contents struct {
 	frames      map[frameKey]*frame
 	files       map[fileKey]int32
-	cachedBytes int64 // bytes of the cache
+	cachedBytes int64 // bytes of cached frames
 	counts      struct {
-		hits, misses int64 // places whose frames were, or were not, there or on their way
-		refused      int64 // frames for which there was no room
-		full         int64 // frames that the cache had no room for
+		hits, misses int64 // slots whose frames were stored or pending, and slots whose frames were not
+		refused      int64 // frames that were not stored for lack of memory
+		full         int64 // frames that exceeded the cache budget
 	}
 }
 
-// New makes a store.
+// New returns an empty store. The caller must call Close.
 func New(c Config) *Store {
 	s := &Store{planar: c.KeepPlanes, cacheLimit: c.CacheBytes, warn: c.Warn}
 	s.contents = contents{frames: map[frameKey]*frame{}, files: map[fileKey]int32{}}
@@ -125,18 +145,22 @@ func New(c Config) *Store {
 		}
 	}
 	if c.Dir != nil {
-		s.disk = &diskCache{dir: c.Dir, files: map[fileKey]cache.Key{}}
+		s.disk = &diskCache{dir: c.Dir, prefixes: map[fileKey]cache.Key{}}
 	}
 	if c.Cores > 0 {
-		s.remote = &remoteReads{cores: make(chan struct{}, c.Cores), bytes: semaphore.NewWeighted(c.ReadAheadBytes)}
+		s.remote = &remoteReads{
+			coreTokens:     make(chan struct{}, c.Cores),
+			readAheadBytes: semaphore.NewWeighted(c.ReadAheadBytes),
+		}
 	}
 	return s
 }
 
-// TakeCore takes a core where there are more workers than cores; the function that it gives hands it back.
+// TakeCore blocks until one of Config.Cores is free. The caller must call the returned function to
+// release it. TakeCore does not block if no file is remote.
 func (s *Store) TakeCore() func() { return s.remote.takeCore() }
 
-// frameKey names a frame: which file of which column, which frame there.
+// frameKey identifies a frame by column, file and number in the file.
 type frameKey struct{ column, file, ordinal int32 }
 
 type fileKey struct {
@@ -147,41 +171,44 @@ type fileKey struct {
 type frameState uint8
 
 const (
-	pending frameState = iota // a task will bring it
+	pending frameState = iota // a task decodes it
 	ready
-	unavailable // it cannot be had
+	failed // its error is in frame.err
 )
 
-// frame is one frame. Its fields are guarded by Store.mu; its bytes are written before it is ready, and not after.
+// frame is one frame of a store. Its fields are guarded by Store.mu. Its bytes are written before
+// state becomes ready, and never after.
 type frame struct {
 	key        frameKey
 	state      frameState
-	isIndexed  bool // in Store.have
+	isIndexed  bool // in Store.frames
 	isPlanar   bool
-	isOnDevice bool // its bytes are a device's
-	isCached   bool // stays when nobody wants it any more
-	uses       uses
-	pins       int32 // who is reading its bytes
+	isOnDevice bool  // its bytes are device memory
+	isCached   bool  // stays without users
+	uses       uses  // samples of a pool that still need it
+	pins       int32 // readers of its bytes
 	info       video.PlaneInfo
 	memory     piece
 	size       int
 	err        error
 	waiters    []waiter
-	task       *task // that will bring it
+	task       *task // decodes it; nil: not planned yet, or done
 }
 
-// uses counts the samples of a pool that are still to take a frame: of even epochs, and of odd ones, since an epoch begins before the last has ended.
+// uses counts the samples of a pool that still need a frame. Index 0 counts samples of even epochs
+// and index 1 samples of odd epochs, because an epoch begins before the previous one has ended.
 type uses [2]int32
 
-func (u *uses) release(epoch int64, n int32) { u[epoch&1] = max(u[epoch&1]-n, 0) }
+func (u *uses) subtractUses(epoch int64, n int32) { u[epoch&1] = max(u[epoch&1]-n, 0) }
 
-// waiter is a place that a frame goes to when it comes.
+// waiter is a slot that waits for a pending frame.
 type waiter struct {
 	target Target
-	place  int32
+	slot   int32
 }
 
-// fileNumber gives the number of a file. s.mu is held.
+// fileNumber returns the number of a column's file and assigns one at the first call. Caller must
+// hold s.mu.
 func (s *Store) fileNumber(column int32, path string) int32 {
 	k := fileKey{column, path}
 	n, ok := s.files[k]
@@ -192,12 +219,13 @@ func (s *Store) fileNumber(column int32, path string) int32 {
 	return n
 }
 
-// indexFrame notes that a frame will come. s.mu is held.
+// indexFrame adds x to the index, so that later requests find it. Caller must hold s.mu.
 func (s *Store) indexFrame(x *frame) {
 	x.isIndexed = true
 	s.frames[x.key] = x
 }
 
+// unindexFrame removes x from the index if it is there. Caller must hold s.mu.
 func (s *Store) unindexFrame(x *frame) {
 	if x.isIndexed {
 		x.isIndexed = false
@@ -205,7 +233,7 @@ func (s *Store) unindexFrame(x *frame) {
 	}
 }
 
-// unpin ends reading of a frame.
+// unpin ends a read of x's bytes.
 func (s *Store) unpin(x *frame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +241,8 @@ func (s *Store) unpin(x *frame) {
 	s.releaseIfUnused(x)
 }
 
-// releaseIfUnused lets go of a frame that nobody will want. s.mu is held.
+// releaseIfUnused frees x if it is not pending or cached and has no uses, pins or waiters. Caller
+// must hold s.mu.
 func (s *Store) releaseIfUnused(x *frame) {
 	if x.uses == (uses{}) && x.pins == 0 && len(x.waiters) == 0 && !x.isCached && x.state != pending {
 		s.unindexFrame(x)
@@ -221,18 +250,21 @@ func (s *Store) releaseIfUnused(x *frame) {
 	}
 }
 
+// freeMemory releases the memory of x. Caller must hold s.mu.
 func (s *Store) freeMemory(x *frame) {
 	if x.isCached {
 		s.cachedBytes -= ArenaBytes(x.size)
 		x.isCached = false
 	}
 	if x.memory.slab != nil {
-		x.memory.own.arena.freePiece(x.memory)
+		x.memory.class.arena.freePiece(x.memory)
 		x.memory = piece{}
 	}
 }
 
-// reserveCache says whether a frame of so many bytes stays behind its waiters: in the cache, or for samples of a pool.
+// reserveCache reports whether a frame of size bytes stays stored after its waiters are served. It
+// stays if the cache has space for it, which reserveCache then reserves, or if samples of a pool
+// need it.
 func (s *Store) reserveCache(x *frame, size int) bool {
 	if s.arena == nil {
 		return false
@@ -252,21 +284,25 @@ func (s *Store) reserveCache(x *frame, size int) bool {
 	return x.isCached || x.uses != (uses{})
 }
 
-// allocateOnDevice gives a frame room on the device; false where there is none: its memory is others' too.
+// allocateOnDevice allocates device memory for x and reports whether x has some. It returns false
+// if the driver fails, because other processes share the device's memory.
 func (s *Store) allocateOnDevice(x *frame) bool {
 	if s.deviceArena == nil || x.memory.slab != nil {
 		return x.isOnDevice
 	}
-	at, have, err := s.deviceArena.allocate(x.size)
-	if err != nil || !have {
+	memory, ok, err := s.deviceArena.allocate(x.size)
+	if err != nil || !ok {
 		return false
 	}
-	x.memory, x.isOnDevice = at, true
+	x.memory, x.isOnDevice = memory, true
 	return true
 }
 
-// storeOnDevice is fill on the device that a column's pixels are on.
-func (s *Store) storeOnDevice(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
+// storeOnDevice writes a frame into device memory. It returns false if x must be stored on the
+// host.
+func (s *Store) storeOnDevice(
+	x *frame, col *Stream, planes video.PlanarFrame, pixels []byte,
+) (bool, error) {
 	if planes == nil {
 		if pixels == nil || !s.allocateOnDevice(x) {
 			return false, nil
@@ -278,47 +314,50 @@ func (s *Store) storeOnDevice(x *frame, col *Stream, planes video.PlanarFrame, p
 		return false, nil
 	}
 	x.isPlanar, x.info = true, info
-	if own, is := planes.(video.DeviceFrame); is {
-		return true, own.KeepPlanes(x.memory.mem[:x.size])
+	if frame, isOnDevice := planes.(video.DeviceFrame); isOnDevice {
+		return true, frame.KeepPlanes(x.memory.mem[:x.size])
 	}
-	room := uploads.Get().(*[]byte)
-	defer uploads.Put(room)
-	*room = slices.Grow((*room)[:0], x.size)[:x.size]
-	if err := planes.CopyPlanes(*room); err != nil {
+	buf := uploadBuffers.Get().(*[]byte)
+	defer uploadBuffers.Put(buf)
+	*buf = slices.Grow((*buf)[:0], x.size)[:x.size]
+	if err := planes.CopyPlanes(*buf); err != nil {
 		return true, err
 	}
-	return true, col.Device.Memory().UploadPlanes(info, x.memory.mem[:x.size], *room)
+	return true, col.Device.Memory().UploadPlanes(info, x.memory.mem[:x.size], *buf)
 }
 
-// uploads are planes on their way from the host to a device.
-var uploads = sync.Pool{New: func() any { return new([]byte) }}
+// uploadBuffers holds host copies of planes that are uploaded to a device.
+var uploadBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// storeFrame writes a frame into memory of an arena: planes, or, where planes is nil, pixels. It is false where there is no room.
-func (s *Store) storeFrame(x *frame, col *Stream, planes video.PlanarFrame, pixels []byte) (bool, error) {
+// storeFrame writes planes into memory of an arena, or pixels if planes is nil. It returns false if
+// there is no memory for them.
+func (s *Store) storeFrame(
+	x *frame, col *Stream, planes video.PlanarFrame, pixels []byte,
+) (bool, error) {
 	if col.Device != nil {
 		if stored, err := s.storeOnDevice(x, col, planes, pixels); stored {
 			return err == nil, err
 		}
-		if planes == nil { // pixels that the host cannot read, or none
+		if planes == nil { // no pixels, or pixels in device memory, which the host cannot read
 			return s.countRefused(), nil
 		}
 	}
-	at, have, err := s.arena.allocate(x.size)
-	if err != nil || !have {
+	memory, ok, err := s.arena.allocate(x.size)
+	if err != nil || !ok {
 		return s.countRefused(), err
 	}
-	x.memory = at
+	x.memory = memory
 	if planes == nil {
-		video.CopyPixels(at.mem[:x.size], pixels)
+		video.CopyPixels(memory.mem[:x.size], pixels)
 		return true, nil
 	}
 	x.isPlanar = true
 	x.info, _ = planes.PlaneInfo()
-	err = planes.CopyPlanes(at.mem[:x.size])
+	err = planes.CopyPlanes(memory.mem[:x.size])
 	return err == nil, err
 }
 
-// countRefused counts a frame that there is no room for.
+// countRefused counts a frame that is not stored for lack of memory. It always returns false.
 func (s *Store) countRefused() (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,8 +365,9 @@ func (s *Store) countRefused() (stored bool) {
 	return false
 }
 
-// publish publishes a frame that was pending, and gives those who wait for it. The caller serves them, and then calls done: the frame is pinned
-// for it. Where stored is false the frame is only for those who wait: the next who wants it decodes it anew.
+// publish marks a pending frame as ready, pins it and returns its waiters. The caller must serve
+// them and then call unpin. If stored is false, x leaves the index, and the next request decodes
+// the frame again.
 func (s *Store) publish(x *frame, stored bool) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,18 +382,19 @@ func (s *Store) publish(x *frame, stored bool) []waiter {
 	return wait
 }
 
-// markFailed says that a frame cannot be had, and gives those who wait for it.
+// markFailed marks a pending frame as failed and returns its waiters. The caller must call
+// failWaiters.
 func (s *Store) markFailed(x *frame, err error) []waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wait := x.waiters
 	x.waiters, x.task = nil, nil
-	x.state, x.err = unavailable, err
+	x.state, x.err = failed, err
 	s.releaseIfUnused(x)
 	return wait
 }
 
-// Reset forgets all but the cache. Nobody works at any batch.
+// Reset removes every frame that is not cached. No batch may be in progress.
 func (s *Store) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -366,7 +407,7 @@ func (s *Store) Reset() {
 	}
 }
 
-// Close unmaps the memory.
+// Close unmaps all memory. No batch may be in progress.
 func (s *Store) Close() {
 	if s.arena != nil {
 		s.arena.unmapAll()
@@ -376,18 +417,18 @@ func (s *Store) Close() {
 	}
 }
 
-// Stats is what a store holds and did.
+// Stats describes the memory and the cache of a store.
 type Stats struct {
 	Limit, Bytes, Peak int64 // of memory for frames
 	// of a device's memory
 	DeviceLimit, DeviceBytes, DevicePeak int64
 
 	Resident int64 // frames
-	Refused  int64 // for which there was no room: decoded again when wanted
+	Refused  int64 // frames not stored for lack of memory: each request decodes them again
 	Cache    *CacheStats
 }
 
-// CacheStats is what a cache did. Frames that are wanted are hits or misses.
+// CacheStats describes a cache. Each requested frame is a hit or a miss.
 type CacheStats struct {
 	Where  string  `json:"where"`  // "ram" or the directory
 	Format string  `json:"format"` // "yuv", "rgb" or "encoded"
@@ -396,11 +437,11 @@ type CacheStats struct {
 	Rate   float64 `json:"hit_rate"`
 	Bytes  int64   `json:"bytes"`
 	Budget int64   `json:"budget_bytes"`
-	Full   bool    `json:"full,omitempty"`  // what came last found no room
-	Error  string  `json:"error,omitempty"` // why nothing more is written
+	Full   bool    `json:"full,omitempty"`  // the last frame did not fit
+	Error  string  `json:"error,omitempty"` // why writing stopped
 }
 
-// WithHitRate fills in the rate.
+// WithHitRate sets Rate from Hits and Misses and returns c.
 func (c *CacheStats) WithHitRate() *CacheStats {
 	if n := c.Hits + c.Misses; n > 0 {
 		c.Rate = float64(c.Hits) / float64(n)
@@ -408,13 +449,22 @@ func (c *CacheStats) WithHitRate() *CacheStats {
 	return c
 }
 
-// DirectoryStats is what a cache directory says of itself.
+// DirectoryStats returns the statistics of a cache directory.
 func DirectoryStats(dir *cache.Dir, where, format string) *CacheStats {
 	d := dir.Stats()
-	return &CacheStats{Where: where, Format: format, Hits: d.Hits, Misses: d.Misses, Bytes: d.Bytes, Budget: d.Budget, Full: d.Full, Error: d.Stopped}
+	return &CacheStats{
+		Where:  where,
+		Format: format,
+		Hits:   d.Hits,
+		Misses: d.Misses,
+		Bytes:  d.Bytes,
+		Budget: d.Budget,
+		Full:   d.Full,
+		Error:  d.Stopped,
+	}
 }
 
-// Stats says what was done so far. where is what the cache is called: "ram", "device", or its directory.
+// Stats returns the statistics so far. where names the cache: "ram", "device", or its directory.
 func (s *Store) Stats(where string) (out Stats) {
 	format := "rgb"
 	if s.planar {
@@ -423,15 +473,24 @@ func (s *Store) Stats(where string) (out Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.arena != nil {
-		out.Bytes, _, out.Peak = s.arena.usage()
+		out.Bytes, _, out.Peak = s.arena.usageBytes()
 		out.Limit, out.Resident, out.Refused = s.arena.limit, int64(len(s.frames)), s.counts.refused
 	}
 	if s.deviceArena != nil {
-		out.DeviceBytes, _, out.DevicePeak = s.deviceArena.usage()
+		out.DeviceBytes, _, out.DevicePeak = s.deviceArena.usageBytes()
 		out.DeviceLimit = s.deviceArena.limit
 	}
 	if s.cacheLimit > 0 {
-		out.Cache = (&CacheStats{Where: where, Format: format, Hits: s.counts.hits, Misses: s.counts.misses, Bytes: s.cachedBytes, Budget: s.cacheLimit, Full: s.counts.full > 0}).WithHitRate()
+		out.Cache = &CacheStats{
+			Where:  where,
+			Format: format,
+			Hits:   s.counts.hits,
+			Misses: s.counts.misses,
+			Bytes:  s.cachedBytes,
+			Budget: s.cacheLimit,
+			Full:   s.counts.full > 0,
+		}
+		out.Cache.WithHitRate()
 	}
 	if s.disk != nil {
 		out.Cache = DirectoryStats(s.disk.dir, where, format)
@@ -441,17 +500,24 @@ func (s *Store) Stats(where string) (out Stats) {
 	return out
 }
 
-// sortByOrdinal lists frames of one file by their numbers.
+// sortByOrdinal sorts frames of one file by their numbers, in place, and returns them.
 func sortByOrdinal(list []*frame) []*frame {
-	slices.SortFunc(list, byOrdinal)
+	slices.SortFunc(list, compareOrdinals)
 	return list
 }
 
-func byOrdinal(a, b *frame) int { return int(a.key.ordinal) - int(b.key.ordinal) }
+func compareOrdinals(a, b *frame) int { return int(a.key.ordinal) - int(b.key.ordinal) }
 
-// findFrame finds a frame among some of one file.
+// searchOrdinal returns the position of a frame number in a sorted list and whether it is there.
+func searchOrdinal(list []*frame, ordinal int) (int, bool) {
+	return slices.BinarySearchFunc(list, ordinal, func(x *frame, o int) int {
+		return int(x.key.ordinal) - o
+	})
+}
+
+// findFrame returns the frame of a number from a sorted list, or nil.
 func findFrame(list []*frame, ordinal int) *frame {
-	i, ok := slices.BinarySearchFunc(list, ordinal, func(x *frame, o int) int { return int(x.key.ordinal) - o })
+	i, ok := searchOrdinal(list, ordinal)
 	if !ok {
 		return nil
 	}

@@ -189,8 +189,8 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 }
 
 // job is a job of the loader's own for a worker. spent, if any, is where its time is counted.
-func job(prio, sub int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
-	return frames.Job{Prio: prio, Sub: sub, Kind: kind, Run: func(fw *frames.Worker) {
+func job(priority, order int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
+	return frames.Job{Priority: priority, Order: order, Kind: kind, Run: func(fw *frames.Worker) {
 		begin := time.Now()
 		run(fw.Owner.(*worker))
 		spent.Add(int64(time.Since(begin)))
@@ -202,7 +202,7 @@ func job(prio, sub int64, kind frames.Kind, spent *atomic.Int64, run func(w *wor
 func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 	for _, u := range units {
 		for _, t := range a.Schema.Ragged {
-			q.Push(job(u.Seq, int64(t), frames.Ragged, &a.Counters.Gather, func(w *worker) { w.ragged(u, t) }))
+			q.Push(job(u.Seq, int64(t), frames.RaggedKind, &a.Counters.Gather, func(w *worker) { w.ragged(u, t) }))
 		}
 	}
 	for _, src := range a.Sources {
@@ -222,7 +222,7 @@ func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 			if _, ok := c.Kind.(column.Filler); ok && c.Kind.Waits(1) > 0 {
 				filled = append(filled, c)
 			} else if i := c.Image(); i != nil {
-				q.Push(job(parts[0].Build.Seq, int64(c.Number), frames.Locate, &a.Frames.Counters.Plan, func(w *worker) { w.LocateFrames(parts, i) }))
+				q.Push(job(parts[0].Build.Seq, int64(c.Number), frames.LocateKind, &a.Frames.Counters.Plan, func(w *worker) { w.LocateFrames(parts, i) }))
 			}
 		}
 		for _, p := range parts {
@@ -231,7 +231,7 @@ func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 				each = max(len(filled), 1)
 			}
 			for some := range slices.Chunk(filled, each) {
-				q.Push(job(p.Build.Seq, int64(some[0].Number), frames.Gather, &a.Counters.Gather, func(w *worker) { w.fill(p, some) }))
+				q.Push(job(p.Build.Seq, int64(some[0].Number), frames.GatherKind, &a.Counters.Gather, func(w *worker) { w.fill(p, some) }))
 			}
 		}
 	}
