@@ -118,7 +118,7 @@ func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.Head == nil {
+		if r.NextBatch == nil {
 			u, open := (*pipeline.PlannedBatch)(nil), false
 			select {
 			case u, open = <-r.Batches:
@@ -140,16 +140,16 @@ func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
 				}
 				continue
 			}
-			r.Head = u
+			r.NextBatch = u
 		}
-		if r.Head.Epoch != epoch {
+		if r.NextBatch.Epoch != epoch {
 			if l.endEpoch(r) {
 				return nil, io.EOF
 			}
 			continue
 		}
 		select {
-		case <-r.Head.Done: // the usual case needs no timer
+		case <-r.NextBatch.Done: // the usual case needs no timer
 		default:
 			if !wait {
 				return nil, nil
@@ -170,7 +170,7 @@ func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
 // await waits for the batch at the head of a run; over says that the run has ended instead. Workers do the head's parts
 // first, so that a head without progress means that nothing moves.
 func (l *Loader) await(ctx context.Context, r *pipeline.EpochRun) (over bool, err error) {
-	u := r.Head
+	u := r.NextBatch
 	var late <-chan time.Time
 	if l.cfg.Deadline > 0 {
 		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
@@ -221,7 +221,7 @@ func errClosed() error {
 func (l *Loader) endEpoch(r *pipeline.EpochRun) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch u := r.Head; {
+	switch u := r.NextBatch; {
 	case l.run != r || u != nil && u.Epoch == l.at.Epoch:
 		return false
 	case u != nil:
@@ -258,13 +258,13 @@ func (l *Loader) handOut(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch
 	if l.run != r || l.closed {
 		return nil, true, nil
 	}
-	u := r.Head
+	u := r.NextBatch
 	if u.Err != nil {
 		l.stopRun()
-		if u.Err != pipeline.ErrNoRoom {
+		if u.Err != pipeline.ErrNoSpace {
 			l.count(u.Err)
 		}
-		return nil, u.Err == pipeline.ErrNoRoom, u.Err
+		return nil, u.Err == pipeline.ErrNoSpace, u.Err
 	}
 	if len(u.BadEpisodes) > 0 {
 		err := l.exclude(u.BadEpisodes)
@@ -280,7 +280,7 @@ func (l *Loader) handOut(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch
 		n.First.Store(int64(time.Since(l.began)))
 	}
 	n.WaitData.Add(int64(time.Since(begin)))
-	r.Head = nil
+	r.NextBatch = nil
 	return r.Release(u), false, nil
 }
 

@@ -1,25 +1,27 @@
 package buffers
 
-// Sizes of pages, in bytes.
+// Page sizes in bytes.
 const (
 	PageSize = 4096
 	HugePage = 2 << 20
 )
 
-// Allocator allocates the memory of batches and kept frames: page-locked, for example, so that a GPU copies from it, or
-// a device's. Its calls may come from many goroutines, also after the loader's Close, when the last batch is released.
+// Allocator allocates the memory of batches and stored frames, for example page-locked memory that
+// a GPU copies from, or memory of a device. It must be safe for concurrent use. Free is also called
+// after the loader is closed, when the last batch is released.
 type Allocator interface {
-	// Alloc returns n bytes, page aligned and outside the Go heap. A lack of memory is an error of its own class.
+	// Alloc returns n bytes that begin at a page boundary and are outside the Go heap. It returns a
+	// ResourceLimit error if there is no memory. The caller must call Free.
 	Alloc(n int) ([]byte, error)
-	// Free takes back what Alloc returned.
+	// Free releases memory that Alloc returned.
 	Free(m []byte)
 }
 
-// Mappings allocates anonymous mappings of the system.
+// Mappings allocates anonymous memory mappings.
 type Mappings struct{}
 
-// Alloc returns n bytes, page aligned.
+// Alloc returns n bytes at a page boundary.
 func (Mappings) Alloc(n int) ([]byte, error) { return MapMemory(n) }
 
-// Free unmaps what Alloc returned.
+// Free unmaps memory that Alloc returned.
 func (Mappings) Free(m []byte) { UnmapMemory(m) }

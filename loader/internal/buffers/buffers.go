@@ -1,4 +1,4 @@
-// Package buffers holds the memory of batches.
+// Package buffers allocates and reuses the memory of batches.
 package buffers
 
 import (
@@ -10,36 +10,38 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A Pool's buffers are anonymous mappings, or what an Allocator gives: page aligned, invisible to Go's collector, never moved, and zero where they are new.
-// A mapping that came back is given out again. Idle ones make room: together with those in use they stay below limit, where those in use do.
+// Pool allocates buffers and reuses them. Buffers begin at a page boundary, are outside the Go heap
+// and never move. New ones are zeroed. Idle and used buffers together stay below limit as long as
+// the used ones do. Safe for concurrent use.
 type Pool struct {
-	mu     sync.Mutex
-	free   map[int][][]byte // by size
-	idle   int64
-	limit  int64
-	memory Allocator
-	closed bool
-	InUse  atomic.Int64
-	Peak   atomic.Int64
-	back   chan struct{} // holds a token when a large one came back
+	mu          sync.Mutex
+	freeBuffers map[int][][]byte // by size
+	idleBytes   int64
+	limit       int64
+	memory      Allocator
+	isClosed    bool
+	InUse       atomic.Int64
+	Peak        atomic.Int64
+	returned    chan struct{} // holds a token after a buffer was released
 }
 
-// Buffer is one mapping, shared by the tensors that lie in it.
+// Buffer is one allocation, shared by tensors through a reference count.
 type Buffer struct {
 	pool *Pool
 	Mem  []byte
 	refs atomic.Int32
 }
 
-// New takes its memory from an allocator; nil: anonymous mappings.
+// New returns an empty pool. A nil allocator means anonymous mappings. The caller must call Close.
 func New(limit int64, memory Allocator) *Pool {
 	if memory == nil {
 		memory = Mappings{}
 	}
-	return &Pool{free: map[int][][]byte{}, limit: limit, memory: memory, back: make(chan struct{}, 1)}
+	return &Pool{freeBuffers: map[int][][]byte{}, limit: limit, memory: memory, returned: make(chan struct{}, 1)}
 }
 
-// SizeClass rounds up by at most an eighth, to whole pages (huge pages from 16 MiB on), so that near sizes share buffers.
+// SizeClass rounds n up to whole pages, and to huge pages from 16 MiB on. It adds at most an
+// eighth, so that similar sizes share buffers.
 func SizeClass(n int) int {
 	if n <= PageSize {
 		return PageSize
@@ -51,34 +53,37 @@ func SizeClass(n int) int {
 	return (n + step - 1) / step * step
 }
 
-// Get gives a buffer of at least n bytes, with one reference. Its bytes are whatever they were.
+// Get returns a buffer of at least n bytes with one reference. Its content is arbitrary. The caller
+// must call Unref.
 func (p *Pool) Get(n int) (*Buffer, error) {
 	size := SizeClass(n)
 	p.mu.Lock()
 	var mem []byte
-	var out [][]byte
-	if size >= waitFrom && len(p.free[size]) == 0 && p.InUse.Load() > 0 && p.InUse.Load()+int64(size) > p.limit {
+	var evicted [][]byte
+	inUse := p.InUse.Load()
+	exceedsLimit := inUse > 0 && inUse+int64(size) > p.limit
+	if size >= minAwaitedBytes && len(p.freeBuffers[size]) == 0 && exceedsLimit {
 		p.awaitReturn(size)
 	}
-	if list := p.free[size]; len(list) > 0 {
+	if list := p.freeBuffers[size]; len(list) > 0 {
 		mem = list[len(list)-1]
-		p.free[size] = list[:len(list)-1]
-		p.idle -= int64(size)
+		p.freeBuffers[size] = list[:len(list)-1]
+		p.idleBytes -= int64(size)
 	} else {
-		out = p.makeRoom(int64(size))
+		evicted = p.evictIdle(int64(size))
 	}
 	used := p.InUse.Add(int64(size))
 	p.Peak.Store(max(p.Peak.Load(), used))
 	p.mu.Unlock()
-	for _, m := range out {
+	for _, m := range evicted {
 		p.memory.Free(m)
 	}
 	if mem == nil {
 		m, err := p.memory.Alloc(size)
 		if err != nil {
 			p.InUse.Add(-int64(size))
-			return nil, robocache.ResourceLimit("loader", nil, "no memory for a batch buffer of %d bytes", size).
-				WithCause(err).WithHint("a smaller batch_size or prefetch; ulimit -v")
+			return nil, robocache.ResourceLimit("loader", nil, "cannot allocate a batch buffer of %d bytes", size).
+				WithCause(err).WithHint("lower batch_size or prefetch, or raise ulimit -v")
 		}
 		mem = m
 	}
@@ -87,55 +92,58 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 	return b, nil
 }
 
+// Limits of awaitReturn: smaller buffers are allocated at once.
 const (
-	waitFrom   = 32 << 20
-	returnWait = 5 * time.Millisecond
+	minAwaitedBytes = 32 << 20
+	maxReturnWait   = 5 * time.Millisecond
 )
 
-// awaitReturn waits a moment for a large buffer to come back: a loop lets go of a batch just after it was given the next, and touching
-// new memory costs more than the moment. mu is held, but not meanwhile.
+// awaitReturn waits up to maxReturnWait for a large buffer to be released. A training loop often
+// releases a batch just after it received the next one, and the page faults of new memory cost more
+// than this wait. Caller must hold p.mu, which is unlocked during the wait.
 func (p *Pool) awaitReturn(size int) {
 	select {
-	case <-p.back: // of long ago
+	case <-p.returned: // a token from before this call
 	default:
 	}
-	late := time.NewTimer(returnWait)
+	late := time.NewTimer(maxReturnWait)
 	defer late.Stop()
-	for len(p.free[size]) == 0 {
+	for len(p.freeBuffers[size]) == 0 {
 		p.mu.Unlock()
 		over := false
 		select {
-		case <-p.back:
+		case <-p.returned:
 		case <-late.C:
 			over = true
 		}
 		p.mu.Lock()
-		if over || p.closed {
+		if over || p.isClosed {
 			return
 		}
 	}
 }
 
-// makeRoom takes idle buffers of other sizes out, until one of size more stays below the limit. mu is held.
-func (p *Pool) makeRoom(size int64) (out [][]byte) {
-	for class, list := range p.free {
-		for len(list) > 0 && p.idle+p.InUse.Load()+size > p.limit {
-			out = append(out, list[len(list)-1])
+// evictIdle removes idle buffers of other sizes until size more bytes stay below the limit. It
+// returns them for the caller to free. Caller must hold p.mu.
+func (p *Pool) evictIdle(size int64) (evicted [][]byte) {
+	for class, list := range p.freeBuffers {
+		for len(list) > 0 && p.idleBytes+p.InUse.Load()+size > p.limit {
+			evicted = append(evicted, list[len(list)-1])
 			list = list[:len(list)-1]
-			p.idle -= int64(class)
+			p.idleBytes -= int64(class)
 		}
-		p.free[class] = list
+		p.freeBuffers[class] = list
 	}
-	return out
+	return evicted
 }
 
-// Ref adds a reference.
+// Ref adds a reference and returns b.
 func (b *Buffer) Ref() *Buffer {
 	b.refs.Add(1)
 	return b
 }
 
-// Unref takes one back; with the last one the buffer is given out again.
+// Unref removes a reference. The last call makes the buffer available for reuse.
 func (b *Buffer) Unref() {
 	if b.refs.Add(-1) != 0 {
 		return
@@ -143,27 +151,27 @@ func (b *Buffer) Unref() {
 	p, mem := b.pool, b.Mem
 	p.mu.Lock()
 	p.InUse.Add(-int64(len(mem)))
-	keep := !p.closed && p.idle+p.InUse.Load()+int64(len(mem)) <= p.limit
+	keep := !p.isClosed && p.idleBytes+p.InUse.Load()+int64(len(mem)) <= p.limit
 	if keep {
-		p.free[len(mem)] = append(p.free[len(mem)], mem)
-		p.idle += int64(len(mem))
+		p.freeBuffers[len(mem)] = append(p.freeBuffers[len(mem)], mem)
+		p.idleBytes += int64(len(mem))
 	}
 	p.mu.Unlock()
 	if !keep {
 		p.memory.Free(mem)
 	}
 	select {
-	case p.back <- struct{}{}:
+	case p.returned <- struct{}{}:
 	default:
 	}
 }
 
-// Close unmaps the idle buffers; those that users hold are unmapped when they come back.
+// Close frees the idle buffers. Buffers in use are freed by their last Unref.
 func (p *Pool) Close() {
 	p.mu.Lock()
-	p.closed = true
-	free := p.free
-	p.free, p.idle = nil, 0
+	p.isClosed = true
+	free := p.freeBuffers
+	p.freeBuffers, p.idleBytes = nil, 0
 	p.mu.Unlock()
 	for _, list := range free {
 		for _, m := range list {

@@ -2,12 +2,13 @@ package buffers
 
 import "testing"
 
-// L10: idle buffers of other sizes make room, so that used and idle together stay below the limit; only holders go beyond it.
+// loader.L10: idle buffers of other sizes are evicted, so that used and idle buffers together stay
+// below the limit. Only buffers in use may exceed it.
 func TestBuffersStayBelowTheirLimit(t *testing.T) {
 	const limit = 1 << 20
 	p := New(limit, nil)
 	defer p.Close()
-	total := func() int64 { return p.idle + p.InUse.Load() }
+	total := func() int64 { return p.idleBytes + p.InUse.Load() }
 	for _, n := range []int{100, 5000, 70_000, 300_000, 600_000, 900_000, 100, 400_000} {
 		b, err := p.Get(n)
 		if err != nil {
@@ -18,7 +19,7 @@ func TestBuffersStayBelowTheirLimit(t *testing.T) {
 		}
 		b.Unref()
 		if total() > limit {
-			t.Errorf("%d bytes after one of %d came back", total(), n)
+			t.Errorf("%d bytes after one of %d was released", total(), n)
 		}
 	}
 	var held []*Buffer
@@ -33,6 +34,6 @@ func TestBuffersStayBelowTheirLimit(t *testing.T) {
 		b.Unref()
 	}
 	if total() > limit || p.InUse.Load() != 0 {
-		t.Errorf("%d bytes idle, %d in use", p.idle, p.InUse.Load())
+		t.Errorf("%d bytes idle, %d in use", p.idleBytes, p.InUse.Load())
 	}
 }

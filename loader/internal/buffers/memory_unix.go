@@ -8,10 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hugePages is Linux's MADV_HUGEPAGE: fewer page faults while frames are written. Best effort.
+// hugePages is Linux's MADV_HUGEPAGE. It reduces page faults while frames are written. Errors are
+// ignored.
 const hugePages = 14
 
-// MapMemory gives zeroed pages outside the Go heap.
+// MapMemory returns zeroed pages outside the Go heap. The caller must call UnmapMemory.
 func MapMemory(size int) ([]byte, error) {
 	m, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err == nil && size >= HugePage && runtime.GOOS == "linux" {
@@ -20,5 +21,5 @@ func MapMemory(size int) ([]byte, error) {
 	return m, err
 }
 
-// UnmapMemory takes it back.
+// UnmapMemory unmaps memory that MapMemory returned.
 func UnmapMemory(m []byte) { _ = unix.Munmap(m) }

@@ -7,40 +7,47 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 )
 
-// Field describes one entry of a batch, in the batch's order. Shape is one sample's, without the batch axis.
+// Field describes one entry of a batch. Fields are in the order of the batch. Shape is the shape of
+// one sample, without the batch axis.
 type Field struct {
 	Key   string          `json:"key"`
-	DType robocache.DType `json:"dtype"` // String and JSON: text columns; else tensors
+	DType robocache.DType `json:"dtype"` // String and JSON: a text column; else a tensor
 	Shape []int           `json:"shape"`
 	Kind  robocache.Kind  `json:"kind"`
-	Unit  string          `json:"unit,omitempty"` // of the values before normalisation; of depth what depth_unit chose
-	Mask  bool            `json:"mask,omitempty"` // a `<key>_is_pad`
-	// Ragged: the tensor has the entries of all samples, one after the other, and not the batch axis; Shape is -1 and the shape of one entry.
-	// The field behind it is its `<key>_lengths` (Lengths): how many entries each sample has, or each step of its window. Of a span the next one
-	// is `<key>_times` (Times), ragged by the same lengths: when its samples were, in ns after the batch's sample. Of spans of frames and clouds
-	// the times are not ragged, but one a place.
+	// Unit is the unit of values before normalization. For depth it is the unit that depth_unit
+	// selects.
+	Unit string `json:"unit,omitempty"`
+	Mask bool   `json:"mask,omitempty"` // the entry is a `<key>_is_pad`
+	// Ragged marks a tensor that holds the entries of all samples one after the other, without the
+	// batch axis. Its Shape is -1 and the shape of one entry. The next field is its `<key>_lengths`
+	// (Lengths): the number of entries of each sample, or of each step of its window. For a span
+	// the field after it is `<key>_times` (Times): the time of each entry in ns after the batch's
+	// sample. Times are ragged by the same lengths. For spans of frames and clouds they are dense,
+	// one per step.
 	Ragged  bool `json:"ragged,omitempty"`
 	Lengths bool `json:"lengths,omitempty"`
 	Times   bool `json:"times,omitempty"`
 }
 
-// Text says that the entry is a list of strings a batch (JSON: of JSON values), not a tensor.
+// Text reports whether the entry is a list of strings or JSON values per batch, not a tensor.
 func (f *Field) Text() bool { return f.DType == robocache.String || f.DType == robocache.JSON }
 
-// Tensor is one contiguous array of a batch: C order, little-endian, outside the Go heap, at a 64-byte boundary
-// (a page boundary where it is large).
+// Tensor is one contiguous array of a batch: C order, little-endian, outside the Go heap, at a
+// 64-byte boundary. A large tensor begins at a page boundary.
 type Tensor struct {
 	Key   string
 	DType robocache.DType
-	Shape []int // with the batch axis; of a ragged one all entries
+	Shape []int // with the batch axis; the first axis of a ragged tensor counts all entries
 	Data  []byte
-	// Device is 1 + the number of the CUDA device whose memory Data stands for, of frames that it decoded for raw batches: the host cannot touch it. 0: the host's.
+	// Device is 0 if Data is host memory. Otherwise it is 1 + the number of the CUDA device that
+	// owns Data, which the host cannot read. Only frames of raw batches that the device decoded are
+	// there.
 	Device int
 
-	Buffer *buffers.Buffer
+	Buffer *buffers.Buffer // owns Data; nil if Data is empty
 }
 
-// Alone says that the tensor has a buffer of its own; small ones share one.
+// Alone reports whether the tensor has a separate buffer. Small tensors share one.
 func (t *Tensor) Alone() bool { return len(t.Data) >= OwnBuffer || t.Device != 0 }
 
 // Texts is one text column of a batch.
@@ -50,21 +57,22 @@ type Texts struct {
 	Values []string
 }
 
-// Batch is samples stacked into one tensor a key. It belongs to its taker until Release; nothing writes to it before.
+// Batch is a list of samples stacked into one tensor per key. The consumer owns it until Release.
+// Nothing writes to it in the meantime.
 type Batch struct {
-	Rows     int     // samples
+	Rows     int     // number of samples
 	Epoch    int64   // of a Loader
-	Position int64   // of its first sample in the epoch, over all ranks
-	Indices  []int64 // the samples' numbers, as Map.Items takes them
-	Fields   []Field // what comes in what order; shared, not to be changed
+	Position int64   // of the first sample in the epoch, over all ranks
+	Indices  []int64 // numbers of the samples, as Map.Items accepts them
+	Fields   []Field // order and kind of the entries; shared between batches and read-only
 	Tensors  []Tensor
 	Texts    []Texts
 
-	Shared   []byte // what the small tensors lie in
-	Released []atomic.Bool
+	Shared   []byte        // the buffer of the small tensors
+	Released []atomic.Bool // per tensor
 }
 
-// Entry gives the i-th entry of Fields: its tensor, or its texts.
+// Entry returns the tensor or the text column of Fields[i]. The other result is nil.
 func (b *Batch) Entry(i int) (*Tensor, *Texts) {
 	t, s := 0, 0
 	for k := range i {
@@ -80,7 +88,7 @@ func (b *Batch) Entry(i int) (*Tensor, *Texts) {
 	return &b.Tensors[t], nil
 }
 
-// Tensor finds a tensor by key; nil where there is none.
+// Tensor returns the tensor of a key, or nil.
 func (b *Batch) Tensor(key string) *Tensor {
 	for i := range b.Tensors {
 		if b.Tensors[i].Key == key {
@@ -90,7 +98,7 @@ func (b *Batch) Tensor(key string) *Tensor {
 	return nil
 }
 
-// Text finds a text column by key; nil where there is none.
+// Text returns the text column of a key, or nil.
 func (b *Batch) Text(key string) []string {
 	for i := range b.Texts {
 		if b.Texts[i].Key == key {
@@ -100,7 +108,7 @@ func (b *Batch) Text(key string) []string {
 	return nil
 }
 
-// Bytes is the size of the tensors.
+// Bytes returns the total size of the tensors.
 func (b *Batch) Bytes() int64 {
 	var n int64
 	for i := range b.Tensors {
@@ -109,22 +117,24 @@ func (b *Batch) Bytes() int64 {
 	return n
 }
 
-// Release gives all buffers back. The tensors must not be touched after it. A second call does nothing.
+// Release releases all buffers. The tensors must not be used after it. Further calls do nothing.
 func (b *Batch) Release() {
 	for i := range b.Tensors {
 		b.ReleaseTensor(i)
 	}
 }
 
-// ReleaseTensor gives one tensor back, so that a small one that is kept does not keep the frames beside it.
+// ReleaseTensor releases one tensor. A consumer that keeps a small tensor then does not keep the
+// frames of the batch in memory.
 func (b *Batch) ReleaseTensor(i int) {
 	if b.Released[i].CompareAndSwap(false, true) && b.Tensors[i].Buffer != nil {
 		b.Tensors[i].Buffer.Unref()
 	}
 }
 
-// Buffers are the buffers of a batch, whole: what the small tensors share first, then the large ones in their order. They are the batch's:
-// owner names a tensor each that keeps it.
+// Buffers returns the whole buffers of a batch: the buffer that small tensors share, then those of
+// large tensors in their order. The batch still owns them. owner[i] is the tensor whose release
+// ends the use of buffers[i].
 func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
 	shared := false
 	for _, large := range []bool{false, true} {
@@ -136,7 +146,14 @@ func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
 			if !large {
 				data, shared = b.Shared, true
 			}
-			buffers, owner = append(buffers, Tensor{Key: b.Tensors[i].Key, DType: robocache.Uint8, Shape: []int{len(data)}, Data: data, Device: b.Tensors[i].Device}), append(owner, i)
+			buffers = append(buffers, Tensor{
+				Key:    b.Tensors[i].Key,
+				DType:  robocache.Uint8,
+				Shape:  []int{len(data)},
+				Data:   data,
+				Device: b.Tensors[i].Device,
+			})
+			owner = append(owner, i)
 		}
 	}
 	return buffers, owner

@@ -1,11 +1,12 @@
 package layout
 
-// Suffixes of the keys that stand beside another: how many of its entries are of each sample, when they were, and which are padding.
+// Suffixes of keys that are derived from another key: the numbers of its entries, their times, and
+// which of them are padding.
 const (
 	LengthsSuffix = "_lengths"
 	TimesSuffix   = "_times"
 	PadSuffix     = "_is_pad"
 )
 
-// DimsSuffix ends the key of the mask that says which numbers of a row are padding.
+// DimsSuffix ends the key of the mask that marks the padded numbers of a row.
 const DimsSuffix = "_dim_is_pad"

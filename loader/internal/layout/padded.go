@@ -1,17 +1,18 @@
 package layout
 
-// PaddedRow is a numeric key whose rows are widened to those of a mixture's widest source. It is the key's in one source.
+// PaddedRow widens the rows of one key and source to the rows of the mixture's widest source.
 type PaddedRow struct {
-	Width  int   // of the batch's rows
-	Places []int // where the source's own numbers stand
-	Mask   []byte
+	Width  int    // numbers of a row of the batch
+	Places []int  // positions of the source's numbers in a batch's row
+	Mask   []byte // 1 for each padded number of a row
 }
 
-// CopyRows writes rows of a source into the padded rows of a batch.
+// CopyRows copies rows of a source into rows of a batch and sets the other numbers to zero. size is
+// the size of a number in bytes.
 func (p *PaddedRow) CopyRows(dst, src []byte, size int) {
 	clear(dst)
-	own := len(p.Places) * size
-	for ; len(src) > 0; src, dst = src[own:], dst[p.Width*size:] {
+	rowBytes := len(p.Places) * size
+	for ; len(src) > 0; src, dst = src[rowBytes:], dst[p.Width*size:] {
 		for k, d := range p.Places {
 			copy(dst[d*size:(d+1)*size], src[k*size:])
 		}

@@ -7,51 +7,55 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TooLarge stands for every size that no budget holds; sums of sizes below it do not overflow.
+// TooLarge represents every size that exceeds all budgets. Sums of sizes below it do not overflow.
 const TooLarge = int64(1) << 60
 
-// slot is where an entry of a batch lies: in the buffer that small ones share (own false), or in one of its own.
+// slot locates a tensor: at the start of its own buffer, or at Offset of the buffer that small
+// tensors share.
 type slot struct {
 	HasBuffer bool
 	Offset    int
 }
 
-// SlotsFor lays the tensors of a batch of n samples out: small ones share a buffer.
-func (s *Schema) SlotsFor(n int) (at []slot, shared int) {
-	at = make([]slot, len(s.Tensors))
+// SlotsFor returns the slots of the tensors of a batch of n samples and the size of the shared
+// buffer.
+func (s *Schema) SlotsFor(n int) (slots []slot, sharedBytes int) {
+	slots = make([]slot, len(s.Tensors))
 	for i := range s.Tensors {
 		if size := n * s.Tensors[i].Bytes; size >= OwnBuffer || size > 0 && s.Tensors[i].IsOnDevice {
-			at[i].HasBuffer = true
+			slots[i].HasBuffer = true
 		} else {
-			at[i].Offset = shared
-			shared += RoundUp(size, 64)
+			slots[i].Offset = sharedBytes
+			sharedBytes += RoundUp(size, 64)
 		}
 	}
-	return at, shared
+	return slots, sharedBytes
 }
 
-// OwnBuffer is the size from which on a tensor has a mapping of its own: a small tensor that a user keeps must not keep
-// the frames beside it.
+// OwnBuffer is the size in bytes from which a tensor has a separate buffer. A consumer that keeps a
+// small tensor must not keep the frames of the batch in memory.
 const OwnBuffer = 128 << 10
 
+// RoundUp returns the smallest multiple of to that is at least n.
 func RoundUp(n, to int) int { return (n + to - 1) / to * to }
 
-// Schema is what a batch holds: the union of what its sources give.
+// Schema describes a batch: the union of the fields of its sources.
 type Schema struct {
 	Fields             []Field
 	Tensors            []TensorPlan
 	Texts              []textPlan
-	DatasetIndexTensor int   // tensor of dataset_index; -1 where there is one source
-	Ragged             []int // tensors that hold what there is
+	DatasetIndexTensor int   // the tensor of dataset_index; -1 with one source
+	Ragged             []int // the tensors whose size varies between batches
 }
 
+// TensorPlan describes one tensor of a batch before it is allocated.
 type TensorPlan struct {
 	Key        string
 	DType      robocache.DType
-	Shape      []int // of a sample; of a ragged one -1 and the shape of an entry
-	Bytes      int   // a sample; 0 of a ragged one
+	Shape      []int // of a sample; of a ragged tensor -1 and the shape of an entry
+	Bytes      int   // of a sample; 0 for a ragged tensor
 	IsRagged   bool
-	IsOnDevice bool // on the device that decodes
+	IsOnDevice bool // in the memory of the device that decodes
 }
 
 type textPlan struct {
@@ -59,8 +63,16 @@ type textPlan struct {
 	DType robocache.DType
 }
 
+// NewTensor returns the description of a tensor. shape is the shape of a sample; a first axis of -1
+// makes it ragged.
 func NewTensor(key string, dtype robocache.DType, shape ...int) TensorPlan {
-	t := TensorPlan{Key: key, DType: dtype, Shape: shape, Bytes: dtype.Size(), IsRagged: len(shape) > 0 && shape[0] == -1}
+	t := TensorPlan{
+		Key:      key,
+		DType:    dtype,
+		Shape:    shape,
+		Bytes:    dtype.Size(),
+		IsRagged: len(shape) > 0 && shape[0] == -1,
+	}
 	for _, d := range shape {
 		t.Bytes *= d
 	}
@@ -70,10 +82,10 @@ func NewTensor(key string, dtype robocache.DType, shape ...int) TensorPlan {
 	return t
 }
 
-// DatasetIndex is the key that says which source of a mixture a sample is of.
+// DatasetIndex is the key that holds the number of each sample's source in a mixture.
 const DatasetIndex = "dataset_index"
 
-// Add adds a field with its tensor or texts, and gives the place of that.
+// Add appends a field and its tensor or text column. It returns the index of the tensor or column.
 func (s *Schema) Add(x Field) int {
 	if x.Shape == nil {
 		x.Shape = []int{}
@@ -87,12 +99,13 @@ func (s *Schema) Add(x Field) int {
 	return len(s.Tensors) - 1
 }
 
-// TensorIndex is the place of a key's tensor; -1 where it has none.
+// TensorIndex returns the index of a key's tensor, or -1.
 func (s *Schema) TensorIndex(key string) int {
 	return slices.IndexFunc(s.Tensors, func(t TensorPlan) bool { return t.Key == key })
 }
 
-// BaseKey is the key that a field belongs to: a ragged tensor's lengths and times are that key's.
+// BaseKey returns the key that a field belongs to. Lengths and times belong to the key of their
+// ragged tensor.
 func (f *Field) BaseKey() string {
 	switch {
 	case f.Lengths:

@@ -16,55 +16,57 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// Assembler builds batches of given samples by a plan. It has no order of its own: Loader and Map share it.
+// Assembler builds batches of given samples by a plan. It has no sample order. Loader and Map share
+// it.
 type Assembler struct {
 	*plan.Plan
 	batchMemory
 	Frames      *frames.Store
-	readWorkers int // workers beyond those of Config.Threads that wait for reads
+	readWorkers int // workers in addition to Config.Threads that wait for reads
 	Counters    counters
 	Workers     sync.Pool
 	batchPool   sync.Pool
 }
 
-// batchMemory is where batches lie, and how much of it those in flight may take.
+// batchMemory holds the memory of batches and the limits on it.
 type batchMemory struct {
 	Buffers       *buffers.Pool
-	deviceBuffers *buffers.Pool // of the memory of Plan.FrameDevice; nil: frames lie on the host
-	Budget        int64         // for batches in flight
+	deviceBuffers *buffers.Pool // memory of Plan.FrameDevice; nil: all tensors are on the host
+	Budget        int64         // bytes of batches in flight
 	Ragged        raggedBudget
-	inFlight      atomic.Int64 // how many batches are in flight, at most
+	maxInFlight   atomic.Int64 // maximum number of batches in flight
 }
 
-// counters are what Stats sums up. Times are nanoseconds.
+// counters are totals for Stats. Times are in nanoseconds.
 type counters struct {
 	Gather, WaitData, WaitConsumer, First atomic.Int64
 	Samples, Batches, Wrapped             atomic.Int64
 }
 
-// PlannedBatch is one batch under construction, and where it stands in its run.
+// PlannedBatch is a batch under construction and its position in the run.
 type PlannedBatch struct {
 	column.BatchBuild
-	SkippedBehind int64        // samples of bad episodes behind the last batch of the epoch before
-	CursorAfter   order.Cursor // where the loader stands once the batch is handed out
-	Wrapped       int64
-	Skipped       int64
-	ragged        int64 // bytes of its ragged tensors; raggedBudget.mu
-	entered       int64 // of them, counted in raggedBudget.now
+	SkippedBehind int64        // samples of bad episodes after the last batch of the previous epoch
+	CursorAfter   order.Cursor // position of the loader after the batch is delivered
+	Wrapped       int64        // samples that fill the last step of an epoch a second time
+	Skipped       int64        // samples of bad episodes before the batch
+	raggedBytes   int64        // bytes of its ragged tensors; guarded by raggedBudget.Mu
+	reservedBytes int64        // part of raggedBytes that counts in raggedBudget.InFlight
 }
 
-// worker is what one goroutine needs to run jobs: scratch that outlives them.
+// worker holds the scratch memory that one goroutine needs to run jobs. It is not safe for
+// concurrent use.
 type worker struct {
 	column.Reader
-	a *Assembler
+	assembler *Assembler
 }
 
-// New returns an Assembler that executes p and owns it from then on, also on error. The caller must call
-// Close.
+// New returns an Assembler that executes p. The Assembler owns p, also on error. The caller must
+// call Close.
 func New(ctx context.Context, p *plan.Plan) (_ *Assembler, err error) {
 	a := &Assembler{Plan: p}
 	a.Workers.New = func() any {
-		w := &worker{a: a}
+		w := &worker{assembler: a}
 		w.Worker = frames.NewWorker(a.Frames, w)
 		return w.Worker
 	}
@@ -79,7 +81,7 @@ func New(ctx context.Context, p *plan.Plan) (_ *Assembler, err error) {
 	}
 	limit := a.Budget
 	if _, inFlight, err := a.DecodeHorizon(); err == nil {
-		// One more for the batch that the consumer holds: its memory is reused by the next batch.
+		// One more for the batch that the consumer holds, whose memory the next batch reuses.
 		limit = max(limit, int64(inFlight+1)*a.BatchBytes(a.Config.BatchSize))
 	}
 	a.Buffers = buffers.New(limit, a.Config.Allocator)
@@ -91,7 +93,8 @@ func New(ctx context.Context, p *plan.Plan) (_ *Assembler, err error) {
 	return a, nil
 }
 
-// Close releases the plan, the caches and the memory of batches that are not with the consumer.
+// Close releases the plan, the caches and the memory of batches. Batches that the consumer holds
+// stay valid until they are released.
 func (a *Assembler) Close() {
 	for _, pool := range []*buffers.Pool{a.Buffers, a.deviceBuffers} {
 		if pool != nil {
@@ -104,11 +107,13 @@ func (a *Assembler) Close() {
 	a.Plan.Close()
 }
 
-// BatchBytes is what a batch of n samples takes of the budget.
+// BatchBytes returns the bytes of the budget that a batch of n samples uses, without ragged
+// tensors. It returns at most layout.TooLarge.
 func (a *Assembler) BatchBytes(n int) int64 {
 	var total, small int64
 	for i := range a.Schema.Tensors {
-		if over := layout.TooLarge / int64(len(a.Schema.Tensors)) / 2; int64(a.Schema.Tensors[i].Bytes) > over/int64(max(n, 1)) {
+		limit := layout.TooLarge / int64(len(a.Schema.Tensors)) / 2
+		if int64(a.Schema.Tensors[i].Bytes) > limit/int64(max(n, 1)) {
 			return layout.TooLarge
 		}
 		if size := n * a.Schema.Tensors[i].Bytes; size >= layout.OwnBuffer {
@@ -123,26 +128,36 @@ func (a *Assembler) BatchBytes(n int) int64 {
 	return total
 }
 
-// Allocate makes an empty batch.
+// Allocate returns a batch of n samples without content. Ragged tensors have no memory yet. The
+// caller must call Release.
 func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
 	l := a.Schema
-	b := &layout.Batch{Rows: n, Fields: l.Fields, Indices: make([]int64, n), Tensors: make([]layout.Tensor, len(l.Tensors)), Texts: make([]layout.Texts, len(l.Texts)), Released: make([]atomic.Bool, len(l.Tensors))}
-	at, small := l.SlotsFor(n)
+	b := &layout.Batch{
+		Rows:     n,
+		Fields:   l.Fields,
+		Indices:  make([]int64, n),
+		Tensors:  make([]layout.Tensor, len(l.Tensors)),
+		Texts:    make([]layout.Texts, len(l.Texts)),
+		Released: make([]atomic.Bool, len(l.Tensors)),
+	}
+	slots, small := l.SlotsFor(n)
 	var shared *buffers.Buffer
 	for i := range l.Tensors {
 		p, t := &l.Tensors[i], &b.Tensors[i]
-		t.Key, t.DType, t.Shape = p.Key, p.DType, append(append(make([]int, 0, len(p.Shape)+1), n), p.Shape...)
+		t.Key, t.DType = p.Key, p.DType
+		t.Shape = append(append(make([]int, 0, len(p.Shape)+1), n), p.Shape...)
 		if p.IsRagged {
 			t.Shape = append([]int{0}, p.Shape[1:]...)
 		}
 		size, need := n*p.Bytes, small
 		switch {
-		case at[i].HasBuffer:
+		case slots[i].HasBuffer:
 			need = size
 		case size == 0:
 			continue
 		case shared != nil:
-			t.Buffer, t.Data = shared.Ref(), b.Shared[at[i].Offset:at[i].Offset+size:at[i].Offset+size]
+			offset := slots[i].Offset
+			t.Buffer, t.Data = shared.Ref(), b.Shared[offset:offset+size:offset+size]
 			continue
 		}
 		from := a.Buffers
@@ -155,7 +170,7 @@ func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
 			return nil, err
 		}
 		t.Buffer, t.Data = buf, buf.Mem[:size:size]
-		if !at[i].HasBuffer {
+		if !slots[i].HasBuffer {
 			shared, b.Shared = buf, buf.Mem[:small:small]
 		}
 	}
@@ -165,7 +180,8 @@ func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
 	return b, nil
 }
 
-// BeginBatch makes a unit of samples: rows, windows, masks, and how many parts there are. Nothing is read.
+// BeginBatch returns a batch of samples with rows, windows and masks resolved and its parts
+// counted. It reads no data. epochs holds the epoch of each sample.
 func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatch, error) {
 	b, err := a.Allocate(len(samples))
 	if err != nil {
@@ -175,7 +191,7 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 	u := a.batchPool.Get().(*PlannedBatch)
 	u.Seq, u.Batch, u.TensorBytes, u.Device = seq, b, a.BatchBytes(len(samples)), a.FrameDevice
 	u.Done, u.OnDone, u.Err, u.BadEpisodes = make(chan struct{}), nil, nil, nil
-	u.Wrapped, u.Skipped, u.ragged, u.entered = 0, 0, 0, 0
+	u.Wrapped, u.Skipped, u.raggedBytes, u.reservedBytes = 0, 0, 0, 0
 	u.Epochs = append(u.Epochs[:0], epochs...)
 	if len(a.Sources) == 1 {
 		u.Parts = slices.Grow(u.Parts[:0], 1)[:1]
@@ -184,12 +200,12 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 		u.Pending.Store(p.Begin(samples) + int64(len(a.Schema.Ragged)))
 		return u, nil
 	}
-	u.Pending.Store(a.mixed(u, samples) + int64(len(a.Schema.Ragged)))
+	u.Pending.Store(a.dealToSources(u, samples) + int64(len(a.Schema.Ragged)))
 	return u, nil
 }
 
-// job is a job of the loader's own for a worker. spent, if any, is where its time is counted.
-func job(priority, order int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
+// newJob returns a job that adds its run time to spent.
+func newJob(priority, order int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
 	return frames.Job{Priority: priority, Order: order, Kind: kind, Run: func(fw *frames.Worker) {
 		begin := time.Now()
 		run(fw.Owner.(*worker))
@@ -197,12 +213,15 @@ func job(priority, order int64, kind frames.Kind, spent *atomic.Int64, run func(
 	}}
 }
 
-// SubmitJobs makes the jobs of a horizon: of batches that are planned together, so that what they want of one file is decoded in one go. Every path through
-// a job counts the batch's parts that it is for, or the batch would never be done.
+// SubmitJobs queues the jobs of several batches. Frames that these batches need of one file are
+// decoded together. Every path through a job must complete the parts of the batch that the job
+// stands for, or the batch never finishes.
 func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 	for _, u := range units {
 		for _, t := range a.Schema.Ragged {
-			q.Push(job(u.Seq, int64(t), frames.RaggedKind, &a.Counters.Gather, func(w *worker) { w.ragged(u, t) }))
+			q.Push(newJob(u.Seq, int64(t), frames.RaggedKind, &a.Counters.Gather, func(w *worker) {
+				w.buildRagged(u, t)
+			}))
 		}
 	}
 	for _, src := range a.Sources {
@@ -222,26 +241,33 @@ func (a *Assembler) SubmitJobs(q *frames.Queue, units []*PlannedBatch) {
 			if _, ok := c.Kind.(column.Filler); ok && c.Kind.Waits(1) > 0 {
 				filled = append(filled, c)
 			} else if i := c.Image(); i != nil {
-				q.Push(job(parts[0].Build.Seq, int64(c.Number), frames.LocateKind, &a.Frames.Counters.Plan, func(w *worker) { w.LocateFrames(parts, i) }))
+				seq, spent := parts[0].Build.Seq, &a.Frames.Counters.Plan
+				q.Push(newJob(seq, int64(c.Number), frames.LocateKind, spent, func(w *worker) {
+					w.LocateFrames(parts, i)
+				}))
 			}
 		}
 		for _, p := range parts {
-			each := 1
-			if p.Build.TensorBytes <= smallBatch {
-				each = max(len(filled), 1)
+			columnsPerJob := 1
+			if p.Build.TensorBytes <= smallBatchBytes {
+				columnsPerJob = max(len(filled), 1)
 			}
-			for some := range slices.Chunk(filled, each) {
-				q.Push(job(p.Build.Seq, int64(some[0].Number), frames.GatherKind, &a.Counters.Gather, func(w *worker) { w.fill(p, some) }))
+			for columns := range slices.Chunk(filled, columnsPerJob) {
+				seq, first := p.Build.Seq, int64(columns[0].Number)
+				q.Push(newJob(seq, first, frames.GatherKind, &a.Counters.Gather, func(w *worker) {
+					w.fillColumns(p, columns)
+				}))
 			}
 		}
 	}
 }
 
-// smallBatch is the size up to which the columns of a batch are filled by one job: waking a worker for each costs more than filling it.
-const smallBatch = 256 << 10
+// smallBatchBytes is the size up to which one job fills all columns of a batch. Waking a worker per
+// column costs more than filling so small a column.
+const smallBatchBytes = 256 << 10
 
-// fill brings columns of a part.
-func (w *worker) fill(p *column.Part, columns []*column.Column) {
+// fillColumns fills columns of a part and completes one part of the batch for each.
+func (w *worker) fillColumns(p *column.Part, columns []*column.Column) {
 	for _, c := range columns {
 		if err := w.fillColumn(p, c); err != nil {
 			p.FailAt(err)
@@ -250,13 +276,14 @@ func (w *worker) fill(p *column.Part, columns []*column.Column) {
 	}
 }
 
-// fillColumn fills one column of a part. A panic is an internal error of the batch.
+// fillColumn fills one column of a part. A panic becomes an internal error of the batch.
 func (w *worker) fillColumn(p *column.Part, c *column.Column) (err error) {
 	defer crash.Recover("loader", &err)
 	return c.Kind.(column.Filler).Fill(&w.Reader, p)
 }
 
-// RecycleBatch keeps a unit's slices for another. Its batch must have been handed out or released.
+// RecycleBatch makes the slices of u available to another batch. u's batch must have been delivered
+// or released.
 func (a *Assembler) RecycleBatch(u *PlannedBatch) {
 	u.Batch, u.Err, u.BadEpisodes, u.OnDone = nil, nil, nil, nil
 	a.batchPool.Put(u)

@@ -15,70 +15,81 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// openCaches splits the memory budget, and makes the pool's and the cache's room.
+// openCaches divides the memory budget and opens the frame store.
 //
-// An eighth of memory_budget is for idle decoders, one for the tables and indexes of the datasets, a sixteenth for mapped pages of a
-// cache directory, a thirty-second for timestamps. Half of the whole is for kept frames where there are any (of a RAM cache beside a pool, a
-// quarter more), and half of what they leave for batches under construction; without them, five eighths of the whole.
+// Fixed shares of memory_budget are an eighth for idle decoders, an eighth for tables and indexes
+// of the datasets, a sixteenth for mapped pages of a cache directory, and a thirty-second for
+// timestamps. Stored frames get half of the budget by default, or a quarter for a RAM cache in
+// addition to a pool. Batches under construction get half of what stored frames leave. Without
+// stored frames they get five eighths of the budget.
 func (a *Assembler) openCaches(ctx context.Context) error {
 	cfg := &a.Config
 	total := int64(cfg.MemoryBudget)
-	ram := cfg.Cache == options.CacheInRAM
-	pool := cfg.Shuffle == order.Pool && a.HasVideo()
-	var poolBytes, room int64
-	if pool {
+	hasPool := cfg.Shuffle == order.Pool && a.HasVideo()
+	var poolBytes, cacheBytes int64
+	if hasPool {
 		poolBytes = int64(cfg.PoolSize)
 	}
-	if ram {
-		if room = int64(cfg.CacheBudget); room == 0 {
-			room = total / 2
-			if pool {
-				room = total / 4
+	if cfg.Cache == options.CacheInRAM {
+		if cacheBytes = int64(cfg.CacheBudget); cacheBytes == 0 {
+			cacheBytes = total / 2
+			if hasPool {
+				cacheBytes = total / 4
 			}
 		}
 	}
-	kept := poolBytes + room
-	if kept > total/8*7 {
+	keptBytes := poolBytes + cacheBytes
+	if keptBytes > total/8*7 {
 		return robocache.Misuse("loader", nil, "pool_size and cache_budget leave nothing of memory_budget for batches").
-			Expected("at most "+layout.FormatMiB(total/8*7)+" together", layout.FormatMiB(kept)).
+			Expected("at most "+layout.FormatMiB(total/8*7)+" together", layout.FormatMiB(keptBytes)).
 			WithHint("raise memory_budget")
 	}
 	a.Budget = total / 8 * 5
-	if kept > 0 {
-		a.Budget = (total - kept) / 2
+	if keptBytes > 0 {
+		a.Budget = (total - keptBytes) / 2
 	}
-	own := frames.Config{KeptBytes: kept, CacheBytes: room, KeepPlanes: a.KeepsPlanes(), Warn: a.Report.Warn}
+	storeConfig := frames.Config{
+		KeptBytes:  keptBytes,
+		CacheBytes: cacheBytes,
+		KeepPlanes: a.KeepsPlanes(),
+		Warn:       a.Report.Warn,
+	}
 	if cfg.HasCacheDirectory() {
 		var err error
-		if own.Dir, err = a.openDir(ctx); err != nil {
+		if storeConfig.Dir, err = a.openCacheDirectory(ctx); err != nil {
 			return err
 		}
 	}
-	reads := false
+	hasRemote := false
 	for _, src := range a.Sources {
-		reads = reads || src.IsRemote(ctx)
+		hasRemote = hasRemote || src.IsRemote(ctx)
 	}
-	if reads {
-		a.readWorkers = cmp.Or(cfg.IOThreads, defaultReads)
+	if hasRemote {
+		a.readWorkers = cmp.Or(cfg.IOThreads, defaultReadWorkers)
 	}
-	if reads || a.DeviceWorkers > 0 {
-		own.Cores, own.ReadAheadBytes = cfg.Threads, max(a.Budget/8, 1<<20)
+	if hasRemote || a.DeviceWorkers > 0 {
+		storeConfig.Cores, storeConfig.ReadAheadBytes = cfg.Threads, max(a.Budget/8, 1<<20)
 	}
-	if a.FrameDevice != nil && (kept > 0 || cfg.Cache == options.CacheOnDevice) {
-		own.DeviceBytes, own.DeviceMemory = cmp.Or(int64(cfg.DeviceMemory), kept), a.FrameDevice
+	if a.FrameDevice != nil && (keptBytes > 0 || cfg.Cache == options.CacheOnDevice) {
+		storeConfig.DeviceBytes = cmp.Or(int64(cfg.DeviceMemory), keptBytes)
+		storeConfig.DeviceMemory = a.FrameDevice
 	}
 	if cfg.Cache == options.CacheOnDevice {
-		own.CacheBytes = own.DeviceBytes // residents of a pool that it does not take lie on the host
+		// Pool frames that exceed it are stored on the host.
+		storeConfig.CacheBytes = storeConfig.DeviceBytes
 	}
-	a.Frames = frames.New(own)
+	a.Frames = frames.New(storeConfig)
 	return nil
 }
 
-// defaultReads is how many reads are in flight where nothing is said: at 5 ms a request, some six thousand a second.
-const defaultReads = 32
+// defaultReadWorkers is the number of reads in flight if io_threads is not set. At 5 ms per request
+// it allows about 6,000 requests per second.
+const defaultReadWorkers = 32
 
-// openDir makes the cache directory one of decoded frames, or, and then gives nil, of the bytes that are read of remote files.
-func (a *Assembler) openDir(ctx context.Context) (*cache.Dir, error) {
+// openCacheDirectory opens the cache directory. It returns the directory if decoded frames are
+// cached. If the bytes of remote files are cached, it wraps the video files instead and returns
+// nil.
+func (a *Assembler) openCacheDirectory(ctx context.Context) (*cache.Dir, error) {
 	cfg := &a.Config
 	dir, err := a.CacheFolder.Open()
 	if err != nil {
@@ -98,7 +109,8 @@ func (a *Assembler) openDir(ctx context.Context) (*cache.Dir, error) {
 			continue
 		}
 		uri := src.Dataset.Info().URI
-		l.Videos.Wrap(func(path string, r robocache.Ranged) robocache.Ranged { // of other stores: videos beside a dataset
+		// Videos outside the dataset's folder may be in other stores.
+		l.Videos.Wrap(func(path string, r robocache.Ranged) robocache.Ranged {
 			return store.CachedRanged(r, uri+"/"+filepath.ToSlash(path), blocks, plan.BlockBytes)
 		})
 	}

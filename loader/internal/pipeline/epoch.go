@@ -6,47 +6,49 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// epochPlan is where a run's planner stands in an epoch.
+// epochPlan is the position of a run's planner in an epoch.
 type epochPlan struct {
 	order.Progress
-	sampler *order.Sampler
-	at      order.Cursor
-	first   *order.Step // that was made already; nil: none
-	ahead   *nextEpoch  // nil: it was not looked at
+	sampler   *order.Sampler
+	cursor    order.Cursor
+	firstStep *order.Step // computed in advance by prepareNextEpoch; nil: not computed, or taken
+	next      *nextEpoch  // nil: not prepared
 }
 
-// nextEpoch is the epoch behind, and what its pool begins with.
+// nextEpoch is the epoch after an epochPlan, and the episodes that its pool begins with.
 type nextEpoch struct {
 	*epochPlan
-	made    chan struct{} // closed when the rest is there
-	total   float64       // samples of the rank in first's admissions
-	entered int           // of these admissions, before the epoch begins
-	samples float64       // of those
+	prepared         chan struct{} // closed when firstStep and firstStepSamples are set
+	firstStepSamples float64       // samples of the rank in the admissions of firstStep
+	enteredEpisodes  int           // admissions made before the epoch began
+	enteredSamples   float64       // samples of the rank in them
 }
 
+// planEpoch returns a plan that continues at p.
 func planEpoch(p order.Progress) *epochPlan {
 	e := &epochPlan{Progress: p}
-	e.sampler, e.at = p.Sampler()
+	e.sampler, e.cursor = p.Sampler()
 	return e
 }
 
-// step gives what is in the epoch's next batch; false at its end.
-func (e *epochPlan) step(s *order.Step) bool {
-	if e.first != nil {
-		*s, e.first = *e.first, nil
-	} else if !e.sampler.Next(e.at, s) {
+// nextStep computes the epoch's next batch. It returns false at the end of the epoch.
+func (e *epochPlan) nextStep(s *order.Step) bool {
+	if e.firstStep != nil {
+		*s, e.firstStep = *e.firstStep, nil
+	} else if !e.sampler.Next(e.cursor, s) {
 		return false
 	}
-	e.at = s.After
+	e.cursor = s.After
 	return true
 }
 
-// following is the next epoch. What entered it already does not enter again.
-func (e *epochPlan) following() *epochPlan {
-	if n := e.ahead; n != nil {
-		<-n.made
-		if n.first != nil {
-			n.first.Admitted = n.first.Admitted[n.entered:]
+// followingPlan returns the plan of the next epoch, without the admissions that were already made.
+// It blocks until prepareNextEpoch is done.
+func (e *epochPlan) followingPlan() *epochPlan {
+	if n := e.next; n != nil {
+		<-n.prepared
+		if n.firstStep != nil {
+			n.firstStep.Admitted = n.firstStep.Admitted[n.enteredEpisodes:]
 		}
 		return n.epochPlan
 	}
@@ -55,48 +57,51 @@ func (e *epochPlan) following() *epochPlan {
 	return planEpoch(p)
 }
 
-// look makes the next epoch's order and first step, which may take a while.
-func (e *epochPlan) look(wg *sync.WaitGroup) {
-	n := &nextEpoch{made: make(chan struct{}), epochPlan: e.following()}
-	e.ahead = n
+// prepareNextEpoch computes the order and the first step of the next epoch in the background, which
+// may take a while.
+func (e *epochPlan) prepareNextEpoch(wg *sync.WaitGroup) {
+	n := &nextEpoch{prepared: make(chan struct{}), epochPlan: e.followingPlan()}
+	e.next = n
 	wg.Go(func() {
-		defer close(n.made)
+		defer close(n.prepared)
 		first := &order.Step{}
-		if !n.sampler.Next(n.at, first) {
+		if !n.sampler.Next(n.cursor, first) {
 			return
 		}
-		n.first = first
+		n.firstStep = first
 		for i := range first.Admitted {
-			n.total += first.Admitted[i].Own()
+			n.firstStepSamples += first.Admitted[i].Own()
 		}
 	})
 }
 
-// refill lets the episodes that a pool's next epoch begins with enter as this one drains: its first batches find their frames, and the decoders' load is even.
-func (r *EpochRun) refill(w *worker, e *epochPlan, seq int64) {
-	if !r.IsEndless || r.a.Config.Shuffle != order.Pool || !r.a.HasVideo() {
+// admitNextEpoch admits episodes that the next epoch's pool begins with while this epoch's pool
+// drains. The first batches of the next epoch then find their frames, and the load of the decoders
+// is even.
+func (r *EpochRun) admitNextEpoch(w *worker, e *epochPlan, seq int64) {
+	if !r.IsEndless || r.assembler.Config.Shuffle != order.Pool || !r.assembler.HasVideo() {
 		return
 	}
-	left := e.sampler.Left(e.at)
-	if e.ahead == nil {
-		if room := e.Order.Room(); room > 0 && left > room {
-			return // nothing leaves for good before: the next order would only be held
+	left := e.sampler.Left(e.cursor)
+	if e.next == nil {
+		if capacity := e.Order.Room(); capacity > 0 && left > capacity {
+			return // the pool is still full, so the next order would only use memory
 		}
-		e.look(&r.wg)
+		e.prepareNextEpoch(&r.wg)
 	}
-	n := e.ahead
+	n := e.next
 	select {
-	case <-n.made:
+	case <-n.prepared:
 	default:
 		return
 	}
-	for n.first != nil && n.entered < len(n.first.Admitted) {
-		a := &n.first.Admitted[n.entered]
-		if n.samples+a.Own() > n.total-float64(left) {
+	for n.firstStep != nil && n.enteredEpisodes < len(n.firstStep.Admitted) {
+		a := &n.firstStep.Admitted[n.enteredEpisodes]
+		if n.enteredSamples+a.Own() > n.firstStepSamples-float64(left) {
 			return
 		}
-		w.admit(a, n.Epoch, seq, false)
-		n.samples, a.Samples = n.samples+a.Own(), nil
-		n.entered++
+		w.admitEpisode(a, n.Epoch, seq, false)
+		n.enteredSamples, a.Samples = n.enteredSamples+a.Own(), nil
+		n.enteredEpisodes++
 	}
 }

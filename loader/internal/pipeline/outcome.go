@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 )
 
-// Outcome is the error of a unit that nobody works at any more.
+// Outcome returns the error of a batch after its queue was drained: ctx's if parts are missing, the
+// batch's own, or that of its first bad episode. It returns nil if the batch is complete.
 func (u *PlannedBatch) Outcome(ctx context.Context) error {
 	if u.Pending.Load() != 0 {
 		return ctx.Err()
@@ -16,6 +17,8 @@ func (u *PlannedBatch) Outcome(ctx context.Context) error {
 	if u.Err != nil || len(u.BadEpisodes) == 0 {
 		return u.Err
 	}
-	// A map has no order to leave an episode out of.
-	return u.BadEpisodes[slices.MinFunc(slices.Collect(maps.Keys(u.BadEpisodes)), func(x, y column.EpisodeKey) int { return x.Episode - y.Episode })]
+	// A Map has no order from which it could omit an episode.
+	episodes := slices.Collect(maps.Keys(u.BadEpisodes))
+	first := slices.MinFunc(episodes, func(x, y column.EpisodeKey) int { return x.Episode - y.Episode })
+	return u.BadEpisodes[first]
 }

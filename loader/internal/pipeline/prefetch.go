@@ -6,49 +6,59 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// worthwhile is the part of a pool's samples that a rank must take for keeping its episodes to pay.
-const worthwhile = 0.2
+// minPoolShare is the share of an episode's pool samples that the rank must use for storing its
+// frames to pay off.
+const minPoolShare = 0.2
 
-// follow brings the residents to where the order's pool is at a step, before its batch is made: what the samples of an episode that enters will
-// want is decoded from then on, and kept; what the rank will never give is let go. Where the rows cannot be read nothing is noted: the samples
-// find their frames as those of other orders do, and report what is wrong. first: the step is the epoch's first, or the run's.
-func (w *worker) follow(s *order.Step, epoch, seq int64, first bool) {
-	if w.a.Config.Shuffle != order.Pool || !w.a.HasVideo() {
+// followPool updates the stored frames to the order's pool at step s, before the batch of s is
+// built. It admits the frames of episodes that enter the pool, and releases uses of samples that
+// the rank does not deliver. If rows cannot be read, it admits nothing; the batch reports the
+// error. first reports whether s is the first step of the epoch or of the run.
+func (w *worker) followPool(s *order.Step, epoch, seq int64, first bool) {
+	if w.assembler.Config.Shuffle != order.Pool || !w.assembler.HasVideo() {
 		return
 	}
 	for i := range s.Admitted {
-		w.admit(&s.Admitted[i], epoch, seq, first)
+		w.admitEpisode(&s.Admitted[i], epoch, seq, first)
 	}
 	for samples := s.Passed; len(samples) > 0; {
-		src, _ := w.a.SourceOf(samples[0])
+		src, _ := w.assembler.SourceOf(samples[0])
 		n := 1
 		for n < len(samples) && samples[n] >= src.SampleOffset && samples[n] < src.SampleOffset+src.Table.Samples() {
 			n++
 		}
-		w.eachUse(&src.DataSource, samples[:n], func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
-			w.a.Frames.ReleaseUses(c.FrameStream(), uses, epoch)
-		})
+		release := func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
+			w.assembler.Frames.ReleaseUses(c.FrameStream(), uses, epoch)
+		}
+		w.countFrameUses(&src.DataSource, samples[:n], release)
 		samples = samples[n:]
 	}
 }
 
-// admit has an episode's frames decoded and kept from now on, where that pays.
-func (w *worker) admit(a *order.Admission, epoch, seq int64, first bool) {
-	if a.Share >= worthwhile {
-		w.eachUse(&w.a.Sources[a.Source].DataSource, a.Samples, func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
-			w.AdmitFrames(c.FrameStream(), uses, epoch, seq, first)
-		})
+// admitEpisode has the frames of an episode decoded and stored from now on, if that pays off.
+func (w *worker) admitEpisode(a *order.Admission, epoch, seq int64, first bool) {
+	if a.Share < minPoolShare {
+		return
 	}
+	src := &w.assembler.Sources[a.Source].DataSource
+	admit := func(c *column.ImageColumn, uses map[frames.FrameID]int32) {
+		w.AdmitFrames(c.FrameStream(), uses, epoch, seq, first)
+	}
+	w.countFrameUses(src, a.Samples, admit)
 }
 
-// eachUse counts how often samples of a source want each frame of each camera.
-func (w *worker) eachUse(src *column.DataSource, samples []int64, fn func(c *column.ImageColumn, uses map[frames.FrameID]int32)) {
-	own := make([]int64, len(samples))
+// countFrameUses calls fn for each camera with the number of times that samples of src use each
+// frame.
+func (w *worker) countFrameUses(
+	src *column.DataSource, samples []int64,
+	fn func(c *column.ImageColumn, uses map[frames.FrameID]int32),
+) {
+	numbers := make([]int64, len(samples))
 	for i, s := range samples {
-		own[i] = s - src.SampleOffset
+		numbers[i] = s - src.SampleOffset
 	}
 	p := &column.Part{Source: src}
-	p.ResolveRows(own)
+	p.ResolveRows(numbers)
 	for c := range src.ImageColumns() {
 		if c.IsStill {
 			continue

@@ -9,61 +9,67 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 )
 
-// raggedBudget counts the bytes of ragged tensors, which no batch knows before it is made.
+// raggedBudget counts the bytes of ragged tensors, whose sizes are unknown until a batch is built.
 type raggedBudget struct {
-	Mu       sync.Mutex
-	InFlight int64 // of batches in flight
-	most     int64 // of one batch, so far
-	known    bool  // a batch was made
+	Mu           sync.Mutex
+	InFlight     int64 // of all batches in flight
+	largestBatch int64 // maximum of one batch so far
+	hasMeasured  bool  // a batch was built
 }
 
-// ErrNoRoom says that a batch found no room beside those in flight. The loader makes it again, with fewer of them (Loader.handOut).
-var ErrNoRoom = errors.New("no room for the batch beside others")
+// ErrNoSpace reports that a batch does not fit into the budget together with those in flight. The
+// loader then builds it again with fewer in flight (Loader.deliverNext).
+var ErrNoSpace = errors.New("the batch does not fit into memory_budget with the others in flight")
 
-// reserveRagged counts size bytes of a unit's ragged tensor before they are allocated.
+// reserveRagged reserves size bytes of the budget for a ragged tensor of u.
 func (a *Assembler) reserveRagged(u *PlannedBatch, key string, size int64) error {
 	fixed := a.BatchBytes(u.Batch.Rows)
 	c := &a.Ragged
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	u.ragged += size
-	c.most = max(c.most, u.ragged)
-	if need := fixed + u.ragged; need > a.Budget {
-		return robocache.ResourceLimit("loader", robocache.Where{"stream": key, "bytes": size, "position": u.Batch.Position}, "memory_budget: one batch does not fit").
-			Expected("at most "+layout.FormatMiB(a.Budget-fixed-(u.ragged-size))+" of "+layout.FormatMiB(int64(a.Config.MemoryBudget)), layout.FormatMiB(size)+" of "+key).
+	u.raggedBytes += size
+	c.largestBatch = max(c.largestBatch, u.raggedBytes)
+	if need := fixed + u.raggedBytes; need > a.Budget {
+		where := robocache.Where{"stream": key, "bytes": size, "position": u.Batch.Position}
+		available := layout.FormatMiB(a.Budget - fixed - (u.raggedBytes - size))
+		total := layout.FormatMiB(int64(a.Config.MemoryBudget))
+		return robocache.ResourceLimit("loader", where, "memory_budget: one batch does not fit").
+			Expected("at most "+available+" of "+total, layout.FormatMiB(size)+" of "+key).
 			WithHint("raise memory_budget, or lower batch_size or the window")
 	}
-	// Of a Map's batch, which stands alone, none is in flight.
-	if n := a.inFlight.Load(); n > 0 && c.InFlight+size > a.Budget-n*a.BatchBytes(a.Config.BatchSize) {
-		return ErrNoRoom
+	// maxInFlight is 0 for a Map, which builds one batch at a time.
+	n := a.maxInFlight.Load()
+	if n > 0 && c.InFlight+size > a.Budget-n*a.BatchBytes(a.Config.BatchSize) {
+		return ErrNoSpace
 	}
 	c.InFlight += size
-	u.entered += size
+	u.reservedBytes += size
 	return nil
 }
 
-// ReleaseRagged takes back what a unit entered: it is handed out, or dropped.
+// ReleaseRagged releases the budget that u reserved. It is called when u is delivered or dropped.
 func (a *Assembler) ReleaseRagged(u *PlannedBatch) {
-	if u.entered == 0 {
+	if u.reservedBytes == 0 {
 		return
 	}
 	c := &a.Ragged
 	c.Mu.Lock()
-	c.InFlight -= u.entered
-	u.entered = 0
+	c.InFlight -= u.reservedBytes
+	u.reservedBytes = 0
 	c.Mu.Unlock()
 }
 
-// largest is the ragged bytes to expect of a batch: a quarter more than the largest so far.
-func (a *Assembler) largest() (bytes int64, known bool) {
+// expectedRaggedBytes returns the ragged bytes to expect of a batch: 25 % more than the largest so
+// far. known is false until a batch was built.
+func (a *Assembler) expectedRaggedBytes() (bytes int64, known bool) {
 	c := &a.Ragged
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	return c.most + c.most/4, c.known
+	return c.largestBatch + c.largestBatch/4, c.hasMeasured
 }
 
-// ragged makes one ragged tensor of a unit, of all its parts.
-func (w *worker) ragged(u *PlannedBatch, tensor int) {
+// buildRagged builds one ragged tensor of u from the entries of all its parts.
+func (w *worker) buildRagged(u *PlannedBatch, tensor int) {
 	defer u.Complete(1)
 	t := &u.Batch.Tensors[tensor]
 	var list []column.RaggedEntries
@@ -80,16 +86,16 @@ func (w *worker) ragged(u *PlannedBatch, tensor int) {
 			return
 		}
 		if e == nil {
-			return // an episode is blamed
+			return // a bad episode was recorded
 		}
 		size += int64(len(e.Data))
 		list = append(list, *e)
 	}
-	if err := w.a.reserveRagged(u, t.Key, size); err != nil {
+	if err := w.assembler.reserveRagged(u, t.Key, size); err != nil {
 		u.Fail(err)
 		return
 	}
-	b, err := w.a.Buffers.Get(int(max(size, 1))) // an address also where there is nothing: NumPy takes no null
+	b, err := w.assembler.Buffers.Get(int(max(size, 1))) // never nil, because NumPy rejects null
 	if err != nil {
 		u.Fail(err)
 		return
@@ -98,18 +104,18 @@ func (w *worker) ragged(u *PlannedBatch, tensor int) {
 	column.StackEntries(list, t.Data)
 	var n int
 	for _, e := range list {
-		if e.Column.LengthsEntry < 0 { // the lengths are another's
+		if e.Column.LengthsEntry < 0 { // another column writes the lengths
 			n += len(e.Data) / e.Column.OutBytes
 			continue
 		}
-		own := column.AsSlice[int64](e.Part.TensorData(e.Column.LengthsEntry))
+		lengths := column.AsSlice[int64](e.Part.TensorData(e.Column.LengthsEntry))
 		for i, c := range e.Counts {
-			own[e.Part.ValueSlot(e.Column, i)] = int64(c)
+			lengths[e.Part.ValueSlot(e.Column, i)] = int64(c)
 			n += c
 		}
 	}
 	t.Shape[0] = n
-	w.a.Ragged.Mu.Lock()
-	w.a.Ragged.known = true
-	w.a.Ragged.Mu.Unlock()
+	w.assembler.Ragged.Mu.Lock()
+	w.assembler.Ragged.hasMeasured = true
+	w.assembler.Ragged.Mu.Unlock()
 }

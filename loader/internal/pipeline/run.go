@@ -13,50 +13,57 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// EpochRun is one pass from a cursor on, to the end of the epoch or from epoch to epoch: a planner that stays ahead of the consumer, and a fixed set of workers.
+// EpochRun plans and builds batches from a cursor to the end of the epoch, or without end. A
+// planner goroutine stays ahead of the consumer, and a fixed number of workers fill the batches.
 type EpochRun struct {
-	a       *Assembler
-	Ctx     context.Context
-	cancel  context.CancelFunc
-	Queue   *frames.Queue
-	Batches chan *PlannedBatch
-	Head    *PlannedBatch // taken from units, not yet handed out; Next's own
-	wg      sync.WaitGroup
+	assembler *Assembler
+	Ctx       context.Context
+	cancel    context.CancelFunc
+	Queue     *frames.Queue
+	Batches   chan *PlannedBatch
+	// NextBatch was received from Batches and is not delivered yet. Only Loader.Next uses it.
+	NextBatch *PlannedBatch
+	wg        sync.WaitGroup
 
-	IsEndless bool  // the planner goes on into the next epoch
-	Skipped   int64 // samples of bad episodes behind the last batch; settled when units is closed
+	IsEndless bool  // the planner continues with the next epoch
+	Skipped   int64 // samples of bad episodes after the last batch; valid when Batches is closed
 
-	mu    sync.Mutex
-	space sync.Cond
-	live  []*PlannedBatch // planned, not handed out
+	mu             sync.Mutex
+	spaceAvailable sync.Cond
+	plannedBatches []*PlannedBatch // planned and not delivered
 }
 
-// largeBatch is the size from which on one batch is work enough for all workers while the next horizon is planned.
-const largeBatch = 64 << 20
+// largeBatchBytes is the size from which one batch keeps all workers busy while the next horizon is
+// planned.
+const largeBatchBytes = 64 << 20
 
-// smallAhead is how many small batches without frames are planned together, at least: waking costs more than making one.
-const smallAhead = 16
+// minSmallBatches is the minimum number of small batches without frames that are planned together.
+// Waking a worker costs more than filling one.
+const minSmallBatches = 16
 
-// DecodeHorizon says how many batches are planned together, and how many may be in flight: a horizon and a half where the budget
-// holds them, so that the next is planned and begun while the rest of the last is consumed; two where reads wait for a network, but of
-// videos, whose packets are read ahead on their own.
-// Large batches are their own horizon: as many as fit a sixteenth of memory_budget, one at least. Those whose frames are made on a device lie there.
+// DecodeHorizon returns how many batches are planned together and how many may be in flight.
+//
+// If the budget allows it, one and a half horizons are in flight: the next one is planned and begun
+// while the consumer receives the rest of the last one. Two are in flight if reads wait for a
+// network. Videos are excluded from this, because their packets are read ahead. Large batches form
+// a horizon of as many as fit into a sixteenth of memory_budget, at least one. This does not apply
+// to batches whose frames are in device memory.
 func (a *Assembler) DecodeHorizon() (ahead, inFlight int, err error) {
-	ragged, _ := a.largest()
+	ragged, _ := a.expectedRaggedBytes()
 	bytes := max(a.BatchBytes(a.Config.BatchSize)+ragged, 1)
 	fit := a.Budget / bytes
 	if fit < 1 && ragged > 0 {
-		fit = 1 // the quarter more than the largest may be what does not fit
+		fit = 1 // the margin of expectedRaggedBytes may be what does not fit
 	}
 	if fit < 1 {
 		return 0, 0, BudgetError(bytes, a.Budget, int64(a.Config.MemoryBudget))
 	}
 	ahead = a.Config.Prefetch
-	if bytes <= smallBatch && !a.HasFrames() {
-		ahead = max(ahead, smallAhead)
+	if bytes <= smallBatchBytes && !a.HasFrames() {
+		ahead = max(ahead, minSmallBatches)
 	}
 	ahead = int(min(int64(ahead), max(fit*2/3, 1)))
-	if bytes > largeBatch && a.FrameDevice == nil {
+	if bytes > largeBatchBytes && a.FrameDevice == nil {
 		n := int(min(max(int64(a.Config.MemoryBudget)/16/bytes, 1), fit))
 		return min(ahead, max(n-1, 1)), n, nil
 	}
@@ -67,39 +74,50 @@ func (a *Assembler) DecodeHorizon() (ahead, inFlight int, err error) {
 	return ahead, int(min(int64(inFlight), fit)), nil
 }
 
-func StartRun(a *Assembler, at order.Progress, onward bool) *EpochRun {
+// StartRun starts a run at a position. If endless is true, the run continues with the next epochs.
+// The caller must call Stop.
+func StartRun(a *Assembler, at order.Progress, endless bool) *EpochRun {
 	ctx, cancel := context.WithCancel(context.Background())
 	ahead, inFlight, _ := a.DecodeHorizon()
-	r := &EpochRun{a: a, Ctx: ctx, cancel: cancel, Queue: frames.NewQueue(ctx, &a.Workers), Batches: make(chan *PlannedBatch, inFlight+1), IsEndless: onward}
-	r.space.L = &r.mu
+	r := &EpochRun{
+		assembler: a,
+		Ctx:       ctx,
+		cancel:    cancel,
+		Queue:     frames.NewQueue(ctx, &a.Workers),
+		Batches:   make(chan *PlannedBatch, inFlight+1),
+		IsEndless: endless,
+	}
+	r.spaceAvailable.L = &r.mu
 	r.Queue.Start(a.Config.Threads + a.readWorkers + a.DeviceWorkers)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
-		r.plan(at, ahead, inFlight)
+		r.planBatches(at, ahead, inFlight)
 	}()
 	return r
 }
 
-// plan makes horizons until the epoch ends, or onward. The first is one batch, so that it comes soon.
-func (r *EpochRun) plan(from order.Progress, ahead, inFlight int) {
+// planBatches plans horizons until the epoch ends or the run is stopped. The first horizon is one
+// batch, so that it is delivered soon.
+func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 	defer close(r.Batches)
 	var s order.Step
 	fw := r.Queue.Borrow()
 	defer r.Queue.Return(fw)
 	w := fw.Owner.(*worker)
 	e := planEpoch(from)
-	begun, skipped := int64(0), int64(0) // the epoch's first batch; behind the last epoch's last
+	epochStart := int64(0) // number of the epoch's first batch
+	skipped := int64(0)    // samples of bad episodes after the last batch of the previous epoch
 	for size, seq := 1, int64(0); ; size = ahead {
-		if len(r.a.Schema.Ragged) > 0 && seq > 0 {
-			// What comes to be known of their sizes counts at once; before the first is made, nothing is.
-			if !r.firstMade() {
+		if len(r.assembler.Schema.Ragged) > 0 && seq > 0 {
+			// Use the ragged sizes measured so far. None is known before the first batch is built.
+			if !r.awaitFirstBatch() {
 				return
 			}
-			ahead, inFlight, _ = r.a.DecodeHorizon()
+			ahead, inFlight, _ = r.assembler.DecodeHorizon()
 			size = min(ahead, inFlight)
 		}
-		r.a.inFlight.Store(int64(inFlight))
+		r.assembler.maxInFlight.Store(int64(inFlight))
 		if !r.waitSpace(inFlight - size) {
 			return
 		}
@@ -107,57 +125,61 @@ func (r *EpochRun) plan(from order.Progress, ahead, inFlight int) {
 		var units []*PlannedBatch
 		more := true
 		for n := 0; n < size && more; {
-			if !e.step(&s) {
-				if more = r.IsEndless && seq > begun && !e.sampler.Starved(e.at); more { // epochs without a batch would be gone through without end
-					r.a.SubmitJobs(r.Queue, units) // the next epoch's order may take a while
-					units, begun, skipped = nil, seq, s.Skipped
-					e = e.following()
+			if !e.nextStep(&s) {
+				// Stop after an epoch without a batch: the epochs after it may have none either.
+				if more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor); more {
+					r.assembler.SubmitJobs(r.Queue, units) // computing the next order may take a while
+					units, epochStart, skipped = nil, seq, s.Skipped
+					e = e.followingPlan()
 					continue
 				}
-				if r.Skipped = s.Skipped; seq == begun && seq > 0 {
-					r.Skipped = skipped // the next run finds out again that this epoch has no batch
+				if r.Skipped = s.Skipped; seq == epochStart && seq > 0 {
+					r.Skipped = skipped // the next run counts the samples of this empty epoch
 				}
-				if e.sampler.Starved(e.at) {
-					r.give(&PlannedBatch{SkippedBehind: skipped, BatchBuild: column.BatchBuild{
-						Seq: seq, Epoch: e.Epoch, Done: closed(),
+				if e.sampler.Starved(e.cursor) {
+					r.enqueueBatch(&PlannedBatch{SkippedBehind: skipped, BatchBuild: column.BatchBuild{
+						Seq: seq, Epoch: e.Epoch, Done: closedChannel(),
 						Err: robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode"),
 					}})
 				}
 				break
 			}
-			w.follow(&s, e.Epoch, seq, seq == begun)
-			if seq-begun > int64(inFlight) { // a batch of this epoch was given: the store has left the one before
-				r.refill(w, e, seq)
+			w.followPool(&s, e.Epoch, seq, seq == epochStart)
+			// A batch of this epoch was delivered, so the store has released the previous epoch.
+			if seq-epochStart > int64(inFlight) {
+				r.admitNextEpoch(w, e, seq)
 			}
-			u, err := r.a.BeginBatch(seq, s.Samples, s.Epochs)
+			u, err := r.assembler.BeginBatch(seq, s.Samples, s.Epochs)
 			if err != nil {
-				u, more = &PlannedBatch{BatchBuild: column.BatchBuild{Seq: seq, Err: err, Done: closed()}}, false
+				u, more = &PlannedBatch{}, false
+				u.Seq, u.Err, u.Done = seq, err, closedChannel()
 			} else {
 				u.Batch.Epoch, u.Batch.Position = e.Epoch, s.First
 				u.CursorAfter, u.Wrapped, u.Skipped = s.After, s.Wrapped, s.Skipped
 				units = append(units, u)
 			}
 			u.Epoch, u.SkippedBehind = e.Epoch, skipped
-			r.give(u)
+			r.enqueueBatch(u)
 			n, seq, skipped = n+1, seq+1, 0
 		}
-		r.a.Frames.Counters.Plan.Add(int64(time.Since(begin)))
-		r.a.SubmitJobs(r.Queue, units)
+		r.assembler.Frames.Counters.Plan.Add(int64(time.Since(begin)))
+		r.assembler.SubmitJobs(r.Queue, units)
 		if !more {
 			return
 		}
 	}
 }
 
-// firstMade waits for the first batch where no size of a ragged tensor is known.
-func (r *EpochRun) firstMade() bool {
-	if _, known := r.a.largest(); known {
+// awaitFirstBatch blocks until the size of a ragged tensor is known, that is, until the first batch
+// is built. It returns false if the run was stopped.
+func (r *EpochRun) awaitFirstBatch() bool {
+	if _, known := r.assembler.expectedRaggedBytes(); known {
 		return true
 	}
 	r.mu.Lock()
 	var first *PlannedBatch
-	if len(r.live) > 0 {
-		first = r.live[0]
+	if len(r.plannedBatches) > 0 {
+		first = r.plannedBatches[0]
 	}
 	r.mu.Unlock()
 	if first == nil {
@@ -171,73 +193,76 @@ func (r *EpochRun) firstMade() bool {
 	}
 }
 
-// give puts a batch in the channel, which has room for all that may be in flight, and for an error behind them.
-func (r *EpochRun) give(u *PlannedBatch) {
+// enqueueBatch sends a batch to Batches. It does not block: the channel has capacity for all
+// batches in flight and an error after them.
+func (r *EpochRun) enqueueBatch(u *PlannedBatch) {
 	r.mu.Lock()
-	r.live = append(r.live, u)
+	r.plannedBatches = append(r.plannedBatches, u)
 	r.mu.Unlock()
 	r.Batches <- u
 }
 
-func closed() chan struct{} {
+// closedChannel returns the Done channel of a batch that is complete from the start.
+func closedChannel() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// waitSpace waits until at most n batches are in flight; false when the run is over.
+// waitSpace blocks until at most n batches are in flight. It returns false if the run was stopped.
 func (r *EpochRun) waitSpace(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.live) <= n {
+	if len(r.plannedBatches) <= n {
 		return r.Ctx.Err() == nil
 	}
 	begin := time.Now()
-	for len(r.live) > n && r.Ctx.Err() == nil {
-		r.space.Wait()
+	for len(r.plannedBatches) > n && r.Ctx.Err() == nil {
+		r.spaceAvailable.Wait()
 	}
-	r.a.Counters.WaitConsumer.Add(int64(time.Since(begin)))
+	r.assembler.Counters.WaitConsumer.Add(int64(time.Since(begin)))
 	return r.Ctx.Err() == nil
 }
 
-// Release takes a finished batch out of the run.
+// Release removes a finished batch from the run and returns it for delivery.
 func (r *EpochRun) Release(u *PlannedBatch) *layout.Batch {
 	r.mu.Lock()
-	r.live = slices.DeleteFunc(r.live, func(o *PlannedBatch) bool { return o == u })
+	r.plannedBatches = slices.DeleteFunc(r.plannedBatches, func(o *PlannedBatch) bool { return o == u })
 	r.mu.Unlock()
-	r.space.Signal()
+	r.spaceAvailable.Signal()
 	b := u.Batch
-	r.a.ReleaseRagged(u)
-	r.a.RecycleBatch(u)
+	r.assembler.ReleaseRagged(u)
+	r.assembler.RecycleBatch(u)
 	return b
 }
 
-// InFlight is the number of batches that are planned and not handed out.
+// InFlight returns the number of batches that are planned and not delivered.
 func (r *EpochRun) InFlight() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.live)
+	return len(r.plannedBatches)
 }
 
-// Stop ends all goroutines of the run and gives its batches back.
+// Stop ends all goroutines of the run, waits for them and releases the batches in flight.
 func (r *EpochRun) Stop() {
 	r.cancel()
 	r.mu.Lock()
-	r.space.Broadcast()
+	r.spaceAvailable.Broadcast()
 	r.mu.Unlock()
 	r.Queue.Close()
-	r.wg.Wait() // the planner first: what it pushed is dropped by wait
+	r.wg.Wait() // before Queue.Wait, which drops the jobs that the planner pushed
 	r.Queue.Wait()
-	for _, u := range r.live {
+	for _, u := range r.plannedBatches {
 		if u.Batch != nil {
-			r.a.ReleaseRagged(u)
+			r.assembler.ReleaseRagged(u)
 			u.Batch.Release()
 		}
 	}
-	r.live = nil
-	r.a.Frames.Reset()
+	r.plannedBatches = nil
+	r.assembler.Frames.Reset()
 }
 
+// BudgetError returns the error of a batch of need bytes that exceeds have, its share of budget.
 func BudgetError(need, have, budget int64) error {
 	return robocache.ResourceLimit("loader", nil, "memory_budget: one batch does not fit").
 		Expected(layout.FormatMiB(need)+" for a batch", layout.FormatMiB(have)+" of "+layout.FormatMiB(budget)).
