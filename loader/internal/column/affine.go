@@ -7,36 +7,41 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Affine is a normalisation ready to run: kernel.Norm's arithmetic (K10) over repeating columns.
+// Affine is a normalization in the form that kernels apply (kernel.K10). Its columns repeat along a
+// row.
 type Affine struct {
 	kernel.Norm
 	Clip      bool
-	Mode      string    // as it was asked for
-	Low, High []float64 // what Norm was made of: mean and std, or the ends
+	Mode      string    // as configured
+	Low, High []float64 // the statistics behind Norm: mean and std, or the two ends
 }
 
-// IsBookkeeping says that a column holds what a format counts by: Feature.Default, and times where a format does not mark them.
+// IsBookkeeping reports whether a column only numbers or times rows: Feature.Default, or a
+// timestamp column in formats that do not mark it.
 func (c *Column) IsBookkeeping() bool {
 	name := c.Feature.Key[strings.LastIndexAny(c.Feature.Key, "./")+1:]
 	return c.Feature.Default || name == "timestamp" || name == "timestamps"
 }
 
-// IsDepth says that the column is depth: its statistics would be of another unit.
+// IsDepth reports whether the column is depth. Recorded statistics of depth may have another unit.
 func (c *Column) IsDepth() bool {
 	i := c.Image()
 	return i != nil && (i.Spec.Pixel == video.DepthMM || i.Spec.Pixel == video.DepthM)
 }
 
-var unitRange = [2]float32{-1, 1}
+// clipRange is the range that Clip limits values to.
+var clipRange = [2]float32{-1, 1}
 
-// Epilogue is what a kernel does: columns repeat with the statistics' length, or by planes (channels first); 0: no planes.
+// Epilogue returns the normalization as a kernel applies it. With plane 0, statistics repeat along
+// a row. Otherwise each number applies to plane consecutive elements (channels first). f may be
+// nil.
 func (f *Affine) Epilogue(plane int) kernel.Epilogue {
 	if f == nil {
 		return kernel.Epilogue{}
 	}
 	e := kernel.Epilogue{Norm: &f.Norm, Plane: plane}
 	if f.Clip {
-		e.Clip = &unitRange
+		e.Clip = &clipRange
 	}
 	return e
 }

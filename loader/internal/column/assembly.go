@@ -11,28 +11,28 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// BatchBuild is a batch under construction, as its columns see it.
+// BatchBuild is a batch under construction, as its columns use it.
 type BatchBuild struct {
-	Seq         int64 // of the batch in its run
+	Seq         int64 // number of the batch in its run
 	Epoch       int64
-	Epochs      []int64 // of each sample, its source's own; none of a Map
+	Epochs      []int64 // epoch of each sample in its source; empty for a Map
 	Batch       *layout.Batch
-	TensorBytes int64              // of its tensors
-	Device      video.DeviceMemory // what it has to do for the batch is over when the batch is done; nil: none
-	Parts       []Part             // what each source gives, those without samples left out
-	Pending     atomic.Int64       // frames and columns that are still to come
-	Done        chan struct{}
-	OnDone      func()
+	TensorBytes int64              // bytes of its tensors without ragged ones
+	Device      video.DeviceMemory // device whose work must be finished before the batch is done; nil: none
+	Parts       []Part             // one per source that has samples in the batch
+	Pending     atomic.Int64       // frames and columns that are not finished
+	Done        chan struct{}      // closed when Pending is 0
+	OnDone      func()             // called after Done is closed; may be nil
 
 	mu          sync.Mutex
 	Err         error
 	BadEpisodes map[EpisodeKey]error
 }
 
-// EpisodeKey names an episode that failed.
+// EpisodeKey identifies a bad episode by source and position in the dataset.
 type EpisodeKey struct{ Source, Episode int }
 
-// Complete counts parts of a unit that are there, or will never be.
+// Complete marks parts of the batch as finished, successful or failed. The last call closes Done.
 func (u *BatchBuild) Complete(parts int64) {
 	if u.Pending.Add(-parts) == 0 {
 		if u.Device != nil {
@@ -48,7 +48,7 @@ func (u *BatchBuild) Complete(parts int64) {
 	}
 }
 
-// Fail notes an error of a unit: the first is kept, and an end of the context gives way to any other.
+// Fail sets the error of the batch. The first error is kept.
 func (u *BatchBuild) Fail(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -57,8 +57,9 @@ func (u *BatchBuild) Fail(err error) {
 	}
 }
 
-// blame notes that an episode is bad, where bad episodes may be skipped; any other error ends the batch.
-func (p *Part) blame(episode int, err error) {
+// recordBadEpisode records that an episode is bad, if bad episodes may be skipped and err is an
+// error of the data. Any other error fails the batch.
+func (p *Part) recordBadEpisode(episode int, err error) {
 	u := p.Build
 	err = p.Source.WithPlace(err)
 	if !p.Source.SkipBad || !robocache.Bad(err) {
@@ -75,7 +76,7 @@ func (p *Part) blame(episode int, err error) {
 	}
 }
 
-// episodeError says which episode an error is of, by its position.
+// episodeError is an error of one episode, given by its position in the dataset.
 type episodeError struct {
 	episode int
 	err     error
@@ -85,18 +86,21 @@ func (e *episodeError) Error() string { return e.err.Error() }
 
 func (e *episodeError) Unwrap() error { return e.err }
 
-// FailAt fails the batch, and blames the episode where the error knows it.
+// FailAt records the episode as bad if err is an episodeError. Otherwise it fails the batch.
 func (p *Part) FailAt(err error) {
 	var e *episodeError
 	if errors.As(err, &e) {
-		p.blame(e.episode, e.err)
+		p.recordBadEpisode(e.episode, e.err)
 		return
 	}
 	p.Build.Fail(p.Source.WithPlace(err))
 }
 
-// isolate finds which episodes of some rows fail, by trying each alone. The batch fails either way; with skip we must know whom to skip.
-func (p *Part) isolate(rows []robocache.Row, first error, try func(sub []robocache.Row) error) {
+// failEpisodes reads the rows of each episode alone to find those that fail, and records them as
+// bad. If bad episodes are not skipped or none fails alone, it fails the batch with first.
+func (p *Part) failEpisodes(
+	rows []robocache.Row, first error, try func(sub []robocache.Row) error,
+) {
 	if !p.Source.SkipBad {
 		p.Build.Fail(p.Source.WithPlace(first))
 		return
@@ -109,7 +113,8 @@ func (p *Part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 	for e, sub := range byEpisode {
 		if err := try(sub); err != nil {
 			found = true
-			p.blame(e, robocache.At(err, robocache.Where{"episode": p.Source.Dataset.Info().EpisodeIndex(e)}))
+			where := robocache.Where{"episode": p.Source.Dataset.Info().EpisodeIndex(e)}
+			p.recordBadEpisode(e, robocache.At(err, where))
 		}
 	}
 	if !found {
@@ -117,11 +122,12 @@ func (p *Part) isolate(rows []robocache.Row, first error, try func(sub []robocac
 	}
 }
 
-// Reader is what columns need to read rows: scratch of one goroutine, used again.
+// Reader holds the scratch memory with which one goroutine reads rows. It is not safe for
+// concurrent use.
 type Reader struct {
 	*frames.Worker
-	rows  []robocache.Row
-	refs  []robocache.FrameRef
-	index []int32
-	plan  planRoom
+	rowScratch   []robocache.Row
+	refScratch   []robocache.FrameRef
+	orderScratch []int32
+	planBuffers  planScratch
 }

@@ -11,36 +11,42 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// KeyNumber tells the draws of keys apart: FNV-1a of the dataset's own key, and never 0, which the flips have.
+// KeyNumber returns a number that separates the random draws of different keys: FNV-1a of the
+// dataset's own key. It is never 0, which is the number of flips.
 func KeyNumber(key string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	return max(h.Sum32(), 1)
 }
 
-// ImageAugment is what is done to the images of a column after they are decoded: always as bytes, at the column's height and width.
+// ImageAugment augments the decoded images of a column. Its input is bytes of the column's height
+// and width.
 type ImageAugment struct {
 	kernel.ImageAugment
 	Height, Width int       // of the result
-	Norm          *Affine   // of a float32 result
-	Table         []float32 // what each byte of a channel becomes there; nil: bytes
+	Norm          *Affine   // normalization of a float32 result
+	Table         []float32 // float32 value of each byte, per channel; nil: the result is bytes
 }
 
-// Mirror is what a flip does to a row of numbers.
+// Mirror changes a row of numbers when the images of its sample are flipped. It negates and swaps
+// elements.
 type Mirror struct {
 	Negate []int
 	Swap   [][2]int
 }
 
+// Check rejects a Mirror that does not fit the rows of c.
 func (m *Mirror) Check(c *Column) error {
 	const name = "augment: hflip: "
 	if c.Table() == nil {
+		keep := robocache.Option("augment", "hflip", "keep", []string{c.Key})
 		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
-			WithHint("%s, or %s without it", robocache.Option("augment", "hflip", "keep", []string{c.Key}), robocache.Option("keys"))
+			WithHint("%s, or %s without it", keep, robocache.Option("keys"))
 	}
 	seen := map[int]bool{}
 	bad := func(option string, i int) error {
-		return options.Misuse(name+option+" of "+c.Key, fmt.Sprintf("elements 0 to %d, each once", c.Elements-1), fmt.Sprint(i))
+		want := fmt.Sprintf("elements 0 to %d, each once", c.Elements-1)
+		return options.Misuse(name+option+" of "+c.Key, want, fmt.Sprint(i))
 	}
 	for _, i := range m.Negate {
 		if i < 0 || i >= c.Elements || seen[i] {
@@ -48,8 +54,11 @@ func (m *Mirror) Check(c *Column) error {
 		}
 		seen[i] = true
 	}
-	if len(m.Negate) > 0 && (c.StoredDType == robocache.Bool || c.StoredDType == robocache.Uint8 || c.StoredDType == robocache.Uint16 || c.StoredDType == robocache.Uint32 || c.StoredDType == robocache.Uint64) {
-		return options.Misuse(name+"negate of "+c.Key, "numbers with a sign", c.StoredDType.String())
+	switch c.StoredDType {
+	case robocache.Bool, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64:
+		if len(m.Negate) > 0 {
+			return options.Misuse(name+"negate of "+c.Key, "numbers with a sign", c.StoredDType.String())
+		}
 	}
 	clear(seen)
 	for _, p := range m.Swap {
@@ -63,31 +72,34 @@ func (m *Mirror) Check(c *Column) error {
 	return nil
 }
 
-// sampleNumber names a sample by its place in the dataset, for draws: not by its place in a batch or a selection.
+// sampleNumber returns the number that identifies a sample in random draws. It depends only on the
+// sample's row in the dataset, not on the batch or the selection.
 func sampleNumber(r robocache.Row) int64 { return int64(r.Episode)<<32 | int64(r.Index) }
 
-// epoch is the one that sample i of the part is drawn in: of a mixture, its source's own.
-func (p *Part) epoch(i int) uint64 {
+// sampleEpoch returns the epoch of sample i in its source. It is 0 for a Map.
+func (p *Part) sampleEpoch(i int) uint64 {
 	if len(p.Build.Epochs) == 0 {
 		return 0
 	}
-	return uint64(p.Build.Epochs[p.slot(i)])
+	return uint64(p.Build.Epochs[p.batchSlot(i)])
 }
 
-// draw draws for the k-th frame of a column.
-func (p *Part) draw(c *ImageColumn, k int) kernel.ImageDraw {
+// drawAugment returns the random draw for the k-th frame of a column.
+func (p *Part) drawAugment(c *ImageColumn, k int) kernel.ImageDraw {
 	a := c.Augment.ImageAugment
-	a.Epoch = p.epoch(k / c.Steps)
+	a.Epoch = p.sampleEpoch(k / c.Steps)
 	return a.Draw(sampleNumber(p.rows[0][k/c.Steps]), c.Height, c.Width, k%c.Steps)
 }
 
-// put brings a frame that was made to place k.
-func (p *Part) put(c *ImageColumn, k int, pixels []byte) {
-	dst := p.frame(c.Column, k)
+// putFrame stores rendered pixels as the k-th frame of a column. It augments them unless a device
+// does that later.
+func (p *Part) putFrame(c *ImageColumn, k int, pixels []byte) {
+	dst := p.frameData(c.Column, k)
 	switch {
 	case c.Augment != nil && c.Deferred == nil:
-		d := p.draw(c, k)
-		kernel.AugmentImage(dst, pixels, &d, [4]int{c.Height, c.Width, c.Augment.Height, c.Augment.Width}, c.Augment.Table)
+		d := p.drawAugment(c, k)
+		sizes := [4]int{c.Height, c.Width, c.Augment.Height, c.Augment.Width}
+		kernel.AugmentImage(dst, pixels, &d, sizes, c.Augment.Table)
 	case len(dst) == 0 || &dst[0] == &pixels[0]:
 	case c.FrameDevice == nil:
 		video.CopyPixels(dst, pixels)
@@ -98,40 +110,40 @@ func (p *Part) put(c *ImageColumn, k int, pixels []byte) {
 	}
 }
 
-// flips says of each sample of a part whether its images are mirrored.
-func (p *Part) flips(i int) bool {
-	a := kernel.ImageAugment{Seed: uint64(p.Source.Seed), Epoch: p.epoch(i), Flip: p.Source.Flip}
+// isFlipped reports whether the images of sample i are mirrored.
+func (p *Part) isFlipped(i int) bool {
+	a := kernel.ImageAugment{Seed: uint64(p.Source.Seed), Epoch: p.sampleEpoch(i), Flip: p.Source.Flip}
 	return a.Flips(sampleNumber(p.rows[0][i]))
 }
 
-// reflect does to the stored rows of a column, steps a sample, what a flip of the sample's images does.
-func (p *Part) reflect(c *TableColumn, rows []byte, dtype robocache.DType) {
+// mirrorRows applies c.Mirror to the stored rows of the samples whose images are flipped.
+func (p *Part) mirrorRows(c *TableColumn, rows []byte, dtype robocache.DType) {
 	m, size := c.Mirror, dtype.Size()
 	if m == nil {
 		return
 	}
-	var spare [8]byte
-	for i := range p.size() {
-		if !p.flips(i) {
+	var tmp [8]byte
+	for i := range p.sampleCount() {
+		if !p.isFlipped(i) {
 			continue
 		}
 		for k := i * c.Steps; k < (i+1)*c.Steps; k++ {
 			row := rows[k*c.Elements*size : (k+1)*c.Elements*size]
 			for _, s := range m.Swap {
-				a, b := row[s[0]*size:][:size], row[s[1]*size:][:size]
-				copy(spare[:], a)
-				copy(a, b)
-				copy(b, spare[:size])
+				first, second := row[s[0]*size:][:size], row[s[1]*size:][:size]
+				copy(tmp[:], first)
+				copy(first, second)
+				copy(second, tmp[:size])
 			}
 			for _, j := range m.Negate {
-				negate(row[j*size:][:size], dtype)
+				negateNumber(row[j*size:][:size], dtype)
 			}
 		}
 	}
 }
 
-// negate changes the sign of one number; the least integer stays.
-func negate(b []byte, dtype robocache.DType) {
+// negateNumber changes the sign of one number in place. The least integer stays unchanged.
+func negateNumber(b []byte, dtype robocache.DType) {
 	if dtype.Float() {
 		b[len(b)-1] ^= 0x80
 		return
@@ -145,13 +157,15 @@ func negate(b []byte, dtype robocache.DType) {
 	}
 }
 
-// noisy is convert with noise behind the normalisation: a run of samples of one epoch at a time. plan, if any, says which rows are there: the others
-// become zeros.
-func (p *Part) noisy(c *TableColumn, dst, src []byte, from robocache.DType, plan *kernel.Plan) error {
+// convertWithNoise casts and normalizes rows like Convert and adds noise. Each kernel call covers
+// consecutive samples of one epoch. If plan is not nil, rows without a value in it become zeros.
+func (p *Part) convertWithNoise(
+	c *TableColumn, dst, src []byte, from robocache.DType, plan *kernel.Plan,
+) error {
 	in, out := c.Elements*from.Size()*c.Steps, c.Elements*c.OutDType.Size()*c.Steps
-	for lo := 0; lo < p.size(); {
+	for lo := 0; lo < p.sampleCount(); {
 		hi := lo + 1
-		for hi < p.size() && p.epoch(hi) == p.epoch(lo) {
+		for hi < p.sampleCount() && p.sampleEpoch(hi) == p.sampleEpoch(lo) {
 			hi++
 		}
 		e := c.Normalization().Epilogue(0)
@@ -160,22 +174,38 @@ func (p *Part) noisy(c *TableColumn, dst, src []byte, from robocache.DType, plan
 			for i := range samples {
 				samples[i] = sampleNumber(p.rows[0][lo+i])
 			}
-			e.Augment = &kernel.Augment{Seed: uint64(p.Source.Seed), Epoch: p.epoch(lo), Op: KeyNumber(p.Source.DatasetKey(c.Key)), Noise: c.NoiseDeviation,
-				Samples: &kernel.Tensor{DType: robocache.Int64, Shape: []int{len(samples)}, Data: AsBytes(samples)}}
+			e.Augment = &kernel.Augment{
+				Seed:  uint64(p.Source.Seed),
+				Epoch: p.sampleEpoch(lo),
+				Op:    KeyNumber(p.Source.DatasetKey(c.Key)),
+				Noise: c.NoiseDeviation,
+				Samples: &kernel.Tensor{
+					DType: robocache.Int64,
+					Shape: []int{len(samples)},
+					Data:  AsBytes(samples),
+				},
+			}
 		}
 		x := Applies.Get().(*Applied)
 		part := x.Part(dst[lo*out:hi*out], c.OutDType, src[lo*in:hi*in], from, c.Elements, e)
 		if plan != nil {
 			n := (hi - lo) * c.Steps
-			one := &kernel.Plan{Sources: n, Kind: slices.Clone(plan.Kind[lo*c.Steps : hi*c.Steps]), Left: make([]int32, n), Right: make([]int32, n), Weight: make([]float64, n), Valid: make([]uint8, n)}
+			copyPlan := &kernel.Plan{
+				Sources: n,
+				Kind:    slices.Clone(plan.Kind[lo*c.Steps : hi*c.Steps]),
+				Left:    make([]int32, n),
+				Right:   make([]int32, n),
+				Weight:  make([]float64, n),
+				Valid:   make([]uint8, n),
+			}
 			for i := range n {
-				one.Left[i], one.Right[i] = int32(i), int32(i)
-				if one.Kind[i] != kernel.Zero {
-					one.Kind[i] = kernel.Copy
+				copyPlan.Left[i], copyPlan.Right[i] = int32(i), int32(i)
+				if copyPlan.Kind[i] != kernel.Zero {
+					copyPlan.Kind[i] = kernel.Copy
 				}
 			}
 			part.Rule.Mode = kernel.Previous
-			x.planned(one, one.Valid)
+			x.setPlan(copyPlan, copyPlan.Valid)
 		}
 		if err := x.Run(); err != nil {
 			return err
@@ -185,20 +215,24 @@ func (p *Part) noisy(c *TableColumn, dst, src []byte, from robocache.DType, plan
 	return nil
 }
 
-// gatherMirrored brings rows onto the timeline that a flip or noise changes: interpolated as they are stored, mirrored, then normalised.
-func (p *Part) gatherMirrored(c *TableColumn, plan *kernel.Plan, src, dst, mask []byte) error {
-	dtype := c.StoredDType // integers that are only chosen among
+// gatherMirrored resamples rows that a flip or noise changes. Rows are interpolated as stored, then
+// mirrored, then normalized.
+func (p *Part) gatherMirrored(
+	c *TableColumn, plan *kernel.Plan, src, dst, mask []byte,
+) error {
+	dtype := c.StoredDType // integers are selected, never interpolated
 	if c.OutDType.Float() && dtype != robocache.Float64 {
 		dtype = robocache.Float32
 	}
-	rows := AsBytes(make([]uint64, (plan.Len()*c.Elements*dtype.Size()+7)/8))[:plan.Len()*c.Elements*dtype.Size()]
+	size := plan.Len() * c.Elements * dtype.Size()
+	rows := AsBytes(make([]uint64, (size+7)/8))[:size]
 	if err := resample(rows, dtype, src, c.Column, plan, kernel.Epilogue{}, mask); err != nil {
 		return err
 	}
-	pads(mask, mask)
-	p.reflect(c, rows, dtype)
+	writePadMask(mask, mask)
+	p.mirrorRows(c, rows, dtype)
 	if !c.OutDType.Float() {
 		return Convert(dst, c.OutDType, rows, dtype, c.Elements, nil)
 	}
-	return p.noisy(c, dst, rows, dtype, plan)
+	return p.convertWithNoise(c, dst, rows, dtype, plan)
 }

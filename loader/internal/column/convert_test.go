@@ -76,7 +76,7 @@ func TestFramesAreNormalised(t *testing.T) {
 		col := &ImageColumn{Column: &Column{Value: Value{Norm: &c.f, Elements: 6}}, Height: 1, Width: 2}
 		col.Spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
-		d, err := col.draft(2, 1, dst)
+		d, err := col.beginDraft(2, 1, dst)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,15 +1,16 @@
 package column
 
-// CountColumn is what rows are counted by, if the dataset has no column of it (GeneratedKeys).
+// CountColumn holds row or episode numbers for a dataset that has no such column
+// (options.GeneratedKeys).
 type CountColumn struct{ *Column }
 
 func (*CountColumn) Waits(int) int { return 1 }
 
-func (c *CountColumn) Fill(w *Reader, p *Part) error { return w.numbers(p, c.Column) }
+func (c *CountColumn) Fill(w *Reader, p *Part) error { return w.fillCounts(p, c.Column) }
 
-// numbers fills a column with what rows are counted by.
-func (w *Reader) numbers(p *Part, c *Column) error {
-	dst, done := p.rowsInto(c.Entry)
+// fillCounts fills "index", "episode_index" or "frame_index".
+func (w *Reader) fillCounts(p *Part, c *Column) error {
+	dst, done := p.stageEntry(c.Entry)
 	defer done()
 	out, src := AsSlice[int64](dst), p.Source
 	for i, r := range p.rows[0] {
@@ -21,7 +22,7 @@ func (w *Reader) numbers(p *Part, c *Column) error {
 		case src.RowsBefore != nil:
 			out[i] = src.RowsBefore[r.Episode] + int64(r.Index)
 		default:
-			out[i] = p.Build.Batch.Indices[p.slot(i)] - src.SampleOffset
+			out[i] = p.Build.Batch.Indices[p.batchSlot(i)] - src.SampleOffset
 		}
 	}
 	return nil

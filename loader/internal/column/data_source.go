@@ -13,14 +13,15 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// DataSource is a compiled dataset, as the columns of a batch read it. It does not change once it is compiled.
+// DataSource is a compiled dataset, as the columns of a batch read it. It is immutable after
+// compilation. Safe for concurrent use.
 type DataSource struct {
 	Dataset robocache.Dataset
-	Index   int             // among the sources of a mixture
-	Place   robocache.Where // position, URI and name of a mixture's source; nil without a mixture
+	Index   int             // position in the mixture
+	Place   robocache.Where // position, URI and name in a mixture; nil without a mixture
 	Columns []*Column
 	Windows []Window
-	Table   *order.Table // of its samples
+	Table   *order.Table // its selected episodes and their samples
 	clocks
 	numbering
 	placement
@@ -28,52 +29,53 @@ type DataSource struct {
 	Resources *Resources
 }
 
-// clocks states when samples and the rows of streams are.
+// clocks states the times of samples and of the rows of streams.
 type clocks struct {
 	Timebase   Timebase
 	Timestamps *Timestamps // of streams, for timelines and tolerance checks
 	// VideoStart is the dataset's capability; nil if it has none.
 	VideoStart  func(ctx context.Context, episode int, key string) (ns int64, ok bool, err error)
-	EpisodeRows map[int]int    // rows of the episodes, if an anchor has a clock of its own
+	EpisodeRows map[int]int    // rows of each episode, if the anchor stream has a separate clock
 	Rate        robocache.Rate // of the grid
 }
 
-// numbering states by what numbers samples are counted.
+// numbering states how samples are numbered.
 type numbering struct {
-	RowsBefore   []int64 // rows of the episodes before each, if samples are the dataset's rows and their numbers are asked for
+	RowsBefore   []int64 // rows before each episode, if sample numbers are dataset rows and "index" is requested
 	SampleOffset int64   // number of its first sample among those of all sources
 }
 
-// placement states where a source's values go in a batch.
+// placement maps a source's entries to those of the batch.
 type placement struct {
-	layout.Schema                // what it gives alone
-	BatchSchema   *layout.Schema // what the batch holds
-	TensorSlots   []int          // of its tensors → of the batch
-	TextSlots     []int
-	AbsentTensors []int // tensors of the batch that this source has nothing for
+	layout.Schema                // schema of the source alone
+	BatchSchema   *layout.Schema // schema of the batch
+	TensorSlots   []int          // tensor of the batch for each tensor of the source
+	TextSlots     []int          // text column of the batch for each text column of the source
+	AbsentTensors []int          // tensors of the batch that the source lacks
 	PaddedRows    map[string]*layout.PaddedRow
 }
 
-// ReadRules states what a source refuses, and the draws of its augmentation.
+// ReadRules states which data a source rejects, and the random draws of its augmentation.
 type ReadRules struct {
-	Tolerance  *float64    // seconds between a frame's time and its row's; nil: not compared
-	SkipBad    bool        // episodes that cannot be read are left out
-	FiniteRows *FiniteRows // nil: numbers that are not finite are allowed
-	RefuseNaN  bool        // an episode with such a number is bad
+	Tolerance  *float64    // maximum difference in seconds between times of a frame and its row; nil: not checked
+	SkipBad    bool        // episodes that cannot be read are skipped
+	FiniteRows *FiniteRows // nil: NaN and infinite numbers are allowed
+	RefuseNaN  bool        // an episode with NaN or infinite numbers is bad
 	Seed       int64
 	Flip       float64 // probability that images are mirrored
 }
 
-// Resources is what a pipeline grants to the columns of all sources, and what it counts of their work.
+// Resources holds what a pipeline provides to the columns of all sources, and counters of their
+// work.
 type Resources struct {
 	Budget        int64         // bytes of batches in flight
-	DeviceBuffers *buffers.Pool // memory of the device that holds frames; nil: no device does
-	BlankFrames   atomic.Int64  // frames that are zero because the row has none
+	DeviceBuffers *buffers.Pool // memory of the device that holds frames; nil: no device
+	BlankFrames   atomic.Int64  // frames that are zero because their row has none
 	StillsDecoded atomic.Int64  // still images that were decoded
-	TakeCore      func() func() // takes a core; the function that it returns gives the core back
+	TakeCore      func() func() // blocks until a core is free; the result releases it
 }
 
-// Where returns the place of a frame or value.
+// Where returns the episode, stream and row of a value, for errors.
 func (src *DataSource) Where(c *Column, r robocache.Row) robocache.Where {
 	w := robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(r.Episode), "stream": c.Key}
 	maps.Copy(w, src.Place)
@@ -83,19 +85,19 @@ func (src *DataSource) Where(c *Column, r robocache.Row) robocache.Where {
 	return w
 }
 
-// missing returns the error of a row without a frame.
-func (src *DataSource) missing(c *Column, r robocache.Row, ref *robocache.FrameRef) error {
+// missingFrameError returns the error of a row without a frame.
+func (src *DataSource) missingFrameError(c *Column, r robocache.Row, ref *robocache.FrameRef) error {
 	e := robocache.Malformed("loader", src.Where(c, r), "the row has no frame").
-		WithHint("%s leaves such episodes out; %s lists them", robocache.Option("on_bad_episode", "skip"),
-			robocache.Command("doctor %s", src.uri()))
+		WithHint("%s skips such episodes; %s lists them", robocache.Option("on_bad_episode", "skip"),
+			robocache.Command("doctor %s", src.redactedURI()))
 	if !ref.Missing {
 		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
 	}
 	return e
 }
 
-// WithPlace adds the place of the source to an error, and the command that lists all damage to that
-// of a damaged video.
+// WithPlace adds the source's position in the mixture to an error. Errors of damaged videos also
+// get a hint to the command that lists all damage.
 func (src *DataSource) WithPlace(err error) error {
 	err = src.withDoctor(err)
 	if src.Place == nil {
@@ -104,7 +106,7 @@ func (src *DataSource) WithPlace(err error) error {
 	return robocache.At(err, src.Place)
 }
 
-// withDoctor adds the hint to an error of a damaged video. It returns other errors as they are.
+// withDoctor adds that hint to an error of a damaged video and returns other errors unchanged.
 func (src *DataSource) withDoctor(err error) error {
 	var e *robocache.Error
 	if !errors.As(err, &e) || !robocache.Bad(err) || !errors.Is(err, robocache.ErrMalformed) {
@@ -118,14 +120,14 @@ func (src *DataSource) withDoctor(err error) error {
 	if hinted.Hint != "" {
 		hinted.Hint += "; "
 	}
-	hinted.Hint += robocache.Command("doctor --decode %s", src.uri()) + " lists all damage of the dataset"
+	hinted.Hint += robocache.Command("doctor --decode %s", src.redactedURI()) + " lists all damage of the dataset"
 	return &hinted
 }
 
-// uri returns where the dataset of the source lies, without secrets.
-func (src *DataSource) uri() string { return robocache.Redact(src.Dataset.Info().URI) }
+// redactedURI returns the URI of the dataset without secrets.
+func (src *DataSource) redactedURI() string { return robocache.Redact(src.Dataset.Info().URI) }
 
-// Column finds a column by its key; nil if there is none.
+// Column returns the column of a key, or nil.
 func (src *DataSource) Column(key string) *Column {
 	for _, c := range src.Columns {
 		if c.Key == key {
@@ -135,16 +137,17 @@ func (src *DataSource) Column(key string) *Column {
 	return nil
 }
 
-// rowsOn returns how many rows an episode has on the timebase.
-func (src *DataSource) rowsOn(episode int) int {
+// rowCount returns the number of rows of an episode on the timebase.
+func (src *DataSource) rowCount(episode int) int {
 	if src.Timebase.Key == "" {
 		return src.Dataset.Len(episode)
 	}
 	return src.EpisodeRows[episode]
 }
 
-// at returns the time of a sample: place is its episode's in the table, index its row there.
-func (src *DataSource) at(ctx context.Context, place int32, index int) (int64, error) {
+// sampleTime returns the time of a sample in ns. place is the position of its episode in the table,
+// index its row in the episode.
+func (src *DataSource) sampleTime(ctx context.Context, place int32, index int) (int64, error) {
 	if src.Timebase.IsGrid {
 		return src.Table.Start[place] + src.Rate.Nanos(int64(index)), nil
 	}
@@ -160,7 +163,8 @@ func (src *DataSource) at(ctx context.Context, place int32, index int) (int64, e
 	return t[index] + src.Timebase.Shift, nil
 }
 
-// rowLength returns the time up to the next sample, of the last one the time since the one before it.
+// rowLength returns the time from a sample to the next one. For the last sample it returns the time
+// from the one before.
 func (src *DataSource) rowLength(ctx context.Context, place int32, index int) (int64, error) {
 	t, err := src.Timestamps.OfStream(ctx, src.Table.Episode(int(place)), src.Timebase.Key)
 	if err != nil || len(t) < 2 {
@@ -170,13 +174,13 @@ func (src *DataSource) rowLength(ctx context.Context, place int32, index int) (i
 	return t[index+1] - t[index], nil
 }
 
-// DatasetKey returns the dataset's own name of a key.
+// DatasetKey returns the dataset's own name of a key of the batch.
 func (src *DataSource) DatasetKey(key string) string {
-	if k, ok := robocache.As[keyed](src.Dataset); ok {
+	if k, ok := robocache.As[renamedKeys](src.Dataset); ok {
 		return k.DatasetKey(key)
 	}
 	return key
 }
 
-// keyed is a dataset under other keys.
-type keyed interface{ DatasetKey(key string) string }
+// renamedKeys is implemented by datasets whose keys a mixture renames.
+type renamedKeys interface{ DatasetKey(key string) string }

@@ -4,7 +4,8 @@ import (
 	"slices"
 )
 
-// CanShareLaunch says whether two sources' columns may share a launch: one normalisation and one rule for all rows.
+// CanShareLaunch reports whether columns of two sources can be finished by one kernel launch. They
+// can if one normalization and one rule apply to the rows of both.
 func (op *DeviceOp) CanShareLaunch(o *DeviceOp, c, d *Column) bool {
 	if o == nil || op.HasDraws != o.HasDraws || (op.Norm == nil) != (o.Norm == nil) {
 		return false
@@ -12,8 +13,19 @@ func (op *DeviceOp) CanShareLaunch(o *DeviceOp, c, d *Column) bool {
 	if op.HasDraws && (c.Image().Width != d.Image().Width || c.Image().Height != d.Image().Height) {
 		return false
 	}
-	if a, b := op.Norm, o.Norm; a != nil && (a.Clip != b.Clip || a.Kind != b.Kind || !slices.Equal(a.A, b.A) || !slices.Equal(a.B, b.B)) {
+	if !hasEqualNorm(op.Norm, o.Norm) {
 		return false
 	}
-	return op.OutDType == o.OutDType && op.Elements == o.Elements && op.IsUnitRange == o.IsUnitRange && op.HasPairs == o.HasPairs && op.Rule.Mode == o.Rule.Mode && op.Rule.Period == o.Rule.Period && c.StoredDType == d.StoredDType && (c.Time == nil) == (d.Time == nil)
+	return op.OutDType == o.OutDType && op.Elements == o.Elements &&
+		op.IsUnitRange == o.IsUnitRange && op.HasPairs == o.HasPairs &&
+		op.Rule.Mode == o.Rule.Mode && op.Rule.Period == o.Rule.Period &&
+		c.StoredDType == d.StoredDType && (c.Time == nil) == (d.Time == nil)
+}
+
+// hasEqualNorm reports whether two normalizations compute the same. Both or neither are nil.
+func hasEqualNorm(a, b *Affine) bool {
+	if a == nil {
+		return true
+	}
+	return a.Clip == b.Clip && a.Kind == b.Kind && slices.Equal(a.A, b.A) && slices.Equal(a.B, b.B)
 }

@@ -8,27 +8,29 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 )
 
-// DeviceOp says what is left to do of a column whose batches are raw: its tensor holds what was stored, and a device makes of it what the
-// field promises, for all columns in one launch (Finish).
+// DeviceOp describes the operations that a device applies to a column of a raw batch. The raw
+// tensor holds stored values, and one kernel launch for all columns computes the values that the
+// field promises (loader.Finish).
 type DeviceOp struct {
 	OutDType    robocache.DType // of the field
 	Elements    int             // of a row of the field
 	Norm        *Affine
-	IsUnitRange bool // frames: x/255
+	IsUnitRange bool // divide pixels by 255
 	Rule        kernel.Rule
-	HasPairs    bool // rows come as the two samples that they lie between
-	HasDraws    bool // of augmented frames: what was drawn for each comes beside them
-	HasPlan     bool // the plan of the rows comes beside them; else all are copied
-	FirstExtra  int  // the first tensor of what comes beside them
+	HasPairs    bool // each row is stored as the two rows that it is interpolated between
+	HasDraws    bool // extra tensors hold the augmentation draw of each frame
+	HasPlan     bool // extra tensors hold a plan of the rows; otherwise all rows are copied
+	FirstExtra  int  // first of the extra tensors
 }
 
-// The tensors of a plan: kernel.Plan's arrays.
+// Planned lists the extra tensors of a plan: the arrays of kernel.Plan.
 var Planned = [4]struct {
 	name  string
 	Dtype robocache.DType
 }{{"kind", robocache.Uint8}, {"left", robocache.Int32}, {"right", robocache.Int32}, {"weight", robocache.Float64}}
 
-// RawTensor is the raw tensor in place of that of the field. The fields stay what the user gets.
+// RawTensor returns the raw tensor that replaces the tensor of the field. The field itself
+// describes the finished values.
 func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 	t := c.Source.Tensors[c.Entry]
 	t.Shape = slices.Clone(t.Shape)
@@ -42,7 +44,7 @@ func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 	return t
 }
 
-// ExtraTensors are the tensors of what comes beside the raw one.
+// ExtraTensors returns the tensors that accompany the raw one.
 func (op *DeviceOp) ExtraTensors(c *Column) (out []layout.TensorPlan) {
 	switch {
 	case op.HasDraws:
@@ -55,7 +57,8 @@ func (op *DeviceOp) ExtraTensors(c *Column) (out []layout.TensorPlan) {
 	return out
 }
 
-// Normalization is a column's normalisation, whoever does it.
+// Normalization returns the column's normalization, whether the host or a device applies it. It
+// returns nil if there is none.
 func (c *Column) Normalization() *Affine {
 	if c.Deferred != nil {
 		return c.Deferred.Norm
@@ -66,52 +69,56 @@ func (c *Column) Normalization() *Affine {
 	return c.Norm
 }
 
-// planRow is a row of the plan that comes beside a raw column.
-func (op *DeviceOp) planRow(p *Part, at int, kind kernel.Kind, left, right int, weight float64) {
+// writePlanRow writes row at of the plan.
+func (op *DeviceOp) writePlanRow(p *Part, at int, kind kernel.Kind, left, right int, weight float64) {
 	p.TensorData(op.FirstExtra)[at] = byte(kind)
-	AsSlice[int32](p.TensorData(op.FirstExtra + 1))[at], AsSlice[int32](p.TensorData(op.FirstExtra + 2))[at] = int32(left), int32(right)
+	AsSlice[int32](p.TensorData(op.FirstExtra + 1))[at] = int32(left)
+	AsSlice[int32](p.TensorData(op.FirstExtra + 2))[at] = int32(right)
 	AsSlice[float64](p.TensorData(op.FirstExtra + 3))[at] = weight
 }
 
-func (op *DeviceOp) draw(p *Part, at int, d kernel.ImageDraw) {
+// writeDraw writes the draw of frame at.
+func (op *DeviceOp) writeDraw(p *Part, at int, d kernel.ImageDraw) {
 	at *= 4 * kernel.ImageDrawWords
 	d.Append(p.TensorData(op.FirstExtra)[at:at])
 }
 
-// begin draws for the frames of a part, or writes their plan: each is there, until blank says that it is not.
-func (op *DeviceOp) begin(p *Part, c *Column) {
+// beginPart writes the draws or the plan of a part's frames. All frames count as present until
+// markBlank is called.
+func (op *DeviceOp) beginPart(p *Part, c *Column) {
 	i := c.Image()
 	if i == nil {
 		return
 	}
-	for k := range p.size() * c.Steps {
+	for k := range p.sampleCount() * c.Steps {
 		switch at := p.ValueSlot(c, k); {
 		case op.HasDraws:
-			op.draw(p, at, p.draw(i, k))
+			op.writeDraw(p, at, p.drawAugment(i, k))
 		case op.HasPlan:
-			op.planRow(p, at, kernel.Copy, at, at, 0)
+			op.writePlanRow(p, at, kernel.Copy, at, at, 0)
 		}
 	}
 }
 
-// blank says of the k-th frame of a part that it is not there.
-func (op *DeviceOp) blank(p *Part, c *Column, k int) {
+// markBlank marks the k-th frame of a part as absent, so that the device writes zeros.
+func (op *DeviceOp) markBlank(p *Part, c *Column, k int) {
 	switch at := p.ValueSlot(c, k); {
 	case op.HasDraws:
-		op.draw(p, at, kernel.ImageDraw{Blank: 1})
+		op.writeDraw(p, at, kernel.ImageDraw{Blank: 1})
 	case op.HasPlan:
 		p.TensorData(op.FirstExtra)[at] = byte(kernel.Zero)
 	}
 }
 
-// pair writes the raw rows of a column that goes by time: for each the two samples that it lies between, and its plan.
-func (p *Part) pair(c *Column, plan *kernel.Plan, src []byte) {
+// writePairs writes the raw rows of a column that is resampled by time: for each row the two stored
+// rows that it is interpolated between, and its plan.
+func (p *Part) writePairs(c *Column, plan *kernel.Plan, src []byte) {
 	dst, size := p.TensorData(c.Entry), c.RowBytes
 	for i, k := range plan.Kind {
 		at := p.ValueSlot(c, i)
-		c.Deferred.planRow(p, at, k, 2*at, 2*at+1, plan.Weight[i])
+		c.Deferred.writePlanRow(p, at, k, 2*at, 2*at+1, plan.Weight[i])
 		first, second := dst[2*at*size:(2*at+1)*size], dst[(2*at+1)*size:2*(at+1)*size]
-		// What the row does not read is cleared: the buffer is an old batch's.
+		// Clear what the row does not read, because the buffer holds an earlier batch.
 		clear(first)
 		clear(second)
 		switch k {
@@ -124,19 +131,20 @@ func (p *Part) pair(c *Column, plan *kernel.Plan, src []byte) {
 	}
 }
 
-// Epilogue is what happens to the values of a raw column.
+// Epilogue returns the operations on the values of a raw column.
 func (op *DeviceOp) Epilogue(c *Column) kernel.Epilogue {
 	plane := 0
 	if op.IsUnitRange {
-		plane = c.Image().plane(op.Norm)
+		plane = c.Image().planeElements(op.Norm)
 	}
 	e := op.Norm.Epilogue(plane)
 	e.Unit = op.IsUnitRange
 	return e
 }
 
-// plane is how many elements of a frame share one number of its statistics: a channel's, or all.
-func (c *ImageColumn) plane(norm *Affine) int {
+// planeElements returns how many elements of a frame share one number of its statistics: those of
+// one channel, or all.
+func (c *ImageColumn) planeElements(norm *Affine) int {
 	if norm != nil && len(norm.A) == 1 {
 		return c.Elements
 	}

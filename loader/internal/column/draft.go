@@ -9,14 +9,15 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// scaled is the size that a whole image of w × h is scaled to on its way to a column, and where its first pixel lies there: inside (letterbox), or
-// outside (crop: at or above, at or left of the first). Halves of a pixel of the scaled side go up, of the place down.
-func (c *ImageColumn) scaled(w, h int) (sw, sh, left, top int) {
+// scaledSize returns the size to which a w × h image is scaled, and the position of its first pixel
+// in the column's image. The position is positive or zero inside a letterbox and negative or zero
+// for a crop. Half pixels of the size are rounded up, those of the position down.
+func (c *ImageColumn) scaledSize(w, h int) (sw, sh, left, top int) {
 	sw, sh = c.Width, c.Height
 	if c.Resize == options.Stretch || w <= 0 || h <= 0 {
 		return sw, sh, 0, 0
 	}
-	// The width decides where the image is wider than the target and must fit, or narrower and must cover.
+	// The width determines the scale if the image is wider and must fit, or narrower and must cover.
 	if wider := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width); wider == (c.Resize == options.Letterbox) {
 		sh = max(1, (2*h*c.Width+w)/(2*w))
 	} else {
@@ -28,77 +29,82 @@ func (c *ImageColumn) scaled(w, h int) (sw, sh, left, top int) {
 	return sw, sh, -((sw - c.Width) / 2), -((sh - c.Height) / 2)
 }
 
-// draft is a frame on its way into a batch: decoded as spec says into memory of its own, where something follows that decoding does not do
-// (the place in a letterbox, normalisation), else into the batch.
+// draft is one frame on the way into a batch. It is decoded as Spec states into a separate buffer
+// if placement or normalization follows, else into the batch.
 type draft struct {
 	Spec video.Spec
 	into []byte
 
-	c         *ImageColumn
-	dst       []byte
-	mem       []byte
-	left, top int
-	sw, sh    int
-	moves     bool
+	column                    *ImageColumn
+	dst                       []byte
+	buffer                    []byte
+	left, top                 int
+	scaledWidth, scaledHeight int
+	isPlaced                  bool // the scaled image is copied to left, top of the column's image
 }
 
 var drafts = sync.Pool{New: func() any { return new(draft) }}
 
-// draft begins a frame of w × h pixels that becomes dst. It ends with done. A column without a size of its own has that of its first frame.
-func (c *ImageColumn) draft(w, h int, dst []byte) (*draft, error) {
+// beginDraft begins a frame of w × h pixels whose result is written to dst. The caller must call
+// Done. A column without a configured size only accepts frames of its own size.
+func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
 	if c.Spec.Width == 0 && (w != c.Width || h != c.Height) {
 		return nil, SizeError(c, w, h)
 	}
 	d := drafts.Get().(*draft)
-	d.Spec, d.c, d.dst, d.into, d.moves = c.Spec, c, dst, dst, false
-	if d.sw, d.sh, d.left, d.top = c.scaled(w, h); d.sw != c.Width || d.sh != c.Height {
-		if int64(d.sw)*int64(d.sh) > video.MaxImagePixels {
-			return nil, d.Done(robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key}, "%s scales the image beyond 256 Mpixel", robocache.Option("image_resize", string(c.Resize))).
-				Expected("", dimensions(w, h)))
+	d.Spec, d.column, d.dst, d.into, d.isPlaced = c.Spec, c, dst, dst, false
+	if d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(w, h); d.scaledWidth != c.Width || d.scaledHeight != c.Height {
+		if int64(d.scaledWidth)*int64(d.scaledHeight) > video.MaxImagePixels {
+			where, option := robocache.Where{"stream": c.Key}, robocache.Option("image_resize", string(c.Resize))
+			return nil, d.Done(
+				robocache.ResourceLimit("loader", where, "%s scales the image beyond 256 Mpixel", option).
+					Expected("", formatSize(w, h)),
+			)
 		}
-		d.Spec.Width, d.Spec.Height, d.moves = d.sw, d.sh, true
+		d.Spec.Width, d.Spec.Height, d.isPlaced = d.scaledWidth, d.scaledHeight, true
 	}
 	if c.Norm != nil && d.Spec.Pixel == video.RGBFloat32 {
 		d.Spec.Pixel = video.RGB8
 	}
-	if c.Norm != nil || d.moves {
-		d.into = d.room(d.sw, d.sh)
+	if c.Norm != nil || d.isPlaced {
+		d.into = d.pixelBuffer(d.scaledWidth, d.scaledHeight)
 	}
 	return d, nil
 }
 
-// room is memory for w × h pixels as they are decoded.
-func (d *draft) room(w, h int) []byte {
+// pixelBuffer returns memory for w × h decoded pixels. It is valid until the next call or Done.
+func (d *draft) pixelBuffer(w, h int) []byte {
 	n := w * h * Channels(d.Spec.Pixel) * pixelBytes(d.Spec.Pixel)
-	d.mem = slices.Grow(d.mem[:0], n)[:n]
-	return d.mem
+	d.buffer = slices.Grow(d.buffer[:0], n)[:n]
+	return d.buffer
 }
 
-// Done does what decoding did not; nothing, where the frame could not be decoded.
+// Done places and normalizes the decoded frame and recycles d. If decoding failed, Done returns its
+// error.
 func (d *draft) Done(failed error) error {
 	defer func() {
-		d.dst, d.into, d.c = nil, nil, nil
+		d.dst, d.into, d.column = nil, nil, nil
 		drafts.Put(d)
 	}()
-	c, from := d.c, d.into
+	c, from := d.column, d.into
 	if failed != nil {
 		return failed
 	}
-	if d.moves {
+	if d.isPlaced {
 		to := d.dst
 		if c.Norm != nil {
 			placed := drafts.Get().(*draft)
 			defer drafts.Put(placed)
 			placed.Spec = d.Spec
-			to = placed.room(c.Width, c.Height)
+			to = placed.pixelBuffer(c.Width, c.Height)
 		}
-		d.place(to, from)
+		d.placeImage(to, from)
 		from = to
 	}
 	if c.Norm == nil {
 		return nil
 	}
-	e, dtype := c.Norm.Epilogue(c.plane(c.Norm)), robocache.Float32
+	e, dtype := c.Norm.Epilogue(c.planeElements(c.Norm)), robocache.Float32
 	if c.Spec.Pixel == video.RGBFloat32 {
 		e.Unit, dtype = true, robocache.Uint8
 	}
@@ -107,26 +113,27 @@ func (d *draft) Done(failed error) error {
 	return x.Run()
 }
 
-// place copies what of the scaled image lies in the target; the rest of the target is zeros.
-func (d *draft) place(to, from []byte) {
+// placeImage copies the visible part of the scaled image into the target and sets the rest to zero.
+func (d *draft) placeImage(to, from []byte) {
 	size := pixelBytes(d.Spec.Pixel)
-	w, h := d.c.Width, d.c.Height
-	x0, x1 := max(d.left, 0), min(d.left+d.sw, w)
+	w, h := d.column.Width, d.column.Height
+	x0, x1 := max(d.left, 0), min(d.left+d.scaledWidth, w)
 	for k := range Channels(d.Spec.Pixel) {
 		for y := range h {
 			row := to[(k*h+y)*w*size:][:w*size]
 			sy := y - d.top
-			if sy < 0 || sy >= d.sh {
+			if sy < 0 || sy >= d.scaledHeight {
 				clear(row)
 				continue
 			}
 			clear(row[:x0*size])
-			copy(row[x0*size:x1*size], from[((k*d.sh+sy)*d.sw+x0-d.left)*size:])
+			copy(row[x0*size:x1*size], from[((k*d.scaledHeight+sy)*d.scaledWidth+x0-d.left)*size:])
 			clear(row[x1*size:])
 		}
 	}
 }
 
+// pixelBytes returns the bytes of one channel of a pixel.
 func pixelBytes(p video.Pixel) int {
 	switch p {
 	case video.RGB8:

@@ -28,7 +28,7 @@ func TestResizeScales(t *testing.T) {
 		{options.Crop, 1000, 1, 50, 50, [4]int{50000, 50, -24975, 0}},
 	} {
 		c := &ImageColumn{Resize: x.how, Width: x.toW, Height: x.toH}
-		w, h, left, top := c.scaled(x.w, x.h)
+		w, h, left, top := c.scaledSize(x.w, x.h)
 		if got := [4]int{w, h, left, top}; got != x.want {
 			t.Errorf("%q %d×%d → %d×%d: %v, not %v", x.how, x.w, x.h, x.toW, x.toH, got, x.want)
 		}
@@ -44,11 +44,11 @@ func TestResizePlaces(t *testing.T) {
 			for i := range dst {
 				dst[i] = 0xee
 			}
-			d, err := c.draft(8, 6, dst)
+			d, err := c.beginDraft(8, 6, dst)
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, h, left, top := c.scaled(8, 6)
+			w, h, left, top := c.scaledSize(8, 6)
 			from := make([]byte, len(d.into))
 			for i := range d.into {
 				d.into[i] = byte(1 + i%251)

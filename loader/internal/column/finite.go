@@ -11,45 +11,53 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// FiniteRows finds rows of float streams with a number that is NaN or infinite. It reads each stream of an episode
-// once, when the first of its samples is made, so that a batch costs one look-up a sample. Safe for concurrent use.
-// Rows of varying length and depth are exempt: there such numbers mean that nothing was measured.
+// FiniteRows finds rows of float streams that hold a NaN or infinite number. It reads each stream
+// of an episode once, when the first of its samples is built; after that a sample costs one lookup.
+// Ragged rows and depth are exempt, because there such numbers mean that nothing was measured. Safe
+// for concurrent use.
 type FiniteRows struct {
-	ds      robocache.Dataset
+	dataset robocache.Dataset
 	Streams map[string]*streamRows
 }
 
-// streamRows caches the check of one stream.
+// streamRows caches the results for one stream.
 type streamRows struct {
 	feature *robocache.Feature
-	State   []atomic.Uint32 // by episode: scanUnknown …
-	locks   [16]sync.Mutex  // of scans, by episode
+	State   []atomic.Uint32 // per episode: scanUnknown, ScanFinite or scanBad
+	locks   [16]sync.Mutex  // serialize scans of one episode
 	mu      sync.Mutex
-	bad     map[int][]int // by episode: its bad rows, ascending
+	badRows map[int][]int // bad rows of each episode, ascending; guarded by mu
 }
 
+// States of an episode in streamRows.
 const (
 	scanUnknown = iota
 	ScanFinite
 	scanBad
 )
 
-// scanBytes is how much of a stream is read at a time.
+// scanBytes is the number of bytes of a stream that are read at a time.
 const scanBytes = 1 << 20
 
+// NewFiniteRows returns a FiniteRows for all dense float streams of ds. It reads nothing.
 func NewFiniteRows(ds robocache.Dataset) *FiniteRows {
-	f := &FiniteRows{ds: ds, Streams: map[string]*streamRows{}}
+	f := &FiniteRows{dataset: ds, Streams: map[string]*streamRows{}}
 	info := ds.Info()
 	for i := range info.Features {
-		if x := &info.Features[i]; x.Kind == robocache.KindNumeric && !x.Ragged() && x.DType.Float() && x.RowBytes() > 0 {
-			f.Streams[x.Key] = &streamRows{feature: x, State: make([]atomic.Uint32, info.Episodes), bad: map[int][]int{}}
+		x := &info.Features[i]
+		if x.Kind == robocache.KindNumeric && !x.Ragged() && x.DType.Float() && x.RowBytes() > 0 {
+			f.Streams[x.Key] = &streamRows{
+				feature: x,
+				State:   make([]atomic.Uint32, info.Episodes),
+				badRows: map[int][]int{},
+			}
 		}
 	}
 	return f
 }
 
-// BadRows returns the rows of an episode that hold a number that is not finite, ascending.
-// An episode that cannot be read has none: the error is reported when the row is delivered.
+// BadRows returns the rows of an episode that hold a NaN or infinite number, ascending. It ignores
+// rows that cannot be read: the error is reported when they are delivered.
 func (f *FiniteRows) BadRows(ctx context.Context, key string, episode int) ([]int, error) {
 	s := f.Streams[key]
 	if s == nil {
@@ -63,7 +71,7 @@ func (f *FiniteRows) BadRows(ctx context.Context, key string, episode int) ([]in
 		lock.Lock()
 		defer lock.Unlock()
 		if s.State[episode].Load() == scanUnknown {
-			bad, err := f.scan(ctx, s, episode)
+			bad, err := f.scanEpisode(ctx, s, episode)
 			if err != nil {
 				return nil, err
 			}
@@ -72,18 +80,19 @@ func (f *FiniteRows) BadRows(ctx context.Context, key string, episode int) ([]in
 				return nil, nil
 			}
 			s.mu.Lock()
-			s.bad[episode] = bad
+			s.badRows[episode] = bad
 			s.mu.Unlock()
 			s.State[episode].Store(scanBad)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bad[episode], nil
+	return s.badRows[episode], nil
 }
 
-func (f *FiniteRows) scan(ctx context.Context, s *streamRows, episode int) (bad []int, err error) {
-	n, err := robocache.RowsIn(ctx, f.ds, episode, s.feature)
+// scanEpisode reads a stream of an episode and returns its bad rows.
+func (f *FiniteRows) scanEpisode(ctx context.Context, s *streamRows, episode int) (bad []int, err error) {
+	n, err := robocache.RowsIn(ctx, f.dataset, episode, s.feature)
 	if robocache.Bad(err) {
 		return nil, nil
 	}
@@ -95,9 +104,12 @@ func (f *FiniteRows) scan(ctx context.Context, s *streamRows, episode int) (bad 
 	values := make([]byte, step*size)
 	for at := 0; at < n; at += step {
 		m := min(step, n-at)
-		if err := gatherRows(ctx, f.ds, s.feature.Key, robocache.RowsOf(episode, at, m), values[:m*size]); robocache.Bad(err) {
+		rows := robocache.RowsOf(episode, at, m)
+		err := gatherRows(ctx, f.dataset, s.feature.Key, rows, values[:m*size])
+		if robocache.Bad(err) {
 			continue // the other rows are still checked
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, err
 		}
 		if allFinite(values[:m*size], s.feature.DType) {
@@ -112,9 +124,9 @@ func (f *FiniteRows) scan(ctx context.Context, s *streamRows, episode int) (bad 
 	return bad, nil
 }
 
-// exponents are the bits of a float type that are all set in a number that is not finite, and the lowest of them,
-// repeated over 64 bits.
-func exponents(d robocache.DType) (mask, lowest uint64) {
+// exponentBits returns the exponent bits of a float type, which are all set in NaN and infinity,
+// and the lowest exponent bit. Both are repeated over 64 bits.
+func exponentBits(d robocache.DType) (mask, lowest uint64) {
 	switch d {
 	case robocache.Float64:
 		return 0x7ff0 << 48, 0x0010 << 48
@@ -127,10 +139,10 @@ func exponents(d robocache.DType) (mask, lowest uint64) {
 	}
 }
 
-// allFinite reports whether no number of a float type is NaN or infinite.
+// allFinite reports whether no number is NaN or infinite.
 func allFinite(values []byte, d robocache.DType) bool {
-	mask, lowest := exponents(d)
-	var carried uint64 // an exponent of all ones carries into the bit of the sign
+	mask, lowest := exponentBits(d)
+	var carried uint64 // adding the lowest bit to an exponent of all ones carries into the sign bit
 	for len(values) >= 8 {
 		carried |= (binary.LittleEndian.Uint64(values)&mask + lowest) &^ mask
 		values = values[8:]
@@ -143,7 +155,7 @@ func allFinite(values []byte, d robocache.DType) bool {
 	return carried&(lowest<<signShift(d)) == 0
 }
 
-// signShift is how many bits the sign lies above the lowest bit of the exponent.
+// signShift returns the distance of the sign bit from the lowest exponent bit.
 func signShift(d robocache.DType) int {
 	switch d {
 	case robocache.Float64:
@@ -155,7 +167,8 @@ func signShift(d robocache.DType) int {
 	}
 }
 
-// checkFinite blames the episodes of a part whose stream holds a number that is not finite; false if there are any.
+// checkFinite records the episodes of a part as bad whose stream holds a NaN or infinite number. It
+// returns false if there are any.
 func (w *Reader) checkFinite(p *Part, c *Column) bool {
 	f := p.Source.FiniteRows
 	if f == nil || f.Streams[c.Key] == nil || !p.Source.RefuseNaN {
@@ -164,7 +177,7 @@ func (w *Reader) checkFinite(p *Part, c *Column) bool {
 	state := f.Streams[c.Key].State
 	finite := true
 	last := int32(-1)
-	for _, place := range p.places {
+	for _, place := range p.tablePositions {
 		if place == last {
 			continue
 		}
@@ -180,14 +193,15 @@ func (w *Reader) checkFinite(p *Part, c *Column) bool {
 			return false
 		case len(bad) > 0:
 			finite = false
-			p.blame(episode, p.Source.notFinite(w.Ctx(), c, robocache.Row{Episode: episode, Index: bad[0]}, len(bad)))
+			first := robocache.Row{Episode: episode, Index: bad[0]}
+			p.recordBadEpisode(episode, p.Source.nonFiniteError(w.Ctx(), c, first, len(bad)))
 		}
 	}
 	return finite
 }
 
-// notFinite is the error of an episode with bad rows, of which r is the first.
-func (src *DataSource) notFinite(ctx context.Context, c *Column, r robocache.Row, rows int) error {
+// nonFiniteError returns the error of an episode with a number of bad rows. r is the first of them.
+func (src *DataSource) nonFiniteError(ctx context.Context, c *Column, r robocache.Row, rows int) error {
 	what, column := "a number that is not finite", 0
 	values := make([]byte, c.Feature.RowBytes())
 	if gatherRows(ctx, src.Dataset, c.Key, []robocache.Row{r}, values) == nil {
@@ -206,11 +220,14 @@ func (src *DataSource) notFinite(ctx context.Context, c *Column, r robocache.Row
 		msg += fmt.Sprintf(", the first of %d such rows of the episode", rows)
 	}
 	return robocache.Malformed("loader", where, "%s", msg).
-		WithHint("%s leaves such episodes out, %s pads such rows, %s trains on them; %s lists them",
-			robocache.Option("on_bad_episode", "skip"), robocache.Option("on_nan", "mask"), robocache.Option("on_nan", "allow"), robocache.Command("doctor %s", src.uri()))
+		WithHint("%s skips such episodes, %s pads such rows, %s trains on them; %s lists them",
+			robocache.Option("on_bad_episode", "skip"),
+			robocache.Option("on_nan", "mask"),
+			robocache.Option("on_nan", "allow"),
+			robocache.Command("doctor %s", src.redactedURI()))
 }
 
-// numberText names a number that is not finite.
+// numberText formats a NaN or infinite number.
 func numberText(b []byte, d robocache.DType) string {
 	var v float64
 	switch d {
@@ -220,7 +237,7 @@ func numberText(b []byte, d robocache.DType) string {
 		v = float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 	default:
 		bits := binary.LittleEndian.Uint16(b)
-		mask, _ := exponents(d)
+		mask, _ := exponentBits(d)
 		if bits&^uint16(mask)&0x7fff != 0 {
 			return "NaN"
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// FrameStream returns the column as the store of frames uses it.
+// FrameStream returns the column as the frame store uses it.
 func (c *ImageColumn) FrameStream() *frames.Stream {
 	s := &frames.Stream{
 		ID:        int32(c.Source.Index<<16 | c.Number),
 		Files:     c.FrameFiles,
 		FrameSize: c.frameSize(),
-		Recipe:    c.recipe(),
+		Recipe:    c.pixelRecipe(),
 		Renderer:  hostRenderer{c},
 		Check:     c.timeCheck(),
 	}
@@ -35,14 +35,16 @@ func (c *ImageColumn) frameSize() int {
 	return 3 * c.Height * c.Width
 }
 
-// recipe returns what decides a frame's pixels. It is a part of the frame's key in a cache directory and
-// must not change. It is empty for stills, which are not cached there.
-func (c *ImageColumn) recipe() string {
+// pixelRecipe returns a text of everything that determines a frame's pixels. It is part of the
+// frame's key in a cache directory and must not change. It is empty for stills, which are not
+// cached there.
+func (c *ImageColumn) pixelRecipe() string {
 	if !c.IsVideo() {
 		return ""
 	}
 	spec := &c.Spec
-	s := fmt.Sprintf("pixels 1 %d %d %d %t %s %+v", c.Height, c.Width, spec.Pixel, spec.ChannelsFirst, c.OutDType, spec.Depth)
+	s := fmt.Sprintf("pixels 1 %d %d %d %t %s %+v",
+		c.Height, c.Width, spec.Pixel, spec.ChannelsFirst, c.OutDType, spec.Depth)
 	if c.Resize != options.Stretch {
 		s += fmt.Sprint(" ", c.Resize)
 	}
@@ -52,66 +54,71 @@ func (c *ImageColumn) recipe() string {
 	return s
 }
 
-// timeCheck returns the check that compares a frame's time in its file with its row's time; nil if none is
-// asked for.
-func (c *ImageColumn) timeCheck() func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
+// timeCheck returns a function that compares a frame's time in its file with its row's time. It
+// returns nil if no tolerance is configured.
+func (c *ImageColumn) timeCheck() func(
+	w *frames.Worker, f frames.File, to frames.Target, k, ordinal int,
+) error {
 	if c.Source.Tolerance == nil || c.Source.VideoStart == nil || c.Time != nil || !c.IsVideo() {
 		return nil
 	}
 	return func(w *frames.Worker, f frames.File, to frames.Target, k, ordinal int) error {
-		return checkTime(w.Ctx(), to.(*target).p, c.Column, f, k, ordinal)
+		return checkTime(w.Ctx(), to.(*target).part, c.Column, f, k, ordinal)
 	}
 }
 
-// hostRenderer makes the pixels of a column on the host, as they are before augmentation.
+// hostRenderer renders the pixels of a column on the host, before augmentation.
 type hostRenderer struct{ column *ImageColumn }
 
-// Render converts a decoded frame.
+// Render renders a decoded frame.
 func (r hostRenderer) Render(f video.Frame, dst []byte) error {
 	w, h := f.Size()
 	return r.convertScaled(w, h, dst, f.Convert)
 }
 
-// RenderPlanes converts kept planes.
+// RenderPlanes renders stored planes.
 func (r hostRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	shape := info.Shape()
 	convert := func(spec *video.Spec, into []byte) error { return video.ConvertPlanes(info, planes, spec, into) }
 	return r.convertScaled(shape.Width, shape.Height, dst, convert)
 }
 
-// convertScaled converts a frame of w × h pixels and places it in the column's size.
-func (r hostRenderer) convertScaled(w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error) error {
-	d, err := r.column.draft(w, h, dst)
+// convertScaled converts a w × h frame and places it in the column's image.
+func (r hostRenderer) convertScaled(
+	w, h int, dst []byte, convert func(spec *video.Spec, into []byte) error,
+) error {
+	d, err := r.column.beginDraft(w, h, dst)
 	if err != nil {
 		return err
 	}
 	return d.Done(convert(&d.Spec, d.into))
 }
 
-// deviceRenderer makes the pixels of a column in the memory of a device. Frames that the device cannot
-// convert are converted on the host and uploaded.
+// deviceRenderer renders the pixels of a column in device memory. Frames that the device cannot
+// convert are rendered on the host and uploaded.
 type deviceRenderer struct {
 	host   hostRenderer
 	memory video.DeviceMemory
 }
 
-// Memory returns the device's memory.
+// Memory returns the memory of the device.
 func (r deviceRenderer) Memory() video.DeviceMemory { return r.memory }
 
-// RendersPlanes reports whether the device makes the column's pixels of planes of this form.
+// RendersPlanes reports whether the device can render the column's pixels from planes of this
+// layout.
 func (r deviceRenderer) RendersPlanes(info video.PlaneInfo) bool {
 	c, shape := r.host.column, info.Shape()
-	w, h, _, _ := c.scaled(shape.Width, shape.Height)
+	w, h, _, _ := c.scaledSize(shape.Width, shape.Height)
 	fits := c.Spec.Width != 0 || shape.Width == c.Width && shape.Height == c.Height
 	return w == c.Width && h == c.Height && fits && r.memory.Converts(info, &c.Spec)
 }
 
-// Render converts a frame that the device or the host decoded.
+// Render renders a frame that the device or the host decoded.
 func (r deviceRenderer) Render(f video.Frame, dst []byte) error {
 	if planar, ok := f.(video.PlanarFrame); ok {
 		if info, ok := planar.PlaneInfo(); ok && r.RendersPlanes(info) {
-			if own, ok := f.(video.DeviceFrame); ok {
-				return own.ConvertThere(&r.host.column.Spec, dst)
+			if frame, ok := f.(video.DeviceFrame); ok {
+				return frame.ConvertThere(&r.host.column.Spec, dst)
 			}
 			planes, release := hostScratch(info.Bytes())
 			defer release()
@@ -124,7 +131,7 @@ func (r deviceRenderer) Render(f video.Frame, dst []byte) error {
 	return r.uploadPixels(dst, func(pixels []byte) error { return r.host.Render(f, pixels) })
 }
 
-// RenderPlanes converts planes that were kept on the host.
+// RenderPlanes renders planes that are stored on the host.
 func (r deviceRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	if r.RendersPlanes(info) {
 		return r.uploadPlanes(info, planes, dst)
@@ -132,25 +139,25 @@ func (r deviceRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) e
 	return r.uploadPixels(dst, func(pixels []byte) error { return r.host.RenderPlanes(info, planes, pixels) })
 }
 
-// RenderKept converts planes that are in the device's memory.
+// RenderKept renders planes that are in device memory.
 func (r deviceRenderer) RenderKept(info video.PlaneInfo, planes, dst [][]byte) error {
 	return r.memory.ConvertKept(info, planes, &r.host.column.Spec, dst)
 }
 
-// uploadPlanes copies planes of the host to the device and converts them there.
+// uploadPlanes uploads planes and renders them on the device.
 func (r deviceRenderer) uploadPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	uploaded, err := r.host.column.Source.Resources.DeviceBuffers.Get(len(planes))
 	if err != nil {
 		return err
 	}
-	defer uploaded.Unref() // the device executes its work in order
+	defer uploaded.Unref() // safe at once: the device executes its work in order
 	if err := r.memory.UploadPlanes(info, uploaded.Mem[:len(planes)], planes); err != nil {
 		return err
 	}
 	return r.RenderKept(info, [][]byte{uploaded.Mem[:len(planes)]}, [][]byte{dst})
 }
 
-// uploadPixels makes pixels on the host and copies them to dst on the device.
+// uploadPixels renders on the host and uploads the pixels to dst.
 func (r deviceRenderer) uploadPixels(dst []byte, render func(pixels []byte) error) error {
 	pixels, release := hostScratch(len(dst))
 	defer release()
@@ -160,12 +167,12 @@ func (r deviceRenderer) uploadPixels(dst []byte, render func(pixels []byte) erro
 	return r.memory.Upload(dst, pixels)
 }
 
-// uploads holds host memory of frames on their way to a device.
-var uploads = sync.Pool{New: func() any { return new([]byte) }}
+// uploadBuffers holds host memory of frames that are uploaded to a device.
+var uploadBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// hostScratch returns n bytes of host memory, which are valid until release.
+// hostScratch returns n bytes of host memory. The caller must call release.
 func hostScratch(n int) (b []byte, release func()) {
-	scratch := uploads.Get().(*[]byte)
+	scratch := uploadBuffers.Get().(*[]byte)
 	*scratch = slices.Grow((*scratch)[:0], n)[:n]
-	return *scratch, func() { uploads.Put(scratch) }
+	return *scratch, func() { uploadBuffers.Put(scratch) }
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// ImageColumn is frames: of video files, or still images of the dataset.
+// ImageColumn holds frames of video files, or still images of the dataset.
 type ImageColumn struct {
 	*Column
 	IsStill       bool
@@ -17,13 +17,13 @@ type ImageColumn struct {
 	Resize        options.Resize
 	Width, Height int // before augmentation
 	FrameFiles    frames.Files
-	FrameDevice   video.DeviceMemory // that its frames are made on; nil: the host
-	Augment       *ImageAugment      // of colour frames
+	FrameDevice   video.DeviceMemory // device that renders its frames; nil: the host
+	Augment       *ImageAugment      // nil: not augmented
 }
 
 func (c *ImageColumn) Waits(n int) int { return n * c.Steps }
 
-// DeliveredShape returns the shape of a frame in the tensor: channels, height and width.
+// DeliveredShape returns channels, height and width of a frame in the tensor.
 func (c *ImageColumn) DeliveredShape() []int {
 	if c.Augment != nil {
 		return []int{Channels(c.Spec.Pixel), c.Augment.Height, c.Augment.Width}
@@ -31,7 +31,7 @@ func (c *ImageColumn) DeliveredShape() []int {
 	return []int{Channels(c.Spec.Pixel), c.Height, c.Width}
 }
 
-// KeepStoredBytes leaves the column's frames as the bytes that were decoded: a device does the rest.
+// KeepStoredBytes sets the column to deliver decoded bytes for a raw batch. A device finishes them.
 func (c *ImageColumn) KeepStoredBytes() {
 	if c.Augment != nil {
 		c.OutDType, c.OutBytes = robocache.Uint8, c.frameSize()
@@ -41,13 +41,13 @@ func (c *ImageColumn) KeepStoredBytes() {
 	c.SetDType(robocache.Uint8)
 }
 
-// IsOnDevice reports whether the column's tensor is memory of a device.
+// IsOnDevice reports whether the column's tensor is in device memory.
 func (c *Column) IsOnDevice() bool {
 	i := c.Image()
 	return i != nil && i.FrameDevice != nil
 }
 
-// ImageColumn finds a column of frames by its key; nil if there is none.
+// ImageColumn returns the image column of a key, or nil.
 func (src *DataSource) ImageColumn(key string) *ImageColumn {
 	if c := src.Column(key); c != nil {
 		return c.Image()
@@ -55,7 +55,7 @@ func (src *DataSource) ImageColumn(key string) *ImageColumn {
 	return nil
 }
 
-// ImageColumns iterates over the columns of frames.
+// ImageColumns iterates over the image columns.
 func (src *DataSource) ImageColumns() iter.Seq[*ImageColumn] {
 	return func(yield func(*ImageColumn) bool) {
 		for _, c := range src.Columns {
@@ -66,13 +66,14 @@ func (src *DataSource) ImageColumns() iter.Seq[*ImageColumn] {
 	}
 }
 
-// SetSize sets the size of frames.
+// SetSize sets the size of frames before augmentation.
 func (c *ImageColumn) SetSize(height, width int) {
 	c.Height, c.Width = height, width
 	c.Elements = Channels(c.Spec.Pixel) * height * width
 	c.SetDType(c.OutDType)
 }
 
+// Channels returns the number of channels of a pixel format.
 func Channels(p video.Pixel) int {
 	if p == video.RGB8 || p == video.RGBFloat32 {
 		return 3

@@ -9,48 +9,49 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
+// SizeError returns the error of a frame whose size differs from the column's.
 func SizeError(c *ImageColumn, width, height int) error {
 	return robocache.Malformed("loader", robocache.Where{"stream": c.Key}, "frames of another size").
-		Expected(dimensions(c.Width, c.Height), dimensions(width, height)).
+		Expected(formatSize(c.Width, c.Height), formatSize(width, height)).
 		WithHint("%s brings all to one size", robocache.Option("image_size"))
 }
 
-func dimensions(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
+func formatSize(width, height int) string { return fmt.Sprintf("%d×%d", width, height) }
 
-// target is where the frames of a column go in one part of a batch.
+// target implements frames.Target for the frames of one column in one part of a batch.
 type target struct {
-	p *Part
-	c *ImageColumn
+	part   *Part
+	column *ImageColumn
 }
 
 // BatchNumber returns the number of the batch in its run.
-func (t *target) BatchNumber() int64 { return t.p.Build.Seq }
+func (t *target) BatchNumber() int64 { return t.part.Build.Seq }
 
 // Epoch returns the epoch of the batch.
-func (t *target) Epoch() int64 { return t.p.Build.Epoch }
+func (t *target) Epoch() int64 { return t.part.Build.Epoch }
 
-// Buffer returns the memory of the place, or scratch memory if the frame is augmented on its way there.
+// Buffer returns the memory of the slot, or scratch if the frame is augmented afterwards.
 func (t *target) Buffer(w *frames.Worker, k int) []byte {
-	if t.c.Augment == nil || t.c.Deferred != nil {
-		return t.p.frame(t.c.Column, k)
+	if t.column.Augment == nil || t.column.Deferred != nil {
+		return t.part.frameData(t.column.Column, k)
 	}
-	return w.Scratch(t.c.frameSize())
+	return w.Scratch(t.column.frameSize())
 }
 
-// Put writes a frame to its place.
-func (t *target) Put(k int, pixels []byte) { t.p.put(t.c, k, pixels) }
+// Put stores a frame in its slot.
+func (t *target) Put(k int, pixels []byte) { t.part.putFrame(t.column, k, pixels) }
 
 // Complete marks n frames of the batch as finished.
-func (t *target) Complete(n int) { t.p.Build.Complete(int64(n)) }
+func (t *target) Complete(n int) { t.part.Build.Complete(int64(n)) }
 
-// errMasked says that a row holds no frame, and may.
-var errMasked = errors.New("a row without a frame")
+// errMaskedFrame reports that a row of a masked stream holds no frame.
+var errMaskedFrame = errors.New("a row without a frame")
 
-// Fail marks the frame of place k as failed with err, which may be masked.
+// Fail marks slot k as failed with err. It masks the slot instead if err is errMaskedFrame.
 func (t *target) Fail(k int, path string, ordinal int, err error) {
-	p, c := t.p, t.c
-	if err == errMasked {
-		p.masked(c, k)
+	p, c := t.part, t.column
+	if err == errMaskedFrame {
+		p.maskFrame(c, k)
 		return
 	}
 	r := robocache.Row{Episode: p.rows[0][k/c.Steps].Episode, Index: -1}
@@ -64,49 +65,53 @@ func (t *target) Fail(k int, path string, ordinal int, err error) {
 	if c.IsVideo() {
 		where["file"], where["frame"] = path, ordinal
 	}
-	p.blame(r.Episode, robocache.At(err, where))
+	p.recordBadEpisode(r.Episode, robocache.At(err, where))
 	p.Build.Complete(1)
 }
 
-// blank writes the frame of a place that has none: zero, and masked.
-func (p *Part) blank(c *ImageColumn, k int) {
+// blankFrame completes a slot that has no frame: its pixels are zero.
+func (p *Part) blankFrame(c *ImageColumn, k int) {
 	if c.FrameDevice == nil {
-		clear(p.frame(c.Column, k))
-	} else if err := c.FrameDevice.Clear(p.frame(c.Column, k)); err != nil {
+		clear(p.frameData(c.Column, k))
+	} else if err := c.FrameDevice.Clear(p.frameData(c.Column, k)); err != nil {
 		p.Build.Fail(err)
 	}
 	if c.Deferred != nil {
-		c.Deferred.blank(p, c.Column, k)
+		c.Deferred.markBlank(p, c.Column, k)
 	}
 	p.Source.Resources.BlankFrames.Add(1)
 	p.Build.Complete(1)
 }
 
-// masked is blank for a place whose row may hold no frame, and holds none.
-func (p *Part) masked(c *ImageColumn, k int) {
+// maskFrame is blankFrame for a row that may lack a frame. It also sets the mask.
+func (p *Part) maskFrame(c *ImageColumn, k int) {
 	p.TensorData(c.MaskEntry)[p.ValueSlot(c.Column, k)] = 1
-	p.blank(c, k)
+	p.blankFrame(c, k)
 }
 
-// FrameRefs finds out where the frames of rows lie. Of rows with none (index -1) they mean nothing.
-func (w *Reader) FrameRefs(c *ImageColumn, rows []robocache.Row) ([]robocache.FrameRef, []robocache.Row, error) {
-	w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
+// FrameRefs returns the file and number of the frame of each row, and the rows that it looked up.
+// References of rows with index -1 are arbitrary. Both results are valid until the next call.
+func (w *Reader) FrameRefs(
+	c *ImageColumn, rows []robocache.Row,
+) ([]robocache.FrameRef, []robocache.Row, error) {
+	w.refScratch = append(w.refScratch[:0], make([]robocache.FrameRef, len(rows))...)
 	asked := rows
 	if c.Time != nil {
-		asked = append(w.rows[:0], rows...)
+		asked = append(w.rowScratch[:0], rows...)
 		for i := range asked {
 			asked[i].Index = max(asked[i].Index, 0)
 		}
-		w.rows = asked
+		w.rowScratch = asked
 	}
-	return w.refs, asked, frameRefs(w.Ctx(), c.Source.Dataset, c.Key, asked, w.refs)
+	return w.refScratch, asked, frameRefs(w.Ctx(), c.Source.Dataset, c.Key, asked, w.refScratch)
 }
 
-// LocateFrames finds out where the frames of a column lie, for all batches of a horizon, and asks the store for them.
+// LocateFrames finds the frames of a column for all batches of a horizon and requests them from the
+// frame store.
 func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 	total := 0
 	for _, p := range parts {
-		total += p.size() * c.Steps
+		total += p.sampleCount() * c.Steps
 	}
 	wants := make([]frames.FrameRequest, 0, total)
 	targets := make([]frames.Target, len(parts))
@@ -114,15 +119,15 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 	known := map[string]int32{}
 	for k, p := range parts {
 		targets[k] = &target{p, c}
-		mask, masked := p.rowsInto(c.MaskEntry)
+		mask, masked := p.stageEntry(c.MaskEntry)
 		rows, err := w.RowsOf(p, c.Column, mask)
 		masked()
 		if err != nil {
 			p.FailAt(err)
-			p.Build.Complete(int64(p.size() * c.Steps))
+			p.Build.Complete(int64(p.sampleCount() * c.Steps))
 			continue
 		}
-		refs, err := w.located(p, c, rows)
+		refs, err := w.locateRefs(p, c, rows)
 		if err != nil {
 			p.Build.Complete(int64(len(rows)))
 			continue
@@ -131,13 +136,13 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 			r := &refs[i]
 			switch {
 			case NoRow(rows[i]):
-				p.blank(c, i)
+				p.blankFrame(c, i)
 				continue
 			case r.Missing && c.Feature.Masked:
-				p.masked(c, i)
+				p.maskFrame(c, i)
 				continue
 			case r.Missing || r.Path == "":
-				p.blame(rows[i].Episode, c.Source.missing(c.Column, rows[i], r))
+				p.recordBadEpisode(rows[i].Episode, c.Source.missingFrameError(c.Column, rows[i], r))
 				p.Build.Complete(1)
 				continue
 			}
@@ -147,31 +152,41 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 				known[r.Path] = path
 				paths = append(paths, r.Path)
 			}
-			wants = append(wants, frames.FrameRequest{Ordinal: r.Ordinal, Path: path, Target: int32(k), Slot: int32(i)})
+			wants = append(wants, frames.FrameRequest{
+				Ordinal: r.Ordinal,
+				Path:    path,
+				Target:  int32(k),
+				Slot:    int32(i),
+			})
 		}
 	}
-	clear(w.refs)
+	clear(w.refScratch)
 	w.RequestFrames(c.FrameStream(), targets, wants, paths)
 }
 
-// located is where the frames of rows lie, stills by their rows. Where that cannot be said episodes are blamed.
-func (w *Reader) located(p *Part, c *ImageColumn, rows []robocache.Row) ([]robocache.FrameRef, error) {
+// locateRefs returns references to the frames of rows. Stills are referenced by row. If it fails,
+// it records bad episodes.
+func (w *Reader) locateRefs(
+	p *Part, c *ImageColumn, rows []robocache.Row,
+) ([]robocache.FrameRef, error) {
 	if !c.IsVideo() {
-		w.refs = append(w.refs[:0], make([]robocache.FrameRef, len(rows))...)
+		w.refScratch = append(w.refScratch[:0], make([]robocache.FrameRef, len(rows))...)
 		for i, r := range rows {
 			if i > 0 && r.Episode == rows[i-1].Episode {
-				w.refs[i].Path = w.refs[i-1].Path
+				w.refScratch[i].Path = w.refScratch[i-1].Path
 			} else {
-				w.refs[i].Path = strconv.Itoa(r.Episode)
+				w.refScratch[i].Path = strconv.Itoa(r.Episode)
 			}
-			w.refs[i].Ordinal = r.Index
+			w.refScratch[i].Ordinal = r.Index
 		}
-		return w.refs, nil
+		return w.refScratch, nil
 	}
 	refs, asked, err := w.FrameRefs(c, rows)
 	if err != nil {
-		p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.Key}), func(sub []robocache.Row) error {
-			return frameRefs(w.Ctx(), c.Source.Dataset, c.Key, sub, make([]robocache.FrameRef, len(sub)))
+		err := robocache.At(err, robocache.Where{"stream": c.Key})
+		p.failEpisodes(asked, err, func(sub []robocache.Row) error {
+			refs := make([]robocache.FrameRef, len(sub))
+			return frameRefs(w.Ctx(), c.Source.Dataset, c.Key, sub, refs)
 		})
 		return nil, err
 	}

@@ -8,32 +8,32 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 )
 
-// CloudColumn is rows of varying length.
+// CloudColumn holds rows of varying length, such as point clouds.
 type CloudColumn struct{ *Column }
 
 func (*CloudColumn) Waits(int) int { return 0 }
 
-// SpanColumn is all rows of a span, one after the other.
+// SpanColumn holds all rows of a stream in a time span around each sample.
 type SpanColumn struct{ *Column }
 
 func (*SpanColumn) Waits(int) int { return 0 }
 
-// TimesColumn is the times of the samples of another column's span.
+// TimesColumn holds the times of the rows of another column's span.
 type TimesColumn struct{ *Column }
 
-func (c *TimesColumn) Waits(int) int { return int(flag(!c.IsRagged())) }
+func (c *TimesColumn) Waits(int) int { return int(boolByte(!c.IsRagged())) }
 
-func (c *TimesColumn) Fill(w *Reader, p *Part) error { return w.placedTimes(p, c.Column) }
+func (c *TimesColumn) Fill(w *Reader, p *Part) error { return w.fillSpanTimes(p, c.Column) }
 
-// RaggedEntries are those of a part's samples.
+// RaggedEntries holds the entries of a ragged column for the samples of one part.
 type RaggedEntries struct {
 	Part   *Part
 	Column *Column
-	Data   []byte // one after the other, as the tensor holds them
-	Counts []int  // a sample and step each
+	Data   []byte // entries one after the other, in the tensor's dtype
+	Counts []int  // entries of each sample and step
 }
 
-// StackEntries puts the entries of all parts where their samples are in the batch.
+// StackEntries copies the entries of all parts to dst in the order of the batch's samples.
 func StackEntries(list []RaggedEntries, dst []byte) {
 	if len(list) == 1 && list[0].Part.Slots == nil {
 		copy(dst, list[0].Data)
@@ -46,12 +46,12 @@ func StackEntries(list []RaggedEntries, dst []byte) {
 	var all []sample
 	for _, e := range list {
 		at := 0
-		for i := range e.Part.size() {
+		for i := range e.Part.sampleCount() {
 			n := 0
 			for _, c := range e.Counts[i*e.Column.Steps : (i+1)*e.Column.Steps] {
 				n += c * e.Column.OutBytes
 			}
-			all = append(all, sample{e.Part.slot(i), e.Data[at : at+n]})
+			all = append(all, sample{e.Part.batchSlot(i), e.Data[at : at+n]})
 			at += n
 		}
 	}
@@ -62,20 +62,23 @@ func StackEntries(list []RaggedEntries, dst []byte) {
 	}
 }
 
+// RaggedColumn returns the ragged column of a tensor of the batch, or nil.
 func (src *DataSource) RaggedColumn(tensor int) *Column {
-	i := slices.IndexFunc(src.Columns, func(c *Column) bool { return c.IsRagged() && src.TensorSlots[c.Entry] == tensor })
+	i := slices.IndexFunc(src.Columns, func(c *Column) bool {
+		return c.IsRagged() && src.TensorSlots[c.Entry] == tensor
+	})
 	if i < 0 {
 		return nil
 	}
 	return src.Columns[i]
 }
 
-// ReadRagged reads the entries of a part's samples. It is nil where an episode was blamed.
+// ReadRagged reads the entries of a part's samples. It returns nil if it recorded a bad episode.
 func (w *Reader) ReadRagged(p *Part, c *Column) (*RaggedEntries, error) {
 	var e *RaggedEntries
 	var err error
 	if Is[*CloudColumn](c) {
-		e, err = w.clouds(p, c)
+		e, err = w.readClouds(p, c)
 	} else {
 		e, err = w.spanEntries(p, c)
 	}
@@ -88,7 +91,8 @@ func (w *Reader) ReadRagged(p *Part, c *Column) (*RaggedEntries, error) {
 	return e, err
 }
 
-// spanEntries reads all rows of a stream that are timestamped in the span around each sample and hold a value; or when they were.
+// spanEntries reads the rows in the span around each sample that hold a value, or their times for a
+// TimesColumn.
 func (w *Reader) spanEntries(p *Part, c *Column) (*RaggedEntries, error) {
 	rows, counts, at, err := w.spanRows(p, c)
 	if err != nil {
@@ -98,18 +102,19 @@ func (w *Reader) spanEntries(p *Part, c *Column) (*RaggedEntries, error) {
 	if Is[*TimesColumn](c) {
 		return e, w.writeTimes(p, c, AsSlice[int64](e.Data), rows, counts, at)
 	}
-	if !w.checkFinite(p, c) || !w.read(p, c, rows, e.Data) {
+	if !w.checkFinite(p, c) || !w.readRows(p, c, rows, e.Data) {
 		return nil, nil
 	}
 	return e, nil
 }
 
-// cloudRows bounds the rows that are asked for at once: their size is known once they are there.
-const cloudRows = 32
+// maxCloudRows is the number of rows that are read at once. Their size is unknown until they are
+// read.
+const maxCloudRows = 32
 
-// clouds reads rows of varying length: those of the samples, or of the steps of their windows.
-func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
-	mask, masked := p.rowsInto(c.MaskEntry)
+// readClouds reads rows of varying length, for the samples or for the steps of their windows.
+func (w *Reader) readClouds(p *Part, c *Column) (*RaggedEntries, error) {
+	mask, masked := p.stageEntry(c.MaskEntry)
 	rows, err := w.RowsOf(p, c, mask)
 	masked()
 	if err == nil && c.Time == nil {
@@ -127,11 +132,11 @@ func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
 		}
 		return data, counts, err
 	}
-	asked := make([]robocache.Row, 0, cloudRows)
-	places := make([]int, 0, cloudRows)
+	asked := make([]robocache.Row, 0, maxCloudRows)
+	places := make([]int, 0, maxCloudRows)
 	for i := 0; i < len(rows); {
 		asked, places = asked[:0], places[:0]
-		for ; i < len(rows) && len(asked) < cloudRows; i++ {
+		for ; i < len(rows) && len(asked) < maxCloudRows; i++ {
 			if !NoRow(rows[i]) {
 				asked, places = append(asked, rows[i]), append(places, i)
 			}
@@ -141,17 +146,18 @@ func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
 		}
 		data, counts, err := gather(asked)
 		if err != nil {
-			p.isolate(asked, robocache.At(err, robocache.Where{"stream": c.Key}), func(sub []robocache.Row) error {
+			err := robocache.At(err, robocache.Where{"stream": c.Key})
+			p.failEpisodes(asked, err, func(sub []robocache.Row) error {
 				_, _, err := gather(sub)
 				return err
 			})
 			return nil, nil
 		}
 		if need := int64(len(e.Data) + len(data)); need > p.Source.Resources.Budget {
-			return nil, tooMany(c, need, p.Source.Resources.Budget)
+			return nil, spanBudgetError(c, need, p.Source.Resources.Budget)
 		}
 		if e.Data == nil && i == len(rows) {
-			e.Data = data // all at once: ours
+			e.Data = data // all entries in one read: the slice is not shared
 		} else {
 			e.Data = append(e.Data, data...)
 		}
@@ -162,20 +168,23 @@ func (w *Reader) clouds(p *Part, c *Column) (*RaggedEntries, error) {
 	return e, nil
 }
 
+// checkEntries rejects ragged data whose size contradicts its counts.
 func (c *Column) checkEntries(data []byte, counts []int, rows int) error {
 	n := 0
 	for _, k := range counts {
 		n += max(k, 0)
 	}
 	if len(counts) != rows || n*c.RowBytes != len(data) {
-		return robocache.Malformed("loader", nil, "the dataset gave another number of entries than it says").
+		return robocache.Malformed("loader", nil, "the dataset returned another number of entries than it declares").
 			Expected(fmt.Sprintf("%d bytes of %d rows", n*c.RowBytes, rows), fmt.Sprintf("%d bytes of %d", len(data), len(counts)))
 	}
 	return nil
 }
 
-func tooMany(c *Column, bytes, budget int64) error {
-	return robocache.ResourceLimit("loader", robocache.Where{"stream": c.Key, "bytes": bytes}, "memory_budget: the rows of one batch do not fit").
+// spanBudgetError returns the error of rows of one batch that exceed the budget.
+func spanBudgetError(c *Column, bytes, budget int64) error {
+	where := robocache.Where{"stream": c.Key, "bytes": bytes}
+	return robocache.ResourceLimit("loader", where, "memory_budget: the rows of one batch do not fit").
 		Expected("at most "+layout.FormatMiB(budget), layout.FormatMiB(bytes)+" of "+c.Key).
 		WithHint("raise memory_budget, or lower batch_size or the window")
 }

@@ -6,23 +6,26 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 )
 
-// ResidentBytes returns what a sample that is still to be drawn takes of a pool, by declared sizes and lengths: its frames; where there are
-// none, its numbers. With windows of T frames a frame stays until the last of T samples is drawn: at most T frames a sample, and at
-// most the whole episode, which is ln(n) + γ times the samples that an episode of n has left on average (draws empty it like a
-// collector of coupons).
+// ResidentBytes returns the bytes of a pool that a sample occupies until it is drawn, by declared
+// sizes and lengths. It counts frames, or numbers if there are no frames.
 //
-// In integers: the order of a pool comes of it, and must be the same on every machine.
+// With windows of T frames, a frame stays until the last of T samples is drawn. A sample then
+// occupies at most T frames. It also occupies at most the whole episode divided by the samples left
+// in it, which is ln(n) + γ frames on average for n samples, as in the coupon collector's problem.
+//
+// The arithmetic is in integers, because the order of a pool depends on it and must be equal on
+// every machine.
 func ResidentBytes(src *DataSource, planar bool) int64 {
 	var shown, rows int64
 	mean := src.Table.Samples() / int64(max(src.Table.Filled(), 1))
-	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // hundredths
+	whole := 69*int64(bits.Len64(uint64(mean))) + 58 // 100 · (ln(n) + γ)
 	for _, c := range src.Columns {
 		switch k := c.Kind.(type) {
 		case *ImageColumn:
 			pixels := k.Height * k.Width * Channels(k.Spec.Pixel) * k.OutDType.Size() // augmented or not
 			kept := int64(pixels)
 			if !k.IsStill {
-				kept = keptBytes(k, pixels, planar)
+				kept = keptFrameBytes(k, pixels, planar)
 			}
 			shown += min(100*int64(k.Steps), whole) * kept / 100
 		case *TableColumn, *SpanColumn, *TimesColumn:
@@ -35,8 +38,8 @@ func ResidentBytes(src *DataSource, planar bool) int64 {
 	return shown
 }
 
-// keptBytes returns what one kept frame of a column takes, by its declared size.
-func keptBytes(c *ImageColumn, pixels int, planar bool) int64 {
+// keptFrameBytes returns the bytes of one stored frame of a column, by its declared size.
+func keptFrameBytes(c *ImageColumn, pixels int, planar bool) int64 {
 	if !planar {
 		return frames.ArenaBytes(pixels)
 	}

@@ -13,30 +13,32 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// StillFiles gives the stills of a column to the store of frames: an episode is a file, whose frames are numbered by row.
+// StillFiles implements frames.Files for the still images of a column. An episode is a file, and
+// frames are numbered by row.
 type StillFiles struct{ Images *ImageColumn }
 
-// Open gives an episode.
+// Open returns an episode. path is its position in the dataset.
 func (s StillFiles) Open(_ context.Context, path string) (frames.File, error) {
 	episode, err := strconv.Atoi(path)
 	return stillFile{s.Images, episode}, err
 }
 
-// Stats are none: the decoders are of videos.
+// Stats returns zeros: decoder statistics are of videos.
 func (s StillFiles) Stats() video.PoolStats { return video.PoolStats{} }
 
-// Close has nothing to close.
+// Close does nothing.
 func (s StillFiles) Close() {}
 
+// stillFile implements frames.File for the stills of one episode.
 type stillFile struct {
-	c       *ImageColumn
+	column  *ImageColumn
 	episode int
 }
 
-// stillsPerJob bounds how many encoded images a job holds at once.
+// stillsPerJob limits the encoded images that one job holds in memory.
 const stillsPerJob = 8
 
-// Plan cuts rows into jobs.
+// Plan divides rows into groups of stillsPerJob.
 func (s stillFile) Plan(_ *video.Planner, ordinals []int) (groups []video.Group) {
 	for ; len(ordinals) > 0; ordinals = ordinals[min(stillsPerJob, len(ordinals)):] {
 		groups = append(groups, video.Group{Ordinals: slices.Clone(ordinals[:min(stillsPerJob, len(ordinals))])})
@@ -44,16 +46,20 @@ func (s stillFile) Plan(_ *video.Planner, ordinals []int) (groups []video.Group)
 	return groups
 }
 
-// Decode delivers the stills of groups; of those that fail the first error, behind all others.
-func (s stillFile) Decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(ordinal int, f video.Frame) error) (first error) {
+// Decode delivers the stills of groups. It continues after an error and returns the first one.
+func (s stillFile) Decode(
+	ctx context.Context, _ *video.Fetched, groups []video.Group,
+	deliver func(ordinal int, f video.Frame) error,
+) (first error) {
 	for _, g := range groups {
-		rows, refs := make([]robocache.Row, len(g.Ordinals)), make([]robocache.FrameRef, len(g.Ordinals))
+		rows := make([]robocache.Row, len(g.Ordinals))
+		refs := make([]robocache.FrameRef, len(g.Ordinals))
 		for i, o := range g.Ordinals {
 			rows[i] = robocache.Row{Episode: s.episode, Index: o}
 		}
-		done, err := lease(ctx, s.c.Source.Dataset, s.c.Key, rows, refs)
+		done, err := leaseFrames(ctx, s.column.Source.Dataset, s.column.Key, rows, refs)
 		for i := 0; err == nil && i < len(rows); i++ {
-			if err := s.still(rows[i], &refs[i], deliver); err != nil && first == nil {
+			if err := s.deliverStill(rows[i], &refs[i], deliver); err != nil && first == nil {
 				first = err
 			}
 		}
@@ -63,17 +69,20 @@ func (s stillFile) Decode(ctx context.Context, _ *video.Fetched, groups []video.
 	return first
 }
 
-func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(ordinal int, f video.Frame) error) error {
+// deliverStill delivers one still. It is decoded when the receiver converts it.
+func (s stillFile) deliverStill(
+	r robocache.Row, ref *robocache.FrameRef, deliver func(ordinal int, f video.Frame) error,
+) error {
 	switch {
-	case ref.Missing && s.c.Feature.Masked:
-		return errMasked
+	case ref.Missing && s.column.Feature.Masked:
+		return errMaskedFrame
 	case ref.Missing:
-		return s.c.Source.missing(s.c.Column, r, ref)
+		return s.column.Source.missingFrameError(s.column.Column, r, ref)
 	case ref.Path != "":
 		return robocache.Unsupported("loader", nil, "a still image that is in a video file")
 	}
-	f := stillFrame{ref: ref, width: s.c.Width, height: s.c.Height}
-	if s.c.Spec.Width == 0 || s.c.Resize != options.Stretch {
+	f := stillFrame{ref: ref, width: s.column.Width, height: s.column.Height}
+	if s.column.Spec.Width == 0 || s.column.Resize != options.Stretch {
 		info, err := video.ImageSize(ref)
 		if err != nil {
 			return err
@@ -83,12 +92,16 @@ func (s stillFile) still(r robocache.Row, ref *robocache.FrameRef, deliver func(
 	if err := deliver(r.Index, f); err != nil {
 		return err
 	}
-	s.c.Source.Resources.StillsDecoded.Add(1)
+	s.column.Source.Resources.StillsDecoded.Add(1)
 	return nil
 }
 
-// lease gets frames until done is called: without garbage, where the dataset can.
-func lease(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, refs []robocache.FrameRef) (done func(), err error) {
+// leaseFrames reads frame references that are valid until done is called. It avoids garbage if the
+// dataset implements FrameLeaser.
+func leaseFrames(
+	ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row,
+	refs []robocache.FrameRef,
+) (done func(), err error) {
 	defer crash.Recover("loader", &err)
 	done = func() {}
 	release, err := robocache.LeaseFrames(ctx, ds, key, rows, refs)
@@ -106,13 +119,13 @@ func (stillFile) FetchBytes(video.Group) int64 { return 0 }
 
 func (stillFile) Identity() [32]byte { return [32]byte{} }
 
-func (s stillFile) Size() (width, height int) { return s.c.Width, s.c.Height }
+func (s stillFile) Size() (width, height int) { return s.column.Width, s.column.Height }
 
 func (stillFile) TimeNS(int) int64 { return 0 }
 
 func (stillFile) Release() {}
 
-// Fetch is not asked for.
+// Fetch is never called, because Remote returns false.
 func (stillFile) Fetch(context.Context, []video.Group) (*video.Fetched, error) { return nil, nil }
 
 // stillFrame is a still that is decoded when it is converted.
@@ -125,10 +138,10 @@ func (f stillFrame) Size() (width, height int) { return f.width, f.height }
 
 func (stillFrame) PixelFormat() string { return "still" }
 
-// Bytes is not asked for.
+// Bytes is never called.
 func (stillFrame) Bytes(*video.Spec) (int, error) { return 0, nil }
 
-// Convert decodes the still.
+// Convert decodes the still into dst.
 func (f stillFrame) Convert(spec *video.Spec, dst []byte) error {
 	return video.DecodeImage(f.ref, spec, dst)
 }

@@ -5,56 +5,61 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TableColumn is rows of numbers of one length.
+// TableColumn holds numeric rows of one length.
 type TableColumn struct {
 	*Column
-	PlanLeader     *TableColumn   // whose plan makes its values; itself, unless they share a clock and a rule
-	PlanFollowers  []*TableColumn // whose values are made by this one's plan
-	Mirror         *Mirror        // what a flip of the images does to the numbers
-	NoiseDeviation float32        // standard deviation that is added; 0: none
+	PlanLeader     *TableColumn   // column whose job fills this one; itself, unless it shares a clock and a rule
+	PlanFollowers  []*TableColumn // columns that this one's job also fills
+	Mirror         *Mirror        // change of the numbers when images are flipped; nil: none
+	NoiseDeviation float32        // standard deviation of added noise; 0: none
 }
 
-func (c *TableColumn) Waits(int) int { return int(flag(c.PlanLeader == c)) } // its leader brings it
+// Waits returns 0 for followers, which their leader's job fills.
+func (c *TableColumn) Waits(int) int { return int(boolByte(c.PlanLeader == c)) }
 
-func (c *TableColumn) Fill(w *Reader, p *Part) error { return w.gather(p, c) }
+func (c *TableColumn) Fill(w *Reader, p *Part) error { return w.gatherTable(p, c) }
 
-// read gathers rows of a column; false where that failed, and the batch or its episodes know it.
-func (w *Reader) read(p *Part, c *Column, rows []robocache.Row, dst []byte) bool {
+// readRows reads rows of a column into dst. It returns false if it failed the batch or recorded a
+// bad episode.
+func (w *Reader) readRows(p *Part, c *Column, rows []robocache.Row, dst []byte) bool {
 	ds := p.Source.Dataset
 	err := gatherRows(w.Ctx(), ds, c.Key, rows, dst)
 	if err != nil {
-		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.Key}), func(sub []robocache.Row) error {
+		first := robocache.At(err, robocache.Where{"stream": c.Key})
+		p.failEpisodes(rows, first, func(sub []robocache.Row) error {
 			return gatherRows(w.Ctx(), ds, c.Key, sub, make([]byte, len(sub)*c.RowBytes))
 		})
 	}
 	return err == nil
 }
 
-// gather fills a numeric tensor: one Gather for the whole batch, straight into it where no cast is asked.
-func (w *Reader) gather(p *Part, c *TableColumn) error {
+// gatherTable fills a numeric tensor with one Gather per part. It reads directly into the tensor if
+// nothing has to be converted.
+func (w *Reader) gatherTable(p *Part, c *TableColumn) error {
 	if c.Time != nil {
 		return w.gatherTimed(p, c)
 	}
 	if !w.checkFinite(p, c.Column) {
 		return nil
 	}
-	mask, masked := p.rowsInto(c.MaskEntry)
+	mask, masked := p.stageEntry(c.MaskEntry)
 	rows, _ := w.RowsOf(p, c.Column, mask)
 	masked()
 	if c.Elements == 0 {
 		return nil
 	}
-	dst, done := p.rowsInto(c.Entry)
-	into, direct := dst, c.StoredDType == c.OutDType && c.Norm == nil && c.NoiseDeviation == 0
+	dst, done := p.stageEntry(c.Entry)
+	into := dst
+	direct := c.StoredDType == c.OutDType && c.Norm == nil && c.NoiseDeviation == 0
 	if !direct {
 		into = w.Scratch(len(rows) * c.RowBytes)
 	}
-	if !w.read(p, c.Column, rows, into) {
+	if !w.readRows(p, c.Column, rows, into) {
 		return nil
 	}
-	p.reflect(c, into, c.StoredDType)
+	p.mirrorRows(c, into, c.StoredDType)
 	if !direct {
-		if err := p.finished(c, dst, into); err != nil {
+		if err := p.finishRows(c, dst, into); err != nil {
 			p.Build.Fail(robocache.At(err, robocache.Where{"stream": c.Key}))
 			return nil
 		}
@@ -63,17 +68,18 @@ func (w *Reader) gather(p *Part, c *TableColumn) error {
 	return w.maskRows(p, c.Column, rows)
 }
 
-// finished casts stored rows, normalises them, and adds noise.
-func (p *Part) finished(c *TableColumn, dst, rows []byte) error {
+// finishRows casts and normalizes stored rows and adds noise.
+func (p *Part) finishRows(c *TableColumn, dst, rows []byte) error {
 	if c.NoiseDeviation > 0 {
-		return p.noisy(c, dst, rows, c.StoredDType, nil)
+		return p.convertWithNoise(c, dst, rows, c.StoredDType, nil)
 	}
 	return Convert(dst, c.OutDType, rows, c.StoredDType, c.Elements, c.Norm)
 }
 
-// gatherTimed brings a numeric column onto the timebase, and those that share its plan: one Gather of the rows that are needed, one Resample.
+// gatherTimed resamples a numeric column and those that share its plan. Each column needs one
+// Gather.
 func (w *Reader) gatherTimed(p *Part, c *TableColumn) error {
-	plan, rows, err := w.plans(p, c.Column)
+	plan, rows, err := w.planSamples(p, c.Column)
 	if err != nil {
 		return err
 	}
@@ -85,25 +91,28 @@ func (w *Reader) gatherTimed(p *Part, c *TableColumn) error {
 	return nil
 }
 
-func (w *Reader) gatherPlanned(part *Part, c *TableColumn, p *kernel.Plan, rows []robocache.Row) error {
+// gatherPlanned reads the rows of a plan and resamples them into the tensor.
+func (w *Reader) gatherPlanned(
+	part *Part, c *TableColumn, p *kernel.Plan, rows []robocache.Row,
+) error {
 	if !w.checkFinite(part, c.Column) {
 		return nil
 	}
 	src := w.Scratch(len(rows) * c.RowBytes)
-	if !w.read(part, c.Column, rows, src) {
+	if !w.readRows(part, c.Column, rows, src) {
 		return nil
 	}
-	mask, masked := part.rowsInto(c.MaskEntry)
+	mask, masked := part.stageEntry(c.MaskEntry)
 	defer masked()
 	if c.Deferred != nil {
-		pads(mask, p.Valid)
-		part.pair(c.Column, p, src)
+		writePadMask(mask, p.Valid)
+		part.writePairs(c.Column, p, src)
 		return nil
 	}
-	dst, done := part.rowsInto(c.Entry)
+	dst, done := part.stageEntry(c.Entry)
 	defer done()
 	if c.Elements == 0 {
-		pads(mask, p.Valid)
+		writePadMask(mask, p.Valid)
 		return nil
 	}
 	if c.Mirror != nil || c.NoiseDeviation > 0 {
@@ -114,11 +123,12 @@ func (w *Reader) gatherPlanned(part *Part, c *TableColumn, p *kernel.Plan, rows 
 	if !direct {
 		out, dtype = make([]byte, p.Len()*c.RowBytes), c.StoredDType
 	}
-	// Normalised in the kernel, so that rows without a value stay zero bits (K9) and there is one rounding (K10).
+	// The kernel normalizes, so that rows without a value stay zero (kernel.K9) and values are
+	// rounded once (kernel.K10).
 	if err := resample(out, dtype, src, c.Column, p, c.Norm.Epilogue(0), mask); err != nil {
 		return err
 	}
-	pads(mask, mask)
+	writePadMask(mask, mask)
 	if !direct {
 		return Convert(dst, c.OutDType, out, c.StoredDType, c.Elements, nil)
 	}

@@ -7,34 +7,35 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TextColumn is texts of the dataset.
+// TextColumn holds texts of the dataset.
 type TextColumn struct{ *Column }
 
 func (*TextColumn) Waits(int) int { return 1 }
 
-func (c *TextColumn) Fill(w *Reader, p *Part) error { return w.text(p, c.Column) }
+func (c *TextColumn) Fill(w *Reader, p *Part) error { return w.fillTexts(p, c.Column) }
 
-// texts are where the texts of a column go.
-func (p *Part) texts(c *Column) []string {
+// batchTexts returns the values of the batch's text column for c.
+func (p *Part) batchTexts(c *Column) []string {
 	return p.Build.Batch.Texts[p.Source.TextSlots[c.Entry]].Values
 }
 
-// text fills a column of strings.
-func (w *Reader) text(p *Part, c *Column) error {
+// fillTexts fills a column of strings.
+func (w *Reader) fillTexts(p *Part, c *Column) error {
 	all, err := w.RowsOf(p, c, nil)
 	if err != nil {
 		return err
 	}
 	rows := all
-	if slices.ContainsFunc(all, NoRow) { // a grid that reaches beyond the rows: "" where there is none
+	if slices.ContainsFunc(all, NoRow) { // a grid extends beyond the rows; their texts stay ""
 		rows = slices.DeleteFunc(slices.Clone(all), NoRow)
 	}
 	values, err := readTexts(w.Ctx(), p.Source.Dataset, c.Key, rows)
 	if err == nil && len(values) != len(rows) {
-		err = robocache.Malformed("loader", nil, "the dataset gave another number of texts than asked")
+		err = robocache.Malformed("loader", nil, "the dataset returned another number of texts than requested")
 	}
 	if err != nil {
-		p.isolate(rows, robocache.At(err, robocache.Where{"stream": c.Key}), func(sub []robocache.Row) error {
+		first := robocache.At(err, robocache.Where{"stream": c.Key})
+		p.failEpisodes(rows, first, func(sub []robocache.Row) error {
 			_, err := readTexts(w.Ctx(), p.Source.Dataset, c.Key, sub)
 			return err
 		})
@@ -42,23 +43,23 @@ func (w *Reader) text(p *Part, c *Column) error {
 	}
 	for i, r := range all {
 		if !NoRow(r) {
-			p.texts(c)[p.slot(i)], values = values[0], values[1:]
+			p.batchTexts(c)[p.batchSlot(i)], values = values[0], values[1:]
 		}
 	}
 	return nil
 }
 
-// EpisodeIDColumn is the index of the sample's episode, as text.
+// EpisodeIDColumn holds the index of each sample's episode as text.
 type EpisodeIDColumn struct{ *Column }
 
 func (*EpisodeIDColumn) Waits(int) int { return 1 }
 
 func (c *EpisodeIDColumn) Fill(w *Reader, p *Part) error { return w.episodeIDs(p, c.Column) }
 
-// episodeIDs fills a column with the indices of episodes, as text.
+// episodeIDs fills an EpisodeIDColumn.
 func (w *Reader) episodeIDs(p *Part, c *Column) error {
 	for i, r := range p.rows[0] {
-		p.texts(c)[p.slot(i)] = strconv.FormatInt(p.Source.Dataset.Info().EpisodeIndex(r.Episode), 10)
+		p.batchTexts(c)[p.batchSlot(i)] = strconv.FormatInt(p.Source.Dataset.Info().EpisodeIndex(r.Episode), 10)
 	}
 	return nil
 }

@@ -6,29 +6,31 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Timebase is what the samples of a source lie on: the rows of one clock, or a uniform grid. Streams on that clock are read by row; all
-// others are brought to the samples' times by their align rules (column.time).
+// Timebase states the rows of which clock are the samples of a source, or that samples form a
+// uniform grid. Streams on that clock are read by row. All others are resampled at the samples'
+// times by their align rules (Column.Time).
 type Timebase struct {
-	IsGrid       bool   // a uniform timeline (hz)
-	Key          string // else: the stream whose rows are samples; "" for the episode's own
+	IsGrid       bool   // samples are a uniform timeline (hz)
+	Key          string // the stream whose rows are samples, without a grid; "" for the episode's rows
 	Clock        string // the clock of those rows
-	DatasetClock string // Info.Clock: the name of "", where it has one
-	IsTimed      bool   // windows lie in time and not in rows: there are several clocks, or a grid
-	Shift        int64  // of the anchor's timestamps
+	DatasetClock string // Info.Clock: the name of the clock "", if it has one
+	IsTimed      bool   // windows are offsets in time, not in rows: there is a grid or more than one clock
+	Shift        int64  // ns added to the anchor's timestamps
 }
 
-// Timing is how a column goes by time: by which timestamps, and by what rule its values are found or made.
+// Timing states how the values of a column are found by time: by which timestamps and by which
+// rule.
 type Timing struct {
-	IsNative  bool   // nothing is computed unless a mode is chosen
-	Clock     string // the stream whose timestamps count: "" for the task text (its key where its drift is taken off)
-	ClockName string // which of its clocks
+	IsNative  bool   // values are not interpolated unless a mode is configured
+	Clock     string // stream whose timestamps apply; "" for the task text; its key if drift is corrected
+	ClockName string // name of the clock, if the stream has several
 	Offset    int64
 	Options   align.Options
-	Rule      kernel.Rule // of values
-	Length    int64       // sum: the time that a row covers; 0 = up to the next sample
+	Rule      kernel.Rule // how values are computed
+	Length    int64       // for sums: time that a row covers; 0: up to the next sample
 }
 
-// ClockOf is the clock of a feature; "" is the episode's own, under whichever name.
+// ClockOf returns the clock of a feature, and "" for the episode's own clock under any name.
 func (b *Timebase) ClockOf(f *robocache.Feature) string {
 	if f.Clock == b.DatasetClock {
 		return ""

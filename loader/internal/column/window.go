@@ -4,13 +4,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Window is a set of row offsets that several columns may share; in time, where they go by time.
+// Window is a set of row offsets that columns may share. Columns that are read by time use Nanos
+// instead.
 type Window struct {
 	Offsets []int
 	Nanos   []int64
 }
 
+// TextWindow returns the error of a window over a text column.
 func TextWindow(key string) error {
 	return robocache.Misuse("loader", robocache.Where{"stream": key}, "a window of a text").
-		WithHint("texts are those of the sample's own time")
+		WithHint("omit it: texts are those of the sample's own time")
 }
