@@ -11,48 +11,59 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// Augment says how samples are changed at random: a pure function of (seed, epoch, the sample's place in its dataset, camera), whatever the batch,
-// thread, rank, cache or device (kernel K22, K23). It comes after decoding and image_size, before image_dtype and normalize.
+// Augment states how samples are changed at random. Each change is a pure function of seed, epoch,
+// the sample's row in its dataset, and camera (kernel.K22, K23). It does not depend on batch,
+// thread, rank, cache or device. Augmentation follows decoding and image_size, and precedes
+// image_dtype and normalize.
 type Augment struct {
-	Cameras []string     `json:"cameras,omitempty"` // nil: all colour cameras that are delivered
+	Cameras []string     `json:"cameras,omitempty"` // nil: all delivered color cameras
 	Crop    *RandomCrop  `json:"random_crop,omitempty"`
 	Jitter  *ColorJitter `json:"color_jitter,omitempty"`
 	Flip    *HFlip       `json:"hflip,omitempty"`
 	Noise   *Noise       `json:"noise,omitempty"`
 
-	Shared bool `json:"-"` // said for all sources of a mixture, of which one may have no camera
+	Shared bool `json:"-"` // set for all sources of a mixture, of which some may have no camera
 }
 
-// RandomCrop takes a part of each image, one place for all images of a sample and camera.
+// RandomCrop crops each image. All images of one sample and camera are cropped at the same
+// position.
 type RandomCrop struct {
-	Size []int `json:"size,omitempty"` // [height, width]; nil: the image's
-	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are repeated on each side before
-	// Keep lists the depth cameras that are not aligned with a cropped camera, and stay as they are.
+	Size []int `json:"size,omitempty"` // [height, width]; nil: the size of the image
+	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are extended first, by repetition
+	// Keep lists the depth cameras that are not aligned with a cropped camera. They are not
+	// cropped.
 	Keep []string `json:"keep,omitempty"`
 }
 
-// ColorJitter changes colours: factors of brightness, contrast about mid-grey and saturation, and turns of the hue, in this order.
+// ColorJitter changes colors, in this order: factors of brightness, of contrast around mid-gray and
+// of saturation, and a rotation of the hue.
 type ColorJitter struct {
-	Brightness Spread `json:"brightness,omitempty"` // [v]: between max(0, 1-v) and 1+v; [low, high]: a factor between them, at most 4
+	// Brightness is [v] for a factor between max(0, 1-v) and 1+v, or [low, high] for a factor in
+	// between. Factors are at most 4. Contrast and Saturation are alike.
+	Brightness Spread `json:"brightness,omitempty"`
 	Contrast   Spread `json:"contrast,omitempty"`
 	Saturation Spread `json:"saturation,omitempty"`
-	Hue        Spread `json:"hue,omitempty"` // [v]: between -v and v; turns of the colour circle, -0.5 to 0.5
+	// Hue is [v] for a rotation between -v and v, or [low, high]. The unit is turns of the color
+	// circle, from -0.5 to 0.5.
+	Hue Spread `json:"hue,omitempty"`
 }
 
-// HFlip mirrors all cameras of a sample, and what goes with them. What every other key does is said: numbers change sign or place, or stay.
+// HFlip mirrors all cameras of a sample. For every other delivered key it must state whether
+// numbers change sign or position, or stay.
 type HFlip struct {
 	P      float64             `json:"p"`
 	Negate map[string][]int    `json:"negate,omitempty"` // elements of a row that change sign, after the swaps
-	Swap   map[string][][2]int `json:"swap,omitempty"`   // elements that change places
+	Swap   map[string][][2]int `json:"swap,omitempty"`   // pairs of elements that are exchanged
 	Keep   []string            `json:"keep,omitempty"`   // keys that a flip leaves as they are
 }
 
-// Noise adds normal noise: to images as a part of full scale, to numbers in the unit in which they are delivered (after normalize).
+// Noise adds normal noise. For images its deviation is a fraction of full scale. For numbers it has
+// the unit in which they are delivered, after normalize.
 type Noise struct {
 	Std Amounts `json:"std"`
 }
 
-// Spread is one number or two; JSON may say a number alone.
+// Spread is one number or two. JSON may contain a number instead of a list.
 type Spread []float64
 
 // UnmarshalJSON reads v or [low, high].
@@ -68,7 +79,8 @@ func (s *Spread) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Amounts is a number a key; "" stands for all colour cameras, and JSON may say its number alone.
+// Amounts holds a number per key. The key "" stands for all color cameras. JSON may contain its
+// number instead of an object.
 type Amounts map[string]float64
 
 // UnmarshalJSON reads v or {key: v}.
@@ -84,7 +96,7 @@ func (a *Amounts) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// augmentNames are the names that augment= ("") and its parts know.
+// augmentNames lists the option names of augment ("") and of its parts.
 var augmentNames = map[string][]string{
 	"":             {"cameras", "random_crop", "color_jitter", "hflip", "noise"},
 	"random_crop":  {"size", "pad", "keep"},
@@ -93,9 +105,11 @@ var augmentNames = map[string][]string{
 	"noise":        {"std"},
 }
 
-// UnmarshalJSON reads augment=; an unknown name is Misuse with the nearest one.
+// UnmarshalJSON reads an augment option. An unknown name is Misuse, and the hint is the nearest
+// known name.
 func (a *Augment) UnmarshalJSON(b []byte) error {
-	if err := orderedObject(b, "augment", func(string, json.RawMessage) error { return nil }); err != nil { // each name once
+	rejectDuplicates := func(string, json.RawMessage) error { return nil }
+	if err := orderedObject(b, "augment", rejectDuplicates); err != nil {
 		return err
 	}
 	type plain Augment
@@ -113,7 +127,7 @@ func (a *Augment) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// partWith returns the part of augment= that holds an unknown name; "" if no part does.
+// partWith returns the part of an augment option that contains an unknown name, or "".
 func partWith(augment []byte, name string) string {
 	var parts map[string]json.RawMessage
 	_ = json.Unmarshal(augment, &parts)
@@ -126,7 +140,7 @@ func partWith(augment []byte, name string) string {
 	return ""
 }
 
-// Named lists the keys that it names.
+// Named returns the keys that the options name. a may be nil.
 func (a *Augment) Named() []string {
 	if a == nil {
 		return nil
@@ -144,7 +158,8 @@ func (a *Augment) Named() []string {
 	return list
 }
 
-// Of is what it says of a source of a mixture that gives some keys.
+// Of returns the options that apply to a source of a mixture. gives reports whether the source
+// delivers a key.
 func (a *Augment) Of(gives func(k string) bool) *Augment {
 	x := *a
 	x.Shared = true
@@ -153,7 +168,12 @@ func (a *Augment) Of(gives func(k string) bool) *Augment {
 		x.Cameras = slices.DeleteFunc(slices.Clone(x.Cameras), lacks)
 	}
 	if f := x.Flip; f != nil {
-		x.Flip = &HFlip{P: f.P, Negate: Only(f.Negate, gives), Swap: Only(f.Swap, gives), Keep: slices.DeleteFunc(slices.Clone(f.Keep), lacks)}
+		x.Flip = &HFlip{
+			P:      f.P,
+			Negate: Only(f.Negate, gives),
+			Swap:   Only(f.Swap, gives),
+			Keep:   slices.DeleteFunc(slices.Clone(f.Keep), lacks),
+		}
 	}
 	if n := x.Noise; n != nil {
 		x.Noise = &Noise{Std: Only(n.Std, func(k string) bool { return k == "" || gives(k) })}
@@ -161,7 +181,7 @@ func (a *Augment) Of(gives func(k string) bool) *Augment {
 	return &x
 }
 
-// Around is a range of factors.
+// Around returns the range that s describes around middle. It returns nil if s is empty.
 func (s Spread) Around(name string, middle float64) (*[2]float64, error) {
 	switch {
 	case len(s) == 0:

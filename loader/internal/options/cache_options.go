@@ -1,17 +1,18 @@
 package options
 
-// What Config.Cache names, beside a directory.
+// Values of Config.Cache that are not a directory.
 const (
 	CacheInRAM    = "ram"
 	CacheOnDevice = "device"
 )
 
-// HasCacheDirectory says that the cache is one.
+// HasCacheDirectory reports whether the cache is a directory.
 func (cfg *Config) HasCacheDirectory() bool {
 	return cfg.Cache != "" && cfg.Cache != CacheInRAM && cfg.Cache != CacheOnDevice
 }
 
-// CachesEncoded says that the cache directory keeps what is read of remote files, and not frames.
+// CachesEncoded reports whether the cache directory holds the bytes that are read of remote files,
+// not frames.
 func (cfg *Config) CachesEncoded() bool {
 	return cfg.CacheFormat == CacheEncoded || cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
 }

@@ -17,29 +17,30 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// Allocator is where the memory of batches comes from: page-locked, say, so that a GPU copies from it.
+// Allocator allocates the memory of batches, for example page-locked memory that a GPU copies from.
 type Allocator = buffers.Allocator
 
-// Uneven says what the last step of an epoch is with several ranks.
+// Uneven selects the last step of an epoch with several ranks.
 type Uneven string
 
 const (
-	Wrap  Uneven = "wrap"  // it goes round to the epoch's first samples; default
+	Wrap  Uneven = "wrap"  // it is filled with the epoch's first samples; default
 	Short Uneven = "short" // its batches are short
 )
 
-// OnBad says what an episode that cannot be read does.
+// OnBad selects the effect of an episode that cannot be read.
 type OnBad string
 
 const (
 	Fail OnBad = "error" // it ends the epoch with an error; default
-	Skip OnBad = "skip"  // it is left out, and counted (L13)
+	Skip OnBad = "skip"  // it is skipped and counted (loader.L13)
 )
 
-// Compat says whose dtypes and shapes batches have.
+// Compat selects whose dtypes and shapes batches have.
 type Compat string
 
-// LeRobot is the compatibility with LeRobot's class; "" are the dataset's own types.
+// LeRobot selects dtypes and shapes of LeRobot's dataset class. The empty Compat keeps the
+// dataset's own.
 const LeRobot Compat = "lerobot"
 
 // DType selects the delivered type of float64 values.
@@ -50,7 +51,7 @@ const (
 	DTypeFloat32 DType = "float32" // they are delivered as float32; default of the Python Loader
 )
 
-// ImageDType is the type of colour frames.
+// ImageDType selects the type of color frames.
 type ImageDType string
 
 const (
@@ -58,26 +59,26 @@ const (
 	Float32 ImageDType = "float32" // 0 to 1; default with Compat LeRobot
 )
 
-// DepthUnit says what depth becomes.
+// DepthUnit selects the unit and dtype of depth.
 type DepthUnit string
 
 const (
-	Millimetres DepthUnit = "mm"   // float32, but for uint16 that is kept in it; default
+	Millimetres DepthUnit = "mm"   // float32; uint16 stays uint16; default
 	Metres      DepthUnit = "m"    // float32
 	Codes       DepthUnit = "code" // uint16 as stored
 )
 
-// CacheFormat says what a cache holds.
+// CacheFormat selects what a cache holds.
 type CacheFormat string
 
 const (
 	CacheAuto    CacheFormat = "auto"    // default
 	CachePlanes  CacheFormat = "yuv"     // the decoder's planes
 	CachePixels  CacheFormat = "rgb"     // pixels as in the batch
-	CacheEncoded CacheFormat = "encoded" // what was read of remote files
+	CacheEncoded CacheFormat = "encoded" // the bytes that were read of remote files
 )
 
-// Missing selects what becomes of a key that a source of a mixture or an episode lacks, and of the
+// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of
 // numbers that rows lack if other sources have wider ones.
 type Missing string
 
@@ -86,16 +87,17 @@ const (
 	MissingPad   Missing = "pad"   // zeros under a mask
 )
 
-// Decode says on what video is decoded.
+// Decode selects the processor that decodes video.
 type Decode string
 
 const (
 	DecodeCPU  Decode = "cpu"  // default
-	DecodeAuto Decode = "auto" // on both: a group goes to the device where that has room, else to a core
-	DecodeGPU  Decode = "gpu"  // on the device what it decodes exactly; an error where there is none
+	DecodeAuto Decode = "auto" // both: a decode group goes to the device if it has space, else to a core
+	DecodeGPU  Decode = "gpu"  // the device, for streams that it decodes exactly; an error if there is none
 )
 
-// Config says what a Loader or a Map gives. Its JSON is one flat object, whose keys are the keyword names of the Python client; every field may be left out.
+// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
+// Python client. Every field may be omitted.
 type Config struct {
 	Order
 	Windows
@@ -103,20 +105,27 @@ type Config struct {
 	Device
 	Memory
 
-	Log func(string) `json:"-"` // hears of what opening does that takes a while or was not asked for
+	// Log receives messages about steps of opening that take a while or were not requested. It may
+	// be nil.
+	Log func(string) `json:"-"`
 }
 
-// Order says which samples there are, in what order, and who gives them (Loader only, but for Episodes, Split and Drop…).
+// Order selects the samples, their order and the rank's share of them. A Map uses only Episodes,
+// Split, DropFirst and DropTail.
 type Order struct {
-	Episodes  []int         `json:"episodes,omitempty"`            // indices; nil = all. Rows come in file order, whatever the order of this list
-	Split     string        `json:"split,omitempty"`               // of the dataset, in place of episodes; "": train (training) where there is one, robocache.SplitAll: all
-	DropFirst int           `json:"drop_n_first_frames,omitempty"` // anchors left out at the start of each episode
-	DropTail  int           `json:"drop_n_last_frames,omitempty"`  // and at its end
+	// Episodes lists the indices of the selected episodes; nil selects all. Rows are in file order,
+	// regardless of the order of this list.
+	Episodes []int `json:"episodes,omitempty"`
+	// Split selects episodes by a split of the dataset instead. "" selects train (training) if it
+	// exists, robocache.SplitAll all episodes.
+	Split     string        `json:"split,omitempty"`
+	DropFirst int           `json:"drop_n_first_frames,omitempty"` // rows at the start of each episode that are not samples
+	DropTail  int           `json:"drop_n_last_frames,omitempty"`  // rows at its end that are not samples
 	BatchSize int           `json:"batch_size,omitempty"`          // default 64
 	Shuffle   order.Shuffle `json:"shuffle,omitempty"`
 	Seed      int64         `json:"seed,omitempty"`
 	PoolOrder
-	DropLast     bool   `json:"drop_last,omitempty"` // drop the rest of the epoch's last global batch
+	DropLast     bool   `json:"drop_last,omitempty"` // omit an incomplete last global batch of the epoch
 	Uneven       Uneven `json:"uneven,omitempty"`
 	Rank         int    `json:"rank,omitempty"`
 	WorldSize    int    `json:"world_size,omitempty"`
@@ -125,80 +134,93 @@ type Order struct {
 	Mixture
 }
 
-// PoolOrder states how much is resident under shuffle="pool". The order is made for it.
+// PoolOrder bounds what is resident under shuffle="pool". The order depends on it.
 type PoolOrder struct {
 	PoolSize     Bytes `json:"pool_size,omitempty"`     // bytes of resident frames; default half of memory_budget
-	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // and at most so many resident episodes; 0 = no bound
-	PoolShards   int   `json:"pool_shards,omitempty"`   // the order's own shards; 0 = by the episodes, never by world_size
+	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // maximum of resident episodes; 0: no limit
+	PoolShards   int   `json:"pool_shards,omitempty"`   // shards of the order; 0: chosen by the number of episodes, never by world_size
 }
 
 // Mixture states how several datasets are mixed (NewMix).
 type Mixture struct {
-	// Temperature t makes the shares proportional to (weight, or size)^(1/t); default 1.
+	// Temperature t makes the shares proportional to weight^(1/t), or to size^(1/t) without
+	// weights. The default is 1.
 	Temperature float64 `json:"temperature,omitempty"`
-	// Stop ends an epoch when the "first" source, or "all", have given all their samples; default: after the sum of
-	// the sizes.
+	// Stop ends an epoch when the "first" source has delivered all its samples, or when "all" have.
+	// By default the epoch has as many samples as all sources together.
 	Stop       order.Stop `json:"stop,omitempty"`
 	EpochSize  int64      `json:"epoch_size,omitempty"` // number of samples after which an epoch ends
-	Stratified bool       `json:"stratified,omitempty"` // each global batch has its exact shares
+	Stratified bool       `json:"stratified,omitempty"` // each global batch has exactly the shares
 }
 
-// Windows says what a sample holds.
+// Windows selects the streams of a sample, their rows and their times.
 type Windows struct {
-	Keys            []string        `json:"keys,omitempty"`               // nil = all; columns, cameras and bytes of others are not touched
-	Deltas          Deltas          `json:"delta_timestamps,omitempty"`   // windows: offsets in seconds a key
-	Indices         Indices         `json:"delta_indices,omitempty"`      // windows: offsets in rows a key
-	Native          NativeWindows   `json:"windows,omitzero"`             // windows at a stream's own rate: offsets, or all samples of a span
-	Anchor          string          `json:"anchor,omitempty"`             // the stream whose rows are samples; "": the dataset's own rows (Info.Clock)
-	Hz              *robocache.Rate `json:"hz,omitempty"`                 // samples lie on a uniform timeline an episode
-	Align           *align.Config   `json:"align,omitempty"`              // how: the keywords of Episode.align
-	Tolerance       *float64        `json:"tolerance_s,omitempty"`        // set: offsets and frame times are checked against it; nil: offsets against 1e-4 s
-	OffsetTolerance *float64        `json:"offset_tolerance_s,omitempty"` // of offsets alone; nil: Tolerance, or 1e-4 s
-	Compat          Compat          `json:"compat,omitempty"`
-	DType           DType           `json:"dtype,omitempty"` // of float64 streams; timestamps of formats other than LeRobot stay float64
-	Missing         Missing         `json:"missing,omitempty"`
+	// Keys lists the delivered keys; nil delivers all. Data of other keys is not read.
+	Keys    []string        `json:"keys,omitempty"`
+	Deltas  Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds, per key
+	Indices Indices         `json:"delta_indices,omitempty"`    // windows: offsets in rows, per key
+	Native  NativeWindows   `json:"windows,omitzero"`           // windows at a stream's own rate: offsets, or all samples of a span
+	Anchor  string          `json:"anchor,omitempty"`           // the stream whose rows are samples; "": the dataset's rows (Info.Clock)
+	Hz      *robocache.Rate `json:"hz,omitempty"`               // rate of a uniform timeline per episode, whose rows are samples
+	Align   *align.Config   `json:"align,omitempty"`            // alignment rules: the keywords of Episode.align
+	// Tolerance is the maximum difference in seconds of offsets and of frame times from those of
+	// rows. nil: offsets may differ by 1e-4 s, and frame times are not checked.
+	Tolerance *float64 `json:"tolerance_s,omitempty"`
+	// OffsetTolerance applies to offsets only. nil: Tolerance, or 1e-4 s.
+	OffsetTolerance *float64 `json:"offset_tolerance_s,omitempty"`
+	Compat          Compat   `json:"compat,omitempty"`
+	DType           DType    `json:"dtype,omitempty"` // of float64 streams; timestamps stay float64, except in LeRobot datasets
+	Missing         Missing  `json:"missing,omitempty"`
 }
 
-// Frames says what becomes of decoded frames.
+// Frames states how decoded frames are delivered.
 type Frames struct {
 	ImageDType  ImageDType `json:"image_dtype,omitempty"`
-	ImageSize   []int      `json:"image_size,omitempty"` // [h, w]; scaled in the decode pass
+	ImageSize   []int      `json:"image_size,omitempty"` // [height, width]; frames are scaled while they are decoded
 	ImageResize Resize     `json:"image_resize,omitempty"`
-	Augment     *Augment   `json:"augment,omitempty"` // seeded changes of images and numbers (Loader only)
+	Augment     *Augment   `json:"augment,omitempty"` // seeded random changes of images and numbers (Loader only)
 	DepthUnit   DepthUnit  `json:"depth_unit,omitempty"`
 }
 
-// Device says what is computed with values, and where.
+// Device states which values are normalized or computed, and on which device.
 type Device struct {
 	Normalize Normalize `json:"normalize,omitzero"`
-	// ComputeStats: what is normalised without vectors or Stats is so by statistics over the selected episodes, computed at opening.
+	// ComputeStats computes missing statistics at opening, over the selected episodes. Without it,
+	// only small datasets are computed.
 	ComputeStats bool            `json:"compute_stats,omitempty"`
-	Stats        robocache.Stats `json:"-"` // in place of the dataset's own, by the batch's key
-	// Raw: tensors hold what was stored; casts, normalisation and interpolation are left to a device (Loader only, see Finish).
+	Stats        robocache.Stats `json:"-"` // override the dataset's statistics, by the batch's key
+	// Raw delivers stored values. Casts, normalization and interpolation are left to a device
+	// (Loader only, see Finish).
 	Raw bool `json:"raw,omitempty"`
-	// Decode: on what video is decoded. A device takes the streams whose frames come out there to the bit as on the host; Stats says why others stay.
+	// Decode selects the processor that decodes video. A device decodes the streams that it decodes
+	// bit-identically to the host. Stats names the reasons for the others.
 	Decode       Decode `json:"decode,omitempty"`
-	DecodeDevice int    `json:"decode_device,omitempty"` // the driver's number of it
-	// DeviceMemory: of a pool, what frames that it decoded may take of the device's memory; default: what they may take of the host's. What has no room there
-	// is kept on the host. Of a cache on the device, and a pool beside it, all that they may take.
+	DecodeDevice int    `json:"decode_device,omitempty"` // number of the device in its driver
+	// DeviceMemory bounds the device memory of stored frames. For a pool the default is the host's
+	// limit, and frames that exceed it are stored on the host. For a cache on the device it bounds
+	// cache and pool together.
 	DeviceMemory Bytes `json:"device_memory_budget,omitempty"`
 }
 
-// Memory says what a loader may take of the machine, and what it keeps.
+// Memory bounds memory, threads and caches.
 type Memory struct {
-	Threads      int               `json:"threads,omitempty"`       // default: the cores
+	Threads      int               `json:"threads,omitempty"`       // default: the number of cores
 	Prefetch     int               `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
 	MemoryBudget Bytes             `json:"memory_budget,omitempty"` // default 4 GiB
-	Allocator    buffers.Allocator `json:"-"`                       // of batches; nil: anonymous mappings
-	Cache        string            `json:"cache,omitempty"`         // "": none; "ram": decoded frames stay in memory, "device": in that of the device that decodes; else a directory for them
-	CacheBudget  Bytes             `json:"cache_budget,omitempty"`  // default: "ram" half of memory_budget, a directory 64 GiB
-	CacheFormat  CacheFormat       `json:"cache_format,omitempty"`
-	IOThreads    int               `json:"io_threads,omitempty"` // reads of remote files at once; default 32
-	// Deadline: a batch of which no part comes for so many seconds is an error that says what is missing. Default 300; below 0: none.
+	Allocator    buffers.Allocator `json:"-"`                       // allocates batches; nil: anonymous mappings
+	// Cache selects a cache of decoded frames. "" is none, "ram" is host memory, "device" is memory
+	// of the device that decodes, and any other value is a directory.
+	Cache       string      `json:"cache,omitempty"`
+	CacheBudget Bytes       `json:"cache_budget,omitempty"` // default: half of memory_budget for "ram", 64 GiB for a directory
+	CacheFormat CacheFormat `json:"cache_format,omitempty"`
+	IOThreads   int         `json:"io_threads,omitempty"` // concurrent reads of remote files; default 32
+	// Deadline is the number of seconds without progress of a batch after which Next returns an
+	// error. The default is 300; a negative value disables it.
 	Deadline float64 `json:"deadline_s,omitempty"`
 }
 
-// ParseConfig reads the JSON of a Config. An unknown key is Misuse and names the nearest known one.
+// ParseConfig parses the JSON of a Config. An unknown key is Misuse, and the hint names the nearest
+// known key.
 func ParseConfig(text []byte) (Config, error) {
 	var c Config
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -221,7 +243,7 @@ func ParseConfig(text []byte) (Config, error) {
 		}
 	}
 	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
-		if _, err := align.ParseConfig(a); err != nil { // names unknown keywords, which plain JSON passes over
+		if _, err := align.ParseConfig(a); err != nil { // rejects unknown keywords, which json.Unmarshal ignores
 			return c, err
 		}
 	}
@@ -232,7 +254,7 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, jsonmeta.OptionError("loader", "", text, json.Unmarshal(text, &c))
 }
 
-// plainTolerances returns text, which raw was read from, with tolerances as numbers of seconds.
+// plainTolerances returns text with its tolerances as numbers of seconds. raw is the parsed text.
 func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error) {
 	found := false
 	for _, name := range []string{"tolerance_s", "offset_tolerance_s"} {
@@ -252,16 +274,16 @@ func plainTolerances(text []byte, raw map[string]json.RawMessage) ([]byte, error
 	return json.Marshal(raw)
 }
 
-// preset gives an option its default.
-func preset[T comparable](to *T, value T) {
+// setDefault sets an option to value if it has its zero value.
+func setDefault[T comparable](to *T, value T) {
 	if *to == *new(T) {
 		*to = value
 	}
 }
 
-// choice is an option with a few values, the first of which is its default.
-func choice[T ~string](option string, to *T, values ...T) error {
-	preset(to, values[0])
+// checkChoice rejects a value that is not in values. It sets the zero value to the first one.
+func checkChoice[T ~string](option string, to *T, values ...T) error {
+	setDefault(to, values[0])
 	if slices.Contains(values, *to) {
 		return nil
 	}
@@ -273,28 +295,37 @@ func choice[T ~string](option string, to *T, values ...T) error {
 	return Misuse(option, strings.Join(quoted[:last], ", ")+" or "+quoted[last], string(*to))
 }
 
-// Validate fills in defaults and refuses what cannot be.
+// Validate sets defaults and rejects invalid values. batches is true for a Loader and false for a
+// Map.
 func (c *Config) Validate(batches bool) error {
-	preset(&c.BatchSize, 64)
-	preset(&c.WorldSize, 1)
-	preset(&c.Threads, runtime.GOMAXPROCS(0))
-	preset(&c.Prefetch, 4)
-	preset(&c.MemoryBudget, 4<<30)
-	preset(&c.PoolSize, c.MemoryBudget/2)
-	preset(&c.Deadline, 300)
+	setDefault(&c.BatchSize, 64)
+	setDefault(&c.WorldSize, 1)
+	setDefault(&c.Threads, runtime.GOMAXPROCS(0))
+	setDefault(&c.Prefetch, 4)
+	setDefault(&c.MemoryBudget, 4<<30)
+	setDefault(&c.PoolSize, c.MemoryBudget/2)
+	setDefault(&c.Deadline, 300)
 	if c.Compat == LeRobot {
-		preset(&c.ImageDType, Float32)
-		preset(&c.OnNaN, NaNAllow)
+		setDefault(&c.ImageDType, Float32)
+		setDefault(&c.OnNaN, NaNAllow)
 	}
 	for _, x := range []struct {
 		option           string
 		got, least, most int64
 	}{
-		{"batch_size", int64(c.BatchSize), 1, 1 << 24}, {"world_size", int64(c.WorldSize), 1, 1 << 20}, {"rank", int64(c.Rank), 0, int64(c.WorldSize) - 1},
-		{"threads", int64(c.Threads), 1, 4096}, {"io_threads", int64(c.IOThreads), 0, 4096}, {"prefetch", int64(c.Prefetch), 1, 1 << 16},
-		{"memory_budget", int64(c.MemoryBudget), 1, 1 << 62}, {"pool_size", int64(c.PoolSize), 0, 1 << 62}, {"cache_budget", int64(c.CacheBudget), 0, 1 << 62},
-		{"pool_episodes", c.PoolEpisodes, 0, 1 << 62}, {"pool_shards", int64(c.PoolShards), 0, order.MaxShards},
-		{"drop_n_first_frames", int64(c.DropFirst), 0, 1 << 62}, {"drop_n_last_frames", int64(c.DropTail), 0, 1 << 62},
+		{"batch_size", int64(c.BatchSize), 1, 1 << 24},
+		{"world_size", int64(c.WorldSize), 1, 1 << 20},
+		{"rank", int64(c.Rank), 0, int64(c.WorldSize) - 1},
+		{"threads", int64(c.Threads), 1, 4096},
+		{"io_threads", int64(c.IOThreads), 0, 4096},
+		{"prefetch", int64(c.Prefetch), 1, 1 << 16},
+		{"memory_budget", int64(c.MemoryBudget), 1, 1 << 62},
+		{"pool_size", int64(c.PoolSize), 0, 1 << 62},
+		{"cache_budget", int64(c.CacheBudget), 0, 1 << 62},
+		{"pool_episodes", c.PoolEpisodes, 0, 1 << 62},
+		{"pool_shards", int64(c.PoolShards), 0, order.MaxShards},
+		{"drop_n_first_frames", int64(c.DropFirst), 0, 1 << 62},
+		{"drop_n_last_frames", int64(c.DropTail), 0, 1 << 62},
 	} {
 		if x.got >= x.least && x.got <= x.most {
 			continue
@@ -309,9 +340,19 @@ func (c *Config) Validate(batches bool) error {
 		return Misuse(x.option, want, fmt.Sprint(x.got))
 	}
 	for _, err := range []error{
-		choice("uneven", &c.Uneven, Wrap, Short), choice("on_bad_episode", &c.OnBadEpisode, Fail, Skip), choice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow), choice("image_dtype", &c.ImageDType, Uint8, Float32),
-		choice("compat", &c.Compat, "", LeRobot), choice("dtype", &c.DType, DTypeKeep, DTypeFloat32), choice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes), choice("missing", &c.Missing, MissingError, MissingPad), choice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
-		choice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded), checkSize("image_size", c.ImageSize), c.Normalize.Check(), c.checkResize(),
+		checkChoice("uneven", &c.Uneven, Wrap, Short),
+		checkChoice("on_bad_episode", &c.OnBadEpisode, Fail, Skip),
+		checkChoice("on_nan", &c.OnNaN, NaNError, NaNMask, NaNAllow),
+		checkChoice("image_dtype", &c.ImageDType, Uint8, Float32),
+		checkChoice("compat", &c.Compat, "", LeRobot),
+		checkChoice("dtype", &c.DType, DTypeKeep, DTypeFloat32),
+		checkChoice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes),
+		checkChoice("missing", &c.Missing, MissingError, MissingPad),
+		checkChoice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
+		checkChoice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded),
+		checkSize("image_size", c.ImageSize),
+		c.Normalize.Check(),
+		c.checkResize(),
 	} {
 		if err != nil {
 			return err
@@ -323,15 +364,17 @@ func (c *Config) Validate(batches bool) error {
 		}
 	}
 	switch {
-	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9): // beyond, the timer's duration is zero or wraps
+	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9): // a timer's duration would be 0 or overflow
 		return Misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
 	case !c.Shuffle.Known():
 		return Misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	case c.CacheFormat == CacheEncoded && !c.HasCacheDirectory():
 		return Misuse("cache_format", `a directory as cache, where it is "encoded"`, robocache.Option("cache", string(c.Cache)))
 	case c.Cache == CacheOnDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
-		return Misuse("device_memory_budget", "with "+robocache.Option("cache", "device")+", and in place of "+robocache.Option("cache_budget")+": the bytes of the device's memory that frames may take",
-			fmt.Sprintf("%d, %s", c.DeviceMemory, robocache.Option("cache_budget", c.CacheBudget)))
+		want := "with " + robocache.Option("cache", "device") + ", and in place of " +
+			robocache.Option("cache_budget") + ": the bytes of the device's memory that frames may take"
+		got := fmt.Sprintf("%d, %s", c.DeviceMemory, robocache.Option("cache_budget", c.CacheBudget))
+		return Misuse("device_memory_budget", want, got)
 	case !batches && c.Cache != "":
 		return robocache.Unsupported("map", nil, "a cache of single items").
 			WithHint("Loader has caches")
@@ -353,6 +396,8 @@ func (c *Config) Validate(batches bool) error {
 	return c.checkAlign()
 }
 
+// checkSize rejects a size that is not [height, width] with plausible numbers. An empty size is
+// valid.
 func checkSize(option string, size []int) error {
 	if len(size) == 0 || len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
 		return nil
@@ -360,6 +405,7 @@ func checkSize(option string, size []int) error {
 	return Misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))
 }
 
+// RankOutOfRange returns the error of a rank that does not exist in a world of the given size.
 func RankOutOfRange(option string, world, got int) error {
 	return Misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
 }

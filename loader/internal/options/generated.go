@@ -3,6 +3,8 @@ package options
 // EpisodeID is a key that is available for any dataset: the index of the sample's episode, as text.
 const EpisodeID = "episode_id"
 
-// GeneratedKeys are keys that any dataset has where they are asked for, of the names of LeRobot's columns: the number of the row among those of all episodes (with hz
-// or an anchor: of the sample, as Locate takes it), the recording's number of its episode, and the number of the row in it.
+// GeneratedKeys are keys that are available for any dataset on request. They have the names of
+// LeRobot's columns: the number of the row among those of all episodes, the recorded number of its
+// episode, and the number of the row in it. With hz or an anchor "index" is the number of the
+// sample, as Locate accepts it.
 var GeneratedKeys = []string{"index", "episode_index", "frame_index"}

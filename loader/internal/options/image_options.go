@@ -4,15 +4,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Resize says how an image that has another shape than image_size comes to it.
+// Resize selects how frames reach the size of ImageSize.
 type Resize string
 
 const (
-	Stretch   Resize = ""          // each axis by its own factor
-	Letterbox Resize = "letterbox" // the whole image by one factor, in the middle, the rest zeros
-	Crop      Resize = "crop"      // by one factor so that it covers, its middle taken
+	Stretch   Resize = ""          // one factor per axis
+	Letterbox Resize = "letterbox" // one factor: the whole image, centered on zeros
+	Crop      Resize = "crop"      // one factor: the image covers the size, its middle is kept
 )
 
+// checkResize rejects unknown values of image_resize.
 func (c *Config) checkResize() error {
 	if c.ImageResize == "stretch" {
 		c.ImageResize = Stretch
@@ -23,12 +24,14 @@ func (c *Config) checkResize() error {
 	return Misuse("image_resize", `"stretch", "letterbox" or "crop"`, string(c.ImageResize))
 }
 
-// needsSize refuses a geometry where nothing says the size.
-func (c *Config) needsSize() error {
+// checkGeometry rejects image_resize without image_size.
+func (c *Config) checkGeometry() error {
 	if c.ImageResize == Stretch || len(c.ImageSize) == 2 {
 		return nil
 	}
-	e := Misuse(robocache.Option("image_resize", string(c.ImageResize)), robocache.Option("image_size")+" with a height and a width", "none").(*robocache.Error)
+	option := robocache.Option("image_resize", string(c.ImageResize))
+	want := robocache.Option("image_size") + " with a height and a width"
+	e := Misuse(option, want, "none").(*robocache.Error)
 	e.Hint = "Leave " + robocache.Option("image_resize") + " out to keep the size of the images"
 	return e
 }

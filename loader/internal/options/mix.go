@@ -7,45 +7,48 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 )
 
-// Mix is one source of a mixture, and what is special about it. What is left out is as the Config says.
+// Mix is one source of a mixture and the options that differ from the Config for it. Fields with
+// their zero value take the Config's.
 type Mix struct {
 	Dataset robocache.Dataset
-	Name    string            // in errors, states and statistics; default: its number
-	Weight  *float64          // share of the samples, whatever its size; nil in all sources: shares by size
-	Rename  map[string]string // its key → the batch's
-	Keys    []string          // after the renaming
+	Name    string            // in errors, states and statistics; default: its position
+	Weight  *float64          // share of the samples, independent of its size; nil for all sources: shares by size
+	Rename  map[string]string // the dataset's key → the batch's key
+	Keys    []string          // by the batch's names
 	Hz      *robocache.Rate
 	Align   *align.Config
-	Anchor  string // the stream whose rows are its samples, by the batch's key
+	Anchor  string // stream whose rows are its samples, by the batch's key
 	MixFrames
 	Episodes []int  // indices
-	Split    string // as of Config; beside Episodes, none
+	Split    string // as in Config; Episodes must be nil
 	MixStatistics
-	// Dims says where its own numbers of a key stand in the padded row (Config.Missing "pad"); without an entry they lead.
+	// Dims states the positions of the source's numbers in a padded row (Missing "pad"). Without an
+	// entry they are the first ones.
 	Dims map[string][]int
 }
 
-// MixFrames states what becomes of the frames of one source. What is left out is as the Config says.
+// MixFrames overrides how frames of one source are delivered.
 type MixFrames struct {
 	ImageSize   []int
 	ImageResize Resize
 	Augment     *Augment
 }
 
-// MixStatistics states by what one source is normalised. What is left out is as the Config says.
+// MixStatistics overrides how values of one source are normalized.
 type MixStatistics struct {
 	Normalize    *Normalize
-	Stats        robocache.Stats // in place of the dataset's own, by the batch's key or by its own
+	Stats        robocache.Stats // override the dataset's statistics, by the batch's key or its own
 	ComputeStats bool
 }
 
-// SourceConfig is the Config of one source.
+// SourceConfig returns the Config of one source. several reports whether the mixture has more than
+// one source.
 func (m *Mix) SourceConfig(cfg Config, several bool) (Config, error) {
 	if m.Dataset == nil {
 		return cfg, robocache.Misuse("mixture", nil, "a source without a dataset")
 	}
 	if several {
-		cfg.ofSource(m)
+		cfg.limitToSource(m)
 	}
 	if m.Hz != nil || m.Align != nil {
 		if m.Align != nil {
@@ -65,10 +68,10 @@ func (m *Mix) SourceConfig(cfg Config, several bool) (Config, error) {
 			return cfg, err
 		}
 	}
-	override(&cfg.Anchor, m.Anchor)
-	override(&cfg.ImageResize, m.ImageResize)
-	override(&cfg.Augment, m.Augment)
-	override(&cfg.Split, m.Split)
+	overrideValue(&cfg.Anchor, m.Anchor)
+	overrideValue(&cfg.ImageResize, m.ImageResize)
+	overrideValue(&cfg.Augment, m.Augment)
+	overrideValue(&cfg.Split, m.Split)
 	if m.ImageSize != nil {
 		cfg.ImageSize = m.ImageSize
 	}
@@ -84,7 +87,12 @@ func (m *Mix) SourceConfig(cfg Config, several bool) (Config, error) {
 	if m.Normalize != nil {
 		cfg.Normalize = *m.Normalize
 	}
-	for _, err := range []error{checkSize("image_size of a mixture's source", m.ImageSize), cfg.checkResize(), cfg.needsSize(), cfg.Normalize.Check()} {
+	for _, err := range []error{
+		checkSize("image_size of a mixture's source", m.ImageSize),
+		cfg.checkResize(),
+		cfg.checkGeometry(),
+		cfg.Normalize.Check(),
+	} {
 		if err != nil {
 			return cfg, err
 		}
@@ -93,14 +101,14 @@ func (m *Mix) SourceConfig(cfg Config, several bool) (Config, error) {
 	return cfg, nil
 }
 
-// override takes what a source says in place of what the loader says.
-func override[T comparable](to *T, own T) {
-	if own != *new(T) {
-		*to = own
+// overrideValue sets an option to the source's value if that is not zero.
+func overrideValue[T comparable](to *T, value T) {
+	if value != *new(T) {
+		*to = value
 	}
 }
 
-// PlaceOfSource returns the place of source i of a mixture: its position, its URI, and its name if it was given one.
+// PlaceOfSource returns the position, URI and name of source i of a mixture, for errors.
 func PlaceOfSource(i int, m *Mix) robocache.Where {
 	w := robocache.Where{"source": i}
 	if m.Dataset != nil {

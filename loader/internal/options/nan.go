@@ -1,10 +1,10 @@
 package options
 
-// OnNaN selects the treatment of numbers that are NaN or infinite.
+// OnNaN selects the effect of numbers that are NaN or infinite.
 type OnNaN string
 
 const (
 	NaNError OnNaN = "error" // the episode is bad; default
-	NaNMask  OnNaN = "mask"  // its row is a masked row of zeros
-	NaNAllow OnNaN = "allow" // it is delivered; default with Compat LeRobot
+	NaNMask  OnNaN = "mask"  // the row becomes a masked row of zeros
+	NaNAllow OnNaN = "allow" // the row is delivered; default with Compat LeRobot
 )

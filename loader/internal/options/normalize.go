@@ -8,15 +8,18 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Normalize says which keys are normalised and how. One mode for all means: every float feature, without bookkeeping columns
-// (Feature.Default, and those named timestamp), images and rows of varying length; integers and booleans stay as they are. What is meant is normalised or refused: statistics
-// that the dataset lacks are computed at opening where the pass is small, or where Config.ComputeStats asks for it (statistics.go).
+// Normalize states which keys are normalized and how. A Mode applies to every float feature except
+// bookkeeping columns (Feature.Default, and those named timestamp), images and rows of varying
+// length. Integers and booleans are never normalized.
+//
+// A selected key is normalized or rejected. Statistics that the dataset lacks are computed at
+// opening if the pass is small, or if Config.ComputeStats is set.
 type Normalize struct {
 	Mode string
 	Keys map[string]Norm
 }
 
-// Norm is how one key is normalised. Without vectors of its own the dataset's statistics are taken.
+// Norm states how one key is normalized. Without vectors, the dataset's statistics apply.
 type Norm struct {
 	Mode string    `json:"mode"`           // "mean_std" | "min_max" | "quantiles" (q01, q99) | "quantile10" (q10, q90)
 	Clip bool      `json:"clip,omitempty"` // to [-1, 1]; not for mean_std
@@ -26,7 +29,7 @@ type Norm struct {
 	High []float64 `json:"high,omitempty"`
 }
 
-// IsZero lets JSON leave it out.
+// IsZero reports whether nothing is normalized. JSON then omits the option.
 func (n Normalize) IsZero() bool { return n.Mode == "" && len(n.Keys) == 0 }
 
 // UnmarshalJSON reads a mode, or {key: mode or {mode, clip, mean, std, low, high}}.
@@ -43,7 +46,7 @@ func (n *Normalize) UnmarshalJSON(b []byte) error {
 		var one Norm
 		if json.Unmarshal(raw, &one.Mode) != nil {
 			dec := json.NewDecoder(bytes.NewReader(raw))
-			dec.DisallowUnknownFields() // "means" passed over would be the dataset's own statistics, silently
+			dec.DisallowUnknownFields() // ignoring "means" would silently apply the dataset's statistics
 			if err := dec.Decode(&one); err != nil {
 				return Misuse("normalize", "a mode, or {mode, clip, mean, std, low, high} for "+key, Clip(string(raw)))
 			}
@@ -53,7 +56,7 @@ func (n *Normalize) UnmarshalJSON(b []byte) error {
 	})
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (n Normalize) MarshalJSON() ([]byte, error) {
 	if n.Keys != nil {
 		return json.Marshal(n.Keys)
@@ -61,7 +64,7 @@ func (n Normalize) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n.Mode)
 }
 
-// Check refuses modes that there are not, whether or not a column would come to use them.
+// Check rejects unknown modes, even of columns that would not use them.
 func (n *Normalize) Check() error {
 	known := func(mode string) bool {
 		return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
@@ -80,7 +83,7 @@ func (n *Normalize) Check() error {
 	return nil
 }
 
-// Own gives the vectors that the configuration brings.
+// Own returns the configured vectors, or nil.
 func (n *Norm) Own() [][]float64 {
 	if n.Mode == "mean_std" {
 		if n.Mean != nil || n.Std != nil {
@@ -94,7 +97,7 @@ func (n *Norm) Own() [][]float64 {
 	return nil
 }
 
-// Of finds the mode's vectors in statistics; nil where they are not there.
+// Of returns the mode's vectors of statistics. They are nil if the statistics lack them.
 func (n *Norm) Of(s *robocache.FeatureStats) (low, high []float64) {
 	switch n.Mode {
 	case "mean_std":
@@ -109,7 +112,7 @@ func (n *Norm) Of(s *robocache.FeatureStats) (low, high []float64) {
 	return nil, nil
 }
 
-// In says whether they are there.
+// In reports whether statistics have the mode's vectors.
 func (n *Norm) In(s *robocache.FeatureStats) bool {
 	low, high := n.Of(s)
 	return len(low) > 0 && len(low) == len(high)

@@ -1,4 +1,5 @@
-// Package options holds the options of loaders that name keys, and how they are read from JSON: Python's keywords.
+// Package options defines the options of loaders and maps, their defaults and their JSON, whose
+// names are the keywords of the Python client.
 package options
 
 import (
@@ -10,12 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Misuse is the error of an option's value.
+// Misuse returns the error of an invalid value of an option.
 func Misuse(option, want, got string) error {
 	return robocache.Misuse("loader", nil, "%s", option).Expected(want, got)
 }
 
-// orderedObject walks a JSON object in its order.
+// orderedObject calls each for the members of a JSON object, in their order. A repeated key is an
+// error.
 func orderedObject(b []byte, name string, each func(key string, raw json.RawMessage) error) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -43,15 +45,18 @@ func orderedObject(b []byte, name string, each func(key string, raw json.RawMess
 	return nil
 }
 
-// readKeys reads an object whose order is kept, an element a key.
-func readKeys[T any](b []byte, option, want string, each func(key string, raw json.RawMessage) (T, error)) (out []T, err error) {
+// readKeys reads an object as a list that keeps the order of its members. each parses one member.
+func readKeys[T any](
+	b []byte, option, want string, each func(key string, raw json.RawMessage) (T, error),
+) (out []T, err error) {
 	if string(b) == "null" {
 		return nil, nil
 	}
 	err = orderedObject(b, option, func(key string, raw json.RawMessage) error {
 		x, err := each(key, raw)
 		if err != nil {
-			return TimeError(err, option+" of "+key, Misuse(option, want+" for "+key, Clip(string(raw))))
+			fallback := Misuse(option, want+" for "+key, Clip(string(raw)))
+			return TimeError(err, option+" of "+key, fallback)
 		}
 		out = append(out, x)
 		return nil
@@ -59,7 +64,7 @@ func readKeys[T any](b []byte, option, want string, each func(key string, raw js
 	return out, err
 }
 
-// writeKeys writes what readKeys reads.
+// writeKeys writes the form that readKeys reads.
 func writeKeys[T any](list []T, of func(x *T) (key string, value any)) ([]byte, error) {
 	b := []byte{'{'}
 	for i := range list {
@@ -77,7 +82,7 @@ func writeKeys[T any](list []T, of func(x *T) (key string, value any)) ([]byte, 
 	return append(b, '}'), nil
 }
 
-// Clip shortens a text for an error.
+// Clip shortens a text to about 80 bytes for an error.
 func Clip(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -85,12 +90,12 @@ func Clip(s string) string {
 	return s
 }
 
-// Keys are the keys of a map, sorted.
+// Keys returns the keys of a map, sorted.
 func Keys[T any](m map[string]T) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// Only is the part of a map whose keys are had.
+// Only returns a copy of a map without the keys for which has is false.
 func Only[T any](m map[string]T, has func(k string) bool) map[string]T {
 	if m == nil {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ParseSeconds reads a time as robocache.ParseDuration does and returns it in seconds. It keeps all digits of a number.
+// ParseSeconds parses a time like robocache.ParseDuration and returns it in seconds. It keeps all
+// digits of a number.
 func ParseSeconds(token []byte) (float64, error) {
 	ns, err := robocache.ParseDuration(token)
 	if err != nil {
@@ -21,7 +22,8 @@ func ParseSeconds(token []byte) (float64, error) {
 	return float64(ns) / 1e9, nil
 }
 
-// TimeError returns err with the name of the option if err is an implausible time, and otherwise fallback.
+// TimeError returns err with the name of the option if err is about an implausible time. Otherwise
+// it returns fallback.
 func TimeError(err error, name string, fallback error) error {
 	var e *robocache.Error
 	if !errors.As(err, &e) || e.Msg == "" {
@@ -48,7 +50,8 @@ func readSeconds(raw json.RawMessage) ([]float64, error) {
 	return out, nil
 }
 
-// writeSeconds returns a list of times as readSeconds accepts it: a time that is no plausible number is text.
+// writeSeconds returns a list of times in a form that readSeconds accepts. Times that are
+// implausible as numbers are written as text.
 func writeSeconds(offsets []float64) []any {
 	out := make([]any, len(offsets))
 	for i, s := range offsets {

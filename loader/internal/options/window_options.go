@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// CheckWithheld refuses a dataset that declares a stream that it cannot give, where keys do not say what is wanted.
+// CheckWithheld rejects a dataset with a stream that it declares and cannot deliver, unless Keys
+// selects streams. Keys in known are available regardless.
 func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
 	for i := range info.Findings {
 		f := &info.Findings[i]
@@ -24,7 +25,7 @@ func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
 	return nil
 }
 
-// checkAlign refuses what a loader's timeline cannot be.
+// checkAlign rejects alignment options that a loader does not support.
 func (c *Config) checkAlign() error {
 	a := c.Align
 	switch {
@@ -45,13 +46,15 @@ func (c *Config) checkAlign() error {
 	return a.CheckShifts()
 }
 
-// HasWindow says whether a key has a window of any sort.
+// HasWindow reports whether a key has a window of any kind.
 func (c *Config) HasWindow(key string) bool {
 	return c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil || c.Native.Of(key) != nil
 }
 
-// CheckWindows refuses windows of keys that are not there, and two of one key.
-func (c *Config) CheckWindows(info *robocache.Info, known []string, wanted func(string) bool) error {
+// CheckWindows rejects windows of unknown or unselected keys, and two windows of one key.
+func (c *Config) CheckWindows(
+	info *robocache.Info, known []string, wanted func(string) bool,
+) error {
 	check := func(option, key string, another bool) error {
 		switch {
 		case !slices.Contains(known, key):
@@ -79,7 +82,8 @@ func (c *Config) CheckWindows(info *robocache.Info, known []string, wanted func(
 			return Misuse("delta_indices", "1 to 2^20 offsets for "+x.Key, fmt.Sprint(len(x.Rows)))
 		}
 		if slices.Min(x.Rows) < -MaxSteps || slices.Max(x.Rows) > MaxSteps {
-			return Misuse("delta_indices", fmt.Sprintf("rows within ±%d for %s", MaxSteps, x.Key), Clip(fmt.Sprint(x.Rows)))
+			want := fmt.Sprintf("rows within ±%d for %s", MaxSteps, x.Key)
+			return Misuse("delta_indices", want, Clip(fmt.Sprint(x.Rows)))
 		}
 	}
 	for i := range c.Native {

@@ -10,22 +10,24 @@ import (
 	"strings"
 )
 
-// Delta is the window of one key: offsets from the anchor in seconds.
+// Delta is the window of one key, as offsets from the sample in seconds.
 type Delta struct {
 	Key     string
 	Offsets []float64
 }
 
-// Deltas is a JSON object whose order is kept: the masks of a batch come in it.
+// Deltas is a JSON object whose order is kept, because it determines the order of the batch's
+// masks.
 type Deltas []Delta
 
-// UnmarshalJSON reads {key: [seconds, …], …}, as ParseSeconds reads each.
+// UnmarshalJSON reads {key: [seconds, …], …}. ParseSeconds parses each time.
 func (d *Deltas) UnmarshalJSON(b []byte) (err error) {
-	*d, err = readKeys(b, "delta_timestamps", "a list of seconds", func(key string, raw json.RawMessage) (x Delta, err error) {
+	read := func(key string, raw json.RawMessage) (x Delta, err error) {
 		x.Key = key
 		x.Offsets, err = readSeconds(raw)
 		return x, err
-	})
+	}
+	*d, err = readKeys(b, "delta_timestamps", "a list of seconds", read)
 	return err
 }
 
@@ -34,7 +36,7 @@ func (d Deltas) MarshalJSON() ([]byte, error) {
 	return writeKeys(d, func(x *Delta) (string, any) { return x.Key, writeSeconds(x.Offsets) })
 }
 
-// Of is the window of a key; nil where it has none.
+// Of returns the window of a key, or nil.
 func (d Deltas) Of(key string) []float64 {
 	for _, w := range d {
 		if w.Key == key {
@@ -44,7 +46,8 @@ func (d Deltas) Of(key string) []float64 {
 	return nil
 }
 
-// Index is the window of one key in rows from the sample: of the stream that the samples lie on, or of their timeline (hz).
+// Index is the window of one key, as rows from the sample. Rows are those of the stream whose rows
+// are samples, or of the timeline (hz).
 type Index struct {
 	Key  string
 	Rows []int
@@ -55,10 +58,11 @@ type Indices []Index
 
 // UnmarshalJSON reads {key: [rows, …], …}.
 func (x *Indices) UnmarshalJSON(b []byte) (err error) {
-	*x, err = readKeys(b, "delta_indices", "a list of whole rows", func(key string, raw json.RawMessage) (w Index, err error) {
+	read := func(key string, raw json.RawMessage) (w Index, err error) {
 		w.Key = key
 		return w, json.Unmarshal(raw, &w.Rows)
-	})
+	}
+	*x, err = readKeys(b, "delta_indices", "a list of whole rows", read)
 	return err
 }
 
@@ -67,7 +71,7 @@ func (x Indices) MarshalJSON() ([]byte, error) {
 	return writeKeys(x, func(w *Index) (string, any) { return w.Key, w.Rows })
 }
 
-// Of is the window of a key; nil where it has none.
+// Of returns the window of a key, or nil.
 func (x Indices) Of(key string) []int {
 	for _, w := range x {
 		if w.Key == key {
@@ -77,33 +81,42 @@ func (x Indices) Of(key string) []int {
 	return nil
 }
 
-// Window is what a sample holds of one stream at the stream's own rate. One of Offsets and Span is given.
+// Window states what a sample holds of one stream at the stream's own rate. Either Offsets or Span
+// is set.
 type Window struct {
 	Key string
-	// Offsets in seconds from the sample: the stream's sample there, by its align rule. Without a mode of its own none is computed: frames
-	// and point clouds are the nearest, everything else the previous one.
+	// Offsets are in seconds from the sample. The value at each offset follows the stream's align
+	// rule. Without a configured mode nothing is interpolated: frames and point clouds are the
+	// nearest sample, all other values the previous one.
 	Offsets []float64
-	// Span [from, to] in seconds: all the stream's samples timestamped t+from … t+to, both ends included. The batch holds them one after the
-	// other; `<key>_lengths` says how many are of each sample, and `<key>_times` when they were: int64 ns after t. Frames and rows of varying
-	// length (point clouds) come in as many places as the fullest such span of the dataset needs, the first ones filled, with `<key>_is_pad`
-	// and `<key>_times` for each place; `<key>_lengths` counts a sample's frames, or the entries in each place.
+	// Span [from, to] in seconds selects all samples of the stream with timestamps from t+from to
+	// t+to, both ends included. The batch holds them one after the other. `<key>_lengths` holds
+	// their number per sample and `<key>_times` their times: int64 ns after t.
+	//
+	// Frames and rows of varying length (point clouds) have a fixed number of slots instead: as
+	// many as the fullest such span of the dataset needs, filled from the first. `<key>_is_pad` and
+	// `<key>_times` have one value per slot. `<key>_lengths` holds the number of a sample's frames,
+	// or of the entries in each slot.
 	Span *[2]float64
-	// Count of a span: so many times, evenly from its first to its last, by the stream's align rule (linear for floats), with `<key>_is_pad`.
+	// Count selects Count times of a span, evenly from its first to its last, by the stream's align
+	// rule (linear for floats), with `<key>_is_pad`. 0 selects all samples.
 	Count int
 }
 
-// NativeWindows is a JSON object by key: a list of offsets, or {"span": [from, to], "count": n}.
+// NativeWindows is a JSON object by key. Each value is a list of offsets, or {"span": [from, to],
+// "count": n}.
 type NativeWindows []Window
 
-// span is a Window's in JSON.
-type span struct {
+// spanJSON is the JSON of a Window with a span.
+type spanJSON struct {
 	Count *int            `json:"count,omitempty"`
 	Span  json.RawMessage `json:"span"`
 }
 
-// UnmarshalJSON reads the object in its order, and times as ParseSeconds does.
+// UnmarshalJSON reads the object in its order. ParseSeconds parses each time.
 func (w *NativeWindows) UnmarshalJSON(b []byte) (err error) {
-	*w, err = readKeys(b, "windows", `a list of seconds, or {"span": [from, to], "count": n}`, func(key string, raw json.RawMessage) (_ Window, err error) {
+	const want = `a list of seconds, or {"span": [from, to], "count": n}`
+	*w, err = readKeys(b, "windows", want, func(key string, raw json.RawMessage) (_ Window, err error) {
 		one := Window{Key: key}
 		if len(raw) > 0 && raw[0] == '[' {
 			one.Offsets, err = readSeconds(raw)
@@ -112,7 +125,7 @@ func (w *NativeWindows) UnmarshalJSON(b []byte) (err error) {
 			}
 			return one, err
 		}
-		var o span
+		var o spanJSON
 		dec := json.NewDecoder(bytes.NewReader(raw))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&o); err != nil {
@@ -131,7 +144,7 @@ func (w *NativeWindows) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (w NativeWindows) MarshalJSON() ([]byte, error) {
 	return writeKeys(w, func(x *Window) (string, any) {
 		if x.Span == nil {
@@ -145,7 +158,7 @@ func (w NativeWindows) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// Of is the window of a key; nil where it has none.
+// Of returns the window of a key, or nil.
 func (w NativeWindows) Of(key string) *Window {
 	for i := range w {
 		if w[i].Key == key {
@@ -155,14 +168,25 @@ func (w NativeWindows) Of(key string) *Window {
 	return nil
 }
 
-// Bytes is a number of bytes; JSON may also say "4GiB".
+// Bytes is a number of bytes. JSON may contain text such as "4GiB".
 type Bytes int64
 
-// units are the suffixes of sizes, longer ones first.
-var units = []struct {
+// byteUnits lists the suffixes of sizes. Longer ones precede their own endings.
+var byteUnits = []struct {
 	suffix string
 	mul    float64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}}
+}{
+	{"KiB", 1 << 10},
+	{"MiB", 1 << 20},
+	{"GiB", 1 << 30},
+	{"TiB", 1 << 40},
+	{"kB", 1e3},
+	{"KB", 1e3},
+	{"MB", 1e6},
+	{"GB", 1e9},
+	{"TB", 1e12},
+	{"B", 1},
+}
 
 // UnmarshalJSON reads a number, or a string with a unit.
 func (n *Bytes) UnmarshalJSON(b []byte) error {
@@ -172,7 +196,7 @@ func (n *Bytes) UnmarshalJSON(b []byte) error {
 		return nil
 	}
 	mul := 1.0
-	for _, u := range units {
+	for _, u := range byteUnits {
 		if number, ok := strings.CutSuffix(s, u.suffix); ok {
 			s, mul = strings.TrimSpace(number), u.mul
 			break
@@ -186,21 +210,23 @@ func (n *Bytes) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MaxSteps bounds the places of one window.
+// MaxSteps is the maximum number of steps of one window.
 const MaxSteps = 1 << 20
 
-// Nanos gives the offsets of a window of a fixed number of places; nil of a span that holds what there is.
+// Nanos returns the offsets of the window in ns. It returns nil for a span without Count.
 func (w *Window) Nanos() ([]int64, error) {
 	if w.Span == nil {
 		if len(w.Offsets) == 0 || len(w.Offsets) > MaxSteps || w.Count != 0 {
-			return nil, Misuse("windows", "1 to 2^20 offsets, or a span for "+w.Key, fmt.Sprint(len(w.Offsets)))
+			want := "1 to 2^20 offsets, or a span for " + w.Key
+			return nil, Misuse("windows", want, fmt.Sprint(len(w.Offsets)))
 		}
 		return Nanos(w.Offsets, "windows")
 	}
 	from, to := w.Span[0], w.Span[1]
 	switch {
 	case !(from <= to) || math.Abs(from) > 4e9 || math.Abs(to) > 4e9:
-		return nil, Misuse("windows", "a span (from, to) in seconds with from ≤ to for "+w.Key, fmt.Sprint(from, ", ", to))
+		want := "a span (from, to) in seconds with from ≤ to for " + w.Key
+		return nil, Misuse("windows", want, fmt.Sprint(from, ", ", to))
 	case w.Offsets != nil:
 		return nil, Misuse("windows", "offsets or a span for "+w.Key, "both")
 	case w.Count < 0 || w.Count > MaxSteps:
@@ -208,19 +234,20 @@ func (w *Window) Nanos() ([]int64, error) {
 	case w.Count == 0:
 		return nil, nil
 	}
-	// In integers of nanoseconds, so that the ends are hit exactly.
-	a, b := Seconds(from), Seconds(to)
+	// Integers of nanoseconds reach both ends exactly.
+	first, last := Seconds(from), Seconds(to)
 	out := make([]int64, w.Count)
 	for i := range out {
-		out[i] = b
+		out[i] = last
 		if n := int64(w.Count - 1); n > 0 {
-			out[i] = a + int64(math.RoundToEven(float64(b-a)*float64(i)/float64(n)))
+			step := float64(last-first) * float64(i) / float64(n)
+			out[i] = first + int64(math.RoundToEven(step))
 		}
 	}
 	return out, nil
 }
 
-// Nanos turns seconds into nanoseconds.
+// Nanos converts seconds to nanoseconds.
 func Nanos(offsets []float64, option string) ([]int64, error) {
 	out := make([]int64, len(offsets))
 	for i, d := range offsets {
@@ -232,5 +259,5 @@ func Nanos(offsets []float64, option string) ([]int64, error) {
 	return out, nil
 }
 
-// Seconds are nanoseconds, the nearest ones.
+// Seconds returns s seconds in nanoseconds, rounded to the nearest.
 func Seconds(s float64) int64 { return int64(math.RoundToEven(s * 1e9)) }

@@ -6,14 +6,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// hasKey says whether a batch of a dataset could have a key.
+// hasKey reports whether a batch of a dataset can have a key.
 func hasKey(info *robocache.Info, k string) bool {
-	return info.Feature(k) != nil || slices.Contains(GeneratedKeys, k) || k == EpisodeID || k == "task" && (len(info.Tasks) > 0 || info.Feature("task_index") != nil)
+	hasTasks := len(info.Tasks) > 0 || info.Feature("task_index") != nil
+	return info.Feature(k) != nil || slices.Contains(GeneratedKeys, k) || k == EpisodeID ||
+		k == "task" && hasTasks
 }
 
-// ofSource leaves out of the loader's options what names keys that the source does not give: another source has them, and the form says what
-// to do about it. What is said of the source itself is taken at its word.
-func (c *Config) ofSource(m *Mix) {
+// limitToSource removes keys from the loader's options that the source does not deliver, because
+// another source may have them. Options of the source itself are not changed, so that wrong keys in
+// them are errors.
+func (c *Config) limitToSource(m *Mix) {
 	info := m.Dataset.Info()
 	has := func(k string) bool { return hasKey(info, k) }
 	if m.Keys == nil && c.Keys != nil {
@@ -28,7 +31,7 @@ func (c *Config) ofSource(m *Mix) {
 	c.Indices = slices.DeleteFunc(slices.Clone(c.Indices), func(x Index) bool { return !gives(x.Key) })
 	c.Native = slices.DeleteFunc(slices.Clone(c.Native), func(w Window) bool { return !gives(w.Key) })
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
-		c.Anchor = "" // its own rows
+		c.Anchor = "" // the dataset's rows
 	}
 	c.Normalize.Keys = Only(c.Normalize.Keys, gives)
 	if c.Augment != nil {
@@ -36,14 +39,21 @@ func (c *Config) ofSource(m *Mix) {
 	}
 	if c.Align != nil {
 		a := *c.Align
-		a.Modes, a.Edge.Keys, a.MaxGap.Keys, a.Offset = Only(a.Modes, has), Only(a.Edge.Keys, has), Only(a.MaxGap.Keys, has), Only(a.Offset, has)
-		a.Latency, a.Drift, a.Clock = Only(a.Latency, has), Only(a.Drift, has), Only(a.Clock, has)
-		a.Period, a.Quats, a.DTypes = Only(a.Period, has), Only(a.Quats, has), Only(a.DTypes, has)
+		a.Modes = Only(a.Modes, has)
+		a.Edge.Keys = Only(a.Edge.Keys, has)
+		a.MaxGap.Keys = Only(a.MaxGap.Keys, has)
+		a.Offset = Only(a.Offset, has)
+		a.Latency = Only(a.Latency, has)
+		a.Drift = Only(a.Drift, has)
+		a.Clock = Only(a.Clock, has)
+		a.Period = Only(a.Period, has)
+		a.Quats = Only(a.Quats, has)
+		a.DTypes = Only(a.DTypes, has)
 		c.Align = &a
 	}
 }
 
-// CheckSourceNames refuses options of a mixture that name keys that no source has.
+// CheckSourceNames rejects options of a mixture that name a key that no source has.
 func CheckSourceNames(mix []Mix, cfg *Config) error {
 	known := map[string]bool{"task": true, EpisodeID: true}
 	var names []string
