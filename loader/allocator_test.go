@@ -57,7 +57,7 @@ func TestAllocator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkBatch(t, f, l.cfg, b)
+		checkBatch(t, f, l.config, b)
 		if kept == nil {
 			kept = b
 			continue

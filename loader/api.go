@@ -74,7 +74,7 @@ type OnBad = options.OnBad
 
 const (
 	Fail = options.Fail // it ends the epoch with an error; default
-	Skip = options.Skip // it is omitted and counted (L13)
+	Skip = options.Skip // it is omitted and counted (loader.L13)
 )
 
 // OnNaN selects the effect of numbers that are not finite.

@@ -16,7 +16,7 @@ func clocksConfig() options.Config {
 	return options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global, Seed: 3}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}}
 }
 
-// L4, L5: batches of several clocks are a function of their samples, and go on from a state.
+// loader.L4, loader.L5: batches of several clocks are a function of their samples, and go on from a state.
 func TestSeveralClocksResume(t *testing.T) {
 	r := newRobot(1.5, 1.2, 2.8)
 	type seen map[string]string
@@ -71,7 +71,7 @@ func TestSeveralClocksResume(t *testing.T) {
 	}
 }
 
-// L28: ragged tensors lie in the budget. A batch that does not fit is an error that names key and bytes; batches that do not fit beside each other
+// loader.L28: ragged tensors lie in the budget. A batch that does not fit is an error that names key and bytes; batches that do not fit beside each other
 // come one by one.
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
@@ -100,11 +100,11 @@ func TestRaggedBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		samples += int64(b.Rows)
-		l.a.Ragged.Mu.Lock()
-		now := l.a.Ragged.InFlight
-		l.a.Ragged.Mu.Unlock()
-		if now > l.a.Budget {
-			t.Fatalf("%d bytes in flight, the budget is %d", now, l.a.Budget)
+		l.assembler.Ragged.Mu.Lock()
+		now := l.assembler.Ragged.InFlight
+		l.assembler.Ragged.Mu.Unlock()
+		if now > l.assembler.Budget {
+			t.Fatalf("%d bytes in flight, the budget is %d", now, l.assembler.Budget)
 		}
 		b.Release()
 	}
@@ -116,7 +116,7 @@ func TestRaggedBudget(t *testing.T) {
 	}
 }
 
-// L24: a mixture of a dataset of one clock and one of several, on common keys; each source gives what it gives alone.
+// loader.L24: a mixture of a dataset of one clock and one of several, on common keys; each source gives what it gives alone.
 func TestMixtureOfClocks(t *testing.T) {
 	f := newFake(20, 9)
 	r := newRobot(1.5, 1.2)

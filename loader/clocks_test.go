@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late start; a known sine is off by less than the bound of
+// loader.L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late start; a known sine is off by less than the bound of
 // linear interpolation, h²/8·max|f″|.
 func TestSeveralClocksOnAGrid(t *testing.T) {
 	r := newRobot(3.2)
@@ -68,7 +68,7 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	}
 }
 
-// L26: without hz samples are the rows of the dataset's own clock, or of the anchor's; streams on it come row by row and unmasked, others by
+// loader.L26: without hz samples are the rows of the dataset's own clock, or of the anchor's; streams on it come row by row and unmasked, others by
 // their align rules, as on a grid.
 func TestAnchors(t *testing.T) {
 	r := newRobot(1.5, 0.9)
@@ -147,7 +147,7 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// L27: all samples of a span, both ends included, as they are; the lengths say whose they are; rows without a value are left out.
+// loader.L27: all samples of a span, both ends included, as they are; the lengths say whose they are; rows without a value are left out.
 func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
@@ -209,7 +209,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
+// loader.L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
 	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})
@@ -239,7 +239,7 @@ func TestSpansOnATimeline(t *testing.T) {
 	}
 }
 
-// L27: with a count a span is that many times, evenly from end to end, by the align rule; offsets give samples, and none is computed unless a mode
+// loader.L27: with a count a span is that many times, evenly from end to end, by the align rule; offsets give samples, and none is computed unless a mode
 // is chosen. Both are masked outside the episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {
 	r := newRobot(1.5)

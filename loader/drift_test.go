@@ -31,7 +31,7 @@ func (s *skewed) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	return t, err
 }
 
-// L26, A18: with its drift and offset given, a stream of a clock that runs wrong gives what one that runs right gives: on a grid, at the anchor's
+// loader.L26, A18: with its drift and offset given, a stream of a clock that runs wrong gives what one that runs right gives: on a grid, at the anchor's
 // rows, in windows and spans. Streams on one clock may be corrected differently.
 func TestDrift(t *testing.T) {
 	r := newRobot(1.5, 2.9)

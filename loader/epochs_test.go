@@ -36,7 +36,7 @@ func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]tim
 	return out
 }
 
-// L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
+// loader.L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
 // followed by nothing before somebody asks for a second.
 func TestEpochsFollowWithoutAGap(t *testing.T) {
 	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}}, {Order: options.Order{Shuffle: Global, DropLast: true}}} {
@@ -63,7 +63,7 @@ func TestEpochsFollowWithoutAGap(t *testing.T) {
 	}
 }
 
-// L5: what comes, and every state, is that of a loader which was restored before each batch, and so begins nothing ahead.
+// loader.L5: what comes, and every state, is that of a loader which was restored before each batch, and so begins nothing ahead.
 func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	f := newFake(lengthsFor(6, 7, 8, 20)...)
 	g := newFake(lengthsFor(7, 3, 2, 9)...)
@@ -154,7 +154,7 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	})
 }
 
-// L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch: where the end of each is asked for, and
+// loader.L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch: where the end of each is asked for, and
 // where who counts its batches goes on to the next.
 func TestPoolOfManyEpochs(t *testing.T) {
 	for _, asked := range []bool{true, false} {
@@ -185,7 +185,7 @@ func TestPoolOfManyEpochs(t *testing.T) {
 	}
 }
 
-// L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
+// loader.L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
 func TestStarvedEpochThatFollows(t *testing.T) {
 	f := newFake(64)
 	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"observation.state"}}})

@@ -8,13 +8,14 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// Finish describes what is left to do of raw batches of n samples, at most a whole batch.
+// Finish describes the operations that a device must apply to raw batches of n samples. n is at
+// most the batch size.
 func (l *Loader) Finish(n int) (*plan.Finish, error) {
-	if !l.cfg.Raw {
+	if !l.config.Raw {
 		return nil, robocache.Misuse("loader", nil, "batches are finished: raw was not asked for")
 	}
-	if n < 0 || n > l.cfg.BatchSize {
-		return nil, options.Misuse("finish", fmt.Sprintf("0 … %d samples", l.cfg.BatchSize), fmt.Sprint(n))
+	if n < 0 || n > l.config.BatchSize {
+		return nil, options.Misuse("finish", fmt.Sprintf("0 … %d samples", l.config.BatchSize), fmt.Sprint(n))
 	}
-	return plan.DescribeFinish(l.a.Schema, l.a.Sources[0], n), nil
+	return plan.DescribeFinish(l.assembler.Schema, l.assembler.Sources[0], n), nil
 }

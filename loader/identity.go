@@ -6,11 +6,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// identityKey is the stream by whose values datasets are told apart: the actions, else the first one of numbers by name.
+// identityKey returns the stream whose values identify a dataset: "action", or else the first dense
+// numeric stream by name.
 func identityKey(info *robocache.Info) string {
 	var keys []string
 	for i := range info.Features {
-		if f := &info.Features[i]; f.Kind == robocache.KindNumeric && !f.Ragged() && !f.Default && f.RowBytes() > 0 {
+		f := &info.Features[i]
+		if f.Kind == robocache.KindNumeric && !f.Ragged() && !f.Default && f.RowBytes() > 0 {
 			keys = append(keys, f.Key)
 		}
 	}
@@ -20,9 +22,10 @@ func identityKey(info *robocache.Info) string {
 	return slices.Min(keys)
 }
 
-// Identify writes into a state of this loader by what its data is told from other data of the same lengths. It reads a few rows, once.
+// Identify adds a hash of values to a state of this loader, which distinguishes its data from other
+// data of the same lengths. The first call reads a few rows.
 func (l *Loader) Identify(s *State) {
-	for i, src := range l.a.Sources {
+	for i, src := range l.assembler.Sources {
 		print := &s.Fingerprint
 		if len(s.Sources) > 0 {
 			print = &s.Sources[i].Fingerprint
@@ -34,8 +37,9 @@ func (l *Loader) Identify(s *State) {
 	}
 }
 
-// otherData names the first source whose values are not those that a state is of; "" where none is. States of earlier versions do not tell.
-func (l *Loader) otherData(s *State) string {
+// dataMismatch describes the first source whose values differ from those that a state was made of.
+// It returns "" if there is none. States of earlier versions hold no hash and always match.
+func (l *Loader) dataMismatch(s *State) string {
 	for i := range max(len(s.Sources), 1) {
 		print, name := &s.Fingerprint, ""
 		if len(s.Sources) > 0 {
@@ -44,11 +48,11 @@ func (l *Loader) otherData(s *State) string {
 		if print.Values == "" {
 			continue
 		}
-		src := l.a.Sources[i]
+		src := l.assembler.Sources[i]
 		if src.Dataset.Info().Feature(print.Stream) == nil {
 			return "the state is of other data: " + name + "here is no stream " + print.Stream
 		}
-		if own := src.ValuesHash(print.Stream); own != "" && own != print.Values {
+		if hash := src.ValuesHash(print.Stream); hash != "" && hash != print.Values {
 			return "the state is of other data: " + name + "equally many episodes of equal lengths, but the values of " + print.Stream + " differ"
 		}
 	}

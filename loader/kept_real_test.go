@@ -182,7 +182,7 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 				// Too small for what is wanted: decoded again, and right.
 			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > imgs+imgs/10:
 				t.Errorf("%d frames were decoded for %d rows that a cache keeps", s.FramesDecoded, imgs)
-			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 3*imgs+imgs/10: // the third epoch was begun (L32)
+			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 3*imgs+imgs/10: // the third epoch was begun (loader.L32)
 				t.Errorf("%d frames were decoded in two epochs of %d rows", s.FramesDecoded, imgs)
 			case cfg.Shuffle == loader.Pool && cfg.Cache == "":
 				// Nothing is kept of an episode that is through.

@@ -18,7 +18,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L9: a batch that is held is never overwritten; released ones are used again.
+// loader.L9: a batch that is held is never overwritten; released ones are used again.
 func TestHeldBatchesStay(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}})
@@ -41,22 +41,22 @@ func TestHeldBatchesStay(t *testing.T) {
 	}
 	for _, b := range held {
 		if b != nil {
-			checkBatch(t, f, l.cfg, b)
+			checkBatch(t, f, l.config, b)
 		}
 	}
 	l.Close()
 	for _, b := range held {
 		if b != nil {
-			checkBatch(t, f, l.cfg, b)
+			checkBatch(t, f, l.config, b)
 			b.Release()
 		}
 	}
-	if n := l.a.Buffers.InUse.Load(); n != 0 {
+	if n := l.assembler.Buffers.InUse.Load(); n != 0 {
 		t.Errorf("%d bytes in use after all were released", n)
 	}
 }
 
-// L10: the horizon shrinks to the budget; what cannot fit is refused by name.
+// loader.L10: the horizon shrinks to the budget; what cannot fit is refused by name.
 func TestBudget(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4, Prefetch: 8}, Windows: options.Windows{Keys: []string{"cam"}}}
@@ -86,7 +86,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// L11: cancel and close at any moment; nothing is left running.
+// loader.L11: cancel and close at any moment; nothing is left running.
 func TestCancelAndClose(t *testing.T) {
 	before := runtime.NumGoroutine()
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -123,7 +123,7 @@ func TestCancelAndClose(t *testing.T) {
 		}
 		cancel()
 		l.Close()
-		if n := l.a.Buffers.InUse.Load(); n != 0 {
+		if n := l.assembler.Buffers.InUse.Load(); n != 0 {
 			t.Fatalf("%d bytes not given back", n)
 		}
 		if f.opened.Load() != 0 {
@@ -138,7 +138,7 @@ func TestCancelAndClose(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// L11: a cancelled Next loses nothing: the next one gives the batch.
+// loader.L11: a cancelled Next loses nothing: the next one gives the batch.
 func TestCancelledNextKeepsItsBatch(t *testing.T) { synctest.Test(t, cancelledNextKeepsItsBatch) }
 
 func cancelledNextKeepsItsBatch(t *testing.T) {
@@ -164,7 +164,7 @@ func cancelledNextKeepsItsBatch(t *testing.T) {
 	}
 }
 
-// L15: a batch of 512 costs as many allocations as one of 16.
+// loader.L15: a batch of 512 costs as many allocations as one of 16.
 func TestAllocations(t *testing.T) {
 	if raced {
 		t.Skip("the race detector makes sync.Pool forget at random: counted without it")
@@ -202,7 +202,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// L11: a stage without progress is an error, and the batch comes once the stage moves again.
+// loader.L11: a stage without progress is an error, and the batch comes once the stage moves again.
 func TestDeadline(t *testing.T) { synctest.Test(t, deadline) }
 
 func deadline(t *testing.T) {
@@ -221,7 +221,7 @@ func deadline(t *testing.T) {
 	b.Release()
 }
 
-// L11: a Next that waits for another Next ends with its own context.
+// loader.L11: a Next that waits for another Next ends with its own context.
 func TestSecondNextEndsWithItsContext(t *testing.T) { synctest.Test(t, secondNextEndsWithItsContext) }
 
 func secondNextEndsWithItsContext(t *testing.T) {

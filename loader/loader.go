@@ -18,31 +18,39 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// Loader gives the batches of one rank, epoch after epoch. All methods may be called from many goroutines; calls of Next wait for each other.
+// Loader delivers the batches of one rank, epoch after epoch. Safe for concurrent use; concurrent
+// calls of Next run one after the other.
 type Loader struct {
-	a   *pipeline.Assembler
-	cfg options.Config
+	assembler *pipeline.Assembler
+	config    options.Config
 
-	taking chan struct{} // holds a token while Next runs; taken before mu. A channel: who waits for it can give up
+	// consumerLock holds a token while Next or TryNext runs. It is acquired before mu. It is a
+	// channel so that a waiting call can be canceled.
+	consumerLock chan struct{}
 
 	mu       sync.Mutex
-	at       *order.Progress // replaced by Restore
+	progress *order.Progress // replaced by Restore
 	run      *pipeline.EpochRun
-	followed bool // an epoch ended, and the loader stands behind it: the next run goes on from epoch to epoch
-	began    time.Time
-	errors   map[string]int64 // by class
-	random   *Randomness      // of the pool; nil until asked for
-	randomOf *order.Ordering  // which it is of
-	closed   bool
+	// isContinuing is set when an epoch has ended and the loader is at the start of the next one.
+	// The next run then continues from epoch to epoch.
+	isContinuing    bool
+	startTime       time.Time        // of the first Next; zero before
+	errorCounts     map[string]int64 // per class
+	poolRandomness  *Randomness      // nil: not measured yet
+	randomnessOrder *order.Ordering  // the order that poolRandomness was measured of
+	isClosed        bool
 }
 
-// New makes a Loader. Nothing is decoded, and no goroutine runs, before the first Next. The dataset stays the caller's: close the Loader first.
+// New returns a Loader of one dataset. It decodes nothing and starts no goroutine before the first
+// Next. The caller keeps ds and must close the Loader before it. The caller must call Close.
 func New(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Loader, error) {
 	return NewMix(ctx, []options.Mix{{Dataset: ds}}, cfg)
 }
 
-// NewMix makes a Loader of several datasets: each batch holds samples of all of them, in the shares that their weights say. Its keys are
-// those of all sources; a key means the same in each, and `dataset_index` says which source a sample is of.
+// NewMix returns a Loader of several datasets. Each batch holds samples of all of them, in the
+// shares that their weights state. The keys of a batch are those of all sources, and a key has one
+// meaning in all of them. `dataset_index` holds the source of each sample. The caller must call
+// Close.
 func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader, error) {
 	if err := cfg.Validate(true); err != nil {
 		return nil, err
@@ -59,9 +67,9 @@ func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader
 	if err != nil {
 		return nil, err
 	}
-	l := &Loader{a: a, cfg: a.Config, taking: make(chan struct{}, 1)}
+	l := &Loader{assembler: a, config: a.Config, consumerLock: make(chan struct{}, 1)}
 	if _, _, err = a.DecodeHorizon(); err == nil {
-		l.at, err = startOfOrder(compiled, mix)
+		l.progress, err = startOfOrder(compiled, mix)
 	}
 	if err != nil {
 		a.Close()
@@ -87,34 +95,38 @@ func startOfOrder(p *plan.Plan, mix []options.Mix) (*order.Progress, error) {
 	return at, at.Check()
 }
 
-// Next gives the next batch, or io.EOF at the end of the epoch; the call after that begins the next epoch.
-// After another error the loader stands where it stood: Next tries the same batch again.
+// Next returns the next batch, or io.EOF at the end of the epoch. The call after io.EOF begins the
+// next epoch. It blocks until the batch is complete or ctx is canceled. After any other error the
+// position is unchanged: the next call tries the same batch again. The caller must call Release on
+// the batch.
 func (l *Loader) Next(ctx context.Context) (*layout.Batch, error) {
 	select {
-	case l.taking <- struct{}{}:
-		return l.next(ctx, true)
+	case l.consumerLock <- struct{}{}:
+		return l.nextBatch(ctx, true)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// TryNext is Next without waiting: ok is false where the next batch is not finished, or another Next runs. It starts the work on
-// it, so that a later call finds it. At the end of the epoch err is io.EOF.
+// TryNext is Next without blocking. ok is false if the next batch is not complete or another call
+// of Next runs. TryNext starts the work on the batch, so that a later call finds it complete. At
+// the end of the epoch err is io.EOF.
 func (l *Loader) TryNext() (b *layout.Batch, ok bool, err error) {
 	select {
-	case l.taking <- struct{}{}:
-		b, err = l.next(context.Background(), false)
+	case l.consumerLock <- struct{}{}:
+		b, err = l.nextBatch(context.Background(), false)
 	default:
 	}
 	return b, b != nil, err
 }
 
-// next gives the next batch; without waiting it may be none. The caller has put a token into taking.
-func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
-	defer func() { <-l.taking }()
+// nextBatch delivers the next batch. If wait is false, it returns nil instead of blocking. Caller
+// must hold the token of l.consumerLock; nextBatch releases it.
+func (l *Loader) nextBatch(ctx context.Context, wait bool) (*layout.Batch, error) {
+	defer func() { <-l.consumerLock }()
 	begin := time.Now()
 	for {
-		r, epoch, err := l.running(begin)
+		r, epoch, err := l.ensureRun(begin)
 		if err != nil {
 			return nil, err
 		}
@@ -149,35 +161,36 @@ func (l *Loader) next(ctx context.Context, wait bool) (*layout.Batch, error) {
 			continue
 		}
 		select {
-		case <-r.NextBatch.Done: // the usual case needs no timer
+		case <-r.NextBatch.Done: // the usual case: no timer is needed
 		default:
 			if !wait {
 				return nil, nil
 			}
-			if over, err := l.await(ctx, r); over || err != nil {
+			if over, err := l.awaitBatch(ctx, r); over || err != nil {
 				if err != nil {
 					return nil, err
 				}
 				continue
 			}
 		}
-		if b, retry, err := l.handOut(r, begin); !retry {
+		if b, retry, err := l.deliverNext(r, begin); !retry {
 			return b, err
 		}
 	}
 }
 
-// await waits for the batch at the head of a run; over says that the run has ended instead. Workers do the head's parts
-// first, so that a head without progress means that nothing moves.
-func (l *Loader) await(ctx context.Context, r *pipeline.EpochRun) (over bool, err error) {
+// awaitBatch blocks until the run's next batch is complete. over reports that the run was stopped
+// instead. Workers serve the next batch first, so if it makes no progress within deadline_s,
+// awaitBatch returns an error.
+func (l *Loader) awaitBatch(ctx context.Context, r *pipeline.EpochRun) (over bool, err error) {
 	u := r.NextBatch
 	var late <-chan time.Time
-	if l.cfg.Deadline > 0 {
-		timer := time.NewTicker(time.Duration(l.cfg.Deadline * float64(time.Second)))
+	if l.config.Deadline > 0 {
+		timer := time.NewTicker(time.Duration(l.config.Deadline * float64(time.Second)))
 		defer timer.Stop()
 		late = timer.C
 	}
-	left := u.Pending.Load()
+	pending := u.Pending.Load()
 	for {
 		select {
 		case <-u.Done:
@@ -188,62 +201,73 @@ func (l *Loader) await(ctx context.Context, r *pipeline.EpochRun) (over bool, er
 			return true, nil
 		case <-late:
 			now := u.Pending.Load()
-			if now == left && now > 0 {
-				return false, robocache.Temporary("loader", robocache.Where{"position": u.Batch.Position}, "no progress for %v s: the batch waits for %d more columns and frames", l.cfg.Deadline, now).
-					WithHint("is the store reachable? deadline_s sets how long a batch may stand still")
+			if now == pending && now > 0 {
+				return false, l.deadlineError(u, now)
 			}
-			left = now
+			pending = now
 		}
 	}
 }
 
-// running gives the run, started where there is none, and the epoch where the loader stands.
-func (l *Loader) running(now time.Time) (*pipeline.EpochRun, int64, error) {
+// deadlineError returns the error of a batch whose pending parts made no progress for deadline_s.
+func (l *Loader) deadlineError(u *pipeline.PlannedBatch, pending int64) error {
+	const msg = "no progress for %v s: the batch waits for %d more columns and frames"
+	where := robocache.Where{"position": u.Batch.Position}
+	return robocache.Temporary("loader", where, msg, l.config.Deadline, pending).
+		WithHint("is the store reachable? deadline_s sets how long a batch may stand still")
+}
+
+// ensureRun returns the current run, which it starts if there is none, and the loader's epoch.
+func (l *Loader) ensureRun(now time.Time) (*pipeline.EpochRun, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return nil, 0, errClosed()
 	}
-	if l.began.IsZero() {
-		l.began = now
+	if l.startTime.IsZero() {
+		l.startTime = now
 	}
 	if l.run == nil {
-		l.run = pipeline.StartRun(l.a, *l.at, l.followed)
+		l.run = pipeline.StartRun(l.assembler, *l.progress, l.isContinuing)
 	}
-	return l.run, l.at.Epoch, nil
+	return l.run, l.progress.Epoch, nil
 }
 
 func errClosed() error {
 	return robocache.Misuse("loader", nil, "the loader is closed")
 }
 
-// endEpoch goes to the next epoch when a run has given all, or its next batch is of another; false where neither holds any more.
+// endEpoch advances to the next epoch if the run has delivered all batches of this one. It returns
+// false if the run was replaced or still has batches of this epoch.
 func (l *Loader) endEpoch(r *pipeline.EpochRun) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch u := r.NextBatch; {
-	case l.run != r || u != nil && u.Epoch == l.at.Epoch:
+	case l.run != r || u != nil && u.Epoch == l.progress.Epoch:
 		return false
 	case u != nil:
-		l.a.Report.Skipped.Add(u.SkippedBehind)
+		l.assembler.Report.Skipped.Add(u.SkippedBehind)
 		u.SkippedBehind = 0
-		l.leave()
+		l.releaseEpoch()
 	default:
-		l.a.Report.Skipped.Add(r.Skipped)
+		l.assembler.Report.Skipped.Add(r.Skipped)
 		l.stopRun()
 	}
-	l.at.GoTo(l.at.Epoch + 1)
-	l.followed = true
+	l.progress.GoTo(l.progress.Epoch + 1)
+	l.isContinuing = true
 	return true
 }
 
-// leave lets go of what a pool's epoch, whose batches were all given, keeps for samples that drop_last leaves out; its run goes on into the next.
-func (l *Loader) leave() {
-	if l.cfg.Shuffle == Pool {
-		l.a.Frames.ReleaseEpoch(l.at.Epoch)
+// releaseEpoch releases the frames that a pool stores for samples that drop_last omits. All batches
+// of the epoch must be delivered, and its run must continue with the next epoch. Caller must hold
+// l.mu.
+func (l *Loader) releaseEpoch() {
+	if l.config.Shuffle == Pool {
+		l.assembler.Frames.ReleaseEpoch(l.progress.Epoch)
 	}
 }
 
+// stopRun stops the run, if there is one, and waits for it. Caller must hold l.mu.
 func (l *Loader) stopRun() {
 	if l.run != nil {
 		l.run.Stop()
@@ -251,135 +275,150 @@ func (l *Loader) stopRun() {
 	}
 }
 
-// handOut gives the finished batch at the head of a run. retry says that Next must look once more.
-func (l *Loader) handOut(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch, retry bool, err error) {
+// deliverNext returns the complete next batch of a run and advances the position. retry reports
+// that Next must look again, because the run was replaced, a bad episode was skipped, or the batch
+// must be built again with fewer in flight.
+func (l *Loader) deliverNext(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch, retry bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.run != r || l.closed {
+	if l.run != r || l.isClosed {
 		return nil, true, nil
 	}
 	u := r.NextBatch
 	if u.Err != nil {
 		l.stopRun()
 		if u.Err != pipeline.ErrNoSpace {
-			l.count(u.Err)
+			l.countError(u.Err)
 		}
 		return nil, u.Err == pipeline.ErrNoSpace, u.Err
 	}
 	if len(u.BadEpisodes) > 0 {
-		err := l.exclude(u.BadEpisodes)
+		err := l.excludeEpisodes(u.BadEpisodes)
 		l.stopRun()
 		return nil, err == nil, err
 	}
-	n := &l.a.Counters
-	l.at.Given(u.CursorAfter)
-	n.Wrapped.Add(u.Wrapped)
-	l.a.Report.Skipped.Add(u.Skipped + u.SkippedBehind)
-	n.Samples.Add(int64(u.Batch.Rows))
-	if n.Batches.Add(1) == 1 {
-		n.First.Store(int64(time.Since(l.began)))
+	counters := &l.assembler.Counters
+	l.progress.Given(u.CursorAfter)
+	counters.Wrapped.Add(u.Wrapped)
+	l.assembler.Report.Skipped.Add(u.Skipped + u.SkippedBehind)
+	counters.Samples.Add(int64(u.Batch.Rows))
+	if counters.Batches.Add(1) == 1 {
+		counters.First.Store(int64(time.Since(l.startTime)))
 	}
-	n.WaitData.Add(int64(time.Since(begin)))
+	counters.WaitData.Add(int64(time.Since(begin)))
 	r.NextBatch = nil
 	return r.Release(u), false, nil
 }
 
-// count counts an error for Stats. l.mu is held.
-func (l *Loader) count(err error) {
-	if l.errors == nil {
-		l.errors = map[string]int64{}
+// countError counts an error for Stats. Caller must hold l.mu.
+func (l *Loader) countError(err error) {
+	if l.errorCounts == nil {
+		l.errorCounts = map[string]int64{}
 	}
 	class, _ := robocache.ClassOf(err)
-	l.errors[class]++
+	l.errorCounts[class]++
 }
 
-// exclude takes bad episodes out of the order, from the batch on that could not be made: that position does not depend on how
-// far was prefetched.
-func (l *Loader) exclude(found map[column.EpisodeKey]error) error {
-	position := l.at.Position()
-	episodes := slices.SortedFunc(maps.Keys(found), func(x, y column.EpisodeKey) int { return cmp.Or(x.Source-y.Source, x.Episode-y.Episode) })
+// excludeEpisodes removes bad episodes from the order, from the batch that could not be built. That
+// position does not depend on how far the run was ahead. Caller must hold l.mu.
+func (l *Loader) excludeEpisodes(found map[column.EpisodeKey]error) error {
+	position := l.progress.Position()
+	episodes := slices.SortedFunc(maps.Keys(found), func(x, y column.EpisodeKey) int {
+		return cmp.Or(x.Source-y.Source, x.Episode-y.Episode)
+	})
 	bad := make([]BadEpisode, 0, len(episodes))
 	for _, e := range episodes {
-		l.count(found[e])
-		bad = append(bad, BadEpisode{Source: e.Source, Episode: e.Episode, Epoch: l.at.Epoch, Position: position, Error: found[e].Error()})
+		l.countError(found[e])
+		bad = append(bad, BadEpisode{
+			Source:   e.Source,
+			Episode:  e.Episode,
+			Epoch:    l.progress.Epoch,
+			Position: position,
+			Error:    found[e].Error(),
+		})
 	}
-	if !l.at.Exclude(bad) {
+	if !l.progress.Exclude(bad) {
 		return robocache.Malformed("loader", nil, "every episode is bad").
 			WithCause(found[episodes[0]])
 	}
 	return nil
 }
 
-// Fields describes a batch, in its order, before there is one.
-func (l *Loader) Fields() []layout.Field { return l.a.Schema.Fields }
+// Fields returns the description of a batch, in the order of its entries. The result is shared and
+// must not be changed.
+func (l *Loader) Fields() []layout.Field { return l.assembler.Schema.Fields }
 
-// Samples is the number of samples of an epoch, over all ranks.
+// Samples returns the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at.Order.Samples()
+	return l.progress.Order.Samples()
 }
 
-// Len is the number of batches of a whole epoch on each rank.
+// Len returns the number of batches of a whole epoch on each rank.
 func (l *Loader) Len() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at.Len()
+	return l.progress.Len()
 }
 
-// Remaining is the number of batches until the epoch ends.
+// Remaining returns the number of batches until the epoch ends.
 func (l *Loader) Remaining() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at.Remaining()
+	return l.progress.Remaining()
 }
 
-// Epoch is the epoch that the next batch belongs to.
+// Epoch returns the epoch of the next batch.
 func (l *Loader) Epoch() int64 { return l.Standing().Epoch }
 
-// SetEpoch goes to the start of an epoch. It does nothing where the loader stands in that epoch and has given nothing
-// since it was made or restored, so that set_epoch after load_state_dict keeps the place.
+// SetEpoch moves to the start of an epoch. It does nothing if the loader is in that epoch and has
+// delivered nothing since it was made or restored. set_epoch after load_state_dict then keeps the
+// position.
 func (l *Loader) SetEpoch(epoch int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return errClosed()
 	}
-	if l.at.Fresh(epoch) {
+	if l.progress.Fresh(epoch) {
 		return nil
 	}
-	// Who has had an epoch's last batch may know that it is the last, and not ask for more.
-	l.followed = epoch == l.at.Epoch+1 && l.at.Ended()
-	if l.run != nil && l.followed && l.run.IsEndless {
-		l.leave()
+	// A consumer that counts batches calls SetEpoch without receiving io.EOF first.
+	l.isContinuing = epoch == l.progress.Epoch+1 && l.progress.Ended()
+	if l.run != nil && l.isContinuing && l.run.IsEndless {
+		l.releaseEpoch()
 	} else {
 		l.stopRun()
 	}
-	l.at.GoTo(epoch)
+	l.progress.GoTo(epoch)
 	return nil
 }
 
-// Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
-func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.a.RowsOf(indices) }
+// Rows returns the dataset row of each sample. With hz it returns the row of the episode's
+// timeline.
+func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.assembler.RowsOf(indices) }
 
-// Locate says for samples by number which source each is of, and which row of its dataset (with hz: which row of the episode's
-// timeline). A loader of one dataset has one source, 0.
+// Locate calls each with the source and the row of each sample. With hz the row is that of the
+// episode's timeline. A loader of one dataset has one source, 0.
 func (l *Loader) Locate(indices []int64, each func(i, source int, r robocache.Row)) error {
-	return l.a.Locate(indices, each)
+	return l.assembler.Locate(indices, each)
 }
 
-// Notes says what the loader chose without being asked for: the split for training.
-func (l *Loader) Notes() []string { return l.a.Report.Notes }
+// Notes returns messages about choices that the loader made without being asked, such as the
+// training split.
+func (l *Loader) Notes() []string { return l.assembler.Report.Notes }
 
-// Close ends all goroutines and waits for them. Batches that were handed out stay valid until their Release.
+// Close stops all goroutines and waits for them. Batches that the consumer holds stay valid until
+// their Release.
 func (l *Loader) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return nil
 	}
-	l.closed = true
+	l.isClosed = true
 	l.stopRun()
-	l.a.Close()
+	l.assembler.Close()
 	return nil
 }

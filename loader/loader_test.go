@@ -43,7 +43,7 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 			t.Fatal(err)
 		}
 		if f != nil {
-			checkBatch(t, f, l.cfg, b)
+			checkBatch(t, f, l.config, b)
 		}
 		samples = append(samples, b.Indices...)
 		batches++
@@ -146,7 +146,7 @@ func deltas(kv ...any) (d Deltas) {
 	return d
 }
 
-// L1, L2, L4, L6: random configurations give exactly the order, right values, right windows, at any threads and prefetch.
+// loader.L1, loader.L2, loader.L4, loader.L6: random configurations give exactly the order, right values, right windows, at any threads and prefetch.
 func TestEpochs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for round := range 40 {
@@ -183,7 +183,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// L7: overlapping windows decode each frame once a horizon.
+// loader.L7: overlapping windows decode each frame once a horizon.
 func TestEachFrameOnce(t *testing.T) {
 	f := newFake(200)
 	f.gop = 1
@@ -199,7 +199,7 @@ func TestEachFrameOnce(t *testing.T) {
 	}
 }
 
-// L12: nothing is read for keys that were not asked for.
+// loader.L12: nothing is read for keys that were not asked for.
 func TestKeysPrune(t *testing.T) {
 	f := newFake(10, 12)
 	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"action", "task"}}})
@@ -239,7 +239,7 @@ func TestMapConcurrent(t *testing.T) {
 					errs <- err
 					return
 				}
-				checkBatch(t, f, m.a.Config, b)
+				checkBatch(t, f, m.assembler.Config, b)
 				b.Release()
 			}
 			errs <- nil
@@ -254,7 +254,7 @@ func TestMapConcurrent(t *testing.T) {
 	if _, err := m.Items(bg, []int64{0}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("after Close: %v", err)
 	}
-	if m.a.Buffers.InUse.Load() != 0 || f.opened.Load() != 0 {
+	if m.assembler.Buffers.InUse.Load() != 0 || f.opened.Load() != 0 {
 		t.Error("something was not given back")
 	}
 }

@@ -12,17 +12,18 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// Map gives samples by number. All methods may be called from many goroutines.
+// Map returns samples by number. Safe for concurrent use.
 type Map struct {
-	a      *pipeline.Assembler
-	ctx    context.Context
-	cancel context.CancelFunc
+	assembler *pipeline.Assembler
+	ctx       context.Context
+	cancel    context.CancelFunc
 
-	mu     sync.RWMutex // held for reading during Items
-	closed bool
+	mu       sync.RWMutex // held for reading during Items
+	isClosed bool
 }
 
-// NewMap makes a Map. Order, batch size, ranks and prefetch of cfg do not matter to it.
+// NewMap returns a Map of a dataset. It ignores the order, batch size, ranks and prefetch of cfg.
+// The caller keeps ds and must call Close before closing it.
 func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map, error) {
 	if err := cfg.Validate(false); err != nil {
 		return nil, err
@@ -45,29 +46,32 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map
 	if err != nil {
 		return nil, err
 	}
-	m := &Map{a: a}
+	m := &Map{assembler: a}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
 
-// Len is the number of samples.
-func (m *Map) Len() int64 { return m.a.SampleCount() }
+// Len returns the number of samples.
+func (m *Map) Len() int64 { return m.assembler.SampleCount() }
 
-// Fields describes a batch of items, in its order.
-func (m *Map) Fields() []layout.Field { return m.a.Schema.Fields }
+// Fields returns the description of a batch of items, in the order of its entries.
+func (m *Map) Fields() []layout.Field { return m.assembler.Schema.Fields }
 
-// Rows says which row of the dataset each sample is (with hz: which row of the episode's timeline).
-func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.a.RowsOf(indices) }
+// Rows returns the dataset row of each sample. With hz it returns the row of the episode's
+// timeline.
+func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.assembler.RowsOf(indices) }
 
-// Items gives samples by number, 0 ≤ index < Len, in the order asked, stacked. What several of them want is decoded once.
-// The work is spread over cfg.Threads goroutines, the caller's among them.
+// Items returns a batch of the given samples, in the given order. 0 ≤ index < Len. A frame that
+// several samples need is decoded once. The work runs on cfg.Threads goroutines, including the
+// caller's. Items blocks until the batch is complete or ctx is canceled. The caller must call
+// Release on the batch.
 func (m *Map) Items(ctx context.Context, indices []int64) (*layout.Batch, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if m.closed {
+	if m.isClosed {
 		return nil, robocache.Misuse("map", nil, "the map is closed")
 	}
-	a := m.a
+	a := m.assembler
 	if err := a.Locate(indices, func(int, int, robocache.Row) {}); err != nil {
 		return nil, err
 	}
@@ -105,20 +109,22 @@ func (m *Map) Items(ctx context.Context, indices []int64) (*layout.Batch, error)
 	return b, nil
 }
 
-// Notes says what the map chose without being asked for: the split for training.
-func (m *Map) Notes() []string { return m.a.Report.Notes }
+// Notes returns messages about choices that the map made without being asked, such as the training
+// split.
+func (m *Map) Notes() []string { return m.assembler.Report.Notes }
 
-// Stats says what was done so far.
-func (m *Map) Stats() Stats { return statsOf(m.a) }
+// Stats returns totals of the work so far.
+func (m *Map) Stats() Stats { return collectStats(m.assembler) }
 
-// Close ends what runs and waits for it. Batches that were handed out stay valid until their Release.
+// Close cancels running calls and waits for them. Batches that the consumer holds stay valid until
+// their Release.
 func (m *Map) Close() error {
 	m.cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.closed {
-		m.closed = true
-		m.a.Close()
+	if !m.isClosed {
+		m.isClosed = true
+		m.assembler.Close()
 	}
 	return nil
 }

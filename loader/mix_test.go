@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
+// loader.L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
 // texts, masks, on timelines and without; under its names; and zeros, "" and masks for what the source lacks.
 func TestMixtureGivesItsSources(t *testing.T) {
 	rounds := uint64(16)
@@ -88,7 +88,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				t.Fatalf("round %d: %v", round, err)
 			}
 			for k, s := range b.Indices {
-				src, own := l.a.SourceOf(s)
+				src, own := l.assembler.SourceOf(s)
 				want, err := alone[src.Index].Items(bg, []int64{own})
 				if err != nil {
 					t.Fatal(err)

@@ -4,14 +4,14 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// Normalizers says how the keys of each source are normalised.
-func (l *Loader) Normalizers() []plan.Normalizer { return l.a.Normalizers() }
+// Normalizers describes the normalization of each source.
+func (l *Loader) Normalizers() []plan.Normalizer { return l.assembler.Normalizers() }
 
-// Settled is the normalisation of each source with its vectors.
-func (l *Loader) Settled() []Normalize { return l.a.SettledNormalize() }
+// Settled returns the normalization of each source with the vectors that it uses.
+func (l *Loader) Settled() []Normalize { return l.assembler.SettledNormalize() }
 
-// Normalizers says how keys are normalised.
-func (m *Map) Normalizers() []plan.Normalizer { return m.a.Normalizers() }
+// Normalizers describes the normalization.
+func (m *Map) Normalizers() []plan.Normalizer { return m.assembler.Normalizers() }
 
-// Settled is the normalisation with its vectors.
-func (m *Map) Settled() []Normalize { return m.a.SettledNormalize() }
+// Settled returns the normalization with the vectors that it uses.
+func (m *Map) Settled() []Normalize { return m.assembler.SettledNormalize() }

@@ -15,7 +15,7 @@ const (
 	Pool      = order.Pool      // samples of resident episodes
 )
 
-// Stop says when an epoch of a mixture ends.
+// Stop selects the end of an epoch of a mixture.
 type Stop = order.Stop
 
 const (
@@ -24,7 +24,7 @@ const (
 	StopAll   = order.StopAll
 )
 
-// What a state says, and what is said of orders.
+// Orders and states; see package order.
 type (
 	Sequence     = order.Order
 	PoolParams   = order.PoolParams
@@ -37,79 +37,90 @@ type (
 	BadEpisode   = order.BadEpisode
 )
 
-// State is where the loader stands, at any moment, and of which data.
+// State returns the position of the loader and the identity of its data. It may be called at any
+// time.
 func (l *Loader) State() State {
 	s := l.Standing()
 	l.Identify(&s)
 	return s
 }
 
-// Standing is State for who asks before every batch: nothing is read, so that it does not tell datasets of the same lengths apart before Identify.
+// Standing returns State without the hash of values, so that it reads nothing. It is meant for
+// callers that need the position before every batch. Identify adds the hash.
 func (l *Loader) Standing() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.at.State()
-	s.BadEpisodes = l.a.BadEpisodesByIndex(s.BadEpisodes)
+	s := l.progress.State()
+	s.BadEpisodes = l.assembler.BadEpisodesByIndex(s.BadEpisodes)
 	return s
 }
 
-// Restore goes to a state: made at any world size, batch size and number of threads. The state's seed, pool and shares replace the
-// configuration's. A state of other data, or of another order, is Misuse that names the difference; force goes on all the same, with
-// what is configured here where the two contradict each other. It costs O(1); with shuffle="pool" the first batch then waits until
-// the draws before it are simulated (some 20 ns each).
+// Restore moves to a state, which may come from another world size, batch size or number of
+// threads. Seed, pool and shares of the state override the configuration.
+//
+// A state of other data or of another order is Misuse, and the error names the difference. With
+// force, Restore succeeds, and the configuration applies where the two contradict each other.
+// Restore is O(1). With shuffle="pool" the first batch then waits until the earlier draws are
+// simulated, at about 20 ns each.
 func (l *Loader) Restore(s State, force bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return errClosed()
 	}
 	var err error
-	if s.Version >= 3 { // before, they were positions
-		if s.BadEpisodes, err = l.a.BadEpisodesByPosition(s.BadEpisodes); err != nil {
+	if s.Version >= 3 { // earlier versions hold positions
+		if s.BadEpisodes, err = l.assembler.BadEpisodesByPosition(s.BadEpisodes); err != nil {
 			return err
 		}
 	}
-	at, err := l.at.Restored(&s, force, func(b BadEpisode) bool {
-		return b.Source >= 0 && b.Source < len(l.a.Sources) && b.Episode >= 0 && b.Episode < l.a.Sources[b.Source].Dataset.Info().Episodes
+	at, err := l.progress.Restored(&s, force, func(b BadEpisode) bool {
+		if b.Source < 0 || b.Source >= len(l.assembler.Sources) {
+			return false
+		}
+		episodes := l.assembler.Sources[b.Source].Dataset.Info().Episodes
+		return b.Episode >= 0 && b.Episode < episodes
 	})
 	if err != nil {
 		return err
 	}
 	if !force {
-		if what := l.otherData(&s); what != "" {
+		if what := l.dataMismatch(&s); what != "" {
 			return robocache.Misuse("loader", nil, "%s", what).
 				WithHint("%s goes on all the same", robocache.Option("force", true))
 		}
 	}
 	l.stopRun()
-	l.at, l.cfg.Seed, l.followed = at, s.Seed, false
+	l.progress, l.config.Seed, l.isContinuing = at, s.Seed, false
 	return nil
 }
 
-// Order is the sample order of an epoch; nothing is read for it. Bad episodes are not taken out.
+// Order returns the sample order of an epoch. It reads nothing. Bad episodes are included.
 func (l *Loader) Order(epoch int64) *Sequence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at.Order.Epoch(epoch)
+	return l.progress.Order.Epoch(epoch)
 }
 
-// RankOrder is what one rank gives in a whole epoch, batch after batch, wrapped samples among it (L3); nothing is read for it. Bad episodes
-// are not taken out.
+// RankOrder returns the samples that a rank delivers in a whole epoch, in order, including wrapped
+// ones (loader.L3). It reads nothing. Bad episodes are included.
 func (l *Loader) RankOrder(epoch int64, rank int) ([]int64, error) {
-	if rank < 0 || rank >= l.cfg.WorldSize {
-		return nil, options.RankOutOfRange("rank", l.cfg.WorldSize, rank)
+	if rank < 0 || rank >= l.config.WorldSize {
+		return nil, options.RankOutOfRange("rank", l.config.WorldSize, rank)
 	}
 	l.mu.Lock()
-	at := *l.at
+	progress := *l.progress
 	l.mu.Unlock()
-	return at.RankOrder(epoch, rank), nil
+	return progress.RankOrder(epoch, rank), nil
 }
 
-// Randomness measures this epoch's order for the batches of all ranks, over its first million positions; nothing is read. Of a mixture
-// the ideals are those of its sources, each shuffled perfectly and drawn by its weight.
+// Randomness measures how well this epoch's order mixes episodes in the batches of all ranks, over
+// its first million positions. It reads nothing. The ideals of a mixture are those of its sources,
+// each shuffled perfectly and drawn by its weight.
 func (l *Loader) Randomness() Randomness {
 	l.mu.Lock()
-	at := *l.at
+	progress := *l.progress
 	l.mu.Unlock()
-	return at.Order.Randomness(at.Epoch, int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize))
+	globalBatch := int64(l.config.BatchSize) * int64(l.config.WorldSize)
+	return progress.Order.Randomness(progress.Epoch, globalBatch)
 }

@@ -122,7 +122,7 @@ func BenchmarkLoaderNoVideo256(b *testing.B) {
 	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 256, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}}})
 }
 
-// L4 on real video: random items through a Map one by one equal the batches of a Loader, at any threads.
+// loader.L4 on real video: random items through a Map one by one equal the batches of a Loader, at any threads.
 func TestRealMapEqualsLoader(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "g1_h264_v30", "gr00t_picknplace_v20", "g1_v21"} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 }
 
-// L6, L7 on real video, drifting timestamps included: each frame of a window is the single frame of its clamped row.
+// loader.L6, loader.L7 on real video, drifting timestamps included: each frame of a window is the single frame of its clamped row.
 func TestRealWindows(t *testing.T) {
 	for _, name := range []string{"g1_h264_v30_bigdrift", "g1_v30_drift"} {
 		t.Run(name, func(t *testing.T) {
@@ -287,7 +287,7 @@ func TestRealWindows(t *testing.T) {
 	}
 }
 
-// L11 on real video: closing in the middle leaves no goroutine and no open file behind.
+// loader.L11 on real video: closing in the middle leaves no goroutine and no open file behind.
 func TestRealCloseLeavesNothing(t *testing.T) {
 	ctx := context.Background()
 	ds := testdata(t, "g1_v30_exact")

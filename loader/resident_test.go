@@ -21,7 +21,7 @@ func poolEpoch(t *testing.T, f *fake, cfg options.Config) (*Loader, []int64) {
 	return l, order
 }
 
-// L16: a pool decodes and converts each frame once an epoch, in all windows that want it.
+// loader.L20: a pool decodes and converts each frame once an epoch, in all windows that want it.
 func TestPoolDecodesOnce(t *testing.T) {
 	f := newFake(lengthsFor(7, 24, 10, 60)...)
 	seen := map[string]map[int]int{}
@@ -48,7 +48,7 @@ func TestPoolDecodesOnce(t *testing.T) {
 	}
 }
 
-// L16: a pool that the memory cannot hold gives the same batches; it only decodes more.
+// loader.L20: a pool that the memory cannot hold gives the same batches; it only decodes more.
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
 	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
@@ -90,13 +90,13 @@ func TestPoolLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkBatch(t, f, l.cfg, b)
+		checkBatch(t, f, l.config, b)
 		b.Release()
 		if i%23 == 0 {
 			if err := l.SetEpoch(int64(i)); err != nil {
 				t.Fatal(err)
 			}
-			if used := l.a.Frames.Stats("").Bytes; used != 0 {
+			if used := l.assembler.Frames.Stats("").Bytes; used != 0 {
 				t.Fatalf("%d bytes of frames are left", used)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
+// loader.L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
@@ -104,7 +104,7 @@ func after(order []int64, from int, sample int64) int {
 	return p
 }
 
-// L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
+// loader.L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
 func TestResumeAtTheEdges(t *testing.T) {
 	f := newFake(10, 9)
 	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: options.Windows{Keys: []string{"index"}}}
@@ -175,7 +175,7 @@ func TestResumeAtTheEdges(t *testing.T) {
 	}
 }
 
-// L5, L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
+// loader.L5, loader.L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
 func TestResumeAhead(t *testing.T) {
 	cfg := options.Config{Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
 	f := newFake(6, 6, 6, 6, 6)

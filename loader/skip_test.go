@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L8: a missing frame is an error with its place; the loader stands where it stood.
+// loader.L8: a missing frame is an error with its place; the loader stands where it stood.
 func TestMissingFrameIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
@@ -43,7 +43,7 @@ func TestMissingFrameIsAnError(t *testing.T) {
 	b.Release()
 }
 
-// L13: bad episodes are left out from the batch on where they were found, whatever threads and prefetch; the list is in the state.
+// loader.L13: bad episodes are left out from the batch on where they were found, whatever threads and prefetch; the list is in the state.
 func TestSkip(t *testing.T) {
 	faults := map[string]func(f *fake){
 		"missing frame": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
@@ -165,7 +165,7 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 	}
 }
 
-// L13 on a timeline: a bad row group and bad timestamps cost their episodes, not the run.
+// loader.L13 on a timeline: a bad row group and bad timestamps cost their episodes, not the run.
 func TestSkipOnATimeline(t *testing.T) {
 	hz := robocache.Rate{Num: 20, Den: 1}
 	for name, fault := range map[string]func(f *fake){
@@ -198,7 +198,7 @@ func TestSkipOnATimeline(t *testing.T) {
 	}
 }
 
-// L4: whether a frame can be had does not depend on its neighbours in the group; one of another size is bad alone.
+// loader.L4: whether a frame can be had does not depend on its neighbours in the group; one of another size is bad alone.
 func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}

@@ -53,7 +53,7 @@ func throughJSON(t testing.TB, s State) (out State) {
 	return out
 }
 
-// L5: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
+// loader.L5: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
 // and mixtures: step by step the samples are those of the order, and frames and values those of the samples.
 func TestKillAndRestore(t *testing.T) {
 	fakes := []*fake{newFake(lengthsFor(1, 9, 2, 30)...), newFake(lengthsFor(2, 20, 1, 9)...), newFake(40, 3)}
@@ -177,7 +177,7 @@ func checkMixed(t testing.TB, mix []options.Mix, l *Loader, b *layout.Batch) {
 	}
 }
 
-// L5: the state's own fields say where each source stands, and a state says what it was made for.
+// loader.L5: the state's own fields say where each source stands, and a state says what it was made for.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
 	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: options.Windows{Keys: []string{"index"}}})

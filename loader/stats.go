@@ -11,27 +11,28 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Stats is what a Loader or a Map did since it was made. Times are seconds, summed over threads, but for the waits.
+// Stats holds totals of a Loader or a Map since it was made. Times are in seconds and summed over
+// threads, except for waits.
 type Stats struct {
-	Samples       int64            `json:"samples"` // handed out
+	Samples       int64            `json:"samples"` // delivered
 	Batches       int64            `json:"batches"`
-	Seconds       float64          `json:"seconds"` // since the first batch was asked for
+	Seconds       float64          `json:"seconds"` // since the first Next
 	SamplesPerSec float64          `json:"samples_per_second"`
 	FirstBatch    float64          `json:"first_batch_seconds"`
-	Plan          float64          `json:"plan_seconds"`          // order, rows, frame places, decode plans
+	Plan          float64          `json:"plan_seconds"`          // order, rows, frame lookup, decode plans
 	Gather        float64          `json:"gather_seconds"`        // numeric columns and text
 	Decode        float64          `json:"decode_seconds"`        // packets to frames
 	Convert       float64          `json:"convert_seconds"`       // frames to pixels, copies, casts
-	Copy          float64          `json:"copy_seconds"`          // kept frames to pixels
-	Fetch         float64          `json:"fetch_seconds"`         // reading packets of remote files, beside decoding
+	Copy          float64          `json:"copy_seconds"`          // stored frames to pixels
+	Fetch         float64          `json:"fetch_seconds"`         // reading packets of remote files ahead of decoding
 	WaitData      float64          `json:"wait_data_seconds"`     // Next waited for a batch
-	WaitConsumer  float64          `json:"wait_consumer_seconds"` // all that may be prefetched was there
+	WaitConsumer  float64          `json:"wait_consumer_seconds"` // the planner waited because all batches in flight were planned
 	Frames        int64            `json:"frames"`                // frames in batches
-	FramesDecoded int64            `json:"frames_decoded"`        // frames that came out of decoders
-	FramesUnique  int64            `json:"frames_unique"`         // frames converted; the others are copies of them
+	FramesDecoded int64            `json:"frames_decoded"`        // frames that decoders delivered
+	FramesUnique  int64            `json:"frames_unique"`         // frames converted; the other frames in batches are copies
 	Packets       int64            `json:"packets"`
 	BytesRead     int64            `json:"bytes_read"`   // of video
-	BytesNeeded   int64            `json:"bytes_needed"` // of it, the packets that were decoded
+	BytesNeeded   int64            `json:"bytes_needed"` // part of BytesRead: packets that were decoded
 	Reads         int64            `json:"reads"`        // of video files
 	Stills        int64            `json:"stills"`       // still images decoded
 	BufferBytes   int64            `json:"buffer_bytes"`
@@ -42,87 +43,107 @@ type Stats struct {
 	Pool          *PoolStats       `json:"pool,omitempty"`
 	Cache         *CacheStats      `json:"cache,omitempty"`
 	Wrapped       int64            `json:"wrapped"`
-	Skipped       int64            `json:"skipped"`                // samples of bad episodes passed over
-	DecodeQueue   int              `json:"decode_queue"`           // jobs that wait for a worker
-	InFlight      int              `json:"batches_in_flight"`      // planned, not handed out
-	Errors        map[string]int64 `json:"errors,omitempty"`       // by class: given by Next, and bad episodes skipped
+	Skipped       int64            `json:"skipped"`                // samples of bad episodes that were skipped
+	DecodeQueue   int              `json:"decode_queue"`           // jobs that have not started
+	InFlight      int              `json:"batches_in_flight"`      // planned and not delivered
+	Errors        map[string]int64 `json:"errors,omitempty"`       // by class: returned by Next, and bad episodes skipped
 	Sources       []SourceStats    `json:"sources,omitempty"`      // of a mixture
-	BadEpisodes   []BadEpisode     `json:"bad_episodes,omitempty"` // those that opening found first
+	BadEpisodes   []BadEpisode     `json:"bad_episodes,omitempty"` // those found at opening first
 	Warnings      []string         `json:"warnings,omitempty"`
-	// NotDelivered are the streams that the datasets declare and that no batch holds because they cannot be given.
+	// NotDelivered lists the streams that the datasets declare and that no batch holds, because
+	// they cannot be delivered.
 	NotDelivered []plan.NotDelivered `json:"not_delivered"`
-	Backend      string              `json:"backend,omitempty"` // the decoder
-	// Decoding says what was decoded where, of each source that a device decodes for.
+	Backend      string              `json:"backend,omitempty"` // name and version of the decoder
+	// Decoding states how many frames the host and the device decoded, for each source that a
+	// device decodes for.
 	Decoding []video.SplitStats `json:"decoding,omitempty"`
 }
 
-// MemoryStats says how memory_budget is shared out, and what of it is and was taken.
+// MemoryStats states how memory_budget is divided, and the use of each part.
 type MemoryStats struct {
 	Budget       int64 `json:"budget_bytes"`
-	Batches      int64 `json:"batches_budget_bytes"` // under construction; BufferBytes and BufferPeak say what is taken
+	Batches      int64 `json:"batches_budget_bytes"` // for batches under construction; BufferBytes and BufferPeak are in use
 	Kept         int64 `json:"kept_budget_bytes"`    // frames of the pool and the RAM cache
 	KeptBytes    int64 `json:"kept_bytes"`
 	KeptPeak     int64 `json:"kept_peak_bytes"`
-	Device       int64 `json:"device_budget_bytes,omitempty"` // of a device's memory: frames of the pool that it decoded
+	Device       int64 `json:"device_budget_bytes,omitempty"` // of device memory: frames of the pool that it decoded
 	DeviceBytes  int64 `json:"device_bytes,omitempty"`
 	DevicePeak   int64 `json:"device_peak_bytes,omitempty"`
 	Decoders     int64 `json:"decoders_budget_bytes"` // idle ones
 	DecoderBytes int64 `json:"decoder_bytes"`
 }
 
-// PoolStats is what shuffle="pool" keeps.
+// PoolStats describes the pool of shuffle="pool".
 type PoolStats struct {
-	Samples  int64 `json:"samples"`  // the order's capacity
-	Episodes int64 `json:"episodes"` // and bound; 0: none
+	Samples  int64 `json:"samples"`  // capacity of the order
+	Episodes int64 `json:"episodes"` // maximum of resident episodes; 0: no limit
 	Shards   int   `json:"shards"`
 	Resident int64 `json:"resident_frames"`
-	Refused  int64 `json:"refused_frames"` // for which there was no room: decoded again when wanted
-	// Randomness is simulated over the beginning of epoch 0, at the global batch: what the pool's size buys.
+	Refused  int64 `json:"refused_frames"` // frames not stored for lack of memory: each request decodes them again
+	// Randomness is simulated over the beginning of epoch 0 at the global batch size. It shows the
+	// effect of the pool's size.
 	Randomness Randomness `json:"randomness"`
 }
 
-// CacheStats is what a cache did. Frames that are wanted are hits or misses.
+// CacheStats describes a cache. Each requested frame is a hit or a miss.
 type CacheStats = frames.CacheStats
 
-// Stats says what was done so far.
+// Stats returns totals of the work so far.
 func (l *Loader) Stats() Stats {
-	s := statsOf(l.a)
+	s := collectStats(l.assembler)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.began.IsZero() {
-		s.Seconds = time.Since(l.began).Seconds()
+	if !l.startTime.IsZero() {
+		s.Seconds = time.Since(l.startTime).Seconds()
 	}
 	if s.Seconds > 0 {
 		s.SamplesPerSec = float64(s.Samples) / s.Seconds
 	}
-	s.BatchBytes = l.a.BatchBytes(l.cfg.BatchSize)
-	s.Horizon, _, _ = l.a.DecodeHorizon()
-	s.BadEpisodes = append(s.BadEpisodes, l.at.Bad...)
-	s.Errors = maps.Clone(l.errors)
+	s.BatchBytes = l.assembler.BatchBytes(l.config.BatchSize)
+	s.Horizon, _, _ = l.assembler.DecodeHorizon()
+	s.BadEpisodes = append(s.BadEpisodes, l.progress.Bad...)
+	s.Errors = maps.Clone(l.errorCounts)
 	if l.run != nil {
 		s.DecodeQueue, s.InFlight = l.run.Queue.Len(), l.run.InFlight()
 	}
 	if s.Pool != nil {
-		s.Pool.Randomness = l.randomness()
+		s.Pool.Randomness = l.measureRandomness()
 	}
 	if s.Pool != nil {
-		for _, p := range l.at.Order.Pools {
-			s.Pool.Samples, s.Pool.Episodes, s.Pool.Shards = s.Pool.Samples+p.PoolSamples, s.Pool.Episodes+p.PoolEpisodes, max(s.Pool.Shards, p.PoolShards)
+		for _, p := range l.progress.Order.Pools {
+			s.Pool.Samples += p.PoolSamples
+			s.Pool.Episodes += p.PoolEpisodes
+			s.Pool.Shards = max(s.Pool.Shards, p.PoolShards)
 		}
 	}
-	s.Sources = l.at.Sources(s.BadEpisodes)
-	s.BadEpisodes = l.a.BadEpisodesByIndex(s.BadEpisodes)
+	s.Sources = l.progress.Sources(s.BadEpisodes)
+	s.BadEpisodes = l.assembler.BadEpisodesByIndex(s.BadEpisodes)
 	return s
 }
 
-func statsOf(a *pipeline.Assembler) Stats {
+// collectStats returns the totals that a Loader and a Map have in common.
+func collectStats(a *pipeline.Assembler) Stats {
 	sec := func(n *atomic.Int64) float64 { return time.Duration(n.Load()).Seconds() }
 	n, f := &a.Counters, &a.Frames.Counters
 	s := Stats{
-		Samples: n.Samples.Load(), Batches: n.Batches.Load(), FirstBatch: sec(&n.First),
-		Plan: sec(&f.Plan), Gather: sec(&n.Gather), Decode: sec(&f.Decode), Convert: sec(&f.Convert), Copy: sec(&f.Copy), Fetch: sec(&f.Fetch), WaitData: sec(&n.WaitData), WaitConsumer: sec(&n.WaitConsumer),
-		Frames: f.Frames.Load(), FramesUnique: f.Unique.Load(), Stills: a.Resources.StillsDecoded.Load(),
-		BufferBytes: a.Buffers.InUse.Load(), BufferPeak: a.Buffers.Peak.Load(), Wrapped: n.Wrapped.Load(), Skipped: a.Report.Skipped.Load(),
+		Samples:      n.Samples.Load(),
+		Batches:      n.Batches.Load(),
+		FirstBatch:   sec(&n.First),
+		Plan:         sec(&f.Plan),
+		Gather:       sec(&n.Gather),
+		Decode:       sec(&f.Decode),
+		Convert:      sec(&f.Convert),
+		Copy:         sec(&f.Copy),
+		Fetch:        sec(&f.Fetch),
+		WaitData:     sec(&n.WaitData),
+		WaitConsumer: sec(&n.WaitConsumer),
+		Frames:       f.Frames.Load(),
+		FramesUnique: f.Unique.Load(),
+		Stills:       a.Resources.StillsDecoded.Load(),
+		BufferBytes:  a.Buffers.InUse.Load(),
+		BufferPeak:   a.Buffers.Peak.Load(),
+		Wrapped:      n.Wrapped.Load(),
+		Skipped:      a.Report.Skipped.Load(),
 	}
 	s.NotDelivered = []plan.NotDelivered{}
 	for i, src := range a.Sources {
@@ -132,9 +153,13 @@ func statsOf(a *pipeline.Assembler) Stats {
 			continue
 		}
 		p := src.Files.Stats()
-		s.FramesDecoded, s.Packets, s.BytesRead = s.FramesDecoded+p.Decoded, s.Packets+p.Packets, s.BytesRead+p.BytesRead
-		s.BytesNeeded, s.Reads = s.BytesNeeded+p.BytesNeeded, s.Reads+p.Reads
-		s.Memory.Decoders, s.Memory.DecoderBytes = s.Memory.Decoders+int64(a.Config.MemoryBudget)/8/int64(len(a.Sources)), s.Memory.DecoderBytes+p.IdleBytes
+		s.FramesDecoded += p.Decoded
+		s.Packets += p.Packets
+		s.BytesRead += p.BytesRead
+		s.BytesNeeded += p.BytesNeeded
+		s.Reads += p.Reads
+		s.Memory.Decoders += int64(a.Config.MemoryBudget) / 8 / int64(len(a.Sources))
+		s.Memory.DecoderBytes += p.IdleBytes
 		if l, ok := src.Files.(*frames.Library); ok {
 			if w := l.SplitStats(); w != nil {
 				s.Decoding = append(s.Decoding, *w)
@@ -145,32 +170,39 @@ func statsOf(a *pipeline.Assembler) Stats {
 		}
 	}
 	s.Memory.Budget, s.Memory.Batches = int64(a.Config.MemoryBudget), a.Budget
-	addKept(a, &s)
+	addStoreStats(a, &s)
 	s.Warnings = a.Report.ListWarnings()
 	return s
 }
 
-// randomSamples bounds the simulation: some milliseconds.
-const randomSamples = 200_000
+// maxRandomnessSamples bounds the simulation to a few milliseconds.
+const maxRandomnessSamples = 200_000
 
-// randomness simulates the order once. l.mu is held.
-func (l *Loader) randomness() Randomness {
-	if l.random == nil || l.randomOf != l.at.Order { // Restore may have brought another
-		r := l.at.Order.Quality(0, int64(l.cfg.BatchSize)*int64(l.cfg.WorldSize), randomSamples)
-		l.random, l.randomOf = &r, l.at.Order
+// measureRandomness simulates the order once per order. Caller must hold l.mu.
+func (l *Loader) measureRandomness() Randomness {
+	if l.poolRandomness == nil || l.randomnessOrder != l.progress.Order { // Restore replaces the order
+		globalBatch := int64(l.config.BatchSize) * int64(l.config.WorldSize)
+		r := l.progress.Order.Quality(0, globalBatch, maxRandomnessSamples)
+		l.poolRandomness, l.randomnessOrder = &r, l.progress.Order
 	}
-	return *l.random
+	return *l.poolRandomness
 }
 
-// addKept adds what the pool and the caches did.
-func addKept(a *pipeline.Assembler, s *Stats) {
+// addStoreStats adds the statistics of the frame store and the caches.
+func addStoreStats(a *pipeline.Assembler, s *Stats) {
 	k := a.Frames.Stats(a.Config.Cache)
-	s.Memory.Kept, s.Memory.KeptBytes, s.Memory.KeptPeak, s.Cache = k.Limit, k.Bytes, k.Peak, k.Cache
-	s.Memory.Device, s.Memory.DeviceBytes, s.Memory.DevicePeak = k.DeviceLimit, k.DeviceBytes, k.DevicePeak
+	s.Cache = k.Cache
+	s.Memory.Kept = k.Limit
+	s.Memory.KeptBytes = k.Bytes
+	s.Memory.KeptPeak = k.Peak
+	s.Memory.Device = k.DeviceLimit
+	s.Memory.DeviceBytes = k.DeviceBytes
+	s.Memory.DevicePeak = k.DevicePeak
 	if a.Config.Shuffle == Pool && k.Limit > 0 {
 		s.Pool = &PoolStats{Resident: k.Resident, Refused: k.Refused}
 	}
 	if s.Cache == nil && a.CacheFolder.Dir != nil {
-		s.Cache = frames.DirectoryStats(a.CacheFolder.Dir, a.Config.Cache, "encoded").WithHitRate()
+		dir := frames.DirectoryStats(a.CacheFolder.Dir, a.Config.Cache, "encoded")
+		s.Cache = dir.WithHitRate()
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L4, L11, L13, L20, L21: whatever the order, the cache, the windows, the faults and the threads, and wherever it is stopped, restored or
+// loader.L4, loader.L11, loader.L13, loader.L20, loader.L21: whatever the order, the cache, the windows, the faults and the threads, and wherever it is stopped, restored or
 // closed: each batch holds its samples' own values, none comes twice, nothing hangs, nothing is left.
 func TestStress(t *testing.T) {
 	until := time.Now().Add(stressTime)
@@ -129,7 +129,7 @@ func stressRound(t *testing.T, round uint64) {
 			case err != nil:
 				t.Fatalf("round %d %+v: %v", round, cfg, err)
 			default:
-				checkBatch(t, f, l.cfg, b)
+				checkBatch(t, f, l.config, b)
 				for _, i := range b.Indices {
 					if seen[i] {
 						t.Fatalf("round %d: sample %d twice", round, i)
@@ -151,7 +151,7 @@ func stressRound(t *testing.T, round uint64) {
 	if err := l.SetEpoch(99); err != nil {
 		t.Fatal(err)
 	}
-	kept := l.a.Frames.Stats(cfg.Cache)
+	kept := l.assembler.Frames.Stats(cfg.Cache)
 	cached := int64(0)
 	if kept.Cache != nil && kept.Cache.Where == options.CacheInRAM {
 		cached = kept.Cache.Bytes
@@ -180,7 +180,7 @@ func stressRound(t *testing.T, round uint64) {
 	}
 }
 
-// L24: a mixture of fakes: each slot holds the values of its own source's sample.
+// loader.L24: a mixture of fakes: each slot holds the values of its own source's sample.
 func TestStressMixture(t *testing.T) {
 	for round := range uint64(20) {
 		rng := rand.New(rand.NewPCG(round, 78))
@@ -226,7 +226,7 @@ func TestStressMixture(t *testing.T) {
 				one := &layout.Batch{Rows: 0}
 				var at []int
 				for k, s := range b.Indices {
-					if src, own := l.a.SourceOf(s); src.Index == i {
+					if src, own := l.assembler.SourceOf(s); src.Index == i {
 						at = append(at, k)
 						one.Indices = append(one.Indices, own)
 					}

@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// L14: windows and anchors on a timeline of another rate, frames by nearest.
+// loader.L14: windows and anchors on a timeline of another rate, frames by nearest.
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
@@ -150,7 +150,7 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	}
 }
 
-// L14: whatever modes, edges, offsets, extents and output types, a Map gives what align.Episode gives, to the bit.
+// loader.L14: whatever modes, edges, offsets, extents and output types, a Map gives what align.Episode gives, to the bit.
 func TestTimelineEqualsAlign(t *testing.T) {
 	keys := []string{"observation.state", "action", "count", "done", "label", "cam"}
 	for i, text := range []string{

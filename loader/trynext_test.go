@@ -30,7 +30,7 @@ func TestTryNext(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				continue
 			}
-			checkBatch(t, f, l.cfg, b)
+			checkBatch(t, f, l.config, b)
 			got = append(got, b.Indices...)
 			b.Release()
 		}

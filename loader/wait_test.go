@@ -22,7 +22,7 @@ func (s *stuck) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 	return s.fake.Gather(ctx, key, rows, dst)
 }
 
-// TestWaitEnds: L11, also where nothing but columns of numbers is asked for: who waits can give up, and is told when nothing moves.
+// TestWaitEnds: loader.L11, also where nothing but columns of numbers is asked for: who waits can give up, and is told when nothing moves.
 func TestWaitEnds(t *testing.T) { synctest.Test(t, waitEnds) }
 
 func waitEnds(t *testing.T) {

@@ -84,7 +84,7 @@ func TestWidthsArePadded(t *testing.T) {
 				}
 				size := len(x.Data) / b.Rows / 4
 				for k, s := range b.Indices {
-					src, number := l.a.SourceOf(s)
+					src, number := l.assembler.SourceOf(s)
 					want, pad := make([]float32, size), slices.Repeat([]byte{1}, width)
 					if src.Index < 3 {
 						one, err := maps[src.Index].Items(bg, []int64{number})

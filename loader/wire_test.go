@@ -70,7 +70,7 @@ func finished(t *testing.T, l *Loader, b *layout.Batch) [][]byte {
 	return out
 }
 
-// L25: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
+// loader.L25: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
 func TestRawBatchesFinishToTheSame(t *testing.T) {
 	stats := map[string]Norm{
 		"observation.state": {Mode: "mean_std", Mean: []float64{1, 500, 3}, Std: []float64{2, 0, 7}},
@@ -126,7 +126,7 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer raw.Close()
-			for _, n := range []int{-1, raw.cfg.BatchSize + 1, 1 << 62} {
+			for _, n := range []int{-1, raw.config.BatchSize + 1, 1 << 62} {
 				if _, err := raw.Finish(n); !errors.Is(err, robocache.ErrMisuse) {
 					t.Errorf("a batch of %d samples is finished: %v", n, err)
 				}

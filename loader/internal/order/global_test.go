@@ -15,7 +15,7 @@ func newOrder(mode Shuffle, seed, epoch, n int64) *Order {
 	return &Order{newPermutation(seed, epoch, n)}
 }
 
-// L2: a bijection at every size, small ones included.
+// loader.L2: a bijection at every size, small ones included.
 func TestOrderIsABijection(t *testing.T) {
 	for n := int64(0); n < 300; n++ {
 		checkBijection(t, newOrder(Global, 7, n%5, n), n)

@@ -27,13 +27,13 @@ import (
 // By size alone (w_i = n_i/Σn) the epoch ends at τ = L = Σn, where N_i = ⌈n_i − u_i⌉ = n_i: each sample of each source comes exactly once
 // an epoch. Shares are rounded to 1/S; starts that keep S/16 from both ends make this hold as long as L ≤ S/16.
 type mixPlan struct {
-	names  []string
-	sizes  []int64
-	total  uint64   // S
-	shares []uint64 // W
-	starts []uint64 // U
-	n      int64    // L, samples of an epoch
-	counts []int64  // of each source in an epoch
+	sourceNames  []string
+	sourceSizes  []int64
+	totalShares  uint64   // S
+	shares       []uint64 // W
+	starts       []uint64 // U
+	epochSamples int64    // L, samples of an epoch
+	counts       []int64  // of each source in an epoch
 }
 
 // mixTotal is S, but where shares are of a global batch.
@@ -62,47 +62,47 @@ type MixParams struct {
 	GlobalBatch int64 // of Stratified
 }
 
-func (m *MixParams) misuse(option, want, got string) error {
+func (m *MixParams) misuseOf(option, want, got string) error {
 	return robocache.Misuse("mixture", nil, "%s", option).Expected(want, got)
 }
 
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
 	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
-		return nil, m.misuse("stop", `"first", "all" or none`, string(m.Stop))
+		return nil, m.misuseOf("stop", `"first", "all" or none`, string(m.Stop))
 	case m.EpochSize < 0 || m.EpochSize > maxEpoch:
-		return nil, m.misuse("epoch_size", "0 to 2^53", fmt.Sprint(m.EpochSize))
+		return nil, m.misuseOf("epoch_size", "0 to 2^53", fmt.Sprint(m.EpochSize))
 	case m.EpochSize > 0 && m.Stop != StopSum:
-		return nil, m.misuse("epoch_size and stop", "one of them", "both")
+		return nil, m.misuseOf("epoch_size and stop", "one of them", "both")
 	case m.Temperature != 0 && !(m.Temperature > 0):
-		return nil, m.misuse("temperature", "above 0", fmt.Sprint(m.Temperature))
+		return nil, m.misuseOf("temperature", "above 0", fmt.Sprint(m.Temperature))
 	}
-	p := &mixPlan{names: m.Names, sizes: sizes, total: mixTotal}
+	p := &mixPlan{sourceNames: m.Names, sourceSizes: sizes, totalShares: mixTotal}
 	if m.Stratified {
-		p.total = uint64(m.GlobalBatch)
+		p.totalShares = uint64(m.GlobalBatch)
 	}
-	weights, err := m.relative(sizes)
+	weights, err := m.relativeWeights(sizes)
 	if err != nil {
 		return nil, err
 	}
-	if p.shares, err = m.quantise(weights, p.total); err != nil {
+	if p.shares, err = m.integerShares(weights, p.totalShares); err != nil {
 		return nil, err
 	}
 	for i, w := range p.shares {
 		if w > 0 && sizes[i] == 0 {
-			return nil, m.misuse("weight of "+m.Names[i], "0: the source has no samples", fmt.Sprint(m.Weights[i]))
+			return nil, m.misuseOf("weight of "+m.Names[i], "0: the source has no samples", fmt.Sprint(m.Weights[i]))
 		}
 	}
 	p.starts = make([]uint64, len(sizes))
 	for i := range p.starts {
-		edge := p.total / 16
-		p.starts[i] = edge + below(keyOf(seed, int64(i), 3), p.total-2*edge)
+		edge := p.totalShares / 16
+		p.starts[i] = edge + scaleTo(deriveKey(seed, int64(i), 3), p.totalShares-2*edge)
 	}
-	return p, p.settle(m)
+	return p, p.computeEpoch(m)
 }
 
-// relative gives the weights as they were asked for, or by size, at the temperature.
-func (m *MixParams) relative(sizes []int64) ([]float64, error) {
+// relativeWeights gives the weights as they were asked for, or by size, at the temperature.
+func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 	out := slices.Clone(m.Weights)
 	if out == nil {
 		for _, n := range sizes {
@@ -110,12 +110,12 @@ func (m *MixParams) relative(sizes []int64) ([]float64, error) {
 		}
 	}
 	if len(out) != len(sizes) {
-		return nil, m.misuse("weights", fmt.Sprintf("%d, one a source", len(sizes)), fmt.Sprint(len(out)))
+		return nil, m.misuseOf("weights", fmt.Sprintf("%d, one a source", len(sizes)), fmt.Sprint(len(out)))
 	}
 	sum := 0.0
 	for i, w := range out {
 		if !(w >= 0) || w > 1e300 {
-			return nil, m.misuse("weight of "+m.Names[i], "0 or more", fmt.Sprint(w))
+			return nil, m.misuseOf("weight of "+m.Names[i], "0 or more", fmt.Sprint(w))
 		}
 		if t := m.Temperature; t != 0 && t != 1 && w > 0 {
 			// Pow may differ in the last bit from one machine to another; 32 bits of it do not.
@@ -125,7 +125,7 @@ func (m *MixParams) relative(sizes []int64) ([]float64, error) {
 		sum += out[i]
 	}
 	if !(sum > 0) || math.IsInf(sum, 0) {
-		return nil, m.misuse("weights", "one above 0, and a sum that is a number", fmt.Sprint(sum))
+		return nil, m.misuseOf("weights", "one above 0, and a sum that is a number", fmt.Sprint(sum))
 	}
 	for i := range out {
 		out[i] /= sum
@@ -133,8 +133,8 @@ func (m *MixParams) relative(sizes []int64) ([]float64, error) {
 	return out, nil
 }
 
-// quantise gives integer shares of a total by largest remainder.
-func (m *MixParams) quantise(weights []float64, total uint64) ([]uint64, error) {
+// integerShares gives integer shares of a total by largest remainder.
+func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, error) {
 	type rest struct {
 		part   float64
 		source int
@@ -177,42 +177,42 @@ func (m *MixParams) quantise(weights []float64, total uint64) ([]uint64, error) 
 	return out, nil
 }
 
-// settle finds where the epoch ends, and how often each source comes in it.
-func (p *mixPlan) settle(m MixParams) error {
+// computeEpoch finds where the epoch ends, and how often each source comes in it.
+func (p *mixPlan) computeEpoch(m MixParams) error {
 	switch {
 	case m.EpochSize > 0:
-		p.n = m.EpochSize
+		p.epochSamples = m.EpochSize
 	case m.Stop == StopSum:
-		for i, n := range p.sizes {
+		for i, n := range p.sourceSizes {
 			if p.shares[i] > 0 { // a source with weight 0 is as good as not there
-				p.n += n
+				p.epochSamples += n
 			}
 		}
 	default:
-		for i, n := range p.sizes {
+		for i, n := range p.sourceSizes {
 			if p.shares[i] == 0 {
 				continue
 			}
-			at, ok := p.position(i, n-1)
+			at, ok := p.drawPosition(i, n-1)
 			if !ok {
 				at = maxEpoch
 			}
-			if p.n == 0 || (m.Stop == StopFirst) == (at+1 < p.n) {
-				p.n = at + 1
+			if p.epochSamples == 0 || (m.Stop == StopFirst) == (at+1 < p.epochSamples) {
+				p.epochSamples = at + 1
 			}
 		}
 	}
-	if p.n > maxEpoch {
-		return m.misuse("the epoch", "at most 2^53 samples", robocache.Option("stop", m.Stop)+" needs more: a large source has a very small weight")
+	if p.epochSamples > maxEpoch {
+		return m.misuseOf("the epoch", "at most 2^53 samples", robocache.Option("stop", m.Stop)+" needs more: a large source has a very small weight")
 	}
-	d := p.dealer()
-	d.seek(p.n)
+	d := p.newDealer()
+	d.seekTo(p.epochSamples)
 	p.counts = d.drawn
 	return nil
 }
 
-// active is the number of sources that have a share.
-func (p *mixPlan) active() (k int) {
+// activeSources is the number of sources that have a share.
+func (p *mixPlan) activeSources() (k int) {
 	for _, w := range p.shares {
 		if w > 0 {
 			k++
@@ -221,20 +221,20 @@ func (p *mixPlan) active() (k int) {
 	return k
 }
 
-// bound is how far the count of a source can be from its share of any prefix of an epoch.
-func (p *mixPlan) bound(i int) float64 {
-	k := p.active()
+// shareBound is how far the count of a source can be from its share of any prefix of an epoch.
+func (p *mixPlan) shareBound(i int) float64 {
+	k := p.activeSources()
 	if k < 2 {
 		return 0
 	}
-	return 1 + p.share(i)*float64(k-2)
+	return 1 + p.shareOf(i)*float64(k-2)
 }
 
-func (p *mixPlan) share(i int) float64 { return float64(p.shares[i]) / float64(p.total) }
+func (p *mixPlan) shareOf(i int) float64 { return float64(p.shares[i]) / float64(p.totalShares) }
 
-// time is when a source's j-th draw stands: q + r/W, r < W; false beyond 2^63.
-func (p *mixPlan) time(i int, j int64) (q, r uint64, ok bool) {
-	hi, lo := bits.Mul64(uint64(j), p.total)
+// drawTime is when a source's j-th draw stands: q + r/W, r < W; false beyond 2^63.
+func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
+	hi, lo := bits.Mul64(uint64(j), p.totalShares)
 	lo, carry := bits.Add64(lo, p.starts[i], 0)
 	if hi += carry; hi >= p.shares[i] {
 		return 0, 0, false
@@ -243,8 +243,8 @@ func (p *mixPlan) time(i int, j int64) (q, r uint64, ok bool) {
 	return q, r, q < 1<<63
 }
 
-// before counts the draws of source l that stand before time q + r/w of source i.
-func (p *mixPlan) before(l int, q, r, w uint64, i int) int64 {
+// drawsBefore counts the draws of source l that stand before time q + r/w of source i.
+func (p *mixPlan) drawsBefore(l int, q, r, w uint64, i int) int64 {
 	if p.shares[l] == 0 {
 		return 0
 	}
@@ -267,13 +267,13 @@ func (p *mixPlan) before(l int, q, r, w uint64, i int) int64 {
 	if borrow != 0 {
 		return 0
 	}
-	n, _ := bits.Div64(hi, lo, p.total) // ≤ q, since W ≤ S
+	n, _ := bits.Div64(hi, lo, p.totalShares) // ≤ q, since W ≤ S
 	return int64(n) + 1
 }
 
-// position is where a source's j-th draw stands; false beyond 2^53.
-func (p *mixPlan) position(i int, j int64) (at int64, ok bool) {
-	q, r, ok := p.time(i, j)
+// drawPosition is where a source's j-th draw stands; false beyond 2^53.
+func (p *mixPlan) drawPosition(i int, j int64) (at int64, ok bool) {
+	q, r, ok := p.drawTime(i, j)
 	if !ok || q > maxEpoch {
 		return 0, false
 	}
@@ -281,51 +281,51 @@ func (p *mixPlan) position(i int, j int64) (at int64, ok bool) {
 		if l == i {
 			at += j
 		} else {
-			at += p.before(l, q, r, p.shares[i], i)
+			at += p.drawsBefore(l, q, r, p.shares[i], i)
 		}
 	}
 	return at, at < maxEpoch
 }
 
-// counted gives the draws of each source before a position.
-func (p *mixPlan) counted(position int64) []int64 {
-	d := p.dealer()
-	d.seek(position)
+// countsBefore gives the draws of each source before a position.
+func (p *mixPlan) countsBefore(position int64) []int64 {
+	d := p.newDealer()
+	d.seekTo(position)
 	return d.drawn
 }
 
 // dealer walks the positions of an epoch.
 type dealer struct {
-	plan  *mixPlan
-	at    int64   // the next position
-	drawn []int64 // of each source before it
-	next  []turn  // of the sources that have a share
+	plan     *mixPlan
+	position int64        // the next position
+	drawn    []int64      // of each source before it
+	turns    []sourceTurn // of the sources that have a share
 }
 
-// turn is the time of a source's next draw, and what lies between two of its draws.
-type turn struct {
+// sourceTurn is the time of a source's next draw, and what lies between two of its draws.
+type sourceTurn struct {
 	q, r         uint64
 	stepQ, stepR uint64
 	w            uint64
 	source       int
 }
 
-func (p *mixPlan) dealer() *dealer {
+func (p *mixPlan) newDealer() *dealer {
 	d := &dealer{plan: p, drawn: make([]int64, len(p.shares))}
 	for i, w := range p.shares {
 		if w > 0 {
-			q, r, _ := p.time(i, 0)
-			d.next = append(d.next, turn{q: q, r: r, stepQ: p.total / w, stepR: p.total % w, w: w, source: i})
+			q, r, _ := p.drawTime(i, 0)
+			d.turns = append(d.turns, sourceTurn{q: q, r: r, stepQ: p.totalShares / w, stepR: p.totalShares % w, w: w, source: i})
 		}
 	}
 	return d
 }
 
-// deal gives the source at the next position, and which of its draws of the epoch it is. O(k).
-func (d *dealer) deal() (source int, draw int64) {
-	t := &d.next[0]
-	for i := 1; i < len(d.next); i++ {
-		o := &d.next[i]
+// nextSource gives the source at the next position, and which of its draws of the epoch it is. O(k).
+func (d *dealer) nextSource() (source int, draw int64) {
+	t := &d.turns[0]
+	for i := 1; i < len(d.turns); i++ {
+		o := &d.turns[i]
 		if o.q > t.q {
 			continue
 		}
@@ -345,25 +345,25 @@ func (d *dealer) deal() (source int, draw int64) {
 	}
 	draw = d.drawn[t.source]
 	d.drawn[t.source]++
-	d.at++
+	d.position++
 	return t.source, draw
 }
 
-// seek goes to a position: by a binary search for the whole time before it (times and positions differ by at most k), and from
+// seekTo goes to a position: by a binary search for the whole time before it (times and positions differ by at most k), and from
 // there by at most k+1 draws. O(k² + k log k).
-func (d *dealer) seek(position int64) {
-	if position >= d.at && position-d.at < int64(8*len(d.next)) {
-		for d.at < position {
-			d.deal()
+func (d *dealer) seekTo(position int64) {
+	if position >= d.position && position-d.position < int64(8*len(d.turns)) {
+		for d.position < position {
+			d.nextSource()
 		}
 		return
 	}
 	p := d.plan
-	k := int64(len(d.next))
+	k := int64(len(d.turns))
 	lo, hi := max(position-k-1, 0), position+k+1 // draws before lo ≤ position < draws before hi
 	count := func(t int64) (n int64) {
 		for i := range p.shares {
-			n += p.before(i, uint64(t), 0, 1, 0)
+			n += p.drawsBefore(i, uint64(t), 0, 1, 0)
 		}
 		return n
 	}
@@ -374,23 +374,23 @@ func (d *dealer) seek(position int64) {
 			hi = m
 		}
 	}
-	d.at = 0
-	for i := range d.next {
-		t := &d.next[i]
-		n := p.before(t.source, uint64(lo), 0, 1, 0)
-		t.q, t.r, _ = p.time(t.source, n)
+	d.position = 0
+	for i := range d.turns {
+		t := &d.turns[i]
+		n := p.drawsBefore(t.source, uint64(lo), 0, 1, 0)
+		t.q, t.r, _ = p.drawTime(t.source, n)
 		d.drawn[t.source] = n
-		d.at += n
+		d.position += n
 	}
-	for d.at < position {
-		d.deal()
+	for d.position < position {
+		d.nextSource()
 	}
 }
 
-// drawOf says which epoch and place of a source's own order its j-th draw of an epoch of the mixture is. Sources go on where the last
+// sourceDraw says which epoch and place of a source's own order its j-th draw of an epoch of the mixture is. Sources go on where the last
 // epoch left them.
-func (p *mixPlan) drawOf(source int, epoch, j int64) (own, place int64) {
-	n := uint64(p.sizes[source])
+func (p *mixPlan) sourceDraw(source int, epoch, j int64) (own, place int64) {
+	n := uint64(p.sourceSizes[source])
 	hi, lo := bits.Mul64(uint64(epoch), uint64(p.counts[source]))
 	lo, carry := bits.Add64(lo, uint64(j), 0)
 	q, r := bits.Div64((hi+carry)%n, lo, n) // epochs beyond 2^63 wrap
@@ -410,18 +410,18 @@ type SourceStats struct {
 
 // sourceStats is what the sources have given before a position; nil where there is no mixture.
 func (o *Ordering) sourceStats(epoch, position int64, bad []BadEpisode) []SourceStats {
-	p := o.plan
+	p := o.mixPlan
 	if p == nil {
 		return nil
 	}
-	out := make([]SourceStats, len(p.sizes))
-	for i, n := range p.counted(position) {
+	out := make([]SourceStats, len(p.sourceSizes))
+	for i, n := range p.countsBefore(position) {
 		s := &out[i]
-		*s = SourceStats{Name: p.names[i], Weight: p.share(i), Bound: p.bound(i), Drawn: n}
+		*s = SourceStats{Name: p.sourceNames[i], Weight: p.shareOf(i), Bound: p.shareBound(i), Drawn: n}
 		if position > 0 {
 			s.Share = float64(n) / float64(position)
 		}
-		if size := p.sizes[i]; size > 0 {
+		if size := p.sourceSizes[i]; size > 0 {
 			s.Passes = (float64(epoch)*float64(p.counts[i]) + float64(n)) / float64(size)
 		}
 		for k := range bad {
@@ -449,24 +449,24 @@ type mixture struct {
 }
 
 func newMixture(o *Ordering, epoch int64) *mixture {
-	return &mixture{o: o, epoch: epoch, deal: o.plan.dealer(), last: -1, inner: make([]sequence, len(o.plan.sizes)), own: make([]int64, len(o.plan.sizes))}
+	return &mixture{o: o, epoch: epoch, deal: o.mixPlan.newDealer(), last: -1, inner: make([]sequence, len(o.mixPlan.sourceSizes)), own: make([]int64, len(o.mixPlan.sourceSizes))}
 }
 
 // Len is the number of samples of the epoch.
-func (m *mixture) Len() int64 { return m.o.plan.n }
+func (m *mixture) Len() int64 { return m.o.mixPlan.epochSamples }
 
 // find goes to a position: its source, and the place in the source's own epoch, whose order is then at hand.
 func (m *mixture) find(p int64) (source int, place int64) {
 	if p == m.last {
 		return m.source, m.spot
 	}
-	if p != m.deal.at {
-		m.deal.seek(p)
+	if p != m.deal.position {
+		m.deal.seekTo(p)
 	}
-	i, j := m.deal.deal()
-	own, place := m.o.plan.drawOf(i, m.epoch, j)
+	i, j := m.deal.nextSource()
+	own, place := m.o.mixPlan.sourceDraw(i, m.epoch, j)
 	if m.inner[i] == nil || m.own[i] != own {
-		m.inner[i], m.own[i] = m.o.of(i, own), own
+		m.inner[i], m.own[i] = m.o.sourceSequence(i, own), own
 	}
 	m.last, m.source, m.spot = p, i, place
 	return i, place
@@ -487,13 +487,13 @@ func (m *mixture) epochAt(p int64) int64 {
 // mixedPools is a mixture of pools.
 type mixedPools struct{ *mixture }
 
-func (m mixedPools) place(p int64) (*shard, int64) {
+func (m mixedPools) shardAt(p int64) (*shard, int64) {
 	i, place := m.find(p)
-	return m.inner[i].(*pool).place(place)
+	return m.inner[i].(*pool).shardAt(place)
 }
 
 // At gives the sample at a position, as it is numbered over all sources.
 func (m mixedPools) At(p int64) int64 {
-	ln, draw := m.place(p)
-	return ln.at(draw)
+	ln, draw := m.shardAt(p)
+	return ln.drawAt(draw)
 }

@@ -55,10 +55,10 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 			sum += m.Weights[i]
 		}
 		p := mustPlan(t, m, sizes, rng.Int64())
-		d := p.dealer()
+		d := p.newDealer()
 		count := make([]int64, k)
-		for at := int64(1); at <= p.n; at++ {
-			i, j := d.deal()
+		for at := int64(1); at <= p.epochSamples; at++ {
+			i, j := d.nextSource()
 			if j != count[i] {
 				t.Fatalf("weights %v: draw %d of source %d is numbered %d", m.Weights, count[i], i, j)
 			}
@@ -67,10 +67,10 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 				w := m.Weights[i] / sum
 				off := math.Abs(float64(count[i]) - w*float64(at))
 				// 1/S of rounding a sample, for each source that may have given of its own
-				if off > p.bound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.active()-1, 0))+1e-6 {
-					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.Weights, at, i, count[i], w*float64(at), p.bound(i))
+				if off > p.shareBound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.activeSources()-1, 0))+1e-6 {
+					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.Weights, at, i, count[i], w*float64(at), p.shareBound(i))
 				}
-				worst[p.active()] = max(worst[p.active()], off)
+				worst[p.activeSources()] = max(worst[p.activeSources()], off)
 			}
 		}
 	}
@@ -95,24 +95,24 @@ func TestMixtureIsTheMergeOfTimes(t *testing.T) {
 			}
 		}
 		next := make([]int64, k)
-		d := p.dealer()
-		for at := range p.n {
+		d := p.newDealer()
+		for at := range p.epochSamples {
 			best, bestTime := -1, new(big.Rat)
 			for i := range k {
 				if p.shares[i] == 0 {
 					continue
 				}
-				num := new(big.Int).Mul(big.NewInt(next[i]), new(big.Int).SetUint64(p.total))
+				num := new(big.Int).Mul(big.NewInt(next[i]), new(big.Int).SetUint64(p.totalShares))
 				num.Add(num, new(big.Int).SetUint64(p.starts[i]))
 				time := new(big.Rat).SetFrac(num, new(big.Int).SetUint64(p.shares[i]))
 				if best < 0 || time.Cmp(bestTime) < 0 {
 					best, bestTime = i, time
 				}
 			}
-			if i, j := d.deal(); i != best || j != next[best] {
+			if i, j := d.nextSource(); i != best || j != next[best] {
 				t.Fatalf("position %d: source %d draw %d, expected %d draw %d", at, i, j, best, next[best])
 			}
-			if where, ok := p.position(best, next[best]); !ok || where != at {
+			if where, ok := p.drawPosition(best, next[best]); !ok || where != at {
 				t.Fatalf("draw %d of source %d stands at %d, it says %d", next[best], best, at, where)
 			}
 			next[best]++
@@ -136,30 +136,30 @@ func TestMixtureSeeks(t *testing.T) {
 			source int
 			draw   int64
 		}
-		whole := make([]dealt, p.n)
-		d := p.dealer()
+		whole := make([]dealt, p.epochSamples)
+		d := p.newDealer()
 		for at := range whole {
-			whole[at].source, whole[at].draw = d.deal()
+			whole[at].source, whole[at].draw = d.nextSource()
 		}
 		for range 300 {
-			at := rng.Int64N(p.n)
-			d.seek(at)
-			if i, j := d.deal(); (dealt{i, j}) != whole[at] {
+			at := rng.Int64N(p.epochSamples)
+			d.seekTo(at)
+			if i, j := d.nextSource(); (dealt{i, j}) != whole[at] {
 				t.Fatalf("after a seek position %d is %d, %d, expected %v", at, i, j, whole[at])
 			}
 		}
 		far := int64(1)<<52 + rng.Int64N(1<<51)
-		a, b := p.dealer(), p.dealer()
-		a.seek(far)
-		b.seek(far - 1)
+		a, b := p.newDealer(), p.newDealer()
+		a.seekTo(far)
+		b.seekTo(far - 1)
 		sum := int64(0)
 		for i, n := range a.drawn {
 			sum += n
-			if off := math.Abs(float64(n) - p.share(i)*float64(far)); off > p.bound(i)+4 { // float64 has 53 bits
+			if off := math.Abs(float64(n) - p.shareOf(i)*float64(far)); off > p.shareBound(i)+4 { // float64 has 53 bits
 				t.Fatalf("at %d source %d has %d draws", far, i, n)
 			}
 		}
-		b.deal()
+		b.nextSource()
 		if sum != far || !slices.Equal(a.drawn, b.drawn) {
 			t.Fatalf("position %d: %v, one draw after the one before %v", far, a.drawn, b.drawn)
 		}
@@ -179,9 +179,9 @@ func TestMixtureBySize(t *testing.T) {
 			}
 			sum += sizes[i]
 		}
-		if p := mustPlan(t, MixParams{}, sizes, rng.Int64()); p.n != sum || !slices.Equal(p.counts, sizes) {
-			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.n, p.counts)
-		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least < p.total/16 || most >= p.total-p.total/16 {
+		if p := mustPlan(t, MixParams{}, sizes, rng.Int64()); p.epochSamples != sum || !slices.Equal(p.counts, sizes) {
+			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.epochSamples, p.counts)
+		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least < p.totalShares/16 || most >= p.totalShares-p.totalShares/16 {
 			t.Fatalf("starts from %d to %d", least, most) // nearer to the ends rounding would count
 		}
 	}
@@ -207,10 +207,10 @@ func TestMixtureEpochs(t *testing.T) {
 		m.Stop = "all"
 		all := mustPlan(t, m, sizes, seed)
 		given := make([]int64, k)
-		d := all.dealer()
+		d := all.newDealer()
 		var firstAt, allAt int64
 		for at := int64(1); allAt == 0; at++ {
-			i, _ := d.deal()
+			i, _ := d.nextSource()
 			given[i]++
 			whole := true
 			for i := range given {
@@ -226,8 +226,8 @@ func TestMixtureEpochs(t *testing.T) {
 				allAt = at
 			}
 		}
-		if first.n != firstAt || all.n != allAt {
-			t.Fatalf("epochs of %d and %d, expected %d and %d", first.n, all.n, firstAt, allAt)
+		if first.epochSamples != firstAt || all.epochSamples != allAt {
+			t.Fatalf("epochs of %d and %d, expected %d and %d", first.epochSamples, all.epochSamples, firstAt, allAt)
 		}
 		for i, n := range all.counts {
 			if m.Weights[i] == 0 && n != 0 || m.Weights[i] > 0 && n < sizes[i] {
@@ -235,13 +235,13 @@ func TestMixtureEpochs(t *testing.T) {
 			}
 		}
 		m.Stop, m.EpochSize = "", 77
-		if p := mustPlan(t, m, sizes, seed); p.n != 77 {
-			t.Fatalf("epoch_size 77 gives %d", p.n)
+		if p := mustPlan(t, m, sizes, seed); p.epochSamples != 77 {
+			t.Fatalf("epoch_size 77 gives %d", p.epochSamples)
 		}
 	}
 	one := mustPlan(t, MixParams{Weights: []float64{0, 1, 0}}, []int64{5, 7, 9}, 1)
-	if one.n != 7 || !slices.Equal(one.counts, []int64{0, 7, 0}) {
-		t.Errorf("weights 0, 1, 0: an epoch of %d has %v", one.n, one.counts)
+	if one.epochSamples != 7 || !slices.Equal(one.counts, []int64{0, 7, 0}) {
+		t.Errorf("weights 0, 1, 0: an epoch of %d has %v", one.epochSamples, one.counts)
 	}
 }
 
@@ -251,11 +251,11 @@ func TestMixtureStratified(t *testing.T) {
 	if want := []uint64{32, 19, 13}; !slices.Equal(p.shares, want) {
 		t.Fatalf("shares %v of 64, expected %v", p.shares, want)
 	}
-	d := p.dealer()
+	d := p.newDealer()
 	for range 100 {
 		var count [3]uint64
 		for range 64 {
-			i, _ := d.deal()
+			i, _ := d.nextSource()
 			count[i]++
 		}
 		if !slices.Equal(count[:], p.shares) {
@@ -288,13 +288,13 @@ func TestMixtureTemperature(t *testing.T) {
 		}
 		total := uint64(0)
 		for i, w := range c.want {
-			if math.Abs(p.share(i)-w/sum) > 1e-8 {
-				t.Errorf("%+v: share %d is %v, expected %v", c.m, i, p.share(i), w/sum)
+			if math.Abs(p.shareOf(i)-w/sum) > 1e-8 {
+				t.Errorf("%+v: share %d is %v, expected %v", c.m, i, p.shareOf(i), w/sum)
 			}
 			total += p.shares[i]
 		}
-		if total != p.total {
-			t.Errorf("%+v: shares sum up to %d of %d", c.m, total, p.total)
+		if total != p.totalShares {
+			t.Errorf("%+v: shares sum up to %d of %d", c.m, total, p.totalShares)
 		}
 	}
 }
@@ -342,10 +342,10 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 		for epoch := range int64(4) {
 			s := o.sequence(epoch)
 			for p := range s.Len() {
-				source, _, own := o.data.find(s.At(p))
+				source, _, own := o.data.locateSample(s.At(p))
 				n := tables[source].Samples()
 				if drawn[source]%n == 0 {
-					inner[source] = o.of(source, drawn[source]/n)
+					inner[source] = o.sourceSequence(source, drawn[source]/n)
 				}
 				want := inner[source].At(drawn[source] % n)
 				if o.Mode == Pool {
@@ -386,7 +386,7 @@ func TestMixtureSourcesDiffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, b, same := o.of(0, 0), o.of(1, 0), 0
+		a, b, same := o.sourceSequence(0, 0), o.sourceSequence(1, 0), 0
 		for p := range tab.Samples() {
 			if a.At(p)%1000 == b.At(p)%1000 {
 				same++
@@ -424,18 +424,18 @@ func BenchmarkMixture(b *testing.B) {
 		}
 		p := mustPlan(b, m, sizes, 1)
 		b.Run(fmt.Sprintf("deal/%d", k), func(b *testing.B) {
-			d := p.dealer()
+			d := p.newDealer()
 			cpu := cpuTime()
 			for range b.N {
-				d.deal()
+				d.nextSource()
 			}
 			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})
 		b.Run(fmt.Sprintf("seek/%d", k), func(b *testing.B) {
-			d := p.dealer()
+			d := p.newDealer()
 			cpu := cpuTime()
 			for i := range b.N {
-				d.seek(int64(i%2*1000000 + i*7919))
+				d.seekTo(int64(i%2*1000000 + i*7919))
 			}
 			b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
 		})

@@ -29,7 +29,7 @@ func (s *Shuffle) UnmarshalJSON(b []byte) error {
 	default:
 		var v string
 		if err := json.Unmarshal(b, &v); err != nil {
-			return misuse("shuffle", `"global", "pool" or false`, string(b))
+			return misuseOf("shuffle", `"global", "pool" or false`, string(b))
 		}
 		*s = Shuffle(v)
 	}
@@ -47,7 +47,7 @@ type sequence interface {
 // draws it is; it simulates nothing. A shard that place gave stays good when the sequence has gone on.
 type pooled interface {
 	sequence
-	place(p int64) (l *shard, draw int64)
+	shardAt(p int64) (s *shard, draw int64)
 }
 
 // Params is what decides an order beside the data, the seed and the epoch.
@@ -60,7 +60,7 @@ type Params struct {
 	Shards       int     // of a source; 0 = by its episodes
 }
 
-// Order is the order of one epoch over all ranks. It is a pure function of the order's parameters, seed, epoch and lengths (L2).
+// Order is the order of one epoch over all ranks. It is a pure function of the order's parameters, seed, epoch and lengths (loader.L2).
 // Not safe for concurrent use.
 type Order struct{ seq sequence }
 
@@ -85,16 +85,16 @@ type fileOrder int64
 func (n fileOrder) Len() int64     { return int64(n) }
 func (fileOrder) At(p int64) int64 { return p }
 
-// keyOf mixes numbers into a key, one after the other, so that (a, b+1) and (a+1, b) have nothing in common.
-func keyOf(seed int64, more ...int64) uint64 {
-	k := Mix(uint64(seed) ^ golden)
+// deriveKey mixes numbers into a key, one after the other, so that (a, b+1) and (a+1, b) have nothing in common.
+func deriveKey(seed int64, more ...int64) uint64 {
+	k := Mix(uint64(seed) ^ goldenGamma)
 	for _, v := range more {
 		k = Mix(k + uint64(v))
 	}
 	return k
 }
 
-const golden = 0x9e3779b97f4a7c15
+const goldenGamma = 0x9e3779b97f4a7c15
 
 // Catalog is the tables of the sources. In a mixture the sources' sample numbers follow each other.
 type Catalog struct {
@@ -113,8 +113,8 @@ func NewCatalog(tables ...*Table) Catalog {
 	return c
 }
 
-// find gives a sample's source, its place in the source's table, and the number that it has in the source.
-func (c *Catalog) find(sample int64) (source, place int, own int64) {
+// locateSample gives a sample's source, its place in the source's table, and the number that it has in the source.
+func (c *Catalog) locateSample(sample int64) (source, place int, own int64) {
 	if len(c.tables) > 1 {
 		source = sort.Search(len(c.offsets), func(i int) bool { return c.offsets[i] > sample }) - 1
 		for c.tables[source].Samples() == 0 {
@@ -126,10 +126,10 @@ func (c *Catalog) find(sample int64) (source, place int, own int64) {
 	return source, place, own
 }
 
-// without is the number of samples that are not of some bad episodes.
-func (c *Catalog) without(bad []BadEpisode) (left int64) {
+// samplesWithout is the number of samples that are not of some bad episodes.
+func (c *Catalog) samplesWithout(bad []BadEpisode) (left int64) {
 	for i, t := range c.tables {
-		left += t.without(slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i }))
+		left += t.samplesWithout(slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i }))
 	}
 	return left
 }
@@ -143,12 +143,12 @@ type PoolParams struct {
 
 // Ordering is all that decides the order of a loader's epochs. It is not changed after it is made.
 type Ordering struct {
-	Mode  Shuffle
-	Seed  int64
-	data  Catalog
-	Pools []PoolParams // of each source; nil but for pool
-	plan  *mixPlan     // nil: one source, an epoch is its samples
-	asked *MixParams   // what the plan was made of
+	Mode      Shuffle
+	Seed      int64
+	data      Catalog
+	Pools     []PoolParams // of each source; nil but for pool
+	mixPlan   *mixPlan     // nil: one source, an epoch is its samples
+	mixParams *MixParams   // what the plan was made of
 }
 
 // New settles the parameters of an order. mix may be nil where there is one source.
@@ -160,31 +160,31 @@ func New(p Params, data Catalog, mix *MixParams, seed int64) (*Ordering, error) 
 			sizes[i] = t.Samples()
 		}
 		var err error
-		if o.plan, err = newMixPlan(*mix, sizes, seed); err != nil {
+		if o.mixPlan, err = newMixPlan(*mix, sizes, seed); err != nil {
 			return nil, err
 		}
-		o.asked = mix
+		o.mixParams = mix
 	}
 	if p.Mode != Pool {
 		return o, nil
 	}
-	samples := o.split(p)
+	samples := o.splitPool(p)
 	for i, t := range data.tables {
 		c := p.Shards
 		if c == 0 {
 			c = defaultShards(t.Filled())
 		}
 		episodes := p.PoolEpisodes
-		if o.plan != nil && episodes > 0 {
-			episodes = max(int64(float64(episodes)*o.plan.share(i)), 1)
+		if o.mixPlan != nil && episodes > 0 {
+			episodes = max(int64(float64(episodes)*o.mixPlan.shareOf(i)), 1)
 		}
 		o.Pools = append(o.Pools, PoolParams{samples[i], episodes, c})
 	}
 	return o, nil
 }
 
-// split gives each source its part of the pool: samples by its share, but no more than it has, in bytes as large as the whole pool.
-func (o *Ordering) split(p Params) []int64 {
+// splitPool gives each source its part of the pool: samples by its share, but no more than it has, in bytes as large as the whole pool.
+func (o *Ordering) splitPool(p Params) []int64 {
 	out := make([]int64, len(o.data.tables))
 	if p.PoolBytes == 0 {
 		for i := range out {
@@ -193,15 +193,15 @@ func (o *Ordering) split(p Params) []int64 {
 	}
 	left, open := p.PoolBytes, make([]int, 0, len(out))
 	for i := range out {
-		if o.plan == nil || o.plan.shares[i] > 0 {
+		if o.mixPlan == nil || o.mixPlan.shares[i] > 0 {
 			open = append(open, i)
 		}
 	}
 	share := func(i int) *big.Int {
-		if o.plan == nil {
+		if o.mixPlan == nil {
 			return big.NewInt(1)
 		}
-		return new(big.Int).SetUint64(o.plan.shares[i])
+		return new(big.Int).SetUint64(o.mixPlan.shares[i])
 	}
 	for left > 0 && len(open) > 0 {
 		// samples_i = left · share_i / Σ share · bytes
@@ -235,14 +235,14 @@ func (o *Ordering) split(p Params) []int64 {
 
 // Samples is the number of samples of an epoch.
 func (o *Ordering) Samples() int64 {
-	if o.plan != nil {
-		return o.plan.n
+	if o.mixPlan != nil {
+		return o.mixPlan.epochSamples
 	}
 	return o.data.tables[0].Samples()
 }
 
 // Room is how many samples pools hold at most, over all ranks; 0: there is no bound.
-func (o *Ordering) Room() (n int64) {
+func (o *Ordering) Capacity() (n int64) {
 	for i := range o.Pools {
 		if o.Pools[i].PoolSamples == 0 {
 			return 0
@@ -255,8 +255,8 @@ func (o *Ordering) Room() (n int64) {
 // sequence makes the order of an epoch.
 func (o *Ordering) sequence(epoch int64) sequence {
 	switch {
-	case o.plan == nil:
-		return o.of(0, epoch)
+	case o.mixPlan == nil:
+		return o.sourceSequence(0, epoch)
 	case o.Mode == Pool:
 		return mixedPools{newMixture(o, epoch)}
 	}
@@ -266,13 +266,13 @@ func (o *Ordering) sequence(epoch int64) sequence {
 // Epoch is the order of one epoch.
 func (o *Ordering) Epoch(epoch int64) *Order { return &Order{o.sequence(epoch)} }
 
-// of is the order of one source in one of its own epochs. The first source has the seed itself, so that it alone has the same order
+// sourceSequence is the order of one source in one of its own epochs. The first source has the seed itself, so that it alone has the same order
 // as in a mixture.
-func (o *Ordering) of(i int, epoch int64) sequence {
+func (o *Ordering) sourceSequence(i int, epoch int64) sequence {
 	t := o.data.tables[i]
 	seed := o.Seed
 	if i > 0 {
-		seed = int64(keyOf(o.Seed, int64(i), 4))
+		seed = int64(deriveKey(o.Seed, int64(i), 4))
 	}
 	switch o.Mode {
 	case FileOrder:

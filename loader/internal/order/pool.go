@@ -11,17 +11,17 @@ import (
 // round-robin over the shards that still have samples, and each shard draws uniformly from what its residents still have.
 // Lengths and parameters decide it all: never the memory or the time that a run has.
 type pool struct {
-	n      int64
-	shards []shard
-	phases []phase
-	now    int // phase of the last position, where the next one most likely is
+	length       int64
+	shards       []shard
+	phases       []phase
+	currentPhase int // phase of the last position, where the next one most likely is
 }
 
 // phase is a range of positions that are dealt over the same shards.
 type phase struct {
-	start int64   // its first position
-	round int64   // draws that each of its shards had before it
-	alive []int32 // in order
+	start  int64   // its first position
+	round  int64   // draws that each of its shards had before it
+	shards []int32 // in order
 }
 
 // MaxShards bounds pool_shards: the phases of a pool take up to shards²/2 numbers.
@@ -54,37 +54,37 @@ func (t *Table) Span(place int) (from, to int64) {
 
 func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 	c := p.PoolShards
-	o := &pool{n: t.Samples(), shards: make([]shard, c)}
-	key := keyOf(seed, epoch, 1)
-	for l, places := range partition(t, c, key) {
+	o := &pool{length: t.Samples(), shards: make([]shard, c)}
+	key := deriveKey(seed, epoch, 1)
+	for l, places := range assignShards(t, c, key) {
 		part := func(total int64) int64 { // sums up to the total over the shards
 			if total == 0 {
 				return 0
 			}
-			return max(share(total, l+1, c)-share(total, l, c), 1)
+			return max(floorShare(total, l+1, c)-floorShare(total, l, c), 1)
 		}
 		ln := &o.shards[l]
-		*ln = shard{table: t, number: int32(l), shards: int32(c), places: places, room: part(p.PoolSamples), most: part(p.PoolEpisodes), key: Mix(key + uint64(l) + 1)}
+		*ln = shard{table: t, number: int32(l), shards: int32(c), places: places, maxSamples: part(p.PoolSamples), maxEpisodes: part(p.PoolEpisodes), key: Mix(key + uint64(l) + 1)}
 		for _, at := range places {
 			from, to := t.Span(int(at))
-			ln.n += to - from
+			ln.samples += to - from
 		}
-		shuffle(places, Mix(ln.key^golden))
-		ln.reset()
+		shuffleSeeded(places, Mix(ln.key^goldenGamma))
+		ln.resetDraws()
 	}
-	o.deal()
+	o.makePhases()
 	return o
 }
 
-// share is ⌊total·i/n⌋ for i ≤ n.
-func share(total int64, i, n int) int64 {
+// floorShare is ⌊total·i/n⌋ for i ≤ n.
+func floorShare(total int64, i, n int) int64 {
 	hi, lo := bits.Mul64(uint64(total), uint64(i))
 	q, _ := bits.Div64(hi, lo, uint64(n))
 	return int64(q)
 }
 
-// partition cuts the episodes into c shards by samples, the longest first, each to the shard that has least; ties are seeded.
-func partition(t *Table, c int, key uint64) [][]int32 {
+// assignShards cuts the episodes into c shards by samples, the longest first, each to the shard that has least; ties are seeded.
+func assignShards(t *Table, c int, key uint64) [][]int32 {
 	type item struct {
 		size  int64
 		tie   uint64
@@ -94,7 +94,7 @@ func partition(t *Table, c int, key uint64) [][]int32 {
 	before := int64(0)
 	for i, end := range t.ends {
 		if end > before {
-			items = append(items, item{end - before, Mix(key ^ Mix(uint64(i)+golden)), int32(i)})
+			items = append(items, item{end - before, Mix(key ^ Mix(uint64(i)+goldenGamma)), int32(i)})
 		}
 		before = end
 	}
@@ -117,19 +117,19 @@ func partition(t *Table, c int, key uint64) [][]int32 {
 	return out
 }
 
-// shuffle puts a list in a seeded order.
-func shuffle(list []int32, key uint64) {
+// shuffleSeeded puts a list in a seeded order.
+func shuffleSeeded(list []int32, key uint64) {
 	for i := len(list) - 1; i > 0; i-- {
-		j := below(Mix(key+uint64(i)*golden), uint64(i+1))
+		j := scaleTo(Mix(key+uint64(i)*goldenGamma), uint64(i+1))
 		list[i], list[j] = list[j], list[i]
 	}
 }
 
-// deal makes the phases: one ends where a shard has given all.
-func (o *pool) deal() {
+// makePhases makes the phases: one ends where a shard has given all.
+func (o *pool) makePhases() {
 	sizes := make([]int64, 0, len(o.shards))
 	for i := range o.shards {
-		sizes = append(sizes, o.shards[i].n)
+		sizes = append(sizes, o.shards[i].samples)
 	}
 	slices.Sort(sizes)
 	var position, round int64
@@ -139,75 +139,75 @@ func (o *pool) deal() {
 		}
 		ph := phase{start: position, round: round}
 		for i := range o.shards {
-			if o.shards[i].n >= s {
-				ph.alive = append(ph.alive, int32(i))
+			if o.shards[i].samples >= s {
+				ph.shards = append(ph.shards, int32(i))
 			}
 		}
 		o.phases = append(o.phases, ph)
-		position += (s - round) * int64(len(ph.alive))
+		position += (s - round) * int64(len(ph.shards))
 		round = s
 	}
 }
 
 // Len is the number of samples of the epoch.
-func (o *pool) Len() int64 { return o.n }
+func (o *pool) Len() int64 { return o.length }
 
-// at finds the shard of a position, and which of its draws it is.
-func (o *pool) at(p int64) (shard int32, draw int64) {
-	ph := &o.phases[o.now]
-	if p < ph.start || o.now+1 < len(o.phases) && p >= o.phases[o.now+1].start {
-		o.now = sort.Search(len(o.phases), func(i int) bool { return o.phases[i].start > p }) - 1
-		ph = &o.phases[o.now]
+// shardDraw finds the shard of a position, and which of its draws it is.
+func (o *pool) shardDraw(p int64) (shard int32, draw int64) {
+	ph := &o.phases[o.currentPhase]
+	if p < ph.start || o.currentPhase+1 < len(o.phases) && p >= o.phases[o.currentPhase+1].start {
+		o.currentPhase = sort.Search(len(o.phases), func(i int) bool { return o.phases[i].start > p }) - 1
+		ph = &o.phases[o.currentPhase]
 	}
-	d, m := uint64(p-ph.start), uint64(len(ph.alive))
+	d, m := uint64(p-ph.start), uint64(len(ph.shards))
 	if m == 1 {
-		return ph.alive[0], ph.round + int64(d)
+		return ph.shards[0], ph.round + int64(d)
 	}
 	q := d / m
-	return ph.alive[d-q*m], ph.round + int64(q)
+	return ph.shards[d-q*m], ph.round + int64(q)
 }
 
-func (o *pool) place(p int64) (*shard, int64) {
-	l, draw := o.at(p)
+func (o *pool) shardAt(p int64) (*shard, int64) {
+	l, draw := o.shardDraw(p)
 	return &o.shards[l], draw
 }
 
 // At gives the sample at a position.
 func (o *pool) At(p int64) int64 {
-	l, draw := o.at(p)
-	return o.shards[l].at(draw)
+	l, draw := o.shardDraw(p)
+	return o.shards[l].drawAt(draw)
 }
 
 // shard is one canonical shard: its episodes in the order of admission, and the simulation of its draws.
 type shard struct {
-	table          *Table
-	source         int   // of a mixture
-	offset         int64 // of the source's sample numbers
-	number, shards int32
-	places         []int32
-	n              int64 // samples
-	room, most     int64 // samples and episodes that may be resident; 0 = no bound
-	key            uint64
-	poolSeats
-	tell func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
-	samplerNotes
+	table                   *Table
+	source                  int   // of a mixture
+	offset                  int64 // of the source's sample numbers
+	number, shards          int32
+	places                  []int32
+	samples                 int64 // samples
+	maxSamples, maxEpisodes int64 // samples and episodes that may be resident; 0 = no bound
+	key                     uint64
+	residentState
+	onAdmit func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
+	drawCounts
 }
 
-// poolSeats are the episodes of a shard that samples are drawn from.
-type poolSeats struct {
-	drawn   int64
-	entered int      // of places
-	limit   int      // so few samples must be left before the next may enter; -1: none may, whatever is left
-	left    []ticket // samples that the residents still have
-	seats   []seat
-	free    []int32
+// residentState are the episodes of a shard that samples are drawn from.
+type residentState struct {
+	drawn      int64
+	admitted   int      // of places
+	admitLimit int      // so few samples must be left before the next may enter; -1: none may, whatever is left
+	tickets    []ticket // samples that the residents still have
+	seats      []seat
+	freeSeats  []int32
 }
 
-// samplerNotes count the draws of a shard for the Sampler that follows it.
-type samplerNotes struct {
-	own, all int64 // draws of its rank, and of all ranks, since it follows the shard
-	spots    int64 // positions of a step, wrapped ones among them
-	group    int   // of the shards that are dealt as one
+// drawCounts count the draws of a shard for the Sampler that follows it.
+type drawCounts struct {
+	rankDraws, allDraws int64 // draws of its rank, and of all ranks, since it follows the shard
+	stepSpots           int64 // positions of a step, wrapped ones among them
+	dealGroup           int   // of the shards that are dealt as one
 }
 
 // ticket is a sample that is still to be drawn.
@@ -215,103 +215,103 @@ type ticket struct{ seat, row int32 }
 
 // seat is a resident episode.
 type seat struct {
-	from  int64 // its first sample
-	left  int32
-	place int32
+	firstSample int64 // its first sample
+	remaining   int32
+	place       int32
 }
 
-func (ln *shard) reset() {
-	ln.drawn, ln.entered = 0, 0
-	ln.left, ln.seats, ln.free = ln.left[:0], ln.seats[:0], ln.free[:0]
-	ln.aim()
+func (ln *shard) resetDraws() {
+	ln.drawn, ln.admitted = 0, 0
+	ln.tickets, ln.seats, ln.freeSeats = ln.tickets[:0], ln.seats[:0], ln.freeSeats[:0]
+	ln.updateAdmitLimit()
 }
 
 // residents is the number of episodes that have samples left.
-func (ln *shard) residents() int { return len(ln.seats) - len(ln.free) }
+func (ln *shard) residents() int { return len(ln.seats) - len(ln.freeSeats) }
 
-// aim finds out when the next episode may enter.
-func (ln *shard) aim() {
+// updateAdmitLimit finds out when the next episode may enter.
+func (ln *shard) updateAdmitLimit() {
 	switch {
-	case ln.entered == len(ln.places):
-		ln.limit = -1
-	case ln.most > 0 && int64(ln.residents()) >= ln.most:
-		ln.limit = -1 // until a resident is empty
-	case ln.room == 0:
-		ln.limit = int(^uint(0) >> 1)
+	case ln.admitted == len(ln.places):
+		ln.admitLimit = -1
+	case ln.maxEpisodes > 0 && int64(ln.residents()) >= ln.maxEpisodes:
+		ln.admitLimit = -1 // until a resident is empty
+	case ln.maxSamples == 0:
+		ln.admitLimit = int(^uint(0) >> 1)
 	default:
-		from, to := ln.table.Span(int(ln.places[ln.entered]))
-		ln.limit = int(max(ln.room-(to-from), 0)) // at least one is always resident
+		from, to := ln.table.Span(int(ln.places[ln.admitted]))
+		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0)) // at least one is always resident
 	}
 }
 
-// admit lets episodes enter until the next must wait.
-func (ln *shard) admit() {
-	for len(ln.left) <= ln.limit {
-		place := ln.places[ln.entered]
+// admitEpisodes lets episodes enter until the next must wait.
+func (ln *shard) admitEpisodes() {
+	for len(ln.tickets) <= ln.admitLimit {
+		place := ln.places[ln.admitted]
 		from, to := ln.table.Span(int(place))
-		ln.entered++
-		s := seat{from: from, left: int32(to - from), place: place}
+		ln.admitted++
+		s := seat{firstSample: from, remaining: int32(to - from), place: place}
 		var k int32
-		if n := len(ln.free); n > 0 {
-			k = ln.free[n-1]
-			ln.free = ln.free[:n-1]
+		if n := len(ln.freeSeats); n > 0 {
+			k = ln.freeSeats[n-1]
+			ln.freeSeats = ln.freeSeats[:n-1]
 			ln.seats[k] = s
 		} else {
 			k = int32(len(ln.seats))
 			ln.seats = append(ln.seats, s)
 		}
-		n := len(ln.left)
-		ln.left = slices.Grow(ln.left, int(s.left))[:n+int(s.left)]
-		for row := range s.left {
-			ln.left[n+int(row)] = ticket{k, row}
+		n := len(ln.tickets)
+		ln.tickets = slices.Grow(ln.tickets, int(s.remaining))[:n+int(s.remaining)]
+		for row := range s.remaining {
+			ln.tickets[n+int(row)] = ticket{k, row}
 		}
-		ln.aim()
-		if ln.tell != nil {
-			ln.tell(ln, place)
+		ln.updateAdmitLimit()
+		if ln.onAdmit != nil {
+			ln.onAdmit(ln, place)
 		}
 	}
 }
 
-// draw makes the next draw.
-func (ln *shard) draw() int64 {
-	if len(ln.left) <= ln.limit {
-		ln.admit()
+// nextDraw makes the next draw.
+func (ln *shard) nextDraw() int64 {
+	if len(ln.tickets) <= ln.admitLimit {
+		ln.admitEpisodes()
 	}
-	last := len(ln.left) - 1
-	i := below(Mix(ln.key+uint64(ln.drawn)*golden), uint64(last+1))
-	t := ln.left[i]
-	ln.left[i] = ln.left[last]
-	ln.left = ln.left[:last]
+	last := len(ln.tickets) - 1
+	i := scaleTo(Mix(ln.key+uint64(ln.drawn)*goldenGamma), uint64(last+1))
+	t := ln.tickets[i]
+	ln.tickets[i] = ln.tickets[last]
+	ln.tickets = ln.tickets[:last]
 	ln.drawn++
 	s := &ln.seats[t.seat]
-	if s.left--; s.left == 0 {
-		ln.free = append(ln.free, t.seat)
-		ln.aim()
+	if s.remaining--; s.remaining == 0 {
+		ln.freeSeats = append(ln.freeSeats, t.seat)
+		ln.updateAdmitLimit()
 	}
-	return ln.offset + s.from + int64(t.row)
+	return ln.offset + s.firstSample + int64(t.row)
 }
 
-// seek simulates until so many draws are made.
-func (ln *shard) seek(drawn int64) {
+// seekTo simulates until so many draws are made.
+func (ln *shard) seekTo(drawn int64) {
 	if drawn < ln.drawn {
-		ln.reset()
+		ln.resetDraws()
 	}
 	for ln.drawn < drawn {
-		ln.draw()
+		ln.nextDraw()
 	}
 }
 
-// at makes one of the draws: the next one at once, others by a simulation.
-func (ln *shard) at(draw int64) int64 {
-	ln.seek(draw)
-	return ln.draw()
+// drawAt makes one of the draws: the next one at once, others by a simulation.
+func (ln *shard) drawAt(draw int64) int64 {
+	ln.seekTo(draw)
+	return ln.nextDraw()
 }
 
-// remaining gives the samples that the residents still have, ascending, an episode at a time in the order of their places.
-func (ln *shard) remaining(each func(place int32, samples []int64)) {
-	ids := make([]int64, 0, len(ln.left))
-	for _, t := range ln.left {
-		ids = append(ids, ln.seats[t.seat].from+int64(t.row))
+// forEachResident gives the samples that the residents still have, ascending, an episode at a time in the order of their places.
+func (ln *shard) forEachResident(each func(place int32, samples []int64)) {
+	ids := make([]int64, 0, len(ln.tickets))
+	for _, t := range ln.tickets {
+		ids = append(ids, ln.seats[t.seat].firstSample+int64(t.row))
 	}
 	slices.Sort(ids)
 	for from := 0; from < len(ids); {

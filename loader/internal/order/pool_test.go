@@ -73,21 +73,21 @@ func TestPoolMemory(t *testing.T) {
 
 // poolQuality measures the order "pool" over an epoch, or its first positions; see quality.
 func poolQuality(p PoolParams, t *Table, seed, epoch, batch, limit int64) Randomness {
-	return quality(newPool(p, t, seed, epoch), NewCatalog(t), batch, limit)
+	return measureQuality(newPool(p, t, seed, epoch), NewCatalog(t), batch, limit)
 }
 
 // peakOf is the most samples that residents have left, and the mean over the first half of the epoch.
 func peakOf(tab *Table, p PoolParams) (peak, mean int64) {
 	o := newPool(p, tab, 0, 0)
 	sum, count := int64(0), int64(0)
-	for at := range o.n {
+	for at := range o.length {
 		o.At(at)
 		left := int64(1) // the drawn one
 		for i := range o.shards {
-			left += int64(len(o.shards[i].left))
+			left += int64(len(o.shards[i].tickets))
 		}
 		peak = max(peak, left)
-		if at < o.n/2 {
+		if at < o.length/2 {
 			sum += left
 			count++
 		}
@@ -108,8 +108,8 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 		o := newPool(p, tab, rng.Int64(), 0)
 		sum := [2]int64{}
 		for i := range o.shards {
-			sum[0] += o.shards[i].room
-			sum[1] += o.shards[i].most
+			sum[0] += o.shards[i].maxSamples
+			sum[1] += o.shards[i].maxEpisodes
 		}
 		if p.PoolSamples >= int64(p.PoolShards) && sum[0] != p.PoolSamples || p.PoolEpisodes >= int64(p.PoolShards) && sum[1] != p.PoolEpisodes {
 			t.Fatalf("%+v: shards have room for %v", p, sum)
@@ -118,17 +118,17 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 		for i := range naive {
 			naive[i] = naiveShard{ln: &o.shards[i], episode: func(s int64) int { _, place := tab.Row(s); return place }}
 		}
-		for at := range o.n {
-			l, _ := o.at(at)
+		for at := range o.length {
+			l, _ := o.shardDraw(at)
 			ln := &o.shards[l]
 			if want := naive[l].draw(); o.At(at) != want {
 				t.Fatalf("%+v: position %d is not what the rule says", p, at)
 			}
-			if p.PoolSamples > 0 && naive[l].most > ln.room && naive[l].crowd > 1 {
-				t.Fatalf("%+v: %d samples of %d residents in a shard for %d", p, naive[l].most, naive[l].crowd, ln.room)
+			if p.PoolSamples > 0 && naive[l].most > ln.maxSamples && naive[l].crowd > 1 {
+				t.Fatalf("%+v: %d samples of %d residents in a shard for %d", p, naive[l].most, naive[l].crowd, ln.maxSamples)
 			}
-			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > ln.most {
-				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, ln.most)
+			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > ln.maxEpisodes {
+				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, ln.maxEpisodes)
 			}
 			if ln.residents() != naive[l].residents() {
 				t.Fatalf("%+v: %d residents, expected %d", p, ln.residents(), naive[l].residents())
@@ -160,8 +160,8 @@ func (v *naiveShard) residents() int {
 func (v *naiveShard) draw() int64 {
 	for v.next < len(v.ln.places) {
 		from, to := v.ln.table.Span(int(v.ln.places[v.next]))
-		fits := v.ln.room == 0 || int64(len(v.left))+to-from <= v.ln.room
-		if len(v.left) > 0 && (!fits || v.ln.most > 0 && int64(v.residents()) >= v.ln.most) {
+		fits := v.ln.maxSamples == 0 || int64(len(v.left))+to-from <= v.ln.maxSamples
+		if len(v.left) > 0 && (!fits || v.ln.maxEpisodes > 0 && int64(v.residents()) >= v.ln.maxEpisodes) {
 			break
 		}
 		for s := from; s < to; s++ {
@@ -170,7 +170,7 @@ func (v *naiveShard) draw() int64 {
 		v.next++
 	}
 	v.most, v.crowd = int64(len(v.left)), v.residents()
-	i := below(Mix(v.ln.key+uint64(v.drawn)*golden), uint64(len(v.left)))
+	i := scaleTo(Mix(v.ln.key+uint64(v.drawn)*goldenGamma), uint64(len(v.left)))
 	v.drawn++
 	s := v.left[i]
 	v.left[i] = v.left[len(v.left)-1]
@@ -187,17 +187,17 @@ func TestPoolLanes(t *testing.T) {
 	}
 	tab := tableOf(t, lengthsFor(8, 300, 10, 200))
 	o := newPool(PoolParams{PoolSamples: 2000, PoolShards: 8}, tab, 1, 0)
-	least, most := o.shards[0].n, o.shards[0].n
+	least, most := o.shards[0].samples, o.shards[0].samples
 	sum := int64(0)
 	for i := range o.shards {
-		least, most, sum = min(least, o.shards[i].n), max(most, o.shards[i].n), sum+o.shards[i].n
+		least, most, sum = min(least, o.shards[i].samples), max(most, o.shards[i].samples), sum+o.shards[i].samples
 	}
 	if sum != tab.Samples() || most-least > 20 {
 		t.Errorf("shards of %d to %d samples, %d in all", least, most, sum)
 	}
-	shards := make([]int32, o.n)
+	shards := make([]int32, o.length)
 	for p := range shards {
-		shards[p], _ = o.at(int64(p))
+		shards[p], _ = o.shardDraw(int64(p))
 		if p < 1000 && shards[p] != int32(p%8) {
 			t.Fatalf("position %d is dealt to shard %d", p, shards[p])
 		}
@@ -206,7 +206,7 @@ func TestPoolLanes(t *testing.T) {
 		t.Error("Shard simulates")
 	}
 	in := map[int]int32{} // episode → shard
-	for p := range o.n {
+	for p := range o.length {
 		_, place := tab.Row(o.At(p))
 		if l, ok := in[place]; ok && l != shards[p] {
 			t.Fatalf("episode %d is in shards %d and %d", place, l, shards[p])
@@ -221,7 +221,7 @@ func TestPoolLanesDiffer(t *testing.T) {
 	o := newPool(PoolParams{PoolSamples: 1600, PoolShards: 2}, tab, 1, 0)
 	same := 0
 	for range 3000 {
-		if o.shards[0].draw()%100 == o.shards[1].draw()%100 {
+		if o.shards[0].nextDraw()%100 == o.shards[1].nextDraw()%100 {
 			same++
 		}
 	}
@@ -230,7 +230,7 @@ func TestPoolLanesDiffer(t *testing.T) {
 	}
 }
 
-// L2: seeds and epochs have nothing in common, and any place may be asked at any time.
+// loader.L2: seeds and epochs have nothing in common, and any place may be asked at any time.
 func TestPoolDependsOnSeedAndEpoch(t *testing.T) {
 	tab := tableOf(t, lengthsFor(8, 64, 10, 90))
 	p := PoolParams{PoolSamples: 800, PoolShards: 4}
@@ -257,7 +257,7 @@ func TestPoolDependsOnSeedAndEpoch(t *testing.T) {
 	o := newPool(p, tab, 1, 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
-		if at := rng.Int64N(o.n); o.At(at) != base[at] {
+		if at := rng.Int64N(o.length); o.At(at) != base[at] {
 			t.Fatalf("position %d, asked out of order, is another sample", at)
 		}
 	}
@@ -304,14 +304,14 @@ func BenchmarkPool(b *testing.B) {
 				b.Run(fmt.Sprintf("samples=%d/room=%d/shards=%d", tab.Samples(), room, shards), func(b *testing.B) {
 					b.ReportAllocs()
 					o := newPool(PoolParams{PoolSamples: room, PoolShards: shards}, tab, 1, 0)
-					for p := range min(4*room, o.n/2) { // past the first filling
+					for p := range min(4*room, o.length/2) { // past the first filling
 						o.At(p)
 					}
 					p := o.shards[0].drawn * int64(shards)
 					b.ResetTimer()
 					cpu := cpuTime()
 					for range b.N {
-						if p == o.n {
+						if p == o.length {
 							p = 0
 						}
 						o.At(p)

@@ -12,23 +12,23 @@ type Randomness struct {
 	NeighbourIdeal float64 `json:"neighbour_ideal"` // of a perfect shuffle
 }
 
-// randomnessLimit bounds what Randomness makes of an epoch: some 0.1 s.
-const randomnessLimit = 1 << 20
+// maxRandomnessPositions bounds what Randomness makes of an epoch: some 0.1 s.
+const maxRandomnessPositions = 1 << 20
 
 // Randomness measures an epoch's order for batches of some size, over its first million positions; nothing is read. Of a mixture
 // the ideals are those of its sources, each shuffled perfectly and drawn by its weight.
 func (o *Ordering) Randomness(epoch, batch int64) Randomness {
-	r := o.Quality(epoch, batch, randomnessLimit)
-	if p := o.plan; p != nil {
+	r := o.Quality(epoch, batch, maxRandomnessPositions)
+	if p := o.mixPlan; p != nil {
 		r.DistinctIdeal, r.NeighbourIdeal = 0, 0
 		for i, t := range o.data.tables {
-			part := int64(math.Round(p.share(i) * float64(r.Batch)))
+			part := int64(math.Round(p.shareOf(i) * float64(r.Batch)))
 			if part == 0 {
 				continue
 			}
-			distinct, neighbour := ideals(NewCatalog(t), part)
+			distinct, neighbour := idealShares(NewCatalog(t), part)
 			r.DistinctIdeal += distinct * float64(min(part, t.Samples())) / float64(r.Batch)
-			r.NeighbourIdeal += p.share(i) * p.share(i) * neighbour
+			r.NeighbourIdeal += p.shareOf(i) * p.shareOf(i) * neighbour
 		}
 	}
 	return r
@@ -36,11 +36,11 @@ func (o *Ordering) Randomness(epoch, batch int64) Randomness {
 
 // Quality measures an epoch's order over its first limit positions; see quality.
 func (o *Ordering) Quality(epoch, batch, limit int64) Randomness {
-	return quality(o.sequence(epoch), o.data, batch, limit)
+	return measureQuality(o.sequence(epoch), o.data, batch, limit)
 }
 
-// quality measures an order over its first limit positions (0: all) by making it; nothing is read. Whole batches count.
-func quality(o sequence, data Catalog, batch, limit int64) Randomness {
+// measureQuality measures an order over its first limit positions (0: all) by making it; nothing is read. Whole batches count.
+func measureQuality(o sequence, data Catalog, batch, limit int64) Randomness {
 	n := o.Len()
 	batch = max(min(batch, n), 1)
 	r := Randomness{Batch: batch}
@@ -57,7 +57,7 @@ func quality(o sequence, data Catalog, batch, limit int64) Randomness {
 	seen := make([]int64, total) // the last batch that an episode was in, from 1
 	last, distinct, neighbours := -1, int64(0), int64(0)
 	for p := range limit {
-		source, place, _ := data.find(o.At(p))
+		source, place, _ := data.locateSample(o.At(p))
 		e := episodes[source] + place
 		if e == last {
 			neighbours++
@@ -74,12 +74,12 @@ func quality(o sequence, data Catalog, batch, limit int64) Randomness {
 	if limit > 1 {
 		r.Neighbour = float64(neighbours) / float64(limit-1)
 	}
-	r.DistinctIdeal, r.NeighbourIdeal = ideals(data, batch)
+	r.DistinctIdeal, r.NeighbourIdeal = idealShares(data, batch)
 	return r
 }
 
-// ideals are the shares of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B, and Σ_e n_e(n_e−1) / N(N−1).
-func ideals(data Catalog, batch int64) (distinct, neighbour float64) {
+// idealShares are the shares of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B, and Σ_e n_e(n_e−1) / N(N−1).
+func idealShares(data Catalog, batch int64) (distinct, neighbour float64) {
 	n := int64(0)
 	for _, t := range data.tables {
 		n += t.Samples()

@@ -33,18 +33,18 @@ type Step struct {
 	Passed   []int64
 }
 
-// slice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
+// rankSlice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
 // G = batch × world, and the rank has the rank-th slice of batch in each. In the last step, where there is no whole one left,
 // positions go round to the epoch's first ones; or, short, what is left is cut into world parts that differ by at most one sample.
-type slice struct {
-	start, n           int64
-	batch, world, rank int64
-	dropLast, short    bool
+type rankSlice struct {
+	start, epochSamples int64
+	batch, world, rank  int64
+	dropLast, short     bool
 }
 
 // steps is the number of global steps that are left; the same on all ranks.
-func (s *slice) steps() int64 {
-	left := max(s.n-s.start, 0)
+func (s *rankSlice) steps() int64 {
+	left := max(s.epochSamples-s.start, 0)
 	g := s.batch * s.world
 	if s.dropLast {
 		return left / g
@@ -54,74 +54,74 @@ func (s *slice) steps() int64 {
 
 // batches is the number of steps that are left in which this rank has a sample. It is steps, but for a short last one with
 // fewer samples than ranks.
-func (s *slice) batches() int64 {
+func (s *rankSlice) batches() int64 {
 	n := s.steps()
 	if n > 0 {
-		if from, to := s.cut(n - 1); from == to {
+		if from, to := s.rankPart(n - 1); from == to {
 			n--
 		}
 	}
 	return n
 }
 
-// cut says which part of a step's positions the rank has, counted from the step's first one.
-func (s *slice) cut(step int64) (from, to int64) {
-	left := s.n - s.start - step*s.batch*s.world
+// rankPart says which part of a step's positions the rank has, counted from the step's first one.
+func (s *rankSlice) rankPart(step int64) (from, to int64) {
+	left := s.epochSamples - s.start - step*s.batch*s.world
 	switch {
 	case left >= s.batch*s.world:
 	case s.world == 1:
 		return 0, max(left, 0)
 	case s.short:
-		return share(max(left, 0), int(s.rank), int(s.world)), share(max(left, 0), int(s.rank+1), int(s.world))
+		return floorShare(max(left, 0), int(s.rank), int(s.world)), floorShare(max(left, 0), int(s.rank+1), int(s.world))
 	}
 	return s.rank * s.batch, (s.rank + 1) * s.batch
 }
 
-// consumed is the position of the epoch after t steps of all ranks.
-func (s *slice) consumed(t int64) int64 {
-	return min(s.start+t*s.batch*s.world, s.n)
+// positionAfter is the position of the epoch after t steps of all ranks.
+func (s *rankSlice) positionAfter(t int64) int64 {
+	return min(s.start+t*s.batch*s.world, s.epochSamples)
 }
 
 // Sampler is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes. Where the order
 // has shards, and there are several ranks, a step's positions are cut after a stable sort by shard, so that a rank keeps to few
 // shards; what it gets it gives in the order of positions.
 type Sampler struct {
-	slice
-	epoch int64
-	make  func() sequence
-	data  Catalog
-	bad   []BadEpisode
+	rankSlice
+	epoch     int64
+	makeOrder func() sequence
+	data      Catalog
+	bad       []BadEpisode
 
-	order   sequence
-	shards  pooled         // the order, where it has shards
-	loaded  int64          // step whose part is loaded, plus one
-	mine    []spot         // the rank's part of it, in the order of positions
-	all     []spot         // scratch
-	present []*shard       // scratch: shards of a step
-	nextOf  []int64        // scratch: where the next of a group of shards stands
-	watched []*shard       // whose draws are all followed
-	untold  map[entry]bool // bad when they entered
-	out     *Step          // of the call of next
+	order          sequence
+	shards         pooled              // the order, where it has shards
+	loaded         int64               // step whose part is loaded, plus one
+	rankSpots      []spot              // the rank's part of it, in the order of positions
+	stepSpots      []spot              // scratch
+	stepShards     []*shard            // scratch: shards of a step
+	nextInGroup    []int64             // scratch: where the next of a group of shards stands
+	followedShards []*shard            // whose draws are all followed
+	badAdmitted    map[tableEntry]bool // bad when they entered
+	step           *Step               // of the call of next
 }
 
 // spot is a position of a step.
 type spot struct {
-	p       int64  // of the epoch
-	shard   *shard // nil where the order has none
-	draw    int64
-	sample  int64
-	epoch   int64 // of the sample's source
-	wrapped bool
-	mine    bool
+	position  int64  // of the epoch
+	shard     *shard // nil where the order has none
+	draw      int64
+	sample    int64
+	epoch     int64 // of the sample's source
+	isWrapped bool
+	isRanks   bool
 }
 
-// entry is an episode by its place in a table.
-type entry struct{ source, place int }
+// tableEntry is an episode by its place in a table.
+type tableEntry struct{ source, place int }
 
 // Next collects the samples of the batch at a Cursor into dst, whose slices are used again. It is false at the end of the epoch.
 func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 	*dst = Step{Samples: dst.Samples[:0], Epochs: dst.Epochs[:0], After: at, Admitted: dst.Admitted[:0], Passed: dst.Passed[:0]}
-	c.out = dst
+	c.step = dst
 	own := c.steps() * c.batch // the rank's positions
 	if c.world > 1 && at.step >= c.steps() || own == 0 {
 		return false
@@ -137,22 +137,22 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
 			t = i % own
 		}
-		c.load(t/c.batch, t%c.batch, i >= own)
-		if t%c.batch >= int64(len(c.mine)) { // the last part is shorter
+		c.loadStep(t/c.batch, t%c.batch, i >= own)
+		if t%c.batch >= int64(len(c.rankSpots)) { // the last part is shorter
 			break
 		}
-		s := c.mine[t%c.batch]
+		s := c.rankSpots[t%c.batch]
 		i++
-		wrap := s.wrapped || t != i-1
-		if len(c.bad) > 0 && c.isBad(s.sample, s.p, wrap) {
+		wrap := s.isWrapped || t != i-1
+		if len(c.bad) > 0 && c.isBad(s.sample, s.position, wrap) {
 			dst.Skipped++
 			if s.shard != nil && !wrap {
-				c.pass(s.sample)
+				c.recordPassed(s.sample)
 			}
 			continue
 		}
 		if len(dst.Samples) == 0 {
-			dst.First = s.p
+			dst.First = s.position
 		}
 		if wrap {
 			dst.Wrapped++
@@ -172,61 +172,61 @@ func (c *Sampler) Starved(at Cursor) bool {
 	return c.world > 1 && !c.short && at.step < c.steps()
 }
 
-// position gives the place in the epoch of the rank's i-th sample; false where there is none. It simulates nothing.
-func (c *Sampler) position(i int64) (p int64, ok bool) {
+// samplePosition gives the place in the epoch of the rank's i-th sample; false where there is none. It simulates nothing.
+func (c *Sampler) samplePosition(i int64) (p int64, ok bool) {
 	if i/c.batch >= c.steps() {
 		return 0, false
 	}
-	c.begin()
-	c.spots(i / c.batch)
+	c.ensureOrder()
+	c.findSpots(i / c.batch)
 	c.loaded = 0
-	if i %= c.batch; i >= int64(len(c.mine)) {
+	if i %= c.batch; i >= int64(len(c.rankSpots)) {
 		return 0, false
 	}
-	return c.mine[i].p, true
+	return c.rankSpots[i].position, true
 }
 
-// begin makes the order.
-func (c *Sampler) begin() {
+// ensureOrder makes the order.
+func (c *Sampler) ensureOrder() {
 	if c.order == nil {
-		c.order = c.make()
+		c.order = c.makeOrder()
 		c.shards, _ = c.order.(pooled)
 	}
 }
 
-// spots finds the rank's part of a step, without samples.
-func (c *Sampler) spots(t int64) {
-	from, to := c.cut(t)
+// findSpots finds the rank's part of a step, without samples.
+func (c *Sampler) findSpots(t int64) {
+	from, to := c.rankPart(t)
 	begin := c.start + t*c.batch*c.world
 	spotAt := func(k int64) spot {
 		p := begin + k
-		if p < c.n {
-			return spot{p: p}
+		if p < c.epochSamples {
+			return spot{position: p}
 		}
-		return spot{p: p % c.n, wrapped: true}
+		return spot{position: p % c.epochSamples, isWrapped: true}
 	}
-	c.mine = c.mine[:0]
+	c.rankSpots = c.rankSpots[:0]
 	if c.shards == nil {
 		for k := from; k < to; k++ {
-			c.mine = append(c.mine, spotAt(k))
+			c.rankSpots = append(c.rankSpots, spotAt(k))
 		}
 		return
 	}
 	all := c.batch * c.world
 	if c.short || c.world == 1 {
-		all = min(all, c.n-begin)
+		all = min(all, c.epochSamples-begin)
 	}
-	c.all = c.all[:0]
+	c.stepSpots = c.stepSpots[:0]
 	for k := range all {
 		s := spotAt(k)
-		s.shard, s.draw = c.shards.place(s.p)
-		s.epoch = c.epochAt(s.p)
-		c.all = append(c.all, s)
+		s.shard, s.draw = c.shards.shardAt(s.position)
+		s.epoch = c.epochAt(s.position)
+		c.stepSpots = append(c.stepSpots, s)
 	}
-	c.deal(from, to)
-	for _, s := range c.all {
-		if s.mine {
-			c.mine = append(c.mine, s)
+	c.markRankPart(from, to)
+	for _, s := range c.stepSpots {
+		if s.isRanks {
+			c.rankSpots = append(c.rankSpots, s)
 		}
 	}
 }
@@ -239,139 +239,139 @@ func (c *Sampler) epochAt(p int64) int64 {
 	return c.epoch
 }
 
-// deal marks the rank's part [from, to) of a step's positions, sorted by shard. Shards are compared as fractions of their number,
+// markRankPart marks the rank's part [from, to) of a step's positions, sorted by shard. Shards are compared as fractions of their number,
 // so that those of several sources lie side by side.
-func (c *Sampler) deal(from, to int64) {
+func (c *Sampler) markRankPart(from, to int64) {
 	if c.world == 1 {
-		for k := range c.all {
-			c.all[k].mine = true
+		for k := range c.stepSpots {
+			c.stepSpots[k].isRanks = true
 		}
 		return
 	}
-	c.present = c.present[:0]
-	for k := range c.all {
-		c.all[k].shard.spots = 0
+	c.stepShards = c.stepShards[:0]
+	for k := range c.stepSpots {
+		c.stepSpots[k].shard.stepSpots = 0
 	}
-	for k := range c.all {
-		ln := c.all[k].shard
-		if ln.spots++; ln.spots == 1 {
-			c.present = append(c.present, ln)
+	for k := range c.stepSpots {
+		ln := c.stepSpots[k].shard
+		if ln.stepSpots++; ln.stepSpots == 1 {
+			c.stepShards = append(c.stepShards, ln)
 		}
 	}
 	key := func(ln *shard) uint64 { return uint64(ln.number) << 32 / uint64(ln.shards) }
-	slices.SortFunc(c.present, func(a, b *shard) int { return cmp.Compare(key(a), key(b)) })
-	c.nextOf = c.nextOf[:0]
+	slices.SortFunc(c.stepShards, func(a, b *shard) int { return cmp.Compare(key(a), key(b)) })
+	c.nextInGroup = c.nextInGroup[:0]
 	var before, count int64
-	for k, ln := range c.present {
-		if k == 0 || key(ln) != key(c.present[k-1]) {
-			c.nextOf = append(c.nextOf, before+count)
+	for k, ln := range c.stepShards {
+		if k == 0 || key(ln) != key(c.stepShards[k-1]) {
+			c.nextInGroup = append(c.nextInGroup, before+count)
 			before, count = before+count, 0
 		}
-		count += ln.spots
-		ln.group = len(c.nextOf) - 1
+		count += ln.stepSpots
+		ln.dealGroup = len(c.nextInGroup) - 1
 	}
-	for k := range c.all {
-		at := &c.nextOf[c.all[k].shard.group]
-		c.all[k].mine = from <= *at && *at < to
+	for k := range c.stepSpots {
+		at := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
+		c.stepSpots[k].isRanks = from <= *at && *at < to
 		*at++
 	}
 }
 
-// load makes the rank's part of a step, from its given-th sample on, and tells what enters and what other ranks take.
+// loadStep makes the rank's part of a step, from its given-th sample on, and tells what enters and what other ranks take.
 // again says that the step is gone round to a second time.
-func (c *Sampler) load(t, given int64, again bool) {
+func (c *Sampler) loadStep(t, given int64, again bool) {
 	if c.loaded == t+1 {
 		return
 	}
-	c.begin()
+	c.ensureOrder()
 	c.loaded = t + 1
-	c.spots(t)
+	c.findSpots(t)
 	if c.shards == nil {
-		for k := range c.mine {
-			c.mine[k].sample = c.order.At(c.mine[k].p)
-			c.mine[k].epoch = c.epochAt(c.mine[k].p)
+		for k := range c.rankSpots {
+			c.rankSpots[k].sample = c.order.At(c.rankSpots[k].position)
+			c.rankSpots[k].epoch = c.epochAt(c.rankSpots[k].position)
 		}
 		return
 	}
 	if again {
-		c.unwatch()
+		c.unfollowShards()
 	} else {
-		c.watch()
+		c.followShards()
 	}
 	k := 0
-	for _, s := range c.all {
+	for _, s := range c.stepSpots {
 		switch {
-		case s.mine:
-			if s.wrapped {
-				s.shard.tell = nil
+		case s.isRanks:
+			if s.isWrapped {
+				s.shard.onAdmit = nil
 			}
-			s.sample = s.shard.at(s.draw)
-			c.mine[k] = s
-			if !s.wrapped && int64(k) < given && !again {
-				c.pass(s.sample) // given before the Sampler began
+			s.sample = s.shard.drawAt(s.draw)
+			c.rankSpots[k] = s
+			if !s.isWrapped && int64(k) < given && !again {
+				c.recordPassed(s.sample) // given before the Sampler began
 			}
 			k++
-		case !again && !s.wrapped && s.shard.tell != nil:
-			c.pass(s.shard.at(s.draw))
+		case !again && !s.isWrapped && s.shard.onAdmit != nil:
+			c.recordPassed(s.shard.drawAt(s.draw))
 		}
 	}
 	if !again {
-		c.watched = slices.DeleteFunc(c.watched, func(ln *shard) bool {
-			if ln.tell != nil && ln.drawn < ln.n {
+		c.followedShards = slices.DeleteFunc(c.followedShards, func(ln *shard) bool {
+			if ln.onAdmit != nil && ln.drawn < ln.samples {
 				return false
 			}
-			ln.tell = nil
+			ln.onAdmit = nil
 			return true
 		})
 	}
 }
 
-// watch follows the shards that the rank draws from in the step, from the step's first draw on.
-func (c *Sampler) watch() {
-	for i := range c.all {
-		if ln := c.all[i].shard; ln.tell == nil {
-			ln.own, ln.all = 0, 0
+// followShards follows the shards that the rank draws from in the step, from the step's first draw on.
+func (c *Sampler) followShards() {
+	for i := range c.stepSpots {
+		if ln := c.stepSpots[i].shard; ln.onAdmit == nil {
+			ln.rankDraws, ln.allDraws = 0, 0
 		}
 	}
-	for i := range c.all {
-		if s := &c.all[i]; !s.wrapped {
-			s.shard.all++
-			if s.mine {
-				s.shard.own++
+	for i := range c.stepSpots {
+		if s := &c.stepSpots[i]; !s.isWrapped {
+			s.shard.allDraws++
+			if s.isRanks {
+				s.shard.rankDraws++
 			}
 		}
 	}
-	for i := range c.all {
-		s := &c.all[i]
-		if s.wrapped || s.shard.own == 0 || s.shard.tell != nil {
+	for i := range c.stepSpots {
+		s := &c.stepSpots[i]
+		if s.isWrapped || s.shard.rankDraws == 0 || s.shard.onAdmit != nil {
 			continue
 		}
-		s.shard.seek(s.draw) // the shard's first draw of the step
-		s.shard.remaining(func(place int32, samples []int64) { c.admit(s.shard, place, samples) })
-		s.shard.tell = func(ln *shard, place int32) { c.admit(ln, place, nil) }
-		c.watched = append(c.watched, s.shard)
+		s.shard.seekTo(s.draw) // the shard's first draw of the step
+		s.shard.forEachResident(func(place int32, samples []int64) { c.recordAdmission(s.shard, place, samples) })
+		s.shard.onAdmit = func(ln *shard, place int32) { c.recordAdmission(ln, place, nil) }
+		c.followedShards = append(c.followedShards, s.shard)
 	}
 }
 
-func (c *Sampler) unwatch() {
-	for _, ln := range c.watched {
-		ln.tell = nil
+func (c *Sampler) unfollowShards() {
+	for _, ln := range c.followedShards {
+		ln.onAdmit = nil
 	}
-	c.watched = c.watched[:0]
+	c.followedShards = c.followedShards[:0]
 }
 
-// admit tells of an episode that entered; samples nil: all of them are still to be drawn.
-func (c *Sampler) admit(ln *shard, place int32, samples []int64) {
+// recordAdmission tells of an episode that entered; samples nil: all of them are still to be drawn.
+func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
 	from, to := ln.table.Span(int(place))
-	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.all[0].p, false) {
-		if c.untold == nil {
-			c.untold = map[entry]bool{}
+	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.stepSpots[0].position, false) {
+		if c.badAdmitted == nil {
+			c.badAdmitted = map[tableEntry]bool{}
 		}
-		c.untold[entry{ln.source, int(place)}] = true
+		c.badAdmitted[tableEntry{ln.source, int(place)}] = true
 		return
 	}
 	// The inner slices are used again as well.
-	out := c.out
+	out := c.step
 	if n := len(out.Admitted); n < cap(out.Admitted) {
 		out.Admitted = out.Admitted[:n+1]
 	} else {
@@ -380,8 +380,8 @@ func (c *Sampler) admit(ln *shard, place int32, samples []int64) {
 	a := &out.Admitted[len(out.Admitted)-1]
 	a.Source, a.Place, a.Samples = ln.source, int(place), append(a.Samples[:0], samples...)
 	a.Share = 1
-	if ln.all > 0 {
-		a.Share = float64(ln.own) / float64(ln.all)
+	if ln.allDraws > 0 {
+		a.Share = float64(ln.rankDraws) / float64(ln.allDraws)
 	}
 	if samples == nil {
 		for id := from; id < to; id++ {
@@ -390,20 +390,20 @@ func (c *Sampler) admit(ln *shard, place int32, samples []int64) {
 	}
 }
 
-// pass tells of a sample that the rank will never give.
-func (c *Sampler) pass(sample int64) {
-	if len(c.untold) > 0 {
-		source, place, _ := c.data.find(sample)
-		if c.untold[entry{source, place}] {
+// recordPassed tells of a sample that the rank will never give.
+func (c *Sampler) recordPassed(sample int64) {
+	if len(c.badAdmitted) > 0 {
+		source, place, _ := c.data.locateSample(sample)
+		if c.badAdmitted[tableEntry{source, place}] {
 			return
 		}
 	}
-	c.out.Passed = append(c.out.Passed, sample)
+	c.step.Passed = append(c.step.Passed, sample)
 }
 
 // isBad says whether the sample at a position is of an episode that was found bad at or before it.
 func (c *Sampler) isBad(sample, p int64, wrapped bool) bool {
-	source, place, _ := c.data.find(sample)
+	source, place, _ := c.data.locateSample(sample)
 	episode := c.data.tables[source].Episode(place)
 	for k := range c.bad {
 		b := &c.bad[k]
@@ -414,24 +414,24 @@ func (c *Sampler) isBad(sample, p int64, wrapped bool) bool {
 	return false
 }
 
-// here is the position of the epoch that a Cursor stands at, over all ranks, and what this rank took beyond it.
-func (c *Sampler) here(at Cursor) (position, ahead int64) {
+// globalPosition is the position of the epoch that a Cursor stands at, over all ranks, and what this rank took beyond it.
+func (c *Sampler) globalPosition(at Cursor) (position, ahead int64) {
 	if c.world == 1 {
-		return min(c.start+at.index, c.n), 0
+		return min(c.start+at.index, c.epochSamples), 0
 	}
-	return c.consumed(at.step), max(at.index-at.step*c.batch, 0)
+	return c.positionAfter(at.step), max(at.index-at.step*c.batch, 0)
 }
 
 // Left is how many samples of the rank are behind a Cursor.
 func (c *Sampler) Left(at Cursor) int64 {
 	if c.world == 1 {
-		return max(c.n-c.start-at.index, 0)
+		return max(c.epochSamples-c.start-at.index, 0)
 	}
 	return max(c.steps()-at.step, 0) * c.batch
 }
 
-// ended says whether nothing is left behind a Cursor.
-func (c *Sampler) ended(at Cursor) bool {
+// isEnded says whether nothing is left behind a Cursor.
+func (c *Sampler) isEnded(at Cursor) bool {
 	if c.world == 1 {
 		left := c.Left(at)
 		return left <= 0 || c.dropLast && left < c.batch

@@ -19,8 +19,8 @@ type orderCase struct {
 }
 
 func (k *orderCase) Sampler(rank int64) *Sampler {
-	return &Sampler{slice: slice{start: k.start, n: k.o.Samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
-		epoch: k.epoch, make: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
+	return &Sampler{rankSlice: rankSlice{start: k.start, epochSamples: k.o.Samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
+		epoch: k.epoch, makeOrder: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
 }
 
 // randomOrdering makes data and an order over it. bySize: an epoch holds each sample once.
@@ -110,7 +110,7 @@ func randomMix(rng *rand.Rand, k int) *MixParams {
 }
 
 func (k *orderCase) describe() string {
-	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.Mode, k.o.Pools, k.o.plan, k.o.Samples(), k.o.Seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
+	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.Mode, k.o.Pools, k.o.mixPlan, k.o.Samples(), k.o.Seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
 }
 
 func wholeOrder(o *Ordering, epoch int64) []int64 {
@@ -119,7 +119,7 @@ func wholeOrder(o *Ordering, epoch int64) []int64 {
 	return out
 }
 
-// L2, L3: random data, modes, pools, worlds, batches and cuts: over all ranks each step is its positions, each rank gives its
+// loader.L2, loader.L3: random data, modes, pools, worlds, batches and cuts: over all ranks each step is its positions, each rank gives its
 // part in the order of positions, ranks have equally many batches (short: parts differ by at most one sample), wrapped ones are
 // counted; and what enters and passes is told exactly.
 func TestRanksTakeTheOrder(t *testing.T) {
@@ -237,7 +237,7 @@ func (k *orderCase) check(t *testing.T) {
 	}
 }
 
-// L13: episodes that were found bad are left out from their position on: with one rank the next samples move up; with several each
+// loader.L13: episodes that were found bad are left out from their position on: with one rank the next samples move up; with several each
 // rank goes on in its own positions, and round them, so that all still give equally many batches.
 func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
@@ -253,7 +253,7 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 			}
 		}
 		gone := func(id, p int64) bool {
-			source, place, _ := o.data.find(id)
+			source, place, _ := o.data.locateSample(id)
 			for _, b := range k.bad {
 				if b.Source == source && b.Episode == place && (b.Epoch < k.epoch || p >= b.Position) {
 					return true
@@ -269,7 +269,7 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 			c := good.Sampler(rank)
 			var own, expect []int64
 			for i := int64(0); ; i++ {
-				p, ok := c.position(i)
+				p, ok := c.samplePosition(i)
 				if !ok {
 					break
 				}
@@ -331,7 +331,7 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	}
 }
 
-// L5: a Sampler that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
+// loader.L5: a Sampler that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
 func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	for range 1000 {
@@ -382,18 +382,18 @@ type told struct {
 	t       *testing.T
 	k       *orderCase
 	rank    int64
-	known   map[entry]bool
+	known   map[tableEntry]bool
 	waiting map[int64]int // of admitted episodes, neither given nor passed
 }
 
 func newTold(t *testing.T, k *orderCase, rank int64) *told {
-	return &told{t: t, k: k, rank: rank, known: map[entry]bool{}, waiting: map[int64]int{}}
+	return &told{t: t, k: k, rank: rank, known: map[tableEntry]bool{}, waiting: map[int64]int{}}
 }
 
 func (d *told) take(s *Step) {
 	d.t.Helper()
 	for _, a := range s.Admitted {
-		e := entry{a.Source, a.Place}
+		e := tableEntry{a.Source, a.Place}
 		if d.known[e] && d.k.bySize {
 			d.t.Fatalf("%s: rank %d: episode %v enters a second time", d.k.describe(), d.rank, e)
 		}
@@ -405,7 +405,7 @@ func (d *told) take(s *Step) {
 			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.Samples)
 		}
 		for _, id := range a.Samples {
-			if source, place, _ := d.k.o.data.find(id); source != a.Source || place != a.Place {
+			if source, place, _ := d.k.o.data.locateSample(id); source != a.Source || place != a.Place {
 				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
 			}
 			d.waiting[id]++

@@ -30,8 +30,8 @@ func (r *rankOf) next() []int64 {
 	if r.c == nil {
 		r.c, _ = r.p.Sampler()
 	}
-	if !r.c.Next(r.p.at, &r.s) {
-		r.idle = r.p.at.step < r.c.steps() && r.c.world > 1
+	if !r.c.Next(r.p.cursor, &r.s) {
+		r.idle = r.p.cursor.step < r.c.steps() && r.c.world > 1
 		r.p.GoTo(r.p.Epoch + 1)
 		r.c = nil
 		return nil
@@ -149,10 +149,10 @@ func (m *simulation) life() {
 				own.Pools[k].PoolShards = 1 + rng.IntN(5)
 			}
 		}
-		if m.o.asked != nil && m.o.asked.Stratified && m.state != nil {
-			asked := *m.o.asked
+		if m.o.mixParams != nil && m.o.mixParams.Stratified && m.state != nil {
+			asked := *m.o.mixParams
 			asked.GlobalBatch = int64(batch * world)
-			own.asked = &asked
+			own.mixParams = &asked
 		}
 		team[i] = newRank(&own, ranks)
 		if m.state != nil {

@@ -9,7 +9,7 @@ import (
 // stateVersion is the version of the states that are written.
 const stateVersion = 3
 
-// State is where a Loader stands: small, readable, and enough to go on exactly (L5). It counts samples that were handed out.
+// State is where a Loader stands: small, readable, and enough to go on exactly (loader.L5). It counts samples that were handed out.
 // Epoch and Position are the place; a user may change them, to skip batches say. What a source says of its own epoch and position
 // follows from them.
 type State struct {
@@ -79,9 +79,9 @@ func shuffleOption(mode Shuffle) string {
 	return robocache.Option("shuffle", orderNames[mode])
 }
 
-// describe writes the order's parameters, and where its sources stand.
-func (o *Ordering) describe(s *State) {
-	p := o.plan
+// describeState writes the order's parameters, and where its sources stand.
+func (o *Ordering) describeState(s *State) {
+	p := o.mixPlan
 	if p == nil {
 		s.Fingerprint = o.data.tables[0].Print
 		if o.Mode == Pool {
@@ -89,23 +89,23 @@ func (o *Ordering) describe(s *State) {
 		}
 		return
 	}
-	s.Mixture = &MixtureState{Total: int64(p.total), Stratified: o.asked.Stratified}
-	drawn := p.counted(s.Position)
+	s.Mixture = &MixtureState{Total: int64(p.totalShares), Stratified: o.mixParams.Stratified}
+	drawn := p.countsBefore(s.Position)
 	for i, t := range o.data.tables {
-		src := SourceState{Name: p.names[i], Share: int64(p.shares[i]), Weight: p.share(i), Drawn: drawn[i], Fingerprint: t.Print}
+		src := SourceState{Name: p.sourceNames[i], Share: int64(p.shares[i]), Weight: p.shareOf(i), Drawn: drawn[i], Fingerprint: t.Print}
 		if o.Mode == Pool {
 			src.PoolParams = o.Pools[i]
 		}
-		if p.sizes[i] > 0 {
-			src.Epoch, src.Position = p.drawOf(i, s.Epoch, drawn[i])
+		if p.sourceSizes[i] > 0 {
+			src.Epoch, src.Position = p.sourceDraw(i, s.Epoch, drawn[i])
 		}
 		s.Sources = append(s.Sources, src)
 	}
 }
 
-// difference names the first thing in which a state is not of this order; "" where it is.
-func (o *Ordering) difference(s *State) (what, want, got string) {
-	p := o.plan
+// stateDifference names the first thing in which a state is not of this order; "" where it is.
+func (o *Ordering) stateDifference(s *State) (what, want, got string) {
+	p := o.mixPlan
 	one := func(k int) string {
 		if k == 0 {
 			return "one dataset"
@@ -115,21 +115,21 @@ func (o *Ordering) difference(s *State) (what, want, got string) {
 	switch {
 	case p == nil && len(s.Sources) > 0:
 		return "the state is of a mixture", one(len(s.Sources)), "one dataset"
-	case p != nil && len(s.Sources) != len(p.sizes):
-		return "the state is of other sources", one(len(s.Sources)), one(len(p.sizes))
+	case p != nil && len(s.Sources) != len(p.sourceSizes):
+		return "the state is of other sources", one(len(s.Sources)), one(len(p.sourceSizes))
 	case p == nil:
-		if d := s.Fingerprint.difference(o.data.tables[0].Print); d != "" {
+		if d := s.Fingerprint.differenceFrom(o.data.tables[0].Print); d != "" {
 			return "the state is of other data: " + d, "", ""
 		}
 	}
 	for i := range s.Sources {
-		if s.Sources[i].Name != p.names[i] {
-			return fmt.Sprintf("source %d of the state has another name", i), s.Sources[i].Name, p.names[i]
+		if s.Sources[i].Name != p.sourceNames[i] {
+			return fmt.Sprintf("source %d of the state has another name", i), s.Sources[i].Name, p.sourceNames[i]
 		}
 	}
 	for i := range s.Sources {
-		if d := s.Sources[i].Fingerprint.difference(o.data.tables[i].Print); d != "" {
-			return "the state is of other data: source " + p.names[i] + ": " + d, "", ""
+		if d := s.Sources[i].Fingerprint.differenceFrom(o.data.tables[i].Print); d != "" {
+			return "the state is of other data: source " + p.sourceNames[i] + ": " + d, "", ""
 		}
 	}
 	if s.Order != orderNames[o.Mode] {
@@ -138,30 +138,30 @@ func (o *Ordering) difference(s *State) (what, want, got string) {
 	return "", "", ""
 }
 
-// restored is this order with the seed and the parameters of a state. Where the state contradicts it, it is an error that names the
+// withState is this order with the seed and the parameters of a state. Where the state contradicts it, it is an error that names the
 // difference; force keeps what is configured here instead.
-func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
+func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 	mismatch := func(what, want, got string) error {
 		return robocache.Misuse("loader", nil, "%s", what).Expected(want, got).
 			WithHint("%s goes on all the same", robocache.Option("force", true))
 	}
-	if what, want, got := o.difference(s); what != "" && !force {
+	if what, want, got := o.stateDifference(s); what != "" && !force {
 		return nil, mismatch(what, want, got)
 	}
 	out := *o
 	out.Seed = s.Seed
-	if o.plan != nil {
-		m := *o.asked
-		same := s.Mixture != nil && len(s.Sources) == len(o.plan.sizes)
+	if o.mixPlan != nil {
+		m := *o.mixParams
+		same := s.Mixture != nil && len(s.Sources) == len(o.mixPlan.sourceSizes)
 		if same && m.Stratified && s.Mixture.Stratified && s.Mixture.Total > 0 && s.Mixture.Total <= mixTotal {
 			m.GlobalBatch = s.Mixture.Total // shares of the batch that the run began with
 		}
 		var err error
-		if out.plan, err = newMixPlan(m, o.plan.sizes, s.Seed); err != nil {
+		if out.mixPlan, err = newMixPlan(m, o.mixPlan.sourceSizes, s.Seed); err != nil {
 			return nil, err
 		}
 		if same {
-			what, want, got := out.plan.adopt(s, m)
+			what, want, got := out.mixPlan.adoptShares(s, m)
 			if what != "" && !force {
 				return nil, mismatch(what, want, got)
 			}
@@ -177,7 +177,7 @@ func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
 		}
 		for _, p := range pools {
 			if p.PoolSamples < 0 || p.PoolEpisodes < 0 || p.PoolShards < 1 || p.PoolShards > MaxShards {
-				return nil, misuse("state pool", fmt.Sprintf("pool_samples and pool_episodes not below 0, pool_shards 1 to %d", MaxShards), fmt.Sprintf("%d, %d, %d", p.PoolSamples, p.PoolEpisodes, p.PoolShards))
+				return nil, misuseOf("state pool", fmt.Sprintf("pool_samples and pool_episodes not below 0, pool_shards 1 to %d", MaxShards), fmt.Sprintf("%d, %d, %d", p.PoolSamples, p.PoolEpisodes, p.PoolShards))
 			}
 		}
 		if len(pools) == len(o.Pools) {
@@ -187,33 +187,33 @@ func (o *Ordering) restored(s *State, force bool) (*Ordering, error) {
 	return &out, nil
 }
 
-// adopt takes over a state's shares, where they are those that are configured here; and says what differs, where they are not.
-func (p *mixPlan) adopt(s *State, m MixParams) (what, want, got string) {
-	if s.Mixture.Total != int64(p.total) || s.Mixture.Stratified != m.Stratified {
+// adoptShares takes over a state's shares, where they are those that are configured here; and says what differs, where they are not.
+func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
+	if s.Mixture.Total != int64(p.totalShares) || s.Mixture.Stratified != m.Stratified {
 		return "the state's mixture is another", fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", s.Mixture.Stratified), s.Mixture.Total),
-			fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", m.Stratified), p.total)
+			fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", m.Stratified), p.totalShares)
 	}
 	shares := make([]uint64, len(p.shares))
 	sum := uint64(0)
 	for i := range s.Sources {
 		w := s.Sources[i].Share
 		// Machines may differ in the last bits of a power.
-		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.total) || max(off, -off) > int64(p.total>>28) || (w == 0) != (p.shares[i] == 0) {
-			return "weight of " + p.names[i], fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.total)), fmt.Sprintf("%.6g", p.share(i))
+		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.totalShares) || max(off, -off) > int64(p.totalShares>>28) || (w == 0) != (p.shares[i] == 0) {
+			return "weight of " + p.sourceNames[i], fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.totalShares)), fmt.Sprintf("%.6g", p.shareOf(i))
 		}
 		shares[i] = uint64(w)
 		sum += shares[i]
 	}
-	if sum != p.total {
-		return "the state's shares", fmt.Sprintf("a sum of %d", p.total), fmt.Sprint(sum)
+	if sum != p.totalShares {
+		return "the state's shares", fmt.Sprintf("a sum of %d", p.totalShares), fmt.Sprint(sum)
 	}
 	q := *p
-	q.shares, q.n = shares, 0
-	if err := q.settle(m); err != nil {
+	q.shares, q.epochSamples = shares, 0
+	if err := q.computeEpoch(m); err != nil {
 		return "the state's shares", "an epoch", err.Error()
 	}
-	if q.n != s.Samples {
-		return "the state's epoch has another length (stop, epoch_size)", fmt.Sprintf("%d samples", s.Samples), fmt.Sprint(q.n)
+	if q.epochSamples != s.Samples {
+		return "the state's epoch has another length (stop, epoch_size)", fmt.Sprintf("%d samples", s.Samples), fmt.Sprint(q.epochSamples)
 	}
 	*p = q
 	return "", "", ""

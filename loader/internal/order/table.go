@@ -104,8 +104,8 @@ func (t *Table) Samples() int64 {
 	return t.ends[len(t.ends)-1]
 }
 
-// without is the number of samples that are not of some bad episodes.
-func (t *Table) without(bad []BadEpisode) (left int64) {
+// samplesWithout is the number of samples that are not of some bad episodes.
+func (t *Table) samplesWithout(bad []BadEpisode) (left int64) {
 	out := make(map[int]bool, len(bad))
 	for i := range bad {
 		out[bad[i].Episode] = true
@@ -152,8 +152,8 @@ func (t *Table) Fingerprint() Fingerprint {
 	return Fingerprint{Episodes: len(t.ends), Samples: t.Samples(), Lengths: hex.EncodeToString(h.Sum(nil)[:12])}
 }
 
-// difference names what differs between two fingerprints; "" where nothing does.
-func (f Fingerprint) difference(other Fingerprint) string {
+// differenceFrom names what differs between two fingerprints; "" where nothing does.
+func (f Fingerprint) differenceFrom(other Fingerprint) string {
 	switch {
 	case f.Format != other.Format:
 		return fmt.Sprintf("format: the state is of %s, this is %s", f.Format, other.Format)

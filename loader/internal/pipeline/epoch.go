@@ -84,7 +84,7 @@ func (r *EpochRun) admitNextEpoch(w *worker, e *epochPlan, seq int64) {
 	}
 	left := e.sampler.Left(e.cursor)
 	if e.next == nil {
-		if capacity := e.Order.Room(); capacity > 0 && left > capacity {
+		if capacity := e.Order.Capacity(); capacity > 0 && left > capacity {
 			return // the pool is still full, so the next order would only use memory
 		}
 		e.prepareNextEpoch(&r.wg)
