@@ -2,16 +2,19 @@ package order
 
 import "math/bits"
 
-// permutation is the order "global": a keyed bijection on [0, Len), evaluated at any place in O(1) memory.
+// permutation is the order "global": a keyed bijection on [0, Len) that computes any position in
+// O(1) memory.
 type permutation struct {
 	length     uint64
-	sideLength uint64 // it works on side × side ≥ n pairs
+	sideLength uint64 // the network permutes sideLength² ≥ length pairs
 	keys       [rounds]uint64
 }
 
-// Eight rounds: six make the 4-point statistics of a Feistel network good; two more cost 5 ns.
+// rounds is the number of rounds of the Feistel network. Six are enough for its 4-point statistics;
+// two more cost 5 ns.
 const rounds = 8
 
+// newPermutation returns the permutation of n samples in an epoch.
 func newPermutation(seed, epoch, n int64) *permutation {
 	o := &permutation{length: uint64(max(n, 0))}
 	o.sideLength = ceilSqrt(o.length)
@@ -23,10 +26,10 @@ func newPermutation(seed, epoch, n int64) *permutation {
 	return o
 }
 
-// Len is the number of samples of the epoch.
+// Len returns the number of samples of the epoch.
 func (o *permutation) Len() int64 { return int64(o.length) }
 
-// At gives the sample at position p, 0 ≤ p < Len.
+// At returns the sample at position p, 0 ≤ p < Len.
 func (o *permutation) At(p int64) int64 {
 	x := uint64(p)
 	for {
@@ -35,14 +38,14 @@ func (o *permutation) At(p int64) int64 {
 			l = addModulo(l, scaleTo(Mix(r^o.keys[i]), o.sideLength), o.sideLength)
 			r = addModulo(r, scaleTo(Mix(l^o.keys[i+1]), o.sideLength), o.sideLength)
 		}
-		// side² exceeds n by at most 2·√n + 1, so walking on is rare.
+		// Repeat if x is not a sample. sideLength² exceeds length by at most 2·√length + 1, so this is rare.
 		if x = l*o.sideLength + r; x < o.length {
 			return int64(x)
 		}
 	}
 }
 
-// addModulo is (a + b) mod m for a, b < m.
+// addModulo returns (a + b) mod m for a, b < m.
 func addModulo(a, b, m uint64) uint64 {
 	if a += b; a >= m {
 		a -= m
@@ -56,7 +59,8 @@ func scaleTo(x, m uint64) uint64 {
 	return hi
 }
 
-// Mix is the finaliser of SplitMix64.
+// Mix is the finalizer of SplitMix64: a bijection that changes about half of the bits if one bit of
+// x changes.
 func Mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -65,6 +69,7 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// ceilSqrt returns the smallest s with s² ≥ n.
 func ceilSqrt(n uint64) uint64 {
 	var s uint64
 	for lo, hi := uint64(1), uint64(1)<<32; lo <= hi; {

@@ -10,62 +10,69 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A mixture's positions are dealt to its sources at a constant rate each. Source i has W_i of S shares, and a start U_i in [0, S);
-// its j-th draw stands at time (j·S + U_i) / W_i, and positions follow the times (equal ones: the sources' order). So the source at a
-// position is a function of the shares, the seed and the position alone, in every epoch the same; W_i, U_i, S are integers, and times
-// are compared exactly.
+// mixPlan deals the positions of a mixture to its sources, each at a constant rate.
 //
-// How far a source can be from its share. Of source i, N_i = ⌈(τW_i − U_i) / S⌉ draws stand before time τ > 0, or one more where draws
-// of equal time are cut. With w = W/S, u = U/S: d_i = N_i − τw_i lies in [−u_i, 1−u_i]. Prefix p ends at some τ: p = ΣN_i = τ + Σd_i, so
+// Source i has W_i of S shares and a start U_i in [0, S). Its j-th draw has the time
+// (j·S + U_i) / W_i, and positions follow the times. At equal times the order of the sources
+// decides. The source at a position is therefore a function of shares, seed and position, and equal
+// in every epoch. W_i, U_i and S are integers, so times are compared exactly.
+//
+// Bound on the distance of a source from its share. N_i = ⌈(τW_i − U_i) / S⌉ draws of source i are
+// before time τ > 0, or one more if draws of equal time are divided. With w = W/S and u = U/S,
+// d_i = N_i − τw_i is in [−u_i, 1−u_i]. Prefix p ends at some τ, and p = ΣN_i = τ + Σd_i, so
 //
 //	N_i − w_i p = d_i − w_i Σ_j d_j = (1−w_i) d_i − w_i Σ_{j≠i} d_j
 //
-// which is at most (1−w_i)(1−u_i) + w_i Σ_{j≠i} u_j < 1 + w_i (k−2) ≤ k−1 of k sources with a share, and by the same steps with u and
-// 1−u exchanged at least −(1 + w_i (k−2)). So at every prefix the count of a source is within 1 + w_i (k−2) of its share of the prefix:
-// within one sample for two sources, and never more than k−1 off.
+// This is at most (1−w_i)(1−u_i) + w_i Σ_{j≠i} u_j < 1 + w_i (k−2) ≤ k−1 for k sources with a share.
+// By the same steps with u and 1−u exchanged it is at least −(1 + w_i (k−2)). At every prefix the
+// count of a source is therefore within 1 + w_i (k−2) of its share: within one sample for two
+// sources, and never more than k−1.
 //
-// By size alone (w_i = n_i/Σn) the epoch ends at τ = L = Σn, where N_i = ⌈n_i − u_i⌉ = n_i: each sample of each source comes exactly once
-// an epoch. Shares are rounded to 1/S; starts that keep S/16 from both ends make this hold as long as L ≤ S/16.
+// With shares by size (w_i = n_i/Σn) the epoch ends at τ = L = Σn, where N_i = ⌈n_i − u_i⌉ = n_i.
+// Each sample of each source then occurs exactly once per epoch. Shares are rounded to 1/S. Starts
+// that keep S/16 from both ends make this hold as long as L ≤ S/16.
 type mixPlan struct {
 	sourceNames  []string
 	sourceSizes  []int64
 	totalShares  uint64   // S
 	shares       []uint64 // W
 	starts       []uint64 // U
-	epochSamples int64    // L, samples of an epoch
-	counts       []int64  // of each source in an epoch
+	epochSamples int64    // L
+	counts       []int64  // draws of each source in an epoch
 }
 
-// mixTotal is S, but where shares are of a global batch.
+// mixTotal is S, unless shares are those of a global batch (Stratified).
 const mixTotal = 1 << 40
 
-// maxEpoch bounds an epoch: a JSON number that is read as a float is exact up to here.
+// maxEpoch bounds the samples of an epoch. JSON numbers that are read as floats are exact up to it.
 const maxEpoch = 1 << 53
 
-// Stop says when an epoch of a mixture ends.
+// Stop selects the end of an epoch of a mixture.
 type Stop string
 
 const (
 	StopSum   Stop = ""      // after the sum of the sizes
-	StopFirst Stop = "first" // when the first source has given all its samples
+	StopFirst Stop = "first" // when the first source has delivered all its samples
 	StopAll   Stop = "all"   // when all have
 )
 
-// MixParams is what a mixture is asked to be.
+// MixParams holds the options of a mixture.
 type MixParams struct {
 	Names       []string
 	Weights     []float64 // nil: by size
-	Temperature float64   // 0 = 1
+	Temperature float64   // 0 means 1
 	Stop        Stop
-	EpochSize   int64 // 0 = by Stop
-	Stratified  bool  // each global batch has its exact shares
-	GlobalBatch int64 // of Stratified
+	EpochSize   int64 // samples of an epoch; 0: determined by Stop
+	Stratified  bool  // each global batch has exactly the shares
+	GlobalBatch int64 // samples of a global batch, for Stratified
 }
 
+// misuseOf returns the error of an invalid option of a mixture.
 func (m *MixParams) misuseOf(option, want, got string) error {
 	return robocache.Misuse("mixture", nil, "%s", option).Expected(want, got)
 }
 
+// newMixPlan validates the options and computes shares, starts and the length of an epoch.
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
 	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
@@ -101,7 +108,7 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	return p, p.computeEpoch(m)
 }
 
-// relativeWeights gives the weights as they were asked for, or by size, at the temperature.
+// relativeWeights returns the configured weights, or sizes, at the temperature. They sum up to 1.
 func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 	out := slices.Clone(m.Weights)
 	if out == nil {
@@ -118,7 +125,7 @@ func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 			return nil, m.misuseOf("weight of "+m.Names[i], "0 or more", fmt.Sprint(w))
 		}
 		if t := m.Temperature; t != 0 && t != 1 && w > 0 {
-			// Pow may differ in the last bit from one machine to another; 32 bits of it do not.
+			// The last bit of Pow may differ between machines. The first 32 bits do not.
 			f, e := math.Frexp(math.Pow(w, 1/t))
 			out[i] = math.Ldexp(math.Round(f*(1<<32))/(1<<32), e)
 		}
@@ -133,7 +140,8 @@ func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 	return out, nil
 }
 
-// integerShares gives integer shares of a total by largest remainder.
+// integerShares divides total by weights into integers, by largest remainder. Every source with a
+// weight gets at least one share.
 func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, error) {
 	type rest struct {
 		part   float64
@@ -141,20 +149,20 @@ func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, er
 	}
 	out := make([]uint64, len(weights))
 	rests := make([]rest, 0, len(weights))
-	left := total
+	unassigned := total
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
 		whole, part := math.Modf(w * float64(total))
-		out[i] = min(uint64(whole), left)
-		left -= out[i]
+		out[i] = min(uint64(whole), unassigned)
+		unassigned -= out[i]
 		rests = append(rests, rest{part, i})
 	}
 	slices.SortStableFunc(rests, func(a, b rest) int { return cmp.Compare(b.part, a.part) })
-	for i := 0; left > 0; i++ { // rounding may leave more than there are sources
+	for i := 0; unassigned > 0; i++ { // rounding may leave more shares than sources
 		out[rests[i%len(rests)].source]++
-		left--
+		unassigned--
 	}
 	for _, r := range rests {
 		if out[r.source] > 0 {
@@ -163,28 +171,28 @@ func (m *MixParams) integerShares(weights []float64, total uint64) ([]uint64, er
 		if m.Stratified {
 			return nil, robocache.Misuse("mixture", nil, "Stratified: a global batch has no sample for %s", m.Names[r.source]).
 				Expected(fmt.Sprintf("a share of about 1/%d or more", total), fmt.Sprintf("%.3g", weights[r.source])).
-				WithHint("raise batch_size or the weight, or leave stratified out")
+				WithHint("raise batch_size or the weight, or omit stratified")
 		}
-		most := 0
+		largest := 0
 		for i := range out {
-			if out[i] > out[most] {
-				most = i
+			if out[i] > out[largest] {
+				largest = i
 			}
 		}
-		out[most]--
+		out[largest]--
 		out[r.source] = 1
 	}
 	return out, nil
 }
 
-// computeEpoch finds where the epoch ends, and how often each source comes in it.
+// computeEpoch sets the length of an epoch and the draws of each source in it.
 func (p *mixPlan) computeEpoch(m MixParams) error {
 	switch {
 	case m.EpochSize > 0:
 		p.epochSamples = m.EpochSize
 	case m.Stop == StopSum:
 		for i, n := range p.sourceSizes {
-			if p.shares[i] > 0 { // a source with weight 0 is as good as not there
+			if p.shares[i] > 0 { // a source of weight 0 is ignored
 				p.epochSamples += n
 			}
 		}
@@ -203,7 +211,8 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 		}
 	}
 	if p.epochSamples > maxEpoch {
-		return m.misuseOf("the epoch", "at most 2^53 samples", robocache.Option("stop", m.Stop)+" needs more: a large source has a very small weight")
+		got := robocache.Option("stop", m.Stop) + " needs more: a large source has a very small weight"
+		return m.misuseOf("the epoch", "at most 2^53 samples", got)
 	}
 	d := p.newDealer()
 	d.seekTo(p.epochSamples)
@@ -211,7 +220,7 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 	return nil
 }
 
-// activeSources is the number of sources that have a share.
+// activeSources returns the number of sources with a share.
 func (p *mixPlan) activeSources() (k int) {
 	for _, w := range p.shares {
 		if w > 0 {
@@ -221,7 +230,8 @@ func (p *mixPlan) activeSources() (k int) {
 	return k
 }
 
-// shareBound is how far the count of a source can be from its share of any prefix of an epoch.
+// shareBound returns the maximum difference between the count of source i and its share, at any
+// prefix of an epoch.
 func (p *mixPlan) shareBound(i int) float64 {
 	k := p.activeSources()
 	if k < 2 {
@@ -230,9 +240,10 @@ func (p *mixPlan) shareBound(i int) float64 {
 	return 1 + p.shareOf(i)*float64(k-2)
 }
 
+// shareOf returns the share of source i as a fraction of 1.
 func (p *mixPlan) shareOf(i int) float64 { return float64(p.shares[i]) / float64(p.totalShares) }
 
-// drawTime is when a source's j-th draw stands: q + r/W, r < W; false beyond 2^63.
+// drawTime returns the time q + r/W, r < W, of the j-th draw of source i. ok is false beyond 2^63.
 func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
 	hi, lo := bits.Mul64(uint64(j), p.totalShares)
 	lo, carry := bits.Add64(lo, p.starts[i], 0)
@@ -243,14 +254,14 @@ func (p *mixPlan) drawTime(i int, j int64) (q, r uint64, ok bool) {
 	return q, r, q < 1<<63
 }
 
-// drawsBefore counts the draws of source l that stand before time q + r/w of source i.
+// drawsBefore returns the number of draws of source l before time q + r/w of source i.
 func (p *mixPlan) drawsBefore(l int, q, r, w uint64, i int) int64 {
 	if p.shares[l] == 0 {
 		return 0
 	}
-	// m·S + U_l < x, or ≤ where l comes first at equal times; x = (q + r/w)·W_l.
+	// Count m with m·S + U_l < x, or ≤ x if l < i, for x = (q + r/w)·W_l.
 	hi, lo := bits.Mul64(q, p.shares[l])
-	rhi, rlo := bits.Mul64(r, p.shares[l]) // r < w, so that the quotient fits
+	rhi, rlo := bits.Mul64(r, p.shares[l]) // r < w, so the quotient fits
 	part, rest := bits.Div64(rhi, rlo, w)
 	lo, carry := bits.Add64(lo, part, 0)
 	hi += carry
@@ -271,7 +282,7 @@ func (p *mixPlan) drawsBefore(l int, q, r, w uint64, i int) int64 {
 	return int64(n) + 1
 }
 
-// drawPosition is where a source's j-th draw stands; false beyond 2^53.
+// drawPosition returns the position of the j-th draw of source i. ok is false beyond 2^53.
 func (p *mixPlan) drawPosition(i int, j int64) (at int64, ok bool) {
 	q, r, ok := p.drawTime(i, j)
 	if !ok || q > maxEpoch {
@@ -287,22 +298,22 @@ func (p *mixPlan) drawPosition(i int, j int64) (at int64, ok bool) {
 	return at, at < maxEpoch
 }
 
-// countsBefore gives the draws of each source before a position.
+// countsBefore returns the draws of each source before a position.
 func (p *mixPlan) countsBefore(position int64) []int64 {
 	d := p.newDealer()
 	d.seekTo(position)
 	return d.drawn
 }
 
-// dealer walks the positions of an epoch.
+// dealer assigns the positions of an epoch to sources, in order.
 type dealer struct {
 	plan     *mixPlan
 	position int64        // the next position
-	drawn    []int64      // of each source before it
-	turns    []sourceTurn // of the sources that have a share
+	drawn    []int64      // draws of each source before it
+	turns    []sourceTurn // next draw of each source with a share
 }
 
-// sourceTurn is the time of a source's next draw, and what lies between two of its draws.
+// sourceTurn is the time q + r/w of a source's next draw, and the time between two of its draws.
 type sourceTurn struct {
 	q, r         uint64
 	stepQ, stepR uint64
@@ -310,18 +321,27 @@ type sourceTurn struct {
 	source       int
 }
 
+// newDealer returns a dealer at position 0.
 func (p *mixPlan) newDealer() *dealer {
 	d := &dealer{plan: p, drawn: make([]int64, len(p.shares))}
 	for i, w := range p.shares {
 		if w > 0 {
 			q, r, _ := p.drawTime(i, 0)
-			d.turns = append(d.turns, sourceTurn{q: q, r: r, stepQ: p.totalShares / w, stepR: p.totalShares % w, w: w, source: i})
+			d.turns = append(d.turns, sourceTurn{
+				q:      q,
+				r:      r,
+				stepQ:  p.totalShares / w,
+				stepR:  p.totalShares % w,
+				w:      w,
+				source: i,
+			})
 		}
 	}
 	return d
 }
 
-// nextSource gives the source at the next position, and which of its draws of the epoch it is. O(k).
+// nextSource returns the source of the next position and the number of its draw in the epoch. O(k)
+// for k sources.
 func (d *dealer) nextSource() (source int, draw int64) {
 	t := &d.turns[0]
 	for i := 1; i < len(d.turns); i++ {
@@ -349,8 +369,8 @@ func (d *dealer) nextSource() (source int, draw int64) {
 	return t.source, draw
 }
 
-// seekTo goes to a position: by a binary search for the whole time before it (times and positions differ by at most k), and from
-// there by at most k+1 draws. O(k² + k log k).
+// seekTo moves to a position. A binary search finds an integer time before it, since times and
+// positions differ by at most k. At most k+1 draws then remain. O(k² + k log k).
 func (d *dealer) seekTo(position int64) {
 	if position >= d.position && position-d.position < int64(8*len(d.turns)) {
 		for d.position < position {
@@ -360,7 +380,7 @@ func (d *dealer) seekTo(position int64) {
 	}
 	p := d.plan
 	k := int64(len(d.turns))
-	lo, hi := max(position-k-1, 0), position+k+1 // draws before lo ≤ position < draws before hi
+	lo, hi := max(position-k-1, 0), position+k+1 // draws before time lo ≤ position < draws before time hi
 	count := func(t int64) (n int64) {
 		for i := range p.shares {
 			n += p.drawsBefore(i, uint64(t), 0, 1, 0)
@@ -387,9 +407,9 @@ func (d *dealer) seekTo(position int64) {
 	}
 }
 
-// sourceDraw says which epoch and place of a source's own order its j-th draw of an epoch of the mixture is. Sources go on where the last
-// epoch left them.
-func (p *mixPlan) sourceDraw(source int, epoch, j int64) (own, place int64) {
+// sourceDraw returns the epoch and the position in the source's own order of its j-th draw in an
+// epoch of the mixture. Sources continue where the previous epoch of the mixture left them.
+func (p *mixPlan) sourceDraw(source int, epoch, j int64) (sourceEpoch, position int64) {
 	n := uint64(p.sourceSizes[source])
 	hi, lo := bits.Mul64(uint64(epoch), uint64(p.counts[source]))
 	lo, carry := bits.Add64(lo, uint64(j), 0)
@@ -397,18 +417,19 @@ func (p *mixPlan) sourceDraw(source int, epoch, j int64) (own, place int64) {
 	return int64(q), int64(r)
 }
 
-// SourceStats is what a mixture took of one source, over all ranks.
+// SourceStats describes the samples of one source of a mixture that all ranks have delivered.
 type SourceStats struct {
 	Name   string  `json:"name"`
-	Weight float64 `json:"weight"` // its part of the samples
-	Bound  float64 `json:"bound"`  // at no prefix of an epoch is Drawn more samples than this off the weight's part
+	Weight float64 `json:"weight"` // its share of the samples
+	Bound  float64 `json:"bound"`  // maximum difference of Drawn from the share, in samples, at any prefix of an epoch
 	Drawn  int64   `json:"drawn"`  // in this epoch
 	Share  float64 `json:"share"`  // of the epoch so far
-	Passes float64 `json:"passes"` // over its samples, in all epochs
+	Passes float64 `json:"passes"` // passes over its samples, in all epochs
 	Bad    int     `json:"bad_episodes"`
 }
 
-// sourceStats is what the sources have given before a position; nil where there is no mixture.
+// sourceStats returns the statistics of each source before a position. It returns nil without a
+// mixture.
 func (o *Ordering) sourceStats(epoch, position int64, bad []BadEpisode) []SourceStats {
 	p := o.mixPlan
 	if p == nil {
@@ -439,23 +460,25 @@ type mixture struct {
 	epoch int64
 	deal  *dealer
 
-	// The last position that was found.
+	// Result of the last call of find.
 	last   int64
 	source int
 	spot   int64
 
-	inner []sequence // of each source, in the epoch that it is in
-	own   []int64    // that epoch
+	inner []sequence // current order of each source
+	own   []int64    // current epoch of each source
 }
 
+// newMixture returns the order of an epoch of a mixture.
 func newMixture(o *Ordering, epoch int64) *mixture {
 	return &mixture{o: o, epoch: epoch, deal: o.mixPlan.newDealer(), last: -1, inner: make([]sequence, len(o.mixPlan.sourceSizes)), own: make([]int64, len(o.mixPlan.sourceSizes))}
 }
 
-// Len is the number of samples of the epoch.
+// Len returns the number of samples of the epoch.
 func (m *mixture) Len() int64 { return m.o.mixPlan.epochSamples }
 
-// find goes to a position: its source, and the place in the source's own epoch, whose order is then at hand.
+// find returns the source of a position and the position in the source's own epoch. It sets inner
+// and own of the source to that epoch.
 func (m *mixture) find(p int64) (source int, place int64) {
 	if p == m.last {
 		return m.source, m.spot
@@ -472,13 +495,13 @@ func (m *mixture) find(p int64) (source int, place int64) {
 	return i, place
 }
 
-// At gives the sample at a position, as it is numbered over all sources.
+// At returns the sample at a position, numbered over all sources.
 func (m *mixture) At(p int64) int64 {
 	i, place := m.find(p)
 	return m.o.data.offsets[i] + m.inner[i].At(place)
 }
 
-// epochAt is the source's own epoch at a position.
+// epochAt returns the source's own epoch at a position.
 func (m *mixture) epochAt(p int64) int64 {
 	i, _ := m.find(p)
 	return m.own[i]
@@ -487,12 +510,13 @@ func (m *mixture) epochAt(p int64) int64 {
 // mixedPools is a mixture of pools.
 type mixedPools struct{ *mixture }
 
+// shardAt implements pooled.
 func (m mixedPools) shardAt(p int64) (*shard, int64) {
 	i, place := m.find(p)
 	return m.inner[i].(*pool).shardAt(place)
 }
 
-// At gives the sample at a position, as it is numbered over all sources.
+// At returns the sample at a position, numbered over all sources.
 func (m mixedPools) At(p int64) int64 {
 	ln, draw := m.shardAt(p)
 	return ln.drawAt(draw)

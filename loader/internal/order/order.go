@@ -16,10 +16,10 @@ const (
 	Pool      Shuffle = "pool"   // samples of resident episodes
 )
 
-// Known says whether there is such an order.
+// Known reports whether s is an order.
 func (s Shuffle) Known() bool { return s == FileOrder || s == Global || s == Pool }
 
-// UnmarshalJSON reads a name, or false for file order and true for global.
+// UnmarshalJSON reads a name, false for file order, or true for global.
 func (s *Shuffle) UnmarshalJSON(b []byte) error {
 	switch string(b) {
 	case "false", "null":
@@ -36,41 +36,46 @@ func (s *Shuffle) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// sequence is what comes at each position of one epoch. Not safe for concurrent use; a run makes its own.
+// sequence is the order of one epoch. A sequence is not safe for concurrent use; each run makes
+// one.
 type sequence interface {
+	// Len returns the number of samples of the epoch.
 	Len() int64
-	// At gives the sample at position p, 0 ≤ p < Len. O(1) for file and global; for pool O(1) a position going forward, and a simulation from the start going back.
+	// At returns the sample at position p, 0 ≤ p < Len. It is O(1) for file and global. For pool it
+	// is O(1) per position forward, and a simulation from the start backward.
 	At(p int64) int64
 }
 
-// pooled is a sequence whose samples come of resident episodes. place gives the shard of a position, and which of the shard's
-// draws it is; it simulates nothing. A shard that place gave stays good when the sequence has gone on.
+// pooled is a sequence whose samples are drawn from resident episodes.
 type pooled interface {
 	sequence
+	// shardAt returns the shard of a position and the number of the shard's draw. It simulates
+	// nothing. The shard remains valid when the sequence advances.
 	shardAt(p int64) (s *shard, draw int64)
 }
 
-// Params is what decides an order beside the data, the seed and the epoch.
+// Params holds the options of an order.
 type Params struct {
 	Mode         Shuffle
-	PoolSamples  int64   // capacity over all shards; 0 = no bound
-	PoolBytes    int64   // in place of PoolSamples: in bytes of resident samples, over all sources
-	SampleBytes  []int64 // of each source
-	PoolEpisodes int64   // resident episodes over all shards; 0 = no bound
-	Shards       int     // of a source; 0 = by its episodes
+	PoolSamples  int64   // capacity over all shards; 0: no limit
+	PoolBytes    int64   // capacity in bytes of resident samples over all sources; overrides PoolSamples
+	SampleBytes  []int64 // bytes of a resident sample of each source
+	PoolEpisodes int64   // resident episodes over all shards; 0: no limit
+	Shards       int     // shards per source; 0: by the number of episodes
 }
 
-// Order is the order of one epoch over all ranks. It is a pure function of the order's parameters, seed, epoch and lengths (loader.L2).
-// Not safe for concurrent use.
+// Order is the order of one epoch over all ranks. It is a pure function of the order's parameters,
+// seed, epoch and lengths (loader.L2). An Order is not safe for concurrent use.
 type Order struct{ seq sequence }
 
-// Len is the number of samples of the epoch.
+// Len returns the number of samples of the epoch.
 func (o *Order) Len() int64 { return o.seq.Len() }
 
-// At gives the sample at position p, 0 ≤ p < Len. With shuffle="pool" it costs O(1) going forward, and O(p) going back.
+// At returns the sample at position p, 0 ≤ p < Len. With shuffle="pool" it is O(1) forward and O(p)
+// backward.
 func (o *Order) At(p int64) int64 { return o.seq.At(p) }
 
-// Fill writes the samples at positions from, from+1, … into dst and says how many there were.
+// Fill writes the samples at positions from, from+1, … to dst and returns their number.
 func (o *Order) Fill(dst []int64, from int64) int {
 	n := 0
 	for ; n < len(dst) && from+int64(n) < o.seq.Len(); n++ {
@@ -79,13 +84,14 @@ func (o *Order) Fill(dst []int64, from int64) int {
 	return n
 }
 
-// fileOrder gives the samples as they are numbered.
+// fileOrder is the order of samples by number.
 type fileOrder int64
 
 func (n fileOrder) Len() int64     { return int64(n) }
 func (fileOrder) At(p int64) int64 { return p }
 
-// deriveKey mixes numbers into a key, one after the other, so that (a, b+1) and (a+1, b) have nothing in common.
+// deriveKey mixes numbers into a key one after the other, so that the keys of (a, b+1) and (a+1, b)
+// are unrelated.
 func deriveKey(seed int64, more ...int64) uint64 {
 	k := Mix(uint64(seed) ^ goldenGamma)
 	for _, v := range more {
@@ -94,12 +100,14 @@ func deriveKey(seed int64, more ...int64) uint64 {
 	return k
 }
 
+// goldenGamma is the increment of SplitMix64: 2^64 divided by the golden ratio.
 const goldenGamma = 0x9e3779b97f4a7c15
 
-// Catalog is the tables of the sources. In a mixture the sources' sample numbers follow each other.
+// Catalog holds the tables of the sources. In a mixture, sample numbers of the sources are
+// consecutive.
 type Catalog struct {
 	tables  []*Table
-	offsets []int64 // of each source's first sample
+	offsets []int64 // number of each source's first sample
 }
 
 // NewCatalog numbers the samples of the sources.
@@ -113,45 +121,48 @@ func NewCatalog(tables ...*Table) Catalog {
 	return c
 }
 
-// locateSample gives a sample's source, its place in the source's table, and the number that it has in the source.
-func (c *Catalog) locateSample(sample int64) (source, place int, own int64) {
+// locateSample returns a sample's source, the position of its episode in the source's table, and
+// its number in the source.
+func (c *Catalog) locateSample(sample int64) (source, place int, number int64) {
 	if len(c.tables) > 1 {
 		source = sort.Search(len(c.offsets), func(i int) bool { return c.offsets[i] > sample }) - 1
 		for c.tables[source].Samples() == 0 {
 			source-- // an empty source has the offset of the next one
 		}
 	}
-	own = sample - c.offsets[source]
-	_, place = c.tables[source].Row(own)
-	return source, place, own
+	number = sample - c.offsets[source]
+	_, place = c.tables[source].Row(number)
+	return source, place, number
 }
 
-// samplesWithout is the number of samples that are not of some bad episodes.
+// samplesWithout returns the number of samples that are not of bad episodes.
 func (c *Catalog) samplesWithout(bad []BadEpisode) (left int64) {
 	for i, t := range c.tables {
-		left += t.samplesWithout(slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i }))
+		ofSource := slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i })
+		left += t.samplesWithout(ofSource)
 	}
 	return left
 }
 
-// PoolParams is what the order "pool" of one source is made for.
+// PoolParams holds the parameters of the order "pool" of one source.
 type PoolParams struct {
-	PoolSamples  int64 `json:"pool_samples,omitempty"`  // capacity over all shards; 0 = no bound
-	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // resident episodes over all shards; 0 = no bound
-	PoolShards   int   `json:"pool_shards,omitempty"`   // shards
+	PoolSamples  int64 `json:"pool_samples,omitempty"`  // capacity over all shards; 0: no limit
+	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // resident episodes over all shards; 0: no limit
+	PoolShards   int   `json:"pool_shards,omitempty"`   // number of shards
 }
 
-// Ordering is all that decides the order of a loader's epochs. It is not changed after it is made.
+// Ordering holds everything that determines the order of a loader's epochs. It is immutable. Safe
+// for concurrent use.
 type Ordering struct {
 	Mode      Shuffle
 	Seed      int64
 	data      Catalog
-	Pools     []PoolParams // of each source; nil but for pool
-	mixPlan   *mixPlan     // nil: one source, an epoch is its samples
-	mixParams *MixParams   // what the plan was made of
+	Pools     []PoolParams // of each source; nil unless the mode is Pool
+	mixPlan   *mixPlan     // nil: one source, whose samples are an epoch
+	mixParams *MixParams   // options of mixPlan
 }
 
-// New settles the parameters of an order. mix may be nil where there is one source.
+// New returns the Ordering of the given options. mix may be nil if there is one source.
 func New(p Params, data Catalog, mix *MixParams, seed int64) (*Ordering, error) {
 	o := &Ordering{Mode: p.Mode, Seed: seed, data: data}
 	if mix != nil && (len(data.tables) > 1 || mix.EpochSize > 0) {
@@ -183,7 +194,8 @@ func New(p Params, data Catalog, mix *MixParams, seed int64) (*Ordering, error) 
 	return o, nil
 }
 
-// splitPool gives each source its part of the pool: samples by its share, but no more than it has, in bytes as large as the whole pool.
+// splitPool returns the capacity of each source's pool in samples. Sources get bytes in proportion
+// to their shares, but no more than they need; the rest is divided among the others.
 func (o *Ordering) splitPool(p Params) []int64 {
 	out := make([]int64, len(o.data.tables))
 	if p.PoolBytes == 0 {
@@ -191,7 +203,7 @@ func (o *Ordering) splitPool(p Params) []int64 {
 			out[i] = p.PoolSamples
 		}
 	}
-	left, open := p.PoolBytes, make([]int, 0, len(out))
+	freeBytes, open := p.PoolBytes, make([]int, 0, len(out))
 	for i := range out {
 		if o.mixPlan == nil || o.mixPlan.shares[i] > 0 {
 			open = append(open, i)
@@ -203,15 +215,15 @@ func (o *Ordering) splitPool(p Params) []int64 {
 		}
 		return new(big.Int).SetUint64(o.mixPlan.shares[i])
 	}
-	for left > 0 && len(open) > 0 {
-		// samples_i = left · share_i / Σ share · bytes
+	for freeBytes > 0 && len(open) > 0 {
+		// samples_i = freeBytes · share_i / Σ share · bytes
 		sum := new(big.Int)
 		for _, i := range open {
 			sum.Add(sum, new(big.Int).Mul(share(i), big.NewInt(max(p.SampleBytes[i], 1))))
 		}
 		full := -1
 		for k, i := range open {
-			n := new(big.Int).Mul(share(i), big.NewInt(left))
+			n := new(big.Int).Mul(share(i), big.NewInt(freeBytes))
 			n.Div(n, sum)
 			size := o.data.tables[i].Samples()
 			if out[i] = max(size, 1); n.IsInt64() && n.Int64() < size {
@@ -223,8 +235,8 @@ func (o *Ordering) splitPool(p Params) []int64 {
 		if full < 0 {
 			break
 		}
-		// What a small source does not need is the others'.
-		left -= out[open[full]] * max(p.SampleBytes[open[full]], 1)
+		// The bytes that a small source does not need are divided among the others.
+		freeBytes -= out[open[full]] * max(p.SampleBytes[open[full]], 1)
 		open = slices.Delete(open, full, full+1)
 	}
 	for i := range out {
@@ -233,7 +245,7 @@ func (o *Ordering) splitPool(p Params) []int64 {
 	return out
 }
 
-// Samples is the number of samples of an epoch.
+// Samples returns the number of samples of an epoch.
 func (o *Ordering) Samples() int64 {
 	if o.mixPlan != nil {
 		return o.mixPlan.epochSamples
@@ -241,7 +253,8 @@ func (o *Ordering) Samples() int64 {
 	return o.data.tables[0].Samples()
 }
 
-// Room is how many samples pools hold at most, over all ranks; 0: there is no bound.
+// Capacity returns the maximum number of samples in pools, over all ranks. It is 0 if there is no
+// limit.
 func (o *Ordering) Capacity() (n int64) {
 	for i := range o.Pools {
 		if o.Pools[i].PoolSamples == 0 {
@@ -252,7 +265,7 @@ func (o *Ordering) Capacity() (n int64) {
 	return n
 }
 
-// sequence makes the order of an epoch.
+// sequence returns the order of an epoch.
 func (o *Ordering) sequence(epoch int64) sequence {
 	switch {
 	case o.mixPlan == nil:
@@ -263,11 +276,11 @@ func (o *Ordering) sequence(epoch int64) sequence {
 	return newMixture(o, epoch)
 }
 
-// Epoch is the order of one epoch.
+// Epoch returns the order of an epoch.
 func (o *Ordering) Epoch(epoch int64) *Order { return &Order{o.sequence(epoch)} }
 
-// sourceSequence is the order of one source in one of its own epochs. The first source has the seed itself, so that it alone has the same order
-// as in a mixture.
+// sourceSequence returns the order of source i in one of its own epochs. The first source uses the
+// seed itself, so that it has the same order alone and in a mixture.
 func (o *Ordering) sourceSequence(i int, epoch int64) sequence {
 	t := o.data.tables[i]
 	seed := o.Seed

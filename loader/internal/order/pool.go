@@ -7,32 +7,34 @@ import (
 	"sort"
 )
 
-// pool is the order "pool": samples come of resident episodes. The epoch's episodes are cut into shards; positions are dealt
-// round-robin over the shards that still have samples, and each shard draws uniformly from what its residents still have.
-// Lengths and parameters decide it all: never the memory or the time that a run has.
+// pool is the order "pool": samples are drawn from resident episodes. The episodes of an epoch are
+// divided into shards. Positions are dealt round-robin over the shards that still have samples, and
+// each shard draws uniformly from the remaining samples of its residents. The order depends only on
+// lengths and parameters, never on the memory or speed of a run.
 type pool struct {
 	length       int64
 	shards       []shard
 	phases       []phase
-	currentPhase int // phase of the last position, where the next one most likely is
+	currentPhase int // phase of the last position; most likely that of the next
 }
 
 // phase is a range of positions that are dealt over the same shards.
 type phase struct {
-	start  int64   // its first position
-	round  int64   // draws that each of its shards had before it
-	shards []int32 // in order
+	start  int64   // first position
+	round  int64   // draws of each of its shards before it
+	shards []int32 // shards with samples, ascending
 }
 
-// MaxShards bounds pool_shards: the phases of a pool take up to shards²/2 numbers.
+// MaxShards bounds pool_shards: the phases of a pool hold up to shards²/2 numbers.
 const MaxShards = 1024
 
-// defaultShards is a function of the dataset alone: the order must not change with the number of ranks.
+// defaultShards returns the number of shards for a number of episodes. It must not depend on the
+// number of ranks, since the order depends on it.
 func defaultShards(episodes int) int {
 	return 1 << max(bits.Len(uint(min(8, episodes/8)))-1, 0)
 }
 
-// Filled is the number of episodes that have samples.
+// Filled returns the number of episodes that have samples.
 func (t *Table) Filled() int {
 	n, before := 0, int64(0)
 	for _, end := range t.ends {
@@ -44,7 +46,8 @@ func (t *Table) Filled() int {
 	return n
 }
 
-// Span is the samples of a place of the table: [from, to).
+// Span returns the range [from, to) of sample numbers of the episode at position place of the
+// table.
 func (t *Table) Span(place int) (from, to int64) {
 	if place > 0 {
 		from = t.ends[place-1]
@@ -52,19 +55,28 @@ func (t *Table) Span(place int) (from, to int64) {
 	return from, t.ends[place]
 }
 
+// newPool returns the order of an epoch.
 func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 	c := p.PoolShards
 	o := &pool{length: t.Samples(), shards: make([]shard, c)}
 	key := deriveKey(seed, epoch, 1)
 	for l, places := range assignShards(t, c, key) {
-		part := func(total int64) int64 { // sums up to the total over the shards
+		part := func(total int64) int64 { // parts of all shards sum up to total
 			if total == 0 {
 				return 0
 			}
 			return max(floorShare(total, l+1, c)-floorShare(total, l, c), 1)
 		}
 		ln := &o.shards[l]
-		*ln = shard{table: t, number: int32(l), shards: int32(c), places: places, maxSamples: part(p.PoolSamples), maxEpisodes: part(p.PoolEpisodes), key: Mix(key + uint64(l) + 1)}
+		*ln = shard{
+			table:       t,
+			number:      int32(l),
+			shards:      int32(c),
+			places:      places,
+			maxSamples:  part(p.PoolSamples),
+			maxEpisodes: part(p.PoolEpisodes),
+			key:         Mix(key + uint64(l) + 1),
+		}
 		for _, at := range places {
 			from, to := t.Span(int(at))
 			ln.samples += to - from
@@ -76,14 +88,15 @@ func newPool(p PoolParams, t *Table, seed, epoch int64) *pool {
 	return o
 }
 
-// floorShare is ⌊total·i/n⌋ for i ≤ n.
+// floorShare returns ⌊total·i/n⌋ for i ≤ n.
 func floorShare(total int64, i, n int) int64 {
 	hi, lo := bits.Mul64(uint64(total), uint64(i))
 	q, _ := bits.Div64(hi, lo, uint64(n))
 	return int64(q)
 }
 
-// assignShards cuts the episodes into c shards by samples, the longest first, each to the shard that has least; ties are seeded.
+// assignShards divides the episodes into c shards by samples: the longest episode first, each to
+// the shard with the fewest samples. Ties are broken by the seed.
 func assignShards(t *Table, c int, key uint64) [][]int32 {
 	type item struct {
 		size  int64
@@ -117,7 +130,7 @@ func assignShards(t *Table, c int, key uint64) [][]int32 {
 	return out
 }
 
-// shuffleSeeded puts a list in a seeded order.
+// shuffleSeeded shuffles list in place by a seeded permutation.
 func shuffleSeeded(list []int32, key uint64) {
 	for i := len(list) - 1; i > 0; i-- {
 		j := scaleTo(Mix(key+uint64(i)*goldenGamma), uint64(i+1))
@@ -125,7 +138,7 @@ func shuffleSeeded(list []int32, key uint64) {
 	}
 }
 
-// makePhases makes the phases: one ends where a shard has given all.
+// makePhases computes the phases. A phase ends when a shard has no samples left.
 func (o *pool) makePhases() {
 	sizes := make([]int64, 0, len(o.shards))
 	for i := range o.shards {
@@ -149,10 +162,10 @@ func (o *pool) makePhases() {
 	}
 }
 
-// Len is the number of samples of the epoch.
+// Len returns the number of samples of the epoch.
 func (o *pool) Len() int64 { return o.length }
 
-// shardDraw finds the shard of a position, and which of its draws it is.
+// shardDraw returns the shard of a position and the number of the shard's draw.
 func (o *pool) shardDraw(p int64) (shard int32, draw int64) {
 	ph := &o.phases[o.currentPhase]
 	if p < ph.start || o.currentPhase+1 < len(o.phases) && p >= o.phases[o.currentPhase+1].start {
@@ -167,84 +180,88 @@ func (o *pool) shardDraw(p int64) (shard int32, draw int64) {
 	return ph.shards[d-q*m], ph.round + int64(q)
 }
 
+// shardAt implements pooled.
 func (o *pool) shardAt(p int64) (*shard, int64) {
 	l, draw := o.shardDraw(p)
 	return &o.shards[l], draw
 }
 
-// At gives the sample at a position.
+// At returns the sample at a position.
 func (o *pool) At(p int64) int64 {
 	l, draw := o.shardDraw(p)
 	return o.shards[l].drawAt(draw)
 }
 
-// shard is one canonical shard: its episodes in the order of admission, and the simulation of its draws.
+// shard is one shard of a pool: its episodes in order of admission, and the simulation of its
+// draws.
 type shard struct {
 	table                   *Table
-	source                  int   // of a mixture
-	offset                  int64 // of the source's sample numbers
+	source                  int   // position in the mixture
+	offset                  int64 // number of the source's first sample
 	number, shards          int32
-	places                  []int32
-	samples                 int64 // samples
-	maxSamples, maxEpisodes int64 // samples and episodes that may be resident; 0 = no bound
+	places                  []int32 // its episodes, as positions in the table
+	samples                 int64   // samples of all its episodes
+	maxSamples, maxEpisodes int64   // maximum of resident samples and episodes; 0: no limit
 	key                     uint64
 	residentState
-	onAdmit func(ln *shard, place int32) // is told of each episode that enters; nil: nobody is
+	onAdmit func(ln *shard, place int32) // called for each admitted episode; may be nil
 	drawCounts
 }
 
-// residentState are the episodes of a shard that samples are drawn from.
+// residentState is the state of a shard's simulation: the resident episodes and their remaining
+// samples.
 type residentState struct {
 	drawn      int64
-	admitted   int      // of places
-	admitLimit int      // so few samples must be left before the next may enter; -1: none may, whatever is left
-	tickets    []ticket // samples that the residents still have
+	admitted   int      // number of places that were admitted
+	admitLimit int      // the next episode is admitted when at most so many samples remain; -1: none is
+	tickets    []ticket // remaining samples of the residents
 	seats      []seat
 	freeSeats  []int32
 }
 
-// drawCounts count the draws of a shard for the Sampler that follows it.
+// drawCounts counts the draws of a shard for the Sampler that follows it.
 type drawCounts struct {
-	rankDraws, allDraws int64 // draws of its rank, and of all ranks, since it follows the shard
-	stepSpots           int64 // positions of a step, wrapped ones among them
-	dealGroup           int   // of the shards that are dealt as one
+	rankDraws, allDraws int64 // draws of the rank and of all ranks since the Sampler follows the shard
+	stepSpots           int64 // positions of the current step, including wrapped ones
+	dealGroup           int   // index of the group of shards that are dealt as one
 }
 
-// ticket is a sample that is still to be drawn.
+// ticket is a remaining sample of a resident.
 type ticket struct{ seat, row int32 }
 
 // seat is a resident episode.
 type seat struct {
-	firstSample int64 // its first sample
+	firstSample int64
 	remaining   int32
 	place       int32
 }
 
+// resetDraws returns the simulation to the start of the epoch.
 func (ln *shard) resetDraws() {
 	ln.drawn, ln.admitted = 0, 0
 	ln.tickets, ln.seats, ln.freeSeats = ln.tickets[:0], ln.seats[:0], ln.freeSeats[:0]
 	ln.updateAdmitLimit()
 }
 
-// residents is the number of episodes that have samples left.
+// residents returns the number of resident episodes with samples left.
 func (ln *shard) residents() int { return len(ln.seats) - len(ln.freeSeats) }
 
-// updateAdmitLimit finds out when the next episode may enter.
+// updateAdmitLimit computes when the next episode is admitted.
 func (ln *shard) updateAdmitLimit() {
 	switch {
 	case ln.admitted == len(ln.places):
 		ln.admitLimit = -1
 	case ln.maxEpisodes > 0 && int64(ln.residents()) >= ln.maxEpisodes:
-		ln.admitLimit = -1 // until a resident is empty
+		ln.admitLimit = -1 // until a resident has no samples left
 	case ln.maxSamples == 0:
 		ln.admitLimit = int(^uint(0) >> 1)
 	default:
 		from, to := ln.table.Span(int(ln.places[ln.admitted]))
-		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0)) // at least one is always resident
+		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0)) // at least one episode is always resident
 	}
 }
 
-// admitEpisodes lets episodes enter until the next must wait.
+// admitEpisodes admits episodes until the next one must wait.
 func (ln *shard) admitEpisodes() {
 	for len(ln.tickets) <= ln.admitLimit {
 		place := ln.places[ln.admitted]
@@ -272,7 +289,7 @@ func (ln *shard) admitEpisodes() {
 	}
 }
 
-// nextDraw makes the next draw.
+// nextDraw makes the next draw and returns its sample.
 func (ln *shard) nextDraw() int64 {
 	if len(ln.tickets) <= ln.admitLimit {
 		ln.admitEpisodes()
@@ -291,7 +308,7 @@ func (ln *shard) nextDraw() int64 {
 	return ln.offset + s.firstSample + int64(t.row)
 }
 
-// seekTo simulates until so many draws are made.
+// seekTo simulates until drawn draws are made. It restarts the simulation to go backward.
 func (ln *shard) seekTo(drawn int64) {
 	if drawn < ln.drawn {
 		ln.resetDraws()
@@ -301,13 +318,14 @@ func (ln *shard) seekTo(drawn int64) {
 	}
 }
 
-// drawAt makes one of the draws: the next one at once, others by a simulation.
+// drawAt returns the sample of a draw. The next draw is O(1); others are simulated.
 func (ln *shard) drawAt(draw int64) int64 {
 	ln.seekTo(draw)
 	return ln.nextDraw()
 }
 
-// forEachResident gives the samples that the residents still have, ascending, an episode at a time in the order of their places.
+// forEachResident calls each for every resident, in the order of the table, with its remaining
+// samples, ascending.
 func (ln *shard) forEachResident(each func(place int32, samples []int64)) {
 	ids := make([]int64, 0, len(ln.tickets))
 	for _, t := range ln.tickets {

@@ -2,21 +2,22 @@ package order
 
 import "math"
 
-// Randomness says how well an order mixes episodes: what a batch of it holds, beside what a perfect shuffle of the same
-// episodes would give. 1 / Distinct is how many samples of one episode a batch has on average.
+// Randomness states how well an order mixes episodes, compared with a perfect shuffle of the same
+// episodes. 1 / Distinct is the average number of samples of one episode in a batch.
 type Randomness struct {
 	Batch          int64   `json:"batch"`
-	Distinct       float64 `json:"distinct"`        // episodes in a batch / its samples
+	Distinct       float64 `json:"distinct"`        // different episodes in a batch, divided by its samples
 	DistinctIdeal  float64 `json:"distinct_ideal"`  // of a perfect shuffle
-	Neighbour      float64 `json:"neighbour"`       // share of samples whose next one is of the same episode
+	Neighbour      float64 `json:"neighbour"`       // fraction of samples whose next sample is of the same episode
 	NeighbourIdeal float64 `json:"neighbour_ideal"` // of a perfect shuffle
 }
 
-// maxRandomnessPositions bounds what Randomness makes of an epoch: some 0.1 s.
+// maxRandomnessPositions bounds the positions that Randomness computes, to about 0.1 s.
 const maxRandomnessPositions = 1 << 20
 
-// Randomness measures an epoch's order for batches of some size, over its first million positions; nothing is read. Of a mixture
-// the ideals are those of its sources, each shuffled perfectly and drawn by its weight.
+// Randomness measures an epoch's order for batches of a given size, over its first million
+// positions. It reads nothing. The ideals of a mixture are those of its sources, each shuffled
+// perfectly and drawn by its weight.
 func (o *Ordering) Randomness(epoch, batch int64) Randomness {
 	r := o.Quality(epoch, batch, maxRandomnessPositions)
 	if p := o.mixPlan; p != nil {
@@ -34,17 +35,18 @@ func (o *Ordering) Randomness(epoch, batch int64) Randomness {
 	return r
 }
 
-// Quality measures an epoch's order over its first limit positions; see quality.
+// Quality measures an epoch's order over its first limit positions; see measureQuality.
 func (o *Ordering) Quality(epoch, batch, limit int64) Randomness {
 	return measureQuality(o.sequence(epoch), o.data, batch, limit)
 }
 
-// measureQuality measures an order over its first limit positions (0: all) by making it; nothing is read. Whole batches count.
+// measureQuality computes the first limit positions of an order and measures its whole batches.
+// Limit 0 means all positions. It reads nothing.
 func measureQuality(o sequence, data Catalog, batch, limit int64) Randomness {
 	n := o.Len()
 	batch = max(min(batch, n), 1)
 	r := Randomness{Batch: batch}
-	episodes := make([]int, len(data.tables)) // numbers of the sources' first episodes
+	episodes := make([]int, len(data.tables)) // number of each source's first episode
 	total := 0
 	for i, t := range data.tables {
 		episodes[i] = total
@@ -54,7 +56,7 @@ func measureQuality(o sequence, data Catalog, batch, limit int64) Randomness {
 		limit = n
 	}
 	limit -= limit % batch
-	seen := make([]int64, total) // the last batch that an episode was in, from 1
+	seen := make([]int64, total) // last batch of each episode, counted from 1
 	last, distinct, neighbours := -1, int64(0), int64(0)
 	for p := range limit {
 		source, place, _ := data.locateSample(o.At(p))
@@ -78,14 +80,15 @@ func measureQuality(o sequence, data Catalog, batch, limit int64) Randomness {
 	return r
 }
 
-// idealShares are the shares of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B, and Σ_e n_e(n_e−1) / N(N−1).
+// idealShares returns the values of a perfect shuffle: Σ_e [1 − C(N−n_e, B) / C(N, B)] / B for
+// distinct, and Σ_e n_e(n_e−1) / N(N−1) for neighbour.
 func idealShares(data Catalog, batch int64) (distinct, neighbour float64) {
 	n := int64(0)
 	for _, t := range data.tables {
 		n += t.Samples()
 	}
 	batch = min(batch, n)
-	hits := map[int64]float64{} // by length: episodes have few
+	hits := map[int64]float64{} // by length, because few lengths differ
 	for _, t := range data.tables {
 		for place := range t.ends {
 			from, to := t.Span(place)

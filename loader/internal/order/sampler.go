@@ -5,55 +5,63 @@ import (
 	"slices"
 )
 
-// Cursor is where a rank stands in its own sequence of an epoch: samples passed over or given, and batches given.
+// Cursor is a position in a rank's samples of an epoch: samples delivered or skipped, and batches
+// delivered.
 type Cursor struct{ index, step int64 }
 
-// Admission is an episode that becomes resident, told before the first of its samples is drawn.
+// Admission reports an episode that becomes resident. It precedes the first draw of its samples.
 type Admission struct {
-	Source, Place int     // place: index into the table's ends
-	Samples       []int64 // that are still to be drawn, ascending: all of them, but after a resume
-	// Share is the part of its shard's samples that this rank took since it first drew from the shard, this step's among them. A rank
-	// for which it is small does better to decode on demand.
+	Source, Place int     // Place: position of the episode in the source's table
+	Samples       []int64 // samples to be drawn, ascending: all of them, except after a restore
+	// Share is the fraction of its shard's draws that this rank has made since it first drew from
+	// the shard, including this step. If it is small, decoding on demand is cheaper than storing
+	// the frames.
 	Share float64
 }
 
-// Own is how many of the samples this rank will take, about.
+// Own returns the expected number of the samples that this rank delivers.
 func (a *Admission) Own() float64 { return a.Share * float64(len(a.Samples)) }
 
-// Step is what one rank does in one global step. Its slices are used again by the next call with it.
+// Step is one batch of a rank. The next call of Sampler.Next with it reuses its slices.
 type Step struct {
-	Samples, Epochs  []int64 // and the epoch of each in its source
-	First            int64   // position of the first of them
+	Samples, Epochs  []int64 // Epochs: the epoch of each sample in its source
+	First            int64   // position of the first sample
 	After            Cursor
 	Wrapped, Skipped int64
-	// Pool only: episodes that entered the shards that this rank draws from, up to and with this step, in the order of their entering;
-	// and samples of such episodes that this rank will never give. Each sample of an admission is given or passed once, in its own step
-	// or a later one, but for those that drop_last drops. Wrapped samples need not be of an admitted episode.
+	// Admitted lists the episodes that entered the shards of this rank up to and including this
+	// step, in order. Passed lists samples of such episodes that this rank never delivers. Only for
+	// pools.
+	//
+	// Each sample of an admission is delivered or passed once, in this step or a later one, except
+	// those that drop_last omits. Wrapped samples may be of episodes that were not admitted.
 	Admitted []Admission
 	Passed   []int64
 }
 
-// rankSlice is the part of an epoch that one rank takes, from position start on: step t is the positions [start+tG, start+(t+1)G),
-// G = batch × world, and the rank has the rank-th slice of batch in each. In the last step, where there is no whole one left,
-// positions go round to the epoch's first ones; or, short, what is left is cut into world parts that differ by at most one sample.
+// rankSlice is the part of an epoch that one rank delivers, from position start on. Step t covers
+// positions [start+tG, start+(t+1)G), with G = batch × world. The rank has the rank-th slice of
+// batch positions in each step.
+//
+// The last step may be incomplete. It is then filled with the epoch's first positions. If short is
+// set, it is divided into world parts that differ by at most one sample instead.
 type rankSlice struct {
 	start, epochSamples int64
 	batch, world, rank  int64
 	dropLast, short     bool
 }
 
-// steps is the number of global steps that are left; the same on all ranks.
+// steps returns the number of global steps that are left. It is equal on all ranks.
 func (s *rankSlice) steps() int64 {
-	left := max(s.epochSamples-s.start, 0)
-	g := s.batch * s.world
+	samples := max(s.epochSamples-s.start, 0)
+	globalBatch := s.batch * s.world
 	if s.dropLast {
-		return left / g
+		return samples / globalBatch
 	}
-	return (left + g - 1) / g
+	return (samples + globalBatch - 1) / globalBatch
 }
 
-// batches is the number of steps that are left in which this rank has a sample. It is steps, but for a short last one with
-// fewer samples than ranks.
+// batches returns the number of steps left in which this rank has a sample. It is steps(), except
+// for a short last step with fewer samples than ranks.
 func (s *rankSlice) batches() int64 {
 	n := s.steps()
 	if n > 0 {
@@ -64,27 +72,32 @@ func (s *rankSlice) batches() int64 {
 	return n
 }
 
-// rankPart says which part of a step's positions the rank has, counted from the step's first one.
+// rankPart returns the rank's range of a step's positions, counted from the step's first one.
 func (s *rankSlice) rankPart(step int64) (from, to int64) {
-	left := s.epochSamples - s.start - step*s.batch*s.world
+	remaining := s.epochSamples - s.start - step*s.batch*s.world
 	switch {
-	case left >= s.batch*s.world:
+	case remaining >= s.batch*s.world:
 	case s.world == 1:
-		return 0, max(left, 0)
+		return 0, max(remaining, 0)
 	case s.short:
-		return floorShare(max(left, 0), int(s.rank), int(s.world)), floorShare(max(left, 0), int(s.rank+1), int(s.world))
+		from = floorShare(max(remaining, 0), int(s.rank), int(s.world))
+		to = floorShare(max(remaining, 0), int(s.rank+1), int(s.world))
+		return from, to
 	}
 	return s.rank * s.batch, (s.rank + 1) * s.batch
 }
 
-// positionAfter is the position of the epoch after t steps of all ranks.
+// positionAfter returns the position in the epoch after t steps of all ranks.
 func (s *rankSlice) positionAfter(t int64) int64 {
 	return min(s.start+t*s.batch*s.world, s.epochSamples)
 }
 
-// Sampler is the sequence of samples of one rank in one epoch: the order, cut by rank, less the bad episodes. Where the order
-// has shards, and there are several ranks, a step's positions are cut after a stable sort by shard, so that a rank keeps to few
-// shards; what it gets it gives in the order of positions.
+// Sampler computes the samples of one rank in one epoch: the order, divided among ranks, without
+// bad episodes.
+//
+// If the order has shards and there are several ranks, the positions of a step are sorted by shard
+// (stably) before they are divided, so that a rank uses few shards. The rank delivers its part in
+// the order of positions. A Sampler is not safe for concurrent use.
 type Sampler struct {
 	rankSlice
 	epoch     int64
@@ -93,51 +106,59 @@ type Sampler struct {
 	bad       []BadEpisode
 
 	order          sequence
-	shards         pooled              // the order, where it has shards
-	loaded         int64               // step whose part is loaded, plus one
-	rankSpots      []spot              // the rank's part of it, in the order of positions
-	stepSpots      []spot              // scratch
-	stepShards     []*shard            // scratch: shards of a step
-	nextInGroup    []int64             // scratch: where the next of a group of shards stands
-	followedShards []*shard            // whose draws are all followed
-	badAdmitted    map[tableEntry]bool // bad when they entered
-	step           *Step               // of the call of next
+	shards         pooled              // order, if it has shards; else nil
+	loaded         int64               // 1 + the step whose part is loaded
+	rankSpots      []spot              // the rank's part of the loaded step, in the order of positions
+	stepSpots      []spot              // all positions of the step, if there are shards; reused
+	stepShards     []*shard            // shards of the step; reused
+	nextInGroup    []int64             // next index of each group of shards; reused
+	followedShards []*shard            // shards whose draws are all followed
+	badAdmitted    map[tableEntry]bool // episodes that were bad when they were admitted
+	step           *Step               // argument of the current call of Next
 }
 
-// spot is a position of a step.
+// spot is one position of a step.
 type spot struct {
-	position  int64  // of the epoch
-	shard     *shard // nil where the order has none
+	position  int64  // in the epoch
+	shard     *shard // nil if the order has no shards
 	draw      int64
 	sample    int64
 	epoch     int64 // of the sample's source
 	isWrapped bool
-	isRanks   bool
+	isRanks   bool // the position is the rank's
 }
 
-// tableEntry is an episode by its place in a table.
+// tableEntry identifies an episode by its position in a source's table.
 type tableEntry struct{ source, place int }
 
-// Next collects the samples of the batch at a Cursor into dst, whose slices are used again. It is false at the end of the epoch.
+// Next computes the batch at a Cursor into dst, whose slices it reuses. It returns false at the end
+// of the epoch.
 func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
-	*dst = Step{Samples: dst.Samples[:0], Epochs: dst.Epochs[:0], After: at, Admitted: dst.Admitted[:0], Passed: dst.Passed[:0]}
+	*dst = Step{
+		Samples:  dst.Samples[:0],
+		Epochs:   dst.Epochs[:0],
+		After:    at,
+		Admitted: dst.Admitted[:0],
+		Passed:   dst.Passed[:0],
+	}
 	c.step = dst
-	own := c.steps() * c.batch // the rank's positions
-	if c.world > 1 && at.step >= c.steps() || own == 0 {
+	rankPositions := c.steps() * c.batch
+	if c.world > 1 && at.step >= c.steps() || rankPositions == 0 {
 		return false
 	}
 	i := at.index
-	found := i // where the last good sample was
+	found := i // index after the last good sample
 	for int64(len(dst.Samples)) < c.batch {
 		t := i
-		if i >= own {
-			if c.world == 1 || c.short || i >= found+2*own {
+		if i >= rankPositions {
+			if c.world == 1 || c.short || i >= found+2*rankPositions {
 				break
 			}
-			// Bad episodes took samples of this rank: it goes round its own positions, so that all ranks give equally many batches.
-			t = i % own
+			// Bad episodes took samples of this rank. It wraps around its own positions, so that
+			// all ranks deliver equally many batches.
+			t = i % rankPositions
 		}
-		c.loadStep(t/c.batch, t%c.batch, i >= own)
+		c.loadStep(t/c.batch, t%c.batch, i >= rankPositions)
 		if t%c.batch >= int64(len(c.rankSpots)) { // the last part is shorter
 			break
 		}
@@ -167,12 +188,14 @@ func (c *Sampler) Next(at Cursor, dst *Step) (ok bool) {
 	return true
 }
 
-// Starved says whether the end that next found at a Cursor is not the epoch's: every sample of the rank is of a bad episode.
+// Starved reports whether Next returned false at a Cursor before the end of the epoch. This happens
+// if every sample of the rank is of a bad episode.
 func (c *Sampler) Starved(at Cursor) bool {
 	return c.world > 1 && !c.short && at.step < c.steps()
 }
 
-// samplePosition gives the place in the epoch of the rank's i-th sample; false where there is none. It simulates nothing.
+// samplePosition returns the position in the epoch of the rank's i-th sample. It returns false if
+// there is none. It simulates nothing.
 func (c *Sampler) samplePosition(i int64) (p int64, ok bool) {
 	if i/c.batch >= c.steps() {
 		return 0, false
@@ -186,7 +209,7 @@ func (c *Sampler) samplePosition(i int64) (p int64, ok bool) {
 	return c.rankSpots[i].position, true
 }
 
-// ensureOrder makes the order.
+// ensureOrder makes the order at the first call.
 func (c *Sampler) ensureOrder() {
 	if c.order == nil {
 		c.order = c.makeOrder()
@@ -194,7 +217,7 @@ func (c *Sampler) ensureOrder() {
 	}
 }
 
-// findSpots finds the rank's part of a step, without samples.
+// findSpots sets the rank's part of step t, without samples.
 func (c *Sampler) findSpots(t int64) {
 	from, to := c.rankPart(t)
 	begin := c.start + t*c.batch*c.world
@@ -231,7 +254,8 @@ func (c *Sampler) findSpots(t int64) {
 	}
 }
 
-// epochAt is the epoch that the source of a position is in: of a mixture each has its own. The position is the one that was found last.
+// epochAt returns the epoch of the source at position p. Each source of a mixture has its own. p
+// must be the position that the order found last.
 func (c *Sampler) epochAt(p int64) int64 {
 	if m, ok := c.order.(interface{ epochAt(p int64) int64 }); ok {
 		return m.epochAt(p)
@@ -239,8 +263,9 @@ func (c *Sampler) epochAt(p int64) int64 {
 	return c.epoch
 }
 
-// markRankPart marks the rank's part [from, to) of a step's positions, sorted by shard. Shards are compared as fractions of their number,
-// so that those of several sources lie side by side.
+// markRankPart marks the range [from, to) of the step's positions, sorted by shard, as the rank's.
+// Shards are compared by number / number of shards, so that corresponding shards of several sources
+// are neighbors.
 func (c *Sampler) markRankPart(from, to int64) {
 	if c.world == 1 {
 		for k := range c.stepSpots {
@@ -271,14 +296,15 @@ func (c *Sampler) markRankPart(from, to int64) {
 		ln.dealGroup = len(c.nextInGroup) - 1
 	}
 	for k := range c.stepSpots {
-		at := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
-		c.stepSpots[k].isRanks = from <= *at && *at < to
-		*at++
+		next := &c.nextInGroup[c.stepSpots[k].shard.dealGroup]
+		c.stepSpots[k].isRanks = from <= *next && *next < to
+		*next++
 	}
 }
 
-// loadStep makes the rank's part of a step, from its given-th sample on, and tells what enters and what other ranks take.
-// again says that the step is gone round to a second time.
+// loadStep computes the samples of the rank's part of step t. It records episodes that enter and
+// samples that other ranks deliver, or that this rank delivered before its given-th sample. again
+// reports that the rank wraps around to the step a second time.
 func (c *Sampler) loadStep(t, given int64, again bool) {
 	if c.loaded == t+1 {
 		return
@@ -308,7 +334,7 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 			s.sample = s.shard.drawAt(s.draw)
 			c.rankSpots[k] = s
 			if !s.isWrapped && int64(k) < given && !again {
-				c.recordPassed(s.sample) // given before the Sampler began
+				c.recordPassed(s.sample) // delivered before the Sampler began
 			}
 			k++
 		case !again && !s.isWrapped && s.shard.onAdmit != nil:
@@ -326,7 +352,8 @@ func (c *Sampler) loadStep(t, given int64, again bool) {
 	}
 }
 
-// followShards follows the shards that the rank draws from in the step, from the step's first draw on.
+// followShards follows the shards from which the rank draws in the step, from the step's first draw
+// on.
 func (c *Sampler) followShards() {
 	for i := range c.stepSpots {
 		if ln := c.stepSpots[i].shard; ln.onAdmit == nil {
@@ -353,6 +380,7 @@ func (c *Sampler) followShards() {
 	}
 }
 
+// unfollowShards stops following all shards.
 func (c *Sampler) unfollowShards() {
 	for _, ln := range c.followedShards {
 		ln.onAdmit = nil
@@ -360,7 +388,8 @@ func (c *Sampler) unfollowShards() {
 	c.followedShards = c.followedShards[:0]
 }
 
-// recordAdmission tells of an episode that entered; samples nil: all of them are still to be drawn.
+// recordAdmission adds an admitted episode to the step. If samples is nil, all its samples are
+// still to be drawn.
 func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
 	from, to := ln.table.Span(int(place))
 	if len(c.bad) > 0 && c.isBad(ln.offset+from, c.stepSpots[0].position, false) {
@@ -370,7 +399,7 @@ func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
 		c.badAdmitted[tableEntry{ln.source, int(place)}] = true
 		return
 	}
-	// The inner slices are used again as well.
+	// Reuse the inner slices as well.
 	out := c.step
 	if n := len(out.Admitted); n < cap(out.Admitted) {
 		out.Admitted = out.Admitted[:n+1]
@@ -390,7 +419,8 @@ func (c *Sampler) recordAdmission(ln *shard, place int32, samples []int64) {
 	}
 }
 
-// recordPassed tells of a sample that the rank will never give.
+// recordPassed adds a sample that the rank never delivers to the step, unless its episode was bad
+// when it was admitted.
 func (c *Sampler) recordPassed(sample int64) {
 	if len(c.badAdmitted) > 0 {
 		source, place, _ := c.data.locateSample(sample)
@@ -401,20 +431,23 @@ func (c *Sampler) recordPassed(sample int64) {
 	c.step.Passed = append(c.step.Passed, sample)
 }
 
-// isBad says whether the sample at a position is of an episode that was found bad at or before it.
+// isBad reports whether the sample at position p is of an episode that was found bad at or before
+// p.
 func (c *Sampler) isBad(sample, p int64, wrapped bool) bool {
 	source, place, _ := c.data.locateSample(sample)
 	episode := c.data.tables[source].Episode(place)
 	for k := range c.bad {
 		b := &c.bad[k]
-		if b.Episode == episode && b.Source == source && (b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)) {
+		applies := b.Epoch < c.epoch || b.Epoch == c.epoch && (wrapped || p >= b.Position)
+		if b.Episode == episode && b.Source == source && applies {
 			return true
 		}
 	}
 	return false
 }
 
-// globalPosition is the position of the epoch that a Cursor stands at, over all ranks, and what this rank took beyond it.
+// globalPosition returns the position in the epoch of a Cursor, over all ranks, and the number of
+// samples that this rank delivered beyond it.
 func (c *Sampler) globalPosition(at Cursor) (position, ahead int64) {
 	if c.world == 1 {
 		return min(c.start+at.index, c.epochSamples), 0
@@ -422,7 +455,7 @@ func (c *Sampler) globalPosition(at Cursor) (position, ahead int64) {
 	return c.positionAfter(at.step), max(at.index-at.step*c.batch, 0)
 }
 
-// Left is how many samples of the rank are behind a Cursor.
+// Left returns the number of samples of the rank after a Cursor.
 func (c *Sampler) Left(at Cursor) int64 {
 	if c.world == 1 {
 		return max(c.epochSamples-c.start-at.index, 0)
@@ -430,11 +463,11 @@ func (c *Sampler) Left(at Cursor) int64 {
 	return max(c.steps()-at.step, 0) * c.batch
 }
 
-// isEnded says whether nothing is left behind a Cursor.
+// isEnded reports whether no batch is left after a Cursor.
 func (c *Sampler) isEnded(at Cursor) bool {
 	if c.world == 1 {
-		left := c.Left(at)
-		return left <= 0 || c.dropLast && left < c.batch
+		remaining := c.Left(at)
+		return remaining <= 0 || c.dropLast && remaining < c.batch
 	}
 	return at.step >= c.steps()
 }

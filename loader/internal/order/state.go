@@ -9,69 +9,73 @@ import (
 // stateVersion is the version of the states that are written.
 const stateVersion = 3
 
-// State is where a Loader stands: small, readable, and enough to go on exactly (loader.L5). It counts samples that were handed out.
-// Epoch and Position are the place; a user may change them, to skip batches say. What a source says of its own epoch and position
-// follows from them.
+// State is the position of a Loader: small, readable, and sufficient to continue exactly
+// (loader.L5). It counts delivered samples. Epoch and Position are the position; a user may change
+// them, for example to skip batches. The epochs and positions of sources follow from them.
 type State struct {
-	Version     int           `json:"version"` // 3; 1 and 2, whose bad_episodes are positions, are read as well
+	Version     int           `json:"version"` // 3. Versions 1 and 2, with positions in bad_episodes, are accepted
 	Order       string        `json:"order"`   // "global", "pool" or "file"
 	PoolParams                // of the order "pool" of one source
 	Seed        int64         `json:"seed"`
 	Epoch       int64         `json:"epoch"`
-	Position    int64         `json:"position"` // samples of the epoch that all ranks have had
+	Position    int64         `json:"position"` // samples of the epoch that all ranks have delivered
 	Samples     int64         `json:"samples"`  // of the epoch
 	BatchSize   int           `json:"batch_size"`
 	WorldSize   int           `json:"world_size"`
 	Rank        int           `json:"rank"`
-	Ahead       int64         `json:"ahead,omitempty"` // samples that this rank took beyond Position, in place of bad ones
+	Ahead       int64         `json:"ahead,omitempty"` // samples that this rank delivered beyond Position, in place of bad ones
 	Fingerprint Fingerprint   `json:"fingerprint,omitzero"`
 	Mixture     *MixtureState `json:"mixture,omitempty"`
 	Sources     []SourceState `json:"sources,omitempty"` // of a mixture
 	BadEpisodes []BadEpisode  `json:"bad_episodes,omitempty"`
 }
 
-// MixtureState is how a mixture deals its positions to its sources.
+// MixtureState states how a mixture deals its positions to its sources.
 type MixtureState struct {
-	Total      int64 `json:"total"` // what the sources' shares sum up to
+	Total      int64 `json:"total"` // sum of the sources' shares
 	Stratified bool  `json:"stratified,omitempty"`
 }
 
-// SourceState is one source of a mixture.
+// SourceState is the state of one source of a mixture. Weight, Drawn, Epoch and Position are
+// informative and ignored by Restore.
 type SourceState struct {
 	Name  string `json:"name"`
-	Share int64  `json:"share"` // of the mixture's total
+	Share int64  `json:"share"` // of MixtureState.Total
 	PoolParams
-	Weight      float64     `json:"weight"`   // the share as a part of 1; to be read
-	Drawn       int64       `json:"drawn"`    // samples of it in this epoch of the mixture; to be read
-	Epoch       int64       `json:"epoch"`    // its own; to be read
-	Position    int64       `json:"position"` // in that; to be read
+	Weight      float64     `json:"weight"`   // the share as a fraction of 1
+	Drawn       int64       `json:"drawn"`    // its samples in this epoch of the mixture
+	Epoch       int64       `json:"epoch"`    // its own epoch
+	Position    int64       `json:"position"` // in its own epoch
 	Fingerprint Fingerprint `json:"fingerprint"`
 }
 
-// Fingerprint tells one set of episodes from another; it does not depend on where they lie.
+// Fingerprint identifies a set of episodes. It does not depend on their location.
 type Fingerprint struct {
 	Format   string `json:"format"`
 	Episodes int    `json:"episodes"`
 	Samples  int64  `json:"samples"`
-	Lengths  string `json:"lengths"`          // hash over the selected episodes' numbers and samples
-	Stream   string `json:"stream,omitempty"` // of whose rows Values is a hash: a few of the first and the last selected episode
-	Values   string `json:"values,omitempty"`
+	Lengths  string `json:"lengths"`          // hash of the numbers and samples of the selected episodes
+	Stream   string `json:"stream,omitempty"` // stream that Values is a hash of
+	Values   string `json:"values,omitempty"` // hash of a few rows of the first and the last selected episode
 }
 
-// BadEpisode is an episode that was found bad. Its samples are left out of the order from the position on where it was found; all of them where
-// opening found it (Epoch and Position 0), which is in Stats, not in a State.
+// BadEpisode is an episode that cannot be read. The order omits its samples from Epoch and Position
+// on. Episodes that opening found to be bad have Epoch and Position 0 and are omitted entirely;
+// they are part of Stats, not of a State.
 type BadEpisode struct {
-	Source   int    `json:"source,omitempty"` // of a mixture
-	Episode  int    `json:"episode"`          // its index in a State and in Stats, its position inside of package order; -1: a file that opening could not read, whose episodes have none
+	Source int `json:"source,omitempty"` // position in the mixture
+	// Episode is its index in a State and in Stats, and its position in the dataset inside this
+	// package. It is -1 for a file that opening could not read, whose episodes are unknown.
+	Episode  int    `json:"episode"`
 	Epoch    int64  `json:"epoch"`
 	Position int64  `json:"position"`
 	Error    string `json:"error"`
 }
 
-// orderNames are the modes as a state names them.
+// orderNames holds the names of the modes in states.
 var orderNames = map[Shuffle]string{FileOrder: "file", Global: "global", Pool: "pool"}
 
-// shuffleOption returns the words for the option that gives a mode.
+// shuffleOption returns the option that selects a mode, for messages.
 func shuffleOption(mode Shuffle) string {
 	if mode == FileOrder {
 		return robocache.Option("shuffle", false)
@@ -79,7 +83,7 @@ func shuffleOption(mode Shuffle) string {
 	return robocache.Option("shuffle", orderNames[mode])
 }
 
-// describeState writes the order's parameters, and where its sources stand.
+// describeState writes the order's parameters and the positions of the sources to s.
 func (o *Ordering) describeState(s *State) {
 	p := o.mixPlan
 	if p == nil {
@@ -92,7 +96,13 @@ func (o *Ordering) describeState(s *State) {
 	s.Mixture = &MixtureState{Total: int64(p.totalShares), Stratified: o.mixParams.Stratified}
 	drawn := p.countsBefore(s.Position)
 	for i, t := range o.data.tables {
-		src := SourceState{Name: p.sourceNames[i], Share: int64(p.shares[i]), Weight: p.shareOf(i), Drawn: drawn[i], Fingerprint: t.Print}
+		src := SourceState{
+			Name:        p.sourceNames[i],
+			Share:       int64(p.shares[i]),
+			Weight:      p.shareOf(i),
+			Drawn:       drawn[i],
+			Fingerprint: t.Print,
+		}
 		if o.Mode == Pool {
 			src.PoolParams = o.Pools[i]
 		}
@@ -103,7 +113,8 @@ func (o *Ordering) describeState(s *State) {
 	}
 }
 
-// stateDifference names the first thing in which a state is not of this order; "" where it is.
+// stateDifference describes the first difference between a state and this order. what is "" if
+// there is none.
 func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 	p := o.mixPlan
 	one := func(k int) string {
@@ -138,8 +149,8 @@ func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 	return "", "", ""
 }
 
-// withState is this order with the seed and the parameters of a state. Where the state contradicts it, it is an error that names the
-// difference; force keeps what is configured here instead.
+// withState returns this order with the seed and the parameters of a state. A contradiction is an
+// error that names the difference; with force, this order's own parameters apply.
 func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 	mismatch := func(what, want, got string) error {
 		return robocache.Misuse("loader", nil, "%s", what).Expected(want, got).
@@ -154,7 +165,7 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 		m := *o.mixParams
 		same := s.Mixture != nil && len(s.Sources) == len(o.mixPlan.sourceSizes)
 		if same && m.Stratified && s.Mixture.Stratified && s.Mixture.Total > 0 && s.Mixture.Total <= mixTotal {
-			m.GlobalBatch = s.Mixture.Total // shares of the batch that the run began with
+			m.GlobalBatch = s.Mixture.Total // shares are those of the global batch at the start of the run
 		}
 		var err error
 		if out.mixPlan, err = newMixPlan(m, o.mixPlan.sourceSizes, s.Seed); err != nil {
@@ -177,7 +188,9 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 		}
 		for _, p := range pools {
 			if p.PoolSamples < 0 || p.PoolEpisodes < 0 || p.PoolShards < 1 || p.PoolShards > MaxShards {
-				return nil, misuseOf("state pool", fmt.Sprintf("pool_samples and pool_episodes not below 0, pool_shards 1 to %d", MaxShards), fmt.Sprintf("%d, %d, %d", p.PoolSamples, p.PoolEpisodes, p.PoolShards))
+				want := fmt.Sprintf("pool_samples and pool_episodes not below 0, pool_shards 1 to %d", MaxShards)
+				got := fmt.Sprintf("%d, %d, %d", p.PoolSamples, p.PoolEpisodes, p.PoolShards)
+				return nil, misuseOf("state pool", want, got)
 			}
 		}
 		if len(pools) == len(o.Pools) {
@@ -187,17 +200,21 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 	return &out, nil
 }
 
-// adoptShares takes over a state's shares, where they are those that are configured here; and says what differs, where they are not.
+// adoptShares replaces the shares by those of a state if they agree within rounding. Otherwise it
+// returns the difference.
 func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 	if s.Mixture.Total != int64(p.totalShares) || s.Mixture.Stratified != m.Stratified {
-		return "the state's mixture is another", fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", s.Mixture.Stratified), s.Mixture.Total),
-			fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", m.Stratified), p.totalShares)
+		describe := func(stratified bool, total int64) string {
+			return fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", stratified), total)
+		}
+		return "the state's mixture is another",
+			describe(s.Mixture.Stratified, s.Mixture.Total), describe(m.Stratified, int64(p.totalShares))
 	}
 	shares := make([]uint64, len(p.shares))
 	sum := uint64(0)
 	for i := range s.Sources {
 		w := s.Sources[i].Share
-		// Machines may differ in the last bits of a power.
+		// The last bits of a power may differ between machines.
 		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.totalShares) || max(off, -off) > int64(p.totalShares>>28) || (w == 0) != (p.shares[i] == 0) {
 			return "weight of " + p.sourceNames[i], fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.totalShares)), fmt.Sprintf("%.6g", p.shareOf(i))
 		}

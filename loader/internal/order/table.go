@@ -10,25 +10,29 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Table maps sample numbers to rows: prefix sums over the selected episodes, O(episodes) to make and to hold, whatever
-// the number of rows.
+// Table maps sample numbers to rows by prefix sums over the selected episodes. Time and memory are
+// O(episodes), regardless of the number of rows.
 type Table struct {
-	episodes []int32 // selected positions, ascending; nil = all of them
-	ends     []int64 // samples up to and with each
+	episodes []int32 // positions of the selected episodes, ascending; nil: all
+	ends     []int64 // samples up to and including each episode
 	first    int     // row of an episode's first sample (drop_n_first_frames)
-	Start    []int64 // with a timeline: its first timestamp, an episode each
-	Emptied  []int   // episodes that the options leave without a sample
+	Start    []int64 // first timestamp of each episode, with a timeline
+	Emptied  []int   // episodes without a sample because of the options
 	Print    Fingerprint
 }
 
-// Selection is the part of a dataset that samples are made of.
+// Selection is the part of a dataset whose rows are samples.
 type Selection struct {
 	Positions           []int // of episodes, in any order; nil: all
-	DropFirst, DropTail int   // rows left out at the start and at the end of each episode
+	DropFirst, DropTail int   // rows at the start and end of each episode that are not samples
 }
 
-// NewTable counts samples. count gives an episode's samples before the options drop some, and its timeline's start.
-func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode int) (n int, start int64, err error), timeline bool) (*Table, error) {
+// NewTable counts the samples of the selected episodes. count returns the rows of an episode and
+// the start of its timeline.
+func NewTable(
+	total int, cfg Selection, exclude map[int]bool,
+	count func(episode int) (n int, start int64, err error), timeline bool,
+) (*Table, error) {
 	t := &Table{first: cfg.DropFirst}
 	var list []int
 	if cfg.Positions != nil {
@@ -71,8 +75,8 @@ func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode
 		if err != nil {
 			return nil, err // count names the episode
 		}
-		if left := c - cfg.DropFirst - cfg.DropTail; left > 0 {
-			sum += int64(left)
+		if samples := c - cfg.DropFirst - cfg.DropTail; samples > 0 {
+			sum += int64(samples)
 		} else if c > 0 {
 			t.Emptied = append(t.Emptied, e)
 		}
@@ -85,7 +89,7 @@ func NewTable(total int, cfg Selection, exclude map[int]bool, count func(episode
 	return t, nil
 }
 
-// Episode is the position in the dataset of a place of the table.
+// Episode returns the position in the dataset of entry i of the table.
 func (t *Table) Episode(i int) int {
 	if t.episodes == nil {
 		return i
@@ -93,10 +97,10 @@ func (t *Table) Episode(i int) int {
 	return int(t.episodes[i])
 }
 
-// Len is the number of selected episodes, those without samples among them.
+// Len returns the number of selected episodes, including those without samples.
 func (t *Table) Len() int { return len(t.ends) }
 
-// Samples is the number of samples.
+// Samples returns the number of samples.
 func (t *Table) Samples() int64 {
 	if len(t.ends) == 0 {
 		return 0
@@ -104,7 +108,7 @@ func (t *Table) Samples() int64 {
 	return t.ends[len(t.ends)-1]
 }
 
-// samplesWithout is the number of samples that are not of some bad episodes.
+// samplesWithout returns the number of samples that are not of bad episodes.
 func (t *Table) samplesWithout(bad []BadEpisode) (left int64) {
 	out := make(map[int]bool, len(bad))
 	for i := range bad {
@@ -120,7 +124,7 @@ func (t *Table) samplesWithout(bad []BadEpisode) (left int64) {
 	return left
 }
 
-// Row finds a sample's row, and which of the selected episodes it is in.
+// Row returns the row of a sample and the position of its episode in the table.
 func (t *Table) Row(sample int64) (r robocache.Row, i int) {
 	lo, hi := 0, len(t.ends)
 	for lo < hi {
@@ -138,7 +142,8 @@ func (t *Table) Row(sample int64) (r robocache.Row, i int) {
 	return robocache.Row{Episode: t.Episode(lo), Index: int(sample-before) + t.first}, lo
 }
 
-// Fingerprint is a hash over what decides the order: which episodes, with how many samples each.
+// Fingerprint returns a hash of everything that determines the order: the selected episodes and
+// their samples.
 func (t *Table) Fingerprint() Fingerprint {
 	h := sha256.New()
 	var b [16]byte
@@ -152,7 +157,7 @@ func (t *Table) Fingerprint() Fingerprint {
 	return Fingerprint{Episodes: len(t.ends), Samples: t.Samples(), Lengths: hex.EncodeToString(h.Sum(nil)[:12])}
 }
 
-// differenceFrom names what differs between two fingerprints; "" where nothing does.
+// differenceFrom describes the difference between two fingerprints. It returns "" if there is none.
 func (f Fingerprint) differenceFrom(other Fingerprint) string {
 	switch {
 	case f.Format != other.Format:
