@@ -13,7 +13,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// counting is an allocator that knows what is out.
+// counting is an allocator that records the memory in use.
 type counting struct {
 	mu    sync.Mutex
 	live  map[*byte]int
@@ -43,7 +43,8 @@ func (c *counting) Free(m []byte) {
 	buffers.UnmapMemory(m)
 }
 
-// All tensors lie in the allocator's memory, all of it goes back, and its failures are told.
+// TestAllocator checks that all tensors are memory of the allocator, that all of it is freed, and
+// that its errors are returned.
 func TestAllocator(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	c := &counting{live: map[*byte]int{}}

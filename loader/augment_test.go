@@ -31,7 +31,7 @@ func augmentOf(t *testing.T, text string) *Augment {
 	return c.Augment
 }
 
-// plainSample is what a sample holds before augmentation.
+// plainSample holds the tensors of a sample before augmentation, by key.
 type plainSample map[string][]byte
 
 func plainSamples(t *testing.T, ds robocache.Dataset, cfg options.Config) func(row robocache.Row) plainSample {
@@ -61,7 +61,8 @@ func plainSamples(t *testing.T, ds robocache.Dataset, cfg options.Config) func(r
 	}
 }
 
-// What every loader gives is what the kernel makes of the plain sample by (seed, epoch, row): whatever threads, batches, ranks, caches, order.
+// TestAugmentIsAFunctionOfTheSample checks that every loader delivers what the kernel computes from
+// the plain sample by seed, epoch and row, at any threads, batches, ranks, caches and order.
 func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	const seed = 11
 	f := newFake(13, 7, 9).withStills()
@@ -148,7 +149,8 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	}
 }
 
-// Float images, normalised, are the table of the augmented bytes: what the same bytes become without augmentation.
+// TestAugmentedFloats checks that normalized float images are the table of the augmented bytes: the
+// value of each byte without augmentation.
 func TestAugmentedFloats(t *testing.T) {
 	f := newFake(6)
 	norm := Normalize{Keys: map[string]Norm{"cam": {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0, 0.3}}, "observation.state": {Mode: "mean_std"}}}
@@ -166,7 +168,7 @@ func TestAugmentedFloats(t *testing.T) {
 	if inv := l.Normalizers()[0].Keys["cam"]; len(inv.Scale) != 3 {
 		t.Errorf("no way back: %+v", inv)
 	}
-	// A byte becomes what it becomes without augmentation, channel by channel.
+	// The float value of a byte is the one without augmentation, per channel.
 	cfg.Augment = nil
 	plain, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
@@ -292,7 +294,8 @@ func TestAugmentOfIntegersOnATimeline(t *testing.T) {
 	}
 }
 
-// A mixture gives each source what the source gives alone, in its own epochs: a sample that comes again is drawn anew.
+// TestAugmentOfMixtures checks that a mixture augments each source as the source alone, in the
+// source's own epochs. A sample of a later pass has a new draw.
 func TestAugmentOfMixtures(t *testing.T) {
 	a, b := newFake(4), newFake(40)
 	b.tag = "b"

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// columns is a robot whose rows lie in memory, as a format's decoded columns do: what is measured is the loader.
+// columns is a robot whose rows are in memory, like the decoded columns of a format, so that the
+// benchmark measures the loader.
 type columns struct {
 	*robot
 	data map[string][]byte // by key and episode

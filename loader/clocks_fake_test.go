@@ -14,12 +14,14 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// robot is a dataset in memory whose streams have clocks of their own: a camera of 30 Hz that starts late and is the anchor, joints of 100 Hz,
-// inertia of 333 Hz with jitter and a gap, clouds of 10 Hz whose number of points varies, a task that is told once. Timestamps count from an epoch.
+// robot is a dataset in memory whose streams have separate clocks: a camera of 30 Hz that starts
+// late and is the anchor, joints of 100 Hz, inertia of 333 Hz with jitter and a gap, clouds of 10
+// Hz with a varying number of points, and a task with one timestamp. Timestamps are since the Unix
+// epoch.
 type robot struct {
 	info  robocache.Info
 	eps   []map[string][]int64 // by clock; "" is the camera's
-	blind map[string]int       // of a masked stream every so-manyth row holds no value
+	blind map[string]int       // n: every n-th row of the masked stream holds no value
 }
 
 const epoch = 1_770_000_000_123_456_789

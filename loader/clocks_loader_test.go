@@ -71,8 +71,8 @@ func TestSeveralClocksResume(t *testing.T) {
 	}
 }
 
-// loader.L28: ragged tensors lie in the budget. A batch that does not fit is an error that names key and bytes; batches that do not fit beside each other
-// come one by one.
+// TestRaggedBudget checks loader.L28: ragged tensors stay within the budget. A batch that does not
+// fit is an error with key and bytes. Batches that do not fit together are built one by one.
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
 	cfg := options.Config{Order: options.Order{BatchSize: 64}, Windows: options.Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}}, Memory: options.Memory{MemoryBudget: 1 << 20}} // 64 × 666 × 16 B = 680 KB, less at the start
@@ -116,7 +116,8 @@ func TestRaggedBudget(t *testing.T) {
 	}
 }
 
-// loader.L24: a mixture of a dataset of one clock and one of several, on common keys; each source gives what it gives alone.
+// TestMixtureOfClocks checks loader.L24 for a dataset of one clock and one of several, on common
+// keys: each source delivers what it delivers alone.
 func TestMixtureOfClocks(t *testing.T) {
 	f := newFake(20, 9)
 	r := newRobot(1.5, 1.2)

@@ -209,7 +209,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// loader.L27: so it is on a timeline at a rate, whose samples lie where no stream has a timestamp.
+// TestSpansOnATimeline checks loader.L27 on a timeline whose samples are at times without a
+// timestamp of any stream.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
 	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})

@@ -165,7 +165,8 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-// Whatever the JSON, a configuration is read or refused with a class, and what is made of it does not panic.
+// FuzzConfig checks that any JSON is parsed or rejected with a class, and that a loader of the
+// parsed configuration does not panic.
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{`{}`, `{"batch_size": 3, "shuffle": false}`, `{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`, `{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
 		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`, `{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`} {

@@ -150,7 +150,8 @@ func take(t *testing.T, l *loader.Loader, n int) (sums [][32]byte) {
 	return sums
 }
 
-// What fits into the device's memory is decoded once, whoever decodes it; what does not fit is decoded again. Batches are the host's.
+// TestCacheOnDevice checks that frames that fit into device memory are decoded once, by host or
+// device, that others are decoded again, and that batches equal the host's.
 func TestCacheOnDevice(t *testing.T) {
 	ds := testdata(t, "g1_h264_v30")
 	wants := map[string][][32]byte{}
@@ -227,7 +228,8 @@ func TestCacheOnDevice(t *testing.T) {
 	}
 }
 
-// Where frames are decoded changes no batch; what a device decodes otherwise, or not at all, stays on the CPU, and statistics say it.
+// TestDecodeOnDevice checks that the decoding processor changes no batch. Streams that a device
+// decodes differently or not at all stay on the CPU, and statistics name them.
 func TestDecodeOnDevice(t *testing.T) {
 	base := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2}, Device: loader.Device{DecodeDevice: 1}}
 	with := func(d loader.Decode) loader.Config {
@@ -295,7 +297,8 @@ func TestLostDevice(t *testing.T) {
 	}
 }
 
-// Without the device "gpu" is an error that says so, and "auto" goes on without.
+// TestDecodeWithoutDevice checks that without a device "gpu" is an error that names the device, and
+// "auto" decodes on the CPU.
 func TestDecodeWithoutDevice(t *testing.T) {
 	device(t, &engines{})
 	ds := testdata(t, "g1_h264_v30")

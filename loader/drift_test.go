@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// skewed is a robot whose inertia was timestamped by a clock that is ahead and runs fast; what it measured is that of the true times.
+// skewed is a robot whose inertia was timestamped by a clock that is ahead and runs fast. Its
+// values are those of the true times.
 type skewed struct {
 	*robot
 	ahead int64
@@ -31,8 +32,9 @@ func (s *skewed) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	return t, err
 }
 
-// loader.L26, A18: with its drift and offset given, a stream of a clock that runs wrong gives what one that runs right gives: on a grid, at the anchor's
-// rows, in windows and spans. Streams on one clock may be corrected differently.
+// TestDrift checks loader.L26 and align.A18: with its drift and offset configured, a stream of a
+// wrong clock delivers the values of a correct clock. This holds on a grid, at the anchor's rows,
+// in windows and in spans. Streams of one clock may be corrected differently.
 func TestDrift(t *testing.T) {
 	r := newRobot(1.5, 2.9)
 	s := &skewed{newRobot(1.5, 2.9), 40e6, 250}

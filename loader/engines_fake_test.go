@@ -12,13 +12,14 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// engines stands for a GPU's: the CPU's decoders, less what the test takes away.
+// engines simulates the decoders of a GPU with those of the CPU, without the capabilities that the
+// test removes.
 type engines struct {
 	video.Backend
 	none   bool  // no engine for the codec
 	lies   bool  // one bit of each frame is another
 	fails  int64 // each packet from so many on is an error; 0: none
-	class  error // of it; nil: ErrMalformed
+	class  error // class of the error; nil: ErrMalformed
 	packet atomic.Int64
 }
 
@@ -74,12 +75,13 @@ func (l lie) CopyPlanes(dst []byte) error {
 	return err
 }
 
-// gpu is engines whose frames stay in their memory, in which each byte is inverted: what the host writes there, or reads, is wrong.
+// gpu is engines whose frames stay in device memory. Each byte there is inverted, so that host
+// access to it shows as wrong values.
 type gpu struct {
 	*engines
 	mu   sync.Mutex
-	live map[*byte]int // what was given and not taken back
-	most int           // what one may hold; 0: no bound
+	live map[*byte]int // sizes of the allocations in use
+	most int           // maximum size of an allocation; 0: no limit
 	made atomic.Int64  // frames
 	kept atomic.Int64
 	sent atomic.Int64

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// "episode_id" is the position of each sample's episode, by rows and on a timeline; it comes only where it is asked for.
+// TestEpisodeID checks that "episode_id" is the index of each sample's episode, by rows and on a
+// timeline, and is delivered on request only.
 func TestEpisodeID(t *testing.T) {
 	for _, cfg := range []options.Config{
 		{Windows: options.Windows{Keys: []string{"index", options.EpisodeID}}, Order: options.Order{BatchSize: 4, Seed: 3}},

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// waits takes epochs with a consumer that takes a fixed time a batch, and says how long each batch was waited for.
+// waits runs epochs with a consumer that needs a fixed time per batch. It returns the time that the
+// consumer waited for each batch.
 func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]time.Duration) {
 	t.Helper()
 	for range epochs {
@@ -36,8 +37,9 @@ func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]tim
 	return out
 }
 
-// loader.L32: from the second epoch on the next one is begun while the last batches are taken, so that nobody waits for its first. The first epoch is
-// followed by nothing before somebody asks for a second.
+// TestEpochsFollowWithoutAGap checks loader.L32: from the second epoch on, the next one begins
+// while the last batches are delivered, so that the consumer does not wait for its first batch.
+// Nothing is begun after the first epoch until a second one is requested.
 func TestEpochsFollowWithoutAGap(t *testing.T) {
 	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}}, {Order: options.Order{Shuffle: Global, DropLast: true}}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -63,7 +65,8 @@ func TestEpochsFollowWithoutAGap(t *testing.T) {
 	}
 }
 
-// loader.L5: what comes, and every state, is that of a loader which was restored before each batch, and so begins nothing ahead.
+// TestEpochsThatFollowAreTheSame checks loader.L5: batches and states equal those of a loader that
+// is restored before each batch and so begins nothing ahead.
 func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	f := newFake(lengthsFor(6, 7, 8, 20)...)
 	g := newFake(lengthsFor(7, 3, 2, 9)...)
@@ -126,7 +129,9 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	}
 }
 
-// Who knows an epoch's last batch, and goes on without asking for its end, waits no more than who asks; who goes elsewhere gets what is there.
+// TestNextEpochWithoutAskingForTheEnd checks that a consumer that counts batches and calls SetEpoch
+// without receiving io.EOF waits no longer than one that receives it. SetEpoch to another epoch
+// delivers that epoch.
 func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(5, 6, 10, 20)...)
@@ -154,8 +159,9 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	})
 }
 
-// loader.L20: over many epochs a pool keeps no frame of a sample that nobody gives, and decodes each frame once an epoch: where the end of each is asked for, and
-// where who counts its batches goes on to the next.
+// TestPoolOfManyEpochs checks loader.L20 over many epochs: a pool stores no frame of a sample that
+// is never delivered, and decodes each frame once per epoch. It checks consumers that receive
+// io.EOF and those that count batches.
 func TestPoolOfManyEpochs(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		f := newFake(lengthsFor(7, 24, 10, 60)...)
@@ -190,7 +196,8 @@ func TestStarvedEpochThatFollows(t *testing.T) {
 	f := newFake(64)
 	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"observation.state"}}})
 	s := l.State()
-	s.BadEpisodes = []BadEpisode{{Epoch: 2, Position: 32}} // as a state says that was taken in epoch 2, whose epoch was set back
+	// Like a state of epoch 2 whose epoch a user has set back.
+	s.BadEpisodes = []BadEpisode{{Epoch: 2, Position: 32}}
 	if err := l.Restore(s, false); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +216,8 @@ func TestStarvedEpochThatFollows(t *testing.T) {
 	}
 }
 
-// BenchmarkEpochStart: what a consumer of 20 ms a batch waits for the first batch of an epoch, and for the others.
+// BenchmarkEpochStart measures how long a consumer of 20 ms per batch waits for the first batch of
+// an epoch, and for the others.
 func BenchmarkEpochStart(b *testing.B) {
 	f := newFake(lengthsFor(5, 12, 10, 20)...)
 	f.slow = 50 * time.Microsecond

@@ -23,7 +23,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// fake is a dataset in memory whose every value says where it comes from.
+// fake is a dataset in memory whose values encode their episode, row and key.
 type fake struct {
 	info      robocache.Info
 	lengths   []int
@@ -34,7 +34,7 @@ type fake struct {
 	badTimes  map[int]error                  // episode → what Times says
 	badRows   map[int]error                  // episode → what Gather says
 	slow      time.Duration                  // of a decode
-	seen      func(path string, ordinal int) // told of each frame that is handed over
+	seen      func(path string, ordinal int) // called for each delivered frame
 	gate      chan struct{}                  // decodes wait for it
 	late      func(key string, episode int) int64
 	tag       string       // in the names of its files, so that two fakes have different frames

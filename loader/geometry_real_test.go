@@ -53,7 +53,7 @@ func TestResizeOfVideo(t *testing.T) {
 		}
 	}
 	for _, how := range []loader.Resize{loader.Letterbox, loader.Crop} {
-		dir := t.TempDir() // one for all: what is kept of one geometry is not another's
+		dir := t.TempDir() // shared: cached frames of one geometry must not be used for another
 		var first []byte
 		for _, cfg := range []loader.Config{
 			{}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "yuv"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}, Frames: loader.Frames{ImageResize: "stretch"}},

@@ -17,5 +17,6 @@ func TestResizeMisuse(t *testing.T) {
 	if _, err := NewMix(bg, []options.Mix{{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}}, {Dataset: newFake(5)}}, options.Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	mustLoader(t, newFake(5), options.Config{Frames: options.Frames{ImageResize: "stretch"}}) // says what is done anyway
+	// "stretch" without image_size is the default.
+	mustLoader(t, newFake(5), options.Config{Frames: options.Frames{ImageResize: "stretch"}})
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Golden hashes freeze what loaders give: the fields, batches, order and state of many configurations. A change
-// of structure must leave every one of them equal. After a change of behaviour that is wanted, write them anew:
+// Golden hashes freeze the fields, batches, order and state of many configurations. A change of
+// structure must not change any of them. After an intended change of behavior, update them:
 //
 //	go test -run TestGolden ./loader -update
 var updateGolden = flag.Bool("update", false, "write the golden hashes of TestGolden anew")
@@ -258,7 +258,7 @@ func TestGolden(t *testing.T) {
 			}
 			sums, err := goldenOf(mix, goldenConfig(t, config, goldenSets[sets[0]]))
 			if err != nil {
-				t.Fatal(err) // every configuration is one that works
+				t.Fatal(err) // all configurations are valid
 			}
 			if *updateGolden {
 				got[name] = sums

@@ -24,7 +24,8 @@ func (o otherValues) Gather(ctx context.Context, key string, rows []robocache.Ro
 	return err
 }
 
-// A state of another dataset of equal lengths is refused and says what differs; one that does not tell of values loads.
+// TestStateOfOtherValues checks that a state of another dataset of equal lengths is rejected with
+// the difference. A state without a hash of values is accepted.
 func TestStateOfOtherValues(t *testing.T) {
 	one, two := newFake(10, 7), otherValues{newFake(10, 7)}
 	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}}
@@ -48,7 +49,8 @@ func TestStateOfOtherValues(t *testing.T) {
 	}
 }
 
-// RankOrder is what the ranks give, and together they give Order: less what drop_last drops, more what is wrapped.
+// TestRankOrder checks that RankOrder is what the ranks deliver. Together they deliver Order,
+// without what drop_last omits and with wrapped samples.
 func TestRankOrder(t *testing.T) {
 	for _, shuffle := range []Shuffle{FileOrder, Global, Pool} {
 		for _, world := range []int{1, 2, 3} {

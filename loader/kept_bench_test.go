@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// BenchmarkKept is whole epochs out of a pool and the caches: CPU seconds and wall time for 1,000 samples of 640×480, after an
-// epoch that fills the cache where there is one.
+// BenchmarkKept measures whole epochs from a pool and the caches: CPU seconds and wall time per
+// 1,000 samples of 640×480. If there is a cache, an epoch fills it first.
 func BenchmarkKept(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -13,8 +13,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// truths are the samples of a dataset as a Map gives them, which keeps nothing: for each way to ask, the sum of each tensor of a sample. To decode
-// them for every cache anew is most of what these tests took.
+// truths holds the samples of a dataset as a Map without a cache delivers them: for each
+// configuration, the sum of each tensor of a sample. They are shared, because decoding them per
+// cache took most of the time of these tests.
 type truths struct {
 	ds   robocache.Dataset
 	seed maphash.Seed
@@ -131,7 +132,8 @@ func equalsMap(t *testing.T, ts *truths, cfg loader.Config, epochs int) []loader
 	return stats
 }
 
-// TestRealKeptFramesAreTheSame: what comes of a pool or a cache is what is decoded for one item alone.
+// TestRealKeptFramesAreTheSame checks that frames of a pool or a cache equal those that are decoded
+// for one item.
 func TestRealKeptFramesAreTheSame(t *testing.T) {
 	ds := testdata(t, "g1_v30_exact")
 	fps := ds.Info().FPS.Float()
@@ -143,7 +145,7 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 	}
 	ts := truthsOf(t, ds)
 	windows := loader.Deltas{{Key: camera, Offsets: back(3, fps)}, {Key: "observation.state", Offsets: back(3, fps)}}
-	// A part of each episode is enough; what the files hold beside it is never wanted.
+	// A part of each episode is enough. Other frames of the files are never requested.
 	episodes := []int{0, 1, 3}
 	drop := 200
 	for name, cfg := range map[string]loader.Config{
@@ -179,7 +181,7 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 			imgs := first.Samples
 			switch {
 			case cfg.PoolSize != 0 || cfg.CacheBudget != 0:
-				// Too small for what is wanted: decoded again, and right.
+				// Too small for all frames: they are decoded again, correctly.
 			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > imgs+imgs/10:
 				t.Errorf("%d frames were decoded for %d rows that a cache keeps", s.FramesDecoded, imgs)
 			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 3*imgs+imgs/10: // the third epoch was begun (loader.L32)

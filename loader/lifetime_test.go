@@ -258,7 +258,8 @@ func secondNextEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A batch may want more files than a process may open: a file is decoded and given back before the next is opened.
+// TestFewFilesAreOpenAtOnce checks that a file is decoded and released before the next is opened: a
+// batch may need more files than a process may open.
 func TestFewFilesAreOpenAtOnce(t *testing.T) {
 	f := newFake(lengthsFor(1, 300, 3, 6)...)
 	f.perFile = 1
@@ -269,7 +270,8 @@ func TestFewFilesAreOpenAtOnce(t *testing.T) {
 	}
 }
 
-// Sizes beyond any memory are refused by the budget, whatever overflows on the way.
+// TestAbsurdBatch checks that sizes beyond any memory are rejected by the budget, regardless of
+// overflows.
 func TestAbsurdBatch(t *testing.T) {
 	f := newFake(10)
 	_, err := New(bg, f, options.Config{Order: options.Order{BatchSize: 1 << 24}, Frames: options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))}})

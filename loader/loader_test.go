@@ -218,7 +218,7 @@ func TestKeysPrune(t *testing.T) {
 	}
 }
 
-// Map: many callers at once get what one gets alone.
+// TestMapConcurrent checks that concurrent callers get what one caller gets.
 func TestMapConcurrent(t *testing.T) {
 	f := newFake(lengthsFor(1, 6, 10, 30)...)
 	m, err := NewMap(bg, f, options.Config{Memory: options.Memory{Threads: 3}, Windows: options.Windows{Deltas: deltas("cam", []float64{-0.2, 0})}})
@@ -259,7 +259,8 @@ func TestMapConcurrent(t *testing.T) {
 	}
 }
 
-// What the earliest batch wants is decoded first, whatever else the horizon holds; the first horizon is one batch.
+// TestEarliestBatchFirst checks that the frames of the earliest batch are decoded first, and that
+// the first horizon is one batch.
 func TestEarliestBatchFirst(t *testing.T) {
 	f := newFake(lengthsFor(1, 12, 10, 20)...)
 	f.gop = 1

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestRealMixture: what a mixture gives of a source is what the source gives alone, in its renamed key; what a source lacks is zero and masked.
+// TestRealMixture checks that a mixture delivers what each source delivers alone, under its renamed
+// keys. Keys that a source lacks are zero and masked.
 func TestRealMixture(t *testing.T) {
 	ctx := context.Background()
 	a, b := testdata(t, "g1_v30_exact"), testdata(t, "g1_h264_v30")
@@ -98,7 +99,7 @@ func TestRealMixture(t *testing.T) {
 			t.Errorf("%s: %v samples of shares 3 : 1", shuffle, counts)
 		}
 	}
-	// A key that one source lacks, where nothing is said about it.
+	// A key that one source lacks is an error by default.
 	_, err := loader.NewMix(ctx, []loader.Mix{{Dataset: a, Keys: []string{"observation.state"}}, {Dataset: b, Keys: []string{"observation.state", "action"}}}, loader.Config{})
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a missing key gives %v", err)

@@ -15,8 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// loader.L24: of random mixtures each slot holds what a Map of its source alone gives of the sample: frames of two cameras, stills, numbers,
-// texts, masks, on timelines and without; under its names; and zeros, "" and masks for what the source lacks.
+// TestMixtureGivesItsSources checks loader.L24 with random mixtures. Each slot equals the sample of
+// a Map of its source: frames of two cameras, stills, numbers, texts and masks, with and without
+// timelines, under its names. Keys that the source lacks are zeros, "" and masks.
 func TestMixtureGivesItsSources(t *testing.T) {
 	rounds := uint64(16)
 	if testing.Short() { // under the race detector
@@ -133,7 +134,8 @@ func TestMixtureGivesItsSources(t *testing.T) {
 	}
 }
 
-// What the Config says for all sources may name what only some of them have; what none has is refused.
+// TestMixtureOptionsOfSome checks that options of the Config may name keys that only some sources
+// have. Keys that no source has are rejected.
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state

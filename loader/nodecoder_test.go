@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestNoDecoder: a build without a video decoder says so before the first batch, and goes on where keys leave the cameras out.
+// TestNoDecoder checks that a build without a video decoder reports it before the first batch, and
+// works if keys omit the cameras.
 func TestNoDecoder(t *testing.T) {
 	ds, err := robocache.Open(t.Context(), realdata.Path(t, "g1_h264_v30"))
 	if err != nil {

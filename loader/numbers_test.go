@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestGeneratedNumbers: a dataset without LeRobot's columns has index, episode_index and frame_index where they are asked for, and only there.
+// TestGeneratedNumbers checks that a dataset without LeRobot's columns has index, episode_index and
+// frame_index on request only.
 func TestGeneratedNumbers(t *testing.T) {
 	keys := append([]string{"action"}, options.GeneratedKeys...)
 	made, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
@@ -78,7 +79,7 @@ func TestGeneratedNumbers(t *testing.T) {
 	if _, err := New(bg, ds, options.Config{Windows: options.Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the index:", err)
 	}
-	// Of a mixture each source is counted by itself, on a grid too.
+	// Each source of a mixture is counted separately, also on a grid.
 	mix, err := NewMix(bg, []options.Mix{{Dataset: ds}, {Dataset: ds}}, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: options.Order{BatchSize: 8, Seed: 2}})
 	if err != nil {
 		t.Fatal(err)

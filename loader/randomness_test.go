@@ -7,7 +7,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// What a loader says of its order, for pools and mixtures.
+// TestRandomness checks the measured randomness of orders of pools and mixtures.
 func TestRandomness(t *testing.T) {
 	f, g := newFake(lengthsFor(1, 40, 20, 60)...), newFake(lengthsFor(2, 30, 10, 40)...)
 	keys := []string{"index"}

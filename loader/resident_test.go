@@ -155,7 +155,8 @@ func TestPoolBadFrame(t *testing.T) {
 	}
 }
 
-// A RAM cache decodes each frame once in all epochs, and never takes more than its budget; what does not fit is decoded again.
+// TestRAMCache checks that a RAM cache decodes each frame once in all epochs and never exceeds its
+// budget. Frames that do not fit are decoded again.
 func TestRAMCache(t *testing.T) {
 	f := newFake(lengthsFor(11, 12, 10, 40)...)
 	for _, budget := range []Bytes{1 << 18, 4000} {
@@ -177,7 +178,7 @@ func TestRAMCache(t *testing.T) {
 	}
 }
 
-// started is a fake that says where its episodes begin in their files.
+// started is a fake that records where its episodes begin in their files.
 type started struct {
 	*fake
 	off map[int]int64 // episode → by how much that is wrong
@@ -218,7 +219,8 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 	}
 }
 
-// What a store may replace unseen is not kept for others.
+// TestDirCacheWithoutVersions checks that frames of a store that may replace files unnoticed are
+// not cached in a directory.
 func TestDirCacheWithoutVersions(t *testing.T) {
 	f := newFake(20, 30)
 	f.nameless = true
@@ -232,7 +234,7 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 	}
 }
 
-// What does not matter is not refused, and what does nothing is.
+// TestOptionsOfKeeping checks that irrelevant options are accepted and ineffective ones rejected.
 func TestOptionsOfKeeping(t *testing.T) {
 	m, err := NewMap(bg, newFake(5), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}}})
 	if err != nil {
@@ -247,7 +249,7 @@ func TestOptionsOfKeeping(t *testing.T) {
 	}
 }
 
-// What Stats says of the order is of the one that Restore brought.
+// TestRandomnessFollowsRestore checks that Stats describes the order that Restore set.
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
 	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}

@@ -175,7 +175,8 @@ func TestResumeAtTheEdges(t *testing.T) {
 	}
 }
 
-// loader.L5, loader.L13: a rank that took samples beyond its place, for bad ones, goes on behind them after a restore.
+// TestResumeAhead checks loader.L5 and loader.L13: after a restore, a rank that delivered samples
+// beyond its position, in place of bad ones, continues after them.
 func TestResumeAhead(t *testing.T) {
 	cfg := options.Config{Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
 	f := newFake(6, 6, 6, 6, 6)

@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestRealOneDirectoryForAll: loaders with all kinds of options, and of several datasets, share one directory: each gets what it would
-// decode, whoever came before.
+// TestRealOneDirectoryForAll checks that loaders with all kinds of options, and of several
+// datasets, can share a cache directory. Each gets what it would decode, regardless of which loader
+// wrote it.
 func TestRealOneDirectoryForAll(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"g1_v30_exact", "g1_h264_v30"} {

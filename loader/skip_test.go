@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// loader.L8: a missing frame is an error with its place; the loader stands where it stood.
+// TestMissingFrameIsAnError checks loader.L8: a missing frame is an error with its place, and the
+// loader's position is unchanged.
 func TestMissingFrameIsAnError(t *testing.T) {
 	f := newFake(10, 10, 10)
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 4}: true}
@@ -149,7 +150,8 @@ func TestAllBadBesideAnEmptyOne(t *testing.T) {
 	}
 }
 
-// Samples passed over are counted once, however often a found episode made the loader plan anew.
+// TestSkippedAreCountedOnce checks that skipped samples are counted once, even if a bad episode
+// makes the loader plan again.
 func TestSkippedAreCountedOnce(t *testing.T) {
 	for _, prefetch := range []int{1, 8} {
 		f := newFake(6, 6, 6, 6)
@@ -232,7 +234,8 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 	}
 }
 
-// TestSkipByFindings leaves out the episodes that opening lost, and none whose finding says that it is read.
+// TestSkipByFindings checks that episodes that opening lost are omitted, and none whose finding
+// states that it is read.
 func TestSkipByFindings(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		f := newFake(4, 4, 4)

@@ -177,7 +177,8 @@ func checkMixed(t testing.TB, mix []options.Mix, l *Loader, b *layout.Batch) {
 	}
 }
 
-// loader.L5: the state's own fields say where each source stands, and a state says what it was made for.
+// TestStateOfAMixture checks loader.L5: the fields of a state hold the position of each source and
+// the parameters of the order.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
 	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: options.Windows{Keys: []string{"index"}}})
@@ -212,7 +213,8 @@ func TestStateOfAMixture(t *testing.T) {
 	}
 }
 
-// A state that contradicts the loader is Misuse that names the difference; force goes on.
+// TestStateContradictions checks that a state that contradicts the loader is Misuse with the
+// difference, and that force accepts it.
 func TestStateContradictions(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4)
 	two := mixOf([]*fake{f, g}, []float64{1, 3})
@@ -399,7 +401,8 @@ func TestStateAtTheEdges(t *testing.T) {
 	}
 }
 
-// Where nothing is left of the state's epoch, or less than drop_last drops at this batch size, the loader stands at the next one.
+// TestStateOfAnEpochsRest checks that the loader is at the next epoch if nothing is left of the
+// state's epoch, or less than drop_last omits at this batch size.
 func TestStateOfAnEpochsRest(t *testing.T) {
 	f := newFake(10, 9)
 	small := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
@@ -426,7 +429,8 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 	}
 }
 
-// Whatever a state says, Restore refuses it or the loader goes on; and what it then says is a state that it accepts.
+// FuzzState checks that Restore rejects any state or the loader continues, and that the loader's
+// next state is then accepted.
 func FuzzState(f *testing.F) {
 	data, other := newFake(5, 4, 3), newFake(2, 2)
 	make := func(kind uint8) (*Loader, error) {

@@ -35,7 +35,7 @@ func momentsOf(values []float64, width int) (mean, std []float64) {
 	return mean, std
 }
 
-// near says whether got is want, normalised by mean and deviation.
+// near reports whether got is raw normalized by mean and deviation.
 func near(got, raw []float64, mean, std []float64) bool {
 	for i := range raw {
 		if k := i % len(mean); !(math.Abs(got[i]-(raw[i]-mean[k])/std[k]) < 1e-4) {
@@ -47,7 +47,8 @@ func near(got, raw []float64, mean, std []float64) bool {
 
 func one(mode string) Normalize { return Normalize{Mode: mode} }
 
-// A word normalises what it means: what the dataset has no statistics of is counted at opening, over the selected episodes alone.
+// TestOneWordLeavesNothingRaw checks that a mode normalizes all keys that it applies to. Statistics
+// that the dataset lacks are computed at opening, over the selected episodes.
 func TestOneWordLeavesNothingRaw(t *testing.T) {
 	keys := []string{"action", "count", "index"}
 	for _, episodes := range [][]int{nil, {1, 2}} {
@@ -101,7 +102,8 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 	}
 }
 
-// What is too much to read unasked is refused by name, with the ways out.
+// TestUnaskedPassIsBounded checks that a pass over much data without a request is rejected with the
+// key and the alternatives.
 func TestUnaskedPassIsBounded(t *testing.T) {
 	_, err := NewMap(bg, newFake(1<<25), options.Config{Windows: options.Windows{Keys: []string{"action", "observation.state"}}, Device: options.Device{Normalize: one("mean_std")}})
 	if !errors.Is(err, robocache.ErrMisuse) {
@@ -206,7 +208,8 @@ func (d *doubled) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	return err
 }
 
-// Of a mixture every source is normalised, and statistics may be named as counting them names them, or as the batch does.
+// TestStatisticsFollowTheRename checks that every source of a mixture is normalized. Statistics may
+// have the dataset's names or the batch's.
 func TestStatisticsFollowTheRename(t *testing.T) {
 	given := func(mean float64) *robocache.FeatureStats {
 		return &robocache.FeatureStats{Mean: []float64{mean, mean}, Std: []float64{1, 1}}

@@ -180,7 +180,8 @@ func stressRound(t *testing.T, round uint64) {
 	}
 }
 
-// loader.L24: a mixture of fakes: each slot holds the values of its own source's sample.
+// TestStressMixture checks loader.L24 with fakes: each slot holds the values of its source's
+// sample.
 func TestStressMixture(t *testing.T) {
 	for round := range uint64(20) {
 		rng := rand.New(rand.NewPCG(round, 78))

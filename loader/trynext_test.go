@@ -48,7 +48,7 @@ func TestTryNext(t *testing.T) {
 	}
 	l.Close() // which would go on with the next epoch
 	twin.Close()
-	// With the decoder held fast there is nothing to give, and nothing waits: a try that did would not come back.
+	// While the decoder is blocked no batch is complete. A TryNext that waited would not return.
 	f.gate = make(chan struct{})
 	held := mustLoader(t, f, cfg)
 	for range 20 {

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// stuck gives no column until it is let go, and does not look at its context, as a read of a mount that hangs.
+// stuck delivers no column until it is released, and ignores its context, like a read of a hanging
+// mount.
 type stuck struct {
 	*fake
 	letGo chan struct{}
@@ -22,7 +23,8 @@ func (s *stuck) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 	return s.fake.Gather(ctx, key, rows, dst)
 }
 
-// TestWaitEnds: loader.L11, also where nothing but columns of numbers is asked for: who waits can give up, and is told when nothing moves.
+// TestWaitEnds checks loader.L11, also for numeric columns only: a waiting consumer can cancel, and
+// receives an error if nothing makes progress.
 func TestWaitEnds(t *testing.T) { synctest.Test(t, waitEnds) }
 
 func waitEnds(t *testing.T) {

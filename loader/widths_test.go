@@ -40,7 +40,8 @@ func (r *robotOf) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-// Rows of a narrower source are what it gives alone, in their places; the rest is 0, and the mask says so.
+// TestWidthsArePadded checks that rows of a narrower source hold its own numbers at their
+// positions. The other numbers are 0 and masked.
 func TestWidthsArePadded(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
 		"rows":       {},

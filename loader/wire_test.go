@@ -14,7 +14,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
 )
 
-// finished does to a raw batch what a device would: it moves the buffers, and runs the op.
+// finished finishes a raw batch like a device: it copies the buffers and runs the operation.
 func finished(t *testing.T, l *Loader, b *layout.Batch) [][]byte {
 	t.Helper()
 	f, err := l.Finish(b.Rows)

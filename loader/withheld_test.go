@@ -40,7 +40,9 @@ func objectBuffer(t *testing.T, objects string) string {
 	return dir
 }
 
-// TestWithheldStreams: a stream that is declared and cannot be given is in findings and stats, asking for it says why, and without an action nothing goes on.
+// TestWithheldStreams checks a stream that is declared and cannot be delivered. It is in findings
+// and stats, requesting it returns the reason, and opening fails unless options select other
+// streams.
 func TestWithheldStreams(t *testing.T) {
 	for _, codec := range []string{"pickle", "vlen-utf8", "json2"} {
 		for name, key := range map[string]string{"action": "action", "state": "observation.state"} {

@@ -17,7 +17,7 @@ func aligned(n int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), n)
 }
 
-// Every stored type comes out as what it is in the reference's types.
+// TestConvert checks that every stored type is converted to its type in the reference.
 func TestConvert(t *testing.T) {
 	le := binary.LittleEndian
 	put16 := func(v uint16) []byte { b := aligned(2); le.PutUint16(b, v); return b }

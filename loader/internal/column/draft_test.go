@@ -35,7 +35,7 @@ func TestResizeScales(t *testing.T) {
 	}
 }
 
-// What is placed is counted from the pixels' own numbers.
+// TestResizePlaces checks positions by pixels whose values are their own coordinates.
 func TestResizePlaces(t *testing.T) {
 	for _, how := range []options.Resize{options.Letterbox, options.Crop} {
 		for _, pixel := range []video.Pixel{video.RGB8, video.Gray16} {

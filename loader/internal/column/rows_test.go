@@ -2,8 +2,9 @@ package column
 
 import "testing"
 
-// A place 1 ns beside a timestamp is the timestamp; all others stay; wherever the search begins.
-func TestSnapped(t *testing.T) {
+// TestSnapToTimestamp checks that a time 1 ns from a timestamp becomes the timestamp and other
+// times stay, at any start of the search.
+func TestSnapToTimestamp(t *testing.T) {
 	timestamps := []int64{10, 20, 21}
 	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
 		for from := 0; from == 0 || from <= 3 && timestamps[from-1] < in; from++ {

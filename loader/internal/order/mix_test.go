@@ -66,7 +66,7 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 			for i := range count {
 				w := m.Weights[i] / sum
 				off := math.Abs(float64(count[i]) - w*float64(at))
-				// 1/S of rounding a sample, for each source that may have given of its own
+				// Shares are rounded to 1/S, per sample and source.
 				if off > p.shareBound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.activeSources()-1, 0))+1e-6 {
 					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.Weights, at, i, count[i], w*float64(at), p.shareBound(i))
 				}
@@ -120,7 +120,8 @@ func TestMixtureIsTheMergeOfTimes(t *testing.T) {
 	}
 }
 
-// Any position is found from anywhere, also far beyond what can be walked to.
+// TestMixtureSeeks checks that any position is found from any other, including distances that
+// cannot be walked.
 func TestMixtureSeeks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 6))
 	for range 60 {
@@ -317,8 +318,8 @@ func TestMixtureErrors(t *testing.T) {
 	}
 }
 
-// Each source runs its own order, and goes on in its own next epoch, over epochs of the mixture as well; the pattern of sources is
-// the same in each epoch.
+// TestMixtureRunsItsSourcesOrders checks that each source runs its own order and continues in its
+// own next epoch, also across epochs of the mixture. The pattern of sources is equal in each epoch.
 func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 9))
 	for turn := range 60 {
@@ -398,7 +399,8 @@ func TestMixtureSourcesDiffer(t *testing.T) {
 	}
 }
 
-// The pool's bytes go to the sources by their shares; what a small one does not need is the others'.
+// TestPoolIsSplit checks that the pool's bytes are divided by shares, and that bytes that a small
+// source does not need are divided among the others.
 func TestPoolIsSplit(t *testing.T) {
 	tables := []*Table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
 	o, err := New(Params{Mode: Pool, PoolBytes: 100_000, SampleBytes: []int64{10, 30, 10}, PoolEpisodes: 10}, NewCatalog(tables...),

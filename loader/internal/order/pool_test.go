@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What the quality of a pool must be: 512 episodes of 50–399 frames, B = 64, P residents, an emptied one is replaced.
+// TestPoolQuality checks the quality of pools of P residents: 512 episodes of 50–399 frames, B =
+// 64, an episode without samples left is replaced.
 func TestPoolQuality(t *testing.T) {
 	tab := tableOf(t, lengthsFor(3, 512, 50, 399))
 	want := []struct {
@@ -30,7 +31,7 @@ func TestPoolQuality(t *testing.T) {
 		}
 		one := mean(PoolParams{PoolEpisodes: w.p, PoolShards: 1})
 		eight := mean(PoolParams{PoolEpisodes: w.p, PoolShards: defaultShards(512)})
-		// What P whole episodes take, and what the residents had left at the most: the memory that the rule of P episodes needs.
+		// The maximum of remaining samples of P residents is the memory that a limit of P episodes needs.
 		peak, middle := peakOf(tab, PoolParams{PoolEpisodes: w.p, PoolShards: 1})
 		bytes := mean(PoolParams{PoolSamples: peak, PoolShards: defaultShards(512)})
 		half := mean(PoolParams{PoolSamples: middle, PoolShards: defaultShards(512)})
@@ -137,8 +138,9 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 	}
 }
 
-// naiveShard is the rule as it is written down, without any speed: before each draw episodes enter while the samples that are
-// left and the next one's fit, and residents are fewer than the bound; one always enters where nothing is left.
+// naiveShard is the rule of admission without optimizations. Before each draw, episodes enter while
+// the remaining samples and the next episode's fit and the number of residents is below the limit.
+// One always enters if no sample remains.
 type naiveShard struct {
 	ln      *shard
 	next    int
@@ -263,7 +265,8 @@ func TestPoolDependsOnSeedAndEpoch(t *testing.T) {
 	}
 }
 
-// Each draw is uniform over what the residents have left: with room for all it is a perfect shuffle.
+// TestPoolDrawsUniformly checks that each draw is uniform over the remaining samples of the
+// residents. A pool of all episodes is a perfect shuffle.
 func TestPoolDrawsUniformly(t *testing.T) {
 	const n, cells = 40_000, 40
 	tab := tableOf(t, slices.Repeat([]int{200}, n/200))
@@ -287,7 +290,8 @@ func TestPoolDrawsUniformly(t *testing.T) {
 	}
 }
 
-// cpuTime is what the process has used, in nanoseconds: a machine that others use says nothing by the clock.
+// cpuTime returns the CPU time of the process in nanoseconds. Wall time is meaningless on a shared
+// machine.
 func cpuTime() int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

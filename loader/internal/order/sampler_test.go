@@ -119,9 +119,10 @@ func wholeOrder(o *Ordering, epoch int64) []int64 {
 	return out
 }
 
-// loader.L2, loader.L3: random data, modes, pools, worlds, batches and cuts: over all ranks each step is its positions, each rank gives its
-// part in the order of positions, ranks have equally many batches (short: parts differ by at most one sample), wrapped ones are
-// counted; and what enters and passes is told exactly.
+// TestRanksTakeTheOrder checks loader.L2 and loader.L3 with random data, modes, pools, worlds,
+// batches and cuts. Over all ranks each step is its positions. Each rank delivers its part in the
+// order of positions. Ranks have equally many batches; with short, parts differ by at most one
+// sample. Wrapped samples are counted. Admissions and passed samples are exact.
 func TestRanksTakeTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1500 {
@@ -142,7 +143,7 @@ func (k *orderCase) check(t *testing.T) {
 	t.Helper()
 	whole := wholeOrder(k.o, k.epoch)
 	n := int64(len(whole))
-	// Of a mixture an epoch may hold a sample more than once, or not at all.
+	// An epoch of a mixture may hold a sample more than once, or not at all.
 	once := k.bySize
 	at := make([]int64, n) // sample → position
 	if once {
@@ -237,8 +238,9 @@ func (k *orderCase) check(t *testing.T) {
 	}
 }
 
-// loader.L13: episodes that were found bad are left out from their position on: with one rank the next samples move up; with several each
-// rank goes on in its own positions, and round them, so that all still give equally many batches.
+// TestCourseLeavesBadEpisodesOut checks loader.L13: bad episodes are left out from their position
+// on. With one rank the next samples move up. With several, each rank wraps around its own
+// positions, so that all deliver equally many batches.
 func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	for range 1000 {
@@ -331,7 +333,8 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	}
 }
 
-// loader.L5: a Sampler that begins in the middle goes on as the whole one does, and tells of residents what is still to come of them.
+// TestCourseGoesOnFromTheMiddle checks loader.L5: a Sampler that begins in the middle continues
+// like a whole one, and admits residents with the samples that are still to be drawn.
 func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	for range 1000 {
@@ -377,7 +380,7 @@ func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	}
 }
 
-// told checks what a Sampler tells of residents.
+// told checks the admissions and passed samples that a Sampler reports.
 type told struct {
 	t       *testing.T
 	k       *orderCase
@@ -444,7 +447,7 @@ func (d *told) less(id int64) {
 
 func (d *told) end(s *Step) {
 	d.t.Helper()
-	// The call that ends the epoch may still have told of bad episodes.
+	// The call that ends the epoch may still have admitted bad episodes.
 	for _, a := range s.Admitted {
 		for _, id := range a.Samples {
 			d.waiting[id]++
@@ -458,7 +461,7 @@ func (d *told) end(s *Step) {
 	}
 }
 
-// What a rank of a world pays a step.
+// BenchmarkCourse measures a step of one rank in a world.
 func BenchmarkCourse(b *testing.B) {
 	tables := []*Table{tableOf(b, lengthsFor(1, 20_000, 100, 500)), tableOf(b, lengthsFor(2, 20_000, 100, 500))}
 	for _, mode := range []Shuffle{Global, Pool} {

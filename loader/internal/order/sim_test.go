@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// rankOf is a rank without an engine: what it would give, and its states, are those of a whole one.
+// rankOf is a rank without an engine. Its samples and states equal those of a real one.
 type rankOf struct {
 	p    *Progress
 	c    *Sampler
@@ -83,8 +83,10 @@ func simulated(t testing.TB) map[string]*Ordering {
 	return out
 }
 
-// Ranks in any pace, deaths and restarts at other world sizes and batches, over a hundred thousand samples a mode, and a million where
-// ROBOCACHE_EXHAUSTIVE=1: what was taken up to the checkpoints is the order, epoch after epoch, nothing lost and nothing twice.
+// TestSimulatedRuns runs ranks at any pace with deaths and restarts at other world sizes and
+// batches. It covers 100,000 samples per mode, or 1,000,000 with ROBOCACHE_EXHAUSTIVE=1. The
+// samples delivered up to the checkpoints must be the order, epoch after epoch, without loss or
+// repetition.
 func TestSimulatedRuns(t *testing.T) {
 	total := int64(100_000)
 	if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
@@ -140,7 +142,7 @@ func (m *simulation) life() {
 	team := make([]*rankOf, world)
 	for i := range team {
 		ranks.Rank = i
-		// Every rank is told another seed and pool: the state's are what counts.
+		// Every rank has another seed and pool, which the state overrides.
 		own := *m.o
 		if m.state != nil {
 			own.Seed = rng.Int64()
@@ -204,7 +206,7 @@ func (m *simulation) life() {
 	}
 }
 
-// commit checks what all ranks took in one turn against the order.
+// commit compares the samples that all ranks delivered in one life with the order.
 func (m *simulation) commit(all []int64, ended, world, batch int) {
 	if m.whole == nil {
 		m.whole = wholeOrder(m.o, m.epoch)
