@@ -48,7 +48,15 @@ func (c *counting) Free(m []byte) {
 func TestAllocator(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	c := &counting{live: map[*byte]int{}}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4, Allocator: c}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8, Shuffle: Global},
+			Memory:  options.Memory{Threads: 4, Allocator: c},
+			Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
+		},
+	)
 	var kept *layout.Batch
 	for {
 		b, err := l.Next(bg)
@@ -76,7 +84,15 @@ func TestAllocator(t *testing.T) {
 		t.Errorf("%d allocations never came back", len(c.live))
 	}
 	c.full = true
-	l = mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: []string{"cam"}}, Memory: options.Memory{Allocator: c}})
+	l = mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8},
+			Windows: options.Windows{Keys: []string{"cam"}},
+			Memory:  options.Memory{Allocator: c},
+		},
+	)
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("an allocator without memory: %v", err)
 	}

@@ -155,7 +155,11 @@ func (r *robot) Valid(_ context.Context, key string, rows []robocache.Row, valid
 // points of a row: their number, and the k-th value of the first one.
 func pointsOf(row robocache.Row) int { return (row.Episode + row.Index*7) % 5 }
 
-func (r *robot) GatherRagged(_ context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (r *robot) GatherRagged(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	for _, row := range rows {
 		if row.Index < 0 || row.Index >= len(r.times(row.Episode, key)) {
 			return nil, nil, fmt.Errorf("%s has no row %v", key, row)

@@ -13,7 +13,16 @@ import (
 )
 
 func clocksConfig() options.Config {
-	return options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global, Seed: 3}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0}}, {Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4}}}}
+	return options.Config{
+		Order:  options.Order{BatchSize: 8, Shuffle: Global, Seed: 3},
+		Memory: options.Memory{Threads: 3},
+		Windows: options.Windows{
+			Native: NativeWindows{
+				{Key: "imu", Span: &[2]float64{-0.1, 0}},
+				{Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4},
+			},
+		},
+	}
 }
 
 // loader.L4, loader.L5: batches of several clocks are a function of their samples, and go on from a state.
@@ -75,7 +84,11 @@ func TestSeveralClocksResume(t *testing.T) {
 // fit is an error with key and bytes. Batches that do not fit together are built one by one.
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
-	cfg := options.Config{Order: options.Order{BatchSize: 64}, Windows: options.Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}}, Memory: options.Memory{MemoryBudget: 1 << 20}} // 64 × 666 × 16 B = 680 KB, less at the start
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 64},
+		Windows: options.Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}},
+		Memory:  options.Memory{MemoryBudget: 1 << 20},
+	} // 64 × 666 × 16 B = 680 KB, less at the start
 	l := mustLoader(t, r, cfg)
 	var err error
 	for err == nil {
@@ -85,7 +98,9 @@ func TestRaggedBudget(t *testing.T) {
 		}
 	}
 	var e *robocache.Error
-	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrResourceLimit) || e.Where["stream"] != "imu" && e.Where["stream"] != "imu_times" || e.Where["bytes"] == nil {
+	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrResourceLimit) ||
+		e.Where["stream"] != "imu" && e.Where["stream"] != "imu_times" ||
+		e.Where["bytes"] == nil {
 		t.Fatalf("%v", err)
 	}
 	cfg.MemoryBudget, cfg.Prefetch = 2<<20, 8
@@ -123,7 +138,10 @@ func TestMixtureOfClocks(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	r.info.Feature("joints").Key = "observation.state"
 	keys := []string{"observation.state", "points"}
-	cfg := options.Config{Order: options.Order{BatchSize: 16, Shuffle: Global}, Windows: options.Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 16, Shuffle: Global},
+		Windows: options.Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})},
+	}
 	l, err := NewMix(bg, []options.Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}}, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,12 @@ func TestCloudsNormalised(t *testing.T) {
 	plain := column.Floats32(allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"points"}}})).Tensor("points").Data)
 	mean, std := []float64{1, 2, 3, 4}, []float64{2, 4, 8, 16} // powers of two: exact
 	with := func(mean, std []float64) options.Config {
-		return options.Config{Windows: options.Windows{Keys: []string{"points"}}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}}}}}
+		return options.Config{
+			Windows: options.Windows{Keys: []string{"points"}},
+			Device: options.Device{
+				Normalize: Normalize{Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}}},
+			},
+		}
 	}
 	got := column.Floats32(allOf(t, mustMap(t, r, with(mean, std))).Tensor("points").Data)
 	if len(got) != len(plain) || len(got) == 0 {
@@ -29,7 +34,14 @@ func TestCloudsNormalised(t *testing.T) {
 	if _, err := NewMap(bg, r, with(mean[:3], std[:3])); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("three means for four channels: %v", err)
 	}
-	hits := options.Config{Windows: options.Windows{Keys: []string{"hits"}}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}}}}}}
+	hits := options.Config{
+		Windows: options.Windows{Keys: []string{"hits"}},
+		Device: options.Device{
+			Normalize: Normalize{
+				Keys: map[string]Norm{"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}}},
+			},
+		},
+	}
 	if _, err := NewMap(bg, r, hits); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("whole numbers: %v", err)
 	}

@@ -19,7 +19,20 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	r := newRobot(3.2)
 	hz := robocache.Rate{Num: 50, Den: 1}
 	gap := align.PerKey[align.Nanos]{Keys: map[string]align.Nanos{"imu": 50e6, "cam": 100e6}}
-	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &hz, Align: &align.Config{Extent: "joints", MaxGap: gap, Edge: align.PerKey[align.Edge]{All: align.EdgeMask}}}})
+	m := mustMap(
+		t,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Hz: &hz,
+				Align: &align.Config{
+					Extent: "joints",
+					MaxGap: gap,
+					Edge:   align.PerKey[align.Edge]{All: align.EdgeMask},
+				},
+			},
+		},
+	)
 	b := allOf(t, m)
 	joints, imu, cam := column.Floats32(b.Tensor("joints").Data), column.AsSlice[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
 	gone := b.Tensor("imu_is_pad").Data
@@ -89,7 +102,11 @@ func TestAnchors(t *testing.T) {
 		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got != float32(r.value("exposure", row, 0)) {
 			t.Fatalf("exposure %v at %v", got, row)
 		}
-		want := interp(at, r.eps[row.Episode]["joints"], func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) })
+		want := interp(
+			at,
+			r.eps[row.Episode]["joints"],
+			func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) },
+		)
 		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) > 1e-3 {
 			t.Fatalf("joints %v at %v, expected %v", got, row, want)
 		}
@@ -123,7 +140,11 @@ func TestAnchors(t *testing.T) {
 		}
 	}
 	// Another anchor.
-	m = mustMap(t, r, options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}})
+	m = mustMap(
+		t,
+		r,
+		options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}},
+	)
 	if n := len(r.eps[0]["joints"]) + len(r.eps[1]["joints"]); m.Len() != int64(n) {
 		t.Fatalf("%d samples, expected %d", m.Len(), n)
 	}
@@ -135,7 +156,17 @@ func TestAnchors(t *testing.T) {
 		t.Errorf("joints of row 17: %v", got)
 	}
 	// Offsets make a stream on the anchor's clock go by time.
-	m = mustMap(t, r, options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode"}, Align: &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}}}})
+	m = mustMap(
+		t,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Anchor: "joints",
+				Keys:   []string{"joints", "mode"},
+				Align:  &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}},
+			},
+		},
+	)
 	b = allOf(t, m)
 	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
 		t.Errorf("mode of row 17: %v", got)
@@ -151,7 +182,15 @@ func TestAnchors(t *testing.T) {
 func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
-	cfg := options.Config{Windows: options.Windows{Keys: []string{"imu", "joints", "exposure"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}, {Key: "joints", Span: &[2]float64{-0.6, -0.55}}}}}
+	cfg := options.Config{
+		Windows: options.Windows{
+			Keys: []string{"imu", "joints", "exposure"},
+			Native: NativeWindows{
+				{Key: "imu", Span: &[2]float64{-0.05, 0.01}},
+				{Key: "joints", Span: &[2]float64{-0.6, -0.55}},
+			},
+		},
+	}
 	m := mustMap(t, r, cfg)
 	b := allOf(t, m)
 	for _, key := range []string{"imu", "joints"} {
@@ -203,7 +242,8 @@ func TestSpans(t *testing.T) {
 		}
 	}
 	for i, f := range b.Fields {
-		if f.Key == "imu" && (!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths || b.Fields[i+1].Key != "imu_lengths" || !b.Fields[i+2].Times || b.Fields[i+2].Key != "imu_times" || b.Tensor("imu_times_lengths") != nil) {
+		if f.Key == "imu" &&
+			(!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths || b.Fields[i+1].Key != "imu_lengths" || !b.Fields[i+2].Times || b.Fields[i+2].Key != "imu_times" || b.Tensor("imu_times_lengths") != nil) {
 			t.Errorf("%+v", b.Fields)
 		}
 	}
@@ -213,7 +253,17 @@ func TestSpans(t *testing.T) {
 // timestamp of any stream.
 func TestSpansOnATimeline(t *testing.T) {
 	r := newRobot(1.2)
-	m := mustMap(t, r, options.Config{Windows: options.Windows{Hz: &robocache.Rate{Num: 50, Den: 1}, Keys: []string{"imu", "joints"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}}}})
+	m := mustMap(
+		t,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Hz:     &robocache.Rate{Num: 50, Den: 1},
+				Keys:   []string{"imu", "joints"},
+				Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.05, 0.01}}},
+			},
+		},
+	)
 	b := allOf(t, m)
 	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
 	t0 := max(imu[0], joints[0])
@@ -244,8 +294,17 @@ func TestSpansOnATimeline(t *testing.T) {
 // is chosen. Both are masked outside the episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {
 	r := newRobot(1.5)
-	cfg := options.Config{Windows: options.Windows{Keys: []string{"imu", "joints", "cam", "points", "mode"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5}, {Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
-		{Key: "cam", Offsets: []float64{-0.09, 0, 0.02}}, {Key: "points", Offsets: []float64{-0.1, 0}}}}}
+	cfg := options.Config{
+		Windows: options.Windows{
+			Keys: []string{"imu", "joints", "cam", "points", "mode"},
+			Native: NativeWindows{
+				{Key: "imu", Span: &[2]float64{-0.6, 0}, Count: 5},
+				{Key: "joints", Offsets: []float64{-0.6, -0.005, 0.003}},
+				{Key: "cam", Offsets: []float64{-0.09, 0, 0.02}},
+				{Key: "points", Offsets: []float64{-0.1, 0}},
+			},
+		},
+	}
 	b := allOf(t, mustMap(t, r, cfg))
 	if s := b.Tensor("points_lengths").Shape; !slices.Equal(s, []int{r.Len(0), 2}) {
 		t.Errorf("lengths %v", s)
@@ -323,7 +382,20 @@ func TestWindowsInTime(t *testing.T) {
 		t.Errorf("the window of rows beside it: %v", a[2*3])
 	}
 	// A mode that is chosen holds for offsets.
-	b = allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}}}}))
+	b = allOf(
+		t,
+		mustMap(
+			t,
+			f,
+			options.Config{
+				Windows: options.Windows{
+					Keys:   []string{"observation.state"},
+					Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}},
+					Align:  &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}},
+				},
+			},
+		),
+	)
 	if x := column.Floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {
 		t.Errorf("linear between rows 3 and 4: %v", x[3*4])
 	}
@@ -337,7 +409,19 @@ func TestMaskedStreams(t *testing.T) {
 	for _, k := range []string{"cam", "exposure", "joints"} {
 		r.info.Feature(k).Masked, r.blind[k] = true, 4
 	}
-	b := allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"cam", "exposure", "joints"}, Native: NativeWindows{{Key: "joints", Offsets: []float64{-0.02, 0}}}}}))
+	b := allOf(
+		t,
+		mustMap(
+			t,
+			r,
+			options.Config{
+				Windows: options.Windows{
+					Keys:   []string{"cam", "exposure", "joints"},
+					Native: NativeWindows{{Key: "joints", Offsets: []float64{-0.02, 0}}},
+				},
+			},
+		),
+	)
 	for i := range b.Rows {
 		dark := byte(0)
 		if i%4 == 3 {
@@ -373,7 +457,11 @@ func TestWindowMisuse(t *testing.T) {
 			t.Errorf("%s gives %v", text, err)
 		}
 	}
-	c, err := options.ParseConfig([]byte(`{"anchor": "joints", "windows": {"imu": {"span": [-0.5, 0], "count": 10}, "cam": [-0.1, 0], "joints": {"span": [-1, 1]}}}`))
+	c, err := options.ParseConfig(
+		[]byte(
+			`{"anchor": "joints", "windows": {"imu": {"span": [-0.5, 0], "count": 10}, "cam": [-0.1, 0], "joints": {"span": [-1, 1]}}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

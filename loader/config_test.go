@@ -37,7 +37,11 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 
 func TestCasts(t *testing.T) {
 	f := newFake(20)
-	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"action", "count"}}})
+	m, err := NewMap(
+		bg,
+		f,
+		options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"action", "count"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +94,20 @@ func TestConfigErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, expected %q in it", text, err, want)
 		}
-		if !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMalformed) {
+		if !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrUnsupported) &&
+			!errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v has no class", text, err)
 		}
 	}
-	cfg, err := options.ParseConfig([]byte(`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`))
-	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" || cfg.Align.MaxGap.For("x") != 50_000_000 || cfg.Align.MaxGap.For("y") != 7 || cfg.Align.Edge.For("z") != align.EdgeMask {
+	cfg, err := options.ParseConfig(
+		[]byte(
+			`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`,
+		),
+	)
+	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" ||
+		cfg.Align.MaxGap.For("x") != 50_000_000 ||
+		cfg.Align.MaxGap.For("y") != 7 ||
+		cfg.Align.Edge.For("z") != align.EdgeMask {
 		t.Errorf("%+v %v", cfg, err)
 	}
 	raw, err := json.Marshal(cfg)
@@ -110,7 +122,14 @@ func TestConfigErrors(t *testing.T) {
 
 func TestNormalize(t *testing.T) {
 	for mode, want := range map[string][]float32{"mean_std": {(1003 - 1) / (2 + 1e-8), 0, (1003.25 - 3) / (4 + 1e-8)}, "min_max": {2*1003/float32(10) - 1, 0, 2*(1003.25-1)/float32(2) - 1}} {
-		m, err := NewMap(bg, newFake(4, 10), options.Config{Device: options.Device{Normalize: Normalize{Mode: mode}}, Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}}})
+		m, err := NewMap(
+			bg,
+			newFake(4, 10),
+			options.Config{
+				Device:  options.Device{Normalize: Normalize{Mode: mode}},
+				Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,11 @@ func TestFramesStayOnDevice(t *testing.T) {
 		{"failing", func(c *loader.Config, g *gpu) { g.fails = 60 }, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2}, Device: loader.Device{DecodeDevice: 1, Raw: true}}
+			cfg := loader.Config{
+				Order:  loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
+				Memory: loader.Memory{Threads: 2},
+				Device: loader.Device{DecodeDevice: 1, Raw: true},
+			}
 			g := &gpu{engines: &engines{}}
 			device(t, g)
 			g.Backend, _ = video.ActiveBackend()
@@ -59,8 +63,16 @@ func TestFramesStayOnDevice(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Error("other batches than on the host")
 			}
-			t.Logf("%d made there, %d kept, %d sent; %+v, %+v", g.made.Load(), g.kept.Load(), g.sent.Load(), s.Decoding[0], s.Memory)
-			if g.made.Load() == 0 && x.name != "letterbox" && x.name != "pool" || x.kept != (g.kept.Load() > 0) && cfg.Decode == loader.DecodeGPU {
+			t.Logf(
+				"%d made there, %d kept, %d sent; %+v, %+v",
+				g.made.Load(),
+				g.kept.Load(),
+				g.sent.Load(),
+				s.Decoding[0],
+				s.Memory,
+			)
+			if g.made.Load() == 0 && x.name != "letterbox" && x.name != "pool" ||
+				x.kept != (g.kept.Load() > 0) && cfg.Decode == loader.DecodeGPU {
 				t.Error("frames did not stay on the device")
 			}
 			if len(g.live) > 0 {
@@ -76,7 +88,11 @@ func TestHorizonOnDevice(t *testing.T) {
 		g := &gpu{engines: &engines{}}
 		device(t, g)
 		g.Backend, _ = video.ActiveBackend()
-		cfg := loader.Config{Order: loader.Order{BatchSize: 96}, Memory: loader.Memory{Threads: 2, Prefetch: 8}, Device: loader.Device{DecodeDevice: 1, Raw: true, Decode: decode}}
+		cfg := loader.Config{
+			Order:  loader.Order{BatchSize: 96},
+			Memory: loader.Memory{Threads: 2, Prefetch: 8},
+			Device: loader.Device{DecodeDevice: 1, Raw: true, Decode: decode},
+		}
 		cfg.ImageSize = []int{480, 640}
 		l, err := loader.New(t.Context(), testdata(t, "g1_h264_v30"), cfg)
 		if err != nil {
@@ -171,7 +187,11 @@ func TestCacheOnDevice(t *testing.T) {
 			g := &gpu{engines: &engines{}}
 			device(t, g)
 			g.Backend, _ = video.ActiveBackend()
-			cfg := loader.Config{Order: loader.Order{BatchSize: 32, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2, Prefetch: 1}, Device: loader.Device{Decode: loader.DecodeGPU, DecodeDevice: 1, Raw: true}}
+			cfg := loader.Config{
+				Order:  loader.Order{BatchSize: 32, Seed: 5, Shuffle: loader.Global},
+				Memory: loader.Memory{Threads: 2, Prefetch: 1},
+				Device: loader.Device{Decode: loader.DecodeGPU, DecodeDevice: 1, Raw: true},
+			}
 			cfg.Episodes = []int{1}
 			x.change(&cfg)
 			host := cfg
@@ -196,7 +216,14 @@ func TestCacheOnDevice(t *testing.T) {
 			first := decoded()
 			got = append(got, take(t, l, n)...)
 			c := l.Stats().Cache
-			t.Logf("%d batches an epoch, %d frames decoded, then %d; %+v, %+v", n, first, decoded()-first, c, l.Stats().Memory)
+			t.Logf(
+				"%d batches an epoch, %d frames decoded, then %d; %+v, %+v",
+				n,
+				first,
+				decoded()-first,
+				c,
+				l.Stats().Memory,
+			)
 			if wants[asked] == nil {
 				h := open(host)
 				wants[asked] = take(t, h, 2*n)
@@ -208,7 +235,9 @@ func TestCacheOnDevice(t *testing.T) {
 			if c == nil || c.Where != "device" || c.Hits == 0 || c.Full == x.whole || x.whole != (decoded() == first) {
 				t.Errorf("%+v, %d decoded, then %d", c, first, decoded()-first)
 			}
-			if m := l.Stats().Memory; m.Device != int64(x.budget) || m.DevicePeak > int64(x.budget) || m.DevicePeak == 0 || m.KeptBytes > 0 {
+			if m := l.Stats().Memory; m.Device != int64(x.budget) || m.DevicePeak > int64(x.budget) ||
+				m.DevicePeak == 0 ||
+				m.KeptBytes > 0 {
 				t.Errorf("%+v", m)
 			}
 			l.Close()
@@ -231,7 +260,11 @@ func TestCacheOnDevice(t *testing.T) {
 // TestDecodeOnDevice checks that the decoding processor changes no batch. Streams that a device
 // decodes differently or not at all stay on the CPU, and statistics name them.
 func TestDecodeOnDevice(t *testing.T) {
-	base := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 2}, Device: loader.Device{DecodeDevice: 1}}
+	base := loader.Config{
+		Order:  loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
+		Memory: loader.Memory{Threads: 2},
+		Device: loader.Device{DecodeDevice: 1},
+	}
 	with := func(d loader.Decode) loader.Config {
 		c := base
 		c.Decode = d
@@ -265,7 +298,8 @@ func TestDecodeOnDevice(t *testing.T) {
 			}
 			d := s.Decoding[0]
 			t.Logf("%+v", d)
-			if d.Device != "a device of the test" || (d.GPU > 0) != x.gpu && x.onCPU == "" || d.CPU == 0 || (len(d.OnCPU) > 0) != (x.onCPU != "") {
+			if d.Device != "a device of the test" || (d.GPU > 0) != x.gpu && x.onCPU == "" || d.CPU == 0 ||
+				(len(d.OnCPU) > 0) != (x.onCPU != "") {
 				t.Errorf("%+v", d)
 			}
 			for _, c := range d.OnCPU {
@@ -280,7 +314,14 @@ func TestDecodeOnDevice(t *testing.T) {
 // A device that is lost ends the loader with its error, at once: nothing is decoded elsewhere for it, and no episode is skipped.
 func TestLostDevice(t *testing.T) {
 	device(t, &engines{fails: 60, class: robocache.ErrTemporary})
-	l, err := loader.New(t.Context(), testdata(t, "g1_h264_v30"), loader.Config{Order: loader.Order{BatchSize: 16, OnBadEpisode: loader.Skip}, Device: loader.Device{DecodeDevice: 1, Decode: loader.DecodeGPU}})
+	l, err := loader.New(
+		t.Context(),
+		testdata(t, "g1_h264_v30"),
+		loader.Config{
+			Order:  loader.Order{BatchSize: 16, OnBadEpisode: loader.Skip},
+			Device: loader.Device{DecodeDevice: 1, Decode: loader.DecodeGPU},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +333,8 @@ func TestLostDevice(t *testing.T) {
 			b.Release()
 		}
 	}
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "the device failed") || len(l.Stats().BadEpisodes) > 0 {
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "the device failed") ||
+		len(l.Stats().BadEpisodes) > 0 {
 		t.Errorf("behind %d batches: %v; %v", n, err, l.Stats().BadEpisodes)
 	}
 }
@@ -310,7 +352,8 @@ func TestDecodeWithoutDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if !slices.ContainsFunc(l.Notes(), func(n string) bool { return strings.Contains(n, "no such device") }) || len(l.Stats().Decoding) != 0 {
+	if !slices.ContainsFunc(l.Notes(), func(n string) bool { return strings.Contains(n, "no such device") }) ||
+		len(l.Stats().Decoding) != 0 {
 		t.Error(l.Notes(), l.Stats().Decoding)
 	}
 	if _, err := loader.New(t.Context(), ds, loader.Config{Device: loader.Device{Decode: "npu"}}); !errors.Is(err, robocache.ErrMisuse) {

@@ -20,7 +20,9 @@ func (m metric) Frames(_ context.Context, _ string, rows []robocache.Row, out []
 		for k := range fakeW * fakeH {
 			binary.LittleEndian.PutUint32(pix[4*k:], math.Float32bits(0.5+float32(r.Index)/8))
 		}
-		out[i] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Height: fakeH, Width: fakeW, Channels: 1, DType: robocache.Float32}}
+		out[i] = robocache.FrameRef{
+			Raw: &robocache.Raw{Pix: pix, Height: fakeH, Width: fakeW, Channels: 1, DType: robocache.Float32},
+		}
 	}
 	return nil
 }
@@ -32,7 +34,17 @@ func TestFloatDepthStills(t *testing.T) {
 	f.DType, f.Channels, f.Shape = robocache.Float32, 1, []int{fakeH, fakeW, 1}
 	for _, size := range [][]int{nil, {2, 3}} {
 		for unit, scale := range map[string]float32{"m": 1, "mm": 1000} {
-			b := allOf(t, mustMap(t, metric{r}, options.Config{Windows: options.Windows{Keys: []string{"cam"}}, Frames: options.Frames{ImageSize: size, DepthUnit: options.DepthUnit(unit)}}))
+			b := allOf(
+				t,
+				mustMap(
+					t,
+					metric{r},
+					options.Config{
+						Windows: options.Windows{Keys: []string{"cam"}},
+						Frames:  options.Frames{ImageSize: size, DepthUnit: options.DepthUnit(unit)},
+					},
+				),
+			)
 			x := b.Tensor("cam")
 			if x.DType != robocache.Float32 || x.Shape[1] != 1 {
 				t.Fatalf("%v %v", x.DType, x.Shape)

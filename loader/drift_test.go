@@ -77,7 +77,17 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	// One of the two only: the other is as it was timestamped.
-	cfg := options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}, Extent: "joints", Offset: map[string]align.Nanos{"imu": -40e6}, Drift: map[string]robocache.Drift{"imu": {PPM: 250}}}}}
+	cfg := options.Config{
+		Windows: options.Windows{
+			Keys: keys,
+			Align: &align.Config{
+				HZ:     robocache.Rate{Num: 50, Den: 1},
+				Extent: "joints",
+				Offset: map[string]align.Nanos{"imu": -40e6},
+				Drift:  map[string]robocache.Drift{"imu": {PPM: 250}},
+			},
+		},
+	}
 	got := allOf(t, mustMap(t, s, cfg))
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
@@ -89,7 +99,12 @@ func TestDrift(t *testing.T) {
 		return worst
 	}
 	if off(got, want, "imu") > 1e-7 || off(got, wrong, "pose") != 0 || off(wrong, want, "imu") < 0.1 {
-		t.Errorf("imu is off by %g (uncorrected %g), pose differs from the uncorrected by %g", off(got, want, "imu"), off(wrong, want, "imu"), off(got, wrong, "pose"))
+		t.Errorf(
+			"imu is off by %g (uncorrected %g), pose differs from the uncorrected by %g",
+			off(got, want, "imu"),
+			off(wrong, want, "imu"),
+			off(got, wrong, "pose"),
+		)
 	}
 	if _, err := NewMap(bg, r, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}}); err == nil {
 		t.Error("a clock of a thousand times the speed is taken")

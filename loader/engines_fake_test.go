@@ -54,7 +54,11 @@ type engine struct {
 
 func (d *engine) Send(packet []byte, pts int64) error {
 	if n := d.e.packet.Add(1); d.e.fails > 0 && n >= d.e.fails {
-		return &robocache.Error{Class: cmp.Or(d.e.class, robocache.ErrMalformed), Op: "decode", Msg: "the device failed"}
+		return &robocache.Error{
+			Class: cmp.Or(d.e.class, robocache.ErrMalformed),
+			Op:    "decode",
+			Msg:   "the device failed",
+		}
 	}
 	return d.Decoder.Send(packet, pts)
 }
@@ -107,7 +111,7 @@ func (g *gpu) Free(m []byte) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.live[&m[0]] != len(m) {
-		panic("memory is given back that was not given")
+		panic("memory is freed that was not allocated")
 	}
 	delete(g.live, &m[0])
 }

@@ -54,7 +54,16 @@ func TestEpisodeID(t *testing.T) {
 		t.Error("an id that nobody asked for")
 	}
 	b.Release()
-	_, err = New(bg, newFake(3), options.Config{Windows: options.Windows{Keys: []string{options.EpisodeID}, Native: NativeWindows{{Key: options.EpisodeID, Offsets: []float64{0}}}}})
+	_, err = New(
+		bg,
+		newFake(3),
+		options.Config{
+			Windows: options.Windows{
+				Keys:   []string{options.EpisodeID},
+				Native: NativeWindows{{Key: options.EpisodeID, Offsets: []float64{0}}},
+			},
+		},
+	)
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Error("a window of the id:", err)
 	}
@@ -62,7 +71,10 @@ func TestEpisodeID(t *testing.T) {
 
 // TestEpisodeIDOfMixture: a mixture gives the episodes of its sources' own numbers, beside dataset_index.
 func TestEpisodeIDOfMixture(t *testing.T) {
-	cfg := options.Config{Order: options.Order{BatchSize: 5}, Windows: options.Windows{Keys: []string{options.EpisodeID}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 5},
+		Windows: options.Windows{Keys: []string{options.EpisodeID}},
+	}
 	l, err := NewMix(bg, []options.Mix{{Dataset: newFake(2, 3)}, {Dataset: newFake(1, 4)}}, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -45,14 +45,21 @@ func TestEpochsFollowWithoutAGap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(lengthsFor(5, 6, 10, 20)...)
 			f.slow = time.Millisecond
-			cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.MemoryBudget, cfg.Keys = 8, 2, "rgb", 1<<20, []string{"cam"}
+			cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.MemoryBudget, cfg.Keys = 8, 2, "rgb", 1<<20, []string{
+				"cam",
+			}
 			l := mustLoader(t, f, cfg)
 			defer l.Close()
 			first := waits(t, l, 1, 100*time.Millisecond)
 			synctest.Wait()
 			time.Sleep(time.Second)
 			if s := l.Stats(); s.Frames != s.Samples || s.InFlight != 0 {
-				t.Errorf("%d frames were made for %d samples of one epoch, %d batches are on their way", s.Frames, s.Samples, s.InFlight)
+				t.Errorf(
+					"%d frames were made for %d samples of one epoch, %d batches are on their way",
+					s.Frames,
+					s.Samples,
+					s.InFlight,
+				)
 			}
 			for epoch, w := range slices.Concat(first, waits(t, l, 4, 100*time.Millisecond)) {
 				for i, d := range w {
@@ -87,7 +94,10 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 		"skip, drop_last": {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg.Seed, cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.Keys = 3, 8, 2, "rgb", []string{"cam", "observation.state"}
+			cfg.Seed, cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.Keys = 3, 8, 2, "rgb", []string{
+				"cam",
+				"observation.state",
+			}
 			mix := mixOf([]*fake{f}, nil)
 			if cfg.EpochSize > 0 {
 				mix = mixOf([]*fake{g, newFake(9, 4)}, []float64{1, 2})
@@ -112,8 +122,18 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 				if err != nil || werr != nil {
 					t.Fatal(step, err, werr)
 				}
-				if got.Epoch != want.Epoch || got.Position != want.Position || !slices.Equal(got.Indices, want.Indices) {
-					t.Fatalf("step %d, epoch %d, position %d: %v; restored: epoch %d, position %d: %v", step, got.Epoch, got.Position, got.Indices, want.Epoch, want.Position, want.Indices)
+				if got.Epoch != want.Epoch || got.Position != want.Position ||
+					!slices.Equal(got.Indices, want.Indices) {
+					t.Fatalf(
+						"step %d, epoch %d, position %d: %v; restored: epoch %d, position %d: %v",
+						step,
+						got.Epoch,
+						got.Position,
+						got.Indices,
+						want.Epoch,
+						want.Position,
+						want.Indices,
+					)
 				}
 				checkMixed(t, mix, on, got)
 				if s, w := on.State(), twin.State(); !reflect.DeepEqual(s, w) {
@@ -136,7 +156,15 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(5, 6, 10, 20)...)
 		f.slow = time.Millisecond
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam"}}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order:   options.Order{BatchSize: 8, Shuffle: Global},
+				Memory:  options.Memory{Threads: 2},
+				Windows: options.Windows{Keys: []string{"cam"}},
+			},
+		)
 		defer l.Close()
 		for _, epoch := range []int64{0, 1, 2, 3, 9, 10, 11, 3} {
 			follows := epoch > 0 && l.Epoch() == epoch
@@ -166,7 +194,20 @@ func TestPoolOfManyEpochs(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		f := newFake(lengthsFor(7, 24, 10, 60)...)
 		f.gop = 1
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 50, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}, DropLast: true}, Memory: options.Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: options.Windows{Keys: []string{"cam"}}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order: options.Order{
+					BatchSize: 50,
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolSize: 40_000},
+					DropLast:  true,
+				},
+				Memory:  options.Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+				Windows: options.Windows{Keys: []string{"cam"}},
+			},
+		)
 		const epochs = 30
 		for epoch := range int64(epochs) {
 			if asked {
@@ -186,7 +227,14 @@ func TestPoolOfManyEpochs(t *testing.T) {
 		}
 		s := l.Stats()
 		if most := (l.Samples() + 50) * epochs; s.FramesUnique > most || s.Pool.Refused > 50*epochs {
-			t.Errorf("asked for ends %v: %d frames were decoded for %d epochs of %d samples, %d refused", asked, s.FramesUnique, epochs, l.Samples(), s.Pool.Refused)
+			t.Errorf(
+				"asked for ends %v: %d frames were decoded for %d epochs of %d samples, %d refused",
+				asked,
+				s.FramesUnique,
+				epochs,
+				l.Samples(),
+				s.Pool.Refused,
+			)
 		}
 	}
 }
@@ -194,7 +242,14 @@ func TestPoolOfManyEpochs(t *testing.T) {
 // loader.L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
 func TestStarvedEpochThatFollows(t *testing.T) {
 	f := newFake(64)
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"observation.state"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8, WorldSize: 2, OnBadEpisode: "skip"},
+			Windows: options.Windows{Keys: []string{"observation.state"}},
+		},
+	)
 	s := l.State()
 	// Like a state of epoch 2 whose epoch a user has set back.
 	s.BadEpisodes = []BadEpisode{{Epoch: 2, Position: 32}}
@@ -221,7 +276,15 @@ func TestStarvedEpochThatFollows(t *testing.T) {
 func BenchmarkEpochStart(b *testing.B) {
 	f := newFake(lengthsFor(5, 12, 10, 20)...)
 	f.slow = 50 * time.Microsecond
-	l := mustLoader(b, f, options.Config{Order: options.Order{BatchSize: 12, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		b,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 12, Shuffle: Global},
+			Memory:  options.Memory{Threads: 2},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	waits(b, l, 2, 0)
 	var first, others []time.Duration
 	b.ResetTimer()
@@ -240,7 +303,20 @@ func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(8, 24, 20, 40)...)
 		f.gop, f.slow = 1, 10*time.Millisecond // a frame
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 16, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 100_000}, DropLast: true}, Memory: options.Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20}, Windows: options.Windows{Keys: []string{"cam"}}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order: options.Order{
+					BatchSize: 16,
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolSize: 100_000},
+					DropLast:  true,
+				},
+				Memory:  options.Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20},
+				Windows: options.Windows{Keys: []string{"cam"}},
+			},
+		)
 		defer l.Close()
 		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) { // a batch takes two threads 80 ms
 			var sum time.Duration

@@ -66,16 +66,31 @@ func newFake(lengths ...int) *fake {
 	for _, n := range lengths {
 		total += n
 	}
-	f.info = robocache.Info{Format: "fake", FPS: robocache.Rate{Num: 10, Den: 1}, Episodes: len(lengths), Frames: int64(total), Features: []robocache.Feature{
-		{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3}},
-		{Key: "cam", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{fakeH, fakeW, 3}, Height: fakeH, Width: fakeW, Channels: 3},
-		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}},
-		{Key: "count", Kind: robocache.KindNumeric, DType: robocache.Int16, Shape: []int{1}},
-		{Key: "done", Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}},
-		{Key: "label", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
-		{Key: "language_events", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
-		{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	}, Tasks: []robocache.Task{{Index: 0, Text: "t"}}}
+	f.info = robocache.Info{
+		Format:   "fake",
+		FPS:      robocache.Rate{Num: 10, Den: 1},
+		Episodes: len(lengths),
+		Frames:   int64(total),
+		Features: []robocache.Feature{
+			{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3}},
+			{
+				Key:      "cam",
+				Kind:     robocache.KindVideo,
+				DType:    robocache.Uint8,
+				Shape:    []int{fakeH, fakeW, 3},
+				Height:   fakeH,
+				Width:    fakeW,
+				Channels: 3,
+			},
+			{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}},
+			{Key: "count", Kind: robocache.KindNumeric, DType: robocache.Int16, Shape: []int{1}},
+			{Key: "done", Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}},
+			{Key: "label", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
+			{Key: "language_events", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
+			{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+		},
+		Tasks: []robocache.Task{{Index: 0, Text: "t"}},
+	}
 	return f
 }
 
@@ -196,13 +211,23 @@ func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out [
 		if key == "wide" {
 			kind = "w"
 		}
-		out[i] = robocache.FrameRef{Path: fmt.Sprintf("%s%s%d.mp4", kind, f.tag, file), Ordinal: f.base(r.Episode) - f.base(file*f.perFile) + r.Index}
+		out[i] = robocache.FrameRef{
+			Path:    fmt.Sprintf("%s%s%d.mp4", kind, f.tag, file),
+			Ordinal: f.base(r.Episode) - f.base(file*f.perFile) + r.Index,
+		}
 	}
 	return nil
 }
 
 func (f *fake) Stats(context.Context) (robocache.Stats, error) {
-	return robocache.Stats{"observation.state": {Mean: []float64{1, 2, 3}, Std: []float64{2, 0, 4}, Min: []float64{0, 5, 1}, Max: []float64{10, 5, 3}}}, nil
+	return robocache.Stats{
+		"observation.state": {
+			Mean: []float64{1, 2, 3},
+			Std:  []float64{2, 0, 4},
+			Min:  []float64{0, 5, 1},
+			Max:  []float64{10, 5, 3},
+		},
+	}, nil
 }
 
 func (f *fake) Files() frames.Files { return fakeFiles{f} }
@@ -260,7 +285,18 @@ func sizeOf(path string) (width, height int) {
 
 // withWide adds a camera of another size.
 func (f *fake) withWide() *fake {
-	f.info.Features = append(f.info.Features, robocache.Feature{Key: "wide", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{2 * fakeH, 3 * fakeW, 3}, Height: 2 * fakeH, Width: 3 * fakeW, Channels: 3})
+	f.info.Features = append(
+		f.info.Features,
+		robocache.Feature{
+			Key:      "wide",
+			Kind:     robocache.KindVideo,
+			DType:    robocache.Uint8,
+			Shape:    []int{2 * fakeH, 3 * fakeW, 3},
+			Height:   2 * fakeH,
+			Width:    3 * fakeW,
+			Channels: 3,
+		},
+	)
 	return f
 }
 
@@ -312,7 +348,12 @@ func (r fakeFile) decodeOne(ctx context.Context, g video.Group, deliver func(int
 	return nil
 }
 
-func (r fakeFile) Decode(ctx context.Context, _ *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+func (r fakeFile) Decode(
+	ctx context.Context,
+	_ *video.Fetched,
+	groups []video.Group,
+	deliver func(int, video.Frame) error,
+) error {
 	for _, g := range groups {
 		if err := r.decodeOne(ctx, g, deliver); err != nil {
 			return err
@@ -356,7 +397,17 @@ func (p fakeFrame) Convert(s *video.Spec, dst []byte) error {
 }
 
 func fillFrame(dst []byte, path string, ordinal int) {
-	h := uint64(len(path))*131 + uint64(path[0])*131071 + uint64(path[1])*31 + uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
+	h := uint64(
+		len(path),
+	)*131 + uint64(
+		path[0],
+	)*131071 + uint64(
+		path[1],
+	)*31 + uint64(
+		path[len(path)-5],
+	)*7919 + uint64(
+		ordinal,
+	)*2654435761
 	for i := range dst {
 		dst[i] = byte(order.Mix(h + uint64(i)))
 	}
@@ -373,7 +424,18 @@ func lengthsFor(seed uint64, n, least, most int) []int {
 
 // withStills adds a camera of still images.
 func (f *fake) withStills() *fake {
-	f.info.Features = append(f.info.Features, robocache.Feature{Key: "img", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{fakeH, fakeW, 3}, Height: fakeH, Width: fakeW, Channels: 3})
+	f.info.Features = append(
+		f.info.Features,
+		robocache.Feature{
+			Key:      "img",
+			Kind:     robocache.KindImage,
+			DType:    robocache.Uint8,
+			Shape:    []int{fakeH, fakeW, 3},
+			Height:   fakeH,
+			Width:    fakeW,
+			Channels: 3,
+		},
+	)
 	return f
 }
 

@@ -28,7 +28,11 @@ func (d *interrupted) Gather(ctx context.Context, key string, rows []robocache.R
 
 // TestFailedScanIsRepeated checks that a scan for NaN that failed is not remembered as clean.
 func TestFailedScanIsRepeated(t *testing.T) {
-	m, err := NewMap(bg, &interrupted{newHoled(), 1}, options.Config{Windows: options.Windows{Keys: []string{"action"}}})
+	m, err := NewMap(
+		bg,
+		&interrupted{newHoled(), 1},
+		options.Config{Windows: options.Windows{Keys: []string{"action"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +62,10 @@ func (d bare) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 // TestMaskKeepsClouds checks that on_nan="mask" does not hide streams of varying length.
 func TestMaskKeepsClouds(t *testing.T) {
 	clouds := func(how options.OnNaN) (counts []int) {
-		cfg := options.Config{Order: options.Order{BatchSize: 4, OnNaN: how}, Windows: options.Windows{Anchor: "points", Keys: []string{"points", "joints"}}}
+		cfg := options.Config{
+			Order:   options.Order{BatchSize: 4, OnNaN: how},
+			Windows: options.Windows{Anchor: "points", Keys: []string{"points", "joints"}},
+		}
 		l, err := New(bg, bare{newRobot(3)}, cfg)
 		if err != nil {
 			t.Fatal(err)

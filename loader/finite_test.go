@@ -34,7 +34,10 @@ func (h *holed) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 }
 
 func newHoled() *holed {
-	return &holed{newFake(10, 10, 10), map[robocache.Row]float64{{Episode: 1, Index: 4}: math.NaN(), {Episode: 1, Index: 7}: math.Inf(-1)}}
+	return &holed{
+		newFake(10, 10, 10),
+		map[robocache.Row]float64{{Episode: 1, Index: 4}: math.NaN(), {Episode: 1, Index: 7}: math.Inf(-1)},
+	}
 }
 
 // given counts the samples of an epoch by episode.
@@ -94,7 +97,11 @@ func TestNaNIsAnError(t *testing.T) {
 func TestNaNSkipped(t *testing.T) {
 	for _, shuffle := range []Shuffle{"", Global, Pool} {
 		for _, threads := range []int{1, 4} {
-			cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: options.Skip}, Windows: options.Windows{Keys: []string{"action"}}, Memory: options.Memory{Threads: threads}}
+			cfg := options.Config{
+				Order:   options.Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: options.Skip},
+				Windows: options.Windows{Keys: []string{"action"}},
+				Memory:  options.Memory{Threads: threads},
+			}
 			l, err := New(bg, newHoled(), cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -102,7 +109,8 @@ func TestNaNSkipped(t *testing.T) {
 			if n := given(t, l); n[0] != 10 || n[1] != 0 || n[2] != 10 {
 				t.Errorf("%q: samples by episode %v", shuffle, n)
 			}
-			if bad := l.State().BadEpisodes; len(bad) != 1 || bad[0].Episode != 1 || !strings.Contains(bad[0].Error, "row 4") {
+			if bad := l.State().BadEpisodes; len(bad) != 1 || bad[0].Episode != 1 ||
+				!strings.Contains(bad[0].Error, "row 4") {
 				t.Errorf("%q: %+v", shuffle, bad)
 			}
 			l.Close()
@@ -123,7 +131,14 @@ func TestNaNSkipped(t *testing.T) {
 
 // TestNaNMasked: such rows are zeros and padding, in rows, in windows and on a timeline, where no value is made of one.
 func TestNaNMasked(t *testing.T) {
-	m, err := NewMap(bg, newHoled(), options.Config{Order: options.Order{OnNaN: options.NaNMask}, Windows: options.Windows{Keys: []string{"action", "observation.state"}}})
+	m, err := NewMap(
+		bg,
+		newHoled(),
+		options.Config{
+			Order:   options.Order{OnNaN: options.NaNMask},
+			Windows: options.Windows{Keys: []string{"action", "observation.state"}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +157,17 @@ func TestNaNMasked(t *testing.T) {
 		t.Errorf("action %v", v)
 	}
 	b.Release()
-	grid, err := NewMap(bg, newHoled(), options.Config{Order: options.Order{OnNaN: options.NaNMask}, Windows: options.Windows{Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}})
+	grid, err := NewMap(
+		bg,
+		newHoled(),
+		options.Config{
+			Order: options.Order{OnNaN: options.NaNMask},
+			Windows: options.Windows{
+				Keys:  []string{"action"},
+				Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

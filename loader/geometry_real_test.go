@@ -35,8 +35,20 @@ func TestResizeOfVideo(t *testing.T) {
 			how                   loader.Resize
 			h, w, sh, sw, top, in int
 		}{{loader.Letterbox, 100, 100, 75, 100, 12, 0}, {loader.Letterbox, 60, 90, 60, 80, 0, 5}, {loader.Crop, 100, 100, 100, 133, 0, -16}, {loader.Crop, 60, 90, 68, 90, -4, 0}} {
-			got := from(loader.Config{Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.h, x.w}, ImageResize: x.how}})
-			whole := from(loader.Config{Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.sh, x.sw}}})
+			got := from(
+				loader.Config{
+					Frames: loader.Frames{
+						ImageDType:  loader.ImageDType(dtype),
+						ImageSize:   []int{x.h, x.w},
+						ImageResize: x.how,
+					},
+				},
+			)
+			whole := from(
+				loader.Config{
+					Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.sh, x.sw}},
+				},
+			)
 			for plane := range 3 * len(samples) {
 				for y := range x.h {
 					for c := range x.w {
@@ -45,7 +57,18 @@ func TestResizeOfVideo(t *testing.T) {
 							copy(want, whole[((plane*x.sh+sy)*x.sw+sx)*size:])
 						}
 						if at := ((plane*x.h+y)*x.w + c) * size; !bytes.Equal(got[at:at+size], want) {
-							t.Fatalf("%s %s %d×%d: plane %d, row %d, column %d: %v, not %v", dtype, x.how, x.h, x.w, plane, y, c, got[at:at+size], want)
+							t.Fatalf(
+								"%s %s %d×%d: plane %d, row %d, column %d: %v, not %v",
+								dtype,
+								x.how,
+								x.h,
+								x.w,
+								plane,
+								y,
+								c,
+								got[at:at+size],
+								want,
+							)
 						}
 					}
 				}
@@ -81,7 +104,13 @@ func TestResizeOfVideo(t *testing.T) {
 					first = bytes.Clone(data)
 				}
 				if bytes.Equal(first, data) == stretched {
-					t.Errorf("%s, cache %q %q, epoch %d: not what is made without a cache", cfg.ImageResize, cfg.Cache, cfg.CacheFormat, epoch)
+					t.Errorf(
+						"%s, cache %q %q, epoch %d: not what is made without a cache",
+						cfg.ImageResize,
+						cfg.Cache,
+						cfg.CacheFormat,
+						epoch,
+					)
 				}
 				b.Release()
 			}

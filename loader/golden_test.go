@@ -86,12 +86,14 @@ var goldenConfigs = []struct{ name, sets, config string }{
 	{"depth metres", "calvin", `{"depth_unit":"m"}`},
 	{"mean std", "h264 drift rlds", `{"normalize":"mean_std","compute_stats":true}`},
 	{
-		"per key", "h264 gr00t",
+		"per key",
+		"h264 gr00t",
 		`{"normalize":{"$A":{"mode":"min_max","clip":true},"$S":"mean_std"},"compute_stats":true,"image_dtype":"float32"}`,
 	},
 	{"raw", "h264 rlds", `{"raw":true,"normalize":"mean_std","compute_stats":true,"image_dtype":"float32"}`},
 	{
-		"augment", "h264 rlds",
+		"augment",
+		"h264 rlds",
 		`{"augment":{"random_crop":{"size":[40,48]},"hflip":{"p":0.5,"keep":["$A"]},"color_jitter":{"brightness":[0.2]}},"keys":["$C","$A"]}`,
 	},
 	{"augment raw", "h264", `{"raw":true,"augment":{"random_crop":{"size":[40,48]}},"keys":["$C","$A"]}`},
@@ -117,7 +119,11 @@ var goldenMixes = []struct{ name, sets, config string }{
 	{"mix exact", "h264 drift", `{"keys":["action","observation.state"],"stratified":true,"temperature":2}`},
 	{"mix counts", "rlds robomimic", `{"keys":["index","episode_index","frame_index","episode_id"]}`},
 	{"mix padded", "h264 rlds", `{"missing":"pad","image_size":[60,80],"epoch_size":500}`},
-	{"mix numbers padded", "h264 rlds robomimic", `{"keys":["action","observation.state"],"missing":"pad","dtype":"float32"}`},
+	{
+		"mix numbers padded",
+		"h264 rlds robomimic",
+		`{"keys":["action","observation.state"],"missing":"pad","dtype":"float32"}`,
+	},
 }
 
 func openGolden(t *testing.T, set goldenSet) robocache.Dataset {
@@ -171,7 +177,12 @@ func goldenOf(mix []loader.Mix, cfg loader.Config) (map[string]string, error) {
 		return nil, err
 	}
 	defer l.Close()
-	sums := map[string]hash.Hash{"fields": sha256.New(), "batches": sha256.New(), "order": sha256.New(), "state": sha256.New()}
+	sums := map[string]hash.Hash{
+		"fields":  sha256.New(),
+		"batches": sha256.New(),
+		"order":   sha256.New(),
+		"state":   sha256.New(),
+	}
 	fmt.Fprintf(sums["fields"], "%+v %d %d\n", l.Fields(), l.Samples(), l.Len())
 	for epoch := range int64(2) {
 		order, err := l.RankOrder(epoch, cfg.Rank)

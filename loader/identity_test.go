@@ -28,10 +28,14 @@ func (o otherValues) Gather(ctx context.Context, key string, rows []robocache.Ro
 // the difference. A state without a hash of values is accepted.
 func TestStateOfOtherValues(t *testing.T) {
 	one, two := newFake(10, 7), otherValues{newFake(10, 7)}
-	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 4, Shuffle: Global},
+		Windows: options.Windows{Keys: []string{"index"}},
+	}
 	a, again, b := mustLoader(t, one, cfg), mustLoader(t, newFake(10, 7), cfg), mustLoader(t, two, cfg)
 	s := a.State()
-	if s.Fingerprint.Stream != "action" || s.Fingerprint.Values == "" || s.Fingerprint.Values != again.State().Fingerprint.Values {
+	if s.Fingerprint.Stream != "action" || s.Fingerprint.Values == "" ||
+		s.Fingerprint.Values != again.State().Fingerprint.Values {
 		t.Fatalf("%+v", s.Fingerprint)
 	}
 	if err := again.Restore(s, false); err != nil {
@@ -60,7 +64,9 @@ func TestRankOrder(t *testing.T) {
 					var all, dealt int64
 					for rank := range world {
 						cfg := how
-						cfg.BatchSize, cfg.Keys, cfg.Shuffle, cfg.WorldSize, cfg.Rank, cfg.PoolShards = 4, []string{"index"}, shuffle, world, rank, 2
+						cfg.BatchSize, cfg.Keys, cfg.Shuffle, cfg.WorldSize, cfg.Rank, cfg.PoolShards = 4, []string{
+							"index",
+						}, shuffle, world, rank, 2
 						l := mustLoader(t, newFake(10, 7, 12, 9, 11), cfg)
 						all = l.Order(1).Len()
 						if err := l.SetEpoch(1); err != nil {
@@ -93,7 +99,8 @@ func TestRankOrder(t *testing.T) {
 					distinct := int64(len(slices.Compact(slices.Clone(union))))
 					step := int64(4 * world)
 					switch {
-					case how.DropLast && (distinct != dealt || dealt != all/step*step), how.Uneven == "short" && (distinct != dealt || dealt != all):
+					case how.DropLast && (distinct != dealt || dealt != all/step*step),
+						how.Uneven == "short" && (distinct != dealt || dealt != all):
 						t.Errorf("%d samples, %d distinct, of %d", dealt, distinct, all)
 					case !how.DropLast && distinct != all:
 						t.Errorf("%d distinct of %d", distinct, all)

@@ -192,7 +192,11 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 				t.Errorf("%d frames were converted again that a cache keeps", s.FramesUnique-first.FramesUnique)
 			case cfg.Cache != "" && cfg.Deltas == nil && first.FramesUnique != imgs:
 				// With windows two horizons may want one frame at the same time: how many do is a matter of scheduling.
-				t.Errorf("%d frames were converted for %d rows, each of which wants another one", first.FramesUnique, imgs)
+				t.Errorf(
+					"%d frames were converted for %d rows, each of which wants another one",
+					first.FramesUnique,
+					imgs,
+				)
 			}
 		})
 	}

@@ -21,7 +21,15 @@ import (
 // loader.L9: a batch that is held is never overwritten; released ones are used again.
 func TestHeldBatchesStay(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8, Shuffle: Global},
+			Memory:  options.Memory{Threads: 4},
+			Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
+		},
+	)
 	var held []*layout.Batch
 	for {
 		b, err := l.Next(bg)
@@ -59,7 +67,11 @@ func TestHeldBatchesStay(t *testing.T) {
 // loader.L10: the horizon shrinks to the budget; what cannot fit is refused by name.
 func TestBudget(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
-	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 4, Prefetch: 8}, Windows: options.Windows{Keys: []string{"cam"}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 8, Shuffle: Global},
+		Memory:  options.Memory{Threads: 4, Prefetch: 8},
+		Windows: options.Windows{Keys: []string{"cam"}},
+	}
 	one := mustLoader(t, f, cfg).Stats().BatchBytes
 	for _, batches := range []int64{1, 2, 3, 5} {
 		cfg.MemoryBudget = Bytes((one*batches + 100) * 8 / 5)
@@ -93,7 +105,15 @@ func TestCancelAndClose(t *testing.T) {
 	for range 25 {
 		f := newFake(lengthsFor(7, 6, 20, 40)...)
 		f.slow = time.Duration(rng.IntN(300)) * time.Microsecond
-		l, err := New(bg, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Keys: []string{"cam"}}})
+		l, err := New(
+			bg,
+			f,
+			options.Config{
+				Order:   options.Order{BatchSize: 8, Shuffle: Global},
+				Memory:  options.Memory{Threads: 3},
+				Windows: options.Windows{Keys: []string{"cam"}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +164,15 @@ func TestCancelledNextKeepsItsBatch(t *testing.T) { synctest.Test(t, cancelledNe
 func cancelledNextKeepsItsBatch(t *testing.T) {
 	f := newFake(40)
 	f.slow = 2 * time.Millisecond
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam", "index"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8, Shuffle: Global},
+			Memory:  options.Memory{Threads: 2},
+			Windows: options.Windows{Keys: []string{"cam", "index"}},
+		},
+	)
 	var got []int64
 	for len(got) < 40 {
 		ctx, cancel := context.WithTimeout(bg, time.Millisecond)
@@ -171,7 +199,19 @@ func TestAllocations(t *testing.T) {
 	}
 	perBatch := func(size int) float64 {
 		f := newFake(lengthsFor(1, 40, 200, 300)...)
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: size, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}, Compat: "lerobot", Deltas: deltas("action", []float64{0, 0.1, 0.2})}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order:  options.Order{BatchSize: size, Shuffle: Global},
+				Memory: options.Memory{Threads: 2},
+				Windows: options.Windows{
+					Keys:   []string{"observation.state", "action", "count"},
+					Compat: "lerobot",
+					Deltas: deltas("action", []float64{0, 0.1, 0.2}),
+				},
+			},
+		)
 		take := func(n int) {
 			for range n {
 				b, err := l.Next(bg)
@@ -208,7 +248,15 @@ func TestDeadline(t *testing.T) { synctest.Test(t, deadline) }
 func deadline(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Memory: options.Memory{Deadline: 0.05}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4},
+			Memory:  options.Memory{Deadline: 0.05},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	_, err := l.Next(bg)
 	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "4 more") {
 		t.Fatalf("nothing moves, and Next gives %v", err)
@@ -227,7 +275,15 @@ func TestSecondNextEndsWithItsContext(t *testing.T) { synctest.Test(t, secondNex
 func secondNextEndsWithItsContext(t *testing.T) {
 	f := newFake(10)
 	f.gate = make(chan struct{})
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Memory: options.Memory{Threads: 1}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4},
+			Memory:  options.Memory{Threads: 1},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	first := make(chan error, 1)
 	go func() {
 		b, err := l.Next(bg)
@@ -263,7 +319,15 @@ func secondNextEndsWithItsContext(t *testing.T) {
 func TestFewFilesAreOpenAtOnce(t *testing.T) {
 	f := newFake(lengthsFor(1, 300, 3, 6)...)
 	f.perFile = 1
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 128, Shuffle: Global}, Memory: options.Memory{Threads: 2, Prefetch: 1}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 128, Shuffle: Global},
+			Memory:  options.Memory{Threads: 2, Prefetch: 1},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	epochOf(t, f, l)
 	if n := f.mostOpen.Load(); n > 8 {
 		t.Errorf("%d files open at once for 2 threads", n)
@@ -274,7 +338,15 @@ func TestFewFilesAreOpenAtOnce(t *testing.T) {
 // overflows.
 func TestAbsurdBatch(t *testing.T) {
 	f := newFake(10)
-	_, err := New(bg, f, options.Config{Order: options.Order{BatchSize: 1 << 24}, Frames: options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))}})
+	_, err := New(
+		bg,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 1 << 24},
+			Frames:  options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"},
+			Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))},
+		},
+	)
 	if !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%v", err)
 	}

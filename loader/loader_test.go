@@ -54,7 +54,9 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 // checkBatch proves every value of a batch of the fake.
 func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 	t.Helper()
-	rows, err := (&plan.Plan{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(b.Indices)
+	rows, err := (&plan.Plan{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(
+		b.Indices,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,13 @@ func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 }
 
 func fakeTable(t testing.TB, f *fake, cfg options.Config) *order.Table {
-	tab, err := order.NewTable(len(f.lengths), order.Selection{Positions: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, nil, func(e int) (int, int64, error) { return f.lengths[e], 0, nil }, false)
+	tab, err := order.NewTable(
+		len(f.lengths),
+		order.Selection{Positions: cfg.Episodes, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
+		nil,
+		func(e int) (int, int64, error) { return f.lengths[e], 0, nil },
+		false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,12 +160,22 @@ func TestEpochs(t *testing.T) {
 	for round := range 40 {
 		f := newFake(lengthsFor(uint64(round), 1+rng.IntN(9), 1, 30)...)
 		f.gop = 1 + rng.IntN(12)
-		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)}, Memory: options.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)}}
+		cfg := options.Config{
+			Order:  options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)},
+			Memory: options.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)},
+		}
 		if rng.IntN(3) == 0 {
 			cfg.Shuffle = FileOrder
 		}
 		if rng.IntN(2) == 0 {
-			cfg.Deltas = deltas("cam", []float64{-0.3, 0, 0.1}, "observation.state", []float64{-0.1, 0, 0.1, 0.5}, "action", []float64{0})
+			cfg.Deltas = deltas(
+				"cam",
+				[]float64{-0.3, 0, 0.1},
+				"observation.state",
+				[]float64{-0.1, 0, 0.1, 0.5},
+				"action",
+				[]float64{0},
+			)
 		}
 		l := mustLoader(t, f, cfg)
 		for epoch := range int64(2) {
@@ -187,7 +205,18 @@ func TestEpochs(t *testing.T) {
 func TestEachFrameOnce(t *testing.T) {
 	f := newFake(200)
 	f.gop = 1
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 20}, Memory: options.Memory{Prefetch: 2, Threads: 3}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0})}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:  options.Order{BatchSize: 20},
+			Memory: options.Memory{Prefetch: 2, Threads: 3},
+			Windows: options.Windows{
+				Keys:   []string{"cam"},
+				Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0}),
+			},
+		},
+	)
 	epochOf(t, f, l)
 	s := l.Stats()
 	if s.Frames != 1600 {
@@ -202,7 +231,11 @@ func TestEachFrameOnce(t *testing.T) {
 // loader.L12: nothing is read for keys that were not asked for.
 func TestKeysPrune(t *testing.T) {
 	f := newFake(10, 12)
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"action", "task"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"action", "task"}}},
+	)
 	epochOf(t, f, l)
 	for _, k := range []string{"cam", "observation.state", "label", "index"} {
 		if f.touched[k] != 0 {
@@ -221,7 +254,14 @@ func TestKeysPrune(t *testing.T) {
 // TestMapConcurrent checks that concurrent callers get what one caller gets.
 func TestMapConcurrent(t *testing.T) {
 	f := newFake(lengthsFor(1, 6, 10, 30)...)
-	m, err := NewMap(bg, f, options.Config{Memory: options.Memory{Threads: 3}, Windows: options.Windows{Deltas: deltas("cam", []float64{-0.2, 0})}})
+	m, err := NewMap(
+		bg,
+		f,
+		options.Config{
+			Memory:  options.Memory{Threads: 3},
+			Windows: options.Windows{Deltas: deltas("cam", []float64{-0.2, 0})},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +307,15 @@ func TestEarliestBatchFirst(t *testing.T) {
 	var order []string
 	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) } // one thread
 	const batch = 8
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: batch, Shuffle: Global}, Memory: options.Memory{Threads: 1, Prefetch: 4}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: batch, Shuffle: Global},
+			Memory:  options.Memory{Threads: 1, Prefetch: 4},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	epochOf(t, f, l)
 	l.Close()
 	batchOf := map[string]int{}
@@ -297,7 +345,15 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 	f := newFake(100)
 	f.gop = 1
 	f.slow = time.Millisecond
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Memory: options.Memory{Threads: 1, Prefetch: 4}, Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 10},
+			Memory:  options.Memory{Threads: 1, Prefetch: 4},
+			Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})},
+		},
+	)
 	b, err := l.Next(bg)
 	if err != nil {
 		t.Fatal(err)

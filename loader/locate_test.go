@@ -11,7 +11,11 @@ import (
 // Samples of a mixture are numbered one source after the other, and Locate says whose each is.
 func TestLocate(t *testing.T) {
 	a, b := newFake(3, 2), newFake(4)
-	l, err := NewMix(bg, []options.Mix{{Dataset: a}, {Dataset: b}}, options.Config{Windows: options.Windows{Keys: []string{"index"}}})
+	l, err := NewMix(
+		bg,
+		[]options.Mix{{Dataset: a}, {Dataset: b}},
+		options.Config{Windows: options.Windows{Keys: []string{"index"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

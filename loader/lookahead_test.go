@@ -29,7 +29,8 @@ func TestLookAheadNote(t *testing.T) {
 		if c.want == "" && len(notes) == 0 {
 			continue
 		}
-		if c.want == "" || len(notes) != 1 || !strings.Contains(notes[0], c.want) || !strings.Contains(notes[0], "ms of joints") {
+		if c.want == "" || len(notes) != 1 || !strings.Contains(notes[0], c.want) ||
+			!strings.Contains(notes[0], "ms of joints") {
 			t.Errorf("%s: notes %q, want %q", name, notes, c.want)
 		}
 	}

@@ -29,10 +29,35 @@ func TestRealMixture(t *testing.T) {
 	three, one := 3.0, 1.0
 	for _, shuffle := range []loader.Shuffle{loader.Global, loader.Pool} {
 		sources := []loader.Mix{
-			{Dataset: a, Name: "a", Weight: &three, Keys: []string{"image", "observation.state", "episode_index", "task"}, Rename: map[string]string{camera(a): "image"}, Episodes: []int{0, 1}, MixFrames: loader.MixFrames{ImageSize: size}},
-			{Dataset: b, Name: "b", Weight: &one, Keys: []string{"image", "observation.state", "action", "episode_index"}, Rename: map[string]string{camera(b): "image"}, Episodes: []int{0, 2}, MixFrames: loader.MixFrames{ImageSize: size}},
+			{
+				Dataset:   a,
+				Name:      "a",
+				Weight:    &three,
+				Keys:      []string{"image", "observation.state", "episode_index", "task"},
+				Rename:    map[string]string{camera(a): "image"},
+				Episodes:  []int{0, 1},
+				MixFrames: loader.MixFrames{ImageSize: size},
+			},
+			{
+				Dataset:   b,
+				Name:      "b",
+				Weight:    &one,
+				Keys:      []string{"image", "observation.state", "action", "episode_index"},
+				Rename:    map[string]string{camera(b): "image"},
+				Episodes:  []int{0, 2},
+				MixFrames: loader.MixFrames{ImageSize: size},
+			},
 		}
-		cfg := loader.Config{Order: loader.Order{BatchSize: 16, Seed: 5, Shuffle: shuffle, Mixture: loader.Mixture{EpochSize: 80}, DropTail: 100}, Windows: loader.Windows{Missing: "pad"}}
+		cfg := loader.Config{
+			Order: loader.Order{
+				BatchSize: 16,
+				Seed:      5,
+				Shuffle:   shuffle,
+				Mixture:   loader.Mixture{EpochSize: 80},
+				DropTail:  100,
+			},
+			Windows: loader.Windows{Missing: "pad"},
+		}
 		m, err := loader.NewMix(ctx, sources, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +67,14 @@ func TestRealMixture(t *testing.T) {
 		var offsets []int64
 		var offset int64
 		for i, ds := range []robocache.Dataset{a, b} {
-			one, err := loader.NewMap(ctx, ds, loader.Config{Order: loader.Order{Episodes: sources[i].Episodes, DropTail: 100}, Frames: loader.Frames{ImageSize: size}})
+			one, err := loader.NewMap(
+				ctx,
+				ds,
+				loader.Config{
+					Order:  loader.Order{Episodes: sources[i].Episodes, DropTail: 100},
+					Frames: loader.Frames{ImageSize: size},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +132,14 @@ func TestRealMixture(t *testing.T) {
 		}
 	}
 	// A key that one source lacks is an error by default.
-	_, err := loader.NewMix(ctx, []loader.Mix{{Dataset: a, Keys: []string{"observation.state"}}, {Dataset: b, Keys: []string{"observation.state", "action"}}}, loader.Config{})
+	_, err := loader.NewMix(
+		ctx,
+		[]loader.Mix{
+			{Dataset: a, Keys: []string{"observation.state"}},
+			{Dataset: b, Keys: []string{"observation.state", "action"}},
+		},
+		loader.Config{},
+	)
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a missing key gives %v", err)
 	}

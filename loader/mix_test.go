@@ -25,12 +25,28 @@ func TestMixtureGivesItsSources(t *testing.T) {
 	}
 	for round := range rounds {
 		rng := rand.New(rand.NewPCG(round, 79))
-		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"}, Windows: options.Windows{Missing: "pad"}}
+		cfg := options.Config{
+			Order: options.Order{
+				BatchSize: 1 + rng.IntN(20),
+				Shuffle:   []Shuffle{Pool, Global}[rng.IntN(2)],
+				Seed:      int64(round),
+				PoolOrder: options.PoolOrder{PoolSize: 40_000},
+			},
+			Memory:  options.Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"},
+			Windows: options.Windows{Missing: "pad"},
+		}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}
 		if rng.IntN(2) == 0 {
-			cfg.Deltas = deltas("wide", []float64{-0.3, 0, 0.1}, "img", []float64{0, 0.2}, "observation.state", []float64{-0.1, 0.1})
+			cfg.Deltas = deltas(
+				"wide",
+				[]float64{-0.3, 0, 0.1},
+				"img",
+				[]float64{0, 0.2},
+				"observation.state",
+				[]float64{-0.1, 0.1},
+			)
 		}
 		var mix []options.Mix
 		var alone []*Map
@@ -123,7 +139,15 @@ func TestMixtureGivesItsSources(t *testing.T) {
 						text = y[0]
 					}
 					if x.Values[k] != text {
-						t.Fatalf("round %d: slot %d, source %d: %s is %q, alone %q", round, k, src.Index, x.Key, x.Values[k], text)
+						t.Fatalf(
+							"round %d: slot %d, source %d: %s is %q, alone %q",
+							round,
+							k,
+							src.Index,
+							x.Key,
+							x.Values[k],
+							text,
+						)
 					}
 				}
 				want.Release()
@@ -139,7 +163,16 @@ func TestMixtureGivesItsSources(t *testing.T) {
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state
-	cfg := options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Align: &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}}, Deltas: deltas("wide", []float64{0, 0.1})}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
+	cfg := options.Config{
+		Order: options.Order{BatchSize: 4},
+		Windows: options.Windows{
+			Missing: "pad",
+			Hz:      &robocache.Rate{Num: 10, Den: 1},
+			Align:   &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}},
+			Deltas:  deltas("wide", []float64{0, 0.1}),
+		},
+		Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}},
+	}
 	sources := []options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
 	l, err := NewMix(bg, sources, cfg)
 	if err != nil {
@@ -183,9 +216,14 @@ func TestMixtureHintsCountSources(t *testing.T) {
 		"another dtype": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 })}, "of source 0 or 2"},
 		"another shape": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })}, "of source 0 or 2"},
 	} {
-		_, err := NewMix(bg, []options.Mix{{Dataset: set("/sets/a", nil)}, {Dataset: set("/sets/b", nil)}, c.last}, options.Config{Order: options.Order{BatchSize: 4}})
+		_, err := NewMix(
+			bg,
+			[]options.Mix{{Dataset: set("/sets/a", nil)}, {Dataset: set("/sets/b", nil)}, c.last},
+			options.Config{Order: options.Order{BatchSize: 4}},
+		)
 		var e *robocache.Error
-		if !errors.As(err, &e) || e.Where["source"] != 2 || e.Where["dataset"] != "/sets/c" || !strings.Contains(e.Hint, c.hint) {
+		if !errors.As(err, &e) || e.Where["source"] != 2 || e.Where["dataset"] != "/sets/c" ||
+			!strings.Contains(e.Hint, c.hint) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -201,7 +239,14 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 	}
 	for _, keys := range [][]string{{"action"}, {"cam"}} {
 		for _, skip := range []string{"error", "skip"} {
-			l, err := NewMix(bg, []options.Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}}, options.Config{Order: options.Order{BatchSize: 8, OnBadEpisode: options.OnBad(skip)}, Windows: options.Windows{Keys: keys}})
+			l, err := NewMix(
+				bg,
+				[]options.Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}},
+				options.Config{
+					Order:   options.Order{BatchSize: 8, OnBadEpisode: options.OnBad(skip)},
+					Windows: options.Windows{Keys: keys},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -221,7 +266,11 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 			}
 			l.Close()
 		}
-		l := mustLoader(t, bad(), options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: keys}})
+		l := mustLoader(
+			t,
+			bad(),
+			options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: keys}},
+		)
 		for {
 			b, err := l.Next(bg)
 			if err == nil {

@@ -26,7 +26,11 @@ func TestNoDecoder(t *testing.T) {
 	if _, err := loader.NewMap(t.Context(), ds, loader.Config{}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "observation.images") {
 		t.Error(err)
 	}
-	l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 2}, Windows: loader.Windows{Keys: []string{"action"}}})
+	l, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{Order: loader.Order{BatchSize: 2}, Windows: loader.Windows{Keys: []string{"action"}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

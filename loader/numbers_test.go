@@ -63,7 +63,16 @@ func TestGeneratedNumbers(t *testing.T) {
 					want = b.Indices[i]
 				}
 				if index[i] != want || episode[i] != int64(r.Episode)+100 || frame[i] != int64(r.Index) {
-					t.Errorf("%s: sample %d, row %v: index %d (want %d), episode %d, frame %d", name, b.Indices[i], r, index[i], want, episode[i], frame[i])
+					t.Errorf(
+						"%s: sample %d, row %v: index %d (want %d), episode %d, frame %d",
+						name,
+						b.Indices[i],
+						r,
+						index[i],
+						want,
+						episode[i],
+						frame[i],
+					)
 				}
 			})
 			if err != nil {
@@ -80,7 +89,14 @@ func TestGeneratedNumbers(t *testing.T) {
 		t.Error("a window of the index:", err)
 	}
 	// Each source of a mixture is counted separately, also on a grid.
-	mix, err := NewMix(bg, []options.Mix{{Dataset: ds}, {Dataset: ds}}, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: options.Order{BatchSize: 8, Seed: 2}})
+	mix, err := NewMix(
+		bg,
+		[]options.Mix{{Dataset: ds}, {Dataset: ds}},
+		options.Config{
+			Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}},
+			Order:   options.Order{BatchSize: 8, Seed: 2},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +108,10 @@ func TestGeneratedNumbers(t *testing.T) {
 			break
 		}
 		index := column.AsSlice[int64](b.Tensor("index").Data)
-		err = mix.Locate(b.Indices, func(i, source int, _ robocache.Row) { seen[[2]int64{int64(source), index[i]}] = true })
+		err = mix.Locate(
+			b.Indices,
+			func(i, source int, _ robocache.Row) { seen[[2]int64{int64(source), index[i]}] = true },
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

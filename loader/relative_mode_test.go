@@ -25,7 +25,11 @@ func TestRelativeModeNote(t *testing.T) {
 	} {
 		ds := newRobot(3.2)
 		ds.info.Feature("joints").Relative = []int{0, 1, 2}
-		m := mustMap(t, ds, options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg}})
+		m := mustMap(
+			t,
+			ds,
+			options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg}},
+		)
 		notes := slices.DeleteFunc(m.Notes(), func(n string) bool { return !strings.Contains(n, "joints") })
 		if c.want == "" && len(notes) == 0 {
 			continue

@@ -36,7 +36,16 @@ func TestPoolDecodesOnce(t *testing.T) {
 	}
 	for _, d := range []Deltas{nil, deltas("cam", []float64{-0.3, -0.1, 0, 0.2})} {
 		clear(seen)
-		cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}, Windows: options.Windows{Deltas: d}}
+		cfg := options.Config{
+			Order: options.Order{
+				BatchSize: 8,
+				Shuffle:   Pool,
+				Seed:      4,
+				PoolOrder: options.PoolOrder{PoolSize: 40_000},
+			},
+			Memory:  options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+			Windows: options.Windows{Deltas: d},
+		}
 		poolEpoch(t, f, cfg)
 		for path, ordinals := range seen {
 			for o, n := range ordinals {
@@ -51,7 +60,10 @@ func TestPoolDecodesOnce(t *testing.T) {
 // loader.L20: a pool that the memory cannot hold gives the same batches; it only decodes more.
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := options.Config{
+		Order:  options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+		Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+	}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
 	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
@@ -81,7 +93,14 @@ func TestPoolWithoutRoom(t *testing.T) {
 // Nothing is left of a pool when its epoch, its loader or a part of it ends.
 func TestPoolLeavesNothing(t *testing.T) {
 	f := newFake(lengthsFor(9, 20, 10, 60)...)
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+		},
+	)
 	for i := range 200 {
 		b, err := l.Next(bg)
 		if errors.Is(err, io.EOF) {
@@ -111,7 +130,14 @@ func TestPoolLeavesNothing(t *testing.T) {
 func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+		},
+	)
 	var err error
 	for err == nil {
 		var b *layout.Batch
@@ -122,7 +148,19 @@ func TestPoolBadFrame(t *testing.T) {
 	if !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("a broken packet gives %v", err)
 	}
-	s := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}, OnBadEpisode: "skip"}, Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20}})
+	s := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order: options.Order{
+				BatchSize:    8,
+				Shuffle:      Pool,
+				PoolOrder:    options.PoolOrder{PoolSize: 40_000},
+				OnBadEpisode: "skip",
+			},
+			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+		},
+	)
 	seen := map[int64]int{}
 	for {
 		b, err := s.Next(bg)
@@ -161,7 +199,14 @@ func TestRAMCache(t *testing.T) {
 	f := newFake(lengthsFor(11, 12, 10, 40)...)
 	for _, budget := range []Bytes{1 << 18, 4000} {
 		f.decoded.Store(0)
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order:  options.Order{BatchSize: 8, Shuffle: Global},
+				Memory: options.Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20},
+			},
+		)
 		for range 3 {
 			epochOf(t, f, l)
 		}
@@ -197,7 +242,15 @@ func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, er
 func TestToleranceOfKeptFrames(t *testing.T) {
 	f := newFake(lengthsFor(12, 12, 10, 40)...)
 	dir, tol := t.TempDir(), 0.002
-	filler := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Memory: options.Memory{Cache: dir, CacheFormat: "rgb"}, Windows: options.Windows{Keys: []string{"cam"}}})
+	filler := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8},
+			Memory:  options.Memory{Cache: dir, CacheFormat: "rgb"},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	epochOf(t, f, filler)
 	filler.Close()
 	for name, cfg := range map[string]options.Config{
@@ -206,7 +259,9 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 		"ram":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: "ram"}},
 		"dir":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: dir}},
 	} {
-		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{"cam"}, "skip"
+		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{
+			"cam",
+		}, "skip"
 		l := mustLoader(t, started{f, map[int]int64{4: 3_000_000, 7: 1_000_000}}, cfg)
 		for range 2 {
 			epochOf(t, f, l)
@@ -224,19 +279,37 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 func TestDirCacheWithoutVersions(t *testing.T) {
 	f := newFake(20, 30)
 	f.nameless = true
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Memory: options.Memory{Cache: t.TempDir(), CacheFormat: "rgb"}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:  options.Order{BatchSize: 8},
+			Memory: options.Memory{Cache: t.TempDir(), CacheFormat: "rgb"},
+		},
+	)
 	for range 2 {
 		epochOf(t, f, l)
 	}
 	s := l.Stats()
-	if s.FramesUnique < 2*l.Samples() || s.Cache.Hits != 0 || len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0], "version") {
-		t.Errorf("%d frames decoded for %d rows in two epochs, cache %+v, warnings %v", s.FramesUnique, l.Samples(), s.Cache, s.Warnings)
+	if s.FramesUnique < 2*l.Samples() || s.Cache.Hits != 0 || len(s.Warnings) != 1 ||
+		!strings.Contains(s.Warnings[0], "version") {
+		t.Errorf(
+			"%d frames decoded for %d rows in two epochs, cache %+v, warnings %v",
+			s.FramesUnique,
+			l.Samples(),
+			s.Cache,
+			s.Warnings,
+		)
 	}
 }
 
 // TestOptionsOfKeeping checks that irrelevant options are accepted and ineffective ones rejected.
 func TestOptionsOfKeeping(t *testing.T) {
-	m, err := NewMap(bg, newFake(5), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}}})
+	m, err := NewMap(
+		bg,
+		newFake(5),
+		options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}}},
+	)
 	if err != nil {
 		t.Errorf("the order of a Map: %v", err)
 	} else {
@@ -252,7 +325,10 @@ func TestOptionsOfKeeping(t *testing.T) {
 // TestRandomnessFollowsRestore checks that Stats describes the order that Restore set.
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
-	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20}}
+	cfg := options.Config{
+		Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+		Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20},
+	}
 	l := mustLoader(t, f, cfg)
 	small := cfg
 	small.PoolSize = 2000
@@ -269,7 +345,15 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 // Stills are kept too: in the second epoch none is decoded or read.
 func TestRAMCacheOfStills(t *testing.T) {
 	f := newFake(lengthsFor(12, 8, 10, 30)...).withStills()
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20}, Windows: options.Windows{Keys: []string{"img", "observation.state"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8, Shuffle: Global},
+			Memory:  options.Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20},
+			Windows: options.Windows{Keys: []string{"img", "observation.state"}},
+		},
+	)
 	epochOf(t, f, l)
 	before := l.Stats().Stills
 	f.mu.Lock()
@@ -281,6 +365,13 @@ func TestRAMCacheOfStills(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := l.Stats(); s.Stills != before || before != l.Samples() || f.touched["img"] != read {
-		t.Errorf("%d stills decoded, then %d; %d read, then %d; %d rows", before, s.Stills, read, f.touched["img"], l.Samples())
+		t.Errorf(
+			"%d stills decoded, then %d; %d read, then %d; %d rows",
+			before,
+			s.Stills,
+			read,
+			f.touched["img"],
+			l.Samples(),
+		)
 	}
 }

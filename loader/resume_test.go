@@ -33,7 +33,22 @@ func TestResume(t *testing.T) {
 			var next State
 			var wrapped int64
 			for rank := range world {
-				l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: batch, WorldSize: world, Rank: rank, Shuffle: mode, PoolOrder: options.PoolOrder{PoolSize: size, PoolShards: shards}, Seed: 11}, Memory: options.Memory{Threads: 1 + rng.IntN(3)}, Windows: options.Windows{Keys: []string{"index"}}})
+				l := mustLoader(
+					t,
+					f,
+					options.Config{
+						Order: options.Order{
+							BatchSize: batch,
+							WorldSize: world,
+							Rank:      rank,
+							Shuffle:   mode,
+							PoolOrder: options.PoolOrder{PoolSize: size, PoolShards: shards},
+							Seed:      11,
+						},
+						Memory:  options.Memory{Threads: 1 + rng.IntN(3)},
+						Windows: options.Windows{Keys: []string{"index"}},
+					},
+				)
 				if state == nil {
 					want = make([]int64, n)
 					l.Order(0).Fill(want, 0)
@@ -107,7 +122,10 @@ func after(order []int64, from int, sample int64) int {
 // loader.L5: states of the epoch's ends, set_epoch after a restore, and states of other data.
 func TestResumeAtTheEdges(t *testing.T) {
 	f := newFake(10, 9)
-	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: options.Windows{Keys: []string{"index"}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 4, Shuffle: Global, Seed: 3},
+		Windows: options.Windows{Keys: []string{"index"}},
+	}
 	epochs := make([][]int64, 3)
 	l := mustLoader(t, f, cfg)
 	fresh := l.State()
@@ -165,11 +183,22 @@ func TestResumeAtTheEdges(t *testing.T) {
 	if err := other.Restore(mid, true); err != nil {
 		t.Errorf("forced: %v", err)
 	}
-	file := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"index"}}})
+	file := mustLoader(
+		t,
+		f,
+		options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"index"}}},
+	)
 	if err := file.Restore(mid, false); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("another order mode: %v", err)
 	}
-	dropping := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true}, Windows: options.Windows{Keys: []string{"index"}}})
+	dropping := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4, Shuffle: Global, Seed: 3, DropLast: true},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
+	)
 	if got, n := epochOf(t, nil, dropping); len(got) != 16 || n != 4 {
 		t.Errorf("drop_last gives %d samples", len(got))
 	}
@@ -178,7 +207,9 @@ func TestResumeAtTheEdges(t *testing.T) {
 // TestResumeAhead checks loader.L5 and loader.L13: after a restore, a rank that delivered samples
 // beyond its position, in place of bad ones, continues after them.
 func TestResumeAhead(t *testing.T) {
-	cfg := options.Config{Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"}}
+	cfg := options.Config{
+		Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"},
+	}
 	f := newFake(6, 6, 6, 6, 6)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v2.mp4": true}

@@ -51,7 +51,10 @@ func TestSkip(t *testing.T) {
 		"broken packet": func(f *fake) { f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}} },
 		"lost file":     func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
 		"bad row group": func(f *fake) {
-			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}, 4: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
+			f.badRows = map[int]error{
+				1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"},
+				4: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"},
+			}
 		},
 	}
 	for name, fault := range faults {
@@ -60,7 +63,10 @@ func TestSkip(t *testing.T) {
 		for _, how := range []options.Config{{Memory: options.Memory{Threads: 1, Prefetch: 1}}, {Memory: options.Memory{Threads: 4, Prefetch: 6}}, {Memory: options.Memory{Threads: 2, Prefetch: 3}}} {
 			f := newFake(12, 12, 12, 12, 12, 12)
 			fault(f)
-			cfg := options.Config{Order: options.Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"}, Memory: options.Memory{Threads: how.Threads, Prefetch: how.Prefetch}}
+			cfg := options.Config{
+				Order:  options.Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"},
+				Memory: options.Memory{Threads: how.Threads, Prefetch: how.Prefetch},
+			}
 			l := mustLoader(t, f, cfg)
 			got, _ := epochOf(t, f, l)
 			s := l.State()
@@ -69,7 +75,8 @@ func TestSkip(t *testing.T) {
 				if len(bad) == 0 {
 					t.Fatalf("%s: no episode was found bad", name)
 				}
-				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(len(bad)) || len(st.Errors) != 1 {
+				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(len(bad)) ||
+					len(st.Errors) != 1 {
 					t.Errorf("%s: errors by class: %v", name, st.Errors)
 				}
 				if st := l.Stats(); st.Skipped+int64(len(got)) != 72 {
@@ -109,7 +116,13 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 	for rank := range 3 {
 		f := newFake(12, 12, 12, 12)
 		f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true}
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order: options.Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"},
+			},
+		)
 		_, n := epochOf(t, f, l)
 		counts[n] = true
 	}
@@ -123,7 +136,11 @@ func TestSkipOfAWholeRank(t *testing.T) {
 	f := newFake(4, 4)
 	f.perFile = 1
 	f.frames.lost = map[string]bool{"v1.mp4": true}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{Order: options.Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}},
+	)
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
 	}
@@ -157,7 +174,14 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 		f := newFake(6, 6, 6, 6)
 		f.perFile = 1
 		f.frames.lost = map[string]bool{"v1.mp4": true, "v3.mp4": true}
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: "skip"}, Memory: options.Memory{Prefetch: prefetch, Threads: 2}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order:  options.Order{BatchSize: 4, OnBadEpisode: "skip"},
+				Memory: options.Memory{Prefetch: prefetch, Threads: 2},
+			},
+		)
 		for epoch := range 2 {
 			got, _ := epochOf(t, f, l)
 			if s := l.Stats(); len(got) != 12 || s.Skipped != int64(12*(epoch+1)) {
@@ -180,7 +204,14 @@ func TestSkipOnATimeline(t *testing.T) {
 	} {
 		f := newFake(11, 11, 11)
 		fault(f)
-		l := mustLoader(t, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: options.Order{BatchSize: 5, OnBadEpisode: "skip"}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}},
+				Order:   options.Order{BatchSize: 5, OnBadEpisode: "skip"},
+			},
+		)
 		for range 2 {
 			if got, _ := epochOf(t, nil, l); len(got) != 42 {
 				t.Errorf("%s: %d samples", name, len(got))
@@ -189,7 +220,14 @@ func TestSkipOnATimeline(t *testing.T) {
 		if s := l.Stats(); s.Skipped == 0 || len(s.BadEpisodes)+len(s.Warnings) != 1 {
 			t.Errorf("%s: %d skipped, %v %v", name, s.Skipped, s.BadEpisodes, s.Warnings)
 		}
-		strict, err := New(bg, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}}, Order: options.Order{BatchSize: 40}})
+		strict, err := New(
+			bg,
+			f,
+			options.Config{
+				Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state"}},
+				Order:   options.Order{BatchSize: 40},
+			},
+		)
 		if err == nil {
 			_, err = strict.Next(bg)
 			strict.Close()
@@ -204,7 +242,14 @@ func TestSkipOnATimeline(t *testing.T) {
 func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 6, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"cam"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 6, OnBadEpisode: "skip"},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
 	if got, _ := epochOf(t, f, l); !slices.Equal(got, []int64{2, 3, 4, 5}) {
 		t.Errorf("samples %v", got)
 	}
@@ -226,7 +271,13 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 	f.frames.refused = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"}}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "cam"}}, Order: options.Order{BatchSize: 30, OnBadEpisode: "skip"}}
+	cfg := options.Config{
+		Windows: options.Windows{
+			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
+			Keys:  []string{"observation.state", "cam"},
+		},
+		Order: options.Order{BatchSize: 30, OnBadEpisode: "skip"},
+	}
 	l := mustLoader(t, f, cfg)
 	got, _ := epochOf(t, nil, l)
 	if s := l.Stats(); len(got) != 14 || len(s.BadEpisodes) != 1 || s.BadEpisodes[0].Episode != 1 {
@@ -239,9 +290,15 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 func TestSkipByFindings(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		f := newFake(4, 4, 4)
-		f.Info().Findings = []robocache.Finding{{
-			Severity: robocache.SeverityError, Code: "any", Where: robocache.Where{"episode": 1}, Message: "wrong", Lost: lost,
-		}}
+		f.Info().Findings = []robocache.Finding{
+			{
+				Severity: robocache.SeverityError,
+				Code:     "any",
+				Where:    robocache.Where{"episode": 1},
+				Message:  "wrong",
+				Lost:     lost,
+			},
+		}
 		want, wantBad := 12, 0
 		if lost {
 			want, wantBad = 8, 1

@@ -29,7 +29,13 @@ func inSpan(timestamps []int64, now int64) (rows []int) {
 }
 
 // checkSpread compares a batch with what inSpan says: frames, points, counts, masks and times.
-func checkSpread(t *testing.T, r *robot, b *layout.Batch, at func(i int) (episode int, now int64), missing func(row int) bool) {
+func checkSpread(
+	t *testing.T,
+	r *robot,
+	b *layout.Batch,
+	at func(i int) (episode int, now int64),
+	missing func(row int) bool,
+) {
 	t.Helper()
 	places := b.Tensor("cam_is_pad").Shape[1]
 	clouds := b.Tensor("points_is_pad").Shape[1]
@@ -97,8 +103,27 @@ func TestSpread(t *testing.T) {
 		}
 		return e, r.eps[e]["joints"][i]
 	}
-	checkSpread(t, r, allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, none)
-	m := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"}, Native: windows}})
+	checkSpread(
+		t,
+		r,
+		allOf(
+			t,
+			mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}}),
+		),
+		onJoints,
+		none,
+	)
+	m := mustMap(
+		t,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Keys:   keys,
+				Align:  &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"},
+				Native: windows,
+			},
+		},
+	)
 	first := (len(r.eps[0]["joints"]) - 1) / 5
 	checkSpread(t, r, allOf(t, m), func(i int) (int, int64) {
 		e := 0
@@ -108,7 +133,16 @@ func TestSpread(t *testing.T) {
 		return e, r.eps[e]["joints"][0] + int64(i)*50e6
 	}, none)
 	r.info.Feature("cam").Masked, r.blind["cam"] = true, 4
-	checkSpread(t, r, allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}})), onJoints, func(row int) bool { return row%4 == 3 })
+	checkSpread(
+		t,
+		r,
+		allOf(
+			t,
+			mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}}),
+		),
+		onJoints,
+		func(row int) bool { return row%4 == 3 },
+	)
 }
 
 // TestSpreadBatches: the loader's batches, shuffled, from a pool and resumed from a cache, are those of the Map; ragged numbers too.
@@ -152,7 +186,11 @@ func TestSpreadBatches(t *testing.T) {
 func TestSpreadRefused(t *testing.T) {
 	a, b := newRobot(1.5), newRobot(1.2)
 	b.eps[0][""] = slices.DeleteFunc(b.eps[0][""], func(s int64) bool { return s/100e6%2 == 0 })
-	_, err := NewMix(bg, []options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}}, options.Config{Windows: options.Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}})
+	_, err := NewMix(
+		bg,
+		[]options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}},
+		options.Config{Windows: options.Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}},
+	)
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "count") {
 		t.Errorf("sources with other numbers of places: %v", err)
 	}

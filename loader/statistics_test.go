@@ -53,9 +53,25 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	keys := []string{"action", "count", "index"}
 	for _, episodes := range [][]int{nil, {1, 2}} {
 		f := newFake(6, 9, 4)
-		raw := allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}}))
+		raw := allOf(
+			t,
+			mustMap(
+				t,
+				f,
+				options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}},
+			),
+		)
 		var lines []string
-		m := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}, Device: options.Device{Normalize: one("mean_std")}, Log: func(s string) { lines = append(lines, s) }})
+		m := mustMap(
+			t,
+			f,
+			options.Config{
+				Windows: options.Windows{Keys: keys},
+				Order:   options.Order{Episodes: episodes},
+				Device:  options.Device{Normalize: one("mean_std")},
+				Log:     func(s string) { lines = append(lines, s) },
+			},
+		)
 		got := allOf(t, m)
 		plain := column.AsSlice[float64](raw.Tensor("action").Data)
 		mean, std := momentsOf(plain, 2)
@@ -67,7 +83,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 				t.Errorf("%s was changed", k)
 			}
 		}
-		if len(lines) != 2 || !strings.Contains(lines[0], "is applied to action;") || !strings.Contains(lines[1], "mean_std of action") {
+		if len(lines) != 2 || !strings.Contains(lines[0], "is applied to action;") ||
+			!strings.Contains(lines[1], "mean_std of action") {
 			t.Errorf("the log names the keys once, and what is computed: %q", lines)
 		}
 	}
@@ -81,10 +98,22 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	}
 	// With the vectors that were settled the same loader is made without a look at the data.
 	f := newFake(6, 9)
-	first := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: one("quantile10")}})
+	first := mustMap(
+		t,
+		f,
+		options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: one("quantile10")}},
+	)
 	f.badRows = map[int]error{0: errors.New("read"), 1: errors.New("read")}
-	second := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: first.Settled()[0]}})
-	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(a.Shift, b.Shift) || !slices.Equal(a.Scale, b.Scale) {
+	second := mustMap(
+		t,
+		f,
+		options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: first.Settled()[0]}},
+	)
+	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(
+		a.Shift,
+		b.Shift,
+	) ||
+		!slices.Equal(a.Scale, b.Scale) {
 		t.Errorf("%v and %v", a, b)
 	}
 }
@@ -96,7 +125,8 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 	mean, std := momentsOf(column.AsSlice[float64](stats.Tensor("imu").Data), 2)
 	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Device: options.Device{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
 	for k := range mean {
-		if math.Abs(float64(got.Shift[k])-mean[k]) > 1e-4*math.Abs(mean[k])+1e-6 || math.Abs(float64(got.Scale[k])-std[k]) > 1e-4*std[k]+1e-6 {
+		if math.Abs(float64(got.Shift[k])-mean[k]) > 1e-4*math.Abs(mean[k])+1e-6 ||
+			math.Abs(float64(got.Scale[k])-std[k]) > 1e-4*std[k]+1e-6 {
 			t.Errorf("channel %d: %v %v of %v %v", k, got.Shift[k], got.Scale[k], mean[k], std[k])
 		}
 	}
@@ -105,7 +135,14 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 // TestUnaskedPassIsBounded checks that a pass over much data without a request is rejected with the
 // key and the alternatives.
 func TestUnaskedPassIsBounded(t *testing.T) {
-	_, err := NewMap(bg, newFake(1<<25), options.Config{Windows: options.Windows{Keys: []string{"action", "observation.state"}}, Device: options.Device{Normalize: one("mean_std")}})
+	_, err := NewMap(
+		bg,
+		newFake(1<<25),
+		options.Config{
+			Windows: options.Windows{Keys: []string{"action", "observation.state"}},
+			Device:  options.Device{Normalize: one("mean_std")},
+		},
+	)
 	if !errors.Is(err, robocache.ErrMisuse) {
 		t.Fatal(err)
 	}
@@ -125,7 +162,10 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 func TestStatisticsSkipBadEpisodes(t *testing.T) {
 	f := newFake(6, 9, 4)
 	f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"}}
-	cfg := options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}}
+	cfg := options.Config{
+		Windows: options.Windows{Keys: []string{"action"}},
+		Device:  options.Device{Normalize: one("mean_std")},
+	}
 	if _, err := NewMap(bg, f, cfg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a broken episode: %v", err)
 	}
@@ -180,7 +220,14 @@ func TestStatisticsAreRemembered(t *testing.T) {
 		t.Errorf("%d rows read by another process with the cache directory", n)
 	}
 	g := &doubled{filed{newFake(300, 300), st}}
-	m := mustMap(t, g, options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}})
+	m := mustMap(
+		t,
+		g,
+		options.Config{
+			Windows: options.Windows{Keys: []string{"action"}},
+			Device:  options.Device{Normalize: one("mean_std")},
+		},
+	)
 	if mean := m.Normalizers()[0].Keys["action"].Shift[0]; mean < 1200 {
 		t.Errorf("other values of the same files: mean %v", mean)
 	}
@@ -202,7 +249,10 @@ func (d *doubled) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	err := d.filed.Gather(ctx, key, rows, dst)
 	if key == "action" {
 		for i := 0; i < len(dst); i += 8 {
-			binary.LittleEndian.PutUint64(dst[i:], math.Float64bits(2*math.Float64frombits(binary.LittleEndian.Uint64(dst[i:]))))
+			binary.LittleEndian.PutUint64(
+				dst[i:],
+				math.Float64bits(2*math.Float64frombits(binary.LittleEndian.Uint64(dst[i:]))),
+			)
 		}
 	}
 	return err
@@ -215,8 +265,23 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 		return &robocache.FeatureStats{Mean: []float64{mean, mean}, Std: []float64{1, 1}}
 	}
 	open := func(rename map[string]string, stats robocache.Stats) (plan.Normalizer, error) {
-		l, err := NewMix(bg, []options.Mix{{Dataset: newFake(6)}, {Dataset: newFake(9), Rename: rename, MixStatistics: options.MixStatistics{Stats: stats}, Keys: []string{"act"}}, {Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}}},
-			options.Config{Windows: options.Windows{Missing: "pad"}, Device: options.Device{Normalize: one("mean_std")}})
+		l, err := NewMix(
+			bg,
+			[]options.Mix{
+				{Dataset: newFake(6)},
+				{
+					Dataset:       newFake(9),
+					Rename:        rename,
+					MixStatistics: options.MixStatistics{Stats: stats},
+					Keys:          []string{"act"},
+				},
+				{Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}},
+			},
+			options.Config{
+				Windows: options.Windows{Missing: "pad"},
+				Device:  options.Device{Normalize: one("mean_std")},
+			},
+		)
 		if err != nil {
 			return plan.Normalizer{}, err
 		}
@@ -228,7 +293,10 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 		return all[1], nil
 	}
 	for _, key := range []string{"action", "act"} {
-		n, err := open(map[string]string{"action": "act"}, robocache.Stats{key: given(7), "observation.state": given(9)})
+		n, err := open(
+			map[string]string{"action": "act"},
+			robocache.Stats{key: given(7), "observation.state": given(9)},
+		)
 		if err != nil || n.Keys["act"].Shift[0] != 7 {
 			t.Errorf("by %s: %v %v", key, n, err)
 		}

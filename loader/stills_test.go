@@ -15,7 +15,15 @@ import (
 func TestStills(t *testing.T) {
 	f := newFake(30, 25).withStills()
 	offsets := []int{-2, -1, 0}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Memory: options.Memory{Threads: 3}, Windows: options.Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 10},
+			Memory:  options.Memory{Threads: 3},
+			Windows: options.Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})},
+		},
+	)
 	for {
 		b, err := l.Next(bg)
 		if err == io.EOF {
@@ -32,7 +40,9 @@ func TestStills(t *testing.T) {
 		const plane = fakeW * fakeH
 		for i, r := range rows {
 			for k, o := range offsets {
-				want := stillColour(robocache.Row{Episode: r.Episode, Index: min(max(r.Index+o, 0), f.lengths[r.Episode]-1)})
+				want := stillColour(
+					robocache.Row{Episode: r.Episode, Index: min(max(r.Index+o, 0), f.lengths[r.Episode]-1)},
+				)
 				p := img.Data[(i*len(offsets)+k)*3*plane:]
 				if p[0] != want.R || p[plane] != want.G || p[2*plane+plane-1] != want.B {
 					t.Fatalf("frame of %v offset %d is another one", r, o)
@@ -49,7 +59,14 @@ func TestStills(t *testing.T) {
 
 func TestStillsAsFloatAndResized(t *testing.T) {
 	f := newFake(5).withStills()
-	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"img", "cam"}}, Frames: options.Frames{ImageDType: "uint8", ImageSize: []int{2, 3}}})
+	m, err := NewMap(
+		bg,
+		f,
+		options.Config{
+			Windows: options.Windows{Compat: "lerobot", Keys: []string{"img", "cam"}},
+			Frames:  options.Frames{ImageDType: "uint8", ImageSize: []int{2, 3}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +75,14 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 	if x := m.Fields()[1]; x.Key != "img" || x.DType != robocache.Float32 || x.Shape[1] != 2 || x.Shape[2] != 3 {
 		t.Errorf("%+v", x)
 	}
-	m2, err := NewMap(bg, f, options.Config{Frames: options.Frames{ImageDType: "float32", ImageSize: []int{2, 3}}, Windows: options.Windows{Keys: []string{"img"}}})
+	m2, err := NewMap(
+		bg,
+		f,
+		options.Config{
+			Frames:  options.Frames{ImageDType: "float32", ImageSize: []int{2, 3}},
+			Windows: options.Windows{Keys: []string{"img"}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,17 +100,29 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 func TestBrokenStill(t *testing.T) {
 	f := newFake(10, 10).withStills()
 	f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 3}: true}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10}, Windows: options.Windows{Keys: []string{"img"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{Order: options.Order{BatchSize: 10}, Windows: options.Windows{Keys: []string{"img"}}},
+	)
 	if b, err := l.Next(bg); err != nil {
 		t.Fatal(err)
 	} else {
 		b.Release()
 	}
 	_, err := l.Next(bg)
-	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") || !strings.Contains(err.Error(), "row 3") {
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") ||
+		!strings.Contains(err.Error(), "row 3") {
 		t.Errorf("%v", err)
 	}
-	skip := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 10, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"img"}}})
+	skip := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 10, OnBadEpisode: "skip"},
+			Windows: options.Windows{Keys: []string{"img"}},
+		},
+	)
 	if got, _ := epochOf(t, nil, skip); len(got) != 10 {
 		t.Errorf("%d samples", len(got))
 	}

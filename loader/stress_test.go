@@ -31,7 +31,24 @@ func stressRound(t *testing.T, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 77))
 	f := newFake(lengthsFor(round, 2+rng.IntN(14), 1, 40)...).withWide()
 	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(12), 1+rng.IntN(5), rng.IntN(3) == 0, rng.IntN(3) == 0
-	cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)], PoolShards: rng.IntN(5)}}, Memory: options.Memory{Threads: 1 + rng.IntN(5), Prefetch: 1 + rng.IntN(5), MemoryBudget: 1 << 20, IOThreads: 1 + rng.IntN(4), CacheFormat: "rgb"}}
+	cfg := options.Config{
+		Order: options.Order{
+			BatchSize: 1 + rng.IntN(20),
+			Shuffle:   []Shuffle{Pool, Pool, Global, FileOrder}[rng.IntN(4)],
+			Seed:      int64(round),
+			PoolOrder: options.PoolOrder{
+				PoolSize:   []Bytes{300, 4000, 40_000, 300_000}[rng.IntN(4)],
+				PoolShards: rng.IntN(5),
+			},
+		},
+		Memory: options.Memory{
+			Threads:      1 + rng.IntN(5),
+			Prefetch:     1 + rng.IntN(5),
+			MemoryBudget: 1 << 20,
+			IOThreads:    1 + rng.IntN(4),
+			CacheFormat:  "rgb",
+		},
+	}
 	switch rng.IntN(4) {
 	case 0:
 		cfg.Cache, cfg.CacheBudget = "ram", []Bytes{4000, 1 << 18}[rng.IntN(2)]
@@ -39,7 +56,14 @@ func stressRound(t *testing.T, round uint64) {
 		cfg.Cache, cfg.CacheBudget = t.TempDir(), 8<<20
 	}
 	if rng.IntN(2) == 0 {
-		cfg.Deltas = deltas("cam", []float64{-0.3, 0, 0.1}, "observation.state", []float64{-0.1, 0, 0.5}, "wide", []float64{-0.1, 0})
+		cfg.Deltas = deltas(
+			"cam",
+			[]float64{-0.3, 0, 0.1},
+			"observation.state",
+			[]float64{-0.1, 0, 0.5},
+			"wide",
+			[]float64{-0.1, 0},
+		)
 	}
 	faults := rng.IntN(3)
 	if faults == 0 {
@@ -204,7 +228,16 @@ func TestStressMixture(t *testing.T) {
 			}
 			fakes, mix = append(fakes, f), append(mix, m)
 		}
-		cfg := options.Config{Order: options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: []Shuffle{Pool, Global}[rng.IntN(2)], Seed: int64(round), PoolOrder: options.PoolOrder{PoolSize: 40_000}}, Memory: options.Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"}, Windows: options.Windows{Missing: "pad"}}
+		cfg := options.Config{
+			Order: options.Order{
+				BatchSize: 1 + rng.IntN(20),
+				Shuffle:   []Shuffle{Pool, Global}[rng.IntN(2)],
+				Seed:      int64(round),
+				PoolOrder: options.PoolOrder{PoolSize: 40_000},
+			},
+			Memory:  options.Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"},
+			Windows: options.Windows{Missing: "pad"},
+		}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
 		}

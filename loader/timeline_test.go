@@ -17,7 +17,17 @@ import (
 func TestTimeline(t *testing.T) {
 	f := newFake(11, 5) // 10 Hz: 1.0 s and 0.4 s
 	hz := robocache.Rate{Num: 20, Den: 1}
-	m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam", "count", "label"}, Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05})}})
+	m, err := NewMap(
+		bg,
+		f,
+		options.Config{
+			Windows: options.Windows{
+				Hz:     &hz,
+				Keys:   []string{"observation.state", "cam", "count", "label"},
+				Deltas: deltas("observation.state", []float64{-0.075, 0, 0.05}),
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +68,15 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("cam_is_pad %v", p)
 	}
 	// The same through a Loader.
-	l := mustLoader(t, f, options.Config{Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}}, Order: options.Order{BatchSize: 7, Shuffle: Global}, Memory: options.Memory{Threads: 3}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}},
+			Order:   options.Order{BatchSize: 7, Shuffle: Global},
+			Memory:  options.Memory{Threads: 3},
+		},
+	)
 	if got, _ := epochOf(t, nil, l); len(got) != 30 {
 		t.Errorf("%d samples", len(got))
 	}
@@ -68,11 +86,22 @@ func TestTimeline(t *testing.T) {
 func TestTimelineNormalised(t *testing.T) {
 	f := newFake(11)
 	hz := robocache.Rate{Num: 20, Den: 1}
-	norm := Normalize{Keys: map[string]Norm{"observation.state": {Mode: "min_max", Low: []float64{2}, High: []float64{6}, Clip: true}}}
+	norm := Normalize{
+		Keys: map[string]Norm{
+			"observation.state": {Mode: "min_max", Low: []float64{2}, High: []float64{6}, Clip: true},
+		},
+	}
 	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
-		cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}}, Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Device: options.Device{Normalize: norm}}
+		cfg := options.Config{
+			Windows: options.Windows{
+				Align:  &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}},
+				Keys:   []string{"observation.state", "label"},
+				Deltas: deltas("observation.state", []float64{-1, 0, 0.25}),
+			},
+			Device: options.Device{Normalize: norm},
+		}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +150,12 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
-	cfg := options.Config{Windows: options.Windows{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"}, Keys: []string{"observation.state", "label", "cam"}}}
+	cfg := options.Config{
+		Windows: options.Windows{
+			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
+			Keys:  []string{"observation.state", "label", "cam"},
+		},
+	}
 	m, err := NewMap(bg, f, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,11 @@ import (
 // TryNext gives what Next gives, never waits, and ends the epoch as Next does.
 func TestTryNext(t *testing.T) {
 	f := newFake(lengthsFor(4, 6, 20, 40)...)
-	cfg := options.Config{Order: options.Order{BatchSize: 8, Shuffle: Global}, Memory: options.Memory{Threads: 2}, Windows: options.Windows{Keys: []string{"cam", "index"}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 8, Shuffle: Global},
+		Memory:  options.Memory{Threads: 2},
+		Windows: options.Windows{Keys: []string{"cam", "index"}},
+	}
 	l, twin := mustLoader(t, f, cfg), mustLoader(t, f, cfg)
 	for epoch := range 2 {
 		var got, want []int64

@@ -29,7 +29,15 @@ func TestWaitEnds(t *testing.T) { synctest.Test(t, waitEnds) }
 
 func waitEnds(t *testing.T) {
 	f := &stuck{fake: newFake(8, 8), letGo: make(chan struct{})}
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 8}, Memory: options.Memory{Threads: 1, Deadline: 0.1}, Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 8},
+			Memory:  options.Memory{Threads: 1, Deadline: 0.1},
+			Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}},
+		},
+	)
 	timer := time.AfterFunc(20*time.Second, func() { close(f.letGo) })
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)

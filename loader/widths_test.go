@@ -56,7 +56,12 @@ func TestWidthsArePadded(t *testing.T) {
 			cfg := cfg
 			cfg.Keys, cfg.BatchSize, cfg.Shuffle, cfg.Missing = []string{"action", "index"}, 8, Global, "pad"
 			width, own := 3, [][]int{{0, 1, 2}, {0, 1}, {0}}
-			mix := []options.Mix{{Dataset: sources[0]}, {Dataset: sources[1]}, {Dataset: sources[2]}, {Dataset: newFake(7), Keys: []string{"index"}}}
+			mix := []options.Mix{
+				{Dataset: sources[0]},
+				{Dataset: sources[1]},
+				{Dataset: sources[2]},
+				{Dataset: newFake(7), Keys: []string{"index"}},
+			}
 			if mapped {
 				width, own = 7, places
 				mix[1].Dims = map[string][]int{"action": places[1]}
@@ -102,13 +107,22 @@ func TestWidthsArePadded(t *testing.T) {
 						}
 						one.Release()
 					}
-					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got, want) || !slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
-						t.Fatalf("%s, source %d: %v, expected %v; mask %v", name, src.Index, got, want, mask.Data[k*width:(k+1)*width])
+					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got, want) ||
+						!slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
+						t.Fatalf(
+							"%s, source %d: %v, expected %v; mask %v",
+							name,
+							src.Index,
+							got,
+							want,
+							mask.Data[k*width:(k+1)*width],
+						)
 					}
 				}
 				b.Release()
 			}
-			if n := l.Normalizers()[1].Keys["action"]; !cfg.Normalize.IsZero() && (n.Width != width || !slices.Equal(n.Dims, own[1])) {
+			if n := l.Normalizers()[1].Keys["action"]; !cfg.Normalize.IsZero() &&
+				(n.Width != width || !slices.Equal(n.Dims, own[1])) {
 				t.Errorf("%s: %+v", name, n)
 			}
 			l.Close()
@@ -120,7 +134,11 @@ func TestWidthsArePadded(t *testing.T) {
 func TestWidthsMisuse(t *testing.T) {
 	open := func(cfg options.Config, dims map[string][]int) error {
 		cfg.Keys = []string{"action", "done"}
-		l, err := NewMix(bg, []options.Mix{{Dataset: newRobotOf(3, 12)}, {Dataset: newRobotOf(2, 9), Name: "second", Dims: dims}}, cfg)
+		l, err := NewMix(
+			bg,
+			[]options.Mix{{Dataset: newRobotOf(3, 12)}, {Dataset: newRobotOf(2, 9), Name: "second", Dims: dims}},
+			cfg,
+		)
 		if err == nil {
 			l.Close()
 		}

@@ -107,7 +107,10 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 				f.late = func(key string, e int) int64 { return int64(len(key)) * 3_000_000 }
 				m := options.Mix{Dataset: f}
 				if i == 1 && cfg.Missing == "pad" {
-					m.Keys = []string{"cam", "action"} // img and state are padded: zeros, which no normalisation may touch
+					m.Keys = []string{
+						"cam",
+						"action",
+					} // img and state are padded: zeros, which no normalisation may touch
 					m.Normalize = &Normalize{Keys: map[string]Norm{"action": stats["action"]}}
 				}
 				mix = append(mix, m)

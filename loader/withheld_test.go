@@ -17,9 +17,13 @@ import (
 func objectBuffer(t *testing.T, objects string) string {
 	t.Helper()
 	dir := t.TempDir()
-	files := map[string]string{".zgroup": `{"zarr_format": 2}`, "data/.zgroup": `{"zarr_format": 2}`, "meta/.zgroup": `{"zarr_format": 2}`,
+	files := map[string]string{
+		".zgroup":                   `{"zarr_format": 2}`,
+		"data/.zgroup":              `{"zarr_format": 2}`,
+		"meta/.zgroup":              `{"zarr_format": 2}`,
 		"meta/episode_ends/.zarray": `{"zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "<i8", "compressor": null, "fill_value": 0, "order": "C", "filters": null}`,
-		"meta/episode_ends/0":       "\x04\x00\x00\x00\x00\x00\x00\x00"}
+		"meta/episode_ends/0":       "\x04\x00\x00\x00\x00\x00\x00\x00",
+	}
 	for _, name := range []string{"action", "state"} {
 		files["data/"+name+"/.zarray"] = `{"zarr_format": 2, "shape": [4, 2], "chunks": [4, 2], "dtype": "<f4", "compressor": null, "fill_value": 0, "order": "C", "filters": null}`
 		files["data/"+name+"/0.0"] = strings.Repeat("\x00\x00\x80\x3f", 8)
@@ -41,18 +45,24 @@ func objectBuffer(t *testing.T, objects string) string {
 }
 
 // TestWithheldStreams checks a stream that is declared and cannot be delivered. It is in findings
-// and stats, requesting it returns the reason, and opening fails unless options select other
-// streams.
+// and stats, and requesting it returns the reason. If it is the action, opening fails unless options
+// select other streams.
 func TestWithheldStreams(t *testing.T) {
 	for _, codec := range []string{"pickle", "vlen-utf8", "json2"} {
 		for name, key := range map[string]string{"action": "action", "state": "observation.state"} {
-			ds, err := robocache.Open(t.Context(), objectBuffer(t, name+" "+codec), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+			ds, err := robocache.Open(
+				t.Context(),
+				objectBuffer(t, name+" "+codec),
+				robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { ds.Close() })
 			rest := ds.Info().Keys()
-			if err := ds.Info().Withheld(key); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "object") {
+			if err := ds.Info().
+				Withheld(key); !errors.Is(err, robocache.ErrUnsupported) ||
+				!strings.Contains(err.Error(), "object") {
 				t.Errorf("%s %s: %v, %v", codec, key, err, ds.Info().Findings)
 			}
 			for option, cfg := range map[string]options.Config{
@@ -73,7 +83,14 @@ func TestWithheldStreams(t *testing.T) {
 				if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "action") {
 					t.Errorf("%s: went on without an action: %v", codec, err)
 				}
-				l, err = New(t.Context(), ds, options.Config{Order: options.Order{BatchSize: 2}, Windows: options.Windows{Keys: []string{"observation.state"}}})
+				l, err = New(
+					t.Context(),
+					ds,
+					options.Config{
+						Order:   options.Order{BatchSize: 2},
+						Windows: options.Windows{Keys: []string{"observation.state"}},
+					},
+				)
 			}
 			if err != nil {
 				t.Errorf("%s %s: %v", codec, key, err)

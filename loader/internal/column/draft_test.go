@@ -39,7 +39,13 @@ func TestResizeScales(t *testing.T) {
 func TestResizePlaces(t *testing.T) {
 	for _, how := range []options.Resize{options.Letterbox, options.Crop} {
 		for _, pixel := range []video.Pixel{video.RGB8, video.Gray16} {
-			c := &ImageColumn{Column: &Column{}, Resize: how, Width: 5, Height: 7, Spec: video.Spec{Pixel: pixel, Width: 5, Height: 7}}
+			c := &ImageColumn{
+				Column: &Column{},
+				Resize: how,
+				Width:  5,
+				Height: 7,
+				Spec:   video.Spec{Pixel: pixel, Width: 5, Height: 7},
+			}
 			dst := make([]byte, 5*7*Channels(pixel)*pixelBytes(pixel))
 			for i := range dst {
 				dst[i] = 0xee

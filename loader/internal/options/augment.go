@@ -189,7 +189,11 @@ func (s Spread) Around(name string, middle float64) (*[2]float64, error) {
 	case len(s) == 2:
 		return &[2]float64{s[0], s[1]}, nil
 	case len(s) > 2 || !(s[0] >= 0):
-		return nil, Misuse("augment: color_jitter: "+name, "a number of at least 0, or [low, high]", fmt.Sprint([]float64(s)))
+		return nil, Misuse(
+			"augment: color_jitter: "+name,
+			"a number of at least 0, or [low, high]",
+			fmt.Sprint([]float64(s)),
+		)
 	case middle == 0:
 		return &[2]float64{-s[0], s[0]}, nil
 	}

@@ -369,7 +369,11 @@ func (c *Config) Validate(batches bool) error {
 	case !c.Shuffle.Known():
 		return Misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	case c.CacheFormat == CacheEncoded && !c.HasCacheDirectory():
-		return Misuse("cache_format", `a directory as cache, where it is "encoded"`, robocache.Option("cache", string(c.Cache)))
+		return Misuse(
+			"cache_format",
+			`a directory as cache, where it is "encoded"`,
+			robocache.Option("cache", string(c.Cache)),
+		)
 	case c.Cache == CacheOnDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
 		want := "with " + robocache.Option("cache", "device") + ", and in place of " +
 			robocache.Option("cache_budget") + ": the bytes of the device's memory that frames may take"

@@ -88,7 +88,11 @@ func CheckSourceNames(mix []Mix, cfg *Config) error {
 		}
 		return nil
 	}
-	named := map[string][]string{"keys": cfg.Keys, "normalize": Keys(cfg.Normalize.Keys), "augment": cfg.Augment.Named()}
+	named := map[string][]string{
+		"keys":      cfg.Keys,
+		"normalize": Keys(cfg.Normalize.Keys),
+		"augment":   cfg.Augment.Named(),
+	}
 	for _, d := range cfg.Deltas {
 		named["delta_timestamps"] = append(named["delta_timestamps"], d.Key)
 	}

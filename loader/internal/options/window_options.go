@@ -13,7 +13,8 @@ import (
 func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
 	for i := range info.Findings {
 		f := &info.Findings[i]
-		if c.Keys == nil && f.Severity == robocache.SeverityError && f.NotDelivered != "" && !slices.Contains(known, f.NotDelivered) {
+		if c.Keys == nil && f.Severity == robocache.SeverityError && f.NotDelivered != "" &&
+			!slices.Contains(known, f.NotDelivered) {
 			var e *robocache.Error
 			err := info.Withheld(f.NotDelivered)
 			if errors.As(err, &e) {

@@ -151,7 +151,13 @@ func TestOrderRandomness(t *testing.T) {
 }
 
 func tableOf(t testing.TB, lengths []int) *Table {
-	tab, err := NewTable(len(lengths), Selection{}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	tab, err := NewTable(
+		len(lengths),
+		Selection{},
+		nil,
+		func(e int) (int, int64, error) { return lengths[e], 0, nil },
+		false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

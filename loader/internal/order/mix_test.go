@@ -67,8 +67,17 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 				w := m.Weights[i] / sum
 				off := math.Abs(float64(count[i]) - w*float64(at))
 				// Shares are rounded to 1/S, per sample and source.
-				if off > p.shareBound(i)+float64(at)*float64(k)/mixTotal || off > float64(max(p.activeSources()-1, 0))+1e-6 {
-					t.Fatalf("weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f", m.Weights, at, i, count[i], w*float64(at), p.shareBound(i))
+				if off > p.shareBound(i)+float64(at)*float64(k)/mixTotal ||
+					off > float64(max(p.activeSources()-1, 0))+1e-6 {
+					t.Fatalf(
+						"weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f",
+						m.Weights,
+						at,
+						i,
+						count[i],
+						w*float64(at),
+						p.shareBound(i),
+					)
 				}
 				worst[p.activeSources()] = max(worst[p.activeSources()], off)
 			}
@@ -333,7 +342,12 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 		if m.EpochSize == 0 && m.Stop == "" {
 			m.EpochSize = 1 + rng.Int64N(300)
 		}
-		o, err := New(Params{Mode: []Shuffle{Global, Pool, FileOrder}[turn%3], PoolSamples: 20}, NewCatalog(tables...), m, rng.Int64())
+		o, err := New(
+			Params{Mode: []Shuffle{Global, Pool, FileOrder}[turn%3], PoolSamples: 20},
+			NewCatalog(tables...),
+			m,
+			rng.Int64(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +367,15 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 					want -= o.data.offsets[source]
 				}
 				if own != want {
-					t.Fatalf("%+v: epoch %d position %d: sample %d of source %d, its own order says %d", *m, epoch, p, own, source, want)
+					t.Fatalf(
+						"%+v: epoch %d position %d: sample %d of source %d, its own order says %d",
+						*m,
+						epoch,
+						p,
+						own,
+						source,
+						want,
+					)
 				}
 				drawn[source]++
 				if epoch == 0 {

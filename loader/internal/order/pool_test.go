@@ -35,8 +35,22 @@ func TestPoolQuality(t *testing.T) {
 		peak, middle := peakOf(tab, PoolParams{PoolEpisodes: w.p, PoolShards: 1})
 		bytes := mean(PoolParams{PoolSamples: peak, PoolShards: defaultShards(512)})
 		half := mean(PoolParams{PoolSamples: middle, PoolShards: defaultShards(512)})
-		t.Logf("P=%3d: C=1 distinct %.3f neighbour %.4f | C=8 %.3f %.4f | %6d samples (its peak) %.3f %.4f | %6d samples (its mean) %.3f %.4f | ideal %.3f %.4f",
-			w.p, one.Distinct, one.Neighbour, eight.Distinct, eight.Neighbour, peak, bytes.Distinct, bytes.Neighbour, middle, half.Distinct, half.Neighbour, one.DistinctIdeal, one.NeighbourIdeal)
+		t.Logf(
+			"P=%3d: C=1 distinct %.3f neighbour %.4f | C=8 %.3f %.4f | %6d samples (its peak) %.3f %.4f | %6d samples (its mean) %.3f %.4f | ideal %.3f %.4f",
+			w.p,
+			one.Distinct,
+			one.Neighbour,
+			eight.Distinct,
+			eight.Neighbour,
+			peak,
+			bytes.Distinct,
+			bytes.Neighbour,
+			middle,
+			half.Distinct,
+			half.Neighbour,
+			one.DistinctIdeal,
+			one.NeighbourIdeal,
+		)
 		near := func(name string, got, want, rounding float64) {
 			if d := math.Abs(got - want); d > 0.05*want+rounding {
 				t.Errorf("P=%d: %s is %.4f, the table says %.4f", w.p, name, got, want)
@@ -112,7 +126,8 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 			sum[0] += o.shards[i].maxSamples
 			sum[1] += o.shards[i].maxEpisodes
 		}
-		if p.PoolSamples >= int64(p.PoolShards) && sum[0] != p.PoolSamples || p.PoolEpisodes >= int64(p.PoolShards) && sum[1] != p.PoolEpisodes {
+		if p.PoolSamples >= int64(p.PoolShards) && sum[0] != p.PoolSamples ||
+			p.PoolEpisodes >= int64(p.PoolShards) && sum[1] != p.PoolEpisodes {
 			t.Fatalf("%+v: shards have room for %v", p, sum)
 		}
 		naive := make([]naiveShard, len(o.shards))
@@ -126,7 +141,13 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 				t.Fatalf("%+v: position %d is not what the rule says", p, at)
 			}
 			if p.PoolSamples > 0 && naive[l].most > ln.maxSamples && naive[l].crowd > 1 {
-				t.Fatalf("%+v: %d samples of %d residents in a shard for %d", p, naive[l].most, naive[l].crowd, ln.maxSamples)
+				t.Fatalf(
+					"%+v: %d samples of %d residents in a shard for %d",
+					p,
+					naive[l].most,
+					naive[l].crowd,
+					ln.maxSamples,
+				)
 			}
 			if p.PoolEpisodes > 0 && int64(naive[l].crowd) > ln.maxEpisodes {
 				t.Fatalf("%+v: %d residents in a shard for %d", p, naive[l].crowd, ln.maxEpisodes)

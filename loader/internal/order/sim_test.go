@@ -50,7 +50,12 @@ func (r *rankOf) restore(t testing.TB, s State) {
 
 // simulated are orders over some ten thousand samples, in all modes and mixtures.
 func simulated(t testing.TB) map[string]*Ordering {
-	lengths := [][]int{lengthsFor(1, 300, 20, 180), lengthsFor(2, 37, 1, 900), lengthsFor(3, 5, 200, 400), slices.Repeat([]int{1}, 700)}
+	lengths := [][]int{
+		lengthsFor(1, 300, 20, 180),
+		lengthsFor(2, 37, 1, 900),
+		lengthsFor(3, 5, 200, 400),
+		slices.Repeat([]int{1}, 700),
+	}
 	var tables []*Table
 	for _, l := range lengths {
 		tables = append(tables, tableOf(t, l))
@@ -100,7 +105,14 @@ func TestSimulatedRuns(t *testing.T) {
 			for sim.given < total {
 				sim.life()
 			}
-			t.Logf("%d samples in %d epochs, %d lives, %d deaths, worlds up to %d", sim.given, sim.epoch+1, sim.lives, sim.deaths, sim.most)
+			t.Logf(
+				"%d samples in %d epochs, %d lives, %d deaths, worlds up to %d",
+				sim.given,
+				sim.epoch+1,
+				sim.lives,
+				sim.deaths,
+				sim.most,
+			)
 		})
 	}
 }
@@ -132,7 +144,13 @@ func (m *simulation) life() {
 	if m.state != nil && (m.state.Epoch != m.epoch || m.state.Position != m.position) {
 		// After the last batch a state is the next epoch's.
 		if m.state.Epoch != m.epoch+1 || m.state.Position != 0 || m.position != int64(len(m.whole)) {
-			m.t.Fatalf("a state of epoch %d, position %d at epoch %d, position %d", m.state.Epoch, m.state.Position, m.epoch, m.position)
+			m.t.Fatalf(
+				"a state of epoch %d, position %d at epoch %d, position %d",
+				m.state.Epoch,
+				m.state.Position,
+				m.epoch,
+				m.position,
+			)
 		}
 		m.epoch, m.position, m.whole = m.epoch+1, 0, nil
 	}
