@@ -10,7 +10,7 @@ import (
 // TooLarge represents every size that exceeds all budgets. Sums of sizes below it do not overflow.
 const TooLarge = int64(1) << 60
 
-// slot locates a tensor: at the start of its own buffer, or at Offset of the buffer that small
+// slot locates a tensor: at the start of a separate buffer, or at Offset of the buffer that small
 // tensors share.
 type slot struct {
 	HasBuffer bool

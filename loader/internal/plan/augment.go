@@ -12,7 +12,7 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// augmentError is Misuse that names a key.
+// augmentError returns Misuse of an augment option that names a key.
 func augmentError(key, msg, hint string) error {
 	e := robocache.Misuse("loader", nil, "augment: %s", msg).WithHint("%s", hint)
 	if key != "" {
@@ -21,7 +21,7 @@ func augmentError(key, msg, hint string) error {
 	return e
 }
 
-// imageDraws is what is drawn for a camera, but for its noise.
+// imageDraws returns the random changes of a camera's images, without noise.
 func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAugment, err error) {
 	out = kernel.ImageAugment{Seed: uint64(seed), Camera: column.KeyNumber(key)}
 	if c := a.Crop; c != nil {
@@ -29,7 +29,11 @@ func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAug
 		switch {
 		case c.Size == nil:
 		case len(c.Size) != 2 || c.Size[0] < 1 || c.Size[1] < 1:
-			return out, options.Misuse("augment: random_crop: size", "[height, width], each 1 or more", fmt.Sprint(c.Size))
+			return out, options.Misuse(
+				"augment: random_crop: size",
+				"[height, width], each 1 or more",
+				fmt.Sprint(c.Size),
+			)
 		default:
 			out.Height, out.Width = c.Size[0], c.Size[1]
 		}
@@ -52,8 +56,8 @@ func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAug
 	return out, nil
 }
 
-// augments settles augment= for the columns of a source, when their sizes are known.
-func (src *Source) augments() error {
+// applyAugment applies the augment option to the columns of a source. Their sizes must be known.
+func (src *Source) applyAugment() error {
 	a := src.Config.Augment
 	if a == nil {
 		return nil
@@ -82,7 +86,11 @@ func (src *Source) augments() error {
 		a = &options.Augment{Noise: a.Noise, Shared: true}
 	}
 	if len(cameras) == 0 && (a.Crop != nil || a.Jitter != nil || a.Flip != nil) {
-		return augmentError("", "no colour camera is delivered", robocache.Option("keys")+" with one, or noise of numbers alone")
+		return augmentError(
+			"",
+			"no colour camera is delivered",
+			robocache.Option("keys")+" with one, or noise of numbers alone",
+		)
 	}
 	for _, k := range cameras {
 		if err := src.augmentImages(a, src.ImageColumn(k)); err != nil {
@@ -92,13 +100,14 @@ func (src *Source) augments() error {
 	if err := src.checkCrop(a, cameras); err != nil {
 		return err
 	}
-	if err := src.mirrors(a, cameras); err != nil {
+	if err := src.setMirrors(a, cameras); err != nil {
 		return err
 	}
-	return src.noises(a, cameras)
+	return src.setNoise(a, cameras)
 }
 
-// augmentImages makes a column's frames bytes until they are augmented, and its tensor of the result's size.
+// augmentImages sets a column to decode bytes that are augmented afterwards. Its tensor gets the
+// size of the result.
 func (src *Source) augmentImages(a *options.Augment, c *column.ImageColumn) error {
 	own, err := imageDraws(a, src.Config.Seed, src.DatasetKey(c.Key))
 	if err != nil {
@@ -151,7 +160,11 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "random_crop: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
-			return augmentError(k, "random_crop: a camera that is cropped cannot be in keep", robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out")
+			return augmentError(
+				k,
+				"random_crop: a camera that is cropped cannot be in keep",
+				robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out",
+			)
 		}
 	}
 	for c := range src.ImageColumns() {
@@ -164,8 +177,9 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	return nil
 }
 
-// mirrors settles what a flip does to every key that is delivered, and refuses one of which nobody said it.
-func (src *Source) mirrors(a *options.Augment, cameras []string) error {
+// setMirrors sets the effect of a flip on every delivered key. It rejects keys for which the
+// options state none.
+func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 	f := a.Flip
 	if f == nil || f.P == 0 {
 		return nil
@@ -176,14 +190,21 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "hflip: no key "+k, robocache.Nearest(k, src.keys()))
 		case slices.Contains(cameras, k):
-			return augmentError(k, "hflip: a camera is mirrored, and takes no negate, swap or keep", robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out")
+			return augmentError(
+				k,
+				"hflip: a camera is mirrored, and takes no negate, swap or keep",
+				robocache.Option("augment", "cameras", []string{"KEY"})+" leaves other cameras out",
+			)
 		case slices.Contains(f.Keep, k) && (f.Negate[k] != nil || f.Swap[k] != nil):
 			return augmentError(k, "hflip: keep, and negate or swap", "one of them")
 		}
 	}
 	var silent []string
 	for _, c := range src.Columns {
-		if c.Feature == nil || column.Is[*column.TimesColumn](c) || c.Feature.Default || column.Is[*column.TextColumn](c) || slices.Contains(cameras, c.Key) || slices.Contains(f.Keep, c.Key) {
+		if c.Feature == nil || column.Is[*column.TimesColumn](c) || c.Feature.Default ||
+			column.Is[*column.TextColumn](c) ||
+			slices.Contains(cameras, c.Key) ||
+			slices.Contains(f.Keep, c.Key) {
 			continue
 		}
 		if f.Negate[c.Key] == nil && f.Swap[c.Key] == nil {
@@ -199,11 +220,17 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 		c.Table().Mirror = m
 	}
 	if len(silent) > 0 {
-		return augmentError(silent[0], "hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
-			fmt.Sprintf("Name the elements that change sign: %s, or places: %s, or leave the keys as they are: %s; or give %s without them",
+		return augmentError(
+			silent[0],
+			"hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
+			fmt.Sprintf(
+				"Name the elements that change sign: %s, or places: %s, or leave the keys as they are: %s; or give %s without them",
 				robocache.Option("augment", "hflip", "negate", silent[0], []int{0}),
 				robocache.Option("augment", "hflip", "swap", silent[0], [][2]int{{0, 1}}),
-				robocache.Option("augment", "hflip", "keep", silent), robocache.Option("keys")))
+				robocache.Option("augment", "hflip", "keep", silent),
+				robocache.Option("keys"),
+			),
+		)
 	}
 	for _, t := range src.Dataset.Info().Tasks {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
@@ -214,8 +241,8 @@ func (src *Source) mirrors(a *options.Augment, cameras []string) error {
 	return nil
 }
 
-// noises settles the noise of numbers.
-func (src *Source) noises(a *options.Augment, cameras []string) error {
+// setNoise sets the noise of numeric columns.
+func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 	if a.Noise == nil {
 		return nil
 	}
@@ -231,7 +258,7 @@ func (src *Source) noises(a *options.Augment, cameras []string) error {
 		case k == "" || slices.Contains(cameras, k):
 		case !slices.Contains(src.known, k):
 			return augmentError(k, "noise: no key "+k, robocache.Nearest(k, src.keys()))
-		case c == nil: // keys leaves it out
+		case c == nil: // the keys option omits it
 		case c.Image() != nil:
 			return augmentError(k, "noise: depth, or a camera that cameras leaves out", "")
 		case c.Table() == nil || !c.OutDType.Float():

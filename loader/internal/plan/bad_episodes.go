@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 )
 
-// BadEpisodesByIndex names bad episodes, which package order knows by position, by their indices. It returns the list itself if nothing differs.
+// BadEpisodesByIndex replaces the positions of bad episodes, which package order uses, by indices.
+// It returns bad itself if nothing differs.
 func (p *Plan) BadEpisodesByIndex(bad []order.BadEpisode) []order.BadEpisode {
 	out := bad
 	for i, b := range bad {
@@ -24,7 +25,7 @@ func (p *Plan) BadEpisodesByIndex(bad []order.BadEpisode) []order.BadEpisode {
 	return out
 }
 
-// BadEpisodesByPosition is the reverse of BadEpisodesByIndex, for the bad episodes of a state.
+// BadEpisodesByPosition is the inverse of BadEpisodesByIndex, for the bad episodes of a state.
 func (p *Plan) BadEpisodesByPosition(bad []order.BadEpisode) ([]order.BadEpisode, error) {
 	out := slices.Clone(bad)
 	for i, b := range bad {

@@ -9,11 +9,11 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// CacheFolder is the cache directory of a loader, opened when it is first wanted.
+// CacheFolder is the cache directory of a loader. It is opened at the first use.
 type CacheFolder struct {
-	Config *options.Config
-	Dir    *cache.Dir // nil: not opened
-	kept   []func()   // end the use of dir by stores
+	Config   *options.Config
+	Dir      *cache.Dir // nil: not opened
+	releases []func()   // each ends the use of Dir by a store
 }
 
 // Open opens the cache directory, once. It returns nil if there is none.
@@ -23,13 +23,17 @@ func (f *CacheFolder) Open() (*cache.Dir, error) {
 		return f.Dir, nil
 	}
 	var err error
-	f.Dir, err = cache.Open(cfg.Cache, cache.Options{Budget: int64(cfg.CacheBudget), KeepUsed: true, Resident: max(int64(cfg.MemoryBudget)/16, 16<<20)})
+	f.Dir, err = cache.Open(cfg.Cache, cache.Options{
+		Budget:   int64(cfg.CacheBudget),
+		KeepUsed: true,
+		Resident: max(int64(cfg.MemoryBudget)/16, 16<<20),
+	})
 	return f.Dir, err
 }
 
 // close ends every use of the directory.
 func (f *CacheFolder) close() {
-	for _, end := range f.kept {
+	for _, end := range f.releases {
 		end()
 	}
 	if f.Dir != nil {
@@ -37,24 +41,24 @@ func (f *CacheFolder) close() {
 	}
 }
 
-// keep makes a remote dataset read through the cache directory.
-func (f *CacheFolder) keep(ds robocache.Dataset) {
-	own, ok := robocache.As[store.Source](ds)
-	if !ok || !f.Config.CachesEncoded() || !robocache.IsRemote(own.Store()) {
+// cacheReads makes a remote dataset read through the cache directory.
+func (f *CacheFolder) cacheReads(ds robocache.Dataset) {
+	source, ok := robocache.As[store.Source](ds)
+	if !ok || !f.Config.CachesEncoded() || !robocache.IsRemote(source.Store()) {
 		return
 	}
-	if dir, err := f.Open(); err == nil && dir != nil { // openCaches says what is wrong with it
-		f.kept = append(f.kept, store.Keep(own.Store(), cache.Blocks{Dir: dir}, BlockBytes))
+	if dir, err := f.Open(); err == nil && dir != nil { // pipeline.New reports the error
+		f.releases = append(f.releases, store.Keep(source.Store(), cache.Blocks{Dir: dir}, BlockBytes))
 	}
 }
 
-// BlockBytes is the piece in which remote files are kept.
+// BlockBytes is the size of the blocks in which remote files are cached.
 const BlockBytes = 256 << 10
 
-// IsRemote says whether what a source reads for each batch is far away: its store, or its video files, of which the first that can be
-// opened speaks for all.
+// IsRemote reports whether the data that a source reads for each batch is remote: its store, or its
+// video files. The first video file that can be opened decides for all.
 func (src *Source) IsRemote(ctx context.Context) bool {
-	if own, ok := robocache.As[store.Source](src.Dataset); ok && robocache.IsRemote(own.Store()) {
+	if source, ok := robocache.As[store.Source](src.Dataset); ok && robocache.IsRemote(source.Store()) {
 		return true
 	}
 	if src.Files == nil {
@@ -64,9 +68,10 @@ func (src *Source) IsRemote(ctx context.Context) bool {
 		if c.IsStill {
 			continue
 		}
-		for place := range min(src.Table.Len(), probes) {
+		for place := range min(src.Table.Len(), maxProbes) {
 			ref := make([]robocache.FrameRef, 1)
-			if err := src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(place)}}, ref); err != nil || ref[0].Path == "" {
+			rows := []robocache.Row{{Episode: src.Table.Episode(place)}}
+			if err := src.Dataset.Frames(ctx, c.Key, rows, ref); err != nil || ref[0].Path == "" {
 				continue
 			}
 			if r, err := src.Files.Open(ctx, ref[0].Path); err == nil {

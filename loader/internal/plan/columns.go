@@ -16,7 +16,7 @@ const defaultTolerance = 1e-4
 func (src *Source) makeColumns() error {
 	info, cfg := src.Dataset.Info(), &src.Config
 	src.known = options.FeatureKeys(info)
-	known, extra := slices.Clone(src.known), src.generated()
+	known, extra := slices.Clone(src.known), src.generatedColumns()
 	for _, c := range extra {
 		known = append(known, c.Key)
 	}

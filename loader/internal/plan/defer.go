@@ -6,7 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// deferOps makes columns raw, where that is asked and where it means the same in every source that a batch is made of.
+// deferOps makes columns raw if raw is configured and the remaining operations are equal in every
+// source of a batch.
 func deferOps(sources []*Source) {
 	if !sources[0].Config.Raw {
 		return
@@ -26,9 +27,9 @@ func deferOps(sources []*Source) {
 			continue
 		}
 		for _, c := range columns {
-			own := *op
-			own.Norm = c.Normalization()
-			c.Deferred, c.Norm = &own, nil
+			columnOp := *op
+			columnOp.Norm = c.Normalization()
+			c.Deferred, c.Norm = &columnOp, nil
 			if i := c.Image(); i != nil {
 				i.KeepStoredBytes()
 			} else {
@@ -38,7 +39,8 @@ func deferOps(sources []*Source) {
 	}
 }
 
-// deferredOp returns how a column can be raw; nil if it cannot, or if nothing would be left to do.
+// deferredOp returns the operations that a raw column leaves to a device. It returns nil if the
+// column cannot be raw, or if no operation would remain.
 func deferredOp(c *column.Column) *column.DeviceOp {
 	op := &column.DeviceOp{OutDType: c.OutDType, Elements: c.Elements, Norm: c.Normalization(), HasPlan: c.Time != nil}
 	if i := c.Image(); i != nil {
@@ -56,16 +58,19 @@ func deferredOp(c *column.Column) *column.DeviceOp {
 	case !c.IsNumericStream() || !c.StoredDType.Float() || !c.OutDType.Float():
 		return nil
 	}
-	nothing := c.Norm == nil && c.StoredDType == c.OutDType
+	isFinished := c.Norm == nil && c.StoredDType == c.OutDType
 	if c.Time == nil {
-		if nothing {
+		if isFinished {
 			return nil
 		}
 		return op
 	}
-	// Rows of mean and sum have any number of samples, and slerp decides by its values whether they are valid: the host does these.
+	// The host computes mean and sum, whose rows have any number of samples, and slerp, whose validity
+	// depends on the values.
 	mode := c.Time.Options.Mode
-	if mode == kernel.Mean || mode == kernel.ModeSum || mode == kernel.Slerp || !mode.Computes() && nothing {
+	switch {
+	case mode == kernel.Mean, mode == kernel.ModeSum, mode == kernel.Slerp,
+		!mode.Computes() && isFinished:
 		return nil
 	}
 	op.HasPairs, op.Rule = true, c.Time.Rule

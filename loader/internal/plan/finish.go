@@ -7,32 +7,33 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
 )
 
-// Finish says how the raw batches of n samples become what Fields promise: what is to be moved, and what is to be made of it. The buffers are
-// those that Batch.Buffers gives: each is moved whole, once; then Op and Images, those that there are, run once each.
+// Finish describes how raw batches of n samples become what Fields promise. Each buffer of
+// Batch.Buffers is copied to the device once. Op and Images, if present, then run once each.
 type Finish struct {
-	Buffers []int // bytes of each
+	Buffers []int // sizes in bytes
 	Op      *kernel.ApplyOp
 	Places  []Place         // of Op's tensors, in the order of Op.Tensors
-	Images  *kernel.ImageOp // augmented cameras, if there are any; runs once too
-	Drawn   []Place         // of Images' tensors, likewise
+	Images  *kernel.ImageOp // augments cameras; nil: none is augmented
+	Drawn   []Place         // of Images' tensors, in their order
 	Fields  []Place         // of the fields that are not texts, in their order
-	Outputs []Output        // what Op and Images write
+	Outputs []Output        // tensors that Op and Images write
 }
 
-// Place is where a tensor lies: in a buffer, or in an output.
+// Place locates a tensor in a buffer or an output.
 type Place struct {
 	Output bool `json:"output,omitempty"`
 	Index  int  `json:"index"` // of the buffer or output
 	Offset int  `json:"offset"`
 }
 
-// Output is a tensor that a Finish makes.
+// Output is a tensor that Op or Images write.
 type Output struct {
 	DType robocache.DType `json:"dtype"`
 	Shape []int           `json:"shape"`
 	Bytes int             `json:"bytes"`
 }
 
+// DescribeFinish returns the operations on raw batches of n samples of src.
 func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 	at, shared := s.SlotsFor(n)
 	out := &Finish{}
@@ -91,7 +92,10 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 			result = p.Out
 			op.Parts, out.Places = append(op.Parts, p), append(append(out.Places, where(x.Key), made), places...)
 		}
-		out.Outputs = append(out.Outputs, Output{DType: raw.OutDType, Shape: append([]int{n}, x.Shape...), Bytes: result.Len() * raw.OutDType.Size()})
+		out.Outputs = append(
+			out.Outputs,
+			Output{DType: raw.OutDType, Shape: append([]int{n}, x.Shape...), Bytes: result.Len() * raw.OutDType.Size()},
+		)
 		out.Fields = append(out.Fields, made)
 	}
 	if len(op.Parts) > 0 {

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// chooseFrame settles what a decoded frame becomes. The size may still be 0: then the first frame says it (probe).
+// chooseFrame sets the pixel format, dtype and size of a column's frames. The size may remain 0;
+// probeSizes then reads it from the first frame.
 func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	f, kept := c.Feature, c.Feature.DepthUnit()
 	c.Height, c.Width = f.Height, f.Width
@@ -18,7 +19,8 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	}
 	switch {
 	case f.Depth != nil && cfg.DepthUnit != "code":
-		chooseDepth(c, cfg, f.Depth) // codes of video are finer than millimetres near the camera: they go to metres in one step
+		// Codes of video are finer than millimeters near the camera, so convert them in one step.
+		chooseDepth(c, cfg, f.Depth)
 	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
 		chooseDepth(c, cfg, &robocache.Depth{Unit: kept})
 	case f.Depth != nil || f.DType == robocache.Uint16:
@@ -26,9 +28,10 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 		if f.Depth != nil && c.IsVideo() {
 			c.Unit = "" // codes
 		}
-	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1: // of another unit, and so no depth: as it is kept
+	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1: // another unit, so not depth: deliver as stored
 		c.Spec.Pixel, c.Spec.Depth, c.OutDType = video.DepthM, &robocache.Depth{Unit: "m"}, robocache.Float32
-	case cfg.ImageDType == "float32", cfg.Compat == "lerobot" && !c.IsVideo(): // the reference's return_uint8 is for video alone
+	case cfg.ImageDType == "float32",
+		cfg.Compat == "lerobot" && !c.IsVideo(): // the reference's return_uint8 is for video alone
 		c.Spec.Pixel, c.OutDType = video.RGBFloat32, robocache.Float32
 	default:
 		c.Spec.Pixel, c.OutDType = video.RGB8, robocache.Uint8
@@ -36,7 +39,7 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	c.SetSize(c.Height, c.Width)
 }
 
-// chooseDepth makes frames those of depth, in the unit that is asked for.
+// chooseDepth sets a column to deliver depth in the configured unit.
 func chooseDepth(c *column.ImageColumn, cfg *options.Config, d *robocache.Depth) {
 	c.Spec.Pixel, c.Unit = video.DepthMM, "mm"
 	if cfg.DepthUnit == "m" {

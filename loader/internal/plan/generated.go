@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// generated are the columns that the dataset does not have and that are made: the task's text, and what keys asks for.
-func (src *Source) generated() (extra []*column.Column) {
+// generatedColumns returns columns that the dataset does not have: the task text and the requested
+// generated keys.
+func (src *Source) generatedColumns() (extra []*column.Column) {
 	info, keys := src.Dataset.Info(), src.Config.Keys
 	if info.Feature("task") == nil && (len(info.Tasks) > 0 || info.Feature("task_index") != nil) {
 		c := &column.Column{Key: "task"}
@@ -23,8 +24,24 @@ func (src *Source) generated() (extra []*column.Column) {
 	}
 	for _, k := range options.GeneratedKeys {
 		if info.Feature(k) == nil && slices.Contains(keys, k) {
-			f := &robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true}
-			c := &column.Column{Key: k, Feature: f, Value: column.Value{StoredDType: robocache.Int64, OutDType: robocache.Int64, Elements: 1, RowBytes: 8, OutBytes: 8}}
+			f := &robocache.Feature{
+				Key:     k,
+				Kind:    robocache.KindNumeric,
+				DType:   robocache.Int64,
+				Shape:   []int{1},
+				Default: true,
+			}
+			c := &column.Column{
+				Key:     k,
+				Feature: f,
+				Value: column.Value{
+					StoredDType: robocache.Int64,
+					OutDType:    robocache.Int64,
+					Elements:    1,
+					RowBytes:    8,
+					OutBytes:    8,
+				},
+			}
 			c.Kind = &column.CountColumn{Column: c}
 			extra = append(extra, c)
 		}

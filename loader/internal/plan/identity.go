@@ -11,11 +11,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// identityWait bounds what a state waits for a store: without an answer it says nothing of the values.
+// identityWait limits the time that a state waits for a store. Without an answer, the state holds
+// no hash of values.
 const identityWait = 30 * time.Second
 
-// ValuesHash is a hash over the first, middle and last row of a stream in the first and the last selected episode that have rows: it is the same wherever the
-// dataset lies. "" where it cannot be read.
+// ValuesHash returns a hash of the first, middle and last row of a stream, in the first and the
+// last selected episode that have rows. It does not depend on the dataset's location. It returns ""
+// if the rows cannot be read.
 func (src *Source) ValuesHash(key string) string {
 	if got, ok := src.identity.Load(key); ok {
 		return got.(string)
@@ -30,7 +32,7 @@ func (src *Source) ValuesHash(key string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s %v", key, f.DType, f.Shape)
 	t := src.Table
-	var ends []int // the first and the last episode with samples
+	var ends []int // positions of the first and the last episode with samples
 	for i := range t.Len() {
 		if from, to := t.Span(i); to > from {
 			ends = append(ends[:min(len(ends), 1)], t.Episode(i))

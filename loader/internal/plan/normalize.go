@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// normalizers settles which columns are normalised, and with what.
-func (src *Source) normalizers(ctx context.Context) error {
+// setNormalization selects the columns to normalize and sets their statistics.
+func (src *Source) setNormalization(ctx context.Context) error {
 	n := &src.Config.Normalize
 	if n.IsZero() {
 		return nil
@@ -35,7 +35,7 @@ func (src *Source) normalizers(ctx context.Context) error {
 				continue
 			}
 		}
-		if err := normalizable(c); err != nil {
+		if err := checkNormalizable(c); err != nil {
 			return err
 		}
 		all = append(all, normalized{c, norm})
@@ -49,8 +49,15 @@ func (src *Source) normalizers(ctx context.Context) error {
 		}
 	}
 	if len(all) == 0 && n.Mode != "" {
-		src.log("%s changes nothing: none of %s is a float feature that one word applies to; name keys: %s",
-			robocache.Option("normalize", n.Mode), strings.Join(src.keys(), ", "), robocache.Option("normalize", "KEY", "MODE"))
+		src.logProgress(
+			"%s changes nothing: none of %s is a float feature that one word applies to; name keys: %s",
+			robocache.Option(
+				"normalize",
+				n.Mode,
+			),
+			strings.Join(src.keys(), ", "),
+			robocache.Option("normalize", "KEY", "MODE"),
+		)
 	} else if n.Mode != "" {
 		var keys []string
 		for _, c := range all {
@@ -58,16 +65,23 @@ func (src *Source) normalizers(ctx context.Context) error {
 				keys = append(keys, c.Key)
 			}
 		}
-		src.log("%s is applied to %s; name keys to choose others: %s",
-			robocache.Option("normalize", n.Mode), strings.Join(keys, ", "), robocache.Option("normalize", "KEY", "MODE"))
+		src.logProgress(
+			"%s is applied to %s; name keys to choose others: %s",
+			robocache.Option(
+				"normalize",
+				n.Mode,
+			),
+			strings.Join(keys, ", "),
+			robocache.Option("normalize", "KEY", "MODE"),
+		)
 	}
-	stats, err := src.statistics(ctx, all)
+	stats, err := src.findStatistics(ctx, all)
 	if err != nil {
 		return err
 	}
 	var constant []string
 	for _, c := range all {
-		low, high, err := vectors(&c.norm, c.Column, stats[c.Key])
+		low, high, err := normVectors(&c.norm, c.Column, stats[c.Key])
 		if err != nil {
 			return err
 		}
@@ -97,7 +111,8 @@ func (src *Source) normalizers(ctx context.Context) error {
 	return nil
 }
 
-func normalizable(c *column.Column) error {
+// checkNormalizable rejects columns that cannot be normalized.
+func checkNormalizable(c *column.Column) error {
 	bad := func(msg, hint string) error {
 		return robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
 			WithHint("%s", hint)
@@ -113,8 +128,8 @@ func normalizable(c *column.Column) error {
 	return nil
 }
 
-// vectors gives mean and std, or low and high, of a column.
-func vectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (low, high []float64, err error) {
+// normVectors returns mean and std, or low and high, of a column.
+func normVectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
 		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
 			WithHint("%s computes them at opening; %s", robocache.Option("stats", "compute"), otherWays())
@@ -138,7 +153,11 @@ func vectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (low,
 			return nil, nil, options.Misuse("normalize "+c.Key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
 		}
 	} else if per%len(low) != 0 {
-		return nil, nil, options.Misuse("normalize "+c.Key, fmt.Sprintf("statistics of %v", c.Feature.Shape), fmt.Sprintf("%d numbers", len(low)))
+		return nil, nil, options.Misuse(
+			"normalize "+c.Key,
+			fmt.Sprintf("statistics of %v", c.Feature.Shape),
+			fmt.Sprintf("%d numbers", len(low)),
+		)
 	}
 	for i := range low {
 		if !(math.Abs(low[i]) <= math.MaxFloat32) || !(math.Abs(high[i]) <= math.MaxFloat32) {

@@ -6,29 +6,31 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// Normalizer is what normalising did to the keys of one source, small and readable, so that it can be done and undone where there is no
-// dataset (Python: Loader.normalizer).
+// Normalizer describes the normalization of the keys of one source. It is small and readable, so
+// that values can be normalized and restored without a dataset (Python: Loader.normalizer).
 type Normalizer struct {
 	Name string            `json:"name,omitempty"` // of a mixture's source
 	Keys map[string]Normed `json:"keys"`
 }
 
-// Normed is how one key is normalised: (x-shift)/scale of mean_std, else 2(x-shift)/scale-1; where scale is 0, 0. All in float32, float64
-// values in float64. Shift and Scale are one a channel of an image, else one a number of the row, or of a part of it that repeats.
+// Normed describes the normalization of one key: (x-shift)/scale for mean_std, else
+// 2(x-shift)/scale-1, and 0 if scale is 0. The arithmetic is float32, or float64 for float64
+// values. Shift and Scale have one number per channel of an image. Otherwise they have one per
+// number of a row, or of a part of it that repeats.
 type Normed struct {
 	Mode   string          `json:"mode"`
-	Clip   bool            `json:"clip,omitempty"` // to [-1, 1] in the end
+	Clip   bool            `json:"clip,omitempty"` // limit the result to [-1, 1]
 	Shift  []float32       `json:"shift"`
 	Scale  []float32       `json:"scale"`
-	Shape  []int           `json:"shape"` // of a row, of an entry where rows vary in length; of an image its channels
+	Shape  []int           `json:"shape"` // of a row or of an entry of a ragged key; for an image its channels
 	Image  bool            `json:"image,omitempty"`
 	Double bool            `json:"double,omitempty"` // computed in float64
 	DType  robocache.DType `json:"dtype"`            // of the result
-	Dims   []int           `json:"dims,omitempty"`   // where the row's numbers stand in the batch's, of so many …
-	Width  int             `json:"width,omitempty"`  // … where a mixture pads it
+	Dims   []int           `json:"dims,omitempty"`   // positions of the row's numbers in a padded row …
+	Width  int             `json:"width,omitempty"`  // … of so many numbers, if a mixture pads it
 }
 
-// Normalizers says how the keys of each source are normalised.
+// Normalizers describes the normalization of each source.
 func (p *Plan) Normalizers() []Normalizer {
 	out := make([]Normalizer, len(p.Sources))
 	for i, src := range p.Sources {
@@ -38,7 +40,16 @@ func (p *Plan) Normalizers() []Normalizer {
 			if f == nil {
 				continue
 			}
-			n := Normed{DType: c.DeliveredDType(), Mode: f.Mode, Clip: f.Clip, Shift: f.A, Scale: f.B, Shape: []int{}, Image: !c.HasNumbers(), Double: c.HasNumbers() && c.StoredDType == robocache.Float64}
+			n := Normed{
+				DType:  c.DeliveredDType(),
+				Mode:   f.Mode,
+				Clip:   f.Clip,
+				Shift:  f.A,
+				Scale:  f.B,
+				Shape:  []int{},
+				Image:  !c.HasNumbers(),
+				Double: c.HasNumbers() && c.StoredDType == robocache.Float64,
+			}
 			switch {
 			case n.Image:
 				n.Shape = []int{column.Channels(c.Image().Spec.Pixel)}
@@ -56,7 +67,8 @@ func (p *Plan) Normalizers() []Normalizer {
 	return out
 }
 
-// SettledNormalize is the normalisation of each source with its vectors: with it a loader is made again, without computing them again.
+// SettledNormalize returns the normalization of each source with its vectors. A loader with these
+// options computes no statistics.
 func (p *Plan) SettledNormalize() []options.Normalize {
 	out := make([]options.Normalize, len(p.Sources))
 	for i, src := range p.Sources {

@@ -80,7 +80,7 @@ func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offs
 		p.Report.Notes = append(p.Report.Notes, note)
 	}
 	p.Sources = append(p.Sources, src)
-	p.CacheFolder.keep(src.Dataset)
+	p.CacheFolder.cacheReads(src.Dataset)
 	if err := src.open(ctx, len(mix)); err != nil {
 		return src, err
 	}
@@ -89,7 +89,7 @@ func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offs
 	}
 	notes, err := src.alignNotes(ctx)
 	for _, note := range notes {
-		p.Report.note(note)
+		p.Report.addNote(note)
 	}
 	return src, err
 }

@@ -6,23 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// Report collects what opening and running a loader have to tell.
+// Report collects messages and counts from opening and running a loader. Safe for concurrent use,
+// except for Notes.
 type Report struct {
-	Notes   []string     // what was chosen without being asked for; written by opening alone
+	Notes   []string     // choices that were made without being asked; written at opening only
 	Skipped atomic.Int64 // samples of bad episodes
 
 	mu       sync.Mutex
 	warnings []string
 }
 
-// note adds a note, unless it is known.
-func (r *Report) note(s string) {
-	if !slices.Contains(r.Notes, s) { // of another source of a mixture
+// addNote adds a note that is not in the list yet.
+func (r *Report) addNote(s string) {
+	if !slices.Contains(r.Notes, s) { // another source of a mixture may have added it
 		r.Notes = append(r.Notes, s)
 	}
 }
 
-// Warn adds a warning, unless it is known.
+// Warn adds a warning that is not in the list yet.
 func (r *Report) Warn(s string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

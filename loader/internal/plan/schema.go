@@ -10,15 +10,22 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// describeSchema makes the source's schema of its columns, when all that decides about them is settled: the columns, the masks in the order of the options that
-// name their keys, and the texts that are no features.
+// describeSchema builds the source's schema from its columns, which must be complete: columns,
+// masks in the order of the options that name their keys, and texts that are no features.
 func (src *Source) describeSchema() {
 	numeric := robocache.KindNumeric
 	for _, c := range src.Columns {
 		if c.Feature == nil {
 			continue
 		}
-		x := layout.Field{Key: c.Key, DType: c.DeliveredDType(), Kind: c.Feature.Kind, Unit: c.Unit, Ragged: c.IsRagged(), Times: column.Is[*column.TimesColumn](c)}
+		x := layout.Field{
+			Key:    c.Key,
+			DType:  c.DeliveredDType(),
+			Kind:   c.Feature.Kind,
+			Unit:   c.Unit,
+			Ragged: c.IsRagged(),
+			Times:  column.Is[*column.TimesColumn](c),
+		}
 		var entry []int
 		switch f := c.Feature; {
 		case x.Text():
@@ -34,7 +41,7 @@ func (src *Source) describeSchema() {
 		}
 		axis := c.Axis
 		if src.Config.Compat == "lerobot" && c.IsVideo() && c.Steps == 1 {
-			axis = nil // the reference squeezes one-frame windows of video, and of nothing else
+			axis = nil // as the reference does: windows of one video frame have no axis
 		}
 		if x.Shape = slices.Concat(axis, entry); x.Ragged {
 			x.Shape = append([]int{-1}, entry...)
@@ -48,12 +55,28 @@ func (src *Source) describeSchema() {
 			if x.Ragged {
 				shape = c.Axis
 			}
-			c.LengthsEntry = src.Schema.Add(layout.Field{Key: c.Key + layout.LengthsSuffix, DType: robocache.Int64, Shape: shape, Kind: numeric, Lengths: true})
+			c.LengthsEntry = src.Schema.Add(
+				layout.Field{
+					Key:     c.Key + layout.LengthsSuffix,
+					DType:   robocache.Int64,
+					Shape:   shape,
+					Kind:    numeric,
+					Lengths: true,
+				},
+			)
 		}
 	}
 	mask := func(c *column.Column) {
 		if c != nil && c.MaskEntry < 0 && !column.Is[*column.SpanColumn](c) && !column.Is[*column.TextColumn](c) {
-			c.MaskEntry = src.Schema.Add(layout.Field{Key: c.Key + layout.PadSuffix, DType: robocache.Bool, Shape: c.Axis, Kind: numeric, Mask: true})
+			c.MaskEntry = src.Schema.Add(
+				layout.Field{
+					Key:   c.Key + layout.PadSuffix,
+					DType: robocache.Bool,
+					Shape: c.Axis,
+					Kind:  numeric,
+					Mask:  true,
+				},
+			)
 		}
 	}
 	for _, d := range src.Config.Deltas {
@@ -66,7 +89,8 @@ func (src *Source) describeSchema() {
 		mask(src.Column(w.Key))
 	}
 	for _, c := range src.Columns {
-		// Off the rows of the timebase every value has a mask, window or not; and so have rows that may hold none.
+		// Values that are not on rows of the timebase have a mask, with or without a window. So have
+		// rows that may hold no value.
 		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) && !column.Is[*column.TimesColumn](c) {
 			mask(c)
 		}
@@ -85,7 +109,8 @@ func (src *Source) describeSchema() {
 	}
 }
 
-// newSchema joins the schemas of the sources. A key that a source lacks is an error, or with pad zeros under a mask.
+// newSchema joins the schemas of the sources. A key that a source lacks is an error, or with pad
+// zeros under a mask.
 func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 	first := sources[0]
 	s := &layout.Schema{DatasetIndexTensor: -1}
@@ -110,18 +135,24 @@ func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 	return s, nil
 }
 
-// joinSchemas makes the fields: those of the sources in their order, dataset_index, the masks, and the task.
+// joinSchemas adds the fields of the sources in their order, dataset_index, the masks, and the
+// task.
 func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 	owner, have := map[string]*Source{}, map[string]*layout.Field{}
 	var fields, masks, dims, task []*layout.Field
 	for _, src := range sources {
 		for _, x := range src.Fields {
-			x := src.widen(x)
+			x := src.widenField(x)
 			if x.Key == layout.DatasetIndex {
-				return mixError(src, x.Key, "a key that the mixture adds itself", robocache.Option("rename", layout.DatasetIndex, "NAME"))
+				return mixError(
+					src,
+					x.Key,
+					"a key that the mixture adds itself",
+					robocache.Option("rename", layout.DatasetIndex, "NAME"),
+				)
 			}
 			if owner[x.Key] != nil {
-				if err := same(have[x.Key], &x, owner[x.Key], src); err != nil {
+				if err := checkSameField(have[x.Key], &x, owner[x.Key], src); err != nil {
 					return err
 				}
 				continue
@@ -144,14 +175,33 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 				continue
 			}
 			if lacks[x.Key] = true; !pad {
-				return mixError(src, x.Key, "a source has no such key", fmt.Sprintf("%s without it, %s, or %s (zeros under %s_is_pad)", robocache.Option("keys"), robocache.Option("rename"), robocache.Option("missing", "pad"), x.Key))
+				return mixError(
+					src,
+					x.Key,
+					"a source has no such key",
+					fmt.Sprintf(
+						"%s without it, %s, or %s (zeros under %s_is_pad)",
+						robocache.Option("keys"),
+						robocache.Option("rename"),
+						robocache.Option("missing", "pad"),
+						x.Key,
+					),
+				)
 			}
 		}
 		if task != nil && src.Column("task") == nil && !pad {
-			return mixError(src, "task", "a source has no tasks", robocache.Option("keys")+" without it, or "+robocache.Option("missing", "pad")+` ("")`)
+			return mixError(
+				src,
+				"task",
+				"a source has no tasks",
+				robocache.Option("keys")+" without it, or "+robocache.Option("missing", "pad")+` ("")`,
+			)
 		}
 	}
-	fields = append(fields, &layout.Field{Key: layout.DatasetIndex, DType: robocache.Int64, Kind: robocache.KindNumeric})
+	fields = append(
+		fields,
+		&layout.Field{Key: layout.DatasetIndex, DType: robocache.Int64, Kind: robocache.KindNumeric},
+	)
 	mask := func(key string, shape ...int) *layout.Field {
 		return &layout.Field{Key: key, DType: robocache.Bool, Shape: shape, Kind: robocache.KindNumeric, Mask: true}
 	}
@@ -167,7 +217,12 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 		}
 		key := x.Key + layout.DimsSuffix
 		if have[key] != nil {
-			return mixError(sources[i], key, "a key that the mixture adds itself", robocache.Option("rename", key, "NAME"))
+			return mixError(
+				sources[i],
+				key,
+				"a key that the mixture adds itself",
+				robocache.Option("rename", key, "NAME"),
+			)
 		}
 		dims = append(dims, mask(key, sources[i].PaddedRows[x.Key].Width))
 	}
@@ -176,7 +231,7 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 			s.DatasetIndexTensor = at
 		}
 	}
-	// A key is raw in all sources, or in none.
+	// A key is raw in all sources or in none.
 	first := sources[0]
 	for _, c := range first.Columns {
 		if c.IsOnDevice() {
@@ -190,12 +245,18 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 	return nil
 }
 
-// same refuses a key that means two things.
-func same(have, x *layout.Field, owner, src *Source) error {
+// checkSameField rejects a key whose fields differ between two sources.
+func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	if have.DType == x.DType && slices.Equal(have.Shape, x.Shape) {
 		return nil
 	}
-	either := fmt.Sprintf("%s or %s of source %d or %d", robocache.Option("rename"), robocache.Option("keys"), owner.Index, src.Index)
+	either := fmt.Sprintf(
+		"%s or %s of source %d or %d",
+		robocache.Option("rename"),
+		robocache.Option("keys"),
+		owner.Index,
+		src.Index,
+	)
 	hint := either
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
 		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) + fmt.Sprintf(" of source %d", src.Index)
@@ -205,20 +266,25 @@ func same(have, x *layout.Field, owner, src *Source) error {
 		hint = "rows of different widths: " + robocache.Option("missing", "pad") + " pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
 	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
-	} else if x.Kind == robocache.KindVideo || x.Kind == robocache.KindImage {
+	} else if x.Kind == robocache.KindVideo ||
+		x.Kind == robocache.KindImage {
 		hint = robocache.Option("image_size") + " brings all to one size; or " + robocache.Option("rename")
 	}
-	return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
-		Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
-		WithHint("%s", hint))
+	return src.WithPlace(
+		robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
+			Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
+			WithHint("%s", hint),
+	)
 }
 
+// mixError returns the error of a key that does not fit into a mixture.
 func mixError(src *Source, key, msg, hint string) error {
 	return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "%s", msg).
 		WithHint("%s", hint))
 }
 
-// bindSource tells a source where its tensors and texts go, and what it leaves empty. Alone, a source has the batch's.
+// bindSource maps the tensors and texts of a source to those of the batch, and lists those that it
+// lacks. A single source has the batch's.
 func bindSource(s *layout.Schema, src *Source, alone bool) {
 	src.BatchSchema = s
 	own := map[string]bool{}
@@ -242,8 +308,9 @@ func bindSource(s *layout.Schema, src *Source, alone bool) {
 	}
 }
 
-// widenRows finds the keys whose rows sources of a mixture give in different widths, and says where each source's numbers go: its own are
-// the leading ones, or stand where Mix.Dims says. Values are normalised before they are widened; what is added is 0.
+// widenRows finds keys whose rows have different widths in the sources of a mixture, and sets the
+// positions of each source's numbers. They are the first ones, or those of Mix.Dims. Values are
+// normalized before they are widened, and padded numbers are 0.
 func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	for i, src := range sources {
 		if err := src.checkDims(&mix[i], len(sources), pad); err != nil {
@@ -254,8 +321,8 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 		return nil
 	}
 	type key struct {
-		widths []int // of its sources
-		other  bool  // some source gives it in another form: newSchema says so
+		widths []int // per source
+		other  bool  // a source has another shape; newSchema reports it
 		chosen bool
 	}
 	keys := map[string]*key{}
@@ -295,10 +362,10 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 	return nil
 }
 
-// maxWidth bounds what dims may ask for.
+// maxWidth bounds the width that dims may request.
 const maxWidth = 1 << 16
 
-// checkDims refuses places of numbers that there are not.
+// checkDims rejects invalid positions of numbers.
 func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 	for _, key := range options.Keys(m.Dims) {
 		dims := m.Dims[key]
@@ -316,9 +383,19 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 		case c == nil:
 			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
 		case !c.CanWiden():
-			return bad("its rows are no list of numbers", "a numeric stream of one dimension", fmt.Sprint(c.Feature.Shape), "")
+			return bad(
+				"its rows are no list of numbers",
+				"a numeric stream of one dimension",
+				fmt.Sprint(c.Feature.Shape),
+				"",
+			)
 		case len(dims) != c.Elements:
-			return bad("a place for each number of a row", fmt.Sprintf("%d places", c.Elements), fmt.Sprint(len(dims)), "")
+			return bad(
+				"a place for each number of a row",
+				fmt.Sprintf("%d places", c.Elements),
+				fmt.Sprint(len(dims)),
+				"",
+			)
 		case sorted[0] < 0 || sorted[len(sorted)-1] >= maxWidth || len(slices.Compact(sorted)) < len(dims):
 			return bad("places of the padded row", fmt.Sprintf("each once, 0 to %d", maxWidth-1), fmt.Sprint(dims), "")
 		}
@@ -326,8 +403,8 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 	return nil
 }
 
-// widen is a field as wide as its padded rows.
-func (src *Source) widen(x layout.Field) layout.Field {
+// widenField returns a field with the width of its padded rows.
+func (src *Source) widenField(x layout.Field) layout.Field {
 	p := src.PaddedRows[x.Key]
 	if p == nil {
 		return x

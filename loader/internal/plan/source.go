@@ -27,7 +27,7 @@ type Source struct {
 	known         []string       // keys of the dataset
 	left          []NotDelivered
 	LostEpisodes  []order.BadEpisode // that opening found, and that are skipped
-	widest        map[string]int     // places of the spans that have places
+	spanSlots     map[string]int     // places of the spans that have places
 	Files         frames.Files
 	decodeDevice  video.DeviceMemory // that decodes; nil: none
 	deviceWorkers int                // workers that wait for the device
@@ -83,28 +83,28 @@ func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.needsTime(ctx); err != nil {
 		return err
 	}
-	if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.timed() {
+	if !src.Timebase.IsGrid && src.Timebase.Key == "" && !src.hasTimedColumn() {
 		src.Timestamps.Read = src.Dataset.Times
 	}
 	if limit := src.Dataset.Capabilities().LimitMemory; limit != nil {
 		limit(memory / 8)
 	}
-	if err := src.count(ctx); err != nil {
+	if err := src.countSamples(ctx); err != nil {
 		return err
 	}
 	if err := src.openFiles(memory / 8); err != nil {
 		return err
 	}
-	if err := src.normalizers(ctx); err != nil {
+	if err := src.setNormalization(ctx); err != nil {
 		return err
 	}
 	if err := src.alignColumns(); err != nil {
 		return err
 	}
-	if err := src.probe(ctx); err != nil {
+	if err := src.probeSizes(ctx); err != nil {
 		return err
 	}
-	return src.augments()
+	return src.applyAugment()
 }
 
 // needsTime refuses at once what needs the time of rows that have none, and not at the first batch.
@@ -146,9 +146,9 @@ func (src *Source) close() {
 	}
 }
 
-// count makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
+// countSamples makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
 // may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
-func (src *Source) count(ctx context.Context) error {
+func (src *Source) countSamples(ctx context.Context) error {
 	info, cfg, report := src.Dataset.Info(), &src.Config, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
@@ -177,7 +177,7 @@ func (src *Source) count(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if src.Table, err = order.NewTable(info.Episodes, order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.counts(ctx, exclude), src.Timebase.IsGrid); err != nil {
+	if src.Table, err = order.NewTable(info.Episodes, order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.countRows(ctx, exclude), src.Timebase.IsGrid); err != nil {
 		return err
 	}
 	src.Table.Print.Format = info.Format

@@ -22,25 +22,26 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What is computed at opening without being asked for: numeric streams of so many bytes, in so many bytes of files at hand (videos not
-// counted). Beyond it statistics are computed where stats="compute" asks for them.
+// Limits of statistics that are computed at opening without a request: bytes of numeric streams, and
+// bytes of local files without videos. Larger passes need stats="compute".
 const (
 	unaskedValues = 256 << 20
 	unaskedFiles  = 4 << 30
 )
 
-// progressEvery is how often a long pass says where it is.
+// progressEvery is the interval of progress messages of a long pass.
 const progressEvery = 10 * time.Second
 
-// normalized is a column that is normalised, and how.
+// normalized is a column to normalize and its options.
 type normalized struct {
 	*column.Column
 	norm options.Norm
 }
 
-// statistics finds what columns are normalised by: statistics that were given, those of the dataset, or ones computed over the selected
-// episodes. What has none is an error that names the keys: nothing stays raw.
-func (src *Source) statistics(ctx context.Context, all []normalized) (robocache.Stats, error) {
+// findStatistics returns the statistics of columns: the configured ones, those of the dataset, or
+// computed ones over the selected episodes. Missing statistics are an error that names the keys, so
+// that no selected key stays raw.
+func (src *Source) findStatistics(ctx context.Context, all []normalized) (robocache.Stats, error) {
 	out := robocache.Stats{}
 	var own robocache.Stats
 	var missing []normalized
@@ -49,7 +50,7 @@ func (src *Source) statistics(ctx context.Context, all []normalized) (robocache.
 			continue
 		}
 		if s := src.Config.Stats[c.Key]; s != nil {
-			out[c.Key] = s // vectors says where it lacks the mode: who gave it wants no other
+			out[c.Key] = s // normVectors reports a missing mode: configured statistics are not completed
 			continue
 		}
 		if !src.Config.ComputeStats {
@@ -69,11 +70,12 @@ func (src *Source) statistics(ctx context.Context, all []normalized) (robocache.
 	if len(missing) == 0 {
 		return out, nil
 	}
-	return out, src.compute(ctx, missing, out)
+	return out, src.computeStatistics(ctx, missing, out)
 }
 
-// compute adds the statistics of columns over the selected episodes: remembered ones, those of the cache directory, or counted now.
-func (src *Source) compute(ctx context.Context, all []normalized, out robocache.Stats) error {
+// computeStatistics adds the statistics of columns over the selected episodes to out. It uses those
+// of this process or of the cache directory if they exist, and counts the others.
+func (src *Source) computeStatistics(ctx context.Context, all []normalized, out robocache.Stats) error {
 	files := src.filesOf(ctx)
 	var todo []normalized
 	var keys []string
@@ -83,7 +85,7 @@ func (src *Source) compute(ctx context.Context, all []normalized, out robocache.
 		if err != nil {
 			return err
 		}
-		if s := src.folder.remembered(id); s != nil {
+		if s := src.folder.lookupStatistics(id); s != nil {
 			out[c.Key] = s
 			continue
 		}
@@ -93,19 +95,30 @@ func (src *Source) compute(ctx context.Context, all []normalized, out robocache.
 	if len(todo) == 0 {
 		return nil
 	}
-	bytes, reason, err := src.pass(ctx, todo, &files)
+	bytes, reason, err := src.passCost(ctx, todo, &files)
 	if err != nil {
 		return err
 	}
-	lacks := fmt.Sprintf("no statistics for %s of %s", modes(todo), strings.Join(keys, ", "))
+	lacks := fmt.Sprintf("no statistics for %s of %s", modeNames(todo), strings.Join(keys, ", "))
 	switch {
 	case src.Config.ComputeStats:
-		src.log("normalize: %s: reading %s of %s in %d episodes", robocache.Option("stats", "compute"), sizeText(bytes), strings.Join(keys, ", "), src.Table.Len())
+		src.logProgress(
+			"normalize: %s: reading %s of %s in %d episodes",
+			robocache.Option("stats", "compute"),
+			sizeText(bytes),
+			strings.Join(keys, ", "),
+			src.Table.Len(),
+		)
 	case reason != "":
 		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")}, "normalize: the dataset has %s, and %s", lacks, reason).
 			WithHint("%s computes them at opening, over the selected episodes; %s", robocache.Option("stats", "compute"), otherWays())
 	default:
-		src.log("normalize: the dataset has %s: they are computed, over %d episodes (%s of values)", lacks, src.Table.Len(), sizeText(bytes))
+		src.logProgress(
+			"normalize: the dataset has %s: they are computed, over %d episodes (%s of values)",
+			lacks,
+			src.Table.Len(),
+			sizeText(bytes),
+		)
 	}
 	begin := time.Now()
 	counted, err := src.countValues(ctx, keys, bytes)
@@ -113,22 +126,23 @@ func (src *Source) compute(ctx context.Context, all []normalized, out robocache.
 		return err
 	}
 	if took := time.Since(begin); took > progressEvery {
-		src.log("statistics: done in %.0f s", took.Seconds())
+		src.logProgress("statistics: done in %.0f s", took.Seconds())
 	}
 	for k, s := range counted {
 		out[k] = s
-		src.folder.remember(ids[k], s)
+		src.folder.storeStatistics(ids[k], s)
 	}
 	return nil
 }
 
-// otherWays returns the hint of the other sources of statistics.
+// otherWays returns the hint that lists the other sources of statistics.
 func otherWays() string {
 	return "or give " + robocache.Option("stats") + " what " + robocache.Command("stats URI --out=FILE") +
 		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
 }
 
-func modes(all []normalized) string {
+// modeNames returns the modes of columns as text.
+func modeNames(all []normalized) string {
 	var out []string
 	for _, c := range all {
 		if !slices.Contains(out, c.norm.Mode) {
@@ -138,8 +152,13 @@ func modes(all []normalized) string {
 	return strings.Join(out, " and ")
 }
 
-// pass says how many bytes of values a pass over columns reads, and why it is not made unasked; "" where it is.
-func (src *Source) pass(ctx context.Context, all []normalized, files *dataFiles) (bytes int64, reason string, err error) {
+// passCost returns the bytes of values that a pass over columns reads. reason states why the pass
+// needs a request; it is "" if it needs none.
+func (src *Source) passCost(
+	ctx context.Context,
+	all []normalized,
+	files *dataFiles,
+) (bytes int64, reason string, err error) {
 	for _, c := range all {
 		if !c.IsNumericStream() {
 			reason = c.Key + " is no stream of plain numbers, which takes decoding or reading all of it"
@@ -158,14 +177,23 @@ func (src *Source) pass(ctx context.Context, all []normalized, files *dataFiles)
 	case files.far:
 		reason = "it is far away"
 	case bytes > unaskedValues:
-		reason = fmt.Sprintf("%s of values are more than the %s that are read unasked", layout.FormatMiB(bytes), layout.FormatMiB(unaskedValues))
+		reason = fmt.Sprintf(
+			"%s of values are more than the %s that are read unasked",
+			layout.FormatMiB(bytes),
+			layout.FormatMiB(unaskedValues),
+		)
 	case files.bytes > unaskedFiles:
-		reason = fmt.Sprintf("%s of files are more than the %s that are read unasked", layout.FormatMiB(files.bytes), layout.FormatMiB(unaskedFiles))
+		reason = fmt.Sprintf(
+			"%s of files are more than the %s that are read unasked",
+			layout.FormatMiB(files.bytes),
+			layout.FormatMiB(unaskedFiles),
+		)
 	}
 	return bytes, reason, nil
 }
 
-// countValues counts columns, several at once. With on_bad_episode="skip" it leaves out episodes that cannot be read.
+// countValues computes the statistics of columns, several at once. With on_bad_episode="skip" it
+// omits episodes that cannot be read.
 func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) (robocache.Stats, error) {
 	episodes := make([]int, src.Table.Len())
 	for i := range episodes {
@@ -176,7 +204,7 @@ func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) 
 	progress := func(n int64) {
 		done, at := read.Add(n), said.Load()
 		if now := time.Now().UnixNano(); now-at > int64(progressEvery) && said.CompareAndSwap(at, now) {
-			src.log("statistics: %s of %s are read", sizeText(done), sizeText(max(done, bytes)))
+			src.logProgress("statistics: %s of %s are read", sizeText(done), sizeText(max(done, bytes)))
 		}
 	}
 	at := max(1, min(src.Config.Threads, 4, len(keys)))
@@ -189,8 +217,19 @@ func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) 
 			if err := gctx.Err(); err != nil {
 				return err
 			}
-			s, err := stats.Compute(ctx, src.Dataset, stats.Options{Keys: []string{key}, Episodes: episodes, Budget: min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at), Threads: src.Config.Threads, Read: progress,
-				SkipBad: src.Config.OnBadEpisode == "skip", OnFinding: func(f robocache.Finding) { src.report.Warn("statistics of " + key + ": " + f.Message) }})
+			s, err := stats.Compute(
+				ctx,
+				src.Dataset,
+				stats.Options{
+					Keys:      []string{key},
+					Episodes:  episodes,
+					Budget:    min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at),
+					Threads:   src.Config.Threads,
+					Read:      progress,
+					SkipBad:   src.Config.OnBadEpisode == "skip",
+					OnFinding: func(f robocache.Finding) { src.report.Warn("statistics of " + key + ": " + f.Message) },
+				},
+			)
 			mu.Lock()
 			defer mu.Unlock()
 			if s[key] != nil {
@@ -202,8 +241,8 @@ func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) 
 	return out, g.Wait()
 }
 
-// log says what opening does that takes a while, or that was not asked for.
-func (src *Source) log(format string, args ...any) {
+// logProgress reports a step of opening that takes a while or was not requested.
+func (src *Source) logProgress(format string, args ...any) {
 	if log := src.Config.Log; log != nil {
 		line := fmt.Sprintf(format, args...)
 		if src.Name != "" {
@@ -213,7 +252,7 @@ func (src *Source) log(format string, args ...any) {
 	}
 }
 
-// sizeText is a number of bytes for people, small ones too.
+// sizeText formats a number of bytes.
 func sizeText(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
@@ -221,10 +260,10 @@ func sizeText(n int64) string {
 	return layout.FormatMiB(n)
 }
 
-// dataFiles is what a dataset's values are read of.
+// dataFiles describes the files that a dataset's values are read from.
 type dataFiles struct {
-	id    []byte // of their names, sizes and versions; nil: not known
-	bytes int64  // without videos
+	id    []byte // hash of names, sizes and versions; nil: unknown
+	bytes int64  // total size without videos
 	far   bool
 }
 
@@ -238,7 +277,7 @@ func (src *Source) filesOf(ctx context.Context) (f dataFiles) {
 	f.far = strings.HasPrefix(d.Store().URI(), "http")
 	list, err := d.Store().List(ctx, "")
 	if err != nil {
-		return f // a store that cannot list: nothing is remembered
+		return f // the store cannot list files, so statistics are not stored
 	}
 	h := sha256.New()
 	for _, e := range list {
@@ -255,18 +294,31 @@ func (src *Source) filesOf(ctx context.Context) (f dataFiles) {
 	return f
 }
 
-// ProbedRows is how many rows take part in the name of statistics.
+// ProbedRows is the number of rows that are hashed into the id of statistics.
 const ProbedRows = 16
 
-// statisticsID names the statistics of a column over the selected episodes: by the files, the episodes, and some of the values, because a
-// mapping or a choice at opening may make others of the same files. It is zero where the files are not known.
+// statisticsID returns the id of the statistics of a column over the selected episodes: a hash of
+// the files, the episodes and a few values. Values take part because a mapping or an option of
+// opening may derive other values from the same files. The id is zero if the files are unknown.
 func (src *Source) statisticsID(ctx context.Context, files *dataFiles, c *column.Column) (id cache.Key, err error) {
 	if files.id == nil || !c.IsNumericStream() {
 		return id, nil
 	}
 	info := src.Dataset.Info()
 	h := sha256.New()
-	fmt.Fprintf(h, "statistics 1 %x %q %q %q %q %q %v %v %+v", files.id, info.URI, info.Version, info.Split, src.DatasetKey(c.Key), c.Feature.Unit, c.StoredDType, c.Feature.Shape, src.Table.Fingerprint())
+	fmt.Fprintf(
+		h,
+		"statistics 1 %x %q %q %q %q %q %v %v %+v",
+		files.id,
+		info.URI,
+		info.Version,
+		info.Split,
+		src.DatasetKey(c.Key),
+		c.Feature.Unit,
+		c.StoredDType,
+		c.Feature.Shape,
+		src.Table.Fingerprint(),
+	)
 	var rows []robocache.Row
 	for i := range min(ProbedRows, src.Table.Len()) {
 		e := src.Table.Episode(i * src.Table.Len() / min(ProbedRows, src.Table.Len()))
@@ -280,24 +332,25 @@ func (src *Source) statisticsID(ctx context.Context, files *dataFiles, c *column
 	}
 	values := make([]byte, len(rows)*c.RowBytes)
 	if err := src.Dataset.Gather(ctx, c.Key, rows, values); err != nil {
-		return cache.Key{}, nil // the pass over all rows says what is wrong
+		return cache.Key{}, nil // the pass over all rows reports the error
 	}
 	h.Write(values)
 	copy(id[:], h.Sum(nil))
 	return id, nil
 }
 
-// Memory is the statistics that this process computed.
+// Memory holds the statistics that this process computed.
 var Memory = struct {
 	sync.Mutex
 	M map[cache.Key]*robocache.FeatureStats
 }{M: map[cache.Key]*robocache.FeatureStats{}}
 
-// memoryRoom bounds it: a few kilobytes each.
-const memoryRoom = 1024
+// maxRemembered bounds the entries of Memory, each of a few kilobytes.
+const maxRemembered = 1024
 
-// remembered gives statistics that were computed before, by this process or, with a cache directory, by another.
-func (f *CacheFolder) remembered(id cache.Key) *robocache.FeatureStats {
+// lookupStatistics returns statistics that this process, or with a cache directory another one,
+// computed before. It returns nil if there are none.
+func (f *CacheFolder) lookupStatistics(id cache.Key) *robocache.FeatureStats {
 	if id == (cache.Key{}) {
 		return nil
 	}
@@ -309,7 +362,7 @@ func (f *CacheFolder) remembered(id cache.Key) *robocache.FeatureStats {
 	}
 	dir, err := f.Open()
 	if err != nil || dir == nil {
-		return nil // openCaches says what is wrong with it
+		return nil // pipeline.New reports the error
 	}
 	e, ok := dir.Get(id)
 	if !ok {
@@ -322,19 +375,19 @@ func (f *CacheFolder) remembered(id cache.Key) *robocache.FeatureStats {
 	return s
 }
 
-// remember keeps statistics for the process, and in the cache directory where there is one.
-func (f *CacheFolder) remember(id cache.Key, s *robocache.FeatureStats) {
+// storeStatistics stores statistics for the process and in the cache directory, if there is one.
+func (f *CacheFolder) storeStatistics(id cache.Key, s *robocache.FeatureStats) {
 	if id == (cache.Key{}) {
 		return
 	}
 	Memory.Lock()
-	if len(Memory.M) >= memoryRoom {
+	if len(Memory.M) >= maxRemembered {
 		clear(Memory.M)
 	}
 	Memory.M[id] = s
 	Memory.Unlock()
 	if dir, err := f.Open(); err == nil && dir != nil {
-		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: then each process counts for itself
+		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: each process then counts again
 			_ = dir.Put(id, text)
 		}
 	}

@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// newTimebase settles the timebase of a source. Without hz and anchor it is the dataset's own rows: Info.Clock, where there are several clocks.
+// newTimebase returns the timebase of a source. Without hz and anchor it is the dataset's rows:
+// those of Info.Clock if there are several clocks.
 func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, error) {
 	b := column.Timebase{IsGrid: cfg.Align != nil && !cfg.Align.HZ.Zero(), DatasetClock: info.Clock}
-	b.IsTimed = b.IsGrid || info.Clock != "" || cfg.Anchor != "" || slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Clock != "" })
+	b.IsTimed = b.IsGrid || info.Clock != "" || cfg.Anchor != "" ||
+		slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Clock != "" })
 	a := cfg.Align
 	if cfg.Anchor != "" {
 		f := info.Feature(cfg.Anchor)
@@ -27,14 +29,15 @@ func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, er
 			return b, options.Misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
 		}
 		b.Clock = b.ClockOf(f)
-		if k := f.Key; b.Clock != "" || a != nil && (a.Offset[k] != a.Latency[k] || !a.Drift[k].IsZero() || a.Clock[k] != "") {
-			b.Key = k // its own timestamps, and not those that its clock recorded first
+		if k := f.Key; b.Clock != "" ||
+			a != nil && (a.Offset[k] != a.Latency[k] || !a.Drift[k].IsZero() || a.Clock[k] != "") {
+			b.Key = k // its own timestamps, not the first ones that its clock recorded
 		}
 	}
 	if a == nil || b.IsGrid {
 		return b, nil
 	}
-	if !b.IsTimed && len(cfg.Native) == 0 && !casts(a) {
+	if !b.IsTimed && len(cfg.Native) == 0 && !onlyCasts(a) {
 		return b, options.Misuse("align", "hz, a rate above 0", "none")
 	}
 	var err error
@@ -42,14 +45,16 @@ func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, er
 	return b, err
 }
 
-// casts says that nothing but output types is chosen: that needs no timeline.
-func casts(a *align.Config) bool {
+// onlyCasts reports whether the options only select output types, which needs no timeline.
+func onlyCasts(a *align.Config) bool {
 	b := *a
 	b.DTypes = nil
-	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() && b.Window == 0
+	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() &&
+		b.Window == 0
 }
 
-// newTiming returns how a column goes by time, its rule still open; nil if it goes by the rows of the timebase. f is nil for the task text.
+// newTiming returns how a column is read by time, without its rule. It returns nil for columns that
+// are read by rows of the timebase. f is nil for the task text.
 func newTiming(b *column.Timebase, f *robocache.Feature, cfg *options.Config) (*column.Timing, error) {
 	key, clock := "", ""
 	if f != nil {
@@ -62,14 +67,16 @@ func newTiming(b *column.Timebase, f *robocache.Feature, cfg *options.Config) (*
 		return nil, nil
 	}
 	shift, err := cfg.Align.Shift(key)
-	if err != nil || shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] && cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
+	if err != nil ||
+		shift == b.Shift && cfg.Align.Clock[key] == cfg.Align.Clock[b.Key] &&
+			cfg.Align.Drift[key] == cfg.Align.Drift[b.Key] {
 		return nil, err
 	}
 	return new(column.Timing), nil
 }
 
-// timed says whether some column goes by time.
-func (src *Source) timed() bool {
+// hasTimedColumn reports whether a column is read by time.
+func (src *Source) hasTimedColumn() bool {
 	return slices.ContainsFunc(src.Columns, func(c *column.Column) bool { return c.Time != nil })
 }
 
@@ -98,11 +105,12 @@ func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	return notes, nil
 }
 
-// maxTimeline bounds the rows of one episode's timeline: beyond, a timestamp is wrong.
+// maxTimeline bounds the rows of an episode's timeline. A longer one has a wrong timestamp.
 const maxTimeline = 1 << 31
 
-// alignColumns settles the types that are chosen, and mode, edge and gap of each column that goes by time. The defaults are Episode.align's
-// (align.DefaultMode); of windows= with offsets nothing is computed by default.
+// alignColumns sets the configured types, and the mode, edge and gap of each column that is read by
+// time. The defaults are Episode.align's (align.DefaultMode). Offsets of windows= are not
+// interpolated by default.
 func (src *Source) alignColumns() error {
 	cfg := src.Config.Align
 	if cfg == nil {
@@ -129,7 +137,7 @@ func (src *Source) alignColumns() error {
 			c.SetDType(to)
 		}
 		if c.Time != nil {
-			if err := src.settle(c, k, cfg); err != nil {
+			if err := src.chooseRule(c, k, cfg); err != nil {
 				return err
 			}
 		}
@@ -144,8 +152,8 @@ func (src *Source) alignColumns() error {
 	return nil
 }
 
-// settle chooses the rule of a column that goes by time: k is the stream that the choices are of.
-func (src *Source) settle(c *column.Column, k string, cfg *align.Config) error {
+// chooseRule sets the rule of a column that is read by time. k is the stream whose options apply.
+func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) error {
 	s := c.Time
 	s.Options = align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k)), Mode: align.Previous}
 	s.Offset, _ = cfg.Shift(k)
@@ -168,12 +176,20 @@ func (src *Source) settle(c *column.Column, k string, cfg *align.Config) error {
 	}
 	computes := s.Options.Mode.Computes()
 	switch {
-	case c.Span != nil || s.IsNative && computes && !chosen: // its samples, as they are
+	case c.Span != nil || s.IsNative && computes && !chosen: // the stream's samples, not interpolated
 		s.Options.Mode = align.Previous
 	case computes && (c.Table() == nil || c.StoredDType == robocache.Bool):
 		return bad("mode "+s.Options.Mode.String()+": such values are not computed with", "nearest, previous or next")
 	case computes && c.StoredDType.Integer() && !cfg.DTypes[k].Float():
-		return bad("mode "+s.Options.Mode.String()+" of integers", "nearest, previous or next; or "+robocache.Option("align", "dtypes", k, "float32")+" where they are quantities")
+		return bad(
+			"mode "+s.Options.Mode.String()+" of integers",
+			"nearest, previous or next; or "+robocache.Option(
+				"align",
+				"dtypes",
+				k,
+				"float32",
+			)+" where they are quantities",
+		)
 	}
 	if s.Options.Mode == align.Mean {
 		window := int64(cfg.Window)
@@ -181,7 +197,10 @@ func (src *Source) settle(c *column.Column, k string, cfg *align.Config) error {
 			window = cfg.HZ.Nanos(1)
 		}
 		if window == 0 {
-			return bad("mode mean without a rate", robocache.Option("hz")+", or "+robocache.Option("align", "window", "20ms"))
+			return bad(
+				"mode mean without a rate",
+				robocache.Option("hz")+", or "+robocache.Option("align", "window", "20ms"),
+			)
 		}
 		s.Options.Before, s.Options.After = align.HalfWindows(window)
 	}
@@ -199,8 +218,9 @@ func (src *Source) settle(c *column.Column, k string, cfg *align.Config) error {
 	return nil
 }
 
-// sumLength returns the time that a row of a column covers under sum: the step of a window with a count, else the period
-// of hz. It returns 0 if the time varies: a sample covers the time up to the next one.
+// sumLength returns the time that a row of a column covers under sum: the step of a window with a
+// count, else the period of hz. It returns 0 if the time varies, since a sample then covers the
+// time up to the next one.
 func (src *Source) sumLength(c *column.Column) int64 {
 	window := src.Windows[c.Window].Nanos
 	native := src.Config.Native.Of(c.Key)
@@ -213,9 +233,10 @@ func (src *Source) sumLength(c *column.Column) int64 {
 	return 0
 }
 
-// sharePlan lets a column's values be made by the plan of an earlier one of the same clock, rule and window (A1).
+// sharePlan lets an earlier column of the same clock, rule and window compute the plan of a column
+// (align.A1).
 func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
-	shares := func(c *column.TableColumn) bool { // a plan depends on time alone, and its clock has a name
+	shares := func(c *column.TableColumn) bool { // a plan depends only on time
 		return c.Time != nil && c.Feature.Clock != "" && !c.Feature.Masked
 	}
 	rule := func(c *column.TableColumn) align.Options {
@@ -228,7 +249,9 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 	}
 	for _, d := range before {
 		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock && d.Window == c.Window && d.Steps == c.Steps && d.Time.Offset == c.Time.Offset && d.Time.Length == c.Time.Length &&
-			d.Time.ClockName == c.Time.ClockName && d.Time.Clock == c.Time.Clock && rule(d) == rule(c) {
+			d.Time.ClockName == c.Time.ClockName &&
+			d.Time.Clock == c.Time.Clock &&
+			rule(d) == rule(c) {
 			c.PlanLeader = d
 			d.PlanFollowers = append(d.PlanFollowers, c)
 			return
@@ -236,13 +259,14 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 	}
 }
 
-// eachEpisode calls fn for the selected episodes of the dataset, several at once: of a folder of recordings the timestamps of each are a file.
+// eachEpisode calls fn for the selected episodes, several at once: in a folder of recordings the
+// timestamps of each episode are a file.
 func (src *Source) eachEpisode(exclude map[int]bool, fn func(e int)) {
 	var g errgroup.Group
 	g.SetLimit(max(src.Config.Threads, 1))
 	n := src.Dataset.Info().Episodes
 	each := func(e int) {
-		if e >= 0 && e < n && !exclude[e] { // the table refuses others
+		if e >= 0 && e < n && !exclude[e] { // order.NewTable rejects others
 			g.Go(func() error { fn(e); return nil })
 		}
 	}
@@ -259,8 +283,9 @@ func (src *Source) eachEpisode(exclude map[int]bool, fn func(e int)) {
 	_ = g.Wait()
 }
 
-// counts gives the samples of each episode, and on a grid its start.
-func (src *Source) counts(ctx context.Context, exclude map[int]bool) func(e int) (int, int64, error) {
+// countRows returns a function with the number of samples of each episode and, on a grid, its
+// start.
+func (src *Source) countRows(ctx context.Context, exclude map[int]bool) func(e int) (int, int64, error) {
 	b := &src.Timebase
 	if !b.IsGrid && b.Key == "" {
 		return func(e int) (int, int64, error) { return src.Dataset.Len(e), 0, nil }
@@ -272,13 +297,13 @@ func (src *Source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 	}
 	src.EpisodeRows = map[int]int{}
 	found := make([]counted, src.Dataset.Info().Episodes)
-	timed, anchor := src.timed(), src.Dataset.Info().Feature(b.Key)
+	timed, anchor := src.hasTimedColumn(), src.Dataset.Info().Feature(b.Key)
 	src.eachEpisode(exclude, func(e int) {
 		c := &found[e]
 		if b.IsGrid {
 			c.n, c.start, c.err = src.gridOf(ctx, e)
 		} else if !timed {
-			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor) // nothing is asked for by time
+			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor) // no option needs the time of rows
 		} else {
 			var t []int64
 			t, c.err = src.Timestamps.OfStream(ctx, e, b.Key)
@@ -288,7 +313,7 @@ func (src *Source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 	return func(e int) (int, int64, error) {
 		c := &found[e]
 		if c.err != nil && src.Config.OnBadEpisode == "skip" && robocache.Bad(c.err) {
-			// Its timestamps are bad: it never enters the order.
+			// Episodes with bad timestamps never enter the order.
 			src.report.Skipped.Add(int64(src.Dataset.Len(e)))
 			src.report.Warn(fmt.Sprintf("episode %d is left out: %v", src.Dataset.Info().EpisodeIndex(e), c.err))
 			return 0, 0, nil
@@ -298,15 +323,17 @@ func (src *Source) counts(ctx context.Context, exclude map[int]bool) func(e int)
 	}
 }
 
-// widestSpans counts, for each span of frames or of rows of varying length, the samples of the fullest one of its length in the selected episodes:
-// frames are decoded straight into places of the batch, as those of any window are.
+// widestSpans finds, for each span of frames or of ragged rows, the maximum number of samples in
+// the selected episodes. Frames are decoded directly into slots of the batch, so their number must
+// be fixed.
 func (src *Source) widestSpans(ctx context.Context) error {
-	src.widest = map[string]int{}
+	src.spanSlots = map[string]int{}
 	info := src.Dataset.Info()
 	for i := range src.Config.Native {
 		w := &src.Config.Native[i]
 		f := info.Feature(w.Key)
-		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent || f.Kind == robocache.KindNumeric && !f.Ragged() ||
+		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent ||
+			f.Kind == robocache.KindNumeric && !f.Ragged() ||
 			src.Config.Keys != nil && !slices.Contains(src.Config.Keys, w.Key) {
 			continue
 		}
@@ -330,16 +357,16 @@ func (src *Source) widestSpans(ctx context.Context) error {
 			if err != nil && !(src.Config.OnBadEpisode == "skip" && robocache.Bad(err)) {
 				return err
 			}
-			src.widest[w.Key] = max(src.widest[w.Key], counts[e])
+			src.spanSlots[w.Key] = max(src.spanSlots[w.Key], counts[e])
 		}
-		if n := src.widest[w.Key]; n > options.MaxSteps {
+		if n := src.spanSlots[w.Key]; n > options.MaxSteps {
 			return options.Misuse("windows", "a span of at most 2^20 samples of "+w.Key, fmt.Sprint(n))
 		}
 	}
 	return nil
 }
 
-// gridOf counts the rows of an episode's grid and finds its start.
+// gridOf returns the number of rows of an episode's grid and its start.
 func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64, err error) {
 	cfg := src.Config.Align
 	if src.Dataset.Len(episode) == 0 {
@@ -362,13 +389,15 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		return nil
 	}
 	for _, c := range src.Columns {
-		if c.Feature != nil && !column.Is[*column.TimesColumn](c) && !column.Is[*column.CountColumn](c) && (!c.Feature.Default || src.Config.Keys != nil) {
+		if c.Feature != nil && !column.Is[*column.TimesColumn](c) && !column.Is[*column.CountColumn](c) &&
+			(!c.Feature.Default || src.Config.Keys != nil) {
 			if err := add(c.Key, c.Key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
-	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil && k != "intersection" && k != "union" {
+	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil && k != "intersection" &&
+		k != "union" {
 		if err := add(k, true); err != nil {
 			return 0, 0, err
 		}
@@ -390,7 +419,8 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	return int(count), t0, nil
 }
 
-// readTimestamps is how the timestamps of a stream are read where values go by time: proved to ascend, once.
+// readTimestamps reads the timestamps of a stream. If values are read by time, it checks once that
+// they ascend.
 func (src *Source) readTimestamps(ctx context.Context, episode int, stream string) ([]int64, error) {
 	cfg := src.Config.Align
 	if cfg == nil {
@@ -399,14 +429,16 @@ func (src *Source) readTimestamps(ctx context.Context, episode int, stream strin
 	return cfg.Timestamps(ctx, src.Dataset, episode, stream)
 }
 
-// timestampsOf is the stream whose timestamps stand for those of a feature: the first one of its clock, so that they are read and kept once.
+// timestampsOf returns the stream whose timestamps are used for a feature: the first one of its
+// clock, so that they are read and cached once.
 func (src *Source) timestampsOf(f *robocache.Feature) string {
 	if f.Clock == "" {
 		return f.Key
 	}
 	cfg := src.Config.Align
 	for _, g := range src.Dataset.Info().Features {
-		if g.Clock == f.Clock && (cfg == nil || cfg.Clock[g.Key] == cfg.Clock[f.Key] && cfg.Drift[g.Key] == cfg.Drift[f.Key]) {
+		if g.Clock == f.Clock &&
+			(cfg == nil || cfg.Clock[g.Key] == cfg.Clock[f.Key] && cfg.Drift[g.Key] == cfg.Drift[f.Key]) {
 			return g.Key
 		}
 	}

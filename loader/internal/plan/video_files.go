@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// openFiles finds the files and makes the decoder pool, which keeps at most budget bytes of idle ones, where a column needs them.
+// openFiles sets the files of image columns. If a column needs videos, it opens a decoder pool that
+// keeps at most budget bytes of idle decoders.
 func (src *Source) openFiles(budget int64) error {
 	for c := range src.ImageColumns() {
 		switch {
@@ -22,7 +23,7 @@ func (src *Source) openFiles(budget int64) error {
 			continue
 		}
 		ds := base(src.Dataset)
-		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // of tests, which need no codec
+		if fake, ok := ds.(interface{ Files() frames.Files }); ok { // tests need no codec
 			src.Files = fake.Files()
 		} else {
 			lib := video.LibraryOf(ds)
@@ -33,9 +34,9 @@ func (src *Source) openFiles(budget int64) error {
 			if _, err := video.ActiveBackend(); err != nil {
 				return robocache.At(err, robocache.Where{"stream": c.Key})
 			}
-			own := frames.NewLibrary(lib, budget)
-			src.Files = own
-			if err := src.openDevice(own); err != nil {
+			library := frames.NewLibrary(lib, budget)
+			src.Files = library
+			if err := src.openDevice(library); err != nil {
 				return robocache.At(err, robocache.Where{"stream": c.Key})
 			}
 		}
@@ -44,10 +45,10 @@ func (src *Source) openFiles(budget int64) error {
 	return nil
 }
 
-// deviceDecoders is what idle decoders may hold of a device's memory.
+// deviceDecoders is the device memory that idle decoders may hold, in bytes.
 const deviceDecoders = 2 << 30
 
-// openDevice has a device decode too, where that is asked for.
+// openDevice adds a device that decodes, if decode is configured.
 func (src *Source) openDevice(files *frames.Library) error {
 	cfg := &src.Config
 	if cfg.Decode == options.DecodeCPU {
@@ -62,15 +63,18 @@ func (src *Source) openDevice(files *frames.Library) error {
 		return nil
 	}
 	src.decodeDevice, _ = b.(video.DeviceMemory)
-	src.deviceWorkers = files.Split(b, deviceDecoders, cfg.Decode == options.DecodeGPU, func() func() { return src.Resources.TakeCore() })
+	// Resources.TakeCore is set later, so do not copy it.
+	takeCore := func() func() { return src.Resources.TakeCore() }
+	src.deviceWorkers = files.Split(b, deviceDecoders, cfg.Decode == options.DecodeGPU, takeCore)
 	return nil
 }
 
-// probes bounds how many episodes are asked for a first frame.
-const probes = 8
+// maxProbes bounds how many episodes are searched for a first frame.
+const maxProbes = 8
 
-// probe finds the true size of each frame column from its first frame: what metadata declare may lie.
-func (src *Source) probe(ctx context.Context) error {
+// probeSizes reads the size of each image column from its first frame, because declared sizes may
+// be wrong.
+func (src *Source) probeSizes(ctx context.Context) error {
 	for c := range src.ImageColumns() {
 		if c.Spec.Width != 0 {
 			continue
@@ -80,7 +84,7 @@ func (src *Source) probe(ctx context.Context) error {
 		case width > 0 && height > 0:
 			c.SetSize(height, width)
 		case c.Width > 0 && c.Height > 0:
-			// No frame could be looked at: what is declared holds until one comes, and each is checked against it.
+			// No frame could be read. Assume the declared size; each frame is checked against it.
 		case err != nil:
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		default:
@@ -95,13 +99,14 @@ func (src *Source) probe(ctx context.Context) error {
 	return nil
 }
 
+// firstSize returns the size of the first frame that can be read.
 func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width, height int, err error) {
 	tried := 0
 	for i := range src.Table.Len() {
 		if from, to := src.Table.Span(i); from == to {
 			continue
 		}
-		if tried++; tried > probes {
+		if tried++; tried > maxProbes {
 			break
 		}
 		ref := make([]robocache.FrameRef, 1)
@@ -113,7 +118,7 @@ func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width,
 			if info, err = video.ImageSize(&ref[0]); err != nil {
 				continue
 			}
-			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 { // sixteen bits or floats that nobody declared as depth
+			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 { // depth that is not declared
 				chooseDepth(c, &src.Config, c.Spec.Depth)
 				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {
 					c.Spec.Pixel, c.OutDType, c.Unit = video.Gray16, robocache.Uint16, ""

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/loader/internal/options"
 )
 
-// setWindow settles the rows or times of a column's window.
+// setWindow sets the rows or times of a column's window.
 func (src *Source) setWindow(c *column.Column) (err error) {
 	cfg := &src.Config
 	var w column.Window
@@ -22,7 +22,7 @@ func (src *Source) setWindow(c *column.Column) (err error) {
 		if w.Nanos == nil {
 			c.Span = &[2]int64{options.Seconds(n.Span[0]), options.Seconds(n.Span[1])}
 			if c.Feature.Kind != robocache.KindNumeric || c.Feature.Ragged() {
-				c.Steps = max(src.widest[c.Key], 1)
+				c.Steps = max(src.spanSlots[c.Key], 1)
 				c.Axis = []int{c.Steps}
 			}
 			return nil
@@ -49,25 +49,27 @@ func (src *Source) setWindow(c *column.Column) (err error) {
 	return nil
 }
 
-// timeWindow is a window in seconds: in rows, unless the column goes by time.
+// timeWindow returns a window of offsets in seconds. Its result is in rows, unless the column is
+// read by time.
 func (src *Source) timeWindow(deltas []float64, c *column.Column) (w column.Window, err error) {
 	cfg := &src.Config
 	if w.Nanos, err = options.Nanos(deltas, "delta_timestamps"); err != nil || c.Time != nil {
-		return w, err // offsets in time need not be multiples of a frame
+		return w, err // offsets in time need not be multiples of a row
 	}
 	fps := src.Dataset.Info().FPS
 	if fps.Zero() {
 		fps = c.Feature.FPS
 	}
 	if fps.Zero() {
-		return w, src.Dataset.Info().NoClock("loader", robocache.Where{"option": "delta_timestamps"}, "delta_timestamps are in seconds")
+		return w, src.Dataset.Info().
+			NoClock("loader", robocache.Where{"option": "delta_timestamps"}, "delta_timestamps are in seconds")
 	}
 	tolerance := cmp.Or(cfg.OffsetTolerance, cfg.Tolerance, new(defaultTolerance))
 	w.Offsets, err = align.Offsets(deltas, fps, *tolerance)
 	return w, err
 }
 
-// rowWindow is a window in rows: of the timebase that the samples lie on, be it a stream's own or a grid.
+// rowWindow returns a window of offsets in rows of the timebase, which is a stream or a grid.
 func rowWindow(rows []int, cfg *options.Config, timed bool) (w column.Window, err error) {
 	switch {
 	case !timed:

@@ -4,14 +4,15 @@ import (
 	"slices"
 )
 
-// NotDelivered is a stream that cannot be given, and why.
+// NotDelivered names a stream that cannot be delivered and the reason.
 type NotDelivered struct {
-	Source int    `json:"source"` // its place in a mixture
+	Source int    `json:"source"` // position in the mixture
 	Key    string `json:"key"`
 	Reason string `json:"reason"`
 }
 
-// Withheld lists the streams that a source declares and cannot give.
+// Withheld returns the streams that a source declares and cannot deliver. number is the source's
+// position in the mixture.
 func (src *Source) Withheld(number int) []NotDelivered {
 	out := slices.Clone(src.left)
 	for _, f := range src.Dataset.Info().Findings {
