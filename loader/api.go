@@ -3,14 +3,15 @@ package loader
 import (
 	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Configuration of a Loader or a Map, in groups.
 type (
 	// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
-	// Python client. Every field may be omitted.
+	// Python client. Every field may be omitted. Package loader/options documents the fields of it and of
+	// its groups.
 	Config = options.Config
 	// Order selects the samples, their order and the rank's share of them.
 	Order = options.Order
@@ -159,7 +160,9 @@ const EpisodeID = options.EpisodeID
 
 // What batches consist of.
 type (
-	// Batch is a list of samples stacked into one tensor per key. It belongs to the consumer until Release.
+	// Batch is a list of samples stacked into one tensor per key. The consumer owns it until Release.
+	// Tensor(key) and Text(key) return an entry by its key, Entry(i) that of Fields[i], Bytes the size of
+	// the tensors; ReleaseTensor(i) releases one tensor alone, and Buffers returns the whole buffers.
 	Batch = layout.Batch
 	// Field describes one entry of a batch.
 	Field = layout.Field

@@ -15,7 +15,7 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 const fullAugment = `{"random_crop": {"size": [3, 5], "pad": 1}, "color_jitter": {"brightness": 0.3, "contrast": [0.6, 1.5], "saturation": 0.5, "hue": 0.1},

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // columns is a robot whose rows are in memory, like the decoded columns of a format, so that the

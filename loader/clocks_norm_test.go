@@ -6,7 +6,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestCloudsNormalised: a point has a number a channel, as statistics count them; a frame's three channels are not its own.

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // loader.L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late start; a known sine is off by less than the bound of

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestEpisodeID checks that "episode_id" is the index of each sample's episode, by rows and on a

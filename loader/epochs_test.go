@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // waits runs epochs with a consumer that needs a fixed time per batch. It returns the time that the

@@ -4,13 +4,13 @@ import (
 	"fmt"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Finish describes the operations that a device must apply to raw batches of n samples. n is at
 // most the batch size.
-func (l *Loader) Finish(n int) (*plan.Finish, error) {
+func (l *Loader) Finish(n int) (*Finish, error) {
 	if !l.config.Raw {
 		return nil, robocache.Misuse("loader", nil, "batches are finished: raw was not asked for")
 	}

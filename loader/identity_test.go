@@ -10,7 +10,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // otherValues is the same robot on another day.

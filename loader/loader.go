@@ -11,18 +11,17 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Loader delivers the batches of one rank, epoch after epoch. Safe for concurrent use; concurrent
 // calls of Next run one after the other.
 type Loader struct {
 	assembler *pipeline.Assembler
-	config    options.Config
+	config    Config
 
 	// consumerLock holds a token while Next or TryNext runs. It is acquired before mu. It is a
 	// channel so that a waiting call can be canceled.
@@ -43,15 +42,15 @@ type Loader struct {
 
 // New returns a Loader of one dataset. It decodes nothing and starts no goroutine before the first
 // Next. The caller keeps ds and must close the Loader before it. The caller must call Close.
-func New(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Loader, error) {
-	return NewMix(ctx, []options.Mix{{Dataset: ds}}, cfg)
+func New(ctx context.Context, ds robocache.Dataset, cfg Config) (*Loader, error) {
+	return NewMix(ctx, []Mix{{Dataset: ds}}, cfg)
 }
 
 // NewMix returns a Loader of several datasets. Each batch holds samples of all of them, in the
 // shares that their weights state. The keys of a batch are those of all sources, and a key has one
 // meaning in all of them. `dataset_index` holds the source of each sample. The caller must call
 // Close.
-func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader, error) {
+func NewMix(ctx context.Context, mix []Mix, cfg Config) (*Loader, error) {
 	if err := cfg.Validate(true); err != nil {
 		return nil, err
 	}
@@ -79,7 +78,7 @@ func NewMix(ctx context.Context, mix []options.Mix, cfg options.Config) (*Loader
 }
 
 // startOfOrder returns the progress at the start of the first epoch.
-func startOfOrder(p *plan.Plan, mix []options.Mix) (*order.Progress, error) {
+func startOfOrder(p *plan.Plan, mix []Mix) (*order.Progress, error) {
 	o, err := p.NewOrder(mix)
 	if err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func startOfOrder(p *plan.Plan, mix []options.Mix) (*order.Progress, error) {
 // next epoch. It blocks until the batch is complete or ctx is canceled. After any other error the
 // position is unchanged: the next call tries the same batch again. The caller must call Release on
 // the batch.
-func (l *Loader) Next(ctx context.Context) (*layout.Batch, error) {
+func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	select {
 	case l.consumerLock <- struct{}{}:
 		return l.nextBatch(ctx, true)
@@ -111,7 +110,7 @@ func (l *Loader) Next(ctx context.Context) (*layout.Batch, error) {
 // TryNext is Next without blocking. ok is false if the next batch is not complete or another call
 // of Next runs. TryNext starts the work on the batch, so that a later call finds it complete. At
 // the end of the epoch err is io.EOF.
-func (l *Loader) TryNext() (b *layout.Batch, ok bool, err error) {
+func (l *Loader) TryNext() (b *Batch, ok bool, err error) {
 	select {
 	case l.consumerLock <- struct{}{}:
 		b, err = l.nextBatch(context.Background(), false)
@@ -122,7 +121,7 @@ func (l *Loader) TryNext() (b *layout.Batch, ok bool, err error) {
 
 // nextBatch delivers the next batch. If wait is false, it returns nil instead of blocking. Caller
 // must hold the token of l.consumerLock; nextBatch releases it.
-func (l *Loader) nextBatch(ctx context.Context, wait bool) (*layout.Batch, error) {
+func (l *Loader) nextBatch(ctx context.Context, wait bool) (*Batch, error) {
 	defer func() { <-l.consumerLock }()
 	begin := time.Now()
 	for {
@@ -278,7 +277,7 @@ func (l *Loader) stopRun() {
 // deliverNext returns the complete next batch of a run and advances the position. retry reports
 // that Next must look again, because the run was replaced, a bad episode was skipped, or the batch
 // must be built again with fewer in flight.
-func (l *Loader) deliverNext(r *pipeline.EpochRun, begin time.Time) (b *layout.Batch, retry bool, err error) {
+func (l *Loader) deliverNext(r *pipeline.EpochRun, begin time.Time) (b *Batch, retry bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != r || l.isClosed {
@@ -346,7 +345,7 @@ func (l *Loader) excludeEpisodes(found map[column.EpisodeKey]error) error {
 
 // Fields returns the description of a batch, in the order of its entries. The result is shared and
 // must not be changed.
-func (l *Loader) Fields() []layout.Field { return l.assembler.Schema.Fields }
+func (l *Loader) Fields() []Field { return l.assembler.Schema.Fields }
 
 // Samples returns the number of samples of an epoch, over all ranks.
 func (l *Loader) Samples() int64 {

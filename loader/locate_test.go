@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Samples of a mixture are numbered one source after the other, and Locate says whose each is.

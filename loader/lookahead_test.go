@@ -7,7 +7,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestLookAheadNote checks that a loader notes once how far its observations look ahead.

@@ -6,10 +6,9 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Map returns samples by number. Safe for concurrent use.
@@ -24,7 +23,7 @@ type Map struct {
 
 // NewMap returns a Map of a dataset. It ignores the order, batch size, ranks and prefetch of cfg.
 // The caller keeps ds and must call Close before closing it.
-func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map, error) {
+func NewMap(ctx context.Context, ds robocache.Dataset, cfg Config) (*Map, error) {
 	if err := cfg.Validate(false); err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map
 	if cfg.Stats, err = plan.RenameStats(cfg.Stats, nil, ds.Info(), ds.Info()); err != nil {
 		return nil, err
 	}
-	compiled, err := plan.Compile(ctx, []options.Mix{{Dataset: ds}}, cfg)
+	compiled, err := plan.Compile(ctx, []Mix{{Dataset: ds}}, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func NewMap(ctx context.Context, ds robocache.Dataset, cfg options.Config) (*Map
 func (m *Map) Len() int64 { return m.assembler.SampleCount() }
 
 // Fields returns the description of a batch of items, in the order of its entries.
-func (m *Map) Fields() []layout.Field { return m.assembler.Schema.Fields }
+func (m *Map) Fields() []Field { return m.assembler.Schema.Fields }
 
 // Rows returns the dataset row of each sample. With hz it returns the row of the episode's
 // timeline.
@@ -65,7 +64,7 @@ func (m *Map) Rows(indices []int64) ([]robocache.Row, error) { return m.assemble
 // several samples need is decoded once. The work runs on cfg.Threads goroutines, including the
 // caller's. Items blocks until the batch is complete or ctx is canceled. The caller must call
 // Release on the batch.
-func (m *Map) Items(ctx context.Context, indices []int64) (*layout.Batch, error) {
+func (m *Map) Items(ctx context.Context, indices []int64) (*Batch, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if m.isClosed {

@@ -1,17 +1,15 @@
 package loader
 
-import (
-	"github.com/goatnote-inc/robocache/loader/internal/plan"
-)
+import ()
 
 // Normalizers describes the normalization of each source.
-func (l *Loader) Normalizers() []plan.Normalizer { return l.assembler.Normalizers() }
+func (l *Loader) Normalizers() []Normalizer { return l.assembler.Normalizers() }
 
 // Settled returns the normalization of each source with the vectors that it uses.
 func (l *Loader) Settled() []Normalize { return l.assembler.SettledNormalize() }
 
 // Normalizers describes the normalization.
-func (m *Map) Normalizers() []plan.Normalizer { return m.assembler.Normalizers() }
+func (m *Map) Normalizers() []Normalizer { return m.assembler.Normalizers() }
 
 // Settled returns the normalization with the vectors that it uses.
 func (m *Map) Settled() []Normalize { return m.assembler.SettledNormalize() }

@@ -2,8 +2,8 @@ package loader
 
 import (
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Shuffle names the order of an epoch.

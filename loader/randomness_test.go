@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestRandomness checks the measured randomness of orders of pools and mixtures.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // loader.L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestImplausibleSeconds checks that times which are likely to be nanoseconds are Misuse with both readings.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TestMissingFrameIsAnError checks loader.L8: a missing frame is an error with its place, and the

@@ -11,7 +11,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 var backHalf = Window{Span: &[2]float64{-0.15, 0.02}}

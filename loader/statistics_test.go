@@ -14,8 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/store"
 )
 

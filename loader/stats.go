@@ -7,7 +7,6 @@ import (
 
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/pipeline"
-	"github.com/goatnote-inc/robocache/loader/internal/plan"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -52,8 +51,8 @@ type Stats struct {
 	Warnings      []string         `json:"warnings,omitempty"`
 	// NotDelivered lists the streams that the datasets declare and that no batch holds, because
 	// they cannot be delivered.
-	NotDelivered []plan.NotDelivered `json:"not_delivered"`
-	Backend      string              `json:"backend,omitempty"` // name and version of the decoder
+	NotDelivered []NotDelivered `json:"not_delivered"`
+	Backend      string         `json:"backend,omitempty"` // name and version of the decoder
 	// Decoding states how many frames the host and the device decoded, for each source that a
 	// device decodes for.
 	Decoding []video.SplitStats `json:"decoding,omitempty"`
@@ -145,7 +144,7 @@ func collectStats(a *pipeline.Assembler) Stats {
 		Wrapped:      n.Wrapped.Load(),
 		Skipped:      a.Report.Skipped.Load(),
 	}
-	s.NotDelivered = []plan.NotDelivered{}
+	s.NotDelivered = []NotDelivered{}
 	for i, src := range a.Sources {
 		s.NotDelivered = append(s.NotDelivered, src.Withheld(i)...)
 		s.BadEpisodes = append(s.BadEpisodes, src.LostEpisodes...)

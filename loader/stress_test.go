@@ -13,7 +13,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // loader.L4, loader.L11, loader.L13, loader.L20, loader.L21: whatever the order, the cache, the windows, the faults and the threads, and wherever it is stopped, restored or

@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // loader.L14: windows and anchors on a timeline of another rate, frames by nearest.

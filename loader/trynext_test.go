@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TryNext gives what Next gives, never waits, and ends the epoch as Next does.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // stuck delivers no column until it is released, and ignores its context, like a read of a hanging

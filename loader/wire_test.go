@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // finished finishes a raw batch like a device: it copies the buffers and runs the operation.

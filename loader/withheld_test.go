@@ -10,7 +10,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/align"
 	_ "github.com/goatnote-inc/robocache/format/zarr"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // objectBuffer writes a replay buffer whose array of a name holds Python objects.

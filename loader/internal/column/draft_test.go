@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 

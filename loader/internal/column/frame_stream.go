@@ -6,12 +6,18 @@ import (
 	"sync"
 
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// FrameStream returns the column as the frame store uses it.
+// FrameStream returns the column as the frame store uses it. The source must be compiled. Safe for
+// concurrent use.
 func (c *ImageColumn) FrameStream() *frames.Stream {
+	c.makeStream.Do(func() { c.stream = c.newFrameStream() })
+	return c.stream
+}
+
+func (c *ImageColumn) newFrameStream() *frames.Stream {
 	s := &frames.Stream{
 		ID:        int32(c.Source.Index<<16 | c.Number),
 		Files:     c.FrameFiles,

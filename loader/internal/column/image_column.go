@@ -2,10 +2,11 @@ package column
 
 import (
 	"iter"
+	"sync"
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 
@@ -19,6 +20,9 @@ type ImageColumn struct {
 	FrameFiles    frames.Files
 	FrameDevice   video.DeviceMemory // device that renders its frames; nil: the host
 	Augment       *ImageAugment      // nil: not augmented
+
+	makeStream sync.Once
+	stream     *frames.Stream // FrameStream; made at first use
 }
 
 func (c *ImageColumn) Waits(n int) int { return n * c.Steps }

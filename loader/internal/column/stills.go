@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/video"
 )
 

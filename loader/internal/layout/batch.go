@@ -44,11 +44,11 @@ type Tensor struct {
 	// there.
 	Device int
 
-	Buffer *buffers.Buffer // owns Data; nil if Data is empty
+	buffer *buffers.Buffer // owns Data; nil if Data is empty
 }
 
 // Alone reports whether the tensor has a separate buffer. Small tensors share one.
-func (t *Tensor) Alone() bool { return len(t.Data) >= OwnBuffer || t.Device != 0 }
+func (t *Tensor) Alone() bool { return len(t.Data) >= ownBuffer || t.Device != 0 }
 
 // Texts is one text column of a batch.
 type Texts struct {
@@ -68,8 +68,8 @@ type Batch struct {
 	Tensors  []Tensor
 	Texts    []Texts
 
-	Shared   []byte        // the buffer of the small tensors
-	Released []atomic.Bool // per tensor
+	shared   []byte        // the buffer of the small tensors
+	released []atomic.Bool // per tensor
 }
 
 // Entry returns the tensor or the text column of Fields[i]. The other result is nil.
@@ -127,8 +127,8 @@ func (b *Batch) Release() {
 // ReleaseTensor releases one tensor. A consumer that keeps a small tensor then does not keep the
 // frames of the batch in memory.
 func (b *Batch) ReleaseTensor(i int) {
-	if b.Released[i].CompareAndSwap(false, true) && b.Tensors[i].Buffer != nil {
-		b.Tensors[i].Buffer.Unref()
+	if b.released[i].CompareAndSwap(false, true) && b.Tensors[i].buffer != nil {
+		b.Tensors[i].buffer.Unref()
 	}
 }
 
@@ -144,7 +144,7 @@ func (b *Batch) Buffers() (buffers []Tensor, owner []int) {
 				continue
 			}
 			if !large {
-				data, shared = b.Shared, true
+				data, shared = b.shared, true
 			}
 			buffers = append(buffers, Tensor{
 				Key:    b.Tensors[i].Key,

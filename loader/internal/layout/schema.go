@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TooLarge represents every size that exceeds all budgets. Sums of sizes below it do not overflow.
-const TooLarge = int64(1) << 60
+// tooLarge represents every size that exceeds all budgets. Sums of sizes below it do not overflow.
+const tooLarge = int64(1) << 60
 
 // slot locates a tensor: at the start of a separate buffer, or at Offset of the buffer that small
 // tensors share.
@@ -22,22 +22,22 @@ type slot struct {
 func (s *Schema) SlotsFor(n int) (slots []slot, sharedBytes int) {
 	slots = make([]slot, len(s.Tensors))
 	for i := range s.Tensors {
-		if size := n * s.Tensors[i].Bytes; size >= OwnBuffer || size > 0 && s.Tensors[i].IsOnDevice {
+		if size := n * s.Tensors[i].Bytes; size >= ownBuffer || size > 0 && s.Tensors[i].IsOnDevice {
 			slots[i].HasBuffer = true
 		} else {
 			slots[i].Offset = sharedBytes
-			sharedBytes += RoundUp(size, 64)
+			sharedBytes += roundUp(size, 64)
 		}
 	}
 	return slots, sharedBytes
 }
 
-// OwnBuffer is the size in bytes from which a tensor has a separate buffer. A consumer that keeps a
+// ownBuffer is the size in bytes from which a tensor has a separate buffer. A consumer that keeps a
 // small tensor must not keep the frames of the batch in memory.
-const OwnBuffer = 128 << 10
+const ownBuffer = 128 << 10
 
-// RoundUp returns the smallest multiple of to that is at least n.
-func RoundUp(n, to int) int { return (n + to - 1) / to * to }
+// roundUp returns the smallest multiple of to that is at least n.
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // Schema describes a batch: the union of the fields of its sources.
 type Schema struct {

@@ -108,76 +108,17 @@ func (a *Assembler) Close() {
 }
 
 // BatchBytes returns the bytes of the budget that a batch of n samples uses, without ragged
-// tensors. It returns at most layout.TooLarge.
-func (a *Assembler) BatchBytes(n int) int64 {
-	var total, small int64
-	for i := range a.Schema.Tensors {
-		limit := layout.TooLarge / int64(len(a.Schema.Tensors)) / 2
-		if int64(a.Schema.Tensors[i].Bytes) > limit/int64(max(n, 1)) {
-			return layout.TooLarge
-		}
-		if size := n * a.Schema.Tensors[i].Bytes; size >= layout.OwnBuffer {
-			total += int64(buffers.SizeClass(size))
-		} else {
-			small += int64(layout.RoundUp(size, 64))
-		}
-	}
-	if small > 0 {
-		total += int64(buffers.SizeClass(int(small)))
-	}
-	return total
-}
+// tensors. It returns at most 1<<60.
+func (a *Assembler) BatchBytes(n int) int64 { return a.Schema.BatchBytes(n) }
 
 // Allocate returns a batch of n samples without content. Ragged tensors have no memory yet. The
 // caller must call Release.
 func (a *Assembler) Allocate(n int) (*layout.Batch, error) {
-	l := a.Schema
-	b := &layout.Batch{
-		Rows:     n,
-		Fields:   l.Fields,
-		Indices:  make([]int64, n),
-		Tensors:  make([]layout.Tensor, len(l.Tensors)),
-		Texts:    make([]layout.Texts, len(l.Texts)),
-		Released: make([]atomic.Bool, len(l.Tensors)),
+	memory := layout.Memory{Host: a.Buffers}
+	if a.FrameDevice != nil {
+		memory.Device, memory.DeviceNumber = a.deviceBuffers, a.FrameDevice.Number()
 	}
-	slots, small := l.SlotsFor(n)
-	var shared *buffers.Buffer
-	for i := range l.Tensors {
-		p, t := &l.Tensors[i], &b.Tensors[i]
-		t.Key, t.DType = p.Key, p.DType
-		t.Shape = append(append(make([]int, 0, len(p.Shape)+1), n), p.Shape...)
-		if p.IsRagged {
-			t.Shape = append([]int{0}, p.Shape[1:]...)
-		}
-		size, need := n*p.Bytes, small
-		switch {
-		case slots[i].HasBuffer:
-			need = size
-		case size == 0:
-			continue
-		case shared != nil:
-			offset := slots[i].Offset
-			t.Buffer, t.Data = shared.Ref(), b.Shared[offset:offset+size:offset+size]
-			continue
-		}
-		from := a.Buffers
-		if p.IsOnDevice {
-			from, t.Device = a.deviceBuffers, 1+a.FrameDevice.Number()
-		}
-		buf, err := from.Get(need)
-		if err != nil {
-			b.Release()
-			return nil, err
-		}
-		t.Buffer, t.Data = buf, buf.Mem[:size:size]
-		if !slots[i].HasBuffer {
-			shared, b.Shared = buf, buf.Mem[:small:small]
-		}
-	}
-	for i, c := range l.Texts {
-		b.Texts[i] = layout.Texts{Key: c.Key, DType: c.DType, Values: make([]string, n)}
-	}
-	return b, nil
+	return a.Schema.NewBatch(n, memory)
 }
 
 // BeginBatch returns a batch of samples with rows, windows and masks resolved and its parts

@@ -9,9 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/loader/internal/frames"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
 	"github.com/goatnote-inc/robocache/loader/internal/order"
 	"github.com/goatnote-inc/robocache/loader/internal/plan"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/store"
 )
 

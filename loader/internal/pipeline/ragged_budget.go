@@ -95,12 +95,10 @@ func (w *worker) buildRagged(u *PlannedBatch, tensor int) {
 		u.Fail(err)
 		return
 	}
-	b, err := w.assembler.Buffers.Get(int(max(size, 1))) // never nil, because NumPy rejects null
-	if err != nil {
+	if err := layout.AllocateRagged(t, int(size), w.assembler.Buffers); err != nil {
 		u.Fail(err)
 		return
 	}
-	t.Buffer, t.Data = b, b.Mem[:size:size]
 	column.StackEntries(list, t.Data)
 	var n int
 	for _, e := range list {

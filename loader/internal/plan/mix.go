@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // CheckMix refuses what no source can be meant by.

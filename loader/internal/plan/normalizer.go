@@ -3,7 +3,7 @@ package plan
 import (
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // Normalizer describes the normalization of the keys of one source. It is small and readable, so

@@ -16,7 +16,7 @@ import (
 	"github.com/goatnote-inc/robocache/cache"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/internal/layout"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"github.com/goatnote-inc/robocache/stats"
 	"github.com/goatnote-inc/robocache/store"
 	"golang.org/x/sync/errgroup"

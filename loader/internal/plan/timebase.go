@@ -9,7 +9,7 @@ import (
 	"github.com/goatnote-inc/robocache/align"
 	"github.com/goatnote-inc/robocache/kernel"
 	"github.com/goatnote-inc/robocache/loader/internal/column"
-	"github.com/goatnote-inc/robocache/loader/internal/options"
+	"github.com/goatnote-inc/robocache/loader/options"
 	"golang.org/x/sync/errgroup"
 )
 
