@@ -180,7 +180,7 @@ func (d *Dataset) countFile(
 			if c.storedID, err = d.storedIndex(ctx, f, file); err != nil {
 				return err
 			}
-			if !d.fitsRuns(c.runs, eps) || d.countsShort(f.pq, eps) {
+			if !d.fitsRuns(c.runs, eps) {
 				if c.runs, err = d.splitRuns(ctx, f, file, c.runs); err != nil {
 					return err
 				}
@@ -196,7 +196,7 @@ func (d *Dataset) countFile(
 			if err != nil {
 				return err
 			}
-			if !d.fitsRuns(runsIn, eps) || d.countsShort(f.pq, eps) {
+			if !d.fitsRuns(runsIn, eps) {
 				if runsIn, err = d.splitRuns(ctx, f, file, runsIn); err != nil {
 					return err
 				}
@@ -244,7 +244,7 @@ func (d *Dataset) fitsGroups(f *pq.File, eps []int32) bool {
 	}
 	for i, g := range f.Groups {
 		c := d.claim(eps[i])
-		if c.start != g.Start || c.rows != g.Rows || !holdsOnly(f, i, c.id, c.rows) {
+		if c.start != g.Start || c.rows != g.Rows || !holdsOnly(f, i, c.id) {
 			return false
 		}
 	}

@@ -233,40 +233,15 @@ func (d *Dataset) noFramesNamed(key string, episode int) error {
 		WithHint("%s", d.noFrameHint())
 }
 
-// holdsOnly reports whether the footer proves that a row group has the rows of one episode, and that
-// frame_index counts to the last row. A column that the file lacks is no proof against it.
-func holdsOnly(f *pq.File, group int, id, rows int64) bool {
-	if leaf := numberLeaf(f, "episode_index"); leaf != nil {
-		if c, ok := f.Chunk(group, leaf); !ok || !c.HasRange || c.Min != id || c.Max != id {
-			return false
-		}
-	}
-	if leaf := numberLeaf(f, "frame_index"); leaf != nil {
-		c, ok := f.Chunk(group, leaf)
-		return !ok || !c.HasRange || c.Max >= rows-1
-	}
-	return true
-}
-
-// countsShort reports whether the footer shows that frame_index counts less far than the longest of
-// some episodes.
-func (d *Dataset) countsShort(f *pq.File, eps []int32) bool {
-	leaf := numberLeaf(f, "frame_index")
+// holdsOnly reports whether the footer proves that a row group has the rows of one episode. A file
+// without a column episode_index is no proof against it.
+func holdsOnly(f *pq.File, group int, id int64) bool {
+	leaf := numberLeaf(f, "episode_index")
 	if leaf == nil {
-		return false
+		return true
 	}
-	var longest, last int64
-	for _, e := range eps {
-		longest = max(longest, int64(d.eps.length[e]))
-	}
-	for g := range f.Groups {
-		c, ok := f.Chunk(g, leaf)
-		if !ok || !c.HasRange {
-			return false
-		}
-		last = max(last, c.Max)
-	}
-	return last < longest-1
+	c, ok := f.Chunk(group, leaf)
+	return ok && c.HasRange && c.Min == id && c.Max == id
 }
 
 // numberLeaf returns a column that has a number in each row; nil if there is none.
@@ -276,71 +251,6 @@ func numberLeaf(f *pq.File, name string) *pq.Node {
 		return nil
 	}
 	return leaf
-}
-
-// splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
-// each other. It marks the runs that begin with an episode's first frame.
-func (d *Dataset) splitRuns(
-	ctx context.Context, f *tableFile, file int32, runs []rowRun,
-) ([]rowRun, error) {
-	claimed := map[int64]bool{} // rows at which the table lets an episode begin
-	for _, e := range d.tab.episodesOf(file) {
-		claimed[d.eps.start[e]] = true
-	}
-	frames, err := d.frameNumbers(ctx, f, file)
-	if err != nil && !robocache.Bad(err) { // The error of a column is reported when it is read.
-		return nil, err
-	}
-	hasFrames := int64(len(frames)) == f.pq.Rows
-	var out []rowRun
-	for _, r := range runs {
-		first := r.start
-		isWhole := hasFrames && frames[first] == 0
-		for row := first + 1; row < r.start+r.rows; row++ {
-			isBoundary := claimed[row] && d.isRenumbered(r.id)
-			if hasFrames {
-				last := frames[row-1]
-				isBoundary = frames[row] == 0 && last == row-1-first && (last > 0 || claimed[row])
-			}
-			if !isBoundary {
-				continue
-			}
-			before := rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole}
-			out = append(out, before)
-			first, isWhole = row, hasFrames
-		}
-		r.rows, r.start = r.start+r.rows-first, first
-		r.isWhole = isWhole
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-// frameNumbers returns the frame_index of the rows of a data file, and of a file without that column
-// the numbers that the timestamps give. It returns nil if the file has neither.
-func (d *Dataset) frameNumbers(ctx context.Context, f *tableFile, file int32) ([]int64, error) {
-	frames := make([]int64, 0, f.pq.Rows)
-	for g := range f.pq.Groups {
-		part, err := d.tab.integers(ctx, f, file, g, "frame_index")
-		if err != nil {
-			return nil, err
-		}
-		if part == nil {
-			seconds, err := scalar(ctx, d.tab, f, file, g, "timestamp", pq.Float64s)
-			if err != nil {
-				return nil, err
-			}
-			for _, s := range seconds {
-				number := int64(-1)
-				if frame := math.Round(s * d.raw.fps.Float()); math.Abs(frame) < 1<<53 {
-					number = int64(frame)
-				}
-				part = append(part, number)
-			}
-		}
-		frames = append(frames, part...)
-	}
-	return frames, nil
 }
 
 // isRenumbered reports whether the table lists an index twice.

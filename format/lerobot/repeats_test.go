@@ -110,9 +110,9 @@ func TestIndexTwiceInData(t *testing.T) {
 		s := newSynth(5, 6, 7)
 		s.setIndexes(0, 1, 1)
 		wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
-		// The table has one episode of all rows of its index.
+		// The table has one episode of other rows than those of its index.
 		s.episodes = s.episodes[:2]
-		s.episodes[1].Length, s.episodes[1].To = 13, 18
+		s.episodes[1].Length, s.episodes[1].To = 12, 17
 		for _, group := range []int{1 << 20, 18} {
 			s.perGroup = group
 			wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})

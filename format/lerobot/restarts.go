@@ -1,0 +1,133 @@
+package lerobot
+
+import (
+	"context"
+	"math"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/internal/pq"
+)
+
+// frameCount holds what counts the rows of the episodes in a data file.
+type frameCount struct {
+	// frames is frame_index. Without that column it is the number that the timestamp gives. It is
+	// nil if the file has neither.
+	frames  []int64
+	seconds []float64 // timestamp, nil if the file has none
+	step    float64   // seconds between two frames
+}
+
+// splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
+// each other. It marks the runs that begin with an episode's first frame. A run that the table lists
+// as one episode stays whole, and so do rows whose timestamps continue: only frame_index is wrong
+// there, and doctor reports it.
+func (d *Dataset) splitRuns(
+	ctx context.Context, f *tableFile, file int32, runs []rowRun,
+) ([]rowRun, error) {
+	claimed := map[int64]bool{} // rows at which the table lets an episode begin
+	listed := map[rowRun]bool{}
+	for _, e := range d.tab.episodesOf(file) {
+		claimed[d.eps.start[e]] = true
+		listed[d.claim(e)] = true
+	}
+	count, err := d.readFrameCount(ctx, f, file)
+	if err != nil {
+		return nil, err
+	}
+	var out []rowRun
+	for _, r := range runs {
+		first := r.start
+		isListed := listed[rowRun{id: r.id, file: file, start: r.start, rows: r.rows}]
+		isWhole := count.frames != nil && (isListed || count.frames[first] == 0)
+		for row := first + 1; row < r.start+r.rows; row++ {
+			if isListed && !claimed[row] {
+				continue
+			}
+			isBoundary := claimed[row] && d.isRenumbered(r.id)
+			if count.frames != nil {
+				isBoundary = count.restarts(first, row, claimed[row])
+			}
+			if !isBoundary {
+				continue
+			}
+			before := rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole}
+			out = append(out, before)
+			first, isWhole = row, count.frames != nil
+		}
+		r.rows, r.start = r.start+r.rows-first, first
+		r.isWhole = isWhole
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// restarts reports whether an episode that begins at row first of the file ends before row, and the
+// next one begins there. isClaimed reports that the table lets an episode begin at row.
+func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
+	last := c.frames[row-1]
+	if c.frames[row] != 0 || last != row-1-first {
+		return false
+	}
+	return isClaimed || last > 0 && !c.continues(first, row)
+}
+
+// continues reports whether the timestamps go on at a row of the episode that begins at row first. A
+// gap is no end of an episode whose time begins at 0: that of the next episode begins at 0, too.
+func (c *frameCount) continues(first, row int64) bool {
+	if c.seconds == nil {
+		return false
+	}
+	passed := c.seconds[row] - c.seconds[row-1]
+	return passed > 0 && (passed <= 1.5*c.step || math.Abs(c.seconds[first]) < c.step/2)
+}
+
+// readFrameCount reads the columns that count the rows of a data file. The error of a damaged column
+// is reported when its rows are read.
+func (d *Dataset) readFrameCount(
+	ctx context.Context, f *tableFile, file int32,
+) (*frameCount, error) {
+	frames, err := wholeColumn(ctx, d.tab, f, file, "frame_index", pq.Int64s)
+	if err != nil {
+		return nil, err
+	}
+	seconds, err := wholeColumn(ctx, d.tab, f, file, "timestamp", pq.Float64s)
+	if err != nil {
+		return nil, err
+	}
+	if frames == nil && numberLeaf(f.pq, "frame_index") == nil {
+		for _, s := range seconds {
+			number := int64(-1)
+			if frame := math.Round(s * d.raw.fps.Float()); math.Abs(frame) < 1<<53 {
+				number = int64(frame)
+			}
+			frames = append(frames, number)
+		}
+	}
+	return &frameCount{frames: frames, seconds: seconds, step: 1 / d.raw.fps.Float()}, nil
+}
+
+// wholeColumn reads a column of a data file that has a number in each row. It returns nil if the file
+// has no such column, or if the column is damaged.
+func wholeColumn[T any](
+	ctx context.Context, t *tables, f *tableFile, file int32, name string,
+	convert func(*pq.Column) ([]T, error),
+) ([]T, error) {
+	if numberLeaf(f.pq, name) == nil {
+		return nil, nil
+	}
+	values := make([]T, 0, f.pq.Rows)
+	for g := range f.pq.Groups {
+		part, err := scalar(ctx, t, f, file, g, name, convert)
+		if robocache.Bad(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, part...)
+	}
+	if int64(len(values)) != f.pq.Rows {
+		return nil, nil
+	}
+	return values, nil
+}
