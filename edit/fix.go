@@ -27,7 +27,8 @@ type Fixed struct {
 var beyond = map[string]bool{
 	"missing-file": true, "unreadable-file": true, "missing-column": true, "frame-count": true, "boundary-jump": true, "fps-lies": true, "undecodable": true, "unreadable-image": true,
 	"orphan-rows": true, "task-index": true, "not-finite": true, "non-finite-values": true, "timestamp-not-finite": true, "no-episodes": true, "missing-image": true, "rows-missing": true, "stored-value": true, "codec-unsupported": true, "image-size": true, "unreadable-rows": true, "not-examined": true,
-	robocache.LackingStream: true,
+	"episodes-without-split": true, // nothing tells which split they belong to
+	robocache.LackingStream:  true,
 }
 
 // isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are written anew whatever they were.

@@ -203,6 +203,7 @@ func (d *Dataset) compareClaims() {
 			d.find(f)
 		}
 	}
+	d.reportUnsplit()
 }
 
 func (d *Dataset) checkEpisode(episode int) error { return op.Episode(d.eps.n(), episode) }

@@ -62,6 +62,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	for _, id := range e.stored {
 		reported[id] = true // by the table
 	}
+	renumbered := len(e.stored)
 	if d.raw.major == 2 {
 		d.storeDataIDs(files, repeated)
 	}
@@ -107,6 +108,7 @@ func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 			}, max(1, surplus[id]))
 		}
 	}
+	d.extendSplits(e.n() - e.unlisted - renumbered)
 	return assigned, nil
 }
 

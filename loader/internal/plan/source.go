@@ -262,6 +262,11 @@ func (src *Source) chooseEpisodes() (note string, err error) {
 		return "", nil
 	}
 	src.positions = positions
-	others := slices.DeleteFunc(slices.Clone(info.SplitNames()), func(n string) bool { return n == name })
-	return fmt.Sprintf("%s: the split %s is read, %d of %d episodes; %s reads all, others are %s", info.URI, name, len(positions), info.Episodes, robocache.Option("split", "all"), strings.Join(others, ", ")), nil
+	note = fmt.Sprintf("%s: the split %s is read, %d of %d episodes; %s reads all", info.URI, name,
+		len(positions), info.Episodes, robocache.Option("split", "all"))
+	others := slices.DeleteFunc(info.SplitNames(), func(n string) bool { return n == name })
+	if len(others) > 0 {
+		note += ", others are " + strings.Join(others, ", ")
+	}
+	return note, nil
 }

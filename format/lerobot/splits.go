@@ -1,0 +1,86 @@
+package lerobot
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/goatnote-inc/robocache"
+)
+
+// extendSplits adds the recovered episodes, which begin at position known, to the splits that had all
+// episodes before them. If there is no such split, it adds them to those that end at the last of
+// these episodes. A split may count the rows of the table whose index occurs twice, or not.
+func (d *Dataset) extendSplits(known int) {
+	e := d.eps
+	listed := e.n() - e.unlisted
+	if known == e.n() {
+		return
+	}
+	complete, last := map[string][]int{}, map[string][]int{}
+	end := 0
+	for name := range d.About.Splits {
+		positions, err := d.About.SplitEpisodes(name)
+		if err != nil || len(positions) == 0 {
+			continue
+		}
+		n := positions[len(positions)-1] + 1
+		if n > end {
+			end, last = n, map[string][]int{}
+		}
+		if n == end {
+			last[name] = positions
+		}
+		if n == len(positions) && (n == known || n == listed) {
+			complete[name] = positions
+		}
+	}
+	if len(complete) == 0 && (end == known || end == listed) {
+		complete = last
+	}
+	splits := maps.Clone(d.About.Splits)
+	for name, positions := range complete {
+		for pos := positions[len(positions)-1] + 1; pos < e.n(); pos++ {
+			positions = append(positions, pos)
+		}
+		splits[name] = robocache.Spans(positions)
+	}
+	d.About.Splits = splits
+}
+
+// reportUnsplit reports episodes that belong to no split. It is a warning if the splits have all
+// episodes before them: episodes were added without a split. Other splits are partial on purpose.
+func (d *Dataset) reportUnsplit() {
+	info := d.About
+	isSplit := make([]bool, info.Episodes)
+	for name := range info.Splits {
+		positions, err := info.SplitEpisodes(name)
+		if err != nil {
+			return
+		}
+		for _, pos := range positions {
+			isSplit[pos] = true
+		}
+	}
+	var left []int
+	for pos, ok := range isSplit {
+		if !ok {
+			left = append(left, pos)
+		}
+	}
+	if len(left) == 0 || len(left) == info.Episodes {
+		return // splits without episodes choose nothing
+	}
+	f := robocache.Finding{
+		Severity: robocache.SeverityInfo, Code: "episodes-without-split",
+		Where: robocache.Where{"file": infoPath, "pointer": "/splits"},
+		Message: fmt.Sprintf("%d of %d episodes belong to no split (%s): "+
+			"a Loader that reads a split leaves them out", len(left), info.Episodes, robocache.Spans(left)),
+		Count: int64(len(left)),
+	}
+	if left[0]+len(left) == info.Episodes {
+		f.Severity = robocache.SeverityWarning
+		f.Hint = "write a split that ends where the episodes end, or read all episodes: " +
+			robocache.Option("split", robocache.SplitAll)
+	}
+	d.find(f)
+}
