@@ -21,6 +21,9 @@ type Fixed struct {
 	Dropped []int               `json:"dropped"`         // indices of the episodes that are left out because of findings beyond
 	Report  *Report             `json:"edit,omitempty"`  // none where nothing is wrong
 	Error   string              `json:"error,omitempty"` // why nothing could be planned
+
+	// Info describes the result, or the dataset if no result was written.
+	Info robocache.Info `json:"-"`
 }
 
 // beyond are findings that no edit removes, each with the reason.
@@ -55,6 +58,7 @@ func Fix(
 	if err != nil {
 		return nil, err
 	}
+	out.Info = *ds.Info()
 	run, err := diagnose.Run(ctx, ds, look)
 	if err != nil {
 		return nil, err
@@ -106,6 +110,7 @@ func Fix(
 		return nil, err
 	}
 	defer result.Close()
+	out.Info = *result.Info()
 	runValue, err := diagnose.Run(ctx, result, look)
 	if err != nil {
 		return nil, err

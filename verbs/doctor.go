@@ -122,7 +122,10 @@ func repair(
 		return nil, err
 	}
 	findings := append(append([]robocache.Finding{}, x.Fixable...), x.Beyond...)
-	d := &Diagnosis{URI: r.URI, Findings: findings, Fix: x}
+	d := &Diagnosis{
+		URI: r.URI, Format: x.Info.Format, Version: x.Info.Version,
+		Episodes: x.Info.Episodes, Frames: x.Info.Frames, Findings: findings, Fix: x,
+	}
 	if report := x.Report; report != nil {
 		d.Format, d.Episodes, d.Frames = report.Format, report.Episodes, report.Frames
 	}

@@ -165,7 +165,7 @@ func (doc *doctor) layout(context.Context) {
 	}
 	for e := range d.eps.n() {
 		if d.eps.length[e] == 0 {
-			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: "+robocache.Command("doctor --fix")+" leaves it out", "the episode has no rows")
+			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: "+robocache.Command("doctor --fix --in-place")+" leaves it out", "the episode has no rows")
 		}
 	}
 }

@@ -327,7 +327,7 @@ func (doc *doctor) decode(
 
 func undecodableHint() string {
 	return "fetch the file again, or leave the episode out: " +
-		robocache.Command("doctor --fix --decode --drop-bad") + " does"
+		robocache.Command("doctor --fix --in-place --decode --drop-bad") + " does"
 }
 
 // episodeAt returns the episode that shows a frame of a file; -1 if none does.

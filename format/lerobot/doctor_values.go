@@ -106,7 +106,7 @@ func (doc *doctor) notFinite(f *robocache.Feature, rows []robocache.Row, values 
 			},
 			Message: fmt.Sprintf("%s is %v", what, v),
 			Hint: "write a number, or leave the episode out: " +
-				robocache.Command("doctor --fix --drop-bad") + " does",
+				robocache.Command("doctor --fix --in-place --drop-bad") + " does",
 		})
 	}
 }

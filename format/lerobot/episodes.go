@@ -162,7 +162,7 @@ func sortEpisodes(
 // indexTwice is the error about an episode_index that two rows of the table have.
 func indexTwice(index int64) error {
 	return robocache.Misuse(string(op), robocache.Where{"column": "episode_index"}, "episode_index %d occurs twice", index).
-		WithHint("run %s: it gives each episode an index of its own", robocache.Command("doctor --fix"))
+		WithHint("run %s: it gives each episode an index of its own", robocache.Command("doctor --fix --in-place"))
 }
 
 // setIndex keeps the index column only where it says something.

@@ -77,7 +77,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 						return robocache.At(indexTwice(ids[r-g.Start]), where)
 					}
 					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: " + robocache.Command("doctor --fix") + " does"})
+						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: " + robocache.Command("doctor --fix --in-place") + " does"})
 					break
 				}
 				return t.search(ctx, f, file)
@@ -99,7 +99,7 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 					WithHint("sort the rows by index")}
 				break
 			}
-			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: "+robocache.Command("doctor --fix")+" does"))
+			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: "+robocache.Command("doctor --fix --in-place")+" does"))
 			break
 		}
 	}
@@ -279,7 +279,7 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 }
 
 func (t *tables) reportMoved(file string) {
-	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run "+robocache.Command("doctor --fix")+": it writes rows and table in order"))
+	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run "+robocache.Command("doctor --fix --in-place")+": it writes rows and table in order"))
 }
 
 // scatteredError is the error about an episode whose rows are no unbroken run.
@@ -298,7 +298,7 @@ func (t *tables) lengthError(file string, episode int, rows int64) error {
 }
 
 func rowsLostHint() string {
-	return "fetch the file again, or leave the episode out: " + robocache.Command("doctor --fix --drop-bad") + " does"
+	return "fetch the file again, or leave the episode out: " + robocache.Command("doctor --fix --in-place --drop-bad") + " does"
 }
 
 // short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.

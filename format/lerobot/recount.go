@@ -100,7 +100,7 @@ func (d *Dataset) unsureError() error {
 	pos := slices.Min(slices.Collect(maps.Keys(d.eps.unsure)))
 	where["episode"], where["column"] = d.eps.id(pos), d.eps.unsure[pos].column
 	return robocache.Malformed(string(op), where, "%s: the table contradicts itself, and the data files cannot be compared with it", d.eps.unsure[pos].message).
-		WithHint("copy the dataset to this machine: %s writes the table by the data", robocache.Command("doctor --fix"))
+		WithHint("copy the dataset to this machine: %s writes the table by the data", robocache.Command("doctor --fix --in-place"))
 }
 
 // episodesFile names the episodes table.

@@ -27,7 +27,7 @@ func (d *Dataset) report(f robocache.Finding) {
 }
 
 func fixTableHint() string {
-	return "run " + robocache.Command("doctor --fix") + ": it writes the table by the data"
+	return "run " + robocache.Command("doctor --fix --in-place") + ": it writes the table by the data"
 }
 
 func (d *Dataset) reportLength(pos int, file string, rows int32) {

@@ -299,7 +299,7 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 // an episode_index occurs twice.
 func (d *Dataset) noFrameHint() string {
 	if len(d.eps.stored) > 0 {
-		return "leave the episode out: " + robocache.Command("doctor --fix --drop-bad") + " does"
+		return "leave the episode out: " + robocache.Command("doctor --fix --in-place --drop-bad") + " does"
 	}
 	return video.NoFrameHint()
 }
@@ -362,7 +362,7 @@ func (d *Dataset) reportRepeat(where robocache.Where, count int64) {
 		Severity: robocache.SeverityError, Code: "episode-twice", Where: where, Count: count,
 		Message: repeatMessage(),
 		Hint: fmt.Sprintf("run %s: it gives each episode an index of its own",
-			robocache.Command("doctor --fix")),
+			robocache.Command("doctor --fix --in-place")),
 	}
 	d.report(f)
 }
