@@ -254,8 +254,10 @@ func hintsOf(t *testing.T, path string) []robocache.Finding {
 	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "error", Message: errs, Hint: errs}}
 }
 
-// stepsOf returns the command lines, without the name of the program, that a hint of doctor on a dataset asks for.
-func stepsOf(hint, path, dst string) (out [][]string) {
+// stepsOf returns the command lines, without the name of the program, that a hint of doctor on a dataset
+// asks for. dst is absent; a command that works in place gets a copy of the dataset there.
+func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
+	t.Helper()
 	const aligned = "robocache convert --align '"
 	if before, text, ok := strings.Cut(hint, aligned); ok {
 		var config json.RawMessage
@@ -269,6 +271,13 @@ func stepsOf(hint, path, dst string) (out [][]string) {
 			continue // prose
 		}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "SRC" || w == "DST" || w == "URI" })
+		if slices.Contains(words, "--in-place") {
+			if err := os.CopyFS(dst, os.DirFS(path)); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, append(words, dst))
+			continue
+		}
 		out = append(out, append(words, path, dst))
 	}
 	if strings.Contains(hint, "--rows-hz") {
@@ -285,13 +294,13 @@ func TestHintsLeadOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			followed := map[string]bool{}
 			for _, f := range hintsOf(t, path) {
-				for _, words := range stepsOf(f.Hint, path, filepath.Join(t.TempDir(), "out")) {
+				for _, words := range stepsOf(t, f.Hint, path, filepath.Join(t.TempDir(), "out")) {
 					line := strings.Join(slices.DeleteFunc(slices.Clone(words), filepath.IsAbs), " ")
 					if followed[line] {
 						continue
 					}
 					followed[line], all[line] = true, true
-					if words[0] == "doctor" && len(words) == 3 {
+					if words[0] == "doctor" && len(words) == 3 && words[1] != "--fix" {
 						t.Errorf("%s: doctor sends to doctor: %q", f.Code, f.Hint)
 						continue
 					}
@@ -304,6 +313,8 @@ func TestHintsLeadOn(t *testing.T) {
 						t.Errorf("%s: %v sends back: %s", f.Code, words, errs)
 					case words[0] == "doctor" && strings.Contains(out, " "+f.Code+":"):
 						t.Errorf("%s: %v does not remove the finding: %s", f.Code, words, out)
+					case words[0] == "doctor" && words[1] == "--fix" && strings.Contains(out, "pass a destination"):
+						t.Errorf("%s: %v writes nothing: %s", f.Code, words, out)
 					}
 				}
 			}

@@ -75,6 +75,7 @@ func TestOptionWords(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
+		"doctor --fix --in-place":                       `robocache.doctor(…, fix=True, in_place=True)`,
 		"doctor --fix --drop-bad":                       `robocache.doctor(…, fix=True, drop_bad=True)`,
 		"edit reencode SRC DST --codec=h264 --gop=8":    `robocache.edit.reencode(SRC, DST, codec="h264", gop=8)`,
 		"edit delete some/set --episodes=3,7":           `robocache.edit.delete("some/set", episodes="3,7")`,

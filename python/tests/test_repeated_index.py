@@ -55,7 +55,7 @@ def make_set(root: Path, data: list[int], table: list[tuple[int, int]], frames: 
     """
     make_case(root, "L02", "one")
     info = json.loads((root / "meta/info.json").read_text())
-    info.update(total_episodes=len(table), total_frames=ROWS * len(data), total_tasks=len(TASKS), splits={})
+    info.update(total_episodes=len(table), total_frames=ROWS * len(data), total_tasks=len(TASKS), splits={"train": f"0:{len(table)}"})
     (root / "meta/info.json").write_text(json.dumps(info))
     import pandas as pd
 
@@ -88,7 +88,7 @@ def make_v2(root: Path, files: dict[int, list[tuple[int, int]]], version: str, l
     make_case(root, "V03", "v2_30")
     info = json.loads((root / "meta/info.json").read_text())
     n = sum(len(runs) for runs in files.values())
-    info.update(codebase_version=version, total_episodes=len(files), total_frames=ROWS * n, total_tasks=len(TASKS), splits={})
+    info.update(codebase_version=version, total_episodes=len(files), total_frames=ROWS * n, total_tasks=len(TASKS), splits={"train": f"0:{len(lines or files)}"})
     (root / "meta/info.json").write_text(json.dumps(info))
     at = 0
     for episode, runs in files.items():
@@ -126,7 +126,10 @@ def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) ->
     for call in (robocache.open, robocache.Loader, robocache.Writer, robocache.MapDataset):
         with pytest.raises(robocache.Misuse, match=f"episode_index {index} occurs twice") as e:
             call(str(path))
-        assert "robocache.doctor(…, fix=True)" in e.value.hint
+        assert "robocache.doctor(…, fix=True, in_place=True)" in e.value.hint
+    plan = robocache.doctor(path, fix=True)
+    assert plan.version == json.loads((path / "meta/info.json").read_text())["codebase_version"], plan
+    assert plan.format == "lerobot" and plan.num_episodes == len(runs), plan
     for verb in (["inspect", path], ["convert", path, tmp_path / "c"], ["edit", "delete", path, tmp_path / "d", "--episodes", "0"], ["stats", path]):
         done = cli(*map(str, verb))
         assert done.returncode == 2 and "doctor --fix" in done.stderr, (verb, done.returncode, done.stderr)
@@ -137,15 +140,16 @@ def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) ->
     done = cli("doctor", str(path), str(fixed), "--fix")
     assert done.returncode == 0, done.stdout + done.stderr
     check_set(fixed, runs)
-    done = cli("doctor", str(path), "--fix", "--in-place")
-    assert done.returncode == 0, done.stdout + done.stderr
+    robocache.doctor(path, fix=True, in_place=True)  # the hint
     check_set(path, runs)
 
 
 def check_set(path: Path, runs: Sequence[int]) -> None:
     found = robocache.doctor(path, decode=True)
     assert not found.errors and not found.warnings, found.findings
+    assert json.loads((path / "meta/info.json").read_text())["splits"] == {"train": f"0:{len(runs)}"}
     assert delivered(path) == expected(runs)
+    assert len(robocache.MapDataset(str(path))) == ROWS * len(runs)
     windows = delivered(path, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
     assert windows == expected(runs)
     table = pa.concat_tables([pq.read_table(f) for f in sorted((path / "meta/episodes").rglob("*.parquet"))], promote_options="default")
@@ -199,3 +203,55 @@ def test_rows_without_frames(tmp_path: Path) -> None:
     done = cli("doctor", str(path), str(dst), "--fix", "--drop-bad")
     assert done.returncode in (0, 3), done.stdout + done.stderr
     assert delivered(dst) == expected([0, 2])
+
+
+def set_splits(path: Path, splits: dict[str, str]) -> None:
+    info = json.loads((path / "meta/info.json").read_text())
+    (path / "meta/info.json").write_text(json.dumps({**info, "splits": splits}))
+
+
+def test_recovered_rows_of_the_last_split(tmp_path: Path) -> None:
+    path = make_set(tmp_path / "set", [0, 1, 2, 1], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2, 3))
+    set_splits(path, {"train": "0:2", "val": "2:3"})
+    robocache.doctor(path, fix=True, in_place=True)
+    assert robocache.open(path).splits == {"train": 2, "val": 2}
+    assert delivered(path, split="all") == expected([0, 1, 2, 3])
+
+
+def test_recovered_rows_of_no_split(tmp_path: Path) -> None:
+    """Nothing tells which split they belong to: doctor and inspect report them."""
+    path = make_set(tmp_path / "set", [0, 1, 2, 1], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2, 3))
+    set_splits(path, {"train": "0:2"})
+    dst = tmp_path / "fixed"
+    done = cli("doctor", str(path), str(dst), "--fix")
+    assert "episodes-without-split" in done.stdout, done.stdout + done.stderr
+    assert delivered(dst, split="all") == expected([0, 1, 2, 3])
+    for found in (robocache.doctor(dst).findings, robocache.inspect(dst).findings):
+        left = [f for f in found if f.code == "episodes-without-split"]
+        assert [(f.severity, f.count) for f in left] == [("warning", 2)], found
+        assert 'split="all"' in left[0].hint
+
+
+def test_note_about_the_only_split(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+    path = make_set(tmp_path / "set", [0, 1, 2], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2))
+    set_splits(path, {"train": "0:2"})
+    with caplog.at_level("WARNING", logger="robocache"):
+        assert robocache.Loader(str(path), batch_size=4).num_samples == 2 * ROWS
+    said = caplog.text + capfd.readouterr().err
+    assert "2 of 3 episodes" in said and "others are" not in said, said
+
+
+@pytest.mark.parametrize("damaged", [[0, 1, 2], [1]])
+def test_frame_index_that_restarts(tmp_path: Path, damaged: list[int]) -> None:
+    """Table, timestamps and episode_index agree: the episodes stay whole, and frame_index is a finding."""
+    path = make_set(tmp_path / "set", [0, 1, 2], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2))
+    file = path / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(file)
+    numbers = [k % 3 if e in damaged else k for e, k in zip(table["episode_index"].to_pylist(), table["frame_index"].to_pylist())]
+    at = table.schema.get_field_index("frame_index")
+    pq.write_table(table.set_column(at, "frame_index", pa.array(numbers)), file)
+    whole = [(e, *rest) for e, _, *rest in expected([0, 1, 2])]
+    assert [(e, *rest) for e, _, *rest in delivered(path)] == whole
+    assert "frame-index" in {f.code for f in robocache.doctor(path).findings}
+    robocache.doctor(path, fix=True, in_place=True)
+    check_set(path, [0, 1, 2])
