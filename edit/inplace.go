@@ -77,7 +77,7 @@ func lockSite(uri string) (*site, error) {
 	dir, ok := store.LocalPath(uri)
 	if !ok {
 		return nil, robocache.Unsupported("edit", robocache.Where{"dataset": robocache.Redact(uri)}, "in place: the dataset is not on this machine's disks").
-			WithHint("write to a new place")
+			WithHint("write to a new place, or copy the dataset to this machine first")
 	}
 	var err error
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -239,7 +239,7 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 		}
 		if a.IsDir() != b.IsDir() {
 			return nil, robocache.Unsupported("edit", robocache.Where{"dataset": s.path("")}, "in place: a file would become a folder, or a folder a file").
-				WithHint("write to a new place")
+				WithHint("write to a new place, or copy the dataset to this machine first")
 		}
 	}
 	if err := e.verify(ctx, s); err != nil {

@@ -241,17 +241,23 @@ def test_note_about_the_only_split(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "2 of 3 episodes" in said and "others are" not in said, said
 
 
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
 @pytest.mark.parametrize("damaged", [[0, 1, 2], [1]])
-def test_frame_index_that_restarts(tmp_path: Path, damaged: list[int]) -> None:
+def test_frame_index_that_restarts(tmp_path: Path, damaged: list[int], version: str) -> None:
     """Table, timestamps and episode_index agree: the episodes stay whole, and frame_index is a finding."""
-    path = make_set(tmp_path / "set", [0, 1, 2], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2))
-    file = path / "data/chunk-000/file-000.parquet"
-    table = pq.read_table(file)
-    numbers = [k % 3 if e in damaged else k for e, k in zip(table["episode_index"].to_pylist(), table["frame_index"].to_pylist())]
-    at = table.schema.get_field_index("frame_index")
-    pq.write_table(table.set_column(at, "frame_index", pa.array(numbers)), file)
+    if version == "v2.1":
+        path = make_v2(tmp_path / "set", {e: [(e, e)] for e in range(3)}, version)
+    else:
+        path = make_set(tmp_path / "set", [0, 1, 2], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2))
+    for file in (path / "data").rglob("*.parquet"):
+        table = pq.read_table(file)
+        pairs = zip(table["episode_index"].to_pylist(), table["frame_index"].to_pylist())
+        numbers = pa.array([k % 3 if e in damaged else k for e, k in pairs])
+        at = table.schema.get_field_index("frame_index")
+        pq.write_table(table.set_column(at, "frame_index", numbers), file)
     whole = [(e, *rest) for e, _, *rest in expected([0, 1, 2])]
     assert [(e, *rest) for e, _, *rest in delivered(path)] == whole
-    assert "frame-index" in {f.code for f in robocache.doctor(path).findings}
+    found = [f for f in robocache.doctor(path).findings if f.code == "frame-index"]
+    assert found and found[0].severity == "error", found
     robocache.doctor(path, fix=True, in_place=True)
     check_set(path, [0, 1, 2])
