@@ -16,7 +16,7 @@ from ._errors import Misuse
 from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, seconds, whole
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, Vectors, taken_over
-from .options import Given
+from ._given import Given, refuse_size
 
 Check = Callable[..., Any]
 
@@ -335,9 +335,10 @@ def loader(given: Given, mixed: bool) -> dict[str, Any]:
 def _cache(v: Any) -> dict[str, Any]:
     if v is None or v is False:
         return {}
-    want = f"cache={v!r}: expected 'ram', 'device' or a directory"
+    want = f"cache={v!r}: expected 'ram', 'device', a directory or a number of bytes"
     if not isinstance(v, (str, bytes, os.PathLike)):
         raise Misuse(want)
+    refuse_size(v)
     named = isinstance(v, str) and v.lower() in ("ram", "device")
     if named and v != v.lower():
         raise Misuse(want, hint=f"did you mean {v.lower()!r}? A directory of that name is './{v}'")

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from . import options
@@ -97,24 +97,24 @@ _HABITS = {
 }
 
 
-def _keyword_hint(name: str, owner: str, known: list[str], groups: Iterable[str]) -> str:
+def _keyword_hint(name: str, owner: str, known: list[str], groups: list[str]) -> str:
     """Returns the hint for an unknown keyword: at most three names, or its equivalent."""
     if name == "hz" and "rows_hz" in known:
         return _ROWS_HZ
     if name in _HABITS:
         return _HABITS[name]
-    names = {k: repr(k) for k in known}
+    names: dict[str, list[str]] = {k: [repr(k)] for k in known}
     for group in groups:
         for field in dataclasses.fields(options.GROUPS[group]):
-            text = options.spelled(group, field.name)
             for spelling in (
                 field.name,
                 options.engine_name(group, field.name),
                 f"{group}_{field.name}",
             ):
-                names.setdefault(spelling, text)
+                if spelling not in known:
+                    names[spelling] = options.spellings(spelling, groups)
     if name in names:
-        return names[name]
+        return " or ".join(names[name])
     from . import LeRobotDataset, Loader, MapDataset, Mix  # their keywords, when one of them has it
 
     for other in (Loader, MapDataset, Mix, LeRobotDataset):
@@ -122,8 +122,16 @@ def _keyword_hint(name: str, owner: str, known: list[str], groups: Iterable[str]
             return f"{name}= is a keyword of robocache.{other.__name__}"
     near = difflib.get_close_matches(name, names, n=6, cutoff=0.6)
     near = near or [k for k in known if len(name) > 2 and (name in k or k in name)]
-    texts = list(dict.fromkeys(names[k] for k in near))[:3]
+    texts = list(dict.fromkeys(text for k in near for text in names[k]))[:3]
     return f"did you mean {' or '.join(texts)}?" if texts else f"help({owner}) says what there is"
+
+
+def _refuse_other_group(keyword: str, value: Any) -> None:
+    """Raises Misuse if the value of a keyword is a group of another keyword."""
+    other = next((k for k, v in options.GROUPS.items() if isinstance(value, v)), keyword)
+    if other != keyword:
+        name = f"robocache.{type(value).__name__}"
+        raise Misuse(f"{keyword}={name}(…): expected another type", hint=f"a {name} is for {other}=")
 
 
 def _check_group(keyword: str, group: Any) -> None:
@@ -135,14 +143,8 @@ def _check_group(keyword: str, group: Any) -> None:
     if isinstance(group, Mapping):
         fields = [k for k in group if k in fields] or fields
     example = f"{keyword}=robocache.{cls.__name__}({', '.join(f'{f}=…' for f in fields)})"
-    other = next((k for k, v in options.GROUPS.items() if isinstance(group, v)), None)
-    hint = (
-        example
-        if other is None
-        else f"a robocache.{options.GROUPS[other].__name__} is for {other}="
-    )
     found = repr(group) if isinstance(group, (str, int, float)) else type(group).__name__
-    raise Misuse(f"{keyword}={found}: expected a robocache.{cls.__name__}", hint=hint)
+    raise Misuse(f"{keyword}={found}: expected a robocache.{cls.__name__}", hint=example)
 
 
 def _expanded(signature: inspect.Signature, groups: tuple[str, ...]) -> inspect.Signature:
@@ -171,6 +173,7 @@ def checked(fn: F, groups: tuple[str, ...] = ()) -> F:
                     f"unknown keyword {k!r} of {owner}",
                     hint=_keyword_hint(k, owner, known, searched),
                 )
+            _refuse_other_group(k, kwargs[k])
         for k in groups:
             _check_group(k, kwargs.get(k))
         return fn(*args, **kwargs)

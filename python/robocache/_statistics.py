@@ -33,11 +33,28 @@ def of(answer: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
 def asked(options: Mapping[str, Any], features: Iterable[str]) -> dict[str, Any]:
     """Returns the statistics that options ask for, as the engine's configuration: computed ones, or values."""
     compute, values = options.get("compute_stats"), options.get("stats")
-    if compute is not None and _options.flag("Statistics.compute", compute):
-        if values is not None:
+    out: dict[str, Any] = {}
+    if compute is not None:
+        out["compute_stats"] = _options.flag("Statistics.compute", compute)
+        if out["compute_stats"] and values is not None:
             raise Misuse("Statistics.compute and Statistics.values: expected one of them")
-        return {"compute_stats": True}
-    return {} if values is None else {"stats": given(values, features)}
+    return out if values is None else {**out, "stats": given(values, features)}
+
+
+def refuse_unused(config: Mapping[str, Any], sources: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Raises Misuse if statistics are asked for and nothing is normalised by them.
+
+    sources: the configurations of a mixture's sources, whose other options are those of config.
+    """
+    asking = [c for c in (config, *sources) if c.get("compute_stats") or "stats" in c]
+    for one in asking:
+        users = [config, *sources] if one is config else [config, one]
+        if not any(c.get("normalize") for c in users):
+            field = "compute" if one.get("compute_stats") else "values"
+            raise Misuse(
+                f"Statistics.{field} without normalize=: nothing takes the statistics",
+                hint='add normalize="mean_std", or leave statistics= out',
+            )
 
 
 def given(v: Any, features: Iterable[str]) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _memory, _options, options
 from ._errors import Misuse, Unsupported
+from ._options import is_integer
 
 
 @dataclass
@@ -25,25 +27,50 @@ class Target:
     kernels: dict[str, Any] = field(default_factory=dict)
 
 
+def _described(name: str, pin: bool | None) -> str:
+    """Returns a device and the choice of page-locked memory, for messages."""
+    return f"device={name!r}" if pin is None else f"device={name!r}, pin_memory={pin}"
+
+
+def _refuse_cuda_options(where: options.Device, decode: str | None) -> None:
+    """Raises Misuse if options of a CUDA device are given for another one."""
+    given: dict[str, Any] = {}
+    if decode not in (None, "cpu"):
+        given["decode"] = decode
+    if where.memory_budget is not None:
+        given["memory_budget"] = where.memory_budget
+    for field, value in given.items():
+        fields = ", ".join(f"{k}={json.dumps(v, default=int)}" for k, v in {"decode": "gpu", **given}.items())
+        raise Misuse(
+            f"Device.{field}={value!r} with device={str(where.name)!r}",
+            hint=f'device=robocache.Device("cuda", {fields}) decodes and keeps images on the GPU',
+        )
+
+
 def find_target(where: options.Device, decode: str | None) -> Target:
     """Returns the place that device= names. Raises Misuse or Unsupported if it is absent."""
     pin = None if where.pin_memory is None else _options.flag("Device.pin_memory", where.pin_memory)
-    target = Target(str(where.name), pin)
-    if decode not in (None, "cpu") and not target.name.startswith("cuda"):
-        raise Misuse(
-            f"Device.decode={decode!r} with device={target.name!r}",
-            hint=f'device=robocache.Device("cuda", decode={decode!r}) has the engines that decode',
-        )
+    name = int(where.name) if is_integer(where.name) else where.name
+    target = Target(str(name), pin)
     if target.name == "cpu" and not pin:
+        _refuse_cuda_options(where, decode)
         return target
     torch = _memory.torch_module()
-    what = f"device={target.name!r}" if pin is None else f"device={target.name!r}, pin_memory={pin}"
     if torch is None:
+        if isinstance(name, str) and not name.startswith("cuda"):
+            _refuse_cuda_options(where, decode)
+        what = _described(target.name, pin)
         raise Unsupported(f"{what}: torch is not installed", hint="pip install torch")
     try:
-        d = torch.device(where.name)
-    except (RuntimeError, TypeError) as e:
-        raise Misuse(f"device={where.name!r}: {e}") from None
+        d = torch.device(name)
+    except (RuntimeError, TypeError, ValueError):
+        raise Misuse(
+            f"device={name!r}: torch knows no such device", hint='use "cpu", "cuda" or "cuda:1"'
+        ) from None
+    target.name = str(d)
+    what = _described(target.name, pin)
+    if d.type != "cuda":
+        _refuse_cuda_options(where, decode)
     if d.type not in ("cpu", "cuda"):
         raise Unsupported(f"{what}: batches go to CPU or CUDA", hint="move the batch yourself")
     if d.type == "cpu" and not pin:

@@ -18,7 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from . import _keywords, _options, _sequences, options
+from . import _given, _keywords, _options, _sequences, options
 from ._errors import Misuse, NotFound
 from ._options import rate
 from .dataset import Dataset, Episode
@@ -164,7 +164,7 @@ class _Batches(Loader):
     def _serve(self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any) -> None:
         self.sequences, self._form = sequences, form
         if sequences._memo is not None:
-            cache = options.as_cache(how.get("cache", "ram"))
+            cache = _given.as_cache(how.get("cache", "ram"))
             if cache is not None and cache.where == "ram" and cache.budget is None and sequences._bound:
                 cache = replace(cache, budget=sequences._bound)  # cache_in_memory bounds neither a directory nor no cache
             how["cache"] = cache

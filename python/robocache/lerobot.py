@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _hftable, _keywords, _options, options
+from . import _config, _given, _hftable, _keywords, _options
 from ._errors import Misuse, Unsupported
 from ._lerobotmeta import UNITS, LeRobotDatasetMetadata, locate, read_only
 from .dataset import Dataset
@@ -75,7 +75,7 @@ class LeRobotDataset(MapDataset):
             raise Unsupported("robocache.LeRobotDataset reads; the options of recording are not for it", hint="record with lerobot, or write with 'robocache convert'")
         self.repo_id: str = str(repo_id)
         plain = {"keys": keys, "image_size": image_size, "threads": threads, "memory_budget": memory_budget}
-        own = options.Given(plain, groups)
+        own = _given.Given(plain, groups)
         how = {**own.pop_group("open"), "memory_budget": memory_budget}
         if how.setdefault("format", "lerobot") != "lerobot":
             raise Misuse(f"Open.format={how['format']!r}: robocache.LeRobotDataset reads LeRobot's format")

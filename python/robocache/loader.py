@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _config, _engine, _keywords, _memory, _options, _scales, _sources, options
+from . import _config, _engine, _given, _keywords, _memory, _options, _scales, _sources, _statistics, options
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._epoch import Epoch
@@ -137,7 +137,7 @@ class Loader(Ordered, _Base):
         **groups: Unpack[LoaderGroups],
     ) -> None:
         self._handle: _engine.Handle | None = None
-        where = options.as_device(device)
+        where = _given.as_device(device)
         plain = {
             "batch_size": batch_size,
             "shuffle": shuffle,
@@ -153,7 +153,7 @@ class Loader(Ordered, _Base):
             "memory_budget": memory_budget,
             "drop_last": drop_last,
         }
-        given = options.Given(plain, {**groups, "cache": options.as_cache(cache), "device": where})
+        given = _given.Given(plain, {**groups, "cache": _given.as_cache(cache), "device": where})
         sources = _sources.opened_sources(source, given.pop_group("open"))
         self._mix, self.datasets, self._features = sources.mix, sources.datasets, sources.features
         self._sourced: list[dict[str, Any]] = []  # as the engine takes them
@@ -166,10 +166,13 @@ class Loader(Ordered, _Base):
                 "Statistics(values=…) of a mixture",
                 hint="give it to each robocache.Mix; statistics=robocache.Statistics(compute=True) may stand here",
             )
-        if "compute_stats" in own:
+        if own.get("compute_stats"):
             inherited.pop("stats", None)
+        if "stats" in own:
+            inherited.pop("compute_stats", None)
         self._config: dict[str, Any] = {**inherited, **own, **_config.loader(given, self._mix is not None)}
         _config.normalize_selected(self._config)
+        _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._place = Place(rank, world_size)
         self._config["rank"], self._config["world_size"] = self._place.now()
         self._delivered_to = found = find_target(where, self._config.get("decode"))

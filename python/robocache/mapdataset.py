@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _engine, _keywords, _memory, _options, _scales, options
+from . import _config, _engine, _given, _keywords, _memory, _options, _scales, _statistics
 from ._errors import Malformed, Misuse
 from ._feature import Features
 from .dataset import Dataset, opened
@@ -121,11 +121,12 @@ class MapDataset(_Base):
             "threads": threads,
             "memory_budget": memory_budget,
         }
-        given = options.Given(plain, groups)
+        given = _given.Given(plain, groups)
         self.dataset: Dataset = opened(source, given.pop_group("open"))
         given.refuse_unknown([*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it")
         self._config = _config.sample(self.dataset.features, given)
         _config.normalize_selected(self._config)
+        _statistics.refuse_unused(self._config)
         self._start()
 
     @classmethod

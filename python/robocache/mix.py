@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import _config, _keywords, _options, _statistics, options
+from . import _config, _given, _keywords, _options, _statistics
 from ._errors import Error, Misuse
 from ._feature import Features
 from .dataset import Dataset, opened
@@ -114,7 +114,7 @@ class Mix:
             "name": name,
             "dims": dims,
         }
-        given = options.Given(plain, groups)
+        given = _given.Given(plain, groups)
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
@@ -130,7 +130,7 @@ class Mix:
         except Error as e:
             self._failure = e
 
-    def _configure(self, rename: Mapping[str, str] | None, given: options.Given) -> None:
+    def _configure(self, rename: Mapping[str, str] | None, given: _given.Given) -> None:
         """Checks the keywords against the dataset."""
         if rename is not None and not isinstance(rename, Mapping):
             raise Misuse(f"rename={rename!r}: expected a dict of its keys to the batch's")

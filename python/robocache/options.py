@@ -8,15 +8,12 @@ Go's loader.Config and its JSON have the same options; ENGINE is the table of th
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ._errors import Misuse
+from ._fields import names_checked
 
 __all__ = [
     "Windows",
@@ -32,37 +29,13 @@ __all__ = [
     "Open",
 ]
 
-T = TypeVar("T")
-
 Mode = Literal["linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"]
 Edge = Literal["clamp", "mask", "extrapolate", "error"]
 Duration = float | str  # seconds, or text with a unit: "50ms"
 Bytes = int | str  # bytes, or text with a unit: "4GiB"
 
 
-def _names_checked(cls: type[T]) -> type[T]:
-    """Makes an unknown field a Misuse that names the nearest one."""
-    known = [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
-    init: Callable[..., None] = cls.__init__
-
-    @functools.wraps(init)
-    def __init__(self: Any, *args: Any, **fields: Any) -> None:
-        for name in fields:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-                hint = (
-                    f"did you mean {' or '.join(map(repr, near))}?"
-                    if near
-                    else "known: " + ", ".join(known)
-                )
-                raise Misuse(f"unknown field {name!r} of robocache.{cls.__name__}", hint=hint)
-        init(self, *args, **fields)
-
-    cls.__init__ = __init__  # type: ignore[method-assign]
-    return cls
-
-
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Windows:
     """The contents of a sample. Windows in lerobot's form are delta_timestamps=.
@@ -95,7 +68,7 @@ class Windows:
     dtype: Literal["float32", "keep"] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Align:
     """How streams come onto one timeline: the keywords of Episode.align, which explains them.
@@ -131,7 +104,7 @@ class Align:
     dtypes: Mapping[str, Any] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Images:
     """What becomes of decoded images, which are (C, H, W); grey ones have three equal planes.
@@ -184,7 +157,7 @@ class Noise(TypedDict, total=False):
     std: float | Mapping[str, float]
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Augment:
     """Random changes of samples: a function of seed, epoch, sample and camera alone.
@@ -210,7 +183,7 @@ class Augment:
     cameras: Sequence[str] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """Which samples an epoch has, and how the ranks share them.
@@ -244,7 +217,7 @@ class Order:
     on_nan: Literal["error", "mask", "allow"] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Mixture:
     """How the sources of a mixture share an epoch. Mix is one source.
@@ -264,7 +237,7 @@ class Mixture:
     stratified: bool | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True)
 class Cache:
     """Where decoded images stay for the next epoch.
@@ -283,7 +256,7 @@ class Cache:
     format: Literal["auto", "yuv", "rgb", "encoded"] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True)
 class Device:
     """Where batches arrive, and where video is decoded.
@@ -305,7 +278,7 @@ class Device:
     memory_budget: Bytes | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
     """The statistics that normalize= takes.
@@ -322,7 +295,7 @@ class Statistics:
     values: Mapping[str, Mapping[str, Any]] | str | os.PathLike[str] | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """How a Loader works.
@@ -343,7 +316,7 @@ class Runtime:
     metrics: str | None = None
 
 
-@_names_checked
+@names_checked
 @dataclass(frozen=True, kw_only=True)
 class Open:
     """How a path is opened. The fields are keywords of robocache.open, which explains them.
@@ -395,12 +368,12 @@ ENGINE: dict[tuple[str, str], str] = {
     ("statistics", "values"): "stats",
 }
 
-_NESTED = ("align", "augment")  # objects in the JSON too
+NESTED = ("align", "augment")  # objects in the JSON too
 
 
 def engine_name(group: str, field: str) -> str:
     """Returns the name of a field in the engine's configuration; align and augment are dotted."""
-    return f"{group}.{field}" if group in _NESTED else ENGINE.get((group, field), field)
+    return f"{group}.{field}" if group in NESTED else ENGINE.get((group, field), field)
 
 
 def spelled(group: str, field: str, value: str = "…") -> str:
@@ -410,6 +383,17 @@ def spelled(group: str, field: str, value: str = "…") -> str:
         return f"{group}=robocache.{GROUPS[group].__name__}({first})"
     inner = f"{field}={value}" if first is None else f"{first}, {field}={value}"
     return f"{group}=robocache.{GROUPS[group].__name__}({inner})"
+
+
+def spellings(name: str, groups: Iterable[str] = GROUPS) -> list[str]:
+    """Returns the texts that set the fields of a name, of groups or of the engine; Open first."""
+    found = [
+        spelled(group, field)
+        for group in sorted(groups, key=lambda g: g != "open")
+        for field in GROUPS[group].__dataclass_fields__
+        if name in (field, engine_name(group, field), f"{group}_{field}")
+    ]
+    return list(dict.fromkeys(found))
 
 
 if TYPE_CHECKING:
@@ -446,54 +430,3 @@ if TYPE_CHECKING:
 
         images: Images | None
         open: Open | None
-
-
-class Given(dict[str, Any]):
-    """Options by the engine's names, without those that are None.
-
-    labels holds the names of options of groups in messages.
-    """
-
-    def __init__(self, plain: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
-        super().__init__((k, v) for k, v in plain.items() if v is not None)
-        self.labels: dict[str, str] = {}
-        for keyword, group in groups.items():
-            if group is not None:
-                self._add(keyword, group)
-
-    def _add(self, keyword: str, group: Any) -> None:
-        fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
-        fields = {k: v for k, v in fields.items() if v is not None}
-        if keyword in _NESTED:
-            nested = self[keyword] = Given(fields, {})
-            nested.labels = {k: f"{type(group).__name__}.{k}" for k in fields}
-            return
-        for field, value in fields.items():
-            name = engine_name(keyword, field)
-            if name in self:
-                raise Misuse(f"{name}= and {spelled(keyword, field)}: expected one of them")
-            self[name] = value
-            self.labels[name] = f"{type(group).__name__}.{field}"
-
-    def pop_group(self, keyword: str) -> dict[str, Any]:
-        """Removes the options of a group and returns them."""
-        names = [engine_name(keyword, f.name) for f in dataclasses.fields(GROUPS[keyword])]
-        return {k: self.pop(k) for k in names if k in self}
-
-    def refuse_unknown(self, known: Iterable[str], owner: str, hint: str) -> None:
-        """Raises Misuse if an option of a group is not among the known ones."""
-        for name, label in self.labels.items():
-            if name in self and name not in known:
-                raise Misuse(f"{label} is not for robocache.{owner}", hint=hint)
-
-
-def as_cache(v: Any) -> Cache | None:
-    """Returns cache= as a Cache; a number is the budget of a cache in RAM."""
-    if isinstance(v, Cache) or v is None or v is False:
-        return v or None
-    return Cache("ram", budget=v) if isinstance(v, int) and v is not True else Cache(v)
-
-
-def as_device(v: Any) -> Device:
-    """Returns device= as a Device."""
-    return v if isinstance(v, Device) else Device(v)

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import cli, dataset_path
 
@@ -73,6 +74,116 @@ def test_groups(uri: str) -> None:
     key = next(k for k in batch if k.startswith("observation.images") and not k.endswith("_is_pad"))
     assert tuple(batch[key].shape) == (2, 3, 24, 32) and "float32" in str(batch[key].dtype)
     assert loader._config["cache"] == "ram" and loader._config["cache_budget"] == 1 << 20
+
+
+def test_wrong_groups(uri: str) -> None:
+    """A group of another keyword, also for a keyword that is no group, and positional fields."""
+    cuda = robocache.Device
+    for make, words in (
+        (lambda: robocache.Loader(uri, cache=cuda("cpu")), "a robocache.Device is for device="),
+        (lambda: robocache.Loader(uri, device=robocache.Cache("ram")), "a robocache.Cache is for cache="),
+        (lambda: robocache.Loader(uri, image_size=robocache.Images()), "a robocache.Images is for images="),
+        (lambda: robocache.Loader(uri, device=None), "device=None: expected 'cpu', 'cuda'"),
+        (lambda: robocache.Loader(uri, device=1.5), "device=1.5: expected 'cpu', 'cuda'"),
+        (lambda: robocache.Loader(uri, device=cuda(None)), "Device.name=None: expected 'cpu', 'cuda'"),
+        (lambda: robocache.Images((3, 4)), "robocache.Images(size=…, dtype=…, fit=…, depth_unit=…)"),
+        (lambda: robocache.Order("1GiB"), "robocache.Order(pool_size=…, "),
+        (lambda: robocache.Cache("ram", "1GiB"), "robocache.Cache('ram', budget=…, format=…)"),
+        (lambda: robocache.Cache("ram", where="x"), "expected one of them"),
+        (lambda: robocache.Images(image_resize="crop"), "did you mean 'fit'?"),
+        (lambda: robocache.Cache("ram", cache_budget=1), "did you mean 'budget'?"),
+        (lambda: robocache.Images(pool_size=1), "order=robocache.Order(pool_size=…)"),
+        (lambda: robocache.Windows(delta_indces={}), "did you mean 'rows'?"),
+    ):
+        with pytest.raises(robocache.Misuse) as e:
+            make()
+        assert words in str(e.value), words
+        assert "overload" not in str(e.value) and "\n" not in str(e.value)
+
+
+def test_fields_of_several_groups(uri: str) -> None:
+    """A name that several groups have lists each of them, Open first."""
+    for name, hint in (
+        ("format", "open=robocache.Open(format=…) or cache=robocache.Cache(…, format=…)"),
+        ("dtype", "windows=robocache.Windows(dtype=…) or images=robocache.Images(dtype=…)"),
+    ):
+        with pytest.raises(robocache.Misuse) as e:
+            robocache.Loader(uri, **{name: "x"})
+        assert e.value.hint == hint
+    with pytest.raises(robocache.Misuse) as e:
+        robocache.LeRobotDataset(uri, format="x")
+    assert e.value.hint == "open=robocache.Open(format=…)"
+
+
+def test_sizes_of_caches(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that is a number of bytes is no folder, and integers of NumPy are bytes of RAM."""
+    monkeypatch.chdir(tmp_path)
+    for cache in ("8GiB", "1e9", "512 mb", robocache.Cache("8GiB")):
+        with pytest.raises(robocache.Misuse) as e:
+            robocache.Loader(uri, cache=cache)
+        text = cache if isinstance(cache, str) else cache.where
+        assert f'robocache.Cache("ram", budget="{text}")' in e.value.hint
+        assert f'"./{text}"' in e.value.hint
+    assert not list(tmp_path.iterdir())
+    loader = robocache.Loader(uri, keys=["action"], cache=np.int64(1 << 20))
+    assert loader._config["cache"] == "ram" and loader._config["cache_budget"] == 1 << 20
+    for folder in ("./8GiB", Path("9GiB"), "cache8"):
+        loader = robocache.Loader(uri, keys=["action"], cache=folder)
+        assert loader._config["cache"] == str(tmp_path / folder)
+
+
+def test_options_without_effect(uri: str) -> None:
+    """Options that nothing would use are refused, and do what they say elsewhere."""
+    values = robocache.open(uri).stats
+    for make, words in (
+        (lambda: robocache.Loader(uri, device=robocache.Device(memory_budget="1GiB")), "Device.memory_budget='1GiB' with device='cpu'"),
+        (lambda: robocache.Loader(uri, statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
+        (lambda: robocache.Loader(uri, statistics=robocache.Statistics(values=values)), "Statistics.values without normalize="),
+        (lambda: robocache.MapDataset(uri, statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
+        (lambda: robocache.Loader([uri, uri], statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
+        (lambda: robocache.Loader([robocache.Mix(uri, statistics=robocache.Statistics(values=values)), robocache.Mix(uri, normalize="mean_std")]), "Statistics.values without normalize="),
+    ):
+        with pytest.raises(robocache.Misuse) as e:
+            make()
+        assert words in str(e.value), words
+    mix = robocache.Mix(uri, keys=["action"], statistics=robocache.Statistics(values=values))
+    assert robocache.Loader([mix], normalize="mean_std").normalizer
+    mix = robocache.Mix(uri, keys=["action"], normalize="mean_std")
+    assert robocache.Loader([mix], statistics=robocache.Statistics(compute=True)).normalizer
+
+
+def test_statistics_over_a_map_dataset(uri: str) -> None:
+    """The Loader's statistics replace those of its MapDataset, also by compute=False."""
+    computed = robocache.Statistics(compute=True)
+    items = robocache.MapDataset(
+        uri, keys=["action"], episodes=[0], normalize="mean_std", statistics=computed
+    )
+    plain = {"keys": ["action"], "episodes": [0], "normalize": "mean_std"}
+
+    def first(loader: robocache.Loader) -> list[float]:
+        return next(iter(loader))["action"][0].tolist()
+
+    own = first(robocache.Loader(uri, shuffle=False, **plain))
+    undone = robocache.Loader(items, shuffle=False, statistics=robocache.Statistics(compute=False))
+    assert first(undone) == own
+    assert first(robocache.Loader(items, shuffle=False)) != own
+    values = robocache.Statistics(values=robocache.open(uri).stats)
+    assert first(robocache.Loader(items, shuffle=False, statistics=values)) == own
+
+
+def test_numbers_of_devices(uri: str) -> None:
+    """A number is a CUDA device where torch says so."""
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("test_cuda.py opens devices")
+    if torch.device(0).type != "cuda":
+        pytest.skip("torch counts devices of another kind")
+    for device in (0, np.int64(0), torch.device("cuda", 0)):
+        with pytest.raises(robocache.Unsupported, match="device='cuda:0': torch finds no CUDA device"):
+            robocache.Loader(uri, device=robocache.Device(device, decode="gpu", memory_budget="1GiB"))
+    with pytest.raises(robocache.Misuse, match="device='gpu': torch knows no such device"):
+        robocache.Loader(uri, device="gpu")
+    assert robocache.Loader(uri, keys=["action"], device=torch.device("cpu")).device == "cpu"
 
 
 def test_signatures_name_the_groups() -> None:

@@ -1,0 +1,89 @@
+"""The options that a call gives, by the engine's names, and the short forms of cache= and device=."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import options
+from ._errors import Misuse
+from ._options import bytes_of, is_integer
+from .options import Cache, Device
+
+
+class Given(dict[str, Any]):
+    """Options by the engine's names, without those that are None.
+
+    labels holds the names of options of groups in messages.
+    """
+
+    def __init__(self, plain: Mapping[str, Any], groups: Mapping[str, Any]) -> None:
+        super().__init__((k, v) for k, v in plain.items() if v is not None)
+        self.labels: dict[str, str] = {}
+        for keyword, group in groups.items():
+            if group is not None:
+                self._add(keyword, group)
+
+    def _add(self, keyword: str, group: Any) -> None:
+        fields = {f.name: getattr(group, f.name) for f in dataclasses.fields(group)}
+        fields = {k: v for k, v in fields.items() if v is not None}
+        if keyword in options.NESTED:
+            nested = self[keyword] = Given(fields, {})
+            nested.labels = {k: f"{type(group).__name__}.{k}" for k in fields}
+            return
+        for field, value in fields.items():
+            name = options.engine_name(keyword, field)
+            if name in self:
+                raise Misuse(f"{name}= and {options.spelled(keyword, field)}: expected one of them")
+            self[name] = value
+            self.labels[name] = f"{type(group).__name__}.{field}"
+
+    def pop_group(self, keyword: str) -> dict[str, Any]:
+        """Removes the options of a group and returns them."""
+        names = [options.engine_name(keyword, f.name) for f in dataclasses.fields(options.GROUPS[keyword])]
+        return {k: self.pop(k) for k in names if k in self}
+
+    def refuse_unknown(self, known: Iterable[str], owner: str, hint: str) -> None:
+        """Raises Misuse if an option of a group is not among the known ones."""
+        for name, label in self.labels.items():
+            if name in self and name not in known:
+                raise Misuse(f"{label} is not for robocache.{owner}", hint=hint)
+
+
+def as_cache(v: Any) -> Cache | None:
+    """Returns cache= as a Cache; a number is the budget of a cache in RAM."""
+    if isinstance(v, Cache) or v is None or v is False:
+        return v or None
+    return Cache("ram", budget=int(v)) if is_integer(v) else Cache(v)
+
+
+def refuse_size(where: Any) -> None:
+    """Raises Misuse if the place of a cache is text such as "8GiB" and names no folder."""
+    if not isinstance(where, str) or "/" in where or os.sep in where:
+        return
+    try:
+        bytes_of("cache", where)
+    except Misuse:
+        return
+    raise Misuse(
+        f"cache={where!r}: expected a place, found a number of bytes",
+        hint=f'robocache.Cache("ram", budget="{where}"); a directory of that name is "./{where}"',
+    )
+
+
+def as_device(v: Any) -> Device:
+    """Returns device= as a Device. Raises Misuse if it names no device."""
+    device = v if isinstance(v, Device) else Device(v)
+    torch = sys.modules.get("torch")  # a torch.device exists only if torch is imported
+    if isinstance(device.name, str) or is_integer(device.name):
+        return device
+    if torch is not None and isinstance(device.name, torch.device):
+        return device
+    label = "device" if device is not v else "Device.name"
+    raise Misuse(
+        f"{label}={device.name!r}: expected 'cpu', 'cuda', 'cuda:1', a number or a torch.device",
+        hint='device="cuda", or device=robocache.Device("cuda", …)',
+    )
