@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from conftest import ROOT
+
+import robocache
 
 DOCS = sorted((ROOT / "docs").rglob("*.md")) + [ROOT / "README.md", ROOT / "ARCHITECTURE.md"]
 
@@ -29,6 +32,43 @@ def test_links(doc: Path) -> None:
         assert target.exists(), link
         if place:
             assert place in [anchor(t) for t in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)], link
+
+
+PARAMETERS = {
+    f"{prefix}{cls.__name__}": set(inspect.signature(cls).parameters)
+    for cls in [
+        robocache.Loader,
+        robocache.MapDataset,
+        robocache.Mix,
+        robocache.LeRobotDataset,
+        *robocache.options.GROUPS.values(),
+        robocache.open,
+    ]
+    for prefix in ("robocache.", "" if cls is not robocache.open else "robocache.")
+}
+
+
+def keywords_of(text: str) -> list[str]:
+    """Returns the keywords of a call whose arguments text begins with, those of inner calls aside."""
+    depth, own = 1, ""
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if depth == 0:
+            break
+        own += letter if depth == 1 else ""
+    return re.findall(r"(?<![\w.])(\w+)=(?!=)", re.sub(r'"[^"]*"|#[^\n]*', "", own))
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_keywords_exist(doc: Path) -> None:
+    """The calls in the documents have keywords that the functions take. History may keep old ones."""
+    if "perf" in doc.parts or "dev" in doc.parts:
+        pytest.skip("tells what was measured")
+    names = "|".join(re.escape(name) for name in PARAMETERS)
+    text = doc.read_text()
+    for call in re.finditer(rf"(?<![\w.])({names})\(", text):
+        unknown = set(keywords_of(text[call.end() :])) - PARAMETERS[call[1]]
+        assert unknown <= {"batchsize"}, text[call.start() : call.end() + 80]  # an error to show
 
 
 def test_changes_are_readable() -> None:
