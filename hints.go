@@ -91,6 +91,15 @@ var goFields = map[string]string{
 	"delta_timestamps":  "Deltas",
 	"delta_indices":     "Indices",
 	"windows":           "Native",
+
+	"deadline_s":           "Deadline",
+	"device_memory_budget": "DeviceMemory",
+	"drop_n_first_frames":  "DropFirst",
+	"drop_n_last_frames":   "DropTail",
+	"dtype":                "DType",
+	"io_threads":           "IOThreads",
+	"offset_tolerance_s":   "OffsetTolerance",
+	"tolerance_s":          "Tolerance",
 }
 
 // goField returns the field of an option: max_gap is MaxGap.

@@ -16,22 +16,28 @@ type pythonField struct {
 }
 
 // pythonFields are the options that are fields of groups in Python. python/tests/test_hints.py
-// compares them with the groups. The options of opening are not among them: robocache.open and the
-// verbs take them as keywords.
+// compares them with the groups. robocache.open and the verbs take the options of opening as
+// keywords: pythonOpening has those.
 var pythonFields = map[string]pythonField{
 	"delta_indices":        {"windows", "Windows", "rows"},
 	"windows":              {"windows", "Windows", "seconds"},
 	"anchor":               {"windows", "Windows", "anchor"},
 	"tolerance_s":          {"windows", "Windows", "tolerance_s"},
 	"missing":              {"windows", "Windows", "missing"},
+	"dtype":                {"windows", "Windows", "dtype"},
 	"image_dtype":          {"images", "Images", "dtype"},
 	"image_resize":         {"images", "Images", "fit"},
+	"depth_unit":           {"images", "Images", "depth_unit"},
 	"pool_size":            {"order", "Order", "pool_size"},
 	"pool_episodes":        {"order", "Order", "pool_episodes"},
 	"pool_shards":          {"order", "Order", "pool_shards"},
 	"uneven":               {"order", "Order", "uneven"},
+	"drop_n_first_frames":  {"order", "Order", "drop_n_first_frames"},
+	"drop_n_last_frames":   {"order", "Order", "drop_n_last_frames"},
 	"on_bad_episode":       {"order", "Order", "on_bad_episode"},
 	"on_nan":               {"order", "Order", "on_nan"},
+	"temperature":          {"mixture", "Mixture", "temperature"},
+	"stop":                 {"mixture", "Mixture", "stop"},
 	"epoch_size":           {"mixture", "Mixture", "epoch_size"},
 	"stratified":           {"mixture", "Mixture", "stratified"},
 	"cache_budget":         {"cache", "Cache", "budget"},
@@ -47,8 +53,17 @@ var pythonFields = map[string]pythonField{
 	"metrics":              {"runtime", "Runtime", "metrics"},
 }
 
+// pythonOpening are the keywords of robocache.open and of verbs that a Loader takes in a group.
+var pythonOpening = []string{"format", "rows_hz", "map", "options", "follow_links"}
+
 // pythonFirst are the first arguments of groups that need one.
 var pythonFirst = map[string]string{"Cache": "…, ", "Device": `"cuda", `}
+
+// pythonOthers are the entries of augmentations that stand beside those that a hint names.
+var pythonOthers = map[string]string{
+	"hflip":       `"p": …, `,
+	"random_crop": `"size": …, "pad": …, `,
+}
 
 func pythonOption(name string, keys []string, value any) string {
 	switch {
@@ -57,15 +72,27 @@ func pythonOption(name string, keys []string, value any) string {
 	case name == "stats" && len(keys) == 0 && value == "compute":
 		return pythonOption("compute_stats", nil, true)
 	case name == "align" && (len(keys) > 0 || value != nil):
-		return "align=robocache.Align(" + alignFields(keys, value) + ")"
+		return "align=robocache.Align(" + groupFields(keys, value) + ")"
+	case name == "augment" && (len(keys) > 0 || value != nil):
+		text := groupFields(keys, value)
+		if len(keys) > 1 {
+			text = strings.Replace(text, "{", "{"+pythonOthers[keys[0]], 1)
+		}
+		return "augment=robocache.Augment(" + text + ")"
 	case name == "as": // of edit, a keyword of Python
 		name = "to"
+	case name == "offset_tolerance_s": // of LeRobotDataset
+		return "tolerance_s=" + strings.TrimSuffix(pythonDict(keys, value), "…")
 	}
 	place, grouped := pythonFields[name]
 	if value == nil && len(keys) == 0 && !grouped {
 		return name + "="
 	}
 	text := pythonDict(keys, value)
+	if slices.Contains(pythonOpening, name) {
+		text = name + "=" + text
+		return text + " (open=robocache.Open(" + text + ") of a Loader)"
+	}
 	if !grouped {
 		return name + "=" + text
 	}
@@ -73,8 +100,9 @@ func pythonOption(name string, keys []string, value any) string {
 	return place.keyword + "=robocache." + place.group + "(" + arguments + ")"
 }
 
-// alignFields writes a configuration of align, or a part of one, as arguments of robocache.Align.
-func alignFields(keys []string, value any) string {
+// groupFields writes the configuration of a nested group, or a part of one, as arguments of the
+// group in Python.
+func groupFields(keys []string, value any) string {
 	if len(keys) > 0 {
 		return keys[0] + "=" + pythonDict(keys[1:], value)
 	}

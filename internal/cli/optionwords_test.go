@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
+	"github.com/goatnote-inc/robocache/loader"
 )
 
 // Each surface writes an option in its own words, and the command line by the flags of the verb that runs.
@@ -34,6 +36,11 @@ func TestOptionWords(t *testing.T) {
 		"stats":          {"compute"},
 		"pin_memory":     {false},
 		"cache_budget":   nil,
+		"follow_links":   nil,
+		"augment":        {"hflip", "negate", "action", []int{0}},
+		"dtype":          {"keep"},
+		"stop":           {"all"},
+		"depth_unit":     nil,
 	}
 	for _, c := range []struct{ surface, option, want string }{
 		{"convert", "keys", "--keys"},
@@ -50,8 +57,13 @@ func TestOptionWords(t *testing.T) {
 		{"Python", "missing", `windows=robocache.Windows(missing="pad")`},
 		{"Python", "skip_bad", "skip_bad=True"},
 		{"Python", "on_bad_episode", `order=robocache.Order(on_bad_episode="skip")`},
-		{"Python", "options", `options={"timestamp_unit": "ms"}`},
-		{"Python", "rows_hz", `rows_hz="30000/1001"`},
+		{"Python", "options", `options={"timestamp_unit": "ms"} (open=robocache.Open(options={"timestamp_unit": "ms"}) of a Loader)`},
+		{"Python", "rows_hz", `rows_hz="30000/1001" (open=robocache.Open(rows_hz="30000/1001") of a Loader)`},
+		{"Python", "follow_links", "follow_links="},
+		{"Python", "augment", `augment=robocache.Augment(hflip={"p": …, "negate": {"action": [0]}})`},
+		{"Python", "dtype", `windows=robocache.Windows(dtype="keep")`},
+		{"Python", "stop", `mixture=robocache.Mixture(stop="all")`},
+		{"Python", "depth_unit", "images=robocache.Images(depth_unit=…)"},
 		{"Python", "align", `align=robocache.Align(relative={"action": False})`},
 		{"Python", "stats", `statistics=robocache.Statistics(compute=True)`},
 		{"Python", "pin_memory", `device=robocache.Device("cuda", pin_memory=False)`},
@@ -276,6 +288,45 @@ func TestHintedOptionsExist(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Each option of a loader's configuration is a keyword or a field of a group in Python, and has
+// the name of its field in Go.
+func TestConfigInWords(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(realdata.Root(t), "python", "robocache", "loader.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, signature, _ := strings.Cut(string(b), "def __init__(")
+	signature, _, _ = strings.Cut(signature, "**groups")
+	fields := pythonFields(t)
+	// The Python package sets these itself; LeRobotDataset has tolerance_s.
+	internal := []string{"compat", "raw", "decode_device", "offset_tolerance_s"}
+	names := 0
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[loader.Config]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" || slices.Contains(internal, name) {
+			continue
+		}
+		names++
+		if field := robocache.GoWords.Option(name, nil, nil); !strings.EqualFold(field, f.Name) {
+			t.Errorf("%s: %s in Go, expected %s", name, field, f.Name)
+		}
+		text := robocache.PythonWords.Option(name, nil, nil)
+		if m := groupField.FindStringSubmatch(text); m != nil {
+			if place := m[1] + "." + m[2] + "." + m[3]; !fields[place] {
+				t.Errorf("%s: %s: the Python package has no such group or field", name, text)
+			}
+			continue
+		}
+		keyword := strings.TrimSuffix(text, "=")
+		if group := keyword == "align" || keyword == "augment"; !group && !strings.Contains(signature, "\n        "+keyword+": ") {
+			t.Errorf("%s: %s: not a keyword of robocache.Loader", name, text)
+		}
+	}
+	if names < 40 {
+		t.Errorf("found only %d options", names)
 	}
 }
 

@@ -230,12 +230,7 @@ func ParseConfig(text []byte) (Config, error) {
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return c, jsonmeta.OptionError("loader", "the configuration", text, err)
 	}
-	var known []string
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			known = append(known, name)
-		}
-	}
+	known := configNames()
 	for k := range raw {
 		if !slices.Contains(known, k) {
 			return c, robocache.Misuse("loader", nil, "unknown option %s", k).
@@ -252,6 +247,17 @@ func ParseConfig(text []byte) (Config, error) {
 		return c, err
 	}
 	return c, jsonmeta.OptionError("loader", "", text, json.Unmarshal(text, &c))
+}
+
+// configNames returns the names of the options in the JSON of a Config.
+func configNames() []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // plainTolerances returns text with its tolerances as numbers of seconds. raw is the parsed text.

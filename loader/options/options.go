@@ -11,8 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Misuse returns the error of an invalid value of an option.
+// Misuse returns the error of an invalid value of an option. The name of an option of
+// Config is written in the words of the user's surface, as in hints.
 func Misuse(option, want, got string) error {
+	if slices.Contains(configNames(), option) {
+		option = robocache.Option(option)
+	}
 	return robocache.Misuse("loader", nil, "%s", option).Expected(want, got)
 }
 

@@ -42,6 +42,7 @@ def batches(uri: str, how: dict[str, Any], kw: dict[str, Any], device: str) -> l
     if "normalize" in kw or "delta_timestamps" in kw:
         name = next(k for k in ds.features if k in ("action", "actions"))
         kw = {k: {name: v for v in x.values()} if k in ("normalize", "delta_timestamps") else x for k, x in kw.items()}
+    if "normalize" in kw:
         kw["statistics"] = robocache.Statistics(values=ds.compute_stats([name]))
     with robocache.Loader(ds, batch_size=8, seed=7, device=device, **kw) as loader:
         return [dict(b) for b, _ in zip(loader, range(6))]

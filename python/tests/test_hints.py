@@ -39,15 +39,78 @@ def test_hints_of_errors(recording):
     assert ran.returncode == 2 and "leave it out; --hz resamples" in ran.stderr, ran.stderr
 
 
+# Fields that hints write another way: as plain keywords, as nested groups, as keywords of open.
+PLAIN = {("cache", "where"), ("device", "name"), ("images", "size")}
+NESTED = {"align", "augment"}
+OPENING = "open"
+
+
 def test_hints_name_fields_of_groups():
-    """The table of hints_python.go has the groups and the fields of robocache.options."""
+    """The tables of hints_python.go have each group and field of robocache.options, and no other."""
     text = (ROOT / "hints_python.go").read_text()
     places = re.findall(r'"(\w+)": +\{"(\w+)", "(\w+)", "(\w+)"\}', text)
-    assert len(places) > 20
-    for name, keyword, group, field in places:
+    for name, keyword, group, _ in places:
         assert robocache.options.GROUPS[keyword].__name__ == group, name
-        assert robocache.options.engine_name(keyword, field) == name
-        assert field in [f.name for f in dataclasses.fields(robocache.options.GROUPS[keyword])], name
+    opening = re.search(r"pythonOpening = \[\]string\{(.*)\}", text)[1]
+    found = {(keyword, field): name for name, keyword, _, field in places}
+    found |= {(OPENING, name): name for name in re.findall(r'"(\w+)"', opening)}
+    wanted = {
+        (keyword, field.name): robocache.options.engine_name(keyword, field.name)
+        for keyword, cls in robocache.options.GROUPS.items()
+        for field in dataclasses.fields(cls)
+        if keyword not in NESTED and (keyword, field.name) not in PLAIN
+    }
+    assert found == wanted
+
+
+def groups_in(hint):
+    """Evaluates each robocache.X(…) of a hint that is a group. The user chooses what is …"""
+    groups = []
+    for cls in robocache.options.GROUPS.values():
+        for found in re.finditer(rf"(robocache\.{cls.__name__}\()", hint):
+            end = start = found.start(1)
+            depth = 0
+            while not (depth == 0 and end > start and hint[end - 1] == ")"):
+                depth += {"(": 1, ")": -1}.get(hint[end], 0)
+                end += 1
+            text = hint[start:end].replace("…", "...")
+            groups.append(eval(text, {"robocache": robocache}))  # noqa: S307
+    return groups
+
+
+def test_groups_in_hints(h264):
+    """What a hint writes as a group is Python that makes the group."""
+    camera = next(k for k in robocache.open(h264).features if "image" in k)
+    crop = {"size": (8, 8), "keep": [camera]}
+    device = robocache.Device
+    for make, text in (
+        (
+            lambda: robocache.Loader(h264, augment=robocache.Augment(hflip={"p": 0.5})),
+            'robocache.Augment(hflip={"p": …, "negate": {',
+        ),
+        (
+            lambda: robocache.Loader(h264, augment=robocache.Augment(random_crop=crop)),
+            'robocache.Augment(cameras=["KEY"])',
+        ),
+        (lambda: robocache.Loader(h264, format="lerobot"), "robocache.Open(format=…)"),
+        (lambda: robocache.Loader(h264, cache="8GiB"), 'robocache.Cache("ram", budget="8GiB")'),
+        (lambda: robocache.Loader(h264, cache="device"), "robocache.Device("),
+        (lambda: robocache.Loader(h264, device=device(decode="gpu")), "robocache.Device("),
+        (
+            lambda: robocache.Loader(
+                h264, order=robocache.Order(drop_n_first_frames=-1), batch_size=2
+            ),
+            "order=robocache.Order(drop_n_first_frames=…): expected 0 or more",
+        ),
+        (
+            lambda: robocache.Loader([h264, h264], mixture=robocache.Mixture(epoch_size=2**60)),
+            "mixture=robocache.Mixture(epoch_size=…)",
+        ),
+    ):
+        with pytest.raises(robocache.Error) as e:
+            make()
+        assert text in str(e.value), str(e.value)
+        assert groups_in(str(e.value))
 
 
 def test_align_of_verbs(recording, tmp_path):

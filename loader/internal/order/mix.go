@@ -76,13 +76,14 @@ func (m *MixParams) misuseOf(option, want, got string) error {
 func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	switch {
 	case m.Stop != StopSum && m.Stop != StopFirst && m.Stop != StopAll:
-		return nil, m.misuseOf("stop", `"first", "all" or none`, string(m.Stop))
+		return nil, m.misuseOf(robocache.Option("stop"), `"first", "all" or none`, string(m.Stop))
 	case m.EpochSize < 0 || m.EpochSize > maxEpoch:
-		return nil, m.misuseOf("epoch_size", "0 to 2^53", fmt.Sprint(m.EpochSize))
+		return nil, m.misuseOf(robocache.Option("epoch_size"), "0 to 2^53", fmt.Sprint(m.EpochSize))
 	case m.EpochSize > 0 && m.Stop != StopSum:
-		return nil, m.misuseOf("epoch_size and stop", "one of them", "both")
+		both := robocache.Option("epoch_size") + " and " + robocache.Option("stop")
+		return nil, m.misuseOf(both, "one of them", "both")
 	case m.Temperature != 0 && !(m.Temperature > 0):
-		return nil, m.misuseOf("temperature", "above 0", fmt.Sprint(m.Temperature))
+		return nil, m.misuseOf(robocache.Option("temperature"), "above 0", fmt.Sprint(m.Temperature))
 	}
 	p := &mixPlan{sourceNames: m.Names, sourceSizes: sizes, totalShares: mixTotal}
 	if m.Stratified {

@@ -311,13 +311,13 @@ func TestMixtureTemperature(t *testing.T) {
 
 func TestMixtureErrors(t *testing.T) {
 	for want, m := range map[string]MixParams{
-		"stop":                {Stop: "last"},
-		"epoch_size":          {EpochSize: -1},
-		"epoch_size and stop": {EpochSize: 5, Stop: "all"},
-		"temperature":         {Temperature: -1},
-		"weight of b":         {Weights: []float64{1, math.NaN()}},
-		"weights":             {Weights: []float64{0, 0}},
-		"the epoch":           {Weights: []float64{1, 1e-12}, Stop: "all"},
+		"Stop":               {Stop: "last"},
+		"EpochSize":          {EpochSize: -1},
+		"EpochSize and Stop": {EpochSize: 5, Stop: "all"},
+		"Temperature":        {Temperature: -1},
+		"weight of b":        {Weights: []float64{1, math.NaN()}},
+		"weights":            {Weights: []float64{0, 0}},
+		"the epoch":          {Weights: []float64{1, 1e-12}, Stop: "all"},
 	} {
 		m.Names = []string{"a", "b"}
 		_, err := newMixPlan(m, []int64{10, 1 << 40}, 0)
