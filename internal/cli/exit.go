@@ -31,16 +31,6 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 done with findings or skipped episodes
 // errFindings says that the verb did its work and found something.
 var errFindings = errors.New("done, with findings")
 
-// verdict is errFindings where something was found that is wrong: an error or a warning.
-func verdict(findings []robocache.Finding) error {
-	for _, f := range findings {
-		if f.Severity == robocache.SeverityError || f.Severity == robocache.SeverityWarning {
-			return errFindings
-		}
-	}
-	return nil
-}
-
 func misuse(msg string) error { return robocache.Misuse("", nil, "%s", msg) }
 
 // exitCode maps an error class to the process's exit code: the only place that does.

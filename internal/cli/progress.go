@@ -55,11 +55,6 @@ func observer(cmd *cobra.Command) verbs.Observer {
 	return o
 }
 
-// inUnit adapts show to the callbacks that count one thing.
-func inUnit(show func(robocache.Progress), unit string) func(done, total int64) {
-	return func(done, total int64) { show(robocache.Progress{Done: done, Total: total, Unit: unit}) }
-}
-
 // progressBar returns a function that rewrites one line of w, and clears it at the end.
 func progressBar(w io.Writer, verb string) func(robocache.Progress) {
 	var bar *progressbar.ProgressBar

@@ -43,7 +43,7 @@ func Check(t *testing.T, rules map[string]Rule, wrap func(robocache.Dataset) rob
 		if w == source {
 			t.Fatal("wrap returns the dataset itself")
 		}
-		if w.Capabilities() != w.Capabilities() {
+		if first, second := w.Capabilities(), w.Capabilities(); first != second {
 			t.Error("Capabilities returns another struct at each call")
 		}
 		for _, name := range names {
