@@ -248,7 +248,7 @@ func TestCacheOnDevice(t *testing.T) {
 	}
 	for want, cfg := range map[string]loader.Config{
 		"no frames of these batches are made on a device": {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
-		"device_memory_budget":                            {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
+		"DeviceMemory: expected":                          {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
 		"in place of CacheBudget":                         {Memory: loader.Memory{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
 	} {
 		if _, err := loader.New(t.Context(), ds, cfg); err == nil || !strings.Contains(err.Error(), want) {

