@@ -385,7 +385,7 @@ def test_seconds_may_have_a_unit(h264: str) -> None:
         ({"seed": 2**64}, robocache.Misuse, "seed=18446744073709551616"),
         ({"rank": "0", "world_size": 2}, robocache.Misuse, "rank='0'"),
         ({"runtime": robocache.Runtime(deadline_s="soon")}, robocache.Misuse, "deadline_s='soon'"),
-        ({"device": robocache.Device(decode="gpu")}, robocache.Misuse, r'Device\("cuda", decode=.*has the engines'),
+        ({"device": robocache.Device(decode="gpu")}, robocache.Misuse, r'Device\("cuda", decode=.*decodes and keeps images on the GPU'),
         ({"device": robocache.Device(decode="npu")}, robocache.Misuse, "'cpu', 'auto', 'gpu'"),
         ({"runtime": robocache.Runtime(deadline_s=float("nan"))}, robocache.Misuse, "deadline_s=nan"),
         ({"shuffle": 0}, robocache.Misuse, "shuffle=0"),
