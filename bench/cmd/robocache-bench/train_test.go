@@ -162,7 +162,7 @@ func TestBenchTrainVideoPeers(t *testing.T) {
 		"--repeats", "1", "--precision", "fp32", "--out", out, "--decode", "gpu", "--runners", "torchcodec-cuda,dali,robocache,robocache-gpu"}
 	code, text, errs := call(t, line...)
 	_, wrong, _ := strings.Cut(errs, "robocache-bench train: ")
-	if code != exitFailed || !strings.HasPrefix(wrong, "robocache: Misuse: decode='gpu' with device='cpu'") || !strings.Contains(wrong, "; robocache-gpu: Misuse: decode='gpu' with device='cpu'") || strings.Contains(wrong, "dali") {
+	if code != exitFailed || !strings.HasPrefix(wrong, "robocache: Misuse: Device.decode='gpu' with device='cpu'") || !strings.Contains(wrong, "; robocache-gpu: Misuse: Device.decode='gpu' with device='cpu'") || strings.Contains(wrong, "dali") {
 		t.Fatalf("exit %d: %s\n%s", code, errs, text)
 	}
 	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
