@@ -42,13 +42,13 @@ type MixStatistics struct {
 }
 
 // SourceConfig returns the Config of one source. several reports whether the mixture has more than
-// one source.
-func (m *Mix) SourceConfig(cfg Config, several bool) (Config, error) {
+// one source. generated lists the keys that any dataset has on request.
+func (m *Mix) SourceConfig(cfg Config, several bool, generated []string) (Config, error) {
 	if m.Dataset == nil {
 		return cfg, robocache.Misuse("mixture", nil, "a source without a dataset")
 	}
 	if several {
-		cfg.limitToSource(m)
+		cfg.limitToSource(m, generated)
 	}
 	if m.Hz != nil || m.Align != nil {
 		if m.Align != nil {

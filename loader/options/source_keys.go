@@ -7,18 +7,18 @@ import (
 )
 
 // hasKey reports whether a batch of a dataset can have a key.
-func hasKey(info *robocache.Info, k string) bool {
+func hasKey(info *robocache.Info, k string, generated []string) bool {
 	hasTasks := len(info.Tasks) > 0 || info.Feature("task_index") != nil
-	return info.Feature(k) != nil || slices.Contains(GeneratedKeys, k) || k == EpisodeID ||
+	return info.Feature(k) != nil || slices.Contains(generated, k) ||
 		k == "task" && hasTasks
 }
 
 // limitToSource removes keys from the loader's options that the source does not deliver, because
 // another source may have them. Options of the source itself are not changed, so that wrong keys in
 // them are errors.
-func (c *Config) limitToSource(m *Mix) {
+func (c *Config) limitToSource(m *Mix, generated []string) {
 	info := m.Dataset.Info()
-	has := func(k string) bool { return hasKey(info, k) }
+	has := func(k string) bool { return hasKey(info, k, generated) }
 	if m.Keys == nil && c.Keys != nil {
 		c.Keys = slices.DeleteFunc(slices.Clone(c.Keys), func(k string) bool { return !has(k) })
 	}
@@ -53,11 +53,12 @@ func (c *Config) limitToSource(m *Mix) {
 	}
 }
 
-// CheckSourceNames rejects options of a mixture that name a key that no source has.
-func CheckSourceNames(mix []Mix, cfg *Config) error {
-	known := map[string]bool{"task": true, EpisodeID: true}
+// CheckSourceNames rejects options of a mixture that name a key that no source has. generated lists the
+// keys that any dataset has on request.
+func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
+	known := map[string]bool{"task": true}
 	var names []string
-	for _, k := range GeneratedKeys {
+	for _, k := range generated {
 		known[k] = true
 	}
 	for i := range mix {

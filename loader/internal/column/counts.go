@@ -1,12 +1,20 @@
 package column
 
-// CountColumn holds row or episode numbers for a dataset that has no such column
-// (options.GeneratedKeys).
-type CountColumn struct{ *Column }
+import "github.com/goatnote-inc/robocache"
 
-func (*CountColumn) Waits(int) int { return 1 }
+// countIndex, countEpisode and countFrame have the names of LeRobot's columns, for a dataset that has no
+// such column: the number of the row among those of all episodes, the recorded number of its episode, and
+// the number of the row in it. With hz or an anchor "index" is the number of the sample, as Locate accepts
+// it.
+var (
+	countIndex   = countOf("index")
+	countEpisode = countOf("episode_index")
+	countFrame   = countOf("frame_index")
+)
 
-func (c *CountColumn) Fill(w *Reader, p *Part) error { return w.fillCounts(p, c.Column) }
+func countOf(key string) GeneratedKind {
+	return GeneratedKind{Key: key, DType: robocache.Int64, Shape: []int{1}, fill: (*Reader).fillCounts}
+}
 
 // fillCounts fills "index", "episode_index" or "frame_index".
 func (w *Reader) fillCounts(p *Part, c *Column) error {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/options"
 )
 
 // TextColumn holds texts of the dataset.
@@ -49,14 +50,10 @@ func (w *Reader) fillTexts(p *Part, c *Column) error {
 	return nil
 }
 
-// EpisodeIDColumn holds the index of each sample's episode as text.
-type EpisodeIDColumn struct{ *Column }
+// episodeID is the index of each sample's episode as text.
+var episodeID = GeneratedKind{Key: options.EpisodeID, DType: robocache.String, fill: (*Reader).episodeIDs}
 
-func (*EpisodeIDColumn) Waits(int) int { return 1 }
-
-func (c *EpisodeIDColumn) Fill(w *Reader, p *Part) error { return w.episodeIDs(p, c.Column) }
-
-// episodeIDs fills an EpisodeIDColumn.
+// episodeIDs fills episodeID.
 func (w *Reader) episodeIDs(p *Part, c *Column) error {
 	for i, r := range p.rows[0] {
 		p.batchTexts(c)[p.batchSlot(i)] = strconv.FormatInt(p.Source.Dataset.Info().EpisodeIndex(r.Episode), 10)

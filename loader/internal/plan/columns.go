@@ -59,13 +59,11 @@ func (src *Source) makeColumns() error {
 			continue
 		}
 		switch {
-		case cfg.HasWindow(c.Key) && column.Is[*column.CountColumn](c):
+		case cfg.HasWindow(c.Key) && c.OutDType != robocache.String:
 			return robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "a window of a number of the sample").
 				WithHint("it is that of the sample's own time")
 		case cfg.HasWindow(c.Key):
 			return column.TextWindow(c.Key)
-		case !column.Is[*column.CountColumn](c):
-			c.OutDType = robocache.String
 		}
 		if column.Is[*column.TextColumn](c) {
 			var err error

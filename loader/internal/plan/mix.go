@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/loader/internal/column"
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
@@ -58,7 +59,7 @@ func CheckMix(mix []options.Mix, cfg *options.Config) error {
 	if len(mix) == 1 {
 		return nil
 	}
-	return options.CheckSourceNames(mix, cfg)
+	return options.CheckSourceNames(mix, cfg, column.GeneratedKeys())
 }
 
 // renamed is a dataset under other keys.

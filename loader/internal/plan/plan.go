@@ -69,7 +69,7 @@ func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offs
 	if len(mix) > 1 { // a single source needs no name in messages
 		src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
 	}
-	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1); err != nil {
+	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1, column.GeneratedKeys()); err != nil {
 		return src, err
 	}
 	note, err := src.chooseEpisodes()

@@ -181,7 +181,7 @@ func (src *Source) countSamples(ctx context.Context) error {
 		return err
 	}
 	src.Table.Print.Format = info.Format
-	if c := src.Column("index"); c != nil && column.Is[*column.CountColumn](c) && !src.Timebase.IsGrid && src.Timebase.Clock == "" {
+	if c := src.Column("index"); c != nil && column.Is[*column.GeneratedColumn](c) && !src.Timebase.IsGrid && src.Timebase.Clock == "" {
 		src.RowsBefore = make([]int64, info.Episodes)
 		for e := 1; e < info.Episodes; e++ {
 			src.RowsBefore[e] = src.RowsBefore[e-1] + int64(src.Dataset.Len(e-1))

@@ -389,7 +389,7 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		return nil
 	}
 	for _, c := range src.Columns {
-		if c.Feature != nil && !column.Is[*column.TimesColumn](c) && !column.Is[*column.CountColumn](c) &&
+		if c.Feature != nil && !column.Is[*column.TimesColumn](c) && !column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
 			if err := add(c.Key, c.Key == cfg.Extent); err != nil {
 				return 0, 0, err
