@@ -3,6 +3,7 @@ package loader
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/goatnote-inc/robocache"
@@ -15,7 +16,7 @@ import (
 // TestGeneratedNumbers checks that a dataset without LeRobot's columns has index, episode_index and
 // frame_index on request only.
 func TestGeneratedNumbers(t *testing.T) {
-	keys := append([]string{"action"}, options.GeneratedKeys...)
+	keys := []string{"action", "index", "episode_index", "frame_index"}
 	made, err := synth.New(synth.Options{Preset: "heterogeneous", Episodes: 5, Cap: 20})
 	if err != nil {
 		t.Fatal(err)
@@ -124,5 +125,28 @@ func TestGeneratedNumbers(t *testing.T) {
 	}
 	if len(seen) == 0 {
 		t.Error("a mixture without samples")
+	}
+}
+
+// TestGeneratedIsNotNormalized checks that naming a key for normalisation that the loader computes, or a
+// text, is an error and not ignored (loader.L30).
+func TestGeneratedIsNotNormalized(t *testing.T) {
+	for _, key := range column.GeneratedKeys() {
+		for _, norm := range []options.Norm{
+			{Mode: "mean_std"},
+			{Mode: "mean_std", Mean: []float64{0}, Std: []float64{1}},
+		} {
+			cfg := options.Config{
+				Windows: options.Windows{Keys: []string{"action", key}},
+				Device:  options.Device{Normalize: options.Normalize{Keys: map[string]options.Norm{key: norm}}},
+			}
+			l, err := New(bg, newFake(3), cfg)
+			if err == nil {
+				l.Close()
+			}
+			if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
 	}
 }

@@ -23,10 +23,10 @@ func (src *Source) setNormalization(ctx context.Context) error {
 	var all []normalized
 	seen := 0
 	for _, c := range src.Columns {
-		if c.Feature == nil || column.Is[*column.TimesColumn](c) {
+		norm, named := n.Keys[c.Key]
+		if !named && (c.Feature == nil || column.Is[*column.TimesColumn](c)) {
 			continue
 		}
-		norm, named := n.Keys[c.Key]
 		if named {
 			seen++
 		} else {
@@ -118,8 +118,10 @@ func checkNormalizable(c *column.Column) error {
 			WithHint("%s", hint)
 	}
 	switch {
-	case column.Is[*column.TextColumn](c):
+	case c.OutDType == robocache.String || c.OutDType == robocache.JSON:
 		return bad("a text", "")
+	case column.Is[*column.GeneratedColumn](c), column.Is[*column.TimesColumn](c):
+		return bad("a number that the loader computes", "name float features only")
 	case c.HasNumbers() && !c.StoredDType.Float():
 		return bad(c.StoredDType.String()+" values are left as they are", "name float features only")
 	case !c.HasNumbers() && c.OutDType != robocache.Float32:
