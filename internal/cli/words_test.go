@@ -28,6 +28,7 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		root.SetArgs(strings.Fields(text))
 		return root.ExecuteContext(context.Background())
 	}
+	robocache.SetWords(robocache.GoWords) // an earlier test may have set others
 	for _, c := range []struct {
 		read       func(string) error
 		text, want string
@@ -38,7 +39,7 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		{parseLoader, `{"augment": {"crop": {"size": [8, 8]}}}`, "augment: unknown name crop; hint: nearest: random_crop"},
 		{parseLoader, `{"augment": {"random_crop": {"sise": [8, 8]}}}`,
 			"augment.random_crop: unknown name sise; hint: nearest: size, pad, keep"},
-		{parseLoader, `{"augment": 40}`, "expected an object, found 40"},
+		{parseLoader, `{"augment": 40}`, "Augment: expected an object, found 40"},
 		{parseLoader, `{"augment": {"random_crop": {"size": "big"}}}`,
 			`augment.random_crop.size: expected a list, found the text "big"`},
 		{parseLoader, `{"augment": {"random_crop": {"size": ["big"]}}}`,
