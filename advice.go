@@ -2,8 +2,8 @@ package robocache
 
 import "strings"
 
-// Advice returns the hint of the finding, or what a user can do about findings of its code. It is empty
-// if there is nothing to do, or if the message ends with the hint of an error.
+// Advice returns the hint of the finding, or what a user can do about findings of its code. It is
+// empty if there is nothing to do, or if the message ends with the hint of an error.
 func (f *Finding) Advice() string {
 	switch advice := adviceByCode[f.Code]; {
 	case f.Hint != "" || strings.Contains(f.Message, "; hint: "):
@@ -14,8 +14,8 @@ func (f *Finding) Advice() string {
 	return ""
 }
 
-// adviceByCode are the hints of findings that bring none, by code. A code that is not here has no remedy
-// beyond what its message says.
+// adviceByCode are the hints of findings that bring none, by code. A code that is not here has no
+// remedy beyond what its message says.
 var adviceByCode = map[string]func() string{
 	"unreadable-timestamps": fetchAgain,
 	"unreadable-rows":       fetchAgain,

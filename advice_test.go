@@ -38,7 +38,8 @@ func TestAdvisedCodesExist(t *testing.T) {
 		t.Skip("no program grep")
 	}
 	for code := range adviceByCode {
-		out, err := exec.Command("grep", "-rlF", "--include=*.go", "--exclude=advice*", `"`+code+`"`, ".").Output()
+		out, err := exec.Command("grep", "-rlF", "--include=*.go", "--exclude=advice*", `"`+code+`"`, ".").
+			Output()
 		if err != nil || len(strings.TrimSpace(string(out))) == 0 {
 			t.Errorf("no finding has the code %s: %v", code, err)
 		}

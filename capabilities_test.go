@@ -37,7 +37,11 @@ func TestCapabilitiesOfPart(t *testing.T) {
 	}
 	capabilities.Check(t, rules, func(ds robocache.Dataset) robocache.Dataset {
 		whole = ds
-		part, err := robocache.Open(t.Context(), t.TempDir(), robocache.OpenOptions{Format: format, Split: "train"})
+		part, err := robocache.Open(
+			t.Context(),
+			t.TempDir(),
+			robocache.OpenOptions{Format: format, Split: "train"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +65,8 @@ func TestCapabilitiesOfWithoutUnasked(t *testing.T) {
 	capabilities.Check(t, passesAll(), robocache.WithoutUnasked)
 }
 
-// TestWrappersKeepOrigin checks that a recorded origin is known behind PadLacking and WithoutUnasked.
+// TestWrappersKeepOrigin checks that a recorded origin is known behind PadLacking and
+// WithoutUnasked.
 func TestWrappersKeepOrigin(t *testing.T) {
 	ds := capabilities.New("Origin", "Recording", "Lacks")
 	for name, w := range map[string]robocache.Dataset{
@@ -78,7 +83,9 @@ func TestWrappersKeepOrigin(t *testing.T) {
 func TestWithoutUnaskedKeepsLacks(t *testing.T) {
 	w := robocache.WithoutUnasked(capabilities.New("Lacks"))
 	if !robocache.Lacks(w, 1, capabilities.Extra) || robocache.Lacks(w, 1, capabilities.State) {
-		t.Error("the wrapper does not report the stream that episode 1 lacks, or reports another one")
+		t.Error(
+			"the wrapper does not report the stream that episode 1 lacks, or reports another one",
+		)
 	}
 }
 
@@ -89,14 +96,32 @@ func TestFunctionsWithoutCapabilities(t *testing.T) {
 		t.Error("GatherRagged returns no error")
 	}
 	valid := []uint8{0}
-	if err := robocache.Valid(t.Context(), ds, capabilities.State, rows, valid); err != nil || valid[0] != 1 {
+	if err := robocache.Valid(
+		t.Context(),
+		ds,
+		capabilities.State,
+		rows,
+		valid,
+	); err != nil ||
+		valid[0] != 1 {
 		t.Errorf("Valid writes %v, %v; want 1", valid, err)
 	}
-	done, err := robocache.LeaseFrames(t.Context(), ds, "camera", rows, make([]robocache.FrameRef, 1))
+	done, err := robocache.LeaseFrames(
+		t.Context(),
+		ds,
+		"camera",
+		rows,
+		make([]robocache.FrameRef, 1),
+	)
 	if done != nil || err != nil {
 		t.Errorf("LeaseFrames returns a lease, or %v", err)
 	}
-	n, err := robocache.RowsIn(t.Context(), ds, 0, &robocache.Feature{Key: capabilities.State, Clock: "own"})
+	n, err := robocache.RowsIn(
+		t.Context(),
+		ds,
+		0,
+		&robocache.Feature{Key: capabilities.State, Clock: "own"},
+	)
 	if n != 4 || err != nil {
 		t.Errorf("RowsIn returns %d, %v; want 4", n, err)
 	}

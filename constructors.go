@@ -3,8 +3,8 @@ package robocache
 import "fmt"
 
 // NotFound returns an error of class ErrNotFound. op names the operation that failed. where locates
-// the fault and may be nil. format and args state what is wrong, as in fmt.Sprintf; an empty text is
-// completed by Expected or WithCause. The other constructors have the same parameters.
+// the fault and may be nil. format and args state what is wrong, as in fmt.Sprintf; an empty text
+// is completed by Expected or WithCause. The other constructors have the same parameters.
 func NotFound(op string, where Where, format string, args ...any) *Error {
 	return &Error{Class: ErrNotFound, Op: op, Where: where, Msg: fmt.Sprintf(format, args...)}
 }
@@ -14,12 +14,14 @@ func Malformed(op string, where Where, format string, args ...any) *Error {
 	return &Error{Class: ErrMalformed, Op: op, Where: where, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Unsupported returns an error of class ErrUnsupported: the input or request is valid, but RoboCache cannot process it.
+// Unsupported returns an error of class ErrUnsupported: the input or request is valid, but
+// RoboCache cannot process it.
 func Unsupported(op string, where Where, format string, args ...any) *Error {
 	return &Error{Class: ErrUnsupported, Op: op, Where: where, Msg: fmt.Sprintf(format, args...)}
 }
 
-// ResourceLimit returns an error of class ErrResourceLimit: memory, address space, disk space or a stated limit is exhausted.
+// ResourceLimit returns an error of class ErrResourceLimit: memory, address space, disk space or a
+// stated limit is exhausted.
 func ResourceLimit(op string, where Where, format string, args ...any) *Error {
 	return &Error{Class: ErrResourceLimit, Op: op, Where: where, Msg: fmt.Sprintf(format, args...)}
 }
@@ -51,7 +53,8 @@ func (e *Error) WithCause(err error) *Error {
 	return e
 }
 
-// WithHint sets the advice to the user, an imperative sentence, and returns e. format and args are those of fmt.Sprintf.
+// WithHint sets the advice to the user, an imperative sentence, and returns e. format and args are
+// those of fmt.Sprintf.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e

@@ -9,19 +9,22 @@ import (
 
 // Info is what a dataset says of itself, corrected where opening it showed otherwise.
 type Info struct {
-	URI      string            `json:"uri"`
-	Format   string            `json:"format"`
-	Version  string            `json:"version"`
-	Robot    string            `json:"robot_type,omitempty"`
-	FPS      Rate              `json:"fps,omitzero"`
-	Clock    string            `json:"clock,omitempty"` // of a dataset with several clocks: the one that "" stands for (Feature.Clock)
-	Episodes int               `json:"num_episodes"`
-	Frames   int64             `json:"num_frames"`
-	Features []Feature         `json:"features"` // in the dataset's order
-	Tasks    []Task            `json:"tasks,omitempty"`
-	Splits   map[string]string `json:"splits,omitempty"`   // name → ranges of positions, "0:40" or "0:3,5:6"
-	Split    string            `json:"split,omitempty"`    // the one that was opened, in place of all
-	Findings []Finding         `json:"findings,omitempty"` // what opening noticed
+	URI     string `json:"uri"`
+	Format  string `json:"format"`
+	Version string `json:"version"`
+	Robot   string `json:"robot_type,omitempty"`
+	FPS     Rate   `json:"fps,omitzero"`
+	// of a dataset with several clocks: the one that "" stands for (Feature.Clock)
+	Clock    string    `json:"clock,omitempty"`
+	Episodes int       `json:"num_episodes"`
+	Frames   int64     `json:"num_frames"`
+	Features []Feature `json:"features"` // in the dataset's order
+	Tasks    []Task    `json:"tasks,omitempty"`
+	// name → ranges of positions, "0:40" or "0:3,5:6"
+	Splits map[string]string `json:"splits,omitempty"`
+	// the one that was opened, in place of all
+	Split    string    `json:"split,omitempty"`
+	Findings []Finding `json:"findings,omitempty"` // what opening noticed
 
 	// UnusedClocks are the time columns from which no timestamps of the rows are taken.
 	UnusedClocks []UnusedClock `json:"unused_clocks,omitempty"`
@@ -48,7 +51,8 @@ func (i *Info) Keys() []string {
 	return keys
 }
 
-// Withheld says why a stream that the dataset declares cannot be given; nil where none of that key is withheld.
+// Withheld says why a stream that the dataset declares cannot be given; nil where none of that key
+// is withheld.
 func (i *Info) Withheld(key string) error {
 	for k := range i.Findings {
 		f := &i.Findings[k]
@@ -61,7 +65,13 @@ func (i *Info) Withheld(key string) error {
 				where[n] = v
 			}
 		}
-		return NewError(f.class(), "open", where, "the stream is declared and cannot be delivered: %s", f.Message).
+		return NewError(
+			f.class(),
+			"open",
+			where,
+			"the stream is declared and cannot be delivered: %s",
+			f.Message,
+		).
 			WithHint("%s", f.Hint)
 	}
 	return nil
@@ -69,7 +79,8 @@ func (i *Info) Withheld(key string) error {
 
 // Vital says whether training must not go on without a stream: a camera, or an action.
 func Vital(kind Kind, key string) bool {
-	return kind == KindVideo || kind == KindImage || key == "action" || key == "actions" || strings.HasPrefix(key, "action.")
+	return kind == KindVideo || kind == KindImage || key == "action" || key == "actions" ||
+		strings.HasPrefix(key, "action.")
 }
 
 // Task is a text and its number in the dataset.
@@ -80,15 +91,18 @@ type Task struct {
 
 // Episode is what the metadata says of one episode.
 type Episode struct {
-	Position int      `json:"position"`      // slot in the dataset, from 0: Row.Episode
-	Index    int64    `json:"episode_index"` // the number that users see and pass: Info.EpisodeIndex(Position)
-	Length   int      `json:"length"`        // rows
-	Tasks    []string `json:"tasks"`
-	Aliases  []string `json:"task_aliases,omitempty"` // what else the recording calls the task: names of its environment
+	Position int `json:"position"` // slot in the dataset, from 0: Row.Episode
+	// the number that users see and pass: Info.EpisodeIndex(Position)
+	Index  int64    `json:"episode_index"`
+	Length int      `json:"length"` // rows
+	Tasks  []string `json:"tasks"`
+	// what else the recording calls the task: names of its environment
+	Aliases []string `json:"task_aliases,omitempty"`
 }
 
-// Row names one row: the episode's position and the row in it, both from 0. Where streams have clocks of their own (Feature.Clock),
-// Index counts the rows of the stream that is asked, 0 to len(Times(episode, key))-1.
+// Row names one row: the episode's position and the row in it, both from 0. Where streams have
+// clocks of their own (Feature.Clock), Index counts the rows of the stream that is asked, 0 to
+// len(Times(episode, key))-1.
 type Row struct{ Episode, Index int }
 
 // RowsOf names n rows of an episode, from one on.
@@ -113,26 +127,31 @@ type FrameRef struct {
 type Raw struct {
 	Pix                     []byte
 	Height, Width, Channels int
-	DType                   DType // Uint8, Uint16 or Float32, little-endian. One channel of Uint16 or Float32 is depth
-	Stride                  int   // bytes from row to row; 0 = packed
-	BGR                     bool  // the first three channels are blue, green, red
+	// Uint8, Uint16 or Float32, little-endian. One channel of Uint16 or Float32 is depth
+	DType  DType
+	Stride int  // bytes from row to row; 0 = packed
+	BGR    bool // the first three channels are blue, green, red
 }
 
-// Dataset is a set of episodes with one schema. See the package contract for what may be called when.
-// Its methods take an episode by position; users name episodes by index (Info.EpisodeIndex, Info.EpisodePosition).
+// Dataset is a set of episodes with one schema. See the package contract for what may be called
+// when. Its methods take an episode by position; users name episodes by index (Info.EpisodeIndex,
+// Info.EpisodePosition).
 type Dataset interface {
 	Info() *Info
-	// Len is the number of rows of an episode: of its own clock, where streams have others (Info.Clock).
+	// Len is the number of rows of an episode: of its own clock, where streams have others
+	// (Info.Clock).
 	Len(episode int) int
 	// Episode gives the metadata of one episode.
 	Episode(ctx context.Context, episode int) (Episode, error)
-	// Times gives the timestamps of one stream of an episode, int64 ns, as recorded; "" means the episode's own rows. Where a format
-	// rounds them (float32 seconds), a timestamp that is a rounded grid time is given as the grid time.
+	// Times gives the timestamps of one stream of an episode, int64 ns, as recorded; "" means the
+	// episode's own rows. Where a format rounds them (float32 seconds), a timestamp that is a
+	// rounded grid time is given as the grid time.
 	Times(ctx context.Context, episode int, key string) ([]int64, error)
-	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored dtype, little-endian.
-	// len(dst) must be len(rows) × RowBytes.
+	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored
+	// dtype, little-endian. len(dst) must be len(rows) × RowBytes.
 	Gather(ctx context.Context, key string, rows []Row, dst []byte) error
-	// Text gives the rows of a text or event feature (event: JSON text), and of the pseudo-feature "task": the row's task text.
+	// Text gives the rows of a text or event feature (event: JSON text), and of the pseudo-feature
+	// "task": the row's task text.
 	Text(ctx context.Context, key string, rows []Row) ([]string, error)
 	// Frames says where the images of rows lie. out is filled; len(out) = len(rows).
 	Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error
@@ -157,8 +176,8 @@ func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, erro
 	return len(times), err
 }
 
-// Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction (LeRobot: over all but the last axis;
-// images: a channel each).
+// Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction
+// (LeRobot: over all but the last axis; images: a channel each).
 type Stats map[string]*FeatureStats
 
 // FeatureStats holds the statistics of one feature.
@@ -169,7 +188,8 @@ type FeatureStats struct {
 	Shape               []int                // of each vector as stored, e.g. [26] or [3,1,1]
 }
 
-// Findings is what a dataset has found by now: when it was opened, and while it was read; these in an order of their own, whoever read first.
+// Findings is what a dataset has found by now: when it was opened, and while it was read; these in
+// an order of their own, whoever read first.
 func Findings(ds Dataset) []Finding {
 	out := append([]Finding{}, ds.Info().Findings...) // an empty list in JSON, not null
 	noticed := ds.Capabilities().Noticed
@@ -208,13 +228,15 @@ type Finding struct {
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint,omitempty"`
 	Count    int64    `json:"count,omitempty"` // how often, where it was counted
-	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An error: training does not go on without it
-	// unless its keys are named.
+	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An
+	// error: training does not go on without it unless its keys are named.
 	NotDelivered string `json:"not_delivered,omitempty"`
-	// Class is the class of the error of asking for the stream NotDelivered, by its name (ClassOf). "" = "unsupported".
+	// Class is the class of the error of asking for the stream NotDelivered, by its name (ClassOf).
+	// "" = "unsupported".
 	Class string `json:"class,omitempty"`
-	// Lost says that the episode that Where names, or files of episodes, cannot be read. Training and conversion go on
-	// without them only where bad episodes are to be skipped (Whole). Other findings leave out no episode.
+	// Lost says that the episode that Where names, or files of episodes, cannot be read. Training
+	// and conversion go on without them only where bad episodes are to be skipped (Whole). Other
+	// findings leave out no episode.
 	Lost bool `json:"lost,omitempty"`
 }
 
@@ -249,9 +271,9 @@ func (f *Finding) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still the one it opened.
-// ReadAt may be called from many goroutines; it fills p or fails. A short read without an error is a bug of the
-// implementation: store/tests/storetest checks it.
+// Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still
+// the one it opened. ReadAt may be called from many goroutines; it fills p or fails. A short read
+// without an error is a bug of the implementation: store/tests/storetest checks it.
 type Ranged interface {
 	ReadAt(ctx context.Context, p []byte, off int64) error
 	Size() int64
@@ -270,8 +292,10 @@ func IsRemote(v any) bool {
 
 // DiagnoseOptions are the choices of a dataset's doctor.
 type DiagnoseOptions struct {
-	Episodes []int                   // positions; nil = all
-	Decode   bool                    // also decode every image
-	Deep     bool                    // also read every column of every data file to its last page, those of which nothing is wanted too
+	Episodes []int // positions; nil = all
+	Decode   bool  // also decode every image
+	// also read every column of every data file to its last page, those of which nothing is wanted
+	// too
+	Deep     bool
 	Progress func(done, total int64) `json:"-"`
 }

@@ -1,6 +1,6 @@
-// Package robocache is the domain of a data engine for robot learning: datasets, episodes, streams, features, rows,
-// and the one error type. It knows no file format, no store and no decoder; those register themselves (Register) or
-// stand behind the interfaces here.
+// Package robocache is the domain of a data engine for robot learning: datasets, episodes, streams,
+// features, rows, and the one error type. It knows no file format, no store and no decoder; those
+// register themselves (Register) or stand behind the interfaces here.
 //
 // # Contract
 //
@@ -11,5 +11,6 @@
 //	R5  Every error that leaves a package is an *Error, or wraps one; errors.Is(err, ErrMalformed) and its siblings tell the class.
 //	R6  No goroutine outlives Close.
 //
-// Arrows point leftwards in the way of the data: store → format → align → loader → deliver (see ARCHITECTURE.md).
+// Arrows point leftwards in the way of the data: store → format → align → loader → deliver (see
+// ARCHITECTURE.md).
 package robocache

@@ -9,13 +9,16 @@ import (
 
 // Drift is how fast a stream's clock runs against the one that counts, and where the two agree.
 //
-// A clock that gains PPM parts in a million timestamps what happens dt after the moment At as At + dt·(1 + PPM/10⁶). Correct undoes that:
+// A clock that gains PPM parts in a million timestamps what happens dt after the moment At as At +
+// dt·(1 + PPM/10⁶). Correct undoes that:
 //
 //	t = At + (timestamp − At) / (1 + PPM/10⁶)
 //
-// So the sign is that of the fault: a clock that runs fast has a positive drift. It is what `robocache doctor` prints, and `synth --skew` makes.
+// So the sign is that of the fault: a clock that runs fast has a positive drift. It is what
+// `robocache doctor` prints, and `synth --skew` makes.
 //
-// In JSON it is the number PPM, or {"ppm": …, "at": …}, where at is read by ParseMoment: seconds as a number, or text with a unit.
+// In JSON it is the number PPM, or {"ppm": …, "at": …}, where at is read by ParseMoment: seconds as
+// a number, or text with a unit.
 type Drift struct {
 	PPM   float64
 	At    int64 // ns, on the stream's own clock
@@ -37,7 +40,8 @@ func (d Drift) Check() error {
 	return nil
 }
 
-// Correct gives the times of timestamps in ns, rounded to the nearest. They are changed in place; ascending ones stay ascending.
+// Correct gives the times of timestamps in ns, rounded to the nearest. They are changed in place;
+// ascending ones stay ascending.
 func (d Drift) Correct(timestamps []int64) {
 	if d.IsZero() || len(timestamps) == 0 {
 		return
@@ -46,7 +50,8 @@ func (d Drift) Correct(timestamps []int64) {
 	if d.Fixed {
 		at = d.At
 	}
-	// What is taken off is small beside the timestamp: in float64 it is exact to far less than a nanosecond.
+	// What is taken off is small beside the timestamp: in float64 it is exact to far less than a
+	// nanosecond.
 	rate := float64(d.PPM * 1e-6) // not fused into the sum below
 	gain := rate / (1 + rate)
 	for i, t := range timestamps {

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestDriftFormula: timestamps made by Drift's own formula come back to within the rounding of both, far from zero as near it.
+// TestDriftFormula: timestamps made by Drift's own formula come back to within the rounding of
+// both, far from zero as near it.
 func TestDriftFormula(t *testing.T) {
 	for _, ppm := range []float64{80, -80, 400, 1e5, -1e5} {
 		for _, at := range []int64{0, 1_700_000_000_000_000_000, -5e9} {

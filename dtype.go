@@ -22,7 +22,24 @@ const (
 	JSON   // variable length, a JSON value (language columns)
 )
 
-var dtypeNames = [...]string{"invalid", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "string", "json"}
+var dtypeNames = [...]string{
+	"invalid",
+	"bool",
+	"int8",
+	"int16",
+	"int32",
+	"int64",
+	"uint8",
+	"uint16",
+	"uint32",
+	"uint64",
+	"float16",
+	"bfloat16",
+	"float32",
+	"float64",
+	"string",
+	"json",
+}
 
 var dtypeSizes = [...]int{0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 0, 0}
 

@@ -42,7 +42,8 @@ var classes = []struct {
 	{context.Canceled, "interrupted", 130},
 }
 
-// ClassOf returns the name of an error's class and its exit code: "failed" and 1 if err has no class.
+// ClassOf returns the name of an error's class and its exit code: "failed" and 1 if err has no
+// class.
 func ClassOf(err error) (name string, code int) {
 	for _, c := range classes {
 		if errors.Is(err, c.err) {
@@ -61,11 +62,12 @@ func Bad(err error) bool {
 			return false
 		}
 	}
-	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnsupported)
+	return errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotFound) ||
+		errors.Is(err, ErrUnsupported)
 }
 
-// IsMachineLimit reports whether err is a lack of memory, address space, open files or disk space on
-// this machine. Such an error says nothing about the data: it must not become a finding, and no
+// IsMachineLimit reports whether err is a lack of memory, address space, open files or disk space
+// on this machine. Such an error says nothing about the data: it must not become a finding, and no
 // recording may be left out because of it. Other errors of class ErrResourceLimit are about data
 // that would take more than a limit of RoboCache.
 func IsMachineLimit(err error) bool {
@@ -77,7 +79,13 @@ func IsMachineLimit(err error) bool {
 	return false
 }
 
-var machineLimits = []error{syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EDQUOT}
+var machineLimits = []error{
+	syscall.ENOMEM,
+	syscall.EMFILE,
+	syscall.ENFILE,
+	syscall.ENOSPC,
+	syscall.EDQUOT,
+}
 
 // Error is the one error type: what went wrong, where, and what a person can do about it.
 type Error struct {
@@ -91,11 +99,27 @@ type Error struct {
 	Err   error  // cause, may be nil
 }
 
-// Where names a place: keys such as source (of a mixture), dataset, file, offset, box, row_group, column, episode, stream, index, row.
+// Where names a place: keys such as source (of a mixture), dataset, file, offset, box, row_group,
+// column, episode, stream, index, row.
 type Where map[string]any
 
 // placeOrder puts the usual keys from the outside in; others follow by name.
-var placeOrder = []string{"source", "dataset", "file", "pointer", "line", "box", "offset", "row_group", "column", "episode", "stream", "row", "index", "frame"}
+var placeOrder = []string{
+	"source",
+	"dataset",
+	"file",
+	"pointer",
+	"line",
+	"box",
+	"offset",
+	"row_group",
+	"column",
+	"episode",
+	"stream",
+	"row",
+	"index",
+	"frame",
+}
 
 // String gives the place as "key value, key value", from the outside in.
 func (w Where) String() string {
@@ -169,8 +193,8 @@ func (e *Error) class() error {
 	return e.Class
 }
 
-// At returns err with more of its place filled in. An *Error keeps what it already says; anything else is wrapped
-// and classified (see Classify). A nil err stays nil.
+// At returns err with more of its place filled in. An *Error keeps what it already says; anything
+// else is wrapped and classified (see Classify). A nil err stays nil.
 func At(err error, where Where) error {
 	if err == nil {
 		return nil
@@ -212,15 +236,23 @@ func Classify(err error) error {
 		return ErrNotFound
 	case IsMachineLimit(err):
 		return ErrResourceLimit
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EROFS):
+	case errors.Is(err, fs.ErrPermission),
+		errors.Is(err, syscall.EISDIR),
+		errors.Is(err, syscall.ENOTDIR),
+		errors.Is(err, syscall.EROFS):
 		return ErrMisuse
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.Is(err, syscall.EIO),
+		errors.Is(err, syscall.EAGAIN),
+		errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.ECONNREFUSED),
+		errors.Is(err, syscall.ETIMEDOUT):
 		return ErrTemporary
 	}
 	return ErrMalformed
 }
 
-// Locate adds a place to *err with At. Functions defer it, so that every error they return is located.
+// Locate adds a place to *err with At. Functions defer it, so that every error they return is
+// located.
 func Locate(err *error, where Where) {
 	if *err != nil {
 		*err = At(*err, where)
@@ -234,8 +266,9 @@ func LocateIn(err *error, key string, value any) {
 	}
 }
 
-// IsFatal reports whether err says nothing about the data: it is an internal error or a limit of this
-// machine. Code that turns errors into findings, or ignores them, returns such an error instead.
+// IsFatal reports whether err says nothing about the data: it is an internal error or a limit of
+// this machine. Code that turns errors into findings, or ignores them, returns such an error
+// instead.
 func IsFatal(err error) bool {
 	return errors.Is(err, ErrInternal) || IsMachineLimit(err)
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWithheldHasClassOfFinding checks that the finding's class decides the class of the error of asking for
-// a stream that cannot be delivered, and its code does not.
+// TestWithheldHasClassOfFinding checks that the finding's class decides the class of the error of
+// asking for a stream that cannot be delivered, and its code does not.
 func TestWithheldHasClassOfFinding(t *testing.T) {
 	for _, c := range []struct {
 		code, class string
@@ -22,7 +22,11 @@ func TestWithheldHasClassOfFinding(t *testing.T) {
 		{"array-skipped", "", ErrUnsupported},
 		{"bad-frame", "not_found", ErrNotFound},
 	} {
-		info := &Info{Findings: []Finding{{Code: c.code, Class: c.class, NotDelivered: "camera", Message: "why"}}}
+		info := &Info{
+			Findings: []Finding{
+				{Code: c.code, Class: c.class, NotDelivered: "camera", Message: "why"},
+			},
+		}
 		err := info.Withheld("camera")
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), "why") {
 			t.Errorf("%s of class %q: %v, want %v", c.code, c.class, err, c.want)
@@ -30,9 +34,16 @@ func TestWithheldHasClassOfFinding(t *testing.T) {
 	}
 }
 
-// TestFindingJSON checks that a finding with a class survives JSON, and that one without has no such key.
+// TestFindingJSON checks that a finding with a class survives JSON, and that one without has no
+// such key.
 func TestFindingJSON(t *testing.T) {
-	want := Finding{Severity: SeverityError, Code: "bad-video", Message: "why", Hint: "fetch", Class: "malformed"}
+	want := Finding{
+		Severity: SeverityError,
+		Code:     "bad-video",
+		Message:  "why",
+		Hint:     "fetch",
+		Class:    "malformed",
+	}
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)

@@ -30,10 +30,10 @@ func currentWords() *Words {
 }
 
 // Option returns the words for an option in a hint, as the user of this process passes it:
-// missing="pad" in Python, Missing: "pad" in Go, a flag on the command line. name is Python's.
-// The last of path is the value, those before it are keys of a table: Option("options", "clock", "log").
-// Without path the user has to choose the value. Call Option when the hint is made: the words of a
-// package variable are those of Go.
+// missing="pad" in Python, Missing: "pad" in Go, a flag on the command line. name is Python's. The
+// last of path is the value, those before it are keys of a table: Option("options", "clock",
+// "log"). Without path the user has to choose the value. Call Option when the hint is made: the
+// words of a package variable are those of Go.
 func Option(name string, path ...any) string {
 	if len(path) == 0 {
 		return currentWords().Option(name, nil, nil)
@@ -46,14 +46,15 @@ func Option(name string, path ...any) string {
 }
 
 // Command returns the words for a command in a hint: 'robocache doctor --fix' on the command line,
-// robocache.doctor(…, fix=True) in Python. line is the command line without the name of the program,
-// as in fmt.Sprintf. Words in capitals stand for what the user has to give; values follow their flag after "=".
+// robocache.doctor(…, fix=True) in Python. line is the command line without the name of the
+// program, as in fmt.Sprintf. Words in capitals stand for what the user has to give; values follow
+// their flag after "=".
 func Command(line string, args ...any) string {
 	return currentWords().Command(fmt.Sprintf(line, args...))
 }
 
-// SkipBadEpisodes returns the words for leaving bad episodes out, in hints of code that both a Loader
-// and a conversion use.
+// SkipBadEpisodes returns the words for leaving bad episodes out, in hints of code that both a
+// Loader and a conversion use.
 func SkipBadEpisodes() string { return Option("skip_bad_episodes") }
 
 // GoWords writes options as fields of the Go API.

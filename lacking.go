@@ -16,7 +16,9 @@ func LackingHint() string {
 
 // LeaveOutHint returns the hint of rows of a stream that cannot be read, and cannot be padded.
 func LeaveOutHint() string {
-	return "Leave the stream out with " + Option("keys") + ", leave the episode out with " + SkipBadEpisodes()
+	return "Leave the stream out with " + Option(
+		"keys",
+	) + ", leave the episode out with " + SkipBadEpisodes()
 }
 
 // Lacks reports whether an episode of ds, by position, lacks the stream key.
@@ -25,8 +27,8 @@ func Lacks(ds Dataset, episode int, key string) bool {
 	return lacks != nil && lacks(episode, key)
 }
 
-// PadLacking returns ds with rows without a value (Capabilities.Valid) in place of the streams that episodes lack.
-// It returns ds itself if no episode lacks a stream.
+// PadLacking returns ds with rows without a value (Capabilities.Valid) in place of the streams that
+// episodes lack. It returns ds itself if no episode lacks a stream.
 func PadLacking(ds Dataset) Dataset {
 	if ds.Capabilities().Lacks == nil {
 		return ds
@@ -83,14 +85,21 @@ func (p *padLacking) setCapabilities() {
 // Capabilities returns those of the dataset, with rows in place of the streams that episodes lack.
 func (p *padLacking) Capabilities() *Capabilities { return &p.offered }
 
-// Info returns the dataset's description, with the streams that some episodes lack marked as Masked.
+// Info returns the dataset's description, with the streams that some episodes lack marked as
+// Masked.
 func (p *padLacking) Info() *Info { return &p.info }
 
 // Unwrap returns the dataset itself.
 func (p *padLacking) Unwrap() Dataset { return p.Dataset }
 
-// split calls read for each run of rows whose episodes have the stream, and blank for each other run.
-func (p *padLacking) split(key string, rows []Row, blank func(from, to int), read func(from, to int) error) error {
+// split calls read for each run of rows whose episodes have the stream, and blank for each other
+// run.
+func (p *padLacking) split(
+	key string,
+	rows []Row,
+	blank func(from, to int),
+	read func(from, to int) error,
+) error {
 	for from := 0; from < len(rows); {
 		lacks := Lacks(p.Dataset, rows[from].Episode, key)
 		to := from + 1
@@ -113,9 +122,12 @@ func (p *padLacking) Gather(ctx context.Context, key string, rows []Row, dst []b
 	if len(rows) > 0 {
 		size = len(dst) / len(rows)
 	}
-	return p.split(key, rows,
+	return p.split(
+		key,
+		rows,
 		func(from, to int) { clear(dst[from*size : to*size]) },
-		func(from, to int) error { return p.Dataset.Gather(ctx, key, rows[from:to], dst[from*size:to*size]) })
+		func(from, to int) error { return p.Dataset.Gather(ctx, key, rows[from:to], dst[from*size:to*size]) },
+	)
 }
 
 // Text returns rows of a text stream; rows of episodes that lack it are empty.
@@ -145,7 +157,12 @@ func missingFrames(out []FrameRef) func(from, to int) {
 }
 
 // LeaseFrames is Frames with the dataset's leases.
-func (p *padLacking) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
+func (p *padLacking) LeaseFrames(
+	ctx context.Context,
+	key string,
+	rows []Row,
+	out []FrameRef,
+) (func(), error) {
 	var ends []func()
 	done := func() {
 		for _, end := range ends {
@@ -167,7 +184,11 @@ func (p *padLacking) LeaseFrames(ctx context.Context, key string, rows []Row, ou
 }
 
 // GatherRagged returns rows of a ragged stream; rows of episodes that lack it have no entries.
-func (p *padLacking) GatherRagged(ctx context.Context, key string, rows []Row) (data []byte, counts []int, err error) {
+func (p *padLacking) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []Row,
+) (data []byte, counts []int, err error) {
 	err = p.split(key, rows,
 		func(from, to int) { counts = append(counts, make([]int, to-from)...) },
 		func(from, to int) error {
@@ -180,12 +201,16 @@ func (p *padLacking) GatherRagged(ctx context.Context, key string, rows []Row) (
 
 // Valid writes 0 for the rows of episodes that lack the stream.
 func (p *padLacking) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
-	return p.split(key, rows,
+	return p.split(
+		key,
+		rows,
 		func(from, to int) { clear(valid[from:to]) },
-		func(from, to int) error { return Valid(ctx, p.Dataset, key, rows[from:to], valid[from:to]) })
+		func(from, to int) error { return Valid(ctx, p.Dataset, key, rows[from:to], valid[from:to]) },
+	)
 }
 
-// Times returns the timestamps of a stream; none of a stream with its own clock that the episode lacks.
+// Times returns the timestamps of a stream; none of a stream with its own clock that the episode
+// lacks.
 func (p *padLacking) Times(ctx context.Context, episode int, key string) ([]int64, error) {
 	if key == "" || !Lacks(p.Dataset, episode, key) {
 		return p.Dataset.Times(ctx, episode, key)
@@ -208,8 +233,8 @@ func (p *padLacking) Rows(ctx context.Context, episode int, key string) (int, er
 	return 0, nil
 }
 
-// WithoutUnasked returns ds without the streams that some episodes lack and that nobody asked for (Feature.OnlyAsked), and with a finding
-// for each. It returns ds itself if there are none.
+// WithoutUnasked returns ds without the streams that some episodes lack and that nobody asked for
+// (Feature.OnlyAsked), and with a finding for each. It returns ds itself if there are none.
 func WithoutUnasked(ds Dataset) Dataset {
 	info := ds.Info()
 	if !slices.ContainsFunc(info.Features, func(f Feature) bool { return f.OnlyAsked }) {
@@ -229,9 +254,22 @@ func WithoutUnasked(ds Dataset) Dataset {
 			}
 		}
 		w.info.Findings = append(w.info.Findings, Finding{
-			Severity: SeverityWarning, Code: "stream-left-out", Where: Where{"stream": f.Key}, Count: int64(lacking), NotDelivered: f.Key,
-			Message: fmt.Sprintf("%d of %d episodes lack the stream and nobody asked for it: it is left out", lacking, info.Episodes),
-			Hint:    "Name it in " + Option("keys") + " to require it, or pass " + Option("missing", "pad") + " for zeros under a mask",
+			Severity:     SeverityWarning,
+			Code:         "stream-left-out",
+			Where:        Where{"stream": f.Key},
+			Count:        int64(lacking),
+			NotDelivered: f.Key,
+			Message: fmt.Sprintf(
+				"%d of %d episodes lack the stream and nobody asked for it: it is left out",
+				lacking,
+				info.Episodes,
+			),
+			Hint: "Name it in " + Option(
+				"keys",
+			) + " to require it, or pass " + Option(
+				"missing",
+				"pad",
+			) + " for zeros under a mask",
 		})
 	}
 	w.offered = *ds.Capabilities()

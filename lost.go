@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Whole returns an error if opening found that chosen episodes (positions; nil: all) cannot be read (Finding.Lost):
-// a caller goes on without them only if it was told to. hint says how.
+// Whole returns an error if opening found that chosen episodes (positions; nil: all) cannot be read
+// (Finding.Lost): a caller goes on without them only if it was told to. hint says how.
 func Whole(ds Dataset, episodes []int, op, hint string) error {
 	info := ds.Info()
 	var first *Error

@@ -16,20 +16,28 @@ var timeUnits = []struct {
 
 const (
 	timeSyntax = `seconds as a number, or text with a unit, as "50ms"`
-	// longestDuration bounds a duration without a unit. Nanoseconds that were meant are beyond it from 86 µs on.
+	// longestDuration bounds a duration without a unit. Nanoseconds that were meant are beyond it
+	// from 86 µs on.
 	longestDuration = 86_400
 )
 
-// ParseDuration reads a duration in JSON: a number of seconds, or text with a unit: "50ms", "1.5 s", "200ns".
-// A number beyond a day is Misuse that names both readings, because it is likely to be nanoseconds.
+// ParseDuration reads a duration in JSON: a number of seconds, or text with a unit: "50ms", "1.5
+// s", "200ns". A number beyond a day is Misuse that names both readings, because it is likely to be
+// nanoseconds.
 func ParseDuration(token []byte) (ns int64, err error) {
-	return parseTime(token, func(s float64) bool { return -longestDuration <= s && s <= longestDuration })
+	return parseTime(
+		token,
+		func(s float64) bool { return -longestDuration <= s && s <= longestDuration },
+	)
 }
 
 // ParseMoment reads a moment on a clock as ParseDuration reads a duration. A number is plausible
 // within a year of zero, and as seconds of the Unix epoch between 2001 and 2286.
 func ParseMoment(token []byte) (ns int64, err error) {
-	return parseTime(token, func(s float64) bool { return -3.2e7 <= s && s <= 3.2e7 || s >= 1e9 && s <= 1e10 })
+	return parseTime(
+		token,
+		func(s float64) bool { return -3.2e7 <= s && s <= 3.2e7 || s >= 1e9 && s <= 1e10 },
+	)
 }
 
 func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error) {
@@ -51,11 +59,24 @@ func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error
 	if len(text) > 64 || unit == 0 {
 		return bad()
 	}
-	if f, err := strconv.ParseFloat(text, 64); err != nil || !(f > -1e20 && f < 1e20) || strings.ContainsAny(text, "xX_pP") {
+	if f, err := strconv.ParseFloat(
+		text,
+		64,
+	); err != nil || !(f > -1e20 && f < 1e20) ||
+		strings.ContainsAny(text, "xX_pP") {
 		return bad()
-	} else if !hasUnit && !plausible(f) {
+	} else if !hasUnit &&
+		!plausible(f) {
 		n := strings.TrimSuffix(text, ".0")
-		return 0, Misuse("time", nil, "%s is %s s (%s), and as nanoseconds %s", n, n, days(f), humanNanos(f)).
+		return 0, Misuse(
+			"time",
+			nil,
+			"%s is %s s (%s), and as nanoseconds %s",
+			n,
+			n,
+			days(f),
+			humanNanos(f),
+		).
 			Expected(timeSyntax, text).
 			WithHint("write %q for nanoseconds, or %q if seconds are meant", n+"ns", n+"s")
 	}
@@ -84,7 +105,9 @@ func splitUnit(text string) (number string, unit int64) {
 // roundEven returns the nearest integer, the even one of two.
 func roundEven(x *big.Rat) *big.Int {
 	twice := new(big.Int).Lsh(x.Num(), 1)
-	q, r := new(big.Int).DivMod(twice.Add(twice, x.Denom()), new(big.Int).Lsh(x.Denom(), 1), new(big.Int))
+	q, r := new(
+		big.Int,
+	).DivMod(twice.Add(twice, x.Denom()), new(big.Int).Lsh(x.Denom(), 1), new(big.Int))
 	if r.Sign() == 0 && q.Bit(0) == 1 {
 		q.Sub(q, big.NewInt(1))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestParseDuration checks that numbers are seconds, that nanoseconds need a unit, and that implausible values are
-// rejected with both readings.
+// TestParseDuration checks that numbers are seconds, that nanoseconds need a unit, and that
+// implausible values are rejected with both readings.
 func TestParseDuration(t *testing.T) {
 	for text, want := range map[string]int64{
 		"1": 1e9, "1.0": 1e9, "0.05": 50e6, "-2": -2e9, "5e-2": 50e6, "0": 0, "86400": 86_400e9, " 3 ": 3e9,
@@ -26,7 +26,8 @@ func TestParseDuration(t *testing.T) {
 		`"5 m"`: "with a unit", "1e300": "seconds", `"1e300s"`: "seconds", `"9999999999999s"`: "seconds", "0x10": "seconds", `"nans"`: "seconds", `"infs"`: "seconds",
 	} {
 		_, err := robocache.ParseDuration([]byte(text))
-		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), phrase) && text != "1700000000000000000" {
+		if !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), phrase) && text != "1700000000000000000" {
 			t.Errorf("%s: %v, want %q", text, err, phrase)
 		}
 	}
@@ -40,7 +41,10 @@ func TestParseMoment(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"1700000000000000001", "500000000", "1e11"} {
-		if _, err := robocache.ParseMoment([]byte(text)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "as nanoseconds") {
+		if _, err := robocache.ParseMoment(
+			[]byte(text),
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "as nanoseconds") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Nearest returns a hint with at most three known names that are closest to an unknown one. If known names contain the
-// unknown one, the hint lists only those. It is empty if no name is known.
+// Nearest returns a hint with at most three known names that are closest to an unknown one. If
+// known names contain the unknown one, the hint lists only those. It is empty if no name is known.
 func Nearest(name string, known []string) string {
 	type scored struct {
 		name string

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// An episode has an index, the number that users see and pass, and a position, the slot by which the methods of Dataset find it: 0 to
-// Info.Episodes-1. The methods of this file are the only place where one becomes the other.
+// An episode has an index, the number that users see and pass, and a position, the slot by which
+// the methods of Dataset find it: 0 to Info.Episodes-1. The methods of this file are the only place
+// where one becomes the other.
 
 // numbering holds the indices of a dataset whose episodes are not numbered 0, 1, 2 and on.
 type numbering struct {
@@ -17,8 +18,8 @@ type numbering struct {
 	positions []int32 // by ascending index
 }
 
-// NumberEpisodes sets the index of the episode at each position. A reader calls it while it opens a dataset whose format numbers its
-// episodes. Without it, an episode's index is its position.
+// NumberEpisodes sets the index of the episode at each position. A reader calls it while it opens a
+// dataset whose format numbers its episodes. Without it, an episode's index is its position.
 func (i *Info) NumberEpisodes(indices []int64) {
 	i.numbers = nil
 	isPosition := func(position int) bool { return indices[position] == int64(position) }
@@ -30,13 +31,17 @@ func (i *Info) NumberEpisodes(indices []int64) {
 		for k := range n.positions {
 			n.positions[k] = int32(k)
 		}
-		slices.SortStableFunc(n.positions, func(a, b int32) int { return cmp.Compare(indices[a], indices[b]) })
+		slices.SortStableFunc(
+			n.positions,
+			func(a, b int32) int { return cmp.Compare(indices[a], indices[b]) },
+		)
 		i.numbers = n
 		return
 	}
 }
 
-// NumberedEpisodes returns the index of the episode at each position, or nil if every index is the position. The caller must not change it.
+// NumberedEpisodes returns the index of the episode at each position, or nil if every index is the
+// position. The caller must not change it.
 func (i *Info) NumberedEpisodes() []int64 {
 	if i.numbers == nil {
 		return nil
@@ -52,7 +57,8 @@ func (i *Info) EpisodeIndex(position int) int64 {
 	return i.numbers.indices[position]
 }
 
-// EpisodeIndices returns the indices of the episodes at some positions. It returns nil for nil, which means all.
+// EpisodeIndices returns the indices of the episodes at some positions. It returns nil for nil,
+// which means all.
 func (i *Info) EpisodeIndices(positions []int) []int {
 	if positions == nil {
 		return nil
@@ -64,7 +70,8 @@ func (i *Info) EpisodeIndices(positions []int) []int {
 	return indices
 }
 
-// EpisodePosition returns the position of the episode with an index. It fails with ErrMisuse if there is none, or more than one.
+// EpisodePosition returns the position of the episode with an index. It fails with ErrMisuse if
+// there is none, or more than one.
 func (i *Info) EpisodePosition(index int64) (int, error) {
 	switch from, to := i.ranksOf(index, index); to - from {
 	case 1:
@@ -72,12 +79,18 @@ func (i *Info) EpisodePosition(index int64) (int, error) {
 	case 0:
 		return 0, i.noEpisode(index)
 	default:
-		return 0, Misuse("episodes", Where{"dataset": i.URI, "episode": index}, "%d episodes have this index", to-from).
+		return 0, Misuse(
+			"episodes",
+			Where{"dataset": i.URI, "episode": index},
+			"%d episodes have this index",
+			to-from,
+		).
 			WithHint("Renumber them: %s does.", Command("convert"))
 	}
 }
 
-// EpisodePositions returns the positions of the episodes with some indices, in their order. It returns nil for nil, which means all.
+// EpisodePositions returns the positions of the episodes with some indices, in their order. It
+// returns nil for nil, which means all.
 func (i *Info) EpisodePositions(indices []int) (positions []int, err error) {
 	if indices == nil {
 		return nil, nil
@@ -91,8 +104,9 @@ func (i *Info) EpisodePositions(indices []int) (positions []int, err error) {
 	return positions, nil
 }
 
-// PositionIn returns the position of the episode that the place of a finding or an error names by its index. named reports whether the
-// place names one. The position is -1 if the dataset has no such episode.
+// PositionIn returns the position of the episode that the place of a finding or an error names by
+// its index. named reports whether the place names one. The position is -1 if the dataset has no
+// such episode.
 func (i *Info) PositionIn(where Where) (position int, named bool) {
 	var index int64
 	switch v := where["episode"].(type) {
@@ -109,8 +123,9 @@ func (i *Info) PositionIn(where Where) (position int, named bool) {
 	return -1, true
 }
 
-// ParseEpisodes reads indices such as 0,3,5-9 and returns the positions of these episodes in the order in which they are named. It returns
-// nil for an empty text, which means all. A range names the episodes that exist between its ends.
+// ParseEpisodes reads indices such as 0,3,5-9 and returns the positions of these episodes in the
+// order in which they are named. It returns nil for an empty text, which means all. A range names
+// the episodes that exist between its ends.
 func (i *Info) ParseEpisodes(text string) (positions []int, err error) {
 	if text == "" {
 		return nil, nil
@@ -121,8 +136,13 @@ func (i *Info) ParseEpisodes(text string) (positions []int, err error) {
 	}
 	for _, r := range ranges {
 		from, to := i.ranksOf(r.first, r.last)
-		if _, behind := i.ranksOf(r.last, r.last); behind == i.Episodes && (from == to || i.indexAt(to-1) != r.last) {
-			return nil, i.noEpisode(r.last) // a range that ends behind the highest index is taken for a mistake
+		if _, behind := i.ranksOf(
+			r.last,
+			r.last,
+		); behind == i.Episodes &&
+			(from == to || i.indexAt(to-1) != r.last) {
+			// a range that ends behind the highest index is taken for a mistake
+			return nil, i.noEpisode(r.last)
 		}
 		if from == to {
 			return nil, i.noEpisode(r.first)
@@ -138,7 +158,8 @@ func (i *Info) ParseEpisodes(text string) (positions []int, err error) {
 	return positions, nil
 }
 
-// CheckEpisodes refuses a text that is not of the form that ParseEpisodes reads. It is for callers that have not opened the dataset yet.
+// CheckEpisodes refuses a text that is not of the form that ParseEpisodes reads. It is for callers
+// that have not opened the dataset yet.
 func CheckEpisodes(text string) error {
 	if text == "" {
 		return nil
@@ -168,7 +189,8 @@ func parseRanges(text string) (ranges []indexRange, err error) {
 	return ranges, nil
 }
 
-// EpisodeRanges writes the indices of all episodes, such as 3,7-8,20. Of many ranges it writes the first ones.
+// EpisodeRanges writes the indices of all episodes, such as 3,7-8,20. Of many ranges it writes the
+// first ones.
 func (i *Info) EpisodeRanges() string {
 	const most = 8
 	var parts []string
@@ -199,7 +221,8 @@ func (i *Info) noEpisode(index int64) error {
 		WithHint("%s", hint)
 }
 
-// ranksOf returns the ranks, by ascending index, of the episodes whose indices lie between first and last: from <= rank < to.
+// ranksOf returns the ranks, by ascending index, of the episodes whose indices lie between first
+// and last: from <= rank < to.
 func (i *Info) ranksOf(first, last int64) (from, to int) {
 	from = sort.Search(i.Episodes, func(rank int) bool { return i.indexAt(rank) >= first })
 	to = sort.Search(i.Episodes, func(rank int) bool { return i.indexAt(rank) > last })

@@ -20,8 +20,14 @@ func TestParseEpisodesByIndex(t *testing.T) {
 		text string
 		want []int
 	}{
-		{odd, "3", []int{1}}, {odd, "20,3", []int{2, 1}}, {odd, "3-8", []int{1, 0, 3}}, {odd, "0-8", []int{1, 0, 3}}, {odd, "7-20", []int{0, 3, 2}}, {odd, "", nil},
-		{plain, "0,3,5-9", []int{0, 3, 5, 6, 7, 8, 9}}, {plain, " 2 , 1", []int{2, 1}},
+		{odd, "3", []int{1}},
+		{odd, "20,3", []int{2, 1}},
+		{odd, "3-8", []int{1, 0, 3}},
+		{odd, "0-8", []int{1, 0, 3}},
+		{odd, "7-20", []int{0, 3, 2}},
+		{odd, "", nil},
+		{plain, "0,3,5-9", []int{0, 3, 5, 6, 7, 8, 9}},
+		{plain, " 2 , 1", []int{2, 1}},
 	} {
 		if got, err := c.info.ParseEpisodes(c.text); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, %v; want %v", c.text, got, err, c.want)
@@ -31,8 +37,21 @@ func TestParseEpisodesByIndex(t *testing.T) {
 		info *Info
 		text string
 	}{
-		{odd, "0"}, {odd, "4"}, {odd, "4-6"}, {odd, "3-21"}, {odd, "21-30"}, {odd, "x"}, {odd, "8-3"}, {odd, "-1"}, {odd, "3,"},
-		{plain, "10"}, {plain, "0-10"}, {plain, "1,x"}, {plain, "0-999999999999"}, {&Info{}, "0"}, {&Info{}, "0-3"},
+		{odd, "0"},
+		{odd, "4"},
+		{odd, "4-6"},
+		{odd, "3-21"},
+		{odd, "21-30"},
+		{odd, "x"},
+		{odd, "8-3"},
+		{odd, "-1"},
+		{odd, "3,"},
+		{plain, "10"},
+		{plain, "0-10"},
+		{plain, "1,x"},
+		{plain, "0-999999999999"},
+		{&Info{}, "0"},
+		{&Info{}, "0-3"},
 	} {
 		if got, err := c.info.ParseEpisodes(c.text); !errors.Is(err, ErrMisuse) {
 			t.Errorf("%q of %s: %v, %v; want misuse", c.text, c.info.EpisodeRanges(), got, err)

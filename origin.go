@@ -6,15 +6,17 @@ import "context"
 type Origin struct {
 	Dataset string `json:"dataset,omitempty"` // URI of the recordings, without credentials
 	Format  string `json:"format,omitempty"`
-	File    string `json:"file,omitempty"` // the recording below Dataset; empty if the format has no file for an episode
-	// LastFile is the last of several files that hold the episode, numbered from File on; empty if there is one.
+	// the recording below Dataset; empty if the format has no file for an episode
+	File string `json:"file,omitempty"`
+	// LastFile is the last of several files that hold the episode, numbered from File on; empty if
+	// there is one.
 	LastFile string `json:"last_file,omitempty"`
 	Episode  int64  `json:"episode_index"` // its index in Dataset
 	Checksum string `json:"checksum,omitempty"`
 }
 
-// OriginOf returns the origin of the episode at a position: the recorded one, else the dataset itself. Only a recorded
-// origin has a checksum.
+// OriginOf returns the origin of the episode at a position: the recorded one, else the dataset
+// itself. Only a recorded origin has a checksum.
 func OriginOf(ctx context.Context, ds Dataset, episode int) (*Origin, error) {
 	var o Origin
 	if origin := ds.Capabilities().Origin; origin != nil {

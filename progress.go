@@ -16,8 +16,8 @@ type Progress struct {
 // progressInterval is the least time between two reports within an episode.
 const progressInterval = 100 * time.Millisecond
 
-// RowCounter counts the rows that a writer has finished, within an episode too. A nil RowCounter counts nothing.
-// Its methods are safe for concurrent use.
+// RowCounter counts the rows that a writer has finished, within an episode too. A nil RowCounter
+// counts nothing. Its methods are safe for concurrent use.
 type RowCounter struct {
 	report  func(Progress)
 	lengths func(episode int) int
@@ -29,8 +29,9 @@ type RowCounter struct {
 	reported time.Time
 }
 
-// NewRowCounter returns a counter of the rows of some episodes, by position. It calls report, one call at a time, after each
-// episode, and within an episode at most ten times a second. It returns nil if report is nil.
+// NewRowCounter returns a counter of the rows of some episodes, by position. It calls report, one
+// call at a time, after each episode, and within an episode at most ten times a second. It returns
+// nil if report is nil.
 func NewRowCounter(src Dataset, episodes []int, report func(Progress)) *RowCounter {
 	if report == nil {
 		return nil

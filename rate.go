@@ -13,8 +13,8 @@ import (
 // Rate is a rational number of rows a second, Num/Den > 0, in lowest terms.
 type Rate struct{ Num, Den int64 }
 
-// RateOf finds the rational that a JSON or Python number stands for: integers and decimals exactly as written
-// (29.97 is 2997/100; 30000/1001 can be written as a fraction).
+// RateOf finds the rational that a JSON or Python number stands for: integers and decimals exactly
+// as written (29.97 is 2997/100; 30000/1001 can be written as a fraction).
 func RateOf(text string) (Rate, error) {
 	bad := func() (Rate, error) {
 		return Rate{}, Malformed("", nil, "").
@@ -36,7 +36,8 @@ func RateOf(text string) (Rate, error) {
 		}
 		d = 1
 		for f != math.Trunc(f) && d < 1e9 {
-			// By decimal digits of the shortest form: 29.97 is meant as 2997/100, not as its binary neighbour.
+			// By decimal digits of the shortest form: 29.97 is meant as 2997/100, not as its binary
+			// neighbour.
 			s := strconv.FormatFloat(f, 'f', -1, 64)
 			i := strings.IndexByte(s, '.')
 			digits := min(len(s)-i-1, 9)
@@ -75,7 +76,8 @@ func (r Rate) Float() float64 {
 func (r Rate) Nanos(k int64) int64 {
 	neg := k < 0
 	if neg {
-		// floor((2k·1e9·den + num) / 2num) for negative k, by mirroring: -ceil-half-down of the positive value.
+		// floor((2k·1e9·den + num) / 2num) for negative k, by mirroring: -ceil-half-down of the
+		// positive value.
 		k = -k
 	}
 	hi, lo := bits.Mul64(uint64(k), 2_000_000_000)
@@ -99,7 +101,8 @@ func (r Rate) Nanos(k int64) int64 {
 	return int64(q)
 }
 
-// ErrNoClock is the cause of the error of a question that needs time, asked of rows whose format keeps none and whose rate nobody said.
+// ErrNoClock is the cause of the error of a question that needs time, asked of rows whose format
+// keeps none and whose rate nobody said.
 var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate")
 
 // NoClock is that error. why says what was looked for, or what needs time.
@@ -120,7 +123,8 @@ func KeepsTime(ctx context.Context, ds Dataset) bool {
 	return true
 }
 
-// KnowsTime is KeepsTime of a rate that is not only assumed: a format that assumes one says so in a finding.
+// KnowsTime is KeepsTime of a rate that is not only assumed: a format that assumes one says so in a
+// finding.
 func KnowsTime(ctx context.Context, ds Dataset) bool {
 	for _, f := range ds.Info().Findings {
 		if f.Code == "rate-assumed" || f.Code == "no-timestamps" {
@@ -130,7 +134,8 @@ func KnowsTime(ctx context.Context, ds Dataset) bool {
 	return KeepsTime(ctx, ds)
 }
 
-// CheckGrid refuses to resample rows of which nobody knows when they were onto a grid of hz: their rate would be taken for one that was recorded.
+// CheckGrid refuses to resample rows of which nobody knows when they were onto a grid of hz: their
+// rate would be taken for one that was recorded.
 func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if hz.Zero() || KnowsTime(ctx, ds) {
 		return ctx.Err()

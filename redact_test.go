@@ -14,7 +14,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestOpenTellsNoSecrets: what is mistyped most often is a URI that holds a password or a signature.
+// TestOpenTellsNoSecrets: what is mistyped most often is a URI that holds a password or a
+// signature.
 func TestOpenTellsNoSecrets(t *testing.T) {
 	uri := "https://user:secret@127.0.0.1:1/nowhere?signature=secret#secret"
 	for name, opt := range map[string][]OpenOptions{
@@ -23,7 +24,8 @@ func TestOpenTellsNoSecrets(t *testing.T) {
 		"two options":    {{}, {}},
 	} {
 		_, err := Open(context.Background(), uri, opt...)
-		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "127.0.0.1:1/nowhere") {
+		if err == nil || strings.Contains(err.Error(), "secret") ||
+			!strings.Contains(err.Error(), "127.0.0.1:1/nowhere") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

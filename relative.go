@@ -10,9 +10,10 @@ import (
 	"unicode"
 )
 
-// Relative states which channels of a stream are relative: each value is a change over the time of its row, as of a
-// delta action. Such channels are summed on another timeline, so that the total displacement is kept. In JSON it is
-// true (all channels but a gripper), false (none), or a list of channels by number or name.
+// Relative states which channels of a stream are relative: each value is a change over the time of
+// its row, as of a delta action. Such channels are summed on another timeline, so that the total
+// displacement is kept. In JSON it is true (all channels but a gripper), false (none), or a list of
+// channels by number or name.
 type Relative struct {
 	None     bool     // the stream is absolute
 	Channels []int    // by number
@@ -40,7 +41,10 @@ func (r *Relative) UnmarshalJSON(b []byte) error {
 		case json.Unmarshal(raw, &channel) == nil:
 			r.Channels = append(r.Channels, channel)
 		default:
-			return fmt.Errorf("relative: expected the number or the name of a channel, found %s", raw)
+			return fmt.Errorf(
+				"relative: expected the number or the name of a channel, found %s",
+				raw,
+			)
 		}
 	}
 	return nil
@@ -61,7 +65,8 @@ func (r Relative) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// Of returns the relative channels of a stream in ascending order. It returns an empty slice for an absolute one.
+// Of returns the relative channels of a stream in ascending order. It returns an empty slice for an
+// absolute one.
 func (r Relative) Of(f *Feature) ([]int, error) {
 	if r.None {
 		return []int{}, nil
@@ -93,8 +98,8 @@ func (r Relative) Of(f *Feature) ([]int, error) {
 	return out, nil
 }
 
-// movingChannels returns all channels but grippers. Of seven channels of an action without names the last is the
-// gripper.
+// movingChannels returns all channels but grippers. Of seven channels of an action without names
+// the last is the gripper.
 func (f *Feature) movingChannels() []int {
 	names, n := f.ChannelNames(), f.Elements()
 	if names == nil && n == 7 && isAction(f.Key) {
@@ -109,9 +114,9 @@ func (f *Feature) movingChannels() []int {
 	return out
 }
 
-// RelativeChannels returns the channels of a stream that are relative, and how that is known: as the dataset or a
-// mapping states it, else by names. It returns none for a stream with a mode of its own (Interpolation, other than
-// slerp for stated channels), and if names leave it open.
+// RelativeChannels returns the channels of a stream that are relative, and how that is known: as
+// the dataset or a mapping states it, else by names. It returns none for a stream with a mode of
+// its own (Interpolation, other than slerp for stated channels), and if names leave it open.
 func (f *Feature) RelativeChannels() (channels []int, reason string) {
 	numeric := f.Kind == KindNumeric && !f.Ragged() && f.DType.Float()
 	switch {
@@ -170,12 +175,60 @@ func isAction(key string) bool {
 
 var (
 	deltaWords = []string{
-		"rel", "relative", "dx", "dy", "dz", "droll", "dpitch", "dyaw", "drx", "dry", "drz", "dpos", "drot",
-		"dqx", "dqy", "dqz", "dqw",
+		"rel",
+		"relative",
+		"dx",
+		"dy",
+		"dz",
+		"droll",
+		"dpitch",
+		"dyaw",
+		"drx",
+		"dry",
+		"drz",
+		"dpos",
+		"drot",
+		"dqx",
+		"dqy",
+		"dqz",
+		"dqw",
 	}
-	axisWords       = []string{"x", "y", "z", "roll", "pitch", "yaw", "rx", "ry", "rz", "pos", "rot"}
-	gripperWords    = []string{"gripper", "grippers", "grip", "grasp", "finger", "fingers", "jaw", "claw", "terminate"}
-	quaternionWords = []string{"quat", "quaternion", "qx", "qy", "qz", "qw", "dqx", "dqy", "dqz", "dqw"}
+	axisWords = []string{
+		"x",
+		"y",
+		"z",
+		"roll",
+		"pitch",
+		"yaw",
+		"rx",
+		"ry",
+		"rz",
+		"pos",
+		"rot",
+	}
+	gripperWords = []string{
+		"gripper",
+		"grippers",
+		"grip",
+		"grasp",
+		"finger",
+		"fingers",
+		"jaw",
+		"claw",
+		"terminate",
+	}
+	quaternionWords = []string{
+		"quat",
+		"quaternion",
+		"qx",
+		"qy",
+		"qz",
+		"qw",
+		"dqx",
+		"dqy",
+		"dqz",
+		"dqw",
+	}
 )
 
 // isDelta reports whether the words of a name call it a change.
@@ -198,8 +251,8 @@ func isGripper(parts []string) bool {
 	})
 }
 
-// CheckSummable returns an error if some of the channels are a rotation that does not add up, even to first order: a
-// quaternion, a matrix or its first two columns.
+// CheckSummable returns an error if some of the channels are a rotation that does not add up, even
+// to first order: a quaternion, a matrix or its first two columns.
 func (f *Feature) CheckSummable(channels []int) error {
 	has := func(at, width int) bool {
 		return slices.ContainsFunc(channels, func(c int) bool { return c >= at && c < at+width })
@@ -235,7 +288,17 @@ func (f *Feature) CheckSummable(channels []int) error {
 	if found == "" || len(channels) == 0 {
 		return nil
 	}
-	return Unsupported("align", Where{"stream": f.Key}, "mode sum: %s among the relative channels does not add up", found).
+	return Unsupported(
+		"align",
+		Where{"stream": f.Key},
+		"mode sum: %s among the relative channels does not add up",
+		found,
+	).
 		WithHint("Pass %s to take the rows as they are, or %s with the channels that add up.",
-			Option("align", "modes", f.Key, "previous"), Option("align", "relative", f.Key, []int{0, 1, 2}))
+			Option(
+				"align",
+				"modes",
+				f.Key,
+				"previous",
+			), Option("align", "relative", f.Key, []int{0, 1, 2}))
 }

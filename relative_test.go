@@ -10,7 +10,15 @@ import (
 
 // TestRelativeChannels checks what is recognised by names, and what is not.
 func TestRelativeChannels(t *testing.T) {
-	pose := []string{"delta_x", "delta_y", "delta_z", "delta_roll", "delta_pitch", "delta_yaw", "gripper"}
+	pose := []string{
+		"delta_x",
+		"delta_y",
+		"delta_z",
+		"delta_roll",
+		"delta_pitch",
+		"delta_yaw",
+		"gripper",
+	}
 	six := []int{0, 1, 2, 3, 4, 5}
 	for _, c := range []struct {
 		key    string
@@ -34,8 +42,9 @@ func TestRelativeChannels(t *testing.T) {
 		{key: "action", width: 7},
 		{key: "action", width: 6, names: []string{"x", "y", "z", "roll", "pitch", "yaw"}},
 		{key: "action.abs_delta", width: 3},
-		{key: "action", width: 3, names: []string{"dq1", "dq2", "dq3"}}, // velocities, as often as not
-		{key: "observation.relative_goal", width: 3},                    // no change over time
+		// velocities, as often as not
+		{key: "action", width: 3, names: []string{"dq1", "dq2", "dq3"}},
+		{key: "observation.relative_goal", width: 3}, // no change over time
 		{key: "observation.state", width: 3, names: []string{"dx", "dy", "dz"}},
 		{key: "action", width: 7, names: pose, stated: []int{}, want: []int{}},
 		{key: "action", width: 7, stated: []int{0, 1, 2}, want: []int{0, 1, 2}},
@@ -43,12 +52,29 @@ func TestRelativeChannels(t *testing.T) {
 		{key: "action", width: 7, stated: six, mode: "previous"},
 		{key: "action", width: 7, stated: six, mode: "slerp", want: six},
 	} {
-		f := Feature{Key: c.key, Kind: KindNumeric, DType: Float32, Shape: []int{c.width}, Interpolation: c.mode, Relative: c.stated}
+		f := Feature{
+			Key:           c.key,
+			Kind:          KindNumeric,
+			DType:         Float32,
+			Shape:         []int{c.width},
+			Interpolation: c.mode,
+			Relative:      c.stated,
+		}
 		if c.names != nil {
 			f.Names, _ = json.Marshal(c.names)
 		}
-		if got, reason := f.RelativeChannels(); !slices.Equal(got, c.want) || len(got) > 0 && c.stated == nil && reason == "" {
-			t.Errorf("%s [%d] %v %q: %v (%s), want %v", c.key, c.width, c.names, c.mode, got, reason, c.want)
+		if got, reason := f.RelativeChannels(); !slices.Equal(got, c.want) ||
+			len(got) > 0 && c.stated == nil && reason == "" {
+			t.Errorf(
+				"%s [%d] %v %q: %v (%s), want %v",
+				c.key,
+				c.width,
+				c.names,
+				c.mode,
+				got,
+				reason,
+				c.want,
+			)
 		}
 	}
 	for _, f := range []Feature{
@@ -65,7 +91,13 @@ func TestRelativeChannels(t *testing.T) {
 
 // TestRelativeJSON checks the forms of the option, and that they come back.
 func TestRelativeJSON(t *testing.T) {
-	f := Feature{Key: "action", Kind: KindNumeric, DType: Float32, Shape: []int{7}, Names: []byte(`["x","y","z","a","b","c","gripper"]`)}
+	f := Feature{
+		Key:   "action",
+		Kind:  KindNumeric,
+		DType: Float32,
+		Shape: []int{7},
+		Names: []byte(`["x","y","z","a","b","c","gripper"]`),
+	}
 	for text, want := range map[string][]int{
 		`true`: {0, 1, 2, 3, 4, 5}, `false`: {}, `[2,0]`: {0, 2}, `["y",0,"y"]`: {0, 1}, `[6]`: {6},
 	} {

@@ -2,7 +2,8 @@ package robocache
 
 import "slices"
 
-// Period is the rhythm of a stream: the median step between ascending timestamps that differ, in ns; 0 where there are fewer than three.
+// Period is the rhythm of a stream: the median step between ascending timestamps that differ, in
+// ns; 0 where there are fewer than three.
 func Period(times []int64) int64 {
 	var steps []int64
 	for i := 1; i < len(times); i++ {
@@ -20,7 +21,8 @@ func Period(times []int64) int64 {
 // shortestGap: bursts of messages have "periods" of microseconds, and no gaps worth a word.
 const shortestGap = 2_000_000
 
-// LongestStep is the longest step between timestamps that is no gap: three periods, and 2 ms at least; 0 where the stream has no rhythm.
+// LongestStep is the longest step between timestamps that is no gap: three periods, and 2 ms at
+// least; 0 where the stream has no rhythm.
 func LongestStep(times []int64) int64 {
 	step := Period(times)
 	if step == 0 {

@@ -14,7 +14,15 @@ import (
 
 func TestRateNanosAgainstBigRat(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	rates := []Rate{{30, 1}, {30000, 1001}, {2997, 100}, {333, 1}, {1, 3}, {1_000_000_000, 1}, {20, 1}}
+	rates := []Rate{
+		{30, 1},
+		{30000, 1001},
+		{2997, 100},
+		{333, 1},
+		{1, 3},
+		{1_000_000_000, 1},
+		{20, 1},
+	}
 	for _, r := range rates {
 		for range 2000 {
 			k := rng.Int64N(1 << 34)
@@ -22,7 +30,9 @@ func TestRateNanosAgainstBigRat(t *testing.T) {
 				k = -k
 			}
 			// floor(x + 1/2) of k·1e9·den/num
-			x := new(big.Rat).SetFrac(new(big.Int).Mul(big.NewInt(k), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))), big.NewInt(r.Num))
+			x := new(
+				big.Rat,
+			).SetFrac(new(big.Int).Mul(big.NewInt(k), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))), big.NewInt(r.Num))
 			x.Add(x, big.NewRat(1, 2))
 			want := new(big.Int).Div(x.Num(), x.Denom()) // Euclidean: floor for a positive divisor
 			if !want.IsInt64() {
@@ -88,7 +98,14 @@ func TestOpenWithoutFormats(t *testing.T) {
 	if _, err := Open(t.Context(), "", OpenOptions{}); !errors.Is(err, ErrMisuse) {
 		t.Errorf("empty URI: %v", err)
 	}
-	if _, err := Open(t.Context(), "x", OpenOptions{Format: "nope"}); !errors.Is(err, ErrUnsupported) {
+	if _, err := Open(
+		t.Context(),
+		"x",
+		OpenOptions{Format: "nope"},
+	); !errors.Is(
+		err,
+		ErrUnsupported,
+	) {
 		t.Errorf("unknown format: %v", err)
 	}
 	if _, err := Open(t.Context(), "x", OpenOptions{}, OpenOptions{}); !errors.Is(err, ErrMisuse) {
@@ -109,17 +126,28 @@ func TestHubNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	missing := &Error{Class: ErrNotFound, Op: "open", Msg: "no such file"}
-	for uri, hub := range map[string]bool{"lerobot/pusht": true, "lerobot/svla_so100.v2.0": true, "hf://datasets/lerobot/pusht@v3.0": true, "hf://lerobot/pusht": true,
-		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false} {
+	for uri, hub := range map[string]bool{
+		"lerobot/pusht": true, "lerobot/svla_so100.v2.0": true, "hf://datasets/lerobot/pusht@v3.0": true, "hf://lerobot/pusht": true,
+		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false,
+	} {
 		var e *Error
-		if err := fromHub(uri, missing); !errors.As(err, &e) || strings.Contains(e.Hint, "hf download") != hub {
+		if err := fromHub(
+			uri,
+			missing,
+		); !errors.As(err, &e) ||
+			strings.Contains(e.Hint, "hf download") != hub {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
 	if err := fromHub("lerobot/pusht", nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), "lerobot/pusht", OpenOptions{}); err == nil || !strings.Contains(err.Error(), "hf download lerobot/pusht") {
+	if _, err := Open(
+		t.Context(),
+		"lerobot/pusht",
+		OpenOptions{},
+	); err == nil ||
+		!strings.Contains(err.Error(), "hf download lerobot/pusht") {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,8 +11,16 @@ import (
 func SideDropped(streams map[string]float64, why string) Finding {
 	keys := slices.Sorted(maps.Keys(streams))
 	return Finding{
-		Severity: SeverityWarning, Code: "recordings-dropped", Where: Where{"streams": keys},
-		Message: fmt.Sprintf("the samples of %v at rates of their own, in recordings/, are left out: %s; the rows keep the last one before each", keys, why),
-		Hint:    "The folder recordings is a dataset of its own: " + Command("convert SET/recordings DST --to=mcap"),
+		Severity: SeverityWarning,
+		Code:     "recordings-dropped",
+		Where:    Where{"streams": keys},
+		Message: fmt.Sprintf(
+			"the samples of %v at rates of their own, in recordings/, are left out: %s; the rows keep the last one before each",
+			keys,
+			why,
+		),
+		Hint: "The folder recordings is a dataset of its own: " + Command(
+			"convert SET/recordings DST --to=mcap",
+		),
 	}
 }

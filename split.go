@@ -12,7 +12,8 @@ import (
 // SplitAll asks for all episodes where a split would be chosen without being asked for.
 const SplitAll = "all"
 
-// SplitEpisodes gives the positions of the episodes of a split, ascending. Those beyond the dataset are left out: its doctor finds them.
+// SplitEpisodes gives the positions of the episodes of a split, ascending. Those beyond the dataset
+// are left out: its doctor finds them.
 func (i *Info) SplitEpisodes(name string) ([]int, error) {
 	text, ok := i.Splits[name]
 	if !ok {
@@ -60,7 +61,8 @@ func (i *Info) SplitNames() []string {
 		names = append(names, n)
 	}
 	sort.Slice(names, func(a, b int) bool {
-		return first[names[a]] < first[names[b]] || first[names[a]] == first[names[b]] && names[a] < names[b]
+		return first[names[a]] < first[names[b]] ||
+			first[names[a]] == first[names[b]] && names[a] < names[b]
 	})
 	return names
 }
@@ -76,8 +78,9 @@ func (i *Info) SplitCounts() map[string]int {
 	return out
 }
 
-// SplitsOf gives the splits of the dataset whose episodes are these positions, in this order (nil: all), each as one range of its positions.
-// lost names those whose episodes are no range there; a split without an episode there is left out.
+// SplitsOf gives the splits of the dataset whose episodes are these positions, in this order (nil:
+// all), each as one range of its positions. lost names those whose episodes are no range there; a
+// split without an episode there is left out.
 func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string) {
 	ranges = map[string]string{}
 	for _, name := range i.SplitNames() {
@@ -101,7 +104,8 @@ func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string
 	return ranges, lost
 }
 
-// SplitsDropped is what a writer finds that keeps no splits: that some are gone. A split of all episodes, or of none, says nothing.
+// SplitsDropped is what a writer finds that keeps no splits: that some are gone. A split of all
+// episodes, or of none, says nothing.
 func (i *Info) SplitsDropped(episodes []int) []Finding {
 	n := len(episodes)
 	if episodes == nil {
@@ -122,12 +126,22 @@ func LostSplits(names []string, why string) []Finding {
 		return nil
 	}
 	slices.Sort(names)
-	return []Finding{{Severity: SeverityWarning, Code: "splits-dropped", Message: "not kept: the splits " + strings.Join(names, ", ") + " (" + why + "). Who trains on the result trains on their episodes together",
-		Count: int64(len(names)), Hint: "convert each split alone: " + Option("split", names[0])}}
+	return []Finding{
+		{
+			Severity: SeverityWarning,
+			Code:     "splits-dropped",
+			Message: "not kept: the splits " + strings.Join(
+				names,
+				", ",
+			) + " (" + why + "). Who trains on the result trains on their episodes together",
+			Count: int64(len(names)),
+			Hint:  "convert each split alone: " + Option("split", names[0]),
+		},
+	}
 }
 
-// TrainSplit names the split that training reads where none is asked for: train, or training; "" where there is none, where it holds all
-// episodes, and where a split was opened already.
+// TrainSplit names the split that training reads where none is asked for: train, or training; ""
+// where there is none, where it holds all episodes, and where a split was opened already.
 func (i *Info) TrainSplit() (name string, episodes []int) {
 	if i.Split != "" {
 		return "", nil
@@ -142,7 +156,8 @@ func (i *Info) TrainSplit() (name string, episodes []int) {
 	return "", nil
 }
 
-// part is some episodes of a dataset. Episode.Index, and the numbers in findings and errors, stay those of the whole.
+// part is some episodes of a dataset. Episode.Index, and the numbers in findings and errors, stay
+// those of the whole.
 type part struct {
 	Dataset
 	info     Info
@@ -161,7 +176,8 @@ func split(ds Dataset, name string) (Dataset, error) {
 	return partOf(ds, name, episodes)
 }
 
-// chosen returns the episodes with some indices as a dataset, which owns ds from then on. Its split has the name of their ranges.
+// chosen returns the episodes with some indices as a dataset, which owns ds from then on. Its split
+// has the name of their ranges.
 func chosen(ds Dataset, indices []int) (Dataset, error) {
 	positions, err := ds.Info().EpisodePositions(indices)
 	if err != nil {
@@ -169,7 +185,11 @@ func chosen(ds Dataset, indices []int) (Dataset, error) {
 	}
 	for i := 1; i < len(positions); i++ {
 		if positions[i] <= positions[i-1] {
-			return nil, Misuse("open", Where{"dataset": ds.Info().URI, "episode": indices[i]}, "episodes").
+			return nil, Misuse(
+				"open",
+				Where{"dataset": ds.Info().URI, "episode": indices[i]},
+				"episodes",
+			).
 				Expected("indices in the order of the dataset, each once", fmt.Sprint(indices))
 		}
 	}
@@ -180,7 +200,9 @@ func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 	whole := ds.Info()
 	p := &part{Dataset: ds, info: *whole, episodes: episodes, straight: true}
 	place, indices := make(map[int]int, len(episodes)), make([]int64, len(episodes))
-	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(episodes), 0, map[string]string{}
+	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(
+		episodes,
+	), 0, map[string]string{}
 	for i, e := range episodes {
 		place[e], indices[i] = i, whole.EpisodeIndex(e)
 		p.straight = p.straight && i == e
@@ -276,7 +298,12 @@ func (p *part) Unwrap() Dataset { return p.Dataset }
 
 func (p *part) at(episode int) (int, error) {
 	if episode < 0 || episode >= len(p.episodes) {
-		return 0, NotFound("split", Where{"dataset": p.info.URI, "position": episode}, "the split %s has no episode at this position", p.info.Split).
+		return 0, NotFound(
+			"split",
+			Where{"dataset": p.info.URI, "position": episode},
+			"the split %s has no episode at this position",
+			p.info.Split,
+		).
 			Expected("0 to "+strconv.Itoa(len(p.episodes)-1), "")
 	}
 	return p.episodes[episode], nil
@@ -359,7 +386,12 @@ func (p *part) Frames(ctx context.Context, key string, rows []Row, out []FrameRe
 }
 
 // LeaseFrames returns the whole's leased images.
-func (p *part) LeaseFrames(ctx context.Context, key string, rows []Row, out []FrameRef) (func(), error) {
+func (p *part) LeaseFrames(
+	ctx context.Context,
+	key string,
+	rows []Row,
+	out []FrameRef,
+) (func(), error) {
 	rows, err := p.rows(rows)
 	if err != nil {
 		return nil, err

@@ -9,7 +9,10 @@ import (
 )
 
 func TestSplitEpisodes(t *testing.T) {
-	i := &Info{Episodes: 6, Splits: map[string]string{"val": "3:5,0:1", "train": "1:3,5:9", "none": "", "bad": "4:2"}}
+	i := &Info{
+		Episodes: 6,
+		Splits:   map[string]string{"val": "3:5,0:1", "train": "1:3,5:9", "none": "", "bad": "4:2"},
+	}
 	for name, want := range map[string][]int{"val": {0, 3, 4}, "train": {1, 2, 5}, "none": nil} {
 		if got, err := i.SplitEpisodes(name); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -18,7 +21,10 @@ func TestSplitEpisodes(t *testing.T) {
 	if _, err := i.SplitEpisodes("bad"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a range that goes back: %v", err)
 	}
-	if _, err := i.SplitEpisodes("test"); !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "val, train") {
+	if _, err := i.SplitEpisodes(
+		"test",
+	); !errors.Is(err, ErrMisuse) ||
+		!strings.Contains(err.Error(), "val, train") {
 		t.Errorf("an unknown split: %v", err)
 	}
 	if name, e := i.TrainSplit(); name != "train" || len(e) != 3 {
@@ -30,7 +36,10 @@ func TestSplitEpisodes(t *testing.T) {
 		}
 	}
 	// A hostile text costs what its own length does, not that of what it names over and over.
-	many := &Info{Episodes: 1_000_000, Splits: map[string]string{"train": strings.Repeat("0:1000000,", 500)}}
+	many := &Info{
+		Episodes: 1_000_000,
+		Splits:   map[string]string{"train": strings.Repeat("0:1000000,", 500)},
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if got, err := many.SplitEpisodes("train"); err != nil || len(got) != many.Episodes {

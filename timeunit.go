@@ -13,8 +13,8 @@ var TimeUnits = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 // unitNames lists TimeUnits, the longest first.
 var unitNames = []string{"s", "ms", "us", "ns"}
 
-// The steps between rows, in seconds, that a unit of timestamps may give. The lower bound is that of
-// seconds; rows faster than 1 kHz are not assumed of a smaller unit.
+// The steps between rows, in seconds, that a unit of timestamps may give. The lower bound is that
+// of seconds; rows faster than 1 kHz are not assumed of a smaller unit.
 const (
 	shortestStep   = 1e-6
 	usualStep      = 1e-3
@@ -33,13 +33,14 @@ type UnitGuess struct {
 	Step float64 // median step between rows, in that unit as stored; 0 if there is none
 	Why  string  // reason of the decision, for a finding
 	Rows bool    // the values are whole numbers that count the rows
-	// Coarse reports that the values are times since 1970 that were stored as float32, which rounds them
-	// to multiples of 128 s. InferTimeUnit then returns an error whatever the unit is.
+	// Coarse reports that the values are times since 1970 that were stored as float32, which rounds
+	// them to multiples of 128 s. InferTimeUnit then returns an error whatever the unit is.
 	Coarse bool
 }
 
-// InferTimeUnit finds the unit of ascending timestamps whose format states none. rate is the nominal
-// rate of the rows if it is known, usual the unit that the format documents as its default, or "".
+// InferTimeUnit finds the unit of ascending timestamps whose format states none. rate is the
+// nominal rate of the rows if it is known, usual the unit that the format documents as its default,
+// or "".
 //
 // The rules, the first that decides:
 //
@@ -58,7 +59,8 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 		if d > 0 {
 			steps = append(steps, d)
 		}
-		g.Rows = g.Rows && d == 1 && values[0] == math.Trunc(values[0]) && math.Abs(values[0]) < epochFrom
+		g.Rows = g.Rows && d == 1 && values[0] == math.Trunc(values[0]) &&
+			math.Abs(values[0]) < epochFrom
 	}
 	if len(steps) > 0 {
 		slices.Sort(steps)
@@ -71,7 +73,11 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	}
 	if len(values) > 0 {
 		for _, u := range unitNames {
-			if t := seconds(u, values[0]); t >= epochFrom && t <= epochTo && seconds(u, g.Step) < 100 {
+			if t := seconds(
+				u,
+				values[0],
+			); t >= epochFrom && t <= epochTo &&
+				seconds(u, g.Step) < 100 {
 				g.Unit, g.Why = u, "as "+u+" they are times since 1970"
 				return g, nil
 			}
@@ -83,7 +89,12 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	if !rate.Zero() {
 		for _, u := range unitNames {
 			if r := seconds(u, g.Step) * rate.Float(); r > 1./3 && r < 3 {
-				g.Unit, g.Why = u, fmt.Sprintf("as %s the median step %g fits %s Hz", u, g.Step, rate)
+				g.Unit, g.Why = u, fmt.Sprintf(
+					"as %s the median step %g fits %s Hz",
+					u,
+					g.Step,
+					rate,
+				)
 				return g, nil
 			}
 		}
@@ -110,8 +121,8 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	return g, nil
 }
 
-// coarseEpoch returns the unit of times since 1970 that float32 has rounded; "" if the values are no
-// such times. A second rounded time is at the same value, or at least 64 s later.
+// coarseEpoch returns the unit of times since 1970 that float32 has rounded; "" if the values are
+// no such times. A second rounded time is at the same value, or at least 64 s later.
 func coarseEpoch(values []float64) string {
 	if len(values) < 2 {
 		return ""
@@ -145,8 +156,13 @@ func coarseError(unit string, values []float64) error {
 		}
 	}
 	step := float64(math.Nextafter32(float32(values[0]), math.MaxFloat32)) - values[0]
-	return Misuse("", nil, "%s", fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
-		"and %d of %d equal the one before", step, unit, same, len(values))).
+	return Misuse(
+		"",
+		nil,
+		"%s",
+		fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
+			"and %d of %d equal the one before", step, unit, same, len(values)),
+	).
 		WithCause(ErrNoClock).
 		WithHint("Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: %s", Option("rows_hz", 10))
 }
@@ -177,7 +193,11 @@ func UnitFinding(g UnitGuess, err error, usual string, where Where) *Finding {
 	if g.Unit == "" || g.Unit == usual {
 		return nil
 	}
-	f.Message = fmt.Sprintf("nothing states the unit of the timestamps: %s is taken, %s", g.Unit, g.Why)
+	f.Message = fmt.Sprintf(
+		"nothing states the unit of the timestamps: %s is taken, %s",
+		g.Unit,
+		g.Why,
+	)
 	f.Hint = "Pass " + Option("options", "timestamp_unit", g.Unit) + " to state it, or another unit"
 	return f
 }

@@ -16,8 +16,8 @@ func ramp(from, step float64) []float64 {
 	return out
 }
 
-// TestInferTimeUnit checks that magnitude, nominal rate and epoch decide. An open decision is an error
-// that names the option.
+// TestInferTimeUnit checks that magnitude, nominal rate and epoch decide. An open decision is an
+// error that names the option.
 func TestInferTimeUnit(t *testing.T) {
 	hz := robocache.Rate{Num: 200, Den: 1}
 	for name, c := range map[string]struct {
@@ -71,17 +71,28 @@ func TestCoarseEpoch(t *testing.T) {
 			v := (1.7e9 + float64(i)) * 1e9 / float64(robocache.TimeUnits[unit])
 			exact, rounded = append(exact, v), append(rounded, float64(float32(v)))
 		}
-		if g, err := robocache.InferTimeUnit(exact, "s", robocache.Rate{}); err != nil || g.Unit != unit || g.Coarse {
+		if g, err := robocache.InferTimeUnit(
+			exact,
+			"s",
+			robocache.Rate{},
+		); err != nil || g.Unit != unit ||
+			g.Coarse {
 			t.Errorf("%s: %+v, %v", unit, g, err)
 		}
 		for _, values := range [][]float64{rounded, rounded[:2]} {
 			g, err := robocache.InferTimeUnit(values, "s", robocache.Rate{Num: 1, Den: 1})
-			if !errors.Is(err, robocache.ErrNoClock) || !g.Coarse || !strings.Contains(err.Error(), "float32") {
+			if !errors.Is(err, robocache.ErrNoClock) || !g.Coarse ||
+				!strings.Contains(err.Error(), "float32") {
 				t.Errorf("%s: %+v, %v", unit, g, err)
 			}
 		}
 	}
-	if g, err := robocache.InferTimeUnit([]float64{1.7e9, 1.7e9 + 1, 1.7e9 + 2}, "s", robocache.Rate{}); err != nil || g.Unit != "s" {
+	if g, err := robocache.InferTimeUnit(
+		[]float64{1.7e9, 1.7e9 + 1, 1.7e9 + 2},
+		"s",
+		robocache.Rate{},
+	); err != nil ||
+		g.Unit != "s" {
 		t.Error(g, err)
 	}
 }

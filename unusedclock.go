@@ -15,8 +15,10 @@ type UnusedClock struct {
 	Where  Where  `json:"where,omitempty"`  // the first episode that has the fault, and its file
 	Reason string `json:"reason"`           // predicate of Stream: "has 98 values for 99 rows"
 	Advice string `json:"advice,omitempty"` // imperative sentence; "": to write the column again
-	Count  int64  `json:"count"`            // episodes with a fault of this column, of those examined
-	// Sound reports that the values are timestamps, and that the reader does not take them by itself.
+	// episodes with a fault of this column, of those examined
+	Count int64 `json:"count"`
+	// Sound reports that the values are timestamps, and that the reader does not take them by
+	// itself.
 	Sound bool `json:"sound,omitempty"`
 }
 

@@ -56,7 +56,9 @@ func TestAddUnusedClock(t *testing.T) {
 	}
 	for _, episode := range []int{3, 5} {
 		info.AddUnusedClock(robocache.UnusedClock{
-			Stream: "obs/timestamp", Where: robocache.Where{"episode": episode}, Reason: robocache.ClockLengthFault(98, 99),
+			Stream: "obs/timestamp",
+			Where:  robocache.Where{"episode": episode},
+			Reason: robocache.ClockLengthFault(98, 99),
 		})
 	}
 	const want = "obs/timestamp has 98 values for 99 rows in episode 3, and cannot be used in 2 episodes"
@@ -65,7 +67,8 @@ func TestAddUnusedClock(t *testing.T) {
 	}
 	f := info.Findings[0]
 	if f.Code != robocache.ClockUnusable || f.Message != want || f.Count != 2 || f.Where["episode"] != 3 ||
-		f.Where["stream"] != "obs/timestamp" || f.Severity != robocache.SeverityWarning {
+		f.Where["stream"] != "obs/timestamp" ||
+		f.Severity != robocache.SeverityWarning {
 		t.Errorf("%+v", f)
 	}
 	err := info.NoClock("open", nil, "the table has no column timestamp")

@@ -17,8 +17,9 @@ func NotFinite(t DType, raw []byte) (n int64) {
 	return n
 }
 
-// Float64s appends the elements of raw (little-endian, dtype d) to dst as float64: exact for every dtype but 64-bit
-// integers beyond 2^53. Text types append nothing. It is for statistics and plots; the hot path never converts.
+// Float64s appends the elements of raw (little-endian, dtype d) to dst as float64: exact for every
+// dtype but 64-bit integers beyond 2^53. Text types append nothing. It is for statistics and plots;
+// the hot path never converts.
 func Float64s(dst []float64, d DType, raw []byte) []float64 {
 	le := binary.LittleEndian
 	n := 0
@@ -74,8 +75,8 @@ func HalfToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Int64s appends the elements of raw (little-endian, an integer dtype or Bool) to dst as int64; of uint64 the bits are taken as they are.
-// Other types append nothing.
+// Int64s appends the elements of raw (little-endian, an integer dtype or Bool) to dst as int64; of
+// uint64 the bits are taken as they are. Other types append nothing.
 func Int64s(dst []int64, d DType, raw []byte) []int64 {
 	size := d.Size()
 	if !d.Integer() && d != Bool {
@@ -96,7 +97,8 @@ func Int64s(dst []int64, d DType, raw []byte) []int64 {
 	return dst
 }
 
-// HalfOf rounds to an IEEE 754 binary16: to nearest, ties to even, straight from float64, since rounding twice would differ. A NaN stays one.
+// HalfOf rounds to an IEEE 754 binary16: to nearest, ties to even, straight from float64, since
+// rounding twice would differ. A NaN stays one.
 func HalfOf(f float64) uint16 {
 	bits := math.Float64bits(f)
 	sign := uint16(bits>>48) & 0x8000

@@ -15,37 +15,47 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are Python's keyword names, and
-// durations are seconds, or text with a unit.
+// Config describes how the streams of an episode are aligned on one timeline. In JSON its keys are
+// Python's keyword names, and durations are seconds, or text with a unit.
 type Config struct {
-	Keys   []string         `json:"keys,omitempty"`     // streams; none = all but the format's bookkeeping columns
-	HZ     robocache.Rate   `json:"hz,omitzero"`        // a uniform timeline at this rate, or …
-	Times  []int64          `json:"times_ns,omitempty"` // … these times, in any order
-	Extent string           `json:"extent,omitempty"`   // the extent of a uniform timeline: "intersection" (default), "union", or a stream's key
+	// streams; none = all but the format's bookkeeping columns
+	Keys  []string       `json:"keys,omitempty"`
+	HZ    robocache.Rate `json:"hz,omitzero"`        // a uniform timeline at this rate, or …
+	Times []int64        `json:"times_ns,omitempty"` // … these times, in any order
+	// the extent of a uniform timeline: "intersection" (default), "union", or a stream's key
+	Extent string           `json:"extent,omitempty"`
 	Modes  map[string]Mode  `json:"modes,omitempty"`
 	Edge   PerKey[Edge]     `json:"edge,omitzero"`
 	MaxGap PerKey[Nanos]    `json:"max_gap,omitzero"` // 0 = none
 	Offset map[string]Nanos `json:"offset,omitempty"` // added to the timestamps of a stream
-	// Latency is how long after the fact a stream was timestamped: its samples are taken to be so much older than their timestamps say.
+	// Latency is how long after the fact a stream was timestamped: its samples are taken to be so
+	// much older than their timestamps say.
 	Latency map[string]Nanos `json:"latency,omitempty"`
-	// Drift is how fast the clock of a stream runs, taken off before offset and latency:
-	// time = at + (timestamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first timestamp of the episode unless given (robocache.Drift).
-	Drift  map[string]robocache.Drift `json:"drift,omitempty"`
-	Clock  map[string]string          `json:"clock,omitempty"`  // formats with several timestamps a row: "header", "publish" or "log" (robocache.Capabilities.Clocks)
-	Window Nanos                      `json:"window,omitempty"` // of mean; 0 = the period of hz
-	Period map[string]float64         `json:"period,omitempty"` // of angle; missing = 2π
-	// Quats names the channels of the quaternions in a stream under slerp; missing = every four channels.
+	// Drift is how fast the clock of a stream runs, taken off before offset and latency: time = at
+	// + (timestamp − at)/(1 + ppm/10⁶) + offset − latency, where at is the stream's first timestamp
+	// of the episode unless given (robocache.Drift).
+	Drift map[string]robocache.Drift `json:"drift,omitempty"`
+	// formats with several timestamps a row: "header", "publish" or "log"
+	// (robocache.Capabilities.Clocks)
+	Clock  map[string]string  `json:"clock,omitempty"`
+	Window Nanos              `json:"window,omitempty"` // of mean; 0 = the period of hz
+	Period map[string]float64 `json:"period,omitempty"` // of angle; missing = 2π
+	// Quats names the channels of the quaternions in a stream under slerp; missing = every four
+	// channels.
 	Quats map[string][][4]int `json:"quats,omitempty"`
-	// Rotations names the channels of rotations in any form in a stream under slerp, which is its mode unless another is named; missing = as
-	// the feature says.
+	// Rotations names the channels of rotations in any form in a stream under slerp, which is its
+	// mode unless another is named; missing = as the feature says.
 	Rotations map[string][]robocache.Rotation `json:"rotations,omitempty"`
-	// Relative states which channels of a stream are relative (delta actions), or that none are. Streams that it does not
-	// name are as the feature or its names state (robocache.Feature.RelativeChannels). Relative channels are summed over
-	// the time of a row, unless another mode is named.
+	// Relative states which channels of a stream are relative (delta actions), or that none are.
+	// Streams that it does not name are as the feature or its names state
+	// (robocache.Feature.RelativeChannels). Relative channels are summed over the time of a row,
+	// unless another mode is named.
 	Relative map[string]robocache.Relative `json:"relative,omitempty"`
-	// DTypes asks for an output type: integers are computed with only on their way to a floating-point one.
+	// DTypes asks for an output type: integers are computed with only on their way to a
+	// floating-point one.
 	DTypes map[string]robocache.DType `json:"dtypes,omitempty"`
-	Budget int64                      `json:"memory_budget,omitempty"` // bytes of everything that is made; 0 = 1 GiB
+	// bytes of everything that is made; 0 = 1 GiB
+	Budget int64 `json:"memory_budget,omitempty"`
 }
 
 // Nanos is a duration in ns; in JSON seconds, or text with a unit (robocache.ParseDuration).
@@ -61,7 +71,8 @@ func (n *Nanos) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes what UnmarshalJSON reads, without loss.
 func (n Nanos) MarshalJSON() ([]byte, error) { return json.Marshal(robocache.NanosText(int64(n))) }
 
-// PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an object.
+// PerKey is one value for all streams, or a value a stream. In JSON it is the value itself, or an
+// object.
 type PerKey[T comparable] struct {
 	All  T
 	Keys map[string]T
@@ -88,7 +99,8 @@ func (p *PerKey[T]) For(key string) T {
 // IsZero says that nothing was chosen.
 func (p PerKey[T]) IsZero() bool { return p.Keys == nil && !p.others() }
 
-// UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other streams.
+// UnmarshalJSON reads a value or an object of values; the object's "*" is the value of the other
+// streams.
 func (p *PerKey[T]) UnmarshalJSON(b []byte) error {
 	*p = PerKey[T]{}
 	switch b = bytes.TrimSpace(b); {
@@ -116,7 +128,8 @@ func (p PerKey[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(m)
 }
 
-// ParseConfig reads a configuration from JSON; an unknown key is an error that names the nearest known one.
+// ParseConfig reads a configuration from JSON; an unknown key is an error that names the nearest
+// known one.
 func ParseConfig(b []byte) (Config, error) {
 	var c Config
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -164,7 +177,11 @@ func (c *Config) validate(info *robocache.Info) error {
 	}
 	switch {
 	case c.HZ.Zero() == (c.Times == nil):
-		return misuse("", "either hz or times", map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()])
+		return misuse(
+			"",
+			"either hz or times",
+			map[bool]string{true: "neither", false: "both"}[c.HZ.Zero()],
+		)
 	case !c.HZ.Zero() && (c.HZ.Num < 0 || c.HZ.Den <= 0):
 		return misuse("hz", "a rate > 0", c.HZ.String())
 	case c.Times != nil && c.Extent != "":
@@ -189,9 +206,20 @@ type choice struct {
 }
 
 func (c *Config) choices() []choice {
-	return []choice{{"modes", keysOf(c.Modes)}, {"edge", keysOf(c.Edge.Keys)}, {"max_gap", keysOf(c.MaxGap.Keys)}, {"offset", keysOf(c.Offset)}, {"latency", keysOf(c.Latency)},
-		{"drift", keysOf(c.Drift)}, {"clock", keysOf(c.Clock)}, {"period", keysOf(c.Period)}, {"quats", keysOf(c.Quats)}, {"rotations", keysOf(c.Rotations)}, {"relative", keysOf(c.Relative)},
-		{"dtypes", keysOf(c.DTypes)}}
+	return []choice{
+		{"modes", keysOf(c.Modes)},
+		{"edge", keysOf(c.Edge.Keys)},
+		{"max_gap", keysOf(c.MaxGap.Keys)},
+		{"offset", keysOf(c.Offset)},
+		{"latency", keysOf(c.Latency)},
+		{"drift", keysOf(c.Drift)},
+		{"clock", keysOf(c.Clock)},
+		{"period", keysOf(c.Period)},
+		{"quats", keysOf(c.Quats)},
+		{"rotations", keysOf(c.Rotations)},
+		{"relative", keysOf(c.Relative)},
+		{"dtypes", keysOf(c.DTypes)},
+	}
 }
 
 func keysOf[V any](m map[string]V) []string { return slices.Collect(maps.Keys(m)) }

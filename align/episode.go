@@ -27,8 +27,10 @@ type Stream struct {
 	Shape []int    // of one row
 	Data  []byte   // numeric: [T, Shape…], little-endian
 	Text  []string // text and events
-	Rows  []int32  // frames, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask, or a row without a value)
-	Valid []uint8  // [T]: 1 inside the data and no gap
+	// frames, point clouds and ragged rows: the row of the stream to show; -1 = none (policy mask,
+	// or a row without a value)
+	Rows  []int32
+	Valid []uint8 // [T]: 1 inside the data and no gap
 }
 
 // Stream finds a stream by key; nil where there is none.
@@ -43,7 +45,8 @@ func (a *Aligned) Stream(key string) *Stream {
 
 const defaultBudget = 1 << 30
 
-// Episode aligns the streams of the episode at a position on one timeline. DefaultMode returns the default modes.
+// Episode aligns the streams of the episode at a position on one timeline. DefaultMode returns the
+// default modes.
 func Episode(ctx context.Context, ds robocache.Dataset, ep int, cfg Config) (*Aligned, error) {
 	out, err := newAligner(ctx, ds, ep, cfg).run()
 	if err != nil {
@@ -146,7 +149,15 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 		if f := info.Feature(k); f != nil {
 			out = append(out, *f)
 		} else {
-			out = append(out, robocache.Feature{Key: k, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}})
+			out = append(
+				out,
+				robocache.Feature{
+					Key:   k,
+					Kind:  robocache.KindText,
+					DType: robocache.String,
+					Shape: []int{1},
+				},
+			)
 		}
 	}
 	return out
@@ -155,11 +166,15 @@ func (a *aligner) selected(info *robocache.Info) []robocache.Feature {
 // choose makes the choices for one stream and refuses those that its kind does not allow (A12).
 func (a *aligner) choose(f robocache.Feature) (source, error) {
 	k := f.Key
-	s := source{feature: f, opt: Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k}}
+	s := source{
+		feature: f,
+		opt:     Options{Edge: a.cfg.Edge.For(k), MaxGap: int64(a.cfg.MaxGap.For(k)), Stream: k},
+	}
 	var chosen bool
 	s.opt.Mode, chosen = a.cfg.Mode(&f)
 	s.opt.Hold = f.Latched && !chosen
-	if s.opt.Mode.Computes() && (f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
+	if s.opt.Mode.Computes() &&
+		(f.Kind != robocache.KindNumeric || f.DType == robocache.Bool || f.Ragged()) {
 		what := string(f.Kind)
 		switch {
 		case f.Ragged():
@@ -167,13 +182,31 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 		case f.Kind == robocache.KindNumeric:
 			what = "boolean"
 		}
-		return s, s.opt.fail(robocache.ErrMisuse, nil, "a "+what+" stream has no values in between", "nearest, previous or next", s.opt.Mode.String())
+		return s, s.opt.fail(
+			robocache.ErrMisuse,
+			nil,
+			"a "+what+" stream has no values in between",
+			"nearest, previous or next",
+			s.opt.Mode.String(),
+		)
 	}
 	if _, ok := a.cfg.DTypes[k]; ok && (f.Kind != robocache.KindNumeric || f.Ragged()) {
-		return s, s.opt.fail(robocache.ErrMisuse, nil, "an output dtype is for numeric streams of one size", "", string(f.Kind))
+		return s, s.opt.fail(
+			robocache.ErrMisuse,
+			nil,
+			"an output dtype is for numeric streams of one size",
+			"",
+			string(f.Kind),
+		)
 	}
 	if to := a.cfg.DTypes[k]; s.opt.Mode.Computes() && f.DType.Integer() && !to.Float() {
-		err := s.opt.fail(robocache.ErrMisuse, nil, "unsupported dtype: integers under mode "+s.opt.Mode.String(), "nearest, previous or next, or a floating-point output dtype", f.DType.String())
+		err := s.opt.fail(
+			robocache.ErrMisuse,
+			nil,
+			"unsupported dtype: integers under mode "+s.opt.Mode.String(),
+			"nearest, previous or next, or a floating-point output dtype",
+			f.DType.String(),
+		)
 		err.(*robocache.Error).Hint = "set dtypes[" + k + `] to "float32" if the numbers are quantities and not categories`
 		return s, err
 	}
@@ -193,7 +226,13 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 			w = evenStep(a.cfg.Times)
 		}
 		if w == 0 {
-			err := s.opt.fail(robocache.ErrMisuse, nil, "mean needs a window, and the targets have no period", "evenly spaced times, or hz", "other times")
+			err := s.opt.fail(
+				robocache.ErrMisuse,
+				nil,
+				"mean needs a window, and the targets have no period",
+				"evenly spaced times, or hz",
+				"other times",
+			)
 			return s, err
 		}
 		s.opt.Before, s.opt.After = HalfWindows(w)
@@ -201,7 +240,8 @@ func (a *aligner) choose(f robocache.Feature) (source, error) {
 	return s, nil
 }
 
-// evenStep is the period of evenly spaced times, to the nanosecond that their rounding leaves; 0 of others.
+// evenStep is the period of evenly spaced times, to the nanosecond that their rounding leaves; 0 of
+// others.
 func evenStep(times []int64) int64 {
 	n := int64(len(times) - 1)
 	if n < 1 {
@@ -216,7 +256,8 @@ func evenStep(times []int64) int64 {
 	return max(step, 0) // decreasing targets have none
 }
 
-// clock reads the timestamps of a stream, checks them once, and finds whether another stream has the same.
+// clock reads the timestamps of a stream, checks them once, and finds whether another stream has
+// the same.
 func (a *aligner) clock(key string) (int, error) {
 	timestamps, err := a.cfg.Timestamps(a.ctx, a.ds, a.ep, key)
 	if err != nil {
@@ -254,7 +295,8 @@ func (a *aligner) timeline() ([]int64, error) {
 	var names []string
 	var streams [][]int64
 	for _, s := range a.streams {
-		if timestamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key || Bounds(&s.feature, timestamps) {
+		if timestamps := a.clocks[s.clock]; a.cfg.Extent == s.feature.Key ||
+			Bounds(&s.feature, timestamps) {
 			names, streams = append(names, s.feature.Key), append(streams, timestamps)
 		}
 	}
@@ -264,7 +306,8 @@ func (a *aligner) timeline() ([]int64, error) {
 		}
 	}
 	kind := a.cfg.Extent
-	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) && a.ds.Info().Feature(kind) != nil {
+	if kind != "" && kind != "intersection" && kind != "union" && !slices.Contains(names, kind) &&
+		a.ds.Info().Feature(kind) != nil {
 		c, err := a.clock(kind)
 		if err != nil {
 			return nil, err
@@ -327,7 +370,14 @@ func (a *aligner) plan(s *source, times []int64) (_ *kernel.Plan, err error) {
 // stream makes the values that a plan asks for.
 func (a *aligner) stream(s *source, p *kernel.Plan) (_ *Stream, err error) {
 	f := &s.feature
-	out := &Stream{Key: f.Key, Kind: f.Kind, Mode: s.opt.Mode, Edge: s.opt.Edge, DType: f.DType, Shape: f.Shape}
+	out := &Stream{
+		Key:   f.Key,
+		Kind:  f.Kind,
+		Mode:  s.opt.Mode,
+		Edge:  s.opt.Edge,
+		DType: f.DType,
+		Shape: f.Shape,
+	}
 	if err := a.reserve(int64(p.Len())); err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// fake is one episode whose streams have clocks of their own. Numeric values are functions of time, so that a test can
-// say what an aligned row must be.
+// fake is one episode whose streams have clocks of their own. Numeric values are functions of time,
+// so that a test can say what an aligned row must be.
 type fake struct {
 	info    robocache.Info
 	clocks  map[string][]int64
@@ -32,11 +32,36 @@ func newFake() *fake {
 	}
 	return &fake{
 		info: robocache.Info{Episodes: 1, Features: []robocache.Feature{
-			num("joints", robocache.Float32, 2), num("force", robocache.Float64, 3), num("gripper", robocache.Bool, 1), num("stage", robocache.Int64, 1), num("ticks", robocache.Int32, 1),
-			{Key: "camera", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{4, 4, 3}}, {Key: "words", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
-			{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+			num(
+				"joints",
+				robocache.Float32,
+				2,
+			),
+			num("force", robocache.Float64, 3),
+			num("gripper", robocache.Bool, 1),
+			num("stage", robocache.Int64, 1),
+			num("ticks", robocache.Int32, 1),
+			{
+				Key:   "camera",
+				Kind:  robocache.KindVideo,
+				DType: robocache.Uint8,
+				Shape: []int{4, 4, 3},
+			},
+			{Key: "words", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
+			{
+				Key:     "index",
+				Kind:    robocache.KindNumeric,
+				DType:   robocache.Int64,
+				Shape:   []int{1},
+				Default: true,
+			},
 		}},
-		clocks: map[string][]int64{"joints": hz(100, 0, 1e9), "force": hz(333, 100e6, 900e6), "camera": hz(30, -200e6, 2e9), "": hz(30, 0, 2e9)},
+		clocks: map[string][]int64{
+			"joints": hz(100, 0, 1e9),
+			"force":  hz(333, 100e6, 900e6),
+			"camera": hz(30, -200e6, 2e9),
+			"":       hz(30, 0, 2e9),
+		},
 	}
 }
 
@@ -97,7 +122,12 @@ func (f *fake) Text(_ context.Context, key string, rows []robocache.Row) ([]stri
 	return out, nil
 }
 
-func (f *fake) Frames(_ context.Context, _ string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (f *fake) Frames(
+	_ context.Context,
+	_ string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	for i, r := range rows {
 		out[i] = robocache.FrameRef{Path: "v.mp4", Ordinal: r.Index, Missing: r.Index == 20}
 	}
@@ -115,38 +145,77 @@ func mustConfig(t *testing.T, text string) Config {
 
 func TestEpisode(t *testing.T) {
 	ds := newFake()
-	a, err := Episode(context.Background(), ds, 0, mustConfig(t, `{"hz": 50, "keys": ["joints","force","gripper","stage","camera","words","task"], "edge": {"*": "clamp", "words": "mask"}}`))
+	a, err := Episode(
+		context.Background(),
+		ds,
+		0,
+		mustConfig(
+			t,
+			`{"hz": 50, "keys": ["joints","force","gripper","stage","camera","words","task"], "edge": {"*": "clamp", "words": "mask"}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The intersection is that of force: 0.1 … 0.9 s, its last timestamp being 100e6 + 266 periods of 333 Hz.
+	// The intersection is that of force: 0.1 … 0.9 s, its last timestamp being 100e6 + 266 periods
+	// of 333 Hz.
 	last := 100_000_000 + nanos(robocache.Rate{Num: 333, Den: 1}, 266)
 	if want := Uniform(100e6, last, robocache.Rate{Num: 50, Den: 1}); !slices.Equal(a.Times, want) {
-		t.Fatalf("%d times from %d to %d, want %d", len(a.Times), a.Times[0], a.Times[len(a.Times)-1], len(want))
+		t.Fatalf(
+			"%d times from %d to %d, want %d",
+			len(a.Times),
+			a.Times[0],
+			a.Times[len(a.Times)-1],
+			len(want),
+		)
 	}
 	for _, c := range []struct {
 		key  string
 		mode Mode
 	}{{"joints", Linear}, {"force", Linear}, {"gripper", Previous}, {"stage", Previous}, {"camera", Nearest}, {"words", Previous}, {"task", Previous}} {
-		if s := a.Stream(c.key); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) || slices.Contains(s.Valid, 0) && c.key != "camera" {
+		if s := a.Stream(
+			c.key,
+		); s == nil || s.Mode != c.mode || len(s.Valid) != len(a.Times) ||
+			slices.Contains(s.Valid, 0) && c.key != "camera" {
 			t.Errorf("%s: %+v", c.key, s)
 		}
 	}
-	j, f, st, cam, w := a.Stream("joints"), a.Stream("force"), a.Stream("stage"), a.Stream("camera"), a.Stream("words")
+	j, f, st, cam, w := a.Stream(
+		"joints",
+	), a.Stream(
+		"force",
+	), a.Stream(
+		"stage",
+	), a.Stream(
+		"camera",
+	), a.Stream(
+		"words",
+	)
 	rows, camera := ds.clocks[""], ds.clocks["camera"]
 	for i, at := range a.Times {
 		for c := range 2 {
-			if v := math.Float32frombits(binary.LittleEndian.Uint32(j.Data[8*i+4*c:])); math.Abs(float64(v)-value(at, c)) > 1e-6 {
+			if v := math.Float32frombits(
+				binary.LittleEndian.Uint32(j.Data[8*i+4*c:]),
+			); math.Abs(
+				float64(v)-value(at, c),
+			) > 1e-6 {
 				t.Fatalf("joints %d at %d: %v, want %v", c, at, v, value(at, c))
 			}
 		}
 		for c := range 3 {
-			if v := math.Float64frombits(binary.LittleEndian.Uint64(f.Data[24*i+8*c:])); math.Abs(v-value(at, c)) > 1e-12 {
+			if v := math.Float64frombits(
+				binary.LittleEndian.Uint64(f.Data[24*i+8*c:]),
+			); math.Abs(
+				v-value(at, c),
+			) > 1e-12 {
 				t.Fatalf("force %d at %d: %v, want %v", c, at, v, value(at, c))
 			}
 		}
 		k := sort.Search(len(rows), func(i int) bool { return rows[i] > at }) - 1
-		if v := int(binary.LittleEndian.Uint64(st.Data[8*i:])); v != k || w.Text[i] != fmt.Sprintf("words %d", k) {
+		if v := int(
+			binary.LittleEndian.Uint64(st.Data[8*i:]),
+		); v != k ||
+			w.Text[i] != fmt.Sprintf("words %d", k) {
 			t.Fatalf("stage at %d: %d and %q, want %d", at, v, w.Text[i], k)
 		}
 		r := int(cam.Rows[i])
@@ -166,12 +235,24 @@ func abs(x int64) int64 { return max(x, -x) }
 // TestPlansAreShared is A1: streams on one clock with the same choices run on one plan.
 func TestPlansAreShared(t *testing.T) {
 	ds := newFake()
-	a := aligner{ctx: context.Background(), ds: ds, left: 1 << 20, cfg: mustConfig(t, `{"hz": 10, "keys": ["stage", "gripper", "words", "ticks", "camera"], "modes": {"ticks": "next"}}`)}
+	a := aligner{
+		ctx:  context.Background(),
+		ds:   ds,
+		left: 1 << 20,
+		cfg: mustConfig(
+			t,
+			`{"hz": 10, "keys": ["stage", "gripper", "words", "ticks", "camera"], "modes": {"ticks": "next"}}`,
+		),
+	}
 	if _, err := a.run(); err != nil {
 		t.Fatal(err)
 	}
 	if len(a.clocks) != 2 || len(a.plans) != 3 {
-		t.Errorf("%d clocks and %d plans, want 2 and 3 (previous, next, and the camera's)", len(a.clocks), len(a.plans))
+		t.Errorf(
+			"%d clocks and %d plans, want 2 and 3 (previous, next, and the camera's)",
+			len(a.clocks),
+			len(a.plans),
+		)
 	}
 }
 
@@ -187,13 +268,21 @@ func TestEpisodeTimeline(t *testing.T) {
 		}
 		return a
 	}
-	if a := span(`{"hz": 10, "keys": ["joints", "camera"], "extent": "union"}`); a.Times[0] != -200e6 || a.Times[len(a.Times)-1] != 2000e6 {
+	if a := span(
+		`{"hz": 10, "keys": ["joints", "camera"], "extent": "union"}`,
+	); a.Times[0] != -200e6 ||
+		a.Times[len(a.Times)-1] != 2000e6 {
 		t.Errorf("union: %v", a.Times)
 	}
-	if a := span(`{"hz": 10, "keys": ["joints", "camera"], "extent": "force"}`); a.Times[0] != 100e6 || len(a.Times) != 8 {
+	if a := span(
+		`{"hz": 10, "keys": ["joints", "camera"], "extent": "force"}`,
+	); a.Times[0] != 100e6 ||
+		len(a.Times) != 8 {
 		t.Errorf("a stream that is not selected gives the extent: %v", a.Times)
 	}
-	a := span(`{"times_ns": [500000000, 5000000000, -1000000000, 250000000], "keys": ["joints", "camera", "words"], "edge": "mask", "offset": {"joints": 0.25}}`)
+	a := span(
+		`{"times_ns": [500000000, 5000000000, -1000000000, 250000000], "keys": ["joints", "camera", "words"], "edge": "mask", "offset": {"joints": 0.25}}`,
+	)
 	if !slices.Equal(a.Times, []int64{5e8, 5e9, -1e9, 25e7}) {
 		t.Fatalf("times %v", a.Times)
 	}
@@ -203,11 +292,18 @@ func TestEpisodeTimeline(t *testing.T) {
 		}
 	}
 	j := a.Stream("joints").Data
-	if v := math.Float32frombits(binary.LittleEndian.Uint32(j)); v != 2 { // at 0.5 s it shows what it recorded at 0.25 s: 8·0.25
+	// at 0.5 s it shows what it recorded at 0.25 s: 8·0.25
+	if v := math.Float32frombits(binary.LittleEndian.Uint32(j)); v != 2 {
 		t.Errorf("offset: %v", v)
 	}
-	if !bytes.Equal(j[8:24], make([]byte, 16)) || a.Stream("camera").Rows[1] != -1 || a.Stream("words").Text[2] != "" {
-		t.Errorf("masked rows are not empty: %v %v %q", j[8:24], a.Stream("camera").Rows, a.Stream("words").Text)
+	if !bytes.Equal(j[8:24], make([]byte, 16)) || a.Stream("camera").Rows[1] != -1 ||
+		a.Stream("words").Text[2] != "" {
+		t.Errorf(
+			"masked rows are not empty: %v %v %q",
+			j[8:24],
+			a.Stream("camera").Rows,
+			a.Stream("words").Text,
+		)
 	}
 	// Only the samples that are needed are read.
 	ds.gathers = 0
@@ -215,7 +311,10 @@ func TestEpisodeTimeline(t *testing.T) {
 	if ds.gathers > 3 {
 		t.Errorf("%d rows were gathered for 3", ds.gathers)
 	}
-	if a := span(`{"hz": 10, "keys": ["ticks"], "modes": {"ticks": "mean"}, "dtypes": {"ticks": "float32"}}`); a.Streams[0].DType != robocache.Float32 || len(a.Streams[0].Data) != 4*len(a.Times) {
+	if a := span(
+		`{"hz": 10, "keys": ["ticks"], "modes": {"ticks": "mean"}, "dtypes": {"ticks": "float32"}}`,
+	); a.Streams[0].DType != robocache.Float32 ||
+		len(a.Streams[0].Data) != 4*len(a.Times) {
 		t.Errorf("integers into float32: %+v", a.Streams[0])
 	}
 	// All streams but the bookkeeping ones.
@@ -224,10 +323,22 @@ func TestEpisodeTimeline(t *testing.T) {
 	}
 	empty := newFake()
 	empty.clocks["joints"] = nil
-	if a, err := Episode(ctx, empty, 0, mustConfig(t, `{"times_ns": [1], "keys": ["joints"]}`)); err != nil || a.Streams[0].Valid[0] != 0 || len(a.Streams[0].Data) != 8 {
+	if a, err := Episode(
+		ctx,
+		empty,
+		0,
+		mustConfig(t, `{"times_ns": [1], "keys": ["joints"]}`),
+	); err != nil || a.Streams[0].Valid[0] != 0 ||
+		len(a.Streams[0].Data) != 8 {
 		t.Errorf("a stream without samples: %v", err)
 	}
-	if a, err := Episode(ctx, empty, 0, mustConfig(t, `{"hz": 10, "keys": ["joints", "camera"]}`)); err != nil || len(a.Times) != 0 {
+	if a, err := Episode(
+		ctx,
+		empty,
+		0,
+		mustConfig(t, `{"hz": 10, "keys": ["joints", "camera"]}`),
+	); err != nil ||
+		len(a.Times) != 0 {
 		t.Errorf("an empty intersection: %v", err)
 	}
 }
@@ -267,16 +378,30 @@ func TestEpisodeErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ text, hint string }{{`{"hz": 10, "max_gpa": 1}`, "max_gap"}, {`{"edge": "clmap"}`, "clamp"}, {`{"modes": {"a": "lerp"}}`, "linear"}, {`{"times_ns": ["x"]}`, ""}, {`{"max_gap": 1e300}`, "seconds as a number"}, {`{"max_gap": 50000000}`, "as nanoseconds 50 ms"}, {`{"latency": {"a": "0.1"}}`, "with a unit"}, {`nonsense`, ""}, {`{"hz": 10}, "edge": "mask"}`, "after its object"}} {
-		if _, err := ParseConfig([]byte(c.text)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), c.hint) {
+		if _, err := ParseConfig(
+			[]byte(c.text),
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), c.hint) {
 			t.Errorf("%s: %v", c.text, err)
 		}
 	}
 }
 
-// TestConfigJSON checks durations in seconds and with units, a value for all streams or one per stream, and encoding.
+// TestConfigJSON checks durations in seconds and with units, a value for all streams or one per
+// stream, and encoding.
 func TestConfigJSON(t *testing.T) {
-	c := mustConfig(t, `{"keys": ["a"], "hz": "30000/1001", "extent": "union", "modes": {"q": "slerp"}, "edge": {"*": "mask", "a": "error"}, "max_gap": 0.05, "offset": {"a": -1.5e-3, "b": 7}, "latency": {"a": "250us", "b": "1.5 s"}, "quats": {"q": [[3, 4, 5, 6]]}, "dtypes": {"a": "float32"}}`)
-	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 || c.Offset["a"] != -1_500_000 || c.Offset["b"] != 7e9 || c.Latency["a"] != 250_000 || c.Latency["b"] != 15e8 || c.Edge.For("a") != EdgeError || c.Edge.For("b") != EdgeMask || c.Modes["q"] != Slerp {
+	c := mustConfig(
+		t,
+		`{"keys": ["a"], "hz": "30000/1001", "extent": "union", "modes": {"q": "slerp"}, "edge": {"*": "mask", "a": "error"}, "max_gap": 0.05, "offset": {"a": -1.5e-3, "b": 7}, "latency": {"a": "250us", "b": "1.5 s"}, "quats": {"q": [[3, 4, 5, 6]]}, "dtypes": {"a": "float32"}}`,
+	)
+	if c.HZ != (robocache.Rate{Num: 30000, Den: 1001}) || c.MaxGap.For("x") != 50_000_000 ||
+		c.Offset["a"] != -1_500_000 ||
+		c.Offset["b"] != 7e9 ||
+		c.Latency["a"] != 250_000 ||
+		c.Latency["b"] != 15e8 ||
+		c.Edge.For("a") != EdgeError ||
+		c.Edge.For("b") != EdgeMask ||
+		c.Modes["q"] != Slerp {
 		t.Errorf("%+v", c)
 	}
 	b, err := json.Marshal(c)
@@ -289,12 +414,19 @@ func TestConfigJSON(t *testing.T) {
 	if b, _ := json.Marshal(Config{}); string(b) != "{}" {
 		t.Errorf("the zero configuration is %s", b)
 	}
-	if c := mustConfig(t, `{"times_ns": [1760000000000000001, 9007199254740993, 500000000]}`); !slices.Equal(c.Times, []int64{1760000000000000001, 9007199254740993, 5e8}) {
+	if c := mustConfig(
+		t,
+		`{"times_ns": [1760000000000000001, 9007199254740993, 500000000]}`,
+	); !slices.Equal(
+		c.Times,
+		[]int64{1760000000000000001, 9007199254740993, 5e8},
+	) {
 		t.Errorf("times %v", c.Times)
 	}
 }
 
-// FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way back.
+// FuzzParseConfig: any bytes give a configuration or Misuse, and what was read survives the way
+// back.
 func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(`{"hz": 30, "edge": {"*": "mask"}, "max_gap": 0.1}`))
 	f.Add([]byte(`{"times_ns": [1, 2500000000, 3], "quats": {"q": [[0, 1, 2, 3]]}}`))

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// nanos is the time of row k after row 0 (A10). Rate.Nanos holds 128 bits for usual rates; beyond that, big integers.
+// nanos is the time of row k after row 0 (A10). Rate.Nanos holds 128 bits for usual rates; beyond
+// that, big integers.
 func nanos(r robocache.Rate, k int64) int64 {
 	if r.Num < 1<<61 && r.Den <= 1e9 && k < 1<<40 && k > -1<<40 {
 		return r.Nanos(k)
@@ -29,7 +30,8 @@ func UniformCount(t0, t1 int64, rate robocache.Rate) int64 {
 	if rate.Num <= 0 || rate.Den <= 0 || t1 < t0 {
 		return 0
 	}
-	// The largest k with (2k·1e9·den + num) div 2num ≤ span is the largest with 2k·1e9·den < (2·span + 1)·num.
+	// The largest k with (2k·1e9·den + num) div 2num ≤ span is the largest with 2k·1e9·den <
+	// (2·span + 1)·num.
 	span := new(big.Int).Sub(big.NewInt(t1), big.NewInt(t0))
 	x := span.Lsh(span, 1).Add(span, big.NewInt(1))
 	x.Mul(x, big.NewInt(rate.Num)).Sub(x, big.NewInt(1))
@@ -52,22 +54,33 @@ func Uniform(t0, t1 int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// OnGrid gives the grid times k/rate in place of timestamps that are those times through float32, as LeRobot stores them; any
-// other timestamps come back as they are. Without this, previous at hz = rate would take the row before for every timestamp that float32 rounded up.
+// OnGrid gives the grid times k/rate in place of timestamps that are those times through float32,
+// as LeRobot stores them; any other timestamps come back as they are. Without this, previous at hz
+// = rate would take the row before for every timestamp that float32 rounded up.
 func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	if rate.Num <= 0 || rate.Den <= 0 {
 		return timestamps
 	}
 	hz := rate.Float()
-	// Beyond this time half a step of float32 is a quarter of the period: such timestamps never were float32 seconds, they count from an epoch.
-	if n := len(timestamps); n > 0 && max(math.Abs(float64(timestamps[0])), math.Abs(float64(timestamps[n-1])))*0x1p-24*4 > 1e9/hz {
+	// Beyond this time half a step of float32 is a quarter of the period: such timestamps never
+	// were float32 seconds, they count from an epoch.
+	if n := len(
+		timestamps,
+	); n > 0 &&
+		max(
+			math.Abs(float64(timestamps[0])),
+			math.Abs(float64(timestamps[n-1])),
+		)*0x1p-24*4 > 1e9/hz {
 		return timestamps
 	}
 	row := func(t int64) int64 { return int64(math.Round(float64(t) * 1e-9 * hz)) }
 	for i, t := range timestamps {
 		d := t - nanos(rate, row(t))
 		// Half a step of float32, and the rounding to nanoseconds.
-		if limit := int64(math.Abs(float64(t))*0x1p-24) + 1; d > limit || d < -limit || i > 0 && row(t) == row(timestamps[i-1]) {
+		if limit := int64(
+			math.Abs(float64(t))*0x1p-24,
+		) + 1; d > limit || d < -limit ||
+			i > 0 && row(t) == row(timestamps[i-1]) {
 			return timestamps
 		}
 	}
@@ -78,8 +91,9 @@ func OnGrid(timestamps []int64, rate robocache.Rate) []int64 {
 	return out
 }
 
-// Extent is the span of a timeline over several streams: "intersection", "union", or the name of one of them.
-// Streams without samples take no part in a union; they make an intersection empty (t1 < t0).
+// Extent is the span of a timeline over several streams: "intersection", "union", or the name of
+// one of them. Streams without samples take no part in a union; they make an intersection empty (t1
+// < t0).
 func Extent(kind string, names []string, streams [][]int64) (t0, t1 int64, err error) {
 	named := slices.Index(names, kind)
 	switch {

@@ -14,17 +14,22 @@ import (
 
 // LookAhead returns the finding look-ahead: how far past a tick the alignment reads observations.
 // It considers the streams that keys names, or all if keys is nil. It returns nil if none reads
-// past a tick. Actions and rewards are labels and may look ahead. Relative streams are left out, because
-// a mode other than sum does not keep their totals. It reads timestamps of the first episode if a stream
-// states no rate.
-func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []string) (*robocache.Finding, error) {
+// past a tick. Actions and rewards are labels and may look ahead. Relative streams are left out,
+// because a mode other than sum does not keep their totals. It reads timestamps of the first
+// episode if a stream states no rate.
+func (c *Config) LookAhead(
+	ctx context.Context,
+	ds robocache.Dataset,
+	keys []string,
+) (*robocache.Finding, error) {
 	info := ds.Info()
 	byReach := map[int64][]string{}
 	periods := map[string]int64{}
 	for i := range info.Features {
 		f := &info.Features[i]
 		if f.Default || f.Latched || isLabel(f.Key) || keys != nil && !slices.Contains(keys, f.Key) ||
-			c.isRelative(f) || c.rowsPerTick(info, f) > 0 {
+			c.isRelative(f) ||
+			c.rowsPerTick(info, f) > 0 {
 			continue
 		}
 		if reach, err := c.reachPastTick(ctx, ds, f, periods); err != nil {
@@ -41,7 +46,11 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 	var parts []string
 	for _, reach := range reaches[:min(len(reaches), 4)] {
 		names := byReach[reach]
-		text := fmt.Sprintf("%.1f ms of %s", float64(reach)/1e6, strings.Join(names[:min(len(names), 3)], ", "))
+		text := fmt.Sprintf(
+			"%.1f ms of %s",
+			float64(reach)/1e6,
+			strings.Join(names[:min(len(names), 3)], ", "),
+		)
 		if len(names) > 3 {
 			text += fmt.Sprintf(" and %d more", len(names)-3)
 		}
@@ -59,8 +68,8 @@ func (c *Config) LookAhead(ctx context.Context, ds robocache.Dataset, keys []str
 	}, nil
 }
 
-// isLabel reports whether a stream is an action or a reward by its name. The past actions that a policy
-// observes are not.
+// isLabel reports whether a stream is an action or a reward by its name. The past actions that a
+// policy observes are not.
 func isLabel(key string) bool {
 	labels := []string{"action", "actions", "next", "reward", "rewards", "done", "dones", "success"}
 	parts := strings.Split(key, ".")
@@ -70,19 +79,27 @@ func isLabel(key string) bool {
 	if parts[0] == "observation" || parts[0] == "observations" || parts[0] == "obs" {
 		return false
 	}
-	words := strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return strings.ContainsRune("._-/ ", r) })
+	words := strings.FieldsFunc(
+		strings.ToLower(key),
+		func(r rune) bool { return strings.ContainsRune("._-/ ", r) },
+	)
 	has := func(known ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(known, word) })
+		return slices.ContainsFunc(
+			words,
+			func(word string) bool { return slices.Contains(known, word) },
+		)
 	}
 	return has("action", "actions") && !has("last", "past", "prev", "previous")
 }
 
-// rowsPerTick returns how many rows one tick spans if every tick falls on a sample of f: the rate of the
-// dataset is a multiple of hz, and all streams have the dataset's rows as samples. Otherwise it returns 0.
+// rowsPerTick returns how many rows one tick spans if every tick falls on a sample of f: the rate
+// of the dataset is a multiple of hz, and all streams have the dataset's rows as samples. Otherwise
+// it returns 0.
 func (c *Config) rowsPerTick(info *robocache.Info, f *robocache.Feature) int {
 	severalClocks := info.Clock != "" ||
 		slices.ContainsFunc(info.Features, func(o robocache.Feature) bool { return o.Clock != "" })
-	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() || c.Clock[f.Key] != ""
+	shifted := c.Offset[f.Key] != c.Latency[f.Key] || !c.Drift[f.Key].IsZero() ||
+		c.Clock[f.Key] != ""
 	if mode, _ := c.Mode(f); severalClocks || shifted || c.HZ.Zero() || mode == Mean {
 		return 0
 	}

@@ -14,7 +14,8 @@ func TestLookAhead(t *testing.T) {
 	rows.info.Features = append(rows.info.Features, robocache.Feature{
 		Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{2},
 	})
-	deltas := newFake() // a relative observation, a delta action, an action under another name and a past action
+	// a relative observation, a delta action, an action under another name and a past action
+	deltas := newFake()
 	deltas.info.FPS = robocache.Rate{Num: 30, Den: 1}
 	deltas.info.Features = nil
 	for _, key := range []string{"odometry", "delta_action", "joint_actions", "observation.last_action"} {

@@ -1,9 +1,10 @@
 package align
 
 import (
+	"slices"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/kernel"
-	"slices"
 )
 
 // numeric gathers the samples that the plan reads and resamples them.
@@ -39,7 +40,20 @@ func (a *aligner) numeric(s *source, p *kernel.Plan, out *Stream) error {
 		out.Data = make([]byte, size)
 	}
 	src := kernel.Dense(raw, f.DType, hi-lo, f.Elements())
-	err := kernel.Resample(kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()), src, rebase(p, lo, hi), kernel.Options{Rule: kernel.Rule{Period: a.cfg.Period[f.Key], Quats: a.cfg.Quats[f.Key], Rotations: a.cfg.Turned(f), Summed: s.summed}, Valid: out.Valid})
+	err := kernel.Resample(
+		kernel.Dense(out.Data, out.DType, p.Len(), f.Elements()),
+		src,
+		rebase(p, lo, hi),
+		kernel.Options{
+			Rule: kernel.Rule{
+				Period:    a.cfg.Period[f.Key],
+				Quats:     a.cfg.Quats[f.Key],
+				Rotations: a.cfg.Turned(f),
+				Summed:    s.summed,
+			},
+			Valid: out.Valid,
+		},
+	)
 	a.left += int64(len(raw))
 	if err != nil {
 		return err
@@ -89,7 +103,8 @@ func rebase(p *kernel.Plan, lo, hi int) *kernel.Plan {
 	return &q
 }
 
-// distinct lists the samples that a copying plan takes, each run of equal ones once, and where each row finds its own.
+// distinct lists the samples that a copying plan takes, each run of equal ones once, and where each
+// row finds its own.
 func distinct(p *kernel.Plan, ep int) (rows []robocache.Row, place []int32) {
 	place = make([]int32, p.Len())
 	for i, k := range p.Kind {

@@ -35,11 +35,13 @@ type Options struct {
 	Mode   Mode
 	Edge   Edge
 	MaxGap int64 // ns; 0 = any gap is bridged
-	// Before and After are the window [t-Before, t+After) of mean; see HalfWindows. Under sum a row covers [t, t+After);
-	// 0 = up to the next target.
+	// Before and After are the window [t-Before, t+After) of mean; see HalfWindows. Under sum a row
+	// covers [t, t+After); 0 = up to the next target.
 	Before, After int64
-	Hold          bool   // a value holds until the next, the first also before it: every target is valid (robocache.Feature.Latched)
-	Stream        string // for error messages
+	// a value holds until the next, the first also before it: every target is valid
+	// (robocache.Feature.Latched)
+	Hold   bool
+	Stream string // for error messages
 }
 
 // HalfWindows splits a target period into the two half windows of mean.
@@ -59,8 +61,8 @@ func NewPlan(src, targets []int64, opt Options) (*kernel.Plan, error) {
 	return p, nil
 }
 
-// sumsBetween returns a plan whose rows each cover the time up to the next target. The last row is as long as the one
-// before it.
+// sumsBetween returns a plan whose rows each cover the time up to the next target. The last row is
+// as long as the one before it.
 func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 	lengths := make([]int64, len(targets))
 	for i := range targets {
@@ -69,13 +71,24 @@ func (o *Options) sumsBetween(src, targets []int64) (*kernel.Plan, error) {
 			lengths[i] = targets[to] - targets[from]
 		}
 		if lengths[i] <= 0 {
-			return nil, o.fail(robocache.ErrMisuse, robocache.Where{"row": i},
-				"mode sum: a row covers the time up to the next one", "two or more ascending times, or hz", "other times")
+			return nil, o.fail(
+				robocache.ErrMisuse,
+				robocache.Where{"row": i},
+				"mode sum: a row covers the time up to the next one",
+				"two or more ascending times, or hz",
+				"other times",
+			)
 		}
 	}
 	p := &kernel.Plan{
-		Kind: make([]kernel.Kind, len(targets)), Left: make([]int32, len(targets)), Right: make([]int32, len(targets)),
-		Weight: make([]float64, len(targets)), Valid: make([]uint8, len(targets)),
+		Kind: make(
+			[]kernel.Kind,
+			len(targets),
+		),
+		Left:   make([]int32, len(targets)),
+		Right:  make([]int32, len(targets)),
+		Weight: make([]float64, len(targets)),
+		Valid:  make([]uint8, len(targets)),
 	}
 	return p, o.FillSums(p, src, targets, lengths)
 }
@@ -100,7 +113,13 @@ func (o *Options) rule(src []int64) kernel.Rule {
 	if o.Hold && len(src) > 0 {
 		return kernel.Rule{Mode: Previous}
 	}
-	return kernel.Rule{Mode: o.Mode, Edge: o.Edge, MaxGap: o.MaxGap, Before: o.Before, After: o.After}
+	return kernel.Rule{
+		Mode:   o.Mode,
+		Edge:   o.Edge,
+		MaxGap: o.MaxGap,
+		Before: o.Before,
+		After:  o.After,
+	}
 }
 
 func (o *Options) hold(p *kernel.Plan) {
@@ -111,7 +130,8 @@ func (o *Options) hold(p *kernel.Plan) {
 	}
 }
 
-// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the error names the stream and the first bad index.
+// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the
+// error names the stream and the first bad index.
 func CheckTimestamps(src []int64, stream string) error {
 	return inStream(kernel.CheckTimestamps(src), stream)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// slow is one row by the words of the contract: linear scans and big.Rat, nothing shared with the plan's code.
+// slow is one row by the words of the contract: linear scans and big.Rat, nothing shared with the
+// plan's code.
 type slow struct {
 	kind        kernel.Kind
 	left, right int
@@ -26,7 +27,12 @@ type slow struct {
 func slowRow(s []int64, t int64, o Options) slow {
 	hold := func(k int) slow { return slow{kind: kernel.Copy, left: k} }
 	line := func(a, b int) slow {
-		num, den := new(big.Int).Sub(big.NewInt(t), big.NewInt(s[a])), new(big.Int).Sub(big.NewInt(s[b]), big.NewInt(s[a]))
+		num, den := new(
+			big.Int,
+		).Sub(big.NewInt(t), big.NewInt(s[a])),
+			new(
+				big.Int,
+			).Sub(big.NewInt(s[b]), big.NewInt(s[a]))
 		return slow{kind: kernel.Blend, left: a, right: b, weight: new(big.Rat).SetFrac(num, den)}
 	}
 	last := -1 // last timestamp ≤ t
@@ -134,13 +140,27 @@ func compare(t *testing.T, s, targets []int64, o Options) {
 		fails = fails || rows[i].fails
 	}
 	if fails != (err != nil) {
-		t.Fatalf("%v %v gap %d: src %v targets %v: error %v, oracle fails %v", o.Mode, o.Edge, o.MaxGap, s, targets, err, fails)
+		t.Fatalf(
+			"%v %v gap %d: src %v targets %v: error %v, oracle fails %v",
+			o.Mode,
+			o.Edge,
+			o.MaxGap,
+			s,
+			targets,
+			err,
+			fails,
+		)
 	}
 	if fails {
 		return
 	}
 	for i, r := range rows {
-		got := slow{kind: p.Kind[i], left: int(p.Left[i]), right: int(p.Right[i]), valid: p.Valid[i] == 1}
+		got := slow{
+			kind:  p.Kind[i],
+			left:  int(p.Left[i]),
+			right: int(p.Right[i]),
+			valid: p.Valid[i] == 1,
+		}
 		ok := got.kind == r.kind && got.valid == r.valid
 		switch r.kind {
 		case kernel.Copy:
@@ -148,17 +168,30 @@ func compare(t *testing.T, s, targets []int64, o Options) {
 		case kernel.Window:
 			ok = ok && got.left == r.left && got.right == r.right
 		case kernel.Blend:
-			// The weight is two roundings to float64 and one division: within 2 ulp of the rational.
+			// The weight is two roundings to float64 and one division: within 2 ulp of the
+			// rational.
 			w, _ := r.weight.Float64()
-			ok = ok && got.left == r.left && got.right == r.right && math.Abs(p.Weight[i]-w) <= 4*math.Abs(w)*0x1p-53
+			ok = ok && got.left == r.left && got.right == r.right &&
+				math.Abs(p.Weight[i]-w) <= 4*math.Abs(w)*0x1p-53
 		}
 		if !ok {
-			t.Fatalf("%v %v gap %d: src %v target %d: got %+v weight %v, want %+v", o.Mode, o.Edge, o.MaxGap, s, targets[i], got, p.Weight[i], r)
+			t.Fatalf(
+				"%v %v gap %d: src %v target %d: got %+v weight %v, want %+v",
+				o.Mode,
+				o.Edge,
+				o.MaxGap,
+				s,
+				targets[i],
+				got,
+				p.Weight[i],
+				r,
+			)
 		}
 	}
 }
 
-// TestPlanAgainstRationals is A2, A3, A4, A5, A7, A8 and A9: every mode and policy over small and large timestamps, repeated ones included.
+// TestPlanAgainstRationals is A2, A3, A4, A5, A7, A8 and A9: every mode and policy over small and
+// large timestamps, repeated ones included.
 func TestPlanAgainstRationals(t *testing.T) {
 	for seed := range uint64(4000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -169,7 +202,8 @@ func TestPlanAgainstRationals(t *testing.T) {
 		at := base + int64(rng.IntN(10))
 		for i := range s {
 			s[i] = at
-			at += rng.Int64N(step) // 0 often: equal timestamps at the start, in the middle, at the end
+			// 0 often: equal timestamps at the start, in the middle, at the end
+			at += rng.Int64N(step)
 		}
 		targets := make([]int64, 1+rng.IntN(12))
 		for i := range targets {
@@ -184,7 +218,13 @@ func TestPlanAgainstRationals(t *testing.T) {
 		}
 		for m := Linear; m <= Mean; m++ {
 			for e := EdgeClamp; e <= EdgeError; e++ {
-				o := Options{Mode: m, Edge: e, MaxGap: int64(rng.IntN(6)), Before: 1 + int64(rng.IntN(6)), After: int64(rng.IntN(7))}
+				o := Options{
+					Mode:   m,
+					Edge:   e,
+					MaxGap: int64(rng.IntN(6)),
+					Before: 1 + int64(rng.IntN(6)),
+					After:  int64(rng.IntN(7)),
+				}
 				compare(t, s, targets, o)
 			}
 		}
@@ -198,7 +238,11 @@ func TestValidIgnoresPolicy(t *testing.T) {
 	for m := Linear; m <= Mean; m++ {
 		var want []uint8
 		for e := EdgeClamp; e <= EdgeExtrapolate; e++ {
-			p, err := NewPlan(s, targets, Options{Mode: m, Edge: e, MaxGap: 20, Before: 5, After: 5})
+			p, err := NewPlan(
+				s,
+				targets,
+				Options{Mode: m, Edge: e, MaxGap: 20, Before: 5, After: 5},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +281,8 @@ func TestPlanErrors(t *testing.T) {
 		c.opt.Stream = "wrench"
 		_, err := NewPlan(c.src, c.targets, c.opt)
 		var e *robocache.Error
-		if !errors.As(err, &e) || !errors.Is(err, c.class) || !strings.Contains(err.Error(), c.phrase) {
+		if !errors.As(err, &e) || !errors.Is(err, c.class) ||
+			!strings.Contains(err.Error(), c.phrase) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
@@ -249,7 +294,12 @@ func TestPlanErrors(t *testing.T) {
 		if _, err := kernel.ParseMode(name); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("ParseMode(%q): %v", name, err)
 		}
-		if err := new(kernel.Edge).UnmarshalText([]byte(name)); !errors.Is(err, robocache.ErrMisuse) {
+		if err := new(
+			kernel.Edge,
+		).UnmarshalText([]byte(name)); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("ParseEdge(%q): %v", name, err)
 		}
 	}
@@ -268,7 +318,8 @@ func TestEpochTimestamps(t *testing.T) {
 	}
 }
 
-// FuzzNewPlan: any timestamps and targets give a plan that agrees with the slow one, or an error; never a panic.
+// FuzzNewPlan: any timestamps and targets give a plan that agrees with the slow one, or an error;
+// never a panic.
 func FuzzNewPlan(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 3, 9}, []byte{0, 1, 2, 255}, uint8(0), uint8(0), int64(3))
 	f.Fuzz(func(t *testing.T, src, targets []byte, mode, edge uint8, gap int64) {
@@ -284,7 +335,18 @@ func FuzzNewPlan(f *testing.F) {
 		for _, b := range targets {
 			at = append(at, int64(b)*4-100)
 		}
-		compare(t, s, at, Options{Mode: Mode(mode % 7), Edge: Edge(edge % 4), MaxGap: max(gap, 0), Before: int64(mode), After: int64(edge) + 1})
+		compare(
+			t,
+			s,
+			at,
+			Options{
+				Mode:   Mode(mode % 7),
+				Edge:   Edge(edge % 4),
+				MaxGap: max(gap, 0),
+				Before: int64(mode),
+				After:  int64(edge) + 1,
+			},
+		)
 	})
 }
 
@@ -294,7 +356,10 @@ func BenchmarkNewPlan(b *testing.B) {
 		targets := Uniform(0, 100e9, robocache.Rate{Num: 50, Den: 1})
 		if order == "shuffled" {
 			rng := rand.New(rand.NewPCG(1, 2))
-			rng.Shuffle(len(targets), func(i, j int) { targets[i], targets[j] = targets[j], targets[i] })
+			rng.Shuffle(
+				len(targets),
+				func(i, j int) { targets[i], targets[j] = targets[j], targets[i] },
+			)
 		}
 		b.Run(fmt.Sprintf("%s/S=%d/T=%d", order, len(src), len(targets)), func(b *testing.B) {
 			b.SetBytes(int64(8 * (len(src) + len(targets))))

@@ -9,10 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// RelativeNotes returns a finding for each stream that is taken for relative without being named in the configuration,
-// for each action that may be relative and is not taken for it, and for each relative stream whose totals are not kept
-// because the configuration names another mode than sum. It considers the streams that keys names, or all if
-// keys is nil.
+// RelativeNotes returns a finding for each stream that is taken for relative without being named in
+// the configuration, for each action that may be relative and is not taken for it, and for each
+// relative stream whose totals are not kept because the configuration names another mode than sum.
+// It considers the streams that keys names, or all if keys is nil.
 func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []robocache.Finding) {
 	for i := range info.Features {
 		f := &info.Features[i]
@@ -29,11 +29,15 @@ func (c *Config) RelativeNotes(info *robocache.Info, keys []string) (out []roboc
 			out = append(out, c.relativeNote(f))
 		case mode == Linear && mayBeRelative(f):
 			out = append(out, robocache.Finding{
-				Severity: robocache.SeverityInfo, Code: "maybe-relative", Where: robocache.Where{"stream": f.Key},
+				Severity: robocache.SeverityInfo,
+				Code:     "maybe-relative",
+				Where:    robocache.Where{"stream": f.Key},
 				Message: fmt.Sprintf("%s is interpolated as absolute: nothing says whether "+
 					"its %d columns are relative (delta actions)", f.Key, f.Elements()),
-				Hint: fmt.Sprintf("If they are, pass %s to sum all but a gripper, the last of seven",
-					robocache.Option("align", "relative", f.Key, true)),
+				Hint: fmt.Sprintf(
+					"If they are, pass %s to sum all but a gripper, the last of seven",
+					robocache.Option("align", "relative", f.Key, true),
+				),
 			})
 		}
 	}
@@ -52,10 +56,15 @@ func (c *Config) relativeNote(f *robocache.Feature) robocache.Finding {
 		columns, others = "columns "+channelRuns(channels)+" of ", ", the others are interpolated"
 	}
 	return robocache.Finding{
-		Severity: robocache.SeverityInfo, Code: "relative", Where: robocache.Where{"stream": f.Key},
+		Severity: robocache.SeverityInfo,
+		Code:     "relative",
+		Where:    robocache.Where{"stream": f.Key},
 		Message: fmt.Sprintf("%s is relative%s: %sits rows are summed over the time of each row%s",
 			f.Key, reason, columns, others),
-		Hint: fmt.Sprintf("Pass %s if it is absolute", robocache.Option("align", "relative", f.Key, false)),
+		Hint: fmt.Sprintf(
+			"Pass %s if it is absolute",
+			robocache.Option("align", "relative", f.Key, false),
+		),
 	}
 }
 
@@ -78,18 +87,26 @@ func lostTotals(f *robocache.Feature, mode Mode) robocache.Finding {
 		reason = " (" + reason + ")"
 	}
 	return robocache.Finding{
-		Severity: robocache.SeverityWarning, Code: "relative-mode", Where: robocache.Where{"stream": f.Key},
-		Message: fmt.Sprintf("%s is relative%s and mode %s does not sum its rows: totals will not be kept",
-			f.Key, reason, mode),
+		Severity: robocache.SeverityWarning,
+		Code:     "relative-mode",
+		Where:    robocache.Where{"stream": f.Key},
+		Message: fmt.Sprintf(
+			"%s is relative%s and mode %s does not sum its rows: totals will not be kept",
+			f.Key,
+			reason,
+			mode,
+		),
 		Hint: fmt.Sprintf("Leave its mode out to sum it, or pass %s if it is absolute",
 			robocache.Option("align", "relative", f.Key, false)),
 	}
 }
 
-// mayBeRelative reports whether a stream has the shape of a delta action and no names: six numbers and a gripper.
+// mayBeRelative reports whether a stream has the shape of a delta action and no names: six numbers
+// and a gripper.
 func mayBeRelative(f *robocache.Feature) bool {
 	last := f.Key[strings.LastIndexByte(f.Key, '.')+1:]
-	return f.Relative == nil && f.ChannelNames() == nil && f.Elements() == 7 && (last == "action" || last == "actions")
+	return f.Relative == nil && f.ChannelNames() == nil && f.Elements() == 7 &&
+		(last == "action" || last == "actions")
 }
 
 // channelRuns writes channels in ascending order as ranges: 0–5, 7.

@@ -23,9 +23,18 @@ type deltas struct {
 }
 
 func newDeltas(times []int64, width int, r *rand.Rand) *deltas {
-	d := &deltas{times: times, info: robocache.Info{Episodes: 1, Clock: "action", Features: []robocache.Feature{
-		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{width}, Clock: "action"},
-	}}}
+	d := &deltas{
+		times: times,
+		info: robocache.Info{Episodes: 1, Clock: "action", Features: []robocache.Feature{
+			{
+				Key:   "action",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{width},
+				Clock: "action",
+			},
+		}},
+	}
 	for range times {
 		row := make([]float32, width)
 		for c := range row {
@@ -79,7 +88,14 @@ func (d *deltas) slow(c int, from, to int64) (sum float64) {
 			end = d.times[k+1]
 		}
 		if start < end {
-			sum += float64(d.values[k][c]) * max(0, float64(min(end, to)-max(start, from))) / float64(end-start)
+			sum += float64(
+				d.values[k][c],
+			) * max(
+				0,
+				float64(min(end, to)-max(start, from)),
+			) / float64(
+				end-start,
+			)
 		}
 	}
 	return sum
@@ -94,8 +110,8 @@ func jittered(n int, period int64, r *rand.Rand) []int64 {
 	return out
 }
 
-// TestSumOverRows (A20) compares Episode with a sum over all samples on jittered clocks: on grids, at evenly spaced and
-// at other times. View gives the same rows, in any order.
+// TestSumOverRows (A20) compares Episode with a sum over all samples on jittered clocks: on grids,
+// at evenly spaced and at other times. View gives the same rows, in any order.
 func TestSumOverRows(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, hz := range []int64{1, 3, 10, 30, 200} {
@@ -121,14 +137,29 @@ func TestSumOverRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows := []robocache.Row{{Index: 2}, {Index: 0}, {Index: len(got.Times) - 1}, {Index: 1}, {Index: 2}}
+		rows := []robocache.Row{
+			{Index: 2},
+			{Index: 0},
+			{Index: len(got.Times) - 1},
+			{Index: 1},
+			{Index: 2},
+		}
 		raw := make([]byte, 12*len(rows))
 		if err := v.Gather(t.Context(), "action", rows, raw); err != nil {
 			t.Fatal(err)
 		}
 		for i, row := range rows {
-			if want := float32s(x.Data)[3*row.Index : 3*row.Index+3]; !slices.Equal(float32s(raw)[3*i:3*i+3], want) {
-				t.Errorf("%d Hz: row %d of the view is %v, want %v", hz, row.Index, float32s(raw)[3*i:3*i+3], want)
+			if want := float32s(x.Data)[3*row.Index : 3*row.Index+3]; !slices.Equal(
+				float32s(raw)[3*i:3*i+3],
+				want,
+			) {
+				t.Errorf(
+					"%d Hz: row %d of the view is %v, want %v",
+					hz,
+					row.Index,
+					float32s(raw)[3*i:3*i+3],
+					want,
+				)
 			}
 		}
 		times := []int64{0, 1e8, 5e8, 6e8, 2e9}
@@ -146,7 +177,15 @@ func TestSumOverRows(t *testing.T) {
 	}
 	d := newDeltas(jittered(9, 1e8, r), 1, r)
 	for _, times := range [][]int64{{5}, {2, 1}, {1, 1}} {
-		if _, err := Episode(t.Context(), d, 0, Config{Modes: map[string]Mode{"action": Sum}, Times: times}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := Episode(
+			t.Context(),
+			d,
+			0,
+			Config{Modes: map[string]Mode{"action": Sum}, Times: times},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("times %v: %v, want misuse", times, err)
 		}
 	}
@@ -166,7 +205,10 @@ func TestSumMasked(t *testing.T) {
 	d := newDeltas([]int64{0, 1e8, 2e8, 3e8, 4e8}, 2, r)
 	d.info.Features[0].Masked = true
 	d.valid = []uint8{1, 1, 0, 1, 1}
-	cfg := Config{HZ: robocache.Rate{Num: 20, Den: 1}, Relative: map[string]robocache.Relative{"action": {Channels: []int{0}}}}
+	cfg := Config{
+		HZ:       robocache.Rate{Num: 20, Den: 1},
+		Relative: map[string]robocache.Relative{"action": {Channels: []int{0}}},
+	}
 	got, err := Episode(t.Context(), d, 0, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +226,11 @@ func TestSumMasked(t *testing.T) {
 // TestRelativeChoices checks which mode a stream gets, and which notes say so.
 func TestRelativeChoices(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
-	yes, no := map[string]robocache.Relative{"action": {}}, map[string]robocache.Relative{"action": {None: true}}
+	yes, no := map[string]robocache.Relative{
+		"action": {},
+	}, map[string]robocache.Relative{
+		"action": {None: true},
+	}
 	for _, c := range []struct {
 		name   string
 		stated []int
@@ -199,13 +245,19 @@ func TestRelativeChoices(t *testing.T) {
 		{name: "the user names the mode", cfg: Config{Modes: map[string]Mode{"action": Sum}}, mode: Sum, summed: []int{0, 1, 2, 3, 4, 5}},
 		{name: "the dataset says it", stated: []int{0, 2}, mode: Sum, summed: []int{0, 2}, note: "action is relative (as it says): columns 0, 2 of its rows are summed"},
 		{name: "the user overrides the dataset", stated: []int{0, 2}, cfg: Config{Relative: no}, mode: Linear},
-		{name: "another mode overrides it", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}}, mode: Previous,
-			note: "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept"},
-		{name: "a mode beside the user's word", cfg: Config{Modes: map[string]Mode{"action": Linear}, Relative: yes}, mode: Linear,
-			note: "mode linear does not sum its rows: totals will not be kept"},
+		{
+			name: "another mode overrides it", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}}, mode: Previous,
+			note: "action is relative (as it says) and mode previous does not sum its rows: totals will not be kept",
+		},
+		{
+			name: "a mode beside the user's word", cfg: Config{Modes: map[string]Mode{"action": Linear}, Relative: yes}, mode: Linear,
+			note: "mode linear does not sum its rows: totals will not be kept",
+		},
 		{name: "a mode of an absolute stream", stated: []int{0, 2}, cfg: Config{Modes: map[string]Mode{"action": Previous}, Relative: no}, mode: Previous},
-		{name: "names say it", names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Sum, summed: []int{0, 1, 2},
-			note: "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed"},
+		{
+			name: "names say it", names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Sum, summed: []int{0, 1, 2},
+			note: "action is relative (by the names of its columns: dx, dy, dz): columns 0–2 of its rows are summed",
+		},
 		{name: "the dataset says that it is absolute", stated: []int{}, names: `["dx","dy","dz","a","b","c","gripper"]`, mode: Linear},
 	} {
 		d := newDeltas([]int64{0, 1e8, 2e8}, 7, r)
@@ -213,7 +265,8 @@ func TestRelativeChoices(t *testing.T) {
 		f.Relative, f.RelativeReason, f.Names = c.stated, "as it says", []byte(c.names)
 		mode, _ := c.cfg.Mode(f)
 		notes := c.cfg.RelativeNotes(&d.info, nil)
-		if mode != c.mode || len(notes) > 1 || (c.note == "") != (len(notes) == 0) || c.note != "" && !strings.Contains(notes[0].Message, c.note) {
+		if mode != c.mode || len(notes) > 1 || (c.note == "") != (len(notes) == 0) ||
+			c.note != "" && !strings.Contains(notes[0].Message, c.note) {
 			t.Errorf("%s: mode %v, notes %+v; want %v, %q", c.name, mode, notes, c.mode, c.note)
 		}
 		if c.mode != Sum {
@@ -233,10 +286,21 @@ func TestRelativeChoices(t *testing.T) {
 	}
 	d := newDeltas([]int64{0, 1e8}, 4, r)
 	d.info.Features[0].Rotations = []robocache.Rotation{{Form: robocache.FormQuat}}
-	if _, err := Episode(t.Context(), d, 0, Config{HZ: robocache.Rate{Num: 10, Den: 1}, Relative: yes}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := Episode(
+		t.Context(),
+		d,
+		0,
+		Config{HZ: robocache.Rate{Num: 10, Den: 1}, Relative: yes},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("a relative quaternion: %v, want unsupported", err)
 	}
-	if c, err := ParseConfig([]byte(`{"hz": 10, "modes": {"a": "sum"}, "relative": {"a": [0, "dx"], "b": false}}`)); err != nil || c.Modes["a"] != Sum || !c.Relative["b"].None {
+	if c, err := ParseConfig(
+		[]byte(`{"hz": 10, "modes": {"a": "sum"}, "relative": {"a": [0, "dx"], "b": false}}`),
+	); err != nil || c.Modes["a"] != Sum ||
+		!c.Relative["b"].None {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// spinning is a dataset whose "force" is a rotation vector that turns about one axis at 5 rad/s, kept between -π and π, and a width behind it.
+// spinning is a dataset whose "force" is a rotation vector that turns about one axis at 5 rad/s,
+// kept between -π and π, and a width behind it.
 type spinning struct{ *fake }
 
 var spindle = [3]float64{0.48, -0.6, 0.64}
@@ -19,7 +20,11 @@ func spin(t int64) float64 { return math.Remainder(5*float64(t)*1e-9, 2*math.Pi)
 func newSpinning() *spinning {
 	s := &spinning{newFake()}
 	f := s.info.Feature("force")
-	f.Shape, f.Rotations, f.Interpolation = []int{4}, []robocache.Rotation{{At: 0, Form: "rotvec"}}, "slerp"
+	f.Shape, f.Rotations, f.Interpolation = []int{
+		4,
+	}, []robocache.Rotation{
+		{At: 0, Form: "rotvec"},
+	}, "slerp"
 	return s
 }
 
@@ -40,7 +45,8 @@ func (s *spinning) Gather(ctx context.Context, key string, rows []robocache.Row,
 	return nil
 }
 
-// A19, in Episode and in View: a stream that says where its rotations are is turned by default, also where its vectors jump from π to -π.
+// A19, in Episode and in View: a stream that says where its rotations are is turned by default,
+// also where its vectors jump from π to -π.
 func TestRotations(t *testing.T) {
 	ds := newSpinning()
 	if m := DefaultMode(ds.info.Feature("force")); m != Slerp {
@@ -75,7 +81,11 @@ func TestRotations(t *testing.T) {
 	if turned, _ := worst(cfg); turned < 1 {
 		t.Errorf("a stream that says nothing is off by %g rad", turned)
 	}
-	named, err := ParseConfig([]byte(`{"hz": 1000, "keys": ["force"], "rotations": {"force": [{"at": 0, "form": "rotvec"}]}}`))
+	named, err := ParseConfig(
+		[]byte(
+			`{"hz": 1000, "keys": ["force"], "rotations": {"force": [{"at": 0, "form": "rotvec"}]}}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +104,13 @@ func TestRotations(t *testing.T) {
 	for i := range rows {
 		rows[i].Index = i
 	}
-	if err := v.Gather(context.Background(), "force", rows, raw); err != nil || string(raw) != string(want.Streams[0].Data) {
+	if err := v.Gather(
+		context.Background(),
+		"force",
+		rows,
+		raw,
+	); err != nil ||
+		string(raw) != string(want.Streams[0].Data) {
 		t.Errorf("the view differs from the episode: %v", err)
 	}
 	named.Rotations["force"][0].At = 2

@@ -10,8 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// DefaultMode returns the mode of a stream for which none is chosen: sum if some of its channels are relative (Feature.RelativeChannels),
-// else what the feature says of itself (Feature.Interpolation), else linear for floats; previous for integers, booleans, text, events and ragged numbers; nearest for frames and point clouds.
+// DefaultMode returns the mode of a stream for which none is chosen: sum if some of its channels
+// are relative (Feature.RelativeChannels), else what the feature says of itself
+// (Feature.Interpolation), else linear for floats; previous for integers, booleans, text, events
+// and ragged numbers; nearest for frames and point clouds.
 func DefaultMode(f *robocache.Feature) Mode {
 	numeric := f.Kind == robocache.KindNumeric && !f.Ragged()
 	if channels, _ := f.RelativeChannels(); len(channels) > 0 {
@@ -19,7 +21,8 @@ func DefaultMode(f *robocache.Feature) Mode {
 	}
 	if f.Interpolation != "" {
 		m, err := kernel.ParseMode(f.Interpolation)
-		if err == nil && (!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
+		if err == nil &&
+			(!m.Computes() || numeric && f.DType.Float() && (m != Slerp || rotates(f))) {
 			return m
 		}
 	}
@@ -42,8 +45,8 @@ func rotates(f *robocache.Feature) bool {
 	return f.Elements()%4 == 0
 }
 
-// Mode returns the mode of a stream: the one that is named; sum if its relative channels are; slerp if its rotations are; else DefaultMode.
-// chosen reports whether one was named.
+// Mode returns the mode of a stream: the one that is named; sum if its relative channels are; slerp
+// if its rotations are; else DefaultMode. chosen reports whether one was named.
 func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	if m, ok := c.Modes[f.Key]; ok {
 		return m, true
@@ -63,8 +66,9 @@ func (c *Config) Mode(f *robocache.Feature) (m Mode, chosen bool) {
 	return DefaultMode(f), false
 }
 
-// Summed returns the channels of a stream that mode sum adds up: those that the configuration names, else the relative ones of the feature,
-// else all but a gripper. The other channels are linear.
+// Summed returns the channels of a stream that mode sum adds up: those that the configuration
+// names, else the relative ones of the feature, else all but a gripper. The other channels are
+// linear.
 func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	channels, _ = f.RelativeChannels()
 	if relative, stated := c.Relative[f.Key]; stated || len(channels) == 0 {
@@ -76,8 +80,8 @@ func (c *Config) Summed(f *robocache.Feature) (channels []int, err error) {
 	return channels, f.CheckSummable(channels)
 }
 
-// Turned gives the channels that slerp turns as rotations in a form of their own: those that are named, else those of the feature, which
-// quaternions that are named (Quats) stand for.
+// Turned gives the channels that slerp turns as rotations in a form of their own: those that are
+// named, else those of the feature, which quaternions that are named (Quats) stand for.
 func (c *Config) Turned(f *robocache.Feature) []robocache.Rotation {
 	if r := c.Rotations[f.Key]; r != nil {
 		return r
@@ -93,7 +97,15 @@ func (c *Config) Shift(key string) (int64, error) {
 	off, latency := int64(c.Offset[key]), int64(c.Latency[key])
 	for _, v := range []int64{off, latency} {
 		if v <= -maxTime/2 || v >= maxTime/2 {
-			return 0, Options{Stream: key}.fail(robocache.ErrMisuse, nil, "offset or latency outside ±2^61 ns", "", strconv.FormatInt(v, 10))
+			return 0, Options{
+				Stream: key,
+			}.fail(
+				robocache.ErrMisuse,
+				nil,
+				"offset or latency outside ±2^61 ns",
+				"",
+				strconv.FormatInt(v, 10),
+			)
 		}
 	}
 	return off - latency, nil
@@ -114,8 +126,14 @@ func (c *Config) CheckShifts() (err error) {
 	return nil
 }
 
-// Timestamps gives the timestamps of a stream as its clock and drift say, proved to ascend; offset and latency (Shift) are still to be added.
-func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, key string) (_ []int64, err error) {
+// Timestamps gives the timestamps of a stream as its clock and drift say, proved to ascend; offset
+// and latency (Shift) are still to be added.
+func (c *Config) Timestamps(
+	ctx context.Context,
+	ds robocache.Dataset,
+	ep int,
+	key string,
+) (_ []int64, err error) {
 	name := key
 	if name == "task" && ds.Info().Feature("task") == nil {
 		name = ""
@@ -126,7 +144,8 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 	}
 	if d := c.Drift[key]; !d.IsZero() {
 		timestamps = slices.Clone(timestamps)
-		// Before it is corrected a timestamp must be one: the differences of those beyond ±2^62 overflow.
+		// Before it is corrected a timestamp must be one: the differences of those beyond ±2^62
+		// overflow.
 		if err := CheckTimestamps(timestamps, key); err != nil {
 			return nil, err
 		}
@@ -140,9 +159,15 @@ func (c *Config) Timestamps(ctx context.Context, ds robocache.Dataset, ep int, k
 	return timestamps, CheckTimestamps(timestamps, key)
 }
 
-// TimestampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its clocks; "" is the first. They are as Times gives them,
-// but for rounded grid times of formats that keep float32 seconds (A13).
-func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) (_ []int64, err error) {
+// TimestampsOf gives the timestamps of a stream ("" for the episode's own rows) by one of its
+// clocks; "" is the first. They are as Times gives them, but for rounded grid times of formats that
+// keep float32 seconds (A13).
+func TimestampsOf(
+	ctx context.Context,
+	ds robocache.Dataset,
+	ep int,
+	key, clock string,
+) (_ []int64, err error) {
 	if clock != "" {
 		return timestampsBy(ctx, ds, ep, key, clock)
 	}
@@ -162,14 +187,31 @@ func TimestampsOf(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 	return OnGrid(timestamps, rate), nil
 }
 
-func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock string) ([]int64, error) {
+func timestampsBy(
+	ctx context.Context,
+	ds robocache.Dataset,
+	ep int,
+	key, clock string,
+) ([]int64, error) {
 	o := Options{Stream: key}
 	known := robocache.ClocksOf(ds, key)
 	switch {
 	case len(known) == 0:
-		return nil, o.fail(robocache.ErrUnsupported, nil, "this stream was timestamped by one clock", "no choice of clock", strconv.Quote(clock))
+		return nil, o.fail(
+			robocache.ErrUnsupported,
+			nil,
+			"this stream was timestamped by one clock",
+			"no choice of clock",
+			strconv.Quote(clock),
+		)
 	case !slices.Contains(known, clock):
-		return nil, o.fail(robocache.ErrMisuse, nil, "this stream has no such clock", strings.Join(known, ", "), strconv.Quote(clock))
+		return nil, o.fail(
+			robocache.ErrMisuse,
+			nil,
+			"this stream has no such clock",
+			strings.Join(known, ", "),
+			strconv.Quote(clock),
+		)
 	}
 	timestamps, err := ds.Capabilities().TimesBy(ctx, ep, key, clock)
 	if err != nil {
@@ -178,7 +220,11 @@ func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 	if err := CheckTimestamps(timestamps, key); err != nil {
 		e := robocache.At(err, robocache.Where{"clock": clock}).(*robocache.Error)
 		if e.Hint == "" && e.Msg == "timestamps must not decrease" {
-			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with " + robocache.Option("options", "clock", clock) +
+			e.Hint = "the rows lie in the order of another of the stream's clocks: opened with " + robocache.Option(
+				"options",
+				"clock",
+				clock,
+			) +
 				", or with clock: " + clock + " of the stream in a mapping, they lie in this one's"
 		}
 		if e != nil {
@@ -189,8 +235,8 @@ func timestampsBy(ctx context.Context, ds robocache.Dataset, ep int, key, clock 
 	return timestamps, nil
 }
 
-// Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was published once, hold from then on: of a
-// dataset with several clocks they bound nothing.
+// Bounds says whether a stream takes part in the extent of a timeline. A text, and a value that was
+// published once, hold from then on: of a dataset with several clocks they bound nothing.
 func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	if f.Clock == "" {
 		return true
@@ -201,8 +247,8 @@ func Bounds(f *robocache.Feature, timestamps []int64) bool {
 	return len(timestamps) != 1 && f.Kind != robocache.KindText && f.Kind != robocache.KindEvent
 }
 
-// Mask takes the targets out of a plan that read a sample without a value: they are zero and not valid (A14). valid is by sample, those
-// of the plan from base on. The plan is changed.
+// Mask takes the targets out of a plan that read a sample without a value: they are zero and not
+// valid (A14). valid is by sample, those of the plan from base on. The plan is changed.
 func Mask(p *kernel.Plan, valid []uint8, base int) {
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i])-base, int(p.Right[i])-base
@@ -252,7 +298,13 @@ func (a *aligner) masked(s *source, p *kernel.Plan) (*kernel.Plan, error) {
 	Mask(&q, valid, lo)
 	if s.opt.Edge == EdgeError {
 		if i := slices.Index(q.Valid, 0); i >= 0 {
-			return nil, s.opt.fail(robocache.ErrMalformed, robocache.Where{"index": i}, "a row without a value is read", `a value, because edge is "error"`, "none")
+			return nil, s.opt.fail(
+				robocache.ErrMalformed,
+				robocache.Where{"index": i},
+				"a row without a value is read",
+				`a value, because edge is "error"`,
+				"none",
+			)
 		}
 	}
 	return &q, nil

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clocked is a dataset whose streams have clocks of their own, some rows without a value, and clocked timestamps a row.
+// clocked is a dataset whose streams have clocks of their own, some rows without a value, and
+// clocked timestamps a row.
 type clocked struct {
 	*fake
 	invalid map[string][]int
@@ -59,21 +60,37 @@ func (s *clocked) TimesBy(_ context.Context, _ int, key, clock string) ([]int64,
 	return s.by[key][clock], nil
 }
 
-// What a feature says of itself is the default; a choice of the user's wins; what its kind does not allow is passed over.
+// What a feature says of itself is the default; a choice of the user's wins; what its kind does not
+// allow is passed over.
 func TestDefaultMode(t *testing.T) {
 	num := func(d robocache.DType, n int, i string) *robocache.Feature {
-		return &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: d, Shape: []int{n}, Interpolation: i}
+		return &robocache.Feature{
+			Key:           "x",
+			Kind:          robocache.KindNumeric,
+			DType:         d,
+			Shape:         []int{n},
+			Interpolation: i,
+		}
 	}
 	for i, c := range []struct {
 		f    *robocache.Feature
 		want Mode
 	}{
-		{num(robocache.Float32, 3, ""), Linear}, {num(robocache.Int64, 3, ""), Previous}, {num(robocache.Bool, 1, ""), Previous},
-		{num(robocache.Float32, 4, "slerp"), Slerp}, {num(robocache.Float32, 3, "slerp"), Linear}, {num(robocache.Float64, 1, "angle"), Angle},
-		{num(robocache.Float32, 1, "nearest"), Nearest}, {num(robocache.Int64, 1, "nearest"), Nearest}, {num(robocache.Int64, 1, "linear"), Previous}, {num(robocache.Float32, 1, "what"), Linear},
+		{num(robocache.Float32, 3, ""), Linear},
+		{num(robocache.Int64, 3, ""), Previous},
+		{num(robocache.Bool, 1, ""), Previous},
+		{num(robocache.Float32, 4, "slerp"), Slerp},
+		{num(robocache.Float32, 3, "slerp"), Linear},
+		{num(robocache.Float64, 1, "angle"), Angle},
+		{num(robocache.Float32, 1, "nearest"), Nearest},
+		{num(robocache.Int64, 1, "nearest"), Nearest},
+		{num(robocache.Int64, 1, "linear"), Previous},
+		{num(robocache.Float32, 1, "what"), Linear},
 		{&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{-1, 3}}, Previous},
 		{&robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Interpolation: "linear"}, Nearest},
-		{&robocache.Feature{Kind: robocache.KindImage}, Nearest}, {&robocache.Feature{Kind: robocache.KindText}, Previous}, {&robocache.Feature{Kind: robocache.KindEvent, Interpolation: "next"}, Next},
+		{&robocache.Feature{Kind: robocache.KindImage}, Nearest},
+		{&robocache.Feature{Kind: robocache.KindText}, Previous},
+		{&robocache.Feature{Kind: robocache.KindEvent, Interpolation: "next"}, Next},
 	} {
 		if got := DefaultMode(c.f); got != c.want {
 			t.Errorf("%d: %v, expected %v", i, got, c.want)
@@ -106,8 +123,19 @@ func TestRowsWithoutValue(t *testing.T) {
 	if _, err := Episode(context.Background(), s, 0, cfg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("edge=error gives %v", err)
 	}
-	cfg = Config{Times: []int64{30e6}, Keys: []string{"joints"}, Modes: map[string]Mode{"joints": Mean}, Window: 40e6}
-	if got, err = Episode(context.Background(), s, 0, cfg); err != nil || got.Streams[0].Valid[0] != 0 {
+	cfg = Config{
+		Times:  []int64{30e6},
+		Keys:   []string{"joints"},
+		Modes:  map[string]Mode{"joints": Mean},
+		Window: 40e6,
+	}
+	if got, err = Episode(
+		context.Background(),
+		s,
+		0,
+		cfg,
+	); err != nil ||
+		got.Streams[0].Valid[0] != 0 {
 		t.Errorf("a mean over a row without a value: %v, %v", got, err)
 	}
 }
@@ -124,7 +152,16 @@ func TestClockChoice(t *testing.T) {
 	back[7] = 0
 	s.by["joints"] = map[string][]int64{"header": own, "log": late, "publish": back}
 	at := func(clock string) ([]byte, error) {
-		got, err := Episode(context.Background(), s, 0, Config{Times: []int64{500e6}, Keys: []string{"joints"}, Clock: map[string]string{"joints": clock}})
+		got, err := Episode(
+			context.Background(),
+			s,
+			0,
+			Config{
+				Times: []int64{500e6},
+				Keys:  []string{"joints"},
+				Clock: map[string]string{"joints": clock},
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +175,11 @@ func TestClockChoice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, y := math.Float32frombits(binary.LittleEndian.Uint32(a)), math.Float32frombits(binary.LittleEndian.Uint32(b))
+	x, y := math.Float32frombits(
+		binary.LittleEndian.Uint32(a),
+	), math.Float32frombits(
+		binary.LittleEndian.Uint32(b),
+	)
 	if d := float64(x - y); math.Abs(d-0.04) > 1e-5 { // value: 8 a second
 		t.Errorf("5 ms later the value is %v less", d)
 	}
@@ -150,7 +191,19 @@ func TestClockChoice(t *testing.T) {
 	if _, err := at("wall"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("an unknown clock: %v", err)
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Keys: []string{"force"}, Clock: map[string]string{"force": "log"}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := Episode(
+		context.Background(),
+		s,
+		0,
+		Config{
+			Times: []int64{0},
+			Keys:  []string{"force"},
+			Clock: map[string]string{"force": "log"},
+		},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("a stream of one clock: %v", err)
 	}
 }
@@ -166,13 +219,20 @@ func TestLatency(t *testing.T) {
 		}
 		return math.Float64frombits(binary.LittleEndian.Uint64(got.Streams[0].Data))
 	}
-	plain, late, both := at(Config{}), at(Config{Latency: map[string]Nanos{"force": 10e6}}), at(Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}})
+	plain, late, both := at(
+		Config{},
+	), at(
+		Config{Latency: map[string]Nanos{"force": 10e6}},
+	), at(
+		Config{Latency: map[string]Nanos{"force": 10e6}, Offset: map[string]Nanos{"force": 10e6}},
+	)
 	if math.Abs(late-plain-0.08) > 1e-9 || both != plain {
 		t.Errorf("%v, with a latency %v, and an offset against it %v", plain, late, both)
 	}
 }
 
-// A18: a clock that runs 300 ppm fast, and 20 ms ahead at its first sample, gives the values of one that does not, in Episode and in View.
+// A18: a clock that runs 300 ppm fast, and 20 ms ahead at its first sample, gives the values of one
+// that does not, in Episode and in View.
 func TestDrift(t *testing.T) {
 	s := newClocked()
 	s.info.Clock = "rows"
@@ -199,12 +259,21 @@ func TestDrift(t *testing.T) {
 		cfg := Config{Clock: clock, Offset: shift, Drift: map[string]robocache.Drift{"force": d}}
 		got := plain(cfg)
 		if !slices.Equal(got.Times, want.Times) {
-			t.Fatalf("%+v: a timeline of %d rows from %d, want %d from %d", d, len(got.Times), got.Times[0], len(want.Times), want.Times[0])
+			t.Fatalf(
+				"%+v: a timeline of %d rows from %d, want %d from %d",
+				d,
+				len(got.Times),
+				got.Times[0],
+				len(want.Times),
+				want.Times[0],
+			)
 		}
 		var worst, before float64
 		for i := range got.Times {
 			x := func(a *Aligned) float64 {
-				return math.Float64frombits(binary.LittleEndian.Uint64(a.Stream("force").Data[24*i:]))
+				return math.Float64frombits(
+					binary.LittleEndian.Uint64(a.Stream("force").Data[24*i:]),
+				)
 			}
 			worst = max(worst, math.Abs(x(got)-x(want)))
 			if i < len(wrong.Times) {
@@ -221,20 +290,43 @@ func TestDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		row := make([]byte, 24)
-		if err := v.Gather(context.Background(), "force", []robocache.Row{{Index: 30}}, row); err != nil || !slices.Equal(row, got.Stream("force").Data[720:744]) {
+		if err := v.Gather(
+			context.Background(),
+			"force",
+			[]robocache.Row{{Index: 30}},
+			row,
+		); err != nil ||
+			!slices.Equal(row, got.Stream("force").Data[720:744]) {
 			t.Errorf("the view's row is another: %v", err)
 		}
 	}
 	for _, bad := range []robocache.Drift{{PPM: 1e6}, {PPM: math.NaN()}} {
-		if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"force": bad}}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "force") {
+		if _, err := Episode(
+			context.Background(),
+			s,
+			0,
+			Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"force": bad}},
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "force") {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if _, err := Episode(context.Background(), s, 0, Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Episode(
+		context.Background(),
+		s,
+		0,
+		Config{Times: []int64{0}, Drift: map[string]robocache.Drift{"forse": {PPM: 1}}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("a stream that is not there: %v", err)
 	}
-	c, err := ParseConfig([]byte(`{"hz": 50, "drift": {"force": 80.5, "joints": {"ppm": -3, "at": "17ns"}}}`))
-	if err != nil || c.Drift["force"].PPM != 80.5 || c.Drift["joints"] != (robocache.Drift{PPM: -3, At: 17, Fixed: true}) {
+	c, err := ParseConfig(
+		[]byte(`{"hz": 50, "drift": {"force": 80.5, "joints": {"ppm": -3, "at": "17ns"}}}`),
+	)
+	if err != nil || c.Drift["force"].PPM != 80.5 ||
+		c.Drift["joints"] != (robocache.Drift{PPM: -3, At: 17, Fixed: true}) {
 		t.Errorf("%+v, %v", c.Drift, err)
 	}
 }
@@ -244,7 +336,12 @@ func TestLatchedStreamsBoundNothing(t *testing.T) {
 	s := newClocked()
 	s.clocks["words"] = []int64{300e6}
 	s.info.Feature("words").Clock = "words"
-	got, err := Episode(context.Background(), s, 0, Config{HZ: robocache.Rate{Num: 10, Den: 1}, Keys: []string{"joints", "words"}})
+	got, err := Episode(
+		context.Background(),
+		s,
+		0,
+		Config{HZ: robocache.Rate{Num: 10, Den: 1}, Keys: []string{"joints", "words"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +367,12 @@ func TestLatchedStreamsHold(t *testing.T) {
 	s := newClocked()
 	s.clocks["words"] = []int64{300e6, 500e6}
 	s.info.Feature("words").Clock, s.info.Feature("words").Latched = "words", true
-	cfg := Config{HZ: robocache.Rate{Num: 10, Den: 1}, Keys: []string{"joints", "words"}, Edge: PerKey[Edge]{All: EdgeMask}, MaxGap: PerKey[Nanos]{All: 1}}
+	cfg := Config{
+		HZ:     robocache.Rate{Num: 10, Den: 1},
+		Keys:   []string{"joints", "words"},
+		Edge:   PerKey[Edge]{All: EdgeMask},
+		MaxGap: PerKey[Nanos]{All: 1},
+	}
 	got, err := Episode(context.Background(), s, 0, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -286,13 +388,18 @@ func TestLatchedStreamsHold(t *testing.T) {
 
 // A moment of drift far from the timestamps is named, and not the timestamps that it makes.
 func TestDriftFarAway(t *testing.T) {
-	cfg := Config{Times: []int64{0}, Keys: []string{"force"}, Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}}}
+	cfg := Config{
+		Times: []int64{0},
+		Keys:  []string{"force"},
+		Drift: map[string]robocache.Drift{"force": {PPM: -90000, At: 1<<62 - 1, Fixed: true}},
+	}
 	s := newClocked()
 	for i := range s.clocks["force"] {
 		s.clocks["force"][i] -= 1<<62 - 2e9
 	}
 	_, err := Episode(context.Background(), s, 0, cfg)
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "drift") || !strings.Contains(err.Error(), "force") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "drift") ||
+		!strings.Contains(err.Error(), "force") {
 		t.Errorf("%v", err)
 	}
 }

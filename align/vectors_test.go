@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// TestVectors plans every conformance case and compares the plan with the stored one; those that fail must fail with
-// the class and phrase that the case names, in planning or in resampling.
+// TestVectors plans every conformance case and compares the plan with the stored one; those that
+// fail must fail with the class and phrase that the case names, in planning or in resampling.
 func TestVectors(t *testing.T) {
 	cases, err := conform.Load()
 	if err != nil {
@@ -21,7 +21,11 @@ func TestVectors(t *testing.T) {
 	failed := 0
 	for i := range cases {
 		c := &cases[i]
-		p, err := NewPlan(c.Times, c.Targets, Options{Mode: c.Mode, Edge: c.Edge, MaxGap: c.MaxGap, Before: c.Before, After: c.After})
+		p, err := NewPlan(
+			c.Times,
+			c.Targets,
+			Options{Mode: c.Mode, Edge: c.Edge, MaxGap: c.MaxGap, Before: c.Before, After: c.After},
+		)
 		if c.Error != nil {
 			if err == nil {
 				continue // conform runs it: what fails is the values
@@ -29,7 +33,14 @@ func TestVectors(t *testing.T) {
 			failed++
 			class := map[string]error{"misuse": robocache.ErrMisuse, "malformed": robocache.ErrMalformed}[c.Error.Class]
 			if !errors.Is(err, class) || !strings.Contains(err.Error(), c.Error.Phrase) {
-				t.Errorf("%s: %s: %v, want %s: %s", c.File, c.Name, err, c.Error.Class, c.Error.Phrase)
+				t.Errorf(
+					"%s: %s: %v, want %s: %s",
+					c.File,
+					c.Name,
+					err,
+					c.Error.Class,
+					c.Error.Phrase,
+				)
 			}
 			continue
 		}
@@ -40,9 +51,26 @@ func TestVectors(t *testing.T) {
 		want := c.Plan()
 		for j := range want.Kind {
 			k := want.Kind[j]
-			if p.Kind[j] != k || p.Valid[j] != want.Valid[j] || k != kernel.Zero && p.Left[j] != want.Left[j] || k >= kernel.Blend && p.Right[j] != want.Right[j] || math.Float64bits(p.Weight[j]) != math.Float64bits(want.Weight[j]) {
-				t.Errorf("%s: %s: row %d: %v %d %d %v valid %d, want %v %d %d %v valid %d", c.File, c.Name, j,
-					p.Kind[j], p.Left[j], p.Right[j], p.Weight[j], p.Valid[j], k, want.Left[j], want.Right[j], want.Weight[j], want.Valid[j])
+			if p.Kind[j] != k || p.Valid[j] != want.Valid[j] ||
+				k != kernel.Zero && p.Left[j] != want.Left[j] ||
+				k >= kernel.Blend && p.Right[j] != want.Right[j] ||
+				math.Float64bits(p.Weight[j]) != math.Float64bits(want.Weight[j]) {
+				t.Errorf(
+					"%s: %s: row %d: %v %d %d %v valid %d, want %v %d %d %v valid %d",
+					c.File,
+					c.Name,
+					j,
+					p.Kind[j],
+					p.Left[j],
+					p.Right[j],
+					p.Weight[j],
+					p.Valid[j],
+					k,
+					want.Left[j],
+					want.Right[j],
+					want.Weight[j],
+					want.Valid[j],
+				)
 				break
 			}
 		}

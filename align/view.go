@@ -23,14 +23,16 @@ const ValidSuffix = robocache.ValidSuffix
 type ViewOptions struct {
 	// DropInvalid declares no masks: the caller leaves out all rows outside Complete.
 	DropInvalid bool
-	// Exact also reads the source to find masked rows, lost frames and quaternions without a direction,
-	// which timestamps do not show. If Exact is false, each stream that may have such rows gets a mask, and Complete ignores them.
+	// Exact also reads the source to find masked rows, lost frames and quaternions without a
+	// direction, which timestamps do not show. If Exact is false, each stream that may have such
+	// rows gets a mask, and Complete ignores them.
 	Exact bool
-	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its max_gap where Config says none, but for latched streams,
-	// texts and events: they hold until the next.
+	// Rhythm takes the rhythm of each stream in each episode (robocache.LongestStep) for its
+	// max_gap where Config says none, but for latched streams, texts and events: they hold until
+	// the next.
 	Rhythm bool
-	// Ignore reports whether the caller writes nothing of a stream. Such a stream has no mask and no findings, and Complete does not
-	// depend on it. nil ignores no stream.
+	// Ignore reports whether the caller writes nothing of a stream. Such a stream has no mask and
+	// no findings, and Complete does not depend on it. nil ignores no stream.
 	Ignore  func(f *robocache.Feature) bool
 	Own     bool // Close closes the source too
 	Threads int  // that read timestamps while the view is made; 0 = the number of CPUs
@@ -59,14 +61,16 @@ type Viewed struct {
 	layouts *lru.Cache[int, *layout]
 }
 
-// layout is what time decides about one episode: its rows, and where each stream's values come from.
+// layout is what time decides about one episode: its rows, and where each stream's values come
+// from.
 type layout struct {
 	a     *aligner
 	times []int64
 	plans []*kernel.Plan
-	gaps  []gaps                       // of each stream
-	task  func() (*kernel.Plan, error) // of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
-	size  int64
+	gaps  []gaps // of each stream
+	// of the pseudo-feature "task": previous on the episode's own clock; made when it is asked for
+	task func() (*kernel.Plan, error)
+	size int64
 }
 
 const layoutBudget = 64 << 20
@@ -74,28 +78,47 @@ const layoutBudget = 64 << 20
 // RowRange is a half-open range of rows.
 type RowRange struct{ From, To int }
 
-// View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those of Episode, made when they are asked for.
+// View gives a dataset whose streams all lie on the grid of cfg: rows, values and masks are those
+// of Episode, made when they are asked for.
 //
-// Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in the source, under slerp) are joined by a bool
-// feature "<key>.valid". Frames and ragged rows are those of the row that the mode chooses. A row without a value is a missing frame, or a
-// ragged row without entries, unless the configuration names the edge policy clamp. An episode that cannot be aligned has no rows and a
-// finding. Reading it returns its error.
+// Streams some of whose rows hold no value in some episode (beyond the data, in a gap, masked in
+// the source, under slerp) are joined by a bool feature "<key>.valid". Frames and ragged rows are
+// those of the row that the mode chooses. A row without a value is a missing frame, or a ragged row
+// without entries, unless the configuration names the edge policy clamp. An episode that cannot be
+// aligned has no rows and a finding. Reading it returns its error.
 //
-// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays the caller's to close, without ViewOptions.Own.
-func View(ctx context.Context, src robocache.Dataset, cfg Config, opt ViewOptions) (_ *Viewed, err error) {
+// All timestamps are read once here, because Len and Info.Frames follow from them. The source stays
+// the caller's to close, without ViewOptions.Own.
+func View(
+	ctx context.Context,
+	src robocache.Dataset,
+	cfg Config,
+	opt ViewOptions,
+) (_ *Viewed, err error) {
 	if cfg.Times != nil {
 		return nil, robocache.Misuse("align", nil, "a view of a dataset has a rate, not times of its own").
 			Expected("hz", "")
 	}
 	if slices.Contains(cfg.Keys, "task") {
 		// The task is there for every dataset; as a stream it would only take part in the extent.
-		cfg.Keys = slices.DeleteFunc(slices.Clone(cfg.Keys), func(k string) bool { return k == "task" })
+		cfg.Keys = slices.DeleteFunc(
+			slices.Clone(cfg.Keys),
+			func(k string) bool { return k == "task" },
+		)
 	}
 	info := src.Info()
 	if err := cfg.validate(info); err != nil {
 		return nil, err
 	}
-	v := &Viewed{src: src, cfg: cfg, opt: opt, info: *info, place: map[string]int{}, masks: map[string]int{}, layouts: lru.New[int, *layout](layoutBudget)}
+	v := &Viewed{
+		src:     src,
+		cfg:     cfg,
+		opt:     opt,
+		info:    *info,
+		place:   map[string]int{},
+		masks:   map[string]int{},
+		layouts: lru.New[int, *layout](layoutBudget),
+	}
 	probe := aligner{ctx: ctx, ds: src, cfg: cfg}
 	v.kept = probe.selected(info)
 	for _, f := range v.kept {
@@ -132,7 +155,19 @@ func (v *Viewed) Capabilities() *robocache.Capabilities { return &v.offered }
 // scan lays out every episode once, for its length and for which streams need a mask.
 func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	n := v.info.Episodes
-	v.lengths, v.broken, v.gaps, masked = make([]int, n), make([]error, n), make([]gaps, len(v.kept)), make([]bool, len(v.kept))
+	v.lengths, v.broken, v.gaps, masked = make(
+		[]int,
+		n,
+	), make(
+		[]error,
+		n,
+	), make(
+		[]gaps,
+		len(v.kept),
+	), make(
+		[]bool,
+		len(v.kept),
+	)
 	v.complete = make([][]RowRange, n)
 	threads := v.opt.Threads
 	if threads <= 0 {
@@ -150,7 +185,8 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	for _, e := range episodes {
 		work.Go(func() error {
 			l, err := v.layout(ctx, e)
-			isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal)
+			isFatal := errors.Is(err, robocache.ErrTemporary) ||
+				errors.Is(err, robocache.ErrInternal)
 			if isFatal || ctx.Err() != nil { // no fault of the episode
 				return err
 			} else if err != nil {
@@ -189,7 +225,8 @@ func (v *Viewed) scan(ctx context.Context) (masked []bool, err error) {
 	return masked, nil
 }
 
-// validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact asks.
+// validity returns which rows of an episode hold a value of a stream, as far as ViewOptions.Exact
+// asks.
 func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error) {
 	p, source := l.plans[i], &l.a.streams[i]
 	if !v.opt.Exact || len(l.times) == 0 {
@@ -200,7 +237,8 @@ func (v *Viewed) validity(ctx context.Context, l *layout, i int) ([]uint8, error
 	err := crash.Func("align", func() error {
 		f := &source.feature
 		switch {
-		case f.Kind == robocache.KindVideo, source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
+		case f.Kind == robocache.KindVideo,
+			source.opt.Mode == Slerp && f.Kind == robocache.KindNumeric && !f.Ragged():
 			stream, err := a.stream(source, p)
 			if err != nil {
 				return err
@@ -256,7 +294,15 @@ func (v *Viewed) describe(masked []bool) {
 	for e, n := range v.lengths {
 		v.info.Frames += int64(n)
 		if err := v.broken[e]; err != nil {
-			v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-not-aligned", Where: robocache.Where{"episode": v.info.EpisodeIndex(e)}, Message: err.Error()})
+			v.info.Findings = append(
+				v.info.Findings,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "episode-not-aligned",
+					Where:    robocache.Where{"episode": v.info.EpisodeIndex(e)},
+					Message:  err.Error(),
+				},
+			)
 		}
 	}
 	v.findGaps()
@@ -264,7 +310,9 @@ func (v *Viewed) describe(masked []bool) {
 	for i, f := range v.kept {
 		v.place[f.Key] = i
 		s, _ := probe.choose(f)
-		masked[i] = masked[i] || !v.opt.Exact && !v.ignores(i) && (f.Masked || s.opt.Mode == Slerp) || slices.Contains(v.opt.Masks, f.Key)
+		masked[i] = masked[i] ||
+			!v.opt.Exact && !v.ignores(i) && (f.Masked || s.opt.Mode == Slerp) ||
+			slices.Contains(v.opt.Masks, f.Key)
 		if to, ok := v.cfg.DTypes[f.Key]; ok {
 			f.DType = to
 		}
@@ -284,7 +332,16 @@ func (v *Viewed) describe(masked []bool) {
 		// A stream of that name is the source's own, and stays.
 		if key := f.Key + ValidSuffix; masked[i] && v.src.Info().Feature(key) == nil {
 			v.masks[key] = i
-			v.info.Features = append(v.info.Features, robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}, FPS: v.cfg.HZ})
+			v.info.Features = append(
+				v.info.Features,
+				robocache.Feature{
+					Key:   key,
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Bool,
+					Shape: []int{1},
+					FPS:   v.cfg.HZ,
+				},
+			)
 		}
 	}
 }
@@ -322,7 +379,13 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 		if err != nil {
 			return nil, robocache.At(err, robocache.Where{"stream": s.feature.Key})
 		}
-		l.plans, l.gaps = append(l.plans, p), append(l.gaps, gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p))
+		l.plans, l.gaps = append(
+			l.plans,
+			p,
+		), append(
+			l.gaps,
+			gapsOf(a.clocks[s.clock], times, s.opt.MaxGap, p),
+		)
 	}
 	own, err := a.clock("task")
 	if err != nil {
@@ -348,7 +411,16 @@ func (v *Viewed) lay(ctx context.Context, e int) (_ *layout, err error) {
 
 // choose is a plan of some rows of another (A2: no row looks at its neighbours).
 func choose(p *kernel.Plan, rows []int) *kernel.Plan {
-	q := &kernel.Plan{Mode: p.Mode, Sources: p.Sources, Sums: p.Sums.Pick(rows), Kind: make([]kernel.Kind, len(rows)), Left: make([]int32, len(rows)), Right: make([]int32, len(rows)), Weight: make([]float64, len(rows)), Valid: make([]uint8, len(rows))}
+	q := &kernel.Plan{
+		Mode:    p.Mode,
+		Sources: p.Sources,
+		Sums:    p.Sums.Pick(rows),
+		Kind:    make([]kernel.Kind, len(rows)),
+		Left:    make([]int32, len(rows)),
+		Right:   make([]int32, len(rows)),
+		Weight:  make([]float64, len(rows)),
+		Valid:   make([]uint8, len(rows)),
+	}
 	for i, r := range rows {
 		q.Kind[i], q.Left[i], q.Right[i], q.Weight[i], q.Valid[i] = p.Kind[r], p.Left[r], p.Right[r], p.Weight[r], p.Valid[r]
 	}

@@ -38,7 +38,8 @@ func gapsOf(timestamps, times []int64, limit int64, p *kernel.Plan) gaps {
 			continue
 		}
 		g.shown++
-		if i > 0 && p.Valid[i-1] != 0 && p.Kind[i] == kernel.Copy && p.Kind[i-1] == kernel.Copy && p.Left[i] == p.Left[i-1] {
+		if i > 0 && p.Valid[i-1] != 0 && p.Kind[i] == kernel.Copy && p.Kind[i-1] == kernel.Copy &&
+			p.Left[i] == p.Left[i-1] {
 			g.repeated++
 		}
 	}
@@ -70,10 +71,13 @@ func (g *gaps) add(of *gaps) {
 // byRhythm says that a stream's own rhythm is its max_gap.
 func (v *Viewed) byRhythm(s *source) bool {
 	kind := s.feature.Kind
-	return v.opt.Rhythm && !s.opt.Hold && kind != robocache.KindText && kind != robocache.KindEvent && !v.cfg.MaxGap.Says(s.feature.Key)
+	return v.opt.Rhythm && !s.opt.Hold && kind != robocache.KindText &&
+		kind != robocache.KindEvent &&
+		!v.cfg.MaxGap.Says(s.feature.Key)
 }
 
-// findGaps says what counts as a gap where nobody said it, and of each stream how many rows hold no value.
+// findGaps says what counts as a gap where nobody said it, and of each stream how many rows hold no
+// value.
 func (v *Viewed) findGaps() {
 	probe := aligner{ds: v.src, cfg: v.cfg}
 	var rule []string
@@ -83,11 +87,34 @@ func (v *Viewed) findGaps() {
 		}
 	}
 	add := func(severity robocache.Severity, code string, where robocache.Where, count int64, message, hint string) {
-		v.info.Findings = append(v.info.Findings, robocache.Finding{Severity: severity, Code: code, Where: where, Message: message, Hint: hint, Count: count})
+		v.info.Findings = append(
+			v.info.Findings,
+			robocache.Finding{
+				Severity: severity,
+				Code:     code,
+				Where:    where,
+				Message:  message,
+				Hint:     hint,
+				Count:    count,
+			},
+		)
 	}
 	if rule != nil {
-		add(robocache.SeverityInfo, "max-gap", nil, int64(len(rule)), "a step longer than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(rule, ", "),
-			"Pass "+robocache.Option("align", "max_gap", "100ms")+" for another length, or 0 for no gaps.")
+		add(
+			robocache.SeverityInfo,
+			"max-gap",
+			nil,
+			int64(len(rule)),
+			"a step longer than three periods of a stream (of its median step; 2 ms at least) counts as a gap: "+strings.Join(
+				rule,
+				", ",
+			),
+			"Pass "+robocache.Option(
+				"align",
+				"max_gap",
+				"100ms",
+			)+" for another length, or 0 for no gaps.",
+		)
 	}
 	for i := range v.kept {
 		if v.ignores(i) {
@@ -96,7 +123,10 @@ func (v *Viewed) findGaps() {
 		g, f := &v.gaps[i], &v.kept[i]
 		where := robocache.Where{"stream": f.Key}
 		severity, done := robocache.SeverityWarning, "they are masked in "+f.Key+ValidSuffix
-		hint := "Pass " + robocache.Option("drop_invalid", true) + " of convert to leave these rows out and split the episode there."
+		hint := "Pass " + robocache.Option(
+			"drop_invalid",
+			true,
+		) + " of convert to leave these rows out and split the episode there."
 		if framed(f) {
 			done += ", and their frames are black"
 		}
@@ -104,10 +134,36 @@ func (v *Viewed) findGaps() {
 			severity, done, hint = robocache.SeverityInfo, "they are left out, of all streams", ""
 		}
 		if g.within > 0 {
-			add(severity, "rows-in-gaps", where, g.within, fmt.Sprintf("%d of %d rows lie in %d gaps (longer than %s): %s", g.within, g.rows, g.count, g.limit(), done), hint)
+			add(
+				severity,
+				"rows-in-gaps",
+				where,
+				g.within,
+				fmt.Sprintf(
+					"%d of %d rows lie in %d gaps (longer than %s): %s",
+					g.within,
+					g.rows,
+					g.count,
+					g.limit(),
+					done,
+				),
+				hint,
+			)
 		}
 		if g.outside > 0 {
-			add(severity, "rows-outside", where, g.outside, fmt.Sprintf("%d of %d rows lie before the first sample or after the last: %s", g.outside, g.rows, done), hint)
+			add(
+				severity,
+				"rows-outside",
+				where,
+				g.outside,
+				fmt.Sprintf(
+					"%d of %d rows lie before the first sample or after the last: %s",
+					g.outside,
+					g.rows,
+					done,
+				),
+				hint,
+			)
 		}
 		v.findRepeated(f, g, add)
 	}
@@ -115,12 +171,18 @@ func (v *Viewed) findGaps() {
 
 // framed reports whether a stream shows frames or point clouds, which are never interpolated.
 func framed(f *robocache.Feature) bool {
-	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage || f.Kind == robocache.KindPointCloud
+	return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage ||
+		f.Kind == robocache.KindPointCloud
 }
 
-// findRepeated reports a stream of frames of which a tenth of the rows or more repeat the frame of the row before. It is a warning if the stream
-// has too few frames for the grid, and a note if only their phase or jitter is to blame.
-func (v *Viewed) findRepeated(f *robocache.Feature, g *gaps, add func(robocache.Severity, string, robocache.Where, int64, string, string)) {
+// findRepeated reports a stream of frames of which a tenth of the rows or more repeat the frame of
+// the row before. It is a warning if the stream has too few frames for the grid, and a note if only
+// their phase or jitter is to blame.
+func (v *Viewed) findRepeated(
+	f *robocache.Feature,
+	g *gaps,
+	add func(robocache.Severity, string, robocache.Where, int64, string, string),
+) {
 	if !framed(f) || f.Latched || g.shown == 0 || 10*g.repeated < g.shown {
 		return
 	}
@@ -132,8 +194,21 @@ func (v *Viewed) findRepeated(f *robocache.Feature, g *gaps, add func(robocache.
 		hint = fmt.Sprintf("Pass %s, the rate of the stream, to show each frame once.",
 			robocache.Option("hz", short))
 	}
-	add(severity, "frames-repeated", robocache.Where{"stream": f.Key}, g.repeated, fmt.Sprintf("%d of %d rows (%.0f %%) repeat the frame of the row before: the stream has about %.3g frames/s, the grid %s rows/s",
-		g.repeated, g.shown, 100*float64(g.repeated)/float64(g.shown), rate, v.cfg.HZ), hint)
+	add(
+		severity,
+		"frames-repeated",
+		robocache.Where{"stream": f.Key},
+		g.repeated,
+		fmt.Sprintf(
+			"%d of %d rows (%.0f %%) repeat the frame of the row before: the stream has about %.3g frames/s, the grid %s rows/s",
+			g.repeated,
+			g.shown,
+			100*float64(g.repeated)/float64(g.shown),
+			rate,
+			v.cfg.HZ,
+		),
+		hint,
+	)
 }
 
 // limit writes max_gap.

@@ -8,11 +8,18 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// apart is how far rows may lie from each other to be made together: what lies between them is read for nothing.
+// apart is how far rows may lie from each other to be made together: what lies between them is read
+// for nothing.
 const apart = 16
 
-// runs cuts rows, in the order asked, into runs of one episode that lie near each other, and gives each the plan of its rows.
-func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layout) (*kernel.Plan, error), fn func(at int, l *layout, p *kernel.Plan) error) error {
+// runs cuts rows, in the order asked, into runs of one episode that lie near each other, and gives
+// each the plan of its rows.
+func (v *Viewed) runs(
+	ctx context.Context,
+	rows []robocache.Row,
+	plan func(*layout) (*kernel.Plan, error),
+	fn func(at int, l *layout, p *kernel.Plan) error,
+) error {
 	for at := 0; at < len(rows); {
 		l, err := v.layout(ctx, rows[at].Episode)
 		if err != nil {
@@ -43,26 +50,42 @@ func (v *Viewed) runs(ctx context.Context, rows []robocache.Row, plan func(*layo
 			p = choose(p, part)
 		}
 		if err := fn(at, l, p); err != nil {
-			return robocache.At(err, robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode)})
+			return robocache.At(
+				err,
+				robocache.Where{"episode": v.info.EpisodeIndex(rows[at].Episode)},
+			)
 		}
 		at = end
 	}
 	return nil
 }
 
-// made runs a stream of the view over rows; values of numbers go into dst, rows of so many bytes, where it is not nil.
-func (v *Viewed) made(ctx context.Context, i int, rows []robocache.Row, dst []byte, size int, fn func(at int, s *Stream) error) error {
-	err := v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil }, func(at int, l *layout, p *kernel.Plan) error {
-		a := newAligner(ctx, v.src, l.a.ep, v.cfg)
-		if dst != nil {
-			a.into = dst[at*size:][:p.Len()*size]
-		}
-		s, err := a.stream(&l.a.streams[i], p)
-		if err != nil {
-			return err
-		}
-		return fn(at, s)
-	})
+// made runs a stream of the view over rows; values of numbers go into dst, rows of so many bytes,
+// where it is not nil.
+func (v *Viewed) made(
+	ctx context.Context,
+	i int,
+	rows []robocache.Row,
+	dst []byte,
+	size int,
+	fn func(at int, s *Stream) error,
+) error {
+	err := v.runs(
+		ctx,
+		rows,
+		func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil },
+		func(at int, l *layout, p *kernel.Plan) error {
+			a := newAligner(ctx, v.src, l.a.ep, v.cfg)
+			if dst != nil {
+				a.into = dst[at*size:][:p.Len()*size]
+			}
+			s, err := a.stream(&l.a.streams[i], p)
+			if err != nil {
+				return err
+			}
+			return fn(at, s)
+		},
+	)
 	return robocache.At(err, robocache.Where{"stream": v.kept[i].Key})
 }
 
@@ -104,39 +127,63 @@ func (v *Viewed) Text(ctx context.Context, key string, rows []robocache.Row) ([]
 	if key != "task" {
 		return nil, v.unknown(key)
 	}
-	return out, v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.task() }, func(at int, l *layout, p *kernel.Plan) (err error) {
-		var s Stream
-		if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
-			return err
-		}
-		copy(out[at:], s.Text)
-		return nil
-	})
+	return out, v.runs(
+		ctx,
+		rows,
+		func(l *layout) (*kernel.Plan, error) { return l.task() },
+		func(at int, l *layout, p *kernel.Plan) (err error) {
+			var s Stream
+			if err := newAligner(ctx, v.src, l.a.ep, v.cfg).text("task", p, &s); err != nil {
+				return err
+			}
+			copy(out[at:], s.Text)
+			return nil
+		},
+	)
 }
 
 // shown gives the source's rows that stand at rows of the view; index -1 = none.
-func (v *Viewed) shown(ctx context.Context, i int, rows []robocache.Row) (asked []robocache.Row, place []int, err error) {
+func (v *Viewed) shown(
+	ctx context.Context,
+	i int,
+	rows []robocache.Row,
+) (asked []robocache.Row, place []int, err error) {
 	place = make([]int, len(rows))
-	err = v.runs(ctx, rows, func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil }, func(at int, l *layout, p *kernel.Plan) (err error) {
-		if p, err = newAligner(ctx, v.src, l.a.ep, v.cfg).masked(&l.a.streams[i], p); err != nil {
-			return err
-		}
-		picked, where := distinct(p, l.a.ep)
-		clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
-		for k, w := range where {
-			place[at+k] = -1
-			if w >= 0 && (p.Valid[k] != 0 || clamped) {
-				place[at+k] = len(asked) + int(w)
+	err = v.runs(
+		ctx,
+		rows,
+		func(l *layout) (*kernel.Plan, error) { return l.plans[i], nil },
+		func(at int, l *layout, p *kernel.Plan) (err error) {
+			if p, err = newAligner(
+				ctx,
+				v.src,
+				l.a.ep,
+				v.cfg,
+			).masked(&l.a.streams[i], p); err != nil {
+				return err
 			}
-		}
-		asked = append(asked, picked...)
-		return nil
-	})
+			picked, where := distinct(p, l.a.ep)
+			clamped := v.cfg.Edge.Says(v.kept[i].Key) && l.a.streams[i].opt.Edge == EdgeClamp
+			for k, w := range where {
+				place[at+k] = -1
+				if w >= 0 && (p.Valid[k] != 0 || clamped) {
+					place[at+k] = len(asked) + int(w)
+				}
+			}
+			asked = append(asked, picked...)
+			return nil
+		},
+	)
 	return asked, place, err
 }
 
 // Frames says where the frames of rows lie: those of the rows that the mode chose.
-func (v *Viewed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (v *Viewed) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	i, ok := v.place[key]
 	if !ok {
 		return v.unknown(key)
@@ -159,7 +206,11 @@ func (v *Viewed) Frames(ctx context.Context, key string, rows []robocache.Row, o
 }
 
 // GatherRagged gives the entries of the rows that the mode chose.
-func (v *Viewed) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+func (v *Viewed) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) ([]byte, []int, error) {
 	i, ok := v.place[key]
 	if !ok {
 		return nil, nil, v.unknown(key)

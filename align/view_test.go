@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// several is fakes as the episodes of one dataset, each with clocks of its own, and a ragged stream.
+// several is fakes as the episodes of one dataset, each with clocks of its own, and a ragged
+// stream.
 type several struct {
 	*fake
 	eps []*fake
@@ -24,8 +25,21 @@ func newSeveral(seed uint64, n int) *several {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	d := &several{fake: newFake()}
 	d.info.Episodes = n
-	d.info.Features = append(d.info.Features, robocache.Feature{Key: "points", Kind: robocache.KindPointCloud, DType: robocache.Uint8, Shape: []int{-1, 2}},
-		robocache.Feature{Key: "hits", Kind: robocache.KindNumeric, DType: robocache.Uint8, Shape: []int{-1}})
+	d.info.Features = append(
+		d.info.Features,
+		robocache.Feature{
+			Key:   "points",
+			Kind:  robocache.KindPointCloud,
+			DType: robocache.Uint8,
+			Shape: []int{-1, 2},
+		},
+		robocache.Feature{
+			Key:   "hits",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Uint8,
+			Shape: []int{-1},
+		},
+	)
 	for range n {
 		f := newFake()
 		for _, key := range []string{"", "joints", "force", "camera", "points", "hits"} {
@@ -42,31 +56,53 @@ func newSeveral(seed uint64, n int) *several {
 
 func (d *several) Len(e int) int { return d.eps[e].Len(0) }
 func (d *several) Episode(_ context.Context, e int) (robocache.Episode, error) {
-	return robocache.Episode{Position: e, Index: int64(e), Length: d.Len(e), Tasks: []string{"t"}}, nil
+	return robocache.Episode{
+		Position: e,
+		Index:    int64(e),
+		Length:   d.Len(e),
+		Tasks:    []string{"t"},
+	}, nil
 }
+
 func (d *several) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return d.eps[e].Times(ctx, e, key)
 }
+
 func (d *several) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
 	n := d.info.Feature(key).RowBytes()
 	for i, r := range rows {
-		if err := d.eps[r.Episode].Gather(ctx, key, []robocache.Row{r}, dst[i*n:(i+1)*n]); err != nil {
+		if err := d.eps[r.Episode].Gather(
+			ctx,
+			key,
+			[]robocache.Row{r},
+			dst[i*n:(i+1)*n],
+		); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-func (d *several) Text(_ context.Context, key string, rows []robocache.Row) (out []string, err error) {
+
+func (d *several) Text(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	for _, r := range rows {
 		out = append(out, fmt.Sprint(key, r))
 	}
 	return out, nil
 }
+
 func (d *several) Capabilities() *robocache.Capabilities {
 	return &robocache.Capabilities{GatherRagged: d.GatherRagged}
 }
 
-func (d *several) GatherRagged(_ context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (d *several) GatherRagged(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	n := 1
 	if key == "points" {
 		n = 2
@@ -88,7 +124,8 @@ var viewed = []string{
 	`{"hz": 20, "keys": ["force", "camera", "points", "hits"], "modes": {"points": "previous"}, "extent": "union", "edge": "mask"}`,
 }
 
-// TestViewIsEpisode holds View to Episode: all rows, some rows in any order, masks, texts and rows of frames.
+// TestViewIsEpisode holds View to Episode: all rows, some rows in any order, masks, texts and rows
+// of frames.
 func TestViewIsEpisode(t *testing.T) {
 	ctx := t.Context()
 	for seed := range uint64(6) {
@@ -121,7 +158,12 @@ func TestViewIsEpisode(t *testing.T) {
 						sameStream(t, v, ds, &want.Streams[i], asked)
 					}
 				}
-				if task, err := v.Text(ctx, "task", rows); err != nil || len(task) != len(rows) || !strings.HasPrefix(task[0], "task{") {
+				if task, err := v.Text(
+					ctx,
+					"task",
+					rows,
+				); err != nil || len(task) != len(rows) ||
+					!strings.HasPrefix(task[0], "task{") {
 					t.Errorf("task: %v %v", task[:1], err)
 				}
 			}
@@ -157,7 +199,13 @@ func sameStream(t *testing.T, v *Viewed, ds *several, s *Stream, rows []robocach
 		}
 		for i, r := range rows {
 			if !bytes.Equal(got[i*n:(i+1)*n], s.Data[r.Index*n:(r.Index+1)*n]) {
-				t.Fatalf("%s row %v: %x, want %x", s.Key, r, got[i*n:(i+1)*n], s.Data[r.Index*n:(r.Index+1)*n])
+				t.Fatalf(
+					"%s row %v: %x, want %x",
+					s.Key,
+					r,
+					got[i*n:(i+1)*n],
+					s.Data[r.Index*n:(r.Index+1)*n],
+				)
 			}
 		}
 	case s.Text != nil:
@@ -180,7 +228,11 @@ func sameStream(t *testing.T, v *Viewed, ds *several, s *Stream, rows []robocach
 			count := 0
 			if k := s.Rows[r.Index]; k >= 0 {
 				var n []int
-				want, n, _ = ds.GatherRagged(t.Context(), s.Key, []robocache.Row{{Episode: r.Episode, Index: int(k)}})
+				want, n, _ = ds.GatherRagged(
+					t.Context(),
+					s.Key,
+					[]robocache.Row{{Episode: r.Episode, Index: int(k)}},
+				)
 				count = n[0]
 			}
 			if counts[i] != count || !bytes.Equal(data[:len(want)], want) {
@@ -194,14 +246,16 @@ func sameStream(t *testing.T, v *Viewed, ds *several, s *Stream, rows []robocach
 			t.Fatal(err)
 		}
 		for i, r := range rows {
-			if k := s.Rows[r.Index]; k < 0 && !got[i].Missing || k >= 0 && got[i].Ordinal != int(k) {
+			if k := s.Rows[r.Index]; k < 0 && !got[i].Missing ||
+				k >= 0 && got[i].Ordinal != int(k) {
 				t.Fatalf("%s row %v: %+v, want row %d", s.Key, r, got[i], k)
 			}
 		}
 	}
 }
 
-// TestViewComplete: Complete lists the runs of rows at which every stream holds a value, and with DropInvalid no masks are declared.
+// TestViewComplete: Complete lists the runs of rows at which every stream holds a value, and with
+// DropInvalid no masks are declared.
 func TestViewComplete(t *testing.T) {
 	ctx := t.Context()
 	ds, cfg := newSeveral(3, 2), mustConfig(t, viewed[1])
@@ -230,7 +284,12 @@ func TestViewComplete(t *testing.T) {
 			}
 		}
 		if rows == 0 || rows == len(full.Times) {
-			t.Errorf("episode %d: %d of %d rows are complete: the test shows nothing", e, rows, len(full.Times))
+			t.Errorf(
+				"episode %d: %d of %d rows are complete: the test shows nothing",
+				e,
+				rows,
+				len(full.Times),
+			)
 		}
 	}
 	if len(v.Info().Features) != 2 {
@@ -238,7 +297,8 @@ func TestViewComplete(t *testing.T) {
 	}
 }
 
-// TestViewBroken: an episode that cannot be aligned is a finding and an error of its own; the rest is there.
+// TestViewBroken: an episode that cannot be aligned is a finding and an error of its own; the rest
+// is there.
 func TestViewBroken(t *testing.T) {
 	ds := newSeveral(1, 3)
 	c := ds.eps[1].clocks["force"]
@@ -247,11 +307,18 @@ func TestViewBroken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken := slices.DeleteFunc(slices.Clone(v.Info().Findings), func(f robocache.Finding) bool { return f.Code != "episode-not-aligned" })
+	broken := slices.DeleteFunc(
+		slices.Clone(v.Info().Findings),
+		func(f robocache.Finding) bool { return f.Code != "episode-not-aligned" },
+	)
 	if v.Len(1) != 0 || v.Len(0) == 0 || v.Len(2) == 0 || len(broken) != 1 {
 		t.Errorf("lengths %v, findings %v", v.lengths, v.Info().Findings)
 	}
-	if _, err := v.Episode(t.Context(), 1); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "force") {
+	if _, err := v.Episode(
+		t.Context(),
+		1,
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "force") {
 		t.Errorf("%v", err)
 	}
 	if ep, err := v.Episode(t.Context(), 2); err != nil || ep.Length != v.Len(2) {
@@ -261,12 +328,25 @@ func TestViewBroken(t *testing.T) {
 		key string
 		row robocache.Row
 	}{{"joints", robocache.Row{Episode: 1}}, {"joints", robocache.Row{Episode: 9}}, {"joints", robocache.Row{Index: 1 << 20}}, {"joint", robocache.Row{}}, {"words", robocache.Row{}}} {
-		if err := v.Gather(t.Context(), bad.key, []robocache.Row{bad.row}, make([]byte, 8)); err == nil {
+		if err := v.Gather(
+			t.Context(),
+			bad.key,
+			[]robocache.Row{bad.row},
+			make([]byte, 8),
+		); err == nil {
 			t.Errorf("%v passed", bad)
 		}
 	}
 	for _, text := range []string{`{"times_ns": [1]}`, `{"hz": 50, "keys": ["nothing"]}`, `{"hz": 50, "modes": {"words": "linear"}}`, `{"hz": 50, "modes": {"hits": "linear"}}`} {
-		if _, err := View(t.Context(), ds, mustConfig(t, text), ViewOptions{}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := View(
+			t.Context(),
+			ds,
+			mustConfig(t, text),
+			ViewOptions{},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -282,11 +362,20 @@ func TestViewForgets(t *testing.T) {
 	v.layouts.Limit(1 << 14) // of one or two
 	for _, e := range []int{0, 1, 2, 0, 1} {
 		dst := make([]byte, 8)
-		if err := v.Gather(t.Context(), "joints", []robocache.Row{{Episode: e, Index: 3}}, dst); err != nil {
+		if err := v.Gather(
+			t.Context(),
+			"joints",
+			[]robocache.Row{{Episode: e, Index: 3}},
+			dst,
+		); err != nil {
 			t.Fatal(err)
 		}
 		want, _ := Episode(t.Context(), ds, e, mustConfig(t, `{"hz": 50}`))
-		if binary.LittleEndian.Uint64(dst) != binary.LittleEndian.Uint64(want.Stream("joints").Data[24:]) {
+		if binary.LittleEndian.Uint64(
+			dst,
+		) != binary.LittleEndian.Uint64(
+			want.Stream("joints").Data[24:],
+		) {
 			t.Errorf("episode %d: %x", e, dst)
 		}
 	}

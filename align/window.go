@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Offsets turns offsets in seconds into row offsets by lerobot's rule (A11). Every offset that is no multiple of 1/fps
-// within the tolerance (seconds) is named in the error.
+// Offsets turns offsets in seconds into row offsets by lerobot's rule (A11). Every offset that is
+// no multiple of 1/fps within the tolerance (seconds) is named in the error.
 func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, error) {
 	if fps.Num <= 0 || fps.Den <= 0 {
 		return nil, robocache.Misuse("windows", nil, "").Expected("a dataset with a rate", "none")
@@ -19,7 +19,8 @@ func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, er
 	out := make([]int, len(deltas))
 	var bad []string
 	for i, d := range deltas {
-		// The conversion keeps the product from being fused into the subtraction: Python rounds it first.
+		// The conversion keeps the product from being fused into the subtraction: Python rounds it
+		// first.
 		x := float64(d * f)
 		n := math.RoundToEven(x)
 		if !(math.Abs(x-n)/f <= tolerance) || math.Abs(n) > math.MaxInt32 {
@@ -36,8 +37,8 @@ func Offsets(deltas []float64, fps robocache.Rate, tolerance float64) ([]int, er
 	return out, nil
 }
 
-// Clamp is the row that offset n from row i names in an episode of length rows, and whether it is padding: the edge row
-// in place of one outside the episode.
+// Clamp is the row that offset n from row i names in an episode of length rows, and whether it is
+// padding: the edge row in place of one outside the episode.
 func Clamp(i, n, length int) (row int, pad bool) {
 	r := i + n
 	if r < 0 || length <= 0 {
@@ -49,7 +50,8 @@ func Clamp(i, n, length int) (row int, pad bool) {
 	return r, false
 }
 
-// Span is the native samples of the window [t+from, t+to] around a time: the half-open range of their indices.
+// Span is the native samples of the window [t+from, t+to] around a time: the half-open range of
+// their indices.
 func Span(src []int64, t, from, to int64) (lo, hi int) {
 	lo, _ = slices.BinarySearch(src, t+from)
 	hi, _ = slices.BinarySearch(src, t+to+1)

@@ -12,8 +12,8 @@ import (
 
 func contains(err error, s string) bool { return err != nil && strings.Contains(err.Error(), s) }
 
-// TestOffsets is A11. The expected values are those of lerobot 0.6.1's check_delta_timestamps and get_delta_indices
-// (python: round(d*fps); abs(d*fps-round(d*fps))/fps <= tolerance).
+// TestOffsets is A11. The expected values are those of lerobot 0.6.1's check_delta_timestamps and
+// get_delta_indices (python: round(d*fps); abs(d*fps-round(d*fps))/fps <= tolerance).
 func TestOffsets(t *testing.T) {
 	hz := func(n, d int64) robocache.Rate { return robocache.Rate{Num: n, Den: d} }
 	for _, c := range []struct {
@@ -26,8 +26,10 @@ func TestOffsets(t *testing.T) {
 		{[]float64{-1, -0.5, -0.1, 0, 0.1, 1.0 / 3}, hz(30, 1), 1e-4, []int{-30, -15, -3, 0, 3, 10}, nil},
 		{[]float64{0.04, 0.033, 0.0333}, hz(30, 1), 1e-4, nil, []string{"0.04", "0.033"}},
 		{[]float64{0.0333, 0.0334, -0.0334}, hz(30, 1), 1e-4, []int{1, 1, -1}, nil},
-		{[]float64{0.05, 0.15, 0.25, -0.05}, hz(10, 1), 1, []int{0, 2, 2, 0}, nil}, // halves to even: 0.5, 1.5, 2.5
-		{[]float64{0.05}, hz(10, 1), 0.05, []int{0}, nil},                          // on the tolerance itself
+		// halves to even: 0.5, 1.5, 2.5
+		{[]float64{0.05, 0.15, 0.25, -0.05}, hz(10, 1), 1, []int{0, 2, 2, 0}, nil},
+		// on the tolerance itself
+		{[]float64{0.05}, hz(10, 1), 0.05, []int{0}, nil},
 		{[]float64{10.01}, hz(2997, 100), 1e-4, []int{300}, nil},
 		{[]float64{math.NaN(), math.Inf(1), 1e300}, hz(30, 1), 1e9, nil, []string{"NaN", "+Inf", "1e+300"}},
 		{nil, hz(30, 1), 1e-4, []int{}, nil},
@@ -48,7 +50,14 @@ func TestOffsets(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Offsets([]float64{0}, robocache.Rate{}, 1e-4); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Offsets(
+		[]float64{0},
+		robocache.Rate{},
+		1e-4,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("no rate: %v", err)
 	}
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// All is a run of `robocache-bench all`: the whole suite, each part by the commands robocache and robocache-bench, within a time.
+// All is a run of `robocache-bench all`: the whole suite, each part by the commands robocache and
+// robocache-bench, within a time.
 type All struct {
 	Out, Work string
 	Time      time.Duration
@@ -84,15 +85,16 @@ type AllStep struct {
 	Failed  string          `json:"failed,omitempty"`
 	Missed  bool            `json:"missed,omitempty"` // a bar of it
 	Result  json.RawMessage `json:"result,omitempty"` // what the command printed with --json
-
 }
 
-// unsupported is the exit code of what this machine cannot do, missed that of a bar that was not met.
+// unsupported is the exit code of what this machine cannot do, missed that of a bar that was not
+// met.
 var _, unsupported = robocache.ClassOf(robocache.ErrUnsupported)
 
 const missed = 3
 
-const fewRows = "resample-256x100,fuse3-256,voxel-count-500k" // of kernels that both a CPU and a GPU have
+// of kernels that both a CPU and a GPU have
+const fewRows = "resample-256x100,fuse3-256,voxel-count-500k"
 
 var (
 	errSkipped = errors.New("skipped")
@@ -118,7 +120,9 @@ func (a *All) lacks(needs []string) string {
 		return ""
 	}
 	look := "import importlib.util as u, sys; print(*[p for p in sys.argv[1:] if not u.find_spec(p)])"
-	out, err := exec.Command(a.Tools.Python, append([]string{"-c", look}, packages...)...).Output() //nolint:gosec // the user's interpreter
+	out, err := exec.Command(a.Tools.Python, append([]string{"-c", look}, packages...)...).
+		Output()
+		//nolint:gosec // the user's interpreter
 	if missing := strings.Fields(string(out)); err != nil {
 		return a.Tools.Python + " does not run"
 	} else if len(missing) > 0 {
@@ -127,7 +131,8 @@ func (a *All) lacks(needs []string) string {
 	return ""
 }
 
-// commands are a part's steps as they are run here; the time that the part has chooses their repeats.
+// commands are a part's steps as they are run here; the time that the part has chooses their
+// repeats.
 func (a *All) commands(p part, left time.Duration) (out []step) {
 	few := a.Time < 10*time.Minute // small sets
 	size := func(n, small int) string { return strconv.Itoa(map[bool]int{true: small, false: n}[few]) }
@@ -135,8 +140,25 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 	for n := 1; n <= min(runtime.NumCPU(), 16); n *= 2 {
 		threads = append(threads, strconv.Itoa(n))
 	}
-	v := map[string]string{"set": filepath.Join(a.Work, map[bool]string{true: "all-few", false: "all"}[few]), "work": a.Work, "out": a.Out, "heterogeneous": size(5000, 500), "rtx": size(1000, 100),
-		"last": size(4999, 499), "episodes": size(20, 2), "workers": strconv.Itoa(min(8, runtime.NumCPU())), "threads": strings.Join(threads, ","), "most": threads[len(threads)-1], "gpus": strconv.Itoa(max(a.GPUs, 2))}
+	v := map[string]string{
+		"set": filepath.Join(
+			a.Work,
+			map[bool]string{true: "all-few", false: "all"}[few],
+		),
+		"work":          a.Work,
+		"out":           a.Out,
+		"heterogeneous": size(5000, 500),
+		"rtx":           size(1000, 100),
+		"last": size(
+			4999,
+			499,
+		),
+		"episodes": size(20, 2),
+		"workers":  strconv.Itoa(min(8, runtime.NumCPU())),
+		"threads":  strings.Join(threads, ","),
+		"most":     threads[len(threads)-1],
+		"gpus":     strconv.Itoa(max(a.GPUs, 2)),
+	}
 	switch {
 	case p.Name == "load": // the baseline reads with h5py; ours does not
 		v["loaders"] = map[bool]string{true: "robocache,torch", false: "robocache"}[a.lacks([]string{"h5py"}) == ""]
@@ -155,7 +177,9 @@ func (a *All) commands(p part, left time.Duration) (out []step) {
 		if few && s.Few > 0 {
 			s.Least = s.Few
 		}
-		v["repeats"] = strconv.Itoa(min(max(int(left.Seconds()/s.Least)/(each*len(p.Steps)), 1), p.Repeats))
+		v["repeats"] = strconv.Itoa(
+			min(max(int(left.Seconds()/s.Least)/(each*len(p.Steps)), 1), p.Repeats),
+		)
 		for _, w := range strings.Fields(s.Line) {
 			if w = expand(w); w != "" {
 				s.args = append(s.args, w)
@@ -206,7 +230,10 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 		}
 		if why := a.lacks(p.Needs); why != "" {
 			for _, s := range a.commands(p, time.Hour) {
-				r.Steps = append(r.Steps, AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: why})
+				r.Steps = append(
+					r.Steps,
+					AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: why},
+				)
 			}
 			a.Log("skipped %s: %s", p.Name, why)
 			continue
@@ -216,9 +243,16 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	total, left := shares, func() time.Duration { return time.Until(a.end) - a.Time*3/100 }
 	short := map[string][]step{}
 	for _, p := range here {
-		// What is run follows from --time alone, so that a resumed run has the same commands; how long it may take, from what is left.
+		// What is run follows from --time alone, so that a resumed run has the same commands; how
+		// long it may take, from what is left.
 		steps := a.commands(p, time.Duration(float64(a.Time)*p.Share/total))
-		if short[p.Name], err = a.part(ctx, p.Name, steps, time.Duration(float64(left())*p.Share/shares), r); err != nil {
+		if short[p.Name], err = a.part(
+			ctx,
+			p.Name,
+			steps,
+			time.Duration(float64(left())*p.Share/shares),
+			r,
+		); err != nil {
 			return r, err
 		}
 		shares -= p.Share
@@ -229,7 +263,12 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 			return r, err
 		}
 		for _, s := range unrun {
-			out := AllStep{Part: p.Name, Step: s.Name, Command: s.Line, Skipped: fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left().Seconds(), 0))}
+			out := AllStep{
+				Part:    p.Name,
+				Step:    s.Name,
+				Command: s.Line,
+				Skipped: fmt.Sprintf("needs %.0f s, %.0f left", s.Least, max(left().Seconds(), 0)),
+			}
 			a.over(r, out)
 		}
 	}
@@ -239,8 +278,15 @@ func (a *All) Run(ctx context.Context) (r *AllReport, err error) {
 	return r, nil
 }
 
-// part runs the commands of a part; what one leaves of its time goes to the next. It gives those that too little is left for.
-func (a *All) part(ctx context.Context, name string, steps []step, budget time.Duration, r *AllReport) (short []step, err error) {
+// part runs the commands of a part; what one leaves of its time goes to the next. It gives those
+// that too little is left for.
+func (a *All) part(
+	ctx context.Context,
+	name string,
+	steps []step,
+	budget time.Duration,
+	r *AllReport,
+) (short []step, err error) {
 	end := time.Now().Add(budget)
 	for i, s := range steps {
 		key := []any{"all", name, s.args, a.Revision, r.Machine.CPU, r.Machine.Cores}
@@ -254,7 +300,15 @@ func (a *All) part(ctx context.Context, name string, steps []step, budget time.D
 			if left.Seconds() < s.Least {
 				return out, errShort
 			}
-			return a.run(ctx, out, s, min(max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)), time.Until(a.end)))
+			return a.run(
+				ctx,
+				out,
+				s,
+				min(
+					max(2*left/time.Duration(len(steps)-i), time.Duration(3e9*s.Least)),
+					time.Until(a.end),
+				),
+			)
 		})
 		if err := cmp.Or(ctx.Err(), a.Done.failed()); err != nil {
 			return short, err
@@ -290,7 +344,8 @@ func (s *AllStep) word() string {
 	return fmt.Sprintf("%.1f s%s", s.Seconds, map[bool]string{true: ", bars are missed"}[s.Missed])
 }
 
-// run runs a command in a process group of its own, which ends with it. One that goes on beyond its time is ended; what `robocache-bench train` has kept by then stays.
+// run runs a command in a process group of its own, which ends with it. One that goes on beyond its
+// time is ended; what `robocache-bench train` has kept by then stays.
 func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) (AllStep, error) {
 	program, args := s.args[0], s.args[1:]
 	argv := slices.Concat(a.Tools.Product, args, []string{"--json"})
@@ -311,7 +366,8 @@ func (a *All) run(ctx context.Context, out AllStep, s step, most time.Duration) 
 	cmd, errs := runners.Command(limited, argv, a.Tools.Env())
 	var text bytes.Buffer
 	cmd.Stdout = &text
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it ends its own runners
+	// it ends its own runners
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	began := time.Now()
 	err := cmd.Run()
 	out.Seconds = time.Since(began).Seconds()

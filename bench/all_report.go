@@ -33,8 +33,19 @@ type Row struct {
 
 // identities are the keys that say what a figure is of; bars and ratios to others are left out.
 var (
-	identities = []string{"scenario", "model", "name", "arm", "pattern", "device", "threads", "world_size", "batch_size", "image_size"}
-	notRows    = []string{"bars", "verdicts", "workload", "machine", "job"}
+	identities = []string{
+		"scenario",
+		"model",
+		"name",
+		"arm",
+		"pattern",
+		"device",
+		"threads",
+		"world_size",
+		"batch_size",
+		"image_size",
+	}
+	notRows = []string{"bars", "verdicts", "workload", "machine", "job"}
 )
 
 // rowsIn finds the spreads in JSON.
@@ -57,7 +68,10 @@ func rowsIn(v any, name []string, out *[]Row) {
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			var s report.Spread
 			if o, ok := v[k].(map[string]any); ok && o["median"] != nil && o["raw"] != nil {
-				if b, err := json.Marshal(o); err == nil && json.Unmarshal(b, &s) == nil && s.Max != 0 {
+				if b, err := json.Marshal(
+					o,
+				); err == nil && json.Unmarshal(b, &s) == nil &&
+					s.Max != 0 {
 					*out = append(*out, Row{strings.Join(name, ", "), k, s})
 				}
 			} else if !slices.Contains(notRows, k) {
@@ -78,7 +92,14 @@ func (r *AllReport) Rows() (out []Row) {
 		rowsIn(v, name, &out)
 		if m, ok := v.(map[string]any); ok && s.Part == "synth" && s.Seconds > 0 {
 			if n, ok := m["num_episodes"].(float64); ok {
-				out = append(out, Row{strings.Join(name, ", "), "episodes_per_s", report.SpreadOf([]float64{n / s.Seconds})})
+				out = append(
+					out,
+					Row{
+						strings.Join(name, ", "),
+						"episodes_per_s",
+						report.SpreadOf([]float64{n / s.Seconds}),
+					},
+				)
 			}
 		}
 	}
@@ -88,24 +109,69 @@ func (r *AllReport) Rows() (out []Row) {
 // find gives a figure of the run; the empty spread where it was not measured.
 func find(rows []Row, metric string, names ...string) report.Spread {
 	for _, r := range rows {
-		if r.Metric == metric && !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(strings.Split(r.Name, ", "), n) }) {
+		if r.Metric == metric &&
+			!slices.ContainsFunc(
+				names,
+				func(n string) bool { return !slices.Contains(strings.Split(r.Name, ", "), n) },
+			) {
 			return r.Value
 		}
 	}
 	return report.Spread{}
 }
 
-// Document is README.md, benchmark_results.json, report.html, report.csv and plots/. What was skipped is not wrong.
+// Document is README.md, benchmark_results.json, report.html, report.csv and plots/. What was
+// skipped is not wrong.
 func (r *AllReport) Document() *report.Document {
 	rows := r.Rows()
-	d := &report.Document{Name: "report", Title: "robocache-bench all", Command: r.Command, Raw: r, Called: map[string]string{".md": "README.md", ".json": "benchmark_results.json"},
-		Sheet: &report.Table{Head: []string{"name", "metric", "median", "min", "max"}}}
-	d.Add("", nil, append(report.About(r.Command, r.Machine, "", nil), fmt.Sprintf("It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.", r.Time, r.Took))...)
-	parts, load := &report.Table{Head: []string{"part", "what", "", "command"}}, &report.Table{Head: []string{"", "ours/s", "torch/s", "ours, ms a batch", "torch, ms a batch", "ours ÷ torch"}}
-	rate := &report.Figure{Name: "plots/throughput_comparison", Title: "Trajectories per second (of decoding frames, of training samples)", Unit: "/s"}
+	d := &report.Document{
+		Name:    "report",
+		Title:   "robocache-bench all",
+		Command: r.Command,
+		Raw:     r,
+		Called:  map[string]string{".md": "README.md", ".json": "benchmark_results.json"},
+		Sheet:   &report.Table{Head: []string{"name", "metric", "median", "min", "max"}},
+	}
+	d.Add(
+		"",
+		nil,
+		append(
+			report.About(r.Command, r.Machine, "", nil),
+			fmt.Sprintf(
+				"It was given %s and took %.0f s. Medians of the repeats, runners in turn, a fresh process each. Raw rows: benchmark_results.json; `--resume` runs what is missing.",
+				r.Time,
+				r.Took,
+			),
+		)...)
+	parts, load := &report.Table{
+		Head: []string{"part", "what", "", "command"},
+	}, &report.Table{
+		Head: []string{
+			"",
+			"ours/s",
+			"torch/s",
+			"ours, ms a batch",
+			"torch, ms a batch",
+			"ours ÷ torch",
+		},
+	}
+	rate := &report.Figure{
+		Name:  "plots/throughput_comparison",
+		Title: "Trajectories per second (of decoding frames, of training samples)",
+		Unit:  "/s",
+	}
 	wait := &report.Figure{Name: "plots/latency_comparison", Title: "Time of a batch", Unit: "ms"}
-	ratio := &report.Figure{Name: "plots/speedup_comparison", Title: "Rate, times that of torch's DataLoader", Unit: "times"}
-	threads := &report.Figure{Name: "plots/threads", Title: "Trajectories per second over threads of the loader", X: "threads", Unit: "/s"}
+	ratio := &report.Figure{
+		Name:  "plots/speedup_comparison",
+		Title: "Rate, times that of torch's DataLoader",
+		Unit:  "times",
+	}
+	threads := &report.Figure{
+		Name:  "plots/threads",
+		Title: "Trajectories per second over threads of the loader",
+		X:     "threads",
+		Unit:  "/s",
+	}
 	scaling := &report.Figure{}
 	var wrong []string
 	for _, s := range r.Steps {
@@ -130,7 +196,19 @@ func (r *AllReport) Document() *report.Document {
 		if s.Part == "synth" || s.Part == "threads" {
 			continue
 		}
-		ours, torch := find(rows, "samples_per_s", s.Part, s.Step, "robocache"), find(rows, "samples_per_s", s.Part, s.Step, "torch")
+		ours, torch := find(
+			rows,
+			"samples_per_s",
+			s.Part,
+			s.Step,
+			"robocache",
+		), find(
+			rows,
+			"samples_per_s",
+			s.Part,
+			s.Step,
+			"torch",
+		)
 		if len(ours.Raw) > 0 {
 			rate.Set("robocache", label, ours)
 		}
@@ -155,14 +233,25 @@ func (r *AllReport) Document() *report.Document {
 			wait.Set(name, label, out)
 			return report.Short(out)
 		}
-		load.Add(label, report.Short(ours), report.Short(torch), ms("robocache", ours), ms("torch", torch), report.Short(times))
+		load.Add(
+			label,
+			report.Short(ours),
+			report.Short(torch),
+			ms("robocache", ours),
+			ms("torch", torch),
+			report.Short(times),
+		)
 	}
 	all := &report.Table{Head: []string{"what", "metric", "median (min–max)"}}
 	for _, x := range rows {
 		all.Add(x.Name, x.Metric, report.Short(x.Value))
 		d.Sheet.Add(append([]string{x.Name, x.Metric}, report.Cells(x.Value)...)...)
 		var n float64
-		if _, count, ok := strings.Cut(x.Name, "robocache, "); ok && x.Metric == "samples_per_s" && strings.HasPrefix(x.Name, "threads") {
+		if _, count, ok := strings.Cut(
+			x.Name,
+			"robocache, ",
+		); ok && x.Metric == "samples_per_s" &&
+			strings.HasPrefix(x.Name, "threads") {
 			fmt.Sscanf(count, "%f threads", &n)
 			threads.Point("robocache", n, x.Value.Median)
 		}
@@ -170,15 +259,22 @@ func (r *AllReport) Document() *report.Document {
 	if d.Add("Parts", parts); len(load.Rows) > 0 {
 		d.Add("Beside torch's DataLoader", load)
 	}
-	slices.SortFunc(rate.Series, func(a, b report.Series) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(
+		rate.Series,
+		func(a, b report.Series) int { return strings.Compare(a.Name, b.Name) },
+	)
 	d.Plot(rate, wait, ratio, threads, scaling)
-	d.Add("Claims of the earlier suite that cannot be true, and what was measured", claims(rows, r.Took))
+	d.Add(
+		"Claims of the earlier suite that cannot be true, and what was measured",
+		claims(rows, r.Took),
+	)
 	d.Add("All figures", all)
 	d.Wrong = strings.Join(wrong, "; ")
 	return d
 }
 
-// claims are those of the earlier suite that do not hold (all.yaml), each beside what this run measured.
+// claims are those of the earlier suite that do not hold (all.yaml), each beside what this run
+// measured.
 func claims(rows []Row, took float64) *report.Table {
 	t := &report.Table{Head: []string{"claim", "why it cannot be", "measured here"}}
 	for _, c := range suite().Claims {
@@ -203,12 +299,16 @@ func ReadAllReport(dir string) (*AllReport, error) {
 	r, path := &AllReport{}, filepath.Join(dir, "benchmark_results.json")
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Steps) == 0 {
-		err = robocache.At(errors.New("no rows of robocache-bench all are here"), robocache.Where{"file": path})
+		err = robocache.At(
+			errors.New("no rows of robocache-bench all are here"),
+			robocache.Where{"file": path},
+		)
 	}
 	return r, err
 }
 
-// ReadRows reads the figures of a run: of the folder of `robocache-bench all`, or of a JSON report of any measurement.
+// ReadRows reads the figures of a run: of the folder of `robocache-bench all`, or of a JSON report
+// of any measurement.
 func ReadRows(path string) (out []Row, err error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		r, err := ReadAllReport(path)
@@ -227,21 +327,28 @@ const smallest = 0.03
 
 // better says whether more of a metric is better.
 func better(metric string) bool {
-	return strings.Contains(metric, "per_s") && !strings.HasPrefix(metric, "cpu") || slices.Contains([]string{"utilisation", "ratio", "share", "possible"}, metric)
+	return strings.Contains(metric, "per_s") && !strings.HasPrefix(metric, "cpu") ||
+		slices.Contains([]string{"utilisation", "ratio", "share", "possible"}, metric)
 }
 
-// Compare puts two runs beside each other, figure by figure, and counts what got worse beyond both spreads.
+// Compare puts two runs beside each other, figure by figure, and counts what got worse beyond both
+// spreads.
 func Compare(a, b []Row) (t *report.Table, regressions int) {
 	t = &report.Table{Head: []string{"what", "metric", "first", "second", "second ÷ first", ""}}
 	for _, x := range a {
-		i := slices.IndexFunc(b, func(y Row) bool { return y.Name == x.Name && y.Metric == x.Metric })
+		i := slices.IndexFunc(
+			b,
+			func(y Row) bool { return y.Name == x.Name && y.Metric == x.Metric },
+		)
 		if i < 0 {
 			t.Add(x.Name, x.Metric, report.Short(x.Value), "–", "", "in the first alone")
 			continue
 		}
 		y := b[i].Value
 		times := y.Median / x.Value.Median
-		more, less := y.Min > x.Value.Max && times > 1+smallest, y.Max < x.Value.Min && times < 1-smallest
+		more, less := y.Min > x.Value.Max &&
+			times > 1+smallest, y.Max < x.Value.Min &&
+			times < 1-smallest
 		word := ""
 		switch {
 		case more == better(x.Metric) && (more || less):
@@ -250,10 +357,21 @@ func Compare(a, b []Row) (t *report.Table, regressions int) {
 			word = "**worse**"
 			regressions++
 		}
-		t.AddBar(word != "**worse**", x.Name, x.Metric, report.Short(x.Value), report.Short(y), report.Digits(times), word)
+		t.AddBar(
+			word != "**worse**",
+			x.Name,
+			x.Metric,
+			report.Short(x.Value),
+			report.Short(y),
+			report.Digits(times),
+			word,
+		)
 	}
 	for _, y := range b {
-		if !slices.ContainsFunc(a, func(x Row) bool { return y.Name == x.Name && y.Metric == x.Metric }) {
+		if !slices.ContainsFunc(
+			a,
+			func(x Row) bool { return y.Name == x.Name && y.Metric == x.Metric },
+		) {
 			t.Add(y.Name, y.Metric, "–", report.Short(y.Value), "", "in the second alone")
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others leave over.
+// A part whose share is too short for it (3 of 12 of 19.4 s, where it needs 5) has what the others
+// leave over.
 func TestAllUsesItsTime(t *testing.T) {
 	out := t.TempDir()
 	done, err := OpenFinished(filepath.Join(out, "rows.jsonl"), false)
@@ -18,7 +19,15 @@ func TestAllUsesItsTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done.Close()
-	a := &All{Done: done, Out: out, Work: out, Time: 20 * time.Second, Parts: []string{"machine", "synth"}, Tools: runners.Tools{Product: []string{"/bin/true"}}, Log: t.Logf}
+	a := &All{
+		Done:  done,
+		Out:   out,
+		Work:  out,
+		Time:  20 * time.Second,
+		Parts: []string{"machine", "synth"},
+		Tools: runners.Tools{Product: []string{"/bin/true"}},
+		Log:   t.Logf,
+	}
 	r, err := a.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +46,13 @@ func TestAllUsesItsTime(t *testing.T) {
 func TestAllFewRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		for _, name := range strings.Split(fewRows, ",") {
-			if rows, err := ops.RowsNamed(device, []string{name}, true, false); err != nil || len(rows) == 0 {
+			if rows, err := ops.RowsNamed(
+				device,
+				[]string{name},
+				true,
+				false,
+			); err != nil ||
+				len(rows) == 0 {
 				t.Errorf("%s, %s: %d rows, %v", device, name, len(rows), err)
 			}
 		}

@@ -12,12 +12,21 @@ var metrics = map[string]struct {
 	unit string
 	of   func(o *Outcome) float64
 }{
-	"cpu":        {" CPU s", (*Outcome).cpuPer1000},                                                           // of the process tree, a 1,000 samples
-	"rate":       {" /s", (*Outcome).rate},                                                                    // samples a second
-	"us":         {" µs", nil},                                                                                // of robocache-bench ops
-	"memory":     {" MB", func(o *Outcome) float64 { return o.PSSPeakMB }},                                    // peak PSS of the process tree
-	"decoded":    {"", func(o *Outcome) float64 { return float64(o.Decoded) / float64(max(o.Delivered, 1)) }}, // frames, of those delivered
-	"randomness": {"", func(o *Outcome) float64 { return o.DistinctFrac / o.IdealFrac }},                      // distinct episodes a batch ÷ the ideal
+	// of the process tree, a 1,000 samples
+	"cpu": {" CPU s", (*Outcome).cpuPer1000},
+	// samples a second
+	"rate": {" /s", (*Outcome).rate},
+	// of robocache-bench ops
+	"us": {" µs", nil},
+	// peak PSS of the process tree
+	"memory": {" MB", func(o *Outcome) float64 { return o.PSSPeakMB }},
+	// frames, of those delivered
+	"decoded": {
+		"",
+		func(o *Outcome) float64 { return float64(o.Decoded) / float64(max(o.Delivered, 1)) },
+	},
+	// distinct episodes a batch ÷ the ideal
+	"randomness": {"", func(o *Outcome) float64 { return o.DistinctFrac / o.IdealFrac }},
 	"faults":     {" wrong", func(o *Outcome) float64 { return float64(o.WrongFrames) }},
 }
 
@@ -59,13 +68,18 @@ func checkBar(b report.Bar, results []Result) report.Check {
 	})
 }
 
-// fault says what is wrong with what a runner delivered: a fast runner that loses samples or shows the wrong frame is no timer.
+// fault says what is wrong with what a runner delivered: a fast runner that loses samples or shows
+// the wrong frame is no timer.
 func (r *Result) fault() string {
 	checked, wrong := int64(0), int64(0)
 	for _, o := range r.Runs {
 		checked, wrong = checked+o.FramesChecked, wrong+o.WrongFrames
 		if o.CoverageMax > 0 && (o.CoverageMin != 1 || o.CoverageMax != 1) {
-			return fmt.Sprintf("a sample came %d to %d times an epoch", o.CoverageMin, o.CoverageMax)
+			return fmt.Sprintf(
+				"a sample came %d to %d times an epoch",
+				o.CoverageMin,
+				o.CoverageMax,
+			)
 		}
 	}
 	switch {

@@ -33,13 +33,20 @@ func TestIdealDistinct(t *testing.T) {
 	}
 }
 
-func shell(name, script string) Runner { return Runner{Name: name, Argv: []string{"sh", "-c", script}} }
+func shell(
+	name, script string,
+) Runner {
+	return Runner{Name: name, Argv: []string{"sh", "-c", script}}
+}
 
 // B1 and B6: runners take turns, and one that fails says so in its own words, without a figure.
 func TestRunTakesTurns(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	runners := []Runner{
-		shell("a", `echo a >> `+log+`; echo noise; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`),
+		shell(
+			"a",
+			`echo a >> `+log+`; echo noise; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`,
+		),
 		shell("b", `echo b >> `+log+`; echo '{"samples":10,"seconds":1,"cpu_seconds":1}'`),
 		shell("broken", `echo "what went wrong" >&2; exit 3`),
 		shell("empty", `echo '{"samples":0,"seconds":1}'`),
@@ -51,15 +58,18 @@ func TestRunTakesTurns(t *testing.T) {
 	if b, _ := os.ReadFile(log); strings.Join(strings.Fields(string(b)), "") != "ababab" {
 		t.Errorf("order %q", b)
 	}
-	if results[0].SamplesPerS.Median != 5 || results[0].CPUPer1000.Median != 100 || len(results[1].Runs) != 3 {
+	if results[0].SamplesPerS.Median != 5 || results[0].CPUPer1000.Median != 100 ||
+		len(results[1].Runs) != 3 {
 		t.Errorf("%+v", results[:2])
 	}
-	if !strings.Contains(results[2].Failed, "what went wrong") || len(results[2].Runs) != 0 || results[3].Failed == "" {
+	if !strings.Contains(results[2].Failed, "what went wrong") || len(results[2].Runs) != 0 ||
+		results[3].Failed == "" {
 		t.Errorf("%+v", results[2:])
 	}
 }
 
-// An interrupted measurement goes on with the runs that are missing, and with those that failed; of another key nothing is taken.
+// An interrupted measurement goes on with the runs that are missing, and with those that failed; of
+// another key nothing is taken.
 func TestRunGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	log, rows := filepath.Join(dir, "log"), filepath.Join(dir, "rows.jsonl")
@@ -72,12 +82,18 @@ func TestRunGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		field := []Runner{shell("a", "printf a >> "+log+`; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "printf b >> "+log+"; exit 3")}
+		field := []Runner{
+			shell("a", "printf a >> "+log+`; echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`),
+			shell("b", "printf b >> "+log+"; exit 3"),
+		}
 		for i := range field {
 			field[i].done, field[i].key = done, []any{c.key, field[i].Name}
 		}
 		results, err := Run(t.Context(), field, 1, time.Minute, func(string, ...any) {})
-		if b, _ := os.ReadFile(log); err != nil || string(b) != c.want || results[0].SamplesPerS.Median != 5 || results[1].Failed == "" {
+		if b, _ := os.ReadFile(
+			log,
+		); err != nil || string(b) != c.want || results[0].SamplesPerS.Median != 5 ||
+			results[1].Failed == "" {
 			t.Errorf("%+v: %q ran: %v %+v", c, b, err, results)
 		}
 		if err := errors.Join(done.Close(), os.Remove(log)); err != nil {
@@ -88,20 +104,48 @@ func TestRunGoesOn(t *testing.T) {
 
 func TestRunEndsWithItsContextAndTimeout(t *testing.T) {
 	// It would outlive the tests.
-	results, err := Run(t.Context(), []Runner{shell("sleeper", "sleep 6000 & wait")}, 1, 200*time.Millisecond, func(string, ...any) {})
+	results, err := Run(
+		t.Context(),
+		[]Runner{shell("sleeper", "sleep 6000 & wait")},
+		1,
+		200*time.Millisecond,
+		func(string, ...any) {},
+	)
 	if err != nil || results[0].Failed == "" {
 		t.Errorf("%v %+v", err, results)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, []Runner{shell("a", "true")}, 1, time.Minute, func(string, ...any) {}); err == nil {
+	if _, err := Run(
+		ctx,
+		[]Runner{shell("a", "true")},
+		1,
+		time.Minute,
+		func(string, ...any) {},
+	); err == nil {
 		t.Error("a cancelled run gave no error")
 	}
 }
 
 func TestReportFiles(t *testing.T) {
-	r := &Report{Name: "load", Title: "t", Command: "<c>", Unit: "samples", Workload: map[string]any{"x": 1}, Machine: report.ThisMachine("r")}
-	results, err := Run(t.Context(), []Runner{shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`), shell("b", "exit 1")}, 2, time.Minute, func(string, ...any) {})
+	r := &Report{
+		Name:     "load",
+		Title:    "t",
+		Command:  "<c>",
+		Unit:     "samples",
+		Workload: map[string]any{"x": 1},
+		Machine:  report.ThisMachine("r"),
+	}
+	results, err := Run(
+		t.Context(),
+		[]Runner{
+			shell("a", `echo '{"samples":10,"seconds":2,"cpu_seconds":1}'`),
+			shell("b", "exit 1"),
+		},
+		2,
+		time.Minute,
+		func(string, ...any) {},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +164,10 @@ func TestReportFiles(t *testing.T) {
 		t.Errorf("%d lines of CSV", n)
 	}
 	b, _ = os.ReadFile(filepath.Join(dir, "load.html"))
-	if h := string(b); !strings.Contains(h, "<svg") || strings.Contains(h, "http") || strings.Contains(h, "<c>") {
+	if h := string(
+		b,
+	); !strings.Contains(h, "<svg") || strings.Contains(h, "http") ||
+		strings.Contains(h, "<c>") {
 		t.Error("the page is not self-contained, has no plot, or does not escape")
 	}
 }
@@ -128,7 +175,16 @@ func TestReportFiles(t *testing.T) {
 // Our own runners do the whole work: every sample of the epoch, every frame of the file.
 func TestOwnRunners(t *testing.T) {
 	path := realdata.Path(t, "g1_h264_v30")
-	w := Workload{URI: path, BatchSize: 32, Workers: 2, Epochs: 1, Video: "one", CheckFrames: 8, OrderOut: filepath.Join(t.TempDir(), "order"), FramesOut: filepath.Join(t.TempDir(), "frames")}
+	w := Workload{
+		URI:         path,
+		BatchSize:   32,
+		Workers:     2,
+		Epochs:      1,
+		Video:       "one",
+		CheckFrames: 8,
+		OrderOut:    filepath.Join(t.TempDir(), "order"),
+		FramesOut:   filepath.Join(t.TempDir(), "frames"),
+	}
 	o, err := LoadRun(t.Context(), w, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -145,17 +201,35 @@ func TestOwnRunners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.Samples != 1305 || o.StatsClose.Frames-o.StatsOpen.Frames != 1305 || o.CoverageMin != 1 || o.CoverageMax != 1 || o.WrongFrames != 0 || o.OrderSHA256 == "" || math.Abs(o.DistinctFrac/o.IdealFrac-1) > 0.05 {
+	if o.Samples != 1305 || o.StatsClose.Frames-o.StatsOpen.Frames != 1305 || o.CoverageMin != 1 ||
+		o.CoverageMax != 1 ||
+		o.WrongFrames != 0 ||
+		o.OrderSHA256 == "" ||
+		math.Abs(o.DistinctFrac/o.IdealFrac-1) > 0.05 {
 		t.Errorf("%+v", o)
 	}
 	file := filepath.Join(path, "videos/observation.images.cam_high/chunk-000/file-000.mp4")
-	if o, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "sequential"}, io.Discard); err != nil || o.Samples != 1305 {
+	if o, err = DecodeRun(
+		t.Context(),
+		Workload{Files: []string{file}, Pattern: "sequential"},
+		io.Discard,
+	); err != nil ||
+		o.Samples != 1305 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if o, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "random", Count: 20}, io.Discard); err != nil || o.Samples != 20 || o.Decoded < 20 {
+	if o, err = DecodeRun(
+		t.Context(),
+		Workload{Files: []string{file}, Pattern: "random", Count: 20},
+		io.Discard,
+	); err != nil || o.Samples != 20 ||
+		o.Decoded < 20 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if _, err = DecodeRun(t.Context(), Workload{Files: []string{file}, Pattern: "backwards"}, io.Discard); err == nil {
+	if _, err = DecodeRun(
+		t.Context(),
+		Workload{Files: []string{file}, Pattern: "backwards"},
+		io.Discard,
+	); err == nil {
 		t.Error("an unknown pattern passed")
 	}
 }

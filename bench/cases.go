@@ -54,7 +54,8 @@ type Case struct {
 	Bars    []report.Bar
 }
 
-// tableCase is a Case as cases.yaml states it, with the fields that `robocache-bench formats` alone reads.
+// tableCase is a Case as cases.yaml states it, with the fields that `robocache-bench formats` alone
+// reads.
 type tableCase struct {
 	Case
 	Bars             []string
@@ -72,7 +73,8 @@ type family struct {
 	format              *tableCase // of `robocache-bench formats`
 }
 
-// program is how a runner is started: a Python script, or a kind of job that Serve knows; its setting in words (%d: its workers); and what its job has beside the case's.
+// program is how a runner is started: a Python script, or a kind of job that Serve knows; its
+// setting in words (%d: its workers); and what its job has beside the case's.
 type program struct {
 	Run, Setting string
 	Job          options
@@ -109,7 +111,12 @@ func CasesNamed(table string, names []string) (out []Case, err error) {
 		list = tables().Formats
 	}
 	if names != nil {
-		list, err = report.Pick("workload", list, func(c *tableCase) string { return c.Name }, names)
+		list, err = report.Pick(
+			"workload",
+			list,
+			func(c *tableCase) string { return c.Name },
+			names,
+		)
 	}
 	for _, c := range list {
 		out = append(out, c.Case)

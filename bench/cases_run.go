@@ -35,10 +35,27 @@ type CaseResult struct {
 	Checks  []report.Check `json:"bars"`
 }
 
-// RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run. keep is given what there is after each family.
-func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeout time.Duration, keep func(*CaseReport) error, log func(format string, a ...any)) (p *CaseReport, err error) {
+// RunCases runs the cases, a family at a time: all runners of its cases in one interleaved run.
+// keep is given what there is after each family.
+func RunCases(
+	ctx context.Context,
+	cases []Case,
+	w CaseWork,
+	repeats int,
+	timeout time.Duration,
+	keep func(*CaseReport) error,
+	log func(format string, a ...any),
+) (p *CaseReport, err error) {
 	defer w.done()
-	p = &CaseReport{Name: w.Name, Command: w.Command, Cases: cases, Repeats: repeats, Versions: map[string]string{}, Families: map[string]*Report{}, Machine: report.ThisMachine(w.Revision)}
+	p = &CaseReport{
+		Name:     w.Name,
+		Command:  w.Command,
+		Cases:    cases,
+		Repeats:  repeats,
+		Versions: map[string]string{},
+		Families: map[string]*Report{},
+		Machine:  report.ThisMachine(w.Revision),
+	}
 	for _, f := range familiesOf(cases) {
 		log("== %s", f.Name)
 		n := repeats
@@ -51,7 +68,19 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 		}
 		for i := range field {
 			field[i].done = w.Done
-			field[i].key = []any{w.Name, f.Name, field[i].Name, w.Sets.folder(), w.BatchSize, w.Workers, w.Seconds, w.Seed, w.Revision, p.Machine.CPU, p.Machine.Cores}
+			field[i].key = []any{
+				w.Name,
+				f.Name,
+				field[i].Name,
+				w.Sets.folder(),
+				w.BatchSize,
+				w.Workers,
+				w.Seconds,
+				w.Seed,
+				w.Revision,
+				p.Machine.CPU,
+				p.Machine.Cores,
+			}
 		}
 		results, err := Run(ctx, field, n, timeout, log)
 		if err != nil {
@@ -66,8 +95,23 @@ func RunCases(ctx context.Context, cases []Case, w CaseWork, repeats int, timeou
 				maps.Copy(p.Versions, o.Versions)
 			}
 		}
-		p.Families[f.Name] = &Report{Title: "robocache-bench " + w.Name + ": " + f.Name, Unit: "samples", Machine: p.Machine, Command: p.Command, Results: results,
-			Workload: map[string]any{"set": f.Set, "window": f.Window, "image_size": f.Size, "batch_size": w.BatchSize, "workers": w.Workers, "seconds": w.Seconds, "seed": w.Seed, "repeats": n}}
+		p.Families[f.Name] = &Report{
+			Title:   "robocache-bench " + w.Name + ": " + f.Name,
+			Unit:    "samples",
+			Machine: p.Machine,
+			Command: p.Command,
+			Results: results,
+			Workload: map[string]any{
+				"set":        f.Set,
+				"window":     f.Window,
+				"image_size": f.Size,
+				"batch_size": w.BatchSize,
+				"workers":    w.Workers,
+				"seconds":    w.Seconds,
+				"seed":       w.Seed,
+				"repeats":    n,
+			},
+		}
 		p.check()
 		if err := keep(p); err != nil {
 			return p, err
@@ -84,7 +128,12 @@ func (p *CaseReport) check() {
 		if f == nil {
 			continue
 		}
-		r := CaseResult{Name: c.Name, Title: c.Title, Family: c.Family, Repeats: f.Workload["repeats"].(int)}
+		r := CaseResult{
+			Name:    c.Name,
+			Title:   c.Title,
+			Family:  c.Family,
+			Repeats: f.Workload["repeats"].(int),
+		}
 		for _, b := range c.Bars {
 			r.Checks = append(r.Checks, checkBar(b, f.Results))
 		}
@@ -104,16 +153,30 @@ func runnersOf(cases []Case, family string) (out []string) {
 	return out
 }
 
-// ReadCases reads a report of `robocache-bench peers` or `robocache-bench formats`, or the bars alone of any, as docs/perf has them.
+// ReadCases reads a report of `robocache-bench peers` or `robocache-bench formats`, or the bars
+// alone of any, as docs/perf has them.
 func ReadCases(path string) (*CaseReport, error) {
 	p := &CaseReport{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
 	return p, report.ReadJSON(path, p)
 }
 
-// Document is NAME.json and so on (peers or formats), and the same of each family; the Markdown is as docs/PERFORMANCE.md shows it.
+// Document is NAME.json and so on (peers or formats), and the same of each family; the Markdown is
+// as docs/PERFORMANCE.md shows it.
 func (p *CaseReport) Document() *report.Document {
-	d := &report.Document{Name: p.Name, Title: "robocache-bench " + p.Name, Command: p.Command, Sheet: barTable(p.Results, func(report.Check) bool { return true }), Raw: p}
-	d.Add("", nil, append(report.About(p.Command, p.Machine, "", p.Versions), "Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.")...)
+	d := &report.Document{
+		Name:    p.Name,
+		Title:   "robocache-bench " + p.Name,
+		Command: p.Command,
+		Sheet:   barTable(p.Results, func(report.Check) bool { return true }),
+		Raw:     p,
+	}
+	d.Add(
+		"",
+		nil,
+		append(
+			report.About(p.Command, p.Machine, "", p.Versions),
+			"Median (min–max) of the repeats, runners interleaved, a fresh process each. Ratios are taken repeat by repeat, CPU s against CPU s unless the bar says otherwise; CPU s = CPU seconds of the process tree per 1,000 samples.",
+		)...)
 	d.Add("", d.Sheet)
 	var wrong []string
 	for _, f := range familiesOf(p.Cases) {
@@ -128,7 +191,16 @@ func (p *CaseReport) Document() *report.Document {
 		if f.Size > 0 {
 			title += fmt.Sprintf(", %d×%d", f.Size, f.Size)
 		}
-		d.Add(fmt.Sprintf("%s: batch %v, %v threads or workers, %v repeats", title, r.Workload["batch_size"], r.Workload["workers"], r.Workload["repeats"]), r.table())
+		d.Add(
+			fmt.Sprintf(
+				"%s: batch %v, %v threads or workers, %v repeats",
+				title,
+				r.Workload["batch_size"],
+				r.Workload["workers"],
+				r.Workload["repeats"],
+			),
+			r.table(),
+		)
 		r.Name, wrong = p.Name+"-"+f.Name, append(wrong, r.wrong()...)
 		d.Parts = append(d.Parts, r.Document())
 	}

@@ -62,19 +62,33 @@ func TestPeerCasesAreWhole(t *testing.T) {
 			}
 		}
 	}
-	if _, err := CasesNamed("peers", []string{"av1-golbal"}); err == nil || !strings.Contains(err.Error(), "av1-global") {
+	if _, err := CasesNamed(
+		"peers",
+		[]string{"av1-golbal"},
+	); err == nil ||
+		!strings.Contains(err.Error(), "av1-global") {
 		t.Errorf("an unknown workload: %v", err)
 	}
-	if rows, err := CasesNamed("peers", []string{"disk", "ram-640"}); err != nil || len(rows) != 2 || rows[0].Name != "disk" {
+	if rows, err := CasesNamed(
+		"peers",
+		[]string{"disk", "ram-640"},
+	); err != nil || len(rows) != 2 ||
+		rows[0].Name != "disk" {
 		t.Errorf("%v %v", rows, err)
 	}
 }
 
-// Every option of every runner is one of a Workload's, and the runners of formats are those of their kinds.
+// Every option of every runner is one of a Workload's, and the runners of formats are those of
+// their kinds.
 func TestOptionsAreWhole(t *testing.T) {
 	for _, table := range append(slices.Collect(maps.Values(tables().Kinds)), tables().Peers, tables().Loaders, tables().Decoders, tables().Trajectories) {
 		for name, p := range table {
-			if _, err := p.runner(name, Workload{}, &runners.Tools{}); err != nil || p.Run == "" || p.Setting == "" {
+			if _, err := p.runner(
+				name,
+				Workload{},
+				&runners.Tools{},
+			); err != nil || p.Run == "" ||
+				p.Setting == "" {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -99,13 +113,26 @@ func TestRunnersOfAFamily(t *testing.T) {
 	for _, a := range got {
 		seen[a]++
 	}
-	if seen["lerobot"] != 1 || seen["robocache"] != 1 || seen["memcpy"] != 1 || seen["robomimic"] != 0 {
+	if seen["lerobot"] != 1 || seen["robocache"] != 1 || seen["memcpy"] != 1 ||
+		seen["robomimic"] != 0 {
 		t.Errorf("%v", got)
 	}
 }
 
 func run(cpu, rate float64) Outcome {
-	return Outcome{Samples: 1000, Seconds: 1000 / rate, CPUSeconds: cpu, PSSPeakMB: 500, DistinctFrac: 0.3, IdealFrac: 0.4, Decoded: 1500, Delivered: 1000, CoverageMin: 1, CoverageMax: 1, FramesChecked: 16}
+	return Outcome{
+		Samples:       1000,
+		Seconds:       1000 / rate,
+		CPUSeconds:    cpu,
+		PSSPeakMB:     500,
+		DistinctFrac:  0.3,
+		IdealFrac:     0.4,
+		Decoded:       1500,
+		Delivered:     1000,
+		CoverageMin:   1,
+		CoverageMax:   1,
+		FramesChecked: 16,
+	}
 }
 
 func runnerResult(name string, runs ...Outcome) Result {
@@ -125,7 +152,10 @@ func TestBars(t *testing.T) {
 		runnerResult("wrong", wrong),
 		runnerResult("lost", lost),
 		runnerResult("short", run(0, 100)),
-		{Runner: Runner{Name: "blind", Checked: true}, Runs: []Outcome{{Samples: 1, Seconds: 1, CPUSeconds: 1}}},
+		{
+			Runner: Runner{Name: "blind", Checked: true},
+			Runs:   []Outcome{{Samples: 1, Seconds: 1, CPUSeconds: 1}},
+		},
 		{Runner: Runner{Name: "broken"}, Failed: "IndexError: 3"},
 	}
 	for _, c := range []struct {
@@ -164,7 +194,8 @@ func TestBars(t *testing.T) {
 		if v.Pass != c.pass || !strings.Contains(v.Note, c.note) || c.note == "" && v.Note != "" {
 			t.Errorf("%s: pass %v, note %q", c.name, v.Pass, v.Note)
 		}
-		if got := v.Ratio.Median; !math.IsNaN(c.ratio) && math.Abs(got-c.ratio) > 1e-9 || math.IsNaN(c.ratio) && len(v.Ratio.Raw) > 0 {
+		if got := v.Ratio.Median; !math.IsNaN(c.ratio) && math.Abs(got-c.ratio) > 1e-9 ||
+			math.IsNaN(c.ratio) && len(v.Ratio.Raw) > 0 {
 			t.Errorf("%s: ratio %v", c.name, v.Ratio)
 		}
 	}
@@ -173,8 +204,17 @@ func TestBars(t *testing.T) {
 // What the Python runners print arrives in the outcome.
 func TestOutcomeOfAPeer(t *testing.T) {
 	var o Outcome
-	err := json.Unmarshal([]byte(`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`), &o)
-	if err != nil || o.CoverageMin != 0 || o.CoverageMax != 2 || o.FramesChecked != 7 || o.WrongFrames != 3 || o.Epochs != 4 || o.NeighbourShare != 0.5 || o.Versions["torch"] != "2" {
+	err := json.Unmarshal(
+		[]byte(
+			`{"samples":5,"coverage_min":0,"coverage_max":2,"frames_checked":7,"wrong_frames":3,"epochs":4,"neighbour_share":0.5,"versions":{"torch":"2"}}`,
+		),
+		&o,
+	)
+	if err != nil || o.CoverageMin != 0 || o.CoverageMax != 2 || o.FramesChecked != 7 ||
+		o.WrongFrames != 3 ||
+		o.Epochs != 4 ||
+		o.NeighbourShare != 0.5 ||
+		o.Versions["torch"] != "2" {
 		t.Errorf("%v %+v", err, o)
 	}
 }
@@ -184,7 +224,8 @@ func TestChooseEpisodes(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	a, b, c := chooseOrRepeat(100, 12, 1), chooseOrRepeat(100, 12, 1), chooseOrRepeat(100, 12, 2)
-	if !slices.Equal(a, b) || slices.Equal(a, c) || len(slices.Compact(slices.Clone(a))) != 12 || !slices.IsSorted(a) {
+	if !slices.Equal(a, b) || slices.Equal(a, c) || len(slices.Compact(slices.Clone(a))) != 12 ||
+		!slices.IsSorted(a) {
 		t.Errorf("%v %v %v", a, b, c)
 	}
 	if chooseOrRepeat(5, 0, 0) != nil {
@@ -193,17 +234,43 @@ func TestChooseEpisodes(t *testing.T) {
 }
 
 func TestCopyRun(t *testing.T) {
-	o, err := CopyRun(t.Context(), Workload{Bytes: 1000, BatchSize: 8, Workers: 2, Seconds: 0.05}, io.Discard)
+	o, err := CopyRun(
+		t.Context(),
+		Workload{Bytes: 1000, BatchSize: 8, Workers: 2, Seconds: 0.05},
+		io.Discard,
+	)
 	if err != nil || o.Samples <= 0 || o.Samples%8 != 0 || o.Seconds < 0.04 {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestPeerMarkdownAndFiles(t *testing.T) {
-	results := []Result{runnerResult("robocache", run(2, 300), run(2.2, 310)), runnerResult("lerobot", run(4, 100), run(4.4, 110)), {Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"}}
-	row := Case{Name: "r", Title: "cold", Family: "av1", Bars: report.Bars("cpu", "≥ 1.8× lerobot", "≥ 9× lerobot-streaming")}
-	p := &CaseReport{Name: "peers", Command: "robocache-bench peers", Repeats: 2, Cases: []Case{row}, Versions: map[string]string{"lerobot": "0.6.1"}, Machine: report.ThisMachine("r"),
-		Families: map[string]*Report{"av1": {Results: results, Unit: "samples", Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2}}}}
+	results := []Result{
+		runnerResult("robocache", run(2, 300), run(2.2, 310)),
+		runnerResult("lerobot", run(4, 100), run(4.4, 110)),
+		{Runner: Runner{Name: "lerobot-streaming", Setting: "a|b"}, Failed: "IndexError: <3>"},
+	}
+	row := Case{
+		Name:   "r",
+		Title:  "cold",
+		Family: "av1",
+		Bars:   report.Bars("cpu", "≥ 1.8× lerobot", "≥ 9× lerobot-streaming"),
+	}
+	p := &CaseReport{
+		Name:     "peers",
+		Command:  "robocache-bench peers",
+		Repeats:  2,
+		Cases:    []Case{row},
+		Versions: map[string]string{"lerobot": "0.6.1"},
+		Machine:  report.ThisMachine("r"),
+		Families: map[string]*Report{
+			"av1": {
+				Results:  results,
+				Unit:     "samples",
+				Workload: map[string]any{"batch_size": 32, "workers": 2, "repeats": 2},
+			},
+		},
+	}
 	p.check()
 	var b bytes.Buffer
 	p.Document().Markdown(&b)
@@ -220,7 +287,12 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	if err := p.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := json.Marshal(checkBar(report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0], []Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))})); err != nil {
+	if _, err := json.Marshal(
+		checkBar(
+			report.Bars("cpu", "robocache cpu ≤ 1× lerobot")[0],
+			[]Result{runnerResult("robocache", run(0, 1)), runnerResult("lerobot", run(0, 1))},
+		),
+	); err != nil {
 		t.Error(err) // 0 ÷ 0
 	}
 	for _, name := range []string{"peers.json", "peers.csv", "peers.md", "peers.html", "peers-av1.json", "peers-av1.csv", "peers-av1.html"} {
@@ -230,15 +302,25 @@ func TestPeerMarkdownAndFiles(t *testing.T) {
 	}
 	js, _ := os.ReadFile(filepath.Join(dir, "peers.json"))
 	var back CaseReport
-	if err := json.Unmarshal(js, &back); err != nil || len(back.Results) != 1 || !back.Results[0].Checks[0].Pass {
+	if err := json.Unmarshal(
+		js,
+		&back,
+	); err != nil || len(back.Results) != 1 ||
+		!back.Results[0].Checks[0].Pass {
 		t.Errorf("%v", err)
 	}
 }
 
-// The sets: several mp4s, one camera, the same rows; a table without video; what is there is used again.
+// The sets: several mp4s, one camera, the same rows; a table without video; what is there is used
+// again.
 func TestSets(t *testing.T) {
 	logs := 0
-	s := &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 6, Log: func(string, ...any) { logs++ }}
+	s := &Sets{
+		URI:      realdata.Path(t, "g1_v30_exact"),
+		Work:     t.TempDir(),
+		Episodes: 6,
+		Log:      func(string, ...any) { logs++ },
+	}
 	av1, err := s.Path(t.Context(), "av1")
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +338,10 @@ func TestSets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		has := slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo })
+		has := slices.ContainsFunc(
+			ds.Info().Features,
+			func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo },
+		)
 		if ds.Info().Episodes != 6 || ds.Info().Frames != 221+277+267+280+260+221 || has != video {
 			t.Errorf("%s: %+v", path, ds.Info())
 		}
@@ -271,13 +356,15 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// The Python runners' shared functions on cases that can be counted by hand, and frames' places against the data's own oracle.
+// The Python runners' shared functions on cases that can be counted by hand, and frames' places
+// against the data's own oracle.
 func TestPeerFacts(t *testing.T) {
 	py := realdata.Python(t, "numpy", "pyarrow")
 	for _, set := range []string{"g1_v30_exact", "g1_v30_drift"} {
 		cmd := exec.Command(py, filepath.Join("testdata", "peer_facts.py"), realdata.Path(t, set))
 		cmd.Env = append(os.Environ(), "PYTHONPATH=runners", "PYTHONDONTWRITEBYTECODE=1")
-		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok ") || strings.HasPrefix(string(out), "ok 0") {
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "ok ") ||
+			strings.HasPrefix(string(out), "ok 0") {
 			t.Errorf("%s: %v\n%s", set, err, out)
 		}
 	}
@@ -286,24 +373,65 @@ func TestPeerFacts(t *testing.T) {
 // The limit of a warm cache and our own runner in one run, checked and kept after the family.
 func TestRunCases(t *testing.T) {
 	py := realdata.Python(t, "av", "torch", "pyarrow")
-	if _, err := os.Stat(filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so")); err != nil {
+	if _, err := os.Stat(
+		filepath.Join(realdata.Root(t), "python", "robocache", "_lib", "librobocache.so"),
+	); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
-	tools := runners.Tools{Python: py, PythonPath: filepath.Join(realdata.Root(t), "python"), Self: []string{"/bin/false"}}
+	tools := runners.Tools{
+		Python:     py,
+		PythonPath: filepath.Join(realdata.Root(t), "python"),
+		Self:       []string{"/bin/false"},
+	}
 	done, err := tools.Unpack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	w := CaseWork{Command: "c", Revision: "r", BatchSize: 16, Workers: 1, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_v30_exact"), Work: t.TempDir(), Episodes: 1, Tools: tools, Log: t.Logf}}
-	row := Case{Name: "r", Title: "t", Family: "av1", Runners: []string{"robocache", "robocache-http", "memcpy"}, Bars: report.Bars("cpu", "robocache faults ≤ 0", "robocache-http faults ≤ 0", "robocache cpu ≤ 1× memcpy")}
+	w := CaseWork{
+		Command:   "c",
+		Revision:  "r",
+		BatchSize: 16,
+		Workers:   1,
+		Tools:     tools,
+		Sets: &Sets{
+			URI:      realdata.Path(t, "g1_v30_exact"),
+			Work:     t.TempDir(),
+			Episodes: 1,
+			Tools:    tools,
+			Log:      t.Logf,
+		},
+	}
+	row := Case{
+		Name:    "r",
+		Title:   "t",
+		Family:  "av1",
+		Runners: []string{"robocache", "robocache-http", "memcpy"},
+		Bars: report.Bars(
+			"cpu",
+			"robocache faults ≤ 0",
+			"robocache-http faults ≤ 0",
+			"robocache cpu ≤ 1× memcpy",
+		),
+	}
 	kept := 0
-	p, err := RunCases(t.Context(), []Case{row}, w, 1, 15*time.Minute, func(p *CaseReport) error { kept = len(p.Results); return nil }, t.Logf)
+	p, err := RunCases(
+		t.Context(),
+		[]Case{row},
+		w,
+		1,
+		15*time.Minute,
+		func(p *CaseReport) error { kept = len(p.Results); return nil },
+		t.Logf,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := p.Results[0].Checks
-	if kept != 1 || !v[0].Pass || !v[1].Pass || v[2].Pass || !strings.Contains(v[2].Note, "memcpy failed") || p.Versions["robocache"] == "" || p.Machine.Revision != "r" {
+	if kept != 1 || !v[0].Pass || !v[1].Pass || v[2].Pass ||
+		!strings.Contains(v[2].Note, "memcpy failed") ||
+		p.Versions["robocache"] == "" ||
+		p.Machine.Revision != "r" {
 		t.Fatalf("%d kept; %+v", kept, v)
 	}
 	a, b := p.Families["av1"].Results[0].Runs[0], p.Families["av1"].Results[1].Runs[0]
@@ -312,7 +440,8 @@ func TestRunCases(t *testing.T) {
 	}
 }
 
-// Every peer's runner runs, delivers each sample once an epoch, and shows the right frames; ours agree with the hash of their own order.
+// Every peer's runner runs, delivers each sample once an epoch, and shows the right frames; ours
+// agree with the hash of their own order.
 func TestPeerRunnersRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts every peer: a minute")
@@ -325,7 +454,18 @@ func TestPeerRunnersRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	w := CaseWork{BatchSize: 16, Workers: 2, Tools: tools, Sets: &Sets{URI: realdata.Path(t, "g1_h264_v30_bigdrift"), Work: t.TempDir(), Episodes: 4, Tools: tools, Log: t.Logf}}
+	w := CaseWork{
+		BatchSize: 16,
+		Workers:   2,
+		Tools:     tools,
+		Sets: &Sets{
+			URI:      realdata.Path(t, "g1_h264_v30_bigdrift"),
+			Work:     t.TempDir(),
+			Episodes: 4,
+			Tools:    tools,
+			Log:      t.Logf,
+		},
+	}
 	for family, names := range map[string][]string{
 		"h264-g30":    {"lerobot", "torchcodec", "pyav-pool", "pyav-ram"},
 		"novideo-w16": {"robomimic", "robomimic-all"},
@@ -344,10 +484,14 @@ func TestPeerRunnersRun(t *testing.T) {
 				continue
 			}
 			o := r.Runs[0]
-			if o.OrderSHA256 == "" || o.Versions["torch"] == "" || r.Runner.Name != "lerobot" && o.FramesChecked == 0 || o.FirstBatchS <= 0 || o.PSSPeakMB < 50 {
+			if o.OrderSHA256 == "" || o.Versions["torch"] == "" ||
+				r.Runner.Name != "lerobot" && o.FramesChecked == 0 ||
+				o.FirstBatchS <= 0 ||
+				o.PSSPeakMB < 50 {
 				t.Errorf("%s/%s: %+v", family, r.Runner.Name, o)
 			}
-			if d := o.DistinctFrac / o.IdealFrac; r.Runner.Name != "pyav-pool" && math.Abs(d-1) > 0.15 {
+			if d := o.DistinctFrac / o.IdealFrac; r.Runner.Name != "pyav-pool" &&
+				math.Abs(d-1) > 0.15 {
 				t.Errorf("%s/%s: %.2f of the ideal shuffle", family, r.Runner.Name, d)
 			}
 		}
@@ -392,7 +536,11 @@ func TestEpisodes(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v %v", text, got, err)
 		}
-		if back, err := ParseEpisodes(info, submit.Ranges(got)); err != nil || !slices.Equal(back, want) {
+		if back, err := ParseEpisodes(
+			info,
+			submit.Ranges(got),
+		); err != nil ||
+			!slices.Equal(back, want) {
 			t.Errorf("%v is written as %s", want, submit.Ranges(got))
 		}
 	}

@@ -1,4 +1,5 @@
-// Package bench measures: workloads run by runners (ours and the peers'), interleaved, each run in a fresh process.
+// Package bench measures: workloads run by runners (ours and the peers'), interleaved, each run in
+// a fresh process.
 //
 // # Contract
 //
@@ -14,14 +15,18 @@
 //
 // # Where things are
 //
-// This module uses the public API of RoboCache only (imports_test.go). A case is data: cases.yaml has the scenarios, sets,
-// networks, runners with their options, families and cases with their bars (report.Bar), all.yaml the parts of the whole suite,
-// ops/rows.yaml the kernels; cases.go, all.go and ops/rows.go read them. programs.go makes a Runner of an entry, run.go starts it
-// with its job, a Workload as JSON, lets runners take turns and checks what they delivered; runners/robocache_bench/common.py has
-// the protocol, and the window for Python. cases_run.go runs cases, suite.go scenarios, train.go training, all.go the suite by the
-// programs robocache and robocache-bench. process.go sees a run from outside; window.go is the measuring window and tally.go the
-// count of its order; frames.go compares frames. A report is a report.Document, which bench/report writes in every form.
+// This module uses the public API of RoboCache only (imports_test.go). A case is data: cases.yaml
+// has the scenarios, sets, networks, runners with their options, families and cases with their bars
+// (report.Bar), all.yaml the parts of the whole suite, ops/rows.yaml the kernels; cases.go, all.go
+// and ops/rows.go read them. programs.go makes a Runner of an entry, run.go starts it with its job,
+// a Workload as JSON, lets runners take turns and checks what they delivered;
+// runners/robocache_bench/common.py has the protocol, and the window for Python. cases_run.go runs
+// cases, suite.go scenarios, train.go training, all.go the suite by the programs robocache and
+// robocache-bench. process.go sees a run from outside; window.go is the measuring window and
+// tally.go the count of its order; frames.go compares frames. A report is a report.Document, which
+// bench/report writes in every form.
 //
-// A new case is an entry of a table. A new kind of case is a runner in runners/robocache_bench that calls common.measure or
-// common.passes, or one that Serve knows, and a verb in cmd/robocache-bench.
+// A new case is an entry of a table. A new kind of case is a runner in runners/robocache_bench that
+// calls common.measure or common.passes, or one that Serve knows, and a verb in
+// cmd/robocache-bench.
 package bench

@@ -45,7 +45,10 @@ func (s *engineSource) Next(ctx context.Context) (t taken, err error) {
 }
 
 // take takes batches that nobody counts, until done says that it is enough.
-func (s *engineSource) take(ctx context.Context, done func(b *taken) (bool, error)) (time.Duration, error) {
+func (s *engineSource) take(
+	ctx context.Context,
+	done func(b *taken) (bool, error),
+) (time.Duration, error) {
 	return (&consumer{s, nowhere, 1}).take(ctx, 0, done)
 }
 
@@ -53,7 +56,10 @@ func (s *engineSource) take(ctx context.Context, done func(b *taken) (bool, erro
 func nowhere(int64, []int64, []int32) {}
 
 // loader is the workload's loader of an open set.
-func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Loader, loader.Config, error) {
+func (w *Workload) loader(
+	ctx context.Context,
+	ds robocache.Dataset,
+) (*loader.Loader, loader.Config, error) {
 	cfg, err := w.config(ds.Info())
 	if err != nil {
 		return nil, loader.Config{}, err
@@ -62,8 +68,9 @@ func (w *Workload) loader(ctx context.Context, ds robocache.Dataset) (*loader.Lo
 	return ld, cfg, err
 }
 
-// LoadRun runs the workload through the Go loader in this process: the engine without Python. It says on marks when the window opens and closes; with a
-// window of seconds a consumer of fixed step time comes after it, and frames to be checked, and one thread.
+// LoadRun runs the workload through the Go loader in this process: the engine without Python. It
+// says on marks when the window opens and closes; with a window of seconds a consumer of fixed step
+// time comes after it, and frames to be checked, and one thread.
 func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	start := time.Now()
 	ds, err := w.open(ctx)
@@ -79,7 +86,11 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	defer ld.Close()
 	info := ds.Info()
 	cameras := w.cameras(info)
-	o.IndexBuildS, o.FPS, o.Versions = time.Since(start).Seconds(), info.FPS.Float(), map[string]string{"go": runtime.Version()}
+	o.IndexBuildS, o.FPS, o.Versions = time.Since(start).
+		Seconds(),
+		info.FPS.Float(), map[string]string{
+			"go": runtime.Version(),
+		}
 	episodes, err := w.episodes(info)
 	if err != nil {
 		return o, err
@@ -124,7 +135,11 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		if step <= 0 {
 			step = time.Duration(1.25e9 * o.Seconds / float64(len(o.ArrivalRows)))
 		}
-		wait, err := m.wait(ctx, step, waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step))
+		wait, err := m.wait(
+			ctx,
+			step,
+			waitBatches(time.Duration(w.Duration*1e9), len(o.ArrivalRows), step),
+		)
 		if err != nil {
 			return o, err
 		}
@@ -149,8 +164,14 @@ func LoadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 	return o, nil
 }
 
-// oneThread gives samples per second of one thread in the same order, after its first batch, which pays for opening.
-func oneThread(ctx context.Context, ds robocache.Dataset, cfg loader.Config, probes int) (float64, error) {
+// oneThread gives samples per second of one thread in the same order, after its first batch, which
+// pays for opening.
+func oneThread(
+	ctx context.Context,
+	ds robocache.Dataset,
+	cfg loader.Config,
+	probes int,
+) (float64, error) {
 	cfg.Threads, cfg.Prefetch, cfg.Cache = 1, 1, ""
 	ld, err := loader.New(ctx, ds, cfg)
 	if err != nil {
@@ -185,8 +206,15 @@ type deliveredAt struct {
 	DType   string `json:"dtype"`
 }
 
-// writeDelivered writes frames as they were delivered: a seeded choice of the batches that come next.
-func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, cameras []string) (err error) {
+// writeDelivered writes frames as they were delivered: a seeded choice of the batches that come
+// next.
+func writeDelivered(
+	ctx context.Context,
+	src *engineSource,
+	t sink,
+	w Workload,
+	cameras []string,
+) (err error) {
 	defer robocache.Locate(&err, robocache.Where{"file": w.FramesOut})
 	f, err := os.Create(w.FramesOut)
 	if err != nil {
@@ -203,7 +231,13 @@ func writeDelivered(ctx context.Context, src *engineSource, t sink, w Workload, 
 		for _, i := range rng.Perm(len(taken.Samples))[:min(len(taken.Samples), 4, left)] {
 			p := src.batch.Tensor(cameras[rng.IntN(len(cameras))])
 			each := len(p.Data) / src.batch.Rows
-			h := deliveredAt{Key: p.Key, Episode: src.rows[i].Episode, Row: src.rows[i].Index, Shape: p.Shape[1:], DType: p.DType.String()}
+			h := deliveredAt{
+				Key:     p.Key,
+				Episode: src.rows[i].Episode,
+				Row:     src.rows[i].Index,
+				Shape:   p.Shape[1:],
+				DType:   p.DType.String(),
+			}
 			data := p.Data[i*each : (i+1)*each]
 			if len(h.Shape) == 4 {
 				h.Offset = rng.IntN(h.Shape[0])

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Explain says in words which stage limits a run, with the numbers, and what a faster one would bring.
+// Explain says in words which stage limits a run, with the numbers, and what a faster one would
+// bring.
 func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 	if k.Stages == nil || len(outs) == 0 {
 		return []string{"the runner says no stage times: nothing to explain"}
@@ -19,41 +20,79 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		for name, s := range stagesOf(o.StatsOpen, o.StatsClose) {
 			st[name] += s
 		}
-		samples, seconds, cpu, wait = samples+float64(o.Samples), seconds+o.Seconds, cpu+o.CPUSeconds, wait+o.WaitS
+		samples, seconds, cpu, wait = samples+float64(
+			o.Samples,
+		), seconds+o.Seconds, cpu+o.CPUSeconds, wait+o.WaitS
 	}
 	threads, busy, store := float64(max(w.Workers, 1)), st.busy(), st["store"]
-	stages := slices.SortedFunc(slices.Values(working), func(a, b string) int { return cmp.Compare(st[b], st[a]) })
+	stages := slices.SortedFunc(
+		slices.Values(working),
+		func(a, b string) int { return cmp.Compare(st[b], st[a]) },
+	)
 	top, load := stages[0], busy/(threads*seconds)
-	inside := k.Loader == "streaming" && store == 0 && cpu < 0.6*busy // the stage that reads also waits: its time less the CPU's is waiting
-	rate := samples * float64(len(outs)) / seconds                    // of all ranks
+	// the stage that reads also waits: its time less the CPU's is waiting
+	inside := k.Loader == "streaming" && store == 0 && cpu < 0.6*busy
+	rate := samples * float64(len(outs)) / seconds // of all ranks
 	say := func(format string, a ...any) { lines = append(lines, fmt.Sprintf(format, a...)) }
 	faster := func(what string, times float64) { say("if %s: %.0f samples/s (%.2f times)", what, rate*times, times) }
-	say("%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of the window", rate, seconds/float64(len(outs)), 1e3*cpu/samples, 100*wait/seconds)
+	say(
+		"%.1f samples/s over %.1f s; %.3f CPU s per 1,000 samples; the taker waited %.0f %% of the window",
+		rate,
+		seconds/float64(len(outs)),
+		1e3*cpu/samples,
+		100*wait/seconds,
+	)
 	for _, s := range stages {
 		if 1e6*st[s] > samples {
-			say("  %-8s %8.3f s per 1,000 samples, %3.0f %% of the work of the threads", s, 1e3*st[s]/samples, 100*st[s]/busy)
+			say(
+				"  %-8s %8.3f s per 1,000 samples, %3.0f %% of the work of the threads",
+				s,
+				1e3*st[s]/samples,
+				100*st[s]/busy,
+			)
 		}
 	}
 	if store > 0 {
 		say("  %-8s %8.3f s per 1,000 samples, beside them", "store", 1e3*store/samples)
 	}
-	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting for the store.
+	// Threads that are busy for the whole window are what limits; else it is the taker, or waiting
+	// for the store.
 	switch {
 	case wait < 0.1*seconds:
-		say("limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here", 100*(1-wait/seconds))
+		say(
+			"limit: the consumer. The next batch was there in %.0f %% of the time; a faster loader brings nothing here",
+			100*(1-wait/seconds),
+		)
 	case store > 0 && load < 0.7:
 		say("limit: the store. The %.0f threads worked %.0f %% of the time", threads, 100*load)
 		faster("the bytes came at once", 1/load)
 	case inside:
-		say("limit: the store. The threads took only %.0f %% of their time from the cores: the rest is waiting for bytes, inside %s", 100*cpu/busy, top)
+		say(
+			"limit: the store. The threads took only %.0f %% of their time from the cores: the rest is waiting for bytes, inside %s",
+			100*cpu/busy,
+			top,
+		)
 		faster("the bytes came at once", busy/cpu)
 	default:
-		say("limit: %s. %.0f %% of the time of the %.0f threads is work, and %s is %.0f %% of it", top, 100*min(load, 1), threads, top, 100*st[top]/busy)
+		say(
+			"limit: %s. %.0f %% of the time of the %.0f threads is work, and %s is %.0f %% of it",
+			top,
+			100*min(load, 1),
+			threads,
+			top,
+			100*st[top]/busy,
+		)
 		if cpu < 0.6*busy {
-			say("  but they took only %.0f %% of that time from the cores: other processes hold them", 100*cpu/busy)
+			say(
+				"  but they took only %.0f %% of that time from the cores: other processes hold them",
+				100*cpu/busy,
+			)
 		}
 		if load < 0.5 {
-			say("  the threads are idle for %.0f %% of the time although the taker waits: the horizon is short of work (raise prefetch or batch_size), or other processes take the cores", 100*(1-load))
+			say(
+				"  the threads are idle for %.0f %% of the time although the taker waits: the horizon is short of work (raise prefetch or batch_size), or other processes take the cores",
+				100*(1-load),
+			)
 		}
 	}
 	for _, s := range stages {
@@ -62,16 +101,22 @@ func Explain(k *Keys, w *Workload, outs []Outcome) (lines []string) {
 		}
 	}
 	if k.WaitPct != nil {
-		say("a consumer that takes %.1f ms a batch waits %.1f %% of its time", k.ConsumerStepMS, *k.WaitPct)
+		say(
+			"a consumer that takes %.1f ms a batch waits %.1f %% of its time",
+			k.ConsumerStepMS,
+			*k.WaitPct,
+		)
 	}
 	return lines
 }
 
-// Stages are seconds in a window, summed over threads, by name: working, and store (reading packets of remote files: waiting, beside the other work), wait (of the taker, for a
-// batch) and ahead (of the planner: all that may be prefetched is planned).
+// Stages are seconds in a window, summed over threads, by name: working, and store (reading packets
+// of remote files: waiting, beside the other work), wait (of the taker, for a batch) and ahead (of
+// the planner: all that may be prefetched is planned).
 type Stages map[string]float64
 
-// working are the stages that are work of threads: order, places, decode plans; columns and text; packets to frames; frames to pixels; kept frames to pixels.
+// working are the stages that are work of threads: order, places, decode plans; columns and text;
+// packets to frames; frames to pixels; kept frames to pixels.
 var working = []string{"plan", "gather", "decode", "convert", "copy"}
 
 // stagesOf is what was done between two looks at a loader.
@@ -79,8 +124,16 @@ func stagesOf(a, b *loader.Stats) Stages {
 	if a == nil || b == nil {
 		return nil
 	}
-	return Stages{"plan": b.Plan - a.Plan, "store": b.Fetch - a.Fetch, "gather": b.Gather - a.Gather, "decode": b.Decode - a.Decode, "convert": b.Convert - a.Convert, "copy": b.Copy - a.Copy,
-		"wait": b.WaitData - a.WaitData, "ahead": b.WaitConsumer - a.WaitConsumer}
+	return Stages{
+		"plan":    b.Plan - a.Plan,
+		"store":   b.Fetch - a.Fetch,
+		"gather":  b.Gather - a.Gather,
+		"decode":  b.Decode - a.Decode,
+		"convert": b.Convert - a.Convert,
+		"copy":    b.Copy - a.Copy,
+		"wait":    b.WaitData - a.WaitData,
+		"ahead":   b.WaitConsumer - a.WaitConsumer,
+	}
 }
 
 func (s Stages) busy() (sum float64) {
@@ -90,7 +143,8 @@ func (s Stages) busy() (sum float64) {
 	return sum
 }
 
-// madeAhead is how many batches' worth of frames a loader has made and not handed out; nil where a sample has none.
+// madeAhead is how many batches' worth of frames a loader has made and not handed out; nil where a
+// sample has none.
 func madeAhead(s *loader.Stats, w *Workload, cameras int) *float64 {
 	each := float64(cameras * max(w.Window, 1))
 	if s == nil || each == 0 || w.BatchSize == 0 {

@@ -10,7 +10,13 @@ import (
 // Known stage times give the words and figures that they mean.
 func TestExplain(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	base := Outcome{Samples: 1000, Seconds: 10, CPUSeconds: 19, WaitS: 9.9, StatsOpen: &loader.Stats{}}
+	base := Outcome{
+		Samples:    1000,
+		Seconds:    10,
+		CPUSeconds: 19,
+		WaitS:      9.9,
+		StatsOpen:  &loader.Stats{},
+	}
 	for _, c := range []struct {
 		name   string
 		stats  loader.Stats

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Finished keeps what is over as lines of a file, so that an interrupted measurement goes on with what is missing.
+// Finished keeps what is over as lines of a file, so that an interrupted measurement goes on with
+// what is missing.
 type Finished struct {
 	file *os.File
 	done map[string]json.RawMessage
@@ -32,7 +33,11 @@ func OpenFinished(path string, resume bool) (f *Finished, err error) {
 		return f, err
 	}
 	if !resume {
-		if f.file, err = os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644); err != nil {
+		if f.file, err = os.OpenFile(
+			path,
+			os.O_APPEND|os.O_CREATE|os.O_WRONLY|os.O_TRUNC,
+			0o644,
+		); err != nil {
 			return f, err
 		}
 		return f, nil
@@ -92,7 +97,8 @@ func nameOf(key any) (string, error) {
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it runs.
+// Once runs what is not in the file, and keeps it there when it did not fail. f may be nil: then it
+// runs.
 func Once[T any](f *Finished, key any, run func() (T, error)) (v T, err error) {
 	if f == nil {
 		return run()

@@ -17,7 +17,14 @@ func TestLoadFormats(t *testing.T) {
 		"aloha_like": "", "bridge_rlds": "", "calvin_like": "", "g1_v21": "", "mcap_robot/recording_zstd.mcap": "", "mcap_robot/recording_db3": "", "robomimic_like/earliest_gzip.hdf5": "",
 		"pointclouds/kitti": "10", "pointclouds/nuscenes": "", "rosbag2": "", "diffusion_policy_zarr/replay_buffer.zarr": "10",
 	} {
-		w := Workload{URI: realdata.Path(t, name), RowsHZ: hz, BatchSize: 4, Workers: 2, Epochs: 1, Video: "none"}
+		w := Workload{
+			URI:       realdata.Path(t, name),
+			RowsHZ:    hz,
+			BatchSize: 4,
+			Workers:   2,
+			Epochs:    1,
+			Video:     "none",
+		}
 		out, err := LoadRun(t.Context(), w, io.Discard)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -42,7 +49,8 @@ func TestFormatsWithoutSharedData(t *testing.T) {
 	t.Setenv("ROBOCACHE_TESTDATA", "")
 	for _, kind := range []string{"zarr", "rlds"} {
 		_, err := (&Sets{Work: t.TempDir()}).formatData(t.Context(), kind)
-		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "ROBOCACHE_TESTDATA") {
+		if !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "ROBOCACHE_TESTDATA") {
 			t.Error(err)
 		}
 	}

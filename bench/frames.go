@@ -19,9 +19,11 @@ import (
 const (
 	// pixelTolerance is what a value of RGB may differ by: another conversion of the same planes.
 	pixelTolerance = 2
-	// neighbourGap: a frame checks the order only where both its neighbours differ from it by more than both conversions may.
+	// neighbourGap: a frame checks the order only where both its neighbours differ from it by more
+	// than both conversions may.
 	neighbourGap = 2 * pixelTolerance
-	// meanTolerance and meanGap are the same for peers, whose converters and scalers differ more: means over a frame.
+	// meanTolerance and meanGap are the same for peers, whose converters and scalers differ more:
+	// means over a frame.
 	meanTolerance, meanGap = 3.0, 0.5
 )
 
@@ -66,7 +68,9 @@ func readDelivered(path string) (out []delivered, err error) {
 	}
 }
 
-// checkFrames compares the frames that a runner left (readDelivered) with a sequential decode by the ffmpeg program: those of peers, whose windows are whole epochs, by the mean difference, scaled frames too.
+// checkFrames compares the frames that a runner left (readDelivered) with a sequential decode by
+// the ffmpeg program: those of peers, whose windows are whole epochs, by the mean difference,
+// scaled frames too.
 func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome) (err error) {
 	if len(images) == 0 {
 		return nil
@@ -95,7 +99,12 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 		}
 		row := max(0, min(d.Row+d.Offset, r.ref.ds.Len(d.Episode)-1))
 		refs := make([]robocache.FrameRef, 1)
-		if err := r.ref.ds.Frames(ctx, d.Key, []robocache.Row{{Episode: d.Episode, Index: row}}, refs); err != nil {
+		if err := r.ref.ds.Frames(
+			ctx,
+			d.Key,
+			[]robocache.Row{{Episode: d.Episode, Index: row}},
+			refs,
+		); err != nil {
 			return err
 		}
 		if refs[0].Path == "" {
@@ -103,10 +112,23 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 			continue
 		}
 		d.number = refs[0].Ordinal
-		byFile[refs[0].Path], size[refs[0].Path] = append(byFile[refs[0].Path], d), [2]int{f.Width, f.Height}
+		byFile[refs[0].Path], size[refs[0].Path] = append(
+			byFile[refs[0].Path],
+			d,
+		), [2]int{
+			f.Width,
+			f.Height,
+		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(byFile)) {
-		if err := o.checkFile(ctx, filepath.Join(r.ref.root, p), p, byFile[p], size[p], !r.seconds); err != nil {
+		if err := o.checkFile(
+			ctx,
+			filepath.Join(r.ref.root, p),
+			p,
+			byFile[p],
+			size[p],
+			!r.seconds,
+		); err != nil {
 			return err
 		}
 	}
@@ -114,7 +136,13 @@ func (r *Runner) checkFrames(ctx context.Context, images []delivered, o *Outcome
 }
 
 // checkFile compares the frames of one file.
-func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []delivered, stored [2]int, near bool) error {
+func (o *Outcome) checkFile(
+	ctx context.Context,
+	path, name string,
+	wants []delivered,
+	stored [2]int,
+	near bool,
+) error {
 	size := [2]int{wants[0].Shape[2], wants[0].Shape[1]}
 	if size != stored && !near {
 		o.Note = "frames are resized: not compared"
@@ -146,7 +174,17 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 		if wrong {
 			o.WrongFrames++
 			if len(o.WrongWhere) < 5 {
-				o.WrongWhere = append(o.WrongWhere, fmt.Sprintf("%s frame %d (%s, episode %d, row %d)", name, w.number, w.Key, w.Episode, w.Row))
+				o.WrongWhere = append(
+					o.WrongWhere,
+					fmt.Sprintf(
+						"%s frame %d (%s, episode %d, row %d)",
+						name,
+						w.number,
+						w.Key,
+						w.Episode,
+						w.Row,
+					),
+				)
 			}
 		}
 		if wrong || telling {
@@ -156,16 +194,38 @@ func (o *Outcome) checkFile(ctx context.Context, path, name string, wants []deli
 	return nil
 }
 
-// decodeFrames gives frames of a file by their numbers, which ascend, channels first: a sequential decode by the ffmpeg program, in the file's size or scaled.
-// The error is why the last ones are missing.
-func decodeFrames(ctx context.Context, path string, size [2]int, scaled bool, numbers []int) (_ map[int][]byte, err error) {
+// decodeFrames gives frames of a file by their numbers, which ascend, channels first: a sequential
+// decode by the ffmpeg program, in the file's size or scaled. The error is why the last ones are
+// missing.
+func decodeFrames(
+	ctx context.Context,
+	path string,
+	size [2]int,
+	scaled bool,
+	numbers []int,
+) (_ map[int][]byte, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	args := []string{"-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough"}
+	args := []string{
+		"-nostdin",
+		"-v",
+		"error",
+		"-threads",
+		"1",
+		"-i",
+		path,
+		"-map",
+		"0:v:0",
+		"-fps_mode",
+		"passthrough",
+	}
 	if scaled {
 		args = append(args, "-vf", fmt.Sprintf("scale=%d:%d:flags=area", size[0], size[1]))
 	}
-	cmd := exec.CommandContext(ctx, "ffmpeg", append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
+	cmd := exec.CommandContext(
+		ctx,
+		"ffmpeg",
+		append(args, "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")...)
 	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

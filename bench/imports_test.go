@@ -11,16 +11,18 @@ import (
 
 const product = "github.com/goatnote-inc/robocache"
 
-// internalImports returns the imports of a package that are internal to the product. Go allows them, because the path of
-// this module begins with that of the product.
+// internalImports returns the imports of a package that are internal to the product. Go allows
+// them, because the path of this module begins with that of the product.
 func internalImports(imports []string) []string {
 	return slices.DeleteFunc(slices.Clone(imports), func(path string) bool {
 		rest, ok := strings.CutPrefix(path, product+"/")
-		return !ok || strings.HasPrefix(rest, "bench/") || !slices.Contains(strings.Split(rest, "/"), "internal")
+		return !ok || strings.HasPrefix(rest, "bench/") ||
+			!slices.Contains(strings.Split(rest, "/"), "internal")
 	})
 }
 
-// TestPublicAPIOnly rejects imports of the product's internal packages, in the packages of this module and in their tests.
+// TestPublicAPIOnly rejects imports of the product's internal packages, in the packages of this
+// module and in their tests.
 func TestPublicAPIOnly(t *testing.T) {
 	format := `{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}`
 	out, err := exec.Command("go", "list", "-f", format, "./...").Output()

@@ -9,8 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then what these rest on. null says that it was not measured,
-// never zero. ranks: how the row of all ranks has it, of theirs; weighed is by samples.
+// Keys is one result of a scenario: the original benchmark's keys in its order, then ours, then
+// what these rest on. null says that it was not measured, never zero. ranks: how the row of all
+// ranks has it, of theirs; weighed is by samples.
 type Keys struct {
 	Scenario             string  `json:"scenario"`
 	Rank                 int     `json:"rank"`
@@ -68,28 +69,32 @@ type Keys struct {
 	Machine               report.Machine `json:"machine"`
 
 	// What the figures above rest on.
-	Runner             string                   `json:"arm"`
-	Setting            string                   `json:"setting"`
-	Shuffle            string                   `json:"shuffle"`
-	Cache              string                   `json:"cache"`
-	Store              string                   `json:"store"` // where the bytes come from, with latency and bandwidth
-	QueueBatches       []*float64               `json:"queue_batches"`
-	Stages             Stages                   `json:"stages_s"`
-	OrderSamples       int64                    `json:"order_samples"`
-	EpochsFinished     int                      `json:"epochs_finished"`
-	SamplesLost        int64                    `json:"samples_lost"`    // in finished epochs
-	SamplesDoubled     int64                    `json:"samples_doubled"` // in finished epochs, less those that wrap by rule
-	ConsumerStepMS     float64                  `json:"consumer_step_ms"`
-	DeviceReadBytes    int64                    `json:"device_read_bytes"`
-	SlowestRank        *int                     `json:"slowest_rank"`
-	SlowestSamplesPerS *float64                 `json:"slowest_rank_samples_per_s"`
-	RankSamplesPerS    []float64                `json:"rank_samples_per_s"`
-	Spread             map[string]report.Spread `json:"spread"` // over the repeats; the figures above are of the median run
-	Failed             string                   `json:"failed"` // why this run does not count
-	Notes              []string                 `json:"notes"`
+	Runner  string `json:"arm"`
+	Setting string `json:"setting"`
+	Shuffle string `json:"shuffle"`
+	Cache   string `json:"cache"`
+	// where the bytes come from, with latency and bandwidth
+	Store          string     `json:"store"`
+	QueueBatches   []*float64 `json:"queue_batches"`
+	Stages         Stages     `json:"stages_s"`
+	OrderSamples   int64      `json:"order_samples"`
+	EpochsFinished int        `json:"epochs_finished"`
+	SamplesLost    int64      `json:"samples_lost"` // in finished epochs
+	// in finished epochs, less those that wrap by rule
+	SamplesDoubled     int64     `json:"samples_doubled"`
+	ConsumerStepMS     float64   `json:"consumer_step_ms"`
+	DeviceReadBytes    int64     `json:"device_read_bytes"`
+	SlowestRank        *int      `json:"slowest_rank"`
+	SlowestSamplesPerS *float64  `json:"slowest_rank_samples_per_s"`
+	RankSamplesPerS    []float64 `json:"rank_samples_per_s"`
+	// over the repeats; the figures above are of the median run
+	Spread map[string]report.Spread `json:"spread"`
+	Failed string                   `json:"failed"` // why this run does not count
+	Notes  []string                 `json:"notes"`
 }
 
-// keys makes the row of one rank, or of all together, from what its runner said: keys that both have are the outcome's.
+// keys makes the row of one rank, or of all together, from what its runner said: keys that both
+// have are the outcome's.
 func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 	w, k, n := &p.work, &Keys{}, float64(o.Samples)
 	encoded, err := json.Marshal(o)
@@ -100,13 +105,33 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		return nil, err
 	}
 	rate, g := o.rate(), gaps(o.ArrivalsUS, o.ArrivalRows)
-	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank, max(w.World, 1), p.scenario.Loader, w.BatchSize, w.Workers
+	k.Scenario, k.Rank, k.WorldSize, k.Loader, k.BatchSize, k.NumWorkers = p.scenario.Name, rank, max(
+		w.World,
+		1,
+	), p.scenario.Loader, w.BatchSize, w.Workers
 	k.EpisodePoolSize, k.MaxBufferInputShards = w.PoolEpisodes, w.PoolEpisodes
-	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS, k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(o.Cameras), o.CPUSeconds/n
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(g, 0.5), quantile(g, 0.95), quantile(g, 0.99)
+	k.SamplesMeasured, k.SteadyWindowS, k.SamplesPerS, k.DecodedFramesPerS, k.CPUPerSample = o.Samples, o.Seconds, rate, rate*float64(
+		o.Cameras,
+	), o.CPUSeconds/n
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(
+		g,
+		0.5,
+	), quantile(
+		g,
+		0.95,
+	), quantile(
+		g,
+		0.99,
+	)
 	k.PeakRSSGB, k.PSSPeakGB, k.ConsumerStepMS, k.Errors, k.Notes = o.RSSPeakMB*(1<<20)/1e9, o.PSSPeakMB*(1<<20)/1e9, 1e3*o.ConsumerStepS, []string{}, []string{}
-	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf("%d workers, prefetch %d, shuffle %s", w.Workers, w.Prefetch, w.Shuffle), w.Shuffle, w.Cache
-	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0 // of all ranks
+	k.Runner, k.Setting, k.Shuffle, k.Cache = p.runner, fmt.Sprintf(
+		"%d workers, prefetch %d, shuffle %s",
+		w.Workers,
+		w.Prefetch,
+		w.Shuffle,
+	), w.Shuffle, w.Cache
+	// of all ranks
+	k.FramesChecked, k.WrongFrames, k.CoverageMin, k.CoverageMax, k.SamplesLost, k.SamplesDoubled = nil, nil, nil, nil, 0, 0
 	k.Machine, k.Repeats = s.machine, len(p.Runs)
 	per := func(v float64) *float64 { return &v }
 	if o.IdealFrac > 0 {
@@ -121,12 +146,17 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		k.BytesNeededPerSample = &s.rows
 	}
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil {
-		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(float64(b.Frames-a.Frames)/o.Seconds), per(float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds)
+		k.FramesDeliveredPerS, k.FramesDecodedPerS = per(
+			float64(b.Frames-a.Frames)/o.Seconds,
+		), per(
+			float64(b.FramesDecoded-a.FramesDecoded)/o.Seconds,
+		)
 		if b.Frames > a.Frames { // the packets that were decoded, and its rows
 			k.BytesNeededPerSample = per(float64(b.BytesNeeded-a.BytesNeeded)/n + s.rows)
 		}
 		k.Stages = stagesOf(a, b)
-		fetch := k.Stages["plan"] + k.Stages["store"] + k.Stages["gather"] // finds and brings bytes; the others make pixels of them
+		// finds and brings bytes; the others make pixels of them
+		fetch := k.Stages["plan"] + k.Stages["store"] + k.Stages["gather"]
 		if all := k.Stages.busy() + k.Stages["store"]; all > 0 {
 			k.FetchPct, k.DecodePct = per(100*fetch/all), per(100*(all-fetch)/all)
 		}
@@ -149,7 +179,13 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 		k.CacheState = "unproven" // evicted, and yet no device was read
 	}
 	if k.CacheState == "cold" && k.EpochsFinished > 0 {
-		k.Notes = append(k.Notes, fmt.Sprintf("the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)", k.EpochsFinished))
+		k.Notes = append(
+			k.Notes,
+			fmt.Sprintf(
+				"the set was gone through %d times: only the first time found a cold page cache (a larger set, or a shorter --duration)",
+				k.EpochsFinished,
+			),
+		)
 	}
 	if k.Loader == "map_style" {
 		n := cmp.Or(o.LoadedEpisodes, len(s.ref.lengths))
@@ -163,10 +199,14 @@ func (s *Suite) keys(p *point, rank int, o *Outcome) (*Keys, error) {
 	return k, nil
 }
 
-// lost sets what was lost or doubled in finished epochs beyond what the rule of an epoch's end drops and wraps.
+// lost sets what was lost or doubled in finished epochs beyond what the rule of an epoch's end
+// drops and wraps.
 func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 	if k.SkippedEpisodes > 0 {
-		k.Notes = append(k.Notes, "episodes were skipped: what they lack, and what came in their place, is not counted as lost or doubled")
+		k.Notes = append(
+			k.Notes,
+			"episodes were skipped: what they lack, and what came in their place, is not counted as lost or doubled",
+		)
 		return
 	}
 	n := int64(k.EpochsFinished)
@@ -174,11 +214,21 @@ func (k *Keys) lost(lost, doubled, samples int64, w *Workload) {
 	k.SamplesLost, k.SamplesDoubled = lost-n*drops, doubled-n*wraps
 }
 
-// ofRanks makes the row that of all ranks: Σ samples ÷ common window, and the slowest rank beside it.
+// ofRanks makes the row that of all ranks: Σ samples ÷ common window, and the slowest rank beside
+// it.
 func (k *Keys) ofRanks(ranks []*Keys, o *Outcome) {
 	c := o.common
 	k.Rank, k.Setting = -1, fmt.Sprintf("%d ranks; %s", len(ranks), k.Setting)
-	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(c.Gaps, 0.5), quantile(c.Gaps, 0.95), quantile(c.Gaps, 0.99)
+	k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS = quantile(
+		c.Gaps,
+		0.5,
+	), quantile(
+		c.Gaps,
+		0.95,
+	), quantile(
+		c.Gaps,
+		0.99,
+	)
 	k.RankSamplesPerS, k.SlowestRank, k.SlowestSamplesPerS = c.Rates, &c.Slowest, &c.Rates[c.Slowest]
 	k.Errors = []string{}
 	for i, r := range ranks {
@@ -209,7 +259,14 @@ func merge(into *Keys, ranks []*Keys) {
 				break
 			}
 			x := v.Convert(reflect.TypeFor[float64]()).Float()
-			sum, most, weighed, samples = sum+x, max(most, x), weighed+x*float64(r.SamplesMeasured), samples+float64(r.SamplesMeasured)
+			sum, most, weighed, samples = sum+x, max(
+				most,
+				x,
+			), weighed+x*float64(
+				r.SamplesMeasured,
+			), samples+float64(
+				r.SamplesMeasured,
+			)
 		}
 		if field.Kind() == reflect.Pointer {
 			if field.SetZero(); !found {

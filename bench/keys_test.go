@@ -42,7 +42,11 @@ func keysInOrder(t *testing.T, b []byte) []string {
 func TestKeyOrder(t *testing.T) {
 	for _, loader := range []string{"map_style", "streaming"} {
 		p := &point{scenario: Scenario{Name: "x", Loader: loader}, work: Workload{BatchSize: 2}}
-		k, err := (&Suite{ref: &reference{}}).keys(p, 0, &Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3})
+		k, err := (&Suite{ref: &reference{}}).keys(
+			p,
+			0,
+			&Outcome{Samples: 1, Seconds: 1, LoadedEpisodes: 3},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +75,11 @@ func TestKeyOrder(t *testing.T) {
 		}
 		rows, err := csv.NewReader(bytes.NewReader(sheet)).ReadAll()
 		if err != nil || len(rows) != 2 || strings.Join(rows[0], "\n")+"\n" != got {
-			t.Errorf("the columns of the CSV are others than the keys of the JSON: %v %v", err, rows)
+			t.Errorf(
+				"the columns of the CSV are others than the keys of the JSON: %v %v",
+				err,
+				rows,
+			)
 		}
 	}
 }
@@ -79,7 +87,12 @@ func TestKeyOrder(t *testing.T) {
 // A table of both kinds has all columns, each in its place.
 func TestTableOfBothKinds(t *testing.T) {
 	n, root, e := 2, "root", 7
-	b, err := keysTable([]*Keys{{Scenario: "a", LoadedEpisodes: &e}, {Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}}}).CSV()
+	b, err := keysTable(
+		[]*Keys{
+			{Scenario: "a", LoadedEpisodes: &e},
+			{Scenario: "b", NumShards: &n, DataFilesRoot: &root, ImageShape: []int{3, 4, 5}},
+		},
+	).CSV()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +101,11 @@ func TestTableOfBothKinds(t *testing.T) {
 		t.Fatal(err, rows)
 	}
 	cell := func(row int, name string) string { return rows[row][slices.Index(rows[0], name)] }
-	if cell(1, "loaded_episodes") != "7" || cell(1, "num_shards") != "" || cell(2, "num_shards") != "2" || cell(2, "data_files_root") != "root" || cell(2, "image_shape") != "[3,4,5]" || cell(2, "h2d_wait_pct") != "" {
+	if cell(1, "loaded_episodes") != "7" || cell(1, "num_shards") != "" ||
+		cell(2, "num_shards") != "2" ||
+		cell(2, "data_files_root") != "root" ||
+		cell(2, "image_shape") != "[3,4,5]" ||
+		cell(2, "h2d_wait_pct") != "" {
 		t.Errorf("%q", rows)
 	}
 }
@@ -96,11 +113,43 @@ func TestTableOfBothKinds(t *testing.T) {
 // Every figure of a row from an outcome with known numbers.
 func TestFigures(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	p := &point{scenario: Scenario{Name: "mmap_local", Loader: "map_style"}, runner: "engine", work: Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9}}
-	o := Outcome{Samples: 8, Seconds: 2, CPUSeconds: 0.4, Cameras: 3, ArrivalsUS: []int64{5e5, 2e6}, ArrivalRows: []int{4, 4}, RSSPeakMB: 1000, PSSPeakMB: 500, BytesRead: 800,
-		DistinctFrac: 0.4, IdealFrac: 0.5, SingleProc: f(7), EpochsFinished: 1, SamplesLost: 0,
-		StatsOpen:  &loader.Stats{Frames: 10, FramesDecoded: 10, Plan: 1, Gather: 1, Decode: 1, Convert: 1},
-		StatsClose: &loader.Stats{Frames: 34, FramesDecoded: 58, Plan: 2, Gather: 2, Decode: 6, Convert: 2}}
+	p := &point{
+		scenario: Scenario{Name: "mmap_local", Loader: "map_style"},
+		runner:   "engine",
+		work:     Workload{BatchSize: 4, Workers: 2, PoolEpisodes: 9},
+	}
+	o := Outcome{
+		Samples:        8,
+		Seconds:        2,
+		CPUSeconds:     0.4,
+		Cameras:        3,
+		ArrivalsUS:     []int64{5e5, 2e6},
+		ArrivalRows:    []int{4, 4},
+		RSSPeakMB:      1000,
+		PSSPeakMB:      500,
+		BytesRead:      800,
+		DistinctFrac:   0.4,
+		IdealFrac:      0.5,
+		SingleProc:     f(7),
+		EpochsFinished: 1,
+		SamplesLost:    0,
+		StatsOpen: &loader.Stats{
+			Frames:        10,
+			FramesDecoded: 10,
+			Plan:          1,
+			Gather:        1,
+			Decode:        1,
+			Convert:       1,
+		},
+		StatsClose: &loader.Stats{
+			Frames:        34,
+			FramesDecoded: 58,
+			Plan:          2,
+			Gather:        2,
+			Decode:        6,
+			Convert:       2,
+		},
+	}
 	s := &Suite{ref: &reference{}}
 	k, err := s.keys(p, 0, &o)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// window is what a runner of this process measures by itself: wall and CPU seconds of work, between the lines that the harness reads.
+// window is what a runner of this process measures by itself: wall and CPU seconds of work, between
+// the lines that the harness reads.
 func (o *Outcome) window(marks io.Writer, work func() error) error {
 	fmt.Fprintln(marks, lineOpen)
 	cpu, start := selfCPU(), time.Now()
@@ -29,7 +30,8 @@ func (o *Outcome) window(marks io.Writer, work func() error) error {
 	return nil
 }
 
-// DecodeRun decodes files to RGB on one thread, as runners/robocache_bench/decode.py does, and says what it took.
+// DecodeRun decodes files to RGB on one thread, as runners/robocache_bench/decode.py does, and says
+// what it took.
 func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	if _, err := video.ActiveBackend(); err != nil {
 		return o, err
@@ -47,17 +49,23 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 	spec := &video.Spec{Pixel: video.RGB8, ChannelsFirst: true}
 	var buf []byte
 	decode := func(f *video.File, frames []int) error {
-		return pool.Decode(ctx, f, nil, video.Plan(f.Index, frames), func(_ int, pic video.Frame) error {
-			n, err := pic.Bytes(spec)
-			if err != nil {
-				return err
-			}
-			if len(buf) < n {
-				buf = make([]byte, n)
-			}
-			o.Samples++
-			return pic.Convert(spec, buf[:n])
-		})
+		return pool.Decode(
+			ctx,
+			f,
+			nil,
+			video.Plan(f.Index, frames),
+			func(_ int, pic video.Frame) error {
+				n, err := pic.Bytes(spec)
+				if err != nil {
+					return err
+				}
+				if len(buf) < n {
+					buf = make([]byte, n)
+				}
+				o.Samples++
+				return pic.Convert(spec, buf[:n])
+			},
+		)
 	}
 	var held []*video.File
 	total := 0
@@ -92,7 +100,8 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 			return nil
 		}
 	} else if w.Pattern != "sequential" {
-		return o, robocache.Misuse("", nil, "pattern %s", w.Pattern).WithHint("sequential or random")
+		return o, robocache.Misuse("", nil, "pattern %s", w.Pattern).
+			WithHint("sequential or random")
 	}
 	if err := o.window(marks, work); err != nil {
 		return o, err
@@ -101,14 +110,16 @@ func DecodeRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err
 	return o, nil
 }
 
-// CopyRun is the limit of a warm cache: batches of frames copied from random places of a source that no cache of the processor holds
-// into rotating buffers, by threads, for about the seconds given. A sample is a frame.
+// CopyRun is the limit of a warm cache: batches of frames copied from random places of a source
+// that no cache of the processor holds into rotating buffers, by threads, for about the seconds
+// given. A sample is a frame.
 func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
 	const images, buffers = 1024, 8
 	if w.Bytes < 1 {
 		return o, robocache.Misuse("", nil, "memcpy: frames of no bytes")
 	}
-	touched := func(n int) []byte { return bytes.Repeat([]byte{1}, n) } // reading an untouched page reads one page of zeros
+	// reading an untouched page reads one page of zeros
+	touched := func(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 	source, held := touched(images*w.Bytes), make([][]byte, w.Workers)
 	for t := range held {
 		held[t] = touched(buffers * w.BatchSize * w.Bytes)
@@ -145,11 +156,14 @@ func CopyRun(_ context.Context, w Workload, marks io.Writer) (o Outcome, err err
 	return o, nil
 }
 
-// ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a dataset that was opened anew.
+// ReadRun reads whole passes as a reader of a dataset goes: every row in order, in batches, from a
+// dataset that was opened anew.
 func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err error) {
-	held := make([]byte, 128<<20) // a training process holds batches: with an empty heap the collector would run every few frames
+	// a training process holds batches: with an empty heap the collector would run every few frames
+	held := make([]byte, 128<<20)
 	var begin time.Time
-	for turn := 0; turn < 2 || time.Since(begin).Seconds() < w.Seconds; turn++ { // the first is not measured
+	// the first is not measured
+	for turn := 0; turn < 2 || time.Since(begin).Seconds() < w.Seconds; turn++ {
 		ds, err := w.open(ctx)
 		if err != nil {
 			return o, err
@@ -163,7 +177,9 @@ func ReadRun(ctx context.Context, w Workload, marks io.Writer) (o Outcome, err e
 		if err != nil {
 			return o, err
 		}
-		o.Samples, o.Seconds, o.CPUSeconds = o.Samples+n, o.Seconds+time.Since(start).Seconds(), o.CPUSeconds+selfCPU()-cpu
+		o.Samples, o.Seconds, o.CPUSeconds = o.Samples+n, o.Seconds+time.Since(start).
+			Seconds(),
+			o.CPUSeconds+selfCPU()-cpu
 		ds.Close()
 	}
 	fmt.Fprintln(marks, lineClose)

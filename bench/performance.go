@@ -23,15 +23,25 @@ func barTable(rows []CaseResult, wanted func(report.Check) bool) *report.Table {
 	for _, r := range rows {
 		for _, c := range r.Checks {
 			if wanted(c) {
-				t.AddBar(c.Pass, r.Title, c.Bar.Text, inMetric(c.Bar.Metric, c.Ours), inMetric(c.Bar.Metric, c.Than), c.Bar.Show(c.Ratio), c.Word())
+				t.AddBar(
+					c.Pass,
+					r.Title,
+					c.Bar.Text,
+					inMetric(c.Bar.Metric, c.Ours),
+					inMetric(c.Bar.Metric, c.Than),
+					c.Bar.Show(c.Ratio),
+					c.Word(),
+				)
 			}
 		}
 	}
 	return t
 }
 
-// Performance writes the page of a folder: its page.tmpl. There {{about "FILE"}} says how the bars in a file were measured, {{bars "FILE FILE" "METRIC" …}} lists them but for those
-// of some metrics, {{lost "FILE FILE"}} those that are not met, and {{csv "FILE FILE" "COLUMN" …}} some columns of the CSVs of reports.
+// Performance writes the page of a folder: its page.tmpl. There {{about "FILE"}} says how the bars
+// in a file were measured, {{bars "FILE FILE" "METRIC" …}} lists them but for those of some
+// metrics, {{lost "FILE FILE"}} those that are not met, and {{csv "FILE FILE" "COLUMN" …}} some
+// columns of the CSVs of reports.
 func Performance(dir string, w io.Writer) (err error) {
 	read := func(name string) ([]byte, error) {
 		b, err := os.ReadFile(filepath.Join(dir, name))
@@ -43,7 +53,9 @@ func Performance(dir string, w io.Writer) (err error) {
 			if err != nil {
 				return all, err
 			}
-			all.Command, all.Machine, all.Results = one.Command, one.Machine, append(all.Results, one.Results...)
+			all.Command, all.Machine, all.Results = one.Command, one.Machine, append(
+				all.Results,
+				one.Results...)
 		}
 		return all, nil
 	}
@@ -90,14 +102,22 @@ func Performance(dir string, w io.Writer) (err error) {
 			if err != nil {
 				return "", err
 			}
-			return barTable(m.Results, func(c report.Check) bool { return !slices.Contains(without, c.Bar.Metric) }).Markdown(), nil
+			return barTable(
+					m.Results,
+					func(c report.Check) bool { return !slices.Contains(without, c.Bar.Metric) },
+				).Markdown(),
+				nil
 		},
 		"lost": func(names string, _ ...string) (string, error) {
 			m, err := measured(names)
 			if err != nil {
 				return "", err
 			}
-			return barTable(m.Results, func(c report.Check) bool { return c.Judged && !c.Pass }).Markdown(), nil
+			return barTable(
+					m.Results,
+					func(c report.Check) bool { return c.Judged && !c.Pass },
+				).Markdown(),
+				nil
 		},
 	}
 	content, err := read("page.tmpl")
@@ -109,10 +129,15 @@ func Performance(dir string, w io.Writer) (err error) {
 	for _, place := range placeText.FindAllIndex(content, -1) {
 		page.Write(content[end:place[0]])
 		end = place[1]
-		words := strings.Split(strings.Trim(string(content[place[0]:end]), `{}"`), `"`) // verb, a text, what stands between, a text …
+		// verb, a text, what stands between, a text …
+		words := strings.Split(strings.Trim(string(content[place[0]:end]), `{}"`), `"`)
 		verb := verbs[strings.TrimSpace(words[0])]
 		if verb == nil || len(words) < 2 {
-			return report.UnknownName("table of page.tmpl", strings.TrimSpace(words[0]), slices.Sorted(maps.Keys(verbs)))
+			return report.UnknownName(
+				"table of page.tmpl",
+				strings.TrimSpace(words[0]),
+				slices.Sorted(maps.Keys(verbs)),
+			)
 		}
 		var more []string
 		for i := 3; i < len(words); i += 2 {
@@ -129,5 +154,6 @@ func Performance(dir string, w io.Writer) (err error) {
 	return err
 }
 
-// placeText is where page.tmpl wants a table, {{verb "names" "word" …}}, and what is not closed. Not text/template: see report.Document.page.
+// placeText is where page.tmpl wants a table, {{verb "names" "word" …}}, and what is not closed.
+// Not text/template: see report.Document.page.
 var placeText = regexp.MustCompile(`(?m)\{\{.*?(\}\}|$)`)

@@ -26,8 +26,9 @@ type usage struct {
 	sent         int64   // of the server
 }
 
-// watcher follows a process tree from outside, so that looking costs the runner no CPU. RSS is read twice a second from statm; PSS, which makes
-// the kernel walk the pages, only where RSS has grown, or every five seconds; until the window closes.
+// watcher follows a process tree from outside, so that looking costs the runner no CPU. RSS is read
+// twice a second from statm; PSS, which makes the kernel walk the pages, only where RSS has grown,
+// or every five seconds; until the window closes.
 type watcher struct {
 	mu       sync.Mutex // the runner's lines come on a goroutine of their own
 	srv      *loopback.Server
@@ -80,7 +81,11 @@ func (w *watcher) note(line string) {
 			}
 		}
 		io := proc(p, "io")
-		u.read, u.device = u.read+number(report.Field(io, "rchar")), u.device+number(report.Field(io, "read_bytes"))
+		u.read, u.device = u.read+number(
+			report.Field(io, "rchar"),
+		), u.device+number(
+			report.Field(io, "read_bytes"),
+		)
 	}
 	if w.srv != nil {
 		u.sent = w.srv.Bytes()
@@ -91,7 +96,8 @@ func (w *watcher) note(line string) {
 	w.at[line] = u
 }
 
-// into writes what was seen into the outcome. A runner of one process may say itself, to the microsecond, what CPU it used.
+// into writes what was seen into the outcome. A runner of one process may say itself, to the
+// microsecond, what CPU it used.
 func (w *watcher) into(o *Outcome) {
 	o.RSSPeakMB, o.PSSPeakMB = float64(w.rss)/(1<<20), float64(w.pss)/(1<<20)
 	a, b := w.at[lineOpen], w.at[lineClose]
@@ -112,7 +118,9 @@ func (w *watcher) look(i int) {
 	}
 	if i%10 == 0 || rss > w.rss+w.rss/50 {
 		for _, p := range pids {
-			pss += number(strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB")) << 10
+			pss += number(
+				strings.TrimSuffix(report.Field(proc(p, "smaps_rollup"), "Pss"), " kB"),
+			) << 10
 		}
 	}
 	w.rss, w.pss = max(w.rss, rss), max(w.pss, pss)
@@ -132,7 +140,8 @@ func proc(pid int, name string) string {
 func processTree(pid int) []int {
 	out := []int{pid}
 	for i := 0; i < len(out); i++ {
-		tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(out[i]) + "/task/*/children") // a thread has its own
+		// a thread has its own
+		tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(out[i]) + "/task/*/children")
 		for _, t := range tasks {
 			for _, f := range strings.Fields(report.ReadText(t)) {
 				out = append(out, int(number(f)))

@@ -37,11 +37,22 @@ func (p program) runner(name string, w Workload, t *runners.Tools) (Runner, erro
 	if p.Python != "" {
 		argv[0] = p.Python
 	}
-	return Runner{Name: name, Setting: strings.ReplaceAll(p.Setting, "%d", strconv.Itoa(w.Workers)), Env: append(t.Env(), p.Env...), Argv: argv, Job: &w}, nil
+	return Runner{
+		Name:    name,
+		Setting: strings.ReplaceAll(p.Setting, "%d", strconv.Itoa(w.Workers)),
+		Env:     append(t.Env(), p.Env...),
+		Argv:    argv,
+		Job:     &w,
+	}, nil
 }
 
 // pick gives the runners of a table by name.
-func pick(table map[string]program, names []string, w Workload, t *runners.Tools) (out []Runner, err error) {
+func pick(
+	table map[string]program,
+	names []string,
+	w Workload,
+	t *runners.Tools,
+) (out []Runner, err error) {
 	for _, n := range names {
 		p, ok := table[n]
 		if !ok {
@@ -56,12 +67,25 @@ func pick(table map[string]program, names []string, w Workload, t *runners.Tools
 	return out, nil
 }
 
-// Passes measures whole passes of a workload through runners, interleaved: epochs of a loader, with Rows those of whole trajectories, with Files decoding.
-// With threads each runner runs with each number of them.
-func Passes(ctx context.Context, names []string, w Workload, threads []int, t runners.Tools, repeats int, timeout time.Duration, log func(string, ...any)) (_ []Result, err error) {
+// Passes measures whole passes of a workload through runners, interleaved: epochs of a loader, with
+// Rows those of whole trajectories, with Files decoding. With threads each runner runs with each
+// number of them.
+func Passes(
+	ctx context.Context,
+	names []string,
+	w Workload,
+	threads []int,
+	t runners.Tools,
+	repeats int,
+	timeout time.Duration,
+	log func(string, ...any),
+) (_ []Result, err error) {
 	if w.Files != nil {
 		if w.Pattern == "random" { // a process a frame would measure starting processes
-			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "ffmpeg" })
+			names = slices.DeleteFunc(
+				slices.Clone(names),
+				func(n string) bool { return n == "ffmpeg" },
+			)
 		}
 		field, err := pick(tables().Decoders, names, w, &t)
 		if err != nil {
@@ -76,7 +100,9 @@ func Passes(ctx context.Context, names []string, w Workload, threads []int, t ru
 	defer ds.Close()
 	table := tables().Loaders
 	if w.Rows > 0 {
-		if table = tables().Trajectories; ds.Info().Format != "robomimic" || ds.Info().Episodes == 0 || w.HZ <= 0 {
+		if table = tables().Trajectories; ds.Info().Format != "robomimic" ||
+			ds.Info().Episodes == 0 ||
+			w.HZ <= 0 {
 			return nil, robocache.Misuse("load", robocache.Where{"dataset": w.URI}, "--rows is for whole trajectories of a robomimic file with timestamps, at --hz").
 				WithHint("robocache synth FILE.hdf5 --format robomimic --preset heterogeneous")
 		}
@@ -111,8 +137,13 @@ func Passes(ctx context.Context, names []string, w Workload, threads []int, t ru
 // httpLatency is the wait before each answer of the http store.
 const httpLatency = 5 * time.Millisecond
 
-// Runners gives the runners of one family by name. What a runner needs is made first: a reason why it cannot be stands in the runner, which then fails with it.
-func (w *CaseWork) Runners(ctx context.Context, name string, names []string) (out []Runner, err error) {
+// Runners gives the runners of one family by name. What a runner needs is made first: a reason why
+// it cannot be stands in the runner, which then fails with it.
+func (w *CaseWork) Runners(
+	ctx context.Context,
+	name string,
+	names []string,
+) (out []Runner, err error) {
 	f := familyOf(name)
 	var ref *reference
 	if f.format == nil {
@@ -160,7 +191,12 @@ func (w *CaseWork) reference(ctx context.Context, root string) (*reference, erro
 }
 
 // peer is a runner of a family of `robocache-bench peers`.
-func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *reference) (Runner, error) {
+func (w *CaseWork) peer(
+	ctx context.Context,
+	f *family,
+	name string,
+	ref *reference,
+) (Runner, error) {
 	p, own := f.Runners[name]
 	if !own {
 		p = tables().Peers[name]
@@ -174,7 +210,16 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 			return Runner{}, err
 		}
 	}
-	job := Workload{URI: ref.root, BatchSize: w.BatchSize, Workers: w.Workers, Epochs: 1, Seconds: w.Seconds, Seed: w.Seed, Window: f.Window, Video: "none"}
+	job := Workload{
+		URI:       ref.root,
+		BatchSize: w.BatchSize,
+		Workers:   w.Workers,
+		Epochs:    1,
+		Seconds:   w.Seconds,
+		Seed:      w.Seed,
+		Window:    f.Window,
+		Video:     "none",
+	}
 	if f.Video {
 		job.Video, job.CheckFrames = "one", 64
 	}
@@ -217,7 +262,8 @@ func (w *CaseWork) peer(ctx context.Context, f *family, name string, ref *refere
 	return a, nil
 }
 
-// formatRunner is a runner of a case of `robocache-bench formats`: runners/robocache_bench/formats.py, but where loaders are measured.
+// formatRunner is a runner of a case of `robocache-bench formats`:
+// runners/robocache_bench/formats.py, but where loaders are measured.
 func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) (Runner, error) {
 	p, ok := tables().Kinds[c.Kind][name]
 	if !ok {
@@ -227,7 +273,12 @@ func (w *CaseWork) formatRunner(ctx context.Context, c *tableCase, name string) 
 	if err != nil {
 		return Runner{}, err
 	}
-	j := Workload{URI: filepath.Join(formatData, c.File), Seconds: w.Seconds, Seed: w.Seed, BatchSize: 1}
+	j := Workload{
+		URI:       filepath.Join(formatData, c.File),
+		Seconds:   w.Seconds,
+		Seed:      w.Seed,
+		BatchSize: 1,
+	}
 	if err := c.Job.into(&j); err != nil {
 		return Runner{}, err
 	}

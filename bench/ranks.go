@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Node is this process's place where each rank of a scenario runs on a machine of its own (Slurm: RANK and WORLD_SIZE).
+// Node is this process's place where each rank of a scenario runs on a machine of its own (Slurm:
+// RANK and WORLD_SIZE).
 type Node struct {
 	Rank, World int
 	Dir         string // a folder that all nodes see, of this run alone
@@ -24,7 +25,10 @@ type Node struct {
 
 // turn is the folder of one run of one point.
 func (n *Node) turn(p *point) (string, error) {
-	dir := filepath.Join(n.Dir, fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)))
+	dir := filepath.Join(
+		n.Dir,
+		fmt.Sprintf("%s_bs%d_%s_%d", p.scenario.Name, p.batch, p.runner, len(p.Runs)),
+	)
 	if exists(n.outcome(dir, n.Rank)) {
 		return "", robocache.Misuse("load", robocache.Where{"file": dir}, "a run of this rank was here before").
 			WithHint("give each run an --out of its own")
@@ -37,7 +41,12 @@ func (n *Node) outcome(dir string, rank int) string {
 }
 
 // exchange leaves this rank's outcome for the others, and waits for theirs.
-func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed error) ([]Outcome, error) {
+func (n *Node) exchange(
+	ctx context.Context,
+	dir string,
+	own Outcome,
+	failed error,
+) ([]Outcome, error) {
 	if failed != nil {
 		own.Error = failed.Error()
 	}
@@ -51,11 +60,19 @@ func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed err
 	}
 	outs := make([]Outcome, n.World)
 	for r := range outs {
-		b, err := await(ctx, n.outcome(dir, r), 20*time.Millisecond, fmt.Sprintf("rank %d left no outcome", r))
+		b, err := await(
+			ctx,
+			n.outcome(dir, r),
+			20*time.Millisecond,
+			fmt.Sprintf("rank %d left no outcome", r),
+		)
 		if err != nil {
 			return nil, err
 		}
-		if err := robocache.At(json.Unmarshal(b, &outs[r]), robocache.Where{"file": n.outcome(dir, r)}); err != nil {
+		if err := robocache.At(
+			json.Unmarshal(b, &outs[r]),
+			robocache.Where{"file": n.outcome(dir, r)},
+		); err != nil {
 			return nil, err
 		}
 		if outs[r].Error != "" {
@@ -65,7 +82,8 @@ func (n *Node) exchange(ctx context.Context, dir string, own Outcome, failed err
 	return outs, nil
 }
 
-// meet waits until every rank has come to the barrier: a folder that all of them see. runners/robocache_bench/common.py does the same.
+// meet waits until every rank has come to the barrier: a folder that all of them see.
+// runners/robocache_bench/common.py does the same.
 func meet(ctx context.Context, w *Workload) error {
 	if w.Barrier == "" || w.World < 2 {
 		return nil
@@ -77,7 +95,12 @@ func meet(ctx context.Context, w *Workload) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	for r := range w.World {
-		if _, err := await(ctx, name(r), 2*time.Millisecond, fmt.Sprintf("rank %d did not come to the barrier", r)); err != nil {
+		if _, err := await(
+			ctx,
+			name(r),
+			2*time.Millisecond,
+			fmt.Sprintf("rank %d did not come to the barrier", r),
+		); err != nil {
 			return err
 		}
 	}
@@ -108,8 +131,8 @@ type common struct {
 	Slowest int
 }
 
-// commonWindow lays the ranks' arrivals on one clock: from the last window that opened to the first that closed. Both ends are
-// arrivals of one of the ranks.
+// commonWindow lays the ranks' arrivals on one clock: from the last window that opened to the first
+// that closed. Both ends are arrivals of one of the ranks.
 func commonWindow(ranks []Outcome) (common, error) {
 	var c common
 	open, end := int64(0), int64(0)
@@ -124,7 +147,10 @@ func commonWindow(ranks []Outcome) (common, error) {
 		}
 	}
 	if end <= open {
-		return c, fmt.Errorf("the ranks' windows do not overlap: the last opened %.3f s after the first closed", float64(open-end)/1e9)
+		return c, fmt.Errorf(
+			"the ranks' windows do not overlap: the last opened %.3f s after the first closed",
+			float64(open-end)/1e9,
+		)
 	}
 	c.Seconds = float64(end-open) / 1e9
 	for i, o := range ranks {
@@ -148,7 +174,8 @@ func commonWindow(ranks []Outcome) (common, error) {
 	return c, nil
 }
 
-// coverageOf is how often samples came in the epochs that every rank has finished. Samples are known by number; an epoch has total of them.
+// coverageOf is how often samples came in the epochs that every rank has finished. Samples are
+// known by number; an epoch has total of them.
 func coverageOf(ranks [][][]int64, total int64) *tally {
 	t, done := newTally(total, 0, 0), math.MaxInt
 	t.limit = math.MaxInt64
@@ -178,7 +205,12 @@ func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
 		samples, o.CPUSeconds, o.PSSPeakMB, o.DeviceReadBytes = samples+x.Samples, o.CPUSeconds+x.CPUSeconds, o.PSSPeakMB+x.PSSPeakMB, o.DeviceReadBytes+x.DeviceReadBytes
 		o.FirstBatchS, o.Compared = max(o.FirstBatchS, x.FirstBatchS), o.Compared || x.Compared
 		if i > 0 {
-			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(o.WrongWhere, x.WrongWhere...), cmp.Or(o.Note, x.Note)
+			o.FramesChecked, o.WrongFrames, o.WrongWhere, o.Note = o.FramesChecked+x.FramesChecked, o.WrongFrames+x.WrongFrames, append(
+				o.WrongWhere,
+				x.WrongWhere...), cmp.Or(
+				o.Note,
+				x.Note,
+			)
 		}
 		epochs, err := epochsOf(field[i].Job.OrderOut)
 		if err != nil {
@@ -193,7 +225,8 @@ func together(outs []Outcome, field []Runner, total int64) (Outcome, error) {
 	return o, nil
 }
 
-// atEnd is how many samples an epoch gives twice by rule, since with several ranks its last step is filled up from its start; and how many it leaves out.
+// atEnd is how many samples an epoch gives twice by rule, since with several ranks its last step is
+// filled up from its start; and how many it leaves out.
 func atEnd(total int64, batch, world int, dropLast bool) (wraps, drops int64) {
 	g := int64(batch) * int64(max(world, 1))
 	switch {

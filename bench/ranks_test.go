@@ -12,14 +12,27 @@ import (
 
 // Σ samples ÷ common window, from the last window that opened to the first that closed.
 func TestCommonWindow(t *testing.T) {
-	a := Outcome{OpenUnixNS: 1e9, ArrivalsUS: []int64{1e6, 2e6, 3e6, 4e6}, ArrivalRows: []int{8, 8, 8, 8}, Samples: 32, Seconds: 4}
-	b := Outcome{OpenUnixNS: 2e9, ArrivalsUS: []int64{2e6, 4e6}, ArrivalRows: []int{8, 4}, Samples: 12, Seconds: 4}
+	a := Outcome{
+		OpenUnixNS:  1e9,
+		ArrivalsUS:  []int64{1e6, 2e6, 3e6, 4e6},
+		ArrivalRows: []int{8, 8, 8, 8},
+		Samples:     32,
+		Seconds:     4,
+	}
+	b := Outcome{
+		OpenUnixNS:  2e9,
+		ArrivalsUS:  []int64{2e6, 4e6},
+		ArrivalRows: []int{8, 4},
+		Samples:     12,
+		Seconds:     4,
+	}
 	c, err := commonWindow([]Outcome{a, b})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Common: 2 s to 5 s. a: its arrivals at 3, 4, 5 s; b: the one at 4 s.
-	if c.Seconds != 3 || c.Samples != 32 || c.Slowest != 1 || !slices.Equal(c.Rates, []float64{8, 8.0 / 3}) {
+	if c.Seconds != 3 || c.Samples != 32 || c.Slowest != 1 ||
+		!slices.Equal(c.Rates, []float64{8, 8.0 / 3}) {
 		t.Errorf("%+v", c)
 	}
 	if !slices.Equal(c.Gaps, []float64{125, 125, 125, 250}) {
@@ -38,7 +51,8 @@ func TestCoverageOverRanks(t *testing.T) {
 	// Seven samples, batch 2, two ranks: two steps of four, the last filled up from the start.
 	whole := [][][]int64{{{6, 5, 2, 1}, {0, 1}}, {{4, 3, 0, 6}}}
 	c := coverageOf(whole, 7)
-	if c.finished != 1 || c.low != 1 || c.high != 2 || c.missing != 0 || c.extra != 1 || c.orderSamples != 8 {
+	if c.finished != 1 || c.low != 1 || c.high != 2 || c.missing != 0 || c.extra != 1 ||
+		c.orderSamples != 8 {
 		t.Errorf("%+v", c)
 	}
 	for _, c := range []struct {
@@ -47,7 +61,13 @@ func TestCoverageOverRanks(t *testing.T) {
 		dropLast     bool
 		wraps, drops int64
 	}{{7, 2, false, 1, 0}, {8, 2, false, 0, 0}, {7, 1, false, 0, 0}, {7, 2, true, 0, 3}} {
-		if wraps, drops := atEnd(c.total, 2, c.world, c.dropLast); wraps != c.wraps || drops != c.drops {
+		if wraps, drops := atEnd(
+			c.total,
+			2,
+			c.world,
+			c.dropLast,
+		); wraps != c.wraps ||
+			drops != c.drops {
 			t.Errorf("%+v: %d wrap, %d are dropped", c, wraps, drops)
 		}
 	}
@@ -58,12 +78,17 @@ func TestCoverageOverRanks(t *testing.T) {
 	if one := coverageOf([][][]int64{{{2, 0, 1}}}, 3); one.sum() != tl.sum() {
 		t.Error("the merged order of one rank is another")
 	}
-	if c := coverageOf([][][]int64{{{0, 1}}, {{1, 3}}}, 5); c.missing != 2 || c.low != 0 || c.extra != 1 {
+	if c := coverageOf(
+		[][][]int64{{{0, 1}}, {{1, 3}}},
+		5,
+	); c.missing != 2 || c.low != 0 ||
+		c.extra != 1 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// What a runner writes comes back: epochs for the merge over ranks, and the whole window for the tally. A file that was cut off is an error.
+// What a runner writes comes back: epochs for the merge over ranks, and the whole window for the
+// tally. A file that was cut off is an error.
 func TestOrderFile(t *testing.T) {
 	var b bytes.Buffer
 	out := bufio.NewWriter(&b)
@@ -86,7 +111,10 @@ func TestOrderFile(t *testing.T) {
 	}
 	tl := newTally(3, 1, 2)
 	tl.whole = true
-	if done, err := epochsOf(p); err != nil || len(done) != 3 || !slices.Equal(done[1], []int64{2, 0, 1}) {
+	if done, err := epochsOf(
+		p,
+	); err != nil || len(done) != 3 ||
+		!slices.Equal(done[1], []int64{2, 0, 1}) {
 		t.Errorf("%v %v", done, err)
 	}
 	if err := replay(p, tl.take); err != nil {
@@ -105,16 +133,50 @@ func TestOrderFile(t *testing.T) {
 
 func TestMergedRow(t *testing.T) {
 	f := func(v float64) *float64 { return &v }
-	p := &point{scenario: Scenario{Name: "s", Loader: "streaming"}, work: Workload{BatchSize: 8, World: 2}}
+	p := &point{
+		scenario: Scenario{Name: "s", Loader: "streaming"},
+		work:     Workload{BatchSize: 8, World: 2},
+	}
 	outs := []Outcome{
-		{OpenUnixNS: 1e9, ArrivalsUS: []int64{1e6, 2e6}, ArrivalRows: []int{8, 8}, Samples: 16, Seconds: 2, CPUSeconds: 1, RSSPeakMB: 100, PSSPeakMB: 90, FirstBatchS: 1, WaitPct: f(1), DistinctFrac: 0.5, IdealFrac: 0.8, SingleProc: f(3)},
-		{OpenUnixNS: 1e9, ArrivalsUS: []int64{2e6}, ArrivalRows: []int{8}, Samples: 8, Seconds: 2, CPUSeconds: 2, RSSPeakMB: 100, PSSPeakMB: 90, FirstBatchS: 3, WaitPct: f(5), DistinctFrac: 0.3, IdealFrac: 0.8},
+		{
+			OpenUnixNS:   1e9,
+			ArrivalsUS:   []int64{1e6, 2e6},
+			ArrivalRows:  []int{8, 8},
+			Samples:      16,
+			Seconds:      2,
+			CPUSeconds:   1,
+			RSSPeakMB:    100,
+			PSSPeakMB:    90,
+			FirstBatchS:  1,
+			WaitPct:      f(1),
+			DistinctFrac: 0.5,
+			IdealFrac:    0.8,
+			SingleProc:   f(3),
+		},
+		{
+			OpenUnixNS:   1e9,
+			ArrivalsUS:   []int64{2e6},
+			ArrivalRows:  []int{8},
+			Samples:      8,
+			Seconds:      2,
+			CPUSeconds:   2,
+			RSSPeakMB:    100,
+			PSSPeakMB:    90,
+			FirstBatchS:  3,
+			WaitPct:      f(5),
+			DistinctFrac: 0.3,
+			IdealFrac:    0.8,
+		},
 	}
 	order := filepath.Join(t.TempDir(), "order")
 	if err := os.WriteFile(order, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, err := together(outs, slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2), 100)
+	o, err := together(
+		outs,
+		slices.Repeat([]Runner{{Job: &Workload{OrderOut: order, BatchSize: 8}}}, 2),
+		100,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +186,16 @@ func TestMergedRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := result.Merged
-	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 || k.FirstBatchLatencyS != 3 || *k.SlowestRank != 1 || *k.SlowestSamplesPerS != 4 || *k.WaitPct != 5 {
+	if k.SamplesPerS != 12 || k.SamplesMeasured != 24 || k.CPUPerSample != 3.0/24 ||
+		k.FirstBatchLatencyS != 3 ||
+		*k.SlowestRank != 1 ||
+		*k.SlowestSamplesPerS != 4 ||
+		*k.WaitPct != 5 {
 		t.Errorf("%+v", k)
 	}
-	if math.Abs(k.PeakRSSGB-200*(1<<20)/1e9) > 1e-12 || math.Abs(*k.RandomnessVsIdeal-0.5) > 1e-12 || k.SingleProcSamplesPerS != nil {
+	if math.Abs(k.PeakRSSGB-200*(1<<20)/1e9) > 1e-12 ||
+		math.Abs(*k.RandomnessVsIdeal-0.5) > 1e-12 ||
+		k.SingleProcSamplesPerS != nil {
 		t.Errorf("%+v", k)
 	}
 }

@@ -25,15 +25,59 @@ type Report struct {
 
 // Document is NAME.json and so on, and the plots.
 func (r *Report) Document() *report.Document {
-	d := &report.Document{Name: r.Name, Title: r.Title, Command: r.Command, Raw: r, Wrong: strings.Join(r.wrong(), "; "), Missed: r.slower()}
-	d.Sheet = &report.Table{Head: []string{"arm", "setting", "run", "samples", "seconds", "cpu_seconds", "samples_per_s", "cpu_s_per_1000_samples", "open_s", "first_batch_latency_s", "pss_peak_mb", "shuffle_randomness_frac", "randomness_ideal", "order_sha256"}}
+	d := &report.Document{
+		Name:    r.Name,
+		Title:   r.Title,
+		Command: r.Command,
+		Raw:     r,
+		Wrong:   strings.Join(r.wrong(), "; "),
+		Missed:  r.slower(),
+	}
+	d.Sheet = &report.Table{
+		Head: []string{
+			"arm",
+			"setting",
+			"run",
+			"samples",
+			"seconds",
+			"cpu_seconds",
+			"samples_per_s",
+			"cpu_s_per_1000_samples",
+			"open_s",
+			"first_batch_latency_s",
+			"pss_peak_mb",
+			"shuffle_randomness_frac",
+			"randomness_ideal",
+			"order_sha256",
+		},
+	}
 	rates := &report.Figure{Name: r.Name + "-rate", Title: r.Unit + " a second", Unit: "/s"}
-	cpu := &report.Figure{Name: r.Name + "-cpu", Title: "CPU seconds a 1,000 " + r.Unit, Unit: "CPU s"}
+	cpu := &report.Figure{
+		Name:  r.Name + "-cpu",
+		Title: "CPU seconds a 1,000 " + r.Unit,
+		Unit:  "CPU s",
+	}
 	for i := range r.Results {
 		x := &r.Results[i]
 		for k, o := range x.Runs {
-			d.Sheet.Add(x.Runner.Name, x.Runner.Setting, strconv.Itoa(k), strconv.FormatInt(o.Samples, 10), report.Decimal(o.Seconds), report.Decimal(o.CPUSeconds), report.Decimal(o.rate()), report.Decimal(o.cpuPer1000()),
-				report.Decimal(o.OpenS), report.Decimal(o.FirstBatchS), report.Decimal(o.PSSPeakMB), report.Decimal(o.DistinctFrac), report.Decimal(o.IdealFrac), o.OrderSHA256)
+			d.Sheet.Add(
+				x.Runner.Name,
+				x.Runner.Setting,
+				strconv.Itoa(k),
+				strconv.FormatInt(o.Samples, 10),
+				report.Decimal(o.Seconds),
+				report.Decimal(o.CPUSeconds),
+				report.Decimal(o.rate()),
+				report.Decimal(o.cpuPer1000()),
+				report.Decimal(
+					o.OpenS,
+				),
+				report.Decimal(o.FirstBatchS),
+				report.Decimal(o.PSSPeakMB),
+				report.Decimal(o.DistinctFrac),
+				report.Decimal(o.IdealFrac),
+				o.OrderSHA256,
+			)
 		}
 		rates.Set("", x.Runner.Name, x.SamplesPerS)
 		cpu.Set("", x.Runner.Name, x.CPUPer1000)
@@ -44,13 +88,15 @@ func (r *Report) Document() *report.Document {
 	return d.WithRaw()
 }
 
-// wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong frames, or one of ours failed. A peer that cannot run is none, and one whose data
-// cannot be made here has no job.
+// wrong says why the figures do not count: a runner lost or doubled samples, or showed wrong
+// frames, or one of ours failed. A peer that cannot run is none, and one whose data cannot be made
+// here has no job.
 func (r *Report) wrong() (why []string) {
 	for i := range r.Results {
 		x := &r.Results[i]
 		failed := x.fault()
-		if x.Runner.Job != nil && (strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache")) {
+		if x.Runner.Job != nil &&
+			(strings.HasPrefix(x.Runner.Name, "engine") || strings.HasPrefix(x.Runner.Name, "robocache")) {
 			failed = cmp.Or(x.Failed, failed)
 		}
 		if failed != "" {
@@ -60,14 +106,26 @@ func (r *Report) wrong() (why []string) {
 	return why
 }
 
-// slower says which runners are slower with more threads than with fewer, beyond the spread of both.
+// slower says which runners are slower with more threads than with fewer, beyond the spread of
+// both.
 func (r *Report) slower() (out []string) {
 	name := func(x *Result) string { n, _, _ := strings.Cut(x.Runner.Name, ", "); return n }
 	for i := range r.Results {
 		for k := range r.Results[:i] {
 			more, fewer := &r.Results[i], &r.Results[k]
-			if name(more) == name(fewer) && len(more.Runs) > 0 && more.Runner.Job.Workers > fewer.Runner.Job.Workers && more.SamplesPerS.Max < (1-smallest)*fewer.SamplesPerS.Min {
-				out = append(out, fmt.Sprintf("slower with more threads: %s: %s /s, fewer than with %d: %s", more.Runner.Name, report.Short(more.SamplesPerS), fewer.Runner.Job.Workers, report.Short(fewer.SamplesPerS)))
+			if name(more) == name(fewer) && len(more.Runs) > 0 &&
+				more.Runner.Job.Workers > fewer.Runner.Job.Workers &&
+				more.SamplesPerS.Max < (1-smallest)*fewer.SamplesPerS.Min {
+				out = append(
+					out,
+					fmt.Sprintf(
+						"slower with more threads: %s: %s /s, fewer than with %d: %s",
+						more.Runner.Name,
+						report.Short(more.SamplesPerS),
+						fewer.Runner.Job.Workers,
+						report.Short(fewer.SamplesPerS),
+					),
+				)
 			}
 		}
 	}
@@ -75,11 +133,37 @@ func (r *Report) slower() (out []string) {
 }
 
 func (r *Report) table() *report.Table {
-	t := &report.Table{Head: []string{"runner", "setting", r.Unit + "/s", "CPU s", "cores busy", "first batch s", "peak PSS MB", "of ideal shuffle", "wrong of checked", "times an epoch", "order"}}
+	t := &report.Table{
+		Head: []string{
+			"runner",
+			"setting",
+			r.Unit + "/s",
+			"CPU s",
+			"cores busy",
+			"first batch s",
+			"peak PSS MB",
+			"of ideal shuffle",
+			"wrong of checked",
+			"times an epoch",
+			"order",
+		},
+	}
 	for i := range r.Results {
 		x := &r.Results[i]
 		if x.Failed != "" {
-			t.Add(x.Runner.Name, x.Runner.Setting, "failed: "+x.Failed, "", "", "", "", "", "", "", "")
+			t.Add(
+				x.Runner.Name,
+				x.Runner.Setting,
+				"failed: "+x.Failed,
+				"",
+				"",
+				"",
+				"",
+				"",
+				"",
+				"",
+				"",
+			)
 			continue
 		}
 		checked, wrong := int64(0), int64(0)
@@ -106,7 +190,19 @@ func (r *Report) table() *report.Table {
 		if x.FirstBatchS.Max > 0 {
 			first = report.Short(x.FirstBatchS)
 		}
-		t.Add(x.Runner.Name, x.Runner.Setting, report.Short(x.SamplesPerS), report.Short(x.CPUPer1000), report.Digits(x.SamplesPerS.Median*x.CPUPer1000.Median/1000), first, report.Short(x.PSSPeakMB), shuffle, right, times, order)
+		t.Add(
+			x.Runner.Name,
+			x.Runner.Setting,
+			report.Short(x.SamplesPerS),
+			report.Short(x.CPUPer1000),
+			report.Digits(x.SamplesPerS.Median*x.CPUPer1000.Median/1000),
+			first,
+			report.Short(x.PSSPeakMB),
+			shuffle,
+			right,
+			times,
+			order,
+		)
 	}
 	return t
 }
@@ -118,11 +214,22 @@ type SuiteReport struct {
 	Explain bool          `json:"-"` // the text says what limits
 }
 
-// Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank, named as the original benchmark names them, merged ones where there are several
-// ranks. Where there are several runners, each has a folder of its own for the files a rank.
+// Document is load.{json,csv,md,html} with all rows, the plots, and a JSON and a CSV file a rank,
+// named as the original benchmark names them, merged ones where there are several ranks. Where
+// there are several runners, each has a folder of its own for the files a rank.
 func (r *SuiteReport) Document() *report.Document {
-	d := &report.Document{Name: "load", Title: "robocache-bench load", Command: r.Command, Raw: r, Files: map[string]any{}}
-	d.Add("", r.table(), "Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.")
+	d := &report.Document{
+		Name:    "load",
+		Title:   "robocache-bench load",
+		Command: r.Command,
+		Raw:     r,
+		Files:   map[string]any{},
+	}
+	d.Add(
+		"",
+		r.table(),
+		"Rates: median (min–max) over the repeats, a fresh process each; the other figures are of the run with the median rate. A dash: not measured.",
+	)
 	d.Plot(r.figures()...)
 	var merged []*Keys
 	var runners, wrong []string
@@ -132,13 +239,19 @@ func (r *SuiteReport) Document() *report.Document {
 	for _, x := range r.Results {
 		k, to := x.Merged, ""
 		if merged = append(merged, k); k.Failed != "" {
-			wrong = append(wrong, fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("%s bs%d %s: %s", k.Scenario, k.BatchSize, k.Runner, k.Failed),
+			)
 		}
 		if len(runners) > 1 {
 			to = k.Runner
 		}
 		files := func(k *Keys, rank string) {
-			path := filepath.Join(to, stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize))
+			path := filepath.Join(
+				to,
+				stem(k.Scenario, k.BatchSize, k.NumWorkers, rank, k.WorldSize),
+			)
 			d.Files[path+".json"], d.Files[path+".csv"] = k, keysTable([]*Keys{k})
 		}
 		for _, k := range x.Keys {
@@ -149,24 +262,83 @@ func (r *SuiteReport) Document() *report.Document {
 		}
 		text := []string{k.Store + "; " + k.Setting}
 		if k.SlowestRank != nil {
-			text = append(text, fmt.Sprintf("Slowest rank: %d with %.1f samples/s.", *k.SlowestRank, *k.SlowestSamplesPerS))
+			text = append(
+				text,
+				fmt.Sprintf(
+					"Slowest rank: %d with %.1f samples/s.",
+					*k.SlowestRank,
+					*k.SlowestSamplesPerS,
+				),
+			)
 		}
-		d.Add(fmt.Sprintf("%s, batch %d, %s", k.Scenario, k.BatchSize, k.Runner), nil, append(append(text, k.Notes...), k.Errors...)...)
-		d.Sections = append(d.Sections, report.Section{Pre: strings.Join(x.Explain, "\n"), Web: !r.Explain})
+		d.Add(
+			fmt.Sprintf("%s, batch %d, %s", k.Scenario, k.BatchSize, k.Runner),
+			nil,
+			append(append(text, k.Notes...), k.Errors...)...)
+		d.Sections = append(
+			d.Sections,
+			report.Section{Pre: strings.Join(x.Explain, "\n"), Web: !r.Explain},
+		)
 	}
 	if d.Sheet, d.Wrong = keysTable(merged), strings.Join(wrong, "; "); len(merged) > 0 {
-		d.Add("Environment", nil, append(report.About(r.Command, merged[0].Machine, "", nil), "Page cache before the first run: "+merged[0].CacheState+".")...)
+		d.Add(
+			"Environment",
+			nil,
+			append(
+				report.About(r.Command, merged[0].Machine, "", nil),
+				"Page cache before the first run: "+merged[0].CacheState+".",
+			)...)
 	}
 	return d.WithRaw()
 }
 
 func (r *SuiteReport) table() *report.Table {
-	t := &report.Table{Head: []string{"scenario", "batch", "runner", "samples/s", "CPU s per 1,000", "first batch s", "p50/p95/p99 ms", "wait %", "peak PSS GB", "of ideal shuffle", "frames checked, wrong", "resume", "page cache", ""}}
+	t := &report.Table{
+		Head: []string{
+			"scenario",
+			"batch",
+			"runner",
+			"samples/s",
+			"CPU s per 1,000",
+			"first batch s",
+			"p50/p95/p99 ms",
+			"wait %",
+			"peak PSS GB",
+			"of ideal shuffle",
+			"frames checked, wrong",
+			"resume",
+			"page cache",
+			"",
+		},
+	}
 	for _, p := range r.Results {
 		k := p.Merged
-		t.AddBar(k.Failed == "", k.Scenario, fmt.Sprint(k.BatchSize), k.Runner, report.Short(k.Spread["samples_per_s"]), fmt.Sprintf("%.3f", 1e3*k.CPUPerSample), fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
-			fmt.Sprintf("%.3g/%.3g/%.3g", k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS), show(k.WaitPct), fmt.Sprintf("%.2f", k.PSSPeakGB), show(k.RandomnessVsIdeal),
-			show(k.FramesChecked)+", "+show(k.WrongFrames), show(k.ResumeExact), k.CacheState, k.Failed)
+		t.AddBar(
+			k.Failed == "",
+			k.Scenario,
+			fmt.Sprint(k.BatchSize),
+			k.Runner,
+			report.Short(k.Spread["samples_per_s"]),
+			fmt.Sprintf("%.3f", 1e3*k.CPUPerSample),
+			fmt.Sprintf("%.2f", k.FirstBatchLatencyS),
+			fmt.Sprintf(
+				"%.3g/%.3g/%.3g",
+				k.P50SampleLatencyMS,
+				k.P95SampleLatencyMS,
+				k.P99SampleLatencyMS,
+			),
+			show(k.WaitPct),
+			fmt.Sprintf("%.2f", k.PSSPeakGB),
+			show(k.RandomnessVsIdeal),
+			show(
+				k.FramesChecked,
+			)+", "+show(
+				k.WrongFrames,
+			),
+			show(k.ResumeExact),
+			k.CacheState,
+			k.Failed,
+		)
 	}
 	return t
 }
@@ -183,17 +355,34 @@ func show(v any) string {
 	return fmt.Sprint(r.Elem().Interface())
 }
 
-// figures are the plots of a report: rate, time between samples, and the ratio to the last runner, or where there is one to the first row.
+// figures are the plots of a report: rate, time between samples, and the ratio to the last runner,
+// or where there is one to the first row.
 func (r *SuiteReport) figures() []*report.Figure {
-	rates := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
-	gaps := &report.Figure{Name: "latency_comparison", Title: "Time between samples", Unit: "ms a sample"}
-	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of ", Unit: "times"}
+	rates := &report.Figure{
+		Name:  "throughput_comparison",
+		Title: "Samples per second (median, min to max of the repeats)",
+		Unit:  "samples/s",
+	}
+	gaps := &report.Figure{
+		Name:  "latency_comparison",
+		Title: "Time between samples",
+		Unit:  "ms a sample",
+	}
+	ratio := &report.Figure{
+		Name:  "speedup_comparison",
+		Title: "Samples per second, times those of ",
+		Unit:  "times",
+	}
 	group := func(k *Keys) string { return fmt.Sprintf("%s bs%d", k.Scenario, k.BatchSize) }
 	for _, p := range r.Results {
 		if k := p.Merged; k.SamplesPerS > 0 {
 			rates.Set(k.Runner, group(k), k.Spread["samples_per_s"])
 			for i, v := range []float64{k.P50SampleLatencyMS, k.P95SampleLatencyMS, k.P99SampleLatencyMS} {
-				gaps.Set([]string{"p50", "p95", "p99"}[i], group(k)+" "+k.Runner, report.SpreadOf([]float64{v}))
+				gaps.Set(
+					[]string{"p50", "p95", "p99"}[i],
+					group(k)+" "+k.Runner,
+					report.SpreadOf([]float64{v}),
+				)
 			}
 		}
 	}
@@ -208,7 +397,11 @@ func (r *SuiteReport) figures() []*report.Figure {
 	for _, s := range rates.Series {
 		for _, name := range rates.Groups {
 			if v, ok := s.Values[name]; ok {
-				ratio.Set(s.Name, name, report.SpreadOf([]float64{v.Median / base.Values[cmp.Or(than, name)].Median}))
+				ratio.Set(
+					s.Name,
+					name,
+					report.SpreadOf([]float64{v.Median / base.Values[cmp.Or(than, name)].Median}),
+				)
 			}
 		}
 	}

@@ -21,12 +21,16 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Resume is one process of the check that a killed run goes on exactly: it logs what each batch holds, and may be killed in the middle of it.
+// Resume is one process of the check that a killed run goes on exactly: it logs what each batch
+// holds, and may be killed in the middle of it.
 type Resume struct {
-	Steps int    `json:"steps"` // of the whole run
-	Kill  int    `json:"kill"`  // after so many steps of the run the process kills itself, with its prefetch in flight; 0: never
-	State string `json:"state"` // file: where the run goes on from, and where its state is left before it is killed
-	Log   string `json:"log"`   // file: a line a step, order and pixels
+	Steps int `json:"steps"` // of the whole run
+	// after so many steps of the run the process kills itself, with its prefetch in flight; 0:
+	// never
+	Kill int `json:"kill"`
+	// file: where the run goes on from, and where its state is left before it is killed
+	State string `json:"state"`
+	Log   string `json:"log"` // file: a line a step, order and pixels
 }
 
 // saved is the state file.
@@ -103,8 +107,9 @@ func batchSum(b *loader.Batch) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// resumeExact runs the first steps of a point's order once unbroken, and once killed at a random step and resumed with other threads
-// and prefetch, and says whether every batch was the same. nil: of other runners than the engine, which all of ours are.
+// resumeExact runs the first steps of a point's order once unbroken, and once killed at a random
+// step and resumed with other threads and prefetch, and says whether every batch was the same. nil:
+// of other runners than the engine, which all of ours are.
 func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	if p.runner != "engine" {
 		return nil, nil
@@ -123,7 +128,12 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*s.Timeout)
 	defer cancel()
 	run := func(kill int, name string) (string, error) {
-		w.Resume = &Resume{Steps: resumeSteps, Kill: kill, State: filepath.Join(dir, name+".state"), Log: filepath.Join(dir, name)}
+		w.Resume = &Resume{
+			Steps: resumeSteps,
+			Kill:  kill,
+			State: filepath.Join(dir, name+".state"),
+			Log:   filepath.Join(dir, name),
+		}
 		if err := w.finish(ctx, &s.Tools); err != nil {
 			return "", err
 		}
@@ -137,7 +147,10 @@ func (s *Suite) resumeExact(ctx context.Context, p *point) (*bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := run(1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1), "broken"); err != nil {
+	if _, err := run(
+		1+rand.New(rand.NewPCG(uint64(w.Seed), uint64(p.batch))).IntN(resumeSteps-1),
+		"broken",
+	); err != nil {
 		return nil, err
 	}
 	w.Workers, w.Prefetch = w.Workers+1, max(w.Prefetch, 1)+1

@@ -18,14 +18,16 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Runner is one timer: a command that does its job once and prints one JSON object, an Outcome, as its last line.
+// Runner is one timer: a command that does its job once and prints one JSON object, an Outcome, as
+// its last line.
 type Runner struct {
 	Name    string    `json:"name"`
 	Setting string    `json:"setting"` // what was chosen for it, in words
 	Argv    []string  `json:"argv"`
 	Job     *Workload `json:"job,omitempty"` // its last argument, as JSON
 	Env     []string  `json:"env,omitempty"`
-	// Checked: its frames are to be compared with the oracle's; a run in which none was is no result.
+	// Checked: its frames are to be compared with the oracle's; a run in which none was is no
+	// result.
 	Checked bool `json:"checked,omitempty"`
 
 	ref     *reference // the set that order and frames are held against; nil: neither is looked at
@@ -38,15 +40,16 @@ type Runner struct {
 
 // Outcome is what one run of a runner says of itself.
 type Outcome struct {
-	Samples      int64   `json:"samples"` // delivered in the window
-	Seconds      float64 `json:"seconds"` // wall time of the window
-	CPUSeconds   float64 `json:"cpu_seconds"`
-	ImportS      float64 `json:"import_s,omitempty"`
-	OpenS        float64 `json:"open_s,omitempty"`
-	FirstBatchS  float64 `json:"first_batch_latency_s,omitempty"`
-	PSSPeakMB    float64 `json:"pss_peak_mb,omitempty"`
-	OrderSHA256  string  `json:"order_sha256,omitempty"`
-	DistinctFrac float64 `json:"shuffle_randomness_frac,omitempty"` // distinct episodes a batch ÷ batch
+	Samples     int64   `json:"samples"` // delivered in the window
+	Seconds     float64 `json:"seconds"` // wall time of the window
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	ImportS     float64 `json:"import_s,omitempty"`
+	OpenS       float64 `json:"open_s,omitempty"`
+	FirstBatchS float64 `json:"first_batch_latency_s,omitempty"`
+	PSSPeakMB   float64 `json:"pss_peak_mb,omitempty"`
+	OrderSHA256 string  `json:"order_sha256,omitempty"`
+	// distinct episodes a batch ÷ batch
+	DistinctFrac float64 `json:"shuffle_randomness_frac,omitempty"`
 	IdealFrac    float64 `json:"randomness_ideal,omitempty"`
 	Decoded      int64   `json:"frames_decoded,omitempty"`
 	Delivered    int64   `json:"frames_delivered,omitempty"`
@@ -59,36 +62,41 @@ type Outcome struct {
 	CoverageMax    int               `json:"coverage_max,omitempty"` // 0: the runner has no order
 	NeighbourShare float64           `json:"neighbour_share,omitempty"`
 	Versions       map[string]string `json:"versions,omitempty"`
-	Values         string            `json:"values_sha256,omitempty"` // of all that was read: runners of one case must agree
+	// of all that was read: runners of one case must agree
+	Values string `json:"values_sha256,omitempty"`
 
 	// Of a window of seconds (Workload.Duration).
-	IndexBuildS     float64       `json:"index_build_s,omitempty"`
-	RSSPeakMB       float64       `json:"rss_peak_mb,omitempty"`
-	OrderSamples    int64         `json:"order_samples,omitempty"` // that order_sha256 is over: the first epoch's, until the window closed
-	OpenUnixNS      int64         `json:"window_open_unix_ns,omitempty"`
-	ArrivalsUS      []int64       `json:"arrivals_us,omitempty"` // after the window opened, a batch each
-	ArrivalRows     []int         `json:"arrival_rows,omitempty"`
-	WaitS           float64       `json:"wait_s,omitempty"`     // of the window, for the next batch
-	BytesRead       int64         `json:"bytes_read,omitempty"` // in the window; asked of files and sockets
-	DeviceReadBytes int64         `json:"device_read_bytes,omitempty"`
-	QueueBatches    []*float64    `json:"queue_batches,omitempty"` // ready and not taken, at both ends
-	EpochsFinished  int           `json:"epochs_finished,omitempty"`
-	SamplesLost     int64         `json:"samples_lost,omitempty"` // in finished epochs
-	SamplesDoubled  int64         `json:"samples_doubled,omitempty"`
-	StatsOpen       *loader.Stats `json:"stats_open,omitempty"`
-	StatsClose      *loader.Stats `json:"stats_close,omitempty"`
-	ConsumerStepS   float64       `json:"consumer_step_s,omitempty"`
-	WaitPct         *float64      `json:"wait_pct,omitempty"`
-	H2DWaitPct      *float64      `json:"h2d_wait_pct,omitempty"`
-	SingleProc      *float64      `json:"single_proc_samples_per_s,omitempty"`
-	TotalTimeS      float64       `json:"total_time_s,omitempty"`
-	Cameras         int           `json:"num_cameras,omitempty"`
-	ImageShape      []int         `json:"image_shape,omitempty"`
-	FPS             float64       `json:"fps,omitempty"`
-	LoadedEpisodes  int           `json:"loaded_episodes,omitempty"`
-	ServerBytes     int64         `json:"server_bytes,omitempty"` // sent to this rank in its window
-	CacheState      string        `json:"cache_state,omitempty"`
-	Train           *TrainRun     `json:"train,omitempty"`
+	IndexBuildS float64 `json:"index_build_s,omitempty"`
+	RSSPeakMB   float64 `json:"rss_peak_mb,omitempty"`
+	// that order_sha256 is over: the first epoch's, until the window closed
+	OrderSamples int64 `json:"order_samples,omitempty"`
+	OpenUnixNS   int64 `json:"window_open_unix_ns,omitempty"`
+	// after the window opened, a batch each
+	ArrivalsUS  []int64 `json:"arrivals_us,omitempty"`
+	ArrivalRows []int   `json:"arrival_rows,omitempty"`
+	WaitS       float64 `json:"wait_s,omitempty"` // of the window, for the next batch
+	// in the window; asked of files and sockets
+	BytesRead       int64 `json:"bytes_read,omitempty"`
+	DeviceReadBytes int64 `json:"device_read_bytes,omitempty"`
+	// ready and not taken, at both ends
+	QueueBatches   []*float64    `json:"queue_batches,omitempty"`
+	EpochsFinished int           `json:"epochs_finished,omitempty"`
+	SamplesLost    int64         `json:"samples_lost,omitempty"` // in finished epochs
+	SamplesDoubled int64         `json:"samples_doubled,omitempty"`
+	StatsOpen      *loader.Stats `json:"stats_open,omitempty"`
+	StatsClose     *loader.Stats `json:"stats_close,omitempty"`
+	ConsumerStepS  float64       `json:"consumer_step_s,omitempty"`
+	WaitPct        *float64      `json:"wait_pct,omitempty"`
+	H2DWaitPct     *float64      `json:"h2d_wait_pct,omitempty"`
+	SingleProc     *float64      `json:"single_proc_samples_per_s,omitempty"`
+	TotalTimeS     float64       `json:"total_time_s,omitempty"`
+	Cameras        int           `json:"num_cameras,omitempty"`
+	ImageShape     []int         `json:"image_shape,omitempty"`
+	FPS            float64       `json:"fps,omitempty"`
+	LoadedEpisodes int           `json:"loaded_episodes,omitempty"`
+	ServerBytes    int64         `json:"server_bytes,omitempty"` // sent to this rank in its window
+	CacheState     string        `json:"cache_state,omitempty"`
+	Train          *TrainRun     `json:"train,omitempty"`
 
 	Compared   bool      `json:"-"` // frames were held against the oracle
 	WrongWhere []string  `json:"-"` // the first wrong frames
@@ -109,7 +117,13 @@ type Result struct {
 }
 
 // measure lets runners take turns, repeats times. One that fails takes no more.
-func measure(ctx context.Context, results []*Result, repeats int, log func(format string, a ...any), once func(i, rep int) (Outcome, error)) error {
+func measure(
+	ctx context.Context,
+	results []*Result,
+	repeats int,
+	log func(format string, a ...any),
+	once func(i, rep int) (Outcome, error),
+) error {
 	for rep := range repeats {
 		for i, r := range results {
 			if r.Failed != "" {
@@ -124,7 +138,14 @@ func measure(ctx context.Context, results []*Result, repeats int, log func(forma
 				log("%s: failed: %v", r.Runner.Name, err)
 			default:
 				r.Runs = append(r.Runs, o)
-				log("%d/%d %-28s %10.1f samples/s %8.3f CPU s per 1,000", rep+1, repeats, r.Runner.Name, o.rate(), o.cpuPer1000())
+				log(
+					"%d/%d %-28s %10.1f samples/s %8.3f CPU s per 1,000",
+					rep+1,
+					repeats,
+					r.Runner.Name,
+					o.rate(),
+					o.cpuPer1000(),
+				)
 			}
 		}
 	}
@@ -132,14 +153,24 @@ func measure(ctx context.Context, results []*Result, repeats int, log func(forma
 }
 
 // Run runs the runners in turn, repeats times, and gives a result a runner in the order given.
-func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Duration, log func(format string, a ...any)) ([]Result, error) {
+func Run(
+	ctx context.Context,
+	runners []Runner,
+	repeats int,
+	timeout time.Duration,
+	log func(format string, a ...any),
+) ([]Result, error) {
 	results, turns := make([]Result, len(runners)), make([]*Result, len(runners))
 	for i, r := range runners {
 		results[i].Runner, turns[i] = r, &results[i]
 	}
 	err := measure(ctx, turns, repeats, log, func(i, rep int) (Outcome, error) {
 		r := runners[i]
-		return Once(r.done, []any{r.key, rep}, func() (Outcome, error) { return runOnce(ctx, r, timeout) })
+		return Once(
+			r.done,
+			[]any{r.key, rep},
+			func() (Outcome, error) { return runOnce(ctx, r, timeout) },
+		)
 	})
 	agree(results)
 	for i := range results {
@@ -148,7 +179,8 @@ func Run(ctx context.Context, runners []Runner, repeats int, timeout time.Durati
 	return results, err
 }
 
-// decoding says what a device decoded in the window and what the CPU did, of each source, and which streams stay there.
+// decoding says what a device decoded in the window and what the CPU did, of each source, and which
+// streams stay there.
 func (o *Outcome) decoding() (notes []string) {
 	if o.StatsOpen == nil || o.StatsClose == nil {
 		return nil
@@ -158,7 +190,13 @@ func (o *Outcome) decoding() (notes []string) {
 			before := &o.StatsOpen.Decoding[i]
 			d.GPU, d.CPU, d.Failed = d.GPU-before.GPU, d.CPU-before.CPU, d.Failed-before.Failed
 		}
-		n := fmt.Sprintf("decoded by %s: %d frames, by the CPU: %d, groups that the device failed at: %d", d.Device, d.GPU, d.CPU, d.Failed)
+		n := fmt.Sprintf(
+			"decoded by %s: %d frames, by the CPU: %d, groups that the device failed at: %d",
+			d.Device,
+			d.GPU,
+			d.CPU,
+			d.Failed,
+		)
 		for _, s := range d.OnCPU {
 			n += fmt.Sprintf("; %s (%s): %s", s.File, s.Codec, s.Reason)
 		}
@@ -203,8 +241,9 @@ func (r *Result) median() *Outcome {
 	return &runs[(len(runs)-1)/2]
 }
 
-// runOnce runs a fresh process in its own process group, so that a peer's stray workers end with it. Memory, CPU and bytes are read from outside, the
-// order and the frames are counted and compared when it has ended.
+// runOnce runs a fresh process in its own process group, so that a peer's stray workers end with
+// it. Memory, CPU and bytes are read from outside, the order and the frames are counted and
+// compared when it has ended.
 func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -259,7 +298,8 @@ func runOnce(ctx context.Context, r Runner, timeout time.Duration) (o Outcome, e
 	return o, err
 }
 
-// check counts the order, and writes what came of it into the outcome; frames too, where no other rank still runs.
+// check counts the order, and writes what came of it into the outcome; frames too, where no other
+// rank still runs.
 func (r *Runner) check(ctx context.Context, w *Workload, o *Outcome) (err error) {
 	t := newTally(r.ref.samples, len(r.ref.all), w.BatchSize)
 	t.limit, t.whole = r.ref.total, !r.seconds

@@ -19,7 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/submit"
 )
 
-// Scenario is one row of the benchmark that LeRobot's users know (examples/scaling/benchmark_dataloading.py). Ours run on one set, all five.
+// Scenario is one row of the benchmark that LeRobot's users know
+// (examples/scaling/benchmark_dataloading.py). Ours run on one set, all five.
 type Scenario struct {
 	Name    string
 	Loader  string // map_style | streaming
@@ -39,14 +40,20 @@ func ScenariosByName(names []string) ([]Scenario, error) {
 	if slices.Contains(names, "all") {
 		return tables().Scenarios, nil
 	}
-	return report.Pick("scenario", tables().Scenarios, func(s Scenario) string { return s.Name }, names)
+	return report.Pick(
+		"scenario",
+		tables().Scenarios,
+		func(s Scenario) string { return s.Name },
+		names,
+	)
 }
 
 // workload is what a rank of the scenario does, from what the user asked for.
 func (s Scenario) workload(w Workload, batch int) Workload {
 	w.BatchSize, w.Epochs, w.Shuffle = batch, 1, cmp.Or(w.Shuffle, s.Shuffle)
 	if cores := runtime.GOMAXPROCS(0); w.Workers <= 0 {
-		w.Workers = min(cmp.Or(s.Workers, cores), cores) // the decoders are its threads, and more than cores of them only wait
+		// the decoders are its threads, and more than cores of them only wait
+		w.Workers = min(cmp.Or(s.Workers, cores), cores)
 	}
 	if s.Nodes > 1 {
 		w.World = s.Nodes
@@ -62,7 +69,8 @@ func stem(scenario string, batch, workers int, rank string, world int) string {
 	return fmt.Sprintf("%s_bs%d_w%d_r%sof%d", scenario, batch, workers, rank, world)
 }
 
-// Link is a network as the loopback servers play it: a delay before each answer, and a rate that all answers of a node share.
+// Link is a network as the loopback servers play it: a delay before each answer, and a rate that
+// all answers of a node share.
 type Link struct {
 	Latency time.Duration `json:"latency"`
 	MBps    float64       `json:"megabytes_per_s"` // 0: as fast as it goes
@@ -78,15 +86,22 @@ func (l Link) String() string {
 
 // serve starts a server of a folder for one node: its bandwidth is its own.
 func (l Link) serve(dir string) (*loopback.Server, error) {
-	return loopback.Serve(dir, loopback.Options{Latency: l.Latency, BytesPerSecond: int64(l.MBps * 1e6)})
+	return loopback.Serve(
+		dir,
+		loopback.Options{Latency: l.Latency, BytesPerSecond: int64(l.MBps * 1e6)},
+	)
 }
 
 // DefaultLinks: the hub as a far public host, the bucket as an object store of the same region.
 func DefaultLinks() map[string]Link {
-	return map[string]Link{"hub": {40 * time.Millisecond, 100}, "bucket": {5 * time.Millisecond, 500}}
+	return map[string]Link{
+		"hub":    {40 * time.Millisecond, 100},
+		"bucket": {5 * time.Millisecond, 500},
+	}
 }
 
-// Slurm is a chain of jobs: a scenario each, one after the other, so that they do not disturb each other.
+// Slurm is a chain of jobs: a scenario each, one after the other, so that they do not disturb each
+// other.
 type Slurm struct {
 	Program   []string // robocache-bench, as the nodes see it
 	URI       string   // of the set
@@ -116,7 +131,9 @@ func (s *Slurm) Line(sc Scenario) string {
 	line := submit.Words(words)
 	if sc.Nodes > 1 {
 		// One task a node; each is a rank. Quoted once more: srun starts a shell on each node.
-		line = "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line)
+		line = "srun --ntasks-per-node=1 --kill-on-bad-exit=1 sh -c " + submit.Word(
+			"RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec "+line,
+		)
 	}
 	return submit.Word("--wrap=" + line)
 }
@@ -146,7 +163,12 @@ func (s *Slurm) Script() string {
 		if after != "" {
 			fmt.Fprintf(&b, "  --dependency=afterany:\"$job_%s\" \\\n", after)
 		}
-		fmt.Fprintf(&b, "  %s)\njob_%[2]s=${job_%[2]s%%%%;*}\necho \"job: $job_%[2]s\"\n", s.Line(sc), sc.Name)
+		fmt.Fprintf(
+			&b,
+			"  %s)\njob_%[2]s=${job_%[2]s%%%%;*}\necho \"job: $job_%[2]s\"\n",
+			s.Line(sc),
+			sc.Name,
+		)
 		after = sc.Name
 	}
 	fmt.Fprintf(&b, "echo \"last job: $job_%s\"\n", after)
@@ -166,7 +188,8 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 	}
 	if err != nil || slices.Contains(jobs, "") {
 		return jobs, robocache.Unsupported("load --submit", nil, "sbatch: %s", runners.LastLine(errs.String())).
-			WithCause(err).WithHint("--dry-run prints what would be submitted")
+			WithCause(err).
+			WithHint("--dry-run prints what would be submitted")
 	}
 	return jobs, nil
 }

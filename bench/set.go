@@ -21,7 +21,8 @@ func folder(uri string) string {
 	return ""
 }
 
-// preparePages brings the page cache into the state that was asked for, and says what is known of it: that files were evicted shows in what is read of devices.
+// preparePages brings the page cache into the state that was asked for, and says what is known of
+// it: that files were evicted shows in what is read of devices.
 func preparePages(dir, want string) (string, error) {
 	files, bytes, err := filesBelow(dir)
 	if err != nil {

@@ -22,11 +22,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is used again.
+// Sets makes the sets that the rows want out of one dataset, in a work folder; what is there is
+// used again.
 type Sets struct {
-	URI      string
-	Work     string
-	Episodes int // of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
+	URI  string
+	Work string
+	// of each set: a seeded choice of the dataset's; fewer are repeated. 0 = all, as they are
+	Episodes int
 	Seed     uint64
 	Tools    runners.Tools
 	Log      func(format string, a ...any)
@@ -45,7 +47,8 @@ func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
 		return "", report.UnknownName("set", name, nil)
 	}
 	dir = filepath.Join(s.folder(), name)
-	if !exists(filepath.Join(dir, "meta", "info.json")) { // written last: a folder with it is complete
+	// written last: a folder with it is complete
+	if !exists(filepath.Join(dir, "meta", "info.json")) {
 		if err := s.make(ctx, r, dir); err != nil {
 			return dir, err
 		}
@@ -58,7 +61,10 @@ func (s *Sets) Path(ctx context.Context, name string) (dir string, err error) {
 func (s *Sets) folder() string {
 	h := fnv.New64a()
 	fmt.Fprintln(h, s.URI, s.Episodes, s.Seed)
-	return filepath.Join(s.Work, strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8])
+	return filepath.Join(
+		s.Work,
+		strings.TrimSuffix(filepath.Base(s.URI), "/")+"-"+hex.EncodeToString(h.Sum(nil))[:8],
+	)
 }
 
 func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
@@ -67,13 +73,19 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 		return err
 	}
 	defer ds.Close()
-	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: chooseOrRepeat(ds.Info().Episodes, s.Episodes, s.Seed), Options: map[string]string{}}}
+	opt := convert.Options{
+		WriteOptions: robocache.WriteOptions{
+			Episodes: chooseOrRepeat(ds.Info().Episodes, s.Episodes, s.Seed),
+			Options:  map[string]string{},
+		},
+	}
 	camera := ""
 	for _, f := range ds.Info().Features {
 		switch {
 		case f.Kind == robocache.KindVideo && camera == "" && r.Codec != "":
 			camera = f.Key
-			if f.Codec != r.Codec || r.Codec != "av1" { // an AV1 set is taken as it is, whatever its GOP
+			// an AV1 set is taken as it is, whatever its GOP
+			if f.Codec != r.Codec || r.Codec != "av1" {
 				opt.Options["video_codec"], opt.Options["gop"] = r.Codec, strconv.Itoa(r.GOP)
 			}
 		case f.Key != "observation.state" && f.Key != "action":
@@ -101,7 +113,8 @@ func (s *Sets) make(ctx context.Context, r setRecipe, dir string) error {
 	} else if r.Files <= 1 || opt.Options["video_codec"] != "" || episodes < r.Files {
 		return nil
 	}
-	// The size of the mp4s is known only now: made again in about equal files, so that more than one is open.
+	// The size of the mp4s is known only now: made again in about equal files, so that more than
+	// one is open.
 	_, size, err := filesBelow(filepath.Join(dir, "videos"))
 	if err != nil || size == 0 {
 		return err
@@ -159,7 +172,13 @@ func (r *synthRecipe) write(ctx context.Context, dst string) error {
 		return err
 	}
 	maps.Copy(options, r.WriteOptions)
-	_, err = convert.Write(ctx, ds, format, dst, convert.Options{WriteOptions: robocache.WriteOptions{Options: options}})
+	_, err = convert.Write(
+		ctx,
+		ds,
+		format,
+		dst,
+		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}},
+	)
 	return err
 }
 
@@ -175,7 +194,13 @@ func (s *Sets) HDF5(ctx context.Context) (string, error) {
 			return err
 		}
 		defer ds.Close()
-		_, err = convert.Write(ctx, ds, "robomimic", filepath.Join(s.folder(), "table.hdf5"), convert.Options{})
+		_, err = convert.Write(
+			ctx,
+			ds,
+			"robomimic",
+			filepath.Join(s.folder(), "table.hdf5"),
+			convert.Options{},
+		)
 		return err
 	})
 }
@@ -186,16 +211,25 @@ func (s *Sets) formatData(ctx context.Context, kind string) (string, error) {
 	return s.once(dir, func() error {
 		if kind != "hdf5" {
 			if from := map[string]string{"zarr": "diffusion_policy_zarr", "rlds": "bridge_rlds"}[kind]; from != "" {
-				if st, err := os.Stat(filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from)); err != nil || !st.IsDir() {
+				if st, err := os.Stat(
+					filepath.Join(os.Getenv("ROBOCACHE_TESTDATA"), from),
+				); err != nil ||
+					!st.IsDir() {
 					return robocache.Unsupported("formats", robocache.Where{"dataset": dir}, "it is made of the shared data's %s, which is not here", from).
 						WithHint("ROBOCACHE_TESTDATA=FOLDER names the shared data")
 				}
 			}
-			encoded, err := json.Marshal(Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}})
+			encoded, err := json.Marshal(
+				Workload{URI: dir, More: map[string]any{"case": kind, "runner": "make"}},
+			)
 			if err != nil {
 				return err
 			}
-			_, err = runners.Output(ctx, append(s.Tools.Script("formats.py"), string(encoded)), s.Tools.Env())
+			_, err = runners.Output(
+				ctx,
+				append(s.Tools.Script("formats.py"), string(encoded)),
+				s.Tools.Env(),
+			)
 			if err == nil || ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -9,7 +9,14 @@ import (
 )
 
 func chain() *Slurm {
-	return &Slurm{Program: []string{"/opt/robo cache/robocache-bench"}, URI: "/data/it's here", Scenarios: tables().Scenarios, Options: []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"}, Account: "lab", Partition: "gpu"}
+	return &Slurm{
+		Program:   []string{"/opt/robo cache/robocache-bench"},
+		URI:       "/data/it's here",
+		Scenarios: tables().Scenarios,
+		Options:   []string{"--duration=1m0s", "--out=$HOME/a b", "--runners=engine,robocache"},
+		Account:   "lab",
+		Partition: "gpu",
+	}
 }
 
 // The chain is a golden file: what would be submitted is reviewed like code.
@@ -26,7 +33,8 @@ func TestSlurmScript(t *testing.T) {
 	}
 }
 
-// A fake sbatch that notes its arguments, one a line, and runs what is wrapped with a fake srun: quotes, blanks and dollars arrive.
+// A fake sbatch that notes its arguments, one a line, and runs what is wrapped with a fake srun:
+// quotes, blanks and dollars arrive.
 func fakeSlurm(t *testing.T) (bin, log string) {
 	t.Helper()
 	bin = t.TempDir()
@@ -62,8 +70,10 @@ func TestSlurmSubmits(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(b)
-		for _, want := range []string{"sbatch --job-name=dlbench_stream_bucket_2node\nsbatch --nodes=2\nsbatch --ntasks-per-node=1\nsbatch --gpus-per-node=1\nsbatch --cpus-per-task=12\nsbatch --mem=250G\nsbatch --time=03:00:00\nsbatch --output=%x-%j.out\nsbatch --account=lab\nsbatch --partition=gpu\nsbatch --dependency=afterany:104",
-			"robo </data/it's here>\n", "robo <--out=$HOME/a b/stream_hub>\n", "robo <--scenario>\nrobo <mmap_local>\n", "robo RANK=1 WORLD_SIZE=2\n", "robo RANK= WORLD_SIZE=\n"} {
+		for _, want := range []string{
+			"sbatch --job-name=dlbench_stream_bucket_2node\nsbatch --nodes=2\nsbatch --ntasks-per-node=1\nsbatch --gpus-per-node=1\nsbatch --cpus-per-task=12\nsbatch --mem=250G\nsbatch --time=03:00:00\nsbatch --output=%x-%j.out\nsbatch --account=lab\nsbatch --partition=gpu\nsbatch --dependency=afterany:104",
+			"robo </data/it's here>\n", "robo <--out=$HOME/a b/stream_hub>\n", "robo <--scenario>\nrobo <mmap_local>\n", "robo RANK=1 WORLD_SIZE=2\n", "robo RANK= WORLD_SIZE=\n",
+		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the log lacks %q:\n%s", how, want, text)
 			}
@@ -76,7 +86,8 @@ func TestSlurmSubmits(t *testing.T) {
 
 func TestSlurmWithoutSbatch(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := chain().Submit(t.Context()); err == nil || !strings.Contains(err.Error(), "dry-run") {
+	if _, err := chain().Submit(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "dry-run") {
 		t.Errorf("%v", err)
 	}
 }
@@ -85,7 +96,8 @@ func TestSlurmCPUs(t *testing.T) {
 	s := chain()
 	s.Workers = 6
 	s.Scenarios = s.Scenarios[:1]
-	if a := s.Script(); !strings.Contains(a, "--cpus-per-task=10 ") || strings.Contains(a, "dependency") {
+	if a := s.Script(); !strings.Contains(a, "--cpus-per-task=10 ") ||
+		strings.Contains(a, "dependency") {
 		t.Error(a)
 	}
 }

@@ -23,7 +23,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// Soak is a long run of everything at once: pools, caches, http with faults, kills and resumes, on one set.
+// Soak is a long run of everything at once: pools, caches, http with faults, kills and resumes, on
+// one set.
 type Soak struct {
 	URI      string // a local folder
 	Dir      string // scratch; "" makes one and removes it
@@ -60,13 +61,22 @@ type soakTurn struct {
 // turn chooses what a round does: seeded, so that a failing round can be done again by its number.
 func (s *Soak) turn(n int, dir string) soakTurn {
 	rng := rand.New(rand.NewPCG(s.Seed, uint64(n)))
-	// A few of the largest batches (32 windows of two) with what stands beside them, and no more; of a cache that does not hold the set a third of its planes.
+	// A few of the largest batches (32 windows of two) with what stands beside them, and no more;
+	// of a cache that does not hold the set a third of its planes.
 	budget, small := max(192<<20, 64*s.frame*6), int64(4<<20)
 	if s.truth != nil {
 		small = min(max(int64(len(s.truth.seen[""]))*s.frame/6, small), 256<<20)
 	}
-	t := soakTurn{Workload: Workload{URI: s.URI, BatchSize: []int{1, 7, 16, 32}[rng.IntN(4)], Workers: 1 + rng.IntN(4), Video: "one", Seed: n, Prefetch: 1 + rng.IntN(4), MemoryBudget: fmt.Sprint(budget),
-		Shuffle: []string{"global", "pool", "pool", "file"}[rng.IntN(4)]}, http: rng.IntN(3) == 0}
+	t := soakTurn{Workload: Workload{
+		URI:          s.URI,
+		BatchSize:    []int{1, 7, 16, 32}[rng.IntN(4)],
+		Workers:      1 + rng.IntN(4),
+		Video:        "one",
+		Seed:         n,
+		Prefetch:     1 + rng.IntN(4),
+		MemoryBudget: fmt.Sprint(budget),
+		Shuffle:      []string{"global", "pool", "pool", "file"}[rng.IntN(4)],
+	}, http: rng.IntN(3) == 0}
 	if t.Shuffle == "pool" {
 		t.PoolEpisodes = rng.IntN(5)
 	}
@@ -96,7 +106,21 @@ func (s *Soak) turn(n int, dir string) soakTurn {
 }
 
 func (t soakTurn) String() string {
-	return fmt.Sprintf("shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d", t.Shuffle, filepath.Base(t.Cache), t.CacheFormat, t.http, t.Window, t.ImageSize, t.BatchSize, t.Workers, t.Prefetch, t.Rank, max(t.World, 1), t.Seed)
+	return fmt.Sprintf(
+		"shuffle %s, cache %q %s, http %v, window %d, size %q, batch %d, %d threads, prefetch %d, rank %d of %d, seed %d",
+		t.Shuffle,
+		filepath.Base(t.Cache),
+		t.CacheFormat,
+		t.http,
+		t.Window,
+		t.ImageSize,
+		t.BatchSize,
+		t.Workers,
+		t.Prefetch,
+		t.Rank,
+		max(t.World, 1),
+		t.Seed,
+	)
 }
 
 // Run soaks until the time is over, or something is wrong: the result then says what.
@@ -111,12 +135,18 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 	if err := s.learn(ctx, dir); err != nil {
 		return SoakResult{}, err
 	}
-	srv, err := loopback.Serve(s.URI, loopback.Options{Latency: time.Millisecond, Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
-		if n%97 == 0 {
-			http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
-		}
-		return n%97 == 0
-	}})
+	srv, err := loopback.Serve(
+		s.URI,
+		loopback.Options{
+			Latency: time.Millisecond,
+			Strike: func(n int64, w http.ResponseWriter, r *http.Request) bool {
+				if n%97 == 0 {
+					http.Error(w, "struck", http.StatusServiceUnavailable) // is tried again
+				}
+				return n%97 == 0
+			},
+		},
+	)
 	if err != nil {
 		return SoakResult{}, err
 	}
@@ -148,15 +178,22 @@ func (s *Soak) Run(ctx context.Context) (_ SoakResult, err error) {
 		watch.sample(time.Since(begin))
 		if time.Since(last) >= time.Minute {
 			last = time.Now()
-			s.Log("soak: %+v; seconds, MiB, files and goroutines now %.0f", *res, watch[len(watch)-1])
+			s.Log(
+				"soak: %+v; seconds, MiB, files and goroutines now %.0f",
+				*res,
+				watch[len(watch)-1],
+			)
 		}
 	}
-	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).Seconds(), watch.trend(), srv.Requests()/97
+	res.Seconds, res.Trend, res.HTTPFaults = time.Since(begin).
+		Seconds(),
+		watch.trend(), srv.Requests()/97
 	res.Failed = cmp.Or(res.Failed, res.Trend.grown())
 	return *res, nil
 }
 
-// round opens the set, takes batches, stops at random places and goes on from the state with other threads, and closes everything.
+// round opens the set, takes batches, stops at random places and goes on from the state with other
+// threads, and closes everything.
 func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
 	rng := rand.New(rand.NewPCG(s.Seed+1, uint64(t.Seed)))
 	ds, err := t.open(ctx)
@@ -180,7 +217,13 @@ func (s *Soak) round(ctx context.Context, t soakTurn) (err error) {
 }
 
 // stretch takes n batches from a state on.
-func (s *Soak) stretch(ctx context.Context, ds robocache.Dataset, state *loader.State, n int, t soakTurn) (*loader.State, error) {
+func (s *Soak) stretch(
+	ctx context.Context,
+	ds robocache.Dataset,
+	state *loader.State,
+	n int,
+	t soakTurn,
+) (*loader.State, error) {
 	ld, _, err := t.loader(ctx, ds)
 	if err != nil {
 		return nil, err
@@ -224,7 +267,8 @@ func (s *Soak) checkBatch(ld *loader.Loader, b *loader.Batch, t soakTurn) error 
 	return err
 }
 
-// kill starts a process that works on the same set and cache, and kills itself in the middle of it, without a chance to tidy up.
+// kill starts a process that works on the same set and cache, and kills itself in the middle of it,
+// without a chance to tidy up.
 func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) error {
 	state := filepath.Join(dir, "state-"+strconv.Itoa(round))
 	defer os.Remove(state)
@@ -233,17 +277,29 @@ func (s *Soak) kill(ctx context.Context, t soakTurn, dir string, round int) erro
 	return t.finish(ctx, &runners.Tools{Self: s.Self})
 }
 
-// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order, some of whose frames were compared with a sequential decode
-// by the ffmpeg program. From then on a frame must be those bits, whatever order, cache, pool, store and number of threads it comes through.
+// truth is what each frame of a set must be, as a hash: taken once from a plain pass in file order,
+// some of whose frames were compared with a sequential decode by the ffmpeg program. From then on a
+// frame must be those bits, whatever order, cache, pool, store and number of threads it comes
+// through.
 type truth struct {
 	seed   maphash.Seed
 	camera string
-	seen   map[string][]uint64 // by the size of frames ("": as stored), by sample; of other sizes the first time counts, and all that follow must agree; 0: not seen
+	// by the size of frames ("": as stored), by sample; of other sizes the first time counts, and
+	// all that follow must agree; 0: not seen
+	seen map[string][]uint64
 }
 
 // learn reads the set once. Without ffmpeg nothing is compared, and the pass itself is the truth.
 func (s *Soak) learn(ctx context.Context, dir string) (err error) {
-	w := Workload{URI: s.URI, BatchSize: 32, Video: "one", Shuffle: "file", Workers: 1, CheckFrames: 256, FramesOut: filepath.Join(dir, "frames")}
+	w := Workload{
+		URI:         s.URI,
+		BatchSize:   32,
+		Video:       "one",
+		Shuffle:     "file",
+		Workers:     1,
+		CheckFrames: 256,
+		FramesOut:   filepath.Join(dir, "frames"),
+	}
 	ds, err := w.open(ctx)
 	if err != nil {
 		return err
@@ -251,14 +307,22 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	defer ds.Close()
 	cameras := w.cameras(ds.Info())
 	if len(cameras) == 0 {
-		return robocache.Unsupported("soak", nil, "a set without video: there are no frames to check")
+		return robocache.Unsupported(
+			"soak",
+			nil,
+			"a set without video: there are no frames to check",
+		)
 	}
 	ld, _, err := w.loader(ctx, ds)
 	if err != nil {
 		return err
 	}
 	defer ld.Close()
-	s.truth = &truth{maphash.MakeSeed(), cameras[0], map[string][]uint64{"": make([]uint64, ld.Samples())}}
+	s.truth = &truth{
+		maphash.MakeSeed(),
+		cameras[0],
+		map[string][]uint64{"": make([]uint64, ld.Samples())},
+	}
 	src := &engineSource{ld: ld}
 	if _, err := src.take(ctx, func(b *taken) (bool, error) {
 		if b != nil {
@@ -290,11 +354,16 @@ func (s *Soak) learn(ctx context.Context, dir string) (err error) {
 	if s.res.Compared = int(o.FramesChecked); o.WrongFrames > 0 {
 		return fmt.Errorf("%s is not what ffmpeg decodes", o.WrongWhere[0])
 	}
-	s.Log("soak: %d frames are the truth, %d of them compared with ffmpeg", ld.Samples(), s.res.Compared)
+	s.Log(
+		"soak: %d frames are the truth, %d of them compared with ffmpeg",
+		ld.Samples(),
+		s.res.Compared,
+	)
 	return nil
 }
 
-// check compares the first frame of each sample of a batch with what was seen of it before, and gives its bytes.
+// check compares the first frame of each sample of a batch with what was seen of it before, and
+// gives its bytes.
 func (t *truth) check(b *loader.Batch, size string) (int64, error) {
 	p := b.Tensor(t.camera)
 	each := len(p.Data) / b.Rows
@@ -317,7 +386,8 @@ func (t *truth) check(b *loader.Batch, size string) (int64, error) {
 	return int64(each), nil
 }
 
-// look is what a process holds between two rounds, when everything is closed: after seconds, the RSS in MiB, open files and goroutines.
+// look is what a process holds between two rounds, when everything is closed: after seconds, the
+// RSS in MiB, open files and goroutines.
 type look [4]float64
 
 // looks are of a process whose work is closed between them: what it still holds must not grow.
@@ -333,21 +403,33 @@ func (t *looks) sample(at time.Duration) {
 		time.Sleep(2 * time.Millisecond)
 	}
 	debug.FreeOSMemory() // what the collector has not given back yet is no leak
-	*t = append(*t, look{at.Seconds(), float64(statm(os.Getpid())) / (1 << 20), float64(openFiles()), float64(runtime.NumGoroutine())})
+	*t = append(
+		*t,
+		look{
+			at.Seconds(),
+			float64(statm(os.Getpid())) / (1 << 20),
+			float64(openFiles()),
+			float64(runtime.NumGoroutine()),
+		},
+	)
 }
 
 func openFiles() (n int) {
 	names, _ := os.ReadDir("/proc/self/fd")
 	for _, e := range names {
 		// Sockets of http connections that idle are the transport's, and bounded by it.
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(to, "socket:") {
+		if to, err := os.Readlink(
+			"/proc/self/fd/" + e.Name(),
+		); err == nil &&
+			!strings.HasPrefix(to, "socket:") {
 			n++
 		}
 	}
 	return n
 }
 
-// Trend is how what a process holds went on, over the rounds after the first third, which warm it up: medians of the middle third and of the last.
+// Trend is how what a process holds went on, over the rounds after the first third, which warm it
+// up: medians of the middle third and of the last.
 type Trend struct {
 	Looks             int     `json:"looks"`
 	RSSStartMiB       float64 `json:"rss_start_mib"`
@@ -378,7 +460,8 @@ func (t looks) trend() Trend {
 	return Trend{n, a[1], b[1], 60 * (b[1] - a[1]) / max(b[0]-a[0], 1e-12), a[2], b[2], a[3], b[3]}
 }
 
-// grown says what grew from one third to the next; "" where nothing did: medians, since a single high look at the end is no trend.
+// grown says what grew from one third to the next; "" where nothing did: medians, since a single
+// high look at the end is no trend.
 func (r Trend) grown() string {
 	if r.Looks < 6 {
 		return fmt.Sprintf("only %d rounds: too few to see a trend", r.Looks)

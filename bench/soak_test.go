@@ -20,7 +20,8 @@ func TestSoakShort(t *testing.T) {
 			t.Fatal(err)
 		}
 		// So few rounds say nothing of a trend: only that the rounds were right.
-		if r.Failed != "" && !strings.Contains(r.Failed, "too few") && !strings.Contains(r.Failed, "grow") {
+		if r.Failed != "" && !strings.Contains(r.Failed, "too few") &&
+			!strings.Contains(r.Failed, "grow") {
 			t.Fatalf("%+v", r)
 		}
 		if r.Rounds > 0 && r.Frames > 0 && r.Resumes > 0 {
@@ -38,14 +39,20 @@ func TestSoakFindsAWrongFrame(t *testing.T) {
 	if err := s.learn(t.Context(), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	turn := soakTurn{Workload: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"}}
+	turn := soakTurn{
+		Workload: Workload{URI: s.URI, BatchSize: 16, Workers: 2, Video: "one", Shuffle: "global"},
+	}
 	if err := s.round(t.Context(), turn); err != nil {
 		t.Fatal(err)
 	}
 	for i := range s.truth.seen[""] {
 		s.truth.seen[""][i]++
 	}
-	if err := s.round(t.Context(), turn); err == nil || !strings.Contains(err.Error(), "other pixels") {
+	if err := s.round(
+		t.Context(),
+		turn,
+	); err == nil ||
+		!strings.Contains(err.Error(), "other pixels") {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,7 +21,8 @@ import (
 
 // Suite is a run of scenarios on one set.
 type Suite struct {
-	URI        string // a local folder, or where it is http already: the scenarios that stream take it as it is
+	// a local folder, or where it is http already: the scenarios that stream take it as it is
+	URI        string
 	Scenarios  []Scenario
 	Runners    []string
 	BatchSizes []int
@@ -33,11 +34,12 @@ type Suite struct {
 
 	Partitions, Partition int // the set is cut into parts of about equal frames; 0: not at all
 	MaxEpisodes           int
-	Node                  *Node // one rank a process, where the scenario has several; nil: all ranks are ours
-	Resume                bool  // kill and resume once a runner and scenario
-	Program               string
-	Tools                 runners.Tools
-	Log                   func(format string, a ...any)
+	// one rank a process, where the scenario has several; nil: all ranks are ours
+	Node    *Node
+	Resume  bool // kill and resume once a runner and scenario
+	Program string
+	Tools   runners.Tools
+	Log     func(format string, a ...any)
 
 	ref     *reference
 	machine report.Machine
@@ -63,8 +65,9 @@ type PointResult struct {
 	Explain []string `json:"explain,omitempty"`
 }
 
-// RunSuite measures every combination of scenario, batch size and runner. Runners take turns within a scenario; each run is a fresh process
-// a rank. A run that gave a wrong frame or lost a sample is reported as failed, with its figures.
+// RunSuite measures every combination of scenario, batch size and runner. Runners take turns within
+// a scenario; each run is a fresh process a rank. A run that gave a wrong frame or lost a sample is
+// reported as failed, with its figures.
 func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) {
 	local := s.Base
 	local.URI = s.URI
@@ -83,7 +86,15 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 		for _, batch := range s.BatchSizes {
 			points, turns := make([]*point, len(s.Runners)), make([]*Result, len(s.Runners))
 			for i, a := range s.Runners {
-				points[i] = &point{Result: Result{Runner: Runner{Name: fmt.Sprintf("%s bs%d %s", sc.Name, batch, a)}}, scenario: sc, batch: batch, runner: a, work: sc.workload(s.Base, batch)}
+				points[i] = &point{
+					Result: Result{
+						Runner: Runner{Name: fmt.Sprintf("%s bs%d %s", sc.Name, batch, a)},
+					},
+					scenario: sc,
+					batch:    batch,
+					runner:   a,
+					work:     sc.workload(s.Base, batch),
+				}
 				turns[i] = &points[i].Result
 			}
 			if err := measure(ctx, turns, s.Repeats, s.Log, func(i, rep int) (Outcome, error) {
@@ -110,7 +121,8 @@ func RunSuite(ctx context.Context, s *Suite) (results []PointResult, err error) 
 	return results, nil
 }
 
-// know learns of the set what results are held against: its samples, the files of its video, and the bytes of its rows.
+// know learns of the set what results are held against: its samples, the files of its video, and
+// the bytes of its rows.
 func (s *Suite) know(ctx context.Context, ds robocache.Dataset) (err error) {
 	s.machine, s.rows = report.ThisMachine(s.Program), s.Base.rowBytes(ds.Info())
 	if s.ref, err = newReference(ds, folder(s.URI), &s.Base); err != nil {
@@ -140,7 +152,11 @@ func (s *Suite) chooseEpisodes(ds robocache.Dataset) error {
 	}
 	if s.Partitions > 1 {
 		if s.Partition < 0 || s.Partition >= s.Partitions || s.Partitions > len(list) {
-			return misuse("--partition-index", fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)), s.Partition)
+			return misuse(
+				"--partition-index",
+				fmt.Sprintf("0 to %d, of %d episodes", s.Partitions-1, len(list)),
+				s.Partition,
+			)
 		}
 		var weights []int64
 		for _, e := range list {
@@ -172,7 +188,8 @@ func (s *Suite) serve(p *point, w *Workload) (*loopback.Server, error) {
 	return srv, nil
 }
 
-// run runs one point once: its servers, its page cache, its ranks, and what they left: order and frames, hundreds of MB.
+// run runs one point once: its servers, its page cache, its ranks, and what they left: order and
+// frames, hundreds of MB.
 func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err error) {
 	own, world, dir := -1, max(p.work.World, 1), ""
 	if s.Node != nil && world > 1 {
@@ -200,7 +217,13 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 	var field, all []Runner
 	for r := range world {
 		w := p.work
-		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir, filepath.Join(dir, fmt.Sprintf("frames%d", r)), filepath.Join(dir, fmt.Sprintf("order%d", r))
+		w.Rank, w.Barrier, w.FramesOut, w.OrderOut = r, dir, filepath.Join(
+			dir,
+			fmt.Sprintf("frames%d", r),
+		), filepath.Join(
+			dir,
+			fmt.Sprintf("order%d", r),
+		)
 		if rep > 0 {
 			w.CheckFrames = 0
 		}
@@ -265,8 +288,20 @@ func (s *Suite) run(ctx context.Context, p *point, rep int) (o Outcome, err erro
 // result makes the rows of a point: those of the median run. The frames of the first were compared.
 func (s *Suite) result(p *point) (r PointResult, err error) {
 	if len(p.Runs) == 0 {
-		return PointResult{Merged: &Keys{Scenario: p.scenario.Name, WorldSize: max(p.work.World, 1), Loader: p.scenario.Loader, BatchSize: p.batch, NumWorkers: p.work.Workers, Runner: p.runner,
-			Shuffle: p.work.Shuffle, Cache: p.work.Cache, Machine: s.machine, Failed: p.Failed, Errors: []string{p.Failed}, CacheState: "unproven"}}, nil
+		return PointResult{Merged: &Keys{
+			Scenario:   p.scenario.Name,
+			WorldSize:  max(p.work.World, 1),
+			Loader:     p.scenario.Loader,
+			BatchSize:  p.batch,
+			NumWorkers: p.work.Workers,
+			Runner:     p.runner,
+			Shuffle:    p.work.Shuffle,
+			Cache:      p.work.Cache,
+			Machine:    s.machine,
+			Failed:     p.Failed,
+			Errors:     []string{p.Failed},
+			CacheState: "unproven",
+		}}, nil
 	}
 	o := p.median()
 	if r.Merged, err = s.keys(p, 0, o); err != nil {
@@ -307,8 +342,10 @@ func (s *Suite) result(p *point) (r PointResult, err error) {
 // spread is what the repeats gave.
 func (p *point) spreads() map[string]report.Spread {
 	out := map[string]report.Spread{}
-	for name, of := range map[string]func(o *Outcome) float64{"samples_per_s": (*Outcome).rate, "cpu_s_per_sample": func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
-		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS }, "pss_peak_gb": func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 }} {
+	for name, of := range map[string]func(o *Outcome) float64{
+		"samples_per_s": (*Outcome).rate, "cpu_s_per_sample": func(o *Outcome) float64 { return o.cpuPer1000() / 1000 },
+		"first_batch_latency_s": func(o *Outcome) float64 { return o.FirstBatchS }, "pss_peak_gb": func(o *Outcome) float64 { return o.PSSPeakMB * (1 << 20) / 1e9 },
+	} {
 		var x report.Spread
 		for i := range p.Runs {
 			x.Add(of(&p.Runs[i]))
@@ -318,7 +355,8 @@ func (p *point) spreads() map[string]report.Spread {
 	return out
 }
 
-// wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished epoch.
+// wrong says why a run does not count: a wrong frame, or a sample lost or doubled in a finished
+// epoch.
 func (k *Keys) wrong() string {
 	var why []string
 	also := func(when bool, format string, a ...any) {
@@ -327,10 +365,18 @@ func (k *Keys) wrong() string {
 		}
 	}
 	if k.WrongFrames != nil {
-		also(*k.WrongFrames > 0, "%d of %d checked frames are wrong", *k.WrongFrames, *k.FramesChecked)
+		also(
+			*k.WrongFrames > 0,
+			"%d of %d checked frames are wrong",
+			*k.WrongFrames,
+			*k.FramesChecked,
+		)
 	}
 	also(k.SamplesLost > 0, "%d samples lost in finished epochs", k.SamplesLost)
 	also(k.SamplesDoubled > 0, "%d samples doubled in finished epochs", k.SamplesDoubled)
-	also(k.ResumeExact != nil && !*k.ResumeExact, "a killed and resumed run is not the unbroken one")
+	also(
+		k.ResumeExact != nil && !*k.ResumeExact,
+		"a killed and resumed run is not the unbroken one",
+	)
 	return strings.Join(why, "; ")
 }

@@ -16,8 +16,23 @@ func rowFor(scenario, runner string, batch int, rate float64) PointResult {
 	for _, f := range []float64{0.9, 1, 1.1} {
 		s.Add(rate * f)
 	}
-	k := &Keys{Scenario: scenario, Runner: runner, BatchSize: batch, WorldSize: 1, NumWorkers: 2, Loader: "map_style", SamplesPerS: rate, P50SampleLatencyMS: 1, P95SampleLatencyMS: 2, P99SampleLatencyMS: 3,
-		Spread: map[string]report.Spread{"samples_per_s": s}, Notes: []string{"<note>"}, Machine: report.Machine{CPU: "<cpu>"}}
+	k := &Keys{
+		Scenario:           scenario,
+		Runner:             runner,
+		BatchSize:          batch,
+		WorldSize:          1,
+		NumWorkers:         2,
+		Loader:             "map_style",
+		SamplesPerS:        rate,
+		P50SampleLatencyMS: 1,
+		P95SampleLatencyMS: 2,
+		P99SampleLatencyMS: 3,
+		Spread: map[string]report.Spread{
+			"samples_per_s": s,
+		},
+		Notes:   []string{"<note>"},
+		Machine: report.Machine{CPU: "<cpu>"},
+	}
 	return PointResult{Keys: []*Keys{k}, Merged: k, Explain: []string{"limit: decode"}}
 }
 
@@ -30,12 +45,17 @@ func TestSuiteFiles(t *testing.T) {
 	r0, r1 := *two.Merged, *two.Merged
 	r0.WorldSize, r1.WorldSize, r1.Rank, two.Merged.WorldSize = 2, 2, 1, 2
 	two.Keys = []*Keys{&r0, &r1}
-	r := &SuiteReport{Command: "robocache-bench load '<set>'", Results: []PointResult{rowFor("mmap_local", "engine", 64, 100), failed, two}}
+	r := &SuiteReport{
+		Command: "robocache-bench load '<set>'",
+		Results: []PointResult{rowFor("mmap_local", "engine", 64, 100), failed, two},
+	}
 	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"mmap_local_bs64_w2_r0of1.json", "mmap_local_bs64_w2_r0of1.csv", "stream_bucket_2node_bs64_w2_r0of2.json", "stream_bucket_2node_bs64_w2_r1of2.csv", "stream_bucket_2node_bs64_w2_merged2.json",
-		"load.json", "load.csv", "load.html", "throughput_comparison.svg", "latency_comparison.svg", "speedup_comparison.svg"} {
+	for _, f := range []string{
+		"mmap_local_bs64_w2_r0of1.json", "mmap_local_bs64_w2_r0of1.csv", "stream_bucket_2node_bs64_w2_r0of2.json", "stream_bucket_2node_bs64_w2_r1of2.csv", "stream_bucket_2node_bs64_w2_merged2.json",
+		"load.json", "load.csv", "load.html", "throughput_comparison.svg", "latency_comparison.svg", "speedup_comparison.svg",
+	} {
 		if st, err := os.Stat(filepath.Join(dir, f)); err != nil || st.Size() == 0 {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -69,12 +89,17 @@ func TestSuiteFiles(t *testing.T) {
 	}
 	// Several runners: a folder each, or they would overwrite each other.
 	dir = t.TempDir()
-	r.Results = []PointResult{rowFor("mmap_local", "engine", 64, 100), rowFor("mmap_local", "lerobot", 64, 20)}
+	r.Results = []PointResult{
+		rowFor("mmap_local", "engine", 64, 100),
+		rowFor("mmap_local", "lerobot", 64, 20),
+	}
 	if err := r.Document().Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, runner := range []string{"engine", "lerobot"} {
-		if _, err := os.Stat(filepath.Join(dir, runner, "mmap_local_bs64_w2_r0of1.json")); err != nil {
+		if _, err := os.Stat(
+			filepath.Join(dir, runner, "mmap_local_bs64_w2_r0of1.json"),
+		); err != nil {
 			t.Error(err)
 		}
 	}
@@ -86,11 +111,20 @@ func TestSpeedup(t *testing.T) {
 		f := (&SuiteReport{Results: r}).figures()
 		return f[len(f)-1]
 	}
-	f := last(rowFor("a", "engine", 64, 100), rowFor("a", "lerobot", 64, 20), rowFor("b", "engine", 64, 90))
-	if f.Series[0].Values["a bs64"].Median != 5 || f.Series[1].Values["a bs64"].Median != 1 || len(f.Series[0].Values["b bs64"].Raw) != 0 || !strings.Contains(f.Title, "lerobot") {
+	f := last(
+		rowFor("a", "engine", 64, 100),
+		rowFor("a", "lerobot", 64, 20),
+		rowFor("b", "engine", 64, 90),
+	)
+	if f.Series[0].Values["a bs64"].Median != 5 || f.Series[1].Values["a bs64"].Median != 1 ||
+		len(f.Series[0].Values["b bs64"].Raw) != 0 ||
+		!strings.Contains(f.Title, "lerobot") {
 		t.Errorf("%+v", f)
 	}
-	if f = last(rowFor("a", "engine", 64, 100), rowFor("b", "engine", 64, 50)); f.Series[0].Values["b bs64"].Median != 0.5 {
+	if f = last(
+		rowFor("a", "engine", 64, 100),
+		rowFor("b", "engine", 64, 50),
+	); f.Series[0].Values["b bs64"].Median != 0.5 {
 		t.Errorf("%+v", f)
 	}
 	if f := (&SuiteReport{Results: []PointResult{{Merged: &Keys{Failed: "x"}}}}).figures(); f != nil {

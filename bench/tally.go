@@ -15,10 +15,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers and their episodes' positions; or a mark.
+// sink is told what comes out of a loader, in order: of each batch its size, its samples' numbers
+// and their episodes' positions; or a mark.
 type sink func(n int64, samples []int64, episodes []int32)
 
-// Marks, in place of a size; runners/robocache_bench/common.py describes the file that has all this.
+// Marks, in place of a size; runners/robocache_bench/common.py describes the file that has all
+// this.
 const (
 	markEpoch = -1 // one ends
 	markOpen  = -2 // the window
@@ -94,14 +96,17 @@ func epochsOf(path string) (done [][]int64, err error) {
 	return done, err
 }
 
-// tally looks at what order the samples came in: its hash, its randomness, and how often each sample came in a finished epoch.
+// tally looks at what order the samples came in: its hash, its randomness, and how often each
+// sample came in a finished epoch.
 type tally struct {
 	batch   int
 	samples int64 // of an epoch
 	limit   int64 // sample numbers are below it
-	whole   bool  // the window is whole epochs: it alone counts, and the hash is over all of it; else over the first epoch, until the window closes
-	given   []uint8
-	err     error // a sample that there is not
+	// the window is whole epochs: it alone counts, and the hash is over all of it; else over the
+	// first epoch, until the window closes
+	whole bool
+	given []uint8
+	err   error // a sample that there is not
 
 	order        hash.Hash
 	orderSamples int64
@@ -122,7 +127,15 @@ type tally struct {
 }
 
 func newTally(samples int64, episodes, batch int) *tally {
-	return &tally{batch: batch, samples: samples, limit: samples, seen: make([]uint32, episodes), order: sha256.New(), first: true, last: -1}
+	return &tally{
+		batch:   batch,
+		samples: samples,
+		limit:   samples,
+		seen:    make([]uint32, episodes),
+		order:   sha256.New(),
+		first:   true,
+		last:    -1,
+	}
 }
 
 // take is the tally as a sink.
@@ -226,7 +239,8 @@ func (t *tally) into(o *Outcome) {
 	}
 }
 
-// IdealDistinct is the share of distinct episodes in a batch drawn from a perfect shuffle: Σ_e [1 − C(N−n_e,B)/C(N,B)] / B.
+// IdealDistinct is the share of distinct episodes in a batch drawn from a perfect shuffle: Σ_e [1 −
+// C(N−n_e,B)/C(N,B)] / B.
 func IdealDistinct(lengths []int, batch int) float64 {
 	n := 0
 	for _, l := range lengths {

@@ -20,7 +20,8 @@ import (
 	"github.com/goatnote-inc/robocache/bench/runners"
 )
 
-// TrainJob is what a training runner is asked for beside its workload: runners/robocache_bench/train.py.
+// TrainJob is what a training runner is asked for beside its workload:
+// runners/robocache_bench/train.py.
 type TrainJob struct {
 	Runner    string `json:"runner"`
 	Model     string `json:"model"`
@@ -34,8 +35,9 @@ type TrainJob struct {
 	GPUs      int    `json:"gpus"`              // that share the cores
 	Compile   bool   `json:"compile,omitempty"`
 	Graph     bool   `json:"graph,omitempty"`
-	Tiny      bool   `json:"tiny,omitempty"`   // networks that a CPU trains
-	Places    string `json:"places,omitempty"` // file: framePlaces, of runners that are given files and frame numbers
+	Tiny      bool   `json:"tiny,omitempty"` // networks that a CPU trains
+	// file: framePlaces, of runners that are given files and frame numbers
+	Places string `json:"places,omitempty"`
 }
 
 // Train is a run of `robocache-bench train`.
@@ -85,22 +87,39 @@ func TrainValues(name string) []string {
 	case "mode":
 		return slices.Sorted(maps.Keys(tables().Modes))
 	}
-	return map[string][]string{"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"}, "decode": {"cpu", "gpu", "auto"},
-		"cache-state": {"cold", "warm", "cold,warm"}}[name]
+	return map[string][]string{
+		"precision": {"bf16", "tf32", "fp32"}, "loop": {"async", "sync"}, "device": {"cuda", "cpu"}, "timing": {"on", "off"}, "shuffle": {"global", "pool"}, "cache": {"ram", "disk"}, "decode": {"cpu", "gpu", "auto"},
+		"cache-state": {"cold", "warm", "cold,warm"},
+	}[name]
 }
 
 // Run trains with every runner in turn, and gives a row each.
 func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 	defer robocache.Locate(&err, nil)
-	given := map[string]string{"model": t.Job.Model, "mode": t.Mode, "precision": t.Job.Precision, "loop": t.Job.Loop, "device": t.Job.Device, "timing": t.Job.Timing,
-		"shuffle": t.Base.Shuffle, "cache": cmp.Or(t.Base.Cache, "ram"), "decode": cmp.Or(t.Base.Decode, "cpu"), "cache-state": cmp.Or(strings.Join(t.States, ","), "cold")}
+	given := map[string]string{
+		"model":       t.Job.Model,
+		"mode":        t.Mode,
+		"precision":   t.Job.Precision,
+		"loop":        t.Job.Loop,
+		"device":      t.Job.Device,
+		"timing":      t.Job.Timing,
+		"shuffle":     t.Base.Shuffle,
+		"cache":       cmp.Or(t.Base.Cache, "ram"),
+		"decode":      cmp.Or(t.Base.Decode, "cpu"),
+		"cache-state": cmp.Or(strings.Join(t.States, ","), "cold"),
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if of := TrainValues(name); !slices.Contains(of, given[name]) {
 			return nil, report.UnknownName(name, given[name], of)
 		}
 	}
-	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 || t.Base.BatchSize < 0 {
-		return nil, robocache.Misuse("train", nil, "--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more")
+	if t.Job.Steps < 1 || t.Base.Warmup < 1 || t.Repeats < 1 || t.Job.GPUs < 1 ||
+		t.Base.BatchSize < 0 {
+		return nil, robocache.Misuse(
+			"train",
+			nil,
+			"--steps, --warmup, --repeats, --gpus and --batch-size: expected 1 or more",
+		)
 	}
 	t.Base.Warmup = min(t.Base.Warmup, t.Job.Steps) // A short run has a short warm-up.
 	if t.Job.Compile && t.Job.Device == "cpu" {
@@ -134,7 +153,21 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 		p := &points[i]
 		job, plan := *p.Job, *p.Job.Train // a plan's file has another name in each process
 		plan.Plan, job.Train = p.plan, &plan
-		o, err := Once(t.Done, []any{"train", p.Name, job, i, rep, machine.Revision, machine.CPU, machine.Cores, t.facts[p.plan].Versions}, func() (Outcome, error) { return t.watched(ctx, p) })
+		o, err := Once(
+			t.Done,
+			[]any{
+				"train",
+				p.Name,
+				job,
+				i,
+				rep,
+				machine.Revision,
+				machine.CPU,
+				machine.Cores,
+				t.facts[p.plan].Versions,
+			},
+			func() (Outcome, error) { return t.watched(ctx, p) },
+		)
 		if err == nil && o.Train == nil {
 			err = errors.New("it did not say how it trained")
 		}
@@ -157,7 +190,10 @@ func (t *Train) Run(ctx context.Context) (_ *TrainReport, err error) {
 func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 	if p.pages != "" {
 		files, _, err := filesBelow(t.Base.URI)
-		if err = cmp.Or(err, map[string]func([]string) error{"cold": evict, "warm": warm}[p.pages](files)); err != nil {
+		if err = cmp.Or(
+			err,
+			map[string]func([]string) error{"cold": evict, "warm": warm}[p.pages](files),
+		); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -176,7 +212,10 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 	if x := o.Train; x != nil {
 		found := gpu.Summary(samples, x.DeviceUUID, o.OpenUnixNS, o.OpenUnixNS+int64(o.Seconds*1e9))
 		x.GPUReason = gpu.Missing(found, samples, x.DeviceUUID, reasons)
-		x.GPUSamples = slices.DeleteFunc(samples, func(s gpu.Sample) bool { return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9 })
+		x.GPUSamples = slices.DeleteFunc(
+			samples,
+			func(s gpu.Sample) bool { return s.UUID != x.DeviceUUID || s.UnixNS < o.OpenUnixNS-1e9 },
+		)
 		delete(found, "gpu_mem_gb") // torch's own stands
 		text, bad := json.Marshal(found)
 		err = cmp.Or(err, bad, json.Unmarshal(text, &x.TrainFigures))
@@ -184,7 +223,8 @@ func (t *Train) watched(ctx context.Context, p *trainPoint) (Outcome, error) {
 	return o, err
 }
 
-// points are the runners in the order of a repeat: for each number of GPUs headspace, the others, and headspace again.
+// points are the runners in the order of a repeat: for each number of GPUs headspace, the others,
+// and headspace again.
 func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err error) {
 	ds, err := t.Base.open(ctx)
 	if err != nil {
@@ -192,14 +232,19 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 	}
 	info := ds.Info()
 	defer ds.Close()
-	if frames && !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage }) {
+	if frames &&
+		!slices.ContainsFunc(
+			info.Features,
+			func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage },
+		) {
 		return out, robocache.Misuse("train", robocache.Where{"dataset": t.Base.URI}, "%s learns from frames, and this set has no camera", t.Job.Model).
 			WithHint("--model diffusion-lowdim, or a set with a camera")
 	}
 	names := t.Runners
 	if names == nil {
 		names = slices.DeleteFunc(slices.Clone(tables().Modes[t.Mode]), func(n string) bool {
-			return n == "lerobot" && info.Format != "lerobot" || !frames && (strings.HasPrefix(n, "robocache-") || decodesOnGPU(n))
+			return n == "lerobot" && info.Format != "lerobot" ||
+				!frames && (strings.HasPrefix(n, "robocache-") || decodesOnGPU(n))
 		})
 	}
 	known := append(slices.Clone(tables().Modes["compare"]), tables().Modes["video"]...)
@@ -232,7 +277,14 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 			}
 			for _, pages := range states {
 				for i, v := range list {
-					p, err := t.point(ctx, n, pages, world, v, i > 0 || len(list) > 1 && len(t.Threads) > 0)
+					p, err := t.point(
+						ctx,
+						n,
+						pages,
+						world,
+						v,
+						i > 0 || len(list) > 1 && len(t.Threads) > 0,
+					)
 					if err != nil {
 						return out, err
 					}
@@ -245,14 +297,19 @@ func (t *Train) points(ctx context.Context, frames bool) (out []trainPoint, err 
 }
 
 // peerOfTrain: a runner of others. One that cannot run is no failure.
-func peerOfTrain(name string) bool { return name == "torch" || name == "lerobot" || decodesOnGPU(name) }
+func peerOfTrain(
+	name string,
+) bool {
+	return name == "torch" || name == "lerobot" || decodesOnGPU(name)
+}
 
 // decodesOnGPU: a peer that is given files and frame numbers, and decodes on the GPU's engines.
 func decodesOnGPU(name string) bool {
 	return name == "torchcodec-cuda" || name == "dali"
 }
 
-// framePlaces says where the frames of a camera lie, of each row of the set: its file, and its number there.
+// framePlaces says where the frames of a camera lie, of each row of the set: its file, and its
+// number there.
 type framePlaces struct {
 	Camera  string   `json:"camera"`
 	Files   []string `json:"files"`
@@ -266,7 +323,11 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 	root, info := folder(t.Base.URI), ds.Info()
 	cameras := (&Workload{Video: "one"}).cameras(info)
 	if root == "" || len(cameras) == 0 {
-		return robocache.Misuse("train", robocache.Where{"dataset": t.Base.URI}, "torchcodec-cuda and dali read video files of a local folder")
+		return robocache.Misuse(
+			"train",
+			robocache.Where{"dataset": t.Base.URI},
+			"torchcodec-cuda and dali read video files of a local folder",
+		)
 	}
 	p := framePlaces{Camera: cameras[0]}
 	for e := range info.Episodes {
@@ -297,22 +358,42 @@ func (t *Train) places(ctx context.Context, ds robocache.Dataset) error {
 }
 
 // point is one runner; width: its workers or threads, which its name says where named.
-func (t *Train) point(ctx context.Context, name, pages string, world, width int, named bool) (trainPoint, error) {
+func (t *Train) point(
+	ctx context.Context,
+	name, pages string,
+	world, width int,
+	named bool,
+) (trainPoint, error) {
 	w, job := t.Base, t.Job
 	w.Train, job.Runner, w.World = &job, name, world
-	p := trainPoint{Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")}, base: name, pages: pages, world: world}
+	p := trainPoint{
+		Runner: Runner{Name: name, Env: t.Tools.Env(), Job: &w, Argv: t.Tools.Script("train.py")},
+		base:   name,
+		pages:  pages,
+		world:  world,
+	}
 	switch name {
 	case "headspace", "h2d":
 		p.Setting, w.Cache, w.Decode = map[string]string{"headspace": "one batch that is on the device", "h2d": "one batch, copied from page-locked memory each step"}[name], "", ""
 	case "torch", "lerobot":
 		w.Workers, w.Cache = width, ""
-		p.Setting = fmt.Sprintf("DataLoader, %d persistent workers, prefetch 4, pinned, copied a batch ahead", width)
+		p.Setting = fmt.Sprintf(
+			"DataLoader, %d persistent workers, prefetch 4, pinned, copied a batch ahead",
+			width,
+		)
 	case "torchcodec-cuda":
 		w.Workers, w.Cache = width, ""
-		p.Setting = fmt.Sprintf("VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a batch's frames in one sorted call a file, two batches ahead a thread", job.Device, width)
+		p.Setting = fmt.Sprintf(
+			"VideoDecoder(device=%q), exact seeking, %d threads with decoders of their own, a batch's frames in one sorted call a file, two batches ahead a thread",
+			job.Device,
+			width,
+		)
 	case "dali":
 		w.Workers, w.Cache = width, ""
-		p.Setting = fmt.Sprintf("fn.readers.video(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order", width)
+		p.Setting = fmt.Sprintf(
+			"fn.readers.video(device=\"gpu\", sequence_length=1, random_shuffle=True), %d pipelines, a shard each; its own order",
+			width,
+		)
 	default:
 		own := strings.Split(name, "-")[1:] // pool, ram, disk, gpu
 		if slices.Contains(own, "pool") {
@@ -327,7 +408,14 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 			}
 		}
 		job.Threads = width
-		p.Setting = fmt.Sprintf("Loader(device=%q), shuffle %s, cache %q, decode %s, threads %d", job.Device, w.Shuffle, w.Cache, cmp.Or(w.Decode, "cpu"), width)
+		p.Setting = fmt.Sprintf(
+			"Loader(device=%q), shuffle %s, cache %q, decode %s, threads %d",
+			job.Device,
+			w.Shuffle,
+			w.Cache,
+			cmp.Or(w.Decode, "cpu"),
+			width,
+		)
 	}
 	if named {
 		p.Name += fmt.Sprintf("/%d", width)
@@ -335,7 +423,15 @@ func (t *Train) point(ctx context.Context, name, pages string, world, width int,
 	p.Name = strings.TrimSpace(p.Name + " " + pages)
 	if world > 1 {
 		p.Name += fmt.Sprintf(" ×%d", world)
-		p.Argv = slices.Insert(p.Argv, 1, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", fmt.Sprint(world))
+		p.Argv = slices.Insert(
+			p.Argv,
+			1,
+			"-m",
+			"torch.distributed.run",
+			"--standalone",
+			"--nproc-per-node",
+			fmt.Sprint(world),
+		)
 	}
 	p.plan = fmt.Sprintf("%s-%d", w.Shuffle, world)
 	job.Plan = filepath.Join(t.dir, p.plan+".npz")
@@ -356,7 +452,11 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	if err != nil {
 		return err
 	}
-	out, err := runners.Output(ctx, append(t.Tools.Script("train.py"), string(encoded)), t.Tools.Env())
+	out, err := runners.Output(
+		ctx,
+		append(t.Tools.Script("train.py"), string(encoded)),
+		t.Tools.Env(),
+	)
 	var f trainPlan
 	if err == nil {
 		err = json.Unmarshal([]byte(runners.LastLine(string(out))), &f)
@@ -377,7 +477,11 @@ func (t *Train) plan(ctx context.Context, name string, w Workload, job TrainJob)
 	case f.Error != "":
 		e.Msg = f.Error
 	case job.Device != "cpu" && f.CUDADevices < w.World:
-		e.Msg, e.Hint = fmt.Sprintf("%d CUDA devices are here, %d were asked for", f.CUDADevices, w.World), "--device cpu --tiny trains small networks"
+		e.Msg, e.Hint = fmt.Sprintf(
+			"%d CUDA devices are here, %d were asked for",
+			f.CUDADevices,
+			w.World,
+		), "--device cpu --tiny trains small networks"
 	default:
 		if t.facts == nil {
 			t.facts = map[string]trainPlan{}

@@ -27,7 +27,10 @@ func ReadTrainReport(path string) (*TrainReport, error) {
 	r := &TrainReport{}
 	err := report.ReadJSON(path, r)
 	if err == nil && len(r.Rows) == 0 {
-		err = robocache.At(errors.New("no rows of robocache-bench train are here"), robocache.Where{"file": path})
+		err = robocache.At(
+			errors.New("no rows of robocache-bench train are here"),
+			robocache.Where{"file": path},
+		)
 	}
 	return r, err
 }
@@ -45,7 +48,11 @@ func (r *TrainReport) AllNotes() []string {
 
 // files are train_steps.csv, gpu.csv and training_benchmark_results.json.
 func (r *TrainReport) files() map[string]any {
-	steps, seen := &report.Table{Head: append([]string{"arm", "step"}, trainParts...)}, &report.Table{Head: []string{"arm", "unix_ns"}}
+	steps, seen := &report.Table{
+		Head: append([]string{"arm", "step"}, trainParts...),
+	}, &report.Table{
+		Head: []string{"arm", "unix_ns"},
+	}
 	for _, c := range gpu.Counters {
 		seen.Head = append(seen.Head, c.Key)
 	}
@@ -76,7 +83,8 @@ func (r *TrainReport) files() map[string]any {
 	return out
 }
 
-// earlier has the keys of the earlier suite's training_benchmark_results.json; the times are seconds of the window. Its data_time is what the device waited.
+// earlier has the keys of the earlier suite's training_benchmark_results.json; the times are
+// seconds of the window. Its data_time is what the device waited.
 func (r *TrainReport) earlier() map[string]any {
 	out := map[string]any{}
 	side := func(name string) map[string]float64 {
@@ -84,7 +92,13 @@ func (r *TrainReport) earlier() map[string]any {
 			if k.Base == name && k.WorldSize == 1 && k.Failed == "" && k.StarveMS != nil {
 				n := float64(k.Steps)
 				total := n * float64(k.BatchSize) / k.SamplesPerS
-				v := map[string]float64{"loss": k.LossLast, "data_time": n * *k.StarveMS / 1e3, "model_time": total - n**k.StarveMS/1e3, "total_time": total, "samples": n * float64(k.BatchSize)}
+				v := map[string]float64{
+					"loss":       k.LossLast,
+					"data_time":  n * *k.StarveMS / 1e3,
+					"model_time": total - n**k.StarveMS/1e3,
+					"total_time": total,
+					"samples":    n * float64(k.BatchSize),
+				}
 				out[map[string]string{"torch": "baseline", "robocache": "robocache"}[name]] = v
 				return v
 			}
@@ -92,38 +106,113 @@ func (r *TrainReport) earlier() map[string]any {
 		return nil
 	}
 	if a, b := side("torch"), side("robocache"); a != nil && b != nil {
-		out["comparison"] = map[string]float64{"total_speedup": a["total_time"] / b["total_time"], "data_speedup": a["data_time"] / max(b["data_time"], 1e-9)}
+		out["comparison"] = map[string]float64{
+			"total_speedup": a["total_time"] / b["total_time"],
+			"data_speedup":  a["data_time"] / max(b["data_time"], 1e-9),
+		}
 	}
 	return out
 }
 
 func (r *TrainReport) table() *report.Table {
-	t := &report.Table{Head: []string{"runner", "samples/s", "utilisation", "data wait %", "unexplained %", "starve/pre/fwd/bwd/opt ms", "cores busy", "cores needed", "limit", "× torch", "batches checked, wrong", "loss differs by", ""}}
+	t := &report.Table{
+		Head: []string{
+			"runner",
+			"samples/s",
+			"utilisation",
+			"data wait %",
+			"unexplained %",
+			"starve/pre/fwd/bwd/opt ms",
+			"cores busy",
+			"cores needed",
+			"limit",
+			"× torch",
+			"batches checked, wrong",
+			"loss differs by",
+			"",
+		},
+	}
 	for _, k := range r.Rows {
 		parts := "–"
 		if k.StarveMS != nil {
-			parts = fmt.Sprintf("%.3g/%.3g/%.3g/%.3g/%.3g", *k.StarveMS, *k.PreprocessMS, *k.ForwardMS, *k.BackwardMS, *k.OptimiserMS)
+			parts = fmt.Sprintf(
+				"%.3g/%.3g/%.3g/%.3g/%.3g",
+				*k.StarveMS,
+				*k.PreprocessMS,
+				*k.ForwardMS,
+				*k.BackwardMS,
+				*k.OptimiserMS,
+			)
 		}
-		t.AddBar(k.Failed == "", k.Runner, report.Short(k.Spread["samples_per_s"]), report.Short(k.Spread["utilisation"]), show(k.DataWaitPct), show(k.Unexplained), parts, report.Digits(k.CoresBusy),
-			show(k.CoresNeeded), k.Limit, show(k.RatioVsTorch), fmt.Sprintf("%d, %d", k.Checked, k.Wrong), show(k.LossRelDiff), k.Failed)
+		t.AddBar(
+			k.Failed == "",
+			k.Runner,
+			report.Short(k.Spread["samples_per_s"]),
+			report.Short(k.Spread["utilisation"]),
+			show(k.DataWaitPct),
+			show(k.Unexplained),
+			parts,
+			report.Digits(k.CoresBusy),
+			show(
+				k.CoresNeeded,
+			),
+			k.Limit,
+			show(k.RatioVsTorch),
+			fmt.Sprintf("%d, %d", k.Checked, k.Wrong),
+			show(k.LossRelDiff),
+			k.Failed,
+		)
 	}
 	return t
 }
 
-// Document is train.{json,csv,md,html}, the files beside them and the plots. Figures do not count where a runner trained on something else than the others, or one of ours failed.
-// A peer that cannot run is none.
+// Document is train.{json,csv,md,html}, the files beside them and the plots. Figures do not count
+// where a runner trained on something else than the others, or one of ours failed. A peer that
+// cannot run is none.
 func (r *TrainReport) Document() *report.Document {
-	d := &report.Document{Name: "train", Title: "robocache-bench train", Command: r.Command, Raw: r, Sheet: keysTable(r.Rows), Files: r.files()}
-	d.Add("", r.table(), append(append(report.About(r.Command, r.Machine, "", r.Versions),
-		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch."), r.AllNotes()...)...)
+	d := &report.Document{
+		Name:    "train",
+		Title:   "robocache-bench train",
+		Command: r.Command,
+		Raw:     r,
+		Sheet:   keysTable(r.Rows),
+		Files:   r.files(),
+	}
+	d.Add("", r.table(), append(append(
+		report.About(r.Command, r.Machine, "", r.Versions),
+		"Median (min–max) of the repeats, runners in turn, a fresh process each. Utilisation is the rate divided by that of headspace, the same loop on one batch that is on the device already. Starve is what the device waited for a batch.",
+	), r.AllNotes()...)...)
 	var wrong []string
-	rate := &report.Figure{Name: "throughput_comparison", Title: "Samples per second (median, min to max of the repeats)", Unit: "samples/s"}
+	rate := &report.Figure{
+		Name:  "throughput_comparison",
+		Title: "Samples per second (median, min to max of the repeats)",
+		Unit:  "samples/s",
+	}
 	step := &report.Figure{Name: "latency_comparison", Title: "Time of a step", Unit: "ms"}
-	ratio := &report.Figure{Name: "speedup_comparison", Title: "Samples per second, times those of torch, or of headspace where torch did not run", Unit: "times"}
-	parts := &report.Figure{Name: "step_breakdown", Title: "Where a step's time goes", Unit: "ms", Stacked: true}
+	ratio := &report.Figure{
+		Name:  "speedup_comparison",
+		Title: "Samples per second, times those of torch, or of headspace where torch did not run",
+		Unit:  "times",
+	}
+	parts := &report.Figure{
+		Name:    "step_breakdown",
+		Title:   "Where a step's time goes",
+		Unit:    "ms",
+		Stacked: true,
+	}
 	loss := &report.Figure{Name: "loss_curves", Title: "Loss", X: "step", Unit: "loss"}
-	util := &report.Figure{Name: "gpu_utilisation", Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins", X: "s", Unit: "%"}
-	threads := &report.Figure{Name: "threads", Title: "Samples per second over threads of the loader", X: "threads", Unit: "samples/s"}
+	util := &report.Figure{
+		Name:  "gpu_utilisation",
+		Title: "Multiprocessors with work (else: any kernel resident); triangles: an epoch begins",
+		X:     "s",
+		Unit:  "%",
+	}
+	threads := &report.Figure{
+		Name:  "threads",
+		Title: "Samples per second over threads of the loader",
+		X:     "threads",
+		Unit:  "samples/s",
+	}
 	for _, k := range r.Rows {
 		if k.Failed != "" && (k.Differs || !peerOfTrain(k.Base)) {
 			wrong = append(wrong, k.Runner+": "+k.Failed)
@@ -146,7 +235,11 @@ func (r *TrainReport) Document() *report.Document {
 			}
 		}
 		if k.Threads > 0 {
-			threads.Point(strings.Replace(k.Runner, fmt.Sprintf("/%d", k.Threads), "", 1), float64(k.Threads), k.SamplesPerS)
+			threads.Point(
+				strings.Replace(k.Runner, fmt.Sprintf("/%d", k.Threads), "", 1),
+				float64(k.Threads),
+				k.SamplesPerS,
+			)
 		}
 		rate.Set("", k.Runner, k.Spread["samples_per_s"])
 		one := func(f *report.Figure, name string, v *float64) {
@@ -183,21 +276,36 @@ func (r *TrainReport) Document() *report.Document {
 
 // scaling is the rate over the number of GPUs, beside that of as many times one.
 func (r *TrainReport) scaling(name string) *report.Figure {
-	f := &report.Figure{Name: name, Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one", X: "GPUs", Unit: "samples/s"}
+	f := &report.Figure{
+		Name:  name,
+		Title: "Samples per second over GPUs (processes on a CPU); dashed: so many times headspace on one",
+		X:     "GPUs",
+		Unit:  "samples/s",
+	}
 	most, one := 0, 0.0
 	for _, k := range r.Rows {
 		most = max(most, k.WorldSize)
 	}
 	for _, k := range r.Rows {
 		if most > 1 && k.SamplesPerS > 0 {
-			f.Point(strings.TrimSuffix(k.Runner, fmt.Sprintf(" ×%d", k.WorldSize)), float64(k.WorldSize), k.SamplesPerS)
+			f.Point(
+				strings.TrimSuffix(k.Runner, fmt.Sprintf(" ×%d", k.WorldSize)),
+				float64(k.WorldSize),
+				k.SamplesPerS,
+			)
 		}
 		if k.Base == "headspace" && k.WorldSize == 1 {
 			one = k.SamplesPerS
 		}
 	}
 	if f.Curves != nil {
-		f.Curves = append(f.Curves, report.Curve{Limit: true, Points: []chart.Point{{X: 1, Y: one}, {X: float64(most), Y: one * float64(most)}}})
+		f.Curves = append(
+			f.Curves,
+			report.Curve{
+				Limit:  true,
+				Points: []chart.Point{{X: 1, Y: one}, {X: float64(most), Y: one * float64(most)}},
+			},
+		)
 	}
 	return f
 }

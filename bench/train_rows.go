@@ -13,11 +13,12 @@ import (
 
 // TrainFigures is what a training run measures, by the keys of its row. null: not measured.
 type TrainFigures struct {
-	Params        int64    `json:"params"`
-	DeviceUUID    string   `json:"device_uuid"`
-	LoadWaitMS    float64  `json:"load_wait_ms"`
-	H2DMS         *float64 `json:"h2d_ms"`      // of the copies that the trainer makes
-	H2DWaitMS     *float64 `json:"h2d_wait_ms"` // a step: what the compute stream waited for copies, the trainer's or the loader's
+	Params     int64    `json:"params"`
+	DeviceUUID string   `json:"device_uuid"`
+	LoadWaitMS float64  `json:"load_wait_ms"`
+	H2DMS      *float64 `json:"h2d_ms"` // of the copies that the trainer makes
+	// a step: what the compute stream waited for copies, the trainer's or the loader's
+	H2DWaitMS     *float64 `json:"h2d_wait_ms"`
 	H2DGBPerS     *float64 `json:"h2d_gb_per_s"`
 	PreprocessMS  *float64 `json:"preprocess_ms"`
 	ForwardMS     *float64 `json:"forward_ms"`
@@ -57,52 +58,59 @@ type TrainFigures struct {
 // TrainRun is what a training run says of itself: runners/robocache_bench/train.py.
 type TrainRun struct {
 	TrainFigures
-	WindowSteps int          `json:"window_steps"`
-	Sums        [][3]float64 `json:"sums"` // of the first steps: the means of state, action and mask
-	StarveP50   float64      `json:"starve_p50_ms"`
-	WrongWhere  []string     `json:"wrong"`
-	OrderWrong  int          `json:"order_wrong"`     // samples that are not the plan's
-	Doubled     int          `json:"samples_doubled"` // in an epoch, over all ranks
-	OwnOrder    bool         `json:"own_order"`       // the runner has an order of its own: the plan's is not asked of it
-	Apart       string       `json:"frames_apart"`    // what compared frames of another decoder differ by, in words
+	WindowSteps int `json:"window_steps"`
+	// of the first steps: the means of state, action and mask
+	Sums       [][3]float64 `json:"sums"`
+	StarveP50  float64      `json:"starve_p50_ms"`
+	WrongWhere []string     `json:"wrong"`
+	OrderWrong int          `json:"order_wrong"`     // samples that are not the plan's
+	Doubled    int          `json:"samples_doubled"` // in an epoch, over all ranks
+	// the runner has an order of its own: the plan's is not asked of it
+	OwnOrder bool `json:"own_order"`
+	// what compared frames of another decoder differ by, in words
+	Apart string `json:"frames_apart"`
 }
 
 // trainParts are the parts of a step in their order.
 var trainParts = []string{"starve", "preprocess", "forward", "backward", "optimiser"}
 
-// TrainRow is one runner's result. null: not measured. Figures without a spread are of the run with the median rate.
+// TrainRow is one runner's result. null: not measured. Figures without a spread are of the run with
+// the median rate.
 type TrainRow struct {
-	Model      string `json:"model"`
-	Runner     string `json:"arm"`
-	Setting    string `json:"setting"`
-	WorldSize  int    `json:"world_size"`
-	Rank       int    `json:"rank"` // -1: all
-	BatchSize  int    `json:"batch_size"`
-	Steps      int    `json:"steps"`
-	Warmup     int    `json:"warmup"`
-	Precision  string `json:"precision"`
-	Loop       string `json:"loop"`
-	Compile    bool   `json:"compile"`
-	Graph      bool   `json:"graph"`
-	Tiny       bool   `json:"tiny"`
-	ImageSize  string `json:"image_size"`
-	ResizedBy  string `json:"resized_by"` // loader | device | "": nobody
-	Shuffle    string `json:"shuffle"`
-	Cache      string `json:"cache"`
-	Decode     string `json:"decode"`      // where ours decode: cpu | gpu | auto
-	CacheState string `json:"cache_state"` // of the page cache before the run: cold | warm | "": as it was
+	Model     string `json:"model"`
+	Runner    string `json:"arm"`
+	Setting   string `json:"setting"`
+	WorldSize int    `json:"world_size"`
+	Rank      int    `json:"rank"` // -1: all
+	BatchSize int    `json:"batch_size"`
+	Steps     int    `json:"steps"`
+	Warmup    int    `json:"warmup"`
+	Precision string `json:"precision"`
+	Loop      string `json:"loop"`
+	Compile   bool   `json:"compile"`
+	Graph     bool   `json:"graph"`
+	Tiny      bool   `json:"tiny"`
+	ImageSize string `json:"image_size"`
+	ResizedBy string `json:"resized_by"` // loader | device | "": nobody
+	Shuffle   string `json:"shuffle"`
+	Cache     string `json:"cache"`
+	Decode    string `json:"decode"` // where ours decode: cpu | gpu | auto
+	// of the page cache before the run: cold | warm | "": as it was
+	CacheState string `json:"cache_state"`
 	Workers    int    `json:"workers"`
 	Threads    int    `json:"threads"`
 	Device     string `json:"device"`
 	Seed       int    `json:"seed"`
 
-	SamplesPerS   float64  `json:"samples_per_s"`
-	Headspace     float64  `json:"headspace_samples_per_s"`
-	Drift         float64  `json:"headspace_drift_pct"` // of a repeat's last run against its first, the largest
-	DataWaitPct   *float64 `json:"data_wait_pct"`
-	Utilisation   *float64 `json:"utilisation"`
-	Unexplained   *float64 `json:"unexplained_pct"`
-	PrepStallPct  *float64 `json:"prep_stall_pct"`  // of a cold run: what its warm one takes longer than h2d
+	SamplesPerS float64 `json:"samples_per_s"`
+	Headspace   float64 `json:"headspace_samples_per_s"`
+	// of a repeat's last run against its first, the largest
+	Drift       float64  `json:"headspace_drift_pct"`
+	DataWaitPct *float64 `json:"data_wait_pct"`
+	Utilisation *float64 `json:"utilisation"`
+	Unexplained *float64 `json:"unexplained_pct"`
+	// of a cold run: what its warm one takes longer than h2d
+	PrepStallPct  *float64 `json:"prep_stall_pct"`
 	FetchStallPct *float64 `json:"fetch_stall_pct"` // and what it takes longer than the warm one
 	DataS         *float64 `json:"data_s"`          // of --loop sync
 	UpdtS         *float64 `json:"updt_s"`
@@ -119,8 +127,10 @@ type TrainRow struct {
 	DeviceReadGB  float64  `json:"device_read_gb"` // from the process's start on, of disks
 	JPerSample    *float64 `json:"j_per_sample"`
 
-	LossRelDiff *float64                 `json:"loss_rel_diff"`  // the largest of 50 steps, against loss_with
-	LossRelMost *float64                 `json:"loss_rel_noise"` // what is allowed: three times that of two runs of another runner, at least 1 %
+	// the largest of 50 steps, against loss_with
+	LossRelDiff *float64 `json:"loss_rel_diff"`
+	// what is allowed: three times that of two runs of another runner, at least 1 %
+	LossRelMost *float64                 `json:"loss_rel_noise"`
 	LossWith    string                   `json:"loss_with"`
 	OrderSHA256 string                   `json:"order_sha256"`
 	Scaling     *float64                 `json:"scaling_efficiency"`
@@ -130,8 +140,9 @@ type TrainRow struct {
 	Repeats     int                      `json:"repeats"`
 	Failed      string                   `json:"failed"`
 	Notes       []string                 `json:"notes"`
-	Base        string                   `json:"runner"`  // of modes
-	Differs     bool                     `json:"differs"` // it trained on something else than the others
+	Base        string                   `json:"runner"` // of modes
+	// it trained on something else than the others
+	Differs bool `json:"differs"`
 	TrainFigures
 }
 
@@ -157,10 +168,21 @@ func (r *TrainReport) rows(t *Train, points []trainPoint) {
 			k.RatioVsTorch = some(k.SamplesPerS / b)
 		}
 		for _, one := range r.Rows {
-			if k.WorldSize > 1 && one.WorldSize == 1 && k.RankSamples != nil && one.Runner+fmt.Sprintf(" ×%d", k.WorldSize) == k.Runner && one.SamplesPerS > 0 {
+			if k.WorldSize > 1 && one.WorldSize == 1 && k.RankSamples != nil &&
+				one.Runner+fmt.Sprintf(" ×%d", k.WorldSize) == k.Runner &&
+				one.SamplesPerS > 0 {
 				slow := slices.Index(k.RankSamples, slices.Min(k.RankSamples))
 				k.SlowestRank, k.Scaling = &slow, some(k.RankSamples[slow]/one.SamplesPerS)
-				k.Notes = append(k.Notes, fmt.Sprintf("%s: the slowest rank, %d, has %.1f samples/s: %.3f of one GPU's", k.Runner, slow, k.RankSamples[slow], *k.Scaling))
+				k.Notes = append(
+					k.Notes,
+					fmt.Sprintf(
+						"%s: the slowest rank, %d, has %.1f samples/s: %.3f of one GPU's",
+						k.Runner,
+						slow,
+						k.RankSamples[slow],
+						*k.Scaling,
+					),
+				)
 			}
 		}
 	}
@@ -212,7 +234,13 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 		k.Headspace, k.Drift, k.Utilisation = space.Median, drift, some(util.Median)
 		k.Spread["utilisation"] = util
 		if drift > 1 {
-			k.Notes = append(k.Notes, fmt.Sprintf("no verdict: headspace at the end of a repeat was %.1f %% off its beginning", drift))
+			k.Notes = append(
+				k.Notes,
+				fmt.Sprintf(
+					"no verdict: headspace at the end of a repeat was %.1f %% off its beginning",
+					drift,
+				),
+			)
 		}
 		if k.StarveMS != nil {
 			step := float64(k.BatchSize*p.world) / k.SamplesPerS * 1e3
@@ -239,12 +267,16 @@ func (head *trainPoint) rows(r *TrainReport, t *Train, own []*trainPoint) {
 			k.Limit = "launch"
 		}
 	}
-	// The differences of DS-Analyzer: what reading takes beyond a warm page cache, and what preparing takes beyond copying.
+	// The differences of DS-Analyzer: what reading takes beyond a warm page cache, and what
+	// preparing takes beyond copying.
 	for _, cold := range r.Rows[before:] {
 		for _, warm := range r.Rows[before:] {
-			if cold.CacheState == "cold" && strings.Replace(cold.Runner, " cold", " warm", 1) == warm.Runner && warm.SamplesPerS > 0 {
+			if cold.CacheState == "cold" &&
+				strings.Replace(cold.Runner, " cold", " warm", 1) == warm.Runner &&
+				warm.SamplesPerS > 0 {
 				cold.FetchStallPct = some(100 * (1 - cold.SamplesPerS/warm.SamplesPerS))
-				cold.PrepStallPct = some(100 * cold.SamplesPerS * (1/warm.SamplesPerS - 1/copied)) // null where h2d was not run
+				// null where h2d was not run
+				cold.PrepStallPct = some(100 * cold.SamplesPerS * (1/warm.SamplesPerS - 1/copied))
 			}
 		}
 	}
@@ -258,8 +290,32 @@ func (k *TrainRow) parts() []**float64 {
 // row has what a point's runs say without the others.
 func (t *Train) row(p *trainPoint) *TrainRow {
 	w, j := p.Job, p.Job.Train
-	k := &TrainRow{Model: j.Model, Runner: p.Name, Setting: p.Setting, WorldSize: p.world, BatchSize: w.BatchSize, Steps: j.Steps, Warmup: w.Warmup, Precision: j.Precision, Loop: j.Loop, Compile: j.Compile, Graph: j.Graph,
-		Tiny: j.Tiny, ImageSize: w.ImageSize, Shuffle: w.Shuffle, Cache: w.Cache, Decode: w.Decode, CacheState: p.pages, Workers: w.Workers, Threads: j.Threads, Device: j.Device, Seed: w.Seed, Repeats: len(p.over.Runs), Spread: map[string]report.Spread{}, Notes: []string{}}
+	k := &TrainRow{
+		Model:      j.Model,
+		Runner:     p.Name,
+		Setting:    p.Setting,
+		WorldSize:  p.world,
+		BatchSize:  w.BatchSize,
+		Steps:      j.Steps,
+		Warmup:     w.Warmup,
+		Precision:  j.Precision,
+		Loop:       j.Loop,
+		Compile:    j.Compile,
+		Graph:      j.Graph,
+		Tiny:       j.Tiny,
+		ImageSize:  w.ImageSize,
+		Shuffle:    w.Shuffle,
+		Cache:      w.Cache,
+		Decode:     w.Decode,
+		CacheState: p.pages,
+		Workers:    w.Workers,
+		Threads:    j.Threads,
+		Device:     j.Device,
+		Seed:       w.Seed,
+		Repeats:    len(p.over.Runs),
+		Spread:     map[string]report.Spread{},
+		Notes:      []string{},
+	}
 	if p.world > 1 {
 		k.Rank = -1
 	}
@@ -278,7 +334,11 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 	o := p.over.median()
 	x := o.Train
 	k.TrainFigures, k.OrderSHA256, k.FirstBatchS, k.CPUPer1000, k.CoresBusy = x.TrainFigures, o.OrderSHA256, o.FirstBatchS, p.over.CPUPer1000.Median, o.CPUSeconds/o.Seconds
-	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(o.BytesRead)/1e9, float64(o.DeviceReadBytes)/1e9
+	k.RSSPeakGB, k.PSSPeakGB, k.ReadGB, k.DeviceReadGB = o.RSSPeakMB*(1<<20)/1e9, p.over.PSSPeakMB.Max*(1<<20)/1e9, float64(
+		o.BytesRead,
+	)/1e9, float64(
+		o.DeviceReadBytes,
+	)/1e9
 	if a, b := o.StatsOpen, o.StatsClose; a != nil && b != nil && b.Frames > a.Frames {
 		k.FramesPerS = some(float64(b.Frames-a.Frames) / o.Seconds)
 	}
@@ -286,13 +346,20 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 		k.Notes = append(k.Notes, p.Name+": "+n)
 	}
 	if x.OwnOrder {
-		k.Notes = append(k.Notes, p.Name+": its own order: compared by samples, not with the order and the losses of the others")
+		k.Notes = append(
+			k.Notes,
+			p.Name+": its own order: compared by samples, not with the order and the losses of the others",
+		)
 	}
 	if x.Apart != "" {
 		k.Notes = append(k.Notes, p.Name+": "+x.Apart)
 	}
 	if j.Loop == "sync" {
-		k.DataS, k.UpdtS = some(x.LoadWaitMS/1e3), some(o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3)
+		k.DataS, k.UpdtS = some(
+			x.LoadWaitMS/1e3,
+		), some(
+			o.Seconds/float64(x.WindowSteps)-x.LoadWaitMS/1e3,
+		)
 	}
 	if x.EnergyJ != nil {
 		k.JPerSample = some(*x.EnergyJ * float64(p.world) / float64(o.Samples)) // of one device
@@ -301,10 +368,25 @@ func (t *Train) row(p *trainPoint) *TrainRow {
 		k.GPUReason = "trained on the CPU"
 	}
 	if o.Seconds < 0.99*w.Seconds && p.world == 1 {
-		k.Notes = append(k.Notes, fmt.Sprintf("%s: the window took %.1f s in place of %.0f: the set is too small, its plan has no more steps", p.Name, o.Seconds, w.Seconds))
+		k.Notes = append(
+			k.Notes,
+			fmt.Sprintf(
+				"%s: the window took %.1f s in place of %.0f: the set is too small, its plan has no more steps",
+				p.Name,
+				o.Seconds,
+				w.Seconds,
+			),
+		)
 	}
 	if n := len(x.Epochs); p.pages == "cold" && n > 1 {
-		k.Notes = append(k.Notes, fmt.Sprintf("%s: %d epochs began in the window; only the first found a cold page cache", p.Name, n))
+		k.Notes = append(
+			k.Notes,
+			fmt.Sprintf(
+				"%s: %d epochs began in the window; only the first found a cold page cache",
+				p.Name,
+				n,
+			),
+		)
 	}
 	return k
 }

@@ -21,8 +21,13 @@ import (
 
 // training is a tiny run on a real table; its scripts may be changed.
 func training(t *testing.T) *Train {
-	tools := runners.Tools{Python: realdata.Python(t, "torch", "pyarrow"), PythonPath: filepath.Join(realdata.Root(t), "python")}
-	if _, err := os.Stat(filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so")); err != nil {
+	tools := runners.Tools{
+		Python:     realdata.Python(t, "torch", "pyarrow"),
+		PythonPath: filepath.Join(realdata.Root(t), "python"),
+	}
+	if _, err := os.Stat(
+		filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so"),
+	); err != nil {
 		t.Skipf("make lib: %v", err)
 	}
 	done, err := tools.Unpack()
@@ -30,8 +35,33 @@ func training(t *testing.T) *Train {
 		t.Fatal(err)
 	}
 	t.Cleanup(done)
-	return &Train{Base: Workload{URI: realdata.Path(t, "g1_v30_exact"), BatchSize: 4, Warmup: 3, Seed: 42, Shuffle: "global", Workers: 1}, Mode: "compare", Runners: []string{"torch", "robocache"}, Repeats: 1,
-		Job: TrainJob{Model: "diffusion-lowdim", Device: "cpu", Precision: "fp32", Loop: "async", Timing: "on", Steps: 9, GPUs: 1, Tiny: true}, Timeout: 5 * time.Minute, Tools: tools, Log: t.Logf, dir: t.TempDir()}
+	return &Train{
+		Base: Workload{
+			URI:       realdata.Path(t, "g1_v30_exact"),
+			BatchSize: 4,
+			Warmup:    3,
+			Seed:      42,
+			Shuffle:   "global",
+			Workers:   1,
+		},
+		Mode:    "compare",
+		Runners: []string{"torch", "robocache"},
+		Repeats: 1,
+		Job: TrainJob{
+			Model:     "diffusion-lowdim",
+			Device:    "cpu",
+			Precision: "fp32",
+			Loop:      "async",
+			Timing:    "on",
+			Steps:     9,
+			GPUs:      1,
+			Tiny:      true,
+		},
+		Timeout: 5 * time.Minute,
+		Tools:   tools,
+		Log:     t.Logf,
+		dir:     t.TempDir(),
+	}
 }
 
 // A wrong batch in one runner fails the run, and names the runner and the batch.
@@ -67,11 +97,20 @@ def robocache_batches(*a):
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle := trainPoint{Runner: Runner{Name: "headspace", Job: p.Job}, base: "headspace", world: 1, over: Result{Runs: []Outcome{trained(nil, "", nil)}}}
+	idle := trainPoint{
+		Runner: Runner{Name: "headspace", Job: p.Job},
+		base:   "headspace",
+		world:  1,
+		over:   Result{Runs: []Outcome{trained(nil, "", nil)}},
+	}
 	p.over.Runs = []Outcome{o}
 	r := &TrainReport{}
 	r.rows(tr, []trainPoint{idle, p, idle})
-	if k := r.Rows[1]; k.Runner != "robocache" || !k.Differs || k.Wrong != 1 || !strings.Contains(k.Failed, "1 of 3 compared batches are wrong: [batch 1: state differ by 0.001") {
+	if k := r.Rows[1]; k.Runner != "robocache" || !k.Differs || k.Wrong != 1 ||
+		!strings.Contains(
+			k.Failed,
+			"1 of 3 compared batches are wrong: [batch 1: state differ by 0.001",
+		) {
 		t.Errorf("%s: %s, %d wrong", k.Runner, k.Failed, k.Wrong)
 	}
 	if wrong := r.Document().Wrong; !strings.HasPrefix(wrong, "robocache: ") {
@@ -79,7 +118,8 @@ def robocache_batches(*a):
 	}
 }
 
-// Two ranks over gloo: together they give each sample once, in the plan's order; the lines of the protocol come once.
+// Two ranks over gloo: together they give each sample once, in the plan's order; the lines of the
+// protocol come once.
 func TestTrainOnTwoRanks(t *testing.T) {
 	tr := training(t)
 	tr.Job.GPUs = 2
@@ -92,20 +132,29 @@ func TestTrainOnTwoRanks(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := o.Train
-	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.RankSamples) != 2 || x.Doubled != 0 || x.OrderWrong != 0 || x.Checked != 3 || x.Wrong != 0 || o.OrderSHA256 == "" || o.CPUSeconds <= 0 {
+	if p.Name != "robocache ×2" || o.Samples != 9*4*2 || len(x.RankSamples) != 2 ||
+		x.Doubled != 0 ||
+		x.OrderWrong != 0 ||
+		x.Checked != 3 ||
+		x.Wrong != 0 ||
+		o.OrderSHA256 == "" ||
+		o.CPUSeconds <= 0 {
 		t.Errorf("%+v %+v", o, x)
 	}
 	endsRanks(t, tr)
 }
 
-// endsRanks: ranks that torchrun started end with it, though each has a session of its own; else they would train beside the next run.
+// endsRanks: ranks that torchrun started end with it, though each has a session of its own; else
+// they would train beside the next run.
 func endsRanks(t *testing.T, tr *Train) {
 	name, pids := filepath.Join(tr.Tools.Dir, "robocache_bench", "train_data.py"), t.TempDir()
 	code, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits := "\n\ndef robocache_batches(*a):\n    import time\n\n    open(os.path.join(" + strconv.Quote(pids) + ", str(os.getpid())), 'w').close()\n    time.sleep(120)\n"
+	waits := "\n\ndef robocache_batches(*a):\n    import time\n\n    open(os.path.join(" + strconv.Quote(
+		pids,
+	) + ", str(os.getpid())), 'w').close()\n    time.sleep(120)\n"
 	if err := os.WriteFile(name, append(code, waits...), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +199,11 @@ func endsRanks(t *testing.T, tr *Train) {
 }
 
 func trained(losses []float64, order string, change func(*TrainRun)) Outcome {
-	x := &TrainRun{TrainFigures: TrainFigures{Weights: "w", Losses: losses, Checked: 3}, Sums: [][3]float64{{1, 2, 3}, {4, 5, 6}}, WindowSteps: 2}
+	x := &TrainRun{
+		TrainFigures: TrainFigures{Weights: "w", Losses: losses, Checked: 3},
+		Sums:         [][3]float64{{1, 2, 3}, {4, 5, 6}},
+		WindowSteps:  2,
+	}
 	if change != nil {
 		change(x)
 	}
@@ -176,30 +229,71 @@ func TestCheckTraining(t *testing.T) {
 		{"a sample twice", trained(curve, "a", func(x *TrainRun) { x.Doubled = 1 }), "twice in an epoch"},
 		{"a compared batch", trained(curve, "a", func(x *TrainRun) { x.Wrong, x.WrongWhere = 1, []string{"batch 10: frames"} }), "1 of 3 compared batches"},
 	} {
-		torch := &trainPoint{Runner: Runner{Name: "torch"}, base: "torch", over: Result{Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)}}}
-		own := &trainPoint{Runner: Runner{Name: "own", Job: &Workload{}}, base: "robocache", over: Result{Runs: []Outcome{c.run}}}
+		torch := &trainPoint{
+			Runner: Runner{Name: "torch"},
+			base:   "torch",
+			over: Result{
+				Runs: []Outcome{trained(curve, "a", nil), trained([]float64{1, 2.01, 3}, "a", nil)},
+			},
+		}
+		own := &trainPoint{
+			Runner: Runner{Name: "own", Job: &Workload{}},
+			base:   "robocache",
+			over:   Result{Runs: []Outcome{c.run}},
+		}
 		found := checkTraining([]*trainPoint{torch, own})
-		if got := strings.Join(found[own].why, "; "); c.why == "" && got != "" || !strings.Contains(got, c.why) || len(found[torch].why) > 0 {
+		if got := strings.Join(
+			found[own].why,
+			"; ",
+		); c.why == "" && got != "" || !strings.Contains(got, c.why) ||
+			len(found[torch].why) > 0 {
 			t.Errorf("%s: %q, torch %v", c.name, got, found[torch].why)
 		}
 	}
-	// Losses of one batch over and over differ a lot as they go to 0; a runner whose runs differ does not vouch for itself.
-	idle := &trainPoint{base: "headspace", over: Result{Runs: []Outcome{trained([]float64{1, 0.1, 1e-4}, "", nil), trained([]float64{1, 0.1, 2e-4}, "", nil)}}}
-	torch := &trainPoint{Runner: Runner{Name: "torch"}, base: "torch", over: Result{Runs: []Outcome{trained(curve, "a", nil)}}}
+	// Losses of one batch over and over differ a lot as they go to 0; a runner whose runs differ
+	// does not vouch for itself.
+	idle := &trainPoint{
+		base: "headspace",
+		over: Result{
+			Runs: []Outcome{
+				trained([]float64{1, 0.1, 1e-4}, "", nil),
+				trained([]float64{1, 0.1, 2e-4}, "", nil),
+			},
+		},
+	}
+	torch := &trainPoint{
+		Runner: Runner{Name: "torch"},
+		base:   "torch",
+		over:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
+	}
 	for _, c := range []struct {
 		second []float64
 		wrong  bool
 	}{{[]float64{1, 2.08, 3}, false}, {[]float64{1, 2.2, 3}, true}} {
-		own := &trainPoint{Runner: Runner{Name: "own", Job: &Workload{}}, base: "robocache", over: Result{Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)}}}
+		own := &trainPoint{
+			Runner: Runner{Name: "own", Job: &Workload{}},
+			base:   "robocache",
+			over:   Result{Runs: []Outcome{trained(curve, "a", nil), trained(c.second, "a", nil)}},
+		}
 		if why := checkTraining([]*trainPoint{idle, torch, own, idle})[own].why; (len(why) > 0) != c.wrong {
 			t.Errorf("%v: %v", c.second, why)
 		}
 	}
-	// Frames that the engine resized: held against each other alone. A second number of workers is a second run of the same.
+	// Frames that the engine resized: held against each other alone. A second number of workers is
+	// a second run of the same.
 	resized := func(base string, curve []float64) *trainPoint {
-		return &trainPoint{Runner: Runner{Name: base, Job: &Workload{ImageSize: "224x224"}}, base: base, over: Result{Runs: []Outcome{trained(curve, "a", nil)}}}
+		return &trainPoint{
+			Runner: Runner{Name: base, Job: &Workload{ImageSize: "224x224"}},
+			base:   base,
+			over:   Result{Runs: []Outcome{trained(curve, "a", nil)}},
+		}
 	}
-	points := []*trainPoint{resized("torch", curve), resized("torch", near), resized("robocache-ram", far), resized("robocache-disk", curve)}
+	points := []*trainPoint{
+		resized("torch", curve),
+		resized("torch", near),
+		resized("robocache-ram", far),
+		resized("robocache-disk", curve),
+	}
 	found := checkTraining(points)
 	for i, want := range []bool{false, false, false, true} {
 		if got := len(found[points[i]].why) > 0; got != want {
@@ -208,17 +302,25 @@ func TestCheckTraining(t *testing.T) {
 	}
 }
 
-// A run of ours that failed, and a lost sample of anybody, are wrong; a peer that cannot run is not.
+// A run of ours that failed, and a lost sample of anybody, are wrong; a peer that cannot run is
+// not.
 func TestReportWrong(t *testing.T) {
 	r := &Report{Results: []Result{
-		{Runner: Runner{Name: "robocache", Job: &Workload{}}, Failed: "action of a batch differs"}, {Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
-		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}}, {Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}}}}
-	if got, want := strings.Join(r.wrong(), "; "), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
+		{Runner: Runner{Name: "robocache", Job: &Workload{}}, Failed: "action of a batch differs"},
+		{Runner: Runner{Name: "lerobot"}, Failed: "it is not installed"},
+		{Runner: Runner{Name: "torch"}, Runs: []Outcome{{CoverageMin: 0, CoverageMax: 1}}},
+		{Runner: Runner{Name: "engine"}, Runs: []Outcome{{CoverageMin: 1, CoverageMax: 1}}},
+	}}
+	if got, want := strings.Join(
+		r.wrong(),
+		"; ",
+	), "robocache: action of a batch differs; torch: a sample came 0 to 1 times an epoch"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-// What is over is not run again; a line that was cut short is; a full disk ends the measurement with one line.
+// What is over is not run again; a line that was cut short is; a full disk ends the measurement
+// with one line.
 func TestFinished(t *testing.T) {
 	path, runs := filepath.Join(t.TempDir(), "out", "rows.jsonl"), 0
 	all := func(resume bool) {
@@ -228,11 +330,20 @@ func TestFinished(t *testing.T) {
 		}
 		defer f.Close()
 		for i := range 3 {
-			if v, err := Once(f, []any{"k", i}, func() (int, error) { runs++; return 10 * i, nil }); err != nil || v != 10*i {
+			if v, err := Once(
+				f,
+				[]any{"k", i},
+				func() (int, error) { runs++; return 10 * i, nil },
+			); err != nil ||
+				v != 10*i {
 				t.Errorf("%d: %d %v", i, v, err)
 			}
 		}
-		if _, err := Once(f, "fails", func() (int, error) { runs++; return 0, errors.New("x") }); err == nil {
+		if _, err := Once(
+			f,
+			"fails",
+			func() (int, error) { runs++; return 0, errors.New("x") },
+		); err == nil {
 			t.Error("no error")
 		}
 	}
@@ -253,13 +364,15 @@ func TestFinished(t *testing.T) {
 	}
 	if f, err := OpenFinished("/dev/full", false); err == nil {
 		_, err := Once(f, "k", func() (int, error) { return 1, nil })
-		if !errors.Is(err, robocache.ErrResourceLimit) || f.failed() == nil || !strings.Contains(err.Error(), "no space left") {
+		if !errors.Is(err, robocache.ErrResourceLimit) || f.failed() == nil ||
+			!strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%v", err)
 		}
 	}
 }
 
-// Of runs with known rates: the stalls of a cold page cache, the slowest rank's efficiency, why a window is short; and a plot each of threads, GPUs and the counters with marks of epochs.
+// Of runs with known rates: the stalls of a cold page cache, the slowest rank's efficiency, why a
+// window is short; and a plot each of threads, GPUs and the counters with marks of epochs.
 func TestTrainRows(t *testing.T) {
 	tr := &Train{Job: TrainJob{GPUs: 2, Device: "cuda"}}
 	point := func(base, pages string, world, threads int, rate float64, change func(*Outcome)) trainPoint {
@@ -276,21 +389,63 @@ func TestTrainRows(t *testing.T) {
 			name += " ×2"
 		}
 		job := TrainJob{Threads: threads, Device: "cuda"}
-		return trainPoint{Runner: Runner{Name: name, Job: &Workload{BatchSize: 1, Train: &job, Seconds: 10}}, base: base, pages: pages, world: world, over: Result{Runs: []Outcome{o}}}
+		return trainPoint{
+			Runner: Runner{Name: name, Job: &Workload{BatchSize: 1, Train: &job, Seconds: 10}},
+			base:   base,
+			pages:  pages,
+			world:  world,
+			over:   Result{Runs: []Outcome{o}},
+		}
 	}
 	sampled := func(o *Outcome) {
 		o.Train.Epochs = []int64{1e9, 3e9}
 		for i := range 20 {
-			o.Train.GPUSamples = append(o.Train.GPUSamples, gpu.Sample{UnixNS: int64(i) * 2e8, Values: map[string]float64{"sm_util_pct": 80}})
+			o.Train.GPUSamples = append(
+				o.Train.GPUSamples,
+				gpu.Sample{UnixNS: int64(i) * 2e8, Values: map[string]float64{"sm_util_pct": 80}},
+			)
 		}
 	}
 	r := &TrainReport{}
-	r.rows(tr, []trainPoint{point("headspace", "", 1, 0, 1000, nil), point("h2d", "", 1, 0, 800, nil), point("robocache", "cold", 1, 1, 200, sampled), point("robocache", "warm", 1, 1, 400, nil), point("robocache", "warm", 1, 2, 500, nil), point("headspace", "", 1, 0, 1000, nil),
-		point("headspace", "", 2, 0, 2000, nil), point("robocache", "warm", 2, 1, 700, func(o *Outcome) { o.Train.RankSamples = []float64{380, 320} }), point("headspace", "", 2, 0, 2000, nil)})
-	if k := r.Rows[2]; k.Runner != "robocache cold/1" || *k.FetchStallPct != 50 || math.Abs(*k.PrepStallPct-25) > 1e-9 || r.Rows[3].FetchStallPct != nil {
+	r.rows(tr, []trainPoint{
+		point(
+			"headspace",
+			"",
+			1,
+			0,
+			1000,
+			nil,
+		),
+		point("h2d", "", 1, 0, 800, nil),
+		point("robocache", "cold", 1, 1, 200, sampled),
+		point("robocache", "warm", 1, 1, 400, nil),
+		point("robocache", "warm", 1, 2, 500, nil),
+		point("headspace", "", 1, 0, 1000, nil),
+		point(
+			"headspace",
+			"",
+			2,
+			0,
+			2000,
+			nil,
+		),
+		point(
+			"robocache",
+			"warm",
+			2,
+			1,
+			700,
+			func(o *Outcome) { o.Train.RankSamples = []float64{380, 320} },
+		),
+		point("headspace", "", 2, 0, 2000, nil),
+	})
+	if k := r.Rows[2]; k.Runner != "robocache cold/1" || *k.FetchStallPct != 50 ||
+		math.Abs(*k.PrepStallPct-25) > 1e-9 ||
+		r.Rows[3].FetchStallPct != nil {
 		t.Errorf("%+v", k)
 	}
-	if k := r.Rows[6]; k.Runner != "robocache warm/1 ×2" || *k.SlowestRank != 1 || *k.Scaling != 0.8 {
+	if k := r.Rows[6]; k.Runner != "robocache warm/1 ×2" || *k.SlowestRank != 1 ||
+		*k.Scaling != 0.8 {
 		t.Errorf("%+v", k)
 	}
 	notes := strings.Join(r.AllNotes(), "\n")
@@ -305,13 +460,19 @@ func TestTrainRows(t *testing.T) {
 			figures[s.Figure.Name] = s.Figure
 		}
 	}
-	if f := figures["threads"]; f == nil || len(f.Curves) != 3 || f.Curves[1].Name != "robocache warm" || len(f.Curves[1].Points) != 2 {
+	if f := figures["threads"]; f == nil || len(f.Curves) != 3 ||
+		f.Curves[1].Name != "robocache warm" ||
+		len(f.Curves[1].Points) != 2 {
 		t.Errorf("%+v", f)
 	}
-	if f := figures["scaling"]; f == nil || f.Curves[0].Points[1].Y != 2000 || !f.Curves[len(f.Curves)-1].Limit {
+	if f := figures["scaling"]; f == nil || f.Curves[0].Points[1].Y != 2000 ||
+		!f.Curves[len(f.Curves)-1].Limit {
 		t.Errorf("%+v", f)
 	}
-	if f := figures["gpu_utilisation"]; f == nil || len(f.Curves) != 1 || len(f.Curves[0].Points) != 20 || len(f.Curves[0].Marks) != 2 || f.Curves[0].Marks[1].X != 3 {
+	if f := figures["gpu_utilisation"]; f == nil || len(f.Curves) != 1 ||
+		len(f.Curves[0].Points) != 20 ||
+		len(f.Curves[0].Marks) != 2 ||
+		f.Curves[0].Marks[1].X != 3 {
 		t.Errorf("%+v", f)
 	}
 	if err := r.Document().Write(t.TempDir()); err != nil {

@@ -25,15 +25,21 @@ type source interface {
 
 const mostEpochs = 5000
 
-// consumer takes batches from a source and tells the sink what came. It is the one loop of every measurement; class Stream of runners/robocache_bench/common.py is the other language's.
+// consumer takes batches from a source and tells the sink what came. It is the one loop of every
+// measurement; class Stream of runners/robocache_bench/common.py is the other language's.
 type consumer struct {
 	src   source
 	sink  sink
 	given int // batches of the epoch
 }
 
-// take takes batches, a step of work before each, until done says that it is enough; done sees nil where an epoch ends. It gives the time inside Next.
-func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *taken) (bool, error)) (wait time.Duration, err error) {
+// take takes batches, a step of work before each, until done says that it is enough; done sees nil
+// where an epoch ends. It gives the time inside Next.
+func (m *consumer) take(
+	ctx context.Context,
+	step time.Duration,
+	done func(b *taken) (bool, error),
+) (wait time.Duration, err error) {
 	for work := true; ; {
 		if work && step > 0 {
 			time.Sleep(step)
@@ -67,9 +73,16 @@ func (m *consumer) take(ctx context.Context, step time.Duration, done func(b *ta
 	}
 }
 
-// window takes batches as fast as they come, and writes what came into the outcome. Without Duration the window is whole epochs, after Warm ones, and more where those do not fill Seconds.
-// Else it opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival that is at least Duration later. mark is called at the two ends.
-func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark func(open bool)) (err error) {
+// window takes batches as fast as they come, and writes what came into the outcome. Without
+// Duration the window is whole epochs, after Warm ones, and more where those do not fill Seconds.
+// Else it opens when batch number Warmup (counted from 0) arrives, and closes at the first arrival
+// that is at least Duration later. mark is called at the two ends.
+func (m *consumer) window(
+	ctx context.Context,
+	w *Workload,
+	o *Outcome,
+	mark func(open bool),
+) (err error) {
 	begin := time.Now()
 	last, whole := begin, w.Duration == 0
 	left := w.Warmup + 1 // batches, or epochs
@@ -91,7 +104,10 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 		return err
 	}
 	if whole {
-		o.Epochs = min(max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Since(last).Seconds(), 1e-6)))), mostEpochs)
+		o.Epochs = min(
+			max(w.Epochs, 1, int(math.Ceil(w.Seconds/max(time.Since(last).Seconds(), 1e-6)))),
+			mostEpochs,
+		)
 	}
 	mark(true)
 	opened := time.Now()
@@ -105,7 +121,13 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 			return whole && left == 0, nil
 		}
 		if o.Samples += int64(len(b.Samples)); !whole {
-			o.ArrivalsUS, o.ArrivalRows = append(o.ArrivalsUS, length.Microseconds()), append(o.ArrivalRows, len(b.Samples))
+			o.ArrivalsUS, o.ArrivalRows = append(
+				o.ArrivalsUS,
+				length.Microseconds(),
+			), append(
+				o.ArrivalRows,
+				len(b.Samples),
+			)
 		}
 		return !whole && o.Seconds >= w.Duration, nil
 	})
@@ -115,8 +137,9 @@ func (m *consumer) window(ctx context.Context, w *Workload, o *Outcome, mark fun
 	return err
 }
 
-// wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in percent.
-// The first step comes before the first call, so that the queues stand as a training run would find them.
+// wait is a consumer that takes step for each batch: the share of its time that goes on waiting, in
+// percent. The first step comes before the first call, so that the queues stand as a training run
+// would find them.
 func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (float64, error) {
 	begin := time.Now()
 	waited, err := m.take(ctx, step, func(b *taken) (bool, error) {
@@ -128,7 +151,8 @@ func (m *consumer) wait(ctx context.Context, step time.Duration, batches int) (f
 	return 100 * waited.Seconds() / max(time.Since(begin).Seconds(), 1e-9), err
 }
 
-// waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s, at least three.
+// waitBatches is how many batches the waiting consumer takes: half a window's time, at most 15 s,
+// at least three.
 func waitBatches(window time.Duration, seen int, step time.Duration) int {
 	if step <= 0 {
 		return 3

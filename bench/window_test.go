@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// fakeSource gives the epochs listed, over and over; every batch takes as long as made says from the end of the one before.
+// fakeSource gives the epochs listed, over and over; every batch takes as long as made says from
+// the end of the one before.
 type fakeSource struct {
 	epochs [][]taken
 	made   time.Duration
@@ -45,30 +46,41 @@ func batchOf(episode int32, samples ...int64) taken {
 	return taken{Samples: samples, Episodes: e}
 }
 
-// Both ends of the window are arrivals: it opens with batch number Warmup, and that batch is not counted.
+// Both ends of the window are arrivals: it opens with batch number Warmup, and that batch is not
+// counted.
 func TestWindowEnds(t *testing.T) { synctest.Test(t, testWindowEnds) }
 
 func testWindowEnds(t *testing.T) {
 	began := time.Now() // of the bubble: time moves where all sleep
-	src := &fakeSource{made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
+	src := &fakeSource{
+		made:   10 * time.Millisecond,
+		epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}},
+	}
 	tl := newTally(5, 2, 2)
 	opened, closed := 0, 0
 	var s Outcome
-	err := (&consumer{src: src, sink: tl.take}).window(t.Context(), &Workload{Warmup: 5, Duration: 0.095}, &s, func(open bool) {
-		if open {
-			opened = src.given
-		} else {
-			closed = src.given
-		}
-	})
+	err := (&consumer{src: src, sink: tl.take}).window(
+		t.Context(),
+		&Workload{Warmup: 5, Duration: 0.095},
+		&s,
+		func(open bool) {
+			if open {
+				opened = src.given
+			} else {
+				closed = src.given
+			}
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Batches 0…5 come before; then 10 more until 95 ms have gone: 100 ms.
-	if opened != 6 || closed != 16 || len(s.ArrivalsUS) != 10 || s.Seconds != 0.1 || s.FirstBatchS != 0.01 {
+	if opened != 6 || closed != 16 || len(s.ArrivalsUS) != 10 || s.Seconds != 0.1 ||
+		s.FirstBatchS != 0.01 {
 		t.Errorf("opened after %d, closed after %d: %+v", opened, closed, s)
 	}
-	if s.ArrivalsUS[0] != 10_000 || s.ArrivalsUS[9] != 100_000 || s.OpenUnixNS != began.Add(60*time.Millisecond).UnixNano() {
+	if s.ArrivalsUS[0] != 10_000 || s.ArrivalsUS[9] != 100_000 ||
+		s.OpenUnixNS != began.Add(60*time.Millisecond).UnixNano() {
 		t.Errorf("%+v", s)
 	}
 	// Epochs of 2, 2, 1: the window has 3 of them and one batch more.
@@ -85,17 +97,29 @@ func TestWindowOfEpochs(t *testing.T) { synctest.Test(t, testWindowOfEpochs) }
 
 func testWindowOfEpochs(t *testing.T) {
 	for seconds, want := range map[float64]int{0: 2, 0.1: 4} {
-		src := &fakeSource{made: 10 * time.Millisecond, epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}}}
+		src := &fakeSource{
+			made:   10 * time.Millisecond,
+			epochs: [][]taken{{batchOf(0, 0, 1), batchOf(1, 2, 3), batchOf(1, 4)}},
+		}
 		tl := newTally(5, 2, 2)
 		tl.whole = true
 		opened := 0
 		var s Outcome
-		err := (&consumer{src: src, sink: tl.take}).window(t.Context(), &Workload{Warm: 2, Epochs: 2, Seconds: seconds}, &s, func(open bool) {
-			if open {
-				opened = src.given
-			}
-		})
-		if err != nil || opened != 6 || s.Epochs != want || s.Samples != int64(5*want) || math.Abs(s.Seconds-float64(want)*0.03) > 1e-9 || tl.finished != want || tl.low != 1 || tl.high != 1 {
+		err := (&consumer{src: src, sink: tl.take}).window(
+			t.Context(),
+			&Workload{Warm: 2, Epochs: 2, Seconds: seconds},
+			&s,
+			func(open bool) {
+				if open {
+					opened = src.given
+				}
+			},
+		)
+		if err != nil || opened != 6 || s.Epochs != want || s.Samples != int64(5*want) ||
+			math.Abs(s.Seconds-float64(want)*0.03) > 1e-9 ||
+			tl.finished != want ||
+			tl.low != 1 ||
+			tl.high != 1 {
 			t.Errorf("opened after %d: %+v %v %+v", opened, s, err, tl)
 		}
 	}
@@ -106,8 +130,16 @@ func TestWait(t *testing.T) { synctest.Test(t, testWait) }
 
 func testWait(t *testing.T) {
 	for made, want := range map[time.Duration]float64{10 * time.Millisecond: 20, 5 * time.Millisecond: 0} {
-		src := &fakeSource{made: made, ready: time.Now(), epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}}}
-		got, err := (&consumer{src: src, sink: newTally(2, 1, 1).take}).wait(t.Context(), 8*time.Millisecond, 40)
+		src := &fakeSource{
+			made:   made,
+			ready:  time.Now(),
+			epochs: [][]taken{{batchOf(0, 0), batchOf(0, 1)}},
+		}
+		got, err := (&consumer{src: src, sink: newTally(2, 1, 1).take}).wait(
+			t.Context(),
+			8*time.Millisecond,
+			40,
+		)
 		if err != nil || math.Abs(got-want) > 1e-9 {
 			t.Errorf("made in %v: waits %v %%, want %v (%v)", made, got, want, err)
 		}
@@ -123,11 +155,24 @@ func testWait(t *testing.T) {
 func TestWindowPassesErrorsOn(t *testing.T) { synctest.Test(t, testWindowPassesErrorsOn) }
 
 func testWindowPassesErrorsOn(t *testing.T) {
-	if err := (&consumer{src: &fakeSource{epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); err == nil {
+	if err := (&consumer{src: &fakeSource{epochs: [][]taken{nil}}, sink: newTally(1, 1, 1).take}).window(
+		t.Context(),
+		&Workload{Duration: 1},
+		&Outcome{},
+		func(bool) {},
+	); err == nil {
 		t.Error("an empty epoch is not noticed: the loop would be endless")
 	}
 	want := errors.New("no")
-	if err := (&consumer{src: failingSource{want}, sink: newTally(1, 1, 1).take}).window(t.Context(), &Workload{Duration: 1}, &Outcome{}, func(bool) {}); !errors.Is(err, want) {
+	if err := (&consumer{src: failingSource{want}, sink: newTally(1, 1, 1).take}).window(
+		t.Context(),
+		&Workload{Duration: 1},
+		&Outcome{},
+		func(bool) {},
+	); !errors.Is(
+		err,
+		want,
+	) {
 		t.Errorf("%v", err)
 	}
 }
@@ -174,7 +219,8 @@ func TestTallyFindsLostAndDoubled(t *testing.T) {
 	}
 }
 
-// Randomness of the window alone: distinct episodes a full batch, and neighbours across batches too.
+// Randomness of the window alone: distinct episodes a full batch, and neighbours across batches
+// too.
 func TestTallyRandomness(t *testing.T) {
 	tl := newTally(8, 4, 4)
 	tl.add([]int64{0, 1, 2, 3}, []int32{0, 0, 0, 0}) // before the window

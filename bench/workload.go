@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Workload is what a runner is asked for: a JSON object, its only argument. A runner takes what concerns its kind.
+// Workload is what a runner is asked for: a JSON object, its only argument. A runner takes what
+// concerns its kind.
 type Workload struct {
 	URI       string `json:"uri"`
 	RowsHZ    string `json:"rows_hz,omitempty"` // of rows that state no rate
@@ -26,7 +27,8 @@ type Workload struct {
 	Warm    int     `json:"warm,omitempty"`    // epochs that are not measured; 0: one
 	Seconds float64 `json:"seconds,omitempty"` // more epochs, until they fill so many
 
-	Duration     float64 `json:"duration_s,omitempty"` // of the window in place of Epochs, looping over epochs
+	// of the window in place of Epochs, looping over epochs
+	Duration     float64 `json:"duration_s,omitempty"`
 	Warmup       int     `json:"warmup_batches,omitempty"`
 	Prefetch     int     `json:"prefetch,omitempty"`
 	Shuffle      string  `json:"shuffle,omitempty"` // global | pool | file
@@ -39,12 +41,14 @@ type Workload struct {
 	ImageSize    string  `json:"image_size,omitempty"` // HxW
 	Episodes     string  `json:"episodes,omitempty"`   // indices, as 0-9,12
 	DropLast     bool    `json:"drop_last,omitempty"`
-	Device       string  `json:"device,omitempty"` // cpu | cuda: where batches of load_robocache.py go
+	// cpu | cuda: where batches of load_robocache.py go
+	Device       string  `json:"device,omitempty"`
 	Decode       string  `json:"decode,omitempty"` // cpu | gpu | auto
 	DeviceMemory string  `json:"device_memory_budget,omitempty"`
 	StepMS       float64 `json:"step_ms,omitempty"`
-	Probes       int     `json:"probes,omitempty"`       // samples of the pass on one thread
-	CheckFrames  int     `json:"check_frames,omitempty"` // delivered frames that are written for checking
+	Probes       int     `json:"probes,omitempty"` // samples of the pass on one thread
+	// delivered frames that are written for checking
+	CheckFrames int `json:"check_frames,omitempty"`
 
 	Rank      int    `json:"rank,omitempty"`
 	World     int    `json:"world,omitempty"`
@@ -52,19 +56,22 @@ type Workload struct {
 	FramesOut string `json:"frames_out,omitempty"`
 	OrderOut  string `json:"order_out,omitempty"`
 
-	HZ   float64 `json:"hz,omitempty"` // whole trajectories as Rows rows of this rate (load_sequences.py)
+	// whole trajectories as Rows rows of this rate (load_sequences.py)
+	HZ   float64 `json:"hz,omitempty"`
 	Rows int     `json:"rows,omitempty"`
 
-	Files   []string       `json:"files,omitempty"`   // decode
-	Pattern string         `json:"pattern,omitempty"` // decode: sequential (every frame of every file), random (Count single frames)
-	Count   int            `json:"count,omitempty"`   // decode: frames
-	Bytes   int            `json:"bytes,omitempty"`   // memcpy: of a frame
+	Files []string `json:"files,omitempty"` // decode
+	// decode: sequential (every frame of every file), random (Count single frames)
+	Pattern string         `json:"pattern,omitempty"`
+	Count   int            `json:"count,omitempty"` // decode: frames
+	Bytes   int            `json:"bytes,omitempty"` // memcpy: of a frame
 	Resume  *Resume        `json:"resume,omitempty"`
 	More    map[string]any `json:"more,omitempty"` // of one Python runner
 	Train   *TrainJob      `json:"train,omitempty"`
 }
 
-// Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its last line. The harness starts it.
+// Serve is a runner of this program: it does a job of a kind, once, and prints its outcome as its
+// last line. The harness starts it.
 func Serve(ctx context.Context, kind, job string, out io.Writer) error {
 	run, ok := map[string]func(context.Context, Workload, io.Writer) (Outcome, error){
 		"load": LoadRun, "decode": DecodeRun, "memcpy": CopyRun, "read": ReadRun, "resume": ResumeRun,
@@ -94,19 +101,30 @@ func (w *Workload) open(ctx context.Context) (_ robocache.Dataset, err error) {
 	return robocache.Open(ctx, w.URI, opt)
 }
 
-// config turns the workload into the loader's configuration, with the dataset's own names. It goes through the JSON that Python
-// gives, so that an option that this loader does not know is refused by name.
+// config turns the workload into the loader's configuration, with the dataset's own names. It goes
+// through the JSON that Python gives, so that an option that this loader does not know is refused
+// by name.
 func (w *Workload) config(info *robocache.Info) (_ loader.Config, err error) {
-	c := map[string]any{"batch_size": w.BatchSize, "shuffle": loader.Global, "seed": w.Seed, "threads": w.Workers, "image_dtype": "uint8", "split": robocache.SplitAll, "drop_last": w.DropLast}
+	c := map[string]any{
+		"batch_size":  w.BatchSize,
+		"shuffle":     loader.Global,
+		"seed":        w.Seed,
+		"threads":     w.Workers,
+		"image_dtype": "uint8",
+		"split":       robocache.SplitAll,
+		"drop_last":   w.DropLast,
+	}
 	if w.World > 1 {
 		c["rank"], c["world_size"] = w.Rank, w.World
 	}
 	if w.Duration > 0 {
 		c["on_bad_episode"] = "skip" // counted: skipped_episodes
 	}
-	for name, v := range map[string]any{"prefetch": w.Prefetch, "cache": w.Cache, "cache_budget": w.CacheBudget, "memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
+	for name, v := range map[string]any{
+		"prefetch": w.Prefetch, "cache": w.Cache, "cache_budget": w.CacheBudget, "memory_budget": w.MemoryBudget, "cache_format": w.CacheFormat,
 		"decode": w.Decode, "device_memory_budget": w.DeviceMemory,
-		"pool_size": w.PoolSize, "pool_episodes": w.PoolEpisodes, "shuffle": w.Shuffle} {
+		"pool_size": w.PoolSize, "pool_episodes": w.PoolEpisodes, "shuffle": w.Shuffle,
+	} {
 		if v != "" && v != 0 {
 			c[name] = v
 		}
@@ -167,7 +185,8 @@ func windowed(key string) bool { return key == "observation.state" || key == "ac
 func (w *Workload) cameras(info *robocache.Info) []string {
 	var keys []string
 	for i := range info.Features {
-		if f := &info.Features[i]; f.Kind == robocache.KindVideo && (w.Video == "all" || w.Video == "one" && len(keys) == 0) {
+		if f := &info.Features[i]; f.Kind == robocache.KindVideo &&
+			(w.Video == "all" || w.Video == "one" && len(keys) == 0) {
 			keys = append(keys, f.Key)
 		}
 	}
@@ -198,14 +217,16 @@ func (w *Workload) episodes(info *robocache.Info) ([]int, error) {
 	return all, nil
 }
 
-// ParseEpisodes reads indices such as 0-3,7 and returns the positions of these episodes, ascending, each once.
+// ParseEpisodes reads indices such as 0-3,7 and returns the positions of these episodes, ascending,
+// each once.
 func ParseEpisodes(info *robocache.Info, text string) ([]int, error) {
 	positions, err := info.ParseEpisodes(text)
 	slices.Sort(positions)
 	return slices.Compact(positions), err
 }
 
-// ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending. limit ≤ 0 takes all.
+// ChooseEpisodes takes limit of the positions: a seeded choice, not the first ones, ascending.
+// limit ≤ 0 takes all.
 func ChooseEpisodes(list []int, limit int, seed uint64) []int {
 	if limit <= 0 || limit >= len(list) {
 		return list

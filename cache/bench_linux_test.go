@@ -24,8 +24,10 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// CPU time of a frame out of the cache beside that of a plain copy, in turns of 20 frames, so that a busy machine meets both alike: copies out of
-// anonymous memory; first Gets (page faults and checksum) with a copy; later Gets with a copy; Gets where Resident is an eighth of the data; Puts.
+// CPU time of a frame out of the cache beside that of a plain copy, in turns of 20 frames, so that
+// a busy machine meets both alike: copies out of anonymous memory; first Gets (page faults and
+// checksum) with a copy; later Gets with a copy; Gets where Resident is an eighth of the data;
+// Puts.
 func BenchmarkAgainstMemcpy(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +58,12 @@ func BenchmarkAgainstMemcpy(b *testing.B) {
 		}},
 		{name: "first", do: nil},
 		{name: "later", do: get(mustOpen(b, dir, Options{Budget: 1 << 30}))},
-		{name: "bounded", do: get(mustOpen(b, dir, Options{Budget: 1 << 30, Resident: benchFrames * frame / 8}))},
+		{
+			name: "bounded",
+			do: get(
+				mustOpen(b, dir, Options{Budget: 1 << 30, Resident: benchFrames * frame / 8}),
+			),
+		},
 	}
 	for i := range benchFrames { // warm
 		arms[0].do(i)
@@ -85,8 +92,8 @@ func BenchmarkAgainstMemcpy(b *testing.B) {
 	}
 }
 
-// CPU time of a Put beside that of a write of the same bytes to the end of a plain file, in turns; sealing is not in it (it runs in
-// a goroutine of its own and waits for the disk).
+// CPU time of a Put beside that of a write of the same bytes to the end of a plain file, in turns;
+// sealing is not in it (it runs in a goroutine of its own and waits for the disk).
 func BenchmarkPutAgainstWrite(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

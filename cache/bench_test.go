@@ -56,7 +56,8 @@ func BenchmarkMemcpy(b *testing.B) {
 	runtime.KeepAlive(src)
 }
 
-// What Get costs when the pages are mapped and the entry was checked, as in every epoch but the first; alone, and with the frame read.
+// What Get costs when the pages are mapped and the entry was checked, as in every epoch but the
+// first; alone, and with the frame read.
 func BenchmarkGet(b *testing.B) {
 	for _, read := range []bool{false, true} {
 		b.Run(fmt.Sprintf("read=%v", read), func(b *testing.B) {
@@ -135,7 +136,8 @@ func BenchmarkMiss(b *testing.B) {
 	}
 }
 
-// Putting 500 frames and sealing; the same bytes written to a plain file and synced are the floor. In the page cache: "flush=false".
+// Putting 500 frames and sealing; the same bytes written to a plain file and synced are the floor.
+// In the page cache: "flush=false".
 func BenchmarkPut(b *testing.B) {
 	v := benchFrame(1)
 	for _, flush := range []bool{false, true} {
@@ -177,7 +179,8 @@ func BenchmarkPut(b *testing.B) {
 	})
 }
 
-// The first Get where nothing is in memory: what the disk gives to one reader in random order, beside reads of the same ranges into a buffer.
+// The first Get where nothing is in memory: what the disk gives to one reader in random order,
+// beside reads of the same ranges into a buffer.
 func BenchmarkGetCold(b *testing.B) {
 	dir := benchDir(b)
 	files := shardFiles(b, dir, sealedSuffix)

@@ -18,15 +18,17 @@ type Key [16]byte
 
 // Options of Open. The zero value is good.
 type Options struct {
-	Budget     int64 // bytes on disk, of all processes together; 64 GiB where 0
-	ShardBytes int64 // size of a shard; 256 MiB where 0, more where the budget would need over 4,096 of them, less where it is small
+	Budget int64 // bytes on disk, of all processes together; 64 GiB where 0
+	// size of a shard; 256 MiB where 0, more where the budget would need over 4,096 of them, less
+	// where it is small
+	ShardBytes int64
 
-	// KeepUsed keeps what was written or read since Open; what finds no room then is declined. For data that is gone through
-	// again and again: see C7.
+	// KeepUsed keeps what was written or read since Open; what finds no room then is declined. For
+	// data that is gone through again and again: see C7.
 	KeepUsed bool
 
-	// Resident bounds what of the mapped files counts as this process's memory (RSS); 1 GiB where 0. The pages beyond stay in the
-	// system's page cache, and cost page faults again.
+	// Resident bounds what of the mapped files counts as this process's memory (RSS); 1 GiB where
+	// 0. The pages beyond stay in the system's page cache, and cost page faults again.
 	Resident int64
 }
 
@@ -71,7 +73,8 @@ type Dir struct {
 	zombies atomic.Int64 // bytes of files that are gone but still mapped here
 
 	trimMu sync.Mutex
-	mapped atomic.Int64 // bytes of entries that were touched and are counted as this process's memory
+	// bytes of entries that were touched and are counted as this process's memory
+	mapped atomic.Int64
 	peak   atomic.Int64
 
 	entries atomic.Int64
@@ -85,7 +88,8 @@ type stripe struct {
 	_ [32]byte
 }
 
-// Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left, and prunes to the budget.
+// Open makes dir a cache, or opens the one that is there, seals or removes what dead writers left,
+// and prunes to the budget.
 func Open(dir string, opt Options) (_ *Dir, err error) {
 	if !supported {
 		return nil, errNone()
@@ -147,7 +151,14 @@ func open(dir string, write bool) (*Dir, error) {
 		root.Close()
 		return nil, err
 	}
-	d := &Dir{dir: dir, id: id, root: root, marker: f, opened: time.Now().UnixNano(), shards: map[uint64]*shard{}}
+	d := &Dir{
+		dir:    dir,
+		id:     id,
+		root:   root,
+		marker: f,
+		opened: time.Now().UnixNano(),
+		shards: map[uint64]*shard{},
+	}
 	for i := range d.index {
 		d.index[i].m = map[Key]*rec{}
 	}
@@ -232,7 +243,8 @@ func (d *Dir) stillNamed(f *os.File, name string) bool {
 // Path is the directory.
 func (d *Dir) Path() string { return d.dir }
 
-// Close seals what is open and lets go of everything; entries that are out stay valid until their Release.
+// Close seals what is open and lets go of everything; entries that are out stay valid until their
+// Release.
 func (d *Dir) Close() error {
 	if d.closed.Swap(true) {
 		return nil
@@ -246,7 +258,8 @@ func (d *Dir) Close() error {
 	d.mu.Unlock()
 	now := time.Now().UnixNano()
 	for _, s := range all {
-		if used := s.used.Load(); used > s.told.Load() && used <= now && s.sealed.Load() && !s.damaged.Load() {
+		if used := s.used.Load(); used > s.told.Load() && used <= now && s.sealed.Load() &&
+			!s.damaged.Load() {
 			s.tell(used)
 		}
 		d.drop(s)

@@ -100,7 +100,8 @@ func shardFiles(t testing.TB, dir, suffix string) (names []string) {
 	return all
 }
 
-// C1, C3: what was put is got, at once, after sealing, after reopening, and in another Dir of the same directory.
+// C1, C3: what was put is got, at once, after sealing, after reopening, and in another Dir of the
+// same directory.
 func TestPutGet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "cache")
 	d := mustOpen(t, dir, Options{Budget: 64 << 20, ShardBytes: 2 << 20})
@@ -222,7 +223,8 @@ func TestForeignDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Open(dir, Options{})
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "thesis.tex") || !strings.Contains(err.Error(), "with Cache") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "thesis.tex") ||
+		!strings.Contains(err.Error(), "with Cache") {
 		t.Errorf("%v", err)
 	}
 	if names, _ := os.ReadDir(dir); len(names) != 1 {
@@ -316,7 +318,8 @@ func TestOptions(t *testing.T) {
 	}
 	d := mustOpen(t, t.TempDir(), Options{Budget: 8 << 20})
 	err = d.Put(key(1), make([]byte, 9<<20))
-	if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "CacheBudget") {
+	if !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "CacheBudget") {
 		t.Errorf("larger than the cache: %v", err)
 	}
 	mustPut(t, d, 2)

@@ -71,7 +71,8 @@ func TestDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		before := count(t, mustOpen(t, dir, Options{Budget: 256 << 20}), n) // every byte is compared
+		// every byte is compared
+		before := count(t, mustOpen(t, dir, Options{Budget: 256 << 20}), n)
 		d := mustOpen(t, dir, Options{Budget: 256 << 20})
 		if again := count(t, d, n); again != before {
 			t.Errorf("seed %d round %d: %d entries, then %d", seed, round, before, again)
@@ -87,7 +88,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// One flipped byte in an entry costs this entry, is counted once, and Verify names it; its shard goes first.
+// One flipped byte in an entry costs this entry, is counted once, and Verify names it; its shard
+// goes first.
 func TestOneBadEntry(t *testing.T) {
 	dir := filledDir(t, 60)
 	files := shardFiles(t, dir, sealedSuffix)
@@ -100,7 +102,9 @@ func TestOneBadEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := Verify(t.Context(), dir, VerifyOptions{})
-	if err != nil || len(v.Damaged) != 1 || v.Damaged[0].File != filepath.Base(files[0]) || v.Damaged[0].Offset != headSize+entryHead || v.Entries != 60 {
+	if err != nil || len(v.Damaged) != 1 || v.Damaged[0].File != filepath.Base(files[0]) ||
+		v.Damaged[0].Offset != headSize+entryHead ||
+		v.Entries != 60 {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	d := mustOpen(t, dir, Options{Budget: 256 << 20})
@@ -209,7 +213,11 @@ func TestLeftoverDamaged(t *testing.T) {
 
 func FuzzTable(f *testing.F) {
 	add := func(slots []slot, end int64) {
-		f.Add(append(append(head(1, 2, 4096), make([]byte, end-headSize)...), table(slots, end, 1, 2)...))
+		f.Add(
+			append(
+				append(head(1, 2, 4096), make([]byte, end-headSize)...),
+				table(slots, end, 1, 2)...),
+		)
 	}
 	add(nil, 64)
 	add([]slot{{off: 128, n: 10}, {off: 256, n: 100}}, 448)
@@ -225,7 +233,9 @@ func FuzzTable(f *testing.F) {
 				t.Fatal(err)
 			}
 			for _, s := range slots {
-				if !ok || s.off%align != 0 || s.off < headSize+entryHead || s.n < 0 || s.off+s.n > size-tailSize || s.off+s.n < s.off {
+				if !ok || s.off%align != 0 || s.off < headSize+entryHead || s.n < 0 ||
+					s.off+s.n > size-tailSize ||
+					s.off+s.n < s.off {
 					t.Fatalf("%+v of %d bytes", s, size)
 				}
 			}

@@ -1,12 +1,14 @@
-// Package cache keeps blobs on disk, by key, in a directory of its own: what cost a decoder or a network to make is mapped
-// the next time, by this process, by its neighbours on the node, and by the next run.
+// Package cache keeps blobs on disk, by key, in a directory of its own: what cost a decoder or a
+// network to make is mapped the next time, by this process, by its neighbours on the node, and by
+// the next run.
 //
 // # Layout
 //
-// The directory holds a marker (robocache-cache.json) with a random id, and shards named robocache-ID-SHARD.shard. A shard is
-// written under robocache-ID-SHARD.open by one process, which holds a lock on it (flock) while it lives; it is sealed by a table of
-// its entries, fsync and rename, and never changes again. Every entry begins at a multiple of 64 bytes with a header of its own,
-// so that an unsealed shard of a killed process can be sealed by another.
+// The directory holds a marker (robocache-cache.json) with a random id, and shards named
+// robocache-ID-SHARD.shard. A shard is written under robocache-ID-SHARD.open by one process, which
+// holds a lock on it (flock) while it lives; it is sealed by a table of its entries, fsync and
+// rename, and never changes again. Every entry begins at a multiple of 64 bytes with a header of
+// its own, so that an unsealed shard of a killed process can be sealed by another.
 //
 // # Contract
 //
@@ -34,6 +36,7 @@
 //
 // # Cost
 //
-// About 100 bytes of memory an entry. A Get is a map look-up, a residency check of its pages (mincore: a page fault that waits for a disk would
-// hold one of Go's processors, a system call does not) and at first touch one pass of XXH3 at memory speed.
+// About 100 bytes of memory an entry. A Get is a map look-up, a residency check of its pages
+// (mincore: a page fault that waits for a disk would hold one of Go's processors, a system call
+// does not) and at first touch one pass of XXH3 at memory speed.
 package cache

@@ -14,12 +14,19 @@ const (
 )
 
 func hintDir() string {
-	return "name another directory with " + robocache.Option("cache") + ", one on a local disk that this process may write; or " +
-		robocache.Option("cache", "ram")
+	return "name another directory with " + robocache.Option(
+		"cache",
+	) + ", one on a local disk that this process may write; or " +
+		robocache.Option(
+			"cache",
+			"ram",
+		)
 }
 
 func hintSpace() string {
-	return "free space on that file system, or name a directory on another one with " + robocache.Option("cache")
+	return "free space on that file system, or name a directory on another one with " + robocache.Option(
+		"cache",
+	)
 }
 
 // errNone is the error of a system without caches on disk.
@@ -50,12 +57,17 @@ func fail(op, dir, file string, err error) error {
 	case errors.Is(err, syscall.EFBIG):
 		e.Class, e.Msg, e.Hint = robocache.ErrResourceLimit, "a file may not become that large", hintLimit
 	case errors.Is(err, syscall.ENOMEM):
-		e.Msg, e.Hint = "no address space to map a shard", "ulimit -v; sysctl vm.max_map_count; a smaller "+robocache.Option("cache_budget")
+		e.Msg, e.Hint = "no address space to map a shard", "ulimit -v; sysctl vm.max_map_count; a smaller "+robocache.Option(
+			"cache_budget",
+		)
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "the directory cannot be written", hintDir()
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
 		e.Class, e.Msg, e.Hint = robocache.ErrMisuse, "not a directory", hintDir()
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENODEV):
+	case errors.Is(err, syscall.ENOLCK),
+		errors.Is(err, syscall.ENOTSUP),
+		errors.Is(err, syscall.ENOSYS),
+		errors.Is(err, syscall.ENODEV):
 		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "this file system has no locks or no mappings, without which processes cannot share a cache", hintDir()
 	case errors.Is(err, syscall.EIO):
 		e.Class, e.Msg = robocache.ErrTemporary, "the disk reports an error"

@@ -8,7 +8,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// The parts of a shard file: a head, entries (each a header and its data, padded), a table of the entries, a tail.
+// The parts of a shard file: a head, entries (each a header and its data, padded), a table of the
+// entries, a tail.
 const (
 	align     = 64
 	headSize  = 64
@@ -45,7 +46,8 @@ func footprint(n int64) int64 { return entryHead + roundUp(n) + tableRow }
 // overhead is what a shard takes beside its entries.
 const overhead = headSize + tailSize + align
 
-// fields are the words of a record: 64 bytes, a magic number, the words, and the checksum of what precedes it.
+// fields are the words of a record: 64 bytes, a magic number, the words, and the checksum of what
+// precedes it.
 type fields [6]uint64
 
 func record(magic [8]byte, v fields) []byte {
@@ -77,10 +79,20 @@ func isOf(b []byte, magic [8]byte, cacheID, shardID uint64) bool {
 	return ok && v[0] == cacheID && v[1] == shardID
 }
 
-// entryHeader is the record before an entry's data. It names its own place and shard, so that bytes of an entry that
-// look like a header (a cached shard, say) are not taken for one.
+// entryHeader is the record before an entry's data. It names its own place and shard, so that bytes
+// of an entry that look like a header (a cached shard, say) are not taken for one.
 func entryHeader(s slot, shardID uint64) []byte {
-	return record(entryMagic, fields{le.Uint64(s.key[:]), le.Uint64(s.key[8:]), uint64(s.n), s.sum, uint64(s.off), shardID})
+	return record(
+		entryMagic,
+		fields{
+			le.Uint64(s.key[:]),
+			le.Uint64(s.key[8:]),
+			uint64(s.n),
+			s.sum,
+			uint64(s.off),
+			shardID,
+		},
+	)
 }
 
 // parseEntry reads the record at off of a file of size bytes.
@@ -89,7 +101,8 @@ func parseEntry(b []byte, off, size int64, shardID uint64) (s slot, ok bool) {
 	s = slot{off: off + entryHead, n: int64(v[2]), sum: v[3]}
 	le.PutUint64(s.key[:], v[0])
 	le.PutUint64(s.key[8:], v[1])
-	return s, ok && v[5] == shardID && v[4] == uint64(s.off) && s.off <= size && v[2] <= uint64(size-s.off)
+	return s, ok && v[5] == shardID && v[4] == uint64(s.off) && s.off <= size &&
+		v[2] <= uint64(size-s.off)
 }
 
 // table gives the table and the tail of a shard whose entries end at off.
@@ -102,10 +115,16 @@ func table(slots []slot, off int64, cacheID, shardID uint64) []byte {
 		}
 	}
 	size := uint64(off) + uint64(cap(rows))
-	return append(rows, record(tailMagic, fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), size})...)
+	return append(
+		rows,
+		record(
+			tailMagic,
+			fields{cacheID, shardID, uint64(off), uint64(len(slots)), xxh3.Hash(rows), size},
+		)...)
 }
 
-// readTable gives the entries of a sealed shard. An error of r is returned; a table that does not hold is (nil, false, nil).
+// readTable gives the entries of a sealed shard. An error of r is returned; a table that does not
+// hold is (nil, false, nil).
 func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool, error) {
 	if size < headSize+tailSize {
 		return nil, false, nil
@@ -147,7 +166,8 @@ func readTable(r io.ReaderAt, size int64, cacheID, shardID uint64) ([]slot, bool
 	return slots, true, nil
 }
 
-// short turns the end of a file that shrank while it was read into "does not hold", which is no error of the system.
+// short turns the end of a file that shrank while it was read into "does not hold", which is no
+// error of the system.
 func short(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
@@ -155,9 +175,15 @@ func short(err error) error {
 	return err
 }
 
-// scan finds the entries of an unsealed shard by their headers, and where the last one ends. Where a header is missing (a write
-// that never finished), it looks for the next. nextData skips holes of the file; it may return its argument.
-func scan(r io.ReaderAt, size int64, shardID uint64, nextData func(int64) int64) (slots []slot, end int64, err error) {
+// scan finds the entries of an unsealed shard by their headers, and where the last one ends. Where
+// a header is missing (a write that never finished), it looks for the next. nextData skips holes of
+// the file; it may return its argument.
+func scan(
+	r io.ReaderAt,
+	size int64,
+	shardID uint64,
+	nextData func(int64) int64,
+) (slots []slot, end int64, err error) {
 	var rec [entryHead]byte
 	var buf []byte
 	pos := int64(headSize)
@@ -178,7 +204,8 @@ func scan(r io.ReaderAt, size int64, shardID uint64, nextData func(int64) int64)
 			}
 			var skipped int
 			if s, skipped, ok = findEntry(buf[:n], pos, size, shardID); !ok {
-				pos += int64(max(skipped-align, 0)) // the last place is looked at again, as the first of the next round
+				// the last place is looked at again, as the first of the next round
+				pos += int64(max(skipped-align, 0))
 				if n < len(buf) {
 					return slots, end, nil
 				}
@@ -192,7 +219,8 @@ func scan(r io.ReaderAt, size int64, shardID uint64, nextData func(int64) int64)
 	return slots, end, nil
 }
 
-// findEntry gives the first entry whose header is in b, which begins at pos; without one, how many bytes hold none.
+// findEntry gives the first entry whose header is in b, which begins at pos; without one, how many
+// bytes hold none.
 func findEntry(b []byte, pos, size int64, shardID uint64) (s slot, skipped int, ok bool) {
 	for i := 0; i+entryHead <= len(b); i += align {
 		if bytes.Equal(b[i:i+len(entryMagic)], entryMagic[:]) {

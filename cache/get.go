@@ -27,7 +27,8 @@ func (d *Dir) Get(k Key) (Entry, bool) {
 	return Entry{Data: r.data(), sh: r.sh}, true
 }
 
-// Has says whether Get would look at an entry. It reads none, so the entry may still turn out damaged.
+// Has says whether Get would look at an entry. It reads none, so the entry may still turn out
+// damaged.
 func (d *Dir) Has(k Key) bool {
 	if d.known(k) {
 		return true

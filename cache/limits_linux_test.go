@@ -34,7 +34,9 @@ func inNamespace(t *testing.T, role string) {
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {
 		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{
+			{ContainerID: 0, HostID: os.Getuid(), Size: 1},
+		}
 	}
 	runRole(t, c)
 }
@@ -63,8 +65,8 @@ func mount(dir, options string, flags uintptr) error {
 	return nil
 }
 
-// C9: a small file system, such as a /dev/shm of 24 MB, shrinks the cache; one that others fill stops its writing, once and
-// typed, and reads go on.
+// C9: a small file system, such as a /dev/shm of 24 MB, shrinks the cache; one that others fill
+// stops its writing, once and typed, and reads go on.
 func TestFullFileSystem(t *testing.T) { inNamespace(t, "full") }
 
 func roleFull(args []string) error {
@@ -124,7 +126,8 @@ func roleFull(args []string) error {
 	errs := 0
 	for err := range failed {
 		errs++
-		if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "with Cache") {
+		if !errors.Is(err, robocache.ErrResourceLimit) ||
+			!strings.Contains(err.Error(), "with Cache") {
 			return fmt.Errorf("untyped: %w", err)
 		}
 		fmt.Println("as wanted:", err)
@@ -150,7 +153,11 @@ func roleFull(args []string) error {
 	if err := fill(); err != nil { // the shard that could not be sealed went
 		return err
 	}
-	if _, err := Open(dir, Options{Budget: 1 << 30}); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "hint") {
+	if _, err := Open(
+		dir,
+		Options{Budget: 1 << 30},
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "hint") {
 		return fmt.Errorf("open on a full disk: %w", err)
 	} else {
 		fmt.Println("as wanted:", err)
@@ -193,7 +200,13 @@ func roleReadOnly(args []string) error {
 	if err := errors.Join(d.Put(key(1), value(1)), d.Close()); err != nil {
 		return err
 	}
-	if err := syscall.Mount("tmpfs", root, "tmpfs", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+	if err := syscall.Mount(
+		"tmpfs",
+		root,
+		"tmpfs",
+		syscall.MS_REMOUNT|syscall.MS_RDONLY,
+		"",
+	); err != nil {
 		return fmt.Errorf("cannot mount: %w", err)
 	}
 	for _, dir := range []string{dir, filepath.Join(root, "new")} {
@@ -216,7 +229,8 @@ func roleReadOnly(args []string) error {
 // C9: RLIMIT_FSIZE. A write beyond it would be a signal.
 func TestFileSizeLimit(t *testing.T) { runRole(t, command(t, "fsize", t.TempDir())) }
 
-// C9: a shard that cannot be sealed, which happens beside all callers, is said by the next Put, once.
+// C9: a shard that cannot be sealed, which happens beside all callers, is said by the next Put,
+// once.
 func TestSealLimit(t *testing.T) { runRole(t, command(t, "sealsize", t.TempDir())) }
 
 func roleSealSize(args []string) error {
@@ -227,18 +241,26 @@ func roleSealSize(args []string) error {
 	if err := d.Put(key(0), value(0)); err != nil {
 		return err
 	}
-	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)}); err != nil {
+	if err := syscall.Setrlimit(
+		syscall.RLIMIT_FSIZE,
+		&syscall.Rlimit{Cur: 1 << 10, Max: ^uint64(0)},
+	); err != nil {
 		return err
 	}
 	d.rollMu.Lock()
 	d.retire()
 	d.rollMu.Unlock()
-	for start := time.Now(); d.Err() == nil; runtime.Gosched() { // the very next Put, though the sealing has more to do
+	// the very next Put, though the sealing has more to do
+	for start := time.Now(); d.Err() == nil; runtime.Gosched() {
 		if time.Since(start) > time.Minute {
 			return errors.New("never told")
 		}
 	}
-	if err := d.Put(key(1), value(1)); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
+	if err := d.Put(
+		key(1),
+		value(1),
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("the Put after it: %w", err)
 	}
 	if err := d.Put(key(2), value(2)); err != nil {
@@ -273,7 +295,8 @@ func roleFileSize(args []string) error {
 	for i := 200; i < 400; i++ {
 		if err := d.Put(key(i), value(i)); err != nil {
 			errs++
-			if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
+			if !errors.Is(err, robocache.ErrResourceLimit) ||
+				!strings.Contains(err.Error(), "ulimit -f") {
 				return err
 			}
 		}
@@ -282,7 +305,11 @@ func roleFileSize(args []string) error {
 		return fmt.Errorf("%d errors, %d puts", errs, hits)
 	}
 	d.Close()
-	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -f") {
+	if _, err := Open(
+		args[0],
+		Options{},
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "ulimit -f") {
 		return fmt.Errorf("open: %w", err)
 	}
 	return nil
@@ -323,7 +350,10 @@ func roleFiles(args []string) error {
 		return fmt.Errorf("%d files held for %d shards, %w", held-before, d.Stats().Shards, err)
 	}
 	limit := func(n int) error {
-		return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: uint64(n), Max: 1 << 10})
+		return syscall.Setrlimit(
+			syscall.RLIMIT_NOFILE,
+			&syscall.Rlimit{Cur: uint64(n), Max: 1 << 10},
+		)
 	}
 	if err := limit(3); err != nil { // no new ones
 		return err
@@ -332,7 +362,8 @@ func roleFiles(args []string) error {
 	for i := n + 1; i < 2*n; i++ {
 		if err := d.Put(key(i), value(i)); err != nil {
 			errs++
-			if !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -n") {
+			if !errors.Is(err, robocache.ErrResourceLimit) ||
+				!strings.Contains(err.Error(), "ulimit -n") {
 				return err
 			}
 		}
@@ -347,7 +378,11 @@ func roleFiles(args []string) error {
 	if s := d.Stats(); errs != 1 || s.Stopped == "" {
 		return fmt.Errorf("%d errors, %+v", errs, s)
 	}
-	if _, err := Open(args[0], Options{}); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "ulimit -n") {
+	if _, err := Open(
+		args[0],
+		Options{},
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "ulimit -n") {
 		return fmt.Errorf("open: %w", err)
 	}
 	if err := limit(1 << 10); err != nil {
@@ -429,8 +464,12 @@ func roleResident(args []string) error {
 		}
 		s := d.Stats()
 		fmt.Printf("limit %d: RSS of files grew by %d, counted %d\n", limit, peak, s.Peak)
-		// Without a limit that matters, RSS shows that it is one that can be seen; how much of it the system keeps is the system's.
-		if whole := int64(n * size); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) || limit > whole && (peak < whole/2 || s.Mapped != whole) {
+		// Without a limit that matters, RSS shows that it is one that can be seen; how much of it
+		// the system keeps is the system's.
+		if whole := int64(
+			n * size,
+		); limit < whole && (peak > limit*3/2 || s.Peak > limit+size) ||
+			limit > whole && (peak < whole/2 || s.Mapped != whole) {
 			return fmt.Errorf("limit %d: the RSS of files grew by %d; %+v", limit, peak, s)
 		}
 		if err := d.Close(); err != nil {

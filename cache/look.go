@@ -11,7 +11,9 @@ import (
 const (
 	lookOnMiss = time.Second
 	lookOnHit  = 5 * time.Second
-	settle     = time.Second // a directory changed less than this before a look may change again under the same time of change
+	// a directory changed less than this before a look may change again under the same time of
+	// change
+	settle = time.Second
 )
 
 func (d *Dir) lookDue(now int64, miss bool) bool {
@@ -23,13 +25,15 @@ func (d *Dir) lookDue(now int64, miss bool) bool {
 	return now-last > int64(every) && d.scanned.CompareAndSwap(last, now)
 }
 
-// Refresh looks at the directory now: shards that others sealed appear, those that others evicted go.
+// Refresh looks at the directory now: shards that others sealed appear, those that others evicted
+// go.
 func (d *Dir) Refresh() error {
 	d.scanned.Store(time.Now().UnixNano())
 	return fail("look into cache", d.dir, "", d.look(true))
 }
 
-// look compares the directory with the index. Of several calls at once one does the work, unless wait is set.
+// look compares the directory with the index. Of several calls at once one does the work, unless
+// wait is set.
 func (d *Dir) look(wait bool) (err error) {
 	if wait {
 		d.scanMu.Lock()
@@ -76,15 +80,20 @@ func (d *Dir) look(wait bool) (err error) {
 	d.mu.Unlock()
 	for _, s := range gone {
 		// Sealed after the listing, perhaps: the name decides.
-		if _, err := d.root.Lstat(fileName(d.id, s.id, sealedSuffix)); errors.Is(err, fs.ErrNotExist) {
+		if _, err := d.root.Lstat(
+			fileName(d.id, s.id, sealedSuffix),
+		); errors.Is(
+			err,
+			fs.ErrNotExist,
+		) {
 			d.drop(s)
 		}
 	}
 	return nil
 }
 
-// load maps a sealed shard and takes its entries into the index. One that does not hold is removed; one that cannot be
-// opened or mapped now is tried again at the next look.
+// load maps a sealed shard and takes its entries into the index. One that does not hold is removed;
+// one that cannot be opened or mapped now is tried again at the next look.
 func (d *Dir) load(name string, id uint64) {
 	f, info, err := openPlain(d.root, name, os.O_RDONLY)
 	if err != nil {

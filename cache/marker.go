@@ -28,7 +28,8 @@ type marker struct {
 
 const maxMarker = 4096
 
-// openMarker gives the marker, locked, and the cache's id. With write, an empty directory becomes ours.
+// openMarker gives the marker, locked, and the cache's id. With write, an empty directory becomes
+// ours.
 func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, err error) {
 	flag := os.O_RDWR
 	if !write {
@@ -37,7 +38,12 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 	info, err := root.Lstat(markerName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !write:
-		return nil, 0, robocache.NotFound("open cache", robocache.Where{"cache": dir}, "no cache is here: %s is missing", markerName)
+		return nil, 0, robocache.NotFound(
+			"open cache",
+			robocache.Where{"cache": dir},
+			"no cache is here: %s is missing",
+			markerName,
+		)
 	case errors.Is(err, fs.ErrNotExist):
 		if err := refuseForeign(root, dir); err != nil {
 			return nil, 0, err
@@ -59,7 +65,8 @@ func openMarker(root *os.Root, dir string, write bool) (f *os.File, id uint64, e
 		}
 	}()
 	if write {
-		// Several processes may begin at once: the first one under the lock writes, the others read what it wrote.
+		// Several processes may begin at once: the first one under the lock writes, the others read
+		// what it wrote.
 		if err := lockWithin(f, lockOnOpen); err != nil {
 			return f, 0, fail("lock cache", dir, markerName, err)
 		}
@@ -97,8 +104,11 @@ func badMarker(dir, got string) error {
 func writeMarker(f *os.File, dir string) (uint64, error) {
 	id := randomID()
 	err := func() error {
-		text, err := json.MarshalIndent(marker{Format: formatVersion, ID: fmt.Sprintf("%016x", id),
-			Note: "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched."}, "", "  ")
+		text, err := json.MarshalIndent(marker{
+			Format: formatVersion,
+			ID:     fmt.Sprintf("%016x", id),
+			Note:   "A cache of RoboCache. Files named robocache-ID-* may be removed at any time; nothing else here is touched.",
+		}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -153,7 +163,8 @@ func lockWithin(f *os.File, limit time.Duration) error {
 		}
 		if time.Since(start) > limit {
 			return robocache.Temporary("lock cache", robocache.Where{"file": f.Name()}, "another process has held the lock for %s", limit.String()).
-				WithCause(errBusy).WithHint("is it stopped? see fuser on that file")
+				WithCause(errBusy).
+				WithHint("is it stopped? see fuser on that file")
 		}
 		time.Sleep(wait)
 		wait = min(wait*2, 20*time.Millisecond)
@@ -192,7 +203,12 @@ func parseName(name string, cacheID uint64) (shardID uint64, sealed, ok bool) {
 		}
 	}
 	shardID, err := strconv.ParseUint(hex, 16, 64)
-	if err != nil || fileName(cacheID, shardID, map[bool]string{true: sealedSuffix, false: openSuffix}[sealed]) != name {
+	if err != nil ||
+		fileName(
+			cacheID,
+			shardID,
+			map[bool]string{true: sealedSuffix, false: openSuffix}[sealed],
+		) != name {
 		return 0, false, false
 	}
 	return shardID, sealed, true

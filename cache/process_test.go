@@ -23,7 +23,8 @@ const roleVar = "ROBOCACHE_CACHE_ROLE"
 var roles = map[string]func(args []string) error{"load": roleLoad}
 
 func TestMain(m *testing.M) {
-	lockOnPut = time.Minute // a rename that waits for the disk's journal holds the lock longer than training would wait
+	// a rename that waits for the disk's journal holds the lock longer than training would wait
+	lockOnPut = time.Minute
 	if role := os.Getenv(roleVar); role != "" {
 		if err := roles[role](os.Args[1:]); err != nil {
 			fmt.Println("error:", err)
@@ -49,7 +50,8 @@ func command(t testing.TB, role string, args ...any) *exec.Cmd {
 	return c
 }
 
-// roleLoad: dir budget seed keys turns. Two goroutines get random keys, check every byte, put what is missing. 0 turns: until killed.
+// roleLoad: dir budget seed keys turns. Two goroutines get random keys, check every byte, put what
+// is missing. 0 turns: until killed.
 func roleLoad(args []string) error {
 	n := make([]int64, len(args))
 	for i, a := range args[1:] {
@@ -151,7 +153,13 @@ func TestProcesses(t *testing.T) {
 	for i := range outs {
 		t.Log(strings.TrimSpace(outs[i].String()))
 		var h, p, e int
-		if _, err := fmt.Sscanf(outs[i].String(), "ready\nworking\nhits %d puts %d evicted %d", &h, &p, &e); err != nil {
+		if _, err := fmt.Sscanf(
+			outs[i].String(),
+			"ready\nworking\nhits %d puts %d evicted %d",
+			&h,
+			&p,
+			&e,
+		); err != nil {
 			t.Error(err)
 		}
 		puts += p
@@ -162,12 +170,18 @@ func TestProcesses(t *testing.T) {
 	if peak > 2*small {
 		t.Errorf("the files took %d bytes of %d", peak, 2*small)
 	}
-	if v, err := Verify(t.Context(), dir, VerifyOptions{}); err != nil || len(v.Damaged) > 0 || v.Entries == 0 || v.Skipped > 0 {
+	if v, err := Verify(
+		t.Context(),
+		dir,
+		VerifyOptions{},
+	); err != nil || len(v.Damaged) > 0 || v.Entries == 0 ||
+		v.Skipped > 0 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
 
-// C8: killed at any moment, in a loop: every entry afterwards is right, leftovers go or are sealed, what was written is mostly kept.
+// C8: killed at any moment, in a loop: every entry afterwards is right, leftovers go or are sealed,
+// what was written is mostly kept.
 func TestKilled(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -191,7 +205,8 @@ func TestKilled(t *testing.T) {
 			}
 			if round%4 != 0 { // else it may be killed while it opens
 				r := bufio.NewReader(out)
-				for _, want := range []string{"ready\n", "working\n"} { // so that it has written where the cache is empty
+				// so that it has written where the cache is empty
+				for _, want := range []string{"ready\n", "working\n"} {
 					if line, err := r.ReadString('\n'); line != want {
 						rest, _ := io.ReadAll(r)
 						t.Fatalf("seed %d round %d: %q %v %s", seed, round, line, err, rest)
@@ -208,7 +223,12 @@ func TestKilled(t *testing.T) {
 		for _, c := range cmds {
 			_ = c.Wait()
 			if ws, ok := c.ProcessState.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() {
-				t.Fatalf("seed %d round %d: a child ended by itself: %v", seed, round, c.ProcessState)
+				t.Fatalf(
+					"seed %d round %d: a child ended by itself: %v",
+					seed,
+					round,
+					c.ProcessState,
+				)
 			}
 		}
 		d := mustOpen(t, dir, Options{Budget: 2 * small})
@@ -236,7 +256,12 @@ func TestKilled(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d shards of killed writers sealed (%d entries), %d removed", recovered, entries, removed)
+	t.Logf(
+		"%d shards of killed writers sealed (%d entries), %d removed",
+		recovered,
+		entries,
+		removed,
+	)
 	if recovered == 0 {
 		t.Error("no leftover was ever recovered: the test shows nothing")
 	}

@@ -12,14 +12,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// How long Put does not ask again for room where none could be made: less where a shard of ours is on its way to the disk, and can be
-// evicted then. To wait for the disk instead would make training as slow as it.
+// How long Put does not ask again for room where none could be made: less where a shard of ours is
+// on its way to the disk, and can be evicted then. To wait for the disk instead would make training
+// as slow as it.
 const (
 	declineFor     = time.Second
 	declineSealing = 20 * time.Millisecond
 )
 
-// lockOnPut: others hold it for a millisecond a shard; a stopped process holds it for ever. Tests that count what is kept wait longer.
+// lockOnPut: others hold it for a millisecond a shard; a stopped process holds it for ever. Tests
+// that count what is kept wait longer.
 var lockOnPut = 100 * time.Millisecond
 
 // writing is the side of an unsealed shard that its writers use.
@@ -37,7 +39,8 @@ type writing struct {
 	halt     *halt // of a sealing that failed; valid after done
 }
 
-// take gives out room for n bytes. Dir.mu is held, so that nothing is given out after the shard was retired.
+// take gives out room for n bytes. Dir.mu is held, so that nothing is given out after the shard was
+// retired.
 func (w *writing) take(n int64) (off int64, ok bool) {
 	size := entryHead + roundUp(n)
 	if w.end+size+(w.rows+1)*tableRow+tailSize > w.capacity || w.rows == maxRows {
@@ -50,9 +53,10 @@ func (w *writing) take(n int64) (off int64, ok bool) {
 	return off, true
 }
 
-// Put keeps the bytes of parts, one after the other, under k. A key that is there is not written again. Where the cache has no room
-// (KeepUsed) or stopped writing, Put does nothing and counts it; the first failing write returns why, or the next Put where it was the sealing of a
-// shard that failed.
+// Put keeps the bytes of parts, one after the other, under k. A key that is there is not written
+// again. Where the cache has no room (KeepUsed) or stopped writing, Put does nothing and counts it;
+// the first failing write returns why, or the next Put where it was the sealing of a shard that
+// failed.
 func (d *Dir) Put(k Key, parts ...[]byte) error {
 	if !d.Accepts() {
 		d.count(declined)
@@ -83,9 +87,11 @@ func (d *Dir) Put(k Key, parts ...[]byte) error {
 
 func declined(s *Stats) { s.Declined++ }
 
-// Accepts says whether Put would try to write, so that a caller can spare itself the making of what is not kept.
+// Accepts says whether Put would try to write, so that a caller can spare itself the making of what
+// is not kept.
 func (d *Dir) Accepts() bool {
-	return d.stopped.Load() == nil && !d.closed.Load() && time.Now().UnixNano() >= d.declineTo.Load()
+	return d.stopped.Load() == nil && !d.closed.Load() &&
+		time.Now().UnixNano() >= d.declineTo.Load()
 }
 
 // write gives the new entry, or nil where it was declined or failed.
@@ -113,7 +119,8 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 		}
 		at += int64(len(p))
 	}
-	// The header last: a reader of a killed process's shard finds no entry that was not written in whole.
+	// The header last: a reader of a killed process's shard finds no entry that was not written in
+	// whole.
 	if _, err := w.f.WriteAt(entryHeader(s, w.sh.id), off); err != nil {
 		return nil, d.stop(fail("write cache", d.dir, w.name, err))
 	}
@@ -129,7 +136,8 @@ func (d *Dir) write(k Key, parts [][]byte) (*rec, error) {
 	return r, nil
 }
 
-// publish puts an entry into the index, where nobody else has it. It reports false for a shard that was dropped.
+// publish puts an entry into the index, where nobody else has it. It reports false for a shard that
+// was dropped.
 func (d *Dir) publish(r *rec) bool {
 	r.sh.mu.Lock()
 	defer r.sh.mu.Unlock()
@@ -193,8 +201,8 @@ func (d *Dir) takeCurrent(n int64) (*writing, int64) {
 	return nil, 0
 }
 
-// newShard makes room and a file for it, which holds at least an entry of n bytes; nil without an error where there is none now.
-// rollMu is held.
+// newShard makes room and a file for it, which holds at least an entry of n bytes; nil without an
+// error where there is none now. rollMu is held.
 func (d *Dir) newShard(n int64) (*writing, error) {
 	need := overhead + footprint(n)
 	w := &writing{end: headSize, done: make(chan struct{})}
@@ -211,7 +219,8 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 			return err
 		}
 		w.name = fileName(d.id, id, openSuffix)
-		// The size is what other processes count for it. It is a hole: the space itself is taken by writing.
+		// The size is what other processes count for it. It is a hole: the space itself is taken by
+		// writing.
 		if err := w.f.Truncate(w.capacity); err != nil {
 			return err
 		}
@@ -246,8 +255,8 @@ func (d *Dir) newShard(n int64) (*writing, error) {
 	return w, nil
 }
 
-// halt is why writing ended. It is told once, by whichever Put comes first: the one that failed, or the next where it was the sealing of a
-// shard, beside all callers.
+// halt is why writing ended. It is told once, by whichever Put comes first: the one that failed, or
+// the next where it was the sealing of a shard, beside all callers.
 type halt struct {
 	err  *robocache.Error
 	told atomic.Bool

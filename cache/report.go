@@ -28,8 +28,9 @@ type Listing struct {
 
 // ShardInfo is one file of a cache.
 type ShardInfo struct {
-	File      string    `json:"file"`
-	State     string    `json:"state"` // sealed, being written, left behind, damaged, not ours, unreadable
+	File string `json:"file"`
+	// sealed, being written, left behind, damaged, not ours, unreadable
+	State     string    `json:"state"`
 	Bytes     int64     `json:"bytes"` // on disk
 	Entries   int       `json:"entries"`
 	DataBytes int64     `json:"data_bytes"`
@@ -38,9 +39,10 @@ type ShardInfo struct {
 
 // The states of a file.
 const (
-	StateSealed     = "sealed"
-	StateWriting    = "being written"
-	StateLeftBehind = "left behind" // its writer is dead: the next Open or prune seals or removes it
+	StateSealed  = "sealed"
+	StateWriting = "being written"
+	// its writer is dead: the next Open or prune seals or removes it
+	StateLeftBehind = "left behind"
 	StateDamaged    = "damaged"
 	StateForeign    = "not ours"
 	StateUnreadable = "unreadable"
@@ -141,8 +143,8 @@ type Pruned struct {
 	Bytes        int64  `json:"bytes"`             // that are left
 }
 
-// Prune evicts shards, the least recently used first, until the cache takes at most budget bytes; 0 empties it, but for shards
-// that are being written.
+// Prune evicts shards, the least recently used first, until the cache takes at most budget bytes; 0
+// empties it, but for shards that are being written.
 func Prune(dir string, budget int64) (_ *Pruned, err error) {
 	if budget < 0 {
 		return nil, robocache.Misuse("prune cache", nil, "").
@@ -163,7 +165,14 @@ func Prune(dir string, budget int64) (_ *Pruned, err error) {
 		return nil, err
 	}
 	s := d.Stats()
-	return &Pruned{Dir: d.dir, Removed: s.Evicted, RemovedBytes: s.EvictedBytes, Recovered: s.Recovered, Leftovers: s.RemovedLeftovers, Bytes: s.Bytes}, nil
+	return &Pruned{
+		Dir:          d.dir,
+		Removed:      s.Evicted,
+		RemovedBytes: s.EvictedBytes,
+		Recovered:    s.Recovered,
+		Leftovers:    s.RemovedLeftovers,
+		Bytes:        s.Bytes,
+	}, nil
 }
 
 // VerifyOptions of Verify.
@@ -174,11 +183,12 @@ type VerifyOptions struct {
 
 // Verification is what Verify found.
 type Verification struct {
-	Dir     string   `json:"dir"`
-	Shards  int      `json:"shards"`
-	Entries int64    `json:"entries"`
-	Bytes   int64    `json:"bytes"`
-	Skipped int      `json:"skipped"` // unsealed shards: their entries are held against their checksums when they are read
+	Dir     string `json:"dir"`
+	Shards  int    `json:"shards"`
+	Entries int64  `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	// unsealed shards: their entries are held against their checksums when they are read
+	Skipped int      `json:"skipped"`
 	Damaged []Damage `json:"damaged"`
 	Dropped int64    `json:"dropped_shards"`
 }
@@ -239,7 +249,16 @@ func (d *Dir) verifyShard(ctx context.Context, v found, buf []byte, r *Verificat
 				if err != nil {
 					what = err.Error()
 				}
-				r.Damaged = append(r.Damaged, Damage{File: v.name, Key: hex.EncodeToString(s.key[:]), Offset: s.off, Bytes: s.n, What: what})
+				r.Damaged = append(
+					r.Damaged,
+					Damage{
+						File:   v.name,
+						Key:    hex.EncodeToString(s.key[:]),
+						Offset: s.off,
+						Bytes:  s.n,
+						What:   what,
+					},
+				)
 			}
 		}
 	})

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// touched counts an entry's pages as this process's memory, once until they are let go of, and lets go of some where they are too many.
+// touched counts an entry's pages as this process's memory, once until they are let go of, and lets
+// go of some where they are too many.
 func (r *rec) touched() {
 	s := r.sh
 	round := s.round.Load() + 1
@@ -23,8 +24,9 @@ func (r *rec) touched() {
 	}
 }
 
-// trim lets go of the pages of shards, the least recently used first. A reader in the middle of one faults its pages in again: they are still in
-// the system's page cache, which alone decides about them.
+// trim lets go of the pages of shards, the least recently used first. A reader in the middle of one
+// faults its pages in again: they are still in the system's page cache, which alone decides about
+// them.
 func (d *Dir) trim() {
 	if !d.trimMu.TryLock() {
 		return

@@ -20,7 +20,8 @@ type found struct {
 	used   int64 // unix ns
 }
 
-// locked runs f under the lock that keeps two processes from making room at once. rollMu is held, or nobody else has d yet.
+// locked runs f under the lock that keeps two processes from making room at once. rollMu is held,
+// or nobody else has d yet.
 func (d *Dir) locked(wait time.Duration, f func() error) error {
 	if err := lockWithin(d.marker, wait); err != nil {
 		return fail("lock cache", d.dir, markerName, err)
@@ -29,7 +30,8 @@ func (d *Dir) locked(wait time.Duration, f func() error) error {
 	return f()
 }
 
-// survey lists the files of this cache. With the lock held it misses none: they get and change their names under it.
+// survey lists the files of this cache. With the lock held it misses none: they get and change
+// their names under it.
 func (d *Dir) survey() ([]found, error) {
 	names, err := listNames(d.root)
 	if err != nil {
@@ -46,7 +48,14 @@ func (d *Dir) survey() ([]found, error) {
 			continue // gone, or nothing that we made
 		}
 		size := (info.Size() + 4095) &^ 4095 // as file systems count
-		v := found{name: name, id: id, sealed: sealed, size: size, disk: onDisk(info), used: info.ModTime().UnixNano()}
+		v := found{
+			name:   name,
+			id:     id,
+			sealed: sealed,
+			size:   size,
+			disk:   onDisk(info),
+			used:   info.ModTime().UnixNano(),
+		}
 		d.mu.Lock()
 		if s := d.shards[id]; s != nil {
 			v.used = max(v.used, s.used.Load())
@@ -60,14 +69,15 @@ func (d *Dir) survey() ([]found, error) {
 	return all, nil
 }
 
-// markerBytes is what the marker takes on disk: a block. Shards that filled the budget to the last byte were over it by that.
+// markerBytes is what the marker takes on disk: a block. Shards that filled the budget to the last
+// byte were over it by that.
 const markerBytes = 4 << 10
 
 // maxReserve is what is left free on a large file system; a twentieth of a small one.
 const maxReserve = 1 << 30
 
-// measured lists the files, and finds what the budget and the file system permit together. Where recovery is wanted, what dead writers left is
-// cleared first. The lock is held.
+// measured lists the files, and finds what the budget and the file system permit together. Where
+// recovery is wanted, what dead writers left is cleared first. The lock is held.
 func (d *Dir) measured(wanted func(v []found) bool) ([]found, error) {
 	v, err := d.survey()
 	if err == nil {
@@ -94,7 +104,9 @@ func (d *Dir) measure(v []found) error {
 		disk += min(f.disk, f.size)
 	}
 	d.onDisk.Store(sizes)
-	d.limit.Store(min(d.opt.Budget-markerBytes-d.zombies.Load(), disk+free-min(maxReserve, total/20)))
+	d.limit.Store(
+		min(d.opt.Budget-markerBytes-d.zombies.Load(), disk+free-min(maxReserve, total/20)),
+	)
 	return nil
 }
 
@@ -105,9 +117,13 @@ func sum(v []found) (n int64) {
 	return n
 }
 
-// evict removes sealed shards, the least recently used first, until the files take at most target. It gives what is left.
+// evict removes sealed shards, the least recently used first, until the files take at most target.
+// It gives what is left.
 func (d *Dir) evict(v []found, target int64, keepUsed bool) []found {
-	slices.SortFunc(v, func(a, b found) int { return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(
+		v,
+		func(a, b found) int { return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.id, b.id)) },
+	)
 	total := sum(v)
 	left := v[:0:0]
 	for _, f := range v {
@@ -150,7 +166,8 @@ func (d *Dir) remove(v found) bool {
 	return true
 }
 
-// makeRoom gives the size of the next shard, at least need, with room made for it; 0 where there is none now. The lock is held.
+// makeRoom gives the size of the next shard, at least need, with room made for it; 0 where there is
+// none now. The lock is held.
 func (d *Dir) makeRoom(need int64) (int64, error) {
 	v, err := d.measured(func(v []found) bool { return sum(v)+need > d.limit.Load() })
 	if err != nil {
@@ -164,8 +181,8 @@ func (d *Dir) makeRoom(need int64) (int64, error) {
 		return 0, syscall.ENOSPC
 	}
 	unsealed := sum(slices.DeleteFunc(slices.Clone(v), func(f found) bool { return f.sealed }))
-	// An eighth of the cache at most, so that eviction is not all or nothing; a quarter of what unsealed shards leave, so
-	// that many writers fit into a small cache.
+	// An eighth of the cache at most, so that eviction is not all or nothing; a quarter of what
+	// unsealed shards leave, so that many writers fit into a small cache.
 	want := max(min(d.opt.ShardBytes, limit/8, (limit-unsealed)/4), minShard, need)
 	want = min((want+4095)&^4095, files)
 	v = d.evict(v, limit-want, d.opt.KeepUsed)

@@ -102,7 +102,8 @@ func TestLeastRecentlyUsedGoes(t *testing.T) {
 	}
 }
 
-// C7: KeepUsed keeps the first of what is gone through in a circle, where LRU keeps nothing of use; what the run before left makes way.
+// C7: KeepUsed keeps the first of what is gone through in a circle, where LRU keeps nothing of use;
+// what the run before left makes way.
 func TestKeepUsed(t *testing.T) {
 	dir := t.TempDir()
 	const n = 600 // about 2.5 times the budget
@@ -225,10 +226,16 @@ func TestForeignFiles(t *testing.T) {
 		write(filepath.Join(dir, name), text)
 	}
 	for i, suffix := range []string{sealedSuffix, openSuffix} {
-		if err := os.Symlink(precious, filepath.Join(dir, fileName(d.id, uint64(100+i), suffix))); err != nil {
+		if err := os.Symlink(
+			precious,
+			filepath.Join(dir, fileName(d.id, uint64(100+i), suffix)),
+		); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(filepath.Join(dir, fileName(d.id, uint64(200+i), suffix)), 0o755); err != nil {
+		if err := os.Mkdir(
+			filepath.Join(dir, fileName(d.id, uint64(200+i), suffix)),
+			0o755,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -269,14 +276,20 @@ func TestForeignFiles(t *testing.T) {
 	}
 	for i := range 2 {
 		for _, id := range []uint64{100, 200} {
-			if _, err := os.Lstat(filepath.Join(dir, fileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]))); err != nil {
+			if _, err := os.Lstat(
+				filepath.Join(
+					dir,
+					fileName(d.id, id+uint64(i), []string{sealedSuffix, openSuffix}[i]),
+				),
+			); err != nil {
 				t.Error(err)
 			}
 		}
 	}
 }
 
-// C6: an entry that is out keeps its bytes when its shard goes, and another process lets go of what was evicted.
+// C6: an entry that is out keeps its bytes when its shard goes, and another process lets go of what
+// was evicted.
 func TestMappingOutlivesEviction(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small})
@@ -381,7 +394,9 @@ func TestLoad(t *testing.T) {
 	}
 	sa, sb := a.Stats(), b.Stats()
 	t.Logf("%d hits; a %+v; b %+v", hits.Load(), sa, sb)
-	if hits.Load() == 0 || sa.Evicted == 0 || sa.BadEntries+sb.BadEntries+sa.BadShards+sb.BadShards != 0 || sa.Stopped+sb.Stopped != "" {
+	if hits.Load() == 0 || sa.Evicted == 0 ||
+		sa.BadEntries+sb.BadEntries+sa.BadShards+sb.BadShards != 0 ||
+		sa.Stopped+sb.Stopped != "" {
 		t.Error("see above")
 	}
 	if z := a.zombies.Load(); z < 0 {
@@ -389,7 +404,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// C9: the files together, the marker with them, stay within the budget where the shards would fill it exactly.
+// C9: the files together, the marker with them, stay within the budget where the shards would fill
+// it exactly.
 func TestMarkerCounts(t *testing.T) {
 	dir := t.TempDir()
 	d := mustOpen(t, dir, Options{Budget: small, ShardBytes: small / 8})
@@ -410,7 +426,8 @@ func TestMarkerCounts(t *testing.T) {
 	}
 }
 
-// C9: a process that was stopped while it held the lock costs what is declined meanwhile, and no waiting and no error.
+// C9: a process that was stopped while it held the lock costs what is declined meanwhile, and no
+// waiting and no error.
 func TestLockThatStays(t *testing.T) {
 	defer func(was time.Duration) { lockOnPut = was }(lockOnPut)
 	dir := t.TempDir()

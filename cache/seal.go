@@ -40,7 +40,8 @@ func (d *Dir) Flush() error {
 	return errors.Join(all...)
 }
 
-// seal waits for the last writer and gives the shard its table and its name. The entries can be read all the while.
+// seal waits for the last writer and gives the shard its table and its name. The entries can be
+// read all the while.
 func (d *Dir) seal(w *writing) {
 	w.pending.Wait()
 	err := d.place(w)
@@ -84,8 +85,9 @@ func (d *Dir) place(w *writing) (err error) {
 	return nil
 }
 
-// rename gives a shard its name under the lock of the directory: a process that counts its bytes meanwhile could miss both names.
-// The lock is taken through an opening of its own, so that it holds against the other goroutines of this process too. Where it cannot be had, a budget that is
+// rename gives a shard its name under the lock of the directory: a process that counts its bytes
+// meanwhile could miss both names. The lock is taken through an opening of its own, so that it
+// holds against the other goroutines of this process too. Where it cannot be had, a budget that is
 // passed by a shard for a moment is better than a shard that is lost.
 func (d *Dir) rename(from, to string) error {
 	if f, err := d.root.OpenFile(markerName, os.O_RDWR|plainOnly, 0); err == nil {
@@ -113,7 +115,8 @@ func (d *Dir) syncDir() {
 	}
 }
 
-// recoverThese seals or removes what dead writers left, and says how many. The lock of the directory is held.
+// recoverThese seals or removes what dead writers left, and says how many. The lock of the
+// directory is held.
 func (d *Dir) recoverThese(v []found) (n int) {
 	for _, f := range v {
 		if !f.sealed && d.recoverOne(f) {
@@ -123,8 +126,9 @@ func (d *Dir) recoverThese(v []found) (n int) {
 	return n
 }
 
-// recoverOne takes the lock that a living writer would have. A process that died in the middle of a write left entries whose
-// header is missing, or, after a power cut, headers whose data is missing: the first are not found, the second fail their checksum when read.
+// recoverOne takes the lock that a living writer would have. A process that died in the middle of a
+// write left entries whose header is missing, or, after a power cut, headers whose data is missing:
+// the first are not found, the second fail their checksum when read.
 func (d *Dir) recoverOne(v found) bool {
 	f, _, err := openPlain(d.root, v.name, os.O_RDWR)
 	if err != nil {
@@ -147,7 +151,9 @@ func (d *Dir) recoverOne(v found) bool {
 		}
 		if err == nil {
 			_ = d.root.Chtimes(fileName(d.id, v.id, sealedSuffix), info.ModTime(), info.ModTime())
-			d.count(func(s *Stats) { s.Recovered, s.RecoveredEntries = s.Recovered+1, s.RecoveredEntries+int64(len(slots)) })
+			d.count(
+				func(s *Stats) { s.Recovered, s.RecoveredEntries = s.Recovered+1, s.RecoveredEntries+int64(len(slots)) },
+			)
 			return true
 		}
 	}

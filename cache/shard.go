@@ -12,7 +12,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// shard is one mapped file. The index holds one reference, every Entry that is out another one; the last one unmaps.
+// shard is one mapped file. The index holds one reference, every Entry that is out another one; the
+// last one unmaps.
 type shard struct {
 	d    *Dir
 	id   uint64
@@ -91,7 +92,8 @@ func (r *rec) check() bool {
 	return true
 }
 
-// guarded hashes mapped bytes. A page that cannot be read (the file shrank, the disk failed) is a panic here and not the end of the process.
+// guarded hashes mapped bytes. A page that cannot be read (the file shrank, the disk failed) is a
+// panic here and not the end of the process.
 func guarded(b []byte) (sum uint64, ok bool) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -109,14 +111,22 @@ const tellAfter = 10 * time.Second
 func (s *shard) use(now int64) {
 	s.used.Store(now)
 	told := s.told.Load()
-	if now-told > int64(tellAfter) && s.sealed.Load() && !s.damaged.Load() && s.told.CompareAndSwap(told, now) {
+	if now-told > int64(tellAfter) && s.sealed.Load() && !s.damaged.Load() &&
+		s.told.CompareAndSwap(told, now) {
 		s.tell(now)
 	}
 }
 
 func (s *shard) tell(now int64) {
 	t := time.Unix(0, now)
-	if err := s.d.root.Chtimes(fileName(s.d.id, s.id, sealedSuffix), t, t); errors.Is(err, fs.ErrNotExist) {
+	if err := s.d.root.Chtimes(
+		fileName(s.d.id, s.id, sealedSuffix),
+		t,
+		t,
+	); errors.Is(
+		err,
+		fs.ErrNotExist,
+	) {
 		s.d.drop(s) // another process evicted it: its bytes stay on disk as long as we map them
 	}
 }
@@ -158,8 +168,8 @@ func openPlain(root *os.Root, name string, flag int) (_ *os.File, _ os.FileInfo,
 
 var errNotPlain = errors.New("not a regular file")
 
-// isOurs says whether a file with a name of ours was made by this cache: its head names the cache and the shard, or it is what
-// a crash leaves before the head is written.
+// isOurs says whether a file with a name of ours was made by this cache: its head names the cache
+// and the shard, or it is what a crash leaves before the head is written.
 func isOurs(f *os.File, size int64, cacheID, shardID uint64) bool {
 	var b [headSize]byte
 	if size == 0 {

@@ -2,14 +2,15 @@ package cache
 
 // Stats is what the cache holds and what it did since Open.
 type Stats struct {
-	Dir     string `json:"dir"`
-	Budget  int64  `json:"budget_bytes"` // as asked
-	Limit   int64  `json:"limit_bytes"`  // what budget and file system permitted at the last look
-	Bytes   int64  `json:"bytes"`        // files of all processes at the last look, unsealed shards with what they may grow to
-	Shards  int    `json:"shards"`       // mapped here
-	Mapped  int64  `json:"mapped_bytes"` // of entries whose pages count as this process's memory
-	Peak    int64  `json:"mapped_peak_bytes"`
-	Entries int64  `json:"entries"` // known here
+	Dir    string `json:"dir"`
+	Budget int64  `json:"budget_bytes"` // as asked
+	Limit  int64  `json:"limit_bytes"`  // what budget and file system permitted at the last look
+	// files of all processes at the last look, unsealed shards with what they may grow to
+	Bytes   int64 `json:"bytes"`
+	Shards  int   `json:"shards"`       // mapped here
+	Mapped  int64 `json:"mapped_bytes"` // of entries whose pages count as this process's memory
+	Peak    int64 `json:"mapped_peak_bytes"`
+	Entries int64 `json:"entries"` // known here
 
 	Hits     int64 `json:"hits"`
 	Misses   int64 `json:"misses"`
@@ -18,12 +19,13 @@ type Stats struct {
 	PutBytes int64 `json:"put_bytes"`
 	Declined int64 `json:"declined"` // not written: no room, or no longer writing
 
-	VerifiedBytes    int64 `json:"verified_bytes"`
-	BadEntries       int64 `json:"bad_entries"`       // failed their checksum
-	BadShards        int64 `json:"bad_shards"`        // removed as unreadable
-	Evicted          int64 `json:"evicted_shards"`    // by this process
-	EvictedBytes     int64 `json:"evicted_bytes"`     //
-	Recovered        int64 `json:"recovered_shards"`  // left by dead writers, sealed by this process
+	VerifiedBytes int64 `json:"verified_bytes"`
+	BadEntries    int64 `json:"bad_entries"`    // failed their checksum
+	BadShards     int64 `json:"bad_shards"`     // removed as unreadable
+	Evicted       int64 `json:"evicted_shards"` // by this process
+	EvictedBytes  int64 `json:"evicted_bytes"`  //
+	// left by dead writers, sealed by this process
+	Recovered        int64 `json:"recovered_shards"`
 	RecoveredEntries int64 `json:"recovered_entries"` //
 	RemovedLeftovers int64 `json:"removed_leftovers"` // left by dead writers with nothing in them
 

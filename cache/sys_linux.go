@@ -17,8 +17,9 @@ var (
 	page       = uintptr(os.Getpagesize())
 )
 
-// resident has the pages of b in memory when it returns, where the system allows: what lies on disk is read in a system call, which Go's scheduler
-// sees, and not in a page fault, which it does not. An error says that b cannot be read: the file shrank, or the disk failed.
+// resident has the pages of b in memory when it returns, where the system allows: what lies on disk
+// is read in a system call, which Go's scheduler sees, and not in a page fault, which it does not.
+// An error says that b cannot be read: the file shrank, or the disk failed.
 func resident(b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -39,7 +40,8 @@ func resident(b []byte) error {
 // letGo takes the pages of a mapping out of this process's memory; they stay in the page cache.
 func letGo(m []byte) { _ = syscall.Madvise(m, syscall.MADV_DONTNEED) }
 
-// readIn asks for all of a range at once (page by page a random 460 kB took three times as long), then waits for it.
+// readIn asks for all of a range at once (page by page a random 460 kB took three times as long),
+// then waits for it.
 func readIn(from, to uintptr) error {
 	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, from, to-from, syscall.MADV_WILLNEED)
 	for try := 0; try < 10 && !noPopulate.Load(); try++ {

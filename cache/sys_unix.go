@@ -13,8 +13,8 @@ const supported = true
 // plainOnly keeps an open from following a link or waiting for the other end of a FIFO.
 const plainOnly = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// tryLock takes the exclusive lock of an open file, if nobody else has it. The system lets go of it when the last
-// process that has this opening of the file ends, however it ends.
+// tryLock takes the exclusive lock of an open file, if nobody else has it. The system lets go of it
+// when the last process that has this opening of the file ends, however it ends.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

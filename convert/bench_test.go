@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// BenchmarkConvert copies AV1 episodes and counts everything but images; bytes are those of the source tree.
+// BenchmarkConvert copies AV1 episodes and counts everything but images; bytes are those of the
+// source tree.
 func BenchmarkConvert(b *testing.B) {
 	from := data(b, "g1_v30_drift")
 	var size int64
@@ -25,7 +26,12 @@ func BenchmarkConvert(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
-				if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{Frames: frames}); err != nil {
+				if _, err := ToLeRobot(
+					b.Context(),
+					src,
+					filepath.Join(b.TempDir(), "out"),
+					Options{Frames: frames},
+				); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -36,8 +36,8 @@ func TestCapabilitiesOfSegments(t *testing.T) {
 	}, func(ds robocache.Dataset) robocache.Dataset { return cutWhole(t, ds) })
 }
 
-// TestSegmentsLackStreams checks that drop_invalid keeps track of the streams that an episode lacks, for
-// formats that leave them out of that episode.
+// TestSegmentsLackStreams checks that drop_invalid keeps track of the streams that an episode
+// lacks, for formats that leave them out of that episode.
 func TestSegmentsLackStreams(t *testing.T) {
 	cut := cutWhole(t, capabilities.New("Lacks"))
 	if !robocache.Lacks(cut, 1, capabilities.Extra) || robocache.Lacks(cut, 0, capabilities.Extra) {

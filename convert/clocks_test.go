@@ -23,7 +23,10 @@ import (
 // encoder skips the test where video cannot be encoded or decoded.
 func encoder(t testing.TB) {
 	t.Helper()
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
+	); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -40,8 +43,17 @@ func synthetic(t testing.TB, opt synth.Options) *synth.Dataset {
 	return d
 }
 
-var bent = synth.Options{Episodes: 3, Seconds: 0.8, Spread: 0.3, Seed: 4, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4}, Jitter: time.Millisecond,
-	Late: 150 * time.Millisecond, Skew: 100, Dropout: 100 * time.Millisecond}
+var bent = synth.Options{
+	Episodes: 3,
+	Seconds:  0.8,
+	Spread:   0.3,
+	Seed:     4,
+	Rates:    map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4},
+	Jitter:   time.Millisecond,
+	Late:     150 * time.Millisecond,
+	Skew:     100,
+	Dropout:  100 * time.Millisecond,
+}
 
 // codes reads the bar codes of an episode's images: which row of the source each shows; −1 = none.
 func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
@@ -66,31 +78,37 @@ func codesOf(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) 
 	}
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	var buf []byte
-	err = video.EachFrame(t.Context(), video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
-		r := &refs[at[0]]
-		switch {
-		case pic != nil:
-			buf, err = video.ConvertTo(buf, pic, spec)
-		case r.Missing:
-			buf = make([]byte, 3*f.Width*f.Height)
-		default:
-			buf, err = stats.Still(r, spec, buf)
-		}
-		for range at {
-			if err == nil {
-				err = take(buf)
+	err = video.EachFrame(
+		t.Context(),
+		video.LibraryOf(ds),
+		refs,
+		video.Each{},
+		func(at []int, pic video.Frame) (err error) {
+			r := &refs[at[0]]
+			switch {
+			case pic != nil:
+				buf, err = video.ConvertTo(buf, pic, spec)
+			case r.Missing:
+				buf = make([]byte, 3*f.Width*f.Height)
+			default:
+				buf, err = stats.Still(r, spec, buf)
 			}
-		}
-		return err
-	})
+			for range at {
+				if err == nil {
+					err = take(buf)
+				}
+			}
+			return err
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// C7, C8: streams on clocks of their own become rows on a grid, equal to those of the view; images show the rows that the view chose; text and
-// tasks are there; the cloud is reported.
+// C7, C8: streams on clocks of their own become rows on a grid, equal to those of the view; images
+// show the rows that the view chose; text and tasks are there; the cloud is reported.
 func TestClocksToLeRobot(t *testing.T) {
 	for _, images := range []string{"video", "images"} {
 		t.Run(images, func(t *testing.T) {
@@ -112,7 +130,10 @@ func TestClocksToLeRobot(t *testing.T) {
 				t.Fatal(err)
 			}
 			out := open(t, dst)
-			if !rep.Aligned || !slices.Equal(rep.Dropped, []string{"observation.points"}) || out.Info().FPS != cfg.HZ || out.Info().Frames != v.Info().Frames || len(out.Info().Tasks) != 3 {
+			if !rep.Aligned || !slices.Equal(rep.Dropped, []string{"observation.points"}) ||
+				out.Info().FPS != cfg.HZ ||
+				out.Info().Frames != v.Info().Frames ||
+				len(out.Info().Tasks) != 3 {
 				t.Errorf("%+v", rep)
 			}
 			black := 0
@@ -120,9 +141,13 @@ func TestClocksToLeRobot(t *testing.T) {
 				for _, f := range v.Info().Features {
 					got := out.Info().Feature(f.Key)
 					switch {
-					case f.Kind == robocache.KindPointCloud, f.Key == "observation.points"+align.ValidSuffix:
+					case f.Kind == robocache.KindPointCloud,
+						f.Key == "observation.points"+align.ValidSuffix:
 						if got != nil {
-							t.Errorf("%s is there: LeRobot has no clouds, and a mask of no stream says nothing", f.Key)
+							t.Errorf(
+								"%s is there: LeRobot has no clouds, and a mask of no stream says nothing",
+								f.Key,
+							)
 						}
 					case got == nil:
 						t.Errorf("%s is missing", f.Key)
@@ -135,12 +160,29 @@ func TestClocksToLeRobot(t *testing.T) {
 							black++
 						}
 					default:
-						if want, have := content(t, v, &f, e), content(t, out, got, e); !reflect.DeepEqual(want, have) {
+						if want, have := content(
+							t,
+							v,
+							&f,
+							e,
+						), content(
+							t,
+							out,
+							got,
+							e,
+						); !reflect.DeepEqual(
+							want,
+							have,
+						) {
 							t.Errorf("%s of episode %d differs", f.Key, e)
 						}
 					}
 				}
-				if ep, err := out.Episode(t.Context(), e); err != nil || len(ep.Tasks) != 1 || ep.Tasks[0] != src.Info().Tasks[(e+4)%3].Text {
+				if ep, err := out.Episode(
+					t.Context(),
+					e,
+				); err != nil || len(ep.Tasks) != 1 ||
+					ep.Tasks[0] != src.Info().Tasks[(e+4)%3].Text {
 					t.Errorf("%+v %v", ep, err)
 				}
 			}
@@ -168,17 +210,29 @@ func content(t *testing.T, ds robocache.Dataset, f *robocache.Feature, e int) an
 	return b
 }
 
-// C9: however many episodes are made at once, the bytes are the same. Video's codec is deterministic too.
+// C9: however many episodes are made at once, the bytes are the same. Video's codec is
+// deterministic too.
 func TestThreadsSameBytes(t *testing.T) {
 	opt := Options{Images: "images"}
-	if video.CanEncode(t.Context(), video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}) == nil {
+	if video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
+	) == nil {
 		opt.Images = "video"
 	}
 	var want map[string]string
 	for _, n := range []int{1, 2, 5} {
 		dst := filepath.Join(t.TempDir(), "set")
 		opt.Threads = n
-		if _, err := ToLeRobot(t.Context(), synthetic(t, synth.Options{Episodes: 6, Seconds: 0.5, Spread: 0.5, Cameras: 2, Codec: "jpeg"}), dst, opt); err != nil {
+		if _, err := ToLeRobot(
+			t.Context(),
+			synthetic(
+				t,
+				synth.Options{Episodes: 6, Seconds: 0.5, Spread: 0.5, Cameras: 2, Codec: "jpeg"},
+			),
+			dst,
+			opt,
+		); err != nil {
 			t.Fatal(err)
 		}
 		got := tree(t, dst)
@@ -197,19 +251,32 @@ type dying struct {
 	left *int
 }
 
-func (d dying) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (d dying) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	if *d.left--; *d.left < 0 {
 		return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the lights went out"}
 	}
 	return d.Dataset.Frames(ctx, key, rows, out)
 }
 
-// C5: a run with Resume that is interrupted leaves its encoded episodes; the next one takes them over, reads their images no more, and gives the
-// bytes of an unbroken run.
+// C5: a run with Resume that is interrupted leaves its encoded episodes; the next one takes them
+// over, reads their images no more, and gives the bytes of an unbroken run.
 func TestResumeEncoded(t *testing.T) {
 	encoder(t)
 	opt := Options{Resume: true, Threads: 1, Group: 20} // several groups
-	set := synth.Options{Episodes: 10, Seconds: 0.3, Spread: 0.5, Cameras: 1, Codec: "jpeg", Width: 64, Height: 64}
+	set := synth.Options{
+		Episodes: 10,
+		Seconds:  0.3,
+		Spread:   0.5,
+		Cameras:  1,
+		Codec:    "jpeg",
+		Width:    64,
+		Height:   64,
+	}
 	whole := filepath.Join(t.TempDir(), "whole")
 	many := 1 << 30
 	if _, err := ToLeRobot(t.Context(), dying{synthetic(t, set), &many}, whole, opt); err != nil {
@@ -219,7 +286,15 @@ func TestResumeEncoded(t *testing.T) {
 	want := tree(t, whole)
 	dst := filepath.Join(t.TempDir(), "set")
 	left := reads / 2
-	if _, err := ToLeRobot(t.Context(), dying{synthetic(t, set), &left}, dst, opt); !errors.Is(err, robocache.ErrTemporary) {
+	if _, err := ToLeRobot(
+		t.Context(),
+		dying{synthetic(t, set), &left},
+		dst,
+		opt,
+	); !errors.Is(
+		err,
+		robocache.ErrTemporary,
+	) {
 		t.Fatal(err)
 	}
 	parts, _ := filepath.Glob(filepath.Join(dst, partsName, "*.json"))
@@ -247,24 +322,54 @@ func TestResumeEncoded(t *testing.T) {
 	}
 }
 
-// Write goes through the registry: a format without a writer is refused by name, one with clocks gets the source as it is, another one a view.
+// Write goes through the registry: a format without a writer is refused by name, one with clocks
+// gets the source as it is, another one a view.
 func TestWriteFormats(t *testing.T) {
 	var seen robocache.Dataset
 	write := func(_ context.Context, src robocache.Dataset, _ string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
 		seen = src
 		return &robocache.WriteReport{Episodes: src.Info().Episodes}, nil
 	}
-	robocache.Register(robocache.Format{Name: "test-clocks", Clocks: true, Write: write, Detect: never})
+	robocache.Register(
+		robocache.Format{Name: "test-clocks", Clocks: true, Write: write, Detect: never},
+	)
 	robocache.Register(robocache.Format{Name: "test-rows", Write: write, Detect: never})
 	robocache.Register(robocache.Format{Name: "test-read", Detect: never})
 	src := synthetic(t, bent)
-	if _, err := Write(t.Context(), src, "test-clocks", "x", Options{}, nil); err != nil || seen != robocache.Dataset(src) {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"test-clocks",
+		"x",
+		Options{},
+		nil,
+	); err != nil ||
+		seen != robocache.Dataset(src) {
 		t.Errorf("%v %T", err, seen)
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{}, nil); err != nil || seen.Info().Clock != "" || slices.ContainsFunc(seen.Info().Features, func(f robocache.Feature) bool { return f.Clock != "" }) || seen.Info().FPS != src.Info().FPS {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"test-rows",
+		"x",
+		Options{},
+		nil,
+	); err != nil || seen.Info().Clock != "" || slices.ContainsFunc(seen.Info().Features, func(f robocache.Feature) bool { return f.Clock != "" }) ||
+		seen.Info().FPS != src.Info().FPS {
 		t.Errorf("%v %T", err, seen)
 	}
-	if _, err := Write(t.Context(), src, "test-clocks", "x", Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}}, Keys: []string{"action"}}, nil); err != nil || len(seen.Info().Features) != 1 {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"test-clocks",
+		"x",
+		Options{
+			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
+			Keys:  []string{"action"},
+		},
+		nil,
+	); err != nil ||
+		len(seen.Info().Features) != 1 {
 		t.Errorf("%v %+v", err, seen.Info())
 	}
 	for format, class := range map[string]error{"test-read": robocache.ErrUnsupported, "nothing": robocache.ErrUnsupported} {
@@ -272,13 +377,35 @@ func TestWriteFormats(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Resume: true}, nil); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"test-rows",
+		"x",
+		Options{Resume: true},
+		nil,
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Write(t.Context(), src, "test-rows", "x", Options{Episodes: []int{9}}, nil); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"test-rows",
+		"x",
+		Options{Episodes: []int{9}},
+		nil,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("%v", err)
 	}
-	if names := convert.Formats(); !slices.Contains(names, "lerobot") || !slices.Contains(names, "test-rows") || slices.Contains(names, "test-read") {
+	if names := convert.Formats(); !slices.Contains(names, "lerobot") ||
+		!slices.Contains(names, "test-rows") ||
+		slices.Contains(names, "test-read") {
 		t.Errorf("%v", names)
 	}
 }
@@ -288,28 +415,43 @@ func never(context.Context, string, robocache.OpenOptions) (bool, error) { retur
 // C8: depth keeps its millimetres.
 func TestDepthStills(t *testing.T) {
 	for _, codec := range []string{"png", "raw"} {
-		src := synthetic(t, synth.Options{Episodes: 1, Seconds: 0.2, Cameras: 1, Depth: true, Codec: codec})
+		src := synthetic(
+			t,
+			synth.Options{Episodes: 1, Seconds: 0.2, Cameras: 1, Depth: true, Codec: codec},
+		)
 		dst := filepath.Join(t.TempDir(), "set")
 		if _, err := ToLeRobot(t.Context(), src, dst, Options{Images: "images"}); err != nil {
 			t.Fatal(err)
 		}
 		out := open(t, dst)
 		const key = "observation.depth.cam_0"
-		if f := out.Info().Feature(key); f.DType != robocache.Uint16 || f.Depth == nil || f.Depth.Unit != "mm" || f.Channels != 1 {
+		if f := out.Info().
+			Feature(key); f.DType != robocache.Uint16 || f.Depth == nil || f.Depth.Unit != "mm" ||
+			f.Channels != 1 {
 			t.Errorf("read back as %+v", f)
 		}
-		if all, err := out.Stats(t.Context()); err != nil || all[key] == nil || !(all[key].Max[0] > 255) {
+		if all, err := out.Stats(
+			t.Context(),
+		); err != nil || all[key] == nil ||
+			!(all[key].Max[0] > 255) {
 			t.Errorf("statistics %+v, %v", all[key], err)
 		}
 		rows := rowsOf(0, src.Len(0))
 		a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-		if err := errors.Join(src.Frames(t.Context(), key, rows, a), out.Frames(t.Context(), key, rows, b)); err != nil {
+		if err := errors.Join(
+			src.Frames(t.Context(), key, rows, a),
+			out.Frames(t.Context(), key, rows, b),
+		); err != nil {
 			t.Fatal(err)
 		}
 		spec := &video.Spec{Pixel: video.Gray16}
 		for i := range a {
 			x, y := make([]byte, 2*128*96), make([]byte, 2*128*96)
-			if err := errors.Join(video.DecodeImage(&a[i], spec, x), video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+			if err := errors.Join(
+				video.DecodeImage(&a[i], spec, x),
+				video.DecodeImage(&b[i], spec, y),
+			); err != nil ||
+				!bytes.Equal(x, y) {
 				t.Fatalf("row %d: %v", i, err)
 			}
 		}

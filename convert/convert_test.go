@@ -15,9 +15,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-var sources = []string{"g1_v21", "gr00t_picknplace_v20", "g1_v30_drift", "g1_v30_exact", "g1_h264_v30", "g1_h264_v30_bigdrift"}
+var sources = []string{
+	"g1_v21",
+	"gr00t_picknplace_v20",
+	"g1_v30_drift",
+	"g1_v30_exact",
+	"g1_h264_v30",
+	"g1_h264_v30_bigdrift",
+}
 
-// C1, C2: what comes out is what went in: every numeric row by its bits, every image by its packet, every task text.
+// C1, C2: what comes out is what went in: every numeric row by its bits, every image by its packet,
+// every task text.
 func TestRoundTrip(t *testing.T) {
 	for _, name := range sources {
 		for _, small := range []bool{false, true} {
@@ -65,7 +73,8 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 	} else {
 		t.Error("the result cannot be diagnosed")
 	}
-	if dst.Info().Version != "v3.0" || dst.Info().Episodes != src.Info().Episodes || dst.Info().Frames != src.Info().Frames {
+	if dst.Info().Version != "v3.0" || dst.Info().Episodes != src.Info().Episodes ||
+		dst.Info().Frames != src.Info().Frames {
 		t.Fatalf("%+v", dst.Info())
 	}
 	fps := dst.Info().FPS.Float()
@@ -81,7 +90,8 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 				continue
 			}
 			g := dst.Info().Feature(f.Key)
-			if g == nil || g.DType != f.DType || fmt.Sprint(g.Shape) != fmt.Sprint(f.Shape) && f.Kind == robocache.KindNumeric {
+			if g == nil || g.DType != f.DType ||
+				fmt.Sprint(g.Shape) != fmt.Sprint(f.Shape) && f.Kind == robocache.KindNumeric {
 				t.Fatalf("%s: %+v became %+v", f.Key, f, g)
 			}
 			switch f.Kind {
@@ -129,7 +139,11 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 			t.Fatal(err)
 		}
 		for k := range n {
-			if v := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])); v != float32(float64(k)/fps) {
+			if v := math.Float32frombits(
+				binary.LittleEndian.Uint32(raw[4*k:]),
+			); v != float32(
+				float64(k)/fps,
+			) {
 				t.Fatalf("episode %d row %d: timestamp %v", e, k, v)
 			}
 		}
@@ -141,7 +155,13 @@ func compare(t *testing.T, src, dst robocache.Dataset, rep *Report) {
 }
 
 // samePackets compares the coded bytes of every image, and its place on the grid: no drift.
-func samePackets(t *testing.T, src, dst robocache.Dataset, key string, rows []robocache.Row, fps float64) {
+func samePackets(
+	t *testing.T,
+	src, dst robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+	fps float64,
+) {
 	t.Helper()
 	packet := func(ds robocache.Dataset, r robocache.FrameRef) ([]byte, int64) {
 		if r.Missing {
@@ -183,7 +203,12 @@ func TestDeterministic(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
 	run := func() map[string]string {
 		dst := filepath.Join(t.TempDir(), "out")
-		if _, err := ToLeRobot(t.Context(), src, dst, Options{DataFileBytes: 50_000, VideoFileBytes: 500_000}); err != nil {
+		if _, err := ToLeRobot(
+			t.Context(),
+			src,
+			dst,
+			Options{DataFileBytes: 50_000, VideoFileBytes: 500_000},
+		); err != nil {
 			t.Fatal(err)
 		}
 		return tree(t, dst)

@@ -25,20 +25,37 @@ func (s shifted) move(rows []robocache.Row) []robocache.Row {
 	}
 	return out
 }
+
 func (s shifted) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
 	return s.Dataset.Gather(ctx, key, s.move(rows), dst)
 }
+
 func (s shifted) Text(ctx context.Context, key string, rows []robocache.Row) ([]string, error) {
 	return s.Dataset.Text(ctx, key, s.move(rows))
 }
-func (s shifted) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+
+func (s shifted) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	return s.Dataset.Frames(ctx, key, s.move(rows), out)
 }
 func (s shifted) Video() *video.Library { return s.Dataset.(video.Source).Video() }
 
-// C2: what cannot be copied is encoded, image for image, or refused where only copying is allowed; a whole episode of the same run is copied.
+// C2: what cannot be copied is encoded, image for image, or refused where only copying is allowed;
+// a whole episode of the same run is copied.
 func TestCutInsideGroup(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 256, Height: 256, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{
+			Codec:  video.H264,
+			Width:  256,
+			Height: 256,
+			Rate:   robocache.Rate{Num: 20, Den: 1},
+		},
+	); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -48,7 +65,15 @@ func TestCutInsideGroup(t *testing.T) {
 	src := shifted{open(t, data(t, "gr00t_picknplace_v20")), by}
 	const key = "observation.images.ego_view"
 	opt := Options{Episodes: []int{0}, CopyOnly: true}
-	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "x"), opt); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := ToLeRobot(
+		t.Context(),
+		src,
+		filepath.Join(t.TempDir(), "x"),
+		opt,
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Fatalf("copy only: %v", err)
 	}
 	opt.CopyOnly = false

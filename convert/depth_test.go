@@ -22,7 +22,9 @@ func TestFloatDepth(t *testing.T) {
 	out := open(t, dst)
 	const key = "observation.depth_static"
 	f := out.Info().Feature(key)
-	if f.Kind != robocache.KindImage || f.DType != robocache.Float32 || f.Channels != 1 || f.Depth == nil || f.Depth.Unit != "m" {
+	if f.Kind != robocache.KindImage || f.DType != robocache.Float32 || f.Channels != 1 ||
+		f.Depth == nil ||
+		f.Depth.Unit != "m" {
 		t.Errorf("read back as %+v", f)
 	}
 	told := 0
@@ -36,13 +38,20 @@ func TestFloatDepth(t *testing.T) {
 	}
 	rows := rowsOf(0, src.Len(0))
 	a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-	if err := errors.Join(src.Frames(t.Context(), key, rows, a), out.Frames(t.Context(), key, rows, b)); err != nil {
+	if err := errors.Join(
+		src.Frames(t.Context(), key, rows, a),
+		out.Frames(t.Context(), key, rows, b),
+	); err != nil {
 		t.Fatal(err)
 	}
 	spec := &video.Spec{Pixel: video.DepthM, Depth: f.Depth}
 	for i := range a {
 		x, y := make([]byte, 4*f.Height*f.Width), make([]byte, 4*f.Height*f.Width)
-		if err := errors.Join(video.DecodeImage(&a[i], spec, x), video.DecodeImage(&b[i], spec, y)); err != nil || !bytes.Equal(x, y) {
+		if err := errors.Join(
+			video.DecodeImage(&a[i], spec, x),
+			video.DecodeImage(&b[i], spec, y),
+		); err != nil ||
+			!bytes.Equal(x, y) {
 			t.Fatalf("row %d: %v", i, err)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package convert writes any dataset in any format that has a writer. It knows no format: it settles what is the same for all, and calls the writer
-// that the format registered (robocache.Format.Write).
+// Package convert writes any dataset in any format that has a writer. It knows no format: it
+// settles what is the same for all, and calls the writer that the format registered
+// (robocache.Format.Write).
 //
 // # Contract
 //
@@ -12,5 +13,6 @@
 //	C10 Streams of which no two instants meet are refused by name, with the timestamps that do not meet (ErrMisuse).
 //	C12 Episodes and keys that the source does not have are refused, and so are files that opening could not read, unless bad episodes are skipped.
 //
-// C1 to C4, C8, C9 and C11, and what C5 says of a kill, are of LeRobot's writer (format/lerobot/write).
+// C1 to C4, C8, C9 and C11, and what C5 says of a kill, are of LeRobot's writer
+// (format/lerobot/write).
 package convert

@@ -30,15 +30,28 @@ func cpuSeconds() float64 {
 	return total
 }
 
-// BenchmarkToVideo converts RLDS and MCAP with JPEG images to LeRobot in AV1, beside the floor: the encoder alone, as many at once as there are
-// cores, reading the same pixels from raw files, joined GOPs, statistics and rows left out. Metrics: wall and CPU seconds of both, and the share of the floor.
+// BenchmarkToVideo converts RLDS and MCAP with JPEG images to LeRobot in AV1, beside the floor: the
+// encoder alone, as many at once as there are cores, reading the same pixels from raw files, joined
+// GOPs, statistics and rows left out. Metrics: wall and CPU seconds of both, and the share of the
+// floor.
 //
 //	go test ./convert -run - -bench ToVideo -benchtime 1x
 func BenchmarkToVideo(b *testing.B) {
-	if err := video.CanEncode(b.Context(), video.EncodeConfig{Width: 256, Height: 256, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		b.Context(),
+		video.EncodeConfig{Width: 256, Height: 256, Rate: robocache.Rate{Num: 30, Den: 1}},
+	); err != nil {
 		b.Skip(err)
 	}
-	set := synth.Options{Episodes: 16, Seconds: 4, Spread: 0.5, Width: 256, Height: 256, Cameras: 2, Codec: "jpeg"}
+	set := synth.Options{
+		Episodes: 16,
+		Seconds:  4,
+		Spread:   0.5,
+		Width:    256,
+		Height:   256,
+		Cameras:  2,
+		Codec:    "jpeg",
+	}
 	made := synthetic(b, set)
 	for _, format := range []string{"rlds", "mcap"} {
 		b.Run(format, func(b *testing.B) {
@@ -57,7 +70,12 @@ func BenchmarkToVideo(b *testing.B) {
 				w, c := measured(func() { encodeAlone(b, raw) })
 				floorWall, floorCPU = floorWall+w, floorCPU+c
 				w, c = measured(func() {
-					if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{FPS: src.Info().FPS}); err != nil {
+					if _, err := ToLeRobot(
+						b.Context(),
+						src,
+						filepath.Join(b.TempDir(), "out"),
+						Options{FPS: src.Info().FPS},
+					); err != nil {
 						b.Fatal(err)
 					}
 				})
@@ -112,7 +130,11 @@ func rawImages(b *testing.B, src robocache.Dataset) (files []string) {
 					b.Fatal(err)
 				}
 				for k := range refs {
-					if buf, err = stats.Still(&refs[k], &video.Spec{Pixel: video.RGB8}, buf); err != nil {
+					if buf, err = stats.Still(
+						&refs[k],
+						&video.Spec{Pixel: video.RGB8},
+						buf,
+					); err != nil {
 						b.Fatal(err)
 					}
 					if _, err := out.Write(buf); err != nil {
@@ -137,8 +159,48 @@ func encodeAlone(b *testing.B, files []string) {
 		wg.Go(func() {
 			cores <- struct{}{}
 			defer func() { <-cores }()
-			cmd := exec.CommandContext(b.Context(), "ffmpeg", "-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", "256x256", "-framerate", "30", "-i", f,
-				"-c:v", "libsvtav1", "-pix_fmt", "yuv420p", "-g", "2", "-preset", "12", "-crf", "30", "-svtav1-params", "fast-decode=0", "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0", "-f", "mp4", f+".mp4")
+			cmd := exec.CommandContext(
+				b.Context(),
+				"ffmpeg",
+				"-hide_banner",
+				"-nostdin",
+				"-loglevel",
+				"error",
+				"-y",
+				"-f",
+				"rawvideo",
+				"-pix_fmt",
+				"rgb24",
+				"-video_size",
+				"256x256",
+				"-framerate",
+				"30",
+				"-i",
+				f,
+				"-c:v",
+				"libsvtav1",
+				"-pix_fmt",
+				"yuv420p",
+				"-g",
+				"2",
+				"-preset",
+				"12",
+				"-crf",
+				"30",
+				"-svtav1-params",
+				"fast-decode=0",
+				"-fflags",
+				"+bitexact",
+				"-flags:v",
+				"+bitexact",
+				"-movflags",
+				"+faststart",
+				"-use_editlist",
+				"0",
+				"-f",
+				"mp4",
+				f+".mp4",
+			)
 			cmd.Env = append(os.Environ(), "SVT_LOG=1")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				b.Errorf("%v: %s", err, out)

@@ -15,7 +15,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-func frame(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row robocache.Row) []byte {
+func frame(
+	t *testing.T,
+	ds robocache.Dataset,
+	pool *video.Pool,
+	key string,
+	row robocache.Row,
+) []byte {
 	t.Helper()
 	refs := make([]robocache.FrameRef, 1)
 	if err := ds.Frames(t.Context(), key, []robocache.Row{row}, refs); err != nil {
@@ -29,14 +35,20 @@ func frame(t *testing.T, ds robocache.Dataset, pool *video.Pool, key string, row
 	var out []byte
 	spec := &video.Spec{Pixel: video.RGB8}
 	for _, g := range video.Plan(f.Index, []int{refs[0].Ordinal}) {
-		if err := pool.Decode(t.Context(), f, nil, []video.Group{g}, func(_ int, p video.Frame) error {
-			n, err := p.Bytes(spec)
-			if err != nil {
-				return err
-			}
-			out = make([]byte, n)
-			return p.Convert(spec, out)
-		}); err != nil {
+		if err := pool.Decode(
+			t.Context(),
+			f,
+			nil,
+			[]video.Group{g},
+			func(_ int, p video.Frame) error {
+				n, err := p.Bytes(spec)
+				if err != nil {
+					return err
+				}
+				out = make([]byte, n)
+				return p.Convert(spec, out)
+			},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,11 +64,20 @@ func rms(a, b []byte) float64 {
 	return math.Sqrt(s / float64(len(a)))
 }
 
-// C2: re-encoded images are the right ones: each is nearer to its own source image than to one a few rows away, and the rows keep their bits.
+// C2: re-encoded images are the right ones: each is nearer to its own source image than to one a
+// few rows away, and the rows keep their bits.
 func TestEncode(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.AV1} {
 		t.Run(string(codec), func(t *testing.T) {
-			if err := video.CanEncode(context.Background(), video.EncodeConfig{Codec: codec, Width: 320, Height: 240, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+			if err := video.CanEncode(
+				context.Background(),
+				video.EncodeConfig{
+					Codec:  codec,
+					Width:  320,
+					Height: 240,
+					Rate:   robocache.Rate{Num: 30, Den: 1},
+				},
+			); err != nil {
 				t.Skip(err)
 			}
 			if _, err := video.ActiveBackend(); err != nil {
@@ -70,7 +91,17 @@ func TestEncode(t *testing.T) {
 				episodes = episodes[:1]
 				t.Log("one episode (ROBOCACHE_EXHAUSTIVE=1: two)")
 			}
-			rep, err := ToLeRobot(t.Context(), src, dst, Options{VideoCodec: string(codec), Episodes: episodes, TempDir: temp, VideoFileBytes: 300_000})
+			rep, err := ToLeRobot(
+				t.Context(),
+				src,
+				dst,
+				Options{
+					VideoCodec:     string(codec),
+					Episodes:       episodes,
+					TempDir:        temp,
+					VideoFileBytes: 300_000,
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,10 +128,29 @@ func TestEncode(t *testing.T) {
 					}
 					for _, k := range []int{0, 1, n / 2, n - 1} {
 						got := frame(t, out, pool, f.Key, robocache.Row{Episode: i, Index: k})
-						right := rms(got, frame(t, src, pool, f.Key, robocache.Row{Episode: e, Index: k}))
-						other := rms(got, frame(t, src, pool, f.Key, robocache.Row{Episode: e, Index: (k + n/3) % n}))
+						right := rms(
+							got,
+							frame(t, src, pool, f.Key, robocache.Row{Episode: e, Index: k}),
+						)
+						other := rms(
+							got,
+							frame(
+								t,
+								src,
+								pool,
+								f.Key,
+								robocache.Row{Episode: e, Index: (k + n/3) % n},
+							),
+						)
 						if right > 8 || right >= other {
-							t.Errorf("episode %d %s row %d: %.1f levels from its own image, %.1f from another", e, f.Key, k, right, other)
+							t.Errorf(
+								"episode %d %s row %d: %.1f levels from its own image, %.1f from another",
+								e,
+								f.Key,
+								k,
+								right,
+								other,
+							)
 						}
 					}
 				}
@@ -121,14 +171,27 @@ func TestDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dry.NumEpisodes != rep.NumEpisodes || dry.NumFrames != rep.NumFrames || dry.Copied != rep.Copied || len(dry.Added) != 1 || len(rep.Added) != 1 || dry.Added[0] != RecordedTimestamps {
+	if dry.NumEpisodes != rep.NumEpisodes || dry.NumFrames != rep.NumFrames ||
+		dry.Copied != rep.Copied ||
+		len(dry.Added) != 1 ||
+		len(rep.Added) != 1 ||
+		dry.Added[0] != RecordedTimestamps {
 		t.Errorf("dry %+v\nrun %+v", dry, rep)
 	}
 }
 
-// An episode whose images cannot be decoded is left out where that was asked for, and the others are whole.
+// An episode whose images cannot be decoded is left out where that was asked for, and the others
+// are whole.
 func TestSkipUndecodable(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 160, Height: 120, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{
+			Codec:  video.H264,
+			Width:  160,
+			Height: 120,
+			Rate:   robocache.Rate{Num: 30, Den: 1},
+		},
+	); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -142,7 +205,12 @@ func TestSkipUndecodable(t *testing.T) {
 	path := filepath.Join(dir, "videos", "chunk-000", key, "episode_000002.mp4")
 	src := open(t, from)
 	refs := make([]robocache.FrameRef, 1)
-	if err := src.Frames(t.Context(), key, []robocache.Row{{Episode: 2, Index: 20}}, refs); err != nil {
+	if err := src.Frames(
+		t.Context(),
+		key,
+		[]robocache.Row{{Episode: 2, Index: 20}},
+		refs,
+	); err != nil {
 		t.Fatal(err)
 	}
 	f, err := src.(video.Source).Video().Acquire(t.Context(), refs[0].Path)
@@ -163,8 +231,22 @@ func TestSkipUndecodable(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	opt := Options{VideoCodec: "h264", Keys: []string{key, "action"}, Episodes: []int{1, 2, 3}, Frames: stats.NoFrames, TempDir: t.TempDir()}
-	if _, err := ToLeRobot(t.Context(), open(t, dir), filepath.Join(t.TempDir(), "x"), opt); !errors.Is(err, robocache.ErrMalformed) {
+	opt := Options{
+		VideoCodec: "h264",
+		Keys:       []string{key, "action"},
+		Episodes:   []int{1, 2, 3},
+		Frames:     stats.NoFrames,
+		TempDir:    t.TempDir(),
+	}
+	if _, err := ToLeRobot(
+		t.Context(),
+		open(t, dir),
+		filepath.Join(t.TempDir(), "x"),
+		opt,
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Fatalf("not asked to skip: %v", err)
 	}
 	opt.SkipBad = true
@@ -173,14 +255,19 @@ func TestSkipUndecodable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.NumEpisodes != 2 || rep.Encoded != 2 || rep.Episodes[1].New != -1 || rep.Episodes[2].New != 1 || !strings.Contains(fmt.Sprint(rep.Findings), "episode-skipped") {
+	if rep.NumEpisodes != 2 || rep.Encoded != 2 || rep.Episodes[1].New != -1 ||
+		rep.Episodes[2].New != 1 ||
+		!strings.Contains(fmt.Sprint(rep.Findings), "episode-skipped") {
 		t.Errorf("%+v", rep)
 	}
 	out := open(t, dst)
 	pool := video.NewPool(64 << 20)
 	defer pool.Close()
 	for i, e := range []int{1, 3} {
-		if r := rms(frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}), frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7})); r > 8 {
+		if r := rms(
+			frame(t, out, pool, key, robocache.Row{Episode: i, Index: 7}),
+			frame(t, src, pool, key, robocache.Row{Episode: e, Index: 7}),
+		); r > 8 {
 			t.Errorf("episode %d: %.1f levels from its image", e, r)
 		}
 	}

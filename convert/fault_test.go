@@ -65,12 +65,22 @@ func (f fullFile) Commit() error {
 // C5: wherever the disk is full, the error says so and nothing is left.
 func TestDiskFull(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
-	opt := Options{Frames: stats.NoFrames, Episodes: []int{0, 1}, DataFileBytes: 50_000, VideoFileBytes: 300_000}
+	opt := Options{
+		Frames:         stats.NoFrames,
+		Episodes:       []int{0, 1},
+		DataFileBytes:  50_000,
+		VideoFileBytes: 300_000,
+	}
 	for n := 0; ; n++ {
 		mem := storetest.NewMem(fmt.Sprintf("full-%d", n))
 		var left atomic.Int64
 		left.Store(int64(n))
-		_, err := write.WriteStore(t.Context(), src, fullDisk{mem, &left}, opt.options(true, nil).WriteOptions)
+		_, err := write.WriteStore(
+			t.Context(),
+			src,
+			fullDisk{mem, &left},
+			opt.options(true, nil).WriteOptions,
+		)
 		if err == nil {
 			if n < 20 {
 				t.Errorf("a run of %d operations", n)
@@ -112,18 +122,28 @@ func TestCancel(t *testing.T) {
 const childEnv = "ROBOCACHE_CONVERT_CHILD"
 
 func killOptions() Options {
-	o := Options{DataFileBytes: 50_000, VideoFileBytes: 1_500_000, Threads: 1, Frames: stats.NoFrames}
+	o := Options{
+		DataFileBytes:  50_000,
+		VideoFileBytes: 1_500_000,
+		Threads:        1,
+		Frames:         stats.NoFrames,
+	}
 	if exhaustive() {
 		o.Frames = stats.SampledFrames
 	}
 	return o
 }
 
-// TestKill is its own child: a conversion that is killed leaves no info.json, or the whole dataset; resuming gives the bytes of an
-// uninterrupted run.
+// TestKill is its own child: a conversion that is killed leaves no info.json, or the whole dataset;
+// resuming gives the bytes of an uninterrupted run.
 func TestKill(t *testing.T) {
 	if dst := os.Getenv(childEnv); dst != "" {
-		if _, err := ToLeRobot(t.Context(), open(t, data(t, "g1_v21")), dst, killOptions()); err != nil {
+		if _, err := ToLeRobot(
+			t.Context(),
+			open(t, data(t, "g1_v21")),
+			dst,
+			killOptions(),
+		); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -168,15 +188,35 @@ func TestKill(t *testing.T) {
 		}
 		early++
 		if _, err := os.Stat(filepath.Join(dst, journalName)); err == nil {
-			if _, err := ToLeRobot(t.Context(), src, dst, killOptions()); !errors.Is(err, robocache.ErrMisuse) {
+			if _, err := ToLeRobot(
+				t.Context(),
+				src,
+				dst,
+				killOptions(),
+			); !errors.Is(
+				err,
+				robocache.ErrMisuse,
+			) {
 				t.Fatalf("without Resume: %v", err)
 			}
 			other := killOptions()
 			other.Resume, other.VideoFileBytes = true, 1
-			if _, err := ToLeRobot(t.Context(), src, dst, other); !errors.Is(err, robocache.ErrMisuse) {
+			if _, err := ToLeRobot(
+				t.Context(),
+				src,
+				dst,
+				other,
+			); !errors.Is(
+				err,
+				robocache.ErrMisuse,
+			) {
 				t.Fatalf("resumed with other options: %v", err)
 			}
-			if files, _ := filepath.Glob(filepath.Join(dst, "videos", "*", "*", "*.mp4")); len(files) > 0 {
+			if files, _ := filepath.Glob(
+				filepath.Join(dst, "videos", "*", "*", "*.mp4"),
+			); len(
+				files,
+			) > 0 {
 				reused++
 			}
 		}
@@ -194,10 +234,16 @@ func TestKill(t *testing.T) {
 			t.Fatalf("%d files, want %d", len(got), len(want))
 		}
 	}
-	t.Logf("killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of images)", early, reused, late)
+	t.Logf(
+		"killed %d times before the end (%d with finished mp4s), %d after (ROBOCACHE_EXHAUSTIVE=1: 20 times, with statistics of images)",
+		early,
+		reused,
+		late,
+	)
 }
 
-// C5: a kill while the first journal was written leaves no journal, only its unfinished file: it goes, and no other's does.
+// C5: a kill while the first journal was written leaves no journal, only its unfinished file: it
+// goes, and no other's does.
 func TestKilledAtTheFirstJournal(t *testing.T) {
 	src := open(t, data(t, "g1_v21"))
 	for _, c := range []struct {
@@ -233,7 +279,15 @@ func TestRefusesTakenDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resume := range []bool{false, true} {
-		if _, err := ToLeRobot(t.Context(), src, dst, Options{Resume: resume}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := ToLeRobot(
+			t.Context(),
+			src,
+			dst,
+			Options{Resume: resume},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("resume %v: %v", resume, err)
 		}
 	}

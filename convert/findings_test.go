@@ -22,7 +22,14 @@ import (
 func recording(t *testing.T, opt synth.Options) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "whole.mcap")
-	if _, err := Write(t.Context(), synthetic(t, opt), "mcap", file, Options{}, map[string]string{"chunk": "4096"}); err != nil {
+	if _, err := Write(
+		t.Context(),
+		synthetic(t, opt),
+		"mcap",
+		file,
+		Options{},
+		map[string]string{"chunk": "4096"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -35,9 +42,18 @@ func codes(findings []robocache.Finding) (out []string) {
 	return out
 }
 
-// C6: what the reader of the source found stands in the report of each writer, once, and in meta/conversion.json.
+// C6: what the reader of the source found stands in the report of each writer, once, and in
+// meta/conversion.json.
 func TestSourceFindings(t *testing.T) {
-	file := recording(t, synth.Options{Episodes: 1, Seconds: 3, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	file := recording(
+		t,
+		synth.Options{
+			Episodes: 1,
+			Seconds:  3,
+			Cameras:  -1,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+		},
+	)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -49,13 +65,22 @@ func TestSourceFindings(t *testing.T) {
 	src := open(t, cut)
 	for _, to := range []string{"lerobot", "mcap", "zarr", "rlds", "robomimic"} {
 		dst := filepath.Join(t.TempDir(), "1.0.0")
-		r, err := Write(t.Context(), src, to, dst, Options{FPS: robocache.Rate{Num: 30, Den: 1}}, nil)
+		r, err := Write(
+			t.Context(),
+			src,
+			to,
+			dst,
+			Options{FPS: robocache.Rate{Num: 30, Den: 1}},
+			nil,
+		)
 		if err != nil {
 			t.Fatal(to, err)
 		}
 		got := codes(r.Findings)
 		for _, f := range src.Info().Findings {
-			if n := len(slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c != f.Code })); n != 1 {
+			if n := len(
+				slices.DeleteFunc(slices.Clone(got), func(c string) bool { return c != f.Code }),
+			); n != 1 {
 				t.Errorf("%s: %s stands %d times in %v", to, f.Code, n, got)
 			}
 		}
@@ -81,7 +106,10 @@ func (n notices) Capabilities() *robocache.Capabilities {
 }
 
 func (notices) Noticed() []robocache.Finding {
-	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "seen-late"}, {Severity: robocache.SeverityError, Code: "seen-early"}}
+	return []robocache.Finding{
+		{Severity: robocache.SeverityError, Code: "seen-late"},
+		{Severity: robocache.SeverityError, Code: "seen-early"},
+	}
 }
 
 // What a source finds while it is read is there too, under a view as well, in one order.
@@ -92,7 +120,10 @@ func TestNoticedFindings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := codes(r.Findings); !slices.Equal(got[:2], []string{"seen-early", "seen-late"}) && !strings.HasSuffix(strings.Join(got, " "), "seen-early seen-late") {
+		if got := codes(
+			r.Findings,
+		); !slices.Equal(got[:2], []string{"seen-early", "seen-late"}) &&
+			!strings.HasSuffix(strings.Join(got, " "), "seen-early seen-late") {
 			t.Errorf("%+v: %v", opt, got)
 		}
 	}
@@ -101,7 +132,12 @@ func TestNoticedFindings(t *testing.T) {
 // No findings are an empty list in the report, as scripts that go through it expect.
 func TestNoFindings(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "set")
-	if _, err := ToLeRobot(t.Context(), synthetic(t, synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1}), dst, Options{}); err != nil {
+	if _, err := ToLeRobot(
+		t.Context(),
+		synthetic(t, synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1}),
+		dst,
+		Options{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(filepath.Join(dst, reportName))
@@ -110,9 +146,20 @@ func TestNoFindings(t *testing.T) {
 	}
 }
 
-// Gaps that nobody spoke of: each stream's own rhythm says what one is; rows in them are masked, and counted.
+// Gaps that nobody spoke of: each stream's own rhythm says what one is; rows in them are masked,
+// and counted.
 func TestGapsByRhythm(t *testing.T) {
-	file := recording(t, synth.Options{Episodes: 2, Seconds: 4, Cameras: -1, Gaps: 0.1, Seed: 3, Rates: map[string]float64{"camera": 30, "joints": 100, "text": 4}})
+	file := recording(
+		t,
+		synth.Options{
+			Episodes: 2,
+			Seconds:  4,
+			Cameras:  -1,
+			Gaps:     0.1,
+			Seed:     3,
+			Rates:    map[string]float64{"camera": 30, "joints": 100, "text": 4},
+		},
+	)
 	src := open(t, file)
 	hz := robocache.Rate{Num: 50, Den: 1}
 	dst := filepath.Join(t.TempDir(), "set")
@@ -133,23 +180,40 @@ func TestGapsByRhythm(t *testing.T) {
 			start := r.Episodes[e].StartNS
 			valid := make([]byte, out.Len(e))
 			if mask != nil {
-				if err := out.Gather(t.Context(), mask.Key, rowsOf(e, out.Len(e)), valid); err != nil {
+				if err := out.Gather(
+					t.Context(),
+					mask.Key,
+					rowsOf(e, out.Len(e)),
+					valid,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for k := range valid {
 				at := start + hz.Nanos(int64(k))
 				i, hit := slices.BinarySearch(timestamps, at)
-				inside := hit || i > 0 && i < len(timestamps) && timestamps[i]-timestamps[i-1] <= robocache.LongestStep(timestamps)
+				inside := hit ||
+					i > 0 && i < len(timestamps) &&
+						timestamps[i]-timestamps[i-1] <= robocache.LongestStep(timestamps)
 				if inside != (mask == nil || valid[k] != 0) {
-					t.Errorf("%s of episode %d, row %d: valid %v, want %v", key, e, k, valid[k] != 0, inside)
+					t.Errorf(
+						"%s of episode %d, row %d: valid %v, want %v",
+						key,
+						e,
+						k,
+						valid[k] != 0,
+						inside,
+					)
 				}
 				if !inside {
 					masked++
 				}
 			}
 		}
-		i := slices.IndexFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "rows-in-gaps" && f.Where["stream"] == key })
+		i := slices.IndexFunc(
+			r.Findings,
+			func(f robocache.Finding) bool { return f.Code == "rows-in-gaps" && f.Where["stream"] == key },
+		)
 		if (i >= 0) != (masked > 0) || i >= 0 && r.Findings[i].Count != masked {
 			t.Errorf("%s: %d rows masked, %v", key, masked, r.Findings)
 		}
@@ -158,9 +222,10 @@ func TestGapsByRhythm(t *testing.T) {
 	if total == 0 || !slices.Contains(codes(r.Findings), "max-gap") {
 		t.Errorf("%d rows masked: %v", total, codes(r.Findings))
 	}
-	if out.Info().Feature("observation.phase"+align.ValidSuffix) != nil && slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool {
-		return f.Code == "rows-in-gaps" && f.Where["stream"] == "observation.phase"
-	}) {
+	if out.Info().Feature("observation.phase"+align.ValidSuffix) != nil &&
+		slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool {
+			return f.Code == "rows-in-gaps" && f.Where["stream"] == "observation.phase"
+		}) {
 		t.Error("texts hold until the next")
 	}
 	// None, said: nothing is masked in a gap.
@@ -168,8 +233,14 @@ func TestGapsByRhythm(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"hz": 50, "max_gap": 0}`), &cfg); err != nil {
 		t.Fatal(err)
 	}
-	r, err = ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "bridged"), Options{Align: &cfg})
-	if err != nil || slices.Contains(codes(r.Findings), "rows-in-gaps") || slices.Contains(codes(r.Findings), "max-gap") {
+	r, err = ToLeRobot(
+		t.Context(),
+		src,
+		filepath.Join(t.TempDir(), "bridged"),
+		Options{Align: &cfg},
+	)
+	if err != nil || slices.Contains(codes(r.Findings), "rows-in-gaps") ||
+		slices.Contains(codes(r.Findings), "max-gap") {
 		t.Error(err, codes(r.Findings))
 	}
 }

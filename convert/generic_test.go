@@ -17,7 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// made is a dataset of another format: names with slashes, timestamps of its own, an empty episode, one that cannot be read, no tasks.
+// made is a dataset of another format: names with slashes, timestamps of its own, an empty episode,
+// one that cannot be read, no tasks.
 type made struct {
 	info    robocache.Info
 	lengths []int
@@ -25,12 +26,37 @@ type made struct {
 }
 
 func newMade() *made {
-	m := &made{lengths: []int{4, 0, 6, 3}, bad: -1, info: robocache.Info{URI: "made", Format: "made", Episodes: 4, Frames: 13, Features: []robocache.Feature{
-		{Key: "obs/joint", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}},
-		{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}},
-		{Key: "half", Kind: robocache.KindNumeric, DType: robocache.BFloat16, Shape: []int{1}},
-		{Key: "note", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
-	}}}
+	m := &made{
+		lengths: []int{4, 0, 6, 3},
+		bad:     -1,
+		info: robocache.Info{
+			URI:      "made",
+			Format:   "made",
+			Episodes: 4,
+			Frames:   13,
+			Features: []robocache.Feature{
+				{
+					Key:   "obs/joint",
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float64,
+					Shape: []int{2},
+				},
+				{
+					Key:   "timestamp",
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float64,
+					Shape: []int{1},
+				},
+				{
+					Key:   "half",
+					Kind:  robocache.KindNumeric,
+					DType: robocache.BFloat16,
+					Shape: []int{1},
+				},
+				{Key: "note", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
+			},
+		},
+	}
 	m.info.NumberEpisodes([]int64{0, 10, 20, 30})
 	return m
 }
@@ -44,6 +70,7 @@ func (m *made) Len(e int) int         { return m.lengths[e] }
 func (m *made) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	return robocache.Episode{Position: e, Index: int64(10 * e), Length: m.lengths[e]}, nil
 }
+
 func (m *made) Times(_ context.Context, e int, _ string) ([]int64, error) {
 	out := make([]int64, m.lengths[e])
 	for k := range out {
@@ -51,9 +78,11 @@ func (m *made) Times(_ context.Context, e int, _ string) ([]int64, error) {
 	}
 	return out, nil
 }
+
 func (m *made) value(r robocache.Row, i int) float64 {
 	return float64(r.Episode*100+r.Index) + float64(i)/7
 }
+
 func (m *made) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
 	if rows[0].Episode == m.bad {
 		return &robocache.Error{Class: robocache.ErrMalformed, Msg: "torn"}
@@ -73,6 +102,7 @@ func (m *made) Gather(_ context.Context, key string, rows []robocache.Row, dst [
 	}
 	return nil
 }
+
 func (m *made) Text(_ context.Context, key string, rows []robocache.Row) ([]string, error) {
 	if key == "task" {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Msg: "no tasks"}
@@ -83,16 +113,26 @@ func (m *made) Text(_ context.Context, key string, rows []robocache.Row) ([]stri
 	}
 	return out, nil
 }
+
 func (m *made) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
 	return &robocache.Error{Class: robocache.ErrNotFound}
 }
 func (m *made) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 func (m *made) Close() error                                   { return nil }
 
-// C1, C6: another format's rows arrive; what was renamed, dropped, left out or kept aside is in the report.
+// C1, C6: another format's rows arrive; what was renamed, dropped, left out or kept aside is in the
+// report.
 func TestOtherFormat(t *testing.T) {
 	src := newMade()
-	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "x"), Options{}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := ToLeRobot(
+		t.Context(),
+		src,
+		filepath.Join(t.TempDir(), "x"),
+		Options{},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Fatalf("without a rate: %v", err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
@@ -100,10 +140,15 @@ func TestOtherFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Renamed["obs/joint"] != "obs.joint" || rep.Renamed["timestamp"] != "timestamp_source" || len(rep.Dropped) != 1 || rep.Dropped[0] != "half" || len(rep.Added) != 1 {
+	if rep.Renamed["obs/joint"] != "obs.joint" || rep.Renamed["timestamp"] != "timestamp_source" ||
+		len(rep.Dropped) != 1 ||
+		rep.Dropped[0] != "half" ||
+		len(rep.Added) != 1 {
 		t.Errorf("%+v", rep)
 	}
-	if rep.NumEpisodes != 3 || rep.Episodes[1].New != -1 || rep.Episodes[2].Old != 20 || rep.Episodes[2].New != 1 || rep.Episodes[2].FromIndex != 4 {
+	if rep.NumEpisodes != 3 || rep.Episodes[1].New != -1 || rep.Episodes[2].Old != 20 ||
+		rep.Episodes[2].New != 1 ||
+		rep.Episodes[2].FromIndex != 4 {
 		t.Errorf("%+v", rep.Episodes)
 	}
 	out := open(t, dst)
@@ -113,7 +158,12 @@ func TestOtherFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	for k := range rows {
-		if v := math.Float64frombits(binary.LittleEndian.Uint64(raw[16*k+8:])); v != src.value(robocache.Row{Episode: 2, Index: k}, 1) {
+		if v := math.Float64frombits(
+			binary.LittleEndian.Uint64(raw[16*k+8:]),
+		); v != src.value(
+			robocache.Row{Episode: 2, Index: k},
+			1,
+		) {
 			t.Errorf("row %d: %v", k, v)
 		}
 	}
@@ -129,18 +179,41 @@ func TestOtherFormat(t *testing.T) {
 	}
 
 	src.bad = 2
-	if _, err := ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "y"), Options{FPS: robocache.Rate{Num: 20, Den: 1}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := ToLeRobot(
+		t.Context(),
+		src,
+		filepath.Join(t.TempDir(), "y"),
+		Options{FPS: robocache.Rate{Num: 20, Den: 1}},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Errorf("a bad episode: %v", err)
 	}
-	rep, err = ToLeRobot(t.Context(), src, filepath.Join(t.TempDir(), "z"), Options{FPS: robocache.Rate{Num: 20, Den: 1}, SkipBad: true})
-	if err != nil || rep.NumEpisodes != 2 || rep.Episodes[2].New != -1 || !strings.Contains(fmt.Sprint(rep.Findings), "episode-skipped") {
+	rep, err = ToLeRobot(
+		t.Context(),
+		src,
+		filepath.Join(t.TempDir(), "z"),
+		Options{FPS: robocache.Rate{Num: 20, Den: 1}, SkipBad: true},
+	)
+	if err != nil || rep.NumEpisodes != 2 || rep.Episodes[2].New != -1 ||
+		!strings.Contains(fmt.Sprint(rep.Findings), "episode-skipped") {
 		t.Errorf("%v %+v", err, rep)
 	}
 }
 
-// C2: depth goes lossless through our encoder, and is copied by a second conversion; colour comes within its coding's loss.
+// C2: depth goes lossless through our encoder, and is copied by a second conversion; colour comes
+// within its coding's loss.
 func TestDepth(t *testing.T) {
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}, Gray12: true}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{
+			Width:  64,
+			Height: 64,
+			Rate:   robocache.Rate{Num: 30, Den: 1},
+			Gray12: true,
+		},
+	); err != nil {
 		t.Skip(err)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
@@ -161,23 +234,52 @@ func TestDepth(t *testing.T) {
 	}
 	defer store.Close(s)
 	code := &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "m"}
-	wr, err := write.NewWriter(t.Context(), s, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, TempDir: t.TempDir(), Features: []robocache.Feature{
-		{Key: "observation.depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Shape: []int{h, w, 1}, Height: h, Width: w, Channels: 1, Depth: code},
-		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
+	wr, err := write.NewWriter(
+		t.Context(),
+		s,
+		write.Config{
+			FPS:     robocache.Rate{Num: 30, Den: 1},
+			TempDir: t.TempDir(),
+			Features: []robocache.Feature{
+				{
+					Key:      "observation.depth",
+					Kind:     robocache.KindVideo,
+					DType:    robocache.Uint16,
+					Shape:    []int{h, w, 1},
+					Height:   h,
+					Width:    w,
+					Channels: 1,
+					Depth:    code,
+				},
+				{
+					Key:   "action",
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float32,
+					Shape: []int{1},
+				},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lengths := []int{7, 1, 12}
 	for e, n := range lengths {
-		ep := write.EpisodeData{Length: n, Tasks: []string{"look"}, Columns: map[string][]byte{"action": make([]byte, 4*n)}, Videos: map[string]write.VideoPart{
-			"observation.depth": {Frames: func(yield func([]byte) error) error {
-				for k := range n {
-					if err := yield(depth(e, k)); err != nil {
-						return err
+		ep := write.EpisodeData{
+			Length:  n,
+			Tasks:   []string{"look"},
+			Columns: map[string][]byte{"action": make([]byte, 4*n)},
+			Videos: map[string]write.VideoPart{
+				"observation.depth": {Frames: func(yield func([]byte) error) error {
+					for k := range n {
+						if err := yield(depth(e, k)); err != nil {
+							return err
+						}
 					}
-				}
-				return nil
-			}}}}
+					return nil
+				}},
+			},
+		}
 		if err := wr.AddEpisode(t.Context(), ep); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +308,13 @@ func TestDepth(t *testing.T) {
 				}
 				got := make([]byte, 2*w*h)
 				for _, g := range video.Plan(file.Index, []int{r.Ordinal}) {
-					if err := pool.Decode(t.Context(), file, nil, []video.Group{g}, func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) }); err != nil {
+					if err := pool.Decode(
+						t.Context(),
+						file,
+						nil,
+						[]video.Group{g},
+						func(_ int, p video.Frame) error { return p.Convert(&video.Spec{Pixel: video.Gray16}, got) },
+					); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -220,7 +328,10 @@ func TestDepth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := st[f.Key]; d == nil || math.Abs(d.Min[0]-0.01) > 1e-9 || d.Max[0] > 10.001 || d.Max[0] < 9 || len(d.Shape) != 3 || d.Count != 20 {
+		if d := st[f.Key]; d == nil || math.Abs(d.Min[0]-0.01) > 1e-9 || d.Max[0] > 10.001 ||
+			d.Max[0] < 9 ||
+			len(d.Shape) != 3 ||
+			d.Count != 20 {
 			t.Errorf("%+v", d)
 		}
 	}

@@ -32,9 +32,16 @@ func noRate(info *robocache.Info) error {
 			robocache.Option("hz"), rows, robocache.Option("rows_hz"))
 }
 
-// onGrid returns the source itself if nothing is to be aligned, else a view of it on one grid. It sets in w what the writer must know of the
-// view. Streams that the format f cannot hold have no part in masks, findings and seams.
-func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
+// onGrid returns the source itself if nothing is to be aligned, else a view of it on one grid. It
+// sets in w what the writer must know of the view. Streams that the format f cannot hold have no
+// part in masks, findings and seams.
+func onGrid(
+	ctx context.Context,
+	src robocache.Dataset,
+	f *robocache.Format,
+	opt *Options,
+	w *robocache.WriteOptions,
+) (_ robocache.Dataset, err error) {
 	defer crash.Recover("convert", &err)
 	info := src.Info()
 	if opt.Align == nil && !severalClocks(info) {
@@ -55,7 +62,12 @@ func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt
 	if cfg.Keys == nil && opt.Keys != nil {
 		cfg.Keys = opt.Keys
 	}
-	how := align.ViewOptions{DropInvalid: opt.DropInvalid && !opt.KeepGaps, Rhythm: true, Exact: true, Threads: opt.Threads}
+	how := align.ViewOptions{
+		DropInvalid: opt.DropInvalid && !opt.KeepGaps,
+		Rhythm:      true,
+		Exact:       true,
+		Threads:     opt.Threads,
+	}
 	if f.Keeps != nil {
 		how.Ignore = func(stream *robocache.Feature) bool { return !f.Keeps(stream) }
 	}
@@ -80,13 +92,15 @@ func onGrid(ctx context.Context, src robocache.Dataset, f *robocache.Format, opt
 	}
 	w.View, w.FPS, w.OnGrid = string(made), cfg.HZ, true
 	if opt.Keys != nil {
-		// The masks of what is kept, too. The task is there for every dataset, and is no stream of a view.
+		// The masks of what is kept, too. The task is there for every dataset, and is no stream of
+		// a view.
 		w.Keys = []string{}
 		for _, k := range opt.Keys {
 			if k != "task" {
 				w.Keys = append(w.Keys, k)
 			}
-			if v.Info().Feature(k+align.ValidSuffix) != nil && !slices.Contains(opt.Keys, k+align.ValidSuffix) {
+			if v.Info().Feature(k+align.ValidSuffix) != nil &&
+				!slices.Contains(opt.Keys, k+align.ValidSuffix) {
 				w.Keys = append(w.Keys, k+align.ValidSuffix)
 			}
 		}

@@ -92,8 +92,20 @@ const (
 
 // options are those of package convert; own, where it is a writer that has them, LeRobot's.
 func (o Options) options(own bool, more map[string]string) convert.Options {
-	out := convert.Options{Align: o.Align, DropInvalid: o.DropInvalid, WriteOptions: robocache.WriteOptions{Episodes: o.Episodes, Keys: o.Keys, Threads: o.Threads,
-		SkipBad: o.SkipBad, FPS: o.FPS, DryRun: o.DryRun, Resume: o.Resume, Options: map[string]string{}}}
+	out := convert.Options{
+		Align:       o.Align,
+		DropInvalid: o.DropInvalid,
+		WriteOptions: robocache.WriteOptions{
+			Episodes: o.Episodes,
+			Keys:     o.Keys,
+			Threads:  o.Threads,
+			SkipBad:  o.SkipBad,
+			FPS:      o.FPS,
+			DryRun:   o.DryRun,
+			Resume:   o.Resume,
+			Options:  map[string]string{},
+		},
+	}
 	if o.Progress != nil {
 		out.Progress = func(p robocache.Progress) { o.Progress(Progress{p.Episodes}) }
 	}
@@ -119,7 +131,12 @@ func (o Options) options(own bool, more map[string]string) convert.Options {
 	return out
 }
 
-func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Options) (*Report, error) {
+func ToLeRobot(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt Options,
+) (*Report, error) {
 	r, err := convert.Write(ctx, src, "lerobot", dst, opt.options(true, nil))
 	if err != nil {
 		return nil, err
@@ -127,7 +144,13 @@ func ToLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt Optio
 	return r.Own.(*Report), nil
 }
 
-func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options, options map[string]string) (*robocache.WriteReport, error) {
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	format, dst string,
+	opt Options,
+	options map[string]string,
+) (*robocache.WriteReport, error) {
 	return convert.Write(ctx, src, format, dst, opt.options(format == "lerobot", options))
 }
 

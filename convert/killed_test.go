@@ -35,7 +35,13 @@ func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 			t.Error(err)
 		}
 		for _, f := range files {
-			if now[f.Name], err = store.ReadFile(t.Context(), m, f.Name, 1<<30); err != nil && !errors.Is(err, robocache.ErrNotFound) {
+			if now[f.Name], err = store.ReadFile(
+				t.Context(),
+				m,
+				f.Name,
+				1<<30,
+			); err != nil &&
+				!errors.Is(err, robocache.ErrNotFound) {
 				t.Error(err)
 			}
 		}
@@ -44,11 +50,18 @@ func states(t *testing.T, m *storetest.Mem) *[]map[string][]byte {
 	return &out
 }
 
-// C5: a kill after any change of the destination leaves no whole dataset before the end, and resuming gives the bytes of an uninterrupted run: no file
-// too many, none of a writer's unfinished ones either.
+// C5: a kill after any change of the destination leaves no whole dataset before the end, and
+// resuming gives the bytes of an uninterrupted run: no file too many, none of a writer's unfinished
+// ones either.
 func TestKilledAnywhere(t *testing.T) {
 	src := open(t, data(t, "g1_h264_v30"))
-	opt := Options{DataFileBytes: 20_000, VideoFileBytes: 300_000, Threads: 1, Frames: stats.NoFrames, Episodes: []int{0, 1, 2}}
+	opt := Options{
+		DataFileBytes:  20_000,
+		VideoFileBytes: 300_000,
+		Threads:        1,
+		Frames:         stats.NoFrames,
+		Episodes:       []int{0, 1, 2},
+	}
 	whole := filepath.Join(t.TempDir(), "whole")
 	report, err := ToLeRobot(t.Context(), src, whole, opt)
 	if err != nil {
@@ -57,7 +70,12 @@ func TestKilledAnywhere(t *testing.T) {
 	want := tree(t, whole)
 	mem := storetest.NewMem("killed-anywhere")
 	seen := states(t, mem)
-	if _, err := write.WriteStore(t.Context(), src, mem, opt.options(true, nil).WriteOptions); err != nil {
+	if _, err := write.WriteStore(
+		t.Context(),
+		src,
+		mem,
+		opt.options(true, nil).WriteOptions,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if len(*seen) < len(want)+2 {
@@ -77,7 +95,11 @@ func TestKilledAnywhere(t *testing.T) {
 			}
 		}
 		_, ended := state["meta/info.json"]
-		if _, err := robocache.Open(t.Context(), dst, robocache.OpenOptions{}); (err == nil) != ended {
+		if _, err := robocache.Open(
+			t.Context(),
+			dst,
+			robocache.OpenOptions{},
+		); (err == nil) != ended {
 			t.Errorf("state %d: info.json there: %v, opened: %v", i, ended, err)
 		}
 		r, err := ToLeRobot(t.Context(), src, dst, opt)
@@ -86,10 +108,20 @@ func TestKilledAnywhere(t *testing.T) {
 			continue
 		}
 		if r.NumEpisodes != report.NumEpisodes || r.NumFrames != report.NumFrames {
-			t.Errorf("state %d: the report says %d episodes, %d frames", i, r.NumEpisodes, r.NumFrames)
+			t.Errorf(
+				"state %d: the report says %d episodes, %d frames",
+				i,
+				r.NumEpisodes,
+				r.NumFrames,
+			)
 		}
 		if got := tree(t, dst); !maps.Equal(got, want) {
-			t.Errorf("state %d: %v, want %v", i, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+			t.Errorf(
+				"state %d: %v, want %v",
+				i,
+				slices.Sorted(maps.Keys(got)),
+				slices.Sorted(maps.Keys(want)),
+			)
 		}
 	}
 	t.Logf("%d states, each resumed", len(*seen)-1)
@@ -105,11 +137,24 @@ func TestFailedWriters(t *testing.T) {
 		for _, dst := range []string{filepath.Join(t.TempDir(), "a", "b"), t.TempDir()} {
 			ctx, stop := context.WithCancel(t.Context())
 			broken := &stopping{Dataset: src, stop: stop}
-			if _, err := Write(ctx, broken, format, dst, Options{FPS: src.Info().FPS, Threads: 1}, nil); !errors.Is(err, context.Canceled) {
+			if _, err := Write(
+				ctx,
+				broken,
+				format,
+				dst,
+				Options{FPS: src.Info().FPS, Threads: 1},
+				nil,
+			); !errors.Is(
+				err,
+				context.Canceled,
+			) {
 				t.Errorf("%s: %v", format, err)
 			}
 			left, err := os.ReadDir(filepath.Dir(dst))
-			if _, gone := os.Stat(filepath.Dir(dst)); filepath.Base(dst) == "b" && !os.IsNotExist(gone) {
+			if _, gone := os.Stat(
+				filepath.Dir(dst),
+			); filepath.Base(dst) == "b" &&
+				!os.IsNotExist(gone) {
 				t.Errorf("%s: %v, %v", format, left, err)
 			}
 			if got, _ := os.ReadDir(dst); len(got) > 0 {
@@ -135,10 +180,14 @@ func (s *stopping) Gather(ctx context.Context, key string, rows []robocache.Row,
 	return s.Dataset.Gather(ctx, key, rows, out)
 }
 
-// A kill of a conversion to another format leaves nothing that opens, wherever it falls; what it left is refused with a hint, not mixed up with a new run.
+// A kill of a conversion to another format leaves nothing that opens, wherever it falls; what it
+// left is refused with a hint, not mixed up with a new run.
 func TestKilledWriters(t *testing.T) {
 	for _, format := range []string{"mcap", "rlds", "robomimic", "zarr"} {
-		src := synthetic(t, synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Codec: "png"})
+		src := synthetic(
+			t,
+			synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Codec: "png"},
+		)
 		mem := storetest.NewMem("killed-" + format)
 		defer mem.Drop()
 		seen := states(t, mem)
@@ -150,13 +199,34 @@ func TestKilledWriters(t *testing.T) {
 			for name, b := range state {
 				left.Put(name, b)
 			}
-			// Zarr's consolidated metadata comes last but for .zgroup, which our reader does without: nothing of the dataset lacks then.
-			if ds, err := robocache.Open(t.Context(), left.URI()); err == nil && !(format == "zarr" && i == len(*seen)-2) {
-				t.Errorf("%s: state %d of %d opens as %s with %d episodes: %v", format, i, len(*seen), ds.Info().Format, ds.Info().Episodes, slices.Sorted(maps.Keys(state)))
+			// Zarr's consolidated metadata comes last but for .zgroup, which our reader does
+			// without: nothing of the dataset lacks then.
+			if ds, err := robocache.Open(
+				t.Context(),
+				left.URI(),
+			); err == nil &&
+				!(format == "zarr" && i == len(*seen)-2) {
+				t.Errorf(
+					"%s: state %d of %d opens as %s with %d episodes: %v",
+					format,
+					i,
+					len(*seen),
+					ds.Info().Format,
+					ds.Info().Episodes,
+					slices.Sorted(maps.Keys(state)),
+				)
 				ds.Close()
 			}
 			var e *robocache.Error
-			if _, err := Write(t.Context(), src, format, left.URI(), Options{}, nil); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Hint, "empty") {
+			if _, err := Write(
+				t.Context(),
+				src,
+				format,
+				left.URI(),
+				Options{},
+				nil,
+			); !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+				!strings.Contains(e.Hint, "empty") {
 				t.Errorf("%s: state %d: a new run: %v", format, i, err)
 			}
 			left.Drop()

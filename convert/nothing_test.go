@@ -10,9 +10,14 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/all"
 )
 
-// C6: a dataset of which no stream can be written is refused, by every format, and leaves nothing behind.
+// C6: a dataset of which no stream can be written is refused, by every format, and leaves nothing
+// behind.
 func TestNothingLeft(t *testing.T) {
-	src, err := robocache.Open(t.Context(), data(t, "pointclouds/kitti"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	src, err := robocache.Open(
+		t.Context(),
+		data(t, "pointclouds/kitti"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +32,14 @@ func TestNothingLeft(t *testing.T) {
 			t.Errorf("%s: files are left at the destination", format)
 		}
 	}
-	if _, err := Write(t.Context(), src, "mcap", filepath.Join(t.TempDir(), "out"), Options{}, nil); err != nil {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"mcap",
+		filepath.Join(t.TempDir(), "out"),
+		Options{},
+		nil,
+	); err != nil {
 		t.Errorf("mcap keeps point clouds: %v", err)
 	}
 }

@@ -30,7 +30,18 @@ func newPanics(at string) *panics {
 	m := newMade()
 	m.lengths = []int{4, 5, 6, 3}
 	m.info.FPS = robocache.Rate{Num: 20, Den: 1}
-	m.info.Features = append(m.info.Features[:1:1], robocache.Feature{Key: "cam", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{64, 96, 3}, Height: 64, Width: 96, Channels: 3})
+	m.info.Features = append(
+		m.info.Features[:1:1],
+		robocache.Feature{
+			Key:      "cam",
+			Kind:     robocache.KindImage,
+			DType:    robocache.Uint8,
+			Shape:    []int{64, 96, 3},
+			Height:   64,
+			Width:    96,
+			Channels: 3,
+		},
+	)
 	return &panics{m, at, 2}
 }
 
@@ -51,7 +62,12 @@ func (p *panics) Times(ctx context.Context, e int, clock string) ([]int64, error
 	return p.made.Times(ctx, e, clock)
 }
 
-func (p *panics) Frames(_ context.Context, _ string, rows []robocache.Row, dst []robocache.FrameRef) error {
+func (p *panics) Frames(
+	_ context.Context,
+	_ string,
+	rows []robocache.Row,
+	dst []robocache.FrameRef,
+) error {
 	for i, r := range rows {
 		if r.Index > 0 {
 			p.hit("frames", r.Episode)
@@ -63,21 +79,44 @@ func (p *panics) Frames(_ context.Context, _ string, rows []robocache.Row, dst [
 		if p.at == "raw" && r.Index > 0 && r.Episode == p.episode {
 			pix = pix[:1000]
 		}
-		dst[i] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Width: 96, Height: 64, Channels: 3, DType: robocache.Uint8}}
+		dst[i] = robocache.FrameRef{
+			Raw: &robocache.Raw{
+				Pix:      pix,
+				Width:    96,
+				Height:   64,
+				Channels: 3,
+				DType:    robocache.Uint8,
+			},
+		}
 	}
 	return nil
 }
 
 // C11: a panic of a parser or of an encoder, in any goroutine, is an internal error that names the
-// episode. SkipBad skips bad data only. Resume keeps finished episodes; without Resume no file remains.
+// episode. SkipBad skips bad data only. Resume keeps finished episodes; without Resume no file
+// remains.
 func TestPanic(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip(err)
 	}
 	for _, images := range []string{"video", "images"} {
-		opt := Options{Images: images, Threads: 2, Resume: true, Group: 1, Encode: write.VideoConfig{Codec: "h264"}}
+		opt := Options{
+			Images:  images,
+			Threads: 2,
+			Resume:  true,
+			Group:   1,
+			Encode:  write.VideoConfig{Codec: "h264"},
+		}
 		if images == "video" {
-			if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: video.H264, Width: 96, Height: 64, Rate: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+			if err := video.CanEncode(
+				t.Context(),
+				video.EncodeConfig{
+					Codec:  video.H264,
+					Width:  96,
+					Height: 64,
+					Rate:   robocache.Rate{Num: 20, Den: 1},
+				},
+			); err != nil {
 				t.Log(err)
 				continue
 			}
@@ -101,7 +140,8 @@ func TestPanic(t *testing.T) {
 				if bad {
 					class = robocache.ErrMalformed
 				}
-				if !errors.Is(err, class) || robocache.Bad(err) != bad || !errors.As(err, &e) || e.Where["episode"] != int64(20) && e.Where["source episode"] != int64(20) {
+				if !errors.Is(err, class) || robocache.Bad(err) != bad || !errors.As(err, &e) ||
+					e.Where["episode"] != int64(20) && e.Where["source episode"] != int64(20) {
 					t.Fatal(err)
 				}
 				if _, err := os.Stat(filepath.Join(dst, "meta", "info.json")); err == nil {
@@ -111,7 +151,11 @@ func TestPanic(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := tree(t, dst); !maps.Equal(got, want) {
-					t.Errorf("resumed, it is another dataset: %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+					t.Errorf(
+						"resumed, it is another dataset: %v, want %v",
+						slices.Sorted(maps.Keys(got)),
+						slices.Sorted(maps.Keys(want)),
+					)
 				}
 				plain := opt
 				plain.Resume = false
@@ -136,14 +180,24 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// C11: a panic where the source is laid on a grid, and where its images are counted, is an error too.
+// C11: a panic where the source is laid on a grid, and where its images are counted, is an error
+// too.
 func TestPanicOnGrid(t *testing.T) {
 	p := newPanics("times")
 	for i := range p.info.Features {
 		p.info.Features[i].Clock = p.info.Features[i].Key
 	}
 	for _, episodes := range [][]int{nil, {2}} {
-		_, err := ToLeRobot(t.Context(), p, filepath.Join(t.TempDir(), "out"), Options{Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}}, Episodes: episodes, Frames: stats.NoFrames})
+		_, err := ToLeRobot(
+			t.Context(),
+			p,
+			filepath.Join(t.TempDir(), "out"),
+			Options{
+				Align:    &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}},
+				Episodes: episodes,
+				Frames:   stats.NoFrames,
+			},
+		)
 		if !errors.Is(err, robocache.ErrInternal) || !strings.Contains(err.Error(), "episode 2") {
 			t.Errorf("%v: %v", episodes, err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestPeer opens what we write with LeRobot itself and compares its items with the source: values, timestamps, tasks, and images decoded from the
-// source by frame number.
+// TestPeer opens what we write with LeRobot itself and compares its items with the source: values,
+// timestamps, tasks, and images decoded from the source by frame number.
 func TestPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts LeRobot: some 10 s a dataset")
@@ -28,7 +28,12 @@ func TestPeer(t *testing.T) {
 			from := data(t, name)
 			src := open(t, from)
 			dst := filepath.Join(t.TempDir(), "out")
-			if _, err := ToLeRobot(t.Context(), src, dst, Options{DataFileBytes: 200_000, VideoFileBytes: 3_000_000}); err != nil {
+			if _, err := ToLeRobot(
+				t.Context(),
+				src,
+				dst,
+				Options{DataFileBytes: 200_000, VideoFileBytes: 3_000_000},
+			); err != nil {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(py, filepath.Join("testdata", "peer.py"), dst, from)

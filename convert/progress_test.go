@@ -14,19 +14,26 @@ import (
 func TestProgressWithinEpisode(t *testing.T) {
 	for _, format := range []string{"lerobot", "mcap", "rlds", "robomimic", "zarr", "delta"} {
 		t.Run(format, func(t *testing.T) {
-			src, err := synth.New(synth.Options{Episodes: 2, Seconds: 2, Cameras: 1, Width: 64, Height: 64})
+			src, err := synth.New(
+				synth.Options{Episodes: 2, Seconds: 2, Cameras: 1, Width: 64, Height: 64},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var within bool
 			var last robocache.Progress
-			options := convert.Options{WriteOptions: robocache.WriteOptions{Threads: 1, Progress: func(p robocache.Progress) {
-				if p.Done < last.Done || p.Episodes < last.Episodes {
-					t.Errorf("%+v follows %+v", p, last)
-				}
-				within = within || p.Episodes == 0 && p.Done > 0 && p.Done < p.Total
-				last = p
-			}}}
+			options := convert.Options{
+				WriteOptions: robocache.WriteOptions{
+					Threads: 1,
+					Progress: func(p robocache.Progress) {
+						if p.Done < last.Done || p.Episodes < last.Episodes {
+							t.Errorf("%+v follows %+v", p, last)
+						}
+						within = within || p.Episodes == 0 && p.Done > 0 && p.Done < p.Total
+						last = p
+					},
+				},
+			}
 			dst := filepath.Join(t.TempDir(), "out")
 			if _, err := convert.Write(t.Context(), src, format, dst, options); err != nil {
 				t.Fatal(err)
@@ -34,7 +41,13 @@ func TestProgressWithinEpisode(t *testing.T) {
 			if !within {
 				t.Error("no report within the first episode")
 			}
-			want := robocache.Progress{Done: 120, Total: 120, Unit: "rows", Episodes: 2, TotalEpisodes: 2}
+			want := robocache.Progress{
+				Done:          120,
+				Total:         120,
+				Unit:          "rows",
+				Episodes:      2,
+				TotalEpisodes: 2,
+			}
 			if last != want {
 				t.Errorf("the last report is %+v, want %+v", last, want)
 			}

@@ -22,7 +22,12 @@ type photographed struct {
 	images [][]byte
 }
 
-func (p *photographed) Frames(_ context.Context, _ string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (p *photographed) Frames(
+	_ context.Context,
+	_ string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	for i, r := range rows {
 		out[i] = robocache.FrameRef{Encoded: p.images[(7*r.Episode+r.Index)%len(p.images)]}
 	}
@@ -41,29 +46,37 @@ func photographs(b *testing.B, src robocache.Dataset) (out [][]byte) {
 		if err := src.Frames(b.Context(), key, rows[:len(refs)], refs); err != nil {
 			b.Fatal(err)
 		}
-		if err := video.EachFrame(b.Context(), video.LibraryOf(src), refs, video.Each{}, func(_ []int, pic video.Frame) error {
-			rgb, err := video.ConvertTo(nil, pic, &video.Spec{Pixel: video.RGB8})
-			if err != nil {
+		if err := video.EachFrame(
+			b.Context(),
+			video.LibraryOf(src),
+			refs,
+			video.Each{},
+			func(_ []int, pic video.Frame) error {
+				rgb, err := video.ConvertTo(nil, pic, &video.Spec{Pixel: video.RGB8})
+				if err != nil {
+					return err
+				}
+				m := image.NewRGBA(image.Rect(0, 0, 640, 480))
+				for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
+					m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255
+				}
+				var w bytes.Buffer
+				err = jpeg.Encode(&w, m, &jpeg.Options{Quality: 90})
+				out = append(out, w.Bytes())
 				return err
-			}
-			m := image.NewRGBA(image.Rect(0, 0, 640, 480))
-			for i, j := 0, 0; i < len(rgb); i, j = i+3, j+4 {
-				m.Pix[j], m.Pix[j+1], m.Pix[j+2], m.Pix[j+3] = rgb[i], rgb[i+1], rgb[i+2], 255
-			}
-			var w bytes.Buffer
-			err = jpeg.Encode(&w, m, &jpeg.Options{Quality: 90})
-			out = append(out, w.Bytes())
-			return err
-		}); err != nil {
+			},
+		); err != nil {
 			b.Fatal(err)
 		}
 	}
 	return out
 }
 
-// BenchmarkToRows converts without encoding to LeRobot, exact statistics included. MB are those of the source tree. "photos": 640×480 JPEG of a real camera that
-// stay bytes, 12 s an episode; "small": 256×256 drawings, 5 kB each; "g1": 26 joints and 26 commands a row; "rows": 2 and 2. For photos the floor is told too: the same
-// images decoded as often as the statistics want them, and the bytes copied once, on one core.
+// BenchmarkToRows converts without encoding to LeRobot, exact statistics included. MB are those of
+// the source tree. "photos": 640×480 JPEG of a real camera that stay bytes, 12 s an episode;
+// "small": 256×256 drawings, 5 kB each; "g1": 26 joints and 26 commands a row; "rows": 2 and 2. For
+// photos the floor is told too: the same images decoded as often as the statistics want them, and
+// the bytes copied once, on one core.
 //
 //	go test ./convert -run - -bench ToRows -benchtime 3x
 func BenchmarkToRows(b *testing.B) {
@@ -112,7 +125,12 @@ func BenchmarkToRows(b *testing.B) {
 						b.StartTimer()
 					}
 					_, used := measured(func() {
-						if _, err := ToLeRobot(b.Context(), src, filepath.Join(b.TempDir(), "out"), Options{Images: "images", FPS: src.Info().FPS}); err != nil {
+						if _, err := ToLeRobot(
+							b.Context(),
+							src,
+							filepath.Join(b.TempDir(), "out"),
+							Options{Images: "images", FPS: src.Info().FPS},
+						); err != nil {
 							b.Fatal(err)
 						}
 					})
@@ -128,14 +146,19 @@ func BenchmarkToRows(b *testing.B) {
 	}
 }
 
-// decodeAlone decodes as many images as the statistics of a dataset look at, and copies all of them once.
+// decodeAlone decodes as many images as the statistics of a dataset look at, and copies all of them
+// once.
 func decodeAlone(b *testing.B, src robocache.Dataset, images [][]byte) {
 	var buf, kept []byte
 	for e := range src.Info().Episodes {
 		n := src.Len(e)
 		for _, k := range stats.SampleFrames(n) {
 			var err error
-			if buf, err = stats.Still(&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]}, &video.Spec{Pixel: video.RGB8}, buf); err != nil {
+			if buf, err = stats.Still(
+				&robocache.FrameRef{Encoded: images[(7*e+k)%len(images)]},
+				&video.Spec{Pixel: video.RGB8},
+				buf,
+			); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -52,11 +52,18 @@ func (d *segmented) Lacks(e int, key string) bool {
 // Capabilities returns those of the source that hold for its segments.
 func (d *segmented) Capabilities() *robocache.Capabilities { return &d.offered }
 
-// cutEpisodes returns src without the rows at which some stream has no value. An episode with such rows in its middle becomes several, so that
-// no window crosses the seam. With opt.KeepGaps only the rows before its first complete row and after its last one are left out.
-// The result holds the chosen episodes alone: w.Episodes is reset. In a shard the positions are those of the whole result: opt.segments holds the number
-// of segments of each source episode, and w.Episodes is set to the episodes of the shard.
-func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *robocache.WriteOptions) (_ robocache.Dataset, err error) {
+// cutEpisodes returns src without the rows at which some stream has no value. An episode with such
+// rows in its middle becomes several, so that no window crosses the seam. With opt.KeepGaps only
+// the rows before its first complete row and after its last one are left out. The result holds the
+// chosen episodes alone: w.Episodes is reset. In a shard the positions are those of the whole
+// result: opt.segments holds the number of segments of each source episode, and w.Episodes is set
+// to the episodes of the shard.
+func cutEpisodes(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt *Options,
+	w *robocache.WriteOptions,
+) (_ robocache.Dataset, err error) {
 	defer crash.Recover("convert", &err)
 	chosen := w.Episodes
 	if chosen == nil {
@@ -79,7 +86,8 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 		}
 	}
 	for _, e := range all {
-		if _, ok := slices.BinarySearch(chosen, e); opt.segments != nil && !ok { // the episodes of a shard ascend
+		// the episodes of a shard ascend
+		if _, ok := slices.BinarySearch(chosen, e); opt.segments != nil && !ok {
 			d.segments = append(d.segments, slices.Repeat([]segment{{e, 0, 0}}, opt.segments[e])...)
 			continue
 		}
@@ -122,11 +130,31 @@ func cutEpisodes(ctx context.Context, src robocache.Dataset, opt *Options, w *ro
 	}
 	d.describe(opt)
 	if cut > 0 {
-		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{Severity: robocache.SeverityInfo, Code: "split-at-gaps", Where: where, Count: int64(cut),
-			Message: fmt.Sprintf("%d of %d episodes are split at gaps and become %d: %d of %d rows are left out", cut, len(chosen), cut+added, dropped, total)})
+		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "split-at-gaps",
+			Where:    where,
+			Count:    int64(cut),
+			Message: fmt.Sprintf(
+				"%d of %d episodes are split at gaps and become %d: %d of %d rows are left out",
+				cut,
+				len(chosen),
+				cut+added,
+				dropped,
+				total,
+			),
+		})
 	} else if dropped > 0 {
-		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{Severity: robocache.SeverityInfo, Code: "rows-dropped", Count: int64(dropped),
-			Message: fmt.Sprintf("%d of %d rows, at the ends of episodes, are left out: some stream has no value there", dropped, total)})
+		d.info.Findings = append(slices.Clip(d.info.Findings), robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "rows-dropped",
+			Count:    int64(dropped),
+			Message: fmt.Sprintf(
+				"%d of %d rows, at the ends of episodes, are left out: some stream has no value there",
+				dropped,
+				total,
+			),
+		})
 	}
 	w.View += fmt.Sprintf(" episodes %v keep_gaps %t", chosen, opt.KeepGaps)
 	w.Episodes, w.Renumber = nil, !opt.KeepGaps
@@ -174,12 +202,19 @@ func (d *segmented) describe(opt *Options) {
 // isMask reports whether a feature is the mask "<key>.valid" of another feature.
 func isMask(info *robocache.Info, f *robocache.Feature) bool {
 	key, ok := strings.CutSuffix(f.Key, robocache.ValidSuffix)
-	return ok && f.Kind == robocache.KindNumeric && f.DType == robocache.Bool && f.Scalar() && info.Feature(key) != nil
+	return ok && f.Kind == robocache.KindNumeric && f.DType == robocache.Bool && f.Scalar() &&
+		info.Feature(key) != nil
 }
 
-// completeRows returns the runs of rows of an episode at which every chosen stream holds a value. A step of time that is a gap
-// (robocache.LongestStep) ends a run. An episode that cannot be read is one run: its error is reported when it is written.
-func completeRows(ctx context.Context, src robocache.Dataset, e int, w *robocache.WriteOptions) (out []align.RowRange, err error) {
+// completeRows returns the runs of rows of an episode at which every chosen stream holds a value. A
+// step of time that is a gap (robocache.LongestStep) ends a run. An episode that cannot be read is
+// one run: its error is reported when it is written.
+func completeRows(
+	ctx context.Context,
+	src robocache.Dataset,
+	e int,
+	w *robocache.WriteOptions,
+) (out []align.RowRange, err error) {
 	n := src.Len(e)
 	if n == 0 {
 		return nil, nil
@@ -308,7 +343,12 @@ func (d *segmented) rows(rows []robocache.Row) ([]robocache.Row, error) {
 	return out, nil
 }
 
-func (d *segmented) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+func (d *segmented) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	rows, err := d.rows(rows)
 	if err != nil {
 		return err
@@ -324,7 +364,12 @@ func (d *segmented) Text(ctx context.Context, key string, rows []robocache.Row) 
 	return d.Dataset.Text(ctx, key, rows)
 }
 
-func (d *segmented) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (d *segmented) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	rows, err := d.rows(rows)
 	if err != nil {
 		return err
@@ -333,7 +378,11 @@ func (d *segmented) Frames(ctx context.Context, key string, rows []robocache.Row
 }
 
 // GatherRagged is the source's.
-func (d *segmented) GatherRagged(ctx context.Context, key string, rows []robocache.Row) ([]byte, []int, error) {
+func (d *segmented) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) ([]byte, []int, error) {
 	rows, err := d.rows(rows)
 	if err != nil {
 		return nil, nil, err
@@ -342,7 +391,12 @@ func (d *segmented) GatherRagged(ctx context.Context, key string, rows []robocac
 }
 
 // Valid is the source's. Without KeepGaps no feature is masked, and it is not called.
-func (d *segmented) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+func (d *segmented) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) error {
 	rows, err := d.rows(rows)
 	if err != nil {
 		return err

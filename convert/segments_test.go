@@ -18,7 +18,8 @@ import (
 
 const holedCamera = "observation.images.cam_0"
 
-// holed is a dataset whose camera has lost frames [from, to) of each episode, and of the others keeps one in every.
+// holed is a dataset whose camera has lost frames [from, to) of each episode, and of the others
+// keeps one in every.
 type holed struct {
 	robocache.Dataset
 	info            robocache.Info
@@ -27,7 +28,16 @@ type holed struct {
 
 func newHoled(t *testing.T, from, to, every int) *holed {
 	t.Helper()
-	src := synthetic(t, synth.Options{Episodes: 2, Seconds: 4, Cameras: 1, Seed: 3, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	src := synthetic(
+		t,
+		synth.Options{
+			Episodes: 2,
+			Seconds:  4,
+			Cameras:  1,
+			Seed:     3,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+		},
+	)
 	h := &holed{src, *src.Info(), from, to, every}
 	h.info.Features = slices.Clone(h.info.Features)
 	h.info.Feature(holedCamera).Clock = "camera with a hole"
@@ -57,7 +67,12 @@ func (h *holed) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return out, nil
 }
 
-func (h *holed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (h *holed) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	rows = slices.Clone(rows)
 	for i := range rows {
 		rows[i].Index = h.kept(h.Len(rows[i].Episode))[rows[i].Index]
@@ -86,8 +101,9 @@ func finding(findings []robocache.Finding, code string) *robocache.Finding {
 	return &findings[i]
 }
 
-// TestDropInvalidSplits: a hole of 1.2 s in a camera ends an episode, in every format that is written. No episode has a seam: its steps of time
-// are those of the grid, and its joints are those of the grid row by row.
+// TestDropInvalidSplits: a hole of 1.2 s in a camera ends an episode, in every format that is
+// written. No episode has a seam: its steps of time are those of the grid, and its joints are those
+// of the grid row by row.
 func TestDropInvalidSplits(t *testing.T) {
 	hz := robocache.Rate{Num: 30, Den: 1}
 	src := newHoled(t, 40, 76, 1)
@@ -106,11 +122,19 @@ func TestDropInvalidSplits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if f := finding(r.Findings, "split-at-gaps"); f == nil || f.Count != 2 || !strings.Contains(f.Message, "2 of 2 episodes are split at gaps and become 4") {
+			if f := finding(
+				r.Findings,
+				"split-at-gaps",
+			); f == nil || f.Count != 2 ||
+				!strings.Contains(f.Message, "2 of 2 episodes are split at gaps and become 4") {
 				t.Errorf("%+v", r.Findings)
 			}
 			out := open(t, dst)
-			if out.Info().Episodes != 4 || slices.ContainsFunc(out.Info().Keys(), func(k string) bool { return strings.HasSuffix(k, robocache.ValidSuffix) }) {
+			if out.Info().Episodes != 4 ||
+				slices.ContainsFunc(
+					out.Info().Keys(),
+					func(k string) bool { return strings.HasSuffix(k, robocache.ValidSuffix) },
+				) {
 				t.Fatalf("%d episodes of %v", out.Info().Episodes, out.Info().Keys())
 			}
 			key := "observation.joints"
@@ -135,8 +159,19 @@ func TestDropInvalidSplits(t *testing.T) {
 				want := numbersOf(t, grid, "observation.joints", e/2)
 				width := len(want) / grid.Len(e/2)
 				want = want[span.From*width : span.To*width]
-				if got := numbersOf(t, out, key, e); out.Len(e) != span.To-span.From || !slices.Equal(got, want) {
-					t.Errorf("episode %d: %d rows, want %d, or other joints", e, out.Len(e), span.To-span.From)
+				if got := numbersOf(
+					t,
+					out,
+					key,
+					e,
+				); out.Len(e) != span.To-span.From ||
+					!slices.Equal(got, want) {
+					t.Errorf(
+						"episode %d: %d rows, want %d, or other joints",
+						e,
+						out.Len(e),
+						span.To-span.From,
+					)
 				}
 			}
 		})
@@ -145,26 +180,50 @@ func TestDropInvalidSplits(t *testing.T) {
 
 // TestKeepGaps: with KeepGaps the rows of a hole stay and are masked, and episodes stay whole.
 func TestKeepGaps(t *testing.T) {
-	opt := Options{Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}, DropInvalid: true, Images: "images"}.options(true, nil)
+	opt := Options{
+		Align:       &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
+		DropInvalid: true,
+		Images:      "images",
+	}.options(
+		true,
+		nil,
+	)
 	opt.KeepGaps = true
 	dst := filepath.Join(t.TempDir(), "out")
-	if _, err := convert.Write(t.Context(), newHoled(t, 40, 76, 1), "lerobot", dst, opt); err != nil {
+	if _, err := convert.Write(
+		t.Context(),
+		newHoled(t, 40, 76, 1),
+		"lerobot",
+		dst,
+		opt,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if out := open(t, dst); out.Info().Episodes != 2 || out.Info().Feature(holedCamera+robocache.ValidSuffix) == nil {
+	if out := open(
+		t,
+		dst,
+	); out.Info().Episodes != 2 ||
+		out.Info().Feature(holedCamera+robocache.ValidSuffix) == nil {
 		t.Errorf("%d episodes of %v", out.Info().Episodes, out.Info().Keys())
 	}
 }
 
-// TestGapsAreBlack: without DropInvalid the rows of a hole are masked, their frames are black and never a neighbour's, and a warning counts them.
+// TestGapsAreBlack: without DropInvalid the rows of a hole are masked, their frames are black and
+// never a neighbour's, and a warning counts them.
 func TestGapsAreBlack(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
-	r, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), dst, Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"})
+	r, err := ToLeRobot(
+		t.Context(),
+		newHoled(t, 40, 76, 1),
+		dst,
+		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := finding(r.Findings, "rows-in-gaps")
-	if f == nil || f.Severity != robocache.SeverityWarning || f.Count != 64 || f.Where["stream"] != holedCamera {
+	if f == nil || f.Severity != robocache.SeverityWarning || f.Count != 64 ||
+		f.Where["stream"] != holedCamera {
 		t.Errorf("%+v", r.Findings)
 	}
 	out := open(t, dst)
@@ -182,7 +241,14 @@ func TestGapsAreBlack(t *testing.T) {
 				want = 76
 			}
 			if row != want || (valid[i] != 0) != (want >= 0) {
-				t.Errorf("episode %d, row %d shows frame %d, want %d; valid %v", e, i, row, want, valid[i])
+				t.Errorf(
+					"episode %d, row %d shows frame %d, want %d; valid %v",
+					e,
+					i,
+					row,
+					want,
+					valid[i],
+				)
 			}
 		}
 	}
@@ -192,7 +258,12 @@ func TestGapsAreBlack(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst += "2"
-	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), dst, Options{Align: &cfg, Images: "images"}); err != nil {
+	if _, err := ToLeRobot(
+		t.Context(),
+		newHoled(t, 40, 76, 1),
+		dst,
+		Options{Align: &cfg, Images: "images"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if codes := codesOf(t, open(t, dst), holedCamera, 0); slices.Contains(codes, -1) {
@@ -200,10 +271,16 @@ func TestGapsAreBlack(t *testing.T) {
 	}
 }
 
-// TestFramesRepeated: a camera of half the grid's rate is a warning with the share, and one of the grid's rate is none.
+// TestFramesRepeated: a camera of half the grid's rate is a warning with the share, and one of the
+// grid's rate is none.
 func TestFramesRepeated(t *testing.T) {
 	for _, every := range []int{1, 2} {
-		r, err := ToLeRobot(t.Context(), newHoled(t, 0, 0, every), filepath.Join(t.TempDir(), "out"), Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"})
+		r, err := ToLeRobot(
+			t.Context(),
+			newHoled(t, 0, 0, every),
+			filepath.Join(t.TempDir(), "out"),
+			Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,24 +293,46 @@ func TestFramesRepeated(t *testing.T) {
 	}
 }
 
-// TestDropInvalidOfRows checks that a dataset of rows is cut at gaps of its timestamps and at masked rows.
+// TestDropInvalidOfRows checks that a dataset of rows is cut at gaps of its timestamps and at
+// masked rows.
 func TestDropInvalidOfRows(t *testing.T) {
 	masked := filepath.Join(t.TempDir(), "masked")
-	if _, err := ToLeRobot(t.Context(), newHoled(t, 40, 76, 1), masked, Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"}); err != nil {
+	if _, err := ToLeRobot(
+		t.Context(),
+		newHoled(t, 40, 76, 1),
+		masked,
+		Options{FPS: robocache.Rate{Num: 30, Den: 1}, Images: "images"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	if _, err := ToLeRobot(t.Context(), open(t, masked), dst, Options{DropInvalid: true}); err != nil {
+	if _, err := ToLeRobot(
+		t.Context(),
+		open(t, masked),
+		dst,
+		Options{DropInvalid: true},
+	); err != nil {
 		t.Fatal(err)
 	}
 	out := open(t, dst)
-	if out.Info().Episodes != 4 || out.Info().Feature(holedCamera+robocache.ValidSuffix) != nil || out.Info().Frames != 2*(120-32) {
-		t.Errorf("%d episodes, %d rows of %v", out.Info().Episodes, out.Info().Frames, out.Info().Keys())
+	if out.Info().Episodes != 4 || out.Info().Feature(holedCamera+robocache.ValidSuffix) != nil ||
+		out.Info().Frames != 2*(120-32) {
+		t.Errorf(
+			"%d episodes, %d rows of %v",
+			out.Info().Episodes,
+			out.Info().Frames,
+			out.Info().Keys(),
+		)
 	}
 	stepped := newMade()
 	stepped.lengths = []int{4, 8, 6, 3}
 	dst += "2"
-	if _, err := ToLeRobot(t.Context(), &late{stepped, 1, 5}, dst, Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}}); err != nil {
+	if _, err := ToLeRobot(
+		t.Context(),
+		&late{stepped, 1, 5},
+		dst,
+		Options{DropInvalid: true, FPS: robocache.Rate{Num: 20, Den: 1}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	var lengths []int

@@ -26,8 +26,14 @@ type schema struct {
 	Writer   json.RawMessage `json:"writer,omitempty"`
 }
 
-// PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the format cannot be written in shards.
-func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt Options) (p *Plan, err error) {
+// PlanShards looks at the whole source for what its shards must agree on. ErrUnsupported where the
+// format cannot be written in shards.
+func PlanShards(
+	ctx context.Context,
+	src robocache.Dataset,
+	format string,
+	opt Options,
+) (p *Plan, err error) {
 	if _, err := Sharding(format); err != nil {
 		return p, err
 	}
@@ -38,7 +44,11 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 	var s schema
 	if v, ok := robocache.As[*align.Viewed](rows); ok {
 		for _, g := range v.Info().Features {
-			if key, mask := strings.CutSuffix(g.Key, align.ValidSuffix); mask && src.Info().Feature(g.Key) == nil {
+			if key, mask := strings.CutSuffix(
+				g.Key,
+				align.ValidSuffix,
+			); mask &&
+				src.Info().Feature(g.Key) == nil {
 				s.Masks = append(s.Masks, key)
 			}
 		}
@@ -56,16 +66,26 @@ func PlanShards(ctx context.Context, src robocache.Dataset, format string, opt O
 	if err != nil {
 		return p, err
 	}
-	return &Plan{Schema: encoded, Rows: rows, Format: f, Findings: append(robocache.Findings(rows), w.Findings...)}, nil
+	return &Plan{
+		Schema:   encoded,
+		Rows:     rows,
+		Format:   f,
+		Findings: append(robocache.Findings(rows), w.Findings...),
+	}, nil
 }
 
-// Made returns how many episodes of the result, and how many rows, an episode of the source becomes.
+// Made returns how many episodes of the result, and how many rows, an episode of the source
+// becomes.
 func (p *Plan) Made(e int) (episodes, rows int) {
 	d, ok := p.Rows.(*segmented)
 	if !ok {
 		return 1, p.Rows.Len(e)
 	}
-	at, _ := slices.BinarySearchFunc(d.segments, e, func(s segment, e int) int { return s.episode - e })
+	at, _ := slices.BinarySearchFunc(
+		d.segments,
+		e,
+		func(s segment, e int) int { return s.episode - e },
+	)
 	for ; at < len(d.segments) && d.segments[at].episode == e; at++ {
 		episodes, rows = episodes+1, rows+d.Len(at)
 	}
@@ -96,7 +116,12 @@ func Sharded() (names []string) {
 }
 
 // Place says which names the files of shards get (Sharding.Place); nil: their own.
-func Place(f *robocache.Sharding, dst string, plan json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
+func Place(
+	f *robocache.Sharding,
+	dst string,
+	plan json.RawMessage,
+	shards []robocache.ShardReport,
+) (_ []map[string]string, err error) {
 	if f.Place == nil {
 		return nil, nil
 	}
@@ -108,7 +133,12 @@ func Place(f *robocache.Sharding, dst string, plan json.RawMessage, shards []rob
 }
 
 // Merge puts the reports of shards together (Sharding.Merge).
-func Merge(ctx context.Context, format, dst string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
+func Merge(
+	ctx context.Context,
+	format, dst string,
+	plan json.RawMessage,
+	shards []robocache.ShardReport,
+) (err error) {
 	f, err := Sharding(format)
 	if err != nil {
 		return err

@@ -19,8 +19,14 @@ type span struct {
 func (s *span) from() int64 { return s.times[0] }
 func (s *span) to() int64   { return s.times[len(s.times)-1] }
 
-// spans are those of the streams that bound an episode's timeline, and which of them begins last and ends first.
-func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int) (all []*span, late, early *span, err error) {
+// spans are those of the streams that bound an episode's timeline, and which of them begins last
+// and ends first.
+func spans(
+	ctx context.Context,
+	src robocache.Dataset,
+	cfg *align.Config,
+	e int,
+) (all []*span, late, early *span, err error) {
 	info := src.Info()
 	clocks := map[string][]int64{}
 	for i := range info.Features {
@@ -32,7 +38,10 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 		if !ok {
 			var err error
 			times, err = src.Times(ctx, e, f.Key)
-			if err := robocache.At(err, robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key}); err != nil {
+			if err := robocache.At(
+				err,
+				robocache.Where{"episode": info.EpisodeIndex(e), "stream": f.Key},
+			); err != nil {
 				return all, late, early, err
 			}
 			clocks[f.Clock] = times
@@ -55,9 +64,15 @@ func spans(ctx context.Context, src robocache.Dataset, cfg *align.Config, e int)
 	return all, late, early, nil
 }
 
-// shareSpan looks at what a grid over the time that all streams share leaves out. Where that is all, the error says which streams of the first episode do
-// not meet; where it is a twentieth or more of some stream, a finding counts it.
-func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Config, episodes []int) (*robocache.Finding, error) {
+// shareSpan looks at what a grid over the time that all streams share leaves out. Where that is
+// all, the error says which streams of the first episode do not meet; where it is a twentieth or
+// more of some stream, a finding counts it.
+func shareSpan(
+	ctx context.Context,
+	src, view robocache.Dataset,
+	cfg *align.Config,
+	episodes []int,
+) (*robocache.Finding, error) {
 	if episodes == nil {
 		for e := range view.Info().Episodes {
 			episodes = append(episodes, e)
@@ -69,7 +84,10 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	if !slices.ContainsFunc(episodes, func(e int) bool { return view.Len(e) > 0 }) {
 		e := episodes[0]
 		_, err := view.Episode(ctx, e)
-		if err := robocache.At(err, robocache.Where{"episode": src.Info().EpisodeIndex(e)}); err != nil {
+		if err := robocache.At(
+			err,
+			robocache.Where{"episode": src.Info().EpisodeIndex(e)},
+		); err != nil {
 			return nil, err
 		}
 		_, late, early, err := spans(ctx, src, cfg, e)
@@ -77,12 +95,29 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 			return nil, err
 		}
 		if late == nil || late.from() <= early.to() {
-			return nil, nil // offsets, or a span shorter than a step: who writes says that there are no rows
+			// offsets, or a span shorter than a step: who writes says that there are no rows
+			return nil, nil
 		}
-		return nil, unshared(src.Info(), e, fmt.Sprintf("%s ends at %s, before %s begins at %s (%s to %s, %s to %s)", early.key, timestamp(early.to()), late.key, timestamp(late.from()),
-			timestamp(early.from()), timestamp(early.to()), timestamp(late.from()), timestamp(late.to())))
+		return nil, unshared(
+			src.Info(),
+			e,
+			fmt.Sprintf(
+				"%s ends at %s, before %s begins at %s (%s to %s, %s to %s)",
+				early.key,
+				timestamp(early.to()),
+				late.key,
+				timestamp(late.from()),
+				timestamp(
+					early.from(),
+				),
+				timestamp(early.to()),
+				timestamp(late.from()),
+				timestamp(late.to()),
+			),
+		)
 	}
-	if !severalClocks(src.Info()) || len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
+	if !severalClocks(src.Info()) ||
+		len(cfg.Offset)+len(cfg.Latency)+len(cfg.Drift)+len(cfg.Clock) > 0 {
 		return nil, nil
 	}
 	type loss struct{ lost, total, worst, episode int }
@@ -128,20 +163,40 @@ func shareSpan(ctx context.Context, src, view robocache.Dataset, cfg *align.Conf
 	}
 	var most string
 	for key, l := range lost {
-		if b := lost[most]; l.lost > 0 && (b == nil || l.lost > b.lost || l.lost == b.lost && key < most) {
+		if b := lost[most]; l.lost > 0 &&
+			(b == nil || l.lost > b.lost || l.lost == b.lost && key < most) {
 			most = key
 		}
 	}
 	if l := lost[most]; l != nil && 20*l.lost >= l.total {
-		return &robocache.Finding{Severity: robocache.SeverityWarning, Code: "span-dropped", Where: robocache.Where{"stream": most, "episode": src.Info().EpisodeIndex(l.episode)}, Count: int64(l.lost),
-			Message: fmt.Sprintf("%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out", l.lost, l.total, bounds[l.episode]), Hint: spanHint()}, nil
+		return &robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "span-dropped",
+			Where: robocache.Where{
+				"stream":  most,
+				"episode": src.Info().EpisodeIndex(l.episode),
+			},
+			Count: int64(l.lost),
+			Message: fmt.Sprintf(
+				"%d of %d samples lie outside the time that all streams share, which %s bounds, and are left out",
+				l.lost,
+				l.total,
+				bounds[l.episode],
+			),
+			Hint: spanHint(),
+		}, nil
 	}
 	return nil, nil
 }
 
 func spanHint() string {
 	return "leave a stream out with " + robocache.Option("keys") + ", shift one with " +
-		robocache.Option("align", "offset", "STREAM", "50ms") + ", or take all time that some stream has with " +
+		robocache.Option(
+			"align",
+			"offset",
+			"STREAM",
+			"50ms",
+		) + ", or take all time that some stream has with " +
 		robocache.Option("align", "extent", "union")
 }
 

@@ -34,7 +34,8 @@ func (a *apart) Times(ctx context.Context, e int, key string) ([]int64, error) {
 	return out, err
 }
 
-// Streams that share no span of time are refused by name, with the timestamps that do not meet, by every writer that wants one grid; nothing is left.
+// Streams that share no span of time are refused by name, with the timestamps that do not meet, by
+// every writer that wants one grid; nothing is left.
 func TestNoSharedSpan(t *testing.T) {
 	made := synthetic(t, bent)
 	key := ""
@@ -53,7 +54,11 @@ func TestNoSharedSpan(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "new", "out")
 		_, err := Write(t.Context(), src, format, dst, Options{FPS: hz}, nil)
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, "share no span") || !strings.Contains(e.Msg, key) || !strings.Contains(e.Msg, fmt.Sprintf("%d.%09d s", times[0]/1e9, times[0]%1e9)) || !strings.Contains(e.Hint, "union") {
+		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+			!strings.Contains(e.Msg, "share no span") ||
+			!strings.Contains(e.Msg, key) ||
+			!strings.Contains(e.Msg, fmt.Sprintf("%d.%09d s", times[0]/1e9, times[0]%1e9)) ||
+			!strings.Contains(e.Hint, "union") {
 			t.Errorf("%s: %v", format, err)
 		}
 		if _, err := os.Stat(filepath.Dir(dst)); !os.IsNotExist(err) {
@@ -61,7 +66,15 @@ func TestNoSharedSpan(t *testing.T) {
 		}
 	}
 	opt := Options{Align: &align.Config{HZ: hz, Extent: key}, Images: "images"}
-	if _, err := Write(t.Context(), src, "zarr", filepath.Join(t.TempDir(), "out"), opt, nil); err != nil && strings.Contains(err.Error(), "share no span") {
+	if _, err := Write(
+		t.Context(),
+		src,
+		"zarr",
+		filepath.Join(t.TempDir(), "out"),
+		opt,
+		nil,
+	); err != nil &&
+		strings.Contains(err.Error(), "share no span") {
 		t.Errorf("another extent: %v", err)
 	}
 }
@@ -71,26 +84,69 @@ func TestWrites(t *testing.T) {
 	for name, class := range map[string]error{"foo": robocache.ErrUnsupported, "calvin": robocache.ErrUnsupported, "lerobot": nil, "hdf5": nil, "mcap": nil} {
 		_, err := convert.Writer(name)
 		var e *robocache.Error
-		if class == nil && err != nil || class != nil && (!errors.Is(err, class) || !errors.As(err, &e) || !strings.Contains(e.Hint, "lerobot, mcap") || strings.Contains(e.Hint, "calvin")) {
+		if class == nil && err != nil ||
+			class != nil &&
+				(!errors.Is(err, class) || !errors.As(err, &e) || !strings.Contains(e.Hint, "lerobot, mcap") || strings.Contains(e.Hint, "calvin")) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// A topic that ends early, or has few messages, cuts the grid of all: the finding counts what is left out, and names it.
+// A topic that ends early, or has few messages, cuts the grid of all: the finding counts what is
+// left out, and names it.
 func TestSpanDropped(t *testing.T) {
-	src := synthetic(t, synth.Options{Episodes: 2, Seconds: 2, Cameras: -1, Seed: 3, Late: 1200 * time.Millisecond, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	src := synthetic(
+		t,
+		synth.Options{
+			Episodes: 2,
+			Seconds:  2,
+			Cameras:  -1,
+			Seed:     3,
+			Late:     1200 * time.Millisecond,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+		},
+	)
 	dst := filepath.Join(t.TempDir(), "out")
-	r, err := Write(t.Context(), src, "robomimic", dst, Options{FPS: robocache.Rate{Num: 20, Den: 1}}, nil)
+	r, err := Write(
+		t.Context(),
+		src,
+		"robomimic",
+		dst,
+		Options{FPS: robocache.Rate{Num: 20, Den: 1}},
+		nil,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "span-dropped" })
-	if at < 0 || r.Findings[at].Count == 0 || r.Findings[at].Hint == "" || !strings.Contains(r.Findings[at].Message, "observation.joints") {
+	at := slices.IndexFunc(
+		r.Findings,
+		func(f robocache.Finding) bool { return f.Code == "span-dropped" },
+	)
+	if at < 0 || r.Findings[at].Count == 0 || r.Findings[at].Hint == "" ||
+		!strings.Contains(r.Findings[at].Message, "observation.joints") {
 		t.Errorf("%+v", r.Findings)
 	}
-	same := synthetic(t, synth.Options{Episodes: 2, Seconds: 2, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}})
-	if r, err = Write(t.Context(), same, "robomimic", dst+"2", Options{FPS: robocache.Rate{Num: 20, Den: 1}}, nil); err != nil || slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "span-dropped" }) {
+	same := synthetic(
+		t,
+		synth.Options{
+			Episodes: 2,
+			Seconds:  2,
+			Cameras:  -1,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+		},
+	)
+	if r, err = Write(
+		t.Context(),
+		same,
+		"robomimic",
+		dst+"2",
+		Options{FPS: robocache.Rate{Num: 20, Den: 1}},
+		nil,
+	); err != nil ||
+		slices.ContainsFunc(
+			r.Findings,
+			func(f robocache.Finding) bool { return f.Code == "span-dropped" },
+		) {
 		t.Errorf("%v %+v", err, r)
 	}
 }

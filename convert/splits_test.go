@@ -20,8 +20,9 @@ type splitUp struct {
 func (s *splitUp) Info() *robocache.Info     { return &s.info }
 func (s *splitUp) Unwrap() robocache.Dataset { return s.Dataset }
 
-// The source's splits stand in the result as ranges of its episodes; those that are none there, or that the format cannot keep, are found.
-// What was train and val must not become one train without a word.
+// The source's splits stand in the result as ranges of its episodes; those that are none there, or
+// that the format cannot keep, are found. What was train and val must not become one train without
+// a word.
 func TestSplits(t *testing.T) {
 	made := synthetic(t, synth.Options{Episodes: 5, Seconds: 0.5, Cameras: -1})
 	halves := map[string]string{"train": "0:3", "val": "3:5"}
@@ -68,7 +69,13 @@ func TestSplits(t *testing.T) {
 			}
 			again := filepath.Join(t.TempDir(), "again")
 			opt.Resume = true
-			if _, err := ToLeRobot(t.Context(), src, again, opt); err != nil || !maps.Equal(tree(t, dst), tree(t, again)) {
+			if _, err := ToLeRobot(
+				t.Context(),
+				src,
+				again,
+				opt,
+			); err != nil ||
+				!maps.Equal(tree(t, dst), tree(t, again)) {
 				t.Errorf("%s: with resume: %v, or other bytes", c.name, err)
 			}
 			found = r.Findings
@@ -83,10 +90,14 @@ func TestSplits(t *testing.T) {
 			found = r.Findings
 		}
 		lost := ""
-		if i := slices.IndexFunc(found, func(f robocache.Finding) bool { return f.Code == "splits-dropped" }); i >= 0 {
+		if i := slices.IndexFunc(
+			found,
+			func(f robocache.Finding) bool { return f.Code == "splits-dropped" },
+		); i >= 0 {
 			lost = found[i].Message
 		}
-		if (lost == "") != (c.lost == "") || !strings.Contains(lost, "the splits "+c.lost) && lost != "" {
+		if (lost == "") != (c.lost == "") ||
+			!strings.Contains(lost, "the splits "+c.lost) && lost != "" {
 			t.Errorf("%s to %s: lost %q, want %q", c.name, c.format, lost, c.lost)
 		}
 		info := open(t, dst).Info()
@@ -102,7 +113,13 @@ func TestSplits(t *testing.T) {
 			return f.Code == "episodes-without-split"
 		})
 		if c.format == "lerobot" && (len(others) > 0 || unsplit != c.unsplit) {
-			t.Errorf("%s: %d episodes without split, want %d; %v", c.name, unsplit, c.unsplit, others)
+			t.Errorf(
+				"%s: %d episodes without split, want %d; %v",
+				c.name,
+				unsplit,
+				c.unsplit,
+				others,
+			)
 		}
 	}
 }

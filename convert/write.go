@@ -22,7 +22,8 @@ func Formats() (names []string) {
 	return names
 }
 
-// Layouts says of formats without a writer of their own whose layout is written for them: "hdf5 is robomimic's layout".
+// Layouts says of formats without a writer of their own whose layout is written for them: "hdf5 is
+// robomimic's layout".
 func Layouts() string {
 	var out []string
 	for _, n := range robocache.Formats() {
@@ -55,7 +56,12 @@ func Writer(name string) (f robocache.Format, err error) {
 }
 
 // Write writes src at dst in a registered format, by the writer of that format (C7).
-func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt Options) (_ *robocache.WriteReport, err error) {
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	format, dst string,
+	opt Options,
+) (_ *robocache.WriteReport, err error) {
 	f, src, w, err := prepare(ctx, src, format, opt)
 	if err != nil {
 		return nil, err
@@ -75,7 +81,8 @@ func Write(ctx context.Context, src robocache.Dataset, format, dst string, opt O
 	return r, err
 }
 
-// sideFindings returns a finding if the source has samples in recordings/. No conversion keeps them.
+// sideFindings returns a finding if the source has samples in recordings/. No conversion keeps
+// them.
 func sideFindings(src robocache.Dataset) []robocache.Finding {
 	streams := src.Capabilities().SideStreams
 	if streams == nil || len(streams()) == 0 {
@@ -85,7 +92,12 @@ func sideFindings(src robocache.Dataset) []robocache.Finding {
 }
 
 // prepare settles what is the same for all formats: what the writer is given.
-func prepare(ctx context.Context, src robocache.Dataset, format string, opt Options) (f robocache.Format, _ robocache.Dataset, w robocache.WriteOptions, err error) {
+func prepare(
+	ctx context.Context,
+	src robocache.Dataset,
+	format string,
+	opt Options,
+) (f robocache.Format, _ robocache.Dataset, w robocache.WriteOptions, err error) {
 	fail := func(err error) (robocache.Format, robocache.Dataset, robocache.WriteOptions, error) {
 		return f, nil, w, err
 	}
@@ -95,14 +107,20 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 	where := robocache.Where{"dataset": src.Info().URI}
 	switch {
 	case opt.Resume && !f.Resumes:
-		return fail(robocache.Unsupported("convert", where, "a conversion to %s cannot be resumed", format).
-			WithHint("the destination appears whole or not at all: begin again"))
+		return fail(
+			robocache.Unsupported("convert", where, "a conversion to %s cannot be resumed", format).
+				WithHint("the destination appears whole or not at all: begin again"),
+		)
 	case opt.DryRun && !f.Resumes:
-		return fail(robocache.Unsupported("convert", where, "a dry run of a conversion to %s", format))
+		return fail(
+			robocache.Unsupported("convert", where, "a dry run of a conversion to %s", format),
+		)
 	}
 	if src.Info().Episodes == 0 && f.NeedsEpisodes {
-		return fail(robocache.Unsupported("convert", where, "the dataset has no episodes, and %s has no place for one without", format).
-			WithHint("Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta."))
+		return fail(
+			robocache.Unsupported("convert", where, "the dataset has no episodes, and %s has no place for one without", format).
+				WithHint("Record episodes first, or convert to a format that keeps an empty dataset: lerobot, rlds, zarr, delta."),
+		)
 	}
 	w = opt.WriteOptions
 	if w.Shard != nil {
@@ -122,7 +140,12 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		src = robocache.WithoutUnasked(src)
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(src, opt.Episodes, "convert", robocache.Option("skip_bad", true)+" converts the rest"); err != nil {
+		if err := robocache.Whole(
+			src,
+			opt.Episodes,
+			"convert",
+			robocache.Option("skip_bad", true)+" converts the rest",
+		); err != nil {
 			return fail(err)
 		}
 	}
@@ -133,13 +156,16 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 		}
 	}
 	if opt.DropInvalid && severalClocks(src.Info()) {
-		return fail(robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their own, and have no common rows").
-			WithHint("pass %s to bring them onto one grid", robocache.Option("hz")))
+		return fail(
+			robocache.Misuse("convert", where, "drop_invalid: the streams keep clocks of their own, and have no common rows").
+				WithHint("pass %s to bring them onto one grid", robocache.Option("hz")),
+		)
 	} else if opt.DropInvalid {
 		src, err = cutEpisodes(ctx, src, &opt, &w)
 	}
 	if err == nil && w.Shard != nil && src != whole {
-		src.Info().Findings = whole.Info().Findings // those of the grid are the plan's, which has seen all episodes
+		// those of the grid are the plan's, which has seen all episodes
+		src.Info().Findings = whole.Info().Findings
 	}
 	return f, src, w, err
 }
@@ -147,19 +173,22 @@ func prepare(ctx context.Context, src robocache.Dataset, format string, opt Opti
 // Options are the choices of a conversion. The zero value converts everything.
 type Options struct {
 	robocache.WriteOptions
-	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks of their own is aligned at FPS, or at its own
-	// rate, where this is nil.
+	// Align brings all streams onto one grid first (align.View). A source whose streams have clocks
+	// of their own is aligned at FPS, or at its own rate, where this is nil.
 	Align *align.Config `json:"align,omitempty"`
-	// DropInvalid leaves out rows at which some stream has no value, in place of writing "<key>.valid". An episode is split where rows in
-	// its middle are left out.
+	// DropInvalid leaves out rows at which some stream has no value, in place of writing
+	// "<key>.valid". An episode is split where rows in its middle are left out.
 	DropInvalid bool `json:"drop_invalid,omitempty"`
-	// KeepGaps, with DropInvalid, leaves episodes whole: rows are left out at their ends alone, and those between are masked.
+	// KeepGaps, with DropInvalid, leaves episodes whole: rows are left out at their ends alone, and
+	// those between are masked.
 	KeepGaps bool     `json:"keep_gaps,omitempty"`
 	masks    []string // in a shard: streams that have a mask in any shard
-	segments []int    // in a shard with DropInvalid: number of result episodes of each source episode
+	// in a shard with DropInvalid: number of result episodes of each source episode
+	segments []int
 }
 
-// Apart refuses a destination that is a source, or lies in one, or around one, also through links: what is written would stand among what is read.
+// Apart refuses a destination that is a source, or lies in one, or around one, also through links:
+// what is written would stand among what is read.
 func Apart(dst string, sources ...string) error {
 	for _, src := range sources {
 		if dst != "" && src != "" && (within(dst, src) || within(src, dst)) {
@@ -175,7 +204,8 @@ func within(inner, outer string) bool {
 	in, local := store.LocalPath(inner)
 	out, other := store.LocalPath(outer)
 	if !local || !other {
-		return local == other && strings.HasPrefix(strings.TrimRight(inner, "/")+"/", strings.TrimRight(outer, "/")+"/")
+		return local == other &&
+			strings.HasPrefix(strings.TrimRight(inner, "/")+"/", strings.TrimRight(outer, "/")+"/")
 	}
 	want, err := os.Stat(out)
 	if err != nil {
@@ -218,7 +248,8 @@ func absent(dst string) (out []string) {
 	}
 }
 
-// clearFolders removes the empty folders that a run left at a destination, and those of made, which it made.
+// clearFolders removes the empty folders that a run left at a destination, and those of made, which
+// it made.
 func clearFolders(dst string, made []string) {
 	if dir, ok := store.LocalPath(dst); ok {
 		removeEmpty(dir)

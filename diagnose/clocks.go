@@ -37,7 +37,11 @@ func (x *examination) clocks(e int, f *robocache.Feature) error {
 
 // compare reports offset, drift and steps of one clock against another.
 func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, other []int64) {
-	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "clocks": a + ", " + b}
+	where := robocache.Where{
+		"episode": x.ds.Info().EpisodeIndex(e),
+		"stream":  f.Key,
+		"clocks":  a + ", " + b,
+	}
 	diff := make([]float64, len(base))
 	at := make([]float64, len(base))
 	for i := range base {
@@ -66,11 +70,20 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 	drifts := moved > 2e6 && moved > 6*rest
 	shift, gain := offset, 0.0
 	if drifts {
-		// At the first timestamp, from where align counts; and of a against b, whose timestamps are taken to be right.
+		// At the first timestamp, from where align counts; and of a against b, whose timestamps are
+		// taken to be right.
 		shift, gain = median(less(diff, at, slope)), 1/(1+slope)-1
 	}
-	avoid := "one clock for all streams (" + robocache.Option("options", "clock", "log") + ") avoids it"
-	hint := fmt.Sprintf("%s brings it onto %s, if that is the clock that the others share", x.correction(f, shift/1e9, gain), b)
+	avoid := "one clock for all streams (" + robocache.Option(
+		"options",
+		"clock",
+		"log",
+	) + ") avoids it"
+	hint := fmt.Sprintf(
+		"%s brings it onto %s, if that is the clock that the others share",
+		x.correction(f, shift/1e9, gain),
+		b,
+	)
 	either := avoid + "; or " + hint
 	if step != 0 { // no constant takes that back
 		hint, either = avoid, avoid
@@ -80,15 +93,44 @@ func (x *examination) compare(e int, f *robocache.Feature, a, b string, base, ot
 			"%s runs %.3f ms after %s (median; spread %.3f ms)", b, offset/1e6, a, noise/1e6)
 	}
 	if drifts {
-		x.add(robocache.SeverityWarning, "clock-drift", where, 0, either, "%s gains %.1f ppm on %s (%.3f ms over %.1f s)", b, slope*1e6, a, slope*span/1e6, span/1e9)
+		x.add(
+			robocache.SeverityWarning,
+			"clock-drift",
+			where,
+			0,
+			either,
+			"%s gains %.1f ppm on %s (%.3f ms over %.1f s)",
+			b,
+			slope*1e6,
+			a,
+			slope*span/1e6,
+			span/1e9,
+		)
 	}
 	if step != 0 {
-		where = robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "clocks": a + ", " + b, "index": row}
-		x.add(robocache.SeverityWarning, "clock-step", where, 0, avoid, "%s steps by %.3f ms against %s at row %d", b, step/1e6, a, row)
+		where = robocache.Where{
+			"episode": x.ds.Info().EpisodeIndex(e),
+			"stream":  f.Key,
+			"clocks":  a + ", " + b,
+			"index":   row,
+		}
+		x.add(
+			robocache.SeverityWarning,
+			"clock-step",
+			where,
+			0,
+			avoid,
+			"%s steps by %.3f ms against %s at row %d",
+			b,
+			step/1e6,
+			a,
+			row,
+		)
 	}
 }
 
-// stepOf finds where one clock steps against another for good: by more than 20 ms, and by far more than the difference varies from row to row. 0: nowhere.
+// stepOf finds where one clock steps against another for good: by more than 20 ms, and by far more
+// than the difference varies from row to row. 0: nowhere.
 func stepOf(at, diff []float64) (row int, step float64) {
 	row, step = largestStep(diff)
 	if math.Abs(step) <= 20e6 {

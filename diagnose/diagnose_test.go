@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/diagnose"
 )
 
-// pair is an arm seen by its encoders (100 Hz, position) and by a sensor at its tip (333 Hz, speed), whose clock is wrong by a known amount.
+// pair is an arm seen by its encoders (100 Hz, position) and by a sensor at its tip (333 Hz,
+// speed), whose clock is wrong by a known amount.
 type pair struct {
 	info      robocache.Info
 	times     map[string][]int64 // timestamps as recorded
@@ -30,7 +31,16 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 		key string
 		hz  float64
 	}{{"joints", 100}, {"imu", 333}} {
-		p.info.Features = append(p.info.Features, robocache.Feature{Key: s.key, Clock: s.key, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}})
+		p.info.Features = append(
+			p.info.Features,
+			robocache.Feature{
+				Key:   s.key,
+				Clock: s.key,
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{2},
+			},
+		)
 		for k := range int(seconds * s.hz) {
 			t := int64(float64(k) * 1e9 / s.hz)
 			p.taken[s.key] = append(p.taken[s.key], t)
@@ -40,13 +50,21 @@ func newPair(seconds float64, offset, ppm float64) *pair {
 			p.times[s.key] = append(p.times[s.key], t+1_700_000_000_000_000_000)
 		}
 	}
-	p.info.Episodes, p.info.Clock, p.info.Format, p.info.URI, p.info.Frames = 1, "joints", "made", "made", int64(len(p.times["joints"]))
+	p.info.Episodes, p.info.Clock, p.info.Format, p.info.URI, p.info.Frames = 1, "joints", "made", "made", int64(
+		len(p.times["joints"]),
+	)
 	return p
 }
 
 // angle is a motion that does not repeat itself.
 func angle(t float64) (a, b float64) {
-	return math.Sin(2.1*t+0.8*math.Sin(0.31*t)) + 0.4*math.Sin(5.3*t+2*math.Sin(0.17*t)), math.Cos(1.3*t + math.Sin(0.7*t))
+	return math.Sin(
+			2.1*t+0.8*math.Sin(0.31*t),
+		) + 0.4*math.Sin(
+			5.3*t+2*math.Sin(0.17*t),
+		), math.Cos(
+			1.3*t + math.Sin(0.7*t),
+		)
 }
 
 func (p *pair) value(key string, t int64) (float64, float64) {
@@ -81,12 +99,14 @@ func (p *pair) Len(int) int           { return len(p.times["joints"]) }
 func (p *pair) Episode(context.Context, int) (robocache.Episode, error) {
 	return robocache.Episode{Length: p.Len(0)}, nil
 }
+
 func (p *pair) Times(_ context.Context, _ int, key string) ([]int64, error) {
 	if key == "" {
 		key = "joints"
 	}
 	return p.times[key], nil
 }
+
 func (p *pair) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
 	for i, r := range rows {
 		a, b := p.value(key, p.taken[key][r.Index])
@@ -116,6 +136,7 @@ func (p *pair) Clocks(key string) []string {
 	}
 	return nil
 }
+
 func (p *pair) TimesBy(_ context.Context, _ int, key, clock string) ([]int64, error) {
 	t := append([]int64(nil), p.times[key]...)
 	if clock == "header" && p.step != 0 {
@@ -144,7 +165,8 @@ func found(t *testing.T, p *pair) map[string][]robocache.Finding {
 	return out
 }
 
-// TestOffset is D4: known offsets of either sign come back within 2 ms, and none is claimed where there is none.
+// TestOffset is D4: known offsets of either sign come back within 2 ms, and none is claimed where
+// there is none.
 func TestOffset(t *testing.T) {
 	for offset, want := range map[float64]string{0.110: "moves 110.", -0.047: "moves -47.", 0.023: "moves 2", 0: ""} {
 		f := found(t, newPair(20, offset, 0))["stream-offset"]
@@ -157,14 +179,16 @@ func TestOffset(t *testing.T) {
 				continue
 			}
 			got := measured(t, f[0].Message)
-			if math.Abs(got-offset*1e3) > 2 || !strings.Contains(f[0].Hint, `Align: {"offset":{"imu":`) {
+			if math.Abs(got-offset*1e3) > 2 ||
+				!strings.Contains(f[0].Hint, `Align: {"offset":{"imu":`) {
 				t.Errorf("offset %v: measured %v ms: %+v", offset, got, f[0])
 			}
 		}
 	}
 }
 
-// TestOffsetOfJumps is D4: what opens and shuts between two samples says no more than the samples do.
+// TestOffsetOfJumps is D4: what opens and shuts between two samples says no more than the samples
+// do.
 func TestOffsetOfJumps(t *testing.T) {
 	for _, offset := range []float64{0, 0.04} {
 		p := newPair(20, offset, 0)
@@ -179,7 +203,8 @@ func TestOffsetOfJumps(t *testing.T) {
 	}
 }
 
-// TestLateMotion is D4: an arm that stands still for minutes and then moves, in the middle of the recording or at its end, each measured once.
+// TestLateMotion is D4: an arm that stands still for minutes and then moves, in the middle of the
+// recording or at its end, each measured once.
 func TestLateMotion(t *testing.T) {
 	for name, c := range map[string]struct{ seconds, from, to float64 }{
 		"middle": {400, 170, 230}, "end": {400, 340, 400}, "end of two windows": {180, 130, 180}, "begin and end": {400, 0, 1e9},
@@ -187,7 +212,8 @@ func TestLateMotion(t *testing.T) {
 		p := newPair(c.seconds, 0.110, 0)
 		p.from, p.to = c.from, c.to
 		f := found(t, p)["stream-offset"]
-		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 || !strings.Contains(f[0].Hint, `Align: {"offset":{"imu":-0.1`) {
+		if len(f) != 1 || math.Abs(measured(t, f[0].Message)-110) > 2 ||
+			!strings.Contains(f[0].Hint, `Align: {"offset":{"imu":-0.1`) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -241,10 +267,13 @@ func TestClockStep(t *testing.T) {
 		p := newPair(60, 0, 0)
 		p.step = step
 		f := found(t, p)
-		if s := f["clock-step"]; step > 0 && (len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 || s[0].Where["index"] != 9990) || step < 0 && len(s) != 0 {
+		if s := f["clock-step"]; step > 0 &&
+			(len(s) != 1 || math.Abs(measured(t, s[0].Message)+step*1e3) > 0.5 || s[0].Where["index"] != 9990) ||
+			step < 0 && len(s) != 0 {
 			t.Errorf("step of %v s: %+v", step, s)
 		}
-		if d := f["clock-drift"]; step > 0 && (len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Hint, "align=") || d[0].Where["index"] != nil) {
+		if d := f["clock-drift"]; step > 0 &&
+			(len(d) != 1 || math.Abs(measured(t, d[0].Message)-80) > 5 || strings.Contains(d[0].Hint, "align=") || d[0].Where["index"] != nil) {
 			t.Errorf("step of %v s: drift %+v", step, d)
 		}
 	}

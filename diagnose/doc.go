@@ -1,4 +1,5 @@
-// Package diagnose is the doctor of datasets of any format: what the format itself proves, and what follows from timestamps and values alone.
+// Package diagnose is the doctor of datasets of any format: what the format itself proves, and what
+// follows from timestamps and values alone.
 //
 // # Contract
 //

@@ -10,15 +10,22 @@ import (
 
 // notFinite holds the values of one stream that are NaN or infinite.
 type notFinite struct {
-	count   int64
-	where   robocache.Where // place of the first value
-	element string          // number of its element in the row, with the channel's name if it has one
+	count int64
+	where robocache.Where // place of the first value
+	// number of its element in the row, with the channel's name if it has one
+	element string
 	value   float64
 }
 
-// countNotFinite counts the values of some rows that are NaN or infinite, and notes the place of the first
-// one. counts holds the number of entries of each row of a ragged stream; it is nil for other streams.
-func (x *examination) countNotFinite(f *robocache.Feature, rows []robocache.Row, counts []int, raw []byte) {
+// countNotFinite counts the values of some rows that are NaN or infinite, and notes the place of
+// the first one. counts holds the number of entries of each row of a ragged stream; it is nil for
+// other streams.
+func (x *examination) countNotFinite(
+	f *robocache.Feature,
+	rows []robocache.Row,
+	counts []int,
+	raw []byte,
+) {
 	n := robocache.NotFinite(f.DType, raw)
 	if n == 0 {
 		return
@@ -42,7 +49,10 @@ func (x *examination) countNotFinite(f *robocache.Feature, rows []robocache.Row,
 	}
 	found := &notFinite{count: n, value: values[first], element: fmt.Sprintf("element %d", element)}
 	found.where = robocache.Where{
-		"stream": f.Key, "episode": x.ds.Info().EpisodeIndex(rows[row].Episode), "row": rows[row].Index, "index": element,
+		"stream":  f.Key,
+		"episode": x.ds.Info().EpisodeIndex(rows[row].Episode),
+		"row":     rows[row].Index,
+		"index":   element,
 	}
 	if names := f.ChannelNames(); len(names) == f.Elements() {
 		found.element += fmt.Sprintf(" (%s)", names[element%f.Elements()])
@@ -50,12 +60,21 @@ func (x *examination) countNotFinite(f *robocache.Feature, rows []robocache.Row,
 	x.notFinite[f.Key] = found
 }
 
-// addNotFinite adds a finding for each stream with values that are NaN or infinite. It names the first value.
+// addNotFinite adds a finding for each stream with values that are NaN or infinite. It names the
+// first value.
 func (x *examination) addNotFinite() {
 	for _, key := range slices.Sorted(maps.Keys(x.notFinite)) {
 		found := x.notFinite[key]
-		x.add(robocache.SeverityWarning, "not-finite", found.where, found.count,
+		x.add(
+			robocache.SeverityWarning,
+			"not-finite",
+			found.where,
+			found.count,
 			"Mask or drop these rows: training on NaN gives NaN.",
-			"%d values are NaN or infinite; the first is %s: %v", found.count, found.element, found.value)
+			"%d values are NaN or infinite; the first is %s: %v",
+			found.count,
+			found.element,
+			found.value,
+		)
 	}
 }

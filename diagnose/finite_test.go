@@ -18,7 +18,8 @@ type described struct {
 
 func (d *described) Info() *robocache.Info { return &d.info }
 
-// TestNotFinitePlace checks the place of the first NaN: index of the episode, row, element and name of the channel.
+// TestNotFinitePlace checks the place of the first NaN: index of the episode, row, element and name
+// of the channel.
 func TestNotFinitePlace(t *testing.T) {
 	raw := func(values ...float64) (b []byte) {
 		for _, v := range values {
@@ -41,7 +42,13 @@ func TestNotFinitePlace(t *testing.T) {
 		d := &described{info: robocache.Info{Episodes: 2}}
 		d.info.NumberEpisodes([]int64{3, 7})
 		x := &examination{ds: d}
-		f := &robocache.Feature{Key: "q", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: c.shape, Names: json.RawMessage(c.names)}
+		f := &robocache.Feature{
+			Key:   "q",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float64,
+			Shape: c.shape,
+			Names: json.RawMessage(c.names),
+		}
 		x.countNotFinite(f, robocache.RowsOf(1, 4, 3), c.counts, c.raw)
 		x.close()
 		if len(x.findings) != 1 {

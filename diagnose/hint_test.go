@@ -29,10 +29,19 @@ func mendOf(t *testing.T, f robocache.Finding) align.Config {
 	return cfg
 }
 
-// TestMendCloses: what doctor prints, given to align, brings the stream back: synth says by how much it was bent, and where its samples were taken.
+// TestMendCloses: what doctor prints, given to align, brings the stream back: synth says by how
+// much it was bent, and where its samples were taken.
 func TestHintCloses(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
-		opt := synth.Options{Episodes: 1, Seconds: 60, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100}, Offset: 60 * time.Millisecond, Skew: 800, Seed: seed}
+		opt := synth.Options{
+			Episodes: 1,
+			Seconds:  60,
+			Cameras:  -1,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+			Offset:   60 * time.Millisecond,
+			Skew:     800,
+			Seed:     seed,
+		}
 		bent, err := synth.New(opt)
 		if err != nil {
 			t.Fatal(err)
@@ -75,17 +84,49 @@ func TestHintCloses(t *testing.T) {
 			return timestamps
 		}
 		var worst, before float64
-		fixed, raw, taken := times(bent, cfg), times(bent, align.Config{}), times(right, align.Config{})
+		fixed, raw, taken := times(
+			bent,
+			cfg,
+		), times(
+			bent,
+			align.Config{},
+		), times(
+			right,
+			align.Config{},
+		)
 		for i := range taken {
-			worst, before = max(worst, math.Abs(float64(fixed[i]-taken[i]))), max(before, math.Abs(float64(raw[i]-taken[i])))
+			worst, before = max(
+				worst,
+				math.Abs(float64(fixed[i]-taken[i])),
+			), max(
+				before,
+				math.Abs(float64(raw[i]-taken[i])),
+			)
 		}
-		t.Logf("seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, fixed by %.3f ms", seed, float64(truth.Offset)/1e6, truth.Skew, before/1e6, worst/1e6)
+		t.Logf(
+			"seed %d: %+.3f ms and %.1f ppm: off by %.3f ms, fixed by %.3f ms",
+			seed,
+			float64(truth.Offset)/1e6,
+			truth.Skew,
+			before/1e6,
+			worst/1e6,
+		)
 		if worst > 0.1e6 || before < 20*worst {
-			t.Errorf("seed %d: timestamps are off by %.3f ms after the correction, %.3f before", seed, worst/1e6, before/1e6)
+			t.Errorf(
+				"seed %d: timestamps are off by %.3f ms after the correction, %.3f before",
+				seed,
+				worst/1e6,
+				before/1e6,
+			)
 		}
 		// And the values on a grid of 50 Hz, beside those of the clock that is right.
 		value := func(ds robocache.Dataset, c align.Config) ([]int64, []byte) {
-			c.HZ, c.Extent, c.Keys = robocache.Rate{Num: 50, Den: 1}, "observation.state", []string{"observation.joints"}
+			c.HZ, c.Extent, c.Keys = robocache.Rate{
+				Num: 50,
+				Den: 1,
+			}, "observation.state", []string{
+				"observation.joints",
+			}
 			got, err := align.Episode(context.Background(), ds, 0, c)
 			if err != nil {
 				t.Fatal(err)
@@ -100,7 +141,9 @@ func TestHintCloses(t *testing.T) {
 			for i := 50; i < len(at)-50; i++ { // at the ends the bent stream has no samples
 				for k := range 2 { // angles
 					x := func(b []byte) float64 {
-						return float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*(i*width+k):])))
+						return float64(
+							math.Float32frombits(binary.LittleEndian.Uint32(b[4*(i*width+k):])),
+						)
 					}
 					worst = max(worst, math.Abs(x(a)-x(b)))
 				}
@@ -114,7 +157,8 @@ func TestHintCloses(t *testing.T) {
 	}
 }
 
-// The other clock of the same stream: header timestamps brought onto the recorder's clock by what the finding of D3 says.
+// The other clock of the same stream: header timestamps brought onto the recorder's clock by what
+// the finding of D3 says.
 func TestClockHint(t *testing.T) {
 	p := newPair(60, 0, 0)
 	f := found(t, p)["clock-drift"]
@@ -129,7 +173,8 @@ func TestClockHint(t *testing.T) {
 	shift, _ := cfg.Shift("imu")
 	log, _ := p.TimesBy(context.Background(), 0, "imu", "log")
 	for i := range log {
-		if d := math.Abs(float64(header[i] + shift - log[i])); d > 0.5e6 { // the recorder's timestamps vary by 0.6 ms
+		// the recorder's timestamps vary by 0.6 ms
+		if d := math.Abs(float64(header[i] + shift - log[i])); d > 0.5e6 {
 			t.Fatalf("row %d: %v ms beside the recorder's clock (%s)", i, d/1e6, f[0].Hint)
 		}
 	}

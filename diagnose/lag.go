@@ -7,13 +7,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// lag is how much later one motion is than another, in seconds: at + drift·t, t seconds of the first motion's clock after the grid's start.
+// lag is how much later one motion is than another, in seconds: at + drift·t, t seconds of the
+// first motion's clock after the grid's start.
 type lag struct{ at, drift float64 }
 
 func (l lag) of(t float64) float64 { return l.at + l.drift*t }
 
-// pair looks for the offset and drift of one stream against another: whether the two move alike, and whether there is a finding. first is where
-// the grid begins.
+// pair looks for the offset and drift of one stream against another: whether the two move alike,
+// and whether there is a finding. first is where the grid begins.
 func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool) {
 	p, q, best := likest(a, b)
 	if p == nil {
@@ -25,18 +26,46 @@ func (x *examination) pair(e int, a, b []motion, first int64) (alike, said bool)
 		line = found
 	}
 	middle := line.of(float64(len(p.v)) / motionRate / 2)
-	where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": q.f.Key, "beside": p.f.Key}
+	where := robocache.Where{
+		"episode": x.ds.Info().EpisodeIndex(e),
+		"stream":  q.f.Key,
+		"beside":  p.f.Key,
+	}
 	hint := x.hint(q, line, first) + " takes it back, if this stream is the one that is wrong"
-	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less, and so does a motion that is one jump (a gripper that
-	// is open or shut): it fell anywhere between two samples, of either stream.
+	// Half the coarser period is what such streams cannot tell; a weaker likeness tells less, and
+	// so does a motion that is one jump (a gripper that is open or shut): it fell anywhere between
+	// two samples, of either stream.
 	blind := float64(max(p.step, q.step))/2e9*(1+math.Sqrt(p.jump()*q.jump())) + 0.1*(1-r)
 	if math.Abs(middle) > max(blind, 0.002) {
-		x.add(robocache.SeverityWarning, "stream-offset", where, 0, hint, "moves %.1f ms after %s (correlation %.2f of its %s with the %s there)", middle*1e3, p.f.Key, r, q.kind, p.kind)
+		x.add(
+			robocache.SeverityWarning,
+			"stream-offset",
+			where,
+			0,
+			hint,
+			"moves %.1f ms after %s (correlation %.2f of its %s with the %s there)",
+			middle*1e3,
+			p.f.Key,
+			r,
+			q.kind,
+			p.kind,
+		)
 		said = true
 	}
 	if drifts {
 		span := float64(len(p.v)) / motionRate
-		x.add(robocache.SeverityWarning, "stream-drift", where, 0, hint, "drifts by %.0f ppm against %s (%.1f ms over %.1f s)", line.drift*1e6, p.f.Key, line.drift*span*1e3, span)
+		x.add(
+			robocache.SeverityWarning,
+			"stream-drift",
+			where,
+			0,
+			hint,
+			"drifts by %.0f ppm against %s (%.1f ms over %.1f s)",
+			line.drift*1e6,
+			p.f.Key,
+			line.drift*span*1e3,
+			span,
+		)
 		said = true
 	}
 	return true, said
@@ -57,7 +86,8 @@ func (m *motion) jump() float64 {
 	return most / (hi - lo)
 }
 
-// likest finds the two motions of two streams that are most alike; none where none are, or where several say different lags.
+// likest finds the two motions of two streams that are most alike; none where none are, or where
+// several say different lags.
 func likest(a, b []motion) (p, q *motion, best peak) {
 	var all []peak
 	for i := range a {
@@ -73,7 +103,8 @@ func likest(a, b []motion) (p, q *motion, best peak) {
 		}
 	}
 	for _, k := range all {
-		// A swing and its own rate of change look alike a quarter of a period apart: then nothing can be said.
+		// A swing and its own rate of change look alike a quarter of a period apart: then nothing
+		// can be said.
 		if k.r > best.r-0.03 && math.Abs(k.lag-best.lag) > 0.02 {
 			return nil, nil, best
 		}
@@ -93,7 +124,8 @@ func (m *motion) taken(l lag, first int64) *motion {
 	return &out
 }
 
-// settle measures a constant lag again, with what is known of it taken off: the peak then lies on a grid point, where it is least biased.
+// settle measures a constant lag again, with what is known of it taken off: the peak then lies on a
+// grid point, where it is least biased.
 func settle(p, q *motion, l lag, first int64) (lag, float64) {
 	r := 0.0
 	for range 2 {
@@ -106,7 +138,8 @@ func settle(p, q *motion, l lag, first int64) (lag, float64) {
 	return l, r
 }
 
-// drift fits a line through the lags of pieces, and again with that line taken off; it says whether it is one.
+// drift fits a line through the lags of pieces, and again with that line taken off; it says whether
+// it is one.
 func drift(p, q *motion, l lag, first int64) (lag, bool) {
 	const pieces = 8
 	n := len(p.v)
@@ -120,7 +153,13 @@ func drift(p, q *motion, l lag, first int64) (lag, bool) {
 		var mean, middle float64
 		for k := range pieces {
 			if piece := correlate(p, bent, k*n/pieces, (k+1)*n/pieces); piece.clear {
-				at, lags = append(at, (float64(k)+0.5)*float64(n)/pieces/motionRate), append(lags, piece.lag)
+				at, lags = append(
+					at,
+					(float64(k)+0.5)*float64(n)/pieces/motionRate,
+				), append(
+					lags,
+					piece.lag,
+				)
 			}
 		}
 		if len(at) < 5 {
@@ -137,14 +176,16 @@ func drift(p, q *motion, l lag, first int64) (lag, bool) {
 	return l, moved > 0.003 && moved > 5*rest
 }
 
-// hint is what align= takes to bring the streams of a motion's clock back, as JSON that Python reads too.
+// hint is what align= takes to bring the streams of a motion's clock back, as JSON that Python
+// reads too.
 func (x *examination) hint(q *motion, l lag, first int64) string {
 	// Where the stream's first timestamp lies on the other clock: align counts drift from there.
 	start := (float64(q.first-first)/1e9 - l.at) / (1 + l.drift)
 	return x.correction(q.f, -l.of(start), l.drift)
 }
 
-// correction returns the option align for all streams on the clock of f: seconds are added to their timestamps, and a drift (s/s) is taken off.
+// correction returns the option align for all streams on the clock of f: seconds are added to their
+// timestamps, and a drift (s/s) is taken off.
 func (x *examination) correction(f *robocache.Feature, offset, drift float64) string {
 	type number = json.Number
 	c := struct {
@@ -165,7 +206,8 @@ func (x *examination) correction(f *robocache.Feature, offset, drift float64) st
 	return robocache.Option("align", c)
 }
 
-// offsetText writes an offset to the microsecond: in seconds, with the unit if it is longer than a day (robocache.ParseDuration).
+// offsetText writes an offset to the microsecond: in seconds, with the unit if it is longer than a
+// day (robocache.ParseDuration).
 func offsetText(seconds float64) any {
 	text := fixed(seconds, 6)
 	if math.Abs(seconds) < 86_400 {
@@ -193,7 +235,9 @@ func correlate(a, b *motion, from, to int) peak {
 		} else {
 			s = holed(a, b, lo, hi, k)
 		}
-		if d := (s.aa - s.a*s.a/s.n) * (s.bb - s.b*s.b/s.n); s.n > float64(to-from)/2 && s.n >= 100 && d > 0 {
+		if d := (s.aa - s.a*s.a/s.n) * (s.bb - s.b*s.b/s.n); s.n > float64(to-from)/2 &&
+			s.n >= 100 &&
+			d > 0 {
 			r[k+most] = (s.ab - s.a*s.b/s.n) / math.Sqrt(d)
 		}
 	}

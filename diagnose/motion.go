@@ -18,8 +18,8 @@ const (
 	clearPeak     = 0.8
 )
 
-// motion is how a stream moves over time, on the common grid: one of its channels, the channel's rate of change, or the size of either over all
-// channels.
+// motion is how a stream moves over time, on the common grid: one of its channels, the channel's
+// rate of change, or the size of either over all channels.
 type motion struct {
 	f     *robocache.Feature
 	kind  string
@@ -38,17 +38,23 @@ func (x *examination) motions(e int, lines []line) {
 	var moving []line
 	for _, l := range lines {
 		if l.f.Kind != robocache.KindNumeric || !l.f.DType.Float() || l.f.Ragged() || l.f.Latched || len(l.times) < 50 || robocache.Period(l.times) == 0 || robocache.Period(l.times) > 200_000_000 ||
-			l.f.Elements() > 64 || l.f.Interpolation == "nearest" || len(l.f.Rotations) > 0 { // the channels of a rotation jump where nothing moves fast
+			// the channels of a rotation jump where nothing moves fast
+			l.f.Elements() > 64 || l.f.Interpolation == "nearest" ||
+			len(l.f.Rotations) > 0 {
 			continue
 		}
 		moving = append(moving, l)
 		first, last = min(first, l.times[0]), max(last, l.times[len(l.times)-1])
 	}
-	sort.SliceStable(moving, func(i, j int) bool { return len(moving[i].times) > len(moving[j].times) })
+	sort.SliceStable(
+		moving,
+		func(i, j int) bool { return len(moving[i].times) > len(moving[j].times) },
+	)
 	if len(moving) > motionStreams {
 		moving = moving[:motionStreams]
 	}
-	// In the dataset's order: the anchor, or what is named first, is what the others are measured against.
+	// In the dataset's order: the anchor, or what is named first, is what the others are measured
+	// against.
 	place := map[string]int{}
 	for i, l := range lines {
 		place[l.f.Key] = i
@@ -56,13 +62,18 @@ func (x *examination) motions(e int, lines []line) {
 			place[l.f.Key] -= len(lines)
 		}
 	}
-	sort.Slice(moving, func(i, j int) bool { return place[moving[i].f.Key] < place[moving[j].f.Key] })
+	sort.Slice(
+		moving,
+		func(i, j int) bool { return place[moving[i].f.Key] < place[moving[j].f.Key] },
+	)
 	n := int(float64(last-first)/1e9*motionRate) + 1
 	if len(moving) < 2 || n < 200 {
 		return
 	}
 	done := map[[2]string]bool{}
-	wrong := map[string]bool{}    // clocks that were found to run apart from one ahead of them: beside others they would only be told again
+	// clocks that were found to run apart from one ahead of them: beside others they would only be
+	// told again
+	wrong := map[string]bool{}
 	alike := map[[2]string]bool{} // pairs with a clear peak
 	for _, w := range windows(n) {
 		start := first + int64(float64(w.from)*1e9/motionRate)
@@ -79,7 +90,8 @@ func (x *examination) motions(e int, lines []line) {
 			for j := i + 1; j < len(moving); j++ {
 				f, g := moving[i].f, moving[j].f
 				clocks, keys := [2]string{f.Clock, g.Clock}, [2]string{f.Key, g.Key}
-				if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] || alike[keys] {
+				if clocks[0] == clocks[1] || done[clocks] || wrong[clocks[0]] || wrong[clocks[1]] ||
+					alike[keys] {
 					continue
 				}
 				a, b := of(&moving[i]), of(&moving[j])
@@ -99,8 +111,8 @@ func (x *examination) motions(e int, lines []line) {
 // window is a stretch of the grid.
 type window struct{ from, n int }
 
-// windows are where motion is looked for: two minutes say enough, and where they show no clear peak (the robot stands still) as much again: half
-// of it in the middle, half at the end.
+// windows are where motion is looked for: two minutes say enough, and where they show no clear peak
+// (the robot stands still) as much again: half of it in the middle, half at the end.
 func windows(n int) []window {
 	const most, later = 120 * motionRate, 60 * motionRate
 	if n <= most {
@@ -201,7 +213,8 @@ func (x *examination) motion(e int, l *line, first int64, n int) ([]motion, erro
 	return out, nil
 }
 
-// liveliest are up to three channels that move, the smoothest first: noise has most of its change from row to row.
+// liveliest are up to three channels that move, the smoothest first: noise has most of its change
+// from row to row.
 func liveliest(v []float64, rows, width int) []int {
 	type channel struct {
 		c     int
@@ -228,7 +241,13 @@ func liveliest(v []float64, rows, width int) []int {
 }
 
 // onGrid interpolates linearly onto the grid; points outside the stream or in a gap are not valid.
-func onGrid(times []int64, v []float64, first int64, n int, gap int64) (out []float64, valid []bool) {
+func onGrid(
+	times []int64,
+	v []float64,
+	first int64,
+	n int,
+	gap int64,
+) (out []float64, valid []bool) {
 	out, valid = make([]float64, n), make([]bool, n)
 	k := 0
 	for i := range n {

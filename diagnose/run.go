@@ -11,7 +11,11 @@ import (
 )
 
 // Run examines a dataset.
-func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOptions) (_ []robocache.Finding, err error) {
+func Run(
+	ctx context.Context,
+	ds robocache.Dataset,
+	opt robocache.DiagnoseOptions,
+) (_ []robocache.Finding, err error) {
 	info := ds.Info()
 	x := &examination{ctx: ctx, ds: ds, opt: opt}
 	lacking, err := noDecoder(info, opt.Decode)
@@ -55,7 +59,11 @@ func Run(ctx context.Context, ds robocache.Dataset, opt robocache.DiagnoseOption
 	}
 	for at, e := range episodes {
 		if e < 0 || e >= info.Episodes {
-			return nil, robocache.Misuse("doctor", robocache.Where{"position": e}, "no such episode")
+			return nil, robocache.Misuse(
+				"doctor",
+				robocache.Where{"position": e},
+				"no such episode",
+			)
 		}
 		if err := x.episode(e); err != nil {
 			return nil, err
@@ -86,12 +94,29 @@ type examination struct {
 	notFinite map[string]*notFinite // by stream
 }
 
-func (x *examination) add(sev robocache.Severity, code string, where robocache.Where, count int64, hint, format string, args ...any) {
+func (x *examination) add(
+	sev robocache.Severity,
+	code string,
+	where robocache.Where,
+	count int64,
+	hint, format string,
+	args ...any,
+) {
 	if len(x.findings) >= maxFindings {
 		x.dropped++
 		return
 	}
-	x.findings = append(x.findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, args...), Hint: hint, Count: count})
+	x.findings = append(
+		x.findings,
+		robocache.Finding{
+			Severity: sev,
+			Code:     code,
+			Where:    where,
+			Message:  fmt.Sprintf(format, args...),
+			Hint:     hint,
+			Count:    count,
+		},
+	)
 }
 
 // addNoRate adds the finding of rows without timestamps and without a rate.
@@ -100,8 +125,15 @@ func (x *examination) addNoRate() {
 	if clocks := x.ds.Info().DescribeUnusedClocks(); clocks != "" {
 		why = "the clock of the rows is not used (" + clocks + "), and nothing says their rate"
 	}
-	x.add(robocache.SeverityInfo, "no-rate", nil, 0, robocache.Option("rows_hz")+" says the rate of the rows",
-		"%s: timestamps, gaps and clocks are not looked at", why)
+	x.add(
+		robocache.SeverityInfo,
+		"no-rate",
+		nil,
+		0,
+		robocache.Option("rows_hz")+" says the rate of the rows",
+		"%s: timestamps, gaps and clocks are not looked at",
+		why,
+	)
 }
 
 // errTimeless says that nothing is known of when a stream's rows were.
@@ -146,7 +178,12 @@ func (x *examination) episode(e int) error {
 			return err
 		}
 		if err != nil {
-			x.addReadFault(robocache.SeverityError, "unreadable-timestamps", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key}, err.Error())
+			x.addReadFault(
+				robocache.SeverityError,
+				"unreadable-timestamps",
+				robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key},
+				err.Error(),
+			)
 			continue
 		}
 		lines = append(lines, line{f, times})
@@ -179,13 +216,25 @@ func (x *examination) episode(e int) error {
 func (x *examination) close() {
 	x.addNotFinite()
 	if x.dropped > 0 {
-		x.findings = append(x.findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "more-findings", Message: fmt.Sprintf("%d findings more are not listed", x.dropped), Count: x.dropped})
+		x.findings = append(
+			x.findings,
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "more-findings",
+				Message:  fmt.Sprintf("%d findings more are not listed", x.dropped),
+				Count:    x.dropped,
+			},
+		)
 	}
 }
 
-// noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where it must.
+// noDecoder says that this build cannot decode the video of a dataset: a finding, or an error where
+// it must.
 func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
-	if !slices.ContainsFunc(info.Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) {
+	if !slices.ContainsFunc(
+		info.Features,
+		func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo },
+	) {
 		return nil, nil
 	}
 	_, err := video.ActiveBackend()
@@ -195,7 +244,11 @@ func noDecoder(info *robocache.Info, decode bool) ([]robocache.Finding, error) {
 		}
 		return nil, nil
 	}
-	f := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-video-decoder", Message: "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded"}
+	f := robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "no-video-decoder",
+		Message:  "this build cannot decode video: the frames of the dataset were not looked at, and cannot be loaded",
+	}
 	var e *robocache.Error
 	if errors.As(err, &e) {
 		f.Hint = e.Hint

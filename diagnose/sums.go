@@ -2,7 +2,8 @@ package diagnose
 
 import "slices"
 
-// sums are those of two motions over the grid points where both are valid, the second's k points later.
+// sums are those of two motions over the grid points where both are valid, the second's k points
+// later.
 type sums struct{ n, a, b, aa, bb, ab float64 }
 
 // holed adds up point by point.
@@ -22,8 +23,9 @@ func holed(a, b *motion, from, to, k int) (s sums) {
 	return s
 }
 
-// running are the sums of a motion's values and squares up to each grid point: those of any stretch are a difference, and only the products of two
-// motions depend on the lag. Most of the doctor's time beside reading goes into these.
+// running are the sums of a motion's values and squares up to each grid point: those of any stretch
+// are a difference, and only the products of two motions depend on the lag. Most of the doctor's
+// time beside reading goes into these.
 type running struct {
 	whole    bool // valid in one stretch …
 	from, to int  // … which is this
@@ -56,7 +58,14 @@ func (p *running) between(q *running, a, b *motion, from, to, k int) sums {
 	if from >= to {
 		return sums{}
 	}
-	return sums{float64(to - from), p.v[to] - p.v[from], q.v[to+k] - q.v[from+k], p.vv[to] - p.vv[from], q.vv[to+k] - q.vv[from+k], dot(a.v[from:to], b.v[from+k:to+k])}
+	return sums{
+		float64(to - from),
+		p.v[to] - p.v[from],
+		q.v[to+k] - q.v[from+k],
+		p.vv[to] - p.vv[from],
+		q.vv[to+k] - q.vv[from+k],
+		dot(a.v[from:to], b.v[from+k:to+k]),
+	}
 }
 
 // dot is the sum of products, in four that do not wait for each other.

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The sums of a stretch are those of its points one by one, whatever the lag and wherever the motions are valid.
+// The sums of a stretch are those of its points one by one, whatever the lag and wherever the
+// motions are valid.
 func TestSums(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	make1 := func(n int, holes bool) *motion {
@@ -33,7 +34,20 @@ func TestSums(t *testing.T) {
 		from, to := rng.IntN(n/2), n-rng.IntN(n/2)
 		for k := -30; k <= 30; k++ {
 			lo, hi := max(from, -k), min(to, n-k)
-			got, want := p.between(q, a, b, max(lo, p.from, q.from-k), min(hi, p.to, q.to-k), k), holed(a, b, lo, hi, k)
+			got, want := p.between(
+				q,
+				a,
+				b,
+				max(lo, p.from, q.from-k),
+				min(hi, p.to, q.to-k),
+				k,
+			), holed(
+				a,
+				b,
+				lo,
+				hi,
+				k,
+			)
 			for i, d := range []float64{got.n - want.n, got.a - want.a, got.b - want.b, got.aa - want.aa, got.bb - want.bb, got.ab - want.ab} {
 				if !(math.Abs(d) < 1e-9) {
 					t.Fatalf("round %d, lag %d, sum %d: %+v, want %+v", round, k, i, got, want)

@@ -29,7 +29,16 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 		switch {
 		case d < 0:
 			where["index"] = i
-			x.add(robocache.SeverityError, "timestamps-go-back", where, 0, "", "timestamp %d lies %.6f s before the one ahead of it", i, seconds(-d))
+			x.add(
+				robocache.SeverityError,
+				"timestamps-go-back",
+				where,
+				0,
+				"",
+				"timestamp %d lies %.6f s before the one ahead of it",
+				i,
+				seconds(-d),
+			)
 			return
 		case d == 0:
 			repeated++
@@ -44,15 +53,48 @@ func (x *examination) timestamps(e int, f *robocache.Feature, times []int64) {
 		}
 	}
 	if repeated > 0 && !f.Latched {
-		x.add(robocache.SeverityWarning, "repeated-timestamps", where, repeated, "the last of equal timestamps is the sample of that time", "%d of %d timestamps repeat the one before", repeated, len(times))
+		x.add(
+			robocache.SeverityWarning,
+			"repeated-timestamps",
+			where,
+			repeated,
+			"the last of equal timestamps is the sample of that time",
+			"%d of %d timestamps repeat the one before",
+			repeated,
+			len(times),
+		)
 	}
 	if gaps > 0 && !f.Latched {
-		x.add(robocache.SeverityWarning, "gap", where, gaps, robocache.Option("align", "max_gap", time.Duration(3*step).Round(time.Millisecond).String())+" masks what lies in gaps", "%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f periods of %.2f ms)", gaps,
-			seconds(at-times[0]), seconds(widest), float64(widest)/float64(step), float64(step)/1e6)
+		x.add(
+			robocache.SeverityWarning,
+			"gap",
+			where,
+			gaps,
+			robocache.Option(
+				"align",
+				"max_gap",
+				time.Duration(3*step).Round(time.Millisecond).String(),
+			)+" masks what lies in gaps",
+			"%d gaps; the widest begins %.3f s after the first timestamp and lasts %.3f s (%.1f periods of %.2f ms)",
+			gaps,
+			seconds(at-times[0]),
+			seconds(widest),
+			float64(widest)/float64(step),
+			float64(step)/1e6,
+		)
 	}
 	if steady > 2 {
 		if jitter := math.Sqrt(sum / float64(steady)); jitter > 0.25*float64(step) {
-			x.add(robocache.SeverityInfo, "jitter", where, 0, "", "steps vary by %.2f ms (standard deviation) about %.2f ms", jitter/1e6, float64(step)/1e6)
+			x.add(
+				robocache.SeverityInfo,
+				"jitter",
+				where,
+				0,
+				"",
+				"steps vary by %.2f ms (standard deviation) about %.2f ms",
+				jitter/1e6,
+				float64(step)/1e6,
+			)
 		}
 	}
 }
@@ -76,10 +118,42 @@ func (x *examination) ends(e int, lines []line) {
 		where := robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}
 		slack := max(3*step, 50_000_000)
 		if late := l.times[0] - first; late > slack {
-			x.add(robocache.SeverityWarning, "late-start", where, 0, robocache.Option("align", "extent", "intersection")+" begins there; "+robocache.Option("align", "edge", "mask")+" masks what is before", "begins %.3f s after the first stream", seconds(late))
+			x.add(
+				robocache.SeverityWarning,
+				"late-start",
+				where,
+				0,
+				robocache.Option(
+					"align",
+					"extent",
+					"intersection",
+				)+" begins there; "+robocache.Option(
+					"align",
+					"edge",
+					"mask",
+				)+" masks what is before",
+				"begins %.3f s after the first stream",
+				seconds(late),
+			)
 		}
 		if early := last - l.times[n-1]; early > slack {
-			x.add(robocache.SeverityWarning, "early-end", where, 0, robocache.Option("align", "extent", "intersection")+" ends there; "+robocache.Option("align", "edge", "mask")+" masks what is after", "ends %.3f s before the last stream", seconds(early))
+			x.add(
+				robocache.SeverityWarning,
+				"early-end",
+				where,
+				0,
+				robocache.Option(
+					"align",
+					"extent",
+					"intersection",
+				)+" ends there; "+robocache.Option(
+					"align",
+					"edge",
+					"mask",
+				)+" masks what is after",
+				"ends %.3f s before the last stream",
+				seconds(early),
+			)
 		}
 	}
 }

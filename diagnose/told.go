@@ -13,8 +13,8 @@ type toldStream struct {
 	rows     map[any]bool // rows that have a finding
 }
 
-// told holds what the format's own doctor and the opening found. The checks of this package meet the same causes again when they read
-// the rows.
+// told holds what the format's own doctor and the opening found. The checks of this package meet
+// the same causes again when they read the rows.
 type told map[string]*toldStream
 
 // newTold collects findings that name an episode.
@@ -45,8 +45,8 @@ func newTold(findings []robocache.Finding) told {
 	return out
 }
 
-// covers reports whether the format reported the fault of a finding of this package: it has a finding at least as severe about the same
-// stream and row, or one with the same message.
+// covers reports whether the format reported the fault of a finding of this package: it has a
+// finding at least as severe about the same stream and row, or one with the same message.
 func (t told) covers(f *robocache.Finding) bool {
 	e := f.Where["episode"]
 	if t[fmt.Sprintf("%v\x00%s", e, f.Message)] != nil {
@@ -61,7 +61,12 @@ func (t told) covers(f *robocache.Finding) bool {
 }
 
 // addReadFault adds a finding of reading rows, unless the format reported its cause.
-func (x *examination) addReadFault(sev robocache.Severity, code string, where robocache.Where, message string) {
+func (x *examination) addReadFault(
+	sev robocache.Severity,
+	code string,
+	where robocache.Where,
+	message string,
+) {
 	f := robocache.Finding{Severity: sev, Code: code, Where: where, Message: message}
 	if !x.told.covers(&f) {
 		x.add(sev, code, where, 0, "", "%s", message)

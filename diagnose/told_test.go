@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestOneFindingPerCause checks that what the format's own doctor reports is not reported again when the rows are read.
+// TestOneFindingPerCause checks that what the format's own doctor reports is not reported again
+// when the rows are read.
 func TestOneFindingPerCause(t *testing.T) {
 	for _, c := range []struct {
 		script, variant string
@@ -22,7 +23,11 @@ func TestOneFindingPerCause(t *testing.T) {
 		{"R01", "missing_state", map[string]string{"1 observation.state <nil>": robocache.LackingStream}},
 		{"R01", "empty_image", map[string]string{"0 observation.image 1": "missing-image", "1 observation.image 1": "missing-image"}},
 	} {
-		ds, err := robocache.Open(t.Context(), cases.Make(t, c.script, c.variant, "set"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+		ds, err := robocache.Open(
+			t.Context(),
+			cases.Make(t, c.script, c.variant, "set"),
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +44,14 @@ func TestOneFindingPerCause(t *testing.T) {
 			n++
 			place := fmt.Sprintf("%v %v %v", f.Where["episode"], f.Where["stream"], f.Where["row"])
 			if c.want[place] != f.Code {
-				t.Errorf("%s %s: unexpected %s at %s: %s", c.script, c.variant, f.Code, place, f.Message)
+				t.Errorf(
+					"%s %s: unexpected %s at %s: %s",
+					c.script,
+					c.variant,
+					f.Code,
+					place,
+					f.Message,
+				)
 			}
 		}
 		if n != len(c.want) {

@@ -18,7 +18,12 @@ func (x *examination) values(e int, l *line) error {
 			return err
 		}
 		if x.ctx.Err() == nil {
-			x.addReadFault(robocache.SeverityError, "unreadable-rows", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key}, err.Error())
+			x.addReadFault(
+				robocache.SeverityError,
+				"unreadable-rows",
+				robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": l.f.Key},
+				err.Error(),
+			)
 		}
 		return nil
 	}
@@ -42,7 +47,12 @@ func (x *examination) values(e int, l *line) error {
 			if gather := x.ds.Capabilities().GatherRagged; gather != nil {
 				var data []byte
 				var counts []int
-				if data, counts, err = gather(x.ctx, l.f.Key, rows); err == nil && l.f.Kind != robocache.KindPointCloud {
+				if data, counts, err = gather(
+					x.ctx,
+					l.f.Key,
+					rows,
+				); err == nil &&
+					l.f.Kind != robocache.KindPointCloud {
 					x.countNotFinite(l.f, rows, counts, data)
 				}
 			}
@@ -72,7 +82,16 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 	}
 	for i := range refs {
 		if refs[i].Missing {
-			x.addReadFault(robocache.SeverityWarning, "missing-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, "the row has no image")
+			x.addReadFault(
+				robocache.SeverityWarning,
+				"missing-image",
+				robocache.Where{
+					"episode": x.ds.Info().EpisodeIndex(e),
+					"stream":  f.Key,
+					"row":     rows[i].Index,
+				},
+				"the row has no image",
+			)
 			continue
 		}
 		info, err := video.ImageSize(&refs[i])
@@ -87,7 +106,16 @@ func (x *examination) images(e int, f *robocache.Feature, rows []robocache.Row) 
 			return err
 		}
 		if err != nil {
-			x.addReadFault(robocache.SeverityError, "unreadable-image", robocache.Where{"episode": x.ds.Info().EpisodeIndex(e), "stream": f.Key, "row": rows[i].Index}, err.Error())
+			x.addReadFault(
+				robocache.SeverityError,
+				"unreadable-image",
+				robocache.Where{
+					"episode": x.ds.Info().EpisodeIndex(e),
+					"stream":  f.Key,
+					"row":     rows[i].Index,
+				},
+				err.Error(),
+			)
 		}
 	}
 	return nil

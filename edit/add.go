@@ -23,8 +23,10 @@ type Added struct {
 	Sum  string          `json:"sha256,omitempty"` // of the file
 	Name string          `json:"column,omitempty"` // in the file
 	Is   json.RawMessage `json:"value,omitempty"`  // a number, true, a text, or a list of numbers
-	Rows []Episode       `json:"rows,omitempty"`   // the plan's episodes when it was added: the file has a row for each row of these
-	// Indices are the numbers of these episodes, by which a column episode_index of the file names them; none: their places.
+	// the plan's episodes when it was added: the file has a row for each row of these
+	Rows []Episode `json:"rows,omitempty"`
+	// Indices are the numbers of these episodes, by which a column episode_index of the file names
+	// them; none: their places.
 	Indices []int64 `json:"episode_indices,omitempty"`
 }
 
@@ -51,19 +53,31 @@ func (c *column) kind() robocache.Kind {
 // add adds a feature.
 func (e *editor) add(ctx context.Context, v *Verb) error {
 	if len(v.Features) != 1 || v.From == "" {
-		return misuse(nil, "add: one key, and where its values come from", robocache.Option("values")+": a file (.parquet, .npy) or a constant")
+		return misuse(
+			nil,
+			"add: one key, and where its values come from",
+			robocache.Option("values")+": a file (.parquet, .npy) or a constant",
+		)
 	}
 	key := v.Features[0]
 	if err := checkName(key); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(e.plan.Keys, func(k Key) bool { return k.Key == key }) {
-		return misuse(robocache.Where{"stream": key}, "add: the dataset has such a feature", "another name, or remove or rename that one first")
+		return misuse(
+			robocache.Where{"stream": key},
+			"add: the dataset has such a feature",
+			"another name, or remove or rename that one first",
+		)
 	}
 	a := &Added{}
 	switch ext := strings.ToLower(filepath.Ext(v.From)); {
 	case ext == ".npy" || ext == ".parquet":
-		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(e.plan.Episodes), e.plan.numbers(e.srcs)
+		a.File, a.Name, a.Rows, a.Indices = v.From, key, slices.Clone(
+			e.plan.Episodes,
+		), e.plan.numbers(
+			e.srcs,
+		)
 		b, err := os.ReadFile(v.From)
 		if err := robocache.At(err, robocache.Where{"file": v.From}); err != nil {
 			return err
@@ -135,7 +149,8 @@ func (a *Added) read(ctx context.Context) (_ *column, err error) {
 	return c, nil
 }
 
-// joined gives the row of the dataset that each row of a table is of: by index, by episode and frame, or in order. Each row must come once.
+// joined gives the row of the dataset that each row of a table is of: by index, by episode and
+// frame, or in order. Each row must come once.
 func (a *Added) joined(t *columns.Table, starts []int, total int) ([]int, error) {
 	known := robocache.Info{Episodes: len(a.Rows)}
 	known.NumberEpisodes(a.Indices)
@@ -150,12 +165,20 @@ func (a *Added) joined(t *columns.Table, starts []int, total int) ([]int, error)
 			e, k := t.Episode[i], t.Frame[i]
 			place, err := known.EpisodePosition(e)
 			if err != nil || k < 0 || k >= int64(a.Rows[place].To-a.Rows[place].From) {
-				return nil, misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e), "")
+				return nil, misuse(
+					robocache.Where{"row": i},
+					fmt.Sprintf("add: the dataset has no frame %d of an episode %d", k, e),
+					"",
+				)
 			}
 			at = int64(starts[place]) + k
 		}
 		if at < 0 || at >= int64(total) || seen[at] {
-			return nil, misuse(robocache.Where{"row": i}, fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total), "every row once")
+			return nil, misuse(
+				robocache.Where{"row": i},
+				fmt.Sprintf("add: the index %d is none of the %d rows, or comes twice", at, total),
+				"every row once",
+			)
 		}
 		out[i], seen[at] = int(at), true
 	}
@@ -172,7 +195,11 @@ func (a *Added) constant() (*column, error) {
 	number := func(x any) error {
 		f, ok := x.(float64)
 		if !ok {
-			return misuse(nil, "add: a constant is a number, true, false, a text, or a list of numbers", "")
+			return misuse(
+				nil,
+				"add: a constant is a number, true, false, a text, or a list of numbers",
+				"",
+			)
 		}
 		c.data = binary.LittleEndian.AppendUint32(c.data, math.Float32bits(float32(f)))
 		return nil
@@ -186,8 +213,12 @@ func (a *Added) constant() (*column, error) {
 	case string:
 		c.dtype, c.text = robocache.String, []string{v}
 	case float64:
-		if c.dtype = robocache.Float32; v == math.Trunc(v) && math.Abs(v) < 1<<53 && !strings.ContainsAny(string(a.Is), ".eE") {
-			c.dtype, c.data = robocache.Int64, binary.LittleEndian.AppendUint64(nil, uint64(int64(v)))
+		if c.dtype = robocache.Float32; v == math.Trunc(v) && math.Abs(v) < 1<<53 &&
+			!strings.ContainsAny(string(a.Is), ".eE") {
+			c.dtype, c.data = robocache.Int64, binary.LittleEndian.AppendUint64(
+				nil,
+				uint64(int64(v)),
+			)
 			break
 		}
 		if err := number(v); err != nil {

@@ -39,5 +39,9 @@ func TestCapabilitiesOfResult(t *testing.T) {
 	capabilities.Check(t, rules, func(ds robocache.Dataset) robocache.Dataset { return wrap(ds) })
 	// Of several sources nothing is passed on.
 	rules["LimitMemory"] = capabilities.Clears
-	capabilities.Check(t, rules, func(ds robocache.Dataset) robocache.Dataset { return wrap(ds, ds) })
+	capabilities.Check(
+		t,
+		rules,
+		func(ds robocache.Dataset) robocache.Dataset { return wrap(ds, ds) },
+	)
 }

@@ -5,17 +5,29 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"github.com/goatnote-inc/robocache/store"
-	"slices"
 )
 
 // carried are files of a LeRobot dataset that are no table and no video, and go with its episodes.
-var carried = []string{"README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "CITATION.cff", "meta/modality.json"}
+var carried = []string{
+	"README.md",
+	"LICENSE",
+	"LICENSE.md",
+	"LICENSE.txt",
+	"CITATION.cff",
+	"meta/modality.json",
+}
 
-// Carried gives the log of edits, and what of the sources has a place in no writer: texts for people, and keys of info.json that nobody knows.
-func (v *view) Carried(ctx context.Context, r *write.Report) (files map[string][]byte, info map[string]json.RawMessage, err error) {
+// Carried gives the log of edits, and what of the sources has a place in no writer: texts for
+// people, and keys of info.json that nobody knows.
+func (v *view) Carried(
+	ctx context.Context,
+	r *write.Report,
+) (files map[string][]byte, info map[string]json.RawMessage, err error) {
 	files, info = map[string][]byte{}, map[string]json.RawMessage{}
 	var log [][]byte
 	for i, ds := range v.srcs {

@@ -15,11 +15,13 @@ import (
 // Choice chooses episodes: those that all of what is said hold for. Nothing said = all.
 type Choice struct {
 	Episodes string `json:"episodes,omitempty"` // by index: 0,3,5-9
-	Task     string `json:"task,omitempty"`     // a pattern (*, ?, […]) that one of the episode's tasks matches
-	Flags    string `json:"flags,omitempty"`    // a file of flags, or of episode indices
-	Label    string `json:"label,omitempty"`    // only the flags of the file with this label
-	Where    string `json:"where,omitempty"`    // an expression: length < 30 or max(action[gripper]) > 1.2
-	Invert   bool   `json:"invert,omitempty"`   // those that it does not hold for
+	// a pattern (*, ?, […]) that one of the episode's tasks matches
+	Task  string `json:"task,omitempty"`
+	Flags string `json:"flags,omitempty"` // a file of flags, or of episode indices
+	Label string `json:"label,omitempty"` // only the flags of the file with this label
+	// an expression: length < 30 or max(action[gripper]) > 1.2
+	Where  string `json:"where,omitempty"`
+	Invert bool   `json:"invert,omitempty"` // those that it does not hold for
 }
 
 // given says that something was chosen.
@@ -58,7 +60,11 @@ func (e *editor) flagFile(ctx context.Context, path string) (*flags.File, error)
 		return nil, err
 	}
 	if len(e.srcs) > 1 {
-		return nil, misuse(robocache.Where{"file": path}, "flags are of one dataset: edit it before it is merged", "")
+		return nil, misuse(
+			robocache.Where{"file": path},
+			"flags are of one dataset: edit it before it is merged",
+			"",
+		)
 	}
 	if err := robocache.At(file.Check(ctx, e.srcs[0]), robocache.Where{"file": path}); err != nil {
 		return nil, err
@@ -67,7 +73,12 @@ func (e *editor) flagFile(ctx context.Context, path string) (*flags.File, error)
 }
 
 // placeFlags returns the flags of a file with their places in the plan.
-func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, v *view) (out []flag, err error) {
+func (e *editor) placeFlags(
+	ctx context.Context,
+	path string,
+	file *flags.File,
+	v *view,
+) (out []flag, err error) {
 	places := map[int64]int{}
 	for i, p := range v.plan.Episodes {
 		episode, err := e.srcs[0].Episode(ctx, p.Episode)
@@ -80,7 +91,11 @@ func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, 
 		i, ok := places[f.Episode]
 		switch {
 		case ok && f.Length > 0 && f.Length != e.srcs[0].Len(v.plan.Episodes[i].Episode):
-			return out, misuse(robocache.Where{"file": path, "episode": f.Episode}, "the episode has another length than when it was flagged", "flag it anew")
+			return out, misuse(
+				robocache.Where{"file": path, "episode": f.Episode},
+				"the episode has another length than when it was flagged",
+				"flag it anew",
+			)
 		case ok:
 			out = append(out, flag{i, f.Label, f.Rows})
 		default: // an earlier verb may have left it out
@@ -97,7 +112,11 @@ func (e *editor) placeFlags(ctx context.Context, path string, file *flags.File, 
 func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	n := len(e.plan.Episodes)
 	if c.Label != "" && c.Flags == "" {
-		return out, misuse(nil, "a label without a file of flags", "Name the file: "+robocache.Option("flags"))
+		return out, misuse(
+			nil,
+			"a label without a file of flags",
+			"Name the file: "+robocache.Option("flags"),
+		)
 	}
 	if c.Episodes != "" {
 		seen := map[int]bool{}
@@ -146,9 +165,23 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 		for _, f := range flagsValue {
 			if len(f.rows) > 0 {
 				where := robocache.Where{"file": c.Flags, "episode": v.info.EpisodeIndex(f.place)}
-				msg := fmt.Sprintf("the flag is of rows %d to %d, and the verb takes whole episodes", f.rows[0], f.rows[1])
-				return out, misuse(where, msg, "Cut flagged rows off with "+robocache.Command("edit trim --flags=FILE")+", split them off with "+
-					robocache.Command("edit split --flags=FILE")+", or choose other flags with "+robocache.Option("label"))
+				msg := fmt.Sprintf(
+					"the flag is of rows %d to %d, and the verb takes whole episodes",
+					f.rows[0],
+					f.rows[1],
+				)
+				return out, misuse(
+					where,
+					msg,
+					"Cut flagged rows off with "+robocache.Command(
+						"edit trim --flags=FILE",
+					)+", split them off with "+
+						robocache.Command(
+							"edit split --flags=FILE",
+						)+", or choose other flags with "+robocache.Option(
+						"label",
+					),
+				)
 			}
 			flagged[f.place] = true
 		}
@@ -158,7 +191,11 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 	}
 	if c.Task != "" {
 		if _, err := path.Match(c.Task, ""); err != nil {
-			return out, misuse(nil, "task: "+strconv.Quote(c.Task)+" is no pattern", "*, ? and […] stand for characters")
+			return out, misuse(
+				nil,
+				"task: "+strconv.Quote(c.Task)+" is no pattern",
+				"*, ? and […] stand for characters",
+			)
 		}
 		if err := keep(func(i int) (bool, error) {
 			episode, err := v.Episode(ctx, i)
@@ -166,7 +203,10 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 				return false, err
 			}
 			return slices.ContainsFunc(episode.Tasks, func(text string) bool {
-				ok, _ := path.Match(strings.ReplaceAll(c.Task, "/", "\x01"), strings.ReplaceAll(text, "/", "\x01"))
+				ok, _ := path.Match(
+					strings.ReplaceAll(c.Task, "/", "\x01"),
+					strings.ReplaceAll(text, "/", "\x01"),
+				)
 				return ok
 			}), nil
 		}); err != nil {
@@ -181,7 +221,9 @@ func (e *editor) choose(ctx context.Context, c *Choice) (out []int, err error) {
 		if err := x.check(v); err != nil {
 			return out, err
 		}
-		if err := keep(func(i int) (bool, error) { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) }); err != nil {
+		if err := keep(
+			func(i int) (bool, error) { return x.holds(&whereEpisode{ctx, v, i, map[string][]float64{}}) },
+		); err != nil {
 			return out, err
 		}
 	}

@@ -26,21 +26,27 @@ func codes(t *testing.T, ds robocache.Dataset, key string, e int) (out []int) {
 	}
 	spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 	var buf []byte
-	if err := video.EachFrame(t.Context(), video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
-		row := -1
-		if pic != nil {
-			if buf, err = video.ConvertTo(buf, pic, spec); err != nil {
-				return err
+	if err := video.EachFrame(
+		t.Context(),
+		video.LibraryOf(ds),
+		refs,
+		video.Each{},
+		func(at []int, pic video.Frame) (err error) {
+			row := -1
+			if pic != nil {
+				if buf, err = video.ConvertTo(buf, pic, spec); err != nil {
+					return err
+				}
+				if _, n, ok := synth.ReadCode(buf, f.Width, f.Height); ok {
+					row = n
+				}
 			}
-			if _, n, ok := synth.ReadCode(buf, f.Width, f.Height); ok {
-				row = n
+			for range at {
+				out = append(out, row)
 			}
-		}
-		for range at {
-			out = append(out, row)
-		}
-		return nil
-	}); err != nil {
+			return nil
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -51,10 +57,18 @@ func TestCuts(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("no ffmpeg to make groups of frames with")
 	}
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}},
+	); err != nil {
 		t.Skip(err)
 	}
-	base := made(t, "lerobot", synth.Options{Episodes: 1, Seconds: 2, Cameras: 1, Codec: "jpeg"}, map[string]string{"images": "video", "gop": "2"})
+	base := made(
+		t,
+		"lerobot",
+		synth.Options{Episodes: 1, Seconds: 2, Cameras: 1, Codec: "jpeg"},
+		map[string]string{"images": "video", "gop": "2"},
+	)
 	const key = "observation.images.cam_0"
 	for _, c := range []struct {
 		name string
@@ -75,7 +89,8 @@ func TestCuts(t *testing.T) {
 			mp4 := filepath.Join(from, "videos", key, "chunk-000", "file-000.mp4")
 			if c.args != nil {
 				args := append([]string{"-v", "error", "-y", "-i", mp4}, c.args...)
-				if out, err := exec.Command("ffmpeg", append(args, "-fps_mode", "passthrough", mp4+".new.mp4")...).CombinedOutput(); err != nil {
+				if out, err := exec.Command("ffmpeg", append(args, "-fps_mode", "passthrough", mp4+".new.mp4")...).
+					CombinedOutput(); err != nil {
 					t.Skipf("%v %s", err, out)
 				}
 				if err := os.Rename(mp4+".new.mp4", mp4); err != nil {
@@ -92,7 +107,22 @@ func TestCuts(t *testing.T) {
 				counts := edit.Counts{}
 				for _, at := range c.at {
 					dst := filepath.Join(t.TempDir(), fmt.Sprint(cut, at))
-					r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Cut: cut, Stats: "rows", Verbs: []edit.Verb{{Verb: "trim", From: fmt.Sprintf("%dr", at), To: fmt.Sprintf("-%dr", at%3)}}})
+					r, err := edit.Run(
+						t.Context(),
+						&edit.Request{
+							Sources: []string{from},
+							DST:     dst,
+							Cut:     cut,
+							Stats:   "rows",
+							Verbs: []edit.Verb{
+								{
+									Verb: "trim",
+									From: fmt.Sprintf("%dr", at),
+									To:   fmt.Sprintf("-%dr", at%3),
+								},
+							},
+						},
+					)
 					if err != nil {
 						t.Fatal(cut, at, err)
 					}
@@ -108,11 +138,21 @@ func TestCuts(t *testing.T) {
 					}
 					counts.Copied, counts.Hidden, counts.Frames, counts.Joined, counts.Encoded, counts.Rows = counts.Copied+r.Video.Copied, counts.Hidden+r.Video.Hidden, counts.Frames+r.Video.Frames, counts.Joined+r.Video.Joined, counts.Encoded+r.Video.Encoded, counts.Rows+r.Video.Rows
 				}
-				if cut == edit.CutSnap && counts.Encoded > 0 || cut == edit.CutExact && counts.Hidden > 0 || cut == edit.CutHidden && counts.Hidden == 0 {
+				if cut == edit.CutSnap && counts.Encoded > 0 ||
+					cut == edit.CutExact && counts.Hidden > 0 ||
+					cut == edit.CutHidden && counts.Hidden == 0 {
 					t.Errorf("%s: %+v", cut, counts)
 				}
-				if long := strings.HasSuffix(c.name, "-long"); cut == edit.CutExact && long && (counts.Joined < 3 || counts.Encoded > 0 || counts.Rows > 60) {
-					t.Errorf("%s: %+v: more than the frames up to a key frame were encoded", cut, counts)
+				if long := strings.HasSuffix(
+					c.name,
+					"-long",
+				); cut == edit.CutExact && long &&
+					(counts.Joined < 3 || counts.Encoded > 0 || counts.Rows > 60) {
+					t.Errorf(
+						"%s: %+v: more than the frames up to a key frame were encoded",
+						cut,
+						counts,
+					)
 				}
 				t.Logf("%s: %+v", cut, counts)
 			}

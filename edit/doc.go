@@ -1,5 +1,6 @@
-// Package edit makes datasets of datasets: episodes deleted, cut, split, merged; features renamed, removed, added; tasks and video changed. Verbs make
-// a plan, a plan is a Dataset, and the writer of its format writes that.
+// Package edit makes datasets of datasets: episodes deleted, cut, split, merged; features renamed,
+// removed, added; tasks and video changed. Verbs make a plan, a plan is a Dataset, and the writer
+// of its format writes that.
 //
 // # Contract
 //

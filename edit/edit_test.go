@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/edit"
 )
 
-// Deleting one of five: the frames of the others are those they were, LeRobot opens it, the doctor finds nothing, statistics are numpy's, the source is untouched.
+// Deleting one of five: the frames of the others are those they were, LeRobot opens it, the doctor
+// finds nothing, statistics are numpy's, the source is untouched.
 func TestDelete(t *testing.T) {
 	from := data(t, "g1_v30_exact")
 	before := tree(t, from)
@@ -78,7 +79,10 @@ func TestRefusals(t *testing.T) {
 		{edit.Verb{Verb: "dlete"}, "delete"},
 	} {
 		dst := filepath.Join(t.TempDir(), "out")
-		_, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{c.verb}, DST: dst})
+		_, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: []string{from}, Verbs: []edit.Verb{c.verb}, DST: dst},
+		)
 		var e *robocache.Error
 		if err == nil || !errors.As(err, &e) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %q", c.verb, err, c.says)
@@ -91,7 +95,17 @@ func TestRefusals(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(taken, "x"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}}, DST: taken}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{
+			Sources: []string{from},
+			Verbs:   []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}},
+			DST:     taken,
+		},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
@@ -106,16 +120,31 @@ func TestInside(t *testing.T) {
 	}
 	before := tree(t, dir)
 	for _, dst := range []string{dir, dir + "/x/y", "file://" + dir + "/x", link + "/x", filepath.Dir(dir)} {
-		for _, r := range []edit.Request{{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}}, {Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}, DryRun: true},
-			{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "split", Into: []string{"a=1", "b=rest"}}}}, {Sources: []string{other, dir}, Verbs: []edit.Verb{{Verb: "merge"}}}} {
+		for _, r := range []edit.Request{
+			{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}},
+			{Sources: []string{dir}, Verbs: []edit.Verb{dropFirst}, DryRun: true},
+			{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "split", Into: []string{"a=1", "b=rest"}}}},
+			{Sources: []string{other, dir}, Verbs: []edit.Verb{{Verb: "merge"}}},
+		} {
 			if r.DST = dst; r.Verbs[0].Verb == "split" && dst == filepath.Dir(dir) {
 				continue // the parts lie beside the source
 			}
-			if _, err := edit.Run(t.Context(), &r); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies in the other") {
+			if _, err := edit.Run(
+				t.Context(),
+				&r,
+			); !errors.Is(err, robocache.ErrMisuse) ||
+				!strings.Contains(err.Error(), "lies in the other") {
 				t.Errorf("%s to %s: %v", r.Verbs[0].Verb, dst, err)
 			}
 		}
-		if _, err := convert.Write(t.Context(), open(t, dir), "lerobot", dst, convert.Options{}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies in the other") {
+		if _, err := convert.Write(
+			t.Context(),
+			open(t, dir),
+			"lerobot",
+			dst,
+			convert.Options{},
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "lies in the other") {
 			t.Errorf("convert to %s: %v", dst, err)
 		}
 	}
@@ -156,7 +185,10 @@ func TestSplitAndMerge(t *testing.T) {
 			}
 		}
 		both := filepath.Join(t.TempDir(), "both")
-		if _, err := edit.Run(t.Context(), &edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both}); err != nil {
+		if _, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: parts, Verbs: []edit.Verb{{Verb: "merge"}}, DST: both},
+		); err != nil {
 			t.Fatal(err)
 		}
 		same(t, open(t, both), src, whole(src, order...), nil)
@@ -171,7 +203,12 @@ func TestSplitAndMerge(t *testing.T) {
 func TestTrim(t *testing.T) {
 	from := data(t, "g1_v30_exact")
 	src := open(t, from)
-	dst, r := run(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-1.0"}, edit.Verb{Verb: "trim", From: "3r", To: "-4r", Choice: edit.Choice{Episodes: "2"}})
+	dst, r := run(
+		t,
+		from,
+		edit.Verb{Verb: "trim", From: "0.5", To: "-1.0"},
+		edit.Verb{Verb: "trim", From: "3r", To: "-4r", Choice: edit.Choice{Episodes: "2"}},
+	)
 	var places []place
 	for e := range src.Info().Episodes {
 		p := place{e, 15, src.Len(e) - 45}
@@ -191,7 +228,10 @@ func TestTrim(t *testing.T) {
 	next, _ := run(t, dst, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0,3"}})
 	same(t, open(t, next), out, whole(out, 1, 2, 4), nil)
 	healthy(t, next)
-	if b, err := os.ReadFile(filepath.Join(next, "meta", "edits.jsonl")); err != nil || strings.Count(string(b), "\n") != 2 {
+	if b, err := os.ReadFile(
+		filepath.Join(next, "meta", "edits.jsonl"),
+	); err != nil ||
+		strings.Count(string(b), "\n") != 2 {
 		t.Errorf("%v %s", err, b)
 	}
 }

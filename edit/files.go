@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// untouched gives the files of its source that are all that a plan makes, byte for byte: of recordings of which each stays as it is, with all of its episodes
-// in their order, or goes. nil: a writer makes the result.
+// untouched gives the files of its source that are all that a plan makes, byte for byte: of
+// recordings of which each stays as it is, with all of its episodes in their order, or goes. nil: a
+// writer makes the result.
 func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 	src := e.srcs[0]
 	recording := src.Capabilities().Recording
@@ -25,7 +26,11 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 			keys++
 		}
 	}
-	if len(p.Keys) != keys || slices.ContainsFunc(p.Keys, func(k Key) bool { return k.Added != nil || k.Key != k.From[0] }) {
+	if len(p.Keys) != keys ||
+		slices.ContainsFunc(
+			p.Keys,
+			func(k Key) bool { return k.Added != nil || k.Key != k.From[0] },
+		) {
 		return nil
 	}
 	all, left := map[string]int{}, map[string]int{}
@@ -33,7 +38,8 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 		all[recording(ep)]++
 	}
 	for i, ep := range p.Episodes {
-		if ep.From > 0 || ep.To < src.Len(ep.Episode) || len(ep.Texts)+len(ep.Rows) > 0 || i > 0 && ep.Episode <= p.Episodes[i-1].Episode {
+		if ep.From > 0 || ep.To < src.Len(ep.Episode) || len(ep.Texts)+len(ep.Rows) > 0 ||
+			i > 0 && ep.Episode <= p.Episodes[i-1].Episode {
 			return nil
 		}
 		left[recording(ep.Episode)]++
@@ -55,7 +61,8 @@ func (e *editor) untouched(ctx context.Context, p *Plan) (files []store.Entry) {
 				break
 			}
 		}
-		if kept || !recorded && (e.req.InPlace || slices.Contains(carried, f.Name)) { // in place, what is of no recording stays
+		// in place, what is of no recording stays
+		if kept || !recorded && (e.req.InPlace || slices.Contains(carried, f.Name)) {
 			files = append(files, f)
 		}
 	}
@@ -98,7 +105,9 @@ func (e *editor) copy(ctx context.Context, p *Plan, dst string) error {
 		}
 		done = i + 1
 		if e.req.Progress != nil {
-			e.req.Progress(robocache.Progress{Done: int64(done), Total: int64(len(p.files)), Unit: "files"})
+			e.req.Progress(
+				robocache.Progress{Done: int64(done), Total: int64(len(p.files)), Unit: "files"},
+			)
 		}
 	}
 	return nil

@@ -15,7 +15,12 @@ import (
 func TestFilesCopied(t *testing.T) {
 	mcap := filepath.Join(t.TempDir(), "bags")
 	for i, seed := range []uint64{3, 4, 5} {
-		one := made(t, "mcap", synth.Options{Episodes: 1, Seconds: 1, Cameras: 1, Codec: "jpeg", Seed: seed}, nil)
+		one := made(
+			t,
+			"mcap",
+			synth.Options{Episodes: 1, Seconds: 1, Cameras: 1, Codec: "jpeg", Seed: seed},
+			nil,
+		)
 		b, err := os.ReadFile(one)
 		if err != nil {
 			t.Fatal(err)
@@ -23,7 +28,11 @@ func TestFilesCopied(t *testing.T) {
 		if err := os.MkdirAll(mcap, 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(mcap, string(rune('a'+i))+".mcap"), b, 0o666); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(mcap, string(rune('a'+i))+".mcap"),
+			b,
+			0o666,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,23 +58,42 @@ func TestFilesCopied(t *testing.T) {
 		if got := tree(t, dst); !maps.Equal(got, want) || r.Format != c.format {
 			t.Errorf("%s: %v, want %v; %+v", c.format, got, want, r)
 		}
-		if ds := open(t, dst); ds.Info().Episodes != len(want)-map[bool]int{true: 1}[c.format == "aloha"] {
+		if ds := open(
+			t,
+			dst,
+		); ds.Info().Episodes != len(
+			want,
+		)-map[bool]int{true: 1}[c.format == "aloha"] {
 			t.Errorf("%s: %d episodes", c.format, ds.Info().Episodes)
 		}
-		notes := filepath.Join(c.from, "notes", "calibration.yaml") // of no recording: in place it stays
-		if err := errors.Join(os.Mkdir(filepath.Dir(notes), 0o777), os.WriteFile(notes, []byte("a: 1\n"), 0o666)); err != nil {
+		// of no recording: in place it stays
+		notes := filepath.Join(c.from, "notes", "calibration.yaml")
+		if err := errors.Join(
+			os.Mkdir(filepath.Dir(notes), 0o777),
+			os.WriteFile(notes, []byte("a: 1\n"), 0o666),
+		); err != nil {
 			t.Fatal(err)
 		}
 		old, want := tree(t, c.from), tree(t, c.from)
 		delete(want, c.gone)
-		if _, err := inPlace(t, c.from, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}}); err != nil || !maps.Equal(tree(t, c.from), want) {
+		if _, err := inPlace(
+			t,
+			c.from,
+			edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "1"}},
+		); err != nil ||
+			!maps.Equal(tree(t, c.from), want) {
 			t.Errorf("%s in place: %v", c.format, err)
 		}
 		if err := edit.Undo(c.from); err != nil || !maps.Equal(tree(t, c.from), old) {
 			t.Errorf("%s: %v", c.format, err)
 		}
 	}
-	if _, r := run(t, mcap, edit.Verb{Verb: "trim", From: "2r"}); r.Format != "mcap" || r.Frames == 0 {
+	if _, r := run(
+		t,
+		mcap,
+		edit.Verb{Verb: "trim", From: "2r"},
+	); r.Format != "mcap" ||
+		r.Frames == 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -15,12 +15,16 @@ import (
 
 // Fixed says what of the findings of a dataset an edit removes.
 type Fixed struct {
-	Fixable []robocache.Finding `json:"fixable"`         // what writing the dataset anew removes: order, totals, indices, statistics, drift, features without data …
-	Beyond  []robocache.Finding `json:"beyond"`          // what no edit gives back: lost frames, NaN, missing files
-	Stayed  []robocache.Finding `json:"stayed"`          // what the doctor finds in the result
-	Dropped []int               `json:"dropped"`         // indices of the episodes that are left out because of findings beyond
-	Report  *Report             `json:"edit,omitempty"`  // none where nothing is wrong
-	Error   string              `json:"error,omitempty"` // why nothing could be planned
+	// what writing the dataset anew removes: order, totals, indices, statistics, drift, features
+	// without data …
+	Fixable []robocache.Finding `json:"fixable"`
+	// what no edit gives back: lost frames, NaN, missing files
+	Beyond []robocache.Finding `json:"beyond"`
+	Stayed []robocache.Finding `json:"stayed"` // what the doctor finds in the result
+	// indices of the episodes that are left out because of findings beyond
+	Dropped []int   `json:"dropped"`
+	Report  *Report `json:"edit,omitempty"`  // none where nothing is wrong
+	Error   string  `json:"error,omitempty"` // why nothing could be planned
 
 	// Info describes the result, or the dataset if no result was written.
 	Info robocache.Info `json:"-"`
@@ -28,21 +32,43 @@ type Fixed struct {
 
 // beyond are findings that no edit removes, each with the reason.
 var beyond = map[string]bool{
-	"missing-file": true, "unreadable-file": true, "missing-column": true, "frame-count": true, "boundary-jump": true, "fps-lies": true, "undecodable": true, "unreadable-image": true,
-	"orphan-rows": true, "task-index": true, "not-finite": true, "non-finite-values": true, "timestamp-not-finite": true, "no-episodes": true, "missing-image": true, "rows-missing": true, "stored-value": true, "codec-unsupported": true, "image-size": true, "unreadable-rows": true, "not-examined": true,
+	"missing-file":           true,
+	"unreadable-file":        true,
+	"missing-column":         true,
+	"frame-count":            true,
+	"boundary-jump":          true,
+	"fps-lies":               true,
+	"undecodable":            true,
+	"unreadable-image":       true,
+	"orphan-rows":            true,
+	"task-index":             true,
+	"not-finite":             true,
+	"non-finite-values":      true,
+	"timestamp-not-finite":   true,
+	"no-episodes":            true,
+	"missing-image":          true,
+	"rows-missing":           true,
+	"stored-value":           true,
+	"codec-unsupported":      true,
+	"image-size":             true,
+	"unreadable-rows":        true,
+	"not-examined":           true,
 	"episodes-without-split": true, // nothing tells which split they belong to
 	robocache.LackingStream:  true,
 }
 
-// isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are written anew whatever they were.
+// isBeyond says that writing anew does not remove a finding. Tables of tasks and statistics are
+// written anew whatever they were.
 func isBeyond(f *robocache.Finding) bool {
 	name := fmt.Sprint(f.Where["file"])
-	return beyond[f.Code] && !strings.HasPrefix(name, "meta/tasks") && !strings.HasPrefix(name, "meta/stats") && !strings.HasPrefix(name, "meta/episodes_stats")
+	return beyond[f.Code] && !strings.HasPrefix(name, "meta/tasks") &&
+		!strings.HasPrefix(name, "meta/stats") &&
+		!strings.HasPrefix(name, "meta/episodes_stats")
 }
 
 // Fix plans a dataset without the findings that an edit can remove, and makes it unless the request
-// is a dry run. look sets how closely the source and the result are examined. With dropBad, episodes that have
-// other findings are removed.
+// is a dry run. look sets how closely the source and the result are examined. With dropBad,
+// episodes that have other findings are removed.
 func Fix(
 	ctx context.Context, req *Request, look robocache.DiagnoseOptions, dropBad bool,
 ) (_ *Fixed, err error) {
@@ -50,7 +76,12 @@ func Fix(
 	repaired := *req
 	repaired.Open.Repair = true
 	req = &repaired
-	out := &Fixed{Fixable: []robocache.Finding{}, Beyond: []robocache.Finding{}, Stayed: []robocache.Finding{}, Dropped: []int{}}
+	out := &Fixed{
+		Fixable: []robocache.Finding{},
+		Beyond:  []robocache.Finding{},
+		Stayed:  []robocache.Finding{},
+		Dropped: []int{},
+	}
 	if len(req.Sources) != 1 {
 		return nil, misuse(nil, "one dataset is fixed at a time", "")
 	}
@@ -88,14 +119,18 @@ func Fix(
 		for _, e := range out.Dropped {
 			list = append(list, fmt.Sprint(e))
 		}
-		r.Verbs = append(r.Verbs, Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}})
+		r.Verbs = append(
+			r.Verbs,
+			Verb{Verb: "delete", Choice: Choice{Episodes: strings.Join(list, ",")}},
+		)
 	}
 	report, err := Run(ctx, &r)
 	if robocache.IsFatal(err) {
 		return nil, err
 	}
 	if err != nil && req.DryRun {
-		out.Error = err.Error() // what is wrong with the dataset is the answer, whether an edit can be made or not
+		// what is wrong with the dataset is the answer, whether an edit can be made or not
+		out.Error = err.Error()
 		return out, nil
 	}
 	if err != nil {
@@ -105,7 +140,11 @@ func Fix(
 	if req.DryRun {
 		return out, nil
 	}
-	result, err := robocache.Open(ctx, out.Report.DST, robocache.OpenOptions{Format: out.Report.Format})
+	result, err := robocache.Open(
+		ctx,
+		out.Report.DST,
+		robocache.OpenOptions{Format: out.Report.Format},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -123,8 +162,8 @@ func Fix(
 	return out, nil
 }
 
-// badEpisodes returns the indices of the episodes that findings name, and of episodes with NaN or infinite values when a
-// finding reports such values.
+// badEpisodes returns the indices of the episodes that findings name, and of episodes with NaN or
+// infinite values when a finding reports such values.
 func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Finding) (out []int) {
 	add := func(e int) {
 		if !slices.Contains(out, e) {
@@ -155,8 +194,8 @@ func badEpisodes(ctx context.Context, ds robocache.Dataset, found []robocache.Fi
 	return ds.Info().EpisodeIndices(out)
 }
 
-// isReadable reports whether the rows of an episode can be read, and the places of its frames. It does
-// not decode frames.
+// isReadable reports whether the rows of an episode can be read, and the places of its frames. It
+// does not decode frames.
 func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
 	isBad := func(err error) bool { return err != nil && robocache.Bad(err) }
 	for i := range ds.Info().Features {
@@ -185,7 +224,8 @@ func isReadable(ctx context.Context, ds robocache.Dataset, e int) bool {
 	return true
 }
 
-// finite says that no float of an episode is NaN or infinite. What cannot be read is another finding's.
+// finite says that no float of an episode is NaN or infinite. What cannot be read is another
+// finding's.
 func finite(ctx context.Context, ds robocache.Dataset, e int) bool {
 	for i := range ds.Info().Features {
 		f := &ds.Info().Features[i]
@@ -197,7 +237,10 @@ func finite(ctx context.Context, ds robocache.Dataset, e int) bool {
 		if ds.Gather(ctx, f.Key, robocache.RowsOf(e, 0, n), raw) != nil {
 			continue
 		}
-		if slices.ContainsFunc(robocache.Float64s(nil, f.DType, raw), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }) {
+		if slices.ContainsFunc(
+			robocache.Float64s(nil, f.DType, raw),
+			func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) },
+		) {
 			return false
 		}
 	}

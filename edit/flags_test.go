@@ -21,7 +21,11 @@ func TestFlagsByLabel(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`), 0o644); err != nil {
+		if err := os.WriteFile(
+			file,
+			[]byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -50,7 +54,8 @@ func TestFlagsByLabel(t *testing.T) {
 			write(t, c.flags)
 			report, err := dryRun(c.label)
 			if c.message != "" {
-				if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), c.message) {
+				if !errors.Is(err, robocache.ErrMisuse) ||
+					!strings.Contains(err.Error(), c.message) {
 					t.Fatalf("got %v, want misuse: %s", err, c.message)
 				}
 				return
@@ -68,7 +73,8 @@ func TestFlagsByLabel(t *testing.T) {
 	}
 }
 
-// TestTrimRefusesFlagsOfEpisodes checks that trim refuses flags of whole episodes instead of ignoring them.
+// TestTrimRefusesFlagsOfEpisodes checks that trim refuses flags of whole episodes instead of
+// ignoring them.
 func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 	src := data(t, "g1_h264_v30")
 	index := open(t, src).Info().EpisodeIndex(1)
@@ -77,11 +83,18 @@ func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 		{`{"episode_index": 1, "label": "bad"}`, "the flag is of a whole episode"},
 		{`{"episode_index": 1, "label": "bad", "rows": [0, 5]}`, ""},
 	} {
-		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+c.flags+`]}`), 0o644); err != nil {
+		if err := os.WriteFile(
+			file,
+			[]byte(`{"robocache_flags": 1, "flags": [`+c.flags+`]}`),
+			0o644,
+		); err != nil {
 			t.Fatal(err)
 		}
 		verb := edit.Verb{Verb: "trim", Choice: edit.Choice{Flags: file}}
-		_, err := edit.Run(t.Context(), &edit.Request{Sources: []string{src}, DryRun: true, Verbs: []edit.Verb{verb}})
+		_, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: []string{src}, DryRun: true, Verbs: []edit.Verb{verb}},
+		)
 		if c.message == "" {
 			if err != nil {
 				t.Errorf("flag of rows: %v", err)
@@ -89,23 +102,33 @@ func TestTrimRefusesFlagsOfEpisodes(t *testing.T) {
 			continue
 		}
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) || !strings.Contains(e.Msg, c.message) || e.Where["episode"] != index {
+		if !errors.Is(err, robocache.ErrMisuse) || !errors.As(err, &e) ||
+			!strings.Contains(e.Msg, c.message) ||
+			e.Where["episode"] != index {
 			t.Errorf("got %v, want misuse of episode %d: %s", err, index, c.message)
 		}
 	}
 }
 
-// TestSplitByFlags checks that split makes a part for each label of a file of flags, cuts episodes at flagged rows, and puts every
-// row into one part.
+// TestSplitByFlags checks that split makes a part for each label of a file of flags, cuts episodes
+// at flagged rows, and puts every row into one part.
 func TestSplitByFlags(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "src")
-	if _, err := synth.Write(t.Context(), src, synth.Options{Episodes: 3, Seconds: 2, Cameras: 1, Width: 64, Height: 64}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		src,
+		synth.Options{Episodes: 3, Seconds: 2, Cameras: 1, Width: 64, Height: 64},
+	); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "flags.json")
 	write := func(t *testing.T, flags string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`), 0o644); err != nil {
+		if err := os.WriteFile(
+			file,
+			[]byte(`{"robocache_flags": 1, "flags": [`+flags+`]}`),
+			0o644,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,18 +170,42 @@ func TestSplitByFlags(t *testing.T) {
 				}
 				for e, p := range want {
 					if part.Len(e) != p.n || part.Info().EpisodeIndex(e) != int64(e) {
-						t.Errorf("%s: episode %d has index %d and %d rows, want %d", name, e, part.Info().EpisodeIndex(e), part.Len(e), p.n)
+						t.Errorf(
+							"%s: episode %d has index %d and %d rows, want %d",
+							name,
+							e,
+							part.Info().EpisodeIndex(e),
+							part.Len(e),
+							p.n,
+						)
 					}
 					size := whole.Info().Feature("action").RowBytes()
 					got, from := make([]byte, p.n*size), make([]byte, p.n*size)
-					if err := part.Gather(t.Context(), "action", robocache.RowsOf(e, 0, p.n), got); err != nil {
+					if err := part.Gather(
+						t.Context(),
+						"action",
+						robocache.RowsOf(e, 0, p.n),
+						got,
+					); err != nil {
 						t.Fatal(err)
 					}
-					if err := whole.Gather(t.Context(), "action", robocache.RowsOf(p.episode, p.from, p.n), from); err != nil {
+					if err := whole.Gather(
+						t.Context(),
+						"action",
+						robocache.RowsOf(p.episode, p.from, p.n),
+						from,
+					); err != nil {
 						t.Fatal(err)
 					}
 					if !slices.Equal(got, from) {
-						t.Errorf("%s: episode %d is not rows %d to %d of episode %d", name, e, p.from, p.from+p.n, p.episode)
+						t.Errorf(
+							"%s: episode %d is not rows %d to %d of episode %d",
+							name,
+							e,
+							p.from,
+							p.from+p.n,
+							p.episode,
+						)
 					}
 				}
 			}
@@ -169,7 +216,12 @@ func TestSplitByFlags(t *testing.T) {
 		"no episode and no row is flagged":          "",
 	} {
 		write(t, flags)
-		if _, err := split("", "", true); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), message) {
+		if _, err := split(
+			"",
+			"",
+			true,
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), message) {
 			t.Errorf("got %v, want misuse: %s", err, message)
 		}
 	}

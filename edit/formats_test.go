@@ -31,8 +31,16 @@ func TestFormats(t *testing.T) {
 			from := filepath.Join(data(t, set), file)
 			src := open(t, from)
 			dst := filepath.Join(t.TempDir(), filepath.Base(from))
-			r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{
-				{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "trim", From: "2r", To: "-1r", Choice: edit.Choice{Episodes: "2"}}}})
+			r, err := edit.Run(
+				t.Context(),
+				&edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{
+					{
+						Verb:   "delete",
+						Choice: edit.Choice{Episodes: "0"},
+					},
+					{Verb: "trim", From: "2r", To: "-1r", Choice: edit.Choice{Episodes: "2"}},
+				}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,10 +63,27 @@ func TestFormats(t *testing.T) {
 
 // A recording keeps its clocks: each stream has the samples of the time that is kept.
 func TestRecording(t *testing.T) {
-	from := made(t, "mcap", synth.Options{Episodes: 1, Seconds: 2, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333}}, nil)
+	from := made(
+		t,
+		"mcap",
+		synth.Options{
+			Episodes: 1,
+			Seconds:  2,
+			Cameras:  -1,
+			Rates:    map[string]float64{"camera": 30, "joints": 100, "force": 333},
+		},
+		nil,
+	)
 	src := open(t, from)
 	dst := filepath.Join(t.TempDir(), "out.mcap")
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, Verbs: []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}}}); err != nil {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{
+			Sources: []string{from},
+			DST:     dst,
+			Verbs:   []edit.Verb{{Verb: "trim", From: "0.5", To: "-0.5"}},
+		},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := inPlace(t, from, edit.Verb{Verb: "trim", From: "0.5", To: "-0.5"}); err != nil {
@@ -90,7 +115,9 @@ func TestRecording(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(have) == 0 || len(have) >= len(all) || have[0] < rows[0] || !slices.Contains(all, have[0]) || !slices.Contains(all, have[len(have)-1]) {
+		if len(have) == 0 || len(have) >= len(all) || have[0] < rows[0] ||
+			!slices.Contains(all, have[0]) ||
+			!slices.Contains(all, have[len(have)-1]) {
 			t.Errorf("%s: %d of %d samples", f.Key, len(have), len(all))
 		}
 	}
@@ -110,7 +137,12 @@ func tasks(t *testing.T, ds robocache.Dataset, e int) []string {
 func TestRelabel(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: -1}, nil)
 	src := open(t, from)
-	dst, _ := run(t, from, edit.Verb{Verb: "relabel", Rows: "1:4-9", Text: "wait"}, edit.Verb{Verb: "set-task", Text: "other", Choice: edit.Choice{Episodes: "2"}})
+	dst, _ := run(
+		t,
+		from,
+		edit.Verb{Verb: "relabel", Rows: "1:4-9", Text: "wait"},
+		edit.Verb{Verb: "set-task", Text: "other", Choice: edit.Choice{Episodes: "2"}},
+	)
 	out := open(t, dst)
 	for e := range 3 {
 		want := tasks(t, src, e)
@@ -130,10 +162,15 @@ func TestRelabel(t *testing.T) {
 	a, b := tasks(t, src, 0)[0], tasks(t, src, 1)[0]
 	next, _ := run(t, from, edit.Verb{Verb: "relabel", Names: map[string]string{a: b, b: a}})
 	swapped := open(t, next)
-	if tasks(t, swapped, 0)[0] != b || tasks(t, swapped, 1)[0] != a || len(swapped.Info().Tasks) != len(src.Info().Tasks) {
+	if tasks(t, swapped, 0)[0] != b || tasks(t, swapped, 1)[0] != a ||
+		len(swapped.Info().Tasks) != len(src.Info().Tasks) {
 		t.Errorf("%v", swapped.Info().Tasks)
 	}
-	if _, r := run(t, dst, edit.Verb{Verb: "keep", Choice: edit.Choice{Task: "oth*"}}); r.Episodes != 1 {
+	if _, r := run(
+		t,
+		dst,
+		edit.Verb{Verb: "keep", Choice: edit.Choice{Task: "oth*"}},
+	); r.Episodes != 1 {
 		t.Errorf("%d episodes", r.Episodes)
 	}
 }
@@ -142,14 +179,30 @@ func TestRelabel(t *testing.T) {
 func TestFeatures(t *testing.T) {
 	from := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
 	src := open(t, from)
-	dst, _ := run(t, from, edit.Verb{Verb: "add", Features: []string{"robot_id"}, From: "7"}, edit.Verb{Verb: "add", Features: []string{"note"}, From: "left arm"},
-		edit.Verb{Verb: "rename", Names: map[string]string{"action": "act"}}, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}})
+	dst, _ := run(
+		t,
+		from,
+		edit.Verb{Verb: "add", Features: []string{"robot_id"}, From: "7"},
+		edit.Verb{Verb: "add", Features: []string{"note"}, From: "left arm"},
+		edit.Verb{
+			Verb:  "rename",
+			Names: map[string]string{"action": "act"},
+		},
+		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}},
+	)
 	out := open(t, dst)
 	same(t, out, src, whole(src, 1), map[string]string{"act": "action"})
-	if f := out.Info().Feature("robot_id"); f == nil || f.DType != robocache.Int64 || out.Info().Feature("action") != nil {
+	if f := out.Info().
+		Feature("robot_id"); f == nil || f.DType != robocache.Int64 ||
+		out.Info().Feature("action") != nil {
 		t.Errorf("%v", out.Info().Keys())
 	}
-	if note, err := out.Text(t.Context(), "note", robocache.RowsOf(0, 0, 1)); err != nil || note[0] != "left arm" {
+	if note, err := out.Text(
+		t.Context(),
+		"note",
+		robocache.RowsOf(0, 0, 1),
+	); err != nil ||
+		note[0] != "left arm" {
 		t.Error(note, err)
 	}
 	healthy(t, dst)
@@ -169,7 +222,10 @@ func TestMergeDiffering(t *testing.T) {
 	merge := func(v edit.Verb, sources ...string) (string, *edit.Report, error) {
 		v.Verb = "merge"
 		dst := filepath.Join(t.TempDir(), "out")
-		r, err := edit.Run(t.Context(), &edit.Request{Sources: sources, Verbs: []edit.Verb{v}, DST: dst})
+		r, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: sources, Verbs: []edit.Verb{v}, DST: dst},
+		)
 		return dst, r, err
 	}
 	for says, call := range map[string]func() (string, *edit.Report, error){
@@ -183,7 +239,8 @@ func TestMergeDiffering(t *testing.T) {
 	}
 	// Two datasets of one shape and length are two.
 	dst, r, err := merge(edit.Verb{HZ: "15"}, a, plain)
-	if err != nil || r.Episodes != 4 || open(t, dst).Info().FPS != (robocache.Rate{Num: 15, Den: 1}) {
+	if err != nil || r.Episodes != 4 ||
+		open(t, dst).Info().FPS != (robocache.Rate{Num: 15, Den: 1}) {
 		t.Fatal(err, r)
 	}
 	dst, r, err = merge(edit.Verb{Keys: "intersection"}, a, b)
@@ -198,30 +255,49 @@ func TestMergeDiffering(t *testing.T) {
 	out := open(t, dst)
 	mask := make([]byte, 1)
 	for e, want := range []byte{0, 0, 1, 1} {
-		if err := out.Gather(t.Context(), "extra.valid", robocache.RowsOf(e, 3, 1), mask); err != nil || mask[0] != want {
+		if err := out.Gather(
+			t.Context(),
+			"extra.valid",
+			robocache.RowsOf(e, 3, 1),
+			mask,
+		); err != nil ||
+			mask[0] != want {
 			t.Errorf("episode %d: valid %d, %v", e, mask[0], err)
 		}
 	}
 	healthy(t, dst)
 }
 
-// doctor --fix on copies broken one by one (acceptance case 6): what an edit removes is removed, and what none can is named; nothing stays that was promised.
+// doctor --fix on copies broken one by one (acceptance case 6): what an edit removes is removed,
+// and what none can is named; nothing stays that was promised.
 func TestFix(t *testing.T) {
 	py := realdata.Python(t, "pyarrow", "numpy")
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip(err)
 	}
-	whole := made(t, "lerobot", synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Codec: "jpeg"}, map[string]string{"images": "video", "codec": "h264", "gop": "10"})
+	whole := made(
+		t,
+		"lerobot",
+		synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Codec: "jpeg"},
+		map[string]string{"images": "video", "codec": "h264", "gop": "10"},
+	)
 	broken := t.TempDir()
-	if out, err := exec.Command(py, "testdata/break.py", whole, broken).CombinedOutput(); err != nil {
+	if out, err := exec.Command(py, "testdata/break.py", whole, broken).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"} // faults that no edit can repair
+	// faults that no edit can repair
+	beyond := []string{"task of a row", "NaN", "lost frames", "lost file"}
 	for _, what := range []string{"totals", "splits", "phantom feature", "template", "statistics", "no statistics", "tasks", "task of a row", "index", "frame index", "drift", "order", "length", "file number", "last row", "NaN", "lost frames", "lost file"} {
 		t.Run(what, func(t *testing.T) {
 			dir := filepath.Join(broken, what)
 			before, dst := tree(t, dir), filepath.Join(t.TempDir(), "out")
-			x, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DryRun: true}, robocache.DiagnoseOptions{}, false)
+			x, err := edit.Fix(
+				t.Context(),
+				&edit.Request{Sources: []string{dir}, DryRun: true},
+				robocache.DiagnoseOptions{},
+				false,
+			)
 			if err != nil {
 				if !slices.Contains(beyond, what) {
 					t.Fatal(err)
@@ -236,13 +312,24 @@ func TestFix(t *testing.T) {
 				return out
 			}
 			t.Log("an edit removes", codes(x.Fixable), "none", codes(x.Beyond), x.Error)
-			if len(x.Fixable)+len(x.Beyond) == 0 || (len(x.Beyond) > 0 || x.Error != "") != slices.Contains(beyond, what) || !maps.Equal(tree(t, dir), before) {
+			if len(x.Fixable)+len(x.Beyond) == 0 ||
+				(len(x.Beyond) > 0 || x.Error != "") != slices.Contains(beyond, what) ||
+				!maps.Equal(tree(t, dir), before) {
 				t.Fatalf("%+v", x)
 			}
-			y, err := edit.Fix(t.Context(), &edit.Request{Sources: []string{dir}, DST: dst}, robocache.DiagnoseOptions{}, false)
+			y, err := edit.Fix(
+				t.Context(),
+				&edit.Request{Sources: []string{dir}, DST: dst},
+				robocache.DiagnoseOptions{},
+				false,
+			)
 			switch {
 			case slices.Contains(beyond, what):
-				if err == nil && slices.ContainsFunc(y.Stayed, func(f robocache.Finding) bool { return !slices.Contains(codes(x.Beyond), f.Code) }) {
+				if err == nil &&
+					slices.ContainsFunc(
+						y.Stayed,
+						func(f robocache.Finding) bool { return !slices.Contains(codes(x.Beyond), f.Code) },
+					) {
 					t.Errorf("stayed: %v", codes(y.Stayed))
 				}
 				t.Log(err)
@@ -259,7 +346,10 @@ func TestApply(t *testing.T) {
 	src := open(t, from)
 	var plans []*edit.Plan
 	for _, v := range []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}, {Verb: "rename", Names: map[string]string{"action": "act"}}, {Verb: "trim", From: "3r", Choice: edit.Choice{Episodes: "2"}}} {
-		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{v}, DryRun: true})
+		r, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: []string{from}, Verbs: []edit.Verb{v}, DryRun: true},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +367,13 @@ func TestApply(t *testing.T) {
 	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst}); err != nil {
 		t.Fatal(err)
 	}
-	same(t, open(t, dst), src, []place{{1, 0, src.Len(1)}, {2, 3, src.Len(2) - 3}, {3, 0, src.Len(3)}}, map[string]string{"act": "action"})
+	same(
+		t,
+		open(t, dst),
+		src,
+		[]place{{1, 0, src.Len(1)}, {2, 3, src.Len(2) - 3}, {3, 0, src.Len(3)}},
+		map[string]string{"act": "action"},
+	)
 	healthy(t, dst)
 	if _, err := edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{func() *edit.Plan {
 		p := *plans[0]
@@ -287,11 +383,18 @@ func TestApply(t *testing.T) {
 	}()}, DST: dst + "2"}); err == nil || !strings.Contains(err.Error(), "fingerprint") {
 		t.Error(err)
 	}
-	file := filepath.Join(from, "data", "chunk-000", "file-000.parquet") // of all episodes: what changes in the middle is seen too
+	// of all episodes: what changes in the middle is seen too
+	file := filepath.Join(from, "data", "chunk-000", "file-000.parquet")
 	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit.Run(t.Context(), &edit.Request{Plans: plans, DST: dst + "3"}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{Plans: plans, DST: dst + "3"},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
@@ -303,14 +406,21 @@ func TestHostilePlan(t *testing.T) {
 		"more rows": func(p *edit.Plan) { p.Episodes[1].To = 1 << 50 },
 		"no order":  func(p *edit.Plan) { p.Keys[0].Order = [][]int{{99}} },
 	} {
-		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{dropFirst}, DryRun: true})
+		r, err := edit.Run(
+			t.Context(),
+			&edit.Request{Sources: []string{from}, Verbs: []edit.Verb{dropFirst}, DryRun: true},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Plan.Episodes = append(r.Plan.Episodes, edit.Episode{Episode: 0, To: 1})
 		change(r.Plan)
-		_, err = edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{r.Plan}, DST: filepath.Join(t.TempDir(), "out")})
-		if err == nil || errors.Is(err, robocache.ErrInternal) || !strings.Contains(err.Error(), says) {
+		_, err = edit.Run(
+			t.Context(),
+			&edit.Request{Plans: []*edit.Plan{r.Plan}, DST: filepath.Join(t.TempDir(), "out")},
+		)
+		if err == nil || errors.Is(err, robocache.ErrInternal) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}
@@ -342,7 +452,8 @@ func described(t *testing.T, from, key string, change func(feature map[string]an
 	return dst
 }
 
-// Channels are joined by their names; of two of one name, and of rows of another shape, it cannot be said which is which.
+// Channels are joined by their names; of two of one name, and of rows of another shape, it cannot
+// be said which is which.
 func TestMergePermuted(t *testing.T) {
 	opt := synth.Options{Episodes: 1, Seconds: 1, Cameras: -1}
 	a := made(t, "lerobot", opt, nil)
@@ -358,7 +469,14 @@ func TestMergePermuted(t *testing.T) {
 		return described(t, from, "action", func(f map[string]any) { f["names"] = names })
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{named(a, fore), named(b, back)}, Verbs: []edit.Verb{{Verb: "merge"}}, DST: dst})
+	r, err := edit.Run(
+		t.Context(),
+		&edit.Request{
+			Sources: []string{named(a, fore), named(b, back)},
+			Verbs:   []edit.Verb{{Verb: "merge"}},
+			DST:     dst,
+		},
+	)
 	if err != nil || len(r.Notes) != 1 {
 		t.Fatal(err, r)
 	}
@@ -366,7 +484,10 @@ func TestMergePermuted(t *testing.T) {
 	size := src.Info().Feature("action").RowBytes()
 	x, y := make([]byte, size), make([]byte, size)
 	for k := range src.Len(0) {
-		if err := errors.Join(out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x), src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y)); err != nil {
+		if err := errors.Join(
+			out.Gather(t.Context(), "action", robocache.RowsOf(1, k, 1), x),
+			src.Gather(t.Context(), "action", robocache.RowsOf(0, k, 1), y),
+		); err != nil {
 			t.Fatal(err)
 		}
 		for c := range width {
@@ -377,14 +498,32 @@ func TestMergePermuted(t *testing.T) {
 	}
 	healthy(t, dst)
 	with := func(from string, shape ...int) string {
-		dst, _ := run(t, from, edit.Verb{Verb: "add", Features: []string{"x"}, From: npy(t, make([]float32, src.Len(0)*6), append([]int{src.Len(0)}, shape...)...)})
+		dst, _ := run(
+			t,
+			from,
+			edit.Verb{
+				Verb:     "add",
+				Features: []string{"x"},
+				From: npy(
+					t,
+					make([]float32, src.Len(0)*6),
+					append([]int{src.Len(0)}, shape...)...),
+			},
+		)
 		return dst
 	}
 	twice := func(from string, names ...any) string {
 		return described(t, with(from, 6), "x", func(f map[string]any) { f["names"] = names })
 	}
 	for says, sources := range map[string][]string{"channels": {twice(a, "l", "m", "m", "n", "o", "p"), twice(b, "m", "l", "m", "n", "o", "p")}, "shape": {with(a, 2, 3), with(b, 3, 2)}} {
-		_, err := edit.Run(t.Context(), &edit.Request{Sources: sources, Verbs: []edit.Verb{{Verb: "merge"}}, DST: filepath.Join(t.TempDir(), "out")})
+		_, err := edit.Run(
+			t.Context(),
+			&edit.Request{
+				Sources: sources,
+				Verbs:   []edit.Verb{{Verb: "merge"}},
+				DST:     filepath.Join(t.TempDir(), "out"),
+			},
+		)
 		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
@@ -395,7 +534,12 @@ func TestMergePermuted(t *testing.T) {
 func npy(t *testing.T, values []float32, shape ...int) string {
 	t.Helper()
 	axes := strings.ReplaceAll(strings.Trim(fmt.Sprint(shape), "[]"), " ", ",")
-	b := []byte("\x93NUMPY\x01\x00\x76\x00" + fmt.Sprintf("%-117s\n", "{'descr': '<f4', 'fortran_order': False, 'shape': ("+axes+",), }"))
+	b := []byte(
+		"\x93NUMPY\x01\x00\x76\x00" + fmt.Sprintf(
+			"%-117s\n",
+			"{'descr': '<f4', 'fortran_order': False, 'shape': ("+axes+",), }",
+		),
+	)
 	for _, v := range values {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
@@ -423,7 +567,14 @@ func TestWhere(t *testing.T) {
 		strings.Repeat("(", 5000) + "1": nil, strings.Repeat("-", 4000) + "(": nil, "max(task) > 1": nil, "task < 'a'": nil, "max(x[3]) > 0": nil, "1e999 > 0": nil, "": nil, "index": nil, "index + 1 < 2": nil,
 		"func() { } == 1": nil, "max(x, x) > 0": nil, "(index < 1) < 2": nil, "task == \"x\\\"": nil,
 	} {
-		r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, Verbs: []edit.Verb{add, {Verb: "keep", Choice: edit.Choice{Where: where}}}, DryRun: true})
+		r, err := edit.Run(
+			t.Context(),
+			&edit.Request{
+				Sources: []string{from},
+				Verbs:   []edit.Verb{add, {Verb: "keep", Choice: edit.Choice{Where: where}}},
+				DryRun:  true,
+			},
+		)
 		if want == nil {
 			if !errors.Is(err, robocache.ErrMisuse) {
 				t.Errorf("%.40s: %v", where, err)
@@ -454,6 +605,10 @@ func FuzzWhere(f *testing.F) {
 }
 
 func FuzzPlan(f *testing.F) {
-	f.Add([]byte(`{"robocache_plan":1,"sources":[{"uri":"a","num_episodes":2}],"episodes":[{"episode":1,"to":3}],"keys":[{"key":"a","from":["a"]}]}`))
+	f.Add(
+		[]byte(
+			`{"robocache_plan":1,"sources":[{"uri":"a","num_episodes":2}],"episodes":[{"episode":1,"to":3}],"keys":[{"key":"a","from":["a"]}]}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) { _, _ = edit.ParsePlan(b) })
 }

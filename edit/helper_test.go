@@ -95,27 +95,33 @@ func hashes(t testing.TB, ds robocache.Dataset, key string, rows []robocache.Row
 		spec.Pixel = video.Gray16
 	}
 	var buf []byte
-	err := video.EachFrame(t.Context(), video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
-		h := ""
-		if pic != nil {
-			if buf, err = video.ConvertTo(buf, pic, spec); err != nil {
-				return err
+	err := video.EachFrame(
+		t.Context(),
+		video.LibraryOf(ds),
+		refs,
+		video.Each{},
+		func(at []int, pic video.Frame) (err error) {
+			h := ""
+			if pic != nil {
+				if buf, err = video.ConvertTo(buf, pic, spec); err != nil {
+					return err
+				}
+				s := sha256.Sum256(buf)
+				h = hex.EncodeToString(s[:8])
+			} else {
+				r := refs[at[0]]
+				s := sha256.Sum256(r.Encoded)
+				if r.Raw != nil {
+					s = sha256.Sum256(r.Raw.Pix)
+				}
+				h = hex.EncodeToString(s[:8])
 			}
-			s := sha256.Sum256(buf)
-			h = hex.EncodeToString(s[:8])
-		} else {
-			r := refs[at[0]]
-			s := sha256.Sum256(r.Encoded)
-			if r.Raw != nil {
-				s = sha256.Sum256(r.Raw.Pix)
+			for range at {
+				out = append(out, h)
 			}
-			h = hex.EncodeToString(s[:8])
-		}
-		for range at {
-			out = append(out, h)
-		}
-		return nil
-	})
+			return nil
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +130,8 @@ func hashes(t testing.TB, ds robocache.Dataset, key string, rows []robocache.Row
 
 var decoded = map[string][]string{} // of shown
 
-// shown are the hashes of a source's rows; each episode of the shared data, which nothing changes, is decoded once.
+// shown are the hashes of a source's rows; each episode of the shared data, which nothing changes,
+// is decoded once.
 func shown(t testing.TB, src robocache.Dataset, key string, p place) []string {
 	t.Helper()
 	if uri := src.Info().URI; strings.HasPrefix(uri, realdata.Dir(t)) {
@@ -137,7 +144,8 @@ func shown(t testing.TB, src robocache.Dataset, key string, p place) []string {
 	return hashes(t, src, key, robocache.RowsOf(p.episode, p.from, p.n))
 }
 
-// same compares a result with the rows of its source: every value, text and frame. rename: key → key in the source.
+// same compares a result with the rows of its source: every value, text and frame. rename: key →
+// key in the source.
 func same(t testing.TB, got, src robocache.Dataset, places []place, rename map[string]string) {
 	t.Helper()
 	if got.Info().Episodes != len(places) {
@@ -259,7 +267,13 @@ func made(t testing.TB, format string, opt synth.Options, options map[string]str
 	if format == "mcap" {
 		dst += ".mcap"
 	}
-	if _, err := convert.Write(context.Background(), ds, format, dst, convert.Options{WriteOptions: robocache.WriteOptions{Options: options}}); err != nil {
+	if _, err := convert.Write(
+		context.Background(),
+		ds,
+		format,
+		dst,
+		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dst

@@ -52,7 +52,8 @@ func (s *site) path(what string) string {
 
 // The names of what lies beside a dataset.
 const (
-	isNew   = "new"       // the result, while it is built; the old dataset, between the exchange and the end
+	// the result, while it is built; the old dataset, between the exchange and the end
+	isNew   = "new"
 	isOut   = "out"       // the old dataset between two renames, where folders cannot be exchanged
 	journal = "journal"   // which is which, from before the exchange to the end
 	isUndo  = "undo"      // the dataset as it was
@@ -69,7 +70,8 @@ type swap struct {
 // renameat2 is the system's; tests take it away.
 var renameat2 = unix.Renameat2
 
-// step is called before each step that changes what a kill would leave; tests kill the process there.
+// step is called before each step that changes what a kill would leave; tests kill the process
+// there.
 var step = func(string) {}
 
 // lockSite makes the caller the only editor of a local dataset.
@@ -144,7 +146,8 @@ func (s *site) rename(from, to string) error {
 	return robocache.At(os.Rename(s.path(from), s.path(to)), robocache.Where{"file": s.path(from)})
 }
 
-// exchange swaps what lies at two places at once; where the file system cannot, the dataset is moved out first, and recover knows.
+// exchange swaps what lies at two places at once; where the file system cannot, the dataset is
+// moved out first, and recover knows.
 func (s *site) exchange(what string) error {
 	step("exchange")
 	err := renameat2(unix.AT_FDCWD, s.path(what), unix.AT_FDCWD, s.path(""), unix.RENAME_EXCHANGE)
@@ -166,7 +169,8 @@ func (s *site) exchange(what string) error {
 	return s.sync()
 }
 
-// sync makes what was done durable: all of the file system, because a result has many files and folders.
+// sync makes what was done durable: all of the file system, because a result has many files and
+// folders.
 func (s *site) sync() error {
 	d, err := os.Open(s.parent)
 	if err != nil {
@@ -195,7 +199,8 @@ func (s *site) read(what string) (*swap, error) {
 	return j, nil
 }
 
-// lock makes this the only editor of the dataset, before it is opened: what another does meanwhile would be lost.
+// lock makes this the only editor of the dataset, before it is opened: what another does meanwhile
+// would be lost.
 func (e *editor) lock(uri string) error {
 	var err error
 	if e.site, err = lockSite(uri); err != nil {
@@ -266,7 +271,12 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := store.WriteFile(context.WithoutCancel(ctx), s.parent, filepath.Base(s.path(journal)), encoded); err != nil {
+	if err := store.WriteFile(
+		context.WithoutCancel(ctx),
+		s.parent,
+		filepath.Base(s.path(journal)),
+		encoded,
+	); err != nil {
 		return nil, err
 	}
 	done = true // from here on recover decides
@@ -281,24 +291,38 @@ func (e *editor) inPlace(ctx context.Context, p *Plan) (*Report, error) {
 		return nil, err
 	}
 	if inodeValue2 != 0 {
-		out.Notes = append(slices.Clone(out.Notes), "the copy from before the earlier edit in place "+
-			"is deleted: 'robocache edit undo' takes back this edit alone")
+		out.Notes = append(
+			slices.Clone(out.Notes),
+			"the copy from before the earlier edit in place "+
+				"is deleted: 'robocache edit undo' takes back this edit alone",
+		)
 	}
 	if err := s.finish(); err != nil {
 		return nil, err
 	}
 	if lost := s.lost(j.Files); p.Format == robocache.DefaultFormat() && len(lost) > 0 {
-		out.Notes = append(slices.Clone(out.Notes), fmt.Sprintf("%d files that are no part of a dataset are in %s alone, until the next edit: %s", len(lost), s.path(isUndo), strings.Join(lost[:min(5, len(lost))], ", ")))
+		out.Notes = append(
+			slices.Clone(out.Notes),
+			fmt.Sprintf(
+				"%d files that are no part of a dataset are in %s alone, until the next edit: %s",
+				len(lost),
+				s.path(isUndo),
+				strings.Join(lost[:min(5, len(lost))], ", "),
+			),
+		)
 	}
 	out.DST, out.InPlace, out.Undo, out.DryRun = s.path(""), true, s.path(isUndo), false
 	return out, nil
 }
 
-// lost are the files of the old dataset that a writer of LeRobot does not know, and that the new one does not have.
+// lost are the files of the old dataset that a writer of LeRobot does not know, and that the new
+// one does not have.
 func (s *site) lost(files map[string]string) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		top, rest, _ := strings.Cut(filepath.ToSlash(name), "/")
-		if slices.Contains([]string{"data", "videos", "images"}, top) || top == "meta" && (strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") || strings.HasPrefix(rest, "stats")) {
+		if slices.Contains([]string{"data", "videos", "images"}, top) ||
+			top == "meta" &&
+				(strings.HasPrefix(rest, "episodes") || strings.HasPrefix(rest, "tasks") || strings.HasPrefix(rest, "stats")) {
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(s.path(""), name)); err != nil {
@@ -323,7 +347,8 @@ func (s *site) finish() error {
 	return s.sync()
 }
 
-// verify looks at a result before it takes the dataset's place: the doctor finds no error in it that the old one does not have.
+// verify looks at a result before it takes the dataset's place: the doctor finds no error in it
+// that the old one does not have.
 func (e *editor) verify(ctx context.Context, s *site) error {
 	errs := func(ds robocache.Dataset) (map[string]string, error) {
 		out := map[string]string{}
@@ -340,7 +365,11 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 		}
 		return out, nil
 	}
-	ds, err := robocache.Open(ctx, s.path(isNew), robocache.OpenOptions{Format: e.srcs[0].Info().Format})
+	ds, err := robocache.Open(
+		ctx,
+		s.path(isNew),
+		robocache.OpenOptions{Format: e.srcs[0].Info().Format},
+	)
 	if err != nil {
 		return err
 	}
@@ -358,7 +387,13 @@ func (e *editor) verify(ctx context.Context, s *site) error {
 	}
 	for code, msg := range found {
 		if _, ok := was[code]; !ok {
-			return robocache.Malformed("edit", robocache.Where{"dataset": s.path("")}, "the result has an error that the dataset has not, and did not take its place: %s: %s", code, msg)
+			return robocache.Malformed(
+				"edit",
+				robocache.Where{"dataset": s.path("")},
+				"the result has an error that the dataset has not, and did not take its place: %s: %s",
+				code,
+				msg,
+			)
 		}
 	}
 	return nil
@@ -371,8 +406,8 @@ const (
 	isUndone = "the undo is done: the dataset is as it was before the edit"
 )
 
-// Of a dataset up to wholeBytes, checksums are of whole files; of a larger one, of blocks of each file, evenly spaced: an edit that copies nothing is not to
-// wait for all of it to be read.
+// Of a dataset up to wholeBytes, checksums are of whole files; of a larger one, of blocks of each
+// file, evenly spaced: an edit that copies nothing is not to wait for all of it to be read.
 const (
 	wholeBytes   = 8 << 30
 	sampleBlocks = 64
@@ -412,11 +447,17 @@ func sums(dir string) (map[string]string, error) {
 				defer in.Close()
 				if step := f.Size() / sampleBlocks; total > wholeBytes && step > sampleBytes {
 					for k := range int64(sampleBlocks) {
-						if _, err := io.Copy(h, io.NewSectionReader(in, k*step, sampleBytes)); err != nil {
+						if _, err := io.Copy(
+							h,
+							io.NewSectionReader(in, k*step, sampleBytes),
+						); err != nil {
 							return err
 						}
 					}
-					if _, err := io.Copy(h, io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes)); err != nil {
+					if _, err := io.Copy(
+						h,
+						io.NewSectionReader(in, f.Size()-sampleBytes, sampleBytes),
+					); err != nil {
 						return err
 					}
 				} else {
@@ -428,7 +469,12 @@ func sums(dir string) (map[string]string, error) {
 				target, _ := os.Readlink(f.path)
 				fmt.Fprint(h, target)
 			}
-			f.sum = fmt.Sprintf("%d %d %s", f.Size(), f.ModTime().UnixNano(), hex.EncodeToString(h.Sum(nil)[:16]))
+			f.sum = fmt.Sprintf(
+				"%d %d %s",
+				f.Size(),
+				f.ModTime().UnixNano(),
+				hex.EncodeToString(h.Sum(nil)[:16]),
+			)
 			return nil
 		}))
 	}

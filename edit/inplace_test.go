@@ -30,22 +30,38 @@ func copied(t testing.TB, name string) string {
 }
 
 func inPlace(t testing.TB, dir string, verbs ...edit.Verb) (*edit.Report, error) {
-	return edit.Run(t.Context(), &edit.Request{Sources: []string{dir}, Verbs: verbs, InPlace: true, Stats: "rows"})
+	return edit.Run(
+		t.Context(),
+		&edit.Request{Sources: []string{dir}, Verbs: verbs, InPlace: true, Stats: "rows"},
+	)
 }
 
 var dropFirst = edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
 
-// In place: the result takes the dataset's place, undo restores every byte, a wrong number changes nothing.
+// In place: the result takes the dataset's place, undo restores every byte, a wrong number changes
+// nothing.
 func TestInPlace(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	old := tree(t, dir)
-	if _, err := inPlace(t, dir, edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := inPlace(
+		t,
+		dir,
+		edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "99"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Fatal(err)
 	}
 	if !maps.Equal(tree(t, dir), old) {
 		t.Fatal("a wrong number changed something")
 	}
-	if r, err := inPlace(t, dir, dropFirst); err != nil || strings.Contains(fmt.Sprint(r.Notes), "README") {
+	if r, err := inPlace(
+		t,
+		dir,
+		dropFirst,
+	); err != nil ||
+		strings.Contains(fmt.Sprint(r.Notes), "README") {
 		t.Fatal(err, r)
 	}
 	src := open(t, data(t, "g1_h264_v30"))
@@ -69,10 +85,17 @@ func TestInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Videos that stay as they are are not copied; a change of one through its link is noticed.
-	if r, err := inPlace(t, dir, edit.Verb{Verb: "set-task", Text: "other"}); err != nil || !strings.Contains(fmt.Sprint(r.Notes), "notes.txt") {
+	if r, err := inPlace(
+		t,
+		dir,
+		edit.Verb{Verb: "set-task", Text: "other"},
+	); err != nil ||
+		!strings.Contains(fmt.Sprint(r.Notes), "notes.txt") {
 		t.Fatal(err, r)
 	}
-	mp4s, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-undo", "videos", "*", "*", "*.mp4"))
+	mp4s, _ := filepath.Glob(
+		filepath.Join(filepath.Dir(dir), ".set.robocache-undo", "videos", "*", "*", "*.mp4"),
+	)
 	if err := os.WriteFile(mp4s[0], []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +110,8 @@ func TestInPlace(t *testing.T) {
 
 const childEnv = "ROBOCACHE_EDIT_CHILD"
 
-// TestKilled is its own child: an edit in place that is killed, at each of its steps and at any time, leaves the old dataset or the new one under its
-// name, and recover ends it.
+// TestKilled is its own child: an edit in place that is killed, at each of its steps and at any
+// time, leaves the old dataset or the new one under its name, and recover ends it.
 func TestKilled(t *testing.T) {
 	if words := strings.Split(os.Getenv(childEnv), "|"); len(words) == 3 {
 		dir, n := words[0], 0
@@ -187,7 +210,8 @@ func killedChild(dir string, n int, how string) *exec.Cmd {
 	return c
 }
 
-// Where folders are not exchanged in one step, and in an undo: after a kill at any step recover gives the old dataset or the new one.
+// Where folders are not exchanged in one step, and in an undo: after a kill at any step recover
+// gives the old dataset or the new one.
 func TestKilledRenames(t *testing.T) {
 	dir := made(t, "lerobot", synth.Options{Episodes: 2, Seconds: 1, Cameras: -1}, nil)
 	old := tree(t, dir)
@@ -218,7 +242,10 @@ func TestKilledRenames(t *testing.T) {
 					t.Fatalf("%s, step %d: %v", how, n, err)
 				}
 			}
-			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".src.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+			if left, _ := filepath.Glob(
+				filepath.Join(filepath.Dir(dir), ".src.robocache-*"),
+			); len(left) != 0 ||
+				!maps.Equal(tree(t, dir), old) {
 				t.Fatalf("%s, step %d: left %v", how, n, left)
 			}
 			if done {
@@ -249,18 +276,33 @@ func TestOneEditor(t *testing.T) {
 	if _, err := inPlace(t, dir, dropFirst); err != nil || !tried {
 		t.Fatal(err)
 	}
-	r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{dir}, Verbs: []edit.Verb{{Verb: "rename", Names: map[string]string{"action": "act"}}}, DryRun: true})
+	r, err := edit.Run(
+		t.Context(),
+		&edit.Request{
+			Sources: []string{dir},
+			Verbs:   []edit.Verb{{Verb: "rename", Names: map[string]string{"action": "act"}}},
+			DryRun:  true,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reader := open(t, dir)
-	if _, err := edit.Run(t.Context(), &edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true}); err != nil {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{Plans: []*edit.Plan{r.Plan}, InPlace: true},
+	); err != nil {
 		t.Fatal(err)
 	}
 	if ds := open(t, dir); ds.Info().Episodes != n-1 || ds.Info().Feature("act") == nil {
 		t.Errorf("%v", ds.Info().Keys())
 	}
-	if err := reader.Gather(t.Context(), "action", robocache.RowsOf(0, 0, 1), make([]byte, reader.Info().Feature("action").RowBytes())); err != nil {
+	if err := reader.Gather(
+		t.Context(),
+		"action",
+		robocache.RowsOf(0, 0, 1),
+		make([]byte, reader.Info().Feature("action").RowBytes()),
+	); err != nil {
 		t.Errorf("a reader that was open before: %v", err)
 	}
 }
@@ -271,7 +313,9 @@ func TestNoSpace(t *testing.T) {
 	old := tree(t, dir)
 	edit.SetStep(func(what string) {
 		if what == "verify" { // what was built is cut: the doctor finds that
-			mp4s, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-new", "videos", "*", "*", "*.mp4"))
+			mp4s, _ := filepath.Glob(
+				filepath.Join(filepath.Dir(dir), ".set.robocache-new", "videos", "*", "*", "*.mp4"),
+			)
 			if err := os.Truncate(mp4s[0], 1000); err != nil {
 				t.Error(err)
 			}
@@ -281,23 +325,34 @@ func TestNoSpace(t *testing.T) {
 	if _, err := inPlace(t, dir, dropFirst); err == nil {
 		t.Fatal("a broken result took the dataset's place")
 	}
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+	if left, _ := filepath.Glob(
+		filepath.Join(filepath.Dir(dir), ".set.robocache-*"),
+	); len(left) != 0 ||
+		!maps.Equal(tree(t, dir), old) {
 		t.Errorf("%v", left)
 	}
 	edit.SetStep(func(string) {})
 	for _, blocks := range []int{0, 2, 40, 400} { // of 512 bytes: no file grows beyond
-		c := exec.Command("sh", "-c", fmt.Sprintf("ulimit -f %d; exec %s -test.run=^TestKilled$", blocks, os.Args[0]))
+		c := exec.Command(
+			"sh",
+			"-c",
+			fmt.Sprintf("ulimit -f %d; exec %s -test.run=^TestKilled$", blocks, os.Args[0]),
+		)
 		c.Env = append(os.Environ(), childEnv+"="+dir+"|0")
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Fatalf("no error within files of %d blocks\n%s", blocks, out)
 		}
-		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), ".set.robocache-*")); len(left) != 0 || !maps.Equal(tree(t, dir), old) {
+		if left, _ := filepath.Glob(
+			filepath.Join(filepath.Dir(dir), ".set.robocache-*"),
+		); len(left) != 0 ||
+			!maps.Equal(tree(t, dir), old) {
 			t.Errorf("%d blocks: %v", blocks, left)
 		}
 	}
 }
 
-// TestSecondEditReportsUndo checks that the second edit in place reports that it replaces the undo copy.
+// TestSecondEditReportsUndo checks that the second edit in place reports that it replaces the undo
+// copy.
 func TestSecondEditReportsUndo(t *testing.T) {
 	dir := copied(t, "g1_h264_v30")
 	const note = "the copy from before the earlier edit in place is deleted"

@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// refuseLacking returns an error if an episode of the result lacks a stream, for formats that cannot leave a
-// stream out of one episode. Its hint leaves out these episodes and those that are deleted already.
+// refuseLacking returns an error if an episode of the result lacks a stream, for formats that
+// cannot leave a stream out of one episode. Its hint leaves out these episodes and those that are
+// deleted already.
 func (v *view) refuseLacking(deleted []int64) error {
 	var where robocache.Where
 	source := 0
@@ -17,7 +18,10 @@ func (v *view) refuseLacking(deleted []int64) error {
 		if where != nil && p.Source != source {
 			continue
 		}
-		i := slices.IndexFunc(v.info.Features, func(f robocache.Feature) bool { return v.Lacks(e, f.Key) })
+		i := slices.IndexFunc(
+			v.info.Features,
+			func(f robocache.Feature) bool { return v.Lacks(e, f.Key) },
+		)
 		if i < 0 {
 			continue
 		}
@@ -25,7 +29,11 @@ func (v *view) refuseLacking(deleted []int64) error {
 		numbers = append(numbers, info.EpisodeIndex(p.Episode))
 		if where == nil {
 			source = p.Source
-			where = robocache.Where{"dataset": info.URI, "episode": info.EpisodeIndex(p.Episode), "stream": v.info.Features[i].Key}
+			where = robocache.Where{
+				"dataset": info.URI,
+				"episode": info.EpisodeIndex(p.Episode),
+				"stream":  v.info.Features[i].Key,
+			}
 		}
 	}
 	if where == nil {
@@ -35,9 +43,18 @@ func (v *view) refuseLacking(deleted []int64) error {
 	numbers = slices.Compact(numbers)
 	left := robocache.Info{Episodes: len(numbers)}
 	left.NumberEpisodes(numbers)
-	hint := "leave the stream out: " + robocache.Command("edit remove") + "; or such episodes: " + robocache.Command("edit delete")
+	hint := "leave the stream out: " + robocache.Command(
+		"edit remove",
+	) + "; or such episodes: " + robocache.Command(
+		"edit delete",
+	)
 	if ranges := left.EpisodeRanges(); !strings.HasSuffix(ranges, "…") {
-		hint = "leave such episodes out: " + robocache.Command("edit delete --episodes=%s", ranges) + "; or the stream: " + robocache.Command("edit remove")
+		hint = "leave such episodes out: " + robocache.Command(
+			"edit delete --episodes=%s",
+			ranges,
+		) + "; or the stream: " + robocache.Command(
+			"edit remove",
+		)
 	}
 	return robocache.Malformed("edit", where, "the episode lacks this stream, other episodes have it, and %s keeps the same streams in every episode", v.plan.Format).
 		WithHint("%s", hint)

@@ -11,18 +11,28 @@ import (
 )
 
 // onGrid returns a view of a source at a rate.
-func onGrid(ctx context.Context, ds robocache.Dataset, hz robocache.Rate) (robocache.Dataset, error) {
+func onGrid(
+	ctx context.Context,
+	ds robocache.Dataset,
+	hz robocache.Rate,
+) (robocache.Dataset, error) {
 	if err := robocache.CheckGrid(ctx, ds, hz); err != nil {
 		return nil, err
 	}
-	view, err := align.View(ctx, ds, align.Config{HZ: hz}, align.ViewOptions{Rhythm: true, Own: true})
+	view, err := align.View(
+		ctx,
+		ds,
+		align.Config{HZ: hz},
+		align.ViewOptions{Rhythm: true, Own: true},
+	)
 	if err != nil {
 		return nil, err
 	}
 	return view, nil
 }
 
-// merge joins the sources: episodes one source after the other, features by their keys, tasks by their texts.
+// merge joins the sources: episodes one source after the other, features by their keys, tasks by
+// their texts.
 func (e *editor) merge(ctx context.Context, v *Verb) error {
 	if v.Keys != "" && !slices.Contains([]string{"strict", "intersection", "union"}, v.Keys) {
 		return misuse(nil, "merge: keys "+v.Keys, "strict, intersection or union")
@@ -52,13 +62,24 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 	for i := range e.srcs {
 		for j := range i {
 			if p.Sources[i].Fingerprint == p.Sources[j].Fingerprint {
-				return misuse(robocache.Where{"dataset": p.Sources[i].URI}, "merge: the same dataset twice, as "+p.Sources[j].URI, "name each once")
+				return misuse(
+					robocache.Where{"dataset": p.Sources[i].URI},
+					"merge: the same dataset twice, as "+p.Sources[j].URI,
+					"name each once",
+				)
 			}
 		}
 		if a, b := e.srcs[0].Info(), e.srcs[i].Info(); a.FPS != b.FPS {
-			return misuse(robocache.Where{"dataset": b.URI}, fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS), robocache.Option("hz")+" brings all to one rate")
+			return misuse(
+				robocache.Where{"dataset": b.URI},
+				fmt.Sprintf("merge: %s rows a second, those of %s have %s", b.FPS, a.URI, a.FPS),
+				robocache.Option("hz")+" brings all to one rate",
+			)
 		} else if a.Robot != b.Robot {
-			p.Notes = append(p.Notes, fmt.Sprintf("robot types differ: %q and %q", a.Robot, b.Robot))
+			p.Notes = append(
+				p.Notes,
+				fmt.Sprintf("robot types differ: %q and %q", a.Robot, b.Robot),
+			)
 		}
 	}
 	var order []string
@@ -78,13 +99,19 @@ func (e *editor) merge(ctx context.Context, v *Verb) error {
 		}
 	}
 	if len(p.Keys) == 0 {
-		return misuse(nil, "merge: the datasets have no feature in common", "rename them first, or keys union")
+		return misuse(
+			nil,
+			"merge: the datasets have no feature in common",
+			"rename them first, or keys union",
+		)
 	}
-	// Where a source has a mask of its own beside a stream, that mask tells of the sources that lack the stream too.
+	// Where a source has a mask of its own beside a stream, that mask tells of the sources that
+	// lack the stream too.
 	for i := range p.Keys {
 		k := &p.Keys[i]
 		base, mask := strings.CutSuffix(k.Key, robocache.ValidSuffix)
-		k.Ones = mask && slices.Contains(order, base) || slices.Contains(order, k.Key+robocache.ValidSuffix)
+		k.Ones = mask && slices.Contains(order, base) ||
+			slices.Contains(order, k.Key+robocache.ValidSuffix)
 	}
 	return nil
 }
@@ -116,13 +143,37 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 		camera := f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage
 		switch {
 		case f.Kind != first.Kind, f.DType != first.DType && !camera:
-			return nil, misuse(where, fmt.Sprintf("merge: %s of %v, elsewhere %s of %v", f.Kind, f.DType, first.Kind, first.DType), "remove or rename the feature in one of them")
+			return nil, misuse(
+				where,
+				fmt.Sprintf(
+					"merge: %s of %v, elsewhere %s of %v",
+					f.Kind,
+					f.DType,
+					first.Kind,
+					first.DType,
+				),
+				"remove or rename the feature in one of them",
+			)
 		case camera && (f.Width != first.Width || f.Height != first.Height || (f.Depth == nil) != (first.Depth == nil)):
-			return nil, misuse(where, fmt.Sprintf("merge: images of %d×%d, elsewhere of %d×%d", f.Width, f.Height, first.Width, first.Height), robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height))
+			return nil, misuse(
+				where,
+				fmt.Sprintf(
+					"merge: images of %d×%d, elsewhere of %d×%d",
+					f.Width,
+					f.Height,
+					first.Width,
+					first.Height,
+				),
+				robocache.Command("edit resize SRC %dx%d DST", first.Width, first.Height),
+			)
 		case camera && f.Depth != nil && *f.Depth != *first.Depth:
 			return nil, misuse(where, "merge: the depth is coded otherwise", "convert one of them")
 		case !camera && !slices.Equal(squeezed(f), squeezed(first)):
-			return nil, misuse(where, fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape), "remove or rename the feature in one of them")
+			return nil, misuse(
+				where,
+				fmt.Sprintf("merge: rows of shape %v, elsewhere %v", f.Shape, first.Shape),
+				"remove or rename the feature in one of them",
+			)
 		}
 		a, b := first.ChannelNames(), f.ChannelNames()
 		if camera || a == nil || b == nil || slices.Equal(a, b) {
@@ -136,10 +187,21 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 			k.Order[i] = append(k.Order[i], at)
 		}
 		if slices.Contains(k.Order[i], -1) {
-			return nil, misuse(where, fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a), "rename the feature in one of them")
+			return nil, misuse(
+				where,
+				fmt.Sprintf("merge: its channels are %v, elsewhere %v", b, a),
+				"rename the feature in one of them",
+			)
 		}
 		reordered = true
-		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%s: the channels of %s are put in the order of the first dataset", key, ds.Info().URI))
+		e.plan.Notes = append(
+			e.plan.Notes,
+			fmt.Sprintf(
+				"%s: the channels of %s are put in the order of the first dataset",
+				key,
+				ds.Info().URI,
+			),
+		)
 	}
 	if !reordered {
 		k.Order = nil
@@ -150,14 +212,34 @@ func (e *editor) common(v *Verb, key string) (*Key, error) {
 	where := robocache.Where{"dataset": lacks[0], "stream": key}
 	switch v.Keys {
 	case "intersection":
-		e.plan.Notes = append(e.plan.Notes, key+" is left out: "+strings.Join(lacks, ", ")+" lacks it")
+		e.plan.Notes = append(
+			e.plan.Notes,
+			key+" is left out: "+strings.Join(lacks, ", ")+" lacks it",
+		)
 		return nil, nil
 	case "union":
 		if (first.Kind == robocache.KindVideo || first.Kind == robocache.KindImage) && !v.Black {
-			return nil, misuse(where, "merge: the dataset does not have the camera", robocache.Option("black", true)+" gives it black frames; keys intersection leaves the camera out")
+			return nil, misuse(
+				where,
+				"merge: the dataset does not have the camera",
+				robocache.Option(
+					"black",
+					true,
+				)+" gives it black frames; keys intersection leaves the camera out",
+			)
 		}
-		e.plan.Notes = append(e.plan.Notes, key+" is not in "+strings.Join(lacks, ", ")+": zeros there, and "+key+robocache.ValidSuffix+" says so")
+		e.plan.Notes = append(
+			e.plan.Notes,
+			key+" is not in "+strings.Join(
+				lacks,
+				", ",
+			)+": zeros there, and "+key+robocache.ValidSuffix+" says so",
+		)
 		return k, nil
 	}
-	return nil, misuse(where, "merge: the dataset does not have the feature", "keys intersection leaves it out, keys union fills it up")
+	return nil, misuse(
+		where,
+		"merge: the dataset does not have the feature",
+		"keys intersection leaves it out, keys union fills it up",
+	)
 }

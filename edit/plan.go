@@ -31,8 +31,9 @@ type Plan struct {
 	Keys     []Key          `json:"keys"`
 	Video    *Video         `json:"video,omitempty"` // nil: copied
 	Part     string         `json:"split,omitempty"` // the name of the split that this is
-	Notes    []string       `json:"notes,omitempty"` // what the plan's maker wants known: reordered joints, moved cuts
-	files    []store.Entry  // of the source, that are the result as they are; nil: it is written
+	// what the plan's maker wants known: reordered joints, moved cuts
+	Notes []string      `json:"notes,omitempty"`
+	files []store.Entry // of the source, that are the result as they are; nil: it is written
 }
 
 // Source is a dataset that a plan takes from.
@@ -66,12 +67,15 @@ type Relabel struct {
 
 // Key is a feature of the result.
 type Key struct {
-	Key  string   `json:"key"`
-	From []string `json:"from"` // its key in each source; "" = the source has none: zeros, and "<key>.valid" says so
-	// Order says, for each source, at which place of its own a channel of the result stands; none = the same.
+	Key string `json:"key"`
+	// its key in each source; "" = the source has none: zeros, and "<key>.valid" says so
+	From []string `json:"from"`
+	// Order says, for each source, at which place of its own a channel of the result stands; none =
+	// the same.
 	Order [][]int `json:"order,omitempty"`
-	Ones  bool    `json:"ones,omitempty"` // a mask: where a source has none, all rows are valid for which its stream is there
-	Added *Added  `json:"added,omitempty"`
+	// a mask: where a source has none, all rows are valid for which its stream is there
+	Ones  bool   `json:"ones,omitempty"`
+	Added *Added `json:"added,omitempty"`
 }
 
 // Video is how video is encoded that is not copied.
@@ -80,16 +84,19 @@ type Video struct {
 	GOP    int    `json:"gop,omitempty"`
 	CRF    int    `json:"crf,omitempty"`
 	Preset string `json:"preset,omitempty"`
-	All    bool   `json:"all,omitempty"` // all frames are encoded anew, and not only those that must be
-	Width  int    `json:"width,omitempty"`
-	Height int    `json:"height,omitempty"`
+	// all frames are encoded anew, and not only those that must be
+	All    bool `json:"all,omitempty"`
+	Width  int  `json:"width,omitempty"`
+	Height int  `json:"height,omitempty"`
 }
 
 // The choices of Request.Cut.
 const (
-	CutHidden = "hidden" // up to maxHidden frames before and behind are copied too, and shown by no row; beyond as CutExact
-	CutExact  = "exact"  // what cannot be copied is encoded
-	CutSnap   = "snap"   // the cut moves to where frames can be copied
+	// up to maxHidden frames before and behind are copied too, and shown by no row; beyond as
+	// CutExact
+	CutHidden = "hidden"
+	CutExact  = "exact" // what cannot be copied is encoded
+	CutSnap   = "snap"  // the cut moves to where frames can be copied
 )
 
 // maxHidden frames are hidden at a cut at most.
@@ -104,7 +111,18 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Sources = append(p.Sources, Source{URI: robocache.Redact(info.URI), Format: info.Format, Version: info.Version, Fingerprint: fingerprintValue, State: state(ctx, ds), Episodes: info.Episodes, Frames: info.Frames})
+		p.Sources = append(
+			p.Sources,
+			Source{
+				URI:         robocache.Redact(info.URI),
+				Format:      info.Format,
+				Version:     info.Version,
+				Fingerprint: fingerprintValue,
+				State:       state(ctx, ds),
+				Episodes:    info.Episodes,
+				Frames:      info.Frames,
+			},
+		)
 		for e := range info.Episodes {
 			p.Episodes = append(p.Episodes, Episode{Source: i, Episode: e, To: ds.Len(e)})
 		}
@@ -119,8 +137,9 @@ func newPlan(ctx context.Context, srcs []robocache.Dataset) (*Plan, error) {
 	return p, nil
 }
 
-// numbers returns the numbers by which verbs and messages name the plan's episodes: their indices in the one source, or, of several sources,
-// their places in the merged whole. Verbs do not renumber.
+// numbers returns the numbers by which verbs and messages name the plan's episodes: their indices
+// in the one source, or, of several sources, their places in the merged whole. Verbs do not
+// renumber.
 func (p *Plan) numbers(srcs []robocache.Dataset) []int64 {
 	first := make([]int64, len(srcs))
 	for i := 1; i < len(srcs); i++ {
@@ -138,7 +157,15 @@ func (p *Plan) numbers(srcs []robocache.Dataset) []int64 {
 // clone is a plan that verbs can change without the other's noticing.
 func (p *Plan) clone() *Plan {
 	q := *p
-	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(p.Verbs), slices.Clone(p.Episodes), slices.Clone(p.Keys), slices.Clone(p.Notes)
+	q.Verbs, q.Episodes, q.Keys, q.Notes = slices.Clone(
+		p.Verbs,
+	), slices.Clone(
+		p.Episodes,
+	), slices.Clone(
+		p.Keys,
+	), slices.Clone(
+		p.Notes,
+	)
 	for i := range q.Keys {
 		q.Keys[i].From = slices.Clone(p.Keys[i].From)
 	}
@@ -156,7 +183,8 @@ func fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := json.NewEncoder(h).Encode([]any{fingerprintValue, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
+	if err := json.NewEncoder(h).
+		Encode([]any{fingerprintValue, info.Format, info.Version, info.FPS, features, info.Tasks, info.Splits}); err != nil {
 		return "", err
 	}
 	if s, ok := robocache.As[store.Source](ds); ok {
@@ -167,7 +195,8 @@ func fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// state says which files a dataset has: their sizes and their times of change, or what a server calls their versions. "" where nobody lists them.
+// state says which files a dataset has: their sizes and their times of change, or what a server
+// calls their versions. "" where nobody lists them.
 func state(ctx context.Context, ds robocache.Dataset) string {
 	s, ok := robocache.As[store.Source](ds)
 	if !ok {
@@ -177,13 +206,18 @@ func state(ctx context.Context, ds robocache.Dataset) string {
 	if err != nil {
 		return ""
 	}
-	if i := slices.IndexFunc(list, func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) }); i >= 0 { // a dataset that is one file
+	// a dataset that is one file
+	if i := slices.IndexFunc(
+		list,
+		func(f store.Entry) bool { return f.Name == path.Base(ds.Info().URI) },
+	); i >= 0 {
 		list = list[i : i+1]
 	}
 	h := sha256.New()
 	for _, f := range list {
 		top, _, _ := strings.Cut(f.Name, "/")
-		if ds.Info().Format != robocache.DefaultFormat() || slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
+		if ds.Info().Format != robocache.DefaultFormat() ||
+			slices.Contains([]string{"data", "videos", "images", "meta"}, top) {
 			fmt.Fprintf(h, "%q %d %s\n", f.Name, f.Size, f.Version)
 		}
 	}
@@ -198,7 +232,11 @@ func (p *Plan) key(name, what string) (int, error) {
 		for _, k := range p.Keys {
 			keys = append(keys, k.Key)
 		}
-		return 0, misuse(robocache.Where{"stream": name}, "no feature of that name to "+what, robocache.Nearest(name, keys))
+		return 0, misuse(
+			robocache.Where{"stream": name},
+			"no feature of that name to "+what,
+			robocache.Nearest(name, keys),
+		)
 	}
 	return i, nil
 }
@@ -220,7 +258,10 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	}
 	switch {
 	case p.Version != planVersion:
-		if err := bad(nil, fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion)); err != nil {
+		if err := bad(
+			nil,
+			fmt.Sprintf("robocache_plan is %d, expected %d", p.Version, planVersion),
+		); err != nil {
 			return nil, err
 		}
 	case len(p.Sources) == 0 || len(p.Episodes) == 0:
@@ -229,15 +270,28 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 		}
 	}
 	for i, e := range p.Episodes {
-		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 || e.Episode >= p.Sources[e.Source].Episodes || e.From < 0 || e.To <= e.From {
-			if err := bad(nil, fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e)); err != nil {
+		if e.Source < 0 || e.Source >= len(p.Sources) || e.Episode < 0 ||
+			e.Episode >= p.Sources[e.Source].Episodes ||
+			e.From < 0 ||
+			e.To <= e.From {
+			if err := bad(
+				nil,
+				fmt.Sprintf("episode %d of the plan is none of its source's: %+v", i, e),
+			); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, k := range p.Keys {
 		if k.Key == "" || k.Added == nil && len(k.From) != len(p.Sources) {
-			if err := bad(nil, fmt.Sprintf("feature %q of the plan does not say where it comes from in %d sources", k.Key, len(p.Sources))); err != nil {
+			if err := bad(
+				nil,
+				fmt.Sprintf(
+					"feature %q of the plan does not say where it comes from in %d sources",
+					k.Key,
+					len(p.Sources),
+				),
+			); err != nil {
 				return nil, err
 			}
 		}
@@ -250,12 +304,17 @@ func ParsePlan(b []byte) (_ *Plan, err error) {
 	return p, nil
 }
 
-// compose puts the changes of another plan of the same sources on top: episodes that both keep, rows that both keep, the features that both keep under
-// the name that one of them gives, and what the later says of tasks and video.
+// compose puts the changes of another plan of the same sources on top: episodes that both keep,
+// rows that both keep, the features that both keep under the name that one of them gives, and what
+// the later says of tasks and video.
 func (p *Plan) compose(q *Plan) error {
 	same := func(a, b Source) bool { return a.Fingerprint == b.Fingerprint }
 	if !slices.EqualFunc(p.Sources, q.Sources, same) {
-		return misuse(nil, "the plans are of different sources", "plan them of the same datasets, or apply one after the other")
+		return misuse(
+			nil,
+			"the plans are of different sources",
+			"plan them of the same datasets, or apply one after the other",
+		)
 	}
 	type place struct{ source, episode int }
 	later := map[place][]Episode{}
@@ -290,13 +349,20 @@ func (p *Plan) compose(q *Plan) error {
 	source := func(k Key) string { return strings.Join(k.From, "\x00") }
 	var keys []Key
 	for _, k := range p.Keys {
-		i := slices.IndexFunc(q.Keys, func(o Key) bool { return o.Added == nil && source(o) == source(k) })
+		i := slices.IndexFunc(
+			q.Keys,
+			func(o Key) bool { return o.Added == nil && source(o) == source(k) },
+		)
 		if k.Added == nil && i < 0 {
 			continue
 		}
 		if k.Added == nil && q.Keys[i].Key != k.From[0] && q.Keys[i].Key != k.Key {
 			if k.Key != k.From[0] {
-				return misuse(robocache.Where{"stream": k.From[0]}, fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key), "")
+				return misuse(
+					robocache.Where{"stream": k.From[0]},
+					fmt.Sprintf("two plans rename it, to %s and to %s", k.Key, q.Keys[i].Key),
+					"",
+				)
 			}
 			k.Key = q.Keys[i].Key
 		}
@@ -325,7 +391,11 @@ func (p *Plan) check() error {
 		total += s.Episodes
 	}
 	if total == 0 {
-		return misuse(robocache.Where{"dataset": p.Sources[0].URI}, "the dataset has no episodes", "Record some first: robocache.Writer continues the dataset with its features.")
+		return misuse(
+			robocache.Where{"dataset": p.Sources[0].URI},
+			"the dataset has no episodes",
+			"Record some first: robocache.Writer continues the dataset with its features.",
+		)
 	}
 	if len(p.Episodes) == 0 {
 		return misuse(nil, "no episode is left", "choose fewer episodes to delete, or more to keep")
@@ -333,7 +403,11 @@ func (p *Plan) check() error {
 	seen := map[string]bool{}
 	for _, k := range p.Keys {
 		if seen[k.Key] {
-			return misuse(robocache.Where{"stream": k.Key}, "two features of the result have one name", "rename or remove one")
+			return misuse(
+				robocache.Where{"stream": k.Key},
+				"two features of the result have one name",
+				"rename or remove one",
+			)
 		}
 		seen[k.Key] = true
 	}

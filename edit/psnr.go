@@ -10,11 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// PSNR says how near encoded frames are to those that they were made of, in dB over red, green and blue; 100 where they are equal.
+// PSNR says how near encoded frames are to those that they were made of, in dB over red, green and
+// blue; 100 where they are equal.
 type PSNR struct {
-	Min    float64 `json:"min"`
-	Mean   float64 `json:"mean"`
-	Frames int     `json:"frames"` // that were compared, evenly spaced among those that were encoded
+	Min  float64 `json:"min"`
+	Mean float64 `json:"mean"`
+	// that were compared, evenly spaced among those that were encoded
+	Frames int `json:"frames"`
 }
 
 const (
@@ -22,7 +24,8 @@ const (
 	psnrBytes  = 256 << 20
 )
 
-// psnr compares a result with what it was encoded of, camera by camera. Depth is encoded without loss.
+// psnr compares a result with what it was encoded of, camera by camera. Depth is encoded without
+// loss.
 func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[string]PSNR, error) {
 	out := map[string]PSNR{}
 	ds, err := robocache.Open(ctx, dst, robocache.OpenOptions{Format: robocache.DefaultFormat()})
@@ -31,14 +34,24 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 	}
 	defer ds.Close()
 	for _, f := range ds.Info().Features {
-		if of := v.info.Feature(f.Key); f.Kind != robocache.KindVideo || f.Depth != nil || of == nil || of.Kind != robocache.KindVideo {
+		if of := v.info.Feature(
+			f.Key,
+		); f.Kind != robocache.KindVideo || f.Depth != nil || of == nil ||
+			of.Kind != robocache.KindVideo {
 			continue
 		}
 		var was, is []robocache.Row
 		for e, m := range w.Episodes {
 			for k := range m.Length {
-				if m.New >= 0 && (m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] || k >= m.Length-m.Ends[f.Key][1]) {
-					was, is = append(was, robocache.Row{Episode: e, Index: k}), append(is, robocache.Row{Episode: m.New, Index: k})
+				if m.New >= 0 &&
+					(m.Video[f.Key] != "copied" || k < m.Ends[f.Key][0] || k >= m.Length-m.Ends[f.Key][1]) {
+					was, is = append(
+						was,
+						robocache.Row{Episode: e, Index: k},
+					), append(
+						is,
+						robocache.Row{Episode: m.New, Index: k},
+					)
 				}
 			}
 		}
@@ -49,7 +62,14 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 		}
 		spec := &video.Spec{Pixel: video.RGB8, Width: f.Width, Height: f.Height}
 		frames := make([][]byte, n)
-		if err := each(ctx, v, f.Key, was[:n], spec, func(i int, pix []byte) { frames[i] = slices.Clone(pix) }); err != nil {
+		if err := each(
+			ctx,
+			v,
+			f.Key,
+			was[:n],
+			spec,
+			func(i int, pix []byte) { frames[i] = slices.Clone(pix) },
+		); err != nil {
 			return nil, err
 		}
 		p := PSNR{Min: math.Inf(1)}
@@ -68,28 +88,45 @@ func (v *view) psnr(ctx context.Context, dst string, w *write.Report) (map[strin
 			return nil, err
 		}
 		if p.Frames > 0 {
-			out[f.Key] = PSNR{math.Round(100*p.Min) / 100, math.Round(100*p.Mean/float64(p.Frames)) / 100, p.Frames}
+			out[f.Key] = PSNR{
+				math.Round(100*p.Min) / 100,
+				math.Round(100*p.Mean/float64(p.Frames)) / 100,
+				p.Frames,
+			}
 		}
 	}
 	return out, nil
 }
 
 // each decodes the frames of rows of a camera.
-func each(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, spec *video.Spec, fn func(i int, pix []byte)) error {
+func each(
+	ctx context.Context,
+	ds robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+	spec *video.Spec,
+	fn func(i int, pix []byte),
+) error {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := ds.Frames(ctx, key, rows, refs); err != nil {
 		return err
 	}
 	var buf []byte
-	return video.EachFrame(ctx, video.LibraryOf(ds), refs, video.Each{}, func(at []int, pic video.Frame) (err error) {
-		if pic == nil {
-			return nil
-		}
-		if buf, err = video.ConvertTo(buf, pic, spec); err == nil {
-			for _, i := range at {
-				fn(i, buf)
+	return video.EachFrame(
+		ctx,
+		video.LibraryOf(ds),
+		refs,
+		video.Each{},
+		func(at []int, pic video.Frame) (err error) {
+			if pic == nil {
+				return nil
 			}
-		}
-		return err
-	})
+			if buf, err = video.ConvertTo(buf, pic, spec); err == nil {
+				for _, i := range at {
+					fn(i, buf)
+				}
+			}
+			return err
+		},
+	)
 }

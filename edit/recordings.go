@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// SideStreams returns the streams whose samples in recordings/ are left out. It is empty if writeRecordings keeps them.
+// SideStreams returns the streams whose samples in recordings/ are left out. It is empty if
+// writeRecordings keeps them.
 func (v *view) SideStreams() map[string]float64 {
 	if v.sideProblem == "" {
 		return nil
@@ -23,7 +24,8 @@ func (v *view) SideStreams() map[string]float64 {
 	return v.side
 }
 
-// settleRecordings finds the streams of the result with samples under recordings/, and why they cannot be kept if they cannot.
+// settleRecordings finds the streams of the result with samples under recordings/, and why they
+// cannot be kept if they cannot.
 func (v *view) settleRecordings() {
 	v.side = map[string]float64{}
 	of := make([]map[string]float64, len(v.srcs)) // by keys of the result
@@ -62,8 +64,13 @@ func (k *Key) from(source int) string {
 	return k.From[source]
 }
 
-// writeRecordings writes the samples of the result's episodes under recordings/, cut to their rows, and enters them in info.
-func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[string]json.RawMessage) error {
+// writeRecordings writes the samples of the result's episodes under recordings/, cut to their rows,
+// and enters them in info.
+func (v *view) writeRecordings(
+	ctx context.Context,
+	r *write.Report,
+	info map[string]json.RawMessage,
+) error {
 	if len(v.side) == 0 || v.sideProblem != "" {
 		return nil
 	}
@@ -79,7 +86,11 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 	for i, src := range v.srcs {
 		uri := below(src.Info().URI, write.RecordingsFolder)
 		var err error
-		if sources[i], err = robocache.Open(ctx, uri, robocache.OpenOptions{Format: write.RecordingsFormat}); err != nil {
+		if sources[i], err = robocache.Open(
+			ctx,
+			uri,
+			robocache.OpenOptions{Format: write.RecordingsFormat},
+		); err != nil {
 			return err
 		}
 		recording := sources[i].Capabilities().Recording
@@ -97,7 +108,10 @@ func (v *view) writeRecordings(ctx context.Context, r *write.Report, info map[st
 			plan.Keys = append(plan.Keys, k)
 		}
 	}
-	plan.Keys = append(plan.Keys, Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))})
+	plan.Keys = append(
+		plan.Keys,
+		Key{Key: write.RowClock, From: slices.Repeat([]string{write.RowClock}, len(v.srcs))},
+	)
 	var numbers []int64
 	for i, m := range r.Episodes {
 		if m.New < 0 {

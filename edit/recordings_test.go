@@ -25,15 +25,29 @@ func float32Bytes(v float64) []byte {
 	return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(v)))
 }
 
-// recordStreams records a set whose joints have a rate of their own. A sample's value is episode + its time in seconds.
+// recordStreams records a set whose joints have a rate of their own. A sample's value is episode +
+// its time in seconds.
 func recordStreams(t *testing.T, episodes, rows int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "set")
 	numeric := func(key string) robocache.Feature {
-		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}
+		return robocache.Feature{
+			Key:   key,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{1},
+		}
 	}
-	cfg := write.Config{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{numeric("action"), numeric("joints")}}
-	rec, err := lerobot.Record(t.Context(), dir, cfg, write.RecordOptions{Streams: map[string]float64{"joints": 33}})
+	cfg := write.Config{
+		FPS:      robocache.Rate{Num: 10, Den: 1},
+		Features: []robocache.Feature{numeric("action"), numeric("joints")},
+	}
+	rec, err := lerobot.Record(
+		t.Context(),
+		dir,
+		cfg,
+		write.RecordOptions{Streams: map[string]float64{"joints": 33}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +56,21 @@ func recordStreams(t *testing.T, episodes, rows int) string {
 		for row := range rows {
 			at := int64(row) * rowStep
 			for ; next <= at; next += sampleStep {
-				if err := rec.AddSample("joints", next, float32Bytes(float64(e)+float64(next)/1e9)); err != nil {
+				if err := rec.AddSample(
+					"joints",
+					next,
+					float32Bytes(float64(e)+float64(next)/1e9),
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := rec.AddFrame(t.Context(), "task", at, [][]byte{float32Bytes(float64(row)), nil}, nil); err != nil {
+			if _, err := rec.AddFrame(
+				t.Context(),
+				"task",
+				at,
+				[][]byte{float32Bytes(float64(row)), nil},
+				nil,
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -70,7 +94,8 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 	for e, p := range want {
 		name := fmt.Sprintf("episode_%06d.mcap", e)
 		ds := open(t, filepath.Join(dir, "recordings", name))
-		var times []int64 // of the samples: from the one that the first row holds up to the next row that is not kept
+		// of the samples: from the one that the first row holds up to the next row that is not kept
+		var times []int64
 		end := int64(p.from+p.n)*rowStep - 1
 		if p.from+p.n == 12 { // all that were recorded
 			end = 11 * rowStep
@@ -107,7 +132,8 @@ func checkRecordings(t *testing.T, dir, key string, want []place) {
 	}
 }
 
-// Edits keep the samples of streams at rates of their own: those of the episodes and rows that are kept.
+// Edits keep the samples of streams at rates of their own: those of the episodes and rows that are
+// kept.
 func TestEditKeepsRecordings(t *testing.T) {
 	src := recordStreams(t, 3, 12)
 	all := []place{{0, 0, 12}, {1, 0, 12}, {2, 0, 12}}
@@ -131,25 +157,35 @@ func TestEditKeepsRecordings(t *testing.T) {
 	}
 	dst := filepath.Join(t.TempDir(), "parts")
 	split := edit.Verb{Verb: "split", Into: []string{"a=0-1", "b=2-2"}}
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{src}, Verbs: []edit.Verb{split}, DST: dst}); err != nil {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{Sources: []string{src}, Verbs: []edit.Verb{split}, DST: dst},
+	); err != nil {
 		t.Fatal(err)
 	}
 	a, b := filepath.Join(dst, "a"), filepath.Join(dst, "b")
 	checkRecordings(t, a, "joints", all[:2])
 	checkRecordings(t, b, "joints", all[2:])
 	merged := filepath.Join(t.TempDir(), "merged")
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{b, a}, Verbs: []edit.Verb{{Verb: "merge"}}, DST: merged}); err != nil {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{Sources: []string{b, a}, Verbs: []edit.Verb{{Verb: "merge"}}, DST: merged},
+	); err != nil {
 		t.Fatal(err)
 	}
 	checkRecordings(t, merged, "joints", []place{all[2], all[0], all[1]})
 	place0 := edit.Verb{Verb: "delete", Choice: edit.Choice{Episodes: "0"}}
-	if _, err := edit.Run(t.Context(), &edit.Request{Sources: []string{merged}, Verbs: []edit.Verb{place0}, InPlace: true}); err != nil {
+	if _, err := edit.Run(
+		t.Context(),
+		&edit.Request{Sources: []string{merged}, Verbs: []edit.Verb{place0}, InPlace: true},
+	); err != nil {
 		t.Fatal(err)
 	}
 	checkRecordings(t, merged, "joints", []place{all[0], all[1]})
 }
 
-// What takes no recordings says that they are left out: a conversion, and an edit that resamples or leaves LeRobot.
+// What takes no recordings says that they are left out: a conversion, and an edit that resamples or
+// leaves LeRobot.
 func TestRecordingsDropped(t *testing.T) {
 	src := recordStreams(t, 1, 12)
 	found := func(findings []robocache.Finding) bool {
@@ -158,14 +194,23 @@ func TestRecordingsDropped(t *testing.T) {
 		})
 	}
 	for _, format := range []string{"lerobot", "zarr"} {
-		r, err := convert.Write(t.Context(), open(t, src), format, filepath.Join(t.TempDir(), "out"), convert.Options{})
+		r, err := convert.Write(
+			t.Context(),
+			open(t, src),
+			format,
+			filepath.Join(t.TempDir(), "out"),
+			convert.Options{},
+		)
 		if err != nil || !found(r.Findings) {
 			t.Errorf("convert to %s: %+v, %v", format, r, err)
 		}
 	}
 	dst := filepath.Join(t.TempDir(), "out")
 	rename := edit.Verb{Verb: "rename", Names: map[string]string{"action": "act"}}
-	r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{src}, Verbs: []edit.Verb{rename}, To: "zarr", DST: dst})
+	r, err := edit.Run(
+		t.Context(),
+		&edit.Request{Sources: []string{src}, Verbs: []edit.Verb{rename}, To: "zarr", DST: dst},
+	)
 	if err != nil || !found(r.Findings) {
 		t.Errorf("edit: %+v, %v", r, err)
 	}

@@ -12,50 +12,81 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// Request is an edit as the command line and Python ask for it: sources, verbs one after the other, and where the result goes.
+// Request is an edit as the command line and Python ask for it: sources, verbs one after the other,
+// and where the result goes.
 type Request struct {
-	Sources  []string                 `json:"sources"`
-	Open     robocache.OpenOptions    `json:"open,omitzero"` // how the sources are opened
-	Verbs    []Verb                   `json:"verbs"`
-	Plans    []*Plan                  `json:"plans,omitempty"` // in place of sources and verbs: plans that were made before, one on top of the other
-	DST      string                   `json:"dst,omitempty"`   // of a split: the folder of the parts
-	InPlace  bool                     `json:"in_place,omitempty"`
-	DryRun   bool                     `json:"dry_run,omitempty"`
-	To       string                   `json:"to,omitempty"`    // the format to write; "" = the sources' where it is written, else LeRobot
-	Cut      string                   `json:"cut,omitempty"`   // CutHidden (default), CutExact, CutSnap
-	Stats    string                   `json:"stats,omitempty"` // rows are counted always; frames where episodes changed (default), or of none ("rows")
+	Sources []string              `json:"sources"`
+	Open    robocache.OpenOptions `json:"open,omitzero"` // how the sources are opened
+	Verbs   []Verb                `json:"verbs"`
+	// in place of sources and verbs: plans that were made before, one on top of the other
+	Plans []*Plan `json:"plans,omitempty"`
+	// of a split: the folder of the parts
+	DST     string `json:"dst,omitempty"`
+	InPlace bool   `json:"in_place,omitempty"`
+	DryRun  bool   `json:"dry_run,omitempty"`
+	// the format to write; "" = the sources' where it is written, else LeRobot
+	To string `json:"to,omitempty"`
+	// CutHidden (default), CutExact, CutSnap
+	Cut string `json:"cut,omitempty"`
+	// rows are counted always; frames where episodes changed (default), or of none ("rows")
+	Stats    string                   `json:"stats,omitempty"`
 	Threads  int                      `json:"threads,omitempty"`
 	Progress func(robocache.Progress) `json:"-"`
 }
 
 // Verb is one change. A verb looks at its own fields.
 type Verb struct {
-	Verb string `json:"verb"` // delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode, resize, recompute-stats
+	// delete, keep, trim, split, merge, rename, remove, add, set-task, relabel, reencode, resize,
+	// recompute-stats
+	Verb string `json:"verb"`
 	Choice
-	From      string             `json:"from,omitempty"`       // trim: where to begin: seconds ("0.5"), or rows ("12r"); negative: from the end. add: a file, or a constant
-	To        string             `json:"to,omitempty"`         // trim: where to end
-	Idle      map[string]float64 `json:"idle,omitempty"`       // trim: a stream → the greatest change from row to row at which it rests
-	SkipShort bool               `json:"skip_short,omitempty"` // trim: episodes of which nothing is left are deleted
-	Into      []string           `json:"into,omitempty"`       // split: name=fraction, name=count or name=ranges of episodes
-	By        string             `json:"by,omitempty"`         // split: "task", one part each
-	Seed      *uint64            `json:"seed,omitempty"`       // split: episodes are dealt out in this order; none = as they stand
-	Stratify  string             `json:"stratify,omitempty"`   // split: "task": each task by the same fractions
-	Group     string             `json:"group,omitempty"`      // split: episodes with one value of this column stay together
-	Keys      string             `json:"keys,omitempty"`       // merge: strict (default), intersection, union
-	Black     bool               `json:"black,omitempty"`      // merge: a camera that a source does not have is black there
-	HZ        string             `json:"hz,omitempty"`         // merge: the rate that all sources are brought to
-	Names     map[string]string  `json:"names,omitempty"`      // rename: old → new. relabel: old text → new
-	Features  []string           `json:"features,omitempty"`   // remove: features. add: the key
-	Text      string             `json:"text,omitempty"`       // set-task, relabel of rows
-	Rows      string             `json:"rows,omitempty"`       // relabel: "3:40-80", rows 40 to 80 (80 not) of episode 3
-	Video     *Video             `json:"video,omitempty"`      // reencode, resize
+	// trim: where to begin: seconds ("0.5"), or rows ("12r"); negative: from the end. add: a file,
+	// or a constant
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"` // trim: where to end
+	// trim: a stream → the greatest change from row to row at which it rests
+	Idle map[string]float64 `json:"idle,omitempty"`
+	// trim: episodes of which nothing is left are deleted
+	SkipShort bool `json:"skip_short,omitempty"`
+	// split: name=fraction, name=count or name=ranges of episodes
+	Into []string `json:"into,omitempty"`
+	By   string   `json:"by,omitempty"` // split: "task", one part each
+	// split: episodes are dealt out in this order; none = as they stand
+	Seed *uint64 `json:"seed,omitempty"`
+	// split: "task": each task by the same fractions
+	Stratify string `json:"stratify,omitempty"`
+	// split: episodes with one value of this column stay together
+	Group string `json:"group,omitempty"`
+	// merge: strict (default), intersection, union
+	Keys string `json:"keys,omitempty"`
+	// merge: a camera that a source does not have is black there
+	Black bool `json:"black,omitempty"`
+	// merge: the rate that all sources are brought to
+	HZ string `json:"hz,omitempty"`
+	// rename: old → new. relabel: old text → new
+	Names    map[string]string `json:"names,omitempty"`
+	Features []string          `json:"features,omitempty"` // remove: features. add: the key
+	Text     string            `json:"text,omitempty"`     // set-task, relabel of rows
+	// relabel: "3:40-80", rows 40 to 80 (80 not) of episode 3
+	Rows  string `json:"rows,omitempty"`
+	Video *Video `json:"video,omitempty"` // reencode, resize
 }
 
 // verbs are those that there are, and what each does to a plan. A split gives several plans.
 var verbs = map[string]func(*editor, context.Context, *Verb) error{
-	"delete": (*editor).delete, "keep": (*editor).delete, "trim": (*editor).trim, "split": (*editor).split, "merge": (*editor).merge,
-	"rename": (*editor).rename, "remove": (*editor).remove, "add": (*editor).add, "set-task": (*editor).setTask, "relabel": (*editor).relabel,
-	"reencode": (*editor).reencode, "resize": (*editor).reencode, "recompute-stats": func(*editor, context.Context, *Verb) error {
+	"delete":   (*editor).delete,
+	"keep":     (*editor).delete,
+	"trim":     (*editor).trim,
+	"split":    (*editor).split,
+	"merge":    (*editor).merge,
+	"rename":   (*editor).rename,
+	"remove":   (*editor).remove,
+	"add":      (*editor).add,
+	"set-task": (*editor).setTask,
+	"relabel":  (*editor).relabel,
+	"reencode": (*editor).reencode,
+	"resize":   (*editor).reencode,
+	"recompute-stats": func(*editor, context.Context, *Verb) error {
 		return nil
 	},
 }
@@ -76,11 +107,20 @@ func Run(ctx context.Context, req *Request) (_ *Report, err error) {
 	defer crash.Recover("edit", &err)
 	e := &editor{req: req}
 	defer e.close()
-	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) || len(req.Plans) > 0 && req.Cut == CutSnap {
-		return nil, misuse(nil, "cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made", "")
+	if !slices.Contains([]string{"", CutHidden, CutExact, CutSnap}, req.Cut) ||
+		len(req.Plans) > 0 && req.Cut == CutSnap {
+		return nil, misuse(
+			nil,
+			"cut is "+req.Cut+": expected hidden, exact or snap; snap where the plan is made",
+			"",
+		)
 	}
 	if req.Stats != "" && req.Stats != "rows" {
-		return nil, misuse(nil, "stats is "+req.Stats+": expected rows", "recompute-stats counts the frames of all episodes anew")
+		return nil, misuse(
+			nil,
+			"stats is "+req.Stats+": expected rows",
+			"recompute-stats counts the frames of all episodes anew",
+		)
 	}
 	if err := e.open(ctx); err != nil {
 		return nil, err
@@ -157,7 +197,11 @@ func (e *editor) open(ctx context.Context) error {
 	for _, p := range e.req.Plans {
 		for i, ep := range p.Episodes {
 			if ep.Source < len(e.srcs) && ep.To > e.srcs[ep.Source].Len(ep.Episode) {
-				return misuse(robocache.Where{"episode": p.numbers(e.srcs)[i]}, "the plan has more rows than its source", "plan again")
+				return misuse(
+					robocache.Where{"episode": p.numbers(e.srcs)[i]},
+					"the plan has more rows than its source",
+					"plan again",
+				)
 			}
 		}
 	}
@@ -179,7 +223,11 @@ func (e *editor) do(ctx context.Context) error {
 		return misuse(nil, "no verb", "")
 	}
 	if n := len(e.srcs); (n > 1) != (e.req.Verbs[0].Verb == "merge") {
-		return misuse(nil, "several sources are for merge, which comes first and wants two or more", "")
+		return misuse(
+			nil,
+			"several sources are for merge, which comes first and wants two or more",
+			"",
+		)
 	}
 	var err error
 	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
@@ -192,7 +240,11 @@ func (e *editor) do(ctx context.Context) error {
 		v := &e.req.Verbs[i]
 		do, ok := verbs[v.Verb]
 		if !ok {
-			return misuse(nil, "no verb "+v.Verb, robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs))))
+			return misuse(
+				nil,
+				"no verb "+v.Verb,
+				robocache.Nearest(v.Verb, slices.Sorted(maps.Keys(verbs))),
+			)
 		}
 		if e.parts != nil {
 			return misuse(nil, "split is the last verb: edit its parts one by one", "")

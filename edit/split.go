@@ -37,7 +37,11 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 	var parts [][]int
 	switch {
 	case v.Label != "":
-		return misuse(nil, "a label without a file of flags", "Name the file: "+robocache.Option("flags"))
+		return misuse(
+			nil,
+			"a label without a file of flags",
+			"Name the file: "+robocache.Option("flags"),
+		)
 	case v.By != "" && (v.By != "task" || len(v.Into) > 0):
 		return misuse(nil, "split: by task, or into parts", "")
 	case v.By == "task":
@@ -55,7 +59,11 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 		}
 		if shares[0].list != nil {
 			if v.Seed != nil || v.Stratify != "" || v.Group != "" {
-				return misuse(nil, "split into ranges leaves nothing to deal out", "leave seed, stratify and group out")
+				return misuse(
+					nil,
+					"split into ranges leaves nothing to deal out",
+					"leave seed, stratify and group out",
+				)
 			}
 			for _, s := range shares {
 				parts = append(parts, s.list)
@@ -71,7 +79,16 @@ func (e *editor) split(ctx context.Context, v *Verb) error {
 	used := 0
 	for i, part := range parts {
 		if len(part) == 0 {
-			return misuse(nil, fmt.Sprintf("split: no episode is left for %s: %d episodes into %s", names[i], n, strings.Join(v.Into, ",")), "larger shares, or fewer parts")
+			return misuse(
+				nil,
+				fmt.Sprintf(
+					"split: no episode is left for %s: %d episodes into %s",
+					names[i],
+					n,
+					strings.Join(v.Into, ","),
+				),
+				"larger shares, or fewer parts",
+			)
 		}
 		slices.Sort(part)
 		used += len(part)
@@ -95,9 +112,13 @@ func (e *editor) addPart(name string, episodes []Episode) *Plan {
 	return p
 }
 
-// Deal returns the names of the parts of a split and the episode indices of each part, in the dataset's order. The verb
-// split uses the same assignment.
-func Deal(ctx context.Context, ds robocache.Dataset, v *Verb) (names []string, parts [][]int, err error) {
+// Deal returns the names of the parts of a split and the episode indices of each part, in the
+// dataset's order. The verb split uses the same assignment.
+func Deal(
+	ctx context.Context,
+	ds robocache.Dataset,
+	v *Verb,
+) (names []string, parts [][]int, err error) {
 	defer crash.Recover("split", &err)
 	e := &editor{req: &Request{}, srcs: []robocache.Dataset{ds}}
 	if e.plan, err = newPlan(ctx, e.srcs); err != nil {
@@ -126,16 +147,29 @@ func (e *editor) shares(into []string) (out []share, err error) {
 			texts = append(texts, part)
 		}
 	}
-	if len(texts) < 2 && !slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
-		return out, misuse(nil, "split: into which parts?", robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79")
+	if len(texts) < 2 &&
+		!slices.ContainsFunc(texts, func(t string) bool { return strings.ContainsAny(t, "-,") }) {
+		return out, misuse(
+			nil,
+			"split: into which parts?",
+			robocache.Option("into")+", of parts such as train=0.8,val=0.2 or train=0-79",
+		)
 	}
 	n, numbered := float64(len(e.plan.Episodes)), e.numbered()
 	seen, taken := map[string]bool{}, map[int]string{}
 	sum, rest, ranges := 0.0, -1, 0
 	for i, text := range texts {
 		name, what, _ := strings.Cut(text, "=")
-		if name == "" || name == "." || name == ".." || seen[name] || strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }) {
-			return out, misuse(nil, "split: no name for a part, or twice: "+strconv.Quote(name), "it becomes a folder")
+		if name == "" || name == "." || name == ".." || seen[name] ||
+			strings.ContainsFunc(
+				name,
+				func(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) },
+			) {
+			return out, misuse(
+				nil,
+				"split: no name for a part, or twice: "+strconv.Quote(name),
+				"it becomes a folder",
+			)
 		}
 		seen[name] = true
 		s := share{name: name}
@@ -155,7 +189,11 @@ func (e *editor) shares(into []string) (out []share, err error) {
 			}
 			for _, i := range s.list {
 				if other, ok := taken[i]; ok {
-					return out, misuse(robocache.Where{"episode": numbered.EpisodeIndex(i)}, "split: an episode in both "+other+" and "+name, "")
+					return out, misuse(
+						robocache.Where{"episode": numbered.EpisodeIndex(i)},
+						"split: an episode in both "+other+" and "+name,
+						"",
+					)
 				}
 				taken[i] = name
 			}
@@ -165,9 +203,17 @@ func (e *editor) shares(into []string) (out []share, err error) {
 	}
 	switch {
 	case ranges > 0 && ranges < len(out):
-		return out, misuse(nil, "split: ranges of episodes, or fractions and counts, not a mixture", "")
+		return out, misuse(
+			nil,
+			"split: ranges of episodes, or fractions and counts, not a mixture",
+			"",
+		)
 	case ranges == 0 && (sum > 1+1e-9 || rest < 0 && sum < 1-1e-9):
-		return out, misuse(nil, fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n), "every episode goes into one part; name=rest takes those that are left")
+		return out, misuse(
+			nil,
+			fmt.Sprintf("split: the parts are %.6g of %g episodes", sum*n, n),
+			"every episode goes into one part; name=rest takes those that are left",
+		)
 	case rest >= 0:
 		out[rest].of = 1 - sum
 	}
@@ -232,7 +278,11 @@ func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) 
 		}
 		return text[0], nil
 	case f == nil || f.Kind != robocache.KindNumeric || f.Ragged():
-		return "", misuse(robocache.Where{"stream": key}, "split: no column to group by", robocache.Nearest(key, v.info.Keys()))
+		return "", misuse(
+			robocache.Where{"stream": key},
+			"split: no column to group by",
+			robocache.Nearest(key, v.info.Keys()),
+		)
 	}
 	raw := make([]byte, f.RowBytes())
 	if err := v.Gather(ctx, key, row, raw); err != nil {
@@ -241,7 +291,8 @@ func (e *editor) groupOf(ctx context.Context, v *view, key string, episode int) 
 	return string(raw), nil
 }
 
-// deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away another gives back.
+// deal gives each part its share of every stratum, by largest remainder; what a stratum rounds away
+// another gives back.
 func deal(units []unit, shares []share) [][]int {
 	strata := map[string][]unit{}
 	var order []string
@@ -269,7 +320,10 @@ func deal(units []unit, shares []share) [][]int {
 		for ; left != 0; left -= sign(left) { // below 0 where a carry was taken back
 			best := 0
 			for i := range quota {
-				if float64(sign(left))*(quota[i]-float64(whole[i])-quota[best]+float64(whole[best])) > 1e-9 && (left > 0 || whole[i] > 0) {
+				if float64(
+					sign(left),
+				)*(quota[i]-float64(whole[i])-quota[best]+float64(whole[best])) > 1e-9 &&
+					(left > 0 || whole[i] > 0) {
 					best = i
 				}
 			}
@@ -330,8 +384,8 @@ func (e *editor) byTask(ctx context.Context) (names []string, parts [][]int, err
 	return names, parts, nil
 }
 
-// folderName returns a folder's name that is not taken yet, made of the letters and digits of a text, and takes it. It is made of
-// fallback if the text has none, or too many.
+// folderName returns a folder's name that is not taken yet, made of the letters and digits of a
+// text, and takes it. It is made of fallback if the text has none, or too many.
 func folderName(text, fallback string, taken map[string]bool) string {
 	name := strings.Trim(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

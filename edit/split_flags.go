@@ -12,15 +12,24 @@ import (
 // restPart is the name of the part with all rows that have no flag.
 const restPart = "rest"
 
-// splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows, and one for the rest. An
-// episode of which rows are flagged becomes several: those rows, and the rows before and behind them.
+// splitByFlags makes a part for each label of a file of flags, with the flagged episodes and rows,
+// and one for the rest. An episode of which rows are flagged becomes several: those rows, and the
+// rows before and behind them.
 func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	where := robocache.Where{"file": v.Flags}
 	switch {
 	case v.By+v.Stratify+v.Group != "" || v.Seed != nil || len(v.Into) > 0:
-		return misuse(where, "split: the flags name the parts", "Leave into, by, seed, stratify and group out.")
+		return misuse(
+			where,
+			"split: the flags name the parts",
+			"Leave into, by, seed, stratify and group out.",
+		)
 	case e.plan.Cut == CutSnap:
-		return misuse(where, "split: a cut that moves would leave rows in two parts", "Pass "+robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"))
+		return misuse(
+			where,
+			"split: a cut that moves would leave rows in two parts",
+			"Pass "+robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"),
+		)
 	}
 	view, err := e.view(ctx)
 	if err != nil {
@@ -55,7 +64,13 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 				*to = append(*to, q)
 			}
 		}
-		mergeFlagsValue, err := mergeFlags(v.Flags, view.info.EpisodeIndex(i), flagged[i], p.From, p.To)
+		mergeFlagsValue, err := mergeFlags(
+			v.Flags,
+			view.info.EpisodeIndex(i),
+			flagged[i],
+			p.From,
+			p.To,
+		)
 		if err != nil {
 			return err
 		}
@@ -80,8 +95,8 @@ func (e *editor) splitByFlags(ctx context.Context, v *Verb) error {
 	return nil
 }
 
-// mergeFlags returns the flags of one episode, of rows from to to of the source's, in order and without overlap. Flags of one
-// label that touch become one; rows with two labels are an error.
+// mergeFlags returns the flags of one episode, of rows from to to of the source's, in order and
+// without overlap. Flags of one label that touch become one; rows with two labels are an error.
 func mergeFlags(file string, episode int64, all []flag, from, to int) (out []flag, err error) {
 	for i := range all {
 		rows := []int{from, to}
@@ -90,7 +105,8 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 		}
 		all[i].rows = rows
 	}
-	all = slices.DeleteFunc(all, func(f flag) bool { return f.rows[0] >= f.rows[1] }) // an earlier verb cut its rows off
+	// an earlier verb cut its rows off
+	all = slices.DeleteFunc(all, func(f flag) bool { return f.rows[0] >= f.rows[1] })
 	slices.SortStableFunc(all, func(a, b flag) int { return a.rows[0] - b.rows[0] })
 	for _, f := range all {
 		if len(out) > 0 {
@@ -102,7 +118,11 @@ func mergeFlags(file string, episode int64, all []flag, from, to int) (out []fla
 			case f.rows[0] < last.rows[1]:
 				msg := fmt.Sprintf("split: rows %d to %d are flagged both %q and %q",
 					f.rows[0], min(f.rows[1], last.rows[1]), last.label, f.label)
-				return out, misuse(robocache.Where{"file": file, "episode": episode}, msg, "Choose one with "+robocache.Option("label"))
+				return out, misuse(
+					robocache.Where{"file": file, "episode": episode},
+					msg,
+					"Choose one with "+robocache.Option("label"),
+				)
 			}
 		}
 		out = append(out, f)

@@ -24,7 +24,8 @@ func (p *Episode) text(row int, old string) string {
 	return old
 }
 
-// relabel gives tasks other texts, all at once: a=b b=a swaps. all are the texts that the source's rows may have.
+// relabel gives tasks other texts, all at once: a=b b=a swaps. all are the texts that the source's
+// rows may have.
 func (p *Episode) relabel(names map[string]string, all []string) {
 	texts := map[string]string{}
 	maps.Copy(texts, p.Texts)
@@ -46,22 +47,31 @@ func (p *Episode) relabel(names map[string]string, all []string) {
 }
 
 // Text gives texts as the sources have them, and the tasks as the plan has them.
-func (v *view) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+func (v *view) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	if c := v.added[key]; c != nil {
 		return c.texts(v, rows)
 	}
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) error {
-		if name == "" {
-			out = append(out, make([]string, len(rows))...)
+	if err := v.runs(
+		ctx,
+		key,
+		rows,
+		func(source int, name string, rows []robocache.Row, _ int) error {
+			if name == "" {
+				out = append(out, make([]string, len(rows))...)
+				return nil
+			}
+			text, err := v.srcs[source].Text(ctx, name, rows)
+			if err != nil {
+				return err
+			}
+			out = append(out, text...)
 			return nil
-		}
-		text, err := v.srcs[source].Text(ctx, name, rows)
-		if err != nil {
-			return err
-		}
-		out = append(out, text...)
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return out, err
 	}
 	if key == "task" {
@@ -79,7 +89,8 @@ func (v *view) Text(ctx context.Context, key string, rows []robocache.Row) (out 
 // rowTasks gives the task of each row of an episode; nil where the rows have none.
 func (v *view) rowTasks(ctx context.Context, e int) ([]string, error) {
 	texts, err := v.Text(ctx, "task", robocache.RowsOf(e, 0, v.Len(e)))
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrUnsupported) {
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) ||
+		errors.Is(err, robocache.ErrUnsupported) {
 		return nil, nil
 	}
 	if err != nil {
@@ -88,7 +99,8 @@ func (v *view) rowTasks(ctx context.Context, e int) ([]string, error) {
 	return texts, nil
 }
 
-// tasksOf is what the rows of an episode are called; listed is what its source lists for all of its rows.
+// tasksOf is what the rows of an episode are called; listed is what its source lists for all of its
+// rows.
 func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []string, err error) {
 	p, err := v.at(e)
 	if err != nil {
@@ -117,7 +129,8 @@ func (v *view) tasksOf(ctx context.Context, e int, listed []string) (out []strin
 	return out, nil
 }
 
-// settleTasks numbers the tasks of the result: those that are used, in the order of the sources' numbers, then those that are new.
+// settleTasks numbers the tasks of the result: those that are used, in the order of the sources'
+// numbers, then those that are new.
 func (v *view) settleTasks(ctx context.Context) error {
 	used, order := map[string]bool{}, []string(nil)
 	use := func(text string) {
@@ -146,7 +159,10 @@ func (v *view) settleTasks(ctx context.Context) error {
 				return err
 			} // v.tasks is nil: the sources' numbers
 			for i, r := range rows {
-				if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(raw[8*i:]))); err != nil {
+				if text, ok, err := v.taskText(
+					r,
+					int64(binary.LittleEndian.Uint64(raw[8*i:])),
+				); err != nil {
 					return err
 				} else if ok {
 					use(text)
@@ -175,7 +191,9 @@ func (v *view) settleTasks(ctx context.Context) error {
 
 // numbersTasks says that a column holds numbers of tasks, as GR00T's annotations do.
 func numbersTasks(f *robocache.Feature) bool {
-	return strings.HasPrefix(f.Key, "annotation.") && f.Kind == robocache.KindNumeric && f.DType == robocache.Int64 && f.Scalar()
+	return strings.HasPrefix(f.Key, "annotation.") && f.Kind == robocache.KindNumeric &&
+		f.DType == robocache.Int64 &&
+		f.Scalar()
 }
 
 // taskText is the text that a number of the source stands for at a row of the result.
@@ -201,7 +219,10 @@ func (v *view) renumber(rows []robocache.Row, dst []byte) error {
 		return nil
 	}
 	for i, r := range rows {
-		if text, ok, err := v.taskText(r, int64(binary.LittleEndian.Uint64(dst[8*i:]))); err != nil {
+		if text, ok, err := v.taskText(
+			r,
+			int64(binary.LittleEndian.Uint64(dst[8*i:])),
+		); err != nil {
 			return err
 		} else if ok {
 			binary.LittleEndian.PutUint64(dst[8*i:], uint64(v.tasks[text]))

@@ -34,13 +34,22 @@ func parseBound(text string) (*bound, error) {
 		b.seconds, err = strconv.ParseFloat(strings.TrimSuffix(number, "s"), 64)
 	}
 	if err != nil || b.rows < 0 || b.seconds < 0 || math.IsNaN(b.seconds) || b.seconds > 1e9 {
-		return nil, misuse(nil, "trim: expected seconds such as 0.5, or rows such as 12r, found "+strconv.Quote(text), "from the end: -1.0, -12r")
+		return nil, misuse(
+			nil,
+			"trim: expected seconds such as 0.5, or rows such as 12r, found "+strconv.Quote(text),
+			"from the end: -1.0, -12r",
+		)
 	}
 	return b, nil
 }
 
-// at is the row that a bound stands for, among n rows; times gives their timestamps, step how long a row lasts: they are asked for where it is in seconds.
-func (b *bound) at(n int, timestamps func() ([]int64, error), step func(times []int64) int64) (int, error) {
+// at is the row that a bound stands for, among n rows; times gives their timestamps, step how long
+// a row lasts: they are asked for where it is in seconds.
+func (b *bound) at(
+	n int,
+	timestamps func() ([]int64, error),
+	step func(times []int64) int64,
+) (int, error) {
 	switch {
 	case b.inRows && b.end:
 		return max(0, n-b.rows), nil
@@ -79,8 +88,15 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 	}
 	defer view.Close()
 	for key := range v.Idle {
-		if f := view.info.Feature(key); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() || f.Clock != "" {
-			return misuse(robocache.Where{"stream": key}, "trim: no column of numbers to rest", robocache.Nearest(key, view.info.Keys()))
+		if f := view.info.Feature(
+			key,
+		); f == nil || f.Kind != robocache.KindNumeric || f.Ragged() ||
+			f.Clock != "" {
+			return misuse(
+				robocache.Where{"stream": key},
+				"trim: no column of numbers to rest",
+				robocache.Nearest(key, view.info.Keys()),
+			)
 		}
 	}
 	choice := v.Choice
@@ -92,9 +108,19 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 		}
 		for _, f := range flags {
 			if len(f.rows) != 2 {
-				where := robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(f.place)}
-				return misuse(where, "trim: the flag is of a whole episode, not of rows",
-					"Delete the episode, choose other flags with "+robocache.Option("label")+", or name episodes with "+robocache.Option("episodes"))
+				where := robocache.Where{
+					"file":    v.Flags,
+					"episode": view.info.EpisodeIndex(f.place),
+				}
+				return misuse(
+					where,
+					"trim: the flag is of a whole episode, not of rows",
+					"Delete the episode, choose other flags with "+robocache.Option(
+						"label",
+					)+", or name episodes with "+robocache.Option(
+						"episodes",
+					),
+				)
 			}
 			cut[f.place] = append(cut[f.place], f.rows)
 		}
@@ -128,7 +154,17 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 			case y >= b:
 				b = min(b, x)
 			default:
-				return misuse(robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: rows %d to %d lie in the middle of the episode", rows[0], rows[1]), "Rows at its ends can be cut off. Split those in the middle off with "+robocache.Command("edit split --flags=FILE")+", or delete the episode.")
+				return misuse(
+					robocache.Where{"file": v.Flags, "episode": view.info.EpisodeIndex(i)},
+					fmt.Sprintf(
+						"trim: rows %d to %d lie in the middle of the episode",
+						rows[0],
+						rows[1],
+					),
+					"Rows at its ends can be cut off. Split those in the middle off with "+robocache.Command(
+						"edit split --flags=FILE",
+					)+", or delete the episode.",
+				)
 			}
 		}
 		if len(v.Idle) > 0 && a < b {
@@ -148,7 +184,11 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 		}
 		if a >= b {
 			if !v.SkipShort {
-				return misuse(robocache.Where{"episode": view.info.EpisodeIndex(i)}, fmt.Sprintf("trim: none of the %d rows is left", n), robocache.Option("skip_short", true)+" deletes such episodes")
+				return misuse(
+					robocache.Where{"episode": view.info.EpisodeIndex(i)},
+					fmt.Sprintf("trim: none of the %d rows is left", n),
+					robocache.Option("skip_short", true)+" deletes such episodes",
+				)
 			}
 			gone[i] = true
 			continue
@@ -156,10 +196,16 @@ func (e *editor) trim(ctx context.Context, v *Verb) error {
 		p.From, p.To = p.From+a, p.From+b
 	}
 	if moved > 0 {
-		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%d cuts moved to where video can be copied", moved))
+		e.plan.Notes = append(
+			e.plan.Notes,
+			fmt.Sprintf("%d cuts moved to where video can be copied", moved),
+		)
 	}
 	if len(gone) > 0 {
-		e.plan.Notes = append(e.plan.Notes, fmt.Sprintf("%d episodes of which nothing was left are deleted", len(gone)))
+		e.plan.Notes = append(
+			e.plan.Notes,
+			fmt.Sprintf("%d episodes of which nothing was left are deleted", len(gone)),
+		)
 		var kept []int
 		for i := range e.plan.Episodes {
 			if !gone[i] {
@@ -182,8 +228,15 @@ func (e *editor) step(times []int64) int64 {
 	return 0
 }
 
-// moving leaves the rows from the last one before anything moves to the one at which all came to rest.
-func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[string]float64, from, to int) (int, int, error) {
+// moving leaves the rows from the last one before anything moves to the one at which all came to
+// rest.
+func (e *editor) moving(
+	ctx context.Context,
+	v *view,
+	episode int,
+	idle map[string]float64,
+	from, to int,
+) (int, int, error) {
 	first, last := -1, -1
 	for key, eps := range idle {
 		f := v.info.Feature(key)
@@ -208,7 +261,8 @@ func (e *editor) moving(ctx context.Context, v *view, episode int, idle map[stri
 	return first - 1, last + 1, nil
 }
 
-// snap moves a cut to the nearest rows from which, and up to which, all cameras can be copied as they are.
+// snap moves a cut to the nearest rows from which, and up to which, all cameras can be copied as
+// they are.
 func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int, int, error) {
 	lib, n := v.Video(), v.Len(episode)
 	var cameras [][]robocache.FrameRef
@@ -218,13 +272,20 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 			if err := v.Frames(ctx, f.Key, robocache.RowsOf(episode, 0, n), refs); err != nil {
 				return 0, 0, err
 			}
-			if !slices.ContainsFunc(refs, func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" }) {
+			if !slices.ContainsFunc(
+				refs,
+				func(r robocache.FrameRef) bool { return r.Missing || r.Path == "" },
+			) {
 				cameras = append(cameras, refs)
 			}
 		}
 	}
 	fits := func(a, b int) bool {
-		return a < b && !slices.ContainsFunc(cameras, func(refs []robocache.FrameRef) bool { return !copies(ctx, lib, refs, a, b, e.plan.FPS) })
+		return a < b &&
+			!slices.ContainsFunc(
+				cameras,
+				func(refs []robocache.FrameRef) bool { return !copies(ctx, lib, refs, a, b, e.plan.FPS) },
+			)
 	}
 	for d := range n { // the head first: with the end where it was asked for, or behind it
 		for _, a := range []int{from - d, from + d} {
@@ -240,11 +301,21 @@ func (e *editor) snap(ctx context.Context, v *view, episode, from, to int) (int,
 			}
 		}
 	}
-	return 0, 0, misuse(robocache.Where{"episode": v.info.EpisodeIndex(episode)}, "trim: there is no place where all cameras can be cut without encoding", robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"))
+	return 0, 0, misuse(
+		robocache.Where{"episode": v.info.EpisodeIndex(episode)},
+		"trim: there is no place where all cameras can be cut without encoding",
+		robocache.Option("cut", "hidden")+" or "+robocache.Option("cut", "exact"),
+	)
 }
 
 // copies says that the frames of rows a to b can be copied without any others.
-func copies(ctx context.Context, lib *video.Library, refs []robocache.FrameRef, a, b int, rate robocache.Rate) bool {
+func copies(
+	ctx context.Context,
+	lib *video.Library,
+	refs []robocache.FrameRef,
+	a, b int,
+	rate robocache.Rate,
+) bool {
 	if refs[a].Path != refs[b-1].Path || refs[b-1].Ordinal-refs[a].Ordinal != b-1-a {
 		return false
 	}

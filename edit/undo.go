@@ -2,10 +2,12 @@ package edit
 
 import (
 	"cmp"
+
 	"github.com/goatnote-inc/robocache"
 )
 
-// recover ends what an interrupted edit or undo began: after the exchange it is finished, before it is forgotten. It says what it did; "" = there was none.
+// recover ends what an interrupted edit or undo began: after the exchange it is finished, before it
+// is forgotten. It says what it did; "" = there was none.
 func (s *site) recover() (string, error) {
 	j, err := s.read(journal)
 	if err != nil {
@@ -159,7 +161,8 @@ func Recover(dir string) (what string, err error) {
 	return cmp.Or(recover, "no interrupted edit"), nil
 }
 
-// Undo gives the dataset back as it was before its last edit in place. Where its files were changed since, through hard links say, it refuses.
+// Undo gives the dataset back as it was before its last edit in place. Where its files were changed
+// since, through hard links say, it refuses.
 func Undo(dir string) (err error) {
 	s, err := lockSite(dir)
 	if err != nil {

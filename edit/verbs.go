@@ -15,7 +15,11 @@ import (
 // delete deletes the chosen episodes; keep keeps them, in the order in which they are named.
 func (e *editor) delete(ctx context.Context, v *Verb) error {
 	if !v.given() {
-		return misuse(nil, v.Verb+" without a choice of episodes", "say which: episodes, task, flags or where")
+		return misuse(
+			nil,
+			v.Verb+" without a choice of episodes",
+			"say which: episodes, task, flags or where",
+		)
 	}
 	choice := v.Choice
 	choice.Invert = v.Invert != (v.Verb == "delete")
@@ -66,8 +70,16 @@ func (e *editor) rename(_ context.Context, v *Verb) error {
 
 // checkName refuses what cannot be the name of a feature that an edit makes.
 func checkName(name string) error {
-	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"}, name) {
-		return misuse(robocache.Where{"stream": name}, "no name for a feature: "+strconv.Quote(name), "without /, and none of the bookkeeping columns")
+	if strings.Trim(name, ".") == "" || strings.ContainsAny(name, "/\x00") ||
+		slices.Contains(
+			[]string{"timestamp", "frame_index", "episode_index", "index", "task_index", "task"},
+			name,
+		) {
+		return misuse(
+			robocache.Where{"stream": name},
+			"no name for a feature: "+strconv.Quote(name),
+			"without /, and none of the bookkeeping columns",
+		)
 	}
 	return nil
 }
@@ -82,7 +94,10 @@ func (e *editor) remove(_ context.Context, v *Verb) error {
 			return err
 		}
 	}
-	e.plan.Keys = slices.DeleteFunc(e.plan.Keys, func(k Key) bool { return slices.Contains(v.Features, k.Key) })
+	e.plan.Keys = slices.DeleteFunc(
+		e.plan.Keys,
+		func(k Key) bool { return slices.Contains(v.Features, k.Key) },
+	)
 	if len(e.plan.Keys) == 0 {
 		return misuse(nil, "no feature is left", "")
 	}
@@ -108,7 +123,11 @@ func (e *editor) setTask(ctx context.Context, v *Verb) error {
 // relabel gives tasks, or rows, other texts.
 func (e *editor) relabel(ctx context.Context, v *Verb) error {
 	if (v.Rows == "") == (len(v.Names) == 0) || (v.Rows == "") != (v.Text == "") {
-		return misuse(nil, "relabel wants old=new, or rows with a text", "old=new, or "+robocache.Option("rows")+" with a text")
+		return misuse(
+			nil,
+			"relabel wants old=new, or rows with a text",
+			"old=new, or "+robocache.Option("rows")+" with a text",
+		)
 	}
 	if v.Rows != "" {
 		episode, span, _ := strings.Cut(v.Rows, ":")
@@ -117,7 +136,11 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 		for k, text := range []string{episode, a, b} {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 0 {
-				return misuse(nil, "rows: expected such as 3:40-80, found "+strconv.Quote(v.Rows), "")
+				return misuse(
+					nil,
+					"rows: expected such as 3:40-80, found "+strconv.Quote(v.Rows),
+					"",
+				)
 			}
 			at[k] = n
 		}
@@ -127,9 +150,16 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 		}
 		p := &e.plan.Episodes[episodePosition]
 		if n := p.To - p.From; at[1] >= at[2] || at[2] > n {
-			return misuse(robocache.Where{"episode": at[0]}, fmt.Sprintf("rows %d to %d of %d", at[1], at[2], n), "from-to, to not included")
+			return misuse(
+				robocache.Where{"episode": at[0]},
+				fmt.Sprintf("rows %d to %d of %d", at[1], at[2], n),
+				"from-to, to not included",
+			)
 		}
-		p.Rows = append(slices.Clone(p.Rows), Relabel{From: p.From + at[1], To: p.From + at[2], Text: v.Text})
+		p.Rows = append(
+			slices.Clone(p.Rows),
+			Relabel{From: p.From + at[1], To: p.From + at[2], Text: v.Text},
+		)
 		return nil
 	}
 	used := map[string]bool{}
@@ -153,7 +183,11 @@ func (e *editor) relabel(ctx context.Context, v *Verb) error {
 	}
 	for old := range v.Names {
 		if !used[old] {
-			return misuse(nil, "no episode has the task "+strconv.Quote(old), robocache.Nearest(old, slices.Sorted(maps.Keys(used))))
+			return misuse(
+				nil,
+				"no episode has the task "+strconv.Quote(old),
+				robocache.Nearest(old, slices.Sorted(maps.Keys(used))),
+			)
 		}
 	}
 	for _, i := range chosen {
@@ -182,7 +216,11 @@ func (e *editor) texts(ctx context.Context, p *Episode) ([]string, error) {
 // reencode has all video encoded anew; resize in another size.
 func (e *editor) reencode(_ context.Context, v *Verb) error {
 	if v.Video == nil || v.Verb == "resize" && (v.Video.Width <= 0 || v.Video.Height <= 0) {
-		return misuse(nil, v.Verb+" does not say how", "reencode: a codec, a GOP or a crf; resize: a size such as 224x224")
+		return misuse(
+			nil,
+			v.Verb+" does not say how",
+			"reencode: a codec, a GOP or a crf; resize: a size such as 224x224",
+		)
 	}
 	if e.plan.Video == nil {
 		e.plan.Video = &Video{}

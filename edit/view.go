@@ -25,12 +25,14 @@ type view struct {
 	tasks map[string]int64
 	added map[string]*column
 
-	side        map[string]float64 // streams with samples under recordings/, and their nominal rates
-	sideProblem string             // why these samples are left out; "" = they are kept
-	dst         string             // URI of the result
-	written     []string           // recordings that were written to dst
-	replaces    string             // the dataset whose place the result takes; "" = none
-	recordings  bool               // the sources are recordings: their streams hold a sample ahead of the first row
+	// streams with samples under recordings/, and their nominal rates
+	side        map[string]float64
+	sideProblem string   // why these samples are left out; "" = they are kept
+	dst         string   // URI of the result
+	written     []string // recordings that were written to dst
+	replaces    string   // the dataset whose place the result takes; "" = none
+	// the sources are recordings: their streams hold a sample ahead of the first row
+	recordings bool
 
 	recount bool // frames are counted anew, whatever the sources know of them
 
@@ -46,10 +48,25 @@ type clock struct {
 }
 
 func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, error) {
-	v := &view{plan: p, srcs: srcs, keys: map[string]int{}, added: map[string]*column{}, spans: map[clock][2]int{}, frames: map[string][]*robocache.FeatureStats{}}
+	v := &view{
+		plan:   p,
+		srcs:   srcs,
+		keys:   map[string]int{},
+		added:  map[string]*column{},
+		spans:  map[clock][2]int{},
+		frames: map[string][]*robocache.FeatureStats{},
+	}
 	v.setCapabilities()
 	base := srcs[0].Info()
-	v.info = robocache.Info{URI: base.URI, Format: base.Format, Version: base.Version, Robot: base.Robot, FPS: p.FPS, Clock: base.Clock, Episodes: len(p.Episodes)}
+	v.info = robocache.Info{
+		URI:      base.URI,
+		Format:   base.Format,
+		Version:  base.Version,
+		Robot:    base.Robot,
+		FPS:      p.FPS,
+		Clock:    base.Clock,
+		Episodes: len(p.Episodes),
+	}
 	v.info.NumberEpisodes(p.numbers(srcs))
 	for _, ds := range srcs {
 		v.info.Findings = append(v.info.Findings, ds.Info().Findings...)
@@ -78,7 +95,8 @@ func newView(ctx context.Context, p *Plan, srcs []robocache.Dataset) (*view, err
 	return v, nil
 }
 
-// feature is what the result says of a key: the first source's that has it, masked where another has not.
+// feature is what the result says of a key: the first source's that has it, masked where another
+// has not.
 func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err error) {
 	if k.Added != nil {
 		c, err := k.Added.read(ctx)
@@ -95,7 +113,11 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err er
 		case name == "":
 			f.Masked = f.Masked || !k.Ones
 		case src == nil:
-			return f, misuse(robocache.Where{"dataset": v.srcs[i].Info().URI, "stream": name}, "the source has no such feature", robocache.Nearest(name, v.srcs[i].Info().Keys()))
+			return f, misuse(
+				robocache.Where{"dataset": v.srcs[i].Info().URI, "stream": name},
+				"the source has no such feature",
+				robocache.Nearest(name, v.srcs[i].Info().Keys()),
+			)
 		case !found:
 			masked := f.Masked
 			f, found = *src, true
@@ -108,7 +130,11 @@ func (v *view) feature(ctx context.Context, k *Key) (f robocache.Feature, err er
 	for _, order := range k.Order {
 		for i := range order {
 			if len(order) != f.Elements() || !slices.Contains(order, i) {
-				return f, misuse(robocache.Where{"stream": k.Key}, fmt.Sprintf("%v is no order of its %d channels", order, f.Elements()), "plan again")
+				return f, misuse(
+					robocache.Where{"stream": k.Key},
+					fmt.Sprintf("%v is no order of its %d channels", order, f.Elements()),
+					"plan again",
+				)
 			}
 		}
 	}
@@ -125,7 +151,9 @@ func (v *view) splits(base *robocache.Info) {
 	if v.info.Splits = ranges; v.plan.Part != "" {
 		v.info.Splits = map[string]string{v.plan.Part: fmt.Sprintf("0:%d", len(episodes))}
 	}
-	v.info.Findings = append(v.info.Findings, robocache.LostSplits(lost, "their episodes no longer stand together")...)
+	v.info.Findings = append(
+		v.info.Findings,
+		robocache.LostSplits(lost, "their episodes no longer stand together")...)
 }
 
 func (v *view) Info() *robocache.Info { return &v.info }
@@ -204,8 +232,8 @@ func (v *view) Len(e int) int {
 	return v.plan.Episodes[e].To - v.plan.Episodes[e].From
 }
 
-// Lacks reports whether the episode's source has the stream and the episode itself does not. Where the
-// source has no such stream, its rows are masked.
+// Lacks reports whether the episode's source has the stream and the episode itself does not. Where
+// the source has no such stream, its rows are masked.
 func (v *view) Lacks(e int, key string) bool {
 	p, err := v.at(e)
 	if err != nil {
@@ -255,7 +283,8 @@ func (v *view) whole(p *Episode) bool {
 	return p.From == 0 && p.To == v.srcs[p.Source].Len(p.Episode)
 }
 
-// span is where a stream's rows of an episode lie among the source's: on a clock of its own, those of the time that is kept.
+// span is where a stream's rows of an episode lie among the source's: on a clock of its own, those
+// of the time that is kept.
 func (v *view) span(ctx context.Context, e int, key string) (from, to int, err error) {
 	p, err := v.at(e)
 	if err != nil {
@@ -289,7 +318,11 @@ func (v *view) span(ctx context.Context, e int, key string) (from, to int, err e
 		}
 		if p.From > 0 {
 			var exact bool
-			if from, exact = slices.BinarySearch(own, rows[p.From]); v.recordings && !exact && from > 0 {
+			if from, exact = slices.BinarySearch(
+				own,
+				rows[p.From],
+			); v.recordings && !exact &&
+				from > 0 {
 				from-- // the first row holds this sample
 			}
 		}
@@ -345,8 +378,14 @@ func (v *view) Times(ctx context.Context, e int, key string) (_ []int64, err err
 	return times[from:to], nil
 }
 
-// runs calls fn with the rows of each source, by their names there, as they stand together: rows at ≤ i < at+n.
-func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn func(source int, name string, rows []robocache.Row, at int) error) error {
+// runs calls fn with the rows of each source, by their names there, as they stand together: rows at
+// ≤ i < at+n.
+func (v *view) runs(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	fn func(source int, name string, rows []robocache.Row, at int) error,
+) error {
 	out := make([]robocache.Row, 0, len(rows))
 	at, source, episode, from := 0, -1, -1, 0
 	name := ""
@@ -376,45 +415,63 @@ func (v *view) runs(ctx context.Context, key string, rows []robocache.Row, fn fu
 				return err
 			}
 		}
-		out = append(out, robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index})
+		out = append(
+			out,
+			robocache.Row{Episode: v.plan.Episodes[r.Episode].Episode, Index: from + r.Index},
+		)
 	}
 	return send(len(rows))
 }
 
-func (v *view) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
-		part := out[at : at+len(rows)]
-		if name == "" {
+func (v *view) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
+	if err := v.runs(
+		ctx,
+		key,
+		rows,
+		func(source int, name string, rows []robocache.Row, at int) error {
+			part := out[at : at+len(rows)]
+			if name == "" {
+				for i := range part {
+					part[i] = robocache.FrameRef{Missing: true}
+				}
+				return nil
+			}
+			if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
+				return err
+			}
+			if v.lib == nil {
+				return nil
+			}
+			was, is := "", ""
 			for i := range part {
-				part[i] = robocache.FrameRef{Missing: true}
+				if part[i].Path == "" {
+					continue
+				}
+				if part[i].Path != was {
+					was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
+				}
+				part[i].Path = is
 			}
 			return nil
-		}
-		if err := v.srcs[source].Frames(ctx, name, rows, part); err != nil {
-			return err
-		}
-		if v.lib == nil {
-			return nil
-		}
-		was, is := "", ""
-		for i := range part {
-			if part[i].Path == "" {
-				continue
-			}
-			if part[i].Path != was {
-				was, is = part[i].Path, strconv.Itoa(source)+"/"+part[i].Path
-			}
-			part[i].Path = is
-		}
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return err
 	}
 	return nil
 }
 
-// KnownFrames gives what the source says of the frames of an episode, where they are all there as they were.
-func (v *view) KnownFrames(ctx context.Context, key string, e int) (_ *robocache.FeatureStats, err error) {
+// KnownFrames gives what the source says of the frames of an episode, where they are all there as
+// they were.
+func (v *view) KnownFrames(
+	ctx context.Context,
+	key string,
+	e int,
+) (_ *robocache.FeatureStats, err error) {
 	p, err := v.at(e)
 	if err != nil {
 		return nil, err

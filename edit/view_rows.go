@@ -3,16 +3,26 @@ package edit
 import (
 	"context"
 	"encoding/binary"
-	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/format/lerobot/write"
 	"math"
 	"strings"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/format/lerobot/write"
 )
 
-func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (v *view) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	f := v.info.Feature(key)
 	if f == nil {
-		return misuse(robocache.Where{"stream": key}, "no such feature", robocache.Nearest(key, v.info.Keys()))
+		return misuse(
+			robocache.Where{"stream": key},
+			"no such feature",
+			robocache.Nearest(key, v.info.Keys()),
+		)
 	}
 	if c := v.added[key]; c != nil {
 		if err := c.gather(v, rows, dst); err != nil {
@@ -21,23 +31,28 @@ func (v *view) Gather(ctx context.Context, key string, rows []robocache.Row, dst
 		return nil
 	}
 	size := f.RowBytes()
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
-		part := dst[at*size : (at+len(rows))*size]
-		if name == "" {
-			clear(part)
-			if v.plan.Keys[v.keys[key]].Ones {
-				v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
+	if err := v.runs(
+		ctx,
+		key,
+		rows,
+		func(source int, name string, rows []robocache.Row, at int) error {
+			part := dst[at*size : (at+len(rows))*size]
+			if name == "" {
+				clear(part)
+				if v.plan.Keys[v.keys[key]].Ones {
+					v.present(strings.TrimSuffix(key, robocache.ValidSuffix), source, part)
+				}
+				return nil
+			}
+			if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
+				return err
+			}
+			if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
+				permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
 			}
 			return nil
-		}
-		if err := v.srcs[source].Gather(ctx, name, rows, part); err != nil {
-			return err
-		}
-		if i, ok := v.keys[key]; ok && len(v.plan.Keys[i].Order) > source {
-			permute(part, size, f.DType.Size(), v.plan.Keys[i].Order[source])
-		}
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return err
 	}
 	switch {
@@ -86,7 +101,12 @@ func permute(rows []byte, size, element int, order []int) {
 }
 
 // fromZero lets the timestamps of episodes that were cut begin where they began before.
-func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []robocache.Row, dst []byte) error {
+func (v *view) fromZero(
+	ctx context.Context,
+	f *robocache.Feature,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	size := f.DType.Size()
 	for i, r := range rows {
 		p, err := v.at(r.Episode)
@@ -97,7 +117,12 @@ func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []roboca
 			continue
 		}
 		raw := make([]byte, 2*size)
-		if err := v.srcs[p.Source].Gather(ctx, f.Key, []robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}}, raw); err != nil {
+		if err := v.srcs[p.Source].Gather(
+			ctx,
+			f.Key,
+			[]robocache.Row{{Episode: p.Episode, Index: 0}, {Episode: p.Episode, Index: p.From}},
+			raw,
+		); err != nil {
 			return err
 		}
 		first := robocache.Float64s(nil, f.DType, raw)
@@ -112,34 +137,53 @@ func (v *view) fromZero(ctx context.Context, f *robocache.Feature, rows []roboca
 }
 
 // GatherRagged is the sources'.
-func (v *view) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, _ int) error {
-		if name == "" {
-			counts = append(counts, make([]int, len(rows))...)
+func (v *view) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
+	if err := v.runs(
+		ctx,
+		key,
+		rows,
+		func(source int, name string, rows []robocache.Row, _ int) error {
+			if name == "" {
+				counts = append(counts, make([]int, len(rows))...)
+				return nil
+			}
+			b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
+			if err != nil {
+				return err
+			}
+			data, counts = append(data, b...), append(counts, n...)
 			return nil
-		}
-		b, n, err := robocache.GatherRagged(ctx, v.srcs[source], name, rows)
-		if err != nil {
-			return err
-		}
-		data, counts = append(data, b...), append(counts, n...)
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return data, counts, err
 	}
 	return data, counts, nil
 }
 
 // Valid is the sources'; where one has no such stream, no row holds a value.
-func (v *view) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
-	if err := v.runs(ctx, key, rows, func(source int, name string, rows []robocache.Row, at int) error {
-		part := valid[at : at+len(rows)]
-		if name == "" {
-			clear(part)
-			return nil
-		}
-		return robocache.Valid(ctx, v.srcs[source], name, rows, part)
-	}); err != nil {
+func (v *view) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
+	if err := v.runs(
+		ctx,
+		key,
+		rows,
+		func(source int, name string, rows []robocache.Row, at int) error {
+			part := valid[at : at+len(rows)]
+			if name == "" {
+				clear(part)
+				return nil
+			}
+			return robocache.Valid(ctx, v.srcs[source], name, rows, part)
+		},
+	); err != nil {
 		return err
 	}
 	return nil

@@ -17,8 +17,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. It has or, and, parentheses, comparisons of numbers and of texts, names, and
-// functions of a column: KEY, KEY[channel], 'any key'['any channel'], or abs of one. A comparison with NaN is false.
+// Where is an expression over an episode: length < 30 or max(action[gripper]) > 1.2. It has or,
+// and, parentheses, comparisons of numbers and of texts, names, and functions of a column: KEY,
+// KEY[channel], 'any key'['any channel'], or abs of one. A comparison with NaN is false.
 type Where struct {
 	holds func(x *whereEpisode) (bool, error)
 	calls []*call
@@ -58,9 +59,15 @@ var (
 			}
 			return episode.Tasks, nil
 		}},
-		"index":  {number: func(x *whereEpisode) (float64, error) { return float64(x.v.info.EpisodeIndex(x.e)), nil }},
-		"source": {number: func(x *whereEpisode) (float64, error) { return float64(x.v.plan.Episodes[x.e].Source), nil }},
-		"length": {number: func(x *whereEpisode) (float64, error) { return float64(x.v.Len(x.e)), nil }},
+		"index": {
+			number: func(x *whereEpisode) (float64, error) { return float64(x.v.info.EpisodeIndex(x.e)), nil },
+		},
+		"source": {
+			number: func(x *whereEpisode) (float64, error) { return float64(x.v.plan.Episodes[x.e].Source), nil },
+		},
+		"length": {
+			number: func(x *whereEpisode) (float64, error) { return float64(x.v.Len(x.e)), nil },
+		},
 		"duration": {number: func(x *whereEpisode) (float64, error) {
 			times, err := x.v.Times(x.ctx, x.e, "")
 			if errors.Is(err, robocache.ErrUnsupported) || len(times) == 0 {
@@ -73,8 +80,12 @@ var (
 		}},
 	}
 	compares = map[token.Token]func(a, b float64) bool{
-		token.LSS: func(a, b float64) bool { return a < b }, token.LEQ: func(a, b float64) bool { return a <= b }, token.GTR: func(a, b float64) bool { return a > b },
-		token.GEQ: func(a, b float64) bool { return a >= b }, token.EQL: func(a, b float64) bool { return a == b }, token.NEQ: func(a, b float64) bool { return a < b || a > b },
+		token.LSS: func(a, b float64) bool { return a < b },
+		token.LEQ: func(a, b float64) bool { return a <= b },
+		token.GTR: func(a, b float64) bool { return a > b },
+		token.GEQ: func(a, b float64) bool { return a >= b },
+		token.EQL: func(a, b float64) bool { return a == b },
+		token.NEQ: func(a, b float64) bool { return a < b || a > b },
 	}
 	// unlikeGo is what an expression has otherwise: its words, and texts in either quotes.
 	unlikeGo = regexp.MustCompile(`'([^']*)'|"([^"]*)"|\bor\b|\band\b|\s`)
@@ -85,7 +96,11 @@ const maxWhere = 4096
 // ParseWhere reads an expression.
 func ParseWhere(text string) (_ *Where, err error) {
 	if len(text) > maxWhere {
-		return nil, misuse(nil, fmt.Sprintf("where: an expression of more than %d bytes", maxWhere), "")
+		return nil, misuse(
+			nil,
+			fmt.Sprintf("where: an expression of more than %d bytes", maxWhere),
+			"",
+		)
 	}
 	w := &Where{text: unlikeGo.ReplaceAllStringFunc(text, func(s string) string {
 		switch s[0] {
@@ -114,7 +129,17 @@ func ParseWhere(text string) (_ *Where, err error) {
 }
 
 func (w *Where) fail(msg string) error {
-	return misuse(nil, "where: "+msg, "such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(slices.Sorted(maps.Keys(names)), ", ")+"; "+strings.Join(functions, ", ")+" of a column, abs inside; texts, and keys of other letters, in quotes")
+	return misuse(
+		nil,
+		"where: "+msg,
+		"such as: length < 30 or max(action[gripper]) > 1.2; "+strings.Join(
+			slices.Sorted(maps.Keys(names)),
+			", ",
+		)+"; "+strings.Join(
+			functions,
+			", ",
+		)+" of a column, abs inside; texts, and keys of other letters, in quotes",
+	)
 }
 
 // of is a part of the text; what stands in quotes, without them.
@@ -133,7 +158,9 @@ func (w *Where) term(part ast.Expr) (term, error) {
 		return w.term(part.X)
 	case *ast.BasicLit:
 		if text := w.of(part); part.Kind == token.STRING {
-			return term{texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil }}, nil
+			return term{
+				texts: func(*whereEpisode) ([]string, error) { return []string{text}, nil },
+			}, nil
 		} else if v, err := strconv.ParseFloat(text, 64); err == nil {
 			return term{number: func(*whereEpisode) (float64, error) { return v, nil }}, nil
 		}
@@ -222,12 +249,19 @@ func (w *Where) term(part ast.Expr) (term, error) {
 				if err != nil {
 					return false, err
 				}
-				common := slices.ContainsFunc(left, func(s string) bool { return slices.Contains(right, s) })
+				common := slices.ContainsFunc(
+					left,
+					func(s string) bool { return slices.Contains(right, s) },
+				)
 				return common == (part.Op == token.EQL), nil
 			}}, nil
 		}
 	}
-	return term{}, w.fail(strconv.Quote(w.of(part)) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode")
+	return term{}, w.fail(
+		strconv.Quote(
+			w.of(part),
+		) + " is no comparison of numbers, none of two texts by == or !=, and nothing that is known of an episode",
+	)
 }
 
 // call reads a function of a column; nil where it is none.
@@ -253,7 +287,11 @@ func (w *Where) check(v *view) error {
 	for _, c := range w.calls {
 		f := v.info.Feature(c.key)
 		if f == nil || f.Kind != robocache.KindNumeric || f.Ragged() {
-			return misuse(robocache.Where{"stream": c.key}, "where: no column of numbers of that name", robocache.Nearest(c.key, v.info.Keys()))
+			return misuse(
+				robocache.Where{"stream": c.key},
+				"where: no column of numbers of that name",
+				robocache.Nearest(c.key, v.info.Keys()),
+			)
 		}
 		if _, err := c.place(f); err != nil {
 			return err
@@ -274,7 +312,11 @@ func (c *call) place(f *robocache.Feature) (int, error) {
 	if i, err := strconv.Atoi(c.channel); err == nil && i >= 0 && i < f.Elements() {
 		return i, nil
 	}
-	return 0, misuse(robocache.Where{"stream": f.Key}, fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()), robocache.Nearest(c.channel, list))
+	return 0, misuse(
+		robocache.Where{"stream": f.Key},
+		fmt.Sprintf("where: no channel %q of %d", c.channel, f.Elements()),
+		robocache.Nearest(c.channel, list),
+	)
 }
 
 // value is that of the function, of the column or of a channel of it.

@@ -21,16 +21,18 @@ import (
 
 // Report says what an edit did, or would do.
 type Report struct {
-	DST      string              `json:"dst,omitempty"`
-	Format   string              `json:"format"`
-	DryRun   bool                `json:"dry_run,omitempty"`
-	InPlace  bool                `json:"in_place,omitempty"`
-	Episodes int                 `json:"num_episodes"`
-	Frames   int64               `json:"num_frames"`
-	Deleted  []int64             `json:"deleted_episodes,omitempty"` // their indices, of the verbs delete and keep
-	Video    Counts              `json:"video"`
-	Bytes    int64               `json:"bytes,omitempty"` // dry run: about what the result takes
-	Free     int64               `json:"free,omitempty"`  // dry run: what is free at the destination
+	DST      string `json:"dst,omitempty"`
+	Format   string `json:"format"`
+	DryRun   bool   `json:"dry_run,omitempty"`
+	InPlace  bool   `json:"in_place,omitempty"`
+	Episodes int    `json:"num_episodes"`
+	Frames   int64  `json:"num_frames"`
+	// their indices, of the verbs delete and keep
+	Deleted []int64 `json:"deleted_episodes,omitempty"`
+	Video   Counts  `json:"video"`
+	Bytes   int64   `json:"bytes,omitempty"` // dry run: about what the result takes
+	// dry run: what is free at the destination
+	Free     int64               `json:"free,omitempty"`
 	Notes    []string            `json:"notes,omitempty"`
 	Findings []robocache.Finding `json:"findings"`
 	Plan     *Plan               `json:"plan,omitempty"`
@@ -41,10 +43,11 @@ type Report struct {
 
 // Counts says what became of the video segments, an episode of a camera each.
 type Counts struct {
-	Copied  int            `json:"copied"`  // segments, not encoded
-	Hidden  int            `json:"hidden"`  // of them, with frames that no row shows
-	Frames  int            `json:"frames"`  // such frames
-	Joined  int            `json:"joined"`  // of them, with frames at their ends that were encoded, up to where a copy can begin and end
+	Copied int `json:"copied"` // segments, not encoded
+	Hidden int `json:"hidden"` // of them, with frames that no row shows
+	Frames int `json:"frames"` // such frames
+	// of them, with frames at their ends that were encoded, up to where a copy can begin and end
+	Joined  int            `json:"joined"`
 	Encoded int            `json:"encoded"` // segments, whole
 	Why     map[string]int `json:"why,omitempty"`
 	Rows    int64          `json:"encoded_frames"` // of both
@@ -57,7 +60,8 @@ const (
 	maxEdits  = 256 << 20
 )
 
-// write writes the parts, or says what would be written. What can be refused is refused for all of them before the first is written.
+// write writes the parts, or says what would be written. What can be refused is refused for all of
+// them before the first is written.
 func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 	r := e.req
 	format, err := e.format()
@@ -82,7 +86,11 @@ func (e *editor) write(ctx context.Context, parts []*Plan) (*Report, error) {
 	case r.InPlace && (split || len(e.srcs) > 1 || r.DST != ""):
 		return nil, misuse(nil, "in place goes with one source, no destination, and no split", "")
 	case r.InPlace && format != e.srcs[0].Info().Format:
-		return nil, misuse(nil, "in place: the format "+e.srcs[0].Info().Format+" would become "+format, "name a destination")
+		return nil, misuse(
+			nil,
+			"in place: the format "+e.srcs[0].Info().Format+" would become "+format,
+			"name a destination",
+		)
 	case !r.InPlace && !r.DryRun && r.DST == "":
 		return nil, misuse(nil, "no destination", "name a new folder, or edit in place")
 	}
@@ -143,7 +151,10 @@ func (e *editor) format() (string, error) {
 	}
 	name := e.srcs[0].Info().Format
 	for _, ds := range e.srcs {
-		if f, err := robocache.FormatNamed(ds.Info().Format); err != nil || f.Write == nil || f.Name != name {
+		if f, err := robocache.FormatNamed(
+			ds.Info().Format,
+		); err != nil || f.Write == nil ||
+			f.Name != name {
 			return robocache.DefaultFormat(), nil
 		}
 	}
@@ -153,8 +164,15 @@ func (e *editor) format() (string, error) {
 // free refuses a destination that is taken.
 func free(ctx context.Context, dst string) (err error) {
 	if dir, ok := store.LocalPath(dst); ok {
-		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 || err != nil && !os.IsNotExist(err) {
-			return misuse(robocache.Where{"dataset": dst}, "the destination is not empty", "name a new folder")
+		if entries, err := os.ReadDir(
+			dir,
+		); err == nil && len(entries) > 0 ||
+			err != nil && !os.IsNotExist(err) {
+			return misuse(
+				robocache.Where{"dataset": dst},
+				"the destination is not empty",
+				"name a new folder",
+			)
 		}
 		return nil
 	}
@@ -168,7 +186,11 @@ func free(ctx context.Context, dst string) (err error) {
 		return err
 	}
 	if len(list) > 0 {
-		return misuse(robocache.Where{"dataset": robocache.Redact(dst)}, "the destination is not empty", "name a new folder")
+		return misuse(
+			robocache.Where{"dataset": robocache.Redact(dst)},
+			"the destination is not empty",
+			"name a new folder",
+		)
 	}
 	return nil
 }
@@ -203,7 +225,8 @@ func (e *editor) options(p *Plan) map[string]string {
 			out["size"] = fmt.Sprintf("%dx%d", s.Width, s.Height)
 		}
 		switch {
-		case s.All && (s.Codec != "" || s.Width == 0): // else another size is reason enough, and H.264 may stand in for AV1
+		case s.All && (s.Codec != "" || s.Width == 0):
+			// else another size is reason enough, and H.264 may stand in for AV1
 			out["video_codec"] = cmp.Or(s.Codec, "av1")
 		case s.Codec != "":
 			out["codec"] = s.Codec
@@ -222,7 +245,10 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 	if err := v.settleTasks(ctx); err != nil {
 		return nil, err
 	}
-	v.recount = slices.ContainsFunc(p.Verbs, func(v Verb) bool { return v.Verb == "recompute-stats" })
+	v.recount = slices.ContainsFunc(
+		p.Verbs,
+		func(v Verb) bool { return v.Verb == "recompute-stats" },
+	)
 	f, err := robocache.FormatNamed(p.Format)
 	if err != nil {
 		return nil, err
@@ -232,8 +258,28 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 			return nil, err
 		}
 	}
-	out := &Report{DST: dst, Format: p.Format, DryRun: dry, Notes: p.Notes, Plan: p, Episodes: v.info.Episodes, Frames: v.info.Frames, Findings: []robocache.Finding{}, Part: p.Part, Deleted: e.deleted}
-	opt := convert.Options{WriteOptions: robocache.WriteOptions{Threads: e.req.Threads, FPS: p.FPS, Options: e.options(p), DryRun: dry, Progress: e.req.Progress, Renumber: p.repeats()}}
+	out := &Report{
+		DST:      dst,
+		Format:   p.Format,
+		DryRun:   dry,
+		Notes:    p.Notes,
+		Plan:     p,
+		Episodes: v.info.Episodes,
+		Frames:   v.info.Frames,
+		Findings: []robocache.Finding{},
+		Part:     p.Part,
+		Deleted:  e.deleted,
+	}
+	opt := convert.Options{
+		WriteOptions: robocache.WriteOptions{
+			Threads:  e.req.Threads,
+			FPS:      p.FPS,
+			Options:  e.options(p),
+			DryRun:   dry,
+			Progress: e.req.Progress,
+			Renumber: p.repeats(),
+		},
+	}
 	if e.req.InPlace {
 		opt.Replaces = e.srcs[0].Info().URI
 		v.replaces = below(opt.Replaces, write.RecordingsFolder)
@@ -255,7 +301,10 @@ func (e *editor) one(ctx context.Context, p *Plan, dst string, dry bool) (*Repor
 			}
 		}
 	case p.files != nil:
-		if out.Notes = append(slices.Clip(p.Notes), fmt.Sprintf("%d files are copied as they are", len(p.files))); !dry {
+		if out.Notes = append(
+			slices.Clip(p.Notes),
+			fmt.Sprintf("%d files are copied as they are", len(p.files)),
+		); !dry {
 			if err := e.copy(ctx, p, dst); err != nil {
 				return nil, err
 			}
@@ -312,7 +361,8 @@ func (c *Counts) add(o *Counts) {
 	}
 }
 
-// Edit is a line of meta/edits.jsonl: how the dataset came of others. There is no time in it: the same edit gives the same bytes.
+// Edit is a line of meta/edits.jsonl: how the dataset came of others. There is no time in it: the
+// same edit gives the same bytes.
 type Edit struct {
 	Edit    int       `json:"edit"` // the version of the line
 	Verbs   []Verb    `json:"verbs"`
@@ -320,7 +370,8 @@ type Edit struct {
 	FPS     string    `json:"fps"`
 	Cut     string    `json:"cut,omitempty"`
 	Rows    []CutRows `json:"rows,omitempty"` // of the episodes that were cut
-	// Hidden are frames that lie in the video and that no row shows, camera → episode → how many before and behind its own.
+	// Hidden are frames that lie in the video and that no row shows, camera → episode → how many
+	// before and behind its own.
 	Hidden map[string]map[string][2]int `json:"hidden,omitempty"`
 }
 
@@ -328,7 +379,8 @@ type Edit struct {
 type EditOf struct {
 	Format      string `json:"format"`
 	Fingerprint string `json:"fingerprint"`
-	Episodes    string `json:"episodes"` // indices there, of the result's episodes in their order: "0:3,4:50"
+	// indices there, of the result's episodes in their order: "0:3,4:50"
+	Episodes string `json:"episodes"`
 }
 
 // CutRows are the rows of its source's episode that an episode has.
@@ -343,7 +395,10 @@ func (v *view) line(r *write.Report) ([]byte, error) {
 	l := Edit{Edit: 1, Verbs: v.plan.Verbs, FPS: v.plan.FPS.String(), Cut: v.plan.Cut}
 	numbers := make([][]int, len(v.srcs))
 	for i, p := range v.plan.Episodes {
-		numbers[p.Source] = append(numbers[p.Source], int(v.srcs[p.Source].Info().EpisodeIndex(p.Episode)))
+		numbers[p.Source] = append(
+			numbers[p.Source],
+			int(v.srcs[p.Source].Info().EpisodeIndex(p.Episode)),
+		)
 		if !v.whole(&p) {
 			l.Rows = append(l.Rows, CutRows{i, p.From, p.To})
 		}
@@ -420,7 +475,15 @@ func (r *Report) Text() string {
 		if name == "" {
 			name = "(no destination)"
 		}
-		fmt.Fprintf(&b, "%s %s: %s, %d episodes, %d frames\n", verb, name, p.Format, p.Episodes, p.Frames)
+		fmt.Fprintf(
+			&b,
+			"%s %s: %s, %d episodes, %d frames\n",
+			verb,
+			name,
+			p.Format,
+			p.Episodes,
+			p.Frames,
+		)
 		if len(p.Deleted) > 0 {
 			deleted := robocache.Info{Episodes: len(p.Deleted)}
 			deleted.NumberEpisodes(p.Deleted)
@@ -429,7 +492,12 @@ func (r *Report) Text() string {
 		if c := p.Video; c.Copied+c.Encoded > 0 {
 			fmt.Fprintf(&b, "  video segments: %d copied", c.Copied)
 			if c.Hidden > 0 {
-				fmt.Fprintf(&b, " (%d with %d frames around them that no row shows)", c.Hidden, c.Frames)
+				fmt.Fprintf(
+					&b,
+					" (%d with %d frames around them that no row shows)",
+					c.Hidden,
+					c.Frames,
+				)
 			}
 			if c.Joined > 0 {
 				fmt.Fprintf(&b, " (%d but for the frames at their ends)", c.Joined)
@@ -443,7 +511,14 @@ func (r *Report) Text() string {
 				fmt.Fprintf(&b, "    encoded: %s: %d\n", why, c.Why[why])
 			}
 			for _, key := range slices.Sorted(maps.Keys(c.PSNR)) {
-				fmt.Fprintf(&b, "    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d frames)\n", key, c.PSNR[key].Mean, c.PSNR[key].Min, c.PSNR[key].Frames)
+				fmt.Fprintf(
+					&b,
+					"    PSNR of %s against the source: %.1f dB on average, %.1f at least (%d frames)\n",
+					key,
+					c.PSNR[key].Mean,
+					c.PSNR[key].Min,
+					c.PSNR[key].Frames,
+				)
 			}
 		}
 		if p.DryRun && p.Bytes > 0 {
@@ -458,7 +533,12 @@ func (r *Report) Text() string {
 		}
 	}
 	if r.Undo != "" {
-		fmt.Fprintf(&b, "  the dataset as it was is kept at %s until the next edit: robocache edit undo %s\n", r.Undo, r.DST)
+		fmt.Fprintf(
+			&b,
+			"  the dataset as it was is kept at %s until the next edit: robocache edit undo %s\n",
+			r.Undo,
+			r.DST,
+		)
 	}
 	return b.String()
 }

@@ -14,18 +14,29 @@ import robocache
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--checkpoint")
     a = p.parse_args()
     torch.manual_seed(0)
-    accelerator = Accelerator(cpu=not torch.cuda.is_available())  # first: it starts torch.distributed, where the Loader finds its rank
-    loader = robocache.Loader(a.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"], device=accelerator.device)
+    # first: it starts torch.distributed, where the Loader finds its rank
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
+    loader = robocache.Loader(
+        a.path,
+        batch_size=8,
+        seed=3,
+        threads=1,
+        keys=["observation.state", "action", "index"],
+        device=accelerator.device,
+    )
     features = loader.dataset.features
     model = torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0])
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), 1e-2))
-    accelerator.register_for_checkpointing(loader)  # save_state() and load_state() keep its position
+    # save_state() and load_state() keep its position
+    accelerator.register_for_checkpointing(loader)
     if a.checkpoint and os.path.isdir(a.checkpoint):
         accelerator.load_state(a.checkpoint)
     step = 0
@@ -43,7 +54,9 @@ def main():
                 break
         distinct = len(accelerator.gather(torch.cat(seen)).unique())
         ranks = accelerator.num_processes
-        accelerator.print(f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}")
+        accelerator.print(
+            f"{step} steps, epoch {epoch}: {ranks} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+        )
     if a.checkpoint:
         accelerator.save_state(a.checkpoint)
     accelerator.end_training()

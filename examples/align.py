@@ -1,6 +1,6 @@
 """Bring the streams of an episode onto one 50 Hz timeline: modes, edges, and which rows are real.
 
-    python examples/align.py PATH"""
+python examples/align.py PATH"""
 
 import argparse
 
@@ -10,14 +10,18 @@ import robocache
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     a = p.parse_args()
 
     ds = robocache.open(a.path)
     episode = ds[0]
     state = episode.streams["observation.state"]
-    print(f"{state}: {len(state)} rows at {state.rate_hz:.3f} Hz, {state.times[0]} to {state.times[-1]} ns")
+    print(
+        f"{state}: {len(state)} rows at {state.rate_hz:.3f} Hz, {state.times[0]} to {state.times[-1]} ns"
+    )
 
     # Floats are interpolated, everything else holds its last value; modes= says otherwise by key.
     out = episode.align(hz=50, modes={"action": "previous"}, keys=["observation.state", "action"])
@@ -29,24 +33,36 @@ def main():
     t, rows = state.times, state.values.astype(np.float64)
     k = int(np.searchsorted(t, out["times"][1], side="right")) - 1
     w = (out["times"][1] - t[k]) / (t[k + 1] - t[k])
-    assert np.allclose(out["observation.state"][1], rows[k] + w * (rows[k + 1] - rows[k]), atol=1e-5)
+    assert np.allclose(
+        out["observation.state"][1], rows[k] + w * (rows[k + 1] - rows[k]), atol=1e-5
+    )
 
-    # Half a second before and after the recording: the edge policy chooses the value, the mask is the same.
+    # Half a second before and after the recording: the edge policy chooses the value, the mask is
+    # the same.
     times = np.arange(t[0] - 500_000_000, t[-1] + 500_000_001, 20_000_000)
     for edge in ("clamp", "mask", "extrapolate"):
         got = episode.align(times=times, edge=edge, keys=["observation.state"])
         pad = got["observation.state_is_pad"]
-        print(f"  {edge:12} first value {got['observation.state'][0, 0]:9.4f}, {pad.sum()} of {len(pad)} rows are padding")
+        print(
+            f"  {edge:12} first value {got['observation.state'][0, 0]:9.4f}, {pad.sum()} of {len(pad)} rows are padding"
+        )
         assert np.array_equal(pad, (times < t[0]) | (times > t[-1]))
 
     # No bridging over holes longer than 20 ms: at 30 rows a second only the exact hits are left.
-    held = episode.align(hz=50, max_gap=0.020, keys=["observation.state"])["observation.state_is_pad"]
+    held = episode.align(hz=50, max_gap=0.020, keys=["observation.state"])[
+        "observation.state_is_pad"
+    ]
     print(f"  max_gap=20 ms: {held.sum()} of {len(held)} rows lie in a gap")
 
     # The same in batches: one sample for each position of the timeline, images by the nearest.
-    with robocache.Loader(ds, batch_size=16, hz=50, align=robocache.Align(modes={"action": "previous"})) as loader:
+    with robocache.Loader(
+        ds, batch_size=16, hz=50, align=robocache.Align(modes={"action": "previous"})
+    ) as loader:
         batch = next(iter(loader))
-        print(f"  a batch of {loader.num_samples} positions:", {k: tuple(v.shape) for k, v in batch.items() if not isinstance(v, list)})
+        print(
+            f"  a batch of {loader.num_samples} positions:",
+            {k: tuple(v.shape) for k, v in batch.items() if not isinstance(v, list)},
+        )
 
 
 if __name__ == "__main__":

@@ -16,15 +16,21 @@ import robocache
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--checkpoint")
     a = p.parse_args()
     dist.init_process_group("gloo")  # "nccl", and device=f"cuda:{local_rank}" for Loader, on GPUs
-    loader = robocache.Loader(a.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"])
+    loader = robocache.Loader(
+        a.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"]
+    )
     features = loader.dataset.features
-    model = DistributedDataParallel(torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0]))
+    model = DistributedDataParallel(
+        torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0])
+    )
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     step = 0
     if a.checkpoint and os.path.exists(a.checkpoint):
@@ -43,7 +49,12 @@ def main():
             seen += batch["index"].tolist()
             step += 1
             if a.checkpoint and dist.get_rank() == 0:
-                state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict(), "step": step}
+                state = {
+                    "model": model.module.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "loader": loader.state_dict(),
+                    "step": step,
+                }
                 torch.save(state, a.checkpoint + ".new")
                 os.replace(a.checkpoint + ".new", a.checkpoint)  # whole or not at all
             if step == a.steps:
@@ -52,9 +63,12 @@ def main():
         dist.all_gather_object(everyone, seen)
         if dist.get_rank() == 0:
             distinct = len({i for ids in everyone for i in ids})
-            print(f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}")
+            print(
+                f"step {step}, epoch {epoch}: {len(everyone)} ranks saw {distinct} of {loader.num_samples} samples; loss {loss.item():.4f}"
+            )
     dist.destroy_process_group()
-    # Threads of gloo can outlive the process group and abort Python's exit (torch 2.11, 3 of 14 runs without RoboCache).
+    # Threads of gloo can outlive the process group and abort Python's exit (torch 2.11, 3 of 14
+    # runs without RoboCache).
     sys.stdout.flush()
     os._exit(0)
 

@@ -18,18 +18,25 @@ def main(path):
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "lake")
         robocache.convert(path, table, to="delta", write_option=["partition=task"])
-        robocache.convert(path, table, to="delta", write_option=["append=true"])  # the same episodes again, as the table's next version
+        # the same episodes again, as the table's next version
+        robocache.convert(path, table, to="delta", write_option=["append=true"])
 
         lake = deltalake.DeltaTable(table)
         rows = lake.to_pyarrow_table(columns=["episode_index", "frame_index", "task"])
-        print(f"version {lake.version()}: {rows.num_rows} rows of {pc.count_distinct(rows['episode_index']).as_py()} episodes, by {lake.metadata().partition_columns}")
+        print(
+            f"version {lake.version()}: {rows.num_rows} rows of {pc.count_distinct(rows['episode_index']).as_py()} episodes, by {lake.metadata().partition_columns}"
+        )
 
         loader = robocache.Loader(table, batch_size=16, seed=7)
-        print(f"trained on {sum(len(batch['action']) for batch in loader)} rows of version {robocache.open(table).version}, "
-              f"and there are {robocache.open(table, options={'version': '0'}).num_frames} in version 0")  # fmt: skip
+        print(
+            f"trained on {sum(len(batch['action']) for batch in loader)} rows of version {robocache.open(table).version}, "
+            f"and there are {robocache.open(table, options={'version': '0'}).num_frames} in version 0"
+        )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("path")
     main(parser.parse_args().path)

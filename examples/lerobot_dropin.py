@@ -20,15 +20,21 @@ def epoch(ds, method):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     a = p.parse_args()
 
     fps = robocache.open(a.path).fps
-    ds = LeRobotDataset("my/dataset", root=a.path, delta_timestamps={"action": [0.0, 1 / fps, 2 / fps]})
+    ds = LeRobotDataset(
+        "my/dataset", root=a.path, delta_timestamps={"action": [0.0, 1 / fps, 2 / fps]}
+    )
     item = ds[0]  # the engine now runs in this process; workers may still be forked
     for key, value in item.items():
-        print(f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} {getattr(value, 'dtype', '')}")
+        print(
+            f"  {key:40} {tuple(value.shape) if torch.is_tensor(value) else value!r} {getattr(value, 'dtype', '')}"
+        )
     for method in ("fork", "spawn"):
         index = epoch(ds, method)
         assert index.tolist() == [int(i) for i in ds.hf_dataset["index"]], method

@@ -20,7 +20,13 @@ class Data(L.LightningDataModule):
         self.path, self.loader, self.saved = path, None, None
 
     def train_dataloader(self):  # called in each process, when torch.distributed knows its rank
-        self.loader = robocache.Loader(self.path, batch_size=8, seed=3, threads=1, keys=["observation.state", "action", "index"])
+        self.loader = robocache.Loader(
+            self.path,
+            batch_size=8,
+            seed=3,
+            threads=1,
+            keys=["observation.state", "action", "index"],
+        )
         if self.saved:
             self.loader.load_state_dict(self.saved)
         return self.loader
@@ -35,10 +41,14 @@ class Data(L.LightningDataModule):
 class Policy(L.LightningModule):
     def __init__(self, features):
         super().__init__()
-        self.net = torch.nn.Linear(features["observation.state"].shape[0], features["action"].shape[0])
+        self.net = torch.nn.Linear(
+            features["observation.state"].shape[0], features["action"].shape[0]
+        )
 
     def training_step(self, batch, batch_idx):
-        print(f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: {batch['index'].tolist()}")
+        print(
+            f"epoch {self.current_epoch} step {self.global_step} rank {self.global_rank}: {batch['index'].tolist()}"
+        )
         return (self.net(batch["observation.state"]) - batch["action"]).square().mean()
 
     def configure_optimizers(self):
@@ -46,13 +56,22 @@ class Policy(L.LightningModule):
 
 
 if __name__ == "__main__":
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--devices", type=int, default=1)
     p.add_argument("--checkpoint", default="run.ckpt")
     a = p.parse_args()
-    trainer = L.Trainer(accelerator="cpu", devices=a.devices, max_steps=a.steps, use_distributed_sampler=False, enable_checkpointing=False, logger=False)
+    trainer = L.Trainer(
+        accelerator="cpu",
+        devices=a.devices,
+        max_steps=a.steps,
+        use_distributed_sampler=False,
+        enable_checkpointing=False,
+        logger=False,
+    )
     resume = a.checkpoint if os.path.exists(a.checkpoint) else None
     trainer.fit(Policy(robocache.open(a.path).features), datamodule=Data(a.path), ckpt_path=resume)
     trainer.save_checkpoint(a.checkpoint)  # or a ModelCheckpoint(every_n_train_steps=...)

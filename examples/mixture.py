@@ -19,7 +19,8 @@ def mixture(a):
     return robocache.Loader(
         [
             Mix(ds, weight=3, name="most"),
-            # Its own selection, statistics and, where keys are named otherwise, rename={"their_key": "ours"}.
+            # Its own selection, statistics and, where keys are named otherwise,
+            # rename={"their_key": "ours"}.
             Mix(other, weight=1, name="some", episodes=[0]),
         ],
         batch_size=16,
@@ -33,7 +34,9 @@ def mixture(a):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("other", nargs="?")
     a = p.parse_args()
@@ -52,7 +55,9 @@ def main():
         print(f"at no moment more than {worst:.2f} samples from 3 to 1")
         print({k: tuple(v.shape) for k, v in batch.items()})
         back = loader.normalizer.inverse(batch)["action"]  # each row by its own source
-        print(f"undone: {back.shape[-1]} numbers a row, by the normalizers of {' and '.join(loader.normalizer.sources)}")
+        print(
+            f"undone: {back.shape[-1]} numbers a row, by the normalizers of {' and '.join(loader.normalizer.sources)}"
+        )
 
     with mixture(a) as loader:
         loader.load_state_dict(json.loads(state))

@@ -1,6 +1,6 @@
 """A recording whose streams have clocks of their own, as training samples: on the camera's rows, on a grid, and with windows at native rate.
 
-    python examples/multirate.py recording.mcap [--anchor KEY] [--hz 50]"""
+python examples/multirate.py recording.mcap [--anchor KEY] [--hz 50]"""
 
 import argparse
 
@@ -10,7 +10,9 @@ import robocache
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--anchor")
     p.add_argument("--hz", type=float, default=50)
@@ -22,11 +24,21 @@ def main():
     for s in streams.values():
         print(f"  {s.key:44} {len(s):6} rows at {s.rate_hz:8.2f} Hz")
 
-    numeric = [k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype.startswith("float") and not f.ragged and not f.default][:4]
+    numeric = [
+        k
+        for k, f in ds.features.items()
+        if f.kind == "numeric" and f.dtype.startswith("float") and not f.ragged and not f.default
+    ][:4]
     fast = max(numeric, key=lambda k: len(streams[k]))
 
-    # Every sample is a row of the anchor; the fastest stream comes with all it recorded in the 100 ms before.
-    with robocache.Loader(ds, batch_size=16, keys=numeric, windows=robocache.Windows(anchor=a.anchor, seconds={fast: (-0.1, 0.0)})) as loader:
+    # Every sample is a row of the anchor; the fastest stream comes with all it recorded in the 100
+    # ms before.
+    with robocache.Loader(
+        ds,
+        batch_size=16,
+        keys=numeric,
+        windows=robocache.Windows(anchor=a.anchor, seconds={fast: (-0.1, 0.0)}),
+    ) as loader:
         batch = next(iter(loader))
         parts = np.split(np.asarray(batch[fast]), np.cumsum(batch[fast + "_lengths"])[:-1])
         print(f"{fast}: {[len(x) for x in parts]} samples in 100 ms")
@@ -34,7 +46,14 @@ def main():
     # The same streams on one grid, a second at a time; masks say what was not recorded.
     step = 1 / a.hz
     window = {k: [i * step for i in range(1 - round(a.hz), 1)] for k in numeric}
-    with robocache.Loader(ds, batch_size=16, keys=numeric, hz=a.hz, align=robocache.Align(max_gap=0.1), delta_timestamps=window) as loader:
+    with robocache.Loader(
+        ds,
+        batch_size=16,
+        keys=numeric,
+        hz=a.hz,
+        align=robocache.Align(max_gap=0.1),
+        delta_timestamps=window,
+    ) as loader:
         for k, v in next(iter(loader)).items():
             if not isinstance(v, list):
                 print(f"  {k:44} {tuple(v.shape)}")

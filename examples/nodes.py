@@ -20,18 +20,37 @@ def train(path, shuffle, cache=None):
     """What each process does once torch.distributed knows the others: an epoch. Returns what all did, as text."""
     info = robocache.open(path)
     camera = next(k for k, f in info.features.items() if f.kind in ("video", "image"))
-    loader = robocache.Loader(path, batch_size=8, shuffle=shuffle, seed=3, cache=cache, keys=[camera, "observation.state", "action", "index"])
-    model = DistributedDataParallel(torch.nn.Linear(info.features["observation.state"].shape[0] + 3, info.features["action"].shape[0]))
+    loader = robocache.Loader(
+        path,
+        batch_size=8,
+        shuffle=shuffle,
+        seed=3,
+        cache=cache,
+        keys=[camera, "observation.state", "action", "index"],
+    )
+    model = DistributedDataParallel(
+        torch.nn.Linear(
+            info.features["observation.state"].shape[0] + 3, info.features["action"].shape[0]
+        )
+    )
     optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
     seen = []
     for batch in loader:
         colour = batch[camera].float().mean((2, 3)) / 255
-        loss = (model(torch.cat([batch["observation.state"], colour], 1)) - batch["action"]).square().mean()
+        loss = (
+            (model(torch.cat([batch["observation.state"], colour], 1)) - batch["action"])
+            .square()
+            .mean()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         seen += batch["index"].tolist()
-    mine = {"seen": seen, "wrapped": loader.stats()["wrapped"], "bytes": loader.stats()["bytes_read"]}
+    mine = {
+        "seen": seen,
+        "wrapped": loader.stats()["wrapped"],
+        "bytes": loader.stats()["bytes_read"],
+    }
     ranks = [mine] * dist.get_world_size()
     dist.all_gather_object(ranks, mine)
     samples = [i for r in ranks for i in r["seen"]]
@@ -44,7 +63,9 @@ def train(path, shuffle, cache=None):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--shuffle", choices=["pool", "global"], default="pool")
     p.add_argument("--cache", help="a folder of the node: a second epoch fetches what it lacks")
@@ -57,7 +78,11 @@ def main():
 
         ray.init()
         scaling = ScalingConfig(num_workers=a.ray, placement_strategy="SPREAD")
-        done = TorchTrainer(lambda: train(a.path, a.shuffle, a.cache), torch_config=TorchConfig("gloo"), scaling_config=scaling).fit()
+        done = TorchTrainer(
+            lambda: train(a.path, a.shuffle, a.cache),
+            torch_config=TorchConfig("gloo"),
+            scaling_config=scaling,
+        ).fit()
         print(done.return_value)
         ray.shutdown()
         return

@@ -33,7 +33,9 @@ def train(path, checkpoint, batches):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--checkpoint", help=argparse.SUPPRESS)
     a = p.parse_args()
@@ -54,7 +56,9 @@ def main():
     with loader(a.path) as ld:
         whole = [i for batch in ld for i in batch["index"].tolist()]
     assert saved["seen"] + rest == whole
-    print(f"resumed: {len(rest)} samples, the same that an unbroken epoch of {len(whole)} gives there")
+    print(
+        f"resumed: {len(rest)} samples, the same that an unbroken epoch of {len(whole)} gives there"
+    )
 
 
 if __name__ == "__main__":

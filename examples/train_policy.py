@@ -23,8 +23,17 @@ class Policy(nn.Module):
 
     def __init__(self, state: int, action: int):
         super().__init__()
-        self.eye = nn.Sequential(nn.Conv2d(3, 16, 5, 2), nn.ReLU(), nn.Conv2d(16, 32, 5, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten())
-        self.head = nn.Sequential(nn.Linear(32 * 16 + state, 128), nn.ReLU(), nn.Linear(128, HORIZON * action))
+        self.eye = nn.Sequential(
+            nn.Conv2d(3, 16, 5, 2),
+            nn.ReLU(),
+            nn.Conv2d(16, 32, 5, 2),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(4),
+            nn.Flatten(),
+        )
+        self.head = nn.Sequential(
+            nn.Linear(32 * 16 + state, 128), nn.ReLU(), nn.Linear(128, HORIZON * action)
+        )
         self.action = action
 
     def forward(self, image, state):
@@ -32,11 +41,15 @@ class Policy(nn.Module):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("path")
     p.add_argument("--steps", type=int, default=300)
     p.add_argument("--batch-size", type=int, default=32)
-    p.add_argument("--save", help="where the policy goes (default: a file that is removed at the end)")
+    p.add_argument(
+        "--save", help="where the policy goes (default: a file that is removed at the end)"
+    )
     p.add_argument("--metrics", help="serve the loader's figures to Prometheus at this address")
     a = p.parse_args()
     torch.manual_seed(0)
@@ -64,9 +77,13 @@ def main():
             first = first or time.perf_counter() - start
             samples += len(batch["action"])
         took = time.perf_counter() - start
-        print(f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} samples/s, first batch after {first * 1000:.0f} ms")
+        print(
+            f"epoch {epoch}: {samples} samples in {took:.2f} s = {samples / took:.0f} samples/s, first batch after {first * 1000:.0f} ms"
+        )
     for key, value in batch.items():
-        print(f"  {key:40} {tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} {getattr(value, 'dtype', '')}")
+        print(
+            f"  {key:40} {tuple(value.shape) if hasattr(value, 'shape') else type(value).__name__} {getattr(value, 'dtype', '')}"
+        )
 
     policy = Policy(batch["observation.state"].shape[-1], batch["action"].shape[-1])
     optimizer = torch.optim.AdamW(policy.parameters(), 1e-3)
@@ -88,11 +105,15 @@ def main():
             print(f"step {step:4d}  loss {sum(recent) / len(recent):.4f}")
     took = time.perf_counter() - start
     before, after = sum(losses[:20]) / 20, sum(losses[-20:]) / 20
-    print(f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; loss {before:.4f} -> {after:.4f}")
+    print(
+        f"{a.steps} steps in {took:.1f} s, waiting for data {100 * wait / took:.0f} % of it; loss {before:.4f} -> {after:.4f}"
+    )
     # The policy works on normalised values: what undoes them is saved with it.
     with tempfile.TemporaryDirectory() as kept:
         path = a.save or os.path.join(kept, "policy.pt")
-        torch.save({"policy": policy.state_dict(), "normalizer": loader.normalizer.state_dict()}, path)
+        torch.save(
+            {"policy": policy.state_dict(), "normalizer": loader.normalizer.state_dict()}, path
+        )
         loader.close()
         act(path, ds, camera, policy)
     if not after < before:
@@ -105,14 +126,19 @@ def act(path, ds, camera, policy):
     policy.load_state_dict(saved["policy"])
     norm = robocache.Normalizer.from_state_dict(saved["normalizer"])
     streams = ds[0].streams
-    state, recorded = torch.from_numpy(streams["observation.state"].values[0]), torch.from_numpy(streams["action"].values[0])
+    state, recorded = (
+        torch.from_numpy(streams["observation.state"].values[0]),
+        torch.from_numpy(streams["action"].values[0]),
+    )
     image = torch.from_numpy(streams[camera].frames([0]))
     image = nn.functional.interpolate(image.float() / 255, (96, 96))
     seen = norm({"observation.state": state[None]})
     with torch.no_grad():
         plan = norm.inverse({"action": policy(image, seen["observation.state"])})["action"]
     off = (plan[0, 0] - recorded).abs().mean().item()
-    print(f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's units, the first {off:.3f} from the recorded one")
+    print(
+        f"from the file alone: {HORIZON} actions of {plan.shape[-1]} numbers in the robot's units, the first {off:.3f} from the recorded one"
+    )
 
 
 if __name__ == "__main__":

@@ -21,15 +21,21 @@ const (
 // tasksShown bounds what a card lists.
 const tasksShown = 20
 
-// Card makes the README of a dataset from what inspect says of it: what stands in old, its keys and its text, stays. license "" adds none.
+// Card makes the README of a dataset from what inspect says of it: what stands in old, its keys and
+// its text, stays. license "" adds none.
 func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byte, err error) {
 	head, body := split(string(old))
 	keys := &yaml.Node{Kind: yaml.MappingNode}
 	if head != "" {
 		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(head), &doc); err != nil || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		if err := yaml.Unmarshal(
+			[]byte(head),
+			&doc,
+		); err != nil || len(doc.Content) != 1 ||
+			doc.Content[0].Kind != yaml.MappingNode {
 			return nil, robocache.Malformed("push", robocache.Where{"file": "README.md"}, "the lines between --- are no keys of YAML").
-				WithCause(err).WithHint("correct or remove them")
+				WithCause(err).
+				WithHint("correct or remove them")
 		}
 		keys = doc.Content[0]
 	}
@@ -61,7 +67,11 @@ func Card(r *inspect.Report, name, license, preview string, old []byte) (_ []byt
 		if err := set("tags", []string{"LeRobot"}, false); err != nil {
 			return nil, err
 		}
-		if err := set("configs", []map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}}, false); err != nil {
+		if err := set(
+			"configs",
+			[]map[string]string{{"config_name": "default", "data_files": "data/*/*.parquet"}},
+			false,
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -122,15 +132,30 @@ func describe(b *bytes.Buffer, r *inspect.Report, preview string) {
 	}
 	fmt.Fprintf(b, "; %s.\n", strings.TrimSpace(r.Format+" "+r.Version))
 	if preview != "" {
-		fmt.Fprintf(b, "\n![an episode: frames of its cameras, and its other streams over time](%s)\n", preview)
+		fmt.Fprintf(
+			b,
+			"\n![an episode: frames of its cameras, and its other streams over time](%s)\n",
+			preview,
+		)
 	}
-	b.WriteString("\n| feature | kind | dtype | shape | rate (Hz) | codec |\n|---|---|---|---|---|---|\n")
+	b.WriteString(
+		"\n| feature | kind | dtype | shape | rate (Hz) | codec |\n|---|---|---|---|---|---|\n",
+	)
 	for _, s := range r.Streams {
 		rate := ""
 		if s.RateHz > 0 {
 			rate = strconv.FormatFloat(s.RateHz, 'g', 6, 64)
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", escape(s.Key), s.Kind, s.DType, strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Shape), "[]"), " ", "×"), rate, escape(s.Codec))
+		fmt.Fprintf(
+			b,
+			"| %s | %s | %s | %s | %s | %s |\n",
+			escape(s.Key),
+			s.Kind,
+			s.DType,
+			strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Shape), "[]"), " ", "×"),
+			rate,
+			escape(s.Codec),
+		)
 	}
 	if len(r.Tasks) > 0 {
 		fmt.Fprintf(b, "\nTasks (%d):\n\n", len(r.Tasks))

@@ -13,11 +13,18 @@ import (
 )
 
 func report() *inspect.Report {
-	return &inspect.Report{Info: robocache.Info{Format: "lerobot", Version: "v3.0", Episodes: 2, Frames: 60, FPS: robocache.Rate{Num: 30, Den: 1},
-		Tasks: []robocache.Task{{Text: "a\n# <img src=x onerror=y> | `z`"}}}, Streams: []inspect.Stream{{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}}}}
+	return &inspect.Report{Info: robocache.Info{
+		Format:   "lerobot",
+		Version:  "v3.0",
+		Episodes: 2,
+		Frames:   60,
+		FPS:      robocache.Rate{Num: 30, Den: 1},
+		Tasks:    []robocache.Task{{Text: "a\n# <img src=x onerror=y> | `z`"}},
+	}, Streams: []inspect.Stream{{Key: "a|b", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3, 2}}}}
 }
 
-// U4: what stands in a README stays, the part that is made is made once, and a licence comes only from the caller.
+// U4: what stands in a README stays, the part that is made is made once, and a licence comes only
+// from the caller.
 func TestCard(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, license string
@@ -53,7 +60,14 @@ func TestCard(t *testing.T) {
 		})
 	}
 	var e *robocache.Error
-	if _, err := Card(report(), "arm", "", "", []byte("---\n- a\n: [\n---\n")); !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["file"] != "README.md" {
+	if _, err := Card(
+		report(),
+		"arm",
+		"",
+		"",
+		[]byte("---\n- a\n: [\n---\n"),
+	); !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) ||
+		e.Where["file"] != "README.md" {
 		t.Error(err)
 	}
 }

@@ -41,9 +41,13 @@ const (
 	piecesAtOnce = 4
 )
 
-// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes are the indices of those that are
-// wanted (Info.ParseEpisodes); "": all.
-func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, total int64)) (_ *Pulled, err error) {
+// Pull copies a dataset of the Hub, or the folder of one, into a folder of this machine. episodes
+// are the indices of those that are wanted (Info.ParseEpisodes); "": all.
+func Pull(
+	ctx context.Context,
+	uri, dst, episodes string,
+	progress func(done, total int64),
+) (_ *Pulled, err error) {
 	if !strings.HasPrefix(uri, "hf://") {
 		return nil, robocache.Misuse("pull", robocache.Where{"dataset": robocache.Redact(uri)}, "").
 			Expected("hf://datasets/owner/name, with @revision where wanted", "another URI")
@@ -59,7 +63,11 @@ func Pull(ctx context.Context, uri, dst, episodes string, progress func(done, to
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, robocache.NotFound("pull", robocache.Where{"dataset": uri}, "there are no files")
+		return nil, robocache.NotFound(
+			"pull",
+			robocache.Where{"dataset": uri},
+			"there are no files",
+		)
 	}
 	out := &Pulled{URI: uri, Destination: dst}
 	if c, ok := src.(interface {
@@ -162,7 +170,8 @@ type pull struct {
 	progress              func(n int64)
 }
 
-// checksum is the hash that the Hub gives a file, of which it says the hex digits: SHA-256, or Git's of a small one; nil where it says none.
+// checksum is the hash that the Hub gives a file, of which it says the hex digits: SHA-256, or
+// Git's of a small one; nil where it says none.
 func checksum(e store.Entry) (h hash.Hash, want string) {
 	want = strings.Trim(strings.TrimPrefix(e.Version, "W/"), `"`)
 	switch len(want) {
@@ -190,7 +199,10 @@ func (p *pull) sums(name string, e store.Entry) bool {
 
 // file brings one file.
 func (p *pull) file(ctx context.Context, e store.Entry) error {
-	if i, err := p.root.Stat(e.Name); err == nil && i.Mode().IsRegular() && i.Size() == e.Size && p.sums(e.Name, e) {
+	if i, err := p.root.Stat(
+		e.Name,
+	); err == nil && i.Mode().IsRegular() && i.Size() == e.Size &&
+		p.sums(e.Name, e) {
 		p.unchanged.Add(1)
 		p.progress(e.Size)
 		return nil

@@ -41,14 +41,15 @@ type PushOptions struct {
 
 // Pushed says what a push did, or would do.
 type Pushed struct {
-	Repo    string   `json:"repo"`
-	Branch  string   `json:"branch"`
-	Commit  string   `json:"commit,omitempty"` // that the branch has; none where the dataset is not there yet
-	Tag     string   `json:"tag,omitempty"`    // that leads there; none where the format has none
-	Added   []string `json:"added"`            // files that went up
-	Deleted []string `json:"deleted"`          // files that went
-	Bytes   int64    `json:"bytes"`            // of those that went up
-	Card    string   `json:"card"`             // README.md
+	Repo   string `json:"repo"`
+	Branch string `json:"branch"`
+	// that the branch has; none where the dataset is not there yet
+	Commit  string   `json:"commit,omitempty"`
+	Tag     string   `json:"tag,omitempty"` // that leads there; none where the format has none
+	Added   []string `json:"added"`         // files that went up
+	Deleted []string `json:"deleted"`       // files that went
+	Bytes   int64    `json:"bytes"`         // of those that went up
+	Card    string   `json:"card"`          // README.md
 	DryRun  bool     `json:"dry_run"`
 	Notes   []string `json:"notes,omitempty"`
 }
@@ -65,7 +66,8 @@ const (
 
 var repoForm = regexp.MustCompile(`^[\w-][\w.-]*/[\w-][\w.-]*$`)
 
-// Push makes a dataset of the Hub what the folder dir is. It writes the card and a preview into dir first.
+// Push makes a dataset of the Hub what the folder dir is. It writes the card and a preview into dir
+// first.
 func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, err error) {
 	repo = strings.TrimPrefix(strings.TrimPrefix(repo, "hf://"), "datasets/")
 	if !repoForm.MatchString(repo) || opt.Branch != "" && strings.HasPrefix(opt.Branch, "-") {
@@ -139,8 +141,17 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 	if err != nil {
 		return nil, err
 	}
-	job := map[string]any{"folder": absolute, "repo": repo, "private": opt.Private, "branch": cmp.Or(opt.Branch, "main"), "dry_run": opt.DryRun, "backoff": 0.5,
-		"message": cmp.Or(opt.Message, "robocache push"), "tag": "", "files": filesValue}
+	job := map[string]any{
+		"folder":  absolute,
+		"repo":    repo,
+		"private": opt.Private,
+		"branch":  cmp.Or(opt.Branch, "main"),
+		"dry_run": opt.DryRun,
+		"backoff": 0.5,
+		"message": cmp.Or(opt.Message, "robocache push"),
+		"tag":     "",
+		"files":   filesValue,
+	}
 	if report.Format == "lerobot" && job["branch"] == "main" {
 		job["tag"] = "v" + strings.TrimPrefix(report.Version, "v") // where loaders look
 	}
@@ -182,18 +193,24 @@ func Push(ctx context.Context, dir, repo string, opt PushOptions) (_ *Pushed, er
 		return nil, failed
 	}
 	hf.Forget()
-	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(card), opt.DryRun, out.Notes
+	answer.Result.Card, answer.Result.DryRun, answer.Result.Notes = string(
+		card,
+	), opt.DryRun, out.Notes
 	return answer.Result, nil
 }
 
-// unasked returns the plan of a dry run that did not reach the Hub: as if the repository were empty.
+// unasked returns the plan of a dry run that did not reach the Hub: as if the repository were
+// empty.
 func unasked(job map[string]any, out *Pushed, card []byte, why error) *Pushed {
 	out.Repo, out.Branch, out.Card = job["repo"].(string), job["branch"].(string), string(card)
 	for _, f := range job["files"].([]local) {
 		out.Added, out.Bytes = append(out.Added, f.Path), out.Bytes+f.Size
 	}
 	out.Tag = job["tag"].(string)
-	out.Notes = append(out.Notes, "the Hub was not asked what it holds, so all files are listed: "+why.Error())
+	out.Notes = append(
+		out.Notes,
+		"the Hub was not asked what it holds, so all files are listed: "+why.Error(),
+	)
 	return out
 }
 
@@ -226,7 +243,9 @@ func files(ctx context.Context, st store.Store) ([]local, error) {
 		return nil, err
 	}
 	for _, e := range list {
-		if !strings.HasPrefix(e.Name, ".") && !strings.Contains(e.Name, "/.") && !strings.HasSuffix(e.Name, ".incomplete") && !strings.HasPrefix(e.Name, "_staging/") {
+		if !strings.HasPrefix(e.Name, ".") && !strings.Contains(e.Name, "/.") &&
+			!strings.HasSuffix(e.Name, ".incomplete") &&
+			!strings.HasPrefix(e.Name, "_staging/") {
 			if err := e.Err; err != nil {
 				return nil, err
 			}

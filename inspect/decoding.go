@@ -26,8 +26,9 @@ type Decoding struct {
 
 // StreamCost is that of a camera.
 type StreamCost struct {
-	Key     string     `json:"key"`
-	Decoded float64    `json:"decoded_frames_per_sample"` // exact for the frames that were chosen from, as is Bytes
+	Key string `json:"key"`
+	// exact for the frames that were chosen from, as is Bytes
+	Decoded float64    `json:"decoded_frames_per_sample"`
 	Bytes   float64    `json:"bytes_per_frame"`
 	CPU     *DecodeRun `json:"cpu,omitempty"`
 	GPU     *DecodeRun `json:"gpu,omitempty"`
@@ -68,17 +69,34 @@ const (
 	costRows     = 4096 // of each
 )
 
-// MeasureDecoding decodes frames of each camera for a while (0: what is exact alone), on all cores and, where there is one, on the first GPU. They are chosen from those
-// of one episode's rows up to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
-func MeasureDecoding(ctx context.Context, ds robocache.Dataset, episode, upTo int, span time.Duration) (_ *Decoding, err error) {
-	if !slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo }) || video.LibraryOf(ds) == nil {
+// MeasureDecoding decodes frames of each camera for a while (0: what is exact alone), on all cores
+// and, where there is one, on the first GPU. They are chosen from those of one episode's rows up
+// to, or where it is negative, from rows of up to costEpisodes episodes: the same ones each time.
+func MeasureDecoding(
+	ctx context.Context,
+	ds robocache.Dataset,
+	episode, upTo int,
+	span time.Duration,
+) (_ *Decoding, err error) {
+	if !slices.ContainsFunc(
+		ds.Info().Features,
+		func(f robocache.Feature) bool { return f.Kind == robocache.KindVideo },
+	) ||
+		video.LibraryOf(ds) == nil {
 		return nil, robocache.Unsupported(opDecoding, robocache.Where{"dataset": robocache.Redact(ds.Info().URI)}, "the dataset has no video").
 			WithHint("still images are decoded one by one: 'robocache-bench load' measures them")
 	}
 	if _, err := video.ActiveBackend(); err != nil {
 		return nil, err
 	}
-	m := &decodeMeter{ctx: ctx, ds: ds, span: span, upTo: upTo, random: rand.New(rand.NewPCG(0, 0)), pool: video.NewPool(0)}
+	m := &decodeMeter{
+		ctx:    ctx,
+		ds:     ds,
+		span:   span,
+		upTo:   upTo,
+		random: rand.New(rand.NewPCG(0, 0)),
+		pool:   video.NewPool(0),
+	}
 	defer m.pool.Close()
 	m.episodes = m.random.Perm(ds.Info().Episodes)
 	m.episodes = m.episodes[:min(len(m.episodes), costEpisodes)]
@@ -154,7 +172,11 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 		}
 	}
 	if len(refs) == 0 {
-		return robocache.NotFound(opDecoding, robocache.Where{"stream": f.Key}, "the episodes that were looked at have no frame of it")
+		return robocache.NotFound(
+			opDecoding,
+			robocache.Where{"stream": f.Key},
+			"the episodes that were looked at have no frame of it",
+		)
 	}
 	s.Decoded /= float64(len(refs))
 	s.Bytes /= float64(len(refs))
@@ -177,9 +199,15 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 	}
 	split := video.NewSplit(m.pool, device, 0, true)
 	defer split.Close()
-	if s.GPU, err = m.run(lib, refs, spec, split.Slots(), func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
-		return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
-	}); err != nil {
+	if s.GPU, err = m.run(
+		lib,
+		refs,
+		spec,
+		split.Slots(),
+		func(ctx context.Context, f *video.File, b *video.Fetched, groups []video.Group, deliver func(int, video.Frame) error) error {
+			return split.Decode(ctx, f, b, groups, func() func() { return func() {} }, deliver)
+		},
+	); err != nil {
 		return err
 	}
 	stats := split.Stats()
@@ -191,9 +219,15 @@ func (m *decodeMeter) stream(f *robocache.Feature, s *StreamCost) error {
 	return nil
 }
 
-// run decodes frames again and again, so many at once, until the time is over: after some that are not counted, by which decoders are made and indexes read.
-func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *video.Spec, workers int,
-	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error) (*DecodeRun, error) {
+// run decodes frames again and again, so many at once, until the time is over: after some that are
+// not counted, by which decoders are made and indexes read.
+func (m *decodeMeter) run(
+	lib *video.Library,
+	refs []robocache.FrameRef,
+	spec *video.Spec,
+	workers int,
+	decode func(context.Context, *video.File, *video.Fetched, []video.Group, func(int, video.Frame) error) error,
+) (*DecodeRun, error) {
 	frames := func(most int64, span time.Duration) (n int64, err error) {
 		var next atomic.Int64
 		began := time.Now()
@@ -208,12 +242,21 @@ func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *v
 					if err != nil {
 						return err
 					}
-					err = decode(ctx, file, nil, video.Plan(file.Index, []int{ref.Ordinal}), func(_ int, pic video.Frame) (err error) {
-						buf, err = video.ConvertTo(buf, pic, spec)
-						return err
-					})
+					err = decode(
+						ctx,
+						file,
+						nil,
+						video.Plan(file.Index, []int{ref.Ordinal}),
+						func(_ int, pic video.Frame) (err error) {
+							buf, err = video.ConvertTo(buf, pic, spec)
+							return err
+						},
+					)
 					file.Release()
-					if err := robocache.At(err, robocache.Where{"file": ref.Path, "frame": ref.Ordinal}); err != nil {
+					if err := robocache.At(
+						err,
+						robocache.Where{"file": ref.Path, "frame": ref.Ordinal},
+					); err != nil {
 						return err
 					}
 					atomic.AddInt64(&n, 1)
@@ -242,7 +285,11 @@ func (m *decodeMeter) run(lib *video.Library, refs []robocache.FrameRef, spec *v
 	if err != nil {
 		return nil, err
 	}
-	return &DecodeRun{Samples: n, Rate: float64(n) / time.Since(began).Seconds(), CPU: 1000 * (cpuSecondsValue - cpu) / float64(max(n, 1))}, nil
+	return &DecodeRun{
+		Samples: n,
+		Rate:    float64(n) / time.Since(began).Seconds(),
+		CPU:     1000 * (cpuSecondsValue - cpu) / float64(max(n, 1)),
+	}, nil
 }
 
 // cpuSeconds is what the process has used of processors.

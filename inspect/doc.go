@@ -1,5 +1,5 @@
-// Package inspect says what is in a dataset, for people and for machines: a summary of the whole, one episode's
-// streams with their timestamps, points to draw of them, and figures to look at.
+// Package inspect says what is in a dataset, for people and for machines: a summary of the whole,
+// one episode's streams with their timestamps, points to draw of them, and figures to look at.
 //
 // # Contract
 //

@@ -17,17 +17,19 @@ type EpisodeReport struct {
 
 // EpisodeStream is one stream of one episode, on its own clock.
 type EpisodeStream struct {
-	Key      string         `json:"key"`
-	Kind     robocache.Kind `json:"kind"`
-	Rows     int            `json:"rows"`
-	FirstNS  *int64         `json:"first_ns,omitempty"` // absent: nothing is known of the stream's time, or it has no rows
-	LastNS   *int64         `json:"last_ns,omitempty"`
-	RateHz   float64        `json:"rate_hz,omitempty"`   // (rows − 1) ÷ (last − first); absent, as jitter and gap, where no time passes
-	JitterMS *float64       `json:"jitter_ms,omitempty"` // standard deviation of the steps
-	MaxGapMS *float64       `json:"max_gap_ms,omitempty"`
-	Gaps     int            `json:"gaps"` // steps longer than 1.5 × the mean step
-	Repeated int            `json:"repeated"`
-	Problem  string         `json:"problem,omitempty"`
+	Key  string         `json:"key"`
+	Kind robocache.Kind `json:"kind"`
+	Rows int            `json:"rows"`
+	// absent: nothing is known of the stream's time, or it has no rows
+	FirstNS *int64 `json:"first_ns,omitempty"`
+	LastNS  *int64 `json:"last_ns,omitempty"`
+	// (rows − 1) ÷ (last − first); absent, as jitter and gap, where no time passes
+	RateHz   float64  `json:"rate_hz,omitempty"`
+	JitterMS *float64 `json:"jitter_ms,omitempty"` // standard deviation of the steps
+	MaxGapMS *float64 `json:"max_gap_ms,omitempty"`
+	Gaps     int      `json:"gaps"` // steps longer than 1.5 × the mean step
+	Repeated int      `json:"repeated"`
+	Problem  string   `json:"problem,omitempty"`
 }
 
 // Episode makes the report of one episode.

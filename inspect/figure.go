@@ -44,7 +44,8 @@ type Plotted struct {
 	Notes   []string `json:"notes,omitempty"` // what is not drawn
 }
 
-// CheckPlot refuses the name of a figure whose suffix is none of .png, .svg and .html: it is asked before any work is done.
+// CheckPlot refuses the name of a figure whose suffix is none of .png, .svg and .html: it is asked
+// before any work is done.
 func CheckPlot(path string) error {
 	if slices.Contains([]string{".png", ".svg", ".html"}, strings.ToLower(filepath.Ext(path))) {
 		return nil
@@ -53,9 +54,17 @@ func CheckPlot(path string) error {
 		Expected("a name that ends in .png, .svg or .html", strconv.Quote(filepath.Ext(path)))
 }
 
-// Plot draws streams of an episode below each other, on one axis, the episode's whole time, each at its own timestamps. keys: the streams (of a camera: frames);
-// none: all but cameras. The name's suffix says what is written: PNG, SVG, or a page that holds the SVG, without scripts. The file appears whole or not at all.
-func Plot(ctx context.Context, ds robocache.Dataset, episode int, keys []string, path string) (*Plotted, error) {
+// Plot draws streams of an episode below each other, on one axis, the episode's whole time, each at
+// its own timestamps. keys: the streams (of a camera: frames); none: all but cameras. The name's
+// suffix says what is written: PNG, SVG, or a page that holds the SVG, without scripts. The file
+// appears whole or not at all.
+func Plot(
+	ctx context.Context,
+	ds robocache.Dataset,
+	episode int,
+	keys []string,
+	path string,
+) (*Plotted, error) {
 	if err := CheckPlot(path); err != nil {
 		return nil, err
 	}
@@ -70,7 +79,8 @@ func CheckSheet(path string) error {
 	return CheckPlot(path)
 }
 
-// ContactSheet draws all of an episode: evenly spaced frames of every camera, and every other stream below on one time axis. What is not drawn is said at the end.
+// ContactSheet draws all of an episode: evenly spaced frames of every camera, and every other
+// stream below on one time axis. What is not drawn is said at the end.
 func ContactSheet(ctx context.Context, ds robocache.Dataset, episode int, path string) error {
 	err := CheckSheet(path)
 	if err == nil {
@@ -89,7 +99,14 @@ type drawer struct {
 	Plotted
 }
 
-func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string, cameras bool, path string) (_ *Plotted, err error) {
+func draw(
+	ctx context.Context,
+	ds robocache.Dataset,
+	episode int,
+	keys []string,
+	cameras bool,
+	path string,
+) (_ *Plotted, err error) {
 	ep, err := ds.Episode(ctx, episode)
 	if err != nil {
 		return nil, err
@@ -98,8 +115,19 @@ func draw(ctx context.Context, ds robocache.Dataset, episode int, keys []string,
 	if err != nil {
 		return nil, err
 	}
-	d := &drawer{ctx: ctx, ds: ds, episode: episode, all: timelinesOf, Plotted: Plotted{File: path, Episode: ep.Index}}
-	title := fmt.Sprintf("episode %d of %s: %s", ep.Index, robocache.Redact(ds.Info().URI), strings.Join(ep.Tasks, " | "))
+	d := &drawer{
+		ctx:     ctx,
+		ds:      ds,
+		episode: episode,
+		all:     timelinesOf,
+		Plotted: Plotted{File: path, Episode: ep.Index},
+	}
+	title := fmt.Sprintf(
+		"episode %d of %s: %s",
+		ep.Index,
+		robocache.Redact(ds.Info().URI),
+		strings.Join(ep.Tasks, " | "),
+	)
 	chosen, err := d.named(keys)
 	if err != nil {
 		return nil, err
@@ -175,7 +203,10 @@ func (d *drawer) every(cameras bool) (chosen []int) {
 			d.Notes = append(d.Notes, "not drawn, "+why+": "+strings.Join(left[i], ", "))
 		}
 	}
-	slices.SortStableFunc(chosen, func(a, b int) int { return rank(&features[a]) - rank(&features[b]) })
+	slices.SortStableFunc(
+		chosen,
+		func(a, b int) int { return rank(&features[a]) - rank(&features[b]) },
+	)
 	return chosen
 }
 
@@ -189,7 +220,11 @@ func (d *drawer) named(keys []string) (chosen []int, err error) {
 			return chosen, robocache.Misuse("plot", robocache.Where{"stream": key}, "there is no such stream").
 				WithHint("it has: %s", strings.Join(d.ds.Info().Keys(), ", "))
 		case features[i].Default:
-			return chosen, robocache.Unsupported("plot", robocache.Where{"stream": key}, "a column of the format's bookkeeping is not drawn")
+			return chosen, robocache.Unsupported(
+				"plot",
+				robocache.Where{"stream": key},
+				"a column of the format's bookkeeping is not drawn",
+			)
 		case d.all.Streams[i].Rows == 0:
 			d.Notes = append(d.Notes, "not drawn, no rows in this episode: "+key)
 		default:
@@ -218,17 +253,30 @@ func (d *drawer) text(lines ...string) {
 		}
 		broken = append(broken, string(r))
 	}
-	d.parts = append(d.parts, &part{len(broken)*linePx + linePx/2, func(c *chart.Canvas, top float64) {
-		for i, l := range broken {
-			c.Text(3, top+float64((i+1)*linePx), 0, 0, l)
-		}
-	}})
+	d.parts = append(
+		d.parts,
+		&part{len(broken)*linePx + linePx/2, func(c *chart.Canvas, top float64) {
+			for i, l := range broken {
+				c.Text(3, top+float64((i+1)*linePx), 0, 0, l)
+			}
+		}},
+	)
 }
 
-// camera decodes sheetCols frames of a camera side by side, with its name, their row numbers and their times above.
+// camera decodes sheetCols frames of a camera side by side, with its name, their row numbers and
+// their times above.
 func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 	n := min(sheetCols, l.Rows)
-	rows, refs, tiles := make([]robocache.Row, n), make([]robocache.FrameRef, n), make([]image.Image, n)
+	rows, refs, tiles := make(
+		[]robocache.Row,
+		n,
+	), make(
+		[]robocache.FrameRef,
+		n,
+	), make(
+		[]image.Image,
+		n,
+	)
 	for i := range rows {
 		rows[i] = robocache.Row{Episode: d.episode, Index: i * (l.Rows - 1) / max(n-1, 1)}
 	}
@@ -237,17 +285,23 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 	}
 	const w = sheetWidth / sheetCols
 	h := 1
-	if err := video.EachFrame(d.ctx, video.LibraryOf(d.ds), refs, video.Each{}, func(at []int, pic video.Frame) error {
-		img, err := (&Painter{}).Paint(f, &refs[at[0]], pic, w)
-		if err != nil || img == nil {
-			return err
-		}
-		h = max(h, w*img.Rect.Dy()/img.Rect.Dx())
-		for _, i := range at {
-			tiles[i] = img
-		}
-		return nil
-	}); err != nil {
+	if err := video.EachFrame(
+		d.ctx,
+		video.LibraryOf(d.ds),
+		refs,
+		video.Each{},
+		func(at []int, pic video.Frame) error {
+			img, err := (&Painter{}).Paint(f, &refs[at[0]], pic, w)
+			if err != nil || img == nil {
+				return err
+			}
+			h = max(h, w*img.Rect.Dy()/img.Rect.Dx())
+			for _, i := range at {
+				tiles[i] = img
+			}
+			return nil
+		},
+	); err != nil {
 		return err
 	}
 	d.parts = append(d.parts, &part{2*linePx + h, func(c *chart.Canvas, top float64) {
@@ -271,7 +325,12 @@ func (d *drawer) camera(f *robocache.Feature, l *Timeline) error {
 
 // stream draws a stream against the episode's time: curves with a legend, or a mark for each row.
 func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
-	p := &chart.Plot{X: chart.Axis{Label: "s", Holds: []float64{0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3)}}}
+	p := &chart.Plot{
+		X: chart.Axis{
+			Label: "s",
+			Holds: []float64{0, max(float64(d.all.End-d.all.Start)/1e9, 1e-3)},
+		},
+	}
 	if l.Timeless {
 		p.X = chart.Axis{Label: "row", Holds: []float64{0, max(float64(l.Rows-1), 1)}}
 	}
@@ -298,14 +357,24 @@ func (d *drawer) stream(f *robocache.Feature, l *Timeline) error {
 	d.parts = append(d.parts, &part{height, func(c *chart.Canvas, top float64) {
 		p.Draw(c, chart.Rect{Y: top, W: sheetWidth - legendPx, H: float64(height)})
 		for i, name := range names {
-			c.Legend(float64(sheetWidth-legendPx+10+i/per*legendPx/columns), top+float64((i%per+2)*legendLine), chart.Line{Color: channelColor(i), Width: 2}, shortened(name, 40/columns))
+			c.Legend(
+				float64(sheetWidth-legendPx+10+i/per*legendPx/columns),
+				top+float64((i%per+2)*legendLine),
+				chart.Line{Color: channelColor(i), Width: 2},
+				shortened(name, 40/columns),
+			)
 		}
 	}})
 	return nil
 }
 
-// curves adds the channels of a stream, interrupted where there is a gap or no finite value, and gives the title.
-func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title string, err error) {
+// curves adds the channels of a stream, interrupted where there is a gap or no finite value, and
+// gives the title.
+func (d *drawer) curves(
+	p *chart.Plot,
+	f *robocache.Feature,
+	l *Timeline,
+) (title string, err error) {
 	start := d.all.Start
 	if l.Timeless {
 		start = 0
@@ -326,7 +395,11 @@ func (d *drawer) curves(p *chart.Plot, f *robocache.Feature, l *Timeline) (title
 		title += ", in " + f.Unit
 	}
 	if s.Columns < s.Of {
-		title += fmt.Sprintf("; channels 0 to %d, the other %d are not drawn", s.Columns-1, s.Of-s.Columns)
+		title += fmt.Sprintf(
+			"; channels 0 to %d, the other %d are not drawn",
+			s.Columns-1,
+			s.Of-s.Columns,
+		)
 	}
 	if s.Missing > 0 {
 		title += fmt.Sprintf("; %d values are missing or not finite", s.Missing)
@@ -347,7 +420,10 @@ func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title 
 	step := max(1, l.Rows/mostMarks)
 	for row := 0; row < l.Rows; row += step {
 		x := d.seconds(l, l.Times[row])
-		p.Lines = append(p.Lines, chart.Line{Color: chart.Black, Width: 1, Points: []chart.Point{{X: x}, {X: x, Y: 1}}})
+		p.Lines = append(
+			p.Lines,
+			chart.Line{Color: chart.Black, Width: 1, Points: []chart.Point{{X: x}, {X: x, Y: 1}}},
+		)
 	}
 	if step > 1 {
 		title += fmt.Sprintf("; every %dth is marked", step)
@@ -355,7 +431,8 @@ func (d *drawer) marks(p *chart.Plot, f *robocache.Feature, l *Timeline) (title 
 	return title, nil
 }
 
-// channelColor gives neighbours colours that are far apart: hue, saturation and value by the usual formula.
+// channelColor gives neighbours colours that are far apart: hue, saturation and value by the usual
+// formula.
 func channelColor(i int) color.RGBA {
 	_, hue := math.Modf(0.6 + float64(i)*0.618034)
 	value := 0.85 - 0.3*float64(i%3)/2
@@ -395,5 +472,10 @@ func (d *drawer) render(suffix, title string) ([]byte, error) {
 	if suffix == ".svg" {
 		return svg, nil
 	}
-	return fmt.Appendf(nil, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n", html.EscapeString(title), svg), nil
+	return fmt.Appendf(
+		nil,
+		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title><style>body{margin:1em;background:#fff}svg{max-width:100%%;height:auto}</style></head><body>\n%s\n</body></html>\n",
+		html.EscapeString(title),
+		svg,
+	), nil
 }

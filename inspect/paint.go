@@ -19,9 +19,15 @@ type Painter struct {
 	img *image.RGBA
 }
 
-// Paint draws the frame of a row so many pixels wide, or as wide as it is; nil where the row has none. pic is nil for a still image. Depth is shown in colours.
-// The image is valid until the next call.
-func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video.Frame, width int) (_ *image.RGBA, err error) {
+// Paint draws the frame of a row so many pixels wide, or as wide as it is; nil where the row has
+// none. pic is nil for a still image. Depth is shown in colours. The image is valid until the next
+// call.
+func (p *Painter) Paint(
+	f *robocache.Feature,
+	ref *robocache.FrameRef,
+	pic video.Frame,
+	width int,
+) (_ *image.RGBA, err error) {
 	if ref.Missing {
 		return nil, nil
 	}
@@ -62,7 +68,9 @@ func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video
 		p.img = image.NewRGBA(image.Rect(0, 0, tw, th))
 	}
 	pix := p.img.Pix
-	if deep := f.Depth != nil || pic == nil && still.DType != robocache.Uint8; deep && (pic != nil || still.Channels == 1) {
+	if deep := f.Depth != nil ||
+		pic == nil && still.DType != robocache.Uint8; deep &&
+		(pic != nil || still.Channels == 1) {
 		convertValue, err := convert(&video.Spec{Pixel: video.DepthM, Depth: f.Depth})
 		if err != nil {
 			return nil, err
@@ -80,13 +88,16 @@ func (p *Painter) Paint(f *robocache.Feature, ref *robocache.FrameRef, pic video
 	return p.img, nil
 }
 
-// depthColours shows metres: near is warm and bright, far is blue and dark, no measurement black. Pixels are picked, not mixed.
+// depthColours shows metres: near is warm and bright, far is blue and dark, no measurement black.
+// Pixels are picked, not mixed.
 func depthColours(raw []byte, w, h, tw, th int, pix []byte) {
 	at := make([]float64, tw*th)
 	var known []float64
 	for y := range th {
 		for x := range tw {
-			v := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*((y*h/th)*w+x*w/tw):])))
+			v := float64(
+				math.Float32frombits(binary.LittleEndian.Uint32(raw[4*((y*h/th)*w+x*w/tw):])),
+			)
 			at[y*tw+x] = v
 			if v > 0 && v-v == 0 {
 				known = append(known, v)
@@ -102,7 +113,12 @@ func depthColours(raw []byte, w, h, tw, th int, pix []byte) {
 		var r, g, b float64
 		if v > 0 && v-v == 0 {
 			z := 1 - min(max((v-near)/max(far-near, 1e-9), 0), 1) // 1 = near
-			r, g, b = 40+215*min(1, 1.6*z), 30+200*z*z, 60+150*math.Sin(math.Pi*(0.25+0.5*(1-z)))*(1-0.6*z)
+			r, g, b = 40+215*min(
+				1,
+				1.6*z,
+			), 30+200*z*z, 60+150*math.Sin(
+				math.Pi*(0.25+0.5*(1-z)),
+			)*(1-0.6*z)
 		}
 		pix[4*i], pix[4*i+1], pix[4*i+2], pix[4*i+3] = byte(r), byte(g), byte(b), 255
 	}

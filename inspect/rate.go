@@ -13,8 +13,9 @@ type meter struct {
 	rates map[string]float64
 }
 
-// rate is 1 ÷ the median step between timestamps that differ, in the first episode (of sixteen) that shows one: gaps and bursts do not
-// move it. 0 where there are too few timestamps, or none at all.
+// rate is 1 ÷ the median step between timestamps that differ, in the first episode (of sixteen)
+// that shows one: gaps and bursts do not move it. 0 where there are too few timestamps, or none at
+// all.
 func (m *meter) rate(ctx context.Context, key, clock string) float64 {
 	if hz, ok := m.rates[clock]; ok {
 		return hz

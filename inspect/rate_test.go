@@ -10,7 +10,15 @@ import (
 
 // A stream with a clock of its own shows the rate of its timestamps, whatever gaps it has.
 func TestRatesAreMeasured(t *testing.T) {
-	ds, err := synth.New(synth.Options{Episodes: 2, Seconds: 2, Cameras: -1, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10}, Dropout: 400e6})
+	ds, err := synth.New(
+		synth.Options{
+			Episodes: 2,
+			Seconds:  2,
+			Cameras:  -1,
+			Rates:    map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10},
+			Dropout:  400e6,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,15 @@ import (
 // Report is what `robocache inspect` shows of a dataset.
 type Report struct {
 	robocache.Info
-	SplitEpisodes map[string]int `json:"split_episodes,omitempty"` // of each of Info.Splits, how many
-	DurationS     float64        `json:"duration_s"`               // frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
-	Length        Lengths        `json:"episode_length"`
-	Streams       []Stream       `json:"streams"`
-	Bytes         *Sizes         `json:"bytes,omitempty"`
-	Stats         Stats          `json:"stats,omitempty"`
-	Decoding      *Decoding      `json:"decode_cost,omitempty"` // where it was measured
+	// of each of Info.Splits, how many
+	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
+	// frames ÷ fps; where none is declared, ÷ the measured rate of the episode's own rows
+	DurationS float64   `json:"duration_s"`
+	Length    Lengths   `json:"episode_length"`
+	Streams   []Stream  `json:"streams"`
+	Bytes     *Sizes    `json:"bytes,omitempty"`
+	Stats     Stats     `json:"stats,omitempty"`
+	Decoding  *Decoding `json:"decode_cost,omitempty"` // where it was measured
 }
 
 // Stats is the statistics that a dataset brings, in JSON as `robocache stats --json` prints them.
@@ -38,22 +40,27 @@ type Lengths struct {
 
 // Stream is one feature with what its files say.
 type Stream struct {
-	Key      string          `json:"key"`
-	Kind     robocache.Kind  `json:"kind"`
-	DType    robocache.DType `json:"dtype"`
-	Shape    []int           `json:"shape"`
-	RateHz   float64         `json:"rate_hz,omitempty"`       // absent: not declared, and too few timestamps to tell
-	Measured bool            `json:"rate_measured,omitempty"` // RateHz is 1 ÷ the median step of the first episode that shows one
-	Clock    string          `json:"clock,omitempty"`
-	Codec    string          `json:"codec,omitempty"`
-	GOP      float64         `json:"gop,omitempty"`                       // images a sync sample, in the first file
-	Decoded  float64         `json:"decoded_frames_per_sample,omitempty"` // for a frame asked for alone, on the mean over that file
-	NVDEC    *bool           `json:"nvdec,omitempty"`                     // NVIDIA's engines take the stream, by what the file says
-	NotNVDEC string          `json:"nvdec_reason,omitempty"`              // why not
-	Height   int             `json:"height,omitempty"`
-	Width    int             `json:"width,omitempty"`
-	Problem  string          `json:"problem,omitempty"` // why the first file could not be read
-	Bookkept bool            `json:"default,omitempty"`
+	Key   string          `json:"key"`
+	Kind  robocache.Kind  `json:"kind"`
+	DType robocache.DType `json:"dtype"`
+	Shape []int           `json:"shape"`
+	// absent: not declared, and too few timestamps to tell
+	RateHz float64 `json:"rate_hz,omitempty"`
+	// RateHz is 1 ÷ the median step of the first episode that shows one
+	Measured bool   `json:"rate_measured,omitempty"`
+	Clock    string `json:"clock,omitempty"`
+	Codec    string `json:"codec,omitempty"`
+	// images a sync sample, in the first file
+	GOP float64 `json:"gop,omitempty"`
+	// for a frame asked for alone, on the mean over that file
+	Decoded float64 `json:"decoded_frames_per_sample,omitempty"`
+	// NVIDIA's engines take the stream, by what the file says
+	NVDEC    *bool  `json:"nvdec,omitempty"`
+	NotNVDEC string `json:"nvdec_reason,omitempty"` // why not
+	Height   int    `json:"height,omitempty"`
+	Width    int    `json:"width,omitempty"`
+	Problem  string `json:"problem,omitempty"` // why the first file could not be read
+	Bookkept bool   `json:"default,omitempty"`
 }
 
 // Sizes is bytes by first folder, where the store can list.
@@ -98,15 +105,39 @@ func Dataset(ctx context.Context, ds robocache.Dataset) (_ *Report, err error) {
 		return nil, err
 	}
 	if err != nil {
-		r.Findings = append(r.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-stats", Message: err.Error(), Hint: "run " + robocache.Command("stats --write")})
+		r.Findings = append(
+			r.Findings,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "unreadable-stats",
+				Message:  err.Error(),
+				Hint:     "run " + robocache.Command("stats --write"),
+			},
+		)
 	}
 	r.Stats = Stats(own)
 	r.Bytes = sizes(ctx, ds)
 	return r, ctx.Err()
 }
 
-func stream(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, m *meter) (Stream, error) {
-	s := Stream{Key: f.Key, Kind: f.Kind, DType: f.DType, Shape: f.Shape, RateHz: f.FPS.Float(), Codec: f.Codec, Height: f.Height, Width: f.Width, Clock: f.Clock, Bookkept: f.Default}
+func stream(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	m *meter,
+) (Stream, error) {
+	s := Stream{
+		Key:      f.Key,
+		Kind:     f.Kind,
+		DType:    f.DType,
+		Shape:    f.Shape,
+		RateHz:   f.FPS.Float(),
+		Codec:    f.Codec,
+		Height:   f.Height,
+		Width:    f.Width,
+		Clock:    f.Clock,
+		Bookkept: f.Default,
+	}
 	if s.RateHz == 0 && f.Clock == "" {
 		s.RateHz = ds.Info().FPS.Float()
 	}
@@ -174,7 +205,10 @@ func sizes(ctx context.Context, ds robocache.Dataset) *Sizes {
 		}
 		defer store.Close(s)
 	}
-	if _, name := store.Above(uri); strings.Contains(uri, "://") && name != "" && path.Ext(name) != "" {
+	if _, name := store.Above(
+		uri,
+	); strings.Contains(uri, "://") && name != "" &&
+		path.Ext(name) != "" {
 		if e, err := s.Stat(ctx, name); err == nil { // one file of a folder
 			return &Sizes{Total: e.Size, Files: 1, By: map[string]int64{".": e.Size}}
 		}

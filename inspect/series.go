@@ -16,8 +16,9 @@ const (
 	blockBytes  = 4 << 20   // read at once
 )
 
-// Series is rows of a numeric stream as points to draw. Rows of more points than fit are thinned to the first, lowest, highest and last value in each
-// column of pixels: no value that is higher or lower than its neighbours is lost. A gap, and a value that is missing or not finite, is NaN.
+// Series is rows of a numeric stream as points to draw. Rows of more points than fit are thinned to
+// the first, lowest, highest and last value in each column of pixels: no value that is higher or
+// lower than its neighbours is lost. A gap, and a value that is missing or not finite, is NaN.
 type Series struct {
 	Key     string      `json:"key"`
 	From    int         `json:"from"`     // the first channel
@@ -31,7 +32,8 @@ type Series struct {
 	Y       [][]float64 `json:"-"` // of each channel
 }
 
-// Range says which part of a stream is wanted: times from Start, which is not before the first channel's. The zero Pixels are 1000.
+// Range says which part of a stream is wanted: times from Start, which is not before the first
+// channel's. The zero Pixels are 1000.
 type Range struct {
 	Start    int64
 	From, To int64 // ns from Start; math.MinInt64, math.MaxInt64: all
@@ -48,14 +50,31 @@ func Curves(f *robocache.Feature) bool {
 }
 
 // SeriesOf reads and thins the rows between two times, and one row beyond on each side.
-func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l *Timeline, e int, r Range) (_ *Series, err error) {
+func SeriesOf(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	l *Timeline,
+	e int,
+	r Range,
+) (_ *Series, err error) {
 	if !Curves(f) {
-		return nil, robocache.Unsupported("inspect", robocache.Where{"stream": f.Key}, "a stream of kind %s has no curves", string(f.Kind))
+		return nil, robocache.Unsupported(
+			"inspect",
+			robocache.Where{"stream": f.Key},
+			"a stream of kind %s has no curves",
+			string(f.Kind),
+		)
 	}
 	if r.Pixels == 0 {
 		r.Pixels = 1000
 	}
-	s := &Series{Key: f.Key, Of: f.Elements(), From: r.Channel, Columns: min(f.Elements()-r.Channel, MaxChannels)}
+	s := &Series{
+		Key:     f.Key,
+		Of:      f.Elements(),
+		From:    r.Channel,
+		Columns: min(f.Elements()-r.Channel, MaxChannels),
+	}
 	at := func(t int64) int64 { // without overflow
 		if t == math.MinInt64 || t == math.MaxInt64 {
 			return t
@@ -92,8 +111,15 @@ func SeriesOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, l
 	return s, nil
 }
 
-// EachRow reads rows of a numeric stream, a block at a time. Values of a row that is masked are NaN.
-func EachRow(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e, from, to int, fn func(row int, values []float64)) error {
+// EachRow reads rows of a numeric stream, a block at a time. Values of a row that is masked are
+// NaN.
+func EachRow(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	e, from, to int,
+	fn func(row int, values []float64),
+) error {
 	block, d := max(1, blockBytes/f.RowBytes()), f.Elements()
 	buf := make([]byte, min(block, to-from)*f.RowBytes())
 	var values []float64
@@ -124,7 +150,8 @@ func EachRow(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e,
 	return nil
 }
 
-// thinner makes the points of a Series: M4, the first, lowest, highest and last value a column of pixels.
+// thinner makes the points of a Series: M4, the first, lowest, highest and last value a column of
+// pixels.
 type thinner struct {
 	s           *Series
 	gap         int64
@@ -181,7 +208,8 @@ func (t *thinner) point(x float64, value func(*column) float64) {
 	}
 }
 
-// flush puts a column of pixels into the series. Its points lie within the time of its rows, in their order.
+// flush puts a column of pixels into the series. Its points lie within the time of its rows, in
+// their order.
 func (t *thinner) flush() {
 	if t.rows == 0 {
 		return

@@ -18,13 +18,26 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// Every stream is drawn over the episode's whole time, by its own rows and with all its channels; what is no curve is marked.
+// Every stream is drawn over the episode's whole time, by its own rows and with all its channels;
+// what is no curve is marked.
 func TestSheetShowsEveryStream(t *testing.T) {
 	rates, err := synth.ParseRates("camera=10,joints=100,force=333,cloud=5,text=2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ds, err := synth.New(synth.Options{Episodes: 1, Seconds: 2, Rates: rates, Cameras: 1, Width: 64, Height: 64, Points: 16, Codec: "raw", Late: 100 * time.Millisecond})
+	ds, err := synth.New(
+		synth.Options{
+			Episodes: 1,
+			Seconds:  2,
+			Rates:    rates,
+			Cameras:  1,
+			Width:    64,
+			Height:   64,
+			Points:   16,
+			Codec:    "raw",
+			Late:     100 * time.Millisecond,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +62,22 @@ func TestSheetShowsEveryStream(t *testing.T) {
 		if len(s.Y) != f.Elements() {
 			t.Errorf("%s: %d curves of %d channels", f.Key, len(s.Y), f.Elements())
 		}
-		if first, last := float64(l.Times[0]-all.Start), float64(l.Times[l.Rows-1]-all.Start); s.X[0] != first || s.X[len(s.X)-1] != last || len(s.X) != l.Rows {
-			t.Errorf("%s: %d points from %v to %v, want %d from %v to %v", f.Key, len(s.X), s.X[0], s.X[len(s.X)-1], l.Rows, first, last)
+		if first, last := float64(
+			l.Times[0]-all.Start,
+		), float64(
+			l.Times[l.Rows-1]-all.Start,
+		); s.X[0] != first || s.X[len(s.X)-1] != last ||
+			len(s.X) != l.Rows {
+			t.Errorf(
+				"%s: %d points from %v to %v, want %d from %v to %v",
+				f.Key,
+				len(s.X),
+				s.X[0],
+				s.X[len(s.X)-1],
+				l.Rows,
+				first,
+				last,
+			)
 		}
 	}
 	path := filepath.Join(t.TempDir(), "sheet.PNG")
@@ -110,7 +137,12 @@ func TestCurves(t *testing.T) {
 	values[7_777*channels] = 1e6           // one row of 10,000
 	values[5_000*channels+1] = math.NaN()  // an interruption
 	values[5_001*channels+1] = math.Inf(1) // and another
-	f := &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{channels}}
+	f := &robocache.Feature{
+		Key:   "x",
+		Kind:  robocache.KindNumeric,
+		DType: robocache.Float64,
+		Shape: []int{channels},
+	}
 	l := &Timeline{Rows: rows, Times: times}
 	ds := table{values: values, channels: channels}
 	s, err := SeriesOf(t.Context(), ds, f, l, 0, Whole(0))
@@ -150,7 +182,10 @@ func TestChannelNames(t *testing.T) {
 			t.Errorf("%s: %s", names, got)
 		}
 	}
-	if got := strings.Join(ChannelNames(&robocache.Feature{Shape: []int{2, 2}}), " "); got != "0,0 0,1 1,0 1,1" {
+	if got := strings.Join(
+		ChannelNames(&robocache.Feature{Shape: []int{2, 2}}),
+		" ",
+	); got != "0,0 0,1 1,0 1,1" {
 		t.Error(got)
 	}
 }
@@ -163,7 +198,8 @@ func TestSheetSuffix(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := ContactSheet(t.Context(), nil, 0, "a.jpg"); !errors.Is(err, robocache.ErrMisuse) { // nil: nothing is asked of the dataset
+	// nil: nothing is asked of the dataset
+	if err := ContactSheet(t.Context(), nil, 0, "a.jpg"); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }

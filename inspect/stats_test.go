@@ -8,12 +8,23 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// The JSON has the keys of stats.json (I1), and numbers that are not finite do not hide the rest (I3).
+// The JSON has the keys of stats.json (I1), and numbers that are not finite do not hide the rest
+// (I3).
 func TestStatsJSON(t *testing.T) {
 	s := Stats{
-		"camera": {Mean: []float64{0.25, 0.5, 1}, Count: 7, Shape: []int{3, 1, 1}, Quantiles: map[string][]float64{"q01": {0, 0, 0.5}}},
-		"state":  {Min: []float64{math.Inf(-1), 2}, Max: []float64{math.NaN(), 3}, Count: 9, Shape: []int{2}},
-		"none":   nil,
+		"camera": {
+			Mean:      []float64{0.25, 0.5, 1},
+			Count:     7,
+			Shape:     []int{3, 1, 1},
+			Quantiles: map[string][]float64{"q01": {0, 0, 0.5}},
+		},
+		"state": {
+			Min:   []float64{math.Inf(-1), 2},
+			Max:   []float64{math.NaN(), 3},
+			Count: 9,
+			Shape: []int{2},
+		},
+		"none": nil,
 	}
 	got, err := json.Marshal(Report{Info: robocache.Info{Format: "f"}, Stats: s})
 	if err != nil {

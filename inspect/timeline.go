@@ -22,14 +22,16 @@ type Timeline struct {
 	Problem  string
 }
 
-// Timelines are the streams of an episode, in the order of Info.Features. Streams of one clock have one Timeline.
+// Timelines are the streams of an episode, in the order of Info.Features. Streams of one clock have
+// one Timeline.
 type Timelines struct {
 	Start, End int64 // the first timestamp of any stream, and the last
 	Streams    []*Timeline
 	Bytes      int64
 }
 
-// TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a problem and no rows.
+// TimelinesOf gives the rows of all streams of an episode. A stream that cannot be read has a
+// problem and no rows.
 func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines, err error) {
 	defer crash.Recover("inspect", &err)
 	all := &Timelines{Start: math.MaxInt64, End: math.MinInt64}
@@ -50,10 +52,17 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 		}
 		all.Streams = append(all.Streams, l)
 	}
-	for _, latched := range []bool{false, true} { // a value that was published once bounds nothing, unless there is nothing else
+	// a value that was published once bounds nothing, unless there is nothing else
+	for _, latched := range []bool{false, true} {
 		for i, l := range all.Streams {
 			if len(l.Times) > 0 && features[i].Latched == latched {
-				all.Start, all.End = min(all.Start, l.Times[0]), max(all.End, l.Times[len(l.Times)-1])
+				all.Start, all.End = min(
+					all.Start,
+					l.Times[0],
+				), max(
+					all.End,
+					l.Times[len(l.Times)-1],
+				)
 			}
 		}
 		if all.End >= all.Start {
@@ -65,7 +74,12 @@ func TimelinesOf(ctx context.Context, ds robocache.Dataset, e int) (_ *Timelines
 }
 
 // TimelineOf gives the rows of one stream, or of the task.
-func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.Feature) (*Timeline, error) {
+func TimelineOf(
+	ctx context.Context,
+	ds robocache.Dataset,
+	e int,
+	f *robocache.Feature,
+) (*Timeline, error) {
 	l := &Timeline{}
 	key := f.Key
 	if key == "task" {
@@ -92,7 +106,9 @@ func TimelineOf(ctx context.Context, ds robocache.Dataset, e int, f *robocache.F
 	for i := 1; i < len(times); i++ {
 		if times[i] < l.Times[i-1] {
 			if l.Problem == "" {
-				l.Problem = "timestamps go back at row " + strconv.Itoa(i) + ": such rows are shown at the time of the row before"
+				l.Problem = "timestamps go back at row " + strconv.Itoa(
+					i,
+				) + ": such rows are shown at the time of the row before"
 				l.Times = slices.Clone(times)
 			}
 			l.Times[i] = l.Times[i-1]

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory. That plan rows lie inside the
-// source is the back end's to prove.
+// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no
+// memory. That plan rows lie inside the source is the back end's to prove.
 func (op *ApplyOp) Check() (err error) {
 	const name = "apply"
 	for i := range op.Parts {
@@ -56,16 +56,31 @@ func (p *Part) check(op string) error {
 			dtype robocache.DType
 		}{{"kind", p.Kind, robocache.Uint8}, {"left", p.Left, robocache.Int32}, {"right", p.Right, robocache.Int32}, {"weight", p.Weight, robocache.Float64}} {
 			if t.Tensor == nil {
-				return misuse(op, "length mismatch", "a plan with kind, left, right and weight", "no "+t.name)
+				return misuse(
+					op,
+					"length mismatch",
+					"a plan with kind, left, right and weight",
+					"no "+t.name,
+				)
 			}
 			if err := t.Check(op, t.name); err != nil {
 				return err
 			}
 			if t.DType != t.dtype {
-				return misuse(op, "unsupported dtype of "+t.name, t.dtype.String(), t.DType.String())
+				return misuse(
+					op,
+					"unsupported dtype of "+t.name,
+					t.dtype.String(),
+					t.DType.String(),
+				)
 			}
 			if !slices.Equal(t.Shape, []int{rows}) {
-				return misuse(op, "length mismatch", fmt.Sprintf("%s [%d]", t.name, rows), fmt.Sprint(t.Shape))
+				return misuse(
+					op,
+					"length mismatch",
+					fmt.Sprintf("%s [%d]", t.name, rows),
+					fmt.Sprint(t.Shape),
+				)
 			}
 		}
 	} else if p.Left != nil || p.Right != nil || p.Weight != nil {
@@ -84,7 +99,12 @@ func (p *Part) check(op string) error {
 		return misuse(op, "Invalid mode", "a known mode", p.Rule.Mode.String())
 	}
 	if p.Rule.Continuous {
-		return misuse(op, "continuous signs need the whole stream", "FuseOp", "rows that a plan has chosen")
+		return misuse(
+			op,
+			"continuous signs need the whole stream",
+			"FuseOp",
+			"rows that a plan has chosen",
+		)
 	}
 	if err := p.Rule.checkValues(op, cols, p.Src.DType, p.Out.DType, &p.Epilogue); err != nil {
 		return err
@@ -112,7 +132,10 @@ func (r *Rule) checkValues(op string, cols int, from, to robocache.DType, e *Epi
 	case r.Mode.Computes() && from == robocache.Bool:
 		return bad("unsupported dtype: booleans are not computed with", "previous, next or nearest")
 	case r.Mode.Computes() && from.Integer() && !to.Float():
-		return bad("unsupported dtype: integers under mode "+r.Mode.String(), "a floating-point output dtype, or previous, next or nearest")
+		return bad(
+			"unsupported dtype: integers under mode "+r.Mode.String(),
+			"a floating-point output dtype, or previous, next or nearest",
+		)
 	case e.computes() && !to.Float():
 		return bad("unsupported dtype: a normalised result", "a floating-point output dtype")
 	case from != to && to == robocache.Bool, from != to && !from.Float() && !to.Float():
@@ -153,7 +176,12 @@ func (r *Rule) checkGroups(op string, cols int) error {
 			for _, c := range q {
 				for _, rot := range r.Rotations {
 					if c >= rot.At && c < rot.At+rot.Width() {
-						return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+						return misuse(
+							op,
+							"quaternion channel named twice",
+							"each channel once",
+							strconv.Itoa(c),
+						)
 					}
 				}
 			}
@@ -164,18 +192,33 @@ func (r *Rule) checkGroups(op string, cols int) error {
 			return nil
 		}
 		if cols%4 != 0 {
-			return misuse(op, "quaternions must have shape (…, 4)", "a multiple of 4 channels, or channel groups", strconv.Itoa(cols))
+			return misuse(
+				op,
+				"quaternions must have shape (…, 4)",
+				"a multiple of 4 channels, or channel groups",
+				strconv.Itoa(cols),
+			)
 		}
 		return nil
 	}
 	for i, q := range r.Quats {
 		for j, c := range q {
 			if c < 0 || c >= cols {
-				return misuse(op, "quaternion channel outside the data", "0 … "+strconv.Itoa(cols-1), strconv.Itoa(c))
+				return misuse(
+					op,
+					"quaternion channel outside the data",
+					"0 … "+strconv.Itoa(cols-1),
+					strconv.Itoa(c),
+				)
 			}
 			for k := range 4*i + j {
 				if r.Quats[k/4][k%4] == c {
-					return misuse(op, "quaternion channel named twice", "each channel once", strconv.Itoa(c))
+					return misuse(
+						op,
+						"quaternion channel named twice",
+						"each channel once",
+						strconv.Itoa(c),
+					)
 				}
 			}
 		}

@@ -12,7 +12,12 @@ import (
 // What no memory can hold is refused before memory is looked at, or asked for.
 func TestHostileTensors(t *testing.T) {
 	f32 := func(data int, shape, stride []int) Tensor {
-		return Tensor{DType: robocache.Float32, Shape: shape, Stride: stride, Data: make([]byte, data)}
+		return Tensor{
+			DType:  robocache.Float32,
+			Shape:  shape,
+			Stride: stride,
+			Data:   make([]byte, data),
+		}
 	}
 	i64 := func(shape, stride []int, values ...int64) Tensor {
 		x := Tensor{DType: robocache.Int64, Shape: shape, Stride: stride}
@@ -34,10 +39,14 @@ func TestHostileTensors(t *testing.T) {
 	}{
 		"base beyond memory": {CheckHost(&ApplyOp{Parts: []Part{{Src: base, Out: f32(4, []int{1, 1}, nil)}}}), "strides reach beyond any memory"},
 		"rows beyond int32":  {(&ApplyOp{Parts: []Part{{Src: f32(4, []int{many, 1}, []int{0, 0}), Out: Tensor{DType: robocache.Float32, Shape: []int{many, 1}}}}}).Check(), "too many"},
-		"ragged rows": {(Reference{}).Run(&FuseOp{Series: []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
-			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil)}), "too many samples"},
-		"scratch's strides": {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{DType: robocache.Int32, Shape: []int{2, 2, 2}, Data: make([]byte, 32)},
-			Scratch: &Tensor{DType: robocache.Uint8, Shape: []int{2}, Stride: []int{}}}).Check(), "length mismatch"},
+		"ragged rows": {(Reference{}).Run(&FuseOp{
+			Series:  []Series{{Values: f32(4, []int{1 << 40, 1}, []int{0, 0}), Times: i64([]int{1 << 40}, []int{0}, 5), Offsets: &offsets}},
+			Targets: i64([]int{1}, nil, 5), Out: f32(4, []int{1, 1, 1}, nil),
+		}), "too many samples"},
+		"scratch's strides": {(&VoxelOp{
+			Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{2, 2, 2}, Mode: Count, Out: &Tensor{DType: robocache.Int32, Shape: []int{2, 2, 2}, Data: make([]byte, 32)},
+			Scratch: &Tensor{DType: robocache.Uint8, Shape: []int{2}, Stride: []int{}},
+		}).Check(), "length mismatch"},
 		"voxels on points":        {(&VoxelOp{Points: points, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 2}, Mode: Occupancy, Out: onPoints}).Check(), "out aliases points"},
 		"points on depth":         {(&DepthOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Out: Tensor{DType: robocache.Float32, Shape: []int{2, 2, 3}, Data: depth.Data}}).Check(), "out aliases depth"},
 		"weight on value":         {(&TSDFOp{Depth: depth, Camera: [4]float32{1, 1, 0, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 1, Value: cells, Weight: cells}).Check(), "out aliases weight"},
@@ -51,14 +60,32 @@ func TestHostileTensors(t *testing.T) {
 	}
 }
 
-// wideStreams have no sample, and so many columns that their number is 1 again, once it has run over.
+// wideStreams have no sample, and so many columns that their number is 1 again, once it has run
+// over.
 func wideStreams(n int) *FuseOp {
 	times := Tensor{DType: robocache.Int64, Shape: []int{0}}
-	op := &FuseOp{Targets: Tensor{DType: robocache.Int64, Shape: []int{1}, Data: make([]byte, 8)}, Out: Tensor{DType: robocache.Float32, Shape: []int{1, 1, 1}, Data: make([]byte, 4)}}
-	for range n {
-		op.Series = append(op.Series, Series{Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1 << 61}}, Times: times, Rule: Rule{Edge: Mask}})
+	op := &FuseOp{
+		Targets: Tensor{DType: robocache.Int64, Shape: []int{1}, Data: make([]byte, 8)},
+		Out:     Tensor{DType: robocache.Float32, Shape: []int{1, 1, 1}, Data: make([]byte, 4)},
 	}
-	op.Series = append(op.Series, Series{Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1}}, Times: times, Rule: Rule{Edge: Mask}})
+	for range n {
+		op.Series = append(
+			op.Series,
+			Series{
+				Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1 << 61}},
+				Times:  times,
+				Rule:   Rule{Edge: Mask},
+			},
+		)
+	}
+	op.Series = append(
+		op.Series,
+		Series{
+			Values: Tensor{DType: robocache.Float32, Shape: []int{1, 0, 1}},
+			Times:  times,
+			Rule:   Rule{Edge: Mask},
+		},
+	)
 	return op
 }
 

@@ -13,11 +13,21 @@ const unproject = "depth_to_points"
 func checkCamera(op string, camera [4]float32, scale float32) error {
 	for i, x := range camera {
 		if x-x != 0 || i < 2 && x == 0 {
-			return misuse(op, "camera is not finite", "fx, fy ≠ 0, cx, cy, all finite", fmt.Sprint(camera))
+			return misuse(
+				op,
+				"camera is not finite",
+				"fx, fy ≠ 0, cx, cy, all finite",
+				fmt.Sprint(camera),
+			)
 		}
 	}
 	if scale-scale != 0 || scale < 0 {
-		return misuse(op, "depth scale must be positive", "a finite number > 0, or 0 for 0.001 (integers) and 1 (floats)", fmt.Sprint(scale))
+		return misuse(
+			op,
+			"depth scale must be positive",
+			"a finite number > 0, or 0 for 0.001 (integers) and 1 (floats)",
+			fmt.Sprint(scale),
+		)
 	}
 	return nil
 }
@@ -55,11 +65,17 @@ func depthScale(t *Tensor, scale float32) float32 {
 // DepthScale is Scale, or what 0 stands for.
 func (op *DepthOp) DepthScale() float32 { return depthScale(&op.Depth, op.Scale) }
 
-// Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
+// Check proves everything that can be seen without looking at values or memory; the three back ends
+// begin with it.
 func (op *DepthOp) Check() (err error) {
 	d := &op.Depth
 	if len(d.Shape) != 2 && len(d.Shape) != 3 {
-		return misuse(unproject, "depth must have shape [H, W] or [B, H, W]", "[H, W] or [B, H, W]", fmt.Sprint(d.Shape))
+		return misuse(
+			unproject,
+			"depth must have shape [H, W] or [B, H, W]",
+			"[H, W] or [B, H, W]",
+			fmt.Sprint(d.Shape),
+		)
 	}
 	if err := checkDepth(unproject, d); err != nil {
 		return err
@@ -77,7 +93,14 @@ func (op *DepthOp) Check() (err error) {
 		return err
 	}
 	if op.Valid != nil {
-		if err := checkForm(unproject, "valid", op.Valid, d.Shape, robocache.Uint8, robocache.Bool); err != nil {
+		if err := checkForm(
+			unproject,
+			"valid",
+			op.Valid,
+			d.Shape,
+			robocache.Uint8,
+			robocache.Bool,
+		); err != nil {
 			return err
 		}
 	}
@@ -125,7 +148,8 @@ func (op *DepthOp) Row(row int) {
 	}
 }
 
-// Pixel is the point of a pixel z metres away. The conversions keep a product from being fused into a sum.
+// Pixel is the point of a pixel z metres away. The conversions keep a product from being fused into
+// a sum.
 func (op *DepthOp) Pixel(z float32, u, v int) (p [3]float32, ok bool) {
 	if z == 0 || z-z != 0 {
 		nan := float32(math.NaN())

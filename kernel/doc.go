@@ -1,6 +1,6 @@
-// Package kernel says what each operation computes, to the bit, and is its pure-Go reference. Faster back ends (SIMD,
-// CUDA) live in folders below and agree with it: testdata/vectors holds the one set of conformance vectors that all of
-// them and the Python client read.
+// Package kernel says what each operation computes, to the bit, and is its pure-Go reference.
+// Faster back ends (SIMD, CUDA) live in folders below and agree with it: testdata/vectors holds the
+// one set of conformance vectors that all of them and the Python client read.
 //
 // # Contract
 //
@@ -33,5 +33,6 @@
 //	     A row that holds a part, not the whole, of a sample longer than max_gap is not valid, as one is whose t lies in a gap or outside the data. Plans and Resample
 //	     have this mode; the ops (ApplyOp, FuseOp) say Unsupported.
 //
-// NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp, everything else to the bit.
+// NaN means any NaN: its payload is not part of the contract. Slerp is exact to 1 float32 ulp,
+// everything else to the bit.
 package kernel

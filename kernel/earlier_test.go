@@ -29,7 +29,13 @@ func float64Tensor(x ...float64) Tensor {
 
 func ramp(dt robocache.DType, shape ...int) Tensor {
 	t := Tensor{DType: dt, Shape: shape}
-	m := Matrix{Data: make([]byte, t.Len()*dt.Size()), DType: dt, Rows: 1, Cols: t.Len(), ColStride: 1}
+	m := Matrix{
+		Data:      make([]byte, t.Len()*dt.Size()),
+		DType:     dt,
+		Rows:      1,
+		Cols:      t.Len(),
+		ColStride: 1,
+	}
 	for i := range t.Len() {
 		m.store32([]float32{float32(i%251) / 4}, 0, i, new(Counts))
 	}
@@ -42,7 +48,12 @@ func fused(t *testing.T, values, times, targets Tensor, rule Rule) (out, valid [
 	t.Helper()
 	o := zeros(values.DType, values.Shape[0], targets.Shape[len(targets.Shape)-1], values.Shape[2])
 	v := zeros(robocache.Uint8, o.Shape[0], o.Shape[1], 1)
-	op := &FuseOp{Series: []Series{{Values: values, Times: times, Rule: rule}}, Targets: targets, Out: *o, Valid: v}
+	op := &FuseOp{
+		Series:  []Series{{Values: values, Times: times, Rule: rule}},
+		Targets: targets,
+		Out:     *o,
+		Valid:   v,
+	}
 	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +69,11 @@ func TestEarlier(t *testing.T) {
 	expanded, aimed := timestamps, aims
 	expanded.Shape, expanded.Stride = []int{B, S}, []int{0, 1}
 	aimed.Shape, aimed.Stride = []int{B, T}, []int{0, 1}
-	contiguous := Tensor{DType: robocache.Int64, Shape: []int{B, S}, Data: bytes.Repeat(timestamps.Data, B)}
+	contiguous := Tensor{
+		DType: robocache.Int64,
+		Shape: []int{B, S},
+		Data:  bytes.Repeat(timestamps.Data, B),
+	}
 	want, _ := fused(t, data, contiguous, aims, Rule{})
 	got, _ := fused(t, data, expanded, aimed, Rule{})
 	if !bytes.Equal(got, want) {
@@ -86,12 +101,21 @@ func TestEarlier(t *testing.T) {
 	}
 	out := zeros(robocache.Float32, 1, 2, 2)
 	s := Series{Values: line, Times: float64Tensor(0, 1)}
-	if err := (Reference{}).Run(&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out}); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 || read(out.Data, 2) != 0 {
+	if err := (Reference{}).Run(
+		&FuseOp{Series: []Series{s, s}, Targets: float64Tensor(2, -1), Out: *out},
+	); err != nil || read(out.Data, 0) != 1 || read(out.Data, 1) != 1 ||
+		read(out.Data, 2) != 0 {
 		t.Errorf("fused: %v, %v", out.Data, err)
 	}
 	// Timestamps that float32 cannot tell from each other.
 	const e = 1_760_000_000_000_000_000
-	got, _ = fused(t, floats([]int{1, 3, 1}, 1, 2, 3), int64Tensor(e, e+100_000_000, e+50_000_000_000), int64Tensor(e, e+100_000_000, e+50_000_000_000), Rule{})
+	got, _ = fused(
+		t,
+		floats([]int{1, 3, 1}, 1, 2, 3),
+		int64Tensor(e, e+100_000_000, e+50_000_000_000),
+		int64Tensor(e, e+100_000_000, e+50_000_000_000),
+		Rule{},
+	)
 	if read(got, 0) != 1 || read(got, 1) != 2 || read(got, 2) != 3 {
 		t.Errorf("epoch timestamps: %v", got)
 	}
@@ -100,13 +124,20 @@ func TestEarlier(t *testing.T) {
 	for i := range many {
 		many[i] = int64(i)
 	}
-	got, _ = fused(t, floats([]int{1, 2, 1}, 0, 69_999), int64Tensor(0, 69_999), int64Tensor(many...), Rule{})
+	got, _ = fused(
+		t,
+		floats([]int{1, 2, 1}, 0, 69_999),
+		int64Tensor(0, 69_999),
+		int64Tensor(many...),
+		Rule{},
+	)
 	for _, i := range []int{0, 1, 65_535, 65_536, 69_999} {
 		if read(got, i) != float32(i) {
 			t.Errorf("target %d of 70,000: %v", i, read(got, i))
 		}
 	}
-	// bfloat16 in, bfloat16 out; no samples: rows that are not valid; float16 and float64 are themselves.
+	// bfloat16 in, bfloat16 out; no samples: rows that are not valid; float16 and float64 are
+	// themselves.
 	for _, dt := range []robocache.DType{robocache.BFloat16, robocache.Float16, robocache.Float64} {
 		values := ramp(dt, 1, 3, 2)
 		got, valid := fused(t, values, int64Tensor(0, 1, 2), int64Tensor(0, 1, 2), Rule{})
@@ -114,19 +145,35 @@ func TestEarlier(t *testing.T) {
 			t.Errorf("%v: %x, want %x", dt, got, values.Data)
 		}
 		none := Tensor{DType: dt, Shape: []int{1, 0, 2}}
-		if got, valid := fused(t, none, int64Tensor(), int64Tensor(5), Rule{}); !bytes.Equal(got, make([]byte, 2*dt.Size())) || valid[0] != 0 {
+		if got, valid := fused(
+			t,
+			none,
+			int64Tensor(),
+			int64Tensor(5),
+			Rule{},
+		); !bytes.Equal(got, make([]byte, 2*dt.Size())) ||
+			valid[0] != 0 {
 			t.Errorf("%v, no samples: %x valid %v", dt, got, valid)
 		}
 	}
 }
 
-func read(b []byte, i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])) }
+func read(
+	b []byte,
+	i int,
+) float32 {
+	return math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+}
 
 // TestBeyondInt32: 2^32 elements are a legal op, and memory of a device is none of the host's.
 func TestBeyondInt32(t *testing.T) {
 	values := floats([]int{1, 2, 1}, 3, 5)
 	values.Shape, values.Stride = []int{1 << 20, 2, 1 << 12}, []int{0, 1, 0}
-	op := &FuseOp{Series: []Series{{Values: values, Times: int64Tensor(0, 2)}}, Targets: int64Tensor(1), Out: Tensor{DType: robocache.Float32, Shape: []int{1 << 20, 1, 1 << 12}, Addr: 1 << 40}}
+	op := &FuseOp{
+		Series:  []Series{{Values: values, Times: int64Tensor(0, 2)}},
+		Targets: int64Tensor(1),
+		Out:     Tensor{DType: robocache.Float32, Shape: []int{1 << 20, 1, 1 << 12}, Addr: 1 << 40},
+	}
 	op.Series[0].Values.Data, op.Series[0].Values.Addr = nil, 1<<30
 	for _, x := range []*Tensor{&op.Series[0].Times, &op.Targets} {
 		x.Data, x.Addr = nil, 1<<20
@@ -135,16 +182,21 @@ func TestBeyondInt32(t *testing.T) {
 		t.Error(err)
 	}
 	// The device's memory is not the host's to read.
-	if err := (Reference{}).Run(op); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
+	if err := (Reference{}).Run(
+		op,
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "must be on the same device") {
 		t.Error(err)
 	}
 	op.Targets = int64Tensor(1)
-	if err := op.Check(); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
+	if err := op.Check(); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "must be on the same device") {
 		t.Errorf("host targets, device data: %v", err)
 	}
 }
 
-// TestAliases: a result that shares memory with any other tensor of the call is refused; neighbours in one buffer are not.
+// TestAliases: a result that shares memory with any other tensor of the call is refused; neighbours
+// in one buffer are not.
 func TestAliases(t *testing.T) {
 	buf := make([]byte, 4*1000)
 	at := func(base int, shape, stride []int) Tensor {
@@ -164,16 +216,25 @@ func TestAliases(t *testing.T) {
 		{"backwards", at(40, []int{1, 3, 2}, []int{0, -10, 1}), at(22, []int{1, 3, 2}, []int{30, 10, 1}), true},
 		{"rows between rows", at(0, []int{2, 3, 4}, []int{100, 20, 1}), at(10, []int{2, 3, 4}, []int{100, 20, 1}), true},
 	} {
-		op := &FuseOp{Series: []Series{{Values: c.values, Times: int64Tensor(0, 1, 2)}}, Targets: int64Tensor(0, 1, 2), Out: c.out}
+		op := &FuseOp{
+			Series:  []Series{{Values: c.values, Times: int64Tensor(0, 1, 2)}},
+			Targets: int64Tensor(0, 1, 2),
+			Out:     c.out,
+		}
 		err := op.Check()
-		if c.ok && err != nil || !c.ok && (err == nil || !strings.Contains(err.Error(), "out aliases values")) {
+		if c.ok && err != nil ||
+			!c.ok && (err == nil || !strings.Contains(err.Error(), "out aliases values")) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	// The other tensors too, and on a device by address.
 	times := int64Tensor(0, 1, 2)
 	out := Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Data: times.Data}
-	op := &FuseOp{Series: []Series{{Values: floats([]int{1, 3, 2}, 1, 2, 3, 4, 5, 6), Times: times}}, Targets: int64Tensor(0, 1, 2), Out: out}
+	op := &FuseOp{
+		Series:  []Series{{Values: floats([]int{1, 3, 2}, 1, 2, 3, 4, 5, 6), Times: times}},
+		Targets: int64Tensor(0, 1, 2),
+		Out:     out,
+	}
 	if err := op.Check(); err == nil || !strings.Contains(err.Error(), "out aliases times") {
 		t.Error(err)
 	}
@@ -187,19 +248,43 @@ func TestAliases(t *testing.T) {
 	if err := op.Check(); err == nil || !strings.Contains(err.Error(), "out aliases targets") {
 		t.Error(err)
 	}
-	g := &FuseGradOp{Series: op.Series[0], Targets: op.Targets, Out: Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Addr: 1 << 30}, Grad: Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Addr: 1<<30 + 4}}
+	g := &FuseGradOp{
+		Series:  op.Series[0],
+		Targets: op.Targets,
+		Out:     Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Addr: 1 << 30},
+		Grad:    Tensor{DType: robocache.Float32, Shape: []int{1, 3, 2}, Addr: 1<<30 + 4},
+	}
 	if err := g.Check(); err == nil || !strings.Contains(err.Error(), "out aliases out") {
 		t.Error(err)
 	}
-	a := &ApplyOp{Parts: []Part{{Src: floats([]int{2, 1}, 1, 2), Out: at(0, []int{2, 1}, nil)}, {Src: floats([]int{2, 1}, 1, 2), Out: at(1, []int{2, 1}, nil)}}}
+	a := &ApplyOp{
+		Parts: []Part{
+			{Src: floats([]int{2, 1}, 1, 2), Out: at(0, []int{2, 1}, nil)},
+			{Src: floats([]int{2, 1}, 1, 2), Out: at(1, []int{2, 1}, nil)},
+		},
+	}
 	if err := a.Check(); err == nil || !strings.Contains(err.Error(), "out aliases out") {
 		t.Error(err)
 	}
 }
 
-// TestNothingWrittenOnError is K19: an error in the last entry of the last stream leaves every result as it was.
+// TestNothingWrittenOnError is K19: an error in the last entry of the last stream leaves every
+// result as it was.
 func TestNothingWrittenOnError(t *testing.T) {
-	out, valid, counts := zeros(robocache.Float32, 2, 1, 2), zeros(robocache.Uint8, 2, 1, 2), zeros(robocache.Int64, 2)
+	out, valid, counts := zeros(
+		robocache.Float32,
+		2,
+		1,
+		2,
+	), zeros(
+		robocache.Uint8,
+		2,
+		1,
+		2,
+	), zeros(
+		robocache.Int64,
+		2,
+	)
 	for _, x := range []*Tensor{out, valid, counts} {
 		for i := range x.Data {
 			x.Data[i] = 0x5A
@@ -209,9 +294,19 @@ func TestNothingWrittenOnError(t *testing.T) {
 	bad := good
 	bad.Name, bad.Times = "wrist", int64Tensor(0, 1, 5, 4)
 	bad.Times.Shape = []int{2, 2}
-	err := Reference{}.Run(&FuseOp{Series: []Series{good, bad}, Targets: int64Tensor(0), Out: *out, Valid: valid, Counts: counts})
+	err := Reference{}.Run(
+		&FuseOp{
+			Series:  []Series{good, bad},
+			Targets: int64Tensor(0),
+			Out:     *out,
+			Valid:   valid,
+			Counts:  counts,
+		},
+	)
 	var e *robocache.Error
-	if !errors.As(err, &e) || e.Where["stream"] != "wrist" || e.Where["batch"] != 1 || e.Where["index"] != 1 || e.Op != "fuse" {
+	if !errors.As(err, &e) || e.Where["stream"] != "wrist" || e.Where["batch"] != 1 ||
+		e.Where["index"] != 1 ||
+		e.Op != "fuse" {
 		t.Errorf("%v", err)
 	}
 	for _, x := range []*Tensor{out, valid, counts} {

@@ -36,7 +36,12 @@ func (e *Epilogue) check(op string, cols int) (err error) {
 	case !(a.Dropout >= 0 && a.Dropout <= 1):
 		return misuse(op, "invalid dropout", "a probability", fmt.Sprint(a.Dropout))
 	case !(a.ScaleLo <= a.ScaleHi) || !finite(float64(a.ScaleLo)) || !finite(float64(a.ScaleHi)):
-		return misuse(op, "invalid scale", "a finite lower and upper end", fmt.Sprint(a.ScaleLo, ", ", a.ScaleHi))
+		return misuse(
+			op,
+			"invalid scale",
+			"a finite lower and upper end",
+			fmt.Sprint(a.ScaleLo, ", ", a.ScaleHi),
+		)
 	}
 	return nil
 }
@@ -78,7 +83,8 @@ func (e *epilogue) start(from *Epilogue, samples []int64, rows int) {
 	}
 }
 
-// finish changes columns col … of a row, in the type that they are computed in; at most tile of them.
+// finish changes columns col … of a row, in the type that they are computed in; at most tile of
+// them.
 func finish[T float32 | float64](e *epilogue, x []T, row, col int, fma func(a, b, c T) T) {
 	if e.Unit {
 		for i := range x {

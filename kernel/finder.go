@@ -12,7 +12,8 @@ type timestamp interface{ int64 | float64 }
 // segment is a pair of samples at distinct timestamps; a < 0 where there is none.
 type segment struct{ a, b int }
 
-// ends finds the pairs of samples that extrapolation before the first and after the last timestamp goes through (K15).
+// ends finds the pairs of samples that extrapolation before the first and after the last timestamp
+// goes through (K15).
 func ends[T timestamp](src []T) (first, last segment) {
 	first, last = segment{-1, -1}, segment{-1, -1}
 	n := len(src)
@@ -101,7 +102,13 @@ func (f *finder[T]) gap(i int, t, length T) error {
 	case Mask:
 		f.zero(i)
 	case ErrorEdge:
-		return planError(robocache.ErrMalformed, robocache.Where{"row": i, "t": t}, "gap exceeds max_gap", fmt.Sprintf("at most %v %s", f.maxGap, unit(t)), fmt.Sprintf("%v %s", length, unit(t)))
+		return planError(
+			robocache.ErrMalformed,
+			robocache.Where{"row": i, "t": t},
+			"gap exceeds max_gap",
+			fmt.Sprintf("at most %v %s", f.maxGap, unit(t)),
+			fmt.Sprintf("%v %s", length, unit(t)),
+		)
 	}
 	return nil
 }
@@ -117,7 +124,13 @@ func (f *finder[T]) outside(i int, t T, edge int, line segment) error {
 		if n := len(f.src); n > 0 {
 			want = fmt.Sprintf("%v … %v %s", f.src[0], f.src[n-1], unit(t))
 		}
-		return planError(robocache.ErrMisuse, robocache.Where{"row": i}, "target time outside the source range", want, fmt.Sprintf("%v %s", t, unit(t)))
+		return planError(
+			robocache.ErrMisuse,
+			robocache.Where{"row": i},
+			"target time outside the source range",
+			want,
+			fmt.Sprintf("%v %s", t, unit(t)),
+		)
 	case f.rule.Edge == Mask || edge < 0:
 		f.zero(i)
 	case f.rule.Edge == Extrapolate && line.a >= 0 && (f.rule.Mode == Linear || f.rule.Mode == Angle || f.rule.Mode == ModeSum):
@@ -128,7 +141,8 @@ func (f *finder[T]) outside(i int, t T, edge int, line segment) error {
 	return nil
 }
 
-// mean takes the window around t, which lies inside the data; k is the last timestamp ≤ t. It exists in ns only.
+// mean takes the window around t, which lies inside the data; k is the last timestamp ≤ t. It
+// exists in ns only.
 func (f *finder[T]) mean(i int, t T, k int) error {
 	s := f.src
 	from, to := max(t-T(f.rule.Before), s[0]), t+min(T(f.rule.After), MaxTime-1-max(t, 0))
@@ -142,7 +156,8 @@ func (f *finder[T]) mean(i int, t T, k int) error {
 		}
 		return f.gap(i, t, s[k+1]-s[k])
 	}
-	// Empty: no sample within the window, so none at t either, except where the window does not hold t itself.
+	// Empty: no sample within the window, so none at t either, except where the window does not
+	// hold t itself.
 	near := k
 	if t != s[k] && t-s[k] > s[k+1]-t {
 		near = k + 1
@@ -152,7 +167,13 @@ func (f *finder[T]) mean(i int, t T, k int) error {
 	case Mask:
 		f.zero(i)
 	case ErrorEdge:
-		return planError(robocache.ErrMalformed, robocache.Where{"row": i, "t": t}, "gap exceeds max_gap", "a sample in the window of mean", fmt.Sprintf("none in [%v, %v)", from, to))
+		return planError(
+			robocache.ErrMalformed,
+			robocache.Where{"row": i, "t": t},
+			"gap exceeds max_gap",
+			"a sample in the window of mean",
+			fmt.Sprintf("none in [%v, %v)", from, to),
+		)
 	}
 	return nil
 }
@@ -164,8 +185,8 @@ func unit[T timestamp](t T) string {
 	return "ns"
 }
 
-// upperFrom is the number of timestamps ≤ t. It gallops from the answer of the row before: ascending targets cost O(S + T)
-// in all, any other order O(log S) a row.
+// upperFrom is the number of timestamps ≤ t. It gallops from the answer of the row before:
+// ascending targets cost O(S + T) in all, any other order O(log S) a row.
 func upperFrom[T timestamp](src []T, from int, t T) int { return search(src, from, t, true) }
 
 // lowerFrom is the number of timestamps < t, galloping from an earlier answer.

@@ -4,10 +4,11 @@ import "math"
 
 // FMA32 is w·d + v rounded once to float32.
 //
-// w·d is exact in float64 (24 + 24 bits), so only the sum is rounded before the conversion. That double rounding does
-// harm only where the float64 sum lies exactly half way between two float32 values, or where float32 is subnormal and
-// half way lies elsewhere; there the sum is first rounded to odd by TwoSum's error term. A fused sum changes nothing,
-// because the product is exact: the bits do not depend on GOAMD64.
+// w·d is exact in float64 (24 + 24 bits), so only the sum is rounded before the conversion. That
+// double rounding does harm only where the float64 sum lies exactly half way between two float32
+// values, or where float32 is subnormal and half way lies elsewhere; there the sum is first rounded
+// to odd by TwoSum's error term. A fused sum changes nothing, because the product is exact: the
+// bits do not depend on GOAMD64.
 func FMA32(w, d, v float32) float32 {
 	s := float64(w)*float64(d) + float64(v)
 	if settled(s) {
@@ -16,7 +17,8 @@ func FMA32(w, d, v float32) float32 {
 	return fma32Odd(w, d, v)
 }
 
-// settled says that a float64 sum of an exact product and a float32 converts to what one rounding gives.
+// settled says that a float64 sum of an exact product and a float32 converts to what one rounding
+// gives.
 func settled(s float64) bool {
 	b := math.Float64bits(s)
 	return b&(1<<29-1) != 1<<28 && b&(0x7ff<<52) >= (1023-126)<<52
@@ -36,7 +38,8 @@ func fma32Odd(w, d, v32 float32) float32 {
 	}
 	b := math.Float64bits(s)
 	if b&1 == 0 {
-		// The exact sum lies on e's side of s; the odd neighbour on that side keeps that knowledge through the conversion.
+		// The exact sum lies on e's side of s; the odd neighbour on that side keeps that knowledge
+		// through the conversion.
 		if (e > 0) == (s > 0) {
 			b++
 		} else {
@@ -46,8 +49,8 @@ func fma32Odd(w, d, v32 float32) float32 {
 	return float32(math.Float64frombits(b))
 }
 
-// roundOdd32 converts to float32, rounding inexact values to the neighbour with an odd significand. Rounding the
-// result to a type of at most 22 significant bits is then the same as rounding x once.
+// roundOdd32 converts to float32, rounding inexact values to the neighbour with an odd significand.
+// Rounding the result to a type of at most 22 significant bits is then the same as rounding x once.
 func roundOdd32(x float64) float32 {
 	f := float32(x)
 	if float64(f) == x || math.IsNaN(x) {
@@ -92,7 +95,8 @@ func Float32to16(f float32) uint16 {
 	case b >= 0x38800000: // 2^-14: normal
 		return sign | uint16((b+0xfff+(b>>13&1)-(112<<23))>>13)
 	}
-	// Subnormal: adding 1/2 puts the unit 2^-24 at float32's last place, so that the addition rounds.
+	// Subnormal: adding 1/2 puts the unit 2^-24 at float32's last place, so that the addition
+	// rounds.
 	s := math.Float32frombits(b) + 0.5
 	return sign | uint16(math.Float32bits(s)-0x3f000000)
 }
@@ -100,7 +104,8 @@ func Float32to16(f float32) uint16 {
 // BFloat16to32 gives the value of a bfloat16 number.
 func BFloat16to32(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
-// Float32toB16 rounds to bfloat16, nearest even. NaN is tested first: the rounding would carry some into infinity.
+// Float32toB16 rounds to bfloat16, nearest even. NaN is tested first: the rounding would carry some
+// into infinity.
 func Float32toB16(f float32) uint16 {
 	b := math.Float32bits(f)
 	if b&0x7fffffff > 0x7f800000 {

@@ -52,8 +52,16 @@ func TestScalarVectors(t *testing.T) {
 	for _, v := range f.Convert {
 		u, _ := hex32(t, v[0], 64)
 		x := math.Float64frombits(u)
-		got := []uint64{uint64(math.Float32bits(float32(x))), uint64(Float64to16(x)), uint64(Float64toB16(x))}
-		isNaN := []bool{float32(x) != float32(x), Float16to32(Float64to16(x)) != Float16to32(Float64to16(x)), BFloat16to32(Float64toB16(x)) != BFloat16to32(Float64toB16(x))}
+		got := []uint64{
+			uint64(math.Float32bits(float32(x))),
+			uint64(Float64to16(x)),
+			uint64(Float64toB16(x)),
+		}
+		isNaN := []bool{
+			float32(x) != float32(x),
+			Float16to32(Float64to16(x)) != Float16to32(Float64to16(x)),
+			BFloat16to32(Float64toB16(x)) != BFloat16to32(Float64toB16(x)),
+		}
 		for i := range got {
 			want, nan := hex32(t, v[i+1], 32)
 			if nan != isNaN[i] || !nan && got[i] != want {
@@ -63,7 +71,8 @@ func TestScalarVectors(t *testing.T) {
 	}
 }
 
-// TestFMA32AgainstBig is K3: sums near half a step and near the subnormals, where two roundings differ from one.
+// TestFMA32AgainstBig is K3: sums near half a step and near the subnormals, where two roundings
+// differ from one.
 func TestFMA32AgainstBig(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	n := 300_000
@@ -75,7 +84,8 @@ func TestFMA32AgainstBig(t *testing.T) {
 		var w, d, v float32
 		switch rng.IntN(4) {
 		case 0: // product about half a step of the sum
-			// (1 + k·2^-23)·(1 - k·2^-23)·2^-24 falls short of half a step by k²·2^-70, which float64 cannot hold.
+			// (1 + k·2^-23)·(1 - k·2^-23)·2^-24 falls short of half a step by k²·2^-70, which
+			// float64 cannot hold.
 			k := rng.Uint32N(256)
 			w = math.Float32frombits(0x33800000 + k)
 			d = math.Float32frombits(0x3f800000 - 2*k)
@@ -90,9 +100,16 @@ func TestFMA32AgainstBig(t *testing.T) {
 			d = math.Float32frombits((127-75)<<23 - 2*k)
 			v = math.Float32frombits(rng.Uint32() & 0x807fffff)
 		default:
-			w, d, v = math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32()), math.Float32frombits(rng.Uint32())
+			w, d, v = math.Float32frombits(
+				rng.Uint32(),
+			), math.Float32frombits(
+				rng.Uint32(),
+			), math.Float32frombits(
+				rng.Uint32(),
+			)
 		}
-		if finite := func(x float32) bool { return x-x == 0 }; !finite(w) || !finite(d) || !finite(v) {
+		if finite := func(x float32) bool { return x-x == 0 }; !finite(w) || !finite(d) ||
+			!finite(v) {
 			continue
 		}
 		x := new(big.Float).SetPrec(1200).SetFloat64(float64(w))
@@ -106,7 +123,14 @@ func TestFMA32AgainstBig(t *testing.T) {
 			hard++
 		}
 		if got := FMA32(w, d, v); math.Float32bits(got) != math.Float32bits(want) {
-			t.Fatalf("fma(%08x, %08x, %08x) = %08x, want %08x", math.Float32bits(w), math.Float32bits(d), math.Float32bits(v), math.Float32bits(got), math.Float32bits(want))
+			t.Fatalf(
+				"fma(%08x, %08x, %08x) = %08x, want %08x",
+				math.Float32bits(w),
+				math.Float32bits(d),
+				math.Float32bits(v),
+				math.Float32bits(got),
+				math.Float32bits(want),
+			)
 		}
 	}
 	if hard == 0 {
@@ -114,7 +138,8 @@ func TestFMA32AgainstBig(t *testing.T) {
 	}
 }
 
-// TestHalfRoundTrip is K11: every half and bfloat16 number survives the way through float32 and float64.
+// TestHalfRoundTrip is K11: every half and bfloat16 number survives the way through float32 and
+// float64.
 func TestHalfRoundTrip(t *testing.T) {
 	for h := range 1 << 16 {
 		if f := Float16to32(uint16(h)); f == f {

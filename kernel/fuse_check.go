@@ -9,8 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves shapes, types, strides, and that nothing is written where it is read. Every back end calls it first; it looks at no memory.
-// What depends on values is the back end's: the order and range of times, lengths, offsets, and targets outside under ErrorEdge.
+// Check proves shapes, types, strides, and that nothing is written where it is read. Every back end
+// calls it first; it looks at no memory. What depends on values is the back end's: the order and
+// range of times, lengths, offsets, and targets outside under ErrorEdge.
 func (op *FuseOp) Check() (err error) {
 	name := op.name()
 	if len(op.Series) == 0 {
@@ -23,7 +24,13 @@ func (op *FuseOp) Check() (err error) {
 			if err := s.check(name, op.Clock, &batch); err != nil {
 				return err
 			}
-			if err := s.Rule.checkValues(name, s.cols(), s.Values.DType, op.Out.DType, &s.Epilogue); err != nil {
+			if err := s.Rule.checkValues(
+				name,
+				s.cols(),
+				s.Values.DType,
+				op.Out.DType,
+				&s.Epilogue,
+			); err != nil {
 				return err
 			}
 			if err := s.Epilogue.check(name, s.cols()); err != nil {
@@ -50,7 +57,15 @@ func (op *FuseOp) Check() (err error) {
 	if !slices.Equal(op.Out.Shape, []int{batch, rows, cols}) {
 		return shapeError(name, "out", []int{batch, rows, cols}, op.Out.Shape)
 	}
-	if err := checkOptional(name, "valid", op.Valid, robocache.Uint8, batch, rows, len(op.Series)); err != nil {
+	if err := checkOptional(
+		name,
+		"valid",
+		op.Valid,
+		robocache.Uint8,
+		batch,
+		rows,
+		len(op.Series),
+	); err != nil {
 		return err
 	}
 	if err := checkOptional(name, "counts", op.Counts, robocache.Int64, 2); err != nil {
@@ -70,7 +85,8 @@ func (op *FuseOp) name() string {
 	return "fuse"
 }
 
-// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no memory.
+// Check proves shapes, types, strides, and that nothing is written where it is read; it looks at no
+// memory.
 func (op *FuseGradOp) Check() (err error) {
 	name := op.name()
 	s := &op.Series
@@ -79,13 +95,24 @@ func (op *FuseGradOp) Check() (err error) {
 		return robocache.At(err, s.where(0, 1))
 	}
 	unsupported := func(msg, want, got string) error {
-		return robocache.At(robocache.Unsupported(name, nil, "%s", msg).Expected(want, got), s.where(0, 1))
+		return robocache.At(
+			robocache.Unsupported(name, nil, "%s", msg).Expected(want, got),
+			s.where(0, 1),
+		)
 	}
 	switch {
 	case s.Rule.Mode >= Slerp:
-		return unsupported("no gradient of this mode", "linear, previous, next or nearest", s.Rule.Mode.String())
+		return unsupported(
+			"no gradient of this mode",
+			"linear, previous, next or nearest",
+			s.Rule.Mode.String(),
+		)
 	case !s.Values.DType.Float():
-		return unsupported("unsupported dtype: no gradient of integers", "a floating-point type", s.Values.DType.String())
+		return unsupported(
+			"unsupported dtype: no gradient of integers",
+			"a floating-point type",
+			s.Values.DType.String(),
+		)
 	case s.Epilogue.computes():
 		return unsupported("no gradient through an epilogue", "none", "one")
 	}
@@ -105,7 +132,12 @@ func (op *FuseGradOp) Check() (err error) {
 			return shapeError(name, t.name, t.want, t.Shape)
 		}
 		if !t.DType.Float() {
-			return misuse(name, "unsupported dtype of "+t.name, "a floating-point type", t.DType.String())
+			return misuse(
+				name,
+				"unsupported dtype of "+t.name,
+				"a floating-point type",
+				t.DType.String(),
+			)
 		}
 	}
 	if err := op.Clock.check(name, op.Epsilon); err != nil {
@@ -129,7 +161,8 @@ func (s *Series) where(i, n int) robocache.Where {
 // cols is D.
 func (s *Series) cols() int { return s.Values.Shape[len(s.Values.Shape)-1] }
 
-// check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it), and is every other's too.
+// check proves the shapes and types of a stream; *batch is set by the first stream (-1 before it),
+// and is every other's too.
 func (s *Series) check(op string, clock Clock, batch *int) error {
 	for _, t := range []struct {
 		name string
@@ -150,10 +183,21 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 	switch {
 	case s.Offsets != nil:
 		if len(values) != 2 || len(times) != 1 {
-			return misuse(op, "ragged values must have shape [sum of S, D], and times [sum of S]", "2 and 1 extents", fmt.Sprintf("%v, %v", values, times))
+			return misuse(
+				op,
+				"ragged values must have shape [sum of S, D], and times [sum of S]",
+				"2 and 1 extents",
+				fmt.Sprintf("%v, %v", values, times),
+			)
 		}
-		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 || s.Offsets.Shape[0] < 1 {
-			return misuse(op, "offsets must have shape [B+1]", "int64 [B+1]", s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape))
+		if s.Offsets.DType != robocache.Int64 || len(s.Offsets.Shape) != 1 ||
+			s.Offsets.Shape[0] < 1 {
+			return misuse(
+				op,
+				"offsets must have shape [B+1]",
+				"int64 [B+1]",
+				s.Offsets.DType.String()+" "+fmt.Sprint(s.Offsets.Shape),
+			)
 		}
 		n, rows = s.Offsets.Shape[0]-1, values[0]
 	case len(values) != 3:
@@ -171,22 +215,38 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return tooMany(op, rows)
 	}
 	if len(times) != 1 && len(times) != 2 {
-		return misuse(op, "times must have shape [S] or [B, S]", "1 or 2 extents", fmt.Sprint(times))
+		return misuse(
+			op,
+			"times must have shape [S] or [B, S]",
+			"1 or 2 extents",
+			fmt.Sprint(times),
+		)
 	}
 	if len(times) == 2 && times[0] != *batch {
 		return batchError(op, "batch of the timestamps", *batch, times[0])
 	}
 	if got := times[len(times)-1]; got != rows {
-		return misuse(op, "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(rows)+" timestamps", strconv.Itoa(got))
+		return misuse(
+			op,
+			"Source length mismatch (length of data and of its timestamps)",
+			strconv.Itoa(rows)+" timestamps",
+			strconv.Itoa(got),
+		)
 	}
 	if err := checkTimeType(op, "times", s.Times.DType, clock); err != nil {
 		return err
 	}
-	if s.Lengths != nil && (s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
+	if s.Lengths != nil &&
+		(s.Lengths.DType != robocache.Int64 || !slices.Equal(s.Lengths.Shape, []int{*batch})) {
 		if len(s.Lengths.Shape) == 1 && s.Lengths.DType == robocache.Int64 {
 			return batchError(op, "batch of the lengths", *batch, s.Lengths.Shape[0])
 		}
-		return misuse(op, "lengths must have shape [B]", fmt.Sprintf("int64 [%d]", *batch), s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape))
+		return misuse(
+			op,
+			"lengths must have shape [B]",
+			fmt.Sprintf("int64 [%d]", *batch),
+			s.Lengths.DType.String()+" "+fmt.Sprint(s.Lengths.Shape),
+		)
 	}
 	if s.Rule.Mode == ModeSum {
 		return notSummed(op)
@@ -195,7 +255,12 @@ func (s *Series) check(op string, clock Clock, batch *int) error {
 		return err
 	}
 	if clock == AsGiven && s.Rule.Mode == Mean {
-		return misuse(op, "Invalid mode: mean has no meaning for times as given", "another mode, or times in ns", "mean")
+		return misuse(
+			op,
+			"Invalid mode: mean has no meaning for times as given",
+			"another mode, or times in ns",
+			"mean",
+		)
 	}
 	return nil
 }
@@ -213,12 +278,24 @@ func batchError(op, what string, want, got int) error {
 
 func checkTimeType(op, name string, d robocache.DType, clock Clock) error {
 	switch {
-	case d == robocache.Float32, d == robocache.Float64, d == robocache.Int64 && clock == Nanoseconds:
+	case d == robocache.Float32,
+		d == robocache.Float64,
+		d == robocache.Int64 && clock == Nanoseconds:
 		return nil
 	case clock == AsGiven:
-		return misuse(op, "unsupported dtype of "+name, "float64 or float32 seconds for times as given", d.String())
+		return misuse(
+			op,
+			"unsupported dtype of "+name,
+			"float64 or float32 seconds for times as given",
+			d.String(),
+		)
 	}
-	return misuse(op, "unsupported dtype of "+name, "int64 ns, or float64 or float32 seconds", d.String())
+	return misuse(
+		op,
+		"unsupported dtype of "+name,
+		"int64 ns, or float64 or float32 seconds",
+		d.String(),
+	)
 }
 
 func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err error) {
@@ -226,7 +303,12 @@ func checkTargets(op string, t *Tensor, batch int, clock Clock) (rows int, err e
 		return rows, err
 	}
 	if len(t.Shape) != 1 && len(t.Shape) != 2 {
-		return rows, misuse(op, "targets must have shape [T] or [B, T]", "1 or 2 extents", fmt.Sprint(t.Shape))
+		return rows, misuse(
+			op,
+			"targets must have shape [T] or [B, T]",
+			"1 or 2 extents",
+			fmt.Sprint(t.Shape),
+		)
 	}
 	if len(t.Shape) == 2 && t.Shape[0] != batch {
 		return rows, batchError(op, "batch of the targets", batch, t.Shape[0])

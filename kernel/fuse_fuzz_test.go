@@ -11,11 +11,26 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// FuzzFuse holds linear resampling of float32 to rationals: the value within the contract's bound, the validity exactly; and to what must hold
-// whatever the numbers are: each target row stands alone, an entry is the same alone as in a batch, and timestamps out of order are refused.
+// FuzzFuse holds linear resampling of float32 to rationals: the value within the contract's bound,
+// the validity exactly; and to what must hold whatever the numbers are: each target row stands
+// alone, an entry is the same alone as in a batch, and timestamps out of order are refused.
 func FuzzFuse(f *testing.F) {
-	f.Add([]byte{3, 10, 0, 20}, []byte{0, 5, 10, 11, 40, 200}, []byte{1, 2, 3, 4, 0xff, 0x7f, 0x80, 0x3f, 0, 0, 0x80, 0x7f}, int64(0), uint8(1), uint8(0))
-	f.Add([]byte{0, 0, 1}, []byte{0}, []byte{9}, int64(1_760_000_000_000_000_000), uint8(0), uint8(30))
+	f.Add(
+		[]byte{3, 10, 0, 20},
+		[]byte{0, 5, 10, 11, 40, 200},
+		[]byte{1, 2, 3, 4, 0xff, 0x7f, 0x80, 0x3f, 0, 0, 0x80, 0x7f},
+		int64(0),
+		uint8(1),
+		uint8(0),
+	)
+	f.Add(
+		[]byte{0, 0, 1},
+		[]byte{0},
+		[]byte{9},
+		int64(1_760_000_000_000_000_000),
+		uint8(0),
+		uint8(30),
+	)
 	f.Add([]byte{}, []byte{1, 2}, []byte{}, int64(-5), uint8(2), uint8(0))
 	f.Fuzz(func(t *testing.T, gaps, aims, bits []byte, base int64, edge, gap uint8) {
 		if len(gaps) > 60 || len(aims) > 60 || base >= MaxTime-1<<14 || base <= -MaxTime+1<<14 {
@@ -36,15 +51,36 @@ func FuzzFuse(f *testing.F) {
 		for i, a := range aims {
 			targets[i] = base + int64(a)*int64(len(gaps)+1)/4 - 20
 		}
-		values := Tensor{DType: robocache.Float32, Shape: []int{1, len(gaps), D}, Data: make([]byte, 4*len(gaps)*D)}
+		values := Tensor{
+			DType: robocache.Float32,
+			Shape: []int{1, len(gaps), D},
+			Data:  make([]byte, 4*len(gaps)*D),
+		}
 		for i := range values.Data {
 			if len(bits) > 0 {
 				values.Data[i] = bits[i%len(bits)] + byte(i/len(bits))
 			}
 		}
 		rule := Rule{Edge: Edge(edge % 3), MaxGap: int64(gap)}
-		out, valid := zeros(robocache.Float32, 1, len(aims), D), zeros(robocache.Uint8, 1, len(aims), 1)
-		err := Reference{}.Run(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *out, Valid: valid})
+		out, valid := zeros(
+			robocache.Float32,
+			1,
+			len(aims),
+			D,
+		), zeros(
+			robocache.Uint8,
+			1,
+			len(aims),
+			1,
+		)
+		err := Reference{}.Run(
+			&FuseOp{
+				Series:  []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}},
+				Targets: int64Tensor(targets...),
+				Out:     *out,
+				Valid:   valid,
+			},
+		)
 		if !ordered {
 			if !errors.Is(err, robocache.ErrMalformed) {
 				t.Fatalf("timestamps %v: %v", timestamps, err)
@@ -57,10 +93,20 @@ func FuzzFuse(f *testing.F) {
 		for i, at := range targets {
 			// The row alone, and in a batch of two expanded entries.
 			alone, flag := zeros(robocache.Float32, 1, 1, D), zeros(robocache.Uint8, 1, 1, 1)
-			if err := (Reference{}).Run(&FuseOp{Series: []Series{{Values: values, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(at), Out: *alone, Valid: flag}); err != nil {
+			if err := (Reference{}).Run(
+				&FuseOp{
+					Series: []Series{
+						{Values: values, Times: int64Tensor(timestamps...), Rule: rule},
+					},
+					Targets: int64Tensor(at),
+					Out:     *alone,
+					Valid:   flag,
+				},
+			); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(alone.Data, out.Data[4*D*i:4*D*(i+1)]) || flag.Data[0] != valid.Data[i] {
+			if !bytes.Equal(alone.Data, out.Data[4*D*i:4*D*(i+1)]) ||
+				flag.Data[0] != valid.Data[i] {
 				t.Fatalf("target %d at %d is another alone", i, at)
 			}
 			k := sort.Search(len(timestamps), func(j int) bool { return timestamps[j] > at }) - 1
@@ -82,17 +128,35 @@ func FuzzFuse(f *testing.F) {
 					}
 				case !between:
 					if math.Float32bits(got) != math.Float32bits(v0) {
-						t.Fatalf("exact hit %d: %x, want %x", i, math.Float32bits(got), math.Float32bits(v0))
+						t.Fatalf(
+							"exact hit %d: %x, want %x",
+							i,
+							math.Float32bits(got),
+							math.Float32bits(v0),
+						)
 					}
 				default:
-					within(t, got, v0, read(values.Data, D*(k+1)+c), at-timestamps[k], timestamps[k+1]-timestamps[k])
+					within(
+						t,
+						got,
+						v0,
+						read(values.Data, D*(k+1)+c),
+						at-timestamps[k],
+						timestamps[k+1]-timestamps[k],
+					)
 				}
 			}
 		}
 		two := values
 		two.Shape, two.Stride = []int{2, len(gaps), D}, []int{0, D, 1}
 		both := zeros(robocache.Float32, 2, len(aims), D)
-		if err := (Reference{}).Run(&FuseOp{Series: []Series{{Values: two, Times: int64Tensor(timestamps...), Rule: rule}}, Targets: int64Tensor(targets...), Out: *both}); err != nil {
+		if err := (Reference{}).Run(
+			&FuseOp{
+				Series:  []Series{{Values: two, Times: int64Tensor(timestamps...), Rule: rule}},
+				Targets: int64Tensor(targets...),
+				Out:     *both,
+			},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(both.Data, append(bytes.Clone(out.Data), out.Data...)) {
@@ -115,7 +179,9 @@ func within(t *testing.T, got, v0, v1 float32, num, den int64) {
 	w := big.NewRat(num, den)
 	exact := new(big.Rat).Add(x, new(big.Rat).Mul(w, new(big.Rat).Sub(y, x)))
 	off := new(big.Rat).Sub(exact, new(big.Rat).SetFloat64(float64(got)))
-	bound := new(big.Rat).Mul(new(big.Rat).SetFloat64(max(math.Abs(a), math.Abs(b))), big.NewRat(1, 1<<21))
+	bound := new(
+		big.Rat,
+	).Mul(new(big.Rat).SetFloat64(max(math.Abs(a), math.Abs(b))), big.NewRat(1, 1<<21))
 	bound.Add(bound, new(big.Rat).SetFloat64(math.SmallestNonzeroFloat32))
 	if off.Abs(off).Cmp(bound) > 0 {
 		t.Fatalf("%v of %v and %v at %d/%d: off by %v", got, v0, v1, num, den, off)

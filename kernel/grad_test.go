@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestGradientIsAdjoint: Fuse is linear in the values, so that <g, Fuse(v)> = <FuseGrad(g), v> for any g and v, whatever the times, policy and
-// kind of batch. In float64.
+// TestGradientIsAdjoint: Fuse is linear in the values, so that <g, Fuse(v)> = <FuseGrad(g), v> for
+// any g and v, whatever the times, policy and kind of batch. In float64.
 func TestGradientIsAdjoint(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 17))
@@ -34,11 +34,39 @@ func TestGradientIsAdjoint(t *testing.T) {
 		}
 		times, aims := int64Tensor(timestamps...), int64Tensor(targets...)
 		times.Shape, aims.Shape = []int{B, S}, []int{B, T}
-		values, out, g, grad := zeros(robocache.Float64, B, S, D), zeros(robocache.Float64, B, T, D), zeros(robocache.Float64, B, T, D), zeros(robocache.Float64, B, S, D)
+		values, out, g, grad := zeros(
+			robocache.Float64,
+			B,
+			S,
+			D,
+		), zeros(
+			robocache.Float64,
+			B,
+			T,
+			D,
+		), zeros(
+			robocache.Float64,
+			B,
+			T,
+			D,
+		), zeros(
+			robocache.Float64,
+			B,
+			S,
+			D,
+		)
 		fill(values)
 		fill(g)
 		fill(grad) // what lies there is written over
-		s := Series{Values: *values, Times: times, Rule: Rule{Mode: Mode(rng.IntN(4)), Edge: Edge(rng.IntN(3)), MaxGap: int64(rng.IntN(2) * 9)}}
+		s := Series{
+			Values: *values,
+			Times:  times,
+			Rule: Rule{
+				Mode:   Mode(rng.IntN(4)),
+				Edge:   Edge(rng.IntN(3)),
+				MaxGap: int64(rng.IntN(2) * 9),
+			},
+		}
 		if rng.IntN(2) == 0 {
 			l := make([]int64, B)
 			for i := range l {
@@ -47,10 +75,14 @@ func TestGradientIsAdjoint(t *testing.T) {
 			lengths := int64Tensor(l...)
 			s.Lengths = &lengths
 		}
-		if err := (Reference{}).Run(&FuseOp{Series: []Series{s}, Targets: aims, Out: *out}); err != nil {
+		if err := (Reference{}).Run(
+			&FuseOp{Series: []Series{s}, Targets: aims, Out: *out},
+		); err != nil {
 			t.Fatal(err)
 		}
-		if err := (Reference{}).Run(&FuseGradOp{Series: s, Targets: aims, Out: *g, Grad: *grad}); err != nil {
+		if err := (Reference{}).Run(
+			&FuseGradOp{Series: s, Targets: aims, Out: *g, Grad: *grad},
+		); err != nil {
 			t.Fatal(err)
 		}
 		x, y := dot(g, out), dot(grad, values)

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ImageAugment is a seeded augmentation of colour images (K22): what may be drawn for the images of one sample and camera. Nil ranges draw nothing.
+// ImageAugment is a seeded augmentation of colour images (K22): what may be drawn for the images of
+// one sample and camera. Nil ranges draw nothing.
 type ImageAugment struct {
 	Seed, Epoch   uint64
 	Camera        uint32      // whose draws are its own; those of flips are the sample's
@@ -50,7 +51,8 @@ const (
 	luma0, luma1, luma2        = 0.299, 0.587, 0.114
 )
 
-// hueTurn is the part of the turn of hues that goes with the sine: that of the chroma plane of NTSC's YIQ, to three places, its rows' sums 0.
+// hueTurn is the part of the turn of hues that goes with the sine: that of the chroma plane of
+// NTSC's YIQ, to three places, its rows' sums 0.
 var hueTurn = [3][3]float64{{-0.168, -0.329, 0.497}, {0.328, -0.035, -0.293}, {-1.25, 1.046, 0.204}}
 
 // Key is the Philox key of a camera's draws; of flips that of camera 0.
@@ -59,9 +61,11 @@ func (a *ImageAugment) key(camera uint32) [2]uint32 {
 	return k.Key()
 }
 
-// Flips says whether the images of a sample are flipped: all of its cameras, and what goes with them.
+// Flips says whether the images of a sample are flipped: all of its cameras, and what goes with
+// them.
 func (a *ImageAugment) Flips(sample int64) bool {
-	return a.Flip > 0 && uniform(draw(a.key(0), uint64(sample), drawImage, 0, 0)[0]) < float32(a.Flip)
+	return a.Flip > 0 &&
+		uniform(draw(a.key(0), uint64(sample), drawImage, 0, 0)[0]) < float32(a.Flip)
 }
 
 // Size is that of the result of images of a size.
@@ -80,7 +84,16 @@ func (a *ImageAugment) Check(height, width int) error {
 		return misuse(op, "random_crop: pad", "0 to 32768 pixels", fmt.Sprint(a.Pad))
 	}
 	if h < 1 || w < 1 || h > height+2*a.Pad || w > width+2*a.Pad {
-		return misuse(op, "random_crop: size", fmt.Sprintf("[height, width] of at most %d×%d (the image, and pad on each side)", height+2*a.Pad, width+2*a.Pad), fmt.Sprintf("%d×%d", h, w))
+		return misuse(
+			op,
+			"random_crop: size",
+			fmt.Sprintf(
+				"[height, width] of at most %d×%d (the image, and pad on each side)",
+				height+2*a.Pad,
+				width+2*a.Pad,
+			),
+			fmt.Sprintf("%d×%d", h, w),
+		)
 	}
 	for _, r := range []struct {
 		name   string
@@ -88,24 +101,44 @@ func (a *ImageAugment) Check(height, width int) error {
 		lo, hi float64
 	}{{"brightness", a.Brightness, 0, maxFactor}, {"contrast", a.Contrast, 0, maxFactor}, {"saturation", a.Saturation, 0, maxFactor}, {"hue", a.Hue, -0.5, 0.5}} {
 		if r.v != nil && !(r.lo <= r.v[0] && r.v[0] <= r.v[1] && r.v[1] <= r.hi) {
-			return misuse(op, "color_jitter: "+r.name, fmt.Sprintf("a range inside %v to %v", r.lo, r.hi), fmt.Sprint(*r.v))
+			return misuse(
+				op,
+				"color_jitter: "+r.name,
+				fmt.Sprintf("a range inside %v to %v", r.lo, r.hi),
+				fmt.Sprint(*r.v),
+			)
 		}
 	}
 	if !(a.Flip >= 0 && a.Flip <= 1) {
 		return misuse(op, "hflip: p", "a probability", fmt.Sprint(a.Flip))
 	}
 	if !(a.Noise >= 0 && a.Noise <= 1) {
-		return misuse(op, "noise: std of images", "0 to 1, a part of full scale", fmt.Sprint(a.Noise))
+		return misuse(
+			op,
+			"noise: std of images",
+			"0 to 1, a part of full scale",
+			fmt.Sprint(a.Noise),
+		)
 	}
 	return nil
 }
 
-// Draw draws for the images of a sample (K22). step is the image's place in its window: noise alone depends on it.
+// Draw draws for the images of a sample (K22). step is the image's place in its window: noise alone
+// depends on it.
 func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 	key := a.key(a.Camera)
 	h, w := a.Size(height, width)
-	d := ImageDraw{Key: key, Sample: [2]uint32{uint32(sample), uint32(uint64(sample) >> 32)}, Row: int32(3 * step),
-		Matrix: [9]int32{0: colourOne, 4: colourOne, 8: colourOne}, Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845)))}
+	d := ImageDraw{
+		Key:    key,
+		Sample: [2]uint32{uint32(sample), uint32(uint64(sample) >> 32)},
+		Row:    int32(3 * step),
+		Matrix: [9]int32{
+			0: colourOne,
+			4: colourOne,
+			8: colourOne,
+		},
+		Noise: int32(math.RoundToEven(a.Noise * 255 * 65536 / math.Sqrt(21845))),
+	}
 	x, y := draw(key, uint64(sample), drawImage, 0, 0), [4]uint32{}
 	d.Y = int32(uint64(x[0])*uint64(height+2*a.Pad-h+1)>>32) - int32(a.Pad)
 	d.X = int32(uint64(x[1])*uint64(width+2*a.Pad-w+1)>>32) - int32(a.Pad)
@@ -116,7 +149,12 @@ func (a *ImageAugment) Draw(sample int64, height, width, step int) ImageDraw {
 		y = draw(key, uint64(sample), drawImage, 0, 4)
 	}
 	if a.Brightness != nil || a.Contrast != nil || a.Saturation != nil || a.Hue != nil {
-		d.colour(between(a.Brightness, 1, x[2]), between(a.Contrast, 1, x[3]), between(a.Saturation, 1, y[0]), between(a.Hue, 0, y[1]))
+		d.colour(
+			between(a.Brightness, 1, x[2]),
+			between(a.Contrast, 1, x[3]),
+			between(a.Saturation, 1, y[0]),
+			between(a.Hue, 0, y[1]),
+		)
 	}
 	return d
 }
@@ -129,7 +167,8 @@ func between(r *[2]float64, none float64, word uint32) float64 {
 	return r[0] + float64(float64(r[1]-r[0])*float64(uniform(word)))
 }
 
-// colour makes one matrix of brightness, contrast about mid-grey, saturation and hue, in this order. Products are rounded each: no machine fuses them.
+// colour makes one matrix of brightness, contrast about mid-grey, saturation and hue, in this
+// order. Products are rounded each: no machine fuses them.
 func (d *ImageDraw) colour(brightness, contrast, saturation, hue float64) {
 	sin, cos := math.Sincos(2 * math.Pi * hue)
 	luma := [3]float64{luma0, luma1, luma2}
@@ -172,19 +211,44 @@ func (op *ImageOp) Check() error {
 		s, o := p.Src.Shape, p.Out.Shape
 		switch {
 		case p.Src.DType != robocache.Uint8 || len(s) != 4 || s[1] != 3:
-			return where(misuse(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)))
+			return where(
+				misuse(name, "images", "uint8 [N, 3, H, W]", fmt.Sprint(p.Src.DType, " ", s)),
+			)
 		case p.Out.DType != robocache.Uint8 && p.Out.DType != robocache.Float32 || len(o) != 4 || o[1] != 3 || o[0] != s[0]:
-			return where(misuse(name, "result", fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", s[0]), fmt.Sprint(p.Out.DType, " ", o)))
+			return where(
+				misuse(
+					name,
+					"result",
+					fmt.Sprintf("uint8 or float32 [%d, 3, h, w]", s[0]),
+					fmt.Sprint(p.Out.DType, " ", o),
+				),
+			)
 		case p.Draws.DType != robocache.Int32 || !slices.Equal(p.Draws.Shape, []int{s[0], ImageDrawWords}):
-			return where(misuse(name, "draws", fmt.Sprintf("int32 [%d, %d]", s[0], ImageDrawWords), fmt.Sprint(p.Draws.DType, " ", p.Draws.Shape)))
+			return where(
+				misuse(
+					name,
+					"draws",
+					fmt.Sprintf("int32 [%d, %d]", s[0], ImageDrawWords),
+					fmt.Sprint(p.Draws.DType, " ", p.Draws.Shape),
+				),
+			)
 		case (p.Table != nil) != (p.Out.DType == robocache.Float32):
-			return where(misuse(name, "table", "one for a float32 result, none for uint8", fmt.Sprint(p.Table != nil)))
+			return where(
+				misuse(
+					name,
+					"table",
+					"one for a float32 result, none for uint8",
+					fmt.Sprint(p.Table != nil),
+				),
+			)
 		case p.Table != nil && len(p.Table) != 768:
 			return where(misuse(name, "table", "3 × 256 numbers", fmt.Sprint(len(p.Table))))
 		case s[0] > 0 && p.Out.Len() > 0 && (s[2] == 0 || s[3] == 0):
 			return where(misuse(name, "images", "at least one pixel", fmt.Sprint(s)))
 		case max(s[2], s[3]) > 1<<20 || max(o[2], o[3]) > 1<<20:
-			return where(misuse(name, "images", "at most 2^20 rows and columns", fmt.Sprint(s, " to ", o)))
+			return where(
+				misuse(name, "images", "at most 2^20 rows and columns", fmt.Sprint(s, " to ", o)),
+			)
 		}
 		for k, t := range []*Tensor{&p.Src, &p.Draws, &p.Out} {
 			if err := t.Check(name, [3]string{"images", "draws", "result"}[k]); err != nil {
@@ -203,7 +267,12 @@ func (op *ImageOp) name() string { return "augment" }
 func (op *ImageOp) named() (out []named) {
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		out = append(out, input("images", &p.Src), input("draws", &p.Draws), result("result", &p.Out))
+		out = append(
+			out,
+			input("images", &p.Src),
+			input("draws", &p.Draws),
+			result("result", &p.Out),
+		)
 	}
 	return out
 }
@@ -226,7 +295,13 @@ func (op *ImageOp) Row(n int) {
 	s, o := p.Src.Shape, p.Out.Shape
 	in, out, row := 3*s[2]*s[3], 3*o[2]*o[3]*p.Out.DType.Size(), 4*ImageDrawWords
 	d := ParseImageDraw(p.Draws.Data[n*row:])
-	AugmentImage(p.Out.Data[n*out:(n+1)*out], p.Src.Data[n*in:(n+1)*in], &d, [4]int{s[2], s[3], o[2], o[3]}, p.Table)
+	AugmentImage(
+		p.Out.Data[n*out:(n+1)*out],
+		p.Src.Data[n*in:(n+1)*in],
+		&d,
+		[4]int{s[2], s[3], o[2], o[3]},
+		p.Table,
+	)
 }
 
 // Append stores a draw as ImagePart.Draws holds it.
@@ -254,8 +329,8 @@ type imageRows struct {
 
 var imageRoom = sync.Pool{New: func() any { return new(imageRows) }}
 
-// AugmentImage makes one image [3, h, w] of one [3, H, W] by what was drawn (K23). size is H, W, h, w; with a table of 768 the result is float32, in the
-// host's order, which is little-endian.
+// AugmentImage makes one image [3, h, w] of one [3, H, W] by what was drawn (K23). size is H, W, h,
+// w; with a table of 768 the result is float32, in the host's order, which is little-endian.
 func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 	if d.Blank != 0 {
 		clear(dst)
@@ -296,7 +371,8 @@ func AugmentImage(dst, src []byte, d *ImageDraw, size [4]int, table []float32) {
 	}
 }
 
-// takeRow is a row of the crop: columns from x0 on, the edges repeated, in reverse order where it is flipped.
+// takeRow is a row of the crop: columns from x0 on, the edges repeated, in reverse order where it
+// is flipped.
 func takeRow(dst, src []byte, x0 int, flip bool) {
 	w, W := len(dst), len(src)
 	from, to := min(max(-x0, 0), w), max(min(W-x0, w), 0)
@@ -314,8 +390,8 @@ func takeRow(dst, src []byte, x0 int, flip bool) {
 	}
 }
 
-// noiseRow is the noise of a row of a channel, 12 bits behind the point: what Philox gives, two counters at a time, so that one's products
-// do not wait for the other's.
+// noiseRow is the noise of a row of a channel, 12 bits behind the point: what Philox gives, two
+// counters at a time, so that one's products do not wait for the other's.
 func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 	row := (uint32(d.Row)+uint32(channel))*uint32(h) + uint32(y)
 	for x := 0; x < len(out); x += 8 {
@@ -329,7 +405,16 @@ func (d *ImageDraw) noiseRow(out []int32, channel, y, h int) {
 			b0, b1, b2, b3 = uint32(s>>32)^b1^k0, uint32(s), uint32(r>>32)^b3^k1, uint32(r)
 			k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
 		}
-		eight := [8]int32{d.bell(a0), d.bell(a1), d.bell(a2), d.bell(a3), d.bell(b0), d.bell(b1), d.bell(b2), d.bell(b3)}
+		eight := [8]int32{
+			d.bell(a0),
+			d.bell(a1),
+			d.bell(a2),
+			d.bell(a3),
+			d.bell(b0),
+			d.bell(b1),
+			d.bell(b2),
+			d.bell(b3),
+		}
 		copy(out[x:], eight[:])
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Matrix is a view of rows × columns in memory, little-endian, any strides (K8). Batches are one Matrix an entry.
+// Matrix is a view of rows × columns in memory, little-endian, any strides (K8). Batches are one
+// Matrix an entry.
 type Matrix struct {
 	Data       []byte
 	DType      robocache.DType
@@ -29,7 +30,8 @@ func (m Matrix) Columns(from, n int) Matrix {
 	return m
 }
 
-// span is the range of element offsets that the view can reach, hi exclusive; ok is false where it overflows.
+// span is the range of element offsets that the view can reach, hi exclusive; ok is false where it
+// overflows.
 func (m *Matrix) span() (lo, hi int, ok bool) {
 	lo, hi = m.Base, m.Base
 	if lo < 0 || hi > 1<<60 { // the first element is one of them
@@ -63,7 +65,8 @@ func (m *Matrix) check(op, name string) error {
 	return nil
 }
 
-// overlaps says whether the two views may share a byte. Views of one buffer with equal row strides and disjoint columns do not.
+// overlaps says whether the two views may share a byte. Views of one buffer with equal row strides
+// and disjoint columns do not.
 func (m *Matrix) overlaps(o *Matrix) bool {
 	if m.Rows == 0 || m.Cols == 0 || o.Rows == 0 || o.Cols == 0 {
 		return false
@@ -71,7 +74,11 @@ func (m *Matrix) overlaps(o *Matrix) bool {
 	sm, so := m.DType.Size(), o.DType.Size()
 	ml, mh, _ := m.span()
 	ol, oh, _ := o.span()
-	mp, op := uintptr(unsafe.Pointer(unsafe.SliceData(m.Data))), uintptr(unsafe.Pointer(unsafe.SliceData(o.Data)))
+	mp, op := uintptr(
+		unsafe.Pointer(unsafe.SliceData(m.Data)),
+	), uintptr(
+		unsafe.Pointer(unsafe.SliceData(o.Data)),
+	)
 	m0, m1, o0, o1 := mp+uintptr(ml*sm), mp+uintptr(mh*sm), op+uintptr(ol*so), op+uintptr(oh*so)
 	if m1 <= o0 || o1 <= m0 {
 		return false
@@ -90,7 +97,8 @@ func (m *Matrix) overlaps(o *Matrix) bool {
 	return ahead < mw || ahead+ow > pitch
 }
 
-// distinct says whether no two elements of the view share memory, by the sufficient rule that one stride steps over the whole other extent.
+// distinct says whether no two elements of the view share memory, by the sufficient rule that one
+// stride steps over the whole other extent.
 func (m *Matrix) distinct() bool {
 	r, c := max(m.RowStride, -m.RowStride), max(m.ColStride, -m.ColStride)
 	switch {

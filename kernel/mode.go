@@ -14,7 +14,11 @@ const (
 	ModeSum // the changes over a row's time, added up (K24); of plans and Resample alone
 )
 
-var modeNames = names{"align", "mode", []string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"}}
+var modeNames = names{
+	"align",
+	"mode",
+	[]string{"linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum"},
+}
 
 func (m Mode) String() string { return modeNames.of(uint8(m)) }
 
@@ -33,14 +37,16 @@ func (m *Mode) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Edge says which value a row gets that lies outside the data or in a gap. It never changes the validity.
+// Edge says which value a row gets that lies outside the data or in a gap. It never changes the
+// validity.
 type Edge uint8
 
 const (
-	Clamp       Edge = iota // the edge sample; in a gap what the mode gives
-	Mask                    // zero bits
-	Extrapolate             // linear and angle: the line through the two nearest distinct timestamps; else hold
-	ErrorEdge               // no output
+	Clamp Edge = iota // the edge sample; in a gap what the mode gives
+	Mask              // zero bits
+	// linear and angle: the line through the two nearest distinct timestamps; else hold
+	Extrapolate
+	ErrorEdge // no output
 )
 
 var edgeNames = names{"align", "edge", []string{"clamp", "mask", "extrapolate", "error"}}

@@ -12,8 +12,8 @@ const (
 	MinMax                  // 2(x - A) / B - 1, not clipped
 )
 
-// Norm is a normalisation before the only rounding (K10). A and B have one entry a channel; B = 0 marks a constant
-// channel, whose result is 0.
+// Norm is a normalisation before the only rounding (K10). A and B have one entry a channel; B = 0
+// marks a constant channel, whose result is 0.
 type Norm struct {
 	Kind NormKind
 	A, B []float32
@@ -46,8 +46,14 @@ func NewMinMax(lo, hi []float64) *Norm {
 }
 
 func (n *Norm) check(op string, cols, plane int) error {
-	if len(n.A) != len(n.B) || cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
-		return misuse(op, "length mismatch", "statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats", strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)))
+	if len(n.A) != len(n.B) ||
+		cols > 0 && (len(n.A) == 0 || plane > cols/len(n.A) || cols%(plane*len(n.A)) != 0) {
+		return misuse(
+			op,
+			"length mismatch",
+			"statistics of "+strconv.Itoa(cols/plane)+" channels, or of a part that repeats",
+			strconv.Itoa(len(n.A))+" and "+strconv.Itoa(len(n.B)),
+		)
 	}
 	if n.Kind > MinMax {
 		return misuse(op, "unknown normalisation", "MeanStd or MinMax", strconv.Itoa(int(n.Kind)))

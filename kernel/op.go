@@ -8,16 +8,19 @@ import (
 
 // Op is an operation: FuseOp, FuseGradOp, ApplyOp, ImageOp, VoxelOp, DepthOp or TSDFOp.
 type Op interface {
-	// Check proves everything that can be seen without looking at values or memory (K18). Every back end begins with it.
+	// Check proves everything that can be seen without looking at values or memory (K18). Every
+	// back end begins with it.
 	Check() error
-	// Tensors are the op's tensors that are there, in the order in which a prepared launch takes their addresses.
+	// Tensors are the op's tensors that are there, in the order in which a prepared launch takes
+	// their addresses.
 	Tensors() []*Tensor
 
 	name() string // as errors call it
 	named() []named
 }
 
-// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host begin with.
+// CheckHost is Check, and proves that every tensor lies in host memory: what back ends of the host
+// begin with.
 func CheckHost(op Op) (err error) {
 	if err := op.Check(); err != nil {
 		return err
@@ -58,8 +61,8 @@ func Results(op Op) []*Tensor {
 	return tensors(slices.DeleteFunc(op.named(), func(n named) bool { return !n.written }))
 }
 
-// checkTensors proves that the tensors are all the host's or all a device's, and that what is written has a place of its own for each element, and
-// shares none with any other tensor of the op.
+// checkTensors proves that the tensors are all the host's or all a device's, and that what is
+// written has a place of its own for each element, and shares none with any other tensor of the op.
 func checkTensors(op Op) error {
 	all, host, device := op.named(), false, false
 	for _, n := range all {
@@ -67,7 +70,12 @@ func checkTensors(op Op) error {
 		device = device || n.tensor != nil && n.tensor.Addr != 0
 	}
 	if host && device {
-		return misuse(op.name(), "must be on the same device", "all tensors in host memory, or all on the device", "some here, some there")
+		return misuse(
+			op.name(),
+			"must be on the same device",
+			"all tensors in host memory, or all on the device",
+			"some here, some there",
+		)
 	}
 	for _, w := range all {
 		if !w.written || w.tensor == nil {

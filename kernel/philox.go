@@ -2,11 +2,17 @@ package kernel
 
 import "math"
 
-// Philox is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).
+// Philox is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3;
+// SC 2011).
 func Philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	for range 10 {
 		a, b := uint64(counter[0])*0xD2511F53, uint64(counter[2])*0xCD9E8D57
-		counter = [4]uint32{uint32(b>>32) ^ counter[1] ^ key[0], uint32(b), uint32(a>>32) ^ counter[3] ^ key[1], uint32(a)}
+		counter = [4]uint32{
+			uint32(b>>32) ^ counter[1] ^ key[0],
+			uint32(b),
+			uint32(a>>32) ^ counter[3] ^ key[1],
+			uint32(a),
+		}
 		key[0] += 0x9E3779B9
 		key[1] += 0xBB67AE85
 	}
@@ -20,21 +26,29 @@ const (
 	drawScale
 )
 
-// Key is the Philox key of every draw of the augmentation: seed, epoch and op, mixed once on the host.
+// Key is the Philox key of every draw of the augmentation: seed, epoch and op, mixed once on the
+// host.
 func (a *Augment) Key() [2]uint32 {
-	x := Philox([4]uint32{uint32(a.Epoch), uint32(a.Epoch >> 32), a.Op, 0}, [2]uint32{uint32(a.Seed), uint32(a.Seed >> 32)})
+	x := Philox(
+		[4]uint32{uint32(a.Epoch), uint32(a.Epoch >> 32), a.Op, 0},
+		[2]uint32{uint32(a.Seed), uint32(a.Seed >> 32)},
+	)
 	return [2]uint32{x[0], x[1]}
 }
 
 // draw is the block of four words for a purpose, a column and a row of a sample.
 func draw(key [2]uint32, sample uint64, purpose uint32, row, col int) [4]uint32 {
-	return Philox([4]uint32{purpose | uint32(col>>2), uint32(row), uint32(sample), uint32(sample >> 32)}, key)
+	return Philox(
+		[4]uint32{purpose | uint32(col>>2), uint32(row), uint32(sample), uint32(sample >> 32)},
+		key,
+	)
 }
 
 // uniform is 24 bits in [0, 1): exact in float32.
 func uniform(x uint32) float32 { return float32(x>>8) * 0x1p-24 }
 
-// Gauss makes two standard normal numbers of two words, by Box and Muller in float64, each rounded once. Other back ends may be 2 ulp away.
+// Gauss makes two standard normal numbers of two words, by Box and Muller in float64, each rounded
+// once. Other back ends may be 2 ulp away.
 func Gauss(x, y uint32) (float32, float32) {
 	r := math.Sqrt(-2 * math.Log(float64(x>>8+1)*0x1p-24)) // of (0, 1]
 	sin, cos := math.Sincos(2 * math.Pi * float64(uniform(y)))

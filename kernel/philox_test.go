@@ -23,7 +23,8 @@ func TestPhilox(t *testing.T) {
 	}
 }
 
-// TestDraws: what K16 calls uniform and normal is that, and draws of other samples, rows, epochs, ops and seeds are others.
+// TestDraws: what K16 calls uniform and normal is that, and draws of other samples, rows, epochs,
+// ops and seeds are others.
 func TestDraws(t *testing.T) {
 	a := &Augment{Seed: 5, Noise: 1, Dropout: .3, ScaleLo: .5, ScaleHi: 1.5}
 	key := a.Key()

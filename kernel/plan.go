@@ -16,22 +16,24 @@ const (
 	Window             // the mean of samples Left … Right-1
 )
 
-// Plan is what time decides about each target row (K1). The slices have one entry a target; they are not to be
-// changed once the plan is in use, and may then be read by many goroutines.
+// Plan is what time decides about each target row (K1). The slices have one entry a target; they
+// are not to be changed once the plan is in use, and may then be read by many goroutines.
 type Plan struct {
 	Mode        Mode
 	Sources     int // number of source timestamps
 	Kind        []Kind
 	Left, Right []int32
-	Weight      []float64 // (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates
-	Valid       []uint8   // 1: inside the data and no gap
-	Sums        *Sums     // under Sum only
+	// (t - s[Left]) / (s[Right] - s[Left]) in float64; outside [0,1] where the policy extrapolates
+	Weight []float64
+	Valid  []uint8 // 1: inside the data and no gap
+	Sums   *Sums   // under Sum only
 }
 
 // Len is the number of target rows.
 func (p *Plan) Len() int { return len(p.Kind) }
 
-// check proves that every row of the plan reads inside the sources: a plan may come from outside the module.
+// check proves that every row of the plan reads inside the sources: a plan may come from outside
+// the module.
 func (p *Plan) check() error {
 	n := len(p.Kind)
 	if len(p.Left) != n || len(p.Right) != n || len(p.Weight) != n || len(p.Valid) != n {
@@ -39,7 +41,12 @@ func (p *Plan) check() error {
 	}
 	if s := p.Sums; (s != nil) != (p.Mode == ModeSum) ||
 		s != nil && (len(s.From) != n || len(s.To) != n || len(s.Head) != n || len(s.Tail) != n) {
-		return misuse("plan", "length mismatch", "sums of "+strconv.Itoa(n)+" rows under sum, else none", "others")
+		return misuse(
+			"plan",
+			"length mismatch",
+			"sums of "+strconv.Itoa(n)+" rows under sum, else none",
+			"others",
+		)
 	}
 	for i, k := range p.Kind {
 		l, r := int(p.Left[i]), int(p.Right[i])

@@ -11,7 +11,8 @@ import (
 // MaxTime bounds timestamps and targets in ns, so that no difference of two overflows (K13).
 const MaxTime = 1 << 62
 
-// NewPlan finds the source samples of each target. src must not decrease; targets may come in any order.
+// NewPlan finds the source samples of each target. src must not decrease; targets may come in any
+// order.
 func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	if err := CheckTimestamps(src); err != nil {
 		return nil, err
@@ -26,7 +27,8 @@ func NewPlan(src, targets []int64, rule Rule) (_ *Plan, err error) {
 	return p, p.Fill(src, targets, &rule)
 }
 
-// Fill decides every row of p as NewPlan does, in slices that are there: for back ends that find most rows themselves. src is proved already.
+// Fill decides every row of p as NewPlan does, in slices that are there: for back ends that find
+// most rows themselves. src is proved already.
 func (p *Plan) Fill(src, targets []int64, rule *Rule) error {
 	p.start(rule.Mode)
 	return fill(p, src, targets, rule, rule.MaxGap, 0, false)
@@ -49,11 +51,26 @@ func (p *Plan) start(mode Mode) {
 }
 
 func makePlan(mode Mode, n int) *Plan {
-	return &Plan{Mode: mode, Kind: make([]Kind, n), Left: make([]int32, n), Right: make([]int32, n), Weight: make([]float64, n), Valid: make([]uint8, n)}
+	return &Plan{
+		Mode:   mode,
+		Kind:   make([]Kind, n),
+		Left:   make([]int32, n),
+		Right:  make([]int32, n),
+		Weight: make([]float64, n),
+		Valid:  make([]uint8, n),
+	}
 }
 
-// fill decides every row. Under leftOpen an exact hit belongs to the interval that ends there (K14).
-func fill[T timestamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon float64, leftOpen bool) error {
+// fill decides every row. Under leftOpen an exact hit belongs to the interval that ends there
+// (K14).
+func fill[T timestamp](
+	p *Plan,
+	src, targets []T,
+	rule *Rule,
+	gap T,
+	epsilon float64,
+	leftOpen bool,
+) error {
 	p.Sources = len(src)
 	f := finder[T]{src: src, rule: rule, maxGap: gap, epsilon: epsilon, leftOpen: leftOpen, p: p}
 	f.first, f.last = ends(src)
@@ -70,20 +87,39 @@ func fill[T timestamp](p *Plan, src, targets []T, rule *Rule, gap T, epsilon flo
 	return nil
 }
 
-// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the error names the first bad index.
+// CheckTimestamps proves that the timestamps of a stream do not decrease and are in range; the
+// error names the first bad index.
 func CheckTimestamps[T timestamp](src []T) error {
 	if len(src) > math.MaxInt32 {
-		return planError(robocache.ErrResourceLimit, nil, "too many samples", "at most 2^31-1", strconv.Itoa(len(src)))
+		return planError(
+			robocache.ErrResourceLimit,
+			nil,
+			"too many samples",
+			"at most 2^31-1",
+			strconv.Itoa(len(src)),
+		)
 	}
 	for i, t := range src {
 		if !inRange(t) {
 			if f := float64(t); f != f || math.IsInf(f, 0) {
 				return notFinite("index", i, "timestamp", f)
 			}
-			return planError(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamp outside ±2^62 ns", "", fmt.Sprint(t))
+			return planError(
+				robocache.ErrMalformed,
+				robocache.Where{"index": i},
+				"timestamp outside ±2^62 ns",
+				"",
+				fmt.Sprint(t),
+			)
 		}
 		if i > 0 && t < src[i-1] {
-			return planError(robocache.ErrMalformed, robocache.Where{"index": i}, "timestamps must not decrease", fmt.Sprintf("at least %v", src[i-1]), fmt.Sprint(t))
+			return planError(
+				robocache.ErrMalformed,
+				robocache.Where{"index": i},
+				"timestamps must not decrease",
+				fmt.Sprintf("at least %v", src[i-1]),
+				fmt.Sprint(t),
+			)
 		}
 	}
 	return nil
@@ -96,14 +132,26 @@ func checkTarget[T timestamp](t T, i int) error {
 	if f := float64(t); f != f || math.IsInf(f, 0) {
 		return notFinite("row", i, "target time", f)
 	}
-	return planError(robocache.ErrMalformed, robocache.Where{"row": i}, "target time outside ±2^62 ns", "", fmt.Sprint(t))
+	return planError(
+		robocache.ErrMalformed,
+		robocache.Where{"row": i},
+		"target time outside ±2^62 ns",
+		"",
+		fmt.Sprint(t),
+	)
 }
 
 // inRange: ns lie inside ±2^62; seconds under AsGiven are finite, and far inside float64's range.
 func inRange[T timestamp](t T) bool { return t > -MaxTime && t < MaxTime }
 
 func notFinite(key string, i int, what string, t float64) error {
-	return planError(robocache.ErrMalformed, robocache.Where{key: i}, what+" not finite; timestamps must not decrease", "a finite number", fmt.Sprint(t))
+	return planError(
+		robocache.ErrMalformed,
+		robocache.Where{key: i},
+		what+" not finite; timestamps must not decrease",
+		"a finite number",
+		fmt.Sprint(t),
+	)
 }
 
 // checkTime checks what of the rule concerns time.
@@ -112,13 +160,37 @@ func (r *Rule) checkTime() error {
 	case r.Mode > ModeSum:
 		return planError(robocache.ErrMisuse, nil, "Invalid mode", "a known mode", r.Mode.String())
 	case r.Edge > ErrorEdge:
-		return planError(robocache.ErrMisuse, nil, "Invalid edge", "a known edge policy", r.Edge.String())
+		return planError(
+			robocache.ErrMisuse,
+			nil,
+			"Invalid edge",
+			"a known edge policy",
+			r.Edge.String(),
+		)
 	case r.MaxGap < 0:
-		return planError(robocache.ErrMisuse, nil, "invalid max_gap", "0 (none) or more ns", strconv.FormatInt(r.MaxGap, 10))
+		return planError(
+			robocache.ErrMisuse,
+			nil,
+			"invalid max_gap",
+			"0 (none) or more ns",
+			strconv.FormatInt(r.MaxGap, 10),
+		)
 	case r.Mode == ModeSum && r.After <= 0:
-		return planError(robocache.ErrMisuse, nil, "sum needs the length of a row's interval", "after > 0", strconv.FormatInt(r.After, 10))
+		return planError(
+			robocache.ErrMisuse,
+			nil,
+			"sum needs the length of a row's interval",
+			"after > 0",
+			strconv.FormatInt(r.After, 10),
+		)
 	case r.Mode == Mean && (r.Before < 0 || r.After < 0 || r.Before > MaxTime || r.After > MaxTime || r.Before == 0 && r.After == 0):
-		return planError(robocache.ErrMisuse, nil, "mean needs a window", "before and after ≥ 0, not both 0", fmt.Sprintf("%d, %d", r.Before, r.After))
+		return planError(
+			robocache.ErrMisuse,
+			nil,
+			"mean needs a window",
+			"before and after ≥ 0, not both 0",
+			fmt.Sprintf("%d, %d", r.Before, r.After),
+		)
 	}
 	return nil
 }

@@ -7,14 +7,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Reference runs the operations in plain Go on one thread, entry by entry and row by row: what they mean, not how fast they can be. All
-// tensors lie in host memory.
+// Reference runs the operations in plain Go on one thread, entry by entry and row by row: what they
+// mean, not how fast they can be. All tensors lie in host memory.
 type Reference struct{}
 
-// Repeats says that each run of an op does the same things in the same order: package conform runs a case once.
+// Repeats says that each run of an op does the same things in the same order: package conform runs
+// a case once.
 func (Reference) Repeats() {}
 
-// Backend runs operations on tensors of the host: Reference, package cpu, and a device's that moves them there and back.
+// Backend runs operations on tensors of the host: Reference, package cpu, and a device's that moves
+// them there and back.
 type Backend interface{ Run(op Op) error }
 
 // Rowwise is an op whose rows are made one by one, in any order, on the host.
@@ -61,7 +63,15 @@ func (t *Tensor) matrix(from, n int, index ...int) Matrix {
 	for a, i := range index {
 		base += i * t.Step(a)
 	}
-	return Matrix{Data: t.Data, DType: t.DType, Rows: n, Cols: t.Shape[axis+1], RowStride: t.Step(axis), ColStride: t.Step(axis + 1), Base: base}
+	return Matrix{
+		Data:      t.Data,
+		DType:     t.DType,
+		Rows:      n,
+		Cols:      t.Shape[axis+1],
+		RowStride: t.Step(axis),
+		ColStride: t.Step(axis + 1),
+		Base:      base,
+	}
 }
 
 // times are one entry's timestamps or targets: in ns, or as given.
@@ -70,8 +80,8 @@ type times struct {
 	seconds []float64
 }
 
-// read takes n times from an index on. Seconds become rint(t·1e9) ns under Nanoseconds; what that makes of NaN, Inf and times beyond ±2^62 ns is
-// for the check of timestamps to say.
+// read takes n times from an index on. Seconds become rint(t·1e9) ns under Nanoseconds; what that
+// makes of NaN, Inf and times beyond ±2^62 ns is for the check of timestamps to say.
 func (t *Tensor) read(clock Clock, from, n, entry int, key, what string) (out times, err error) {
 	if clock == AsGiven {
 		out.seconds = make([]float64, n)

@@ -26,7 +26,13 @@ func (op *ApplyOp) reference() error {
 				opt.Samples = append(opt.Samples, a.Samples.int64At(k))
 			}
 		}
-		if err := counted(p.Out.matrix(0, rows), p.Src.matrix(0, p.Src.Shape[0]), plans[i], opt, op.Counts); err != nil {
+		if err := counted(
+			p.Out.matrix(0, rows),
+			p.Src.matrix(0, p.Src.Shape[0]),
+			plans[i],
+			opt,
+			op.Counts,
+		); err != nil {
 			return robocache.At(err, p.where(i))
 		}
 		if p.Valid != nil {

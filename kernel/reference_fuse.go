@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// reference resamples every stream of every entry into its columns. All times are proved before anything is written.
+// reference resamples every stream of every entry into its columns. All times are proved before
+// anything is written.
 func (op *FuseOp) reference() error {
 	for _, write := range []bool{false, true} {
 		for b := range op.Out.Shape[0] {
@@ -44,7 +45,12 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 	}
 	src := s.values(b, from, p.Sources)
 	if s.Rule.Mode == Slerp && s.Rule.Continuous {
-		signed := Dense(make([]byte, src.Rows*src.Cols*src.DType.Size()), src.DType, src.Rows, src.Cols)
+		signed := Dense(
+			make([]byte, src.Rows*src.Cols*src.DType.Size()),
+			src.DType,
+			src.Rows,
+			src.Cols,
+		)
 		if err := ContinuousSigns(signed, src, s.Rule.Quats); err != nil {
 			return err
 		}
@@ -57,7 +63,14 @@ func (op *FuseOp) entry(s *Series, b, i, col int, write bool) error {
 		sample = a.Samples.int64At(b)
 	}
 	opt := Options{Rule: s.Rule, Epilogue: s.Epilogue, Samples: []int64{sample}, Valid: valid}
-	if err := counted(op.Out.matrix(0, rows, b).Columns(col, s.cols()), src, p, opt, op.Counts); err != nil || op.Valid == nil {
+	if err := counted(
+		op.Out.matrix(0, rows, b).Columns(col, s.cols()),
+		src,
+		p,
+		opt,
+		op.Counts,
+	); err != nil ||
+		op.Valid == nil {
 		return err
 	}
 	for row, v := range valid {
@@ -114,12 +127,18 @@ func lengthError(name, want string, got int64) error {
 		Expected(want, strconv.FormatInt(got, 10))
 }
 
-// Plan is the plan of entry b for targets in host memory, under the clock Nanoseconds, and the entry's first row in Values.
+// Plan is the plan of entry b for targets in host memory, under the clock Nanoseconds, and the
+// entry's first row in Values.
 func (s *Series) Plan(targets *Tensor, b int) (p *Plan, first int, err error) {
 	return s.plan(targets, b, Nanoseconds, 0)
 }
 
-func (s *Series) plan(targets *Tensor, b int, clock Clock, epsilon float64) (p *Plan, from int, err error) {
+func (s *Series) plan(
+	targets *Tensor,
+	b int,
+	clock Clock,
+	epsilon float64,
+) (p *Plan, from int, err error) {
 	from, n, err := s.Rows(b)
 	if err != nil {
 		return p, from, err

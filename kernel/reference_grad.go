@@ -2,7 +2,8 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// reference is the backward of one stream (K17). The rows come in target order, so each sample's sum does.
+// reference is the backward of one stream (K17). The rows come in target order, so each sample's
+// sum does.
 func (op *FuseGradOp) reference() error {
 	for _, write := range []bool{false, true} {
 		if write {
@@ -19,16 +20,33 @@ func (op *FuseGradOp) reference() error {
 			s := Series{Values: op.Grad, Offsets: op.Series.Offsets}
 			out, grad := op.Out.matrix(0, op.Out.Shape[1], b), s.values(b, from, p.Sources)
 			if op.Series.Values.DType == robocache.Float64 {
-				sums(p, &grad, &out, (*Matrix).load64, (*Matrix).store64, fma64, func(w float64) float64 { return w })
+				sums(
+					p,
+					&grad,
+					&out,
+					(*Matrix).load64,
+					(*Matrix).store64,
+					fma64,
+					func(w float64) float64 { return w },
+				)
 			} else {
-				sums(p, &grad, &out, (*Matrix).load32, (*Matrix).store32, FMA32, func(w float64) float32 { return float32(w) })
+				sums(
+					p,
+					&grad,
+					&out,
+					(*Matrix).load32,
+					(*Matrix).store32,
+					FMA32,
+					func(w float64) float32 { return float32(w) },
+				)
 			}
 		}
 	}
 	return nil
 }
 
-// clear fills Grad with zeros: rows beyond a length, and between the entries, are read by no target.
+// clear fills Grad with zeros: rows beyond a length, and between the entries, are read by no
+// target.
 func (op *FuseGradOp) clear() {
 	g := op.Grad
 	entries := 1
@@ -44,7 +62,14 @@ func (op *FuseGradOp) clear() {
 }
 
 // sums adds the gradient of each row to those of the samples that it was made of.
-func sums[T float32 | float64](p *Plan, grad, out *Matrix, load func(*Matrix, []T, int, int), store func(*Matrix, []T, int, int, *Counts), fma func(a, b, c T) T, narrow func(float64) T) {
+func sums[T float32 | float64](
+	p *Plan,
+	grad, out *Matrix,
+	load func(*Matrix, []T, int, int),
+	store func(*Matrix, []T, int, int, *Counts),
+	fma func(a, b, c T) T,
+	narrow func(float64) T,
+) {
 	if len(p.Kind) == 0 && p.Sources == 0 {
 		return // rows of any length
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRemainder: the way by a subtraction is IEEE's remainder to the bit, at multiples and halves of the period too, and one step beside them.
+// TestRemainder: the way by a subtraction is IEEE's remainder to the bit, at multiples and halves
+// of the period too, and one step beside them.
 func TestRemainder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 5))
 	for range 200000 {

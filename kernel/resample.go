@@ -7,13 +7,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Options are what values need beyond the plan. The zero value is right for linear, previous, next, nearest and mean.
+// Options are what values need beyond the plan. The zero value is right for linear, previous, next,
+// nearest and mean.
 type Options struct {
 	Rule     Rule // what angle and slerp need; the mode is the plan's
 	Epilogue Epilogue
-	Samples  []int64 // augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil = all are sample 0
-	Valid    []uint8 // filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
-	Counts   *Counts // added to where not nil
+	// augmentation: the sample of each entry, rows in turn (Augment.Samples is not looked at); nil
+	// = all are sample 0
+	Samples []int64
+	// filled where not nil: the plan's validity, less what the values themselves make invalid (K6)
+	Valid  []uint8
+	Counts *Counts // added to where not nil
 }
 
 // Resample fills dst [T, D] from src [S, D] by the plan. The output type is that of dst.
@@ -57,16 +61,36 @@ func (r *run) check() error {
 		return err
 	}
 	if r.src.Rows != r.p.Sources {
-		return misuse("resample", "Source length mismatch (length of data and of its timestamps)", strconv.Itoa(r.p.Sources)+" rows", strconv.Itoa(r.src.Rows))
+		return misuse(
+			"resample",
+			"Source length mismatch (length of data and of its timestamps)",
+			strconv.Itoa(r.p.Sources)+" rows",
+			strconv.Itoa(r.src.Rows),
+		)
 	}
 	if r.dst.Rows != r.p.Len() || r.dst.Cols != r.src.Cols {
-		return misuse("resample", "out has wrong shape", fmt.Sprintf("[%d, %d]", r.p.Len(), r.src.Cols), fmt.Sprintf("[%d, %d]", r.dst.Rows, r.dst.Cols))
+		return misuse(
+			"resample",
+			"out has wrong shape",
+			fmt.Sprintf("[%d, %d]", r.p.Len(), r.src.Cols),
+			fmt.Sprintf("[%d, %d]", r.dst.Rows, r.dst.Cols),
+		)
 	}
 	if r.opt.Valid != nil && len(r.opt.Valid) != r.p.Len() {
-		return misuse("resample", "out has wrong shape: valid", strconv.Itoa(r.p.Len())+" rows", strconv.Itoa(len(r.opt.Valid)))
+		return misuse(
+			"resample",
+			"out has wrong shape: valid",
+			strconv.Itoa(r.p.Len())+" rows",
+			strconv.Itoa(len(r.opt.Valid)),
+		)
 	}
 	if !r.dst.distinct() {
-		return misuse("resample", "out overlaps itself", "strides that give each element its own place", fmt.Sprintf("%d, %d", r.dst.RowStride, r.dst.ColStride))
+		return misuse(
+			"resample",
+			"out overlaps itself",
+			"strides that give each element its own place",
+			fmt.Sprintf("%d, %d", r.dst.RowStride, r.dst.ColStride),
+		)
 	}
 	if r.dst.overlaps(&r.src) {
 		return misuse("resample", "out aliases the data", "memory of its own", "shared memory")
@@ -74,7 +98,13 @@ func (r *run) check() error {
 	if n := len(r.opt.Samples); n > 0 && r.dst.Rows%n != 0 {
 		return batchError("resample", "batch of the samples", r.dst.Rows, n)
 	}
-	if err := r.opt.Rule.checkValues("resample", r.src.Cols, r.src.DType, r.dst.DType, &r.opt.Epilogue); err != nil {
+	if err := r.opt.Rule.checkValues(
+		"resample",
+		r.src.Cols,
+		r.src.DType,
+		r.dst.DType,
+		&r.opt.Epilogue,
+	); err != nil {
 		return err
 	}
 	if err := r.opt.Epilogue.check("resample", r.src.Cols); err != nil {
@@ -93,10 +123,12 @@ func computesWide(from, to robocache.DType) bool {
 func (r *run) rows() {
 	p := r.p
 	bits := r.src.DType == r.dst.DType && !r.opt.Epilogue.computes()
-	dense := bits && r.src.DType == robocache.Float32 && r.src.ColStride == 1 && r.dst.ColStride == 1
+	dense := bits && r.src.DType == robocache.Float32 && r.src.ColStride == 1 &&
+		r.dst.ColStride == 1
 	for i, k := range p.Kind {
 		a, b := int(p.Left[i]), int(p.Right[i])
-		if k == Blend && (p.Weight[i] == 0 || p.Mode == Linear && !r.wide && float32(p.Weight[i]) == 0) {
+		if k == Blend &&
+			(p.Weight[i] == 0 || p.Mode == Linear && !r.wide && float32(p.Weight[i]) == 0) {
 			k = Copy // fma(0, Inf-v0, v0) would be NaN, and -0 would turn into +0
 		}
 		switch {

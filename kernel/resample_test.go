@@ -13,7 +13,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-var everyType = []robocache.DType{robocache.Bool, robocache.Int8, robocache.Int16, robocache.Int32, robocache.Int64, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64}
+var everyType = []robocache.DType{
+	robocache.Bool,
+	robocache.Int8,
+	robocache.Int16,
+	robocache.Int32,
+	robocache.Int64,
+	robocache.Uint8,
+	robocache.Uint16,
+	robocache.Uint32,
+	robocache.Uint64,
+	robocache.Float16,
+	robocache.BFloat16,
+	robocache.Float32,
+	robocache.Float64,
+}
 
 func f32(v ...float32) []byte {
 	var b []byte
@@ -41,8 +55,8 @@ func blends(mode kernel.Mode, w ...float64) *kernel.Plan {
 	return p
 }
 
-// TestLayouts is K8: random layouts of source and result, every type, give the elements that dense ones give, and
-// nothing outside the result's view is written.
+// TestLayouts is K8: random layouts of source and result, every type, give the elements that dense
+// ones give, and nothing outside the result's view is written.
 func TestLayouts(t *testing.T) {
 	for seed := range uint64(600) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -57,13 +71,23 @@ func TestLayouts(t *testing.T) {
 		for range T {
 			k := []kernel.Kind{kernel.Zero, kernel.Copy, kernel.Copy, kernel.Blend, kernel.Window}[rng.IntN(5)]
 			l, r := rng.IntN(S), rng.IntN(S)
-			if k == kernel.Blend && (mode == kernel.Previous || mode == kernel.Mean) || k == kernel.Window && mode != kernel.Mean {
+			if k == kernel.Blend && (mode == kernel.Previous || mode == kernel.Mean) ||
+				k == kernel.Window && mode != kernel.Mean {
 				k = kernel.Copy
 			}
 			if k == kernel.Window {
 				l, r = min(l, r), max(l, r)+1
 			}
-			p.Kind, p.Left, p.Right = append(p.Kind, k), append(p.Left, int32(l)), append(p.Right, int32(r))
+			p.Kind, p.Left, p.Right = append(
+				p.Kind,
+				k,
+			), append(
+				p.Left,
+				int32(l),
+			), append(
+				p.Right,
+				int32(r),
+			)
 			p.Weight, p.Valid = append(p.Weight, rng.Float64()), append(p.Valid, uint8(rng.IntN(2)))
 		}
 		// A random view of rows × cols, over memory of its own.
@@ -108,7 +132,12 @@ func TestLayouts(t *testing.T) {
 			}
 		}
 		want := make([]byte, T*D*size)
-		if err := kernel.Resample(kernel.Dense(want, dt, T, D), kernel.Dense(dense, dt, S, D), p, kernel.Options{}); err != nil {
+		if err := kernel.Resample(
+			kernel.Dense(want, dt, T, D),
+			kernel.Dense(dense, dt, S, D),
+			p,
+			kernel.Options{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		dst := view(max(T, 1), D, false)
@@ -121,7 +150,16 @@ func TestLayouts(t *testing.T) {
 			for j := range D {
 				o := (dst.Base + i*dst.RowStride + j*dst.ColStride) * size
 				if string(dst.Data[o:o+size]) != string(want[(i*D+j)*size:(i*D+j+1)*size]) {
-					t.Fatalf("seed %d: %v %v row %d column %d: %x, dense gives %x", seed, dt, mode, i, j, dst.Data[o:o+size], want[(i*D+j)*size:(i*D+j+1)*size])
+					t.Fatalf(
+						"seed %d: %v %v row %d column %d: %x, dense gives %x",
+						seed,
+						dt,
+						mode,
+						i,
+						j,
+						dst.Data[o:o+size],
+						want[(i*D+j)*size:(i*D+j+1)*size],
+					)
 				}
 				copy(before[o:o+size], dst.Data[o:o+size])
 			}
@@ -145,9 +183,16 @@ func TestTypes(t *testing.T) {
 					p.Kind[0], p.Right[0] = kernel.Window, 2
 				}
 				src := kernel.Dense(make([]byte, 8*from.Size()), from, 2, 4)
-				err := kernel.Resample(kernel.Dense(make([]byte, 4*to.Size()), to, 1, 4), src, p, kernel.Options{})
+				err := kernel.Resample(
+					kernel.Dense(make([]byte, 4*to.Size()), to, 1, 4),
+					src,
+					p,
+					kernel.Options{},
+				)
 				ok := from == to || from.Float() && to != robocache.Bool || to.Float()
-				if m.Computes() && from == robocache.Bool || m.Computes() && from.Integer() && !to.Float() || m.Computes() && from.Float() && to == robocache.Bool {
+				if m.Computes() && from == robocache.Bool ||
+					m.Computes() && from.Integer() && !to.Float() ||
+					m.Computes() && from.Float() && to == robocache.Bool {
 					ok = false
 				}
 				if ok != (err == nil) || err != nil && !errors.Is(err, robocache.ErrMisuse) {
@@ -157,7 +202,12 @@ func TestTypes(t *testing.T) {
 		}
 	}
 	for _, dt := range []robocache.DType{robocache.String, robocache.JSON, robocache.InvalidDType} {
-		err := kernel.Resample(kernel.Dense(nil, dt, 0, 1), kernel.Dense(nil, dt, 0, 1), &kernel.Plan{}, kernel.Options{})
+		err := kernel.Resample(
+			kernel.Dense(nil, dt, 0, 1),
+			kernel.Dense(nil, dt, 0, 1),
+			&kernel.Plan{},
+			kernel.Options{},
+		)
 		if !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("%v: %v", dt, err)
 		}
@@ -201,21 +251,37 @@ func TestMisuse(t *testing.T) {
 	// Neighbouring columns of one buffer are not aliases.
 	buf := make([]byte, 4*2*5)
 	whole := kernel.Dense(buf, robocache.Float32, 2, 5)
-	if err := kernel.Resample(whole.Columns(3, 2), whole.Columns(0, 2), blends(kernel.Linear, .5, .25), kernel.Options{}); err != nil {
+	if err := kernel.Resample(
+		whole.Columns(3, 2),
+		whole.Columns(0, 2),
+		blends(kernel.Linear, .5, .25),
+		kernel.Options{},
+	); err != nil {
 		t.Errorf("disjoint columns: %v", err)
 	}
-	if err := kernel.Resample(whole.Columns(1, 2), whole.Columns(0, 2), blends(kernel.Linear, .5, .25), kernel.Options{}); err == nil {
+	if err := kernel.Resample(
+		whole.Columns(1, 2),
+		whole.Columns(0, 2),
+		blends(kernel.Linear, .5, .25),
+		kernel.Options{},
+	); err == nil {
 		t.Error("overlapping columns passed")
 	}
 }
 
-// TestWeightZero is K2: at weight 0 the stored bits come back, where arithmetic would make NaN of Inf and +0 of -0.
+// TestWeightZero is K2: at weight 0 the stored bits come back, where arithmetic would make NaN of
+// Inf and +0 of -0.
 func TestWeightZero(t *testing.T) {
 	inf, zero := float32(math.Inf(1)), float32(math.Copysign(0, -1))
 	src := kernel.Dense(f32(1, zero, zero, inf, inf, 5, 2, 1), robocache.Float32, 2, 4)
 	for _, m := range []kernel.Mode{kernel.Linear, kernel.Angle, kernel.Slerp} {
 		out := make([]byte, 16)
-		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src, blends(m, 0), kernel.Options{}); err != nil {
+		if err := kernel.Resample(
+			kernel.Dense(out, robocache.Float32, 1, 4),
+			src,
+			blends(m, 0),
+			kernel.Options{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if string(out) != string(src.Data[:16]) {
@@ -224,12 +290,19 @@ func TestWeightZero(t *testing.T) {
 	}
 	// A weight that float32 rounds to 0 is 0 for float32 data.
 	out := make([]byte, 16)
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 4), src, blends(kernel.Linear, 1e-60), kernel.Options{}); err != nil || string(out) != string(src.Data[:16]) {
+	if err := kernel.Resample(
+		kernel.Dense(out, robocache.Float32, 1, 4),
+		src,
+		blends(kernel.Linear, 1e-60),
+		kernel.Options{},
+	); err != nil ||
+		string(out) != string(src.Data[:16]) {
 		t.Errorf("%v %v", back32(out), err)
 	}
 }
 
-// TestOneRounding is K5 and K11: float64 goes to the small types in one step; through float32 a tie would be seen where there is none.
+// TestOneRounding is K5 and K11: float64 goes to the small types in one step; through float32 a tie
+// would be seen where there is none.
 func TestOneRounding(t *testing.T) {
 	var b []byte
 	for _, x := range []float64{1 + 0x1p-11 + 0x1p-40, 1 + 0x1p-8 + 0x1p-40, 0, 0} {
@@ -243,7 +316,12 @@ func TestOneRounding(t *testing.T) {
 		want uint16
 	}{{robocache.Float16, 0, 0x3c01}, {robocache.BFloat16, 1, 0x3f81}} {
 		out := make([]byte, 4)
-		if err := kernel.Resample(kernel.Dense(out, c.dt, 1, 2), kernel.Dense(b, robocache.Float64, 2, 2), p, kernel.Options{}); err != nil {
+		if err := kernel.Resample(
+			kernel.Dense(out, c.dt, 1, 2),
+			kernel.Dense(b, robocache.Float64, 2, 2),
+			p,
+			kernel.Options{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		if got := binary.LittleEndian.Uint16(out[2*c.col:]); got != c.want {
@@ -262,22 +340,35 @@ func TestNorm(t *testing.T) {
 		for i := range out {
 			out[i] = 0xff
 		}
-		if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 2, 3), src, p, kernel.Options{Epilogue: kernel.Epilogue{Norm: n}}); err != nil {
+		if err := kernel.Resample(
+			kernel.Dense(out, robocache.Float32, 2, 3),
+			src,
+			p,
+			kernel.Options{Epilogue: kernel.Epilogue{Norm: n}},
+		); err != nil {
 			t.Fatal(err)
 		}
 		return back32(out)
 	}
 	// Variables, so that the compiler does not fold in exact arithmetic.
 	m, s, eps := float32(0.3), float32(0.7), float32(1e-8)
-	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0})); got[0] != (2-m)/(s+eps) || got[1] != 0 || got[2] != 0 || got[3] != 0 || got[4] != 0 {
+	if got := run(
+		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{0.7, 0, 0}),
+	); got[0] != (2-m)/(s+eps) || got[1] != 0 || got[2] != 0 || got[3] != 0 ||
+		got[4] != 0 {
 		t.Errorf("mean/std: %v", got)
 	}
 	s = 3e-8 // so small that the 1e-8 beside it counts
-	if got := run(kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0})); got[0] != (2-m)/(s+eps) {
+	if got := run(
+		kernel.NewMeanStd([]float64{0.3, 5, 0}, []float64{3e-8, 0, 0}),
+	); got[0] != (2-m)/(s+eps) {
 		t.Errorf("mean/std with a small std: %v", got)
 	}
 	lo, hi := float32(0.3), float32(0.9)
-	if got := run(kernel.NewMinMax([]float64{0.3, 5, 0}, []float64{0.9, 5, 0})); got[0] != 2*(2-lo)/(hi-lo)-1 || got[1] != 0 || got[2] != 0 || got[3] != 0 {
+	if got := run(
+		kernel.NewMinMax([]float64{0.3, 5, 0}, []float64{0.9, 5, 0}),
+	); got[0] != 2*(2-lo)/(hi-lo)-1 || got[1] != 0 || got[2] != 0 ||
+		got[3] != 0 {
 		t.Errorf("min/max: %v", got)
 	}
 	bytes := make([]byte, 512)
@@ -287,7 +378,12 @@ func TestNorm(t *testing.T) {
 	out := make([]byte, 1024)
 	q := blends(kernel.Previous, 0)
 	q.Kind[0] = kernel.Copy
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 256), kernel.Dense(bytes, robocache.Uint8, 2, 256), q, kernel.Options{Epilogue: kernel.Epilogue{Unit: true}}); err != nil {
+	if err := kernel.Resample(
+		kernel.Dense(out, robocache.Float32, 1, 256),
+		kernel.Dense(bytes, robocache.Uint8, 2, 256),
+		q,
+		kernel.Options{Epilogue: kernel.Epilogue{Unit: true}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range back32(out) {
@@ -301,7 +397,12 @@ func TestNorm(t *testing.T) {
 // TestCasts is K11: saturation, NaN and their counts.
 func TestCasts(t *testing.T) {
 	inf := float32(math.Inf(1))
-	src := kernel.Dense(append(f32(1.9, -1.9, 1e30, -inf, float32(math.NaN()), 65520), f32(0, 0, 0, 0, 0, 0)...), robocache.Float32, 2, 6)
+	src := kernel.Dense(
+		append(f32(1.9, -1.9, 1e30, -inf, float32(math.NaN()), 65520), f32(0, 0, 0, 0, 0, 0)...),
+		robocache.Float32,
+		2,
+		6,
+	)
 	p := blends(kernel.Previous, 0)
 	p.Kind[0] = kernel.Copy
 	for _, c := range []struct {
@@ -321,13 +422,22 @@ func TestCasts(t *testing.T) {
 	} {
 		out := make([]byte, 6*c.dt.Size())
 		var n kernel.Counts
-		if err := kernel.Resample(kernel.Dense(out, c.dt, 1, 6), src, p, kernel.Options{Counts: &n}); err != nil {
+		if err := kernel.Resample(
+			kernel.Dense(out, c.dt, 1, 6),
+			src,
+			p,
+			kernel.Options{Counts: &n},
+		); err != nil {
 			t.Fatal(err)
 		}
 		for i, w := range c.want {
 			var b [8]byte
 			binary.LittleEndian.PutUint64(b[:], uint64(w))
-			if got := out[i*c.dt.Size() : (i+1)*c.dt.Size()]; string(got) != string(b[:c.dt.Size()]) {
+			if got := out[i*c.dt.Size() : (i+1)*c.dt.Size()]; string(
+				got,
+			) != string(
+				b[:c.dt.Size()],
+			) {
 				t.Errorf("%v column %d: %x, want %d", c.dt, i, got, w)
 			}
 		}
@@ -338,7 +448,13 @@ func TestCasts(t *testing.T) {
 	}
 	var n kernel.Counts
 	out := make([]byte, 12)
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float16, 1, 6), src, p, kernel.Options{Counts: &n}); err != nil || n.Overflow != 2 {
+	if err := kernel.Resample(
+		kernel.Dense(out, robocache.Float16, 1, 6),
+		src,
+		p,
+		kernel.Options{Counts: &n},
+	); err != nil ||
+		n.Overflow != 2 {
 		t.Errorf("float16: %+v %v", n, err)
 	}
 }
@@ -348,7 +464,12 @@ func TestQuats(t *testing.T) {
 	h := float32(math.Sqrt(0.5))
 	src := kernel.Dense(f32(10, 0, 0, 0, 1, 0, 0, 20, 0, h, h, 0, 0, 1), robocache.Float32, 2, 7)
 	out, valid := make([]byte, 28), []uint8{9}
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float32, 1, 7), src, blends(kernel.Slerp, 0.5), kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{1, 2, 3, 4}}}, Valid: valid}); err != nil {
+	if err := kernel.Resample(
+		kernel.Dense(out, robocache.Float32, 1, 7),
+		src,
+		blends(kernel.Slerp, 0.5),
+		kernel.Options{Rule: kernel.Rule{Quats: [][4]int{{1, 2, 3, 4}}}, Valid: valid},
+	); err != nil {
 		t.Fatal(err)
 	}
 	got := back32(out)
@@ -365,7 +486,11 @@ func TestQuats(t *testing.T) {
 	}
 	signs := f32(1, 0, 0, 0, -1, 0, 0, 0, -0.9, 0.1, 0, 0, 1, 0, 0, 0)
 	fixed := make([]byte, len(signs))
-	if err := kernel.ContinuousSigns(kernel.Dense(fixed, robocache.Float32, 4, 4), kernel.Dense(signs, robocache.Float32, 4, 4), nil); err != nil {
+	if err := kernel.ContinuousSigns(
+		kernel.Dense(fixed, robocache.Float32, 4, 4),
+		kernel.Dense(signs, robocache.Float32, 4, 4),
+		nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	f := back32(fixed)
@@ -394,7 +519,12 @@ func TestNoAllocation(t *testing.T) {
 		norm := kernel.NewMeanStd(make([]float64, 96), make([]float64, 96))
 		n := testing.AllocsPerRun(20, func() {
 			_ = kernel.Resample(dst, src, p, kernel.Options{Valid: valid})
-			_ = kernel.Resample(half, src, p, kernel.Options{Counts: &counts, Epilogue: kernel.Epilogue{Norm: norm}})
+			_ = kernel.Resample(
+				half,
+				src,
+				p,
+				kernel.Options{Counts: &counts, Epilogue: kernel.Epilogue{Norm: norm}},
+			)
 		})
 		if n != 0 {
 			t.Errorf("%v: %v allocations", m, n)
@@ -421,18 +551,35 @@ func BenchmarkResample(b *testing.B) {
 			if !c.mode.Computes() {
 				k = kernel.Copy
 			}
-			p.Kind, p.Left, p.Right = append(p.Kind, k), append(p.Left, int32(2*i)), append(p.Right, int32(2*i+1))
+			p.Kind, p.Left, p.Right = append(
+				p.Kind,
+				k,
+			), append(
+				p.Left,
+				int32(2*i),
+			), append(
+				p.Right,
+				int32(2*i+1),
+			)
 			p.Weight, p.Valid = append(p.Weight, rng.Float64()), append(p.Valid, 1)
 		}
 		out := make([]byte, T*c.d*c.dt.Size())
-		b.Run(c.name+"/"+c.dt.String()+"/D="+string(rune('0'+c.d/10))+string(rune('0'+c.d%10)), func(b *testing.B) {
-			b.SetBytes(int64(len(out) * 3)) // two rows read, one written
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := kernel.Resample(kernel.Dense(out, c.dt, T, c.d), kernel.Dense(data, c.dt, S, c.d), p, kernel.Options{}); err != nil {
-					b.Fatal(err)
+		b.Run(
+			c.name+"/"+c.dt.String()+"/D="+string(rune('0'+c.d/10))+string(rune('0'+c.d%10)),
+			func(b *testing.B) {
+				b.SetBytes(int64(len(out) * 3)) // two rows read, one written
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := kernel.Resample(
+						kernel.Dense(out, c.dt, T, c.d),
+						kernel.Dense(data, c.dt, S, c.d),
+						p,
+						kernel.Options{},
+					); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			},
+		)
 	}
 }

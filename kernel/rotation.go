@@ -6,7 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// rotation blends the channels of one rotation that is written in another form than a quaternion (K21).
+// rotation blends the channels of one rotation that is written in another form than a quaternion
+// (K21).
 func (r *run) rotation(i, a, b int, w float64, rot robocache.Rotation) {
 	if rot.Form == robocache.FormQuat {
 		r.quat(i, a, b, w, [4]int{rot.At, rot.At + 1, rot.At + 2, rot.At + 3})
@@ -34,8 +35,9 @@ func (r *run) rotation(i, a, b int, w float64, rot robocache.Rotation) {
 	}
 }
 
-// blendVector: a rotation is written by all the vectors along its axis that are 2π apart. The one nearest to the straight line between the
-// samples goes on where they left off, above π too: where both are of one branch the result is, and it meets each at its end.
+// blendVector: a rotation is written by all the vectors along its axis that are 2π apart. The one
+// nearest to the straight line between the samples goes on where they left off, above π too: where
+// both are of one branch the result is, and it meets each at its end.
 func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 	q, ok := slerp(vectorQuat(v0), vectorQuat(v1), w)
 	if !ok {
@@ -50,7 +52,9 @@ func blendVector(v0, v1 [3]float64, w float64) (v [3]float64, ok bool) {
 	}
 	s := math.Sqrt(float64(q[0]*q[0]) + float64(q[1]*q[1]) + float64(q[2]*q[2]))
 	if s < 1e-12 { // no rotation has every axis: the line's, at the next multiple of 2π
-		n := math.Sqrt(float64(line[0]*line[0]) + float64(line[1]*line[1]) + float64(line[2]*line[2]))
+		n := math.Sqrt(
+			float64(line[0]*line[0]) + float64(line[1]*line[1]) + float64(line[2]*line[2]),
+		)
 		turns := math.Round(n / (2 * math.Pi))
 		if turns == 0 {
 			return [3]float64{2 * q[0], 2 * q[1], 2 * q[2]}, true
@@ -149,8 +153,9 @@ func after(p, q [4]float64) [4]float64 {
 	}
 }
 
-// angles are the Euler angles of a rotation that lie nearest to near, by the half sum and half difference of the outer ones
-// (Bernardes and Viollet, PLoS ONE 17(11), 2022). Where the middle angle leaves only one of the two defined, the other is near's.
+// angles are the Euler angles of a rotation that lie nearest to near, by the half sum and half
+// difference of the outer ones (Bernardes and Viollet, PLoS ONE 17(11), 2022). Where the middle
+// angle leaves only one of the two defined, the other is near's.
 func (e euler) angles(q [4]float64, near [3]float64) [3]float64 {
 	i, j, k := e.axes[0], e.axes[1], e.axes[2]
 	proper := i == k

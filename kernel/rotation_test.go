@@ -87,8 +87,21 @@ func blended(t *testing.T, form string, v0, v1 [3]float64, w float64) (v [3]floa
 		binary.LittleEndian.PutUint64(src[8*i:], math.Float64bits(x))
 	}
 	out := make([]byte, 5*8)
-	p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2, Kind: []kernel.Kind{kernel.Blend}, Left: []int32{0}, Right: []int32{1}, Weight: []float64{w}, Valid: []uint8{1}}
-	if err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 5), kernel.Dense(src, robocache.Float64, 2, 5), p, kernel.Options{Rule: kernel.Rule{Rotations: []robocache.Rotation{{At: 1, Form: form}}}}); err != nil {
+	p := &kernel.Plan{
+		Mode:    kernel.Slerp,
+		Sources: 2,
+		Kind:    []kernel.Kind{kernel.Blend},
+		Left:    []int32{0},
+		Right:   []int32{1},
+		Weight:  []float64{w},
+		Valid:   []uint8{1},
+	}
+	if err := kernel.Resample(
+		kernel.Dense(out, robocache.Float64, 1, 5),
+		kernel.Dense(src, robocache.Float64, 2, 5),
+		p,
+		kernel.Options{Rule: kernel.Rule{Rotations: []robocache.Rotation{{At: 1, Form: form}}}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	at := func(i int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(out[8*i:])) }
@@ -98,13 +111,15 @@ func blended(t *testing.T, form string, v0, v1 [3]float64, w float64) (v [3]floa
 	return [3]float64{at(1), at(2), at(3)}
 }
 
-// TestRotationsAgainstScipy: K21, each result as a matrix, and in scipy's own words where scipy writes the samples as they were given.
+// TestRotationsAgainstScipy: K21, each result as a matrix, and in scipy's own words where scipy
+// writes the samples as they were given.
 func TestRotationsAgainstScipy(t *testing.T) {
 	all, own, through := turns(t), 0, 0
 	for i, c := range all {
 		v := blended(t, c.Form, c.V0, c.V1, c.W)
 		m := matrix(c.Form, v)
-		into := locked(turn{Form: c.Form, V0: v, V1: v}) // the result, where the samples need not be
+		// the result, where the samples need not be
+		into := locked(turn{Form: c.Form, V0: v, V1: v})
 		if into && !locked(c) {
 			through++
 		}
@@ -156,7 +171,10 @@ func TestRotationsGoOn(t *testing.T) {
 		for _, w := range []float64{1e-9, 0.125, 0.5, 0.75, 1 - 1e-9} {
 			v := blended(t, c.Form, c.V0, c.V1, w)
 			for k := range v {
-				if d := math.Abs(v[k] - (c.V0[k] + w*(c.V1[k]-c.V0[k]))); d > reach+1e-6 || (w < 1e-8 || w > 1-1e-8) && d > 1e-6 {
+				if d := math.Abs(
+					v[k] - (c.V0[k] + w*(c.V1[k]-c.V0[k])),
+				); d > reach+1e-6 ||
+					(w < 1e-8 || w > 1-1e-8) && d > 1e-6 {
 					t.Fatalf("%s %v → %v at %g: %v", c.Form, c.V0, c.V1, w, v)
 				}
 			}
@@ -171,7 +189,12 @@ func TestRotationsRefused(t *testing.T) {
 	} {
 		src := kernel.Dense(make([]byte, 2*5*8), robocache.Float64, 2, 5)
 		p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2}
-		if err := kernel.Resample(kernel.Dense(nil, robocache.Float64, 0, 5), src, p, kernel.Options{Rule: kernel.Rule{Rotations: list}}); err == nil {
+		if err := kernel.Resample(
+			kernel.Dense(nil, robocache.Float64, 0, 5),
+			src,
+			p,
+			kernel.Options{Rule: kernel.Rule{Rotations: list}},
+		); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -179,14 +202,32 @@ func TestRotationsRefused(t *testing.T) {
 	src := make([]byte, 2*3*8)
 	binary.LittleEndian.PutUint64(src, math.Float64bits(math.NaN()))
 	out, valid := make([]byte, 3*8), []uint8{1}
-	p := &kernel.Plan{Mode: kernel.Slerp, Sources: 2, Kind: []kernel.Kind{kernel.Blend}, Left: []int32{0}, Right: []int32{1}, Weight: []float64{0.5}, Valid: []uint8{1}}
-	err := kernel.Resample(kernel.Dense(out, robocache.Float64, 1, 3), kernel.Dense(src, robocache.Float64, 2, 3), p, kernel.Options{Rule: kernel.Rule{Rotations: []robocache.Rotation{{Form: "rotvec"}}}, Valid: valid})
-	if err != nil || valid[0] != 0 || !math.IsNaN(math.Float64frombits(binary.LittleEndian.Uint64(out))) {
+	p := &kernel.Plan{
+		Mode:    kernel.Slerp,
+		Sources: 2,
+		Kind:    []kernel.Kind{kernel.Blend},
+		Left:    []int32{0},
+		Right:   []int32{1},
+		Weight:  []float64{0.5},
+		Valid:   []uint8{1},
+	}
+	err := kernel.Resample(
+		kernel.Dense(out, robocache.Float64, 1, 3),
+		kernel.Dense(src, robocache.Float64, 2, 3),
+		p,
+		kernel.Options{
+			Rule:  kernel.Rule{Rotations: []robocache.Rotation{{Form: "rotvec"}}},
+			Valid: valid,
+		},
+	)
+	if err != nil || valid[0] != 0 ||
+		!math.IsNaN(math.Float64frombits(binary.LittleEndian.Uint64(out))) {
 		t.Errorf("NaN: %v, valid %d, %v", err, valid[0], out)
 	}
 }
 
-// TestEulerStays: across ±π each angle goes the short way, and under a lock the angles that are free stay with the samples'.
+// TestEulerStays: across ±π each angle goes the short way, and under a lock the angles that are
+// free stay with the samples'.
 func TestEulerStays(t *testing.T) {
 	for _, c := range []struct {
 		form         string

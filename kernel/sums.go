@@ -10,15 +10,23 @@ import (
 
 // Sums are the samples that each row of a plan under ModeSum adds up, one entry a target (K24).
 type Sums struct {
-	From, To   []int32   // samples From … To-1; equal: the row's interval covers none, and its sum is 0
-	Head, Tail []float64 // the parts of samples From and To-1 that the interval covers; Tail counts if they are two
+	// samples From … To-1; equal: the row's interval covers none, and its sum is 0
+	From, To []int32
+	// the parts of samples From and To-1 that the interval covers; Tail counts if they are two
+	Head, Tail []float64
 }
 
 func makeSums(n int) *Sums {
-	return &Sums{From: make([]int32, n), To: make([]int32, n), Head: make([]float64, n), Tail: make([]float64, n)}
+	return &Sums{
+		From: make([]int32, n),
+		To:   make([]int32, n),
+		Head: make([]float64, n),
+		Tail: make([]float64, n),
+	}
 }
 
-// Resize makes the sums those of n rows. It keeps the memory if that suffices; the rows hold anything.
+// Resize makes the sums those of n rows. It keeps the memory if that suffices; the rows hold
+// anything.
 func (s *Sums) Resize(n int) {
 	if cap(s.From) < n {
 		*s = *makeSums(n)
@@ -50,10 +58,16 @@ func (s *Sums) Shift(by int) *Sums {
 	return out
 }
 
-// FillSums is Fill under ModeSum. Row i covers the time from targets[i] up to lengths[i] later. src is proved already.
+// FillSums is Fill under ModeSum. Row i covers the time from targets[i] up to lengths[i] later. src
+// is proved already.
 func (p *Plan) FillSums(src, targets, lengths []int64, rule *Rule) error {
 	if len(lengths) != len(targets) {
-		return misuse("plan", "length mismatch", strconv.Itoa(len(targets))+" lengths of rows", strconv.Itoa(len(lengths)))
+		return misuse(
+			"plan",
+			"length mismatch",
+			strconv.Itoa(len(targets))+" lengths of rows",
+			strconv.Itoa(len(lengths)),
+		)
 	}
 	p.start(ModeSum)
 	if p.Sums == nil {
@@ -98,7 +112,8 @@ func (c *covering) end(k int) int64 {
 	return last
 }
 
-// share returns the part of sample k that lies in [from, to): 1 or 0 for a sample that lasts no time.
+// share returns the part of sample k that lies in [from, to): 1 or 0 for a sample that lasts no
+// time.
 func (c *covering) share(k int, from, to int64) float64 {
 	start, end := c.src[k], c.end(k)
 	if start == end {
@@ -149,7 +164,8 @@ func (c *covering) cover(i int, t, length int64, out *Sums) {
 	}
 }
 
-// cutGap reports whether row i holds a part, not the whole, of a sample that lasts longer than limit.
+// cutGap reports whether row i holds a part, not the whole, of a sample that lasts longer than
+// limit.
 func (c *covering) cutGap(i int, limit int64, out *Sums) (length int64, cut bool) {
 	from, to := int(out.From[i]), int(out.To[i])
 	if limit == 0 || from == to {
@@ -159,7 +175,10 @@ func (c *covering) cutGap(i int, limit int64, out *Sums) (length int64, cut bool
 		sample int
 		share  float64
 	}{{from, out.Head[i]}, {to - 1, out.Tail[i]}} {
-		if length = c.end(end.sample) - c.src[end.sample]; length > limit && end.share > 0 && end.share < 1 {
+		if length = c.end(
+			end.sample,
+		) - c.src[end.sample]; length > limit && end.share > 0 &&
+			end.share < 1 {
 			return length, true
 		}
 	}
@@ -172,7 +191,8 @@ func (s *Sums) checkRow(i, sources int) bool {
 	return from == to || from >= 0 && from < to && to <= sources
 }
 
-// sum makes row i under ModeSum: the summed channels of the samples that it covers, the others linear (K24).
+// sum makes row i under ModeSum: the summed channels of the samples that it covers, the others
+// linear (K24).
 func (r *run) sum(i int) {
 	next := 0
 	if r.opt.Rule.Summed == nil {
@@ -225,7 +245,12 @@ func (r *Rule) checkSummed(op string, cols int) error {
 	last := -1
 	for _, c := range r.Summed {
 		if c <= last || c >= cols {
-			return misuse(op, "summed channels", fmt.Sprintf("channels below %d in ascending order", cols), fmt.Sprint(r.Summed))
+			return misuse(
+				op,
+				"summed channels",
+				fmt.Sprintf("channels below %d in ascending order", cols),
+				fmt.Sprint(r.Summed),
+			)
 		}
 		last = c
 	}

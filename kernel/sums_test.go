@@ -30,7 +30,12 @@ func readFloats(b []byte) []float64 {
 }
 
 // summed resamples one column under ModeSum.
-func summed(t *testing.T, src, targets []int64, values []float64, rule kernel.Rule) (out []float64, valid []uint8) {
+func summed(
+	t *testing.T,
+	src, targets []int64,
+	values []float64,
+	rule kernel.Rule,
+) (out []float64, valid []uint8) {
 	t.Helper()
 	rule.Mode = kernel.ModeSum
 	p, err := kernel.NewPlan(src, targets, rule)
@@ -38,7 +43,17 @@ func summed(t *testing.T, src, targets []int64, values []float64, rule kernel.Ru
 		t.Fatal(err)
 	}
 	b := make([]byte, 8*len(targets))
-	to, from := kernel.Dense(b, robocache.Float64, len(targets), 1), kernel.Dense(floats(values...), robocache.Float64, len(src), 1)
+	to, from := kernel.Dense(
+		b,
+		robocache.Float64,
+		len(targets),
+		1,
+	), kernel.Dense(
+		floats(values...),
+		robocache.Float64,
+		len(src),
+		1,
+	)
 	if err := kernel.Resample(to, from, p, kernel.Options{Rule: rule}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +81,8 @@ func slowSum(src []int64, values []float64, from, to int64) (sum float64) {
 	return sum
 }
 
-// TestSumMatchesTheDefinition compares K24 with a sum over all samples, on clocks with jitter and equal timestamps and
-// on rows of any length in any order.
+// TestSumMatchesTheDefinition compares K24 with a sum over all samples, on clocks with jitter and
+// equal timestamps and on rows of any length in any order.
 func TestSumMatchesTheDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -87,8 +102,22 @@ func TestSumMatchesTheDefinition(t *testing.T) {
 		length := 10 * int64(1+r.IntN(100))
 		got, _ := summed(t, src, targets, values, kernel.Rule{After: length})
 		for i, x := range got {
-			if want := slowSum(src, values, targets[i], targets[i]+length); math.Abs(x-want) > 1e-12 && n > 0 {
-				t.Fatalf("timestamps %v, values %v: [%d, %d) = %v, want %v", src, values, targets[i], targets[i]+length, x, want)
+			if want := slowSum(
+				src,
+				values,
+				targets[i],
+				targets[i]+length,
+			); math.Abs(x-want) > 1e-12 &&
+				n > 0 {
+				t.Fatalf(
+					"timestamps %v, values %v: [%d, %d) = %v, want %v",
+					src,
+					values,
+					targets[i],
+					targets[i]+length,
+					x,
+					want,
+				)
 			}
 		}
 	}
@@ -115,7 +144,13 @@ func TestSumKeepsTheTotal(t *testing.T) {
 				}
 				targets = append(targets, at)
 			}
-			got, _ := summed(t, src, targets, values, kernel.Rule{After: robocache.Rate{Num: rate, Den: 1}.Nanos(1)})
+			got, _ := summed(
+				t,
+				src,
+				targets,
+				values,
+				kernel.Rule{After: robocache.Rate{Num: rate, Den: 1}.Nanos(1)},
+			)
 			sum := 0.0
 			for _, x := range got {
 				sum += x
@@ -130,7 +165,8 @@ func TestSumKeepsTheTotal(t *testing.T) {
 	}
 }
 
-// TestSumAtEdgesAndGaps checks what rows hold that the samples do not cover, and which rows are valid.
+// TestSumAtEdgesAndGaps checks what rows hold that the samples do not cover, and which rows are
+// valid.
 func TestSumAtEdgesAndGaps(t *testing.T) {
 	src, values := []int64{100, 200, 300, 700, 800}, []float64{1, 2, 4, 8, 16}
 	for _, c := range []struct {
@@ -153,17 +189,33 @@ func TestSumAtEdgesAndGaps(t *testing.T) {
 		{"a long sample as a whole", 300, 400, 100, 4, 1},
 		{"a gap that begins inside of the row", 250, 100, 100, 1 + 0.5, 0},
 	} {
-		got, valid := summed(t, src, []int64{c.target}, values, kernel.Rule{After: c.length, MaxGap: c.gap})
+		got, valid := summed(
+			t,
+			src,
+			[]int64{c.target},
+			values,
+			kernel.Rule{After: c.length, MaxGap: c.gap},
+		)
 		if got[0] != c.want || valid[0] != c.valid {
 			t.Errorf("%s: %v, valid %d; want %v, %d", c.name, got[0], valid[0], c.want, c.valid)
 		}
 	}
-	masked, valid := summed(t, src, []int64{50, 250}, values, kernel.Rule{After: 100, MaxGap: 100, Edge: kernel.Mask})
+	masked, valid := summed(
+		t,
+		src,
+		[]int64{50, 250},
+		values,
+		kernel.Rule{After: 100, MaxGap: 100, Edge: kernel.Mask},
+	)
 	if !slices.Equal(masked, []float64{0, 0}) || !slices.Equal(valid, []uint8{0, 0}) {
 		t.Errorf("edge mask: %v, valid %v; want zeros", masked, valid)
 	}
 	for _, target := range []int64{50, 250} {
-		if _, err := kernel.NewPlan(src, []int64{target}, kernel.Rule{Mode: kernel.ModeSum, After: 100, MaxGap: 100, Edge: kernel.ErrorEdge}); err == nil {
+		if _, err := kernel.NewPlan(
+			src,
+			[]int64{target},
+			kernel.Rule{Mode: kernel.ModeSum, After: 100, MaxGap: 100, Edge: kernel.ErrorEdge},
+		); err == nil {
 			t.Errorf("edge error at %d: no error", target)
 		}
 	}
@@ -179,7 +231,12 @@ func TestSumOfSomeChannels(t *testing.T) {
 	}
 	data := floats(1, 0, 10, 10, 2, 1, 20, 20, 3, 0, 30, 30)
 	out := make([]byte, 8*4*p.Len())
-	err = kernel.Resample(kernel.Dense(out, robocache.Float64, p.Len(), 4), kernel.Dense(data, robocache.Float64, 3, 4), p, kernel.Options{Rule: rule})
+	err = kernel.Resample(
+		kernel.Dense(out, robocache.Float64, p.Len(), 4),
+		kernel.Dense(data, robocache.Float64, 3, 4),
+		p,
+		kernel.Options{Rule: rule},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +253,12 @@ func TestSumOfSomeChannels(t *testing.T) {
 	}
 	for _, bad := range [][]int{{4}, {-1}, {1, 0}, {1, 1}} {
 		rule.Summed = bad
-		err := kernel.Resample(kernel.Dense(out, robocache.Float64, p.Len(), 4), kernel.Dense(data, robocache.Float64, 3, 4), p, kernel.Options{Rule: rule})
+		err := kernel.Resample(
+			kernel.Dense(out, robocache.Float64, p.Len(), 4),
+			kernel.Dense(data, robocache.Float64, 3, 4),
+			p,
+			kernel.Options{Rule: rule},
+		)
 		if !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("channels %v: %v, want misuse", bad, err)
 		}
@@ -217,7 +279,9 @@ func TestSumIsNoOp(t *testing.T) {
 		Series:  []kernel.Series{{Values: tensor(1, 2, 1), Times: tensor(2), Rule: rule}},
 		Targets: tensor(2), Out: tensor(1, 2, 1),
 	}
-	apply := &kernel.ApplyOp{Parts: []kernel.Part{{Src: tensor(2, 1), Out: tensor(2, 1), Rule: rule}}}
+	apply := &kernel.ApplyOp{
+		Parts: []kernel.Part{{Src: tensor(2, 1), Out: tensor(2, 1), Rule: rule}},
+	}
 	for _, op := range []kernel.Op{fuse, apply} {
 		if err := (kernel.Reference{}).Run(op); !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("%T: %v, want unsupported", op, err)

@@ -2,7 +2,8 @@ package kernel
 
 import "github.com/goatnote-inc/robocache"
 
-// Tensor is a strided view of memory, on the host (Data) or on a device (Addr). Nothing is copied to make it contiguous (K8).
+// Tensor is a strided view of memory, on the host (Data) or on a device (Addr). Nothing is copied
+// to make it contiguous (K8).
 type Tensor struct {
 	DType  robocache.DType
 	Shape  []int
@@ -33,7 +34,8 @@ func (t *Tensor) Step(axis int) int {
 	return n
 }
 
-// Contiguous says whether the tensor lies in C order without gaps; axes of one element have no step.
+// Contiguous says whether the tensor lies in C order without gaps; axes of one element have no
+// step.
 func (t *Tensor) Contiguous() bool {
 	n := 1
 	for a := len(t.Shape) - 1; a >= 0; a-- {

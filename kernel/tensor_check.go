@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Check proves the layout: a type of fixed size, extents from 0, a stride an axis, and a reach that can be counted in bytes. It looks at no
-// memory, so that it holds for a device's tensors too.
+// Check proves the layout: a type of fixed size, extents from 0, a stride an axis, and a reach that
+// can be counted in bytes. It looks at no memory, so that it holds for a device's tensors too.
 func (t *Tensor) Check(op, name string) error {
 	bad := func(class error, msg, want, got string) error {
 		return robocache.NewError(class, op, robocache.Where{"tensor": name}, "%s", msg).
@@ -21,10 +21,20 @@ func (t *Tensor) Check(op, name string) error {
 	}
 	size := t.DType.Size()
 	if size == 0 {
-		return bad(robocache.ErrUnsupported, "unsupported dtype", "a type of fixed size", t.DType.String())
+		return bad(
+			robocache.ErrUnsupported,
+			"unsupported dtype",
+			"a type of fixed size",
+			t.DType.String(),
+		)
 	}
 	if t.Stride != nil && len(t.Stride) != len(t.Shape) {
-		return bad(robocache.ErrMisuse, "length mismatch", strconv.Itoa(len(t.Shape))+" strides", strconv.Itoa(len(t.Stride)))
+		return bad(
+			robocache.ErrMisuse,
+			"length mismatch",
+			strconv.Itoa(len(t.Shape))+" strides",
+			strconv.Itoa(len(t.Stride)),
+		)
 	}
 	count, empty := uint64(1), false
 	for _, d := range t.Shape {
@@ -39,19 +49,30 @@ func (t *Tensor) Check(op, name string) error {
 	for _, d := range t.Shape {
 		h, l := bits.Mul64(count, uint64(d))
 		if h != 0 || l > math.MaxInt/uint64(size) {
-			return bad(robocache.ErrResourceLimit, "more elements than can be counted", "at most 2^63 bytes", fmt.Sprint(t.Shape))
+			return bad(
+				robocache.ErrResourceLimit,
+				"more elements than can be counted",
+				"at most 2^63 bytes",
+				fmt.Sprint(t.Shape),
+			)
 		}
 		count = l
 	}
 	lo, hi, ok := t.span()
 	if !ok || hi > math.MaxInt/size || lo < math.MinInt/size {
-		return bad(robocache.ErrMisuse, "strides reach beyond any memory", "offsets of less than 2^63 bytes", fmt.Sprint(t.Stride))
+		return bad(
+			robocache.ErrMisuse,
+			"strides reach beyond any memory",
+			"offsets of less than 2^63 bytes",
+			fmt.Sprint(t.Stride),
+		)
 	}
 	return nil
 }
 
-// CheckResult is Check for a tensor that is written: each element must have a place of its own. The rule is sufficient: taken from the smallest
-// stride on, each stride steps over all that lies below it.
+// CheckResult is Check for a tensor that is written: each element must have a place of its own. The
+// rule is sufficient: taken from the smallest stride on, each stride steps over all that lies below
+// it.
 func (t *Tensor) CheckResult(op, name string) error {
 	if err := t.Check(op, name); err != nil {
 		return err
@@ -97,7 +118,8 @@ func (t *Tensor) CheckHost(op, name string) error {
 	return nil
 }
 
-// span is the range of element offsets that the view reaches, hi exclusive; ok is false where it cannot be counted.
+// span is the range of element offsets that the view reaches, hi exclusive; ok is false where it
+// cannot be counted.
 func (t *Tensor) span() (lo, hi int, ok bool) {
 	lo, hi = t.Base, t.Base
 	if lo < -1<<61 || hi > 1<<61 {
@@ -138,9 +160,11 @@ func (t *Tensor) start() uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(t.Data))) + uintptr(t.Base*t.DType.Size())
 }
 
-// Overlaps says whether the two views may share a byte. Columns of one buffer that lie side by side do not.
+// Overlaps says whether the two views may share a byte. Columns of one buffer that lie side by side
+// do not.
 func (t *Tensor) Overlaps(o *Tensor) bool {
-	if t.Len() == 0 || o.Len() == 0 || t.Data == nil && t.Addr == 0 || o.Data == nil && o.Addr == 0 {
+	if t.Len() == 0 || o.Len() == 0 || t.Data == nil && t.Addr == 0 ||
+		o.Data == nil && o.Addr == 0 {
 		return false
 	}
 	t0, t1 := t.bytes()
@@ -148,7 +172,8 @@ func (t *Tensor) Overlaps(o *Tensor) bool {
 	if t1 <= o0 || o1 <= t0 {
 		return false
 	}
-	// Seen modulo a pitch that is a stride of one of them, each view is an interval as wide as the axes that are no multiples of the pitch.
+	// Seen modulo a pitch that is a stride of one of them, each view is an interval as wide as the
+	// axes that are no multiples of the pitch.
 	for _, v := range [2]*Tensor{t, o} {
 		for i, d := range v.Shape {
 			s := v.Step(i) * v.DType.Size()
@@ -194,7 +219,8 @@ func (t *Tensor) modulo(pitch uintptr) (first, width uintptr) {
 	return at % pitch, width
 }
 
-// checkForm proves type and shape of a tensor. A want of nil is any shape of that rank's extents; name is what errors call it.
+// checkForm proves type and shape of a tensor. A want of nil is any shape of that rank's extents;
+// name is what errors call it.
 func checkForm(op, name string, t *Tensor, want []int, types ...robocache.DType) error {
 	where := robocache.Where{"tensor": name}
 	known := false

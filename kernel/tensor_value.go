@@ -21,7 +21,8 @@ func (t *Tensor) int64At(i int) int64 { return int64(le.Uint64(t.Data[t.at(i):])
 // Float reads a floating-point element, or an unsigned integer of 16 bits.
 func (t *Tensor) Float(index ...int) float64 { return t.float64At(t.at(index...)) }
 
-// float64At reads a floating-point element, or an unsigned integer of 16 bits, at a byte offset; it is exact.
+// float64At reads a floating-point element, or an unsigned integer of 16 bits, at a byte offset; it
+// is exact.
 func (t *Tensor) float64At(o int) float64 {
 	switch d := t.Data[o:]; t.DType {
 	case robocache.Float64:
@@ -36,7 +37,8 @@ func (t *Tensor) float64At(o int) float64 {
 	return float64(math.Float32frombits(le.Uint32(t.Data[o:])))
 }
 
-// put writes a whole number or a float as the tensor's type, at a byte offset: what results of voxels are made of.
+// put writes a whole number or a float as the tensor's type, at a byte offset: what results of
+// voxels are made of.
 func (t *Tensor) put(o int, x float64) {
 	switch d := t.Data[o:]; t.DType {
 	case robocache.Float32:

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// tile is how many columns are taken through one step at a time: one dispatch on the type for each tile, none an element.
+// tile is how many columns are taken through one step at a time: one dispatch on the type for each
+// tile, none an element.
 const tile = 64
 
 // Counts of the casts that changed more than a rounding (K11).
@@ -18,7 +19,8 @@ type Counts struct {
 
 var le = binary.LittleEndian
 
-// load32 reads columns col … as float32, for types whose computing type is float32. Wide integers are rounded once.
+// load32 reads columns col … as float32, for types whose computing type is float32. Wide integers
+// are rounded once.
 func (m *Matrix) load32(dst []float32, row, col int) { load(m, dst, row, col) }
 
 // load64 reads columns col … as float64.
@@ -134,8 +136,20 @@ func (m *Matrix) store64(src []float64, row, col int, c *Counts) {
 
 // limits of the integer types as float64: values in [lo, hi) truncate into the type.
 var limits = [robocache.JSON + 1][2]float64{
-	robocache.Int8: {-1 << 7, 1 << 7}, robocache.Int16: {-1 << 15, 1 << 15}, robocache.Int32: {-1 << 31, 1 << 31}, robocache.Int64: {-1 << 63, 1 << 63},
-	robocache.Uint8: {0, 1 << 8}, robocache.Uint16: {0, 1 << 16}, robocache.Uint32: {0, 1 << 32}, robocache.Uint64: {0, 1 << 64},
+	robocache.Int8: {
+		-1 << 7,
+		1 << 7,
+	},
+	robocache.Int16: {-1 << 15, 1 << 15},
+	robocache.Int32: {-1 << 31, 1 << 31},
+	robocache.Int64: {-1 << 63, 1 << 63},
+	robocache.Uint8: {
+		0,
+		1 << 8,
+	},
+	robocache.Uint16: {0, 1 << 16},
+	robocache.Uint32: {0, 1 << 32},
+	robocache.Uint64: {0, 1 << 64},
 }
 
 func (m *Matrix) put64(o int, x float64, c *Counts) {

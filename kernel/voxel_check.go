@@ -11,7 +11,12 @@ import (
 
 const voxelize = "voxelize"
 
-var floatTypes = []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64}
+var floatTypes = []robocache.DType{
+	robocache.Float32,
+	robocache.Float16,
+	robocache.BFloat16,
+	robocache.Float64,
+}
 
 // VoxelLayout is what a VoxelOp's inputs and options say about its result, before there is one.
 type VoxelLayout struct {
@@ -26,14 +31,20 @@ type VoxelLayout struct {
 	Bytes    int64 // of a dense result
 }
 
-// Layout looks at the inputs and options, and not at the results: a caller asks it for the shape and the bytes before it allocates. A dense
-// result beyond Budget, or beyond what int64 counts, is the error "memory budget".
+// Layout looks at the inputs and options, and not at the results: a caller asks it for the shape
+// and the bytes before it allocates. A dense result beyond Budget, or beyond what int64 counts, is
+// the error "memory budget".
 func (op *VoxelOp) Layout() (_ *VoxelLayout, err error) {
 	if op.Mode > FirstPoint {
 		return nil, misuse(voxelize, "Invalid mode", voxelNames.text(), strconv.Itoa(int(op.Mode)))
 	}
 	if op.Outside > FailOutside {
-		return nil, misuse(voxelize, "Invalid outside", outsideNames.text(), strconv.Itoa(int(op.Outside)))
+		return nil, misuse(
+			voxelize,
+			"Invalid outside",
+			outsideNames.text(),
+			strconv.Itoa(int(op.Outside)),
+		)
 	}
 	l := &VoxelLayout{Batch: 1}
 	if err := op.checkPoints(l); err != nil {
@@ -86,7 +97,12 @@ func (op *VoxelOp) checkPoints(l *VoxelLayout) error {
 			return nil
 		}
 		if len(op.Lengths.Shape) == 1 && op.Lengths.Shape[0] != l.Batch {
-			return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and lengths)", strconv.Itoa(l.Batch), strconv.Itoa(op.Lengths.Shape[0]))
+			return misuse(
+				voxelize,
+				"Batch size mismatch (batch size mismatch of points and lengths)",
+				strconv.Itoa(l.Batch),
+				strconv.Itoa(op.Lengths.Shape[0]),
+			)
 		}
 		if err := checkIndex("lengths", op.Lengths, l.Batch); err != nil {
 			return err
@@ -111,18 +127,38 @@ func (op *VoxelOp) checkFeatures(l *VoxelLayout) error {
 	}
 	f, p := op.Features, &op.Points
 	if f == nil {
-		return misuse(voxelize, "features required for mean/max modes", "features under mode "+op.Mode.String(), "none")
+		return misuse(
+			voxelize,
+			"features required for mean/max modes",
+			"features under mode "+op.Mode.String(),
+			"none",
+		)
 	}
 	lead := len(p.Shape) - 1
 	if len(f.Shape) != lead+1 {
-		return misuse(voxelize, "features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F", strconv.Itoa(lead+1)+" axes", fmt.Sprint(f.Shape))
+		return misuse(
+			voxelize,
+			"features must have shape "+fmt.Sprint(p.Shape[:lead])+" and F",
+			strconv.Itoa(lead+1)+" axes",
+			fmt.Sprint(f.Shape),
+		)
 	}
 	for i, d := range p.Shape[:lead] {
 		if f.Shape[i] != d {
 			if i == 0 && lead == 2 {
-				return misuse(voxelize, "Batch size mismatch (batch size mismatch of points and features)", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+				return misuse(
+					voxelize,
+					"Batch size mismatch (batch size mismatch of points and features)",
+					strconv.Itoa(d),
+					strconv.Itoa(f.Shape[i]),
+				)
 			}
-			return misuse(voxelize, "length mismatch of points and features", strconv.Itoa(d), strconv.Itoa(f.Shape[i]))
+			return misuse(
+				voxelize,
+				"length mismatch of points and features",
+				strconv.Itoa(d),
+				strconv.Itoa(f.Shape[i]),
+			)
 		}
 	}
 	l.Features = f.Shape[lead]
@@ -236,7 +272,8 @@ func product(xs ...int64) (p int64, ok bool) {
 	return p, true
 }
 
-// Check proves everything that can be seen without looking at values or memory; the three back ends begin with it.
+// Check proves everything that can be seen without looking at values or memory; the three back ends
+// begin with it.
 func (op *VoxelOp) Check() (err error) {
 	l, err := op.Layout()
 	if err != nil {
@@ -244,13 +281,23 @@ func (op *VoxelOp) Check() (err error) {
 	}
 	sparse := op.Coords != nil
 	if op.Bits && (op.Mode != Occupancy || sparse) {
-		return misuse(voxelize, "bits hold dense occupancy only", "mode occupancy with a dense result", op.Mode.String())
+		return misuse(
+			voxelize,
+			"bits hold dense occupancy only",
+			"mode occupancy with a dense result",
+			op.Mode.String(),
+		)
 	}
 	switch {
 	case sparse && op.Out != nil, !sparse && op.Out == nil:
 		return misuse(voxelize, "one result", "out, or coords", "both or neither")
 	case !sparse && (op.Rows != nil || op.Counts != nil || op.Found != nil):
-		return misuse(voxelize, "rows, counts and found belong to the sparse layout", "coords beside them", "none")
+		return misuse(
+			voxelize,
+			"rows, counts and found belong to the sparse layout",
+			"coords beside them",
+			"none",
+		)
 	case sparse:
 		if err := op.checkSparse(l); err != nil {
 			return err
@@ -270,8 +317,14 @@ func (op *VoxelOp) Check() (err error) {
 			return err
 		}
 	}
-	if op.Scratch != nil && (op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
-		return misuse(voxelize, "scratch has wrong shape", "uint8, one axis without gaps", op.Scratch.DType.String())
+	if op.Scratch != nil &&
+		(op.Scratch.DType != robocache.Uint8 || len(op.Scratch.Shape) != 1 || op.Scratch.Step(0) != 1 && op.Scratch.Shape[0] > 1) {
+		return misuse(
+			voxelize,
+			"scratch has wrong shape",
+			"uint8, one axis without gaps",
+			op.Scratch.DType.String(),
+		)
 	}
 	return checkTensors(op)
 }
@@ -282,7 +335,12 @@ func (op *VoxelOp) checkDense(l *VoxelLayout) error {
 	case op.Bits:
 		types = []robocache.DType{robocache.Uint8}
 	case op.Mode == Occupancy:
-		types = []robocache.DType{robocache.Uint8, robocache.Bool, robocache.Int32, robocache.Float32}
+		types = []robocache.DType{
+			robocache.Uint8,
+			robocache.Bool,
+			robocache.Int32,
+			robocache.Float32,
+		}
 	}
 	return checkForm(voxelize, "out", op.Out, l.Shape, types...)
 }
@@ -294,17 +352,32 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 	}
 	capacity := c.Shape[0]
 	if l.Batch > math.MaxInt32 {
-		return misuse(voxelize, "coords are int32: batch too large", "at most 2147483647 entries", strconv.Itoa(l.Batch))
+		return misuse(
+			voxelize,
+			"coords are int32: batch too large",
+			"at most 2147483647 entries",
+			strconv.Itoa(l.Batch),
+		)
 	}
 	switch {
 	case op.Found == nil:
 		return misuse(voxelize, "the sparse layout needs found", "int64 [1]", "none")
 	case op.Mode.Featured() && op.Rows == nil:
-		return misuse(voxelize, "the sparse layout needs rows under mode "+op.Mode.String(), "float32 [capacity, F]", "none")
+		return misuse(
+			voxelize,
+			"the sparse layout needs rows under mode "+op.Mode.String(),
+			"float32 [capacity, F]",
+			"none",
+		)
 	case !op.Mode.Featured() && op.Rows != nil:
 		return misuse(voxelize, "rows under mode "+op.Mode.String(), "none", "some")
 	case op.Mode == Count && op.Counts == nil:
-		return misuse(voxelize, "the sparse layout needs counts under mode count", "int32 [capacity]", "none")
+		return misuse(
+			voxelize,
+			"the sparse layout needs counts under mode count",
+			"int32 [capacity]",
+			"none",
+		)
 	}
 	for _, r := range []struct {
 		name   string
@@ -330,15 +403,32 @@ func (op *VoxelOp) checkSparse(l *VoxelLayout) error {
 func (op *VoxelOp) name() string { return voxelize }
 
 func (op *VoxelOp) named() []named {
-	all := []named{input("points", &op.Points), input("lengths", op.Lengths), input("offsets", op.Offsets), result("out", op.Out), result("coords", op.Coords),
-		result("rows", op.Rows), result("counts", op.Counts), result("found", op.Found), result("stats", op.Stats), input("scratch", op.Scratch)}
+	all := []named{
+		input(
+			"points",
+			&op.Points,
+		),
+		input("lengths", op.Lengths),
+		input("offsets", op.Offsets),
+		result("out", op.Out),
+		result("coords", op.Coords),
+		result(
+			"rows",
+			op.Rows,
+		),
+		result("counts", op.Counts),
+		result("found", op.Found),
+		result("stats", op.Stats),
+		input("scratch", op.Scratch),
+	}
 	if op.Mode.Featured() {
 		all = append(all, input("features", op.Features))
 	}
 	return all
 }
 
-// Entry is the range of rows of Points and Features that batch entry b has, on the host; where points are [B,N,3], rows of that entry.
+// Entry is the range of rows of Points and Features that batch entry b has, on the host; where
+// points are [B,N,3], rows of that entry.
 func (op *VoxelOp) Entry(b int) (from, to int, err error) {
 	rows := op.Points.Shape[len(op.Points.Shape)-2]
 	switch {

@@ -1,7 +1,11 @@
 package kernel
 
 var (
-	voxelNames   = names{voxelize, "mode", []string{"occupancy", "count", "sum", "mean", "max", "min", "first"}}
+	voxelNames = names{
+		voxelize,
+		"mode",
+		[]string{"occupancy", "count", "sum", "mean", "max", "min", "first"},
+	}
 	outsideNames = names{voxelize, "outside", []string{"drop", "clip", "error"}}
 )
 

@@ -12,8 +12,8 @@ type voxelPoint struct {
 	entry, row int
 }
 
-// reference sorts the points by cell, stably, and reduces one cell after the other: the dense and the sparse layout differ only in where the
-// result of a cell goes.
+// reference sorts the points by cell, stably, and reduces one cell after the other: the dense and
+// the sparse layout differ only in where the result of a cell goes.
 func (op *VoxelOp) reference() (err error) {
 	points, stats, err := op.collect()
 	if err != nil {
@@ -82,7 +82,20 @@ func (op *VoxelOp) collect() (points []voxelPoint, stats [3]int, err error) {
 			case place == Beyond && op.Outside == FailOutside:
 				return points, stats, op.OutsideError(b, row, p)
 			}
-			points = append(points, voxelPoint{int64(b)*cells + (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2]), b, row})
+			points = append(
+				points,
+				voxelPoint{
+					int64(
+						b,
+					)*cells + (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
+						op.Grid[2],
+					) + int64(
+						cell[2],
+					),
+					b,
+					row,
+				},
+			)
 		}
 	}
 	return points, stats, nil
@@ -181,7 +194,8 @@ func (op *VoxelOp) unflatten(flat int64) (b, x, y, z int) {
 	return b, x, y, z
 }
 
-// reduce makes channel c of a cell from its points, which are in order; the result is rounded where it is stored.
+// reduce makes channel c of a cell from its points, which are in order; the result is rounded where
+// it is stored.
 func (op *VoxelOp) reduce(points []voxelPoint, c int) float64 {
 	at := func(p voxelPoint) float64 {
 		if len(op.Features.Shape) == 3 {
@@ -220,7 +234,8 @@ func (op *VoxelOp) reduce(points []voxelPoint, c int) float64 {
 	return sum
 }
 
-// Order turns the bits of a float that is no NaN into an integer that sorts as the float does, with -0 < +0.
+// Order turns the bits of a float that is no NaN into an integer that sorts as the float does, with
+// -0 < +0.
 func Order(x float32) uint32 {
 	b := math.Float32bits(x)
 	return b ^ (uint32(int32(b)>>31) | 1<<31)

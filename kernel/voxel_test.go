@@ -27,7 +27,12 @@ func zeros(dt robocache.DType, shape ...int) *Tensor {
 }
 
 func grid(points Tensor, mode VoxelMode, g ...int) *VoxelOp {
-	op := &VoxelOp{Points: points, Mode: mode, Size: [3]float32{1, 1, 1}, Grid: [3]int{g[0], g[1], g[2]}}
+	op := &VoxelOp{
+		Points: points,
+		Mode:   mode,
+		Size:   [3]float32{1, 1, 1},
+		Grid:   [3]int{g[0], g[1], g[2]},
+	}
 	l, err := op.Layout()
 	if err != nil {
 		return op
@@ -57,7 +62,14 @@ func TestEarlierVoxels(t *testing.T) {
 		}
 	}
 	f := floats([]int{2, 1}, -3, -1)
-	op := &VoxelOp{Points: floats([]int{2, 3}, 0, 0, 0, 0, 0, 0), Features: &f, Mode: Maximum, Size: [3]float32{1, 1, 1}, Grid: [3]int{1, 1, 1}, Out: zeros(robocache.Float32, 1, 1, 1, 1)}
+	op := &VoxelOp{
+		Points:   floats([]int{2, 3}, 0, 0, 0, 0, 0, 0),
+		Features: &f,
+		Mode:     Maximum,
+		Size:     [3]float32{1, 1, 1},
+		Grid:     [3]int{1, 1, 1},
+		Out:      zeros(robocache.Float32, 1, 1, 1, 1),
+	}
 	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +77,13 @@ func TestEarlierVoxels(t *testing.T) {
 		t.Errorf("max of -3 and -1 is %v", got)
 	}
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	op = grid(floats([]int{5, 3}, nan, 0, 0, 0, inf, 0, 0, 0, 4, -0.1, 0, 0, 1, 1, 1), Count, 4, 4, 4)
+	op = grid(
+		floats([]int{5, 3}, nan, 0, 0, 0, inf, 0, 0, 0, 4, -0.1, 0, 0, 1, 1, 1),
+		Count,
+		4,
+		4,
+		4,
+	)
 	op.Stats = zeros(robocache.Int64, 3)
 	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
@@ -75,7 +93,13 @@ func TestEarlierVoxels(t *testing.T) {
 			t.Errorf("stats %d: %d, want %d", i, got, want)
 		}
 	}
-	op = &VoxelOp{Points: floats([]int{1, 3}, 1.3, 0, 0), Mode: Count, Size: [3]float32{0.1, 1, 1}, Grid: [3]int{20, 1, 1}, Out: zeros(robocache.Int32, 20, 1, 1)}
+	op = &VoxelOp{
+		Points: floats([]int{1, 3}, 1.3, 0, 0),
+		Mode:   Count,
+		Size:   [3]float32{0.1, 1, 1},
+		Grid:   [3]int{20, 1, 1},
+		Out:    zeros(robocache.Int32, 20, 1, 1),
+	}
 	if err := (Reference{}).Run(op); err != nil {
 		t.Fatal(err)
 	}
@@ -133,12 +157,18 @@ func TestVoxelPhrases(t *testing.T) {
 	}
 	op := good()
 	op.Outside, op.Points = FailOutside, floats([]int{2, 3}, 0, 0, 0, 2, 0, 0)
-	if err := (Reference{}).Run(op); err == nil || !strings.Contains(err.Error(), "row 1, tensor points: point outside the grid") {
+	if err := (Reference{}).Run(
+		op,
+	); err == nil ||
+		!strings.Contains(err.Error(), "row 1, tensor points: point outside the grid") {
 		t.Error(err)
 	}
 	op = good()
 	op.Points.Data = op.Out.Data
-	if err := (Reference{}).Run(op); err == nil || !strings.Contains(err.Error(), "out aliases points") {
+	if err := (Reference{}).Run(
+		op,
+	); err == nil ||
+		!strings.Contains(err.Error(), "out aliases points") {
 		t.Error(err)
 	}
 }

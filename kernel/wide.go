@@ -20,8 +20,8 @@ func (r *Rule) low() float64 {
 	return -r.period() / 2
 }
 
-// The modes of this file compute in float64 and round once (K5). Explicit conversions keep products from being fused
-// into sums: the bits must not depend on GOAMD64 or GOARCH.
+// The modes of this file compute in float64 and round once (K5). Explicit conversions keep products
+// from being fused into sums: the bits must not depend on GOAMD64 or GOARCH.
 
 // angle blends around the circle: the short way, back into [lo, lo+period).
 func (r *run) angle(i, a, b int, w float64) {
@@ -40,7 +40,8 @@ func (r *run) angle(i, a, b int, w float64) {
 	}
 }
 
-// remainder is math.Remainder, by a subtraction where x lies within one and a half periods: between half a period and two the difference is exact.
+// remainder is math.Remainder, by a subtraction where x lies within one and a half periods: between
+// half a period and two the difference is exact.
 func remainder(x, period float64) float64 {
 	half := period / 2
 	if period < 0x1p-1000 || !(math.Abs(x) < 1.5*period) {
@@ -86,7 +87,8 @@ func (r *run) slerp(i, a, b int, w float64) {
 		}
 		return
 	}
-	// The columns between those of quaternions, in runs: each column is finished, and counted, once.
+	// The columns between those of quaternions, in runs: each column is finished, and counted,
+	// once.
 	for from := 0; from < r.dst.Cols; {
 		to := from
 		for to < r.dst.Cols && !r.inQuat(to) {
@@ -182,8 +184,9 @@ func norm(q [4]float64) float64 {
 	return math.Sqrt(s)
 }
 
-// ContinuousSigns copies rows from src to dst, negating each quaternion that points away from the one before it in dst (K20): before it is
-// resampled. Views of one floating-point type; nil quats are every four columns.
+// ContinuousSigns copies rows from src to dst, negating each quaternion that points away from the
+// one before it in dst (K20): before it is resampled. Views of one floating-point type; nil quats
+// are every four columns.
 func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
 	if err := dst.check("slerp", "out"); err != nil {
 		return err
@@ -195,7 +198,12 @@ func ContinuousSigns(dst, src Matrix, quats [][4]int) (err error) {
 		return misuse("slerp", "out has wrong shape", "the data's", "another")
 	}
 	if dst.DType != src.DType || !src.DType.Float() {
-		return misuse("slerp", "dtypes must match", "one floating-point type", src.DType.String()+" → "+dst.DType.String())
+		return misuse(
+			"slerp",
+			"dtypes must match",
+			"one floating-point type",
+			src.DType.String()+" → "+dst.DType.String(),
+		)
 	}
 	r := Rule{Quats: quats}
 	if err := r.checkGroups("slerp", src.Cols); err != nil {

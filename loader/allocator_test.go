@@ -25,7 +25,11 @@ func (c *counting) Alloc(n int) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.full {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "test", Msg: "nothing left to lock"}
+		return nil, &robocache.Error{
+			Class: robocache.ErrResourceLimit,
+			Op:    "test",
+			Msg:   "nothing left to lock",
+		}
 	}
 	m, err := buffers.MapMemory(n)
 	c.live[unsafe.SliceData(m)] = n

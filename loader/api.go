@@ -9,9 +9,9 @@ import (
 
 // Configuration of a Loader or a Map, in groups.
 type (
-	// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
-	// Python client. Every field may be omitted. Package loader/options documents the fields of it and of
-	// its groups.
+	// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of
+	// the Python client. Every field may be omitted. Package loader/options documents the fields of
+	// it and of its groups.
 	Config = options.Config
 	// Order selects the samples, their order and the rank's share of them.
 	Order = options.Order
@@ -90,7 +90,8 @@ const (
 // Compat selects whose dtypes and shapes batches have.
 type Compat = options.Compat
 
-// LeRobot selects dtypes and shapes of LeRobot's dataset class. The empty Compat keeps the dataset's own.
+// LeRobot selects dtypes and shapes of LeRobot's dataset class. The empty Compat keeps the
+// dataset's own.
 const LeRobot = options.LeRobot
 
 // DType selects the delivered type of float64 values.
@@ -137,8 +138,8 @@ const (
 	CacheEncoded = options.CacheEncoded // the bytes that were read of remote files
 )
 
-// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of numbers
-// that rows lack if other sources have wider ones.
+// Missing selects the effect of a key that a source of a mixture or an episode lacks, and of
+// numbers that rows lack if other sources have wider ones.
 type Missing = options.Missing
 
 const (
@@ -150,9 +151,11 @@ const (
 type Decode = options.Decode
 
 const (
-	DecodeCPU  = options.DecodeCPU  // default
-	DecodeAuto = options.DecodeAuto // both: a decode group goes to the device if it has space, else to a core
-	DecodeGPU  = options.DecodeGPU  // the device, for the streams that it decodes exactly; an error if there is none
+	DecodeCPU = options.DecodeCPU // default
+	// both: a decode group goes to the device if it has space, else to a core
+	DecodeAuto = options.DecodeAuto
+	// the device, for the streams that it decodes exactly; an error if there is none
+	DecodeGPU = options.DecodeGPU
 )
 
 // EpisodeID is the key of the generated text column with the id of each sample's episode.
@@ -160,9 +163,10 @@ const EpisodeID = options.EpisodeID
 
 // What batches consist of.
 type (
-	// Batch is a list of samples stacked into one tensor per key. The consumer owns it until Release.
-	// Tensor(key) and Text(key) return an entry by its key, Entry(i) that of Fields[i], Bytes the size of
-	// the tensors; ReleaseTensor(i) releases one tensor alone, and Buffers returns the whole buffers.
+	// Batch is a list of samples stacked into one tensor per key. The consumer owns it until
+	// Release. Tensor(key) and Text(key) return an entry by its key, Entry(i) that of Fields[i],
+	// Bytes the size of the tensors; ReleaseTensor(i) releases one tensor alone, and Buffers
+	// returns the whole buffers.
 	Batch = layout.Batch
 	// Field describes one entry of a batch.
 	Field = layout.Field
@@ -188,5 +192,6 @@ type (
 	NotDelivered = plan.NotDelivered
 )
 
-// ParseConfig parses the JSON of a Config. An unknown key is Misuse and the hint names the nearest known key.
+// ParseConfig parses the JSON of a Config. An unknown key is Misuse and the hint names the nearest
+// known key.
 func ParseConfig(text []byte) (Config, error) { return options.ParseConfig(text) }

@@ -34,7 +34,11 @@ func augmentOf(t *testing.T, text string) *Augment {
 // plainSample holds the tensors of a sample before augmentation, by key.
 type plainSample map[string][]byte
 
-func plainSamples(t *testing.T, ds robocache.Dataset, cfg options.Config) func(row robocache.Row) plainSample {
+func plainSamples(
+	t *testing.T,
+	ds robocache.Dataset,
+	cfg options.Config,
+) func(row robocache.Row) plainSample {
 	t.Helper()
 	cfg.Augment, cfg.Cache, cfg.ImageDType, cfg.Normalize, cfg.Episodes = nil, "", "", Normalize{}, nil
 	m, err := NewMap(bg, ds, cfg)
@@ -66,11 +70,30 @@ func plainSamples(t *testing.T, ds robocache.Dataset, cfg options.Config) func(r
 func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	const seed = 11
 	f := newFake(13, 7, 9).withStills()
-	base := options.Config{Order: options.Order{Seed: seed}, Windows: options.Windows{Keys: []string{"cam", "img", "observation.state", "action", "count", "done", "index"}, Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1})}, Frames: options.Frames{Augment: augmentOf(t, fullAugment)}}
+	base := options.Config{
+		Order: options.Order{Seed: seed},
+		Windows: options.Windows{
+			Keys:   []string{"cam", "img", "observation.state", "action", "count", "done", "index"},
+			Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1}),
+		},
+		Frames: options.Frames{Augment: augmentOf(t, fullAugment)},
+	}
 	plain := plainSamples(t, f, base)
 	images := func(key string, epoch uint64) kernel.ImageAugment {
-		return kernel.ImageAugment{Seed: seed, Epoch: epoch, Camera: column.KeyNumber(key), Height: 3, Width: 5, Pad: 1, Brightness: &[2]float64{0.7, 1.3}, Contrast: &[2]float64{0.6, 1.5},
-			Saturation: &[2]float64{0.5, 1.5}, Hue: &[2]float64{-0.1, 0.1}, Flip: 0.5, Noise: 0.05}
+		return kernel.ImageAugment{
+			Seed:       seed,
+			Epoch:      epoch,
+			Camera:     column.KeyNumber(key),
+			Height:     3,
+			Width:      5,
+			Pad:        1,
+			Brightness: &[2]float64{0.7, 1.3},
+			Contrast:   &[2]float64{0.6, 1.5},
+			Saturation: &[2]float64{0.5, 1.5},
+			Hue:        &[2]float64{-0.1, 0.1},
+			Flip:       0.5,
+			Noise:      0.05,
+		}
 	}
 	flips, drawn := 0, map[string]bool{}
 	check := func(name string, epoch uint64, b *layout.Batch, rows []robocache.Row) {
@@ -84,9 +107,22 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 					a := images(key, epoch)
 					d := a.Draw(sample, fakeH, fakeW, step)
 					out := make([]byte, 3*3*5)
-					kernel.AugmentImage(out, want[key][step*3*fakeH*fakeW:], &d, [4]int{fakeH, fakeW, 3, 5}, nil)
+					kernel.AugmentImage(
+						out,
+						want[key][step*3*fakeH*fakeW:],
+						&d,
+						[4]int{fakeH, fakeW, 3, 5},
+						nil,
+					)
 					if !bytes.Equal(got[step*45:(step+1)*45], out) {
-						t.Fatalf("%s: epoch %d, %v: %s, step %d is not what was drawn", name, epoch, r, key, step)
+						t.Fatalf(
+							"%s: epoch %d, %v: %s, step %d is not what was drawn",
+							name,
+							epoch,
+							r,
+							key,
+							step,
+						)
 					}
 					drawn[string(out)] = true
 				}
@@ -100,16 +136,26 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 				action[1], action[3] = -action[1], -action[3]
 				state[0], state[2] = state[2], state[0]
 			}
-			noise := kernel.Augment{Seed: seed, Epoch: epoch, Op: column.KeyNumber("observation.state")}
+			noise := kernel.Augment{
+				Seed:  seed,
+				Epoch: epoch,
+				Op:    column.KeyNumber("observation.state"),
+			}
 			g := make([]float32, 3)
 			noise.Normals(g, noise.Key(), sample, 0, 0)
 			for k := range state {
 				state[k] = kernel.FMA32(0.25, g[k], state[k])
 			}
-			if got := column.AsSlice[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(got, action) {
+			if got := column.AsSlice[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(
+				got,
+				action,
+			) {
 				t.Fatalf("%s: epoch %d, %v: action %v, not %v", name, epoch, r, got, action)
 			}
-			if got := column.Floats32(b.Tensor("observation.state").Data)[i*3:][:3]; !slices.Equal(got, state) {
+			if got := column.Floats32(b.Tensor("observation.state").Data)[i*3:][:3]; !slices.Equal(
+				got,
+				state,
+			) {
 				t.Fatalf("%s: epoch %d, %v: state %v, not %v", name, epoch, r, got, state)
 			}
 		}
@@ -153,8 +199,26 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 // value of each byte without augmentation.
 func TestAugmentedFloats(t *testing.T) {
 	f := newFake(6)
-	norm := Normalize{Keys: map[string]Norm{"cam": {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0, 0.3}}, "observation.state": {Mode: "mean_std"}}}
-	cfg := options.Config{Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}, Frames: options.Frames{Augment: augmentOf(t, `{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`)}}
+	norm := Normalize{
+		Keys: map[string]Norm{
+			"cam": {
+				Mode: "mean_std",
+				Mean: []float64{0.4, 0.5, 0.6},
+				Std:  []float64{0.2, 0, 0.3},
+			},
+			"observation.state": {Mode: "mean_std"},
+		},
+	}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 6},
+		Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
+		Frames: options.Frames{
+			Augment: augmentOf(
+				t,
+				`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
+			),
+		},
+	}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +246,9 @@ func TestAugmentedFloats(t *testing.T) {
 	becomes, seen := map[[2]int]uint32{}, 0
 	channel := func(i int) int { return i / (fakeW * fakeH) % 3 }
 	for i, v := range bytes8.Tensor("cam").Data {
-		becomes[[2]int{channel(i), int(v)}] = math.Float32bits(column.Floats32(plain.Tensor("cam").Data)[i])
+		becomes[[2]int{channel(i), int(v)}] = math.Float32bits(
+			column.Floats32(plain.Tensor("cam").Data)[i],
+		)
 	}
 	for i, v := range b8.Tensor("cam").Data {
 		want, ok := becomes[[2]int{channel(i), int(v)}]
@@ -206,10 +272,16 @@ func TestAugmentedFloats(t *testing.T) {
 		} else if k == 2 {
 			want = column.Floats32(plain.Tensor("observation.state").Data)[i]
 		}
-		if got := column.Floats32(b32.Tensor("observation.state").Data)[i]; math.Abs(float64(got-want)) > 1e-4 {
+		if got := column.Floats32(b32.Tensor("observation.state").Data)[i]; math.Abs(
+			float64(got-want),
+		) > 1e-4 {
 			t.Fatalf("state %d: %v, not %v", i, got, want)
 		}
-		if plain := stateValue(robocache.Row{Index: i / 3}, k); k < 2 && x != -plain || k == 2 && x != plain {
+		if plain := stateValue(
+			robocache.Row{Index: i / 3},
+			k,
+		); k < 2 && x != -plain ||
+			k == 2 && x != plain {
 			t.Fatalf("state %d is %v, recorded %v", i, x, plain)
 		}
 	}
@@ -219,7 +291,14 @@ func TestAugmentedFloats(t *testing.T) {
 func TestAugmentOnATimeline(t *testing.T) {
 	f := newFake(12, 9)
 	hz := robocache.Rate{Num: 25, Den: 1}
-	base := options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}, Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013})}}
+	base := options.Config{
+		Order: options.Order{BatchSize: 8},
+		Windows: options.Windows{
+			Hz:     &hz,
+			Keys:   []string{"observation.state", "cam"},
+			Deltas: deltas("observation.state", []float64{-0.3, 0, 0.013}),
+		},
+	}
 	masked, err := options.ParseConfig([]byte(`{"align": {"edge": "mask"}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -243,13 +322,29 @@ func TestAugmentOnATimeline(t *testing.T) {
 			b.Release()
 		}
 	}
-	plain, flipped, noisy := read(""), read(`{"hflip": {"p": 1, "swap": {"observation.state": [[0, 1]]}, "negate": {"observation.state": [0]}}}`), read(`{"noise": {"std": {"observation.state": 1}}}`)
+	plain, flipped, noisy := read(
+		"",
+	), read(
+		`{"hflip": {"p": 1, "swap": {"observation.state": [[0, 1]]}, "negate": {"observation.state": [0]}}}`,
+	), read(
+		`{"noise": {"std": {"observation.state": 1}}}`,
+	)
 	changed := 0
 	for i := 0; i < len(plain); i += 3 {
 		if !slices.Equal(flipped[i:i+3], []float32{-plain[i+1], plain[i], plain[i+2]}) {
 			t.Fatalf("row %d: %v, recorded %v", i/3, flipped[i:i+3], plain[i:i+3])
 		}
-		if zero := []float32{0, 0, 0}; slices.Equal(plain[i:i+3], zero) != slices.Equal(noisy[i:i+3], zero) {
+		if zero := []float32{
+			0,
+			0,
+			0,
+		}; slices.Equal(
+			plain[i:i+3],
+			zero,
+		) != slices.Equal(
+			noisy[i:i+3],
+			zero,
+		) {
 			t.Fatalf("row %d: %v with noise, %v without", i/3, noisy[i:i+3], plain[i:i+3])
 		}
 		if noisy[i] != plain[i] {
@@ -266,7 +361,11 @@ func TestAugmentOfIntegersOnATimeline(t *testing.T) {
 	f := newFake(12, 9)
 	hz := robocache.Rate{Num: 25, Den: 1}
 	read := func(text string) (out []float32) {
-		cfg, err := options.ParseConfig([]byte(`{"batch_size": 8, "keys": ["count"], "align": {"modes": {"count": "linear"}, "dtypes": {"count": "float32"}}}`))
+		cfg, err := options.ParseConfig(
+			[]byte(
+				`{"batch_size": 8, "keys": ["count"], "align": {"modes": {"count": "linear"}, "dtypes": {"count": "float32"}}}`,
+			),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +388,11 @@ func TestAugmentOfIntegersOnATimeline(t *testing.T) {
 		}
 	}
 	plain, tiny := read(""), read(`{"noise": {"std": {"count": 1e-30}}}`)
-	if !slices.EqualFunc(plain, tiny, func(a, b float32) bool { return a == b || a == 0 && b < 1e-20 && b > -1e-20 }) {
+	if !slices.EqualFunc(
+		plain,
+		tiny,
+		func(a, b float32) bool { return a == b || a == 0 && b < 1e-20 && b > -1e-20 },
+	) {
 		t.Errorf("with next to no noise %v, without %v", tiny[:8], plain[:8])
 	}
 }
@@ -302,13 +405,37 @@ func TestAugmentOfMixtures(t *testing.T) {
 	weight := 1.0
 	aug := augmentOf(t, `{"noise": {"std": 0.3}}`)
 	for _, order := range []Shuffle{Global, Pool} {
-		l, err := NewMix(bg, []options.Mix{{Dataset: a, Weight: &weight}, {Dataset: b, Weight: &weight, MixFrames: options.MixFrames{Augment: &Augment{}}}}, options.Config{Order: options.Order{BatchSize: 4, Shuffle: order, Seed: 3, Mixture: options.Mixture{EpochSize: 24}}, Windows: options.Windows{Keys: []string{"cam", "index"}}, Frames: options.Frames{Augment: aug}})
+		l, err := NewMix(
+			bg,
+			[]options.Mix{
+				{Dataset: a, Weight: &weight},
+				{Dataset: b, Weight: &weight, MixFrames: options.MixFrames{Augment: &Augment{}}},
+			},
+			options.Config{
+				Order: options.Order{
+					BatchSize: 4,
+					Shuffle:   order,
+					Seed:      3,
+					Mixture:   options.Mixture{EpochSize: 24},
+				},
+				Windows: options.Windows{Keys: []string{"cam", "index"}},
+				Frames:  options.Frames{Augment: aug},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone := map[[2]int64]string{}
 		for epoch := range 4 {
-			one := mustLoader(t, a, options.Config{Order: options.Order{BatchSize: 4, Seed: 3}, Windows: options.Windows{Keys: []string{"cam", "index"}}, Frames: options.Frames{Augment: aug}})
+			one := mustLoader(
+				t,
+				a,
+				options.Config{
+					Order:   options.Order{BatchSize: 4, Seed: 3},
+					Windows: options.Windows{Keys: []string{"cam", "index"}},
+					Frames:  options.Frames{Augment: aug},
+				},
+			)
 			if err := one.SetEpoch(int64(epoch)); err != nil {
 				t.Fatal(err)
 			}
@@ -317,10 +444,16 @@ func TestAugmentOfMixtures(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, index := range column.AsSlice[int64](batch.Tensor("index").Data) {
-				alone[[2]int64{int64(epoch), index}] = string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
+				alone[[2]int64{int64(epoch), index}] = string(
+					batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH],
+				)
 			}
 		}
-		plain := plainSamples(t, b, options.Config{Windows: options.Windows{Keys: []string{"cam", "index"}}})
+		plain := plainSamples(
+			t,
+			b,
+			options.Config{Windows: options.Windows{Keys: []string{"cam", "index"}}},
+		)
 		times := map[int64]int64{}
 		for {
 			batch, err := l.Next(bg)
@@ -334,13 +467,22 @@ func TestAugmentOfMixtures(t *testing.T) {
 			for i, source := range column.AsSlice[int64](batch.Tensor(layout.DatasetIndex).Data) {
 				cam := string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
 				if source == 1 {
-					if want := plain(robocache.Row{Index: int(index[i])}); cam != string(want["cam"]) {
+					if want := plain(
+						robocache.Row{Index: int(index[i])},
+					); cam != string(
+						want["cam"],
+					) {
 						t.Fatal("a source without augmentation was augmented")
 					}
 					continue
 				}
 				if want := alone[[2]int64{times[index[i]], index[i]}]; cam != want {
-					t.Fatalf("%s: sample %d, for the %d. time, is not what the source gives alone", order, index[i], times[index[i]]+1)
+					t.Fatalf(
+						"%s: sample %d, for the %d. time, is not what the source gives alone",
+						order,
+						index[i],
+						times[index[i]]+1,
+					)
 				}
 				times[index[i]]++
 			}
@@ -355,7 +497,19 @@ func TestAugmentOfMixtures(t *testing.T) {
 
 func TestAugmentMisuse(t *testing.T) {
 	f := newFake(6).withStills()
-	f.info.Features = append(f.info.Features, robocache.Feature{Key: "depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Shape: []int{fakeH, fakeW, 1}, Height: fakeH, Width: fakeW, Channels: 1, Depth: &robocache.Depth{}})
+	f.info.Features = append(
+		f.info.Features,
+		robocache.Feature{
+			Key:      "depth",
+			Kind:     robocache.KindVideo,
+			DType:    robocache.Uint16,
+			Shape:    []int{fakeH, fakeW, 1},
+			Height:   fakeH,
+			Width:    fakeW,
+			Channels: 1,
+			Depth:    &robocache.Depth{},
+		},
+	)
 	flip := func(more string) string { return `{"hflip": {"p": 0.5` + more + `}}` }
 	all := `"observation.state", "action", "count", "done", "depth"`
 	for _, x := range []struct{ text, keys, says string }{
@@ -415,11 +569,20 @@ func TestAugmentMisuse(t *testing.T) {
 		if x.says == "" && err == nil {
 			continue
 		}
-		if x.says != "" && (!errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), x.says)) || x.says == "" && !errors.Is(err, robocache.ErrMisuse) {
+		if x.says != "" &&
+			(!errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), x.says)) ||
+			x.says == "" && !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v, not %q", x.text, err, x.says)
 		}
 	}
-	if _, err := NewMap(bg, f, options.Config{Frames: options.Frames{Augment: &Augment{}}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := NewMap(
+		bg,
+		f,
+		options.Config{Frames: options.Frames{Augment: &Augment{}}},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Error(err)
 	}
 }

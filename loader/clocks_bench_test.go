@@ -52,7 +52,8 @@ func (c *columns) Gather(_ context.Context, key string, rows []robocache.Row, ds
 	return nil
 }
 
-// Four streams to 50 Hz, windows of a second, batches of 64: the multi-rate workload without a file format under it.
+// Four streams to 50 Hz, windows of a second, batches of 64: the multi-rate workload without a file
+// format under it.
 func BenchmarkSeveralClocks(b *testing.B) {
 	long := make([]float64, 64)
 	for i := range long {

@@ -31,13 +31,49 @@ func newRobot(seconds ...float64) *robot {
 		return robocache.Feature{Key: key, Clock: clock, Kind: kind, DType: d, Shape: shape}
 	}
 	r := &robot{blind: map[string]int{}}
-	r.info = robocache.Info{Format: "robot", Clock: "cam", Episodes: len(seconds), Features: []robocache.Feature{
-		f("cam", "", robocache.KindImage, robocache.Uint8, fakeH, fakeW, 3), f("exposure", "cam", robocache.KindNumeric, robocache.Float32, 1),
-		f("joints", "joints", robocache.KindNumeric, robocache.Float32, 3), f("mode", "joints", robocache.KindNumeric, robocache.Int64, 1),
-		f("imu", "imu", robocache.KindNumeric, robocache.Float64, 2), f("pose", "imu", robocache.KindNumeric, robocache.Float64, 4),
-		f("points", "points", robocache.KindPointCloud, robocache.Float32, -1, 4), f("hits", "points", robocache.KindNumeric, robocache.Int32, -1),
-		f("say", "say", robocache.KindText, robocache.String, 1),
-	}}
+	r.info = robocache.Info{
+		Format:   "robot",
+		Clock:    "cam",
+		Episodes: len(seconds),
+		Features: []robocache.Feature{
+			f(
+				"cam",
+				"",
+				robocache.KindImage,
+				robocache.Uint8,
+				fakeH,
+				fakeW,
+				3,
+			),
+			f("exposure", "cam", robocache.KindNumeric, robocache.Float32, 1),
+			f(
+				"joints",
+				"joints",
+				robocache.KindNumeric,
+				robocache.Float32,
+				3,
+			),
+			f("mode", "joints", robocache.KindNumeric, robocache.Int64, 1),
+			f(
+				"imu",
+				"imu",
+				robocache.KindNumeric,
+				robocache.Float64,
+				2,
+			),
+			f("pose", "imu", robocache.KindNumeric, robocache.Float64, 4),
+			f(
+				"points",
+				"points",
+				robocache.KindPointCloud,
+				robocache.Float32,
+				-1,
+				4,
+			),
+			f("hits", "points", robocache.KindNumeric, robocache.Int32, -1),
+			f("say", "say", robocache.KindText, robocache.String, 1),
+		},
+	}
 	r.info.Features[0].Height, r.info.Features[0].Width, r.info.Features[0].Channels = fakeH, fakeW, 3
 	r.info.Feature("pose").Interpolation = "slerp"
 	for e, s := range seconds {
@@ -96,7 +132,12 @@ func (r *robot) Times(_ context.Context, e int, key string) ([]int64, error) {
 }
 
 // wave is what inertia measures at a time.
-func wave(t int64, k int) float64 { return math.Sin(2*math.Pi*3*float64(t-epoch)*1e-9 + float64(k)) }
+func wave(
+	t int64,
+	k int,
+) float64 {
+	return math.Sin(2*math.Pi*3*float64(t-epoch)*1e-9 + float64(k))
+}
 
 func (r *robot) value(key string, row robocache.Row, k int) float64 {
 	t := r.times(row.Episode, key)[row.Index]
@@ -185,7 +226,12 @@ func (r *robot) Text(_ context.Context, key string, rows []robocache.Row) ([]str
 	return out, nil
 }
 
-func (r *robot) Frames(_ context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (r *robot) Frames(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	for i, row := range rows {
 		if row.Index < 0 || row.Index >= r.Len(row.Episode) {
 			return fmt.Errorf("row %v does not exist", row)

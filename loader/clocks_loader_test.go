@@ -25,7 +25,8 @@ func clocksConfig() options.Config {
 	}
 }
 
-// loader.L4, loader.L5: batches of several clocks are a function of their samples, and go on from a state.
+// loader.L4, loader.L5: batches of several clocks are a function of their samples, and go on from a
+// state.
 func TestSeveralClocksResume(t *testing.T) {
 	r := newRobot(1.5, 1.2, 2.8)
 	type seen map[string]string
@@ -85,9 +86,12 @@ func TestSeveralClocksResume(t *testing.T) {
 func TestRaggedBudget(t *testing.T) {
 	r := newRobot(6, 6)
 	cfg := options.Config{
-		Order:   options.Order{BatchSize: 64},
-		Windows: options.Windows{Keys: []string{"imu"}, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}}},
-		Memory:  options.Memory{MemoryBudget: 1 << 20},
+		Order: options.Order{BatchSize: 64},
+		Windows: options.Windows{
+			Keys:   []string{"imu"},
+			Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}},
+		},
+		Memory: options.Memory{MemoryBudget: 1 << 20},
 	} // 64 × 666 × 16 B = 680 KB, less at the start
 	l := mustLoader(t, r, cfg)
 	var err error
@@ -126,7 +130,17 @@ func TestRaggedBudget(t *testing.T) {
 	if samples != l.Samples() {
 		t.Errorf("%d samples of %d", samples, l.Samples())
 	}
-	if _, err := New(bg, r, options.Config{Device: options.Device{Raw: true}, Windows: options.Windows{Keys: []string{"points"}}}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := New(
+		bg,
+		r,
+		options.Config{
+			Device:  options.Device{Raw: true},
+			Windows: options.Windows{Keys: []string{"points"}},
+		},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("raw: %v", err)
 	}
 }
@@ -139,16 +153,28 @@ func TestMixtureOfClocks(t *testing.T) {
 	r.info.Feature("joints").Key = "observation.state"
 	keys := []string{"observation.state", "points"}
 	cfg := options.Config{
-		Order:   options.Order{BatchSize: 16, Shuffle: Global},
-		Windows: options.Windows{Missing: "pad", Keys: keys, Deltas: deltas("observation.state", []float64{-0.1, 0})},
+		Order: options.Order{BatchSize: 16, Shuffle: Global},
+		Windows: options.Windows{
+			Missing: "pad",
+			Keys:    keys,
+			Deltas:  deltas("observation.state", []float64{-0.1, 0}),
+		},
 	}
-	l, err := NewMix(bg, []options.Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}}, cfg)
+	l, err := NewMix(
+		bg,
+		[]options.Mix{{Dataset: f, Name: "one"}, {Dataset: r, Name: "several"}},
+		cfg,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	alone := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Deltas: cfg.Deltas}})
-	own := mustMap(t, f, options.Config{Windows: options.Windows{Keys: keys[:1], Deltas: cfg.Deltas}})
+	own := mustMap(
+		t,
+		f,
+		options.Config{Windows: options.Windows{Keys: keys[:1], Deltas: cfg.Deltas}},
+	)
 	n := 0
 	for {
 		b, err := l.Next(bg)
@@ -180,7 +206,8 @@ func TestMixtureOfClocks(t *testing.T) {
 			}
 			if m == alone {
 				p := want.Tensor("points")
-				if int(lengths) != p.Shape[0] || !bytes.Equal(b.Tensor("points").Data[at:at+len(p.Data)], p.Data) {
+				if int(lengths) != p.Shape[0] ||
+					!bytes.Equal(b.Tensor("points").Data[at:at+len(p.Data)], p.Data) {
 					t.Fatalf("the cloud of sample %d differs", s)
 				}
 				at += len(p.Data)

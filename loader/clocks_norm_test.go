@@ -9,16 +9,25 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// TestCloudsNormalised: a point has a number a channel, as statistics count them; a frame's three channels are not its own.
+// TestCloudsNormalised: a point has a number a channel, as statistics count them; a frame's three
+// channels are not its own.
 func TestCloudsNormalised(t *testing.T) {
 	r := newRobot(1.5)
-	plain := column.Floats32(allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"points"}}})).Tensor("points").Data)
+	plain := column.Floats32(
+		allOf(
+			t,
+			mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"points"}}}),
+		).Tensor("points").
+			Data,
+	)
 	mean, std := []float64{1, 2, 3, 4}, []float64{2, 4, 8, 16} // powers of two: exact
 	with := func(mean, std []float64) options.Config {
 		return options.Config{
 			Windows: options.Windows{Keys: []string{"points"}},
 			Device: options.Device{
-				Normalize: Normalize{Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}}},
+				Normalize: Normalize{
+					Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}},
+				},
 			},
 		}
 	}
@@ -38,7 +47,9 @@ func TestCloudsNormalised(t *testing.T) {
 		Windows: options.Windows{Keys: []string{"hits"}},
 		Device: options.Device{
 			Normalize: Normalize{
-				Keys: map[string]Norm{"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}}},
+				Keys: map[string]Norm{
+					"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}},
+				},
 			},
 		},
 	}

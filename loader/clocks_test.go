@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// loader.L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late start; a known sine is off by less than the bound of
-// linear interpolation, h²/8·max|f″|.
+// loader.L26: to 50 Hz every value is the float64 reference's; masks mark the gap and the late
+// start; a known sine is off by less than the bound of linear interpolation, h²/8·max|f″|.
 func TestSeveralClocksOnAGrid(t *testing.T) {
 	r := newRobot(3.2)
 	hz := robocache.Rate{Num: 50, Den: 1}
@@ -34,7 +34,13 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 		},
 	)
 	b := allOf(t, m)
-	joints, imu, cam := column.Floats32(b.Tensor("joints").Data), column.AsSlice[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
+	joints, imu, cam := column.Floats32(
+		b.Tensor("joints").Data,
+	), column.AsSlice[float64](
+		b.Tensor("imu").Data,
+	), b.Tensor(
+		"cam_is_pad",
+	).Data
 	gone := b.Tensor("imu_is_pad").Data
 	var worst float64
 	inGap, late := 0, 0
@@ -42,7 +48,11 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	for i := range b.Rows {
 		at := int64(epoch) + int64(i)*20e6
 		for k := range 3 {
-			want := interp(at, own, func(j int) float64 { return r.value("joints", robocache.Row{Index: j}, k) })
+			want := interp(
+				at,
+				own,
+				func(j int) float64 { return r.value("joints", robocache.Row{Index: j}, k) },
+			)
 			if math.Abs(float64(joints[i*3+k])-want) > 1e-4 {
 				t.Fatalf("joints %d is %v at %d, expected %v", k, joints[i*3+k], i, want)
 			}
@@ -56,7 +66,8 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 			t.Errorf("place %d is masked", i)
 		}
 		k, _ := slices.BinarySearch(timestamps, at)
-		dark := k == 0 || k == len(timestamps) || timestamps[k]-timestamps[k-1] > 50e6 && timestamps[k] != at
+		dark := k == 0 || k == len(timestamps) ||
+			timestamps[k]-timestamps[k-1] > 50e6 && timestamps[k] != at
 		if (gone[i] == 1) != dark {
 			t.Errorf("inertia at place %d: mask %d", i, gone[i])
 		}
@@ -81,8 +92,8 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	}
 }
 
-// loader.L26: without hz samples are the rows of the dataset's own clock, or of the anchor's; streams on it come row by row and unmasked, others by
-// their align rules, as on a grid.
+// loader.L26: without hz samples are the rows of the dataset's own clock, or of the anchor's;
+// streams on it come row by row and unmasked, others by their align rules, as on a grid.
 func TestAnchors(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	m := mustMap(t, r, options.Config{})
@@ -90,7 +101,8 @@ func TestAnchors(t *testing.T) {
 		t.Fatalf("%d samples", m.Len())
 	}
 	b := allOf(t, m)
-	if b.Tensor("cam_is_pad") != nil || b.Tensor("exposure_is_pad") != nil || b.Tensor("joints_is_pad") == nil {
+	if b.Tensor("cam_is_pad") != nil || b.Tensor("exposure_is_pad") != nil ||
+		b.Tensor("joints_is_pad") == nil {
 		t.Error("masks are of streams on other clocks")
 	}
 	for i := range b.Rows {
@@ -99,7 +111,9 @@ func TestAnchors(t *testing.T) {
 			row = robocache.Row{Episode: 1, Index: i - r.Len(0)}
 		}
 		at = r.eps[row.Episode][""][row.Index]
-		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got != float32(r.value("exposure", row, 0)) {
+		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got != float32(
+			r.value("exposure", row, 0),
+		) {
 			t.Fatalf("exposure %v at %v", got, row)
 		}
 		want := interp(
@@ -107,12 +121,17 @@ func TestAnchors(t *testing.T) {
 			r.eps[row.Episode]["joints"],
 			func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) },
 		)
-		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) > 1e-3 {
+		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(
+			float64(got)-want,
+		) > 1e-3 {
 			t.Fatalf("joints %v at %v, expected %v", got, row, want)
 		}
 		q := column.AsSlice[float64](b.Tensor("pose").Data)[i*4:]
 		a := float64(at-epoch) * 1e-9 / 2
-		if d := math.Abs(q[2]*math.Sin(a) + q[3]*math.Cos(a)); b.Tensor("pose_is_pad").Data[i] == 0 && math.Abs(d-1) > 1e-9 || math.Abs(math.Hypot(q[2], q[3])-1) > 1e-12 {
+		if d := math.Abs(
+			q[2]*math.Sin(a) + q[3]*math.Cos(a),
+		); b.Tensor("pose_is_pad").Data[i] == 0 && math.Abs(d-1) > 1e-9 ||
+			math.Abs(math.Hypot(q[2], q[3])-1) > 1e-12 {
 			t.Fatalf("the quaternion at %v is %v, its angle %v", row, q[:4], a)
 		}
 		if got := b.Text("say")[i]; got != "say "+string(rune('0'+row.Episode))+" 0" {
@@ -125,7 +144,12 @@ func TestAnchors(t *testing.T) {
 	}
 	// The same through align, at the anchor's timestamps.
 	times := slices.Clone(r.eps[0][""][:r.Len(0)])
-	want, err := align.Episode(bg, r, 0, align.Config{Times: times, Keys: []string{"joints", "mode", "imu", "pose"}})
+	want, err := align.Episode(
+		bg,
+		r,
+		0,
+		align.Config{Times: times, Keys: []string{"joints", "mode", "imu", "pose"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +167,19 @@ func TestAnchors(t *testing.T) {
 	m = mustMap(
 		t,
 		r,
-		options.Config{Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode", "cam", "say"}}},
+		options.Config{
+			Windows: options.Windows{
+				Anchor: "joints",
+				Keys:   []string{"joints", "mode", "cam", "say"},
+			},
+		},
 	)
 	if n := len(r.eps[0]["joints"]) + len(r.eps[1]["joints"]); m.Len() != int64(n) {
 		t.Fatalf("%d samples, expected %d", m.Len(), n)
 	}
 	b = allOf(t, m)
-	if b.Tensor("joints_is_pad") != nil || b.Tensor("cam_is_pad").Data[0] != 1 || b.Tensor("cam_is_pad").Data[60] != 0 {
+	if b.Tensor("joints_is_pad") != nil || b.Tensor("cam_is_pad").Data[0] != 1 ||
+		b.Tensor("cam_is_pad").Data[60] != 0 {
 		t.Error("masks of the anchor joints")
 	}
 	if got := column.Floats32(b.Tensor("joints").Data)[3*17]; got != 17 {
@@ -168,7 +198,8 @@ func TestAnchors(t *testing.T) {
 		},
 	)
 	b = allOf(t, m)
-	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 { // timestamped 15 ms later, the previous one
+	// timestamped 15 ms later, the previous one
+	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 {
 		t.Errorf("mode of row 17: %v", got)
 	}
 	for _, bad := range []options.Config{{Windows: options.Windows{Anchor: "joint"}}, {Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Windows: options.Windows{Align: &align.Config{Extent: "union"}}}} {
@@ -178,7 +209,8 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// loader.L27: all samples of a span, both ends included, as they are; the lengths say whose they are; rows without a value are left out.
+// loader.L27: all samples of a span, both ends included, as they are; the lengths say whose they
+// are; rows without a value are left out.
 func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
@@ -209,7 +241,8 @@ func TestSpans(t *testing.T) {
 			when := column.AsSlice[int64](b.Tensor(key + "_times").Data)
 			for j, s := range r.times(row.Episode, key) {
 				from := robocache.Row{Episode: row.Episode, Index: j}
-				if s < now+options.Seconds(w.Span[0]) || s > now+options.Seconds(w.Span[1]) || r.blinded(key, from) {
+				if s < now+options.Seconds(w.Span[0]) || s > now+options.Seconds(w.Span[1]) ||
+					r.blinded(key, from) {
 					continue
 				}
 				for k := range f.Elements() {
@@ -225,7 +258,13 @@ func TestSpans(t *testing.T) {
 					}
 				}
 				if when[at] != s-now {
-					t.Fatalf("%s of sample %d: %d ns after it, expected %d", key, i, when[at], s-now)
+					t.Fatalf(
+						"%s of sample %d: %d ns after it, expected %d",
+						key,
+						i,
+						when[at],
+						s-now,
+					)
 				}
 				at, n = at+1, n+1
 			}
@@ -267,7 +306,11 @@ func TestSpansOnATimeline(t *testing.T) {
 	b := allOf(t, m)
 	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
 	t0 := max(imu[0], joints[0])
-	lengths, when := column.AsSlice[int64](b.Tensor("imu_lengths").Data), column.AsSlice[int64](b.Tensor("imu_times").Data)
+	lengths, when := column.AsSlice[int64](
+		b.Tensor("imu_lengths").Data,
+	), column.AsSlice[int64](
+		b.Tensor("imu_times").Data,
+	)
 	at := 0
 	for i := range lengths {
 		now := t0 + 20e6*int64(i)
@@ -285,13 +328,15 @@ func TestSpansOnATimeline(t *testing.T) {
 			t.Fatalf("sample %d: length %d, expected %d", i, lengths[i], n)
 		}
 	}
-	if len(lengths) != int((min(imu[len(imu)-1], joints[len(joints)-1])-t0)/20e6)+1 || at != len(when) {
+	if len(lengths) != int((min(imu[len(imu)-1], joints[len(joints)-1])-t0)/20e6)+1 ||
+		at != len(when) {
 		t.Errorf("%d samples, %d of %d rows", len(lengths), at, len(when))
 	}
 }
 
-// loader.L27: with a count a span is that many times, evenly from end to end, by the align rule; offsets give samples, and none is computed unless a mode
-// is chosen. Both are masked outside the episode. On a dataset of one clock too.
+// loader.L27: with a count a span is that many times, evenly from end to end, by the align rule;
+// offsets give samples, and none is computed unless a mode is chosen. Both are masked outside the
+// episode. On a dataset of one clock too.
 func TestWindowsInTime(t *testing.T) {
 	r := newRobot(1.5)
 	cfg := options.Config{
@@ -316,7 +361,9 @@ func TestWindowsInTime(t *testing.T) {
 			at := now - 600e6 + int64(k)*150e6
 			timestamps := r.eps[0]["imu"]
 			want := interp(at, timestamps, func(j int) float64 { return wave(timestamps[j], 1) })
-			if got := column.AsSlice[float64](b.Tensor("imu").Data)[(i*5+k)*2+1]; math.Abs(got-want) > 1e-12 {
+			if got := column.AsSlice[float64](b.Tensor("imu").Data)[(i*5+k)*2+1]; math.Abs(
+				got-want,
+			) > 1e-12 {
 				t.Fatalf("inertia of sample %d, step %d: %v, expected %v", i, k, got, want)
 			}
 			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < timestamps[0] || at > timestamps[len(timestamps)-1]) {
@@ -327,7 +374,9 @@ func TestWindowsInTime(t *testing.T) {
 			timestamps := r.eps[0]["joints"]
 			j, _ := slices.BinarySearch(timestamps, now+d+1)
 			pad := j == 0 || now+d > timestamps[len(timestamps)-1]
-			if got := column.Floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(max(j-1, 0)) {
+			if got := column.Floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(
+				max(j-1, 0),
+			) {
 				t.Fatalf("joints of sample %d, step %d: %v, expected row %d", i, k, got, j-1)
 			}
 			if (b.Tensor("joints_is_pad").Data[i*3+k] == 1) != pad {
@@ -339,7 +388,9 @@ func TestWindowsInTime(t *testing.T) {
 			j := i + d
 			pad := k == 0 && i < 3 || k == 2 && i == r.Len(0)-1
 			j = min(max(j, 0), r.Len(0)-1)
-			if c := stillColour(robocache.Row{Index: j}); b.Tensor("cam").Data[(i*3+k)*3*fakeW*fakeH+fakeW*fakeH] != c.G {
+			if c := stillColour(
+				robocache.Row{Index: j},
+			); b.Tensor("cam").Data[(i*3+k)*3*fakeW*fakeH+fakeW*fakeH] != c.G {
 				t.Fatalf("frame of sample %d, step %d is not that of row %d", i, k, j)
 			}
 			if (b.Tensor("cam_is_pad").Data[i*3+k] == 1) != pad {
@@ -355,11 +406,22 @@ func TestWindowsInTime(t *testing.T) {
 				}
 			}
 			n := pointsOf(robocache.Row{Index: best})
-			if got := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*2+k]; got != int64(n) {
-				t.Fatalf("cloud of sample %d, step %d has %d points, row %d has %d", i, k, got, best, n)
+			if got := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*2+k]; got != int64(
+				n,
+			) {
+				t.Fatalf(
+					"cloud of sample %d, step %d has %d points, row %d has %d",
+					i,
+					k,
+					got,
+					best,
+					n,
+				)
 			}
 			for p := range n * 4 {
-				if got := column.Floats32(b.Tensor("points").Data)[cloud*4+p]; got != float32(best*100+p) {
+				if got := column.Floats32(b.Tensor("points").Data)[cloud*4+p]; got != float32(
+					best*100+p,
+				) {
 					t.Fatalf("point of sample %d, step %d: %v", i, k, got)
 				}
 			}
@@ -371,11 +433,35 @@ func TestWindowsInTime(t *testing.T) {
 	}
 	// One clock.
 	f := newFake(11)
-	b = allOf(t, mustMap(t, f, options.Config{Windows: options.Windows{Keys: []string{"observation.state", "count", "action"}, Native: NativeWindows{{Key: "observation.state", Span: &[2]float64{-0.2, 0}}, {Key: "count", Offsets: []float64{-0.15}}}, Deltas: deltas("action", []float64{0.1})}}))
-	if l := column.AsSlice[int64](b.Tensor("observation.state_lengths").Data); l[0] != 1 || l[1] != 2 || l[2] != 3 || l[10] != 3 {
+	b = allOf(
+		t,
+		mustMap(
+			t,
+			f,
+			options.Config{
+				Windows: options.Windows{
+					Keys: []string{"observation.state", "count", "action"},
+					Native: NativeWindows{
+						{Key: "observation.state", Span: &[2]float64{-0.2, 0}},
+						{Key: "count", Offsets: []float64{-0.15}},
+					},
+					Deltas: deltas("action", []float64{0.1}),
+				},
+			},
+		),
+	)
+	if l := column.AsSlice[int64](
+		b.Tensor("observation.state_lengths").Data,
+	); l[0] != 1 || l[1] != 2 || l[2] != 3 ||
+		l[10] != 3 {
 		t.Errorf("lengths %v", l)
 	}
-	if c, p := column.AsSlice[int16](b.Tensor("count").Data), b.Tensor("count_is_pad").Data; c[5] != 3 || p[1] != 1 || p[5] != 0 {
+	if c, p := column.AsSlice[int16](
+		b.Tensor("count").Data,
+	), b.Tensor(
+		"count_is_pad",
+	).Data; c[5] != 3 || p[1] != 1 ||
+		p[5] != 0 {
 		t.Errorf("count %v, masks %v", c, p)
 	}
 	if a := column.AsSlice[float64](b.Tensor("action").Data); a[2*3] != 4.1 {
@@ -391,7 +477,9 @@ func TestWindowsInTime(t *testing.T) {
 				Windows: options.Windows{
 					Keys:   []string{"observation.state"},
 					Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}},
-					Align:  &align.Config{Modes: map[string]align.Mode{"observation.state": align.Linear}},
+					Align: &align.Config{
+						Modes: map[string]align.Mode{"observation.state": align.Linear},
+					},
 				},
 			},
 		),
@@ -403,7 +491,8 @@ func TestWindowsInTime(t *testing.T) {
 
 func abs(x int64) int64 { return max(x, -x) }
 
-// Rows without a value: read by row or by time they are masked, and zero; frames that are not there too.
+// Rows without a value: read by row or by time they are masked, and zero; frames that are not there
+// too.
 func TestMaskedStreams(t *testing.T) {
 	r := newRobot(1.5)
 	for _, k := range []string{"cam", "exposure", "joints"} {
@@ -428,9 +517,15 @@ func TestMaskedStreams(t *testing.T) {
 			dark = 1
 		}
 		if b.Tensor("cam_is_pad").Data[i] != dark || b.Tensor("exposure_is_pad").Data[i] != dark {
-			t.Fatalf("row %d: masks %d, %d", i, b.Tensor("cam_is_pad").Data[i], b.Tensor("exposure_is_pad").Data[i])
+			t.Fatalf(
+				"row %d: masks %d, %d",
+				i,
+				b.Tensor("cam_is_pad").Data[i],
+				b.Tensor("exposure_is_pad").Data[i],
+			)
 		}
-		if p := b.Tensor("cam").Data[i*3*fakeW*fakeH : (i+1)*3*fakeW*fakeH]; dark == 1 && slices.Max(p) != 0 {
+		if p := b.Tensor("cam").Data[i*3*fakeW*fakeH : (i+1)*3*fakeW*fakeH]; dark == 1 &&
+			slices.Max(p) != 0 {
 			t.Fatalf("row %d has a frame", i)
 		}
 		for k, d := range []int64{-20e6, 0} {
@@ -446,9 +541,23 @@ func TestMaskedStreams(t *testing.T) {
 func TestWindowMisuse(t *testing.T) {
 	r := newRobot(1)
 	span := func(a, b float64) *[2]float64 { return &[2]float64{a, b} }
-	for _, w := range []Window{{Key: "imo", Offsets: []float64{0}}, {Key: "imu"}, {Key: "imu", Span: span(0, -1)}, {Key: "imu", Span: span(0, 1), Offsets: []float64{1}}, {Key: "imu", Offsets: []float64{math.NaN()}},
-		{Key: "say", Offsets: []float64{0}}, {Key: "imu", Span: span(-1, 0), Count: -1}} {
-		if _, err := NewMap(bg, r, options.Config{Windows: options.Windows{Native: NativeWindows{w}}}); !errors.Is(err, robocache.ErrMisuse) {
+	for _, w := range []Window{
+		{Key: "imo", Offsets: []float64{0}},
+		{Key: "imu"},
+		{Key: "imu", Span: span(0, -1)},
+		{Key: "imu", Span: span(0, 1), Offsets: []float64{1}},
+		{Key: "imu", Offsets: []float64{math.NaN()}},
+		{Key: "say", Offsets: []float64{0}},
+		{Key: "imu", Span: span(-1, 0), Count: -1},
+	} {
+		if _, err := NewMap(
+			bg,
+			r,
+			options.Config{Windows: options.Windows{Native: NativeWindows{w}}},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("%+v gives %v", w, err)
 		}
 	}
@@ -469,7 +578,9 @@ func TestWindowMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(back) != `{"imu":{"count":10,"span":[-0.5,0]},"cam":[-0.1,0],"joints":{"span":[-1,1]}}` {
+	if string(
+		back,
+	) != `{"imu":{"count":10,"span":[-0.5,0]},"cam":[-0.1,0],"joints":{"span":[-1,1]}}` {
 		t.Errorf("%s", back)
 	}
 }

@@ -20,7 +20,11 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 		"":        "cam uint8 [1 3 4 6]; observation.state float32 [3]; action float64 [2 2]; count int16 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 		"lerobot": "cam float32 [3 4 6]; observation.state float32 [3]; action float32 [2 2]; count int64 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
 	} {
-		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Compat: options.Compat(compat), Deltas: d}})
+		m, err := NewMap(
+			bg,
+			f,
+			options.Config{Windows: options.Windows{Compat: options.Compat(compat), Deltas: d}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +44,9 @@ func TestCasts(t *testing.T) {
 	m, err := NewMap(
 		bg,
 		f,
-		options.Config{Windows: options.Windows{Compat: "lerobot", Keys: []string{"action", "count"}}},
+		options.Config{
+			Windows: options.Windows{Compat: "lerobot", Keys: []string{"action", "count"}},
+		},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +110,8 @@ func TestConfigErrors(t *testing.T) {
 			`{"shuffle": true, "memory_budget": "1.5GiB", "delta_timestamps": {"b": [0, -1], "a": [1]}, "align": {"hz": "30000/1001", "edge": "mask", "max_gap": {"x": 0.05, "y": "7ns"}}, "normalize": {"q": {"mode": "min_max", "low": [1], "high": [2]}}}`,
 		),
 	)
-	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 || cfg.Deltas[0].Key != "b" ||
+	if err != nil || cfg.Shuffle != Global || cfg.MemoryBudget != 3<<29 ||
+		cfg.Deltas[0].Key != "b" ||
 		cfg.Align.MaxGap.For("x") != 50_000_000 ||
 		cfg.Align.MaxGap.For("y") != 7 ||
 		cfg.Align.Edge.For("z") != align.EdgeMask {
@@ -172,7 +179,11 @@ func TestTolerance(t *testing.T) {
 		return 0
 	}
 	for tol, ok := range map[float64]bool{0.002: false, 0.004: true, 1e12: true} {
-		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Tolerance: &tol, Keys: []string{"cam"}}})
+		m, err := NewMap(
+			bg,
+			f,
+			options.Config{Windows: options.Windows{Tolerance: &tol, Keys: []string{"cam"}}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +198,10 @@ func TestTolerance(t *testing.T) {
 // FuzzConfig checks that any JSON is parsed or rejected with a class, and that a loader of the
 // parsed configuration does not panic.
 func FuzzConfig(f *testing.F) {
-	for _, s := range []string{`{}`, `{"batch_size": 3, "shuffle": false}`, `{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`, `{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
-		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`, `{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`} {
+	for _, s := range []string{
+		`{}`, `{"batch_size": 3, "shuffle": false}`, `{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`, `{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
+		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`, `{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -15,8 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames that a device decoded stay there: batches there are those of the host, in every order, size and layout, also where the device has no room for
-// residents, or the host decodes some; and all of its memory goes back.
+// Frames that a device decoded stay there: batches there are those of the host, in every order,
+// size and layout, also where the device has no room for residents, or the host decodes some; and
+// all of its memory goes back.
 func TestFramesStayOnDevice(t *testing.T) {
 	wants := map[string][][32]byte{}
 	for _, x := range []struct {
@@ -117,7 +118,11 @@ func device(t *testing.T, e video.DeviceBackend) {
 	}
 	video.RegisterDevice(func(number int) (video.DeviceBackend, error) {
 		if number != 1 {
-			return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "there is no such device"}
+			return nil, &robocache.Error{
+				Class: robocache.ErrUnsupported,
+				Op:    "CUDA",
+				Msg:   "there is no such device",
+			}
 		}
 		return e, nil
 	})
@@ -232,10 +237,12 @@ func TestCacheOnDevice(t *testing.T) {
 			if !slices.Equal(got, wants[asked]) {
 				t.Error("other batches than on the host")
 			}
-			if c == nil || c.Where != "device" || c.Hits == 0 || c.Full == x.whole || x.whole != (decoded() == first) {
+			if c == nil || c.Where != "device" || c.Hits == 0 || c.Full == x.whole ||
+				x.whole != (decoded() == first) {
 				t.Errorf("%+v, %d decoded, then %d", c, first, decoded()-first)
 			}
-			if m := l.Stats().Memory; m.Device != int64(x.budget) || m.DevicePeak > int64(x.budget) ||
+			if m := l.Stats().Memory; m.Device != int64(x.budget) ||
+				m.DevicePeak > int64(x.budget) ||
 				m.DevicePeak == 0 ||
 				m.KeptBytes > 0 {
 				t.Errorf("%+v", m)
@@ -251,7 +258,12 @@ func TestCacheOnDevice(t *testing.T) {
 		"DeviceMemory: expected":                          {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
 		"in place of CacheBudget":                         {Memory: loader.Memory{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
 	} {
-		if _, err := loader.New(t.Context(), ds, cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := loader.New(
+			t.Context(),
+			ds,
+			cfg,
+		); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %q", err, want)
 		}
 	}
@@ -298,12 +310,14 @@ func TestDecodeOnDevice(t *testing.T) {
 			}
 			d := s.Decoding[0]
 			t.Logf("%+v", d)
-			if d.Device != "a device of the test" || (d.GPU > 0) != x.gpu && x.onCPU == "" || d.CPU == 0 ||
+			if d.Device != "a device of the test" || (d.GPU > 0) != x.gpu && x.onCPU == "" ||
+				d.CPU == 0 ||
 				(len(d.OnCPU) > 0) != (x.onCPU != "") {
 				t.Errorf("%+v", d)
 			}
 			for _, c := range d.OnCPU {
-				if !strings.Contains(c.Reason, x.onCPU) || c.Codec != video.H264 || !strings.HasSuffix(c.File, ".mp4") {
+				if !strings.Contains(c.Reason, x.onCPU) || c.Codec != video.H264 ||
+					!strings.HasSuffix(c.File, ".mp4") {
 					t.Errorf("%+v", c)
 				}
 			}
@@ -311,7 +325,8 @@ func TestDecodeOnDevice(t *testing.T) {
 	}
 }
 
-// A device that is lost ends the loader with its error, at once: nothing is decoded elsewhere for it, and no episode is skipped.
+// A device that is lost ends the loader with its error, at once: nothing is decoded elsewhere for
+// it, and no episode is skipped.
 func TestLostDevice(t *testing.T) {
 	device(t, &engines{fails: 60, class: robocache.ErrTemporary})
 	l, err := loader.New(
@@ -333,7 +348,8 @@ func TestLostDevice(t *testing.T) {
 			b.Release()
 		}
 	}
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "the device failed") ||
+	if !errors.Is(err, robocache.ErrTemporary) ||
+		!strings.Contains(err.Error(), "the device failed") ||
 		len(l.Stats().BadEpisodes) > 0 {
 		t.Errorf("behind %d batches: %v; %v", n, err, l.Stats().BadEpisodes)
 	}
@@ -344,19 +360,38 @@ func TestLostDevice(t *testing.T) {
 func TestDecodeWithoutDevice(t *testing.T) {
 	device(t, &engines{})
 	ds := testdata(t, "g1_h264_v30")
-	if _, err := loader.New(t.Context(), ds, loader.Config{Device: loader.Device{Decode: loader.DecodeGPU}}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "no such device") {
+	if _, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{Device: loader.Device{Decode: loader.DecodeGPU}},
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "no such device") {
 		t.Error(err)
 	}
-	l, err := loader.New(t.Context(), ds, loader.Config{Device: loader.Device{Decode: loader.DecodeAuto}})
+	l, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{Device: loader.Device{Decode: loader.DecodeAuto}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if !slices.ContainsFunc(l.Notes(), func(n string) bool { return strings.Contains(n, "no such device") }) ||
+	if !slices.ContainsFunc(
+		l.Notes(),
+		func(n string) bool { return strings.Contains(n, "no such device") },
+	) ||
 		len(l.Stats().Decoding) != 0 {
 		t.Error(l.Notes(), l.Stats().Decoding)
 	}
-	if _, err := loader.New(t.Context(), ds, loader.Config{Device: loader.Device{Decode: "npu"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{Device: loader.Device{Decode: "npu"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }

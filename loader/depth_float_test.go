@@ -14,14 +14,25 @@ import (
 // metric is a robot whose camera gives depth as float metres, uncoded.
 type metric struct{ *robot }
 
-func (m metric) Frames(_ context.Context, _ string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (m metric) Frames(
+	_ context.Context,
+	_ string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	for i, r := range rows {
 		pix := make([]byte, 4*fakeW*fakeH)
 		for k := range fakeW * fakeH {
 			binary.LittleEndian.PutUint32(pix[4*k:], math.Float32bits(0.5+float32(r.Index)/8))
 		}
 		out[i] = robocache.FrameRef{
-			Raw: &robocache.Raw{Pix: pix, Height: fakeH, Width: fakeW, Channels: 1, DType: robocache.Float32},
+			Raw: &robocache.Raw{
+				Pix:      pix,
+				Height:   fakeH,
+				Width:    fakeW,
+				Channels: 1,
+				DType:    robocache.Float32,
+			},
 		}
 	}
 	return nil
@@ -41,7 +52,10 @@ func TestFloatDepthStills(t *testing.T) {
 					metric{r},
 					options.Config{
 						Windows: options.Windows{Keys: []string{"cam"}},
-						Frames:  options.Frames{ImageSize: size, DepthUnit: options.DepthUnit(unit)},
+						Frames: options.Frames{
+							ImageSize: size,
+							DepthUnit: options.DepthUnit(unit),
+						},
 					},
 				),
 			)

@@ -1,4 +1,5 @@
-// Package loader makes training batches of a dataset: order, windows, decode plans, prefetch, state.
+// Package loader makes training batches of a dataset: order, windows, decode plans, prefetch,
+// state.
 //
 // # Contract
 //
@@ -106,16 +107,16 @@
 //	            states and content do not depend on this. Before that, and after SetEpoch to
 //	            another epoch or Restore, nothing is begun beyond the end of the epoch.
 //
-// The order decides everything else: it is computed from numbers alone, so any position of any epoch
-// can be computed on any machine without reading data. A run executes that order ahead of the
-// consumer with as many batches in flight as memory_budget allows. State is therefore only a position
-// in the order, and threads, caches and restarts cannot change what a batch contains.
+// The order decides everything else: it is computed from numbers alone, so any position of any
+// epoch can be computed on any machine without reading data. A run executes that order ahead of the
+// consumer with as many batches in flight as memory_budget allows. State is therefore only a
+// position in the order, and threads, caches and restarts cannot change what a batch contains.
 //
 // # Keys of a batch
 //
-// The order of keys is: video keys, then the columns of the table in the dataset's order (each ragged
-// one with its lengths), then `<key>_is_pad` in the order of delta_timestamps, of windows and of the
-// columns, then "task", and "episode_id" if it is requested. "index", "episode_index" and
-// "frame_index" are LeRobot's columns. If a dataset lacks them, they are computed on request and
-// follow its columns.
+// The order of keys is: video keys, then the columns of the table in the dataset's order (each
+// ragged one with its lengths), then `<key>_is_pad` in the order of delta_timestamps, of windows
+// and of the columns, then "task", and "episode_id" if it is requested. "index", "episode_index"
+// and "frame_index" are LeRobot's columns. If a dataset lacks them, they are computed on request
+// and follow its columns.
 package loader

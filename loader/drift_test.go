@@ -70,7 +70,8 @@ func TestDrift(t *testing.T) {
 				continue
 			}
 			for i := range u {
-				if math.Abs(u[i]-v[i]) > 1e-7 { // timestamps rounded to the nanosecond, at most 19 a second
+				// timestamps rounded to the nanosecond, at most 19 a second
+				if math.Abs(u[i]-v[i]) > 1e-7 {
 					t.Fatalf("%s: %s differs at %d: %v, want %v", name, key, i, u[i], v[i])
 				}
 			}
@@ -92,13 +93,18 @@ func TestDrift(t *testing.T) {
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
 	off := func(a, b *layout.Batch, key string) (worst float64) {
-		x, y := column.AsSlice[float64](a.Tensor(key).Data), column.AsSlice[float64](b.Tensor(key).Data)
+		x, y := column.AsSlice[float64](
+			a.Tensor(key).Data,
+		), column.AsSlice[float64](
+			b.Tensor(key).Data,
+		)
 		for i := range x {
 			worst = max(worst, math.Abs(x[i]-y[i]))
 		}
 		return worst
 	}
-	if off(got, want, "imu") > 1e-7 || off(got, wrong, "pose") != 0 || off(wrong, want, "imu") < 0.1 {
+	if off(got, want, "imu") > 1e-7 || off(got, wrong, "pose") != 0 ||
+		off(wrong, want, "imu") < 0.1 {
 		t.Errorf(
 			"imu is off by %g (uncorrected %g), pose differs from the uncorrected by %g",
 			off(got, want, "imu"),
@@ -106,7 +112,16 @@ func TestDrift(t *testing.T) {
 			off(got, wrong, "pose"),
 		)
 	}
-	if _, err := NewMap(bg, r, options.Config{Windows: options.Windows{Keys: keys, Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}}}}); err == nil {
+	if _, err := NewMap(
+		bg,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Keys:  keys,
+				Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}},
+			},
+		},
+	); err == nil {
 		t.Error("a clock of a thousand times the speed is taken")
 	}
 }

@@ -34,7 +34,11 @@ func (e *engines) Engines(video.Codec) int {
 
 func (e *engines) Supports(codec video.Codec) error {
 	if e.none {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "decode", Msg: "no engine for " + string(codec)}
+		return &robocache.Error{
+			Class: robocache.ErrUnsupported,
+			Op:    "decode",
+			Msg:   "no engine for " + string(codec),
+		}
 	}
 	return e.Backend.Supports(codec)
 }
@@ -97,7 +101,11 @@ func (g *gpu) Alloc(n int) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.most > 0 && n > g.most {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "CUDA", Msg: "memory budget"}
+		return nil, &robocache.Error{
+			Class: robocache.ErrResourceLimit,
+			Op:    "CUDA",
+			Msg:   "memory budget",
+		}
 	}
 	b := make([]byte, n)
 	if g.live == nil {
@@ -116,7 +124,8 @@ func (g *gpu) Free(m []byte) {
 	delete(g.live, &m[0])
 }
 
-// invert works on copies: to the race detector, which looks at each access, a loop over the bytes of frames is minutes.
+// invert works on copies: to the race detector, which looks at each access, a loop over the bytes
+// of frames is minutes.
 func invert(b []byte) {
 	own := slices.Clone(b)
 	for part := range slices.Chunk(own, len(ones)) {
@@ -165,7 +174,12 @@ func (g *gpu) Converts(info video.PlaneInfo, spec *video.Spec) bool {
 	return ok
 }
 
-func (g *gpu) ConvertKept(info video.PlaneInfo, planes [][]byte, spec *video.Spec, dst [][]byte) error {
+func (g *gpu) ConvertKept(
+	info video.PlaneInfo,
+	planes [][]byte,
+	spec *video.Spec,
+	dst [][]byte,
+) error {
 	for i := range planes {
 		own := slices.Clone(planes[i])
 		invert(own)

@@ -31,7 +31,12 @@ func TestEpisodeID(t *testing.T) {
 			}
 			err = l.Locate(b.Indices, func(i, _ int, r robocache.Row) {
 				if ids[i] != strconv.Itoa(r.Episode) {
-					t.Errorf("sample %d of episode %d has the id %q", b.Indices[i], r.Episode, ids[i])
+					t.Errorf(
+						"sample %d of episode %d has the id %q",
+						b.Indices[i],
+						r.Episode,
+						ids[i],
+					)
 				}
 			})
 			if err != nil {
@@ -69,7 +74,8 @@ func TestEpisodeID(t *testing.T) {
 	}
 }
 
-// TestEpisodeIDOfMixture: a mixture gives the episodes of its sources' own numbers, beside dataset_index.
+// TestEpisodeIDOfMixture: a mixture gives the episodes of its sources' own numbers, beside
+// dataset_index.
 func TestEpisodeIDOfMixture(t *testing.T) {
 	cfg := options.Config{
 		Order:   options.Order{BatchSize: 5},

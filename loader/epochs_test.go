@@ -111,7 +111,8 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 				}
 				got, err := on.Next(bg)
 				if err == io.EOF {
-					if ends++; ends%2 == 0 { // as a trainer does that sets each epoch; that changes nothing
+					// as a trainer does that sets each epoch; that changes nothing
+					if ends++; ends%2 == 0 {
 						if err := on.SetEpoch(on.Epoch()); err != nil {
 							t.Fatal(err)
 						}
@@ -177,7 +178,10 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 				if err != nil || b.Epoch != epoch || i == 0 && b.Position != 0 {
 					t.Fatalf("epoch %d, batch %d: %+v, %v", epoch, i, b, err)
 				}
-				if waited := time.Since(begin) > 0; i == 0 && waited == (follows && epoch != 1 && epoch != 10) {
+				if waited := time.Since(
+					begin,
+				) > 0; i == 0 &&
+					waited == (follows && epoch != 1 && epoch != 10) {
 					t.Errorf("epoch %d begins with a wait: %v", epoch, waited)
 				}
 				b.Release()
@@ -204,7 +208,12 @@ func TestPoolOfManyEpochs(t *testing.T) {
 					PoolOrder: options.PoolOrder{PoolSize: 40_000},
 					DropLast:  true,
 				},
-				Memory:  options.Memory{Threads: 3, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+				Memory: options.Memory{
+					Threads:      3,
+					Prefetch:     2,
+					CacheFormat:  "rgb",
+					MemoryBudget: 1 << 20,
+				},
 				Windows: options.Windows{Keys: []string{"cam"}},
 			},
 		)
@@ -226,7 +235,8 @@ func TestPoolOfManyEpochs(t *testing.T) {
 			}
 		}
 		s := l.Stats()
-		if most := (l.Samples() + 50) * epochs; s.FramesUnique > most || s.Pool.Refused > 50*epochs {
+		if most := (l.Samples() + 50) * epochs; s.FramesUnique > most ||
+			s.Pool.Refused > 50*epochs {
 			t.Errorf(
 				"asked for ends %v: %d frames were decoded for %d epochs of %d samples, %d refused",
 				asked,
@@ -239,7 +249,8 @@ func TestPoolOfManyEpochs(t *testing.T) {
 	}
 }
 
-// loader.L13: a rank that loses all its samples in the middle of an epoch says so, and does not go on to the next, which the other ranks have not begun.
+// loader.L13: a rank that loses all its samples in the middle of an epoch says so, and does not go
+// on to the next, which the other ranks have not begun.
 func TestStarvedEpochThatFollows(t *testing.T) {
 	f := newFake(64)
 	l := mustLoader(
@@ -298,7 +309,8 @@ func BenchmarkEpochStart(b *testing.B) {
 	b.ReportMetric(float64(others[len(others)/2].Microseconds()), "others-µs")
 }
 
-// From the second epoch on the next one's pool fills as this one drains: with decoders that are little faster than the consumer, no epoch begins with waits for a pool.
+// From the second epoch on the next one's pool fills as this one drains: with decoders that are
+// little faster than the consumer, no epoch begins with waits for a pool.
 func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(lengthsFor(8, 24, 20, 40)...)
@@ -313,12 +325,18 @@ func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 					PoolOrder: options.PoolOrder{PoolSize: 100_000},
 					DropLast:  true,
 				},
-				Memory:  options.Memory{Threads: 2, Prefetch: 2, CacheFormat: "rgb", MemoryBudget: 4 << 20},
+				Memory: options.Memory{
+					Threads:      2,
+					Prefetch:     2,
+					CacheFormat:  "rgb",
+					MemoryBudget: 4 << 20,
+				},
 				Windows: options.Windows{Keys: []string{"cam"}},
 			},
 		)
 		defer l.Close()
-		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) { // a batch takes two threads 80 ms
+		// a batch takes two threads 80 ms
+		for epoch, w := range waits(t, l, 5, 100*time.Millisecond) {
 			var sum time.Duration
 			for _, d := range w {
 				sum += d

@@ -72,7 +72,12 @@ func newFake(lengths ...int) *fake {
 		Episodes: len(lengths),
 		Frames:   int64(total),
 		Features: []robocache.Feature{
-			{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3}},
+			{
+				Key:   "observation.state",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{3},
+			},
 			{
 				Key:      "cam",
 				Kind:     robocache.KindVideo,
@@ -86,8 +91,19 @@ func newFake(lengths ...int) *fake {
 			{Key: "count", Kind: robocache.KindNumeric, DType: robocache.Int16, Shape: []int{1}},
 			{Key: "done", Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}},
 			{Key: "label", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
-			{Key: "language_events", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
-			{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+			{
+				Key:   "language_events",
+				Kind:  robocache.KindEvent,
+				DType: robocache.JSON,
+				Shape: []int{1},
+			},
+			{
+				Key:     "index",
+				Kind:    robocache.KindNumeric,
+				DType:   robocache.Int64,
+				Shape:   []int{1},
+				Default: true,
+			},
 		},
 		Tasks: []robocache.Task{{Index: 0, Text: "t"}},
 	}
@@ -156,7 +172,10 @@ func (f *fake) Gather(ctx context.Context, key string, rows []robocache.Row, dst
 			}
 		case "action":
 			for k := range 2 {
-				binary.LittleEndian.PutUint64(dst[i*16+8*k:], math.Float64bits(float64(stateValue(r, k))+0.1))
+				binary.LittleEndian.PutUint64(
+					dst[i*16+8*k:],
+					math.Float64bits(float64(stateValue(r, k))+0.1),
+				)
 			}
 		case "count":
 			binary.LittleEndian.PutUint16(dst[i*2:], uint16(r.Index))
@@ -183,7 +202,12 @@ func (f *fake) Text(_ context.Context, key string, rows []robocache.Row) ([]stri
 	return out, nil
 }
 
-func (f *fake) Frames(_ context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (f *fake) Frames(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	f.touch(key, len(rows))
 	for i, r := range rows {
 		if r.Index < 0 || r.Index >= f.lengths[r.Episode] {
@@ -318,7 +342,11 @@ func (r fakeFile) Identity() [32]byte {
 	return sha256.Sum256([]byte(r.path))
 }
 
-func (r fakeFile) decodeOne(ctx context.Context, g video.Group, deliver func(int, video.Frame) error) error {
+func (r fakeFile) decodeOne(
+	ctx context.Context,
+	g video.Group,
+	deliver func(int, video.Frame) error,
+) error {
 	if r.f.gate != nil {
 		<-r.f.gate
 	}

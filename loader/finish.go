@@ -15,7 +15,11 @@ func (l *Loader) Finish(n int) (*Finish, error) {
 		return nil, robocache.Misuse("loader", nil, "batches are finished: raw was not asked for")
 	}
 	if n < 0 || n > l.config.BatchSize {
-		return nil, options.Misuse("finish", fmt.Sprintf("0 … %d samples", l.config.BatchSize), fmt.Sprint(n))
+		return nil, options.Misuse(
+			"finish",
+			fmt.Sprintf("0 … %d samples", l.config.BatchSize),
+			fmt.Sprint(n),
+		)
 	}
 	return plan.DescribeFinish(l.assembler.Schema, l.assembler.Sources[0], n), nil
 }

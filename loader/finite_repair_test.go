@@ -18,10 +18,19 @@ type interrupted struct {
 	failures int
 }
 
-func (d *interrupted) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+func (d *interrupted) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	if key == "action" && d.failures > 0 {
 		d.failures--
-		return &robocache.Error{Class: robocache.ErrTemporary, Op: "test", Msg: "the network is down"}
+		return &robocache.Error{
+			Class: robocache.ErrTemporary,
+			Op:    "test",
+			Msg:   "the network is down",
+		}
 	}
 	return d.holed.Gather(ctx, key, rows, dst)
 }

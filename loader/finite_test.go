@@ -36,7 +36,10 @@ func (h *holed) Gather(ctx context.Context, key string, rows []robocache.Row, ds
 func newHoled() *holed {
 	return &holed{
 		newFake(10, 10, 10),
-		map[robocache.Row]float64{{Episode: 1, Index: 4}: math.NaN(), {Episode: 1, Index: 7}: math.Inf(-1)},
+		map[robocache.Row]float64{
+			{Episode: 1, Index: 4}: math.NaN(),
+			{Episode: 1, Index: 7}: math.Inf(-1),
+		},
 	}
 }
 
@@ -59,8 +62,9 @@ func given(t *testing.T, l *Loader) map[int]int {
 	}
 }
 
-// TestNaNIsAnError checks that an episode with a number that is not finite is an error before its first row, with episode,
-// row and column. It also requests other rows of the episode, rows on a timeline and spans.
+// TestNaNIsAnError checks that an episode with a number that is not finite is an error before its
+// first row, with episode, row and column. It also requests other rows of the episode, rows on a
+// timeline and spans.
 func TestNaNIsAnError(t *testing.T) {
 	for name, w := range map[string]options.Windows{
 		"rows":     {Keys: []string{"action"}},
@@ -93,12 +97,18 @@ func TestNaNIsAnError(t *testing.T) {
 	}
 }
 
-// TestNaNSkipped: with skip no sample of the episode is given, whatever the order and the threads; with allow all are, with mask too.
+// TestNaNSkipped: with skip no sample of the episode is given, whatever the order and the threads;
+// with allow all are, with mask too.
 func TestNaNSkipped(t *testing.T) {
 	for _, shuffle := range []Shuffle{"", Global, Pool} {
 		for _, threads := range []int{1, 4} {
 			cfg := options.Config{
-				Order:   options.Order{BatchSize: 4, Shuffle: shuffle, Seed: 3, OnBadEpisode: options.Skip},
+				Order: options.Order{
+					BatchSize:    4,
+					Shuffle:      shuffle,
+					Seed:         3,
+					OnBadEpisode: options.Skip,
+				},
 				Windows: options.Windows{Keys: []string{"action"}},
 				Memory:  options.Memory{Threads: threads},
 			}
@@ -129,7 +139,8 @@ func TestNaNSkipped(t *testing.T) {
 	}
 }
 
-// TestNaNMasked: such rows are zeros and padding, in rows, in windows and on a timeline, where no value is made of one.
+// TestNaNMasked: such rows are zeros and padding, in rows, in windows and on a timeline, where no
+// value is made of one.
 func TestNaNMasked(t *testing.T) {
 	m, err := NewMap(
 		bg,
@@ -153,7 +164,10 @@ func TestNaNMasked(t *testing.T) {
 	if pads := b.Tensor("observation.state_is_pad").Data; string(pads) != "\x00\x00\x00\x00" {
 		t.Errorf("state_is_pad %v", pads)
 	}
-	if v := column.AsSlice[float64](b.Tensor("action").Data); v[2] != 0 || v[3] != 0 || v[0] != 1003.1 {
+	if v := column.AsSlice[float64](
+		b.Tensor("action").Data,
+	); v[2] != 0 || v[3] != 0 ||
+		v[0] != 1003.1 {
 		t.Errorf("action %v", v)
 	}
 	b.Release()

@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// The inside of a letterbox is the image stretched to the inner size, a crop is a part of the image stretched to the covering one, to the bit; in each
-// element type, each cache and each order. The frames are 320×240.
+// The inside of a letterbox is the image stretched to the inner size, a crop is a part of the image
+// stretched to the covering one, to the bit; in each element type, each cache and each order. The
+// frames are 320×240.
 func TestResizeOfVideo(t *testing.T) {
 	ds := testdata(t, "g1_h264_v30")
 	ctx := context.Background()
@@ -46,7 +47,10 @@ func TestResizeOfVideo(t *testing.T) {
 			)
 			whole := from(
 				loader.Config{
-					Frames: loader.Frames{ImageDType: loader.ImageDType(dtype), ImageSize: []int{x.sh, x.sw}},
+					Frames: loader.Frames{
+						ImageDType: loader.ImageDType(dtype),
+						ImageSize:  []int{x.sh, x.sw},
+					},
 				},
 			)
 			for plane := range 3 * len(samples) {
@@ -56,7 +60,10 @@ func TestResizeOfVideo(t *testing.T) {
 						if sx, sy := c-x.in, y-x.top; sx >= 0 && sx < x.sw && sy >= 0 && sy < x.sh {
 							copy(want, whole[((plane*x.sh+sy)*x.sw+sx)*size:])
 						}
-						if at := ((plane*x.h+y)*x.w + c) * size; !bytes.Equal(got[at:at+size], want) {
+						if at := ((plane*x.h+y)*x.w + c) * size; !bytes.Equal(
+							got[at:at+size],
+							want,
+						) {
 							t.Fatalf(
 								"%s %s %d×%d: plane %d, row %d, column %d: %v, not %v",
 								dtype,
@@ -79,11 +86,24 @@ func TestResizeOfVideo(t *testing.T) {
 		dir := t.TempDir() // shared: cached frames of one geometry must not be used for another
 		var first []byte
 		for _, cfg := range []loader.Config{
-			{}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: "ram", CacheFormat: "yuv"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}, Frames: loader.Frames{ImageResize: "stretch"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}}, {Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
+			{},
+			{Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}},
+			{Memory: loader.Memory{Cache: "ram", CacheFormat: "yuv"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}, Frames: loader.Frames{ImageResize: "stretch"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
+			{Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
 		} {
 			stretched := cfg.ImageResize == "stretch"
-			cfg.Keys, cfg.BatchSize, cfg.ImageSize, cfg.Episodes = []string{key}, 8, []int{40, 48}, []int{0}
+			cfg.Keys, cfg.BatchSize, cfg.ImageSize, cfg.Episodes = []string{
+				key,
+			}, 8, []int{
+				40,
+				48,
+			}, []int{
+				0,
+			}
 			if !stretched {
 				cfg.ImageResize = how
 			}

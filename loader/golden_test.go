@@ -37,20 +37,55 @@ type goldenSet struct {
 }
 
 var goldenSets = map[string]goldenSet{
-	"h264":      {"g1_h264_v30", "action", "observation.state", "observation.images.cam_high"},
-	"drift":     {"g1_h264_v30_bigdrift", "action", "observation.state", "observation.images.cam_high"},
-	"av1":       {"g1_v21", "action", "observation.state", "observation.images.cam_high"},
-	"gr00t":     {"gr00t_picknplace_v20", "action", "observation.state", "observation.images.ego_view"},
-	"rlds":      {"bridge_rlds/bridge_dataset", "action", "observation.state", "observation.image_0"},
-	"robomimic": {"robomimic_like/latest_gzip_shuffle.hdf5", "action", "observation.state", "observation.image"},
-	"aloha":     {"aloha_like", "action", "observation.qpos", "observation.images.cam_low"},
-	"calvin":    {"calvin_like/training", "action", "observation.robot_obs", "observation.depth_static"},
-	"zarr":      {"diffusion_policy_zarr/replay_buffer.zarr", "action", "observation.state", "observation.img"},
+	"h264": {"g1_h264_v30", "action", "observation.state", "observation.images.cam_high"},
+	"drift": {
+		"g1_h264_v30_bigdrift",
+		"action",
+		"observation.state",
+		"observation.images.cam_high",
+	},
+	"av1": {"g1_v21", "action", "observation.state", "observation.images.cam_high"},
+	"gr00t": {
+		"gr00t_picknplace_v20",
+		"action",
+		"observation.state",
+		"observation.images.ego_view",
+	},
+	"rlds": {
+		"bridge_rlds/bridge_dataset",
+		"action",
+		"observation.state",
+		"observation.image_0",
+	},
+	"robomimic": {
+		"robomimic_like/latest_gzip_shuffle.hdf5",
+		"action",
+		"observation.state",
+		"observation.image",
+	},
+	"aloha": {"aloha_like", "action", "observation.qpos", "observation.images.cam_low"},
+	"calvin": {
+		"calvin_like/training",
+		"action",
+		"observation.robot_obs",
+		"observation.depth_static",
+	},
+	"zarr": {
+		"diffusion_policy_zarr/replay_buffer.zarr",
+		"action",
+		"observation.state",
+		"observation.img",
+	},
 	"mcap": {
 		"mcap_robot/recording_zstd.mcap", "joint_states.position", "imu.data.angular_velocity",
 		"camera.color.image_raw.compressed",
 	},
-	"kitti": {"pointclouds/kitti", "observation.points", "observation.points", "observation.points"},
+	"kitti": {
+		"pointclouds/kitti",
+		"observation.points",
+		"observation.points",
+		"observation.points",
+	},
 }
 
 // goldenConfigs are configurations by name, with the sets that they are tried on.
@@ -58,7 +93,11 @@ var goldenConfigs = []struct{ name, sets, config string }{
 	{"default", "h264 drift av1 gr00t rlds robomimic aloha calvin zarr kitti", `{}`},
 	{"in order", "h264 drift rlds calvin", `{"shuffle":""}`},
 	{"pool", "h264 drift rlds", `{"shuffle":"pool","pool_episodes":2}`},
-	{"pool shards", "h264 drift", `{"shuffle":"pool","pool_episodes":3,"pool_shards":2,"world_size":2,"rank":1}`},
+	{
+		"pool shards",
+		"h264 drift",
+		`{"shuffle":"pool","pool_episodes":3,"pool_shards":2,"world_size":2,"rank":1}`,
+	},
 	{"ranks wrap", "h264 rlds", `{"world_size":3,"rank":2}`},
 	{"ranks short", "h264 rlds", `{"world_size":3,"rank":1,"uneven":"short"}`},
 	{"drop last", "h264 zarr", `{"drop_last":true,"world_size":2}`},
@@ -67,15 +106,39 @@ var goldenConfigs = []struct{ name, sets, config string }{
 	{"numbers", "h264 gr00t rlds robomimic calvin zarr", `{"keys":["$A","$S"]}`},
 	{"float32", "gr00t robomimic calvin zarr", `{"keys":["$A","$S"],"dtype":"float32"}`},
 	{"lerobot", "h264 drift gr00t", `{"compat":"lerobot"}`},
-	{"windows", "h264 rlds", `{"delta_timestamps":{"$A":[0,0.2,0.4],"$S":[-0.4,-0.2,0],"$C":[-0.2,0]}}`},
+	{
+		"windows",
+		"h264 rlds",
+		`{"delta_timestamps":{"$A":[0,0.2,0.4],"$S":[-0.4,-0.2,0],"$C":[-0.2,0]}}`,
+	},
 	{"indices", "h264 robomimic calvin zarr", `{"delta_indices":{"$A":[0,1,2,3],"$C":[-1,0]}}`},
 	{"native", "h264 rlds", `{"windows":{"$A":[0,0.2,0.4],"$S":{"span":[-0.5,0.0]}}}`},
-	{"places", "h264 mcap", `{"hz":10,"keys":["$A","$S"],"windows":{"$S":{"span":[-0.5,0.0],"count":64}}}`},
+	{
+		"places",
+		"h264 mcap",
+		`{"hz":10,"keys":["$A","$S"],"windows":{"$S":{"span":[-0.5,0.0],"count":64}}}`,
+	},
 	{"hz", "h264 rlds aloha", `{"hz":20,"keys":["$A","$S","$C"]}`},
-	{"hz union", "h264 mcap", `{"hz":20,"keys":["$A","$S","$C"],"align":{"extent":"union","edge":"mask"}}`},
-	{"hz modes", "h264 mcap", `{"hz":25,"keys":["$A","$S"],"align":{"modes":{"$A":"previous","$S":"mean"}}}`},
-	{"hz windows", "h264 mcap", `{"hz":20,"keys":["$A","$S"],"delta_timestamps":{"$A":[0,0.1],"$S":[-0.2,0.0]}}`},
-	{"hz ahead", "mcap", `{"hz":12.5,"keys":["$A","$S"],"align":{"offset":{"$A":0.01},"latency":{"$S":0.02}}}`},
+	{
+		"hz union",
+		"h264 mcap",
+		`{"hz":20,"keys":["$A","$S","$C"],"align":{"extent":"union","edge":"mask"}}`,
+	},
+	{
+		"hz modes",
+		"h264 mcap",
+		`{"hz":25,"keys":["$A","$S"],"align":{"modes":{"$A":"previous","$S":"mean"}}}`,
+	},
+	{
+		"hz windows",
+		"h264 mcap",
+		`{"hz":20,"keys":["$A","$S"],"delta_timestamps":{"$A":[0,0.1],"$S":[-0.2,0.0]}}`,
+	},
+	{
+		"hz ahead",
+		"mcap",
+		`{"hz":12.5,"keys":["$A","$S"],"align":{"offset":{"$A":0.01},"latency":{"$S":0.02}}}`,
+	},
 	{"sum", "rlds calvin", `{"hz":10,"keys":["$A","$S"],"align":{"relative":{"$A":true}}}`},
 	{"anchor", "mcap", `{"anchor":"$C","keys":["$A","$S","$C"]}`},
 	{"anchor numbers", "mcap", `{"anchor":"$A","keys":["$A","$S"],"windows":{"$S":[-0.1,0]}}`},
@@ -90,15 +153,24 @@ var goldenConfigs = []struct{ name, sets, config string }{
 		"h264 gr00t",
 		`{"normalize":{"$A":{"mode":"min_max","clip":true},"$S":"mean_std"},"compute_stats":true,"image_dtype":"float32"}`,
 	},
-	{"raw", "h264 rlds", `{"raw":true,"normalize":"mean_std","compute_stats":true,"image_dtype":"float32"}`},
+	{
+		"raw",
+		"h264 rlds",
+		`{"raw":true,"normalize":"mean_std","compute_stats":true,"image_dtype":"float32"}`,
+	},
 	{
 		"augment",
 		"h264 rlds",
 		`{"augment":{"random_crop":{"size":[40,48]},"hflip":{"p":0.5,"keep":["$A"]},"color_jitter":{"brightness":[0.2]}},"keys":["$C","$A"]}`,
 	},
-	{"augment raw", "h264", `{"raw":true,"augment":{"random_crop":{"size":[40,48]}},"keys":["$C","$A"]}`},
 	{
-		"flip of numbers", "h264 rlds",
+		"augment raw",
+		"h264",
+		`{"raw":true,"augment":{"random_crop":{"size":[40,48]}},"keys":["$C","$A"]}`,
+	},
+	{
+		"flip of numbers",
+		"h264 rlds",
 		`{"augment":{"hflip":{"p":0.5,"negate":{"$A":[0,2]},"swap":{"$S":[[0,1]]}}},"keys":["$C","$A","$S"]}`,
 	},
 	{
@@ -115,9 +187,21 @@ var goldenConfigs = []struct{ name, sets, config string }{
 
 // goldenMixes are mixtures: the sets, and the configuration. Each source has another weight.
 var goldenMixes = []struct{ name, sets, config string }{
-	{"mix", "h264 drift", `{"keys":["action","observation.images.cam_high","task"],"image_size":[60,80],"stop":"all"}`},
-	{"mix exact", "h264 drift", `{"keys":["action","observation.state"],"stratified":true,"temperature":2}`},
-	{"mix counts", "rlds robomimic", `{"keys":["index","episode_index","frame_index","episode_id"]}`},
+	{
+		"mix",
+		"h264 drift",
+		`{"keys":["action","observation.images.cam_high","task"],"image_size":[60,80],"stop":"all"}`,
+	},
+	{
+		"mix exact",
+		"h264 drift",
+		`{"keys":["action","observation.state"],"stratified":true,"temperature":2}`,
+	},
+	{
+		"mix counts",
+		"rlds robomimic",
+		`{"keys":["index","episode_index","frame_index","episode_id"]}`,
+	},
 	{"mix padded", "h264 rlds", `{"missing":"pad","image_size":[60,80],"epoch_size":500}`},
 	{
 		"mix numbers padded",
@@ -167,8 +251,8 @@ func hashBatch(h hash.Hash, b *loader.Batch) {
 	}
 }
 
-// goldenOf runs a loader through its first three batches, a resume behind the second, and the last batches of the
-// epoch, and returns a hash of each.
+// goldenOf runs a loader through its first three batches, a resume behind the second, and the last
+// batches of the epoch, and returns a hash of each.
 func goldenOf(mix []loader.Mix, cfg loader.Config) (map[string]string, error) {
 	ctx := context.Background()
 	open := func() (*loader.Loader, error) { return loader.NewMix(ctx, slices.Clone(mix), cfg) }

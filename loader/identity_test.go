@@ -16,7 +16,12 @@ import (
 // otherValues is the same robot on another day.
 type otherValues struct{ *fake }
 
-func (o otherValues) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+func (o otherValues) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	err := o.fake.Gather(ctx, key, rows, dst)
 	if key == "action" {
 		dst[0] ^= 1
@@ -32,7 +37,19 @@ func TestStateOfOtherValues(t *testing.T) {
 		Order:   options.Order{BatchSize: 4, Shuffle: Global},
 		Windows: options.Windows{Keys: []string{"index"}},
 	}
-	a, again, b := mustLoader(t, one, cfg), mustLoader(t, newFake(10, 7), cfg), mustLoader(t, two, cfg)
+	a, again, b := mustLoader(
+		t,
+		one,
+		cfg,
+	), mustLoader(
+		t,
+		newFake(10, 7),
+		cfg,
+	), mustLoader(
+		t,
+		two,
+		cfg,
+	)
 	s := a.State()
 	if s.Fingerprint.Stream != "action" || s.Fingerprint.Values == "" ||
 		s.Fingerprint.Values != again.State().Fingerprint.Values {
@@ -41,7 +58,11 @@ func TestStateOfOtherValues(t *testing.T) {
 	if err := again.Restore(s, false); err != nil {
 		t.Error(err)
 	}
-	if err := b.Restore(s, false); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "the values of action differ") {
+	if err := b.Restore(
+		s,
+		false,
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "the values of action differ") {
 		t.Errorf("%v", err)
 	}
 	if err := b.Restore(s, true); err != nil {
@@ -88,7 +109,13 @@ func TestRankOrder(t *testing.T) {
 						}
 						own, err := l.RankOrder(1, rank)
 						if err != nil || !slices.Equal(own, given) {
-							t.Fatalf("rank %d gives %v, RankOrder says %v, %v", rank, given, own, err)
+							t.Fatalf(
+								"rank %d gives %v, RankOrder says %v, %v",
+								rank,
+								given,
+								own,
+								err,
+							)
 						}
 						union, dealt = append(union, own...), dealt+int64(len(own))
 						if _, err := l.RankOrder(1, world); !errors.Is(err, robocache.ErrMisuse) {

@@ -60,7 +60,10 @@ func (ts *truths) of(t *testing.T, cfg loader.Config) *truth {
 // learn has the sums of all samples.
 func (ts *truths) learn(t *testing.T, one *truth, samples []int64) {
 	t.Helper()
-	fresh := slices.DeleteFunc(slices.Clone(samples), func(i int64) bool { return one.sums[i] != nil })
+	fresh := slices.DeleteFunc(
+		slices.Clone(samples),
+		func(i int64) bool { return one.sums[i] != nil },
+	)
 	if len(fresh) == 0 {
 		return
 	}
@@ -84,8 +87,8 @@ func (ts *truths) sum(b *loader.Batch, row int) []uint64 {
 	return sums
 }
 
-// equalsMap goes through epochs of a loader, and compares each batch with the same samples of a Map. It gives the loader's stats after each
-// epoch.
+// equalsMap goes through epochs of a loader, and compares each batch with the same samples of a
+// Map. It gives the loader's stats after each epoch.
 func equalsMap(t *testing.T, ts *truths, cfg loader.Config, epochs int) []loader.Stats {
 	t.Helper()
 	ctx := context.Background()
@@ -110,7 +113,13 @@ func equalsMap(t *testing.T, ts *truths, cfg loader.Config, epochs int) []loader
 			for row, i := range b.Indices {
 				got := ts.sum(b, row)
 				if len(got) != len(want.sums[i]) {
-					t.Fatalf("epoch %d, sample %d: %d tensors, want %d", e, i, len(got), len(want.sums[i]))
+					t.Fatalf(
+						"epoch %d, sample %d: %d tensors, want %d",
+						e,
+						i,
+						len(got),
+						len(want.sums[i]),
+					)
 				}
 				for k := range got {
 					if got[k] != want.sums[i][k] {
@@ -144,7 +153,10 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 		}
 	}
 	ts := truthsOf(t, ds)
-	windows := loader.Deltas{{Key: camera, Offsets: back(3, fps)}, {Key: "observation.state", Offsets: back(3, fps)}}
+	windows := loader.Deltas{
+		{Key: camera, Offsets: back(3, fps)},
+		{Key: "observation.state", Offsets: back(3, fps)},
+	}
 	// A part of each episode is enough. Other frames of the files are never requested.
 	episodes := []int{0, 1, 3}
 	drop := 200
@@ -183,15 +195,24 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 			case cfg.PoolSize != 0 || cfg.CacheBudget != 0:
 				// Too small for all frames: they are decoded again, correctly.
 			case cfg.Shuffle == loader.Pool && cfg.Cache != "" && s.FramesDecoded > imgs+imgs/10:
-				t.Errorf("%d frames were decoded for %d rows that a cache keeps", s.FramesDecoded, imgs)
-			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 3*imgs+imgs/10: // the third epoch was begun (loader.L32)
+				t.Errorf(
+					"%d frames were decoded for %d rows that a cache keeps",
+					s.FramesDecoded,
+					imgs,
+				)
+			case cfg.Shuffle == loader.Pool && cfg.Hz == nil && s.FramesDecoded > 3*imgs+imgs/10:
+				// the third epoch was begun (loader.L32)
 				t.Errorf("%d frames were decoded in two epochs of %d rows", s.FramesDecoded, imgs)
 			case cfg.Shuffle == loader.Pool && cfg.Cache == "":
 				// Nothing is kept of an episode that is through.
 			case cfg.Cache != "" && s.FramesUnique != first.FramesUnique:
-				t.Errorf("%d frames were converted again that a cache keeps", s.FramesUnique-first.FramesUnique)
+				t.Errorf(
+					"%d frames were converted again that a cache keeps",
+					s.FramesUnique-first.FramesUnique,
+				)
 			case cfg.Cache != "" && cfg.Deltas == nil && first.FramesUnique != imgs:
-				// With windows two horizons may want one frame at the same time: how many do is a matter of scheduling.
+				// With windows two horizons may want one frame at the same time: how many do is a
+				// matter of scheduling.
 				t.Errorf(
 					"%d frames were converted for %d rows, each of which wants another one",
 					first.FramesUnique,

@@ -93,7 +93,12 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	cfg.MemoryBudget = Bytes(one)
-	if _, err := New(bg, f, cfg); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "memory_budget") {
+	if _, err := New(
+		bg,
+		f,
+		cfg,
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "memory_budget") {
 		t.Errorf("a batch above the budget: %v", err)
 	}
 }
@@ -135,7 +140,8 @@ func TestCancelAndClose(t *testing.T) {
 		}
 		select {
 		case err := <-done:
-			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, robocache.ErrMisuse) && err != io.EOF {
+			if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, robocache.ErrMisuse) &&
+				err != io.EOF {
 				t.Errorf("Next ended with %v", err)
 			}
 		case <-time.After(time.Minute):
@@ -270,7 +276,11 @@ func deadline(t *testing.T) {
 }
 
 // loader.L11: a Next that waits for another Next ends with its own context.
-func TestSecondNextEndsWithItsContext(t *testing.T) { synctest.Test(t, secondNextEndsWithItsContext) }
+func TestSecondNextEndsWithItsContext(
+	t *testing.T,
+) {
+	synctest.Test(t, secondNextEndsWithItsContext)
+}
 
 func secondNextEndsWithItsContext(t *testing.T) {
 	f := newFake(10)
@@ -342,9 +352,12 @@ func TestAbsurdBatch(t *testing.T) {
 		bg,
 		f,
 		options.Config{
-			Order:   options.Order{BatchSize: 1 << 24},
-			Frames:  options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"},
-			Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", make([]float64, 1<<10))},
+			Order:  options.Order{BatchSize: 1 << 24},
+			Frames: options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"},
+			Windows: options.Windows{
+				Keys:   []string{"cam"},
+				Deltas: deltas("cam", make([]float64, 1<<10)),
+			},
 		},
 	)
 	if !errors.Is(err, robocache.ErrResourceLimit) {

@@ -277,7 +277,10 @@ func (l *Loader) stopRun() {
 // deliverNext returns the complete next batch of a run and advances the position. retry reports
 // that Next must look again, because the run was replaced, a bad episode was skipped, or the batch
 // must be built again with fewer in flight.
-func (l *Loader) deliverNext(r *pipeline.EpochRun, begin time.Time) (b *Batch, retry bool, err error) {
+func (l *Loader) deliverNext(
+	r *pipeline.EpochRun,
+	begin time.Time,
+) (b *Batch, retry bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.run != r || l.isClosed {
@@ -396,7 +399,11 @@ func (l *Loader) SetEpoch(epoch int64) error {
 
 // Rows returns the dataset row of each sample. With hz it returns the row of the episode's
 // timeline.
-func (l *Loader) Rows(indices []int64) ([]robocache.Row, error) { return l.assembler.RowsOf(indices) }
+func (l *Loader) Rows(
+	indices []int64,
+) ([]robocache.Row, error) {
+	return l.assembler.RowsOf(indices)
+}
 
 // Locate calls each with the source and the row of each sample. With hz the row is that of the
 // episode's timeline. A loader of one dataset has one source, 0.

@@ -90,7 +90,10 @@ func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 		if c == nil {
 			continue
 		}
-		want := make([]byte, c.Shape[len(c.Shape)-3]*c.Shape[len(c.Shape)-2]*c.Shape[len(c.Shape)-1])
+		want := make(
+			[]byte,
+			c.Shape[len(c.Shape)-3]*c.Shape[len(c.Shape)-2]*c.Shape[len(c.Shape)-1],
+		)
 		k := 0
 		for _, r := range rows {
 			for _, o := range window(camera) {
@@ -154,7 +157,8 @@ func deltas(kv ...any) (d Deltas) {
 	return d
 }
 
-// loader.L1, loader.L2, loader.L4, loader.L6: random configurations give exactly the order, right values, right windows, at any threads and prefetch.
+// loader.L1, loader.L2, loader.L4, loader.L6: random configurations give exactly the order, right
+// values, right windows, at any threads and prefetch.
 func TestEpochs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for round := range 40 {
@@ -234,7 +238,10 @@ func TestKeysPrune(t *testing.T) {
 	l := mustLoader(
 		t,
 		f,
-		options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"action", "task"}}},
+		options.Config{
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Keys: []string{"action", "task"}},
+		},
 	)
 	epochOf(t, f, l)
 	for _, k := range []string{"cam", "observation.state", "label", "index"} {
@@ -305,7 +312,8 @@ func TestEarliestBatchFirst(t *testing.T) {
 	f := newFake(lengthsFor(1, 12, 10, 20)...)
 	f.gop = 1
 	var order []string
-	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) } // one thread
+	// one thread
+	f.seen = func(path string, ordinal int) { order = append(order, fmt.Sprint(path, ordinal)) }
 	const batch = 8
 	l := mustLoader(
 		t,
@@ -349,9 +357,12 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:   options.Order{BatchSize: 10},
-			Memory:  options.Memory{Threads: 1, Prefetch: 4},
-			Windows: options.Windows{Keys: []string{"cam"}, Deltas: deltas("cam", []float64{0, 0.1, 0.2})},
+			Order:  options.Order{BatchSize: 10},
+			Memory: options.Memory{Threads: 1, Prefetch: 4},
+			Windows: options.Windows{
+				Keys:   []string{"cam"},
+				Deltas: deltas("cam", []float64{0, 0.1, 0.2}),
+			},
 		},
 	)
 	b, err := l.Next(bg)

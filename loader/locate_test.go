@@ -33,7 +33,13 @@ func TestLocate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []int64{-1, 9} {
-		if err := l.Locate([]int64{bad}, func(int, int, robocache.Row) {}); !errors.Is(err, robocache.ErrMisuse) {
+		if err := l.Locate(
+			[]int64{bad},
+			func(int, int, robocache.Row) {},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("%d: %v", bad, err)
 		}
 	}

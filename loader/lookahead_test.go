@@ -25,7 +25,10 @@ func TestLookAheadNote(t *testing.T) {
 		"previous, anchor": {options.Windows{Keys: []string{"joints"}, Align: previous}, ""},
 	} {
 		m := mustMap(t, newRobot(3.2), options.Config{Windows: c.windows})
-		notes := slices.DeleteFunc(m.Notes(), func(n string) bool { return !strings.Contains(n, "after the tick") })
+		notes := slices.DeleteFunc(
+			m.Notes(),
+			func(n string) bool { return !strings.Contains(n, "after the tick") },
+		)
 		if c.want == "" && len(notes) == 0 {
 			continue
 		}

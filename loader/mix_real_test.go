@@ -114,7 +114,12 @@ func TestRealMixture(t *testing.T) {
 					case lacks && !bytes.Equal(row, make([]byte, n)):
 						t.Fatalf("%s of a source that has none is not zero", key)
 					case !lacks && !bytes.Equal(row, want.Tensor(own).Data):
-						t.Fatalf("sample %d of source %d: %s differs from the source's own", id, src, key)
+						t.Fatalf(
+							"sample %d of source %d: %s differs from the source's own",
+							id,
+							src,
+							key,
+						)
 					}
 				}
 				if mask := batch.Tensor("action_is_pad").Data[i]; (mask == 1) != (src == 0) {

@@ -51,7 +51,9 @@ func TestMixtureGivesItsSources(t *testing.T) {
 		var mix []options.Mix
 		var alone []*Map
 		for i := range 1 + rng.IntN(4) {
-			f := newFake(lengthsFor(round*7+uint64(i), 2+rng.IntN(6), 3, 30)...).withWide().withStills()
+			f := newFake(
+				lengthsFor(round*7+uint64(i), 2+rng.IntN(6), 3, 30)...).withWide().
+				withStills()
 			f.tag, f.share, f.perFile = string(rune('a'+i)), rng.IntN(3) == 0, 1+rng.IntN(4)
 			var ds robocache.Dataset = f
 			if i > 1 && rng.IntN(2) == 0 {
@@ -115,7 +117,13 @@ func TestMixtureGivesItsSources(t *testing.T) {
 					got := x.Data[k*size : (k+1)*size]
 					if y := want.Tensor(x.Key); y != nil {
 						if !bytes.Equal(got, y.Data) {
-							t.Fatalf("round %d: slot %d, source %d: %s differs", round, k, src.Index, x.Key)
+							t.Fatalf(
+								"round %d: slot %d, source %d: %s differs",
+								round,
+								k,
+								src.Index,
+								x.Key,
+							)
 						}
 						continue
 					}
@@ -126,11 +134,22 @@ func TestMixtureGivesItsSources(t *testing.T) {
 						continue
 					}
 					fill := byte(0)
-					if of, mask := strings.CutSuffix(x.Key, "_is_pad"); mask && want.Tensor(of) == nil {
+					if of, mask := strings.CutSuffix(
+						x.Key,
+						"_is_pad",
+					); mask &&
+						want.Tensor(of) == nil {
 						fill = 1
 					}
 					if !bytes.Equal(got, bytes.Repeat([]byte{fill}, size)) {
-						t.Fatalf("round %d: slot %d, source %d lacks %s, and has %v", round, k, src.Index, x.Key, got)
+						t.Fatalf(
+							"round %d: slot %d, source %d lacks %s, and has %v",
+							round,
+							k,
+							src.Index,
+							x.Key,
+							got,
+						)
 					}
 				}
 				for _, x := range b.Texts {
@@ -168,12 +187,19 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		Windows: options.Windows{
 			Missing: "pad",
 			Hz:      &robocache.Rate{Num: 10, Den: 1},
-			Align:   &align.Config{Modes: map[string]align.Mode{"observation.state": align.Previous}},
-			Deltas:  deltas("wide", []float64{0, 0.1}),
+			Align: &align.Config{
+				Modes: map[string]align.Mode{"observation.state": align.Previous},
+			},
+			Deltas: deltas("wide", []float64{0, 0.1}),
 		},
-		Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}},
+		Device: options.Device{
+			Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}},
+		},
 	}
-	sources := []options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b", Keys: []string{"cam"}}}
+	sources := []options.Mix{
+		{Dataset: a, Name: "a"},
+		{Dataset: b, Name: "b", Keys: []string{"cam"}},
+	}
 	l, err := NewMix(bg, sources, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -185,17 +211,36 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		"align":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}}},
 		"delta":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
 	} {
-		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "stat") {
+		if _, err := NewMix(
+			bg,
+			sources,
+			c,
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "stat") {
 			t.Errorf("%s of a key that no source has: %v", name, err)
 		}
 	}
-	own := []options.Mix{sources[0], {Dataset: b, Name: "b", MixStatistics: options.MixStatistics{Normalize: &cfg.Normalize}}}
-	if _, err := NewMix(bg, own, options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
+	own := []options.Mix{
+		sources[0],
+		{Dataset: b, Name: "b", MixStatistics: options.MixStatistics{Normalize: &cfg.Normalize}},
+	}
+	if _, err := NewMix(
+		bg,
+		own,
+		options.Config{
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Missing: "pad"},
+		},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}
 }
 
-// A wrong option of one source is an error that names this source, by position and path, and so do its hints.
+// A wrong option of one source is an error that names this source, by position and path, and so do
+// its hints.
 func TestMixtureHintsCountSources(t *testing.T) {
 	set := func(uri string, change func(*fake)) *fake {
 		f := newFake(10, 12).withWide()
@@ -233,7 +278,9 @@ func TestMixtureHintsCountSources(t *testing.T) {
 func TestMixtureErrorsNameTheSource(t *testing.T) {
 	bad := func() *fake {
 		f := newFake(10, 12)
-		f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"}}
+		f.badRows = map[int]error{
+			1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"},
+		}
 		f.frames.missing = map[robocache.Row]bool{{Episode: 1, Index: 3}: true}
 		return f
 	}
@@ -241,7 +288,10 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 		for _, skip := range []string{"error", "skip"} {
 			l, err := NewMix(
 				bg,
-				[]options.Mix{{Dataset: newFake(20), Name: "good"}, {Dataset: bad(), Name: "worse"}},
+				[]options.Mix{
+					{Dataset: newFake(20), Name: "good"},
+					{Dataset: bad(), Name: "worse"},
+				},
 				options.Config{
 					Order:   options.Order{BatchSize: 8, OnBadEpisode: options.OnBad(skip)},
 					Windows: options.Windows{Keys: keys},
@@ -269,7 +319,10 @@ func TestMixtureErrorsNameTheSource(t *testing.T) {
 		l := mustLoader(
 			t,
 			bad(),
-			options.Config{Order: options.Order{BatchSize: 8}, Windows: options.Windows{Keys: keys}},
+			options.Config{
+				Order:   options.Order{BatchSize: 8},
+				Windows: options.Windows{Keys: keys},
+			},
 		)
 		for {
 			b, err := l.Next(bg)

@@ -1,7 +1,5 @@
 package loader
 
-import ()
-
 // Normalizers describes the normalization of each source.
 func (l *Loader) Normalizers() []Normalizer { return l.assembler.Normalizers() }
 

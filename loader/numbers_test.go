@@ -54,7 +54,13 @@ func TestGeneratedNumbers(t *testing.T) {
 				b.Release()
 				continue
 			}
-			index, episode, frame := column.AsSlice[int64](b.Tensor("index").Data), column.AsSlice[int64](b.Tensor("episode_index").Data), column.AsSlice[int64](b.Tensor("frame_index").Data)
+			index, episode, frame := column.AsSlice[int64](
+				b.Tensor("index").Data,
+			), column.AsSlice[int64](
+				b.Tensor("episode_index").Data,
+			), column.AsSlice[int64](
+				b.Tensor("frame_index").Data,
+			)
 			if shape := b.Tensor("index").Shape; !slices.Equal(shape, []int{b.Rows}) {
 				t.Fatalf("%s: shape %v", name, shape)
 			}
@@ -63,7 +69,8 @@ func TestGeneratedNumbers(t *testing.T) {
 				if name == "grid" {
 					want = b.Indices[i]
 				}
-				if index[i] != want || episode[i] != int64(r.Episode)+100 || frame[i] != int64(r.Index) {
+				if index[i] != want || episode[i] != int64(r.Episode)+100 ||
+					frame[i] != int64(r.Index) {
 					t.Errorf(
 						"%s: sample %d, row %v: index %d (want %d), episode %d, frame %d",
 						name,
@@ -86,7 +93,19 @@ func TestGeneratedNumbers(t *testing.T) {
 		}
 		l.Close()
 	}
-	if _, err := New(bg, ds, options.Config{Windows: options.Windows{Keys: keys, Indices: Indices{{Key: "index", Rows: []int{0, 1}}}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := New(
+		bg,
+		ds,
+		options.Config{
+			Windows: options.Windows{
+				Keys:    keys,
+				Indices: Indices{{Key: "index", Rows: []int{0, 1}}},
+			},
+		},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error("a window of the index:", err)
 	}
 	// Each source of a mixture is counted separately, also on a grid.
@@ -128,8 +147,8 @@ func TestGeneratedNumbers(t *testing.T) {
 	}
 }
 
-// TestGeneratedIsNotNormalized checks that naming a key for normalisation that the loader computes, or a
-// text, is an error and not ignored (loader.L30).
+// TestGeneratedIsNotNormalized checks that naming a key for normalisation that the loader computes,
+// or a text, is an error and not ignored (loader.L30).
 func TestGeneratedIsNotNormalized(t *testing.T) {
 	for _, key := range column.GeneratedKeys() {
 		for _, norm := range []options.Norm{
@@ -138,7 +157,9 @@ func TestGeneratedIsNotNormalized(t *testing.T) {
 		} {
 			cfg := options.Config{
 				Windows: options.Windows{Keys: []string{"action", key}},
-				Device:  options.Device{Normalize: options.Normalize{Keys: map[string]options.Norm{key: norm}}},
+				Device: options.Device{
+					Normalize: options.Normalize{Keys: map[string]options.Norm{key: norm}},
+				},
 			}
 			l, err := New(bg, newFake(3), cfg)
 			if err == nil {

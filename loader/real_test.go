@@ -92,14 +92,31 @@ func steps(n int, fps float64) []float64 {
 	return out
 }
 
-// One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (the decode floor is 2.2–2.7 CPU s per 1,000).
+// One camera, AV1 640×480 GOP 2, batch 32, global shuffle, uint8 (the decode floor is 2.2–2.7 CPU s
+// per 1,000).
 func BenchmarkLoaderAV1(b *testing.B) {
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}})
+	benchmarkLoader(
+		b,
+		"g1_v30_exact",
+		loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}},
+	)
 }
 
 // 8-frame windows of the camera and the state.
 func BenchmarkLoaderAV1Windows(b *testing.B) {
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Deltas: loader.Deltas{{Key: "observation.images.cam_high", Offsets: back(8, 30)}, {Key: "observation.state", Offsets: back(8, 30)}}}})
+	benchmarkLoader(
+		b,
+		"g1_v30_exact",
+		loader.Config{
+			Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1},
+			Windows: loader.Windows{
+				Deltas: loader.Deltas{
+					{Key: "observation.images.cam_high", Offsets: back(8, 30)},
+					{Key: "observation.state", Offsets: back(8, 30)},
+				},
+			},
+		},
+	)
 }
 
 func back(n int, fps float64) []float64 {
@@ -113,22 +130,56 @@ func back(n int, fps float64) []float64 {
 // State and action windows of 16, no frames.
 func BenchmarkLoaderNoVideo(b *testing.B) {
 	w := steps(16, 30)
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}}})
+	benchmarkLoader(
+		b,
+		"g1_v30_exact",
+		loader.Config{
+			Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1},
+			Windows: loader.Windows{
+				Keys: []string{"observation.state", "action"},
+				Deltas: loader.Deltas{
+					{Key: "observation.state", Offsets: w},
+					{Key: "action", Offsets: w},
+				},
+			},
+		},
+	)
 }
 
 // Allocations must not grow with the batch.
 func BenchmarkLoaderNoVideo256(b *testing.B) {
 	w := steps(16, 30)
-	benchmarkLoader(b, "g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 256, Shuffle: loader.Global, Seed: 1}, Windows: loader.Windows{Keys: []string{"observation.state", "action"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: w}, {Key: "action", Offsets: w}}}})
+	benchmarkLoader(
+		b,
+		"g1_v30_exact",
+		loader.Config{
+			Order: loader.Order{BatchSize: 256, Shuffle: loader.Global, Seed: 1},
+			Windows: loader.Windows{
+				Keys: []string{"observation.state", "action"},
+				Deltas: loader.Deltas{
+					{Key: "observation.state", Offsets: w},
+					{Key: "action", Offsets: w},
+				},
+			},
+		},
+	)
 }
 
-// loader.L4 on real video: random items through a Map one by one equal the batches of a Loader, at any threads.
+// loader.L4 on real video: random items through a Map one by one equal the batches of a Loader, at
+// any threads.
 func TestRealMapEqualsLoader(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "g1_h264_v30", "gr00t_picknplace_v20", "g1_v21"} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			ds := testdata(t, name)
-			l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 24, Shuffle: loader.Global, Seed: 3}, Memory: loader.Memory{Threads: 4}})
+			l, err := loader.New(
+				ctx,
+				ds,
+				loader.Config{
+					Order:  loader.Order{BatchSize: 24, Shuffle: loader.Global, Seed: 3},
+					Memory: loader.Memory{Threads: 4},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +204,11 @@ func TestRealMapEqualsLoader(t *testing.T) {
 					for k := range one.Tensors {
 						n := len(one.Tensors[k].Data)
 						if !bytes.Equal(one.Tensors[k].Data, b.Tensors[k].Data[i*n:(i+1)*n]) {
-							t.Errorf("%s of sample %d differs between the batch and the item", one.Tensors[k].Key, b.Indices[i])
+							t.Errorf(
+								"%s of sample %d differs between the batch and the item",
+								one.Tensors[k].Key,
+								b.Indices[i],
+							)
 						}
 					}
 					for k := range one.Texts {
@@ -172,7 +227,10 @@ func TestRealMapEqualsLoader(t *testing.T) {
 // Whole epochs, opening included, so that no prefetched batch is left outside the window.
 func BenchmarkEpoch(b *testing.B) {
 	window := func(cam string, n int, fps float64) loader.Deltas {
-		return loader.Deltas{{Key: cam, Offsets: back(n, fps)}, {Key: "observation.state", Offsets: back(n, fps)}}
+		return loader.Deltas{
+			{Key: cam, Offsets: back(n, fps)},
+			{Key: "observation.state", Offsets: back(n, fps)},
+		}
 	}
 	for _, c := range []struct {
 		name, set string
@@ -224,7 +282,8 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 }
 
-// loader.L6, loader.L7 on real video, drifting timestamps included: each frame of a window is the single frame of its clamped row.
+// loader.L6, loader.L7 on real video, drifting timestamps included: each frame of a window is the
+// single frame of its clamped row.
 func TestRealWindows(t *testing.T) {
 	for _, name := range []string{"g1_h264_v30_bigdrift", "g1_v30_drift"} {
 		t.Run(name, func(t *testing.T) {
@@ -242,12 +301,30 @@ func TestRealWindows(t *testing.T) {
 			for i, o := range offsets {
 				window[i] = float64(o) / fps
 			}
-			l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 3}, Windows: loader.Windows{Keys: []string{cam, "index"}, Deltas: loader.Deltas{{Key: cam, Offsets: window}}}})
+			l, err := loader.New(
+				ctx,
+				ds,
+				loader.Config{
+					Order:  loader.Order{BatchSize: 16, Shuffle: loader.Global},
+					Memory: loader.Memory{Threads: 3},
+					Windows: loader.Windows{
+						Keys:   []string{cam, "index"},
+						Deltas: loader.Deltas{{Key: cam, Offsets: window}},
+					},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			m, err := loader.NewMap(ctx, ds, loader.Config{Memory: loader.Memory{Threads: 1}, Windows: loader.Windows{Keys: []string{cam}}})
+			m, err := loader.NewMap(
+				ctx,
+				ds,
+				loader.Config{
+					Memory:  loader.Memory{Threads: 1},
+					Windows: loader.Windows{Keys: []string{cam}},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -299,7 +376,14 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 		return len(e)
 	}
 	once := func(wait time.Duration) {
-		l, err := loader.New(ctx, ds, loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global}, Memory: loader.Memory{Threads: 3}})
+		l, err := loader.New(
+			ctx,
+			ds,
+			loader.Config{
+				Order:  loader.Order{BatchSize: 8, Shuffle: loader.Global},
+				Memory: loader.Memory{Threads: 3},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +417,8 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// Bad files: an error that names the place, or skipped, counted and listed, the same at any number of threads.
+// Bad files: an error that names the place, or skipped, counted and listed, the same at any number
+// of threads.
 func TestRealBadFiles(t *testing.T) {
 	ctx := context.Background()
 	testdata(t, "g1_v21")
@@ -393,11 +478,21 @@ func TestRealBadFiles(t *testing.T) {
 			t.Errorf("%v does not name the %s", err, s)
 		}
 	}
-	one, s1, err := epoch(loader.Config{Order: loader.Order{OnBadEpisode: "skip"}, Memory: loader.Memory{Threads: 1, Prefetch: 1}})
+	one, s1, err := epoch(
+		loader.Config{
+			Order:  loader.Order{OnBadEpisode: "skip"},
+			Memory: loader.Memory{Threads: 1, Prefetch: 1},
+		},
+	)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
-	two, s2, err := epoch(loader.Config{Order: loader.Order{OnBadEpisode: "skip"}, Memory: loader.Memory{Threads: 4, Prefetch: 5}})
+	two, s2, err := epoch(
+		loader.Config{
+			Order:  loader.Order{OnBadEpisode: "skip"},
+			Memory: loader.Memory{Threads: 4, Prefetch: 5},
+		},
+	)
 	if err != io.EOF || !slices.Equal(one, two) || s1.Skipped != s2.Skipped {
 		t.Errorf("the order of the good samples depends on threads: %v", err)
 	}
@@ -407,7 +502,8 @@ func TestRealBadFiles(t *testing.T) {
 	t.Logf("%d given, %d skipped, bad: %+v", len(one), s1.Skipped, s1.BadEpisodes)
 }
 
-// A Map on a timeline gives what Episode's align gives, to the bit: values, masks, and the rows of frames.
+// A Map on a timeline gives what Episode's align gives, to the bit: values, masks, and the rows of
+// frames.
 func TestRealTimelineEqualsAlign(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {
@@ -424,12 +520,25 @@ func TestRealTimelineEqualsAlign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := loader.NewMap(ctx, ds, loader.Config{Windows: loader.Windows{Hz: &hz, Keys: keys}, Order: loader.Order{Episodes: []int{episode}}})
+			m, err := loader.NewMap(
+				ctx,
+				ds,
+				loader.Config{
+					Windows: loader.Windows{Hz: &hz, Keys: keys},
+					Order:   loader.Order{Episodes: []int{episode}},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if m.Len() != int64(len(want.Times)) {
-				t.Fatalf("%s at %v: %d samples, align gives %d rows", name, hz, m.Len(), len(want.Times))
+				t.Fatalf(
+					"%s at %v: %d samples, align gives %d rows",
+					name,
+					hz,
+					m.Len(),
+					len(want.Times),
+				)
 			}
 			all := make([]int64, m.Len())
 			for i := range all {

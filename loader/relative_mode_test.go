@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// TestRelativeModeNote checks that a loader warns once about a mode that does not keep the totals of a relative
-// stream, and that it does not advise such a mode.
+// TestRelativeModeNote checks that a loader warns once about a mode that does not keep the totals
+// of a relative stream, and that it does not advise such a mode.
 func TestRelativeModeNote(t *testing.T) {
 	fifty := robocache.Rate{Num: 50, Den: 1}
 	for name, c := range map[string]struct {
@@ -28,9 +28,14 @@ func TestRelativeModeNote(t *testing.T) {
 		m := mustMap(
 			t,
 			ds,
-			options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg}},
+			options.Config{
+				Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg},
+			},
 		)
-		notes := slices.DeleteFunc(m.Notes(), func(n string) bool { return !strings.Contains(n, "joints") })
+		notes := slices.DeleteFunc(
+			m.Notes(),
+			func(n string) bool { return !strings.Contains(n, "joints") },
+		)
 		if c.want == "" && len(notes) == 0 {
 			continue
 		}

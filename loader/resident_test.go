@@ -61,7 +61,12 @@ func TestPoolDecodesOnce(t *testing.T) {
 func TestPoolWithoutRoom(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
 	cfg := options.Config{
-		Order:  options.Order{BatchSize: 8, Shuffle: Pool, Seed: 4, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+		Order: options.Order{
+			BatchSize: 8,
+			Shuffle:   Pool,
+			Seed:      4,
+			PoolOrder: options.PoolOrder{PoolSize: 40_000},
+		},
 		Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
 	}
 	l, want := poolEpoch(t, f, cfg)
@@ -97,7 +102,11 @@ func TestPoolLeavesNothing(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+			Order: options.Order{
+				BatchSize: 8,
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 40_000},
+			},
 			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
 		},
 	)
@@ -126,7 +135,8 @@ func TestPoolLeavesNothing(t *testing.T) {
 	}
 }
 
-// A frame that cannot be had is an error of the batch that wants it, or its episode is skipped: in a pool as elsewhere.
+// A frame that cannot be had is an error of the batch that wants it, or its episode is skipped: in
+// a pool as elsewhere.
 func TestPoolBadFrame(t *testing.T) {
 	f := newFake(lengthsFor(10, 12, 10, 40)...)
 	f.frames.broken = map[string]map[int]bool{"v1.mp4": {5: true}}
@@ -134,7 +144,11 @@ func TestPoolBadFrame(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+			Order: options.Order{
+				BatchSize: 8,
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 40_000},
+			},
 			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
 		},
 	)
@@ -203,8 +217,13 @@ func TestRAMCache(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Order:  options.Order{BatchSize: 8, Shuffle: Global},
-				Memory: options.Memory{Threads: 3, Cache: "ram", CacheBudget: budget, MemoryBudget: 1 << 20},
+				Order: options.Order{BatchSize: 8, Shuffle: Global},
+				Memory: options.Memory{
+					Threads:      3,
+					Cache:        "ram",
+					CacheBudget:  budget,
+					MemoryBudget: 1 << 20,
+				},
 			},
 		)
 		for range 3 {
@@ -237,8 +256,8 @@ func (s started) VideoStart(_ context.Context, e int, _ string) (int64, bool, er
 	return int64(s.base(e)-s.base(e/s.perFile*s.perFile))*100_000_000 + s.off[e], true, nil
 }
 
-// With tolerance_s a frame is refused by its time wherever it comes from: decoded for its batch, for a pool, or kept by one who asked for no
-// tolerance.
+// With tolerance_s a frame is refused by its time wherever it comes from: decoded for its batch,
+// for a pool, or kept by one who asked for no tolerance.
 func TestToleranceOfKeptFrames(t *testing.T) {
 	f := newFake(lengthsFor(12, 12, 10, 40)...)
 	dir, tol := t.TempDir(), 0.002
@@ -308,7 +327,9 @@ func TestOptionsOfKeeping(t *testing.T) {
 	m, err := NewMap(
 		bg,
 		newFake(5),
-		options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}}},
+		options.Config{
+			Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 50}},
+		},
 	)
 	if err != nil {
 		t.Errorf("the order of a Map: %v", err)
@@ -316,7 +337,14 @@ func TestOptionsOfKeeping(t *testing.T) {
 		m.Close()
 	}
 	for _, cache := range []string{"", "ram"} {
-		if _, err := New(bg, newFake(5), options.Config{Memory: options.Memory{Cache: cache, CacheFormat: "encoded"}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := New(
+			bg,
+			newFake(5),
+			options.Config{Memory: options.Memory{Cache: cache, CacheFormat: "encoded"}},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("cache %q of encoded bytes: %v", cache, err)
 		}
 	}
@@ -326,7 +354,11 @@ func TestOptionsOfKeeping(t *testing.T) {
 func TestRandomnessFollowsRestore(t *testing.T) {
 	f := newFake(lengthsFor(8, 16, 10, 60)...)
 	cfg := options.Config{
-		Order:  options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+		Order: options.Order{
+			BatchSize: 8,
+			Shuffle:   Pool,
+			PoolOrder: options.PoolOrder{PoolSize: 40_000},
+		},
 		Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20},
 	}
 	l := mustLoader(t, f, cfg)
@@ -337,7 +369,8 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 	if err := s.Restore(l.State(), false); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.Stats().Pool.Randomness, l.Stats().Pool.Randomness; got != want || got == before {
+	if got, want := s.Stats().Pool.Randomness, l.Stats().Pool.Randomness; got != want ||
+		got == before {
 		t.Errorf("%+v, want %+v (before %+v)", got, want, before)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// loader.L5: cut anywhere, go on at another batch size, world and thread count: the concatenation is the order.
+// loader.L5: cut anywhere, go on at another batch size, world and thread count: the concatenation
+// is the order.
 func TestResume(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
 	f := newFake(lengthsFor(4, 7, 3, 40)...)
@@ -86,7 +87,10 @@ func TestResume(t *testing.T) {
 				s := slices.Concat(parts[k:min(k+world, len(parts))]...)
 				if mode == Pool {
 					// Ranks keep to lanes: a step is its positions, dealt out otherwise.
-					slices.SortFunc(s, func(a, b int64) int { return after(want, before, a) - after(want, before, b) })
+					slices.SortFunc(
+						s,
+						func(a, b int64) int { return after(want, before, a) - after(want, before, b) },
+					)
 				}
 				got = append(got, s...)
 			}
@@ -162,13 +166,23 @@ func TestResumeAtTheEdges(t *testing.T) {
 	}
 	try("before the first batch", fresh, epochs[0])
 	try("after the last batch", afterLast, epochs[1])
-	try("after the last batch, then set_epoch of it", afterLast, epochs[1], func(l *Loader) { l.SetEpoch(1) })
+	try(
+		"after the last batch, then set_epoch of it",
+		afterLast,
+		epochs[1],
+		func(l *Loader) { l.SetEpoch(1) },
+	)
 	try("then another epoch", afterLast, epochs[2], func(l *Loader) { l.SetEpoch(2) })
 	l = mustLoader(t, f, cfg)
 	b, _ := l.Next(bg)
 	b.Release()
 	mid := l.State()
-	try("in the middle, set_epoch keeps the place", mid, epochs[0][4:], func(l *Loader) { l.SetEpoch(0) })
+	try(
+		"in the middle, set_epoch keeps the place",
+		mid,
+		epochs[0][4:],
+		func(l *Loader) { l.SetEpoch(0) },
+	)
 	if err := l.SetEpoch(0); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +200,10 @@ func TestResumeAtTheEdges(t *testing.T) {
 	file := mustLoader(
 		t,
 		f,
-		options.Config{Order: options.Order{BatchSize: 4}, Windows: options.Windows{Keys: []string{"index"}}},
+		options.Config{
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
 	)
 	if err := file.Restore(mid, false); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("another order mode: %v", err)
@@ -208,7 +225,14 @@ func TestResumeAtTheEdges(t *testing.T) {
 // beyond its position, in place of bad ones, continues after them.
 func TestResumeAhead(t *testing.T) {
 	cfg := options.Config{
-		Order: options.Order{BatchSize: 3, WorldSize: 2, Rank: 1, Shuffle: Global, Seed: 4, OnBadEpisode: "skip"},
+		Order: options.Order{
+			BatchSize:    3,
+			WorldSize:    2,
+			Rank:         1,
+			Shuffle:      Global,
+			Seed:         4,
+			OnBadEpisode: "skip",
+		},
 	}
 	f := newFake(6, 6, 6, 6, 6)
 	f.perFile = 1

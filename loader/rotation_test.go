@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// turner is a robot whose "pose" is a rotation vector about one axis that jumps from π to -π, and a width behind it.
+// turner is a robot whose "pose" is a rotation vector about one axis that jumps from π to -π, and a
+// width behind it.
 type turner struct{ *robot }
 
 func newTurner() *turner {
@@ -42,7 +43,8 @@ func (r *turner) Gather(ctx context.Context, key string, rows []robocache.Row, d
 	return nil
 }
 
-// TestRotationsInBatches: on a timeline, and in a window of a span resampled to a count, rotation vectors are turned and the width is linear.
+// TestRotationsInBatches: on a timeline, and in a window of a span resampled to a count, rotation
+// vectors are turned and the width is linear.
 func TestRotationsInBatches(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
 		"timeline": {Windows: options.Windows{Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: options.Order{BatchSize: 64}},

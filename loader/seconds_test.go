@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// TestImplausibleSeconds checks that times which are likely to be nanoseconds are Misuse with both readings.
+// TestImplausibleSeconds checks that times which are likely to be nanoseconds are Misuse with both
+// readings.
 func TestImplausibleSeconds(t *testing.T) {
 	for _, c := range []struct{ config, name string }{
 		{`{"windows": {"action": [0, 33333333]}}`, "windows of action"},
@@ -66,7 +67,10 @@ func TestSecondsWithUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := options.ParseConfig(text); err != nil || !reflect.DeepEqual(again.Windows, want) {
+		if again, err := options.ParseConfig(
+			text,
+		); err != nil ||
+			!reflect.DeepEqual(again.Windows, want) {
 			t.Errorf("%s: written as %s and read as %+v, %v", config, text, again.Windows, err)
 		}
 	}

@@ -25,7 +25,11 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 		norms := func(mean float64) loader.Normalize {
 			n := loader.Normalize{Keys: map[string]loader.Norm{}}
 			for _, c := range cameras {
-				n.Keys[c] = loader.Norm{Mode: "mean_std", Mean: []float64{mean}, Std: []float64{0.5}}
+				n.Keys[c] = loader.Norm{
+					Mode: "mean_std",
+					Mean: []float64{mean},
+					Std:  []float64{0.5},
+				}
 			}
 			return n
 		}
@@ -44,7 +48,11 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 				{Frames: loader.Frames{ImageSize: []int{48, 64}}, Windows: loader.Windows{Deltas: loader.Deltas{{Key: cameras[0], Offsets: back(2, ds.Info().FPS.Float())}}}},
 			} {
 				t.Run(fmt.Sprint(name, " ", round, " ", i), func(t *testing.T) {
-					cfg.Cache, cfg.Shuffle, cfg.Episodes, cfg.BatchSize, cfg.Seed, cfg.Threads, cfg.DropTail, cfg.Keys = dir, loader.Global, []int{0}, 8, 3, 2, ds.Len(0)-24, cameras
+					cfg.Cache, cfg.Shuffle, cfg.Episodes, cfg.BatchSize, cfg.Seed, cfg.Threads, cfg.DropTail, cfg.Keys = dir, loader.Global, []int{
+						0,
+					}, 8, 3, 2, ds.Len(
+						0,
+					)-24, cameras
 					if i%3 == 0 {
 						cfg.Shuffle = loader.Pool
 					}

@@ -44,7 +44,8 @@ func TestMissingFrameIsAnError(t *testing.T) {
 	b.Release()
 }
 
-// loader.L13: bad episodes are left out from the batch on where they were found, whatever threads and prefetch; the list is in the state.
+// loader.L13: bad episodes are left out from the batch on where they were found, whatever threads
+// and prefetch; the list is in the state.
 func TestSkip(t *testing.T) {
 	faults := map[string]func(f *fake){
 		"missing frame": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
@@ -75,7 +76,9 @@ func TestSkip(t *testing.T) {
 				if len(bad) == 0 {
 					t.Fatalf("%s: no episode was found bad", name)
 				}
-				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(len(bad)) ||
+				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(
+					len(bad),
+				) ||
 					len(st.Errors) != 1 {
 					t.Errorf("%s: errors by class: %v", name, st.Errors)
 				}
@@ -88,7 +91,12 @@ func TestSkip(t *testing.T) {
 				}
 				second, _ := epochOf(t, f, l)
 				if len(second) != 72-12*len(isBad) {
-					t.Errorf("%s: the second epoch has %d samples with %d bad episodes", name, len(second), len(isBad))
+					t.Errorf(
+						"%s: the second epoch has %d samples with %d bad episodes",
+						name,
+						len(second),
+						len(isBad),
+					)
 				}
 				// Resume in the second epoch.
 				if err := l.Restore(s, false); err != nil {
@@ -103,7 +111,8 @@ func TestSkip(t *testing.T) {
 				t.Errorf("%s: the order depends on threads or prefetch", name)
 			}
 			for i := range bad {
-				if bad[i].Episode != s.BadEpisodes[i].Episode || bad[i].Position != s.BadEpisodes[i].Position {
+				if bad[i].Episode != s.BadEpisodes[i].Episode ||
+					bad[i].Position != s.BadEpisodes[i].Position {
 					t.Errorf("%s: %+v, %+v", name, bad[i], s.BadEpisodes[i])
 				}
 			}
@@ -120,7 +129,13 @@ func TestSkipKeepsRanksEqual(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Order: options.Order{BatchSize: 4, WorldSize: 3, Rank: rank, Shuffle: Global, OnBadEpisode: "skip"},
+				Order: options.Order{
+					BatchSize:    4,
+					WorldSize:    3,
+					Rank:         rank,
+					Shuffle:      Global,
+					OnBadEpisode: "skip",
+				},
 			},
 		)
 		_, n := epochOf(t, f, l)
@@ -139,7 +154,9 @@ func TestSkipOfAWholeRank(t *testing.T) {
 	l := mustLoader(
 		t,
 		f,
-		options.Config{Order: options.Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"}},
+		options.Config{
+			Order: options.Order{BatchSize: 4, WorldSize: 2, Rank: 1, OnBadEpisode: "skip"},
+		},
 	)
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("%v", err)
@@ -185,7 +202,13 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 		for epoch := range 2 {
 			got, _ := epochOf(t, f, l)
 			if s := l.Stats(); len(got) != 12 || s.Skipped != int64(12*(epoch+1)) {
-				t.Errorf("prefetch %d, epoch %d: %d given, %d skipped in all", prefetch, epoch, len(got), s.Skipped)
+				t.Errorf(
+					"prefetch %d, epoch %d: %d given, %d skipped in all",
+					prefetch,
+					epoch,
+					len(got),
+					s.Skipped,
+				)
 			}
 		}
 	}
@@ -238,7 +261,8 @@ func TestSkipOnATimeline(t *testing.T) {
 	}
 }
 
-// loader.L4: whether a frame can be had does not depend on its neighbours in the group; one of another size is bad alone.
+// loader.L4: whether a frame can be had does not depend on its neighbours in the group; one of
+// another size is bad alone.
 func TestOneBadFrameInAGroup(t *testing.T) {
 	f := newFake(2, 2, 2)
 	f.frames.odd = map[string]map[int]bool{"v0.mp4": {1: true}}
@@ -253,13 +277,24 @@ func TestOneBadFrameInAGroup(t *testing.T) {
 	if got, _ := epochOf(t, f, l); !slices.Equal(got, []int64{2, 3, 4, 5}) {
 		t.Errorf("samples %v", got)
 	}
-	strict := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam"}}})
-	if _, err := strict.Next(bg); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") || !strings.Contains(err.Error(), "v0.mp4") {
+	strict := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 6},
+			Windows: options.Windows{Keys: []string{"cam"}},
+		},
+	)
+	if _, err := strict.Next(
+		bg,
+	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") ||
+		!strings.Contains(err.Error(), "v0.mp4") {
 		t.Errorf("%v", err)
 	}
 }
 
-// A dataset that refuses one episode's frames costs that episode, also where the timeline asks for places without a row.
+// A dataset that refuses one episode's frames costs that episode, also where the timeline asks for
+// places without a row.
 func TestRefusedFramesOnATimeline(t *testing.T) {
 	f := newFake(5, 5, 5)
 	f.late = func(key string, _ int) int64 {
@@ -268,7 +303,9 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 		}
 		return 0
 	}
-	f.frames.refused = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"}}
+	f.frames.refused = map[int]error{
+		1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "no such column"},
+	}
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
 	cfg := options.Config{
@@ -303,7 +340,11 @@ func TestSkipByFindings(t *testing.T) {
 		if lost {
 			want, wantBad = 8, 1
 		}
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: options.Skip}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{Order: options.Order{BatchSize: 4, OnBadEpisode: options.Skip}},
+		)
 		got, _ := epochOf(t, nil, l)
 		if bad := l.Stats().BadEpisodes; len(got) != want || len(bad) != wantBad {
 			t.Errorf("lost %v: %d samples, want %d; bad episodes %+v", lost, len(got), want, bad)

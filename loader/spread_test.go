@@ -18,7 +18,8 @@ var backHalf = Window{Span: &[2]float64{-0.15, 0.02}}
 
 func spanOf(key string) Window { w := backHalf; w.Key = key; return w }
 
-// inSpan are the rows of a stream that a sample at some time has in backHalf, by looking at all of them.
+// inSpan are the rows of a stream that a sample at some time has in backHalf, by looking at all of
+// them.
 func inSpan(timestamps []int64, now int64) (rows []int) {
 	for i, s := range timestamps {
 		if s >= now-150e6 && s <= now+20e6 {
@@ -61,7 +62,14 @@ func checkSpread(
 			}
 			c := stillColour(robocache.Row{Episode: e, Index: rows[k]})
 			if pad != 0 || when != r.eps[e][""][rows[k]]-now || pic[fakeW*fakeH] != c.G {
-				t.Fatalf("sample %d, place %d is not frame %d: mask %d, time %d", i, k, rows[k], pad, when)
+				t.Fatalf(
+					"sample %d, place %d is not frame %d: mask %d, time %d",
+					i,
+					k,
+					rows[k],
+					pad,
+					when,
+				)
 			}
 		}
 		rows = inSpan(r.eps[e]["points"], now)
@@ -78,7 +86,9 @@ func checkSpread(
 				t.Fatalf("sample %d, cloud %d: %d points, mask %d, time %d", i, k, n, pad, when)
 			}
 			for p := range int(n) * 4 {
-				if got := column.Floats32(b.Tensor("points").Data)[point*4+p]; got != float32(e*10000+rows[k]*100+p) {
+				if got := column.Floats32(b.Tensor("points").Data)[point*4+p]; got != float32(
+					e*10000+rows[k]*100+p,
+				) {
 					t.Fatalf("sample %d, cloud %d: value %v", i, k, got)
 				}
 			}
@@ -90,7 +100,8 @@ func checkSpread(
 	}
 }
 
-// TestSpread: all frames and clouds of a span, on the rows of a stream, on a timeline, and with frames that are not there.
+// TestSpread: all frames and clouds of a span, on the rows of a stream, on a timeline, and with
+// frames that are not there.
 func TestSpread(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	windows := NativeWindows{spanOf("cam"), spanOf("points")}
@@ -108,7 +119,13 @@ func TestSpread(t *testing.T) {
 		r,
 		allOf(
 			t,
-			mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}}),
+			mustMap(
+				t,
+				r,
+				options.Config{
+					Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows},
+				},
+			),
 		),
 		onJoints,
 		none,
@@ -138,14 +155,21 @@ func TestSpread(t *testing.T) {
 		r,
 		allOf(
 			t,
-			mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows}}),
+			mustMap(
+				t,
+				r,
+				options.Config{
+					Windows: options.Windows{Keys: keys, Anchor: "joints", Native: windows},
+				},
+			),
 		),
 		onJoints,
 		func(row int) bool { return row%4 == 3 },
 	)
 }
 
-// TestSpreadBatches: the loader's batches, shuffled, from a pool and resumed from a cache, are those of the Map; ragged numbers too.
+// TestSpreadBatches: the loader's batches, shuffled, from a pool and resumed from a cache, are
+// those of the Map; ragged numbers too.
 func TestSpreadBatches(t *testing.T) {
 	r := newRobot(1.5, 1.2)
 	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
@@ -168,7 +192,10 @@ func TestSpreadBatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range want.Tensors {
-				if got := b.Tensor(want.Tensors[i].Key); string(got.Data) != string(want.Tensors[i].Data) || !slices.Equal(got.Shape, want.Tensors[i].Shape) {
+				if got := b.Tensor(
+					want.Tensors[i].Key,
+				); string(got.Data) != string(want.Tensors[i].Data) ||
+					!slices.Equal(got.Shape, want.Tensors[i].Shape) {
 					t.Fatalf("%+v: %s differs", cfg, want.Tensors[i].Key)
 				}
 			}
@@ -189,16 +216,32 @@ func TestSpreadRefused(t *testing.T) {
 	_, err := NewMix(
 		bg,
 		[]options.Mix{{Dataset: a, Name: "a"}, {Dataset: b, Name: "b"}},
-		options.Config{Windows: options.Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}}},
+		options.Config{
+			Windows: options.Windows{Keys: []string{"cam"}, Native: NativeWindows{spanOf("cam")}},
+		},
 	)
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "count") {
 		t.Errorf("sources with other numbers of places: %v", err)
 	}
-	if _, err := NewMap(bg, a, options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("say")}}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := NewMap(
+		bg,
+		a,
+		options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("say")}}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("a text: %v", err)
 	}
 	a.eps[0][""][3] = a.eps[0][""][1]
-	if _, err := NewMap(bg, a, options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("cam")}}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := NewMap(
+		bg,
+		a,
+		options.Config{Windows: options.Windows{Native: NativeWindows{spanOf("cam")}}},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Errorf("timestamps that go backwards: %v", err)
 	}
 }

@@ -53,10 +53,15 @@ func throughJSON(t testing.TB, s State) (out State) {
 	return out
 }
 
-// loader.L5: real loaders are killed at random steps and restored at other worlds, batches and threads, with pools
-// and mixtures: step by step the samples are those of the order, and frames and values those of the samples.
+// loader.L5: real loaders are killed at random steps and restored at other worlds, batches and
+// threads, with pools and mixtures: step by step the samples are those of the order, and frames and
+// values those of the samples.
 func TestKillAndRestore(t *testing.T) {
-	fakes := []*fake{newFake(lengthsFor(1, 9, 2, 30)...), newFake(lengthsFor(2, 20, 1, 9)...), newFake(40, 3)}
+	fakes := []*fake{
+		newFake(lengthsFor(1, 9, 2, 30)...),
+		newFake(lengthsFor(2, 20, 1, 9)...),
+		newFake(40, 3),
+	}
 	type kind struct {
 		name string
 		mix  []options.Mix
@@ -64,12 +69,60 @@ func TestKillAndRestore(t *testing.T) {
 	}
 	kinds := []kind{
 		{"global", mixOf(fakes[:1], nil), options.Config{Order: options.Order{Shuffle: Global}}},
-		{"pool", mixOf(fakes[:1], nil), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 60 * 36}}}},
-		{"pool of episodes", mixOf(fakes[1:2], nil), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 5, PoolShards: 2}}}},
-		{"mixture by size", mixOf(fakes, nil), options.Config{Order: options.Order{Shuffle: Global}}},
-		{"mixture of pools", mixOf(fakes, []float64{0.5, 0.2, 0.3}), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 90 * 36}, Mixture: options.Mixture{EpochSize: 333}}}},
-		{"stratified", mixOf(fakes, []float64{5, 2, 3}), options.Config{Order: options.Order{Shuffle: Global, Mixture: options.Mixture{Stratified: true}}}},
-		{"until all have given all", mixOf(fakes[:2], []float64{1, 1}), options.Config{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 80 * 36}, Mixture: options.Mixture{Stop: "all"}}}},
+		{
+			"pool",
+			mixOf(fakes[:1], nil),
+			options.Config{
+				Order: options.Order{
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolSize: 60 * 36},
+				},
+			},
+		},
+		{
+			"pool of episodes",
+			mixOf(fakes[1:2], nil),
+			options.Config{
+				Order: options.Order{
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolEpisodes: 5, PoolShards: 2},
+				},
+			},
+		},
+		{
+			"mixture by size",
+			mixOf(fakes, nil),
+			options.Config{Order: options.Order{Shuffle: Global}},
+		},
+		{
+			"mixture of pools",
+			mixOf(fakes, []float64{0.5, 0.2, 0.3}),
+			options.Config{
+				Order: options.Order{
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolSize: 90 * 36},
+					Mixture:   options.Mixture{EpochSize: 333},
+				},
+			},
+		},
+		{
+			"stratified",
+			mixOf(fakes, []float64{5, 2, 3}),
+			options.Config{
+				Order: options.Order{Shuffle: Global, Mixture: options.Mixture{Stratified: true}},
+			},
+		},
+		{
+			"until all have given all",
+			mixOf(fakes[:2], []float64{1, 1}),
+			options.Config{
+				Order: options.Order{
+					Shuffle:   Pool,
+					PoolOrder: options.PoolOrder{PoolSize: 80 * 36},
+					Mixture:   options.Mixture{Stop: "all"},
+				},
+			},
+		},
 	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -81,7 +134,11 @@ func TestKillAndRestore(t *testing.T) {
 			for epoch < 3 {
 				world, batch := 1+rng.IntN(4), 8+rng.IntN(16)
 				cfg := k.cfg
-				cfg.Seed, cfg.BatchSize, cfg.WorldSize, cfg.Threads, cfg.Prefetch = 9, batch, world, 1+rng.IntN(3), 1+rng.IntN(4)
+				cfg.Seed, cfg.BatchSize, cfg.WorldSize, cfg.Threads, cfg.Prefetch = 9, batch, world, 1+rng.IntN(
+					3,
+				), 1+rng.IntN(
+					4,
+				)
 				cfg.Keys = []string{"observation.state", "cam"}
 				if state != nil {
 					cfg.Seed = rng.Int64()
@@ -132,7 +189,13 @@ func TestKillAndRestore(t *testing.T) {
 					slices.Sort(step)
 					slices.Sort(got)
 					if !slices.Equal(got, step) {
-						t.Fatalf("epoch %d, position %d, %d × %d: other samples", epoch, position, world, batch)
+						t.Fatalf(
+							"epoch %d, position %d, %d × %d: other samples",
+							epoch,
+							position,
+							world,
+							batch,
+						)
 					}
 					position = min(position+int64(batch*world), n)
 				}
@@ -140,7 +203,13 @@ func TestKillAndRestore(t *testing.T) {
 				state = &s
 				if s.Epoch != epoch { // after the last batch the state is the next epoch's
 					if s.Epoch != epoch+1 || s.Position != 0 || position != int64(len(want)) {
-						t.Fatalf("a state of epoch %d, position %d at epoch %d, position %d", s.Epoch, s.Position, epoch, position)
+						t.Fatalf(
+							"a state of epoch %d, position %d at epoch %d, position %d",
+							s.Epoch,
+							s.Position,
+							epoch,
+							position,
+						)
 					}
 					epoch, position, want = epoch+1, 0, nil
 				} else if s.Position != position {
@@ -162,7 +231,14 @@ func checkMixed(t testing.TB, mix []options.Mix, l *Loader, b *layout.Batch) {
 	ref := make([]robocache.FrameRef, 1)
 	err := l.Locate(b.Indices, func(i, source int, row robocache.Row) {
 		if want := stateValue(row, 0); values[3*i] != want {
-			t.Fatalf("sample %d, %v of source %d, has state %v, expected %v", b.Indices[i], row, source, values[3*i], want)
+			t.Fatalf(
+				"sample %d, %v of source %d, has state %v, expected %v",
+				b.Indices[i],
+				row,
+				source,
+				values[3*i],
+				want,
+			)
 		}
 		if err := mix[source].Dataset.Frames(bg, "cam", []robocache.Row{row}, ref); err != nil {
 			t.Fatal(err)
@@ -181,7 +257,19 @@ func checkMixed(t testing.TB, mix []options.Mix, l *Loader, b *layout.Batch) {
 // the parameters of the order.
 func TestStateOfAMixture(t *testing.T) {
 	fakes := []*fake{newFake(10, 9), newFake(4, 4)}
-	l := mustMix(t, mixOf(fakes, []float64{0.25, 0.75}), options.Config{Order: options.Order{BatchSize: 8, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 1 << 20}, Seed: 5}, Windows: options.Windows{Keys: []string{"index"}}})
+	l := mustMix(
+		t,
+		mixOf(fakes, []float64{0.25, 0.75}),
+		options.Config{
+			Order: options.Order{
+				BatchSize: 8,
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 1 << 20},
+				Seed:      5,
+			},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
+	)
 	drawn := [2]int64{}
 	epoch := int64(0)
 	for range 17 {
@@ -193,18 +281,26 @@ func TestStateOfAMixture(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Locate(b.Indices, func(_, source int, _ robocache.Row) { drawn[source]++ }); err != nil {
+		if err := l.Locate(
+			b.Indices,
+			func(_, source int, _ robocache.Row) { drawn[source]++ },
+		); err != nil {
 			t.Fatal(err)
 		}
 		b.Release()
 		s := l.State()
 		for i, src := range s.Sources {
 			size := []int64{19, 8}[i]
-			if src.Epoch*size+src.Position != drawn[i] || src.Fingerprint.Samples != size || src.Name != []string{"a", "b"}[i] || src.Weight != []float64{0.25, 0.75}[i] || src.PoolSamples == 0 || src.PoolShards != 1 {
+			if src.Epoch*size+src.Position != drawn[i] || src.Fingerprint.Samples != size ||
+				src.Name != []string{"a", "b"}[i] ||
+				src.Weight != []float64{0.25, 0.75}[i] ||
+				src.PoolSamples == 0 ||
+				src.PoolShards != 1 {
 				t.Fatalf("after %v: %+v", drawn, src)
 			}
 		}
-		if st := l.Stats(); len(st.Sources) != 2 || int64(st.Sources[1].Passes*8+0.5) != drawn[1] || st.Sources[0].Bound != 1 {
+		if st := l.Stats(); len(st.Sources) != 2 || int64(st.Sources[1].Passes*8+0.5) != drawn[1] ||
+			st.Sources[0].Bound != 1 {
 			t.Fatalf("stats %+v after %v", st.Sources, drawn)
 		}
 	}
@@ -218,7 +314,10 @@ func TestStateOfAMixture(t *testing.T) {
 func TestStateContradictions(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4)
 	two := mixOf([]*fake{f, g}, []float64{1, 3})
-	cfg := options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}}
+	cfg := options.Config{
+		Order:   options.Order{BatchSize: 4, Shuffle: Global},
+		Windows: options.Windows{Keys: []string{"index"}},
+	}
 	with := func(change func(*options.Config)) options.Config {
 		c := cfg
 		change(&c)
@@ -306,9 +405,24 @@ func TestStateContradictions(t *testing.T) {
 // A state of version 1, as release 0.1 wrote it.
 func TestStateVersion1(t *testing.T) {
 	f := newFake(10, 9)
-	l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}})
+	l := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4, Shuffle: Global},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
+	)
 	want := make([]int64, 19)
-	mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Seed: 3}, Windows: options.Windows{Keys: []string{"index"}}}).Order(2).Fill(want, 0)
+	mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4, Shuffle: Global, Seed: 3},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
+	).Order(2).
+		Fill(want, 0)
 	print := l.State().Fingerprint
 	raw := `{"version":1,"order":"global","seed":3,"epoch":2,"position":8,"samples":19,"batch_size":4,"world_size":1,"rank":0,
 		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths + `"}}`
@@ -327,7 +441,8 @@ func TestStateVersion1(t *testing.T) {
 	}
 }
 
-// The edges, in all modes: before the first batch, after the last, twice in a row, after set_epoch, a hand-made skip.
+// The edges, in all modes: before the first batch, after the last, twice in a row, after set_epoch,
+// a hand-made skip.
 func TestStateAtTheEdges(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4, 6)
 	for name, make := range map[string]func() *Loader{
@@ -363,7 +478,12 @@ func TestStateAtTheEdges(t *testing.T) {
 				states["after EOF"] = l.State()
 			}
 		}
-		want := map[string][]int64{"fresh": epochs[0], "middle": epochs[0][8:], "last": epochs[2], "after EOF": epochs[1]}
+		want := map[string][]int64{
+			"fresh":     epochs[0],
+			"middle":    epochs[0][8:],
+			"last":      epochs[2],
+			"after EOF": epochs[1],
+		}
 		for at, s := range states {
 			l := make()
 			for range 2 {
@@ -372,7 +492,13 @@ func TestStateAtTheEdges(t *testing.T) {
 				}
 			}
 			if again := l.State(); again.Epoch != s.Epoch || again.Position != s.Position {
-				t.Errorf("%s, %s: restored to epoch %d, position %d", name, at, again.Epoch, again.Position)
+				t.Errorf(
+					"%s, %s: restored to epoch %d, position %d",
+					name,
+					at,
+					again.Epoch,
+					again.Position,
+				)
 			}
 			if err := l.SetEpoch(s.Epoch); err != nil { // keeps the place
 				t.Fatal(err)
@@ -405,7 +531,14 @@ func TestStateAtTheEdges(t *testing.T) {
 // state's epoch, or less than drop_last omits at this batch size.
 func TestStateOfAnEpochsRest(t *testing.T) {
 	f := newFake(10, 9)
-	small := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
+	small := mustLoader(
+		t,
+		f,
+		options.Config{
+			Order:   options.Order{BatchSize: 4, Shuffle: Pool},
+			Windows: options.Windows{Keys: []string{"index"}},
+		},
+	)
 	for range 3 {
 		b, err := small.Next(bg)
 		if err != nil {
@@ -419,7 +552,14 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 		batch    int
 	}{"dropped": {12, 8}, "nothing left": {19, 4}} {
 		s.Position = c.position
-		l := mustLoader(t, f, options.Config{Order: options.Order{BatchSize: c.batch, Shuffle: Pool, DropLast: true}, Windows: options.Windows{Keys: []string{"index"}}})
+		l := mustLoader(
+			t,
+			f,
+			options.Config{
+				Order:   options.Order{BatchSize: c.batch, Shuffle: Pool, DropLast: true},
+				Windows: options.Windows{Keys: []string{"index"}},
+			},
+		)
 		if err := l.Restore(s, false); err != nil {
 			t.Fatal(err)
 		}
@@ -434,7 +574,16 @@ func TestStateOfAnEpochsRest(t *testing.T) {
 func FuzzState(f *testing.F) {
 	data, other := newFake(5, 4, 3), newFake(2, 2)
 	make := func(kind uint8) (*Loader, error) {
-		cfg := options.Config{Order: options.Order{BatchSize: 2, Shuffle: []Shuffle{Global, Pool, FileOrder}[kind%3], WorldSize: 1 + int(kind/16)%3, OnBadEpisode: "skip"}, Windows: options.Windows{Keys: []string{"index"}}, Memory: options.Memory{Threads: 1}}
+		cfg := options.Config{
+			Order: options.Order{
+				BatchSize:    2,
+				Shuffle:      []Shuffle{Global, Pool, FileOrder}[kind%3],
+				WorldSize:    1 + int(kind/16)%3,
+				OnBadEpisode: "skip",
+			},
+			Windows: options.Windows{Keys: []string{"index"}},
+			Memory:  options.Memory{Threads: 1},
+		}
 		if kind&8 == 0 {
 			return New(bg, data, cfg)
 		}
@@ -455,8 +604,16 @@ func FuzzState(f *testing.F) {
 		}
 		f.Add(raw, kind, false)
 		f.Add(raw, kind^1, true)
-		f.Add([]byte(strings.Replace(string(raw), `"epoch":0`, `"epoch":9223372036854775807`, 1)), kind, true)
-		f.Add([]byte(strings.Replace(string(raw), `"position":`, `"ahead":44,"position":`, 1)), kind, true)
+		f.Add(
+			[]byte(strings.Replace(string(raw), `"epoch":0`, `"epoch":9223372036854775807`, 1)),
+			kind,
+			true,
+		)
+		f.Add(
+			[]byte(strings.Replace(string(raw), `"position":`, `"ahead":44,"position":`, 1)),
+			kind,
+			true,
+		)
 		l.Close()
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, kind uint8, force bool) {
@@ -479,7 +636,8 @@ func FuzzState(f *testing.F) {
 		if err := l.Restore(throughJSON(t, here), false); err != nil {
 			t.Fatalf("its own state is refused: %v\n%s", err, raw)
 		}
-		if again := l.State(); again.Epoch != here.Epoch || again.Position != here.Position || again.Seed != s.Seed {
+		if again := l.State(); again.Epoch != here.Epoch || again.Position != here.Position ||
+			again.Seed != s.Seed {
 			t.Fatalf("%+v, then %+v", here, again)
 		}
 		for range 3 {

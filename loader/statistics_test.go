@@ -58,7 +58,10 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 			mustMap(
 				t,
 				f,
-				options.Config{Windows: options.Windows{Keys: keys}, Order: options.Order{Episodes: episodes}},
+				options.Config{
+					Windows: options.Windows{Keys: keys},
+					Order:   options.Order{Episodes: episodes},
+				},
 			),
 		)
 		var lines []string
@@ -88,7 +91,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 			t.Errorf("the log names the keys once, and what is computed: %q", lines)
 		}
 	}
-	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its own.
+	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its
+	// own.
 	for _, cfg := range []options.Config{{Device: options.Device{Normalize: one("quantiles")}}, {Device: options.Device{Normalize: one("min_max"), ComputeStats: true}}} {
 		cfg.Keys = []string{"observation.state"}
 		n := mustMap(t, newFake(5, 5), cfg).Normalizers()[0].Keys["observation.state"]
@@ -101,13 +105,19 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	first := mustMap(
 		t,
 		f,
-		options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: one("quantile10")}},
+		options.Config{
+			Windows: options.Windows{Keys: keys},
+			Device:  options.Device{Normalize: one("quantile10")},
+		},
 	)
 	f.badRows = map[int]error{0: errors.New("read"), 1: errors.New("read")}
 	second := mustMap(
 		t,
 		f,
-		options.Config{Windows: options.Windows{Keys: keys}, Device: options.Device{Normalize: first.Settled()[0]}},
+		options.Config{
+			Windows: options.Windows{Keys: keys},
+			Device:  options.Device{Normalize: first.Settled()[0]},
+		},
 	)
 	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(
 		a.Shift,
@@ -121,7 +131,14 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 // A stream on its own clock is counted by its own rows.
 func TestStatisticsOfManyClocks(t *testing.T) {
 	r := newRobot(1.5, 1)
-	stats := allOf(t, mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"imu"}, Anchor: "imu"}}))
+	stats := allOf(
+		t,
+		mustMap(
+			t,
+			r,
+			options.Config{Windows: options.Windows{Keys: []string{"imu"}, Anchor: "imu"}},
+		),
+	)
 	mean, std := momentsOf(column.AsSlice[float64](stats.Tensor("imu").Data), 2)
 	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Device: options.Device{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
 	for k := range mean {
@@ -161,7 +178,9 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 // Episodes that are skipped as bad take no part; without that the error names what cannot be read.
 func TestStatisticsSkipBadEpisodes(t *testing.T) {
 	f := newFake(6, 9, 4)
-	f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"}}
+	f.badRows = map[int]error{
+		1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"},
+	}
 	cfg := options.Config{
 		Windows: options.Windows{Keys: []string{"action"}},
 		Device:  options.Device{Normalize: one("mean_std")},
@@ -171,8 +190,23 @@ func TestStatisticsSkipBadEpisodes(t *testing.T) {
 	}
 	cfg.OnBadEpisode = "skip"
 	got := mustMap(t, f, cfg).Normalizers()[0].Keys["action"]
-	raw := allOf(t, mustMap(t, newFake(6, 9, 4), options.Config{Windows: options.Windows{Keys: []string{"action"}}, Order: options.Order{Episodes: []int{0, 2}}}))
-	if mean, _ := momentsOf(column.AsSlice[float64](raw.Tensor("action").Data), 2); math.Abs(float64(got.Shift[0])-mean[0]) > 1e-3 {
+	raw := allOf(
+		t,
+		mustMap(
+			t,
+			newFake(6, 9, 4),
+			options.Config{
+				Windows: options.Windows{Keys: []string{"action"}},
+				Order:   options.Order{Episodes: []int{0, 2}},
+			},
+		),
+	)
+	if mean, _ := momentsOf(
+		column.AsSlice[float64](raw.Tensor("action").Data),
+		2,
+	); math.Abs(
+		float64(got.Shift[0])-mean[0],
+	) > 1e-3 {
 		t.Errorf("%v of %v", got.Shift[0], mean[0])
 	}
 }
@@ -185,7 +219,8 @@ type filed struct {
 
 func (f filed) Store() store.Store { return f.st }
 
-// Statistics are counted once: for the process, and with a cache directory for others; not where the files are others by now.
+// Statistics are counted once: for the process, and with a cache directory for others; not where
+// the files are others by now.
 func TestStatisticsAreRemembered(t *testing.T) {
 	root, dir := t.TempDir(), t.TempDir()
 	file := filepath.Join(root, "rows.bin")
@@ -197,7 +232,15 @@ func TestStatisticsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	reads := func(f *fake) int {
-		mustLoader(t, filed{f, st}, options.Config{Windows: options.Windows{Keys: []string{"action"}}, Device: options.Device{Normalize: one("mean_std")}, Memory: options.Memory{Cache: dir}}).Close()
+		mustLoader(
+			t,
+			filed{f, st},
+			options.Config{
+				Windows: options.Windows{Keys: []string{"action"}},
+				Device:  options.Device{Normalize: one("mean_std")},
+				Memory:  options.Memory{Cache: dir},
+			},
+		).Close()
 		n := f.touched["action"]
 		f.touched["action"] = 0
 		return n
@@ -275,7 +318,11 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 					MixStatistics: options.MixStatistics{Stats: stats},
 					Keys:          []string{"act"},
 				},
-				{Dataset: newFake(5), Rename: map[string]string{"action": "act"}, Keys: []string{"act"}},
+				{
+					Dataset: newFake(5),
+					Rename:  map[string]string{"action": "act"},
+					Keys:    []string{"act"},
+				},
 			},
 			options.Config{
 				Windows: options.Windows{Missing: "pad"},
@@ -302,11 +349,21 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 		}
 	}
 	for name, stats := range map[string]robocache.Stats{"twice": {"action": given(7), "act": given(8)}, "unknown": {"acton": given(7)}} {
-		if _, err := open(map[string]string{"action": "act"}, stats); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "act") {
+		if _, err := open(
+			map[string]string{"action": "act"},
+			stats,
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "act") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := open(map[string]string{"action": "act", "observation.state": "action"}, robocache.Stats{"action": given(7)}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := open(
+		map[string]string{"action": "act", "observation.state": "action"},
+		robocache.Stats{"action": given(7)},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("a key of both: %v", err)
 	}
 }

@@ -13,42 +13,49 @@ import (
 // Stats holds totals of a Loader or a Map since it was made. Times are in seconds and summed over
 // threads, except for waits.
 type Stats struct {
-	Samples       int64            `json:"samples"` // delivered
-	Batches       int64            `json:"batches"`
-	Seconds       float64          `json:"seconds"` // since the first Next
-	SamplesPerSec float64          `json:"samples_per_second"`
-	FirstBatch    float64          `json:"first_batch_seconds"`
-	Plan          float64          `json:"plan_seconds"`          // order, rows, frame lookup, decode plans
-	Gather        float64          `json:"gather_seconds"`        // numeric columns and text
-	Decode        float64          `json:"decode_seconds"`        // packets to frames
-	Convert       float64          `json:"convert_seconds"`       // frames to pixels, copies, casts
-	Copy          float64          `json:"copy_seconds"`          // stored frames to pixels
-	Fetch         float64          `json:"fetch_seconds"`         // reading packets of remote files ahead of decoding
-	WaitData      float64          `json:"wait_data_seconds"`     // Next waited for a batch
-	WaitConsumer  float64          `json:"wait_consumer_seconds"` // the planner waited because all batches in flight were planned
-	Frames        int64            `json:"frames"`                // frames in batches
-	FramesDecoded int64            `json:"frames_decoded"`        // frames that decoders delivered
-	FramesUnique  int64            `json:"frames_unique"`         // frames converted; the other frames in batches are copies
-	Packets       int64            `json:"packets"`
-	BytesRead     int64            `json:"bytes_read"`   // of video
-	BytesNeeded   int64            `json:"bytes_needed"` // part of BytesRead: packets that were decoded
-	Reads         int64            `json:"reads"`        // of video files
-	Stills        int64            `json:"stills"`       // still images decoded
-	BufferBytes   int64            `json:"buffer_bytes"`
-	BufferPeak    int64            `json:"buffer_peak_bytes"`
-	BatchBytes    int64            `json:"batch_bytes"` // of a full batch
-	Horizon       int              `json:"horizon"`     // batches planned together
-	Memory        MemoryStats      `json:"memory"`
-	Pool          *PoolStats       `json:"pool,omitempty"`
-	Cache         *CacheStats      `json:"cache,omitempty"`
-	Wrapped       int64            `json:"wrapped"`
-	Skipped       int64            `json:"skipped"`                // samples of bad episodes that were skipped
-	DecodeQueue   int              `json:"decode_queue"`           // jobs that have not started
-	InFlight      int              `json:"batches_in_flight"`      // planned and not delivered
-	Errors        map[string]int64 `json:"errors,omitempty"`       // by class: returned by Next, and bad episodes skipped
-	Sources       []SourceStats    `json:"sources,omitempty"`      // of a mixture
-	BadEpisodes   []BadEpisode     `json:"bad_episodes,omitempty"` // those found at opening first
-	Warnings      []string         `json:"warnings,omitempty"`
+	Samples       int64   `json:"samples"` // delivered
+	Batches       int64   `json:"batches"`
+	Seconds       float64 `json:"seconds"` // since the first Next
+	SamplesPerSec float64 `json:"samples_per_second"`
+	FirstBatch    float64 `json:"first_batch_seconds"`
+	// order, rows, frame lookup, decode plans
+	Plan    float64 `json:"plan_seconds"`
+	Gather  float64 `json:"gather_seconds"`  // numeric columns and text
+	Decode  float64 `json:"decode_seconds"`  // packets to frames
+	Convert float64 `json:"convert_seconds"` // frames to pixels, copies, casts
+	Copy    float64 `json:"copy_seconds"`    // stored frames to pixels
+	// reading packets of remote files ahead of decoding
+	Fetch    float64 `json:"fetch_seconds"`
+	WaitData float64 `json:"wait_data_seconds"` // Next waited for a batch
+	// the planner waited because all batches in flight were planned
+	WaitConsumer  float64 `json:"wait_consumer_seconds"`
+	Frames        int64   `json:"frames"`         // frames in batches
+	FramesDecoded int64   `json:"frames_decoded"` // frames that decoders delivered
+	// frames converted; the other frames in batches are copies
+	FramesUnique int64 `json:"frames_unique"`
+	Packets      int64 `json:"packets"`
+	BytesRead    int64 `json:"bytes_read"` // of video
+	// part of BytesRead: packets that were decoded
+	BytesNeeded int64       `json:"bytes_needed"`
+	Reads       int64       `json:"reads"`  // of video files
+	Stills      int64       `json:"stills"` // still images decoded
+	BufferBytes int64       `json:"buffer_bytes"`
+	BufferPeak  int64       `json:"buffer_peak_bytes"`
+	BatchBytes  int64       `json:"batch_bytes"` // of a full batch
+	Horizon     int         `json:"horizon"`     // batches planned together
+	Memory      MemoryStats `json:"memory"`
+	Pool        *PoolStats  `json:"pool,omitempty"`
+	Cache       *CacheStats `json:"cache,omitempty"`
+	Wrapped     int64       `json:"wrapped"`
+	// samples of bad episodes that were skipped
+	Skipped     int64 `json:"skipped"`
+	DecodeQueue int   `json:"decode_queue"`      // jobs that have not started
+	InFlight    int   `json:"batches_in_flight"` // planned and not delivered
+	// by class: returned by Next, and bad episodes skipped
+	Errors      map[string]int64 `json:"errors,omitempty"`
+	Sources     []SourceStats    `json:"sources,omitempty"`      // of a mixture
+	BadEpisodes []BadEpisode     `json:"bad_episodes,omitempty"` // those found at opening first
+	Warnings    []string         `json:"warnings,omitempty"`
 	// NotDelivered lists the streams that the datasets declare and that no batch holds, because
 	// they cannot be delivered.
 	NotDelivered []NotDelivered `json:"not_delivered"`
@@ -60,12 +67,14 @@ type Stats struct {
 
 // MemoryStats states how memory_budget is divided, and the use of each part.
 type MemoryStats struct {
-	Budget       int64 `json:"budget_bytes"`
-	Batches      int64 `json:"batches_budget_bytes"` // for batches under construction; BufferBytes and BufferPeak are in use
-	Kept         int64 `json:"kept_budget_bytes"`    // frames of the pool and the RAM cache
-	KeptBytes    int64 `json:"kept_bytes"`
-	KeptPeak     int64 `json:"kept_peak_bytes"`
-	Device       int64 `json:"device_budget_bytes,omitempty"` // of device memory: frames of the pool that it decoded
+	Budget int64 `json:"budget_bytes"`
+	// for batches under construction; BufferBytes and BufferPeak are in use
+	Batches   int64 `json:"batches_budget_bytes"`
+	Kept      int64 `json:"kept_budget_bytes"` // frames of the pool and the RAM cache
+	KeptBytes int64 `json:"kept_bytes"`
+	KeptPeak  int64 `json:"kept_peak_bytes"`
+	// of device memory: frames of the pool that it decoded
+	Device       int64 `json:"device_budget_bytes,omitempty"`
 	DeviceBytes  int64 `json:"device_bytes,omitempty"`
 	DevicePeak   int64 `json:"device_peak_bytes,omitempty"`
 	Decoders     int64 `json:"decoders_budget_bytes"` // idle ones
@@ -78,7 +87,8 @@ type PoolStats struct {
 	Episodes int64 `json:"episodes"` // maximum of resident episodes; 0: no limit
 	Shards   int   `json:"shards"`
 	Resident int64 `json:"resident_frames"`
-	Refused  int64 `json:"refused_frames"` // frames not stored for lack of memory: each request decodes them again
+	// frames not stored for lack of memory: each request decodes them again
+	Refused int64 `json:"refused_frames"`
 	// Randomness is simulated over the beginning of epoch 0 at the global batch size. It shows the
 	// effect of the pool's size.
 	Randomness Randomness `json:"randomness"`
@@ -179,7 +189,8 @@ const maxRandomnessSamples = 200_000
 
 // measureRandomness simulates the order once per order. Caller must hold l.mu.
 func (l *Loader) measureRandomness() Randomness {
-	if l.poolRandomness == nil || l.randomnessOrder != l.progress.Order { // Restore replaces the order
+	// Restore replaces the order
+	if l.poolRandomness == nil || l.randomnessOrder != l.progress.Order {
 		globalBatch := int64(l.config.BatchSize) * int64(l.config.WorldSize)
 		r := l.progress.Order.Quality(0, globalBatch, maxRandomnessSamples)
 		l.poolRandomness, l.randomnessOrder = &r, l.progress.Order

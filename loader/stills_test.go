@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// Still frames: each distinct row of a batch is decoded once, and stands wherever a window wants it.
+// Still frames: each distinct row of a batch is decoded once, and stands wherever a window wants
+// it.
 func TestStills(t *testing.T) {
 	f := newFake(30, 25).withStills()
 	offsets := []int{-2, -1, 0}
@@ -19,9 +20,12 @@ func TestStills(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:   options.Order{BatchSize: 10},
-			Memory:  options.Memory{Threads: 3},
-			Windows: options.Windows{Keys: []string{"img", "index"}, Deltas: deltas("img", []float64{-0.2, -0.1, 0})},
+			Order:  options.Order{BatchSize: 10},
+			Memory: options.Memory{Threads: 3},
+			Windows: options.Windows{
+				Keys:   []string{"img", "index"},
+				Deltas: deltas("img", []float64{-0.2, -0.1, 0}),
+			},
 		},
 	)
 	for {
@@ -41,7 +45,10 @@ func TestStills(t *testing.T) {
 		for i, r := range rows {
 			for k, o := range offsets {
 				want := stillColour(
-					robocache.Row{Episode: r.Episode, Index: min(max(r.Index+o, 0), f.lengths[r.Episode]-1)},
+					robocache.Row{
+						Episode: r.Episode,
+						Index:   min(max(r.Index+o, 0), f.lengths[r.Episode]-1),
+					},
 				)
 				p := img.Data[(i*len(offsets)+k)*3*plane:]
 				if p[0] != want.R || p[plane] != want.G || p[2*plane+plane-1] != want.B {
@@ -72,7 +79,8 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 	}
 	defer m.Close()
 	// The reference's uint8 is for video alone.
-	if x := m.Fields()[1]; x.Key != "img" || x.DType != robocache.Float32 || x.Shape[1] != 2 || x.Shape[2] != 3 {
+	if x := m.Fields()[1]; x.Key != "img" || x.DType != robocache.Float32 || x.Shape[1] != 2 ||
+		x.Shape[2] != 3 {
 		t.Errorf("%+v", x)
 	}
 	m2, err := NewMap(
@@ -103,7 +111,10 @@ func TestBrokenStill(t *testing.T) {
 	l := mustLoader(
 		t,
 		f,
-		options.Config{Order: options.Order{BatchSize: 10}, Windows: options.Windows{Keys: []string{"img"}}},
+		options.Config{
+			Order:   options.Order{BatchSize: 10},
+			Windows: options.Windows{Keys: []string{"img"}},
+		},
 	)
 	if b, err := l.Next(bg); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/loader/options"
 )
 
-// loader.L4, loader.L11, loader.L13, loader.L20, loader.L21: whatever the order, the cache, the windows, the faults and the threads, and wherever it is stopped, restored or
-// closed: each batch holds its samples' own values, none comes twice, nothing hangs, nothing is left.
+// loader.L4, loader.L11, loader.L13, loader.L20, loader.L21: whatever the order, the cache, the
+// windows, the faults and the threads, and wherever it is stopped, restored or closed: each batch
+// holds its samples' own values, none comes twice, nothing hangs, nothing is left.
 func TestStress(t *testing.T) {
 	until := time.Now().Add(stressTime)
 	for round := uint64(1); time.Now().Before(until) || round < 20; round++ {
@@ -30,7 +31,15 @@ const stressTime = 4 * time.Second
 func stressRound(t *testing.T, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 77))
 	f := newFake(lengthsFor(round, 2+rng.IntN(14), 1, 40)...).withWide()
-	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(12), 1+rng.IntN(5), rng.IntN(3) == 0, rng.IntN(3) == 0
+	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(
+		12,
+	), 1+rng.IntN(
+		5,
+	), rng.IntN(
+		3,
+	) == 0, rng.IntN(
+		3,
+	) == 0
 	cfg := options.Config{
 		Order: options.Order{
 			BatchSize: 1 + rng.IntN(20),
@@ -167,7 +176,8 @@ func stressRound(t *testing.T, round uint64) {
 			drop()
 		}
 		s := l.Stats()
-		if s.Memory.KeptPeak > s.Memory.Kept+4096 || s.Cache != nil && s.Cache.Bytes > s.Cache.Budget {
+		if s.Memory.KeptPeak > s.Memory.Kept+4096 ||
+			s.Cache != nil && s.Cache.Bytes > s.Cache.Budget {
 			t.Fatalf("round %d: memory %+v, cache %+v", round, s.Memory, s.Cache)
 		}
 	}
@@ -181,7 +191,12 @@ func stressRound(t *testing.T, round uint64) {
 		cached = kept.Cache.Bytes
 	}
 	if kept.Bytes != cached {
-		t.Fatalf("round %d: %d bytes of frames are in use, the cache has %d", round, kept.Bytes, cached)
+		t.Fatalf(
+			"round %d: %d bytes of frames are in use, the cache has %d",
+			round,
+			kept.Bytes,
+			cached,
+		)
 	}
 	// The loader is closed while it is asked.
 	var wg sync.WaitGroup
@@ -223,7 +238,10 @@ func TestStressMixture(t *testing.T) {
 			}
 			if rng.IntN(2) == 0 && i > 0 {
 				m.Rename = map[string]string{"cam": "label", "label": "cam"}
-				m.Rename = map[string]string{"action": "observation.state", "observation.state": "action"}
+				m.Rename = map[string]string{
+					"action":            "observation.state",
+					"observation.state": "action",
+				}
 				m.Keys = []string{"cam", "label", "task"}
 			}
 			fakes, mix = append(fakes, f), append(mix, m)
@@ -266,7 +284,8 @@ func TestStressMixture(t *testing.T) {
 					}
 				}
 				for _, tensor := range b.Tensors {
-					if mix[i].Keys != nil && !slices.Contains(mix[i].Keys, tensor.Key) && tensor.Key != "cam_is_pad" {
+					if mix[i].Keys != nil && !slices.Contains(mix[i].Keys, tensor.Key) &&
+						tensor.Key != "cam_is_pad" {
 						continue
 					}
 					size := len(tensor.Data) / b.Rows
@@ -274,7 +293,12 @@ func TestStressMixture(t *testing.T) {
 					for _, k := range at {
 						x.Data = append(x.Data, tensor.Data[k*size:(k+1)*size]...)
 						if tensor.Key == layout.DatasetIndex && x.Data[len(x.Data)-8] != byte(i) {
-							t.Fatalf("round %d: slot %d says it is of source %d", round, k, x.Data[len(x.Data)-8])
+							t.Fatalf(
+								"round %d: slot %d says it is of source %d",
+								round,
+								k,
+								x.Data[len(x.Data)-8],
+							)
 						}
 					}
 					one.Tensors = append(one.Tensors, x)

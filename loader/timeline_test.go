@@ -82,13 +82,19 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// K9 and K10 on a timeline: values are normalised before the only rounding, and rows without a value stay zero bits, in every output type.
+// K9 and K10 on a timeline: values are normalised before the only rounding, and rows without a
+// value stay zero bits, in every output type.
 func TestTimelineNormalised(t *testing.T) {
 	f := newFake(11)
 	hz := robocache.Rate{Num: 20, Den: 1}
 	norm := Normalize{
 		Keys: map[string]Norm{
-			"observation.state": {Mode: "min_max", Low: []float64{2}, High: []float64{6}, Clip: true},
+			"observation.state": {
+				Mode: "min_max",
+				Low:  []float64{2},
+				High: []float64{6},
+				Clip: true,
+			},
 		},
 	}
 	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
@@ -96,7 +102,11 @@ func TestTimelineNormalised(t *testing.T) {
 		mask.All = align.EdgeMask
 		cfg := options.Config{
 			Windows: options.Windows{
-				Align:  &align.Config{HZ: hz, Edge: mask, DTypes: map[string]robocache.DType{"observation.state": d}},
+				Align: &align.Config{
+					HZ:     hz,
+					Edge:   mask,
+					DTypes: map[string]robocache.DType{"observation.state": d},
+				},
 				Keys:   []string{"observation.state", "label"},
 				Deltas: deltas("observation.state", []float64{-1, 0, 0.25}),
 			},
@@ -125,13 +135,24 @@ func TestTimelineNormalised(t *testing.T) {
 			}
 			return float64(column.Floats32(x.Data)[i])
 		}
-		// Sample 5: before the data; 2.5 → -0.75; 5 → 0.5. Sample 20: row 0 → cut to -1; row 10 → cut to 1; behind the data.
+		// Sample 5: before the data; 2.5 → -0.75; 5 → 0.5. Sample 20: row 0 → cut to -1; row 10 →
+		// cut to 1; behind the data.
 		for i, want := range []float64{0, -0.75, 0.5, -1, 1, 0} {
 			if got := value(i * 3); got != want {
 				t.Errorf("%v: place %d is %v, expected %v", d, i, got, want)
 			}
 		}
-		if want := []byte{1, 0, 0, 0, 0, 1}; !bytes.Equal(b.Tensor("observation.state_is_pad").Data, want) {
+		if want := []byte{
+			1,
+			0,
+			0,
+			0,
+			0,
+			1,
+		}; !bytes.Equal(
+			b.Tensor("observation.state_is_pad").Data,
+			want,
+		) {
 			t.Errorf("mask %v", b.Tensor("observation.state_is_pad").Data)
 		}
 		b.Release()
@@ -139,7 +160,8 @@ func TestTimelineNormalised(t *testing.T) {
 	}
 }
 
-// A union of streams reaches beyond some: texts are "" there, frames zero and masked; a text that fails is an error, not "".
+// A union of streams reaches beyond some: texts are "" there, frames zero and masked; a text that
+// fails is an error, not "".
 func TestTimelineBeyondTheRows(t *testing.T) {
 	f := newFake(5)
 	f.late = func(key string, _ int) int64 {
@@ -174,7 +196,12 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	if p := b.Tensor("cam_is_pad").Data; !bytes.Equal(p, []byte{1, 0, 0}) {
 		t.Errorf("cam_is_pad %v", p)
 	}
-	if c := b.Tensor("cam"); slices.ContainsFunc(c.Data[:len(c.Data)/3], func(x byte) bool { return x != 0 }) {
+	if c := b.Tensor(
+		"cam",
+	); slices.ContainsFunc(
+		c.Data[:len(c.Data)/3],
+		func(x byte) bool { return x != 0 },
+	) {
 		t.Error("a place without a frame is not zero")
 	}
 	b.Release()
@@ -184,7 +211,8 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	}
 }
 
-// loader.L14: whatever modes, edges, offsets, extents and output types, a Map gives what align.Episode gives, to the bit.
+// loader.L14: whatever modes, edges, offsets, extents and output types, a Map gives what
+// align.Episode gives, to the bit.
 func TestTimelineEqualsAlign(t *testing.T) {
 	keys := []string{"observation.state", "action", "count", "done", "label", "cam"}
 	for i, text := range []string{
@@ -228,7 +256,14 @@ func TestTimelineEqualsAlign(t *testing.T) {
 			for _, s := range want.Streams {
 				if s.Text != nil {
 					if !slices.Equal(b.Text(s.Key), s.Text) {
-						t.Errorf("%d: %s of episode %d: %q, align has %q", i, s.Key, e, b.Text(s.Key), s.Text)
+						t.Errorf(
+							"%d: %s of episode %d: %q, align has %q",
+							i,
+							s.Key,
+							e,
+							b.Text(s.Key),
+							s.Text,
+						)
 					}
 					continue
 				}
@@ -252,7 +287,13 @@ func TestTimelineEqualsAlign(t *testing.T) {
 						fillFrame(pic, "v0.mp4", f.base(e)+int(r))
 					}
 					if !bytes.Equal(b.Tensor(s.Key).Data[k*size:(k+1)*size], pic) {
-						t.Errorf("%d: the frame of episode %d, place %d is not that of row %d", i, e, k, r)
+						t.Errorf(
+							"%d: the frame of episode %d, place %d is not that of row %d",
+							i,
+							e,
+							k,
+							r,
+						)
 					}
 				}
 			}

@@ -34,7 +34,10 @@ func (r *robotOf) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	}
 	for i, row := range rows {
 		for k := range r.width {
-			binary.LittleEndian.PutUint32(dst[4*(i*r.width+k):], math.Float32bits(stateValue(row, k)+float32(r.width)))
+			binary.LittleEndian.PutUint32(
+				dst[4*(i*r.width+k):],
+				math.Float32bits(stateValue(row, k)+float32(r.width)),
+			)
 		}
 	}
 	return nil
@@ -54,7 +57,10 @@ func TestWidthsArePadded(t *testing.T) {
 		sources := []robocache.Dataset{newRobotOf(3, 12, 5), newRobotOf(2, 9), newRobotOf(1, 11)}
 		for _, mapped := range []bool{false, true} {
 			cfg := cfg
-			cfg.Keys, cfg.BatchSize, cfg.Shuffle, cfg.Missing = []string{"action", "index"}, 8, Global, "pad"
+			cfg.Keys, cfg.BatchSize, cfg.Shuffle, cfg.Missing = []string{
+				"action",
+				"index",
+			}, 8, Global, "pad"
 			width, own := 3, [][]int{{0, 1, 2}, {0, 1}, {0}}
 			mix := []options.Mix{
 				{Dataset: sources[0]},
@@ -85,7 +91,8 @@ func TestWidthsArePadded(t *testing.T) {
 					t.Fatal(name, err)
 				}
 				x, mask := b.Tensor("action"), b.Tensor("action_dim_is_pad")
-				if x.Shape[len(x.Shape)-1] != width || !slices.Equal(mask.Shape, []int{b.Rows, width}) {
+				if x.Shape[len(x.Shape)-1] != width ||
+					!slices.Equal(mask.Shape, []int{b.Rows, width}) {
 					t.Fatalf("%s: shapes %v and %v", name, x.Shape, mask.Shape)
 				}
 				size := len(x.Data) / b.Rows / 4
@@ -107,7 +114,10 @@ func TestWidthsArePadded(t *testing.T) {
 						}
 						one.Release()
 					}
-					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got, want) ||
+					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(
+						got,
+						want,
+					) ||
 						!slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
 						t.Fatalf(
 							"%s, source %d: %v, expected %v; mask %v",
@@ -136,7 +146,10 @@ func TestWidthsMisuse(t *testing.T) {
 		cfg.Keys = []string{"action", "done"}
 		l, err := NewMix(
 			bg,
-			[]options.Mix{{Dataset: newRobotOf(3, 12)}, {Dataset: newRobotOf(2, 9), Name: "second", Dims: dims}},
+			[]options.Mix{
+				{Dataset: newRobotOf(3, 12)},
+				{Dataset: newRobotOf(2, 9), Name: "second", Dims: dims},
+			},
 			cfg,
 		)
 		if err == nil {
@@ -152,7 +165,10 @@ func TestWidthsMisuse(t *testing.T) {
 		return err.Error() + " " + e.Hint
 	}
 	for _, cfg := range []options.Config{{}, {Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
-		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") || !strings.Contains(text, `Missing: "pad"`) {
+		if text := hint(
+			open(cfg, nil),
+		); !strings.Contains(text, "widths") ||
+			!strings.Contains(text, `Missing: "pad"`) {
 			t.Errorf("widths: %s", text)
 		}
 	}
@@ -160,14 +176,29 @@ func TestWidthsMisuse(t *testing.T) {
 	for name, dims := range map[string]map[string][]int{
 		"2 places": {"action": {0}}, "each once": {"action": {1, 1}}, "0 to": {"action": {-1, 0}}, "no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
 	} {
-		if text := hint(open(pad, dims)); !strings.Contains(text, name) || !strings.Contains(text, "second") {
+		if text := hint(
+			open(pad, dims),
+		); !strings.Contains(text, name) ||
+			!strings.Contains(text, "second") {
 			t.Errorf("%v: %s", dims, text)
 		}
 	}
-	if text := hint(open(options.Config{Windows: options.Windows{Keys: nil}}, map[string][]int{"action": {0, 1}})); !strings.Contains(text, `Missing: "pad"`) {
+	if text := hint(
+		open(
+			options.Config{Windows: options.Windows{Keys: nil}},
+			map[string][]int{"action": {0, 1}},
+		),
+	); !strings.Contains(
+		text,
+		`Missing: "pad"`,
+	) {
 		t.Errorf("without pad: %s", text)
 	}
-	if _, err := NewMix(bg, []options.Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}}, pad); err == nil {
+	if _, err := NewMix(
+		bg,
+		[]options.Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}},
+		pad,
+	); err == nil {
 		t.Error("dims of one source")
 	}
 }

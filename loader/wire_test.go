@@ -28,7 +28,12 @@ func finished(t *testing.T, l *Loader, b *layout.Batch) [][]byte {
 	moved := make([][]byte, len(buffers))
 	for i := range buffers {
 		if len(buffers[i].Data) != f.Buffers[i] {
-			t.Fatalf("buffer %d has %d bytes, Finish says %d", i, len(buffers[i].Data), f.Buffers[i])
+			t.Fatalf(
+				"buffer %d has %d bytes, Finish says %d",
+				i,
+				len(buffers[i].Data),
+				f.Buffers[i],
+			)
 		}
 		moved[i] = bytes.Clone(buffers[i].Data)
 	}
@@ -70,12 +75,26 @@ func finished(t *testing.T, l *Loader, b *layout.Batch) [][]byte {
 	return out
 }
 
-// loader.L25: a raw batch, finished by one op, is the batch that the loader makes itself, to the bit; and each stored byte is in it once.
+// loader.L25: a raw batch, finished by one op, is the batch that the loader makes itself, to the
+// bit; and each stored byte is in it once.
 func TestRawBatchesFinishToTheSame(t *testing.T) {
 	stats := map[string]Norm{
-		"observation.state": {Mode: "mean_std", Mean: []float64{1, 500, 3}, Std: []float64{2, 0, 7}},
-		"action":            {Mode: "min_max", Low: []float64{-3, 2}, High: []float64{900, 2000}, Clip: true},
-		"cam":               {Mode: "mean_std", Mean: []float64{0.4, 0.5, 0.6}, Std: []float64{0.2, 0.3, 0.4}},
+		"observation.state": {
+			Mode: "mean_std",
+			Mean: []float64{1, 500, 3},
+			Std:  []float64{2, 0, 7},
+		},
+		"action": {
+			Mode: "min_max",
+			Low:  []float64{-3, 2},
+			High: []float64{900, 2000},
+			Clip: true,
+		},
+		"cam": {
+			Mode: "mean_std",
+			Mean: []float64{0.4, 0.5, 0.6},
+			Std:  []float64{0.2, 0.3, 0.4},
+		},
 	}
 	hz := &robocache.Rate{Num: 23, Den: 1}
 	window := deltas("observation.state", []float64{-0.3, 0, 0.1}, "cam", []float64{0, 0.2})

@@ -45,8 +45,8 @@ func objectBuffer(t *testing.T, objects string) string {
 }
 
 // TestWithheldStreams checks a stream that is declared and cannot be delivered. It is in findings
-// and stats, and requesting it returns the reason. If it is the action, opening fails unless options
-// select other streams.
+// and stats, and requesting it returns the reason. If it is the action, opening fails unless
+// options select other streams.
 func TestWithheldStreams(t *testing.T) {
 	for _, codec := range []string{"pickle", "vlen-utf8", "json2"} {
 		for name, key := range map[string]string{"action": "action", "state": "observation.state"} {
@@ -74,13 +74,19 @@ func TestWithheldStreams(t *testing.T) {
 				"align":            {Windows: options.Windows{Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}}},
 			} {
 				cfg.BatchSize = 2
-				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), key) {
+				if _, err := New(
+					t.Context(),
+					ds,
+					cfg,
+				); !errors.Is(err, robocache.ErrUnsupported) ||
+					!strings.Contains(err.Error(), key) {
 					t.Errorf("%s: %s of %s: %v", codec, option, key, err)
 				}
 			}
 			l, err := New(t.Context(), ds, options.Config{Order: options.Order{BatchSize: 2}})
 			if name == "action" {
-				if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "action") {
+				if !errors.Is(err, robocache.ErrUnsupported) ||
+					!strings.Contains(err.Error(), "action") {
 					t.Errorf("%s: went on without an action: %v", codec, err)
 				}
 				l, err = New(

@@ -1,4 +1,5 @@
-// Package mapping reads the files that say what a format leaves open (streams, clocks, units, concatenations), and puts them over a dataset.
+// Package mapping reads the files that say what a format leaves open (streams, clocks, units,
+// concatenations), and puts them over a dataset.
 //
 // # Contract
 //
@@ -10,5 +11,6 @@
 //	M5  A key that the dataset does not have is an error at opening that names the nearest one.
 //	M6  Suggest writes a mapping that changes nothing: opened with it, a dataset has the same streams. To UMI's (robotN_eef_pos, …, no action) it adds the action.
 //
-// The cost of a mapped Gather is one copy where streams are joined, sliced or scaled, and none elsewhere.
+// The cost of a mapped Gather is one copy where streams are joined, sliced or scaled, and none
+// elsewhere.
 package mapping

@@ -14,16 +14,48 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// plant is a dataset of two clocks: rows at 10 Hz, a stream "imu" of its own whose values are known.
+// plant is a dataset of two clocks: rows at 10 Hz, a stream "imu" of its own whose values are
+// known.
 type plant struct{ info robocache.Info }
 
 func newPlant() *plant {
 	f := func(key, clock string, t robocache.DType, n int) robocache.Feature {
-		return robocache.Feature{Key: key, Clock: clock, Kind: robocache.KindNumeric, DType: t, Shape: []int{n}}
+		return robocache.Feature{
+			Key:   key,
+			Clock: clock,
+			Kind:  robocache.KindNumeric,
+			DType: t,
+			Shape: []int{n},
+		}
 	}
-	note := robocache.Feature{Key: "note", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}
-	return &plant{robocache.Info{URI: "plant", Format: "plant", Episodes: 2, Frames: 7, Clock: "", Features: []robocache.Feature{
-		f("arm", "", robocache.Float32, 3), f("grip", "", robocache.Float32, 1), f("count", "", robocache.Int32, 1), f("imu", "imu", robocache.Float64, 2), f("sent", "imu", robocache.Float64, 1), note}}}
+	note := robocache.Feature{
+		Key:   "note",
+		Kind:  robocache.KindText,
+		DType: robocache.String,
+		Shape: []int{1},
+	}
+	return &plant{
+		robocache.Info{
+			URI:      "plant",
+			Format:   "plant",
+			Episodes: 2,
+			Frames:   7,
+			Clock:    "",
+			Features: []robocache.Feature{
+				f(
+					"arm",
+					"",
+					robocache.Float32,
+					3,
+				),
+				f("grip", "", robocache.Float32, 1),
+				f("count", "", robocache.Int32, 1),
+				f("imu", "imu", robocache.Float64, 2),
+				f("sent", "imu", robocache.Float64, 1),
+				note,
+			},
+		},
+	}
 }
 
 func (p *plant) Capabilities() *robocache.Capabilities {
@@ -38,9 +70,11 @@ func (p *plant) rows(e int, key string) int {
 	}
 	return 3 + e
 }
+
 func (p *plant) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	return robocache.Episode{Position: e, Index: int64(e), Length: p.Len(e)}, nil
 }
+
 func (p *plant) Times(_ context.Context, e int, key string) ([]int64, error) {
 	t := make([]int64, p.rows(e, key))
 	for i := range t {
@@ -51,12 +85,14 @@ func (p *plant) Times(_ context.Context, e int, key string) ([]int64, error) {
 	}
 	return t, nil
 }
+
 func (p *plant) value(key string, r robocache.Row, i int) float64 {
 	if key == "sent" {
 		return 1_700_000_000.25 + float64(r.Index)*0.003
 	}
 	return float64(len(key)*1000+r.Episode*100+r.Index*10+i) / 8
 }
+
 func (p *plant) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
 	f := p.info.Feature(key)
 	at := 0
@@ -76,6 +112,7 @@ func (p *plant) Gather(_ context.Context, key string, rows []robocache.Row, dst 
 	}
 	return nil
 }
+
 func (p *plant) Text(_ context.Context, key string, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	for i, r := range rows {
@@ -85,6 +122,7 @@ func (p *plant) Text(_ context.Context, key string, rows []robocache.Row) ([]str
 	}
 	return out, nil
 }
+
 func (p *plant) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
 	return nil
 }
@@ -126,21 +164,60 @@ streams:
 task: note
 `)
 	p, r := newPlant(), robocache.Row{Episode: 1, Index: 2}
-	if got, want := floats(t, ds, "state", r), []float64{p.value("grip", r, 0), p.value("arm", r, 0), p.value("arm", r, 1), p.value("arm", r, 2)}; !slices.Equal(got, want) {
+	if got, want := floats(
+		t,
+		ds,
+		"state",
+		r,
+	), []float64{
+		p.value("grip", r, 0),
+		p.value("arm", r, 0),
+		p.value("arm", r, 1),
+		p.value("arm", r, 2),
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("state %v, want %v", got, want)
 	}
 	r0 := robocache.Row{Episode: 0, Index: 0}
-	if got, want := floats(t, ds, "tip", r, r0), []float64{2 * p.value("arm", r, 2), 2 * p.value("grip", r, 0), 2 * p.value("arm", r0, 2), 2 * p.value("grip", r0, 0)}; !slices.Equal(got, want) {
+	if got, want := floats(
+		t,
+		ds,
+		"tip",
+		r,
+		r0,
+	), []float64{
+		2 * p.value("arm", r, 2),
+		2 * p.value("grip", r, 0),
+		2 * p.value("arm", r0, 2),
+		2 * p.value("grip", r0, 0),
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("tip %v, want %v", got, want)
 	}
 	var keys []string
 	for _, f := range ds.Info().Features {
 		keys = append(keys, f.Key)
 	}
-	if want := []string{"tip", "state", "count", "renamed", "sent", "note"}; !slices.Equal(keys, want) {
+	if want := []string{
+		"tip",
+		"state",
+		"count",
+		"renamed",
+		"sent",
+		"note",
+	}; !slices.Equal(
+		keys,
+		want,
+	) {
 		t.Errorf("keys %v, want %v", keys, want)
 	}
-	if f := ds.Info().Feature("state"); f.Unit != "rad" || string(f.Names) != `["g","x","y","z"]` || f.Shape[0] != 4 {
+	if f := ds.Info().
+		Feature("state"); f.Unit != "rad" || string(f.Names) != `["g","x","y","z"]` ||
+		f.Shape[0] != 4 {
 		t.Errorf("state %+v", f)
 	}
 	if f := ds.Info().Feature("renamed"); f.Interpolation != "previous" || f.Clock != "imu" {
@@ -149,7 +226,12 @@ task: note
 	if len(ds.Info().Tasks) != 2 || ds.Info().Tasks[1].Text != "place" {
 		t.Errorf("tasks %v", ds.Info().Tasks)
 	}
-	if text, err := ds.Text(context.Background(), "task", []robocache.Row{r, r0}); err != nil || text[0] != "place" || text[1] != "pick" {
+	if text, err := ds.Text(
+		context.Background(),
+		"task",
+		[]robocache.Row{r, r0},
+	); err != nil || text[0] != "place" ||
+		text[1] != "pick" {
 		t.Errorf("task %q, %v", text, err)
 	}
 	if ep, _ := ds.Episode(context.Background(), 1); len(ep.Tasks) != 1 || ep.Tasks[0] != "place" {
@@ -168,7 +250,9 @@ rest: drop
 `)
 	ctx := context.Background()
 	timestamps, err := ds.Times(ctx, 0, "imu")
-	if err != nil || len(timestamps) != 10 || timestamps[0] != 250_000_000 || timestamps[9]-277_000_000 > 300 || timestamps[9] < 276_999_700 {
+	if err != nil || len(timestamps) != 10 || timestamps[0] != 250_000_000 ||
+		timestamps[9]-277_000_000 > 300 ||
+		timestamps[9] < 276_999_700 {
 		t.Errorf("imu %v, %v", timestamps, err) // float64 seconds of 2023 have steps of 238 ns
 	}
 	if late, _ := ds.Times(ctx, 0, "late"); late[0] != 5 || late[1] != 100_000_005 {
@@ -182,14 +266,16 @@ rest: drop
 	}
 }
 
-// A clock that runs 500 ppm fast: timestamps count from the first, or from the moment that is given; the offset comes after.
+// A clock that runs 500 ppm fast: timestamps count from the first, or from the moment that is
+// given; the offset comes after.
 func TestDrift(t *testing.T) {
 	ds := over(t, `
 streams:
   imu: {from: [imu], drift: 500, offset_ns: 7}
   late: {from: [sent], drift: {ppm: 500, at: -1.0}}
 `)
-	for key, want := range map[string]int64{"imu": 9*3_000_000 + 7 - 13_493, "late": 9*3_000_000 - 513_243} { // 27 ms and 1.027 s × 500/1.0005 ppm
+	// 27 ms and 1.027 s × 500/1.0005 ppm
+	for key, want := range map[string]int64{"imu": 9*3_000_000 + 7 - 13_493, "late": 9*3_000_000 - 513_243} {
 		got, err := ds.Times(context.Background(), 0, key)
 		if err != nil || got[9] != want || ds.Info().Feature(key).Clock != key {
 			t.Errorf("%s: %v, want %d at the end, %v", key, got, want, err)
@@ -207,6 +293,7 @@ func (p farPlant) Times(ctx context.Context, e int, key string) ([]int64, error)
 	}
 	return t, err
 }
+
 func (p farPlant) Capabilities() *robocache.Capabilities {
 	return &robocache.Capabilities{Clocks: p.Clocks, TimesBy: p.TimesBy}
 }
@@ -216,9 +303,12 @@ func (p farPlant) TimesBy(ctx context.Context, e int, key, _ string) ([]int64, e
 	return p.Times(ctx, e, key)
 }
 
-// A moment so far from the timestamps that the corrected ones are none is a misuse that is named, by any clock of the stream.
+// A moment so far from the timestamps that the corrected ones are none is a misuse that is named,
+// by any clock of the stream.
 func TestFarDrift(t *testing.T) {
-	m, err := mapping.Parse([]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903ns}}\n"))
+	m, err := mapping.Parse(
+		[]byte("streams:\n  imu: {from: [imu], drift: {ppm: -90000, at: 4611686018427387903ns}}\n"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +323,9 @@ func TestFarDrift(t *testing.T) {
 	_, first := ds.Times(t.Context(), 0, "imu")
 	_, second := timesBy(t.Context(), 0, "imu", "log")
 	for _, err := range []error{first, second} {
-		if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "lies too far from the stream's timestamps") || !strings.Contains(err.Error(), "imu") {
+		if !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "lies too far from the stream's timestamps") ||
+			!strings.Contains(err.Error(), "imu") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -293,7 +385,8 @@ func TestSuggested(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, f := range ds.Info().Features {
-		if w := p.info.Features[i]; f.Key != w.Key || f.Clock != w.Clock || f.DType != w.DType || !slices.Equal(f.Shape, w.Shape) {
+		if w := p.info.Features[i]; f.Key != w.Key || f.Clock != w.Clock || f.DType != w.DType ||
+			!slices.Equal(f.Shape, w.Shape) {
 			t.Errorf("stream %d: %+v, want %+v", i, f, w)
 		}
 	}
@@ -307,7 +400,9 @@ func FuzzParse(f *testing.F) {
 		if err == nil {
 			_, err = mapping.Over(context.Background(), newPlant(), m)
 		}
-		if err != nil && !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrResourceLimit) && !errors.Is(err, robocache.ErrMalformed) {
+		if err != nil && !errors.Is(err, robocache.ErrMisuse) &&
+			!errors.Is(err, robocache.ErrResourceLimit) &&
+			!errors.Is(err, robocache.ErrMalformed) {
 			t.Fatal(err)
 		}
 	})
@@ -327,13 +422,23 @@ func TestClockByNewName(t *testing.T) {
 	}
 }
 
-// TestClockOfMovedStream checks that clock: with the new name of a stream whose timestamps the mapping
-// moves takes the moved timestamps, and that the dataset's name of the stream takes those of the dataset.
+// TestClockOfMovedStream checks that clock: with the new name of a stream whose timestamps the
+// mapping moves takes the moved timestamps, and that the dataset's name of the stream takes those
+// of the dataset.
 func TestClockOfMovedStream(t *testing.T) {
 	for name, want := range map[string]int64{"imu": 3_000_000, "inertia": 3_000_005} {
-		ds := over(t, "clock: "+name+"\nstreams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}")
+		ds := over(
+			t,
+			"clock: "+name+"\nstreams: {inertia: {from: [imu], offset_ns: 5}, sent: {from: [sent]}}",
+		)
 		if ds.Len(1) != 11 || ds.Info().Frames != 21 || ds.Info().Clock != name {
-			t.Errorf("%s: %d rows of %d, clock %q", name, ds.Len(1), ds.Info().Frames, ds.Info().Clock)
+			t.Errorf(
+				"%s: %d rows of %d, clock %q",
+				name,
+				ds.Len(1),
+				ds.Info().Frames,
+				ds.Info().Clock,
+			)
 		}
 		if own, err := ds.Times(t.Context(), 0, ""); err != nil || own[1] != want {
 			t.Errorf("%s: %v, want %d at row 1: %v", name, own, want, err)
@@ -341,13 +446,21 @@ func TestClockOfMovedStream(t *testing.T) {
 	}
 }
 
-// TestNewNamesOfTimesAndTasks checks that timestamps:<key> and task: accept the new name of a stream.
+// TestNewNamesOfTimesAndTasks checks that timestamps:<key> and task: accept the new name of a
+// stream.
 func TestNewNamesOfTimesAndTasks(t *testing.T) {
-	ds := over(t, "task: words\nstreams:\n  when: {from: [sent]}\n  words: {from: [note]}\n  inertia: {from: [imu], clock: 'timestamps:when'}")
+	ds := over(
+		t,
+		"task: words\nstreams:\n  when: {from: [sent]}\n  words: {from: [note]}\n  inertia: {from: [imu], clock: 'timestamps:when'}",
+	)
 	if times, err := ds.Times(t.Context(), 0, "inertia"); err != nil || len(times) != 10 {
 		t.Errorf("%v, %v", times, err)
 	}
-	if ep, err := ds.Episode(t.Context(), 1); err != nil || len(ep.Tasks) != 1 || ep.Tasks[0] != "place" {
+	if ep, err := ds.Episode(
+		t.Context(),
+		1,
+	); err != nil || len(ep.Tasks) != 1 ||
+		ep.Tasks[0] != "place" {
 		t.Errorf("%+v, %v", ep, err)
 	}
 }

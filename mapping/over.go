@@ -48,7 +48,8 @@ type part struct {
 
 // plain says that the stream is one of the base under another name.
 func (s *stream) plain() bool {
-	return len(s.parts) == 1 && s.from == 0 && s.scale == 0 && s.feature.RowBytes() == s.parts[0].row
+	return len(s.parts) == 1 && s.from == 0 && s.scale == 0 &&
+		s.feature.RowBytes() == s.parts[0].row
 }
 
 // own clock: the stream's timestamps are not those of its source.
@@ -57,7 +58,11 @@ func (s *stream) moved() bool { return s.timestamps != "" || s.offset != 0 || !s
 func timestampKey(clock string) (string, bool) { return strings.CutPrefix(clock, "timestamps:") }
 
 // Over puts a mapping over a dataset, which it owns from then on.
-func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ robocache.Dataset, err error) {
+func Over(
+	ctx context.Context,
+	ds robocache.Dataset,
+	m *robocache.Mapping,
+) (_ robocache.Dataset, err error) {
 	if err := check(m); err != nil {
 		return nil, err
 	}
@@ -84,7 +89,10 @@ func Over(ctx context.Context, ds robocache.Dataset, m *robocache.Mapping) (_ ro
 	// In the base's order, by the first source; streams that nothing names stay where they are.
 	base := ds.Info().Features
 	place := func(s *stream) int {
-		return slices.IndexFunc(base, func(f robocache.Feature) bool { return f.Key == s.parts[0].key })
+		return slices.IndexFunc(
+			base,
+			func(f robocache.Feature) bool { return f.Key == s.parts[0].key },
+		)
 	}
 	if m.Rest != "drop" {
 		for i := range base {
@@ -145,7 +153,12 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 	bad := func(msg, want, got string) error {
 		return robocache.Misuse("map", nil, "%s", msg).Expected(want, got)
 	}
-	s := &stream{scale: m.Scale, offset: m.Offset, drift: m.Drift, unit: unitNanos[cmp.Or(m.TimestampUnit, "s")]}
+	s := &stream{
+		scale:  m.Scale,
+		offset: m.Offset,
+		drift:  m.Drift,
+		unit:   unitNanos[cmp.Or(m.TimestampUnit, "s")],
+	}
 	if s.scale == 1 {
 		s.scale = 0
 	}
@@ -161,11 +174,23 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		if len(m.From) > 1 || m.Slice != nil || s.scale != 0 {
 			switch {
 			case f.Kind != robocache.KindNumeric || f.Ragged():
-				return nil, bad("streams that are joined, sliced or scaled", "numeric rows of one length", from+" of kind "+string(f.Kind))
+				return nil, bad(
+					"streams that are joined, sliced or scaled",
+					"numeric rows of one length",
+					from+" of kind "+string(f.Kind),
+				)
 			case f.DType != s.feature.DType:
-				return nil, bad("streams that are joined", "one dtype, "+s.feature.DType.String()+" as "+m.From[0], from+" of "+f.DType.String())
+				return nil, bad(
+					"streams that are joined",
+					"one dtype, "+s.feature.DType.String()+" as "+m.From[0],
+					from+" of "+f.DType.String(),
+				)
 			case f.Clock != s.feature.Clock:
-				return nil, bad("streams that are joined", "one clock, "+fmt.Sprintf("%q", s.feature.Clock), from+" on "+fmt.Sprintf("%q", f.Clock))
+				return nil, bad(
+					"streams that are joined",
+					"one clock, "+fmt.Sprintf("%q", s.feature.Clock),
+					from+" on "+fmt.Sprintf("%q", f.Clock),
+				)
 			}
 			s.feature.Masked = s.feature.Masked || f.Masked
 		}
@@ -177,7 +202,11 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 	if len(m.From) > 1 || m.Slice != nil {
 		if m.Slice != nil {
 			if m.Slice[1] > elements {
-				return nil, bad("slice", fmt.Sprintf("an end of at most %d", elements), fmt.Sprint(m.Slice[1]))
+				return nil, bad(
+					"slice",
+					fmt.Sprintf("an end of at most %d", elements),
+					fmt.Sprint(m.Slice[1]),
+				)
 			}
 			s.from = m.Slice[0] * f.DType.Size()
 			elements = m.Slice[1] - m.Slice[0]
@@ -189,7 +218,11 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 	}
 	if m.Names != nil {
 		if len(m.Names) != f.Elements() {
-			return nil, bad("names", fmt.Sprintf("%d of them", f.Elements()), fmt.Sprint(len(m.Names)))
+			return nil, bad(
+				"names",
+				fmt.Sprintf("%d of them", f.Elements()),
+				fmt.Sprint(len(m.Names)),
+			)
 		}
 		f.Names, _ = json.Marshal(m.Names)
 	}
@@ -212,8 +245,13 @@ func (d *mapped) make(key string, m *robocache.StreamMapping) (_ *stream, err er
 		if err != nil {
 			return nil, err
 		}
-		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() || t.Clock != f.Clock {
-			return nil, bad("a stream of timestamps", "one number a row, on the clock of "+m.From[0], fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock))
+		if t.Kind != robocache.KindNumeric || t.Elements() != 1 || t.Ragged() ||
+			t.Clock != f.Clock {
+			return nil, bad(
+				"a stream of timestamps",
+				"one number a row, on the clock of "+m.From[0],
+				fmt.Sprintf("%s: %s %v on %q", name, t.Kind, t.Shape, t.Clock),
+			)
 		}
 		s.timestamps = name
 	}
@@ -268,7 +306,8 @@ func mapUnit(err error) error {
 	return &c
 }
 
-// anchor makes the rows of a stream the episode's own. The key is one of the dataset or of the mapping.
+// anchor makes the rows of a stream the episode's own. The key is one of the dataset or of the
+// mapping.
 func (d *mapped) anchor(ctx context.Context, key string) error {
 	info := &d.info
 	if key == "" {
@@ -301,8 +340,15 @@ func (d *mapped) anchor(ctx context.Context, key string) error {
 		d.lengths[e] = len(t)
 		info.Frames += int64(len(t))
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(d.streams)), func(s *stream) bool { return s.feature.Clock == clock }) {
-		return robocache.Misuse("map", robocache.Where{"stream": key}, "clock: no stream that is kept lies on the clock of this one")
+	if !slices.ContainsFunc(
+		slices.Collect(maps.Values(d.streams)),
+		func(s *stream) bool { return s.feature.Clock == clock },
+	) {
+		return robocache.Misuse(
+			"map",
+			robocache.Where{"stream": key},
+			"clock: no stream that is kept lies on the clock of this one",
+		)
 	}
 	return nil
 }

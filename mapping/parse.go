@@ -47,7 +47,10 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 		} else if e.Msg == "" {
 			e.Msg = "the mapping"
 		}
-		return e.WithHint("docs/mapping.md; %s writes a first one", robocache.Command("inspect --suggest-map"))
+		return e.WithHint(
+			"docs/mapping.md; %s writes a first one",
+			robocache.Command("inspect --suggest-map"),
+		)
 	}
 	if len(b) > maxBytes {
 		return nil, robocache.ResourceLimit("map", nil, "the mapping").
@@ -78,7 +81,8 @@ func Parse(b []byte) (*robocache.Mapping, error) {
 // check refuses what no dataset could make right.
 func check(m *robocache.Mapping) (err error) {
 	bad := func(key, msg, want, got string) error {
-		return robocache.Misuse("map", robocache.Where{"stream": key}, "%s", msg).Expected(want, got)
+		return robocache.Misuse("map", robocache.Where{"stream": key}, "%s", msg).
+			Expected(want, got)
 	}
 	switch m.Rest {
 	case "", "keep", "drop":
@@ -109,17 +113,30 @@ func check(m *robocache.Mapping) (err error) {
 		case "", "linear", "nearest", "previous", "next", "slerp", "angle", "mean", "sum":
 		default:
 			if (robocache.Rotation{Form: s.Interpolation}).Width() == 0 {
-				return bad(key, "interpolation", "linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a rotation: rotvec, xyz, XYZ …", strconv.Quote(s.Interpolation))
+				return bad(
+					key,
+					"interpolation",
+					"linear, nearest, previous, next, slerp, angle, mean, sum, or the form of a rotation: rotvec, xyz, XYZ …",
+					strconv.Quote(s.Interpolation),
+				)
 			}
 		}
-		if err := robocache.At(robocache.CheckRotations(s.Rotations, math.MaxInt32), robocache.Where{"stream": key}); err != nil {
+		if err := robocache.At(
+			robocache.CheckRotations(s.Rotations, math.MaxInt32),
+			robocache.Where{"stream": key},
+		); err != nil {
 			return err
 		}
 		if _, ok := timestampKey(s.Clock); !ok {
 			switch s.Clock {
 			case "", "header", "publish", "log":
 			default:
-				return bad(key, "clock", "header, publish, log or timestamps:<key>", strconv.Quote(s.Clock))
+				return bad(
+					key,
+					"clock",
+					"header, publish, log or timestamps:<key>",
+					strconv.Quote(s.Clock),
+				)
 			}
 		}
 	}
@@ -134,7 +151,11 @@ func jsonText(v any) string {
 var unitNanos = map[string]int64{"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // Open opens a dataset as robocache.Open does, with opt.Map put over it.
-func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (_ robocache.Dataset, err error) {
+func Open(
+	ctx context.Context,
+	uri string,
+	opt robocache.OpenOptions,
+) (_ robocache.Dataset, err error) {
 	m := opt.Map
 	if m == nil {
 		return robocache.Open(ctx, uri, opt)

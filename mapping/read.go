@@ -69,14 +69,22 @@ func (d *mapped) Episode(ctx context.Context, e int) (robocache.Episode, error) 
 // Lacks reports whether an episode lacks a source of a stream.
 func (d *mapped) Lacks(episode int, key string) bool {
 	s := d.streams[key]
-	return s != nil && slices.ContainsFunc(s.parts, func(p part) bool { return robocache.Lacks(d.base, episode, p.key) })
+	return s != nil &&
+		slices.ContainsFunc(
+			s.parts,
+			func(p part) bool { return robocache.Lacks(d.base, episode, p.key) },
+		)
 }
 
 // stream finds a stream of the result.
 func (d *mapped) stream(key string) (*stream, error) {
 	s := d.streams[key]
 	if s == nil {
-		return nil, robocache.NotFound("map", robocache.Where{"stream": key}, "the mapped dataset has no such stream")
+		return nil, robocache.NotFound(
+			"map",
+			robocache.Where{"stream": key},
+			"the mapped dataset has no such stream",
+		)
 	}
 	return s, nil
 }
@@ -103,7 +111,10 @@ func (d *mapped) Times(ctx context.Context, e int, key string) (_ []int64, err e
 	}
 	if s.timestamps != "" {
 		if t, err = d.timestamped(ctx, e, s, len(t)); err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key})
+			return nil, robocache.At(
+				err,
+				robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key},
+			)
 		}
 	}
 	if err := s.correct(d.info.EpisodeIndex(e), key, t); err != nil {
@@ -125,7 +136,8 @@ func (s *stream) correct(episode int64, key string, t []int64) error {
 	if s.drift.IsZero() {
 		return nil
 	}
-	// Before a timestamp is corrected it must be one: the differences of those beyond ±2^62 overflow.
+	// Before a timestamp is corrected it must be one: the differences of those beyond ±2^62
+	// overflow.
 	if i := slices.IndexFunc(t, far); i >= 0 {
 		return robocache.At(beyond(key, i, fmt.Sprint(t[i])), robocache.Where{"episode": episode})
 	}
@@ -178,7 +190,12 @@ func beyond(key string, i int, got string) error {
 		Expected("a number within ±2^62 ns", got)
 }
 
-func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *mapped) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	s, err := d.stream(key)
 	if err != nil {
 		return err
@@ -196,7 +213,10 @@ func (d *mapped) Gather(ctx context.Context, key string, rows []robocache.Row, d
 		lo, hi := max(at, 0), min(at+p.row, size)
 		if lo < hi {
 			raw := make([]byte, p.row*len(rows))
-			if err := robocache.At(d.base.Gather(ctx, p.key, rows, raw), robocache.Where{"stream": p.key}); err != nil {
+			if err := robocache.At(
+				d.base.Gather(ctx, p.key, rows, raw),
+				robocache.Where{"stream": p.key},
+			); err != nil {
 				return err
 			}
 			for i := range rows {
@@ -230,7 +250,11 @@ func scale(b []byte, t robocache.DType, by float64) {
 	}
 }
 
-func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (_ []byte, _ []int, err error) {
+func (d *mapped) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (_ []byte, _ []int, err error) {
 	s, err := d.stream(key)
 	if err != nil {
 		return nil, nil, err
@@ -238,7 +262,12 @@ func (d *mapped) GatherRagged(ctx context.Context, key string, rows []robocache.
 	return robocache.GatherRagged(ctx, d.base, s.parts[0].key, rows)
 }
 
-func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+func (d *mapped) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
 	s, err := d.stream(key)
 	if err != nil {
 		return err
@@ -261,15 +290,24 @@ func (d *mapped) Valid(ctx context.Context, key string, rows []robocache.Row, va
 	return nil
 }
 
-func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ []string, err error) {
+func (d *mapped) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (_ []string, err error) {
 	if key == "task" && d.streams["task"] == nil {
 		if d.tasks == nil {
 			return d.base.Text(ctx, key, rows)
 		}
 		out := make([]string, len(rows))
 		for i, r := range rows {
-			if r.Episode < 0 || r.Episode >= len(d.tasks) || r.Index < 0 || r.Index >= d.Len(r.Episode) {
-				return nil, robocache.Misuse("map text", robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index}, "no such row")
+			if r.Episode < 0 || r.Episode >= len(d.tasks) || r.Index < 0 ||
+				r.Index >= d.Len(r.Episode) {
+				return nil, robocache.Misuse(
+					"map text",
+					robocache.Where{"episode": d.info.EpisodeIndex(r.Episode), "row": r.Index},
+					"no such row",
+				)
 			}
 			out[i] = d.tasks[r.Episode]
 		}
@@ -282,7 +320,12 @@ func (d *mapped) Text(ctx context.Context, key string, rows []robocache.Row) (_ 
 	return d.base.Text(ctx, s.parts[0].key, rows)
 }
 
-func (d *mapped) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *mapped) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	s, err := d.stream(key)
 	if err != nil {
 		return err
@@ -316,7 +359,12 @@ func (d *mapped) TimesBy(ctx context.Context, e int, key, clock string) (_ []int
 		return nil, err
 	}
 	if !slices.Contains(d.Clocks(key), clock) {
-		return nil, robocache.Unsupported("map", robocache.Where{"stream": key}, "the stream has no clock %s", clock)
+		return nil, robocache.Unsupported(
+			"map",
+			robocache.Where{"stream": key},
+			"the stream has no clock %s",
+			clock,
+		)
 	}
 	t, err := d.base.Capabilities().TimesBy(ctx, e, s.parts[0].key, clock)
 	if err == nil {
@@ -339,7 +387,8 @@ func (d *mapped) Stats(ctx context.Context) (robocache.Stats, error) {
 	}
 	out := robocache.Stats{}
 	for key, s := range d.streams {
-		if x := all[s.parts[0].key]; x != nil && len(s.parts) == 1 && s.scale == 0 && s.feature.Elements() == d.base.Info().Feature(s.parts[0].key).Elements() {
+		if x := all[s.parts[0].key]; x != nil && len(s.parts) == 1 && s.scale == 0 &&
+			s.feature.Elements() == d.base.Info().Feature(s.parts[0].key).Elements() {
 			out[key] = x
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// related sets the relative channels of a stream: those that the mapping states, or those of its parts, at their places
-// in the joined and sliced row. It runs after the names are set.
+// related sets the relative channels of a stream: those that the mapping states, or those of its
+// parts, at their places in the joined and sliced row. It runs after the names are set.
 func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err error) {
 	if f.Relative, f.RelativeReason, err = d.relativeParts(m); err != nil {
 		return err
@@ -35,8 +35,11 @@ func (d *mapped) related(f *robocache.Feature, m *robocache.StreamMapping) (err 
 	return err
 }
 
-// relativeParts returns the relative channels of the parts of a joined row. It returns nil if nothing is known of any.
-func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reason string, err error) {
+// relativeParts returns the relative channels of the parts of a joined row. It returns nil if
+// nothing is known of any.
+func (d *mapped) relativeParts(
+	m *robocache.StreamMapping,
+) (channels []int, reason string, err error) {
 	channels, err = d.joinedChannels(m, func(f *robocache.Feature) []int {
 		own, why := f.RelativeChannels()
 		if own != nil && reason == "" {
@@ -47,8 +50,8 @@ func (d *mapped) relativeParts(m *robocache.StreamMapping) (channels []int, reas
 	return channels, reason, err
 }
 
-// joinedChannels returns where some channels of the parts of a row are in the joined and sliced row. It returns nil if
-// channelsOf returns nil for all parts.
+// joinedChannels returns where some channels of the parts of a row are in the joined and sliced
+// row. It returns nil if channelsOf returns nil for all parts.
 func (d *mapped) joinedChannels(
 	m *robocache.StreamMapping, channelsOf func(*robocache.Feature) []int,
 ) (channels []int, err error) {

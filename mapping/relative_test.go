@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// TestRelative checks what a mapping states of relative channels, and where those of the parts are in a joined row.
+// TestRelative checks what a mapping states of relative channels, and where those of the parts are
+// in a joined row.
 func TestRelative(t *testing.T) {
 	for _, c := range []struct {
 		arm  []int // what the dataset states of the stream "arm", three channels
@@ -42,8 +43,17 @@ func TestRelative(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if f := ds.Info().Feature("x"); !slices.Equal(f.Relative, c.want) || align.DefaultMode(f) != c.mode {
-			t.Errorf("%s: channels %v, mode %v; want %v, %v", c.text, f.Relative, align.DefaultMode(f), c.want, c.mode)
+		if f := ds.Info().
+			Feature("x"); !slices.Equal(f.Relative, c.want) ||
+			align.DefaultMode(f) != c.mode {
+			t.Errorf(
+				"%s: channels %v, mode %v; want %v, %v",
+				c.text,
+				f.Relative,
+				align.DefaultMode(f),
+				c.want,
+				c.mode,
+			)
 		}
 	}
 	for _, text := range []string{

@@ -15,16 +15,63 @@ const (
 )
 
 var (
-	actionWords = []string{"action", "command", "cmd", "target", "desired", "setpoint", "goal", "ctrl", "control"}
-	stateWords  = []string{"qpos", "joint_states", "joint_state", "joint_position", "joint_pos", "state", "proprio", "joints", "joint", "eef", "tcp", "pose", "odom"}
-	rateWords   = []string{"velocity", "vel", "qvel", "effort", "torque", "current"} // not used for states; a command may be a velocity
-	skipWords   = []string{"covariance", "sec", "nanosec", "seq", "valid", "reward", "done", "camera_info", "diagnostic"}
-	imageWords  = []string{"image_raw", "image_rect", "image_color", "image", "images", "compressed", "color", "rgb", "observation", "obs", "data"}
+	actionWords = []string{
+		"action",
+		"command",
+		"cmd",
+		"target",
+		"desired",
+		"setpoint",
+		"goal",
+		"ctrl",
+		"control",
+	}
+	stateWords = []string{
+		"qpos",
+		"joint_states",
+		"joint_state",
+		"joint_position",
+		"joint_pos",
+		"state",
+		"proprio",
+		"joints",
+		"joint",
+		"eef",
+		"tcp",
+		"pose",
+		"odom",
+	}
+	// not used for states; a command may be a velocity
+	rateWords = []string{"velocity", "vel", "qvel", "effort", "torque", "current"}
+	skipWords = []string{
+		"covariance",
+		"sec",
+		"nanosec",
+		"seq",
+		"valid",
+		"reward",
+		"done",
+		"camera_info",
+		"diagnostic",
+	}
+	imageWords = []string{
+		"image_raw",
+		"image_rect",
+		"image_color",
+		"image",
+		"images",
+		"compressed",
+		"color",
+		"rgb",
+		"observation",
+		"obs",
+		"data",
+	}
 )
 
-// Roles returns the streams that the action and the state of a dataset would be joined from, for the roles that it lacks. A stream that
-// commands the robot is an action, and a stream that reports its joints is a state. A list is empty if the dataset has the role or
-// no stream fits it.
+// Roles returns the streams that the action and the state of a dataset would be joined from, for
+// the roles that it lacks. A stream that commands the robot is an action, and a stream that reports
+// its joints is a state. A list is empty if the dataset has the role or no stream fits it.
 func Roles(info *robocache.Info) (action, state []string) {
 	if !HasAction(info) {
 		action = candidate(info, actionWords, nil)
@@ -38,17 +85,21 @@ func Roles(info *robocache.Info) (action, state []string) {
 // HasAction reports whether a dataset has an action under LeRobot's name.
 func HasAction(info *robocache.Info) bool {
 	return slices.ContainsFunc(info.Features, func(f robocache.Feature) bool {
-		return f.Key == ActionKey || strings.HasPrefix(f.Key, ActionKey+".") && !strings.HasSuffix(f.Key, robocache.ValidSuffix)
+		return f.Key == ActionKey ||
+			strings.HasPrefix(f.Key, ActionKey+".") &&
+				!strings.HasSuffix(f.Key, robocache.ValidSuffix)
 	})
 }
 
-// candidate returns the streams of the group whose name has the first of words, and none of others. A group is the numeric streams of one
-// prefix ("joint_states." of "joint_states.position"), on one clock and of one type. Its positions are preferred to all of it.
+// candidate returns the streams of the group whose name has the first of words, and none of others.
+// A group is the numeric streams of one prefix ("joint_states." of "joint_states.position"), on one
+// clock and of one type. Its positions are preferred to all of it.
 func candidate(info *robocache.Info, words, others []string) []string {
 	for _, word := range words {
 		for i := range info.Features {
 			first := &info.Features[i]
-			if !joinable(first) || !hasWord(first.Key, word) || slices.ContainsFunc(others, func(w string) bool { return hasWord(first.Key, w) }) {
+			if !joinable(first) || !hasWord(first.Key, word) ||
+				slices.ContainsFunc(others, func(w string) bool { return hasWord(first.Key, w) }) {
 				continue
 			}
 			at := strings.LastIndexByte(first.Key, '.')
@@ -76,18 +127,24 @@ func candidate(info *robocache.Info, words, others []string) []string {
 
 // joinable reports whether a stream can be a part of an action or a state.
 func joinable(f *robocache.Feature) bool {
-	return !f.Default && f.Kind == robocache.KindNumeric && !f.Ragged() && f.DType.Float() && !f.Latched && f.Elements() < 256 &&
+	return !f.Default && f.Kind == robocache.KindNumeric && !f.Ragged() && f.DType.Float() &&
+		!f.Latched &&
+		f.Elements() < 256 &&
 		!slices.ContainsFunc(skipWords, func(w string) bool { return hasWord(f.Key, w) })
 }
 
-// hasWord reports whether a key has a word between its separators: "joint" is in "left.joint_pos", not in "disjoint".
+// hasWord reports whether a key has a word between its separators: "joint" is in "left.joint_pos",
+// not in "disjoint".
 func hasWord(key, word string) bool {
-	flat := "_" + strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(strings.ToLower(key)) + "_"
+	flat := "_" + strings.NewReplacer(".", "_", "/", "_", "-", "_").
+		Replace(strings.ToLower(key)) +
+		"_"
 	return strings.Contains(flat, "_"+word+"_")
 }
 
-// Preset returns the mapping that gives a dataset the names that lerobot trains on: action, observation.state and observation.images.*.
-// Streams that lerobot has no use for are dropped. Without a command stream the action is the state one row later, if the streams have clocks of
+// Preset returns the mapping that gives a dataset the names that lerobot trains on: action,
+// observation.state and observation.images.*. Streams that lerobot has no use for are dropped.
+// Without a command stream the action is the state one row later, if the streams have clocks of
 // their own; period is the time between rows in ns. left lists the streams that are dropped.
 func Preset(info *robocache.Info, period int64) (m *robocache.Mapping, left []string) {
 	m = &robocache.Mapping{Rest: "drop", Streams: map[string]robocache.StreamMapping{}}
@@ -107,19 +164,26 @@ func Preset(info *robocache.Info, period int64) (m *robocache.Mapping, left []st
 	}
 	for i := range info.Features {
 		f := &info.Features[i]
-		camera := (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) && f.Depth == nil && !strings.HasPrefix(f.Key, "observation.")
-		known := strings.HasPrefix(f.Key, "observation.") || strings.HasPrefix(f.Key, ActionKey) || strings.HasPrefix(f.Key, "next.") || strings.HasPrefix(f.Key, "annotation.")
+		camera := (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage) &&
+			f.Depth == nil &&
+			!strings.HasPrefix(f.Key, "observation.")
+		known := strings.HasPrefix(f.Key, "observation.") || strings.HasPrefix(f.Key, ActionKey) ||
+			strings.HasPrefix(f.Key, "next.") ||
+			strings.HasPrefix(f.Key, "annotation.")
 		switch {
 		case f.Default || used[f.Key]:
 		case camera:
 			name(cameraKey(f.Key, m.Streams), f.Key)
-		case known && f.Kind != robocache.KindPointCloud && !f.Ragged(), f.Kind == robocache.KindText:
+		case known && f.Kind != robocache.KindPointCloud && !f.Ragged(),
+			f.Kind == robocache.KindText:
 			name(f.Key, f.Key)
 		default:
 			left = append(left, f.Key)
 		}
 	}
-	if from := m.Streams[StateKey].From; !HasAction(info) && action == nil && len(from) > 0 && info.Clock != "" && period > 0 {
+	if from := m.Streams[StateKey].From; !HasAction(info) && action == nil && len(from) > 0 &&
+		info.Clock != "" &&
+		period > 0 {
 		m.Streams[ActionKey] = robocache.StreamMapping{From: from, Offset: -period}
 	}
 	return m, left
@@ -144,22 +208,39 @@ func cameraKey(key string, taken map[string]robocache.StreamMapping) string {
 	return name
 }
 
-// RoleFindings reports the roles that lerobot's policies need and a dataset lacks, each with the mapping that gives it. It reports none unless
-// the whole of another format is written as LeRobot: keys are the features that were chosen.
+// RoleFindings reports the roles that lerobot's policies need and a dataset lacks, each with the
+// mapping that gives it. It reports none unless the whole of another format is written as LeRobot:
+// keys are the features that were chosen.
 func RoleFindings(info *robocache.Info, to string, keys []string) (out []robocache.Finding) {
 	if to != "lerobot" || info.Format == to || keys != nil {
 		return nil
 	}
 	action, state := Roles(info)
 	report := func(code, key string, from []string) {
-		hint := fmt.Sprintf("Pass %s with the stream that is the %s.", robocache.Option("map", "streams", key, "from", []string{"STREAM"}), key)
+		hint := fmt.Sprintf(
+			"Pass %s with the stream that is the %s.",
+			robocache.Option("map", "streams", key, "from", []string{"STREAM"}),
+			key,
+		)
 		switch {
 		case from == nil && key == ActionKey && info.Clock != "" && (state != nil || info.Feature(StateKey) != nil):
 			hint += " " + robocache.Option("preset", "lerobot") + " takes the state one row later."
 		case from != nil:
-			hint = fmt.Sprintf("Pass %s, or %s.", robocache.Option("map", "streams", key, "from", from), robocache.Option("preset", "lerobot"))
+			hint = fmt.Sprintf(
+				"Pass %s, or %s.",
+				robocache.Option("map", "streams", key, "from", from),
+				robocache.Option("preset", "lerobot"),
+			)
 		}
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Message: "no stream is named " + key + ": lerobot's policies cannot be trained on the result", Hint: hint})
+		out = append(
+			out,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     code,
+				Message:  "no stream is named " + key + ": lerobot's policies cannot be trained on the result",
+				Hint:     hint,
+			},
+		)
 	}
 	if !HasAction(info) {
 		report("no-action", ActionKey, action)

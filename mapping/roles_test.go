@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestRoles: the streams that command a robot are its action, those that report its joints its state.
+// TestRoles: the streams that command a robot are its action, those that report its joints its
+// state.
 func TestRoles(t *testing.T) {
 	for _, c := range []struct {
 		name          string
@@ -25,7 +26,16 @@ func TestRoles(t *testing.T) {
 	} {
 		info := &robocache.Info{Clock: "camera"}
 		for _, k := range c.keys {
-			info.Features = append(info.Features, robocache.Feature{Key: k, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{3}, Clock: "c"})
+			info.Features = append(
+				info.Features,
+				robocache.Feature{
+					Key:   k,
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float64,
+					Shape: []int{3},
+					Clock: "c",
+				},
+			)
 		}
 		action, state := Roles(info)
 		if !slices.Equal(action, c.action) || !slices.Equal(state, c.state) {
@@ -36,7 +46,11 @@ func TestRoles(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, f)
 			}
 		}
-		if m, _ := Preset(info, 100); c.name == "joints alone" && (m.Streams["action"].Offset != -100 || m.Streams["observation.state"].From[0] != "joint_states.position") {
+		if m, _ := Preset(
+			info,
+			100,
+		); c.name == "joints alone" &&
+			(m.Streams["action"].Offset != -100 || m.Streams["observation.state"].From[0] != "joint_states.position") {
 			t.Errorf("%+v", m)
 		}
 	}

@@ -31,8 +31,8 @@ func (d *mapped) turns(m *robocache.StreamMapping) (out []robocache.Rotation) {
 	return out
 }
 
-// joined is the mode of a joined row: that of its parts where all have one; else the first that takes samples as they are; slerp where some are
-// rotations and the others go without saying.
+// joined is the mode of a joined row: that of its parts where all have one; else the first that
+// takes samples as they are; slerp where some are rotations and the others go without saying.
 func joined(f *robocache.Feature, base *robocache.Info, from []string) string {
 	first := base.Feature(from[0]).Interpolation
 	same, plain := true, true
@@ -67,7 +67,14 @@ func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 		}
 		f.Rotations = robocache.RepeatRotation(mode, f.Elements())
 		if f.Rotations == nil {
-			return bad("interpolation: "+mode, fmt.Sprintf("a multiple of %d channels, or rotations: with the channels", form.Width()), fmt.Sprint(f.Elements()))
+			return bad(
+				"interpolation: "+mode,
+				fmt.Sprintf(
+					"a multiple of %d channels, or rotations: with the channels",
+					form.Width(),
+				),
+				fmt.Sprint(f.Elements()),
+			)
 		}
 		mode = "slerp"
 	}
@@ -84,7 +91,11 @@ func rotated(f *robocache.Feature, m *robocache.StreamMapping) error {
 		return nil
 	}
 	if f.Rotations != nil && (f.Kind != robocache.KindNumeric || !f.DType.Float() || f.Ragged()) {
-		return bad("rotations", "numeric rows of one length of floating-point numbers", string(f.Kind)+" "+f.DType.String())
+		return bad(
+			"rotations",
+			"numeric rows of one length of floating-point numbers",
+			string(f.Kind)+" "+f.DType.String(),
+		)
 	}
 	return robocache.CheckRotations(f.Rotations, f.Elements())
 }

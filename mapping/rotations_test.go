@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/mapping"
 )
 
-// turned gives the stream "x" that a mapping of a plant makes, whose arm (3 channels) is a rotation vector where that is said.
+// turned gives the stream "x" that a mapping of a plant makes, whose arm (3 channels) is a rotation
+// vector where that is said.
 func turned(t *testing.T, arm bool, text string) (*robocache.Feature, error) {
 	t.Helper()
 	p := newPlant()
@@ -29,7 +30,8 @@ func turned(t *testing.T, arm bool, text string) (*robocache.Feature, error) {
 	return ds.Info().Feature("x"), nil
 }
 
-// TestRotations: what a mapping says of rotations, and where those of the parts stand in a joined row.
+// TestRotations: what a mapping says of rotations, and where those of the parts stand in a joined
+// row.
 func TestRotations(t *testing.T) {
 	at := func(form string, at ...int) (out []robocache.Rotation) {
 		for _, a := range at {
@@ -61,7 +63,14 @@ func TestRotations(t *testing.T) {
 			continue
 		}
 		if !slices.Equal(f.Rotations, c.want) || align.DefaultMode(f) != c.mode {
-			t.Errorf("%s: rotations %v, mode %v; want %v, %v", c.text, f.Rotations, align.DefaultMode(f), c.want, c.mode)
+			t.Errorf(
+				"%s: rotations %v, mode %v; want %v, %v",
+				c.text,
+				f.Rotations,
+				align.DefaultMode(f),
+				c.want,
+				c.mode,
+			)
 		}
 	}
 	for _, text := range []string{

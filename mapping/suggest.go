@@ -9,12 +9,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as comments. A buffer of UMI, which keeps no action, gets one.
+// Suggest writes a mapping of a dataset as it is, with what could be said of each stream as
+// comments. A buffer of UMI, which keeps no action, gets one.
 func Suggest(w io.Writer, ds robocache.Dataset) error {
 	info := ds.Info()
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.", comment(info.URI), info.Format)
+	line(
+		"# A mapping of %s (%s). Give it as --map FILE, or map= in Python; docs/mapping.md.",
+		comment(info.URI),
+		info.Format,
+	)
 	if f, err := robocache.FormatNamed(info.Format); err == nil && !f.Stamped && !info.FPS.Zero() {
 		line("# hz: %s            # of the rows, where the format keeps no clock", info.FPS)
 		if clocks := info.DescribeUnusedClocks(); clocks != "" {
@@ -24,7 +29,10 @@ func Suggest(w io.Writer, ds robocache.Dataset) error {
 	if info.Clock != "" {
 		for i := range info.Features {
 			if f := &info.Features[i]; f.Clock == info.Clock {
-				line("clock: %s            # the stream whose rows are the episode's own", quoted(f.Key))
+				line(
+					"clock: %s            # the stream whose rows are the episode's own",
+					quoted(f.Key),
+				)
 				break
 			}
 		}

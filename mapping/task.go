@@ -25,11 +25,21 @@ func (d *mapped) findTasks(ctx context.Context, key string) error {
 	for e := range d.tasks {
 		text, err := d.firstText(ctx, e, key)
 		if err != nil {
-			return robocache.At(err, robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key})
+			return robocache.At(
+				err,
+				robocache.Where{"episode": d.info.EpisodeIndex(e), "stream": key},
+			)
 		}
 		d.tasks[e] = text
-		if text != "" && !slices.ContainsFunc(d.info.Tasks, func(t robocache.Task) bool { return t.Text == text }) {
-			d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: text})
+		if text != "" &&
+			!slices.ContainsFunc(
+				d.info.Tasks,
+				func(t robocache.Task) bool { return t.Text == text },
+			) {
+			d.info.Tasks = append(
+				d.info.Tasks,
+				robocache.Task{Index: int64(len(d.info.Tasks)), Text: text},
+			)
 		}
 	}
 	return nil

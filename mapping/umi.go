@@ -13,7 +13,8 @@ import (
 // umiParts are what an action of UMI is made of, a robot after the other.
 var umiParts = []string{"_eef_pos", "_eef_rot_axis_angle", "_gripper_width"}
 
-// umiAction gives the streams that are UMI's action, in their order; nil where the dataset has one, or is none of UMI's.
+// umiAction gives the streams that are UMI's action, in their order; nil where the dataset has one,
+// or is none of UMI's.
 func umiAction(info *robocache.Info) (keys []string) {
 	type robot struct {
 		number int
@@ -74,10 +75,15 @@ func umiLines(line func(format string, args ...any), info *robocache.Info, keys 
 		}
 		at += f.Elements()
 	}
-	line("  action:            # UMI keeps none: position, rotation, width of %s", robotsOf(len(keys)/len(umiParts)))
+	line(
+		"  action:            # UMI keeps none: position, rotation, width of %s",
+		robotsOf(len(keys)/len(umiParts)),
+	)
 	line("    from: [%s]", strings.Join(from, ", "))
 	if turns != nil {
-		line("    interpolation: slerp            # of the rotation vectors; position and width are linear")
+		line(
+			"    interpolation: slerp            # of the rotation vectors; position and width are linear",
+		)
 		rotationLine(line, turns)
 	}
 }

@@ -17,7 +17,15 @@ func umi() *plant {
 	p := newPlant()
 	for _, robot := range []string{"robot1", "robot0"} {
 		for part, n := range map[string]int{"_gripper_width": 1, "_eef_pos": 3, "_eef_rot_axis_angle": 3, "_demo_start_pose": 6} {
-			p.info.Features = append(p.info.Features, robocache.Feature{Key: "observation." + robot + part, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{n}})
+			p.info.Features = append(
+				p.info.Features,
+				robocache.Feature{
+					Key:   "observation." + robot + part,
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float32,
+					Shape: []int{n},
+				},
+			)
 		}
 	}
 	return p
@@ -45,7 +53,9 @@ func TestSuggestedAction(t *testing.T) {
 	p := umi()
 	ds := suggested(t, p)
 	f := ds.Info().Feature("action")
-	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 || f.Interpolation != "slerp" || !slices.Equal(f.Rotations, []robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}}) {
+	if f == nil || !slices.Equal(f.Shape, []int{14}) || f.DType != robocache.Float32 ||
+		f.Interpolation != "slerp" ||
+		!slices.Equal(f.Rotations, []robocache.Rotation{{At: 3, Form: "rotvec"}, {At: 10, Form: "rotvec"}}) {
 		t.Fatalf("%+v", f)
 	}
 	if got, want := len(ds.Info().Features), len(p.info.Features)+1; got != want {
@@ -61,7 +71,11 @@ func TestSuggestedAction(t *testing.T) {
 		for _, part := range []string{"_eef_pos", "_eef_rot_axis_angle", "_gripper_width"} {
 			key := "observation." + robot + part
 			for i := range p.info.Feature(key).Elements() {
-				if got, want := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*at:])), float32(p.value(key, row, i)); got != want {
+				if got, want := math.Float32frombits(
+					binary.LittleEndian.Uint32(raw[4*at:]),
+				), float32(
+					p.value(key, row, i),
+				); got != want {
 					t.Errorf("value %d: %g, want %g of %s", at, got, want, key)
 				}
 				at++

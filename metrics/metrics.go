@@ -47,12 +47,31 @@ func Serve(addr string, of ...prometheus.Collector) (*Server, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, bad(err, "processes of one machine need a port each: add the local rank to it, or take :0")
+		return nil, bad(
+			err,
+			"processes of one machine need a port each: add the local rank to it, or take :0",
+		)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	s := &Server{http: http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}, addr: l.Addr().String()}
+	mux.Handle(
+		"GET /metrics",
+		promhttp.HandlerFor(
+			registry,
+			promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second},
+		),
+	)
+	mux.HandleFunc(
+		"GET /healthz",
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") },
+	)
+	s := &Server{
+		http: http.Server{
+			Handler:           mux,
+			ReadHeaderTimeout: 5 * time.Second,
+			IdleTimeout:       time.Minute,
+		},
+		addr: l.Addr().String(),
+	}
 	go func() { _ = s.http.Serve(l) }() // ends with Close
 	return s, nil
 }

@@ -28,12 +28,40 @@ func clock() (func() loader.Stats, func() submit.States, *atomic.Int64) {
 	var n atomic.Int64
 	stats := func() loader.Stats {
 		k := n.Add(1)
-		return loader.Stats{Samples: 64 * k, Batches: k, WaitData: float64(k) / 10, Decode: float64(k) / 2, BytesRead: 1000 * k, Frames: 64 * k, Memory: loader.MemoryStats{Budget: 1 << 30}, BufferBytes: 1 << 20,
-			DecodeQueue: 3, InFlight: 2, Cache: &loader.CacheStats{Hits: 3 * k, Misses: k, Bytes: 1 << 10, Where: "/home/someone/secret"}, Errors: map[string]int64{"malformed": k / 3},
-			BadEpisodes: []loader.BadEpisode{{Error: "https://user:secret@host/x"}}, Warnings: []string{"secret"}}
+		return loader.Stats{
+			Samples:     64 * k,
+			Batches:     k,
+			WaitData:    float64(k) / 10,
+			Decode:      float64(k) / 2,
+			BytesRead:   1000 * k,
+			Frames:      64 * k,
+			Memory:      loader.MemoryStats{Budget: 1 << 30},
+			BufferBytes: 1 << 20,
+			DecodeQueue: 3,
+			InFlight:    2,
+			Cache: &loader.CacheStats{
+				Hits:   3 * k,
+				Misses: k,
+				Bytes:  1 << 10,
+				Where:  "/home/someone/secret",
+			},
+			Errors: map[string]int64{"malformed": k / 3},
+			BadEpisodes: []loader.BadEpisode{
+				{Error: "https://user:secret@host/x"},
+			},
+			Warnings: []string{"secret"},
+		}
 	}
 	states := func() submit.States {
-		return submit.States{Total: 10, Done: 4, Running: 2, Waiting: 3, Failed: 1, Retries: 5, Codes: map[string]int{"75": 4, "signal": 1}}
+		return submit.States{
+			Total:   10,
+			Done:    4,
+			Running: 2,
+			Waiting: 3,
+			Failed:  1,
+			Retries: 5,
+			Codes:   map[string]int{"75": 4, "signal": 1},
+		}
 	}
 	return stats, states, &n
 }
@@ -75,8 +103,10 @@ func TestServe(t *testing.T) {
 		t.Error(code)
 	}
 	_, text := get(t, "http://"+s.Addr()+"/metrics")
-	for _, want := range []string{"robocache_loader_samples_total 64\n", `robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n", `robocache_loader_cache_total{result="hit"} 3` + "\n", `robocache_loader_errors_total{class="malformed"} 0` + "\n",
-		"robocache_loader_memory_budget_bytes 1.073741824e+09\n", `robocache_shards{state="failed"} 1` + "\n", `robocache_shard_failed_tries_total{code="75"} 4` + "\n", "robocache_loader_decode_queue 3\n"} {
+	for _, want := range []string{
+		"robocache_loader_samples_total 64\n", `robocache_loader_wait_seconds_total{for="data"} 0.1` + "\n", `robocache_loader_cache_total{result="hit"} 3` + "\n", `robocache_loader_errors_total{class="malformed"} 0` + "\n",
+		"robocache_loader_memory_budget_bytes 1.073741824e+09\n", `robocache_shards{state="failed"} 1` + "\n", `robocache_shard_failed_tries_total{code="75"} 4` + "\n", "robocache_loader_decode_queue 3\n",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -117,7 +147,8 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// The dashboard is JSON as Grafana takes it; each of its queries has an answer from a real Prometheus that scrapes us; promtool finds nothing to say of our names.
+// The dashboard is JSON as Grafana takes it; each of its queries has an answer from a real
+// Prometheus that scrapes us; promtool finds nothing to say of our names.
 func TestDashboard(t *testing.T) {
 	var d struct {
 		Title, UID    string
@@ -136,7 +167,11 @@ func TestDashboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, &d); err != nil || d.Title == "" || d.UID == "" || d.SchemaVersion < 30 || len(d.Panels) < 10 || len(d.Templating.List) != 2 {
+	if err := json.Unmarshal(
+		b,
+		&d,
+	); err != nil || d.Title == "" || d.UID == "" || d.SchemaVersion < 30 || len(d.Panels) < 10 ||
+		len(d.Templating.List) != 2 {
 		t.Fatalf("%v %+v", err, d)
 	}
 	ids, shown := map[int]bool{}, string(b)
@@ -151,7 +186,9 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, name := range families() {
-		if !strings.Contains(shown, name) && name != "robocache_loader_batches_total" && name != "robocache_loader_reads_total" && name != "robocache_loader_cache_bytes" {
+		if !strings.Contains(shown, name) && name != "robocache_loader_batches_total" &&
+			name != "robocache_loader_reads_total" &&
+			name != "robocache_loader_cache_bytes" {
 			t.Errorf("%s is on no panel", name)
 		}
 	}
@@ -169,7 +206,10 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	conf := fmt.Sprintf("global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n", s.Addr())
+	conf := fmt.Sprintf(
+		"global: {scrape_interval: 500ms}\nscrape_configs: [{job_name: robocache, static_configs: [{targets: [%q]}]}]\n",
+		s.Addr(),
+	)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +219,13 @@ func TestDashboard(t *testing.T) {
 	}
 	at := l.Addr().String()
 	l.Close()
-	c := exec.Command(prometheus, "--config.file="+dir+"/prometheus.yml", "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+at, "--log.level=error")
+	c := exec.Command(
+		prometheus,
+		"--config.file="+dir+"/prometheus.yml",
+		"--storage.tsdb.path="+dir+"/data",
+		"--web.listen-address="+at,
+		"--log.level=error",
+	)
 	var errs strings.Builder
 	c.Stdout, c.Stderr = &errs, &errs
 	if err := servers.Begin(c); err != nil {
@@ -216,7 +262,8 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, e := range exprs {
-		e = strings.NewReplacer("$__rate_interval", "10s", "$__range", "10s", "$instance", ".*").Replace(e)
+		e = strings.NewReplacer("$__rate_interval", "10s", "$__range", "10s", "$instance", ".*").
+			Replace(e)
 		if n, fault := ask(e); n == 0 {
 			t.Errorf("%s has no answer: %s", e, fault)
 		}

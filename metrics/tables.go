@@ -33,29 +33,104 @@ func each[N number](by map[string]N) (out []Sample) {
 func Loader(stats func() loader.Stats) prometheus.Collector { return Of(loaderTable, stats) }
 
 var loaderTable = []Family[loader.Stats]{
-	{"loader_samples_total", "Samples handed out.", counter, "", func(s *loader.Stats) []Sample { return one(s.Samples) }},
-	{"loader_batches_total", "Batches handed out.", counter, "", func(s *loader.Stats) []Sample { return one(s.Batches) }},
-	{"loader_wait_seconds_total", "Who waited: the training loop for data, or the loader for the loop.", counter, "for", func(s *loader.Stats) []Sample {
-		return each(map[string]float64{"data": s.WaitData, "consumer": s.WaitConsumer})
-	}},
-	{"loader_stage_seconds_total", "Time in stages, summed over threads.", counter, "stage", func(s *loader.Stats) []Sample {
-		return each(map[string]float64{"plan": s.Plan, "gather": s.Gather, "decode": s.Decode, "convert": s.Convert, "copy": s.Copy, "fetch": s.Fetch})
-	}},
-	{"loader_frames_total", "Frames: in batches, out of decoders, converted once.", counter, "what", func(s *loader.Stats) []Sample {
-		return each(map[string]int64{"delivered": s.Frames, "decoded": s.FramesDecoded, "unique": s.FramesUnique})
-	}},
-	{"loader_video_bytes_total", "Bytes of video: read, and of them the packets that were decoded.", counter, "what", func(s *loader.Stats) []Sample {
-		return each(map[string]int64{"read": s.BytesRead, "needed": s.BytesNeeded})
-	}},
-	{"loader_reads_total", "Reads of video files.", counter, "", func(s *loader.Stats) []Sample { return one(s.Reads) }},
-	{"loader_decode_queue", "Jobs that wait for a worker.", gauge, "", func(s *loader.Stats) []Sample { return one(s.DecodeQueue) }},
-	{"loader_batches_in_flight", "Batches that are planned and not handed out.", gauge, "", func(s *loader.Stats) []Sample { return one(s.InFlight) }},
-	{"loader_cache_total", "Frames that were looked for in the cache.", counter, "result", func(s *loader.Stats) []Sample {
-		if s.Cache == nil {
-			return nil
-		}
-		return each(map[string]int64{"hit": s.Cache.Hits, "miss": s.Cache.Misses})
-	}},
+	{
+		"loader_samples_total",
+		"Samples handed out.",
+		counter,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.Samples) },
+	},
+	{
+		"loader_batches_total",
+		"Batches handed out.",
+		counter,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.Batches) },
+	},
+	{
+		"loader_wait_seconds_total",
+		"Who waited: the training loop for data, or the loader for the loop.",
+		counter,
+		"for",
+		func(s *loader.Stats) []Sample {
+			return each(map[string]float64{"data": s.WaitData, "consumer": s.WaitConsumer})
+		},
+	},
+	{
+		"loader_stage_seconds_total",
+		"Time in stages, summed over threads.",
+		counter,
+		"stage",
+		func(s *loader.Stats) []Sample {
+			return each(
+				map[string]float64{
+					"plan":    s.Plan,
+					"gather":  s.Gather,
+					"decode":  s.Decode,
+					"convert": s.Convert,
+					"copy":    s.Copy,
+					"fetch":   s.Fetch,
+				},
+			)
+		},
+	},
+	{
+		"loader_frames_total",
+		"Frames: in batches, out of decoders, converted once.",
+		counter,
+		"what",
+		func(s *loader.Stats) []Sample {
+			return each(
+				map[string]int64{
+					"delivered": s.Frames,
+					"decoded":   s.FramesDecoded,
+					"unique":    s.FramesUnique,
+				},
+			)
+		},
+	},
+	{
+		"loader_video_bytes_total",
+		"Bytes of video: read, and of them the packets that were decoded.",
+		counter,
+		"what",
+		func(s *loader.Stats) []Sample {
+			return each(map[string]int64{"read": s.BytesRead, "needed": s.BytesNeeded})
+		},
+	},
+	{
+		"loader_reads_total",
+		"Reads of video files.",
+		counter,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.Reads) },
+	},
+	{
+		"loader_decode_queue",
+		"Jobs that wait for a worker.",
+		gauge,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.DecodeQueue) },
+	},
+	{
+		"loader_batches_in_flight",
+		"Batches that are planned and not handed out.",
+		gauge,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.InFlight) },
+	},
+	{
+		"loader_cache_total",
+		"Frames that were looked for in the cache.",
+		counter,
+		"result",
+		func(s *loader.Stats) []Sample {
+			if s.Cache == nil {
+				return nil
+			}
+			return each(map[string]int64{"hit": s.Cache.Hits, "miss": s.Cache.Misses})
+		},
+	},
 	{"loader_cache_bytes", "Bytes in the cache.", gauge, "", func(s *loader.Stats) []Sample {
 		if s.Cache == nil {
 			return nil
@@ -63,11 +138,35 @@ var loaderTable = []Family[loader.Stats]{
 		return one(s.Cache.Bytes)
 	}},
 	{"loader_memory_bytes", "Memory by use.", gauge, "use", func(s *loader.Stats) []Sample {
-		return each(map[string]int64{"batches": s.BufferBytes, "kept": s.Memory.KeptBytes, "decoders": s.Memory.DecoderBytes})
+		return each(
+			map[string]int64{
+				"batches":  s.BufferBytes,
+				"kept":     s.Memory.KeptBytes,
+				"decoders": s.Memory.DecoderBytes,
+			},
+		)
 	}},
-	{"loader_memory_budget_bytes", "memory_budget.", gauge, "", func(s *loader.Stats) []Sample { return one(s.Memory.Budget) }},
-	{"loader_skipped_samples_total", "Samples of bad episodes that were passed over.", counter, "", func(s *loader.Stats) []Sample { return one(s.Skipped) }},
-	{"loader_errors_total", "Errors by class: those that Next gave, and bad episodes that were skipped.", counter, "class", func(s *loader.Stats) []Sample { return each(s.Errors) }},
+	{
+		"loader_memory_budget_bytes",
+		"memory_budget.",
+		gauge,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.Memory.Budget) },
+	},
+	{
+		"loader_skipped_samples_total",
+		"Samples of bad episodes that were passed over.",
+		counter,
+		"",
+		func(s *loader.Stats) []Sample { return one(s.Skipped) },
+	},
+	{
+		"loader_errors_total",
+		"Errors by class: those that Next gave, and bad episodes that were skipped.",
+		counter,
+		"class",
+		func(s *loader.Stats) []Sample { return each(s.Errors) },
+	},
 }
 
 // Shards is the collector of an engine's shards.
@@ -75,10 +174,29 @@ func Shards(states func() submit.States) prometheus.Collector { return Of(shardT
 
 var shardTable = []Family[submit.States]{
 	{"shards", "Shards of the manifest by state.", gauge, "state", func(s *submit.States) []Sample {
-		return each(map[string]int{"done": s.Done, "running": s.Running, "waiting": s.Waiting, "failed": s.Failed})
+		return each(
+			map[string]int{
+				"done":    s.Done,
+				"running": s.Running,
+				"waiting": s.Waiting,
+				"failed":  s.Failed,
+			},
+		)
 	}},
-	{"shard_retries_total", "Tries of shards behind their first.", counter, "", func(s *submit.States) []Sample { return one(s.Retries) }},
-	{"shard_failed_tries_total", "Tries that were no success, by exit code.", counter, "code", func(s *submit.States) []Sample { return each(s.Codes) }},
+	{
+		"shard_retries_total",
+		"Tries of shards behind their first.",
+		counter,
+		"",
+		func(s *submit.States) []Sample { return one(s.Retries) },
+	},
+	{
+		"shard_failed_tries_total",
+		"Tries that were no success, by exit code.",
+		counter,
+		"code",
+		func(s *submit.States) []Sample { return each(s.Codes) },
+	},
 }
 
 // Running is the collector of one shard that is being made.
@@ -93,11 +211,29 @@ type Running struct {
 func NewRunning(shard int) *Running {
 	r := &Running{began: time.Now()}
 	r.Collector = Of([]Family[Running]{
-		{"run_shard", "The shard's number.", gauge, "", func(*Running) []Sample { return one(shard) }},
-		{"run_episodes", "Episodes of the shard: all, and those that are done.", gauge, "what", func(*Running) []Sample {
-			return each(map[string]int64{"all": r.total.Load(), "done": r.done.Load()})
-		}},
-		{"run_seconds", "Time since the shard began.", gauge, "", func(*Running) []Sample { return one(time.Since(r.began).Seconds()) }},
+		{
+			"run_shard",
+			"The shard's number.",
+			gauge,
+			"",
+			func(*Running) []Sample { return one(shard) },
+		},
+		{
+			"run_episodes",
+			"Episodes of the shard: all, and those that are done.",
+			gauge,
+			"what",
+			func(*Running) []Sample {
+				return each(map[string]int64{"all": r.total.Load(), "done": r.done.Load()})
+			},
+		},
+		{
+			"run_seconds",
+			"Time since the shard began.",
+			gauge,
+			"",
+			func(*Running) []Sample { return one(time.Since(r.began).Seconds()) },
+		},
 	}, func() Running { return Running{} })
 	return r
 }

@@ -21,9 +21,25 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 NATIVE = Path(os.environ.get("ROBOCACHE_NATIVE") or ROOT / ".build" / "native")
 
-# What the engine is made of: a library that is younger than all of it is the one that a build would make.
+# What the engine is made of: a library that is younger than all of it is the one that a build would
+# make.
 SOURCES = (
-    *("align", "cache", "cmd", "convert", "diagnose", "edit", "format", "hub", "inspect", "internal", "kernel", "loader", "mapping", "metrics"),
+    *(
+        "align",
+        "cache",
+        "cmd",
+        "convert",
+        "diagnose",
+        "edit",
+        "format",
+        "hub",
+        "inspect",
+        "internal",
+        "kernel",
+        "loader",
+        "mapping",
+        "metrics",
+    ),
     *("selftest", "shard", "stats", "store", "submit", "synth", "video", "view"),
 )
 
@@ -55,7 +71,8 @@ def fresh(library: Path) -> bool:
     built = library.stat().st_mtime
     files = [*ROOT.glob("*.go"), ROOT / "go.mod", ROOT / "go.sum"]
     for room in SOURCES:
-        files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]  # folders too: they tell of files that went
+        # folders too: they tell of files that went
+        files += [p for p in (ROOT / room).rglob("*") if not p.name.endswith("_test.go")]
     files += NATIVE.glob("*.built")
     return all(p.stat().st_mtime <= built for p in files if p.exists())
 
@@ -70,7 +87,9 @@ def build_engine(target: Path) -> None:
         shutil.copy(finished, library)
         return
     if not (ROOT / "go.mod").is_file() or not (ROOT / "cmd" / "librobocache").is_dir():
-        stop("the engine is built from a source checkout: run 'pip install ./python' in one, or name a finished one by ROBOCACHE_ENGINE")
+        stop(
+            "the engine is built from a source checkout: run 'pip install ./python' in one, or name a finished one by ROBOCACHE_ENGINE"
+        )
     ready = HERE / "robocache" / "_lib" / "librobocache.so"
     if decoders_built() and fresh(ready):
         say(f"the engine is built already and fresh: {ready} is taken")
@@ -83,7 +102,9 @@ def build_engine(target: Path) -> None:
 def compile_engine(library: Path) -> None:
     go = os.environ.get("GO") or shutil.which("go")
     if go is None:
-        stop("the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again")
+        stop(
+            "the engine is written in Go, and no 'go' is on PATH: install Go 1.26 or later (https://go.dev/dl), then try again"
+        )
     if decoders_built():
         say("builds the engine, a Go library: about a minute, seconds where Go's cache has it")
     else:
@@ -92,24 +113,43 @@ def compile_engine(library: Path) -> None:
             "then the engine, a Go library (one to two minutes). It needs gcc, nasm, meson, cmake and ninja ('make deps' installs them). 'pip install -v' shows the steps"
         )
     run([str(ROOT / "scripts" / "native.sh")], "building the decoders")
-    describe = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
+    describe = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
     version = describe.stdout.strip() or "unknown"
     exports = ROOT / "cmd" / "librobocache" / "exports.map"
     ldflags = f'-s -w -X main.version={version} -extldflags "-Wl,--exclude-libs,ALL -Wl,--version-script={exports}"'
-    run([go, "build", "-trimpath", "-buildmode=c-shared", "-ldflags", ldflags, "-o", str(library), "./cmd/librobocache"], "building the engine")
+    run(
+        [
+            go,
+            "build",
+            "-trimpath",
+            "-buildmode=c-shared",
+            "-ldflags",
+            ldflags,
+            "-o",
+            str(library),
+            "./cmd/librobocache",
+        ],
+        "building the engine",
+    )
     library.with_suffix(".h").unlink(missing_ok=True)
 
 
 def run(command: list[str], what: str) -> None:
     r = subprocess.run(command, cwd=ROOT, env={**os.environ, "CGO_ENABLED": "1"})
     if r.returncode != 0:
-        stop(f"{what} failed (exit code {r.returncode}); its own words are above. 'make build' in the checkout installs what is missing and does the same")
+        stop(
+            f"{what} failed (exit code {r.returncode}); its own words are above. 'make build' in the checkout installs what is missing and does the same"
+        )
 
 
 class BuildWithEngine(build_py):
     def run(self) -> None:
         super().run()
-        build_engine((HERE if self.editable_mode else Path(self.build_lib).absolute()) / "robocache" / "_lib")
+        build_engine(
+            (HERE if self.editable_mode else Path(self.build_lib).absolute()) / "robocache" / "_lib"
+        )
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
         lib = Path(self.build_lib, "robocache", "_lib")
@@ -123,13 +163,23 @@ class PlatformWheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         # ctypes needs no Python ABI; the library needs this platform.
-        return "py3", "none", os.environ.get("ROBOCACHE_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return (
+            "py3",
+            "none",
+            os.environ.get("ROBOCACHE_PLATFORM")
+            or sysconfig.get_platform().replace("-", "_").replace(".", "_"),
+        )
 
     def write_wheelfile(self, wheelfile_base: str, **more: str) -> None:
         super().write_wheelfile(wheelfile_base, **more)
         licenses = Path(wheelfile_base, "licenses")
         licenses.mkdir(exist_ok=True)
-        for notice in [ROOT / "LICENSE", ROOT / "NOTICE", *NATIVE.glob("COPYING*"), *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*")]:
+        for notice in [
+            ROOT / "LICENSE",
+            ROOT / "NOTICE",
+            *NATIVE.glob("COPYING*"),
+            *(ROOT / "video" / "jpegxl" / "data").glob("COPYING*"),
+        ]:
             if notice.is_file():
                 shutil.copyfile(notice, licenses / notice.name)
 

@@ -13,8 +13,13 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
-PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "ARCHITECTURE.md", "CHANGELOG.md": "CHANGELOG.md"}
-# Names of robocache, by what a reader looks for. python/tests/test_site.py holds that each public name is in one.
+PAGES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "ARCHITECTURE.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+}
+# Names of robocache, by what a reader looks for. python/tests/test_site.py holds that each public
+# name is in one.
 API = {
     "Datasets": "open Dataset Episode Stream Feature",
     "Loading": "Loader Mix Normalizer MapDataset",
@@ -49,7 +54,11 @@ class Keywords(griffe.Extension):
 
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
         if obj.docstring:
-            text = re.sub(r"\n(Args|Attributes|Returns|Raises|Example):\n", r"\n\n**\1**\n\n", obj.docstring.value)
+            text = re.sub(
+                r"\n(Args|Attributes|Returns|Raises|Example):\n",
+                r"\n\n**\1**\n\n",
+                obj.docstring.value,
+            )
             text = re.sub(r"\n(?:    )?(\w+(?:, \w+)*): ", r"\n\n- **\1**: ", text)
             obj.docstring.value = re.sub(r"(?<![`\w])(__\w+__)", r"`\1`", text)
 
@@ -57,15 +66,29 @@ class Keywords(griffe.Extension):
 def on_config(config: MkDocsConfig) -> None:
     config.mdx_configs["toc"] = {"permalink": True, "slugify": anchor}
     config.markdown_extensions.append(NoHTML())
-    config.nav = [*config.nav, {"Python": [{t: f"api/{anchor(t, '-')}.md"} for t in API]}, {"Go": [{name.split('/', 2)[2]: go_page(name)} for name in packages()]}]
+    config.nav = [
+        *config.nav,
+        {"Python": [{t: f"api/{anchor(t, '-')}.md"} for t in API]},
+        {"Go": [{name.split("/", 2)[2]: go_page(name)} for name in packages()]},
+    ]
 
 
 @cache
 def packages() -> list[str]:
     """The packages that a program can import."""
-    listed = subprocess.run(["go", "list", "-f", "{{.Name}} {{.ImportPath}}", "./..."], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    listed = subprocess.run(
+        ["go", "list", "-f", "{{.Name}} {{.ImportPath}}", "./..."],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     rows = [line.split() for line in listed.splitlines()]
-    return [path for name, path in rows if name != "main" and not re.search(r"/(internal|tests|testdata|tools)(/|$)", path)]
+    return [
+        path
+        for name, path in rows
+        if name != "main" and not re.search(r"/(internal|tests|testdata|tools)(/|$)", path)
+    ]
 
 
 def go_page(package: str) -> str:
@@ -81,9 +104,14 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
     for source in linked():
         files.append(File.generated(config, f"files/{source}", abs_src_path=str(ROOT / source)))
     for title, names in API.items():
-        add(f"api/{anchor(title, '-')}.md", f"# {title}\n\n" + "".join(f"::: robocache.{n}\n\n" for n in names.split()))
+        add(
+            f"api/{anchor(title, '-')}.md",
+            f"# {title}\n\n" + "".join(f"::: robocache.{n}\n\n" for n in names.split()),
+        )
     for name in packages():
-        text = subprocess.run(["go", "doc", "-all", name], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        text = subprocess.run(
+            ["go", "doc", "-all", name], cwd=ROOT, check=True, capture_output=True, text=True
+        ).stdout
         add(go_page(name), f"# {name}\n\n````text\n{text}````\n")
 
 
@@ -92,7 +120,9 @@ def linked() -> list[str]:
     found = set()
     for source in [*ROOT.glob("docs/**/*.md"), *(ROOT / p for p in PAGES)]:
         for link in re.findall(r"\]\(([^):#\s]+)", source.read_text()):
-            target = posixpath.normpath(posixpath.join(source.parent.relative_to(ROOT).as_posix(), link))
+            target = posixpath.normpath(
+                posixpath.join(source.parent.relative_to(ROOT).as_posix(), link)
+            )
             if target not in PAGES and not target.startswith("docs/"):
                 found.add(target)
     return sorted(found)
@@ -105,7 +135,13 @@ def on_page_markdown(markdown: str, page, config: MkDocsConfig, files: Files) ->
 
     def moved(match: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
-        at = PAGES.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else f"files/{target}")
+        at = PAGES.get(target) or (
+            target.removeprefix("docs/") if target.startswith("docs/") else f"files/{target}"
+        )
         return f"]({posixpath.relpath(at, posixpath.dirname(here) or '.')}{match[2] or ''})"
 
-    return markdown if here.startswith(("api/", "go/")) else re.sub(r"\]\(([^):#\s]+)(#[^)\s]*)?\)", moved, markdown)
+    return (
+        markdown
+        if here.startswith(("api/", "go/"))
+        else re.sub(r"\]\(([^):#\s]+)(#[^)\s]*)?\)", moved, markdown)
+    )

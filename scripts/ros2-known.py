@@ -2,10 +2,28 @@
 
 usage: python scripts/ros2-known.py > format/ros2/known.txt
 """
+
 from rosbags.typesys import Stores, get_typestore
 
-KEEP = ("std_msgs", "geometry_msgs", "sensor_msgs", "nav_msgs", "tf2_msgs", "builtin_interfaces", "rcl_interfaces", "trajectory_msgs", "diagnostic_msgs", "rosgraph_msgs", "visualization_msgs",
-        "unique_identifier_msgs", "action_msgs", "shape_msgs", "stereo_msgs", "statistics_msgs", "lifecycle_msgs")
+KEEP = (
+    "std_msgs",
+    "geometry_msgs",
+    "sensor_msgs",
+    "nav_msgs",
+    "tf2_msgs",
+    "builtin_interfaces",
+    "rcl_interfaces",
+    "trajectory_msgs",
+    "diagnostic_msgs",
+    "rosgraph_msgs",
+    "visualization_msgs",
+    "unique_identifier_msgs",
+    "action_msgs",
+    "shape_msgs",
+    "stereo_msgs",
+    "statistics_msgs",
+    "lifecycle_msgs",
+)
 
 
 def main():

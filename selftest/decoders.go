@@ -23,7 +23,8 @@ type Result struct {
 	Present bool   `json:"present"` // false: Detail says why
 	OK      bool   `json:"ok"`
 	Detail  string `json:"detail,omitempty"`
-	// Info is what Detail says, for machines: vectors, wrong; instructions, threads; device, driver, image.
+	// Info is what Detail says, for machines: vectors, wrong; instructions, threads; device,
+	// driver, image.
 	Info map[string]string `json:"info,omitempty"`
 }
 
@@ -43,7 +44,8 @@ func decoders(ctx context.Context) []Result {
 		return append(out, Result{Part: "engine nvdec", Detail: err.Error()})
 	}
 	for _, n := range names {
-		if none := device.Supports(video.Codec(codecOf(n))); none == nil { // of the others there is no engine
+		// of the others there is no engine
+		if none := device.Supports(video.Codec(codecOf(n))); none == nil {
 			out = append(out, decoder(ctx, "engine ", n, device, nil))
 		}
 	}
@@ -71,7 +73,8 @@ func decoder(ctx context.Context, part, clip string, b video.Backend, none error
 	return r
 }
 
-// decodeClip decodes a clip, in order and at random, and compares each frame's planes with the ffmpeg program's.
+// decodeClip decodes a clip, in order and at random, and compares each frame's planes with the
+// ffmpeg program's.
 func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 	data, err := clips.ReadFile(name)
 	if err != nil {
@@ -82,7 +85,10 @@ func decodeClip(ctx context.Context, name string, b video.Backend) (err error) {
 		return err
 	}
 	want := strings.Fields(string(sums))
-	lib := video.NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil }, 1<<20)
+	lib := video.NewLibrary(
+		func(context.Context, string) (robocache.Ranged, error) { return memory{data}, nil },
+		1<<20,
+	)
 	defer lib.Close()
 	file, err := lib.Acquire(ctx, name)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package selftest says which back ends are here, proves that each gives the right answers, and says why others are absent.
+// Package selftest says which back ends are here, proves that each gives the right answers, and
+// says why others are absent.
 //
 // # Contract
 //

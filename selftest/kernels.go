@@ -12,9 +12,18 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// kernels runs the conformance vectors on the kernels' back ends: the reference, the processor's cores, each GPU.
+// kernels runs the conformance vectors on the kernels' back ends: the reference, the processor's
+// cores, each GPU.
 func kernels(ctx context.Context) []Result {
-	out := []Result{vectors("kernel reference", "pure Go", map[string]string{"instructions": "pure Go"}, kernel.Reference{}), simd()}
+	out := []Result{
+		vectors(
+			"kernel reference",
+			"pure Go",
+			map[string]string{"instructions": "pure Go"},
+			kernel.Reference{},
+		),
+		simd(),
+	}
 	return append(out, gpus(ctx)...)
 }
 
@@ -25,7 +34,13 @@ func vectors(part, detail string, info map[string]string, b kernel.Backend) Resu
 	info["vectors"], info["wrong"] = strconv.Itoa(ran), strconv.Itoa(len(failures))
 	r.Detail = fmt.Sprintf("%s; %d vectors", detail, ran)
 	if len(failures) > 0 {
-		r.Detail = fmt.Sprintf("%s; %d of %d vectors wrong; the first: %v", detail, len(failures), ran, failures[0])
+		r.Detail = fmt.Sprintf(
+			"%s; %d of %d vectors wrong; the first: %v",
+			detail,
+			len(failures),
+			ran,
+			failures[0],
+		)
 	}
 	return r
 }
@@ -33,7 +48,10 @@ func vectors(part, detail string, info map[string]string, b kernel.Backend) Resu
 func simd() Result {
 	const part = "kernel SIMD"
 	b := cpu.New(0)
-	info := map[string]string{"instructions": b.Instructions(), "threads": strconv.Itoa(b.Threads())}
+	info := map[string]string{
+		"instructions": b.Instructions(),
+		"threads":      strconv.Itoa(b.Threads()),
+	}
 	return vectors(part, info["instructions"]+", "+info["threads"]+" threads", info, b)
 }
 
@@ -60,7 +78,10 @@ func gpu(part string, ordinal int) Result {
 	if err != nil {
 		return Result{Part: part, Detail: err.Error()}
 	}
-	info := map[string]string{"device": dev.Name(), "driver": "CUDA " + cudahost.VersionText(dev.Driver())}
+	info := map[string]string{
+		"device": dev.Name(),
+		"driver": "CUDA " + cudahost.VersionText(dev.Driver()),
+	}
 	detail := info["device"] + ", driver of " + info["driver"]
 	if info["image"] = dev.Image(); info["image"] != "" {
 		detail += ", image " + info["image"]

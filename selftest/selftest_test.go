@@ -44,10 +44,12 @@ func (w wrong) Run(op kernel.Op) error {
 
 func TestWrongIsSeen(t *testing.T) {
 	r := vectors("kernel wrong", "a wrong one", map[string]string{}, wrong{})
-	if !r.Present || r.OK || r.Info["wrong"] == "0" || !strings.Contains(r.Detail, "vectors wrong; the first") {
+	if !r.Present || r.OK || r.Info["wrong"] == "0" ||
+		!strings.Contains(r.Detail, "vectors wrong; the first") {
 		t.Errorf("%+v", r)
 	}
-	if OK([]Result{{Part: "decoder", Detail: "not there"}, r}) || !OK([]Result{{Part: "decoder", Detail: "not there"}}) {
+	if OK([]Result{{Part: "decoder", Detail: "not there"}, r}) ||
+		!OK([]Result{{Part: "decoder", Detail: "not there"}}) {
 		t.Error("OK looks at the wrong parts")
 	}
 }

@@ -37,7 +37,8 @@ func inOrder(weights []int64, n int) (runs [][]int, heaviest int64) {
 	return runs, lo
 }
 
-// cuts says whether runs of at most limit do with n shards, each of at least one episode while there are some. put hears of the shard of each episode.
+// cuts says whether runs of at most limit do with n shards, each of at least one episode while
+// there are some. put hears of the shard of each episode.
 func cuts(weights []int64, n int, limit int64, put func(shard int)) bool {
 	shard, held := 0, int64(0)
 	for i, w := range weights {
@@ -55,13 +56,17 @@ func cuts(weights []int64, n int, limit int64, put func(shard int)) bool {
 	return true
 }
 
-// LPT gives each episode, the heaviest first, to the lightest shard: at most 4/3 − 1/3n of the best.
+// LPT gives each episode, the heaviest first, to the lightest shard: at most 4/3 − 1/3n of the
+// best.
 func LPT(weights []int64, n int) [][]int {
 	order := make([]int, len(weights))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return int(max(-1, min(1, weights[b]-weights[a]))) })
+	slices.SortStableFunc(
+		order,
+		func(a, b int) int { return int(max(-1, min(1, weights[b]-weights[a]))) },
+	)
 	h := make(loads, n)
 	for i := range h {
 		h[i].shard = i

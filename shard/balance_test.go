@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// H2: each episode is in one shard; none weighs more than 4/3 of what no cut can go below, plus LPT's bound of the best; even ones stay in order.
+// H2: each episode is in one shard; none weighs more than 4/3 of what no cut can go below, plus
+// LPT's bound of the best; even ones stay in order.
 func TestBalance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	ordered := 0
@@ -42,7 +43,8 @@ func TestBalance(t *testing.T) {
 		if slices.IsSorted(flat) {
 			ordered++
 		}
-		// The best is at least the mean, the heaviest, and of the n+1 heaviest the two lightest together.
+		// The best is at least the mean, the heaviest, and of the n+1 heaviest the two lightest
+		// together.
 		sorted := slices.Clone(weights)
 		slices.Sort(sorted)
 		best := max((total+int64(n)-1)/int64(n), most)
@@ -56,10 +58,21 @@ func TestBalance(t *testing.T) {
 	if ordered < 1000 {
 		t.Errorf("only %d are in order", ordered)
 	}
-	if out := balance([]int64{5, 5, 5, 5, 5, 5}, 3); !slices.EqualFunc(out, [][]int{{0, 1}, {2, 3}, {4, 5}}, slices.Equal) {
+	if out := balance(
+		[]int64{5, 5, 5, 5, 5, 5},
+		3,
+	); !slices.EqualFunc(
+		out,
+		[][]int{{0, 1}, {2, 3}, {4, 5}},
+		slices.Equal,
+	) {
 		t.Errorf("%v", out)
 	}
-	if out := balance([]int64{1, 1, 1, 90, 1, 1, 1, 90}, 2); !slices.Contains(out[0], 3) && !slices.Contains(out[1], 3) {
+	if out := balance(
+		[]int64{1, 1, 1, 90, 1, 1, 1, 90},
+		2,
+	); !slices.Contains(out[0], 3) &&
+		!slices.Contains(out[1], 3) {
 		t.Errorf("%v", out)
 	}
 }

@@ -30,7 +30,8 @@ type Committed struct {
 	Files       int       `json:"files"`
 	Bytes       int64     `json:"bytes"`
 	Skipped     []Skipped `json:"skipped,omitempty"`
-	// Findings holds the findings of the plan and of all shards. A job in one process reports the same.
+	// Findings holds the findings of the plan and of all shards. A job in one process reports the
+	// same.
 	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
@@ -57,7 +58,11 @@ func Commit(ctx context.Context, m *Manifest, opt CommitOptions) (c *Committed, 
 	return c, err
 }
 
-func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOptions) (_ *Committed, err error) {
+func (m *Manifest) commit(
+	ctx context.Context,
+	dst store.Writable,
+	opt CommitOptions,
+) (_ *Committed, err error) {
 	defer crash.Recover("commit", &err)
 	format, err := m.sharding()
 	if err != nil {
@@ -77,7 +82,8 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		if err := store.Probe(ctx, staging.(store.Writable)); err != nil {
 			return nil, err
 		}
-		if opt.Partial && !format.Whole { // before the receipts are read: an attempt whose receipt comes later finds it
+		// before the receipts are read: an attempt whose receipt comes later finds it
+		if opt.Partial && !format.Whole {
 			if err := store.Put(ctx, dst, partialName, nil); err != nil {
 				return nil, err
 			}
@@ -89,17 +95,26 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		if receipts, missing, err = m.receipts(ctx, dst, there); err != nil {
 			return nil, err
 		}
-		if text, _ := missing.MarshalText(); len(missing) > 0 && (!opt.Partial || len(missing) == len(m.Shards)) {
+		if text, _ := missing.MarshalText(); len(missing) > 0 &&
+			(!opt.Partial || len(missing) == len(m.Shards)) {
 			return nil, robocache.Temporary("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%d of %d shards are missing: %s", len(missing), len(m.Shards), text).
 				WithHint("run them, or commit those that are there with --partial")
-		} else if len(missing) > 0 && format.Whole {
+		} else if len(missing) > 0 &&
+			format.Whole {
 			return nil, robocache.Unsupported("commit", robocache.Where{"dataset": robocache.Redact(m.Job.Destination)}, "%s without the shards %s: each stands where it was planned", m.Job.To, string(text)).
 				WithHint("run the shards that are missing")
 		}
 		if receipts, missing, err = m.agree(ctx, dst, receipts, missing, opt.Partial); err != nil {
 			return nil, err
 		}
-		c = &Committed{Manifest: m.id, Destination: robocache.Redact(m.Job.Destination), Job: m.Job.Name, Shards: len(receipts), Missing: missing, Findings: m.found(receipts)}
+		c = &Committed{
+			Manifest:    m.id,
+			Destination: robocache.Redact(m.Job.Destination),
+			Job:         m.Job.Name,
+			Shards:      len(receipts),
+			Missing:     missing,
+			Findings:    m.found(receipts),
+		}
 		if len(missing) > 0 { // an attempt may have begun, and have its receipt, since
 			if there, err = listed(ctx, dst, ""); err != nil {
 				return nil, err
@@ -120,7 +135,13 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 					return nil, err
 				}
 			} else {
-				if err := convert.Merge(ctx, m.Job.To, m.Job.Destination, m.Schema, reports(receipts)); err != nil {
+				if err := convert.Merge(
+					ctx,
+					m.Job.To,
+					m.Job.Destination,
+					m.Schema,
+					reports(receipts),
+				); err != nil {
 					return nil, err
 				}
 			}
@@ -152,7 +173,11 @@ func (m *Manifest) commit(ctx context.Context, dst store.Writable, opt CommitOpt
 		removeEmpty(below(m.Job.Destination, stagingName))
 	}
 	if format.Unfinished != "" {
-		if err := dst.Remove(ctx, format.Unfinished); err != nil && !errors.Is(err, robocache.ErrNotFound) {
+		if err := dst.Remove(
+			ctx,
+			format.Unfinished,
+		); err != nil &&
+			!errors.Is(err, robocache.ErrNotFound) {
 			return nil, err
 		}
 	}
@@ -194,7 +219,11 @@ func listed(ctx context.Context, st store.Store, dir string) (map[string]int64, 
 }
 
 // receipts reads those that are there, in the order of the shards.
-func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[string]int64) (out []*Receipt, missing Episodes, err error) {
+func (m *Manifest) receipts(
+	ctx context.Context,
+	st store.Store,
+	there map[string]int64,
+) (out []*Receipt, missing Episodes, err error) {
 	all := make([]*Receipt, len(m.Shards))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -216,8 +245,15 @@ func (m *Manifest) receipts(ctx context.Context, st store.Store, there map[strin
 	return out, missing, nil
 }
 
-// agree settles which shards the result is made of: those of the commit that came first. Another would number episodes otherwise, and files that the first has numbered are none of its own.
-func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Receipt, missing Episodes, partial bool) ([]*Receipt, Episodes, error) {
+// agree settles which shards the result is made of: those of the commit that came first. Another
+// would number episodes otherwise, and files that the first has numbered are none of its own.
+func (m *Manifest) agree(
+	ctx context.Context,
+	dst store.Writable,
+	receipts []*Receipt,
+	missing Episodes,
+	partial bool,
+) ([]*Receipt, Episodes, error) {
 	encodedValue, err := json.Marshal(missing)
 	if err != nil {
 		return nil, nil, err
@@ -251,12 +287,24 @@ func (m *Manifest) agree(ctx context.Context, dst store.Writable, receipts []*Re
 				WithHint("run the shard again")
 		}
 	}
-	return slices.DeleteFunc(receipts, func(r *Receipt) bool { return slices.Contains(first, r.Shard) }), first, nil
+	return slices.DeleteFunc(
+		receipts,
+		func(r *Receipt) bool { return slices.Contains(first, r.Shard) },
+	), first, nil
 }
 
-// move gives the files of the receipts their names in the result. One that is there already was moved by its attempt, or by a commit that was killed. left are the
-// other files of the receipts. there is what was there when the receipts were.
-func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocache.Sharding, receipts []*Receipt, c *Committed, there map[string]int64, verify bool) (left []string, err error) {
+// move gives the files of the receipts their names in the result. One that is there already was
+// moved by its attempt, or by a commit that was killed. left are the other files of the receipts.
+// there is what was there when the receipts were.
+func (m *Manifest) move(
+	ctx context.Context,
+	dst store.Writable,
+	format *robocache.Sharding,
+	receipts []*Receipt,
+	c *Committed,
+	there map[string]int64,
+	verify bool,
+) (left []string, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
 	place, err := convert.Place(format, m.Job.Destination, m.Schema, reports(receipts))
@@ -267,8 +315,11 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 	named := map[string]*File{} // shards share files that are named by their contents
 	for i, r := range receipts {
 		s, dir := &m.Shards[r.Shard], attemptDir(r.Shard, r.Attempt)
-		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames // that are missing before it
-		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(c.Skipped, r.Skipped...)
+		// that are missing before it
+		episodes, rows := s.FirstEpisode-c.Episodes, s.FirstRow-c.Frames
+		c.Episodes, c.Frames, c.Skipped = c.Episodes+r.Report.Episodes, c.Frames+r.Report.Frames, append(
+			c.Skipped,
+			r.Skipped...)
 		shifted := format.Renumber != nil && (episodes != 0 || rows != 0)
 		if _, noted := there[dir+".json"]; noted && shifted && alive(ctx, dst, dir+".json", quiet) {
 			return left, robocache.Temporary("commit", robocache.Where{"shard": r.Shard}, "its attempt is bringing its files to their places").
@@ -284,7 +335,12 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 			}
 			if place != nil {
 				if to = place[i][f.Name]; to == "" {
-					return left, f.differs(r.Shard, from, "a file that the receipt's summary has", "none")
+					return left, f.differs(
+						r.Shard,
+						from,
+						"a file that the receipt's summary has",
+						"none",
+					)
 				}
 			}
 			if same := named[to]; same == nil {
@@ -314,7 +370,12 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 					from = to
 				}
 				if size != f.Size && (staged || renumber == nil) {
-					return f.differs(r.Shard, from, fmt.Sprintf("%d bytes", f.Size), fmt.Sprint(size))
+					return f.differs(
+						r.Shard,
+						from,
+						fmt.Sprintf("%d bytes", f.Size),
+						fmt.Sprint(size),
+					)
 				}
 				if verify && renumber == nil {
 					if now, err := checksum(gctx, dst, from); err != nil {
@@ -345,9 +406,16 @@ func (m *Manifest) move(ctx context.Context, dst store.Writable, format *robocac
 	return left, nil
 }
 
-// numbered writes a file again by renumber. At its place that may have been done, by a commit that was killed, or be done, by one at the same time: what is numbered is the
-// version that has the receipt's checksum.
-func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from, to string, renumber func(context.Context, robocache.Ranged, io.Writer) error) error {
+// numbered writes a file again by renumber. At its place that may have been done, by a commit that
+// was killed, or be done, by one at the same time: what is numbered is the version that has the
+// receipt's checksum.
+func (f *File) numbered(
+	ctx context.Context,
+	dst store.Writable,
+	shard int,
+	from, to string,
+	renumber func(context.Context, robocache.Ranged, io.Writer) error,
+) error {
 	in, err := dst.Open(ctx, from)
 	if err != nil {
 		return err
@@ -390,12 +458,14 @@ func (f *File) numbered(ctx context.Context, dst store.Writable, shard int, from
 // differs fails with what a file is, and its receipt says that it is not.
 func (f *File) differs(shard int, name, want, got string) error {
 	return robocache.Malformed("commit", robocache.Where{"file": name, "shard": shard}, "the file is not the one that was staged").
-		Expected(want, got).WithHint("%s", anew(shard))
+		Expected(want, got).
+		WithHint("%s", anew(shard))
 }
 
 func anew(shard int) string { return "remove " + receiptName(shard) + ", and run the shard again" }
 
-// removeEmpty removes the empty folders at and below a folder of this machine: in stores there are none.
+// removeEmpty removes the empty folders at and below a folder of this machine: in stores there are
+// none.
 func removeEmpty(uri string) {
 	dir, local := store.LocalPath(uri)
 	if !local {

@@ -1,5 +1,6 @@
-// Package shard does work on whole datasets in independent shards: plan, run, commit, status. It schedules nothing: any engine (Slurm, Kubernetes, Ray, a
-// shell) starts Run for each shard, anywhere, as often as it likes.
+// Package shard does work on whole datasets in independent shards: plan, run, commit, status. It
+// schedules nothing: any engine (Slurm, Kubernetes, Ray, a shell) starts Run for each shard,
+// anywhere, as often as it likes.
 //
 // # Contract
 //

@@ -16,16 +16,18 @@ import (
 
 // EstimateOptions are the choices of NewEstimate.
 type EstimateOptions struct {
-	Trajectories     int           // reckon for as many, alike; 0 = the source's
-	Workers          int           // shards at once, a core each
-	Retried          float64       // the share of shards that is run a second time
-	PricePerCoreHour float64       // of a worker
-	PricePerGB       float64       // of 10⁹ bytes read or written
-	Scratch          string        // where the sample is written; "" = a temporary folder of this machine
-	Sample           time.Duration // the sample grows until it takes this long; 0 = 2 s
+	Trajectories     int     // reckon for as many, alike; 0 = the source's
+	Workers          int     // shards at once, a core each
+	Retried          float64 // the share of shards that is run a second time
+	PricePerCoreHour float64 // of a worker
+	PricePerGB       float64 // of 10⁹ bytes read or written
+	// where the sample is written; "" = a temporary folder of this machine
+	Scratch string
+	Sample  time.Duration // the sample grows until it takes this long; 0 = 2 s
 }
 
-// Estimate says what a plan would take: a sample of its episodes went through the job, and the rest is taken to be alike.
+// Estimate says what a plan would take: a sample of its episodes went through the job, and the rest
+// is taken to be alike.
 type Estimate struct {
 	Episodes int          `json:"num_episodes"`
 	Frames   int64        `json:"num_frames"`
@@ -47,8 +49,8 @@ type Sample struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-// StageTotal is one stage: open lists the source, compares it with the plan and opens it, once a shard; read and write move bytes from and to the stores;
-// compute is the rest.
+// StageTotal is one stage: open lists the source, compares it with the plan and opens it, once a
+// shard; read and write move bytes from and to the stores; compute is the rest.
 type StageTotal struct {
 	Name         string  `json:"name"`
 	Bytes        int64   `json:"bytes"`
@@ -57,11 +59,22 @@ type StageTotal struct {
 	ShardSeconds float64 `json:"seconds_per_shard"`
 }
 
-// NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons what the whole takes in shards. It makes no plan of the whole.
-func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOptions) (_ *Estimate, err error) {
+// NewEstimate runs a few episodes through a job, in a temporary store that it removes, and reckons
+// what the whole takes in shards. It makes no plan of the whole.
+func NewEstimate(
+	ctx context.Context,
+	job Job,
+	plan PlanOptions,
+	opt EstimateOptions,
+) (_ *Estimate, err error) {
 	defer crash.Recover("plan", &err)
-	if opt.Workers < 1 || opt.Trajectories < 0 || !(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
-		return nil, robocache.Misuse("plan", nil, "an estimate for no worker, or at a rate or price below nothing")
+	if opt.Workers < 1 || opt.Trajectories < 0 ||
+		!(opt.Retried >= 0 && opt.PricePerCoreHour >= 0 && opt.PricePerGB >= 0) {
+		return nil, robocache.Misuse(
+			"plan",
+			nil,
+			"an estimate for no worker, or at a rate or price below nothing",
+		)
 	}
 	opt.Scratch, opt.Sample = cmp.Or(opt.Scratch, os.TempDir()), cmp.Or(opt.Sample, 2*time.Second)
 	job.Source = absolute(job.Source)
@@ -95,7 +108,12 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 			share = float64(n) / float64(max(1, len(episodes)))
 		}
 		plan.Shards = max(1, min(plan.Shards, cmp.Or(opt.Trajectories, len(episodes))))
-		e := &Estimate{Episodes: len(episodes), Shards: plan.Shards, Workers: opt.Workers, Sample: Sample{Episodes: n}}
+		e := &Estimate{
+			Episodes: len(episodes),
+			Shards:   plan.Shards,
+			Workers:  opt.Workers,
+			Sample:   Sample{Episodes: n},
+		}
 		seconds, err := e.sample(ctx, job, plan, opt.Scratch, share)
 		if err != nil {
 			return nil, err
@@ -108,7 +126,13 @@ func NewEstimate(ctx context.Context, job Job, plan PlanOptions, opt EstimateOpt
 }
 
 // sample runs the sample, and gives the seconds of each stage.
-func (e *Estimate) sample(ctx context.Context, job Job, plan PlanOptions, scratch string, share float64) (seconds [4]float64, err error) {
+func (e *Estimate) sample(
+	ctx context.Context,
+	job Job,
+	plan PlanOptions,
+	scratch string,
+	share float64,
+) (seconds [4]float64, err error) {
 	job.Destination = below(scratch, "robocache-estimate-"+rand.Text())
 	plan.Shards = 1
 	drawn, err := NewPlan(ctx, job, plan)
@@ -228,11 +252,22 @@ func (e *Estimate) reckon(seconds [4]float64, share float64, opt EstimateOptions
 		if i == 0 {
 			all = seconds[0] * shards
 		}
-		e.Stages = append(e.Stages, StageTotal{Name: name, Bytes: bytes[i], Seconds: all, ShardBytes: bytes[i] / int64(e.Shards), ShardSeconds: all / shards})
+		e.Stages = append(
+			e.Stages,
+			StageTotal{
+				Name:         name,
+				Bytes:        bytes[i],
+				Seconds:      all,
+				ShardBytes:   bytes[i] / int64(e.Shards),
+				ShardSeconds: all / shards,
+			},
+		)
 		perShard += all / shards
 	}
 	e.Seconds = perShard * shards * runs
 	// Whole rounds: the last one may leave workers idle.
 	e.Elapsed = perShard * math.Ceil(shards*runs/float64(opt.Workers))
-	e.Cost = e.Seconds/3600*opt.PricePerCoreHour + float64(bytes[1]+bytes[3])*runs/1e9*opt.PricePerGB
+	e.Cost = e.Seconds/3600*opt.PricePerCoreHour + float64(
+		bytes[1]+bytes[3],
+	)*runs/1e9*opt.PricePerGB
 }

@@ -29,8 +29,9 @@ func files(t testing.TB, dir string) map[string]string {
 	return out
 }
 
-// Zarr's chunks lie where they lie: shards give the bytes of plain convert, whichever the borders. RLDS has a file a shard: as many as convert is told to write
-// give the same bytes too, where it cuts at the same episodes.
+// Zarr's chunks lie where they lie: shards give the bytes of plain convert, whichever the borders.
+// RLDS has a file a shard: as many as convert is told to write give the same bytes too, where it
+// cuts at the same episodes.
 func TestBytesOfConvert(t *testing.T) {
 	src := source(t, 9, synth.Options{Seconds: 1.5})
 	uneven := "synth://heterogeneous?episodes=23&cap=120"
@@ -46,7 +47,20 @@ func TestBytesOfConvert(t *testing.T) {
 		if _, err := convert.Write(t.Context(), ds, c.to, plain, c.opt); err != nil {
 			t.Fatal(err)
 		}
-		all(t, plan(t, shard.Job{Name: "convert", Source: c.source, Destination: dst, To: c.to, Convert: c.opt}, c.shards))
+		all(
+			t,
+			plan(
+				t,
+				shard.Job{
+					Name:        "convert",
+					Source:      c.source,
+					Destination: dst,
+					To:          c.to,
+					Convert:     c.opt,
+				},
+				c.shards,
+			),
+		)
 		want, got := files(t, plain), files(t, dst)
 		if d := differences(want, got); len(want) < 4 || d != nil {
 			t.Errorf("%s of %s in %d: of %d files %v", c.to, c.source, c.shards, len(want), d)
@@ -72,37 +86,74 @@ func TestRLDSShards(t *testing.T) {
 	}
 	dir := t.TempDir()
 	plain, dst := filepath.Join(dir, "plain", "set"), filepath.Join(dir, "out", "set")
-	if _, err := convert.Write(t.Context(), open(t, src), "rlds", plain, convert.Options{}); err != nil {
+	if _, err := convert.Write(
+		t.Context(),
+		open(t, src),
+		"rlds",
+		plain,
+		convert.Options{},
+	); err != nil {
 		t.Fatal(err)
 	}
-	all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "rlds"}, 2)) // the second has episodes of both
+	// the second has episodes of both
+	all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "rlds"}, 2))
 	want, got := open(t, plain), open(t, dst)
 	same(t, want, got)
-	if a, b := want.Info().Splits, got.Info().Splits; len(a) != 2 || a["train"] != b["train"] || a["val"] != b["val"] {
+	if a, b := want.Info().Splits, got.Info().Splits; len(a) != 2 || a["train"] != b["train"] ||
+		a["val"] != b["val"] {
 		t.Errorf("splits %v, want %v", b, a)
 	}
-	if f := files(t, dst); f["set-train.tfrecord-00001-of-00002"] == "" || f["set-val.tfrecord-00000-of-00001"] == "" {
+	if f := files(
+		t,
+		dst,
+	); f["set-train.tfrecord-00001-of-00002"] == "" ||
+		f["set-val.tfrecord-00000-of-00001"] == "" {
 		t.Errorf("%v", differences(nil, f))
 	}
 	damage(t, src)
 	opt := convert.Options{WriteOptions: robocache.WriteOptions{SkipBad: true}}
 	left := filepath.Join(dir, "left", "set")
-	c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: left, To: "rlds", Convert: opt}, 8))
+	c := all(
+		t,
+		plan(
+			t,
+			shard.Job{Name: "convert", Source: src, Destination: left, To: "rlds", Convert: opt},
+			8,
+		),
+	)
 	if len(c.Skipped) == 0 || open(t, left).Info().Episodes != 8-len(c.Skipped) {
 		t.Errorf("%+v", c)
 	}
 	healthy(t, left)
-	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src, Destination: filepath.Join(dir, "z"), To: "zarr", Convert: opt}, shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "left out") {
+	if _, err := shard.NewPlan(
+		t.Context(),
+		shard.Job{
+			Name:        "convert",
+			Source:      src,
+			Destination: filepath.Join(dir, "z"),
+			To:          "zarr",
+			Convert:     opt,
+		},
+		shard.PlanOptions{Shards: 2},
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "left out") {
 		t.Errorf("%v", err)
 	}
 }
 
-// robomimic: a file a shard, which a folder of files opens as one dataset; it is none before the commit.
+// robomimic: a file a shard, which a folder of files opens as one dataset; it is none before the
+// commit.
 func TestRobomimicShards(t *testing.T) {
 	src := source(t, 7, synth.Options{})
 	dir := t.TempDir()
 	plain, dst := filepath.Join(dir, "plain"), filepath.Join(dir, "out")
-	if _, err := convert.Write(t.Context(), open(t, src), "robomimic", plain, convert.Options{}); err != nil {
+	if _, err := convert.Write(
+		t.Context(),
+		open(t, src),
+		"robomimic",
+		plain,
+		convert.Options{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic"}, 3)
@@ -129,8 +180,17 @@ func TestRobomimicShards(t *testing.T) {
 	if _, err := shard.GC(t.Context(), m, 0); err != nil || len(files(t, dst)) != 3 {
 		t.Error(err)
 	}
-	scaled := convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}}}
-	if _, err := shard.NewPlan(t.Context(), shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic", Convert: scaled}, shard.PlanOptions{Shards: 2}); !errors.Is(err, robocache.ErrUnsupported) {
+	scaled := convert.Options{
+		WriteOptions: robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}},
+	}
+	if _, err := shard.NewPlan(
+		t.Context(),
+		shard.Job{Name: "convert", Source: src, Destination: dst, To: "robomimic", Convert: scaled},
+		shard.PlanOptions{Shards: 2},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("%v", err)
 	}
 }

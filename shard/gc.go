@@ -18,8 +18,8 @@ type Collected struct {
 	Kept     int   `json:"running_attempts_kept"`
 }
 
-// GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt at a shard without a receipt that was heard of within age is
-// left alone: it may be running.
+// GC removes the staging that no receipt names: of attempts that lost, failed or died. An attempt
+// at a shard without a receipt that was heard of within age is left alone: it may be running.
 func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err error) {
 	defer crash.Recover("shard", &err)
 	dst, err := store.OpenWritable(m.Job.Destination)
@@ -27,7 +27,8 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 		return nil, err
 	}
 	defer store.Close(dst)
-	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has one by then.
+	// First what lies there and who lives, then the receipts: an attempt that ends meanwhile has
+	// one by then.
 	list, err := dst.List(ctx, stagingName)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,8 @@ func GC(ctx context.Context, m *Manifest, age time.Duration) (_ *Collected, err 
 	for _, e := range list {
 		shard, attempt := attemptOf(e.Name)
 		name := strings.TrimSuffix(attempt, ".json")
-		if shard == "" && !committed || shard != "" && named[shard] == name || living[shard+"/"+name] {
+		if shard == "" && !committed || shard != "" && named[shard] == name ||
+			living[shard+"/"+name] {
 			continue
 		}
 		if err := dst.Remove(ctx, e.Name); err != nil {
@@ -114,5 +116,6 @@ func attemptOf(name string) (shard, attempt string) {
 func alive(ctx context.Context, st store.Store, name string, age time.Duration) bool {
 	b, err := store.ReadFile(ctx, st, name, 1<<20)
 	var n note
-	return err == nil && json.Unmarshal(b, &n) == nil && n.State == "running" && time.Since(n.Time) < age
+	return err == nil && json.Unmarshal(b, &n) == nil && n.State == "running" &&
+		time.Since(n.Time) < age
 }

@@ -18,11 +18,17 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// H7: what a stranger puts into a manifest or a receipt does not reach a file outside the destination, and is refused with a class.
+// H7: what a stranger puts into a manifest or a receipt does not reach a file outside the
+// destination, and is refused with a class.
 func TestStrangers(t *testing.T) {
 	dir := t.TempDir()
 	dst := filepath.Join(dir, "out")
-	job := shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst, To: "mcap"}
+	job := shard.Job{
+		Name:        "convert",
+		Source:      "synth://heterogeneous?episodes=3&cap=10",
+		Destination: dst,
+		To:          "mcap",
+	}
 	m := plan(t, job, 2)
 	text, err := m.Marshal()
 	if err != nil {
@@ -58,7 +64,8 @@ func TestStrangers(t *testing.T) {
 		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
 			t.Errorf("%s: %d bytes of manifest took %d", what, len(b), n)
 		}
-		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMisuse) {
+		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) &&
+			!errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -68,7 +75,14 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	job.Convert.Options = map[string]string{"temp_dir": "/tmp/elsewhere"}
-	if _, err := shard.NewPlan(t.Context(), job, shard.PlanOptions{Shards: 1}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := shard.NewPlan(
+		t.Context(),
+		job,
+		shard.PlanOptions{Shards: 1},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("temp_dir: %v", err)
 	}
 	for i := range m.Shards {
@@ -104,7 +118,12 @@ func TestStrangers(t *testing.T) {
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrMisuse) && (what != "not there" || !errors.Is(err, robocache.ErrNotFound)) {
+		if _, err := shard.Commit(
+			t.Context(),
+			m,
+			shard.CommitOptions{},
+		); !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrMisuse) &&
+			(what != "not there" || !errors.Is(err, robocache.ErrNotFound)) {
 			t.Errorf("%s: %v", what, err)
 		}
 		if b, err := os.ReadFile(outside); err != nil || string(b) != "mine" {
@@ -122,11 +141,21 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// ran makes two shards of MCAP files; staged: as if a commit of a part had begun, so that their attempts bring them to no places.
+// ran makes two shards of MCAP files; staged: as if a commit of a part had begun, so that their
+// attempts bring them to no places.
 func ran(t *testing.T, staged bool) (dst string, m *shard.Manifest) {
 	t.Helper()
 	dst = filepath.Join(t.TempDir(), "out")
-	m = plan(t, shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst, To: "mcap"}, 2)
+	m = plan(
+		t,
+		shard.Job{
+			Name:        "convert",
+			Source:      "synth://heterogeneous?episodes=3&cap=10",
+			Destination: dst,
+			To:          "mcap",
+		},
+		2,
+	)
 	if staged {
 		if err := store.WriteFile(t.Context(), dst, "_staging/partial", nil); err != nil {
 			t.Fatal(err)
@@ -150,10 +179,18 @@ func TestOneNameTwice(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	was, now := filepath.Base(names[2]), filepath.Base(names[0])
-	if err := errors.Join(os.Rename(names[2], filepath.Join(filepath.Dir(names[2]), now)), os.WriteFile(receipt, bytes.ReplaceAll(b, []byte(was), []byte(now)), 0o644)); err != nil {
+	if err := errors.Join(
+		os.Rename(names[2], filepath.Join(filepath.Dir(names[2]), now)),
+		os.WriteFile(receipt, bytes.ReplaceAll(b, []byte(was), []byte(now)), 0o644),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "one file of the name "+now) {
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{},
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "one file of the name "+now) {
 		t.Error(err)
 	}
 	if moved, _ := filepath.Glob(filepath.Join(dst, "*.mcap")); len(moved) > 0 {
@@ -161,7 +198,8 @@ func TestOneNameTwice(t *testing.T) {
 	}
 }
 
-// A file that is not what its receipt says is not committed, staged or at its place: its size always, its content where that is asked for.
+// A file that is not what its receipt says is not committed, staged or at its place: its size
+// always, its content where that is asked for.
 func TestFileDiffers(t *testing.T) {
 	for _, staged := range []bool{true, false} {
 		fileDiffers(t, staged)
@@ -170,7 +208,12 @@ func TestFileDiffers(t *testing.T) {
 
 func fileDiffers(t *testing.T, staged bool) {
 	dst, m := ran(t, staged)
-	names, _ := filepath.Glob(filepath.Join(dst, map[bool]string{true: "_staging/00001/*/*.mcap", false: "episode_000002.mcap"}[staged]))
+	names, _ := filepath.Glob(
+		filepath.Join(
+			dst,
+			map[bool]string{true: "_staging/00001/*/*.mcap", false: "episode_000002.mcap"}[staged],
+		),
+	)
 	if len(names) == 0 {
 		t.Fatal("no file")
 	}
@@ -188,7 +231,8 @@ func fileDiffers(t *testing.T, staged bool) {
 			_ = os.Remove(names[0])
 		}
 		_, err := shard.Commit(t.Context(), m, shard.CommitOptions{Verify: what == "flipped"})
-		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "00001.json") {
+		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) ||
+			!strings.Contains(err.Error(), "00001.json") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -203,10 +247,19 @@ func fileDiffers(t *testing.T, staged bool) {
 	}
 }
 
-// What a receipt says of the values that a shard counted is not believed: no memory for rows that no file holds; and a shard without any changes nothing.
+// What a receipt says of the values that a shard counted is not believed: no memory for rows that
+// no file holds; and a shard without any changes nothing.
 func TestStatsOfStrangers(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
-	m := plan(t, shard.Job{Name: "stats", Source: "synth://heterogeneous?episodes=3&cap=10", Destination: dst}, 2)
+	m := plan(
+		t,
+		shard.Job{
+			Name:        "stats",
+			Source:      "synth://heterogeneous?episodes=3&cap=10",
+			Destination: dst,
+		},
+		2,
+	)
 	for i := range m.Shards {
 		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
 			t.Fatal(err)
@@ -225,8 +278,15 @@ func TestStatsOfStrangers(t *testing.T) {
 		}
 	}
 	changes := map[string]func(p map[string]any){
-		"many values": part(map[string]any{"n": 1 << 40, "entries": 20}), "many entries": part(map[string]any{"n": 1 << 40, "entries": 1 << 40}), "no file": part(map[string]any{"n": 1000, "entries": 1000, "marks": strings.Repeat("AAAA", 4*251/3)}),
-		"no columns": func(p map[string]any) { p["columns"] = []any{} }, "another type": func(p map[string]any) { p["dtype"] = "uint8" },
+		"many values": part(
+			map[string]any{"n": 1 << 40, "entries": 20},
+		),
+		"many entries": part(map[string]any{"n": 1 << 40, "entries": 1 << 40}),
+		"no file": part(
+			map[string]any{"n": 1000, "entries": 1000, "marks": strings.Repeat("AAAA", 4*251/3)},
+		),
+		"no columns":   func(p map[string]any) { p["columns"] = []any{} },
+		"another type": func(p map[string]any) { p["dtype"] = "uint8" },
 	}
 	for _, what := range append(slices.Collect(maps.Keys(changes)), "nothing") {
 		change := changes[what]
@@ -245,11 +305,19 @@ func TestStatsOfStrangers(t *testing.T) {
 		if err := os.WriteFile(name, b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); change != nil && !errors.Is(err, robocache.ErrMalformed) || change == nil && err != nil {
+		if _, err := shard.Commit(
+			t.Context(),
+			m,
+			shard.CommitOptions{},
+		); change != nil && !errors.Is(err, robocache.ErrMalformed) ||
+			change == nil && err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(dst, "stats.json")); err != nil || !bytes.Contains(b, []byte("mean")) {
+	if b, err := os.ReadFile(
+		filepath.Join(dst, "stats.json"),
+	); err != nil ||
+		!bytes.Contains(b, []byte("mean")) {
 		t.Errorf("%s, %v", b, err)
 	}
 }
@@ -257,7 +325,16 @@ func TestStatsOfStrangers(t *testing.T) {
 // H3: a source that changed is refused, for good; times of modification are no change.
 func TestSourceChanged(t *testing.T) {
 	src := source(t, 4, synth.Options{Cameras: -1})
-	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: filepath.Join(t.TempDir(), "out"), To: "lerobot"}, 2)
+	m := plan(
+		t,
+		shard.Job{
+			Name:        "convert",
+			Source:      src,
+			Destination: filepath.Join(t.TempDir(), "out"),
+			To:          "lerobot",
+		},
+		2,
+	)
 	if _, err := shard.Run(t.Context(), m, 0, shard.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +354,13 @@ func TestSourceChanged(t *testing.T) {
 		if err := do(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{}); !errors.Is(err, shard.ErrNever) || !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "changed since it was planned") {
+		if _, err := shard.Run(
+			t.Context(),
+			m,
+			1,
+			shard.RunOptions{},
+		); !errors.Is(err, shard.ErrNever) || !errors.Is(err, robocache.ErrMalformed) ||
+			!strings.Contains(err.Error(), "changed since it was planned") {
 			t.Errorf("%s: %v", what, err)
 		}
 		_ = os.Remove(name + ".new")
@@ -288,8 +371,20 @@ func TestSourceChanged(t *testing.T) {
 	if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	other := plan(t, shard.Job{Name: "convert", Source: src, Destination: m.Job.Destination, To: "lerobot"}, 3)
-	if _, err := shard.Run(t.Context(), other, 1, shard.RunOptions{}); !errors.Is(err, robocache.ErrMisuse) {
+	other := plan(
+		t,
+		shard.Job{Name: "convert", Source: src, Destination: m.Job.Destination, To: "lerobot"},
+		3,
+	)
+	if _, err := shard.Run(
+		t.Context(),
+		other,
+		1,
+		shard.RunOptions{},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("shards of another manifest: %v", err)
 	}
 }

@@ -19,20 +19,22 @@ import (
 
 // Inputs are the files of the source.
 type Inputs struct {
-	Listed bool    `json:"listed"` // false: the source cannot list its files, and a change is not noticed
+	// false: the source cannot list its files, and a change is not noticed
+	Listed bool    `json:"listed"`
 	Bytes  int64   `json:"bytes"`
 	Files  []Input `json:"files,omitempty"`
 }
 
-// Input is one of them. Version is its ETag; of a local file "content:" and SHA-256 of its size, first, middle and last 16 KiB: of what the
-// file holds, not of when it was written.
+// Input is one of them. Version is its ETag; of a local file "content:" and SHA-256 of its size,
+// first, middle and last 16 KiB: of what the file holds, not of when it was written.
 type Input struct {
 	Name    string `json:"name"`
 	Size    int64  `json:"size"`
 	Version string `json:"version"`
 }
 
-// fingerprintBlock is how much of the beginning, the middle and the end of a local file is looked at.
+// fingerprintBlock is how much of the beginning, the middle and the end of a local file is looked
+// at.
 const fingerprintBlock = 16 << 10
 
 // list lists the files of a job's source.
@@ -120,7 +122,8 @@ func (m *Manifest) unchanged(ctx context.Context) error {
 	}
 	differs := func(name, want, got string) error {
 		return robocache.Malformed("run", robocache.Where{"dataset": robocache.Redact(m.Job.Source), "file": name}, "the source changed since it was planned").
-			Expected(want, got).WithHint("plan again")
+			Expected(want, got).
+			WithHint("plan again")
 	}
 	have := map[string]Input{}
 	for _, f := range now.Files {
@@ -130,17 +133,29 @@ func (m *Manifest) unchanged(ctx context.Context) error {
 		g, ok := have[f.Name]
 		switch {
 		case !ok:
-			if err := differs(f.Name, "a file of "+strconv.FormatInt(f.Size, 10)+" bytes", "none"); err != nil {
+			if err := differs(
+				f.Name,
+				"a file of "+strconv.FormatInt(f.Size, 10)+" bytes",
+				"none",
+			); err != nil {
 				return err
 			}
 		case g != f:
-			if err := differs(f.Name, fmt.Sprintf("%d bytes, %s", f.Size, f.Version), fmt.Sprintf("%d bytes, %s", g.Size, g.Version)); err != nil {
+			if err := differs(
+				f.Name,
+				fmt.Sprintf("%d bytes, %s", f.Size, f.Version),
+				fmt.Sprintf("%d bytes, %s", g.Size, g.Version),
+			); err != nil {
 				return err
 			}
 		}
 	}
 	if len(now.Files) > len(m.Inputs.Files) && m.Inputs.Listed {
-		if err := differs("", fmt.Sprintf("%d files", len(m.Inputs.Files)), strconv.Itoa(len(now.Files))); err != nil {
+		if err := differs(
+			"",
+			fmt.Sprintf("%d files", len(m.Inputs.Files)),
+			strconv.Itoa(len(now.Files)),
+		); err != nil {
 			return err
 		}
 	}

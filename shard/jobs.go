@@ -57,7 +57,8 @@ func encoded(j *Job) error {
 
 // conversion is a job that convert.Write does, shard by shard.
 func conversion(about string, check func(*Job) error) kind {
-	return kind{about: about,
+	return kind{
+		about: about,
 		plan: func(ctx context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
 			if err := check(&m.Job); err != nil {
 				return nil, err
@@ -83,7 +84,11 @@ func conversion(about string, check func(*Job) error) kind {
 				}
 				row += int64(f.RowBytes()) + int64(f.Width)*int64(f.Height)
 			}
-			return &work{made: p.Made, rowBytes: row, leavesEmpty: p.Format.Sharding.LeavesEmpty}, nil
+			return &work{
+				made:        p.Made,
+				rowBytes:    row,
+				leavesEmpty: p.Format.Sharding.LeavesEmpty,
+			}, nil
 		},
 		run: func(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt) error {
 			s := &a.m.Shards[a.shard]
@@ -93,15 +98,27 @@ func conversion(about string, check func(*Job) error) kind {
 				return err
 			}
 			opt.Episodes, opt.Threads, opt.Progress = positions, a.opt.Threads, a.progress
-			opt.Shard = &robocache.WriteShard{Index: a.shard, Count: len(a.m.Shards), FirstEpisode: s.FirstEpisode, FirstRow: s.FirstRow, Schema: a.m.Schema}
+			opt.Shard = &robocache.WriteShard{
+				Index:        a.shard,
+				Count:        len(a.m.Shards),
+				FirstEpisode: s.FirstEpisode,
+				FirstRow:     s.FirstRow,
+				Schema:       a.m.Schema,
+			}
 			w, err := convert.Write(ctx, src, a.m.Job.To, a.uri, opt)
 			if err != nil {
 				return err
 			}
-			r.Report = robocache.ShardReport{Episodes: w.Episodes, Frames: w.Frames, Summary: w.Summary}
-			// The report leaves out findings of the source, which the plan has, except those that this shard read first.
+			r.Report = robocache.ShardReport{
+				Episodes: w.Episodes,
+				Frames:   w.Frames,
+				Summary:  w.Summary,
+			}
+			// The report leaves out findings of the source, which the plan has, except those that
+			// this shard read first.
 			for _, f := range mergeFindings(w.Findings, robocache.Findings(src)) {
-				if e, ok := f.Where["episode"].(int64); ok && (f.Code == "episode-skipped" || f.Code == "episode-left-out") {
+				if e, ok := f.Where["episode"].(int64); ok &&
+					(f.Code == "episode-skipped" || f.Code == "episode-left-out") {
 					r.Skipped = append(r.Skipped, Skipped{int(e), f.Message})
 				} else {
 					r.Findings = append(r.Findings, f)
@@ -112,7 +129,8 @@ func conversion(about string, check func(*Job) error) kind {
 	}
 }
 
-// mergeFindings appends the findings that are not in all yet. Every shard repeats the findings of the whole dataset.
+// mergeFindings appends the findings that are not in all yet. Every shard repeats the findings of
+// the whole dataset.
 func mergeFindings(all []robocache.Finding, more []robocache.Finding) []robocache.Finding {
 	name := func(f *robocache.Finding) string { return f.Code + "\x00" + f.Where.String() + "\x00" + f.Message }
 	seen := map[string]bool{}

@@ -15,8 +15,18 @@ import (
 )
 
 func init() {
-	jobs["stats"] = kind{about: "count, min, max, mean, std and quantiles, exactly, into DST/" + statsName, plan: planLook, run: runStats, merge: mergeStats}
-	jobs["doctor"] = kind{about: "what is wrong with a dataset, into DST/" + doctorName, plan: planLook, run: runDoctor, merge: mergeDoctor}
+	jobs["stats"] = kind{
+		about: "count, min, max, mean, std and quantiles, exactly, into DST/" + statsName,
+		plan:  planLook,
+		run:   runStats,
+		merge: mergeStats,
+	}
+	jobs["doctor"] = kind{
+		about: "what is wrong with a dataset, into DST/" + doctorName,
+		plan:  planLook,
+		run:   runDoctor,
+		merge: mergeDoctor,
+	}
 }
 
 const (
@@ -27,7 +37,12 @@ const (
 // planLook is the plan of a job that writes no dataset.
 func planLook(_ context.Context, m *Manifest, src robocache.Dataset) (*work, error) {
 	if m.Job.Convert.Align != nil {
-		return nil, robocache.Misuse("plan", nil, "the job %s looks at the source as it is: --hz and --align are for convert and resample", m.Job.Name)
+		return nil, robocache.Misuse(
+			"plan",
+			nil,
+			"the job %s looks at the source as it is: --hz and --align are for convert and resample",
+			m.Job.Name,
+		)
 	}
 	w := &work{made: func(e int) (int, int) { return 1, src.Len(e) }}
 	m.Job.Convert.Options = nil
@@ -81,7 +96,10 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 				var held []byte
 				blocks, shape, err := stats.Values(ctx, src, f, []int{e})
 				if err == nil {
-					err = blocks(ctx, func(b []byte) error { held = append(held, b...); return nil })
+					err = blocks(
+						ctx,
+						func(b []byte) error { held = append(held, b...); return nil },
+					)
 				}
 				if err == nil {
 					err = rows.Add(f.Key, f.DType, shape, held)
@@ -113,7 +131,9 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 			continue
 		}
 		all = append(all, c)
-		a.progress(robocache.Progress{Done: int64(i + 1), Total: int64(len(features)), Unit: "streams"})
+		a.progress(
+			robocache.Progress{Done: int64(i + 1), Total: int64(len(features)), Unit: "streams"},
+		)
 	}
 	if out != nil {
 		if err := out.Commit(); err != nil {
@@ -131,8 +151,14 @@ func runStats(ctx context.Context, a *attempt, src robocache.Dataset, r *Receipt
 	return nil
 }
 
-// each does something with every episode of the shard; one that cannot be read is left out where the job allows that.
-func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(position int) error) error {
+// each does something with every episode of the shard; one that cannot be read is left out where
+// the job allows that.
+func (a *attempt) each(
+	src robocache.Dataset,
+	r *Receipt,
+	key string,
+	do func(position int) error,
+) error {
 	positions, err := a.positions(src)
 	if err != nil {
 		return err
@@ -141,7 +167,11 @@ func (a *attempt) each(src robocache.Dataset, r *Receipt, key string, do func(po
 		index := src.Info().EpisodeIndex(position)
 		err := robocache.At(do(position), robocache.Where{"episode": index, "stream": key})
 		if err != nil && a.m.Job.SkipBad && robocache.Bad(err) {
-			if !slices.ContainsFunc(r.Skipped, func(s Skipped) bool { return s.Episode == int(index) }) { // by an earlier stream
+			// by an earlier stream
+			if !slices.ContainsFunc(
+				r.Skipped,
+				func(s Skipped) bool { return s.Episode == int(index) },
+			) {
 				r.Skipped = append(r.Skipped, Skipped{int(index), err.Error()})
 			}
 			continue
@@ -168,7 +198,9 @@ func mergeStats(ctx context.Context, m *Manifest, dst store.Writable, receipts [
 		if err := decode(r.Report.Summary, &list); err != nil {
 			return err
 		}
-		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) }}
+		file := &stats.SortedFile{
+			Open: func() (robocache.Ranged, error) { return dst.Open(ctx, attemptDir(r.Shard, r.Attempt)+"/"+sortedName) },
+		}
 		defer file.Close()
 		for i := range list {
 			c := &list[i]

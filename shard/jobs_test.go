@@ -24,7 +24,9 @@ import (
 )
 
 // images keeps stills in the table: no encoder is needed.
-var images = convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{"images": "images"}}}
+var images = convert.Options{
+	WriteOptions: robocache.WriteOptions{Options: map[string]string{"images": "images"}},
+}
 
 // The statistics of shards are those of the whole, exactly: quantiles too.
 func TestStatsExact(t *testing.T) {
@@ -35,21 +37,30 @@ func TestStatsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	c := all(t, plan(t, shard.Job{Name: "stats", Source: src, Destination: dst, Frames: stats.SampledFrames}, 4))
+	c := all(
+		t,
+		plan(
+			t,
+			shard.Job{Name: "stats", Source: src, Destination: dst, Frames: stats.SampledFrames},
+			4,
+		),
+	)
 	b, err := os.ReadFile(filepath.Join(dst, "stats.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, _ := stats.Marshal(want)
 	var x, y map[string]map[string]any
-	if json.Unmarshal(b, &x) != nil || json.Unmarshal(text, &y) != nil || len(x) != len(y) || c.Episodes != 9 {
+	if json.Unmarshal(b, &x) != nil || json.Unmarshal(text, &y) != nil || len(x) != len(y) ||
+		c.Episodes != 9 {
 		t.Fatalf("%s\n%s", b, text)
 	}
 	for key := range y {
 		for name := range y[key] {
 			a, b := numbers(x[key][name]), numbers(y[key][name])
 			if !slices.EqualFunc(a, b, func(a, b float64) bool {
-				return a == b || (name == "mean" || name == "std") && math.Abs(a-b) < 1e-12*(1+math.Abs(b))
+				return a == b ||
+					(name == "mean" || name == "std") && math.Abs(a-b) < 1e-12*(1+math.Abs(b))
 			}) {
 				t.Errorf("%s of %s: %v, want %v", name, key, a, b)
 			}
@@ -99,7 +110,8 @@ func TestDoctorMerged(t *testing.T) {
 	}
 }
 
-// damage flips the bytes of an episode's action: it cannot be read. Its timestamps, which a plan needs, stay.
+// damage flips the bytes of an episode's action: it cannot be read. Its timestamps, which a plan
+// needs, stay.
 func damage(t *testing.T, src string) {
 	t.Helper()
 	name := filepath.Join(src, "data", "chunk-000", "file-000.parquet")
@@ -114,22 +126,44 @@ func damage(t *testing.T, src string) {
 	}
 }
 
-// An episode that cannot be read is left out where that is allowed, and said; those behind it are numbered as if it had never been. A part of the shards
-// makes a whole dataset, too.
+// An episode that cannot be read is left out where that is allowed, and said; those behind it are
+// numbered as if it had never been. A part of the shards makes a whole dataset, too.
 func TestLeftOut(t *testing.T) {
 	src := source(t, 8, synth.Options{Cameras: -1})
 	damage(t, src)
 	opt := images
-	strict := plan(t, shard.Job{Name: "convert", Source: src, Destination: filepath.Join(t.TempDir(), "x"), To: "lerobot", Convert: opt}, 4)
+	strict := plan(
+		t,
+		shard.Job{
+			Name:        "convert",
+			Source:      src,
+			Destination: filepath.Join(t.TempDir(), "x"),
+			To:          "lerobot",
+			Convert:     opt,
+		},
+		4,
+	)
 	bad := 0
 	for i := range strict.Shards {
-		if _, err := shard.Run(t.Context(), strict, i, shard.RunOptions{}); errors.Is(err, shard.ErrNever) {
+		if _, err := shard.Run(
+			t.Context(),
+			strict,
+			i,
+			shard.RunOptions{},
+		); errors.Is(
+			err,
+			shard.ErrNever,
+		) {
 			bad++
 		} else if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s, err := shard.StatusOf(t.Context(), strict); bad != 1 || err != nil || s.Done != 3 || s.Failed != 1 || s.ByClass["malformed"] != 1 || len(s.Never) != 1 || s.Array != "--array="+string(must(s.Missing.MarshalText())) {
+	if s, err := shard.StatusOf(
+		t.Context(),
+		strict,
+	); bad != 1 || err != nil || s.Done != 3 || s.Failed != 1 || s.ByClass["malformed"] != 1 || len(s.Never) != 1 ||
+		s.Array != "--array="+string(must(s.Missing.MarshalText())) {
 		t.Fatalf("%d, %+v %v", bad, s, err)
 	}
 	opt.SkipBad = true
@@ -138,9 +172,17 @@ func TestLeftOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst := filepath.Join(t.TempDir(), "out")
-	c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: "lerobot", Convert: opt}, 4))
+	c := all(
+		t,
+		plan(
+			t,
+			shard.Job{Name: "convert", Source: src, Destination: dst, To: "lerobot", Convert: opt},
+			4,
+		),
+	)
 	want, got := open(t, plain), open(t, dst)
-	if len(c.Skipped) == 0 || c.Episodes != want.Info().Episodes || want.Info().Episodes+len(c.Skipped) != 8 {
+	if len(c.Skipped) == 0 || c.Episodes != want.Info().Episodes ||
+		want.Info().Episodes+len(c.Skipped) != 8 {
 		t.Fatalf("%+v", c)
 	}
 	same(t, want, got)
@@ -148,25 +190,46 @@ func TestLeftOut(t *testing.T) {
 	healthy(t, dst)
 
 	part := filepath.Join(t.TempDir(), "part")
-	m := plan(t, shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt}, 4)
+	m := plan(
+		t,
+		shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt},
+		4,
+	)
 	for _, i := range []int{3, 1} {
 		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "0,2") {
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{},
+	); !errors.Is(err, robocache.ErrTemporary) ||
+		!strings.Contains(err.Error(), "0,2") {
 		t.Fatalf("%v", err)
 	}
 	c, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true})
-	if err != nil || !slices.Equal(c.Missing, shard.Episodes{0, 2}) || open(t, part).Info().Episodes != c.Episodes {
+	if err != nil || !slices.Equal(c.Missing, shard.Episodes{0, 2}) ||
+		open(t, part).Info().Episodes != c.Episodes {
 		t.Fatalf("%+v %v", c, err)
 	}
 	healthy(t, part)
 	late(t, m, 0) // behind the commit
 
 	part = filepath.Join(t.TempDir(), "late")
-	m = plan(t, shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt}, 4)
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err, robocache.ErrTemporary) {
+	m = plan(
+		t,
+		shard.Job{Name: "convert", Source: src, Destination: part, To: "lerobot", Convert: opt},
+		4,
+	)
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{Partial: true},
+	); !errors.Is(
+		err,
+		robocache.ErrTemporary,
+	) {
 		t.Fatal(err)
 	}
 	late(t, m, 3) // beside a commit of a part, which has read the receipts: it ended in its middle
@@ -195,17 +258,32 @@ func late(t *testing.T, m *shard.Manifest, i int) {
 	}
 }
 
-// Zarr's shards stand where they were planned: a part of them is no dataset, and nothing is moved for one.
+// Zarr's shards stand where they were planned: a part of them is no dataset, and nothing is moved
+// for one.
 func TestWhole(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
-	m := plan(t, shard.Job{Name: "convert", Source: "synth://heterogeneous?episodes=6&cap=20", Destination: dst, To: "zarr"}, 3)
+	m := plan(
+		t,
+		shard.Job{
+			Name:        "convert",
+			Source:      "synth://heterogeneous?episodes=6&cap=20",
+			Destination: dst,
+			To:          "zarr",
+		},
+		3,
+	)
 	for _, i := range []int{0, 2} {
 		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := files(t, dst)
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "without the shards 1") {
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{Partial: true},
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "without the shards 1") {
 		t.Error(err)
 	}
 	if d := differences(before, files(t, dst)); d != nil {
@@ -217,7 +295,11 @@ func TestWhole(t *testing.T) {
 // Images of one stream that shards counted with different channels are said, not left out.
 func TestOtherChannels(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "out")
-	m := plan(t, shard.Job{Name: "stats", Source: source(t, 4, synth.Options{}), Destination: dst}, 2)
+	m := plan(
+		t,
+		shard.Job{Name: "stats", Source: source(t, 4, synth.Options{}), Destination: dst},
+		2,
+	)
 	for i := range m.Shards {
 		if _, err := shard.Run(t.Context(), m, i, shard.RunOptions{}); err != nil {
 			t.Fatal(err)
@@ -229,7 +311,12 @@ func TestOtherChannels(t *testing.T) {
 	if bytes.Equal(good, gray) || os.WriteFile(name, gray, 0o644) != nil {
 		t.Fatalf("%s", good)
 	}
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "another kind of image") || !strings.Contains(err.Error(), "00001.json") {
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{},
+	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "another kind of image") ||
+		!strings.Contains(err.Error(), "00001.json") {
 		t.Error(err)
 	}
 }

@@ -51,7 +51,10 @@ func TestKilledProcesses(t *testing.T) {
 }
 
 func killed(t *testing.T, self, dir string, job shard.Job) {
-	job.Source, job.Destination = "synth://heterogeneous?episodes=40&cap=100", filepath.Join(dir, "out")
+	job.Source, job.Destination = "synth://heterogeneous?episodes=40&cap=100", filepath.Join(
+		dir,
+		"out",
+	)
 	m := plan(t, job, 3)
 	name := filepath.Join(dir, "m.json")
 	if err := errors.Join(os.Mkdir(dir, 0o755), m.Write(t.Context(), name)); err != nil {
@@ -109,7 +112,8 @@ func killed(t *testing.T, self, dir string, job shard.Job) {
 		}
 		var temps []string
 		_ = filepath.WalkDir(job.Destination, func(p string, d os.DirEntry, _ error) error {
-			if strings.HasPrefix(filepath.Base(p), ".robocache-") || d.IsDir() && strings.Contains(p, "_staging") {
+			if strings.HasPrefix(filepath.Base(p), ".robocache-") ||
+				d.IsDir() && strings.Contains(p, "_staging") {
 				temps = append(temps, p)
 			}
 			return nil

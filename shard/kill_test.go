@@ -95,17 +95,27 @@ func work(ctx context.Context, m *shard.Manifest) error {
 }
 
 var killJobs = []shard.Job{
-	{Name: "resample", To: "lerobot", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
+	{
+		Name:    "resample",
+		To:      "lerobot",
+		Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
+	},
 	{Name: "convert", To: "mcap"},
-	{Name: "resample", To: "delta", Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}},
+	{
+		Name:    "resample",
+		To:      "delta",
+		Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
+	},
 	{Name: "stats"},
 	{Name: "convert", To: "zarr"},
 	{Name: "convert", To: "rlds"},
 	{Name: "convert", To: "robomimic"},
 }
 
-// H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that is full from some write on; a store that fails from some
-// operation on and works again, or whose answer to a write is lost: whoever goes on ends with the bytes of an undisturbed run, and nothing else.
+// H4, H5, H6: a process that dies at any operation of the store, the second time too; a disk that
+// is full from some write on; a store that fails from some operation on and works again, or whose
+// answer to a write is lost: whoever goes on ends with the bytes of an undisturbed run, and nothing
+// else.
 func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	for _, job := range killJobs {
@@ -118,11 +128,22 @@ func TestKilledAnywhere(t *testing.T) {
 		}
 		want := contents(t, mem)
 		rng := rand.New(rand.NewPCG(1, 1))
-		for _, how := range []*storetest.Plan{{Repeat: true, Err: errors.New("killed")}, {Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC}, {Repeat: true},
-			{Ops: storetest.OpCommit, Fault: storetest.FaultLost}, {Ops: storetest.OpCommit, Fault: storetest.FaultLost, Repeat: true}} {
+		for _, how := range []*storetest.Plan{
+			{Repeat: true, Err: errors.New("killed")},
+			{Repeat: true, Ops: storetest.OpWrite | storetest.OpCommit, Fault: storetest.FaultShort, Err: syscall.ENOSPC},
+			{Repeat: true},
+			{Ops: storetest.OpCommit, Fault: storetest.FaultLost},
+			{Ops: storetest.OpCommit, Fault: storetest.FaultLost, Repeat: true},
+		} {
 			for n := int64(1); ; n++ {
 				mem = storetest.NewMem("frail")
-				struck := &storetest.Plan{Nth: n, Repeat: how.Repeat, Ops: how.Ops, Fault: how.Fault, Err: how.Err}
+				struck := &storetest.Plan{
+					Nth:    n,
+					Repeat: how.Repeat,
+					Ops:    how.Ops,
+					Fault:  how.Fault,
+					Err:    how.Err,
+				}
 				setFrail(mem, struck)
 				err := work(t.Context(), m)
 				if !struck.Struck() {
@@ -135,7 +156,14 @@ func TestKilledAnywhere(t *testing.T) {
 				}
 				kills++
 				if n%3 == 0 { // and again, somewhere else
-					setFrail(nil, &storetest.Plan{Nth: 1 + rng.Int64N(60), Repeat: true, Err: errors.New("killed")})
+					setFrail(
+						nil,
+						&storetest.Plan{
+							Nth:    1 + rng.Int64N(60),
+							Repeat: true,
+							Err:    errors.New("killed"),
+						},
+					)
 					_ = work(t.Context(), m)
 					kills++
 				}
@@ -158,7 +186,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// A store that fails once, at every other operation in turn, is no bad episode: with --skip-bad none is left out for it, whether the source's store fails or the destination's.
+// A store that fails once, at every other operation in turn, is no bad episode: with --skip-bad
+// none is left out for it, whether the source's store fails or the destination's.
 func TestFailureIsNoBadEpisode(t *testing.T) {
 	src := source(t, 3, synth.Options{})
 	from, err := store.Open(src)
@@ -177,7 +206,12 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 				if failure == nil { // temporary: the source fails too
 					job.Source = "frail://s/src"
 					for _, name := range slices.Sorted(maps.Keys(files)) {
-						if err := store.Put(t.Context(), mem, "src/"+name, []byte(files[name])); err != nil {
+						if err := store.Put(
+							t.Context(),
+							mem,
+							"src/"+name,
+							[]byte(files[name]),
+						); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -206,15 +240,24 @@ func TestFailureIsNoBadEpisode(t *testing.T) {
 					_, err = shard.GC(t.Context(), m, 0)
 				}
 				if d := differences(want, contents(t, mem)); err != nil || d != nil {
-					t.Fatalf("%s %s, %v at operation %d: %v, %v", job.Name, job.To, failure, n, d, err)
+					t.Fatalf(
+						"%s %s, %v at operation %d: %v, %v",
+						job.Name,
+						job.To,
+						failure,
+						n,
+						d,
+						err,
+					)
 				}
 			}
 		}
 	}
 }
 
-// A shard is missing, so that the files of those behind it are numbered again: a commit that is killed anywhere, over files that their attempts have moved and files that they have
-// not, ends with the bytes of an undisturbed one.
+// A shard is missing, so that the files of those behind it are numbered again: a commit that is
+// killed anywhere, over files that their attempts have moved and files that they have not, ends
+// with the bytes of an undisturbed one.
 func TestPartialKilled(t *testing.T) {
 	job := killJobs[0]
 	job.Source, job.Destination = "synth://heterogeneous?episodes=6&cap=12", "frail://s/out"
@@ -225,10 +268,19 @@ func TestPartialKilled(t *testing.T) {
 		for i := 1; i < 4; i++ {
 			if i == 2 { // it dies between its receipt and its files' places
 				received := false
-				setFrail(nil, &storetest.Plan{Nth: 8, Repeat: true, Err: errors.New("killed"), Match: func(op storetest.Op, name string) bool {
-					received = received || op == storetest.OpCommit && strings.Contains(name, "_receipts/")
-					return received
-				}})
+				setFrail(
+					nil,
+					&storetest.Plan{
+						Nth:    8,
+						Repeat: true,
+						Err:    errors.New("killed"),
+						Match: func(op storetest.Op, name string) bool {
+							received = received ||
+								op == storetest.OpCommit && strings.Contains(name, "_receipts/")
+							return received
+						},
+					},
+				)
 			}
 			_, _ = shard.Run(t.Context(), m, i, shard.RunOptions{Threads: 1})
 			setFrail(nil, &storetest.Plan{})
@@ -241,10 +293,12 @@ func TestPartialKilled(t *testing.T) {
 		_, err := shard.Commit(t.Context(), m, shard.CommitOptions{Partial: true, Verify: true})
 		return err
 	}
-	// Its note, which is new, says that it may be at it: only once it is silent are its files numbered.
+	// Its note, which is new, says that it may be at it: only once it is silent are its files
+	// numbered.
 	forget := func(mem *storetest.Mem) {
 		for name := range contents(t, mem) {
-			if strings.Contains(name, "_staging/") && strings.HasSuffix(name, ".json") && strings.Count(name, "/") == 3 {
+			if strings.Contains(name, "_staging/") && strings.HasSuffix(name, ".json") &&
+				strings.Count(name, "/") == 3 {
 				if err := mem.Remove(t.Context(), name); err != nil {
 					t.Fatal(err)
 				}
@@ -252,7 +306,8 @@ func TestPartialKilled(t *testing.T) {
 		}
 	}
 	mem := prepare()
-	if err := commit(); !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "shard 2") {
+	if err := commit(); !errors.Is(err, robocache.ErrTemporary) ||
+		!strings.Contains(err.Error(), "shard 2") {
 		t.Fatal(err)
 	}
 	forget(mem)
@@ -287,7 +342,8 @@ func TestPartialKilled(t *testing.T) {
 		}
 		again(n)
 	}
-	for n := int64(1); ; n += 3 { // another commit comes in between, and ends before this one goes on
+	// another commit comes in between, and ends before this one goes on
+	for n := int64(1); ; n += 3 {
 		mem = prepare()
 		forget(mem)
 		var operations int64
@@ -313,19 +369,34 @@ func TestPartialKilled(t *testing.T) {
 	// Shard 0 comes later, and is no part of it: its episodes would have the numbers of others.
 	mem = prepare()
 	forget(mem)
-	setFrail(nil, &storetest.Plan{Nth: 1, Ops: storetest.OpCommit, Repeat: true, Err: errors.New("killed"), Match: func(_ storetest.Op, name string) bool { return strings.Contains(name, "meta/episodes") }})
+	setFrail(
+		nil,
+		&storetest.Plan{
+			Nth:    1,
+			Ops:    storetest.OpCommit,
+			Repeat: true,
+			Err:    errors.New("killed"),
+			Match:  func(_ storetest.Op, name string) bool { return strings.Contains(name, "meta/episodes") },
+		},
+	)
 	_ = commit()
 	setFrail(nil, &storetest.Plan{})
 	if _, err := shard.Run(t.Context(), m, 0, shard.RunOptions{Threads: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shard.Commit(t.Context(), m, shard.CommitOptions{}); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "without the shards 0") {
+	if _, err := shard.Commit(
+		t.Context(),
+		m,
+		shard.CommitOptions{},
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "without the shards 0") {
 		t.Error(err)
 	}
 	again(0)
 }
 
-// H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts last.
+// H4: an attempt that wins while garbage is collected keeps its files: GC looks at the receipts
+// last.
 func TestGCWhileAnAttemptEnds(t *testing.T) {
 	job := killJobs[1]
 	job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"
@@ -340,16 +411,27 @@ func TestGCWhileAnAttemptEnds(t *testing.T) {
 		mem = storetest.NewMem("frail")
 		setFrail(mem, &storetest.Plan{})
 		looks, ended := 0, false
-		setFrail(nil, &storetest.Plan{Ops: storetest.OpList | storetest.OpOpen, Match: func(storetest.Op, string) bool {
-			if looks++; looks == n && !ended {
-				ended = true
-				setFrail(nil, &storetest.Plan{})
-				if _, err := shard.Run(t.Context(), m, 1, shard.RunOptions{Threads: 1}); err != nil {
-					t.Error(err)
-				}
-			}
-			return false
-		}})
+		setFrail(
+			nil,
+			&storetest.Plan{
+				Ops: storetest.OpList | storetest.OpOpen,
+				Match: func(storetest.Op, string) bool {
+					if looks++; looks == n && !ended {
+						ended = true
+						setFrail(nil, &storetest.Plan{})
+						if _, err := shard.Run(
+							t.Context(),
+							m,
+							1,
+							shard.RunOptions{Threads: 1},
+						); err != nil {
+							t.Error(err)
+						}
+					}
+					return false
+				},
+			},
+		)
 		if _, err := shard.GC(t.Context(), m, time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -362,7 +444,8 @@ func TestGCWhileAnAttemptEnds(t *testing.T) {
 	}
 }
 
-// H4: of attempts at one shard at the same time one is named by the receipt; commits at the same time make one result.
+// H4: of attempts at one shard at the same time one is named by the receipt; commits at the same
+// time make one result.
 func TestAttemptsAtOnce(t *testing.T) {
 	for _, job := range killJobs {
 		job.Source, job.Destination = "synth://heterogeneous?episodes=5&cap=12", "frail://s/out"

@@ -34,7 +34,8 @@ type Manifest struct {
 	Episodes int                 `json:"num_episodes"`
 	Frames   int64               `json:"num_frames"`
 	Bytes    int64               `json:"bytes"`
-	Findings []robocache.Finding `json:"findings,omitempty"` // findings of the source and its grid when the plan was made
+	// findings of the source and its grid when the plan was made
+	Findings []robocache.Finding `json:"findings,omitempty"`
 	Shards   []Shard             `json:"shards"`
 
 	id string // SHA-256 of its bytes
@@ -45,15 +46,16 @@ func (m *Manifest) Run() string { return m.id[:12] }
 
 // Job is the work and its options.
 type Job struct {
-	Name        string                    `json:"name"` // Jobs
-	Source      string                    `json:"source"`
-	Open        robocache.OpenOptions     `json:"open,omitzero"`
-	Destination string                    `json:"destination"`
-	To          string                    `json:"to,omitempty"`     // the format that is written
-	Convert     convert.Options           `json:"convert,omitzero"` // in a Job, its Episodes are indices
-	Frames      stats.FramePolicy         `json:"frames,omitempty"` // stats: images looked at
-	Doctor      robocache.DiagnoseOptions `json:"doctor,omitzero"`
-	SkipBad     bool                      `json:"skip_bad,omitempty"`
+	Name        string                `json:"name"` // Jobs
+	Source      string                `json:"source"`
+	Open        robocache.OpenOptions `json:"open,omitzero"`
+	Destination string                `json:"destination"`
+	To          string                `json:"to,omitempty"` // the format that is written
+	// in a Job, its Episodes are indices
+	Convert convert.Options           `json:"convert,omitzero"`
+	Frames  stats.FramePolicy         `json:"frames,omitempty"` // stats: images looked at
+	Doctor  robocache.DiagnoseOptions `json:"doctor,omitzero"`
+	SkipBad bool                      `json:"skip_bad,omitempty"`
 }
 
 // Shard is one unit of work.
@@ -87,7 +89,8 @@ func (e Episodes) MarshalText() ([]byte, error) {
 	return b, nil
 }
 
-// maxEpisodes bounds what a manifest's lists may name together: a few bytes can name any number of them.
+// maxEpisodes bounds what a manifest's lists may name together: a few bytes can name any number of
+// them.
 const maxEpisodes = 1 << 25
 
 // UnmarshalText reads what MarshalText writes.
@@ -162,8 +165,18 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	}
 	named := 0
 	for _, s := range lists.Shards { // counted before any is made
-		if err := eachRun(s.Episodes, func(a, z int) { named += z - a + 1 }); err != nil || named > maxEpisodes {
-			return nil, bad(fmt.Sprintf("its shards name more than %d episodes, or none that can be read", maxEpisodes), err)
+		if err := eachRun(
+			s.Episodes,
+			func(a, z int) { named += z - a + 1 },
+		); err != nil ||
+			named > maxEpisodes {
+			return nil, bad(
+				fmt.Sprintf(
+					"its shards name more than %d episodes, or none that can be read",
+					maxEpisodes,
+				),
+				err,
+			)
 		}
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -197,8 +210,13 @@ func Parse(b []byte) (_ *Manifest, err error) {
 	for i := range m.Shards {
 		s := &m.Shards[i]
 		// An episode of the source may be split into as many as it has rows.
-		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames || int64(s.FirstEpisode) > int64(episodes)+frames || s.Frames < 0 {
-			return nil, bad(fmt.Sprintf("shard %d begins at episode %d, row %d", i, s.FirstEpisode, s.FirstRow), nil)
+		if s.FirstEpisode < 0 || s.FirstRow < 0 || s.FirstRow > frames ||
+			int64(s.FirstEpisode) > int64(episodes)+frames ||
+			s.Frames < 0 {
+			return nil, bad(
+				fmt.Sprintf("shard %d begins at episode %d, row %d", i, s.FirstEpisode, s.FirstRow),
+				nil,
+			)
 		}
 		all = append(all, s.Episodes...)
 		episodes, frames = episodes+len(s.Episodes), frames+s.Frames
@@ -279,7 +297,10 @@ func (j *Job) check() error {
 			return err
 		}
 	case j.Convert.Options["temp_dir"] != "":
-		if err := misuse("the option temp_dir names a folder outside the destination", "set TMPDIR where the shards run"); err != nil {
+		if err := misuse(
+			"the option temp_dir names a folder outside the destination",
+			"set TMPDIR where the shards run",
+		); err != nil {
 			return err
 		}
 	case j.Convert.Resume || j.Convert.DryRun:

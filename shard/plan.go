@@ -78,7 +78,11 @@ func NewPlan(ctx context.Context, job Job, opt PlanOptions) (_ *Manifest, err er
 		}
 	}
 	if len(episodes) == 0 {
-		return nil, robocache.Misuse("plan", robocache.Where{"dataset": robocache.Redact(job.Source)}, "the dataset has no episodes")
+		return nil, robocache.Misuse(
+			"plan",
+			robocache.Where{"dataset": robocache.Redact(job.Source)},
+			"the dataset has no episodes",
+		)
 	}
 	if !slices.IsSorted(episodes) || len(slices.Compact(slices.Clone(episodes))) < len(episodes) {
 		return nil, robocache.Misuse("plan", nil, "episodes that are not in ascending order").
@@ -155,7 +159,8 @@ func (w *work) rows(e int) int {
 	return n
 }
 
-// bytes shares the source's bytes among episodes by their rows: files hold many episodes, and say nothing of each.
+// bytes shares the source's bytes among episodes by their rows: files hold many episodes, and say
+// nothing of each.
 func (w *work) bytes(total int64, episodes []int) []int64 {
 	var rows int64
 	for _, e := range episodes {

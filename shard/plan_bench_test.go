@@ -20,11 +20,17 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// BenchmarkPlan plans many trajectories of the RT-X shape: up to 120 rows at 30 to 333 Hz onto 50 Hz.
+// BenchmarkPlan plans many trajectories of the RT-X shape: up to 120 rows at 30 to 333 Hz onto 50
+// Hz.
 func BenchmarkPlan(b *testing.B) {
 	const n = 100_000
-	job := shard.Job{Name: "resample", Source: fmt.Sprintf("synth://heterogeneous?episodes=%d&cap=120", n), Destination: filepath.Join(b.TempDir(), "out"), To: "lerobot",
-		Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}}}
+	job := shard.Job{
+		Name:        "resample",
+		Source:      fmt.Sprintf("synth://heterogeneous?episodes=%d&cap=120", n),
+		Destination: filepath.Join(b.TempDir(), "out"),
+		To:          "lerobot",
+		Convert:     convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}},
+	}
 	for b.Loop() {
 		if _, err := shard.NewPlan(b.Context(), job, shard.PlanOptions{Shards: 100}); err != nil {
 			b.Fatal(err)
@@ -37,23 +43,43 @@ func BenchmarkPlan(b *testing.B) {
 func BenchmarkRun(b *testing.B) {
 	before := cpuSeconds(b)
 	for range b.N {
-		job := shard.Job{Name: "resample", Source: "synth://heterogeneous?episodes=5000&cap=120", Destination: filepath.Join(b.TempDir(), "out"), To: "lerobot",
-			Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}, WriteOptions: robocache.WriteOptions{Keys: []string{"observation.proprio"}}}}
-		if _, err := shard.Run(b.Context(), plan(b, job, 1), 0, shard.RunOptions{Threads: 1}); err != nil {
+		job := shard.Job{
+			Name:        "resample",
+			Source:      "synth://heterogeneous?episodes=5000&cap=120",
+			Destination: filepath.Join(b.TempDir(), "out"),
+			To:          "lerobot",
+			Convert: convert.Options{
+				Align:        &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}},
+				WriteOptions: robocache.WriteOptions{Keys: []string{"observation.proprio"}},
+			},
+		}
+		if _, err := shard.Run(
+			b.Context(),
+			plan(b, job, 1),
+			0,
+			shard.RunOptions{Threads: 1},
+		); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "CPU-s/op")
 }
 
-// BenchmarkCommit commits many small shards. ROBOCACHE_SHARDS says how many, ROBOCACHE_JOB stats that no dataset is written, ROBOCACHE_S3 that they lie in a bucket of a real
-// server (count: through a proxy that counts): the shards are made in its folder, which is faster, and are given the manifest of the bucket.
+// BenchmarkCommit commits many small shards. ROBOCACHE_SHARDS says how many, ROBOCACHE_JOB stats
+// that no dataset is written, ROBOCACHE_S3 that they lie in a bucket of a real server (count:
+// through a proxy that counts): the shards are made in its folder, which is faster, and are given
+// the manifest of the bucket.
 func BenchmarkCommit(b *testing.B) {
 	n, _ := strconv.Atoi(os.Getenv("ROBOCACHE_SHARDS"))
 	n = max(n, 200)
 	for range b.N {
-		job := shard.Job{Name: "resample", Source: fmt.Sprintf("synth://heterogeneous?episodes=%d&cap=20", n), Destination: filepath.Join(b.TempDir(), "out"), To: "lerobot",
-			Convert: convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}}}
+		job := shard.Job{
+			Name:        "resample",
+			Source:      fmt.Sprintf("synth://heterogeneous?episodes=%d&cap=20", n),
+			Destination: filepath.Join(b.TempDir(), "out"),
+			To:          "lerobot",
+			Convert:     convert.Options{Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
+		}
 		if os.Getenv("ROBOCACHE_JOB") == "stats" {
 			job = shard.Job{Name: "stats", Source: job.Source, Destination: job.Destination}
 		}
@@ -74,7 +100,9 @@ func BenchmarkCommit(b *testing.B) {
 		var g errgroup.Group
 		g.SetLimit(8)
 		for i := range n {
-			g.Go(func() error { _, err := shard.Run(b.Context(), m, i, shard.RunOptions{Threads: 1}); return err })
+			g.Go(
+				func() error { _, err := shard.Run(b.Context(), m, i, shard.RunOptions{Threads: 1}); return err },
+			)
 		}
 		if err := g.Wait(); err != nil {
 			b.Fatal(err)
@@ -85,7 +113,16 @@ func BenchmarkCommit(b *testing.B) {
 			for _, name := range list {
 				text, err := os.ReadFile(name)
 				if err == nil {
-					err = os.WriteFile(name, bytes.Replace(text, []byte(hex.EncodeToString(was[:])), []byte(hex.EncodeToString(now[:])), 1), 0o644)
+					err = os.WriteFile(
+						name,
+						bytes.Replace(
+							text,
+							[]byte(hex.EncodeToString(was[:])),
+							[]byte(hex.EncodeToString(now[:])),
+							1,
+						),
+						0o644,
+					)
 				}
 				if err != nil {
 					b.Fatal(err)
@@ -93,7 +130,8 @@ func BenchmarkCommit(b *testing.B) {
 			}
 		}
 		b.StartTimer()
-		if os.Getenv("ROBOCACHE_S3") == "count" { // the requests: through a proxy, whose time is no measure
+		// the requests: through a proxy, whose time is no measure
+		if os.Getenv("ROBOCACHE_S3") == "count" {
 			proxy := servers.NewProxy(b, os.Getenv("AWS_ENDPOINT_URL_S3"))
 			b.Setenv("AWS_ENDPOINT_URL_S3", proxy.URL)
 			defer func() { b.ReportMetric(float64(proxy.Requests.Load())/float64(n), "requests/shard") }()

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// sameReport checks that shards left the same meta/conversion.json as one conversion. Findings and what
-// was looked at once for the whole may be in another order, and are compared by the other tests.
+// sameReport checks that shards left the same meta/conversion.json as one conversion. Findings and
+// what was looked at once for the whole may be in another order, and are compared by the other
+// tests.
 func sameReport(t testing.TB, want, got string) {
 	t.Helper()
 	read := func(dir string) map[string]any {

@@ -32,7 +32,8 @@ const (
 	receiptsName = "_receipts"
 	commitName   = "_commit.json"
 	missingName  = receiptsName + "/missing.json" // which shards the result is without
-	partialName  = stagingName + "/partial"       // a commit of a part began: no attempt brings files to their places behind it
+	// a commit of a part began: no attempt brings files to their places behind it
+	partialName = stagingName + "/partial"
 )
 
 // Receipt says what a shard is made of.
@@ -48,7 +49,8 @@ type Receipt struct {
 	Report   robocache.ShardReport `json:"report"`
 	Started  time.Time             `json:"started"`
 	Seconds  float64               `json:"seconds"`
-	Already  bool                  `json:"-"` // there was a receipt before this attempt, or another attempt won
+	// there was a receipt before this attempt, or another attempt won
+	Already bool `json:"-"`
 }
 
 // File is a file of a shard, named relative to its attempt.
@@ -124,7 +126,19 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 	id := make([]byte, 8)
 	_, _ = rand.Read(id)
 	host, _ := os.Hostname()
-	a := &attempt{m: m, shard: shard, dst: dst, opt: opt, note: note{State: "running", Attempt: hex.EncodeToString(id), Host: host, Started: time.Now().UTC(), Of: len(m.Shards[shard].Episodes)}}
+	a := &attempt{
+		m:     m,
+		shard: shard,
+		dst:   dst,
+		opt:   opt,
+		note: note{
+			State:   "running",
+			Attempt: hex.EncodeToString(id),
+			Host:    host,
+			Started: time.Now().UTC(),
+			Of:      len(m.Shards[shard].Episodes),
+		},
+	}
 	a.dir = attemptDir(shard, a.note.Attempt)
 	a.uri = below(m.Job.Destination, a.dir)
 	if err := a.say(ctx); err != nil {
@@ -155,13 +169,15 @@ func Run(ctx context.Context, m *Manifest, shard int, opt RunOptions) (_ *Receip
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); ctx.Err() != nil {
 		if errors.Is(cause, ErrStopped) {
-			return robocache.Temporary("run", robocache.Where{"shard": a.shard}, "").WithCause(cause)
+			return robocache.Temporary("run", robocache.Where{"shard": a.shard}, "").
+				WithCause(cause)
 		}
 		return ctx.Err()
 	}
 	err = robocache.At(err, robocache.Where{"shard": a.shard})
 	for _, class := range []error{robocache.ErrMalformed, robocache.ErrUnsupported, robocache.ErrMisuse, robocache.ErrNotFound} {
-		if errors.Is(err, class) && !errors.Is(err, robocache.ErrTemporary) && !errors.Is(err, robocache.ErrResourceLimit) {
+		if errors.Is(err, class) && !errors.Is(err, robocache.ErrTemporary) &&
+			!errors.Is(err, robocache.ErrResourceLimit) {
 			return &never{err}
 		}
 	}
@@ -198,7 +214,14 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 		return r, err
 	}
 	defer src.Close()
-	r = &Receipt{Manifest: a.m.id, Shard: a.shard, Attempt: a.note.Attempt, Tool: a.opt.Tool, Files: []File{}, Started: a.note.Started}
+	r = &Receipt{
+		Manifest: a.m.id,
+		Shard:    a.shard,
+		Attempt:  a.note.Attempt,
+		Tool:     a.opt.Tool,
+		Files:    []File{},
+		Started:  a.note.Started,
+	}
 	jobOfValue, err := jobOf(a.m.Job.Name)
 	if err != nil {
 		return r, err
@@ -236,7 +259,8 @@ func (a *attempt) run(ctx context.Context) (r *Receipt, err error) {
 	return a.after(ctx, won), nil
 }
 
-// after tidies up where there is a receipt: the attempt's own, where the answer to it was lost, or that of another, which makes its files garbage.
+// after tidies up where there is a receipt: the attempt's own, where the answer to it was lost, or
+// that of another, which makes its files garbage.
 func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 	a.forget(ctx)
 	if won.Already = won.Attempt != a.note.Attempt; won.Already {
@@ -245,7 +269,8 @@ func (a *attempt) after(ctx context.Context, won *Receipt) *Receipt {
 	return won
 }
 
-// publish gives the files of the shard their names in the result, where these do not hang on other shards: workers are many. What it does not come to, Commit does.
+// publish gives the files of the shard their names in the result, where these do not hang on other
+// shards: workers are many. What it does not come to, Commit does.
 func (a *attempt) publish(ctx context.Context, r *Receipt) error {
 	f, err := a.m.sharding()
 	if err != nil {
@@ -254,7 +279,9 @@ func (a *attempt) publish(ctx context.Context, r *Receipt) error {
 	if f.Place != nil {
 		return nil
 	}
-	for _, name := range []string{partialName, commitName} { // in this order: the marker goes when there is a commit. What was left out of a result must not come into it
+	// in this order: the marker goes when there is a commit. What was left out of a result must not
+	// come into it
+	for _, name := range []string{partialName, commitName} {
 		if _, err := a.dst.Stat(ctx, name); !errors.Is(err, robocache.ErrNotFound) {
 			return nil
 		}
@@ -306,7 +333,11 @@ func checksum(ctx context.Context, st store.Store, name string) (_ File, err err
 
 func sumOf(ctx context.Context, f robocache.Ranged) (string, error) {
 	table, sum := crc32.MakeTable(crc32.Castagnoli), uint32(0)
-	if err := store.EachBlock(ctx, f, func(b []byte) error { sum = crc32.Update(sum, table, b); return nil }); err != nil {
+	if err := store.EachBlock(
+		ctx,
+		f,
+		func(b []byte) error { sum = crc32.Update(sum, table, b); return nil },
+	); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("crc32c:%08x", sum), nil
@@ -426,18 +457,33 @@ func (m *Manifest) read(name string, b []byte, shard int, r *Receipt) error {
 		}
 	}
 	for _, f := range r.Files {
-		if clean, err := store.CleanName(f.Name); err != nil || clean != f.Name || strings.HasPrefix(f.Name, "_") {
+		if clean, err := store.CleanName(
+			f.Name,
+		); err != nil || clean != f.Name ||
+			strings.HasPrefix(f.Name, "_") {
 			if err := bad(fmt.Sprintf("a file named %q", f.Name), err); err != nil {
 				return err
 			}
 		}
 	}
-	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 || r.Report.Episodes > m.planned(shard) || r.Report.Frames > s.Frames {
+	if s := &m.Shards[shard]; r.Report.Episodes < 0 || r.Report.Frames < 0 ||
+		r.Report.Episodes > m.planned(shard) ||
+		r.Report.Frames > s.Frames {
 		if err := bad("more episodes or frames than were planned", nil); err != nil {
 			return err
 		}
-	} else if len(r.Skipped) == 0 && r.Report.Frames != s.Frames {
-		if err := bad(fmt.Sprintf("%d frames of %d that were planned, and no episode that was left out", r.Report.Frames, s.Frames), nil); err != nil {
+	} else if len(
+		r.Skipped,
+	) == 0 &&
+		r.Report.Frames != s.Frames {
+		if err := bad(
+			fmt.Sprintf(
+				"%d frames of %d that were planned, and no episode that was left out",
+				r.Report.Frames,
+				s.Frames,
+			),
+			nil,
+		); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,8 @@ import (
 // checksum matches the checksum or the version of a file in a report.
 var checksum = regexp.MustCompile(`(sha256|etag):[^"]+`)
 
-// TestObjectStore checks that a source and a destination in a bucket of a real server give the files of a run in folders.
+// TestObjectStore checks that a source and a destination in a bucket of a real server give the
+// files of a run in folders.
 func TestObjectStore(t *testing.T) {
 	dir, endpoint := servers.S3(t)
 	t.Setenv("AWS_ENDPOINT_URL_S3", endpoint)
@@ -36,20 +37,36 @@ func TestObjectStore(t *testing.T) {
 		}
 	}
 	result := func(source, destination string) map[string]string {
-		job := shard.Job{Name: "convert", Source: source, Destination: destination, To: "lerobot", Convert: images}
+		job := shard.Job{
+			Name:        "convert",
+			Source:      source,
+			Destination: destination,
+			To:          "lerobot",
+			Convert:     images,
+		}
 		all(t, plan(t, job, 3))
 		st, err := store.Open(destination)
 		if err != nil {
 			t.Fatal(err)
 		}
 		out := contents(t, st)
-		delete(out, "_commit.json")   // it names the destination
-		for name, text := range out { // Reports name the source, and the checksum or the version of its files.
-			out[name] = checksum.ReplaceAllString(strings.ReplaceAll(text, source, "SOURCE"), "CHECKSUM")
+		delete(out, "_commit.json") // it names the destination
+		// Reports name the source, and the checksum or the version of its files.
+		for name, text := range out {
+			out[name] = checksum.ReplaceAllString(
+				strings.ReplaceAll(text, source, "SOURCE"),
+				"CHECKSUM",
+			)
 		}
 		return out
 	}
-	want, got := result(src, filepath.Join(t.TempDir(), "out")), result("s3://lab/src", "s3://lab/out")
+	want, got := result(
+		src,
+		filepath.Join(t.TempDir(), "out"),
+	), result(
+		"s3://lab/src",
+		"s3://lab/out",
+	)
 	if d := differences(want, got); len(want) < 8 || d != nil {
 		t.Errorf("%d files, %v", len(want), d)
 	}

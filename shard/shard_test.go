@@ -91,7 +91,8 @@ func TestManifestSameBytes(t *testing.T) {
 			t.Errorf("%s\n%s", first, b)
 		}
 		now := os.Chtimes
-		_ = filepath.WalkDir(src, func(p string, _ os.DirEntry, _ error) error { // times take no part
+		// times take no part
+		_ = filepath.WalkDir(src, func(p string, _ os.DirEntry, _ error) error {
 			i, err := os.Stat(p)
 			if err != nil {
 				return err
@@ -101,7 +102,8 @@ func TestManifestSameBytes(t *testing.T) {
 	}
 }
 
-// H5, H6: the shards of a dataset are, read back, the dataset that one run writes, episode by episode, in whatever order they were made.
+// H5, H6: the shards of a dataset are, read back, the dataset that one run writes, episode by
+// episode, in whatever order they were made.
 func TestEqualToConvert(t *testing.T) {
 	for _, to := range []string{"lerobot", "mcap", "delta"} {
 		for _, hz := range []int64{0, 20} {
@@ -121,9 +123,25 @@ func TestEqualToConvert(t *testing.T) {
 					t.Fatal(err)
 				}
 				dst := filepath.Join(t.TempDir(), "out")
-				c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: to, Convert: opt}, 4))
+				c := all(
+					t,
+					plan(
+						t,
+						shard.Job{
+							Name:        "convert",
+							Source:      src,
+							Destination: dst,
+							To:          to,
+							Convert:     opt,
+						},
+						4,
+					),
+				)
 				want, got := open(t, plain), open(t, dst)
-				if c.Shards != 4 || c.Episodes != want.Info().Episodes || got.Info().Episodes != want.Info().Episodes || got.Info().Frames != want.Info().Frames || !reflect.DeepEqual(got.Info().Tasks, want.Info().Tasks) {
+				if c.Shards != 4 || c.Episodes != want.Info().Episodes ||
+					got.Info().Episodes != want.Info().Episodes ||
+					got.Info().Frames != want.Info().Frames ||
+					!reflect.DeepEqual(got.Info().Tasks, want.Info().Tasks) {
 					t.Fatalf("%+v, %+v", c, got.Info())
 				}
 				same(t, want, got)
@@ -136,10 +154,20 @@ func TestEqualToConvert(t *testing.T) {
 	}
 }
 
-// TestShardsOfGaps: shards split episodes at gaps as one conversion does, in every format that is written in shards, and the commit reports the
-// findings of that conversion.
+// TestShardsOfGaps: shards split episodes at gaps as one conversion does, in every format that is
+// written in shards, and the commit reports the findings of that conversion.
 func TestShardsOfGaps(t *testing.T) {
-	made, err := synth.New(synth.Options{Episodes: 4, Seconds: 3, Spread: 0.3, Cameras: -1, Seed: 5, Dropout: time.Second, Rates: map[string]float64{"camera": 30, "joints": 100}})
+	made, err := synth.New(
+		synth.Options{
+			Episodes: 4,
+			Seconds:  3,
+			Spread:   0.3,
+			Cameras:  -1,
+			Seed:     5,
+			Dropout:  time.Second,
+			Rates:    map[string]float64{"camera": 30, "joints": 100},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,22 +178,50 @@ func TestShardsOfGaps(t *testing.T) {
 	for _, to := range convert.Sharded() {
 		for _, drop := range []bool{true, false} {
 			t.Run(fmt.Sprint(to, drop), func(t *testing.T) {
-				opt := convert.Options{DropInvalid: drop, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
+				opt := convert.Options{
+					DropInvalid: drop,
+					Align:       &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
+				}
 				plain := filepath.Join(t.TempDir(), "plain")
 				report, err := convert.Write(t.Context(), open(t, src), to, plain, opt)
 				if err != nil {
 					t.Fatal(err)
 				}
 				dst := filepath.Join(t.TempDir(), "out")
-				c := all(t, plan(t, shard.Job{Name: "convert", Source: src, Destination: dst, To: to, Convert: opt}, 2))
+				c := all(
+					t,
+					plan(
+						t,
+						shard.Job{
+							Name:        "convert",
+							Source:      src,
+							Destination: dst,
+							To:          to,
+							Convert:     opt,
+						},
+						2,
+					),
+				)
 				want, got := open(t, plain), open(t, dst)
-				if n := want.Info().Episodes; (n > 4) != drop || c.Episodes != n || got.Info().Episodes != n || got.Info().Frames != want.Info().Frames {
-					t.Fatalf("%d episodes and %d rows, want %d and %d", got.Info().Episodes, got.Info().Frames, n, want.Info().Frames)
+				if n := want.Info().Episodes; (n > 4) != drop || c.Episodes != n ||
+					got.Info().Episodes != n ||
+					got.Info().Frames != want.Info().Frames {
+					t.Fatalf(
+						"%d episodes and %d rows, want %d and %d",
+						got.Info().Episodes,
+						got.Info().Frames,
+						n,
+						want.Info().Frames,
+					)
 				}
 				same(t, want, got)
 				for e := range want.Info().Episodes {
 					a, aerr := want.Episode(t.Context(), e)
-					if b, err := got.Episode(t.Context(), e); err != nil || aerr != nil || a.Index != b.Index || a.Length != b.Length {
+					if b, err := got.Episode(
+						t.Context(),
+						e,
+					); err != nil || aerr != nil || a.Index != b.Index ||
+						a.Length != b.Length {
 						t.Errorf("%+v, want %+v: %v %v", b, a, err, aerr)
 					}
 				}
@@ -180,15 +236,25 @@ func TestShardsOfGaps(t *testing.T) {
 					slices.Sort(out)
 					return slices.Compact(out)
 				}
-				if a, b := codes(report.Findings), codes(c.Findings); !slices.Equal(a, b) || len(b) == 0 {
-					t.Errorf("the commit reports\n%v\nthe conversion\n%v", strings.Join(b, "\n"), strings.Join(a, "\n"))
+				if a, b := codes(
+					report.Findings,
+				), codes(
+					c.Findings,
+				); !slices.Equal(a, b) ||
+					len(b) == 0 {
+					t.Errorf(
+						"the commit reports\n%v\nthe conversion\n%v",
+						strings.Join(b, "\n"),
+						strings.Join(a, "\n"),
+					)
 				}
 			})
 		}
 	}
 }
 
-// sameStats compares what two datasets say of themselves: mean and deviation to rounding, all else exactly.
+// sameStats compares what two datasets say of themselves: mean and deviation to rounding, all else
+// exactly.
 func sameStats(t testing.TB, want, got robocache.Dataset) {
 	t.Helper()
 	a, err := want.Stats(t.Context())
@@ -199,7 +265,8 @@ func sameStats(t testing.TB, want, got robocache.Dataset) {
 	for key, x := range a {
 		y := b[key]
 		for c := range x.Mean {
-			if math.Abs(x.Mean[c]-y.Mean[c]) > 1e-12*(1+math.Abs(x.Mean[c])) || math.Abs(x.Std[c]-y.Std[c]) > 1e-12*(1+x.Std[c]) {
+			if math.Abs(x.Mean[c]-y.Mean[c]) > 1e-12*(1+math.Abs(x.Mean[c])) ||
+				math.Abs(x.Std[c]-y.Std[c]) > 1e-12*(1+x.Std[c]) {
 				t.Errorf("%s: mean %v, want %v; std %v, want %v", key, y.Mean, x.Mean, y.Std, x.Std)
 			}
 		}

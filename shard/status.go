@@ -4,37 +4,39 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"github.com/goatnote-inc/robocache"
-	"github.com/goatnote-inc/robocache/internal/crash"
-	"github.com/goatnote-inc/robocache/store"
-	"golang.org/x/sync/errgroup"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/goatnote-inc/robocache"
+	"github.com/goatnote-inc/robocache/internal/crash"
+	"github.com/goatnote-inc/robocache/store"
+	"golang.org/x/sync/errgroup"
 )
 
 // Status is what receipts and notes say of a manifest's shards.
 type Status struct {
-	Run        string         `json:"run"` // the plan's name in logs
-	Total      int            `json:"total"`
-	Done       int            `json:"done"`
-	Running    int            `json:"running"`
-	Failed     int            `json:"failed"`
-	Lost       int            `json:"lost"` // began, and were not heard of for ten minutes
-	ByClass    map[string]int `json:"failed_by_class,omitempty"`
-	Never      Episodes       `json:"never,omitempty"` // failed, and would again
-	Missing    Episodes       `json:"missing,omitempty"`
-	Array      string         `json:"array,omitempty"` // of the missing ones, for sbatch
-	Episodes   int            `json:"num_episodes"`
-	Frames     int64          `json:"num_frames"`
-	Bytes      int64          `json:"bytes"`
-	Skipped    int            `json:"skipped"`
-	Findings   int            `json:"findings"` // warnings and errors of the plan and of the shards that are done
-	ETASeconds float64        `json:"eta_seconds,omitempty"`
-	Committed  bool           `json:"committed"`
-	Errors     []string       `json:"errors,omitempty"` // the first of each class
+	Run      string         `json:"run"` // the plan's name in logs
+	Total    int            `json:"total"`
+	Done     int            `json:"done"`
+	Running  int            `json:"running"`
+	Failed   int            `json:"failed"`
+	Lost     int            `json:"lost"` // began, and were not heard of for ten minutes
+	ByClass  map[string]int `json:"failed_by_class,omitempty"`
+	Never    Episodes       `json:"never,omitempty"` // failed, and would again
+	Missing  Episodes       `json:"missing,omitempty"`
+	Array    string         `json:"array,omitempty"` // of the missing ones, for sbatch
+	Episodes int            `json:"num_episodes"`
+	Frames   int64          `json:"num_frames"`
+	Bytes    int64          `json:"bytes"`
+	Skipped  int            `json:"skipped"`
+	// warnings and errors of the plan and of the shards that are done
+	Findings   int      `json:"findings"`
+	ETASeconds float64  `json:"eta_seconds,omitempty"`
+	Committed  bool     `json:"committed"`
+	Errors     []string `json:"errors,omitempty"` // the first of each class
 }
 
 // quiet is how long an attempt may say nothing and still count as running.
@@ -73,7 +75,9 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	var seconds float64
 	var bytes, left int64
 	for _, r := range receipts {
-		s.Episodes, s.Frames, s.Bytes, s.Skipped = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames, s.Bytes+r.Bytes, s.Skipped+len(r.Skipped)
+		s.Episodes, s.Frames, s.Bytes, s.Skipped = s.Episodes+r.Report.Episodes, s.Frames+r.Report.Frames, s.Bytes+r.Bytes, s.Skipped+len(
+			r.Skipped,
+		)
 		seconds, bytes = seconds+r.Seconds, bytes+m.Shards[r.Shard].Bytes+1
 	}
 	for _, f := range m.found(receipts) {
@@ -92,7 +96,11 @@ func StatusOf(ctx context.Context, m *Manifest) (_ *Status, err error) {
 	for _, e := range listValue {
 		shard, attempt := attemptOf(e.Name)
 		i, err := strconv.Atoi(shard)
-		if _, there := slices.BinarySearch(missing, i); err != nil || !there || strings.Count(e.Name, "/") != 2 || !strings.HasSuffix(attempt, ".json") {
+		if _, there := slices.BinarySearch(
+			missing,
+			i,
+		); err != nil || !there || strings.Count(e.Name, "/") != 2 ||
+			!strings.HasSuffix(attempt, ".json") {
 			continue
 		}
 		g.Go(func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Collector keeps the rows of numeric features as they pass by, until the statistics of all of them are asked for.
-// Up to its budget they lie in memory; above it, in an unnamed temporary file.
+// Collector keeps the rows of numeric features as they pass by, until the statistics of all of them
+// are asked for. Up to its budget they lie in memory; above it, in an unnamed temporary file.
 type Collector struct {
 	budget int64
 	held   int64
@@ -124,8 +124,11 @@ func (s *spool) rows(ctx context.Context, yield func([]byte) error) (err error) 
 	return nil
 }
 
-// Stats computes the statistics of everything added, features side by side. nonFinite says, by feature, how many values took no part.
-func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite map[string]int64, err error) {
+// Stats computes the statistics of everything added, features side by side. nonFinite says, by
+// feature, how many values took no part.
+func (c *Collector) Stats(
+	ctx context.Context,
+) (out robocache.Stats, nonFinite map[string]int64, err error) {
 	out, nonFinite = robocache.Stats{}, map[string]int64{}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -135,7 +138,14 @@ func (c *Collector) Stats(ctx context.Context) (out robocache.Stats, nonFinite m
 		s := c.feats[key]
 		g.Go(func() (err error) {
 			defer crash.Recover("statistics", &err)
-			fs, left, err := numeric(ctx, s.dtype, s.shape, s.rows, s.bytes(), max(c.budget/int64(workers), 1<<20))
+			fs, left, err := numeric(
+				ctx,
+				s.dtype,
+				s.shape,
+				s.rows,
+				s.bytes(),
+				max(c.budget/int64(workers), 1<<20),
+			)
 			if err := robocache.At(err, robocache.Where{"stream": key}); err != nil {
 				return err
 			}

@@ -43,18 +43,25 @@ type Options struct {
 	Frames   FramePolicy
 	Budget   int64 // bytes for columns and counts; 0 = 256 MiB
 	Threads  int   // decoders at once; 0 = the number of CPUs
-	// SkipBad leaves out of a stream's statistics the episodes in which it cannot be read, with a finding, instead of failing.
+	// SkipBad leaves out of a stream's statistics the episodes in which it cannot be read, with a
+	// finding, instead of failing.
 	SkipBad bool
 	// OnFinding hears of values left out and of features without statistics.
 	OnFinding func(robocache.Finding)
 	// Progress hears of features done.
 	Progress func(done, total int)
-	// Read hears of bytes of values, as they pass; of more than there are where quantiles need another pass.
+	// Read hears of bytes of values, as they pass; of more than there are where quantiles need
+	// another pass.
 	Read func(bytes int64)
 }
 
-// Compute counts a dataset of any format. Text has no statistics; images have none where no decoder is there, with a finding.
-func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocache.Stats, err error) {
+// Compute counts a dataset of any format. Text has no statistics; images have none where no decoder
+// is there, with a finding.
+func Compute(
+	ctx context.Context,
+	ds robocache.Dataset,
+	opt Options,
+) (_ robocache.Stats, err error) {
 	if opt.Budget <= 0 {
 		opt.Budget = 256 << 20
 	}
@@ -79,7 +86,12 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		}
 	}
 	if !opt.SkipBad {
-		if err := robocache.Whole(ds, opt.Episodes, "statistics", robocache.Option("skip_bad", true)+" counts the rest"); err != nil {
+		if err := robocache.Whole(
+			ds,
+			opt.Episodes,
+			"statistics",
+			robocache.Option("skip_bad", true)+" counts the rest",
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -101,14 +113,27 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 		if opt.SkipBad && robocache.Bad(err) {
 			var good []int
 			for _, e := range opt.Episodes {
-				if _, err := one(ctx, ds, f, []int{e}, &opt, func(robocache.Finding) {}); err == nil {
+				if _, err := one(
+					ctx,
+					ds,
+					f,
+					[]int{e},
+					&opt,
+					func(robocache.Finding) {},
+				); err == nil {
 					good = append(good, e)
-				} else if !robocache.Bad(err) {
+				} else if !robocache.Bad(
+					err,
+				) {
 					return nil, robocache.At(err, robocache.Where{"stream": f.Key})
 				} else {
 					index := ds.Info().EpisodeIndex(e)
-					find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"stream": f.Key, "episode": index},
-						Message: fmt.Sprintf("episode %d is left out: %v", index, err)})
+					find(robocache.Finding{
+						Severity: robocache.SeverityError,
+						Code:     "episode-skipped",
+						Where:    robocache.Where{"stream": f.Key, "episode": index},
+						Message:  fmt.Sprintf("episode %d is left out: %v", index, err),
+					})
 				}
 			}
 			if len(good) > 0 {
@@ -129,7 +154,14 @@ func Compute(ctx context.Context, ds robocache.Dataset, opt Options) (_ robocach
 }
 
 // one counts a stream of some episodes; nil where it has no statistics.
-func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, opt *Options, find func(robocache.Finding)) (*robocache.FeatureStats, error) {
+func one(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	episodes []int,
+	opt *Options,
+	find func(robocache.Finding),
+) (*robocache.FeatureStats, error) {
 	switch f.Kind {
 	case robocache.KindNumeric, robocache.KindPointCloud:
 		blocks, shape, err := blocksOf(ctx, ds, f, episodes, opt.Budget)
@@ -144,13 +176,28 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 		}
 		fs, left, err := Numeric(ctx, f.DType, shape, blocks, opt.Budget)
 		if err == nil && left > 0 {
-			find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "non-finite-values", Where: robocache.Where{"stream": f.Key}, Message: "values that are NaN or infinite take no part in the statistics", Count: left})
+			find(
+				robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "non-finite-values",
+					Where:    robocache.Where{"stream": f.Key},
+					Message:  "values that are NaN or infinite take no part in the statistics",
+					Count:    left,
+				},
+			)
 		}
 		return fs, err
 	case robocache.KindImage, robocache.KindVideo:
 		if opt.Frames == NoFrames {
 			if opt.Keys != nil {
-				find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: none of its frames was to be looked at"})
+				find(
+					robocache.Finding{
+						Severity: robocache.SeverityInfo,
+						Code:     "no-image-statistics",
+						Where:    robocache.Where{"stream": f.Key},
+						Message:  "no statistics of this camera: none of its frames was to be looked at",
+					},
+				)
 			}
 			return nil, nil
 		}
@@ -162,7 +209,14 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 			if looked == nil {
 				fs := all.Stats()
 				if fs == nil {
-					find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: its rows have no images, or depth in floats, of which none are counted"})
+					find(
+						robocache.Finding{
+							Severity: robocache.SeverityInfo,
+							Code:     "no-image-statistics",
+							Where:    robocache.Where{"stream": f.Key},
+							Message:  "no statistics of this camera: its rows have no images, or depth in floats, of which none are counted",
+						},
+					)
 				}
 				return fs, nil
 			}
@@ -170,7 +224,14 @@ func one(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episod
 				return nil, err
 			}
 		}
-		find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-image-statistics", Where: robocache.Where{"stream": f.Key}, Message: "no statistics of this camera: " + err.Error()})
+		find(
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "no-image-statistics",
+				Where:    robocache.Where{"stream": f.Key},
+				Message:  "no statistics of this camera: " + err.Error(),
+			},
+		)
 	}
 	return nil, nil
 }
@@ -186,14 +247,24 @@ type Look struct {
 
 // NewLook makes a counter of images over a dataset.
 func NewLook(ds robocache.Dataset, policy FramePolicy, threads int) *Look {
-	return &Look{ds: ds, lib: video.LibraryOf(ds), policy: policy, threads: max(1, threads), pool: video.NewPool(0)}
+	return &Look{
+		ds:      ds,
+		lib:     video.LibraryOf(ds),
+		policy:  policy,
+		threads: max(1, threads),
+		pool:    video.NewPool(0),
+	}
 }
 
 // Close ends the decoders.
 func (l *Look) Close() { _ = l.pool.Close() }
 
 // Episodes counts the images of some episodes together.
-func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []int) (*Pixels, error) {
+func (l *Look) Episodes(
+	ctx context.Context,
+	f *robocache.Feature,
+	episodes []int,
+) (*Pixels, error) {
 	all := l.policy.Images(f)
 	for _, e := range episodes {
 		p, err := l.Episode(ctx, f, e)
@@ -205,8 +276,13 @@ func (l *Look) Episodes(ctx context.Context, f *robocache.Feature, episodes []in
 	return all, nil
 }
 
-// Episode counts the images of one episode that the policy chooses. Rows without an image take no part.
-func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (_ *Pixels, err error) {
+// Episode counts the images of one episode that the policy chooses. Rows without an image take no
+// part.
+func (l *Look) Episode(
+	ctx context.Context,
+	f *robocache.Feature,
+	episode int,
+) (_ *Pixels, err error) {
 	var rows []robocache.Row
 	n, err := rowsIn(ctx, l.ds, f, episode)
 	if err != nil {
@@ -235,7 +311,11 @@ func (l *Look) Episode(ctx context.Context, f *robocache.Feature, episode int) (
 }
 
 // Frames counts the frames that refs name.
-func (l *Look) Frames(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef) (_ *Pixels, err error) {
+func (l *Look) Frames(
+	ctx context.Context,
+	f *robocache.Feature,
+	refs []robocache.FrameRef,
+) (_ *Pixels, err error) {
 	all := l.policy.Images(f)
 	if err := l.count(ctx, f, refs, make([]robocache.Row, len(refs)), all); err != nil {
 		return nil, err
@@ -243,40 +323,53 @@ func (l *Look) Frames(ctx context.Context, f *robocache.Feature, refs []robocach
 	return all, nil
 }
 
-// count counts images, on several decoders: each has counters of its own, which are added in the end.
-func (l *Look) count(ctx context.Context, f *robocache.Feature, refs []robocache.FrameRef, rows []robocache.Row, all *Pixels) error {
+// count counts images, on several decoders: each has counters of its own, which are added in the
+// end.
+func (l *Look) count(
+	ctx context.Context,
+	f *robocache.Feature,
+	refs []robocache.FrameRef,
+	rows []robocache.Row,
+	all *Pixels,
+) error {
 	spec := &video.Spec{Pixel: video.RGB8}
 	if all.deep() {
 		spec.Pixel = video.Gray16
 	}
 	idle := make(chan *Pixels, l.threads)
 	idle <- all
-	err := video.EachFrame(ctx, l.lib, refs, video.Each{Pool: l.pool, Threads: l.threads}, func(at []int, pic video.Frame) (err error) {
-		ref := &refs[at[0]]
-		if pic == nil && ref.Missing {
+	err := video.EachFrame(
+		ctx,
+		l.lib,
+		refs,
+		video.Each{Pool: l.pool, Threads: l.threads},
+		func(at []int, pic video.Frame) (err error) {
+			ref := &refs[at[0]]
+			if pic == nil && ref.Missing {
+				return nil
+			}
+			var own *Pixels
+			select {
+			case own = <-idle:
+			default:
+				own = all.Empty()
+			}
+			defer func() { idle <- own }()
+			if pic == nil {
+				return robocache.At(own.AddStill(ref), robocache.Where{"row": rows[at[0]].Index})
+			}
+			if own.buf, err = video.ConvertTo(own.buf, pic, spec); err != nil {
+				return err
+			}
+			width, _ := pic.Size()
+			if own.deep() {
+				own.Add16(own.buf, width)
+			} else {
+				own.Add8(own.buf, width)
+			}
 			return nil
-		}
-		var own *Pixels
-		select {
-		case own = <-idle:
-		default:
-			own = all.Empty()
-		}
-		defer func() { idle <- own }()
-		if pic == nil {
-			return robocache.At(own.AddStill(ref), robocache.Where{"row": rows[at[0]].Index})
-		}
-		if own.buf, err = video.ConvertTo(own.buf, pic, spec); err != nil {
-			return err
-		}
-		width, _ := pic.Size()
-		if own.deep() {
-			own.Add16(own.buf, width)
-		} else {
-			own.Add8(own.buf, width)
-		}
-		return nil
-	})
+		},
+	)
 	close(idle)
 	for own := range idle {
 		if own != all {

@@ -37,7 +37,8 @@ func open(t *testing.T, name string) (robocache.Dataset, string, string) {
 	return ds, path, filepath.Join(dir, ".venv", "bin", "python")
 }
 
-// What NumPy says of every row of the Parquet files, and of the images that SampleFrames names, decoded by PyAV.
+// What NumPy says of every row of the Parquet files, and of the images that SampleFrames names,
+// decoded by PyAV.
 const numpyScript = `
 import sys, json, glob
 import numpy as np, pyarrow.parquet as pq
@@ -99,7 +100,11 @@ func TestComputeAgainstNumPy(t *testing.T) {
 			}
 			if camera != "" {
 				// One episode: NumPy takes a minute for the quantiles of all pixels.
-				look, err := stats.Compute(t.Context(), ds, stats.Options{Keys: []string{camera}, Episodes: []int{1}})
+				look, err := stats.Compute(
+					t.Context(),
+					ds,
+					stats.Options{Keys: []string{camera}, Episodes: []int{1}},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -130,7 +135,8 @@ func TestComputeAgainstNumPy(t *testing.T) {
 					v := stats.Vector(fs, n)
 					for i, x := range w[n] {
 						exact := n != "mean" && n != "std"
-						if exact && v[i] != x || math.Abs(v[i]-x) > 1e-9*max(math.Abs(x), w["std"][i]) {
+						if exact && v[i] != x ||
+							math.Abs(v[i]-x) > 1e-9*max(math.Abs(x), w["std"][i]) {
 							t.Errorf("%s %s[%d] is %v, NumPy says %v", key, n, i, v[i], x)
 						}
 						compared++
@@ -170,11 +176,19 @@ func TestComputeBudget(t *testing.T) {
 	}
 }
 
-// TestComputeNoSuchEpisode: an episode that is not there is refused; zeros would be taken for statistics.
+// TestComputeNoSuchEpisode: an episode that is not there is refused; zeros would be taken for
+// statistics.
 func TestComputeNoSuchEpisode(t *testing.T) {
 	ds, _, _ := open(t, "g1_v21")
 	for _, e := range []int{-1, ds.Info().Episodes} {
-		if s, err := stats.Compute(t.Context(), ds, stats.Options{Episodes: []int{0, e}, Frames: stats.NoFrames}); !errors.Is(err, robocache.ErrMisuse) {
+		if s, err := stats.Compute(
+			t.Context(),
+			ds,
+			stats.Options{Episodes: []int{0, e}, Frames: stats.NoFrames},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("episode %d: %v, %v", e, s, err)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package stats computes the statistics of a dataset exactly: count, min, max, mean, standard deviation and quantiles.
+// Package stats computes the statistics of a dataset exactly: count, min, max, mean, standard
+// deviation and quantiles.
 //
 // # Contract
 //

@@ -14,7 +14,8 @@ import (
 // Names are the statistics in the order in which they are written.
 var Names = []string{"min", "max", "mean", "std", "count", "q01", "q10", "q50", "q90", "q99"}
 
-// Vector gives one statistic of a feature by its stored name; nil where there is none. The count is not among them.
+// Vector gives one statistic of a feature by its stored name; nil where there is none. The count is
+// not among them.
 func Vector(fs *robocache.FeatureStats, name string) []float64 {
 	switch name {
 	case "min":
@@ -29,11 +30,12 @@ func Vector(fs *robocache.FeatureStats, name string) []float64 {
 	return fs.Quantiles[name]
 }
 
-// Marshal writes statistics in the shape of lerobot's meta/stats.json: features and statistics in a fixed order, so that
-// equal statistics are equal bytes.
+// Marshal writes statistics in the shape of lerobot's meta/stats.json: features and statistics in a
+// fixed order, so that equal statistics are equal bytes.
 func Marshal(s robocache.Stats) ([]byte, error) { return marshal(s, false) }
 
-// Told is Marshal for people and other programs: a number that is not finite is null, and what is nil is left out.
+// Told is Marshal for people and other programs: a number that is not finite is null, and what is
+// nil is left out.
 func Told(s robocache.Stats) ([]byte, error) { return marshal(s, true) }
 
 func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
@@ -57,19 +59,30 @@ func marshal(s robocache.Stats, lenient bool) ([]byte, error) {
 				return nil, robocache.Malformed("write statistics", robocache.Where{"stream": key, "column": n}, "").
 					WithCause(err)
 			}
-			lines = append(lines, fmt.Sprintf("\n        %q: %s", n, bytes.ReplaceAll(text, []byte(","), []byte(", "))))
+			lines = append(
+				lines,
+				fmt.Sprintf(
+					"\n        %q: %s",
+					n,
+					bytes.ReplaceAll(text, []byte(","), []byte(", ")),
+				),
+			)
 		}
 		name, err := json.Marshal(key)
 		if err != nil {
 			return nil, robocache.Malformed("write statistics", robocache.Where{"stream": key}, "").
 				WithCause(err)
 		}
-		features = append(features, fmt.Sprintf("\n    %s: {%s\n    }", name, strings.Join(lines, ",")))
+		features = append(
+			features,
+			fmt.Sprintf("\n    %s: {%s\n    }", name, strings.Join(lines, ",")),
+		)
 	}
 	return []byte("{" + strings.Join(features, ",") + "\n}\n"), nil
 }
 
-// number is written as Python does, 1.0 rather than 1: a reader that takes types from the text would get integers.
+// number is written as Python does, 1.0 rather than 1: a reader that takes types from the text
+// would get integers.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {

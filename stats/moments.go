@@ -6,13 +6,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Moments holds count, extremes, mean and squared deviation of the columns of a matrix. The zero value is not usable; see NewMoments.
+// Moments holds count, extremes, mean and squared deviation of the columns of a matrix. The zero
+// value is not usable; see NewMoments.
 type Moments struct {
 	N         []int64
 	Min, Max  []float64
-	NonFinite int64     // values left out (S5)
-	base      []float64 // first value of each column: what is summed is the distance from it, which cancels nothing
-	mean, m2  []float64 // of the distances
+	NonFinite int64 // values left out (S5)
+	// first value of each column: what is summed is the distance from it, which cancels nothing
+	base     []float64
+	mean, m2 []float64 // of the distances
 }
 
 // NewMoments makes an empty accumulator of width columns.
@@ -25,7 +27,8 @@ func NewMoments(width int) *Moments {
 	return m
 }
 
-// columnsOf cuts lists of width numbers each out of one piece of memory: an episode has many columns of few values.
+// columnsOf cuts lists of width numbers each out of one piece of memory: an episode has many
+// columns of few values.
 func columnsOf(n, width int) [][]float64 {
 	all, out := make([]float64, n*width), make([][]float64, n)
 	for i := range out {
@@ -34,8 +37,9 @@ func columnsOf(n, width int) [][]float64 {
 	return out
 }
 
-// Add takes rows of values, row after row. Products are converted before they are added, here and wherever numbers are summed: the conversion
-// forbids a fused multiply-add, which some builds have and others have not.
+// Add takes rows of values, row after row. Products are converted before they are added, here and
+// wherever numbers are summed: the conversion forbids a fused multiply-add, which some builds have
+// and others have not.
 func (m *Moments) Add(values []float64) {
 	for c, w := 0, len(m.N); c < w && c < len(values); c++ {
 		m.column(c, values[c:], w)

@@ -73,14 +73,34 @@ func check(t *testing.T, fs *robocache.FeatureStats, o oracle) {
 	t.Helper()
 	for c := range o.Min {
 		if fs.Min[c] != o.Min[c] || fs.Max[c] != o.Max[c] {
-			t.Errorf("column %d: min, max %v %v, numpy %v %v", c, fs.Min[c], fs.Max[c], o.Min[c], o.Max[c])
+			t.Errorf(
+				"column %d: min, max %v %v, numpy %v %v",
+				c,
+				fs.Min[c],
+				fs.Max[c],
+				o.Min[c],
+				o.Max[c],
+			)
 		}
 		if !near(fs.Mean[c], o.Mean[c], o.Std[c]) || math.Abs(fs.Std[c]-o.Std[c]) > 1e-9*o.Std[c] {
-			t.Errorf("column %d: mean, std %v %v, numpy %v %v", c, fs.Mean[c], fs.Std[c], o.Mean[c], o.Std[c])
+			t.Errorf(
+				"column %d: mean, std %v %v, numpy %v %v",
+				c,
+				fs.Mean[c],
+				fs.Std[c],
+				o.Mean[c],
+				o.Std[c],
+			)
 		}
 		for i, q := range Quantiles {
 			if fs.Quantiles[q.Name][c] != o.Q[i][c] {
-				t.Errorf("column %d: %s %v, numpy %v", c, q.Name, fs.Quantiles[q.Name][c], o.Q[i][c])
+				t.Errorf(
+					"column %d: %s %v, numpy %v",
+					c,
+					q.Name,
+					fs.Quantiles[q.Name][c],
+					o.Q[i][c],
+				)
 			}
 		}
 	}
@@ -130,7 +150,8 @@ func TestHeldQuantiles(t *testing.T) {
 	}
 }
 
-// S4: of a large image every k-th pixel both ways, as lerobot's auto_downsample_height_width takes them, unless all frames are looked at.
+// S4: of a large image every k-th pixel both ways, as lerobot's auto_downsample_height_width takes
+// them, unless all frames are looked at.
 func TestStride(t *testing.T) {
 	for _, c := range []struct{ w, h, k int }{{299, 200, 1}, {300, 20, 2}, {640, 480, 4}, {480, 640, 4}, {1280, 720, 8}, {449, 449, 2}} {
 		pic, want, all := make([]byte, c.w*c.h*3), NewPixels(3), NewPixels(3)
@@ -157,7 +178,8 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// S1, S2: moments and quantiles against NumPy, by sorting and by searching, in every type, at every kind of length.
+// S1, S2: moments and quantiles against NumPy, by sorting and by searching, in every type, at every
+// kind of length.
 func TestAgainstNumPy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	enc := map[robocache.DType]func(b []byte, v float64) []byte{
@@ -187,7 +209,13 @@ func TestAgainstNumPy(t *testing.T) {
 			}
 			want := numpyStats(t, raw, dtype.String(), width)
 			for _, budget := range []int64{1, 64 << 20} {
-				fs, left, err := Numeric(t.Context(), dtype, []int{width}, pieces(raw, width*dtype.Size()), budget)
+				fs, left, err := Numeric(
+					t.Context(),
+					dtype,
+					[]int{width},
+					pieces(raw, width*dtype.Size()),
+					budget,
+				)
 				if err != nil || left != 0 {
 					t.Fatal(err, left)
 				}
@@ -206,7 +234,10 @@ func TestCancellation(t *testing.T) {
 	for _, c := range []struct{ offset, std float64 }{{1000, 0.0093}, {100, 0.0101}, {1e9, 1e-3}, {-4e7, 2}} {
 		var raw []byte
 		for range 30000 {
-			raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(c.offset+c.std*rng.NormFloat64()))
+			raw = binary.LittleEndian.AppendUint64(
+				raw,
+				math.Float64bits(c.offset+c.std*rng.NormFloat64()),
+			)
 		}
 		fs, _, err := Numeric(t.Context(), robocache.Float64, nil, pieces(raw, 8), 1<<20)
 		if err != nil {
@@ -255,7 +286,9 @@ func TestNonFinite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if left != int64(rows/2) || fs.Min[0] != 0 || fs.Max[0] != 3 || fs.Mean[0] != 1.5 || fs.Quantiles["q01"][0] != 0 || fs.Quantiles["q99"][0] != 3 {
+		if left != int64(rows/2) || fs.Min[0] != 0 || fs.Max[0] != 3 || fs.Mean[0] != 1.5 ||
+			fs.Quantiles["q01"][0] != 0 ||
+			fs.Quantiles["q99"][0] != 3 {
 			t.Errorf("%d left out, %+v", left, fs)
 		}
 	}
@@ -277,8 +310,18 @@ func TestMerge(t *testing.T) {
 		b.Add(values[cut:])
 		a.Merge(b)
 		for c := range 3 {
-			if a.N[c] != whole.N[c] || a.Min[c] != whole.Min[c] || a.Max[c] != whole.Max[c] || !near(a.Mean(c), whole.Mean(c), 1) || math.Abs(a.Std(c)-whole.Std(c)) > 1e-12 {
-				t.Fatalf("cut %d column %d: %v %v, whole %v %v", cut, c, a.Mean(c), a.Std(c), whole.Mean(c), whole.Std(c))
+			if a.N[c] != whole.N[c] || a.Min[c] != whole.Min[c] || a.Max[c] != whole.Max[c] ||
+				!near(a.Mean(c), whole.Mean(c), 1) ||
+				math.Abs(a.Std(c)-whole.Std(c)) > 1e-12 {
+				t.Fatalf(
+					"cut %d column %d: %v %v, whole %v %v",
+					cut,
+					c,
+					a.Mean(c),
+					a.Std(c),
+					whole.Mean(c),
+					whole.Std(c),
+				)
 			}
 		}
 	}
@@ -326,7 +369,8 @@ func TestCollectorSpills(t *testing.T) {
 	}
 }
 
-// S4: pixels against NumPy on the scaled values, and the frames chosen against the reference's rule.
+// S4: pixels against NumPy on the scaled values, and the frames chosen against the reference's
+// rule.
 func TestPixels(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	p := NewPixels(3)
@@ -385,7 +429,13 @@ func BenchmarkNumeric(b *testing.B) {
 	}
 	b.SetBytes(int64(len(raw)))
 	for b.Loop() {
-		if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{26}, raw, 64<<20); err != nil {
+		if _, _, err := NumericBytes(
+			b.Context(),
+			robocache.Float32,
+			[]int{26},
+			raw,
+			64<<20,
+		); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -395,7 +445,10 @@ func BenchmarkNumeric(b *testing.B) {
 func TestHugeValues(t *testing.T) {
 	var raw []byte
 	for i := range 10 {
-		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(math.MaxFloat64*float64(1-2*(i%2))))
+		raw = binary.LittleEndian.AppendUint64(
+			raw,
+			math.Float64bits(math.MaxFloat64*float64(1-2*(i%2))),
+		)
 	}
 	fs, _, err := NumericBytes(t.Context(), robocache.Float64, []int{1}, raw, 1<<20)
 	if err != nil {
@@ -422,7 +475,13 @@ func BenchmarkEpisodes(b *testing.B) {
 		b.Run(strconv.Itoa(rows), func(b *testing.B) {
 			b.SetBytes(int64(len(raw)))
 			for b.Loop() {
-				if _, _, err := NumericBytes(b.Context(), robocache.Float32, []int{width}, raw, 64<<20); err != nil {
+				if _, _, err := NumericBytes(
+					b.Context(),
+					robocache.Float32,
+					[]int{width},
+					raw,
+					64<<20,
+				); err != nil {
 					b.Fatal(err)
 				}
 			}

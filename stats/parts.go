@@ -15,8 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Part is what is known of some rows of a numeric feature, so that parts give the statistics of all rows: moments, and the values in ascending order.
-// Every so many of them stands in Marks, all of them in a file where those are not all.
+// Part is what is known of some rows of a numeric feature, so that parts give the statistics of all
+// rows: moments, and the values in ascending order. Every so many of them stands in Marks, all of
+// them in a file where those are not all.
 type Part struct {
 	DType     robocache.DType `json:"dtype"`
 	Rows      int64           `json:"rows"`
@@ -57,7 +58,11 @@ func (f *SortedFile) read(ctx context.Context, off, n int64) ([]byte, error) {
 	return b, nil
 }
 
-var errOther = robocache.Malformed("statistics", nil, "a part of a column does not hold what it says")
+var errOther = robocache.Malformed(
+	"statistics",
+	nil,
+	"a part of a column does not hold what it says",
+)
 
 // Least is the least value of a column; 0 where it has none.
 func (p *Part) Least(c int) (float64, error) {
@@ -69,15 +74,18 @@ func (p *Part) Least(c int) (float64, error) {
 	return 0, nil
 }
 
-// PartColumn is a column of a part. Its entries are its values, or where that is shorter the different ones, each with how often it occurs.
+// PartColumn is a column of a part. Its entries are its values, or where that is shorter the
+// different ones, each with how often it occurs.
 type PartColumn struct {
 	N       int64   `json:"n"` // finite values
 	Base    float64 `json:"base"`
 	Mean    float64 `json:"mean"` // of the distances from Base
 	M2      float64 `json:"m2"`
 	Entries int64   `json:"entries"`
-	Marks   []byte  `json:"marks,omitempty"` // entries 0, s, 2s … and the last, s = ceil(Entries/256); with counts: value, values below it, values up to it
-	At      int64   `json:"at,omitempty"`    // of the entries in the file, where s > 1
+	// entries 0, s, 2s … and the last, s = ceil(Entries/256); with counts: value, values below it,
+	// values up to it
+	Marks []byte `json:"marks,omitempty"`
+	At    int64  `json:"at,omitempty"` // of the entries in the file, where s > 1
 }
 
 const partMarks = 256
@@ -92,8 +100,15 @@ type Sorter struct {
 	columns [][]uint64 // memory of keys, used again
 }
 
-// Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more than budget.
-func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, rows Blocks, bytes, budget int64) (parts []Part, err error) {
+// Parts sorts rows of a feature, of about so many bytes: one part, or several where they take more
+// than budget.
+func (s *Sorter) Parts(
+	ctx context.Context,
+	dtype robocache.DType,
+	shape []int,
+	rows Blocks,
+	bytes, budget int64,
+) (parts []Part, err error) {
 	width, size := 1, dtype.Size()
 	elements := width
 	for _, d := range shape {
@@ -114,7 +129,10 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 	begin := func() {
 		m, count, held = NewMoments(width), 0, 0
 		for c := range columns {
-			columns[c] = slices.Grow(columns[c][:0], int(min(bytes/int64(size), budget/8)/int64(width)))
+			columns[c] = slices.Grow(
+				columns[c][:0],
+				int(min(bytes/int64(size), budget/8)/int64(width)),
+			)
 		}
 	}
 	begin()
@@ -158,8 +176,18 @@ func (s *Sorter) Parts(ctx context.Context, dtype robocache.DType, shape []int, 
 }
 
 // part ends a part: its columns are sorted side by side, and written one after the other.
-func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][]uint64) (Part, error) {
-	p := Part{DType: dtype, Rows: rows, NonFinite: m.NonFinite, Columns: make([]PartColumn, len(columns))}
+func (s *Sorter) part(
+	dtype robocache.DType,
+	rows int64,
+	m *Moments,
+	columns [][]uint64,
+) (Part, error) {
+	p := Part{
+		DType:     dtype,
+		Rows:      rows,
+		NonFinite: m.NonFinite,
+		Columns:   make([]PartColumn, len(columns)),
+	}
 	files := make([][]byte, len(columns))
 	var g errgroup.Group
 	workers := runtime.GOMAXPROCS(0)
@@ -169,7 +197,13 @@ func (s *Sorter) part(dtype robocache.DType, rows int64, m *Moments, columns [][
 			for c := w; c < len(columns); c += workers {
 				scratch = slices.Grow(scratch[:0], len(columns[c]))[:len(columns[c])]
 				sortKeys(columns[c], scratch)
-				p.Columns[c] = PartColumn{N: m.N[c], Base: m.base[c], Mean: m.mean[c], M2: m.m2[c], Entries: m.N[c]}
+				p.Columns[c] = PartColumn{
+					N:       m.N[c],
+					Base:    m.base[c],
+					Mean:    m.mean[c],
+					M2:      m.m2[c],
+					Entries: m.N[c],
+				}
 				files[c] = p.Columns[c].entries(dtype, columns[c])
 			}
 			return nil
@@ -215,7 +249,13 @@ func (col *PartColumn) entries(dtype robocache.DType, keys []uint64) (file []byt
 			n++
 		}
 		at := len(file)
-		if file = appendValue(file, dtype, counted, ofKey(keys[i])); e%every == 0 || e == col.Entries-1 {
+		if file = appendValue(
+			file,
+			dtype,
+			counted,
+			ofKey(keys[i]),
+		); e%every == 0 ||
+			e == col.Entries-1 {
 			if col.Marks = append(col.Marks, file[at:]...); counted {
 				col.Marks = le.AppendUint64(le.AppendUint64(col.Marks, uint64(i)), uint64(i+n))
 			}
@@ -243,7 +283,8 @@ func appendValue(b []byte, d robocache.DType, counted bool, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 }
 
-// sortKeys sorts by digits of 11 bits, from the lowest on; digits that are the same in all keys are passed over.
+// sortKeys sorts by digits of 11 bits, from the lowest on; digits that are the same in all keys are
+// passed over.
 func sortKeys(keys, scratch []uint64) {
 	if slices.IsSorted(keys) {
 		return
@@ -300,21 +341,45 @@ func (p *Part) open(c int) (r run, err error) {
 	if (r.Entries-1)%step(r.Entries) != 0 {
 		want++
 	}
-	bad := r.N < 0 || r.N > 1<<48 || r.Entries < 0 || r.Entries > r.N || r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
+	bad := r.N < 0 || r.N > 1<<48 || r.Entries < 0 || r.Entries > r.N ||
+		r.N > 0 && (r.Entries == 0 || int64(len(r.Marks)) != want*int64(size))
 	if !bad && r.N > 0 {
 		le, last := binary.LittleEndian, int64(0)
-		r.marks, r.below, r.through = make([]float64, 0, want), make([]int64, 0, want), make([]int64, 0, want)
+		r.marks, r.below, r.through = make(
+			[]float64,
+			0,
+			want,
+		), make(
+			[]int64,
+			0,
+			want,
+		), make(
+			[]int64,
+			0,
+			want,
+		)
 		for b, j := r.Marks, int64(0); len(b) > 0; b, j = b[size:], j+1 {
 			v, below := p.value(b, r.counted), min(j*step(r.Entries), r.N-1)
 			through := below + 1
 			if r.counted {
 				below, through = int64(le.Uint64(b[8:])), int64(le.Uint64(b[16:]))
 			}
-			bad = bad || below < last || through <= below || through > r.N || v-v != 0 || j > 0 && v < r.marks[j-1]
-			r.marks, r.below, r.through, last = append(r.marks, v), append(r.below, below), append(r.through, through), through
+			bad = bad || below < last || through <= below || through > r.N || v-v != 0 ||
+				j > 0 && v < r.marks[j-1]
+			r.marks, r.below, r.through, last = append(
+				r.marks,
+				v,
+			), append(
+				r.below,
+				below,
+			), append(
+				r.through,
+				through,
+			), through
 		}
 	}
-	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N || step(r.Entries) > 1 && p.File == nil {
+	if bad || r.N > 0 && r.through[len(r.through)-1] != r.N ||
+		step(r.Entries) > 1 && p.File == nil {
 		return r, errOther
 	}
 	return r, nil
@@ -354,8 +419,13 @@ func (r *run) above(x float64) int {
 	return sort.Search(len(r.marks), func(j int) bool { return r.marks[j] > x })
 }
 
-// between gives the entries that can lie in [a, b], with how often they occur, and how many values are before them.
-func (r *run) between(ctx context.Context, a, b float64, yield func(v float64, n int64)) (before int64, err error) {
+// between gives the entries that can lie in [a, b], with how often they occur, and how many values
+// are before them.
+func (r *run) between(
+	ctx context.Context,
+	a, b float64,
+	yield func(v float64, n int64),
+) (before int64, err error) {
 	if r.N == 0 {
 		return 0, nil
 	}

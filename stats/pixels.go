@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Pixels counts the levels of images, channel by channel: exact moments and quantiles of any number of frames in a
-// fixed space.
+// Pixels counts the levels of images, channel by channel: exact moments and quantiles of any number
+// of frames in a fixed space.
 type Pixels struct {
 	Frames int64
 	value  []float64 // of each level
@@ -31,8 +31,9 @@ func NewPixels(channels int) *Pixels {
 	return p
 }
 
-// NewDepth counts 16-bit depth images. With a code, levels are the 12-bit codes of a depth video and the statistics are
-// those of the depth, in the code's unit; without one they are those of the levels themselves.
+// NewDepth counts 16-bit depth images. With a code, levels are the 12-bit codes of a depth video
+// and the statistics are those of the depth, in the code's unit; without one they are those of the
+// levels themselves.
 func NewDepth(code *robocache.Depth) *Pixels {
 	p := &Pixels{value: make([]float64, 65536), hist: [][]int64{make([]int64, 65536)}, code: code}
 	for v := range p.value {
@@ -69,7 +70,8 @@ func (p *Pixels) Empty() *Pixels {
 // Channels is the number of channels counted.
 func (p *Pixels) Channels() int { return len(p.hist) }
 
-// stride is lerobot's rule for large images: every so many pixels, both ways, that about 150 are left of the longer side.
+// stride is lerobot's rule for large images: every so many pixels, both ways, that about 150 are
+// left of the longer side.
 func (p *Pixels) stride(width, height int) int {
 	const target, threshold = 150, 300
 	if longer := max(width, height); p.thin && longer >= threshold {
@@ -136,7 +138,11 @@ func (p *Pixels) Stats() *robocache.FeatureStats {
 	if p == nil || p.Frames == 0 {
 		return nil
 	}
-	fs := &robocache.FeatureStats{Count: p.Frames, Shape: []int{len(p.hist), 1, 1}, Quantiles: map[string][]float64{}}
+	fs := &robocache.FeatureStats{
+		Count:     p.Frames,
+		Shape:     []int{len(p.hist), 1, 1},
+		Quantiles: map[string][]float64{},
+	}
 	for _, h := range p.hist {
 		lo, hi := -1, 0
 		var n int64
@@ -194,7 +200,8 @@ func (p *Pixels) MarshalJSON() ([]byte, error) {
 	return json.Marshal(o)
 }
 
-// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind; one that is none yet becomes of that kind.
+// UnmarshalJSON adds what MarshalJSON kept to a counter of the same kind; one that is none yet
+// becomes of that kind.
 func (p *Pixels) UnmarshalJSON(b []byte) error {
 	var o pixelsJSON
 	if err := json.Unmarshal(b, &o); err != nil {
@@ -221,8 +228,8 @@ func (p *Pixels) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// SampleFrames chooses the rows of an episode whose images are looked at: clamp(n^0.75, 100, 10000) of them, evenly
-// spaced, first and last included.
+// SampleFrames chooses the rows of an episode whose images are looked at: clamp(n^0.75, 100, 10000)
+// of them, evenly spaced, first and last included.
 func SampleFrames(n int) []int {
 	lo := min(n, 100)
 	k := max(lo, min(int(math.Pow(float64(n), 0.75)), 10000))

@@ -18,14 +18,16 @@ type Quantile struct {
 // Quantiles are lerobot's, ascending.
 var Quantiles = []Quantile{{"q01", 0.01}, {"q10", 0.1}, {"q50", 0.5}, {"q90", 0.9}, {"q99", 0.99}}
 
-// rank is the place of a quantile among n sorted values: between v[lo] and v[hi], by numpy's "linear".
+// rank is the place of a quantile among n sorted values: between v[lo] and v[hi], by numpy's
+// "linear".
 func rank(q float64, n int64) (lo, hi int64, t float64) {
 	at := float64(float64(n-1) * q) // rounded before it is subtracted from
 	lo = int64(math.Floor(at))
 	return lo, min(lo+1, n-1), at - math.Floor(at)
 }
 
-// lerp is numpy's _lerp, whose two halves meet so that the result never leaves [a,b]. The conversions forbid fused multiply-add.
+// lerp is numpy's _lerp, whose two halves meet so that the result never leaves [a,b]. The
+// conversions forbid fused multiply-add.
 func lerp(a, b, t float64) float64 {
 	d := b - a
 	if t >= 0.5 {
@@ -57,8 +59,9 @@ func (p *picker) bytes() (n int) {
 	return n + 4*cap(p.counts) + cap(p.slot)
 }
 
-// quantiles takes the quantiles of finite values, which it may reorder. A first pass counts how many lie in each of equal parts of [lo,hi], a second
-// one gathers the parts that hold a wanted rank: the order of the rest does not matter.
+// quantiles takes the quantiles of finite values, which it may reorder. A first pass counts how
+// many lie in each of equal parts of [lo,hi], a second one gathers the parts that hold a wanted
+// rank: the order of the rest does not matter.
 func (p *picker) quantiles(v []float64, lo, hi float64) []float64 {
 	n := len(v)
 	buckets := 64
@@ -224,10 +227,12 @@ func (s *search) key(r int64) uint64 {
 	return 0
 }
 
-// Blocks gives the rows of a column group, as little-endian bytes, in blocks; it can be run again and gives the same rows.
+// Blocks gives the rows of a column group, as little-endian bytes, in blocks; it can be run again
+// and gives the same rows.
 type Blocks func(ctx context.Context, yield func(raw []byte) error) error
 
-// key orders numbers as unsigned integers: a float's bits do, once the sign bit is set on positive ones and all bits are turned on negative ones.
+// key orders numbers as unsigned integers: a float's bits do, once the sign bit is set on positive
+// ones and all bits are turned on negative ones.
 func key(v float64) uint64 {
 	b := math.Float64bits(v)
 	return b ^ (uint64(int64(b)>>63) | 1<<63)
@@ -236,9 +241,16 @@ func key(v float64) uint64 {
 // ofKey is the number of a key.
 func ofKey(k uint64) float64 { return math.Float64frombits(k ^ (uint64(int64(^k)>>63) | 1<<63)) }
 
-// refine finds the exact quantiles of every column by reading the rows several times: of the keys, the digits in which those of m's least and greatest
-// value differ. Columns are taken in groups that keep the counts inside budget.
-func refine(ctx context.Context, dtype robocache.DType, m *Moments, rows Blocks, budget int64) ([][]float64, error) {
+// refine finds the exact quantiles of every column by reading the rows several times: of the keys,
+// the digits in which those of m's least and greatest value differ. Columns are taken in groups
+// that keep the counts inside budget.
+func refine(
+	ctx context.Context,
+	dtype robocache.DType,
+	m *Moments,
+	rows Blocks,
+	budget int64,
+) ([][]float64, error) {
 	width := len(m.N)
 	perColumn := int64(2*len(Quantiles)) * (8 << digitBits)
 	group := int(max(1, min(int64(width), budget/perColumn)))

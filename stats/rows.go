@@ -7,16 +7,31 @@ import (
 )
 
 // rowsIn is the number of rows of a stream in an episode: of its own clock, where it has one.
-func rowsIn(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episode int) (int, error) {
+func rowsIn(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	episode int,
+) (int, error) {
 	n, err := robocache.RowsIn(ctx, ds, episode, f)
-	if err := robocache.At(err, robocache.Where{"episode": ds.Info().EpisodeIndex(episode)}); err != nil {
+	if err := robocache.At(
+		err,
+		robocache.Where{"episode": ds.Info().EpisodeIndex(episode)},
+	); err != nil {
 		return 0, err
 	}
 	return n, nil
 }
 
-// Rows computes the statistics of a stream of numbers in some episodes. left is the number of values that are not finite (S5).
-func Rows(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (fs *robocache.FeatureStats, left int64, err error) {
+// Rows computes the statistics of a stream of numbers in some episodes. left is the number of
+// values that are not finite (S5).
+func Rows(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	episodes []int,
+	budget int64,
+) (fs *robocache.FeatureStats, left int64, err error) {
 	blocks, shape, err := blocksOf(ctx, ds, f, episodes, budget)
 	if err != nil {
 		return nil, 0, err
@@ -24,14 +39,26 @@ func Rows(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episo
 	return Numeric(ctx, f.DType, shape, blocks, budget)
 }
 
-// Values gives the values of a stream of numbers in some episodes as Numeric takes them, and the shape of a row there.
-func Values(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int) (Blocks, []int, error) {
+// Values gives the values of a stream of numbers in some episodes as Numeric takes them, and the
+// shape of a row there.
+func Values(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	episodes []int,
+) (Blocks, []int, error) {
 	return blocksOf(ctx, ds, f, episodes, 0)
 }
 
-// blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and gives the shape of those. What fits
-// the budget is held: the quantiles read it again.
-func blocksOf(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, episodes []int, budget int64) (_ Blocks, _ []int, err error) {
+// blocksOf reads a stream in blocks of whole rows, of a ragged one in blocks of whole entries, and
+// gives the shape of those. What fits the budget is held: the quantiles read it again.
+func blocksOf(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	episodes []int,
+	budget int64,
+) (_ Blocks, _ []int, err error) {
 	r := &reader{ds: ds, f: f, budget: budget, episodes: episodes, block: 16}
 	shape := f.Shape
 	if f.Ragged() {

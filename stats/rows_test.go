@@ -12,13 +12,25 @@ import (
 
 // Streams on clocks of their own count their own rows, and of a cloud all points count (S3).
 func TestStreamsOnTheirOwnClocks(t *testing.T) {
-	ds, err := synth.New(synth.Options{Episodes: 2, Seconds: 1, Cameras: -1, Points: 40, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10}})
+	ds, err := synth.New(
+		synth.Options{
+			Episodes: 2,
+			Seconds:  1,
+			Cameras:  -1,
+			Points:   40,
+			Rates:    map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ds.Close()
 	for _, budget := range []int64{0, 1} { // held, and read again for the quantiles
-		got, err := stats.Compute(t.Context(), ds, stats.Options{Budget: budget, Frames: stats.NoFrames})
+		got, err := stats.Compute(
+			t.Context(),
+			ds,
+			stats.Options{Budget: budget, Frames: stats.NoFrames},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,8 +21,8 @@ func Still(ref *robocache.FrameRef, spec *video.Spec, buf []byte) (_ []byte, err
 	return buf, video.DecodeImage(ref, spec, buf)
 }
 
-// AddStill counts the still image of a row: RGB whatever its colours, as the reference does, or 16-bit depth.
-// ErrUnsupported for depth in float32, whose levels cannot be counted.
+// AddStill counts the still image of a row: RGB whatever its colours, as the reference does, or
+// 16-bit depth. ErrUnsupported for depth in float32, whose levels cannot be counted.
 func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 	spec := &video.Spec{Pixel: video.RGB8}
 	info, err := video.ImageSize(ref)
@@ -30,7 +30,11 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 		return err
 	}
 	if info.DType == robocache.Float32 {
-		return robocache.Unsupported("statistics", nil, "depth images in float32 have no statistics")
+		return robocache.Unsupported(
+			"statistics",
+			nil,
+			"depth images in float32 have no statistics",
+		)
 	}
 	if p.deep() {
 		spec.Pixel = video.Gray16
@@ -50,7 +54,8 @@ func (p *Pixels) AddStill(ref *robocache.FrameRef) (err error) {
 
 func (p *Pixels) deep() bool { return len(p.value) > 256 }
 
-// Images makes the counter that fits the images of a feature: of every pixel where all frames are looked at, else of every few of large images.
+// Images makes the counter that fits the images of a feature: of every pixel where all frames are
+// looked at, else of every few of large images.
 func (p FramePolicy) Images(f *robocache.Feature) *Pixels {
 	out := NewPixels(3)
 	switch {

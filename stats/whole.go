@@ -2,14 +2,16 @@ package stats
 
 import (
 	"context"
+	"slices"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"golang.org/x/sync/errgroup"
-	"slices"
 )
 
-// Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding (S6). left is the number of values that are not finite.
-// Of files it reads what lies near the quantiles.
+// Whole is the statistics of all parts together: those of Numeric, mean and deviation to rounding
+// (S6). left is the number of values that are not finite. Of files it reads what lies near the
+// quantiles.
 func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left int64, err error) {
 	defer crash.Recover("statistics", &err)
 	m := NewMoments(len(parts[0].Columns))
@@ -36,7 +38,13 @@ func Whole(ctx context.Context, parts []Part) (fs *robocache.FeatureStats, left 
 					continue
 				}
 				runs = append(runs, r)
-				m.Min[c], m.Max[c] = min(m.Min[c], r.marks[0]), max(m.Max[c], r.marks[len(r.marks)-1])
+				m.Min[c], m.Max[c] = min(
+					m.Min[c],
+					r.marks[0],
+				), max(
+					m.Max[c],
+					r.marks[len(r.marks)-1],
+				)
 				if m.N[c] == 0 {
 					m.base[c] = r.Base - parts[i].Less
 				}
@@ -67,7 +75,8 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		}
 		return s, nil
 	}
-	// search gives the least key from that of lo on for which is holds; end where it holds for none before.
+	// search gives the least key from that of lo on for which is holds; end where it holds for none
+	// before.
 	search := func(end uint64, is func(x float64) (bool, error)) (float64, error) {
 		k := key(lo)
 		for k < end {
@@ -123,7 +132,8 @@ func wholeQuantiles(ctx context.Context, runs []run, n int64, lo, hi float64) ([
 		}
 		first, second, t := rank(q.Q, n)
 		if !here {
-			// Between a and b lie the values of both ranks: at most first values are below a, and more than second up to b.
+			// Between a and b lie the values of both ranks: at most first values are below a, and
+			// more than second up to b.
 			a, err := search(key(hi)+1, func(x float64) (bool, error) {
 				sumValue, err := sum(func(r *run) (int64, error) { return r.most(x), nil })
 				if err != nil {

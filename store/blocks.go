@@ -11,22 +11,25 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// BlockCache keeps blocks of bytes by key. All its methods may be called from many goroutines. It answers for its own limits and
-// failures: a Put that fails is a block that will be read again.
+// BlockCache keeps blocks of bytes by key. All its methods may be called from many goroutines. It
+// answers for its own limits and failures: a Put that fails is a block that will be read again.
 type BlockCache interface {
 	// Get gives a block. data is valid until release, which must be called where ok is true.
 	Get(key [16]byte) (data []byte, release func(), ok bool)
 	Put(key [16]byte, data []byte) error
 }
 
-// defaultBlock holds some ten frames: a block read for one of them serves its neighbours in the same epoch.
+// defaultBlock holds some ten frames: a block read for one of them serves its neighbours in the
+// same epoch.
 const defaultBlock = 128 << 10
 
-// CachedRanged reads a file in blocks of the given size (0 = 128 KiB) through a cache, so that each is asked for once: readers that want
-// the same block at the same time share one read. id names the file beyond this process, without secrets: its dataset's URI and its path.
+// CachedRanged reads a file in blocks of the given size (0 = 128 KiB) through a cache, so that each
+// is asked for once: readers that want the same block at the same time share one read. id names the
+// file beyond this process, without secrets: its dataset's URI and its path.
 //
-// A block's key is a hash of id, version, size and place, so that another version never meets the blocks of this one. A file whose
-// version does not tell it from another of the same size is not cached: it is given back as it is. Close closes r; the cache is the caller's.
+// A block's key is a hash of id, version, size and place, so that another version never meets the
+// blocks of this one. A file whose version does not tell it from another of the same size is not
+// cached: it is given back as it is. Close closes r; the cache is the caller's.
 func CachedRanged(r robocache.Ranged, id string, c BlockCache, block int64) robocache.Ranged {
 	if h, ok := r.(*httpFile); c == nil || !Versioned(r) || ok && h.h.kept.Load().last() != nil {
 		return r
@@ -38,7 +41,12 @@ func blocksOf(r robocache.Ranged, id string, c BlockCache, block int64) *cachedF
 	if block <= 0 {
 		block = defaultBlock
 	}
-	f := &cachedFile{Ranged: r, cache: c, block: min(block, maxMerged), reading: map[int64]*blockRead{}}
+	f := &cachedFile{
+		Ranged:  r,
+		cache:   c,
+		block:   min(block, maxMerged),
+		reading: map[int64]*blockRead{},
+	}
 	h := sha256.New()
 	for _, s := range []string{"robocache block 1", id, r.Version()} {
 		var n [8]byte
@@ -149,7 +157,8 @@ func (f *cachedFile) copyOut(p []byte, off int64, data []byte, b int64) {
 	}
 }
 
-// cached copies a block's part of p out of the cache. A block of another length than it must have counts as none.
+// cached copies a block's part of p out of the cache. A block of another length than it must have
+// counts as none.
 func (f *cachedFile) cached(b int64, p []byte, off int64) bool {
 	data, release, ok := f.cache.Get(f.key(b))
 	if !ok {
@@ -163,8 +172,8 @@ func (f *cachedFile) cached(b int64, p []byte, off int64) bool {
 	return fits
 }
 
-// join gives the read that brings block b: one that is under way, or one of the caller's own for b and what follows up to last
-// that is neither under way nor cached.
+// join gives the read that brings block b: one that is under way, or one of the caller's own for b
+// and what follows up to last that is neither under way nor cached.
 func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, own bool) {
 	to := b
 	for to < last && (to+2-b)*f.block <= maxMerged && !f.cached(to+1, p, off) {
@@ -184,10 +193,13 @@ func (f *cachedFile) join(b, last int64, p []byte, off int64) (br *blockRead, ow
 	return br, true
 }
 
-// read reads the blocks of a blockRead and puts them into the cache. It leaves the table when they are there, so that a reader that finds neither a
-// blockRead nor a cached block has looked before it began.
+// read reads the blocks of a blockRead and puts them into the cache. It leaves the table when they
+// are there, so that a reader that finds neither a blockRead nor a cached block has looked before
+// it began.
 func (f *cachedFile) read(ctx context.Context, br *blockRead) {
-	br.err = errRetry // unless something better is said below: nobody may be left waiting, not where the file below panics either
+	// unless something better is said below: nobody may be left waiting, not where the file below
+	// panics either
+	br.err = errRetry
 	done := sync.OnceFunc(func() { close(br.done) })
 	defer func() {
 		done()
@@ -198,7 +210,8 @@ func (f *cachedFile) read(ctx context.Context, br *blockRead) {
 		}
 	}()
 	for b := br.first; b <= br.last; b++ {
-		if data, release, ok := f.cache.Get(f.key(b)); ok { // another read finished since the caller looked
+		// another read finished since the caller looked
+		if data, release, ok := f.cache.Get(f.key(b)); ok {
 			whole := int64(len(data)) == f.length(b)
 			if release(); whole {
 				return

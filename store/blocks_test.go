@@ -89,7 +89,11 @@ func TestCachedRangedSuite(t *testing.T) {
 }
 
 // cacheable serves data with an ETag, and counts.
-func cacheable(data *atomic.Pointer[[]byte], etag *atomic.Pointer[string], n *atomic.Int64) http.HandlerFunc {
+func cacheable(
+	data *atomic.Pointer[[]byte],
+	etag *atomic.Pointer[string],
+	n *atomic.Int64,
+) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		n.Add(1)
 		w.Header().Set("ETag", *etag.Load())
@@ -103,12 +107,15 @@ func ptr[T any](v T) *atomic.Pointer[T] {
 	return p
 }
 
-// Random reads from many goroutines are exact, each block is asked for once, and a second handle asks for nothing.
+// Random reads from many goroutines are exact, each block is asked for once, and a second handle
+// asks for nothing.
 func TestCachedRangedOnce(t *testing.T) {
 	data := storetest.Bytes(300_007, 3)
 	var n atomic.Int64
 	c := newShelf()
-	counter := storetest.Counting(serve(t, cacheable(ptr(data), ptr(`"v1"`), &n), store.HTTPOptions{}))
+	counter := storetest.Counting(
+		serve(t, cacheable(ptr(data), ptr(`"v1"`), &n), store.HTTPOptions{}),
+	)
 	open := func() robocache.Ranged {
 		f, err := counter.Open(t.Context(), "a")
 		if err != nil {
@@ -127,7 +134,12 @@ func TestCachedRangedOnce(t *testing.T) {
 			for range 60 {
 				off := rng.IntN(len(data))
 				p := make([]byte, rng.IntN(min(20_000, len(data)-off)+1))
-				if err := f.ReadAt(t.Context(), p, int64(off)); err != nil || !bytes.Equal(p, data[off:off+len(p)]) {
+				if err := f.ReadAt(
+					t.Context(),
+					p,
+					int64(off),
+				); err != nil ||
+					!bytes.Equal(p, data[off:off+len(p)]) {
 					t.Errorf("[%d, %d): %v", off, off+len(p), err)
 				}
 			}
@@ -144,7 +156,12 @@ func TestCachedRangedOnce(t *testing.T) {
 	reads := n.Load()
 	again := open()
 	clear(whole)
-	if err := store.ReadRanges(t.Context(), again, []store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}}); err != nil || !bytes.Equal(whole, data) {
+	if err := store.ReadRanges(
+		t.Context(),
+		again,
+		[]store.Span{{Off: 100_000, P: whole[100_000:]}, {Off: 0, P: whole[:100_000]}},
+	); err != nil ||
+		!bytes.Equal(whole, data) {
 		t.Error(err)
 	}
 	if n.Load() != reads+1 {
@@ -178,7 +195,8 @@ func (g *gated) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return g.Ranged.ReadAt(ctx, p, off)
 }
 
-// Misses of one block at the same time share one read: its bytes or its error. The end of one caller is not that of the others.
+// Misses of one block at the same time share one read: its bytes or its error. The end of one
+// caller is not that of the others.
 func TestCachedRangedShares(t *testing.T) {
 	for what, fail := range map[string]error{"bytes": nil, "error": errors.New("broken")} {
 		synctest.Test(t, func(t *testing.T) { cachedRangedShares(t, what, fail) })
@@ -194,7 +212,12 @@ func cachedRangedShares(t *testing.T, what string, fail error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gated{Ranged: below, begun: make(chan struct{}, 100), gate: make(chan struct{}), fail: fail}
+	g := &gated{
+		Ranged: below,
+		begun:  make(chan struct{}, 100),
+		gate:   make(chan struct{}),
+		fail:   fail,
+	}
 	f := store.CachedRanged(g, "id", newShelf(), 1000)
 	first, cancel := context.WithCancel(t.Context())
 	firstErr := make(chan error, 1)
@@ -229,8 +252,9 @@ func cachedRangedShares(t *testing.T, what string, fail error) {
 	}
 }
 
-// Nothing is kept under a version that may be that of other bytes; another version never meets kept blocks, and one that changes under
-// the reader is ErrChanged where it is asked for what is not kept.
+// Nothing is kept under a version that may be that of other bytes; another version never meets kept
+// blocks, and one that changes under the reader is ErrChanged where it is asked for what is not
+// kept.
 func TestCachedRangedVersions(t *testing.T) {
 	old := storetest.Bytes(60_000, 5)
 	fresh := storetest.Bytes(60_000, 6)
@@ -256,7 +280,12 @@ func TestCachedRangedVersions(t *testing.T) {
 	if err := f.ReadAt(t.Context(), p, 1000); err != nil || !bytes.Equal(p, old[1000:16_000]) {
 		t.Errorf("what was read stays what it was: %v", err)
 	}
-	if err := f.ReadAt(t.Context(), p, 40_000); !errors.Is(err, store.ErrChanged) || !errors.Is(err, robocache.ErrTemporary) {
+	if err := f.ReadAt(
+		t.Context(),
+		p,
+		40_000,
+	); !errors.Is(err, store.ErrChanged) ||
+		!errors.Is(err, robocache.ErrTemporary) {
 		t.Errorf("%v", err)
 	}
 	if err := open().ReadAt(t.Context(), p, 0); err != nil || !bytes.Equal(p, fresh[:15_000]) {

@@ -11,9 +11,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// SplitBucket takes what follows "scheme://" apart: bucket/prefix?query, of which the keys known are allowed. The prefix has no slash at
-// its ends, and is no way out of the bucket.
-func SplitBucket(scheme, rest string, known ...string) (bucket, prefix string, query url.Values, err error) {
+// SplitBucket takes what follows "scheme://" apart: bucket/prefix?query, of which the keys known
+// are allowed. The prefix has no slash at its ends, and is no way out of the bucket.
+func SplitBucket(
+	scheme, rest string,
+	known ...string,
+) (bucket, prefix string, query url.Values, err error) {
 	bad := func(msg string) (string, string, url.Values, error) {
 		return "", "", nil, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(scheme + "://" + rest))}, "%s", msg).
 			WithHint("%s://bucket/folder", scheme)
@@ -29,7 +32,8 @@ func SplitBucket(scheme, rest string, known ...string) (bucket, prefix string, q
 		}
 	}
 	bucket, prefix, _ = strings.Cut(rest, "/")
-	if bucket == "" || len(bucket) > 255 || strings.ContainsAny(bucket, `@:\ %`) || bucket[0] == '.' {
+	if bucket == "" || len(bucket) > 255 || strings.ContainsAny(bucket, `@:\ %`) ||
+		bucket[0] == '.' {
 		return bad("not the name of a bucket")
 	}
 	if prefix, err = url.PathUnescape(prefix); err != nil {
@@ -39,7 +43,8 @@ func SplitBucket(scheme, rest string, known ...string) (bucket, prefix string, q
 	return bucket, prefix, query, err
 }
 
-// KeyName is a key of a bucket as a name below a prefix; "" for what is no name of a file: the mark of a folder, "a//b".
+// KeyName is a key of a bucket as a name below a prefix; "" for what is no name of a file: the mark
+// of a folder, "a//b".
 func KeyName(key, prefix string) string {
 	name, ok := strings.CutPrefix(key, prefix)
 	if clean, err := CleanName(name); err != nil || !ok || clean != name {
@@ -64,7 +69,11 @@ func Holds(ctx context.Context, s Store, name string, want *io.SectionReader) bo
 	a, b := make([]byte, min(maxMerged, f.Size())), make([]byte, min(maxMerged, f.Size()))
 	for off := int64(0); off < f.Size(); off += int64(len(a)) {
 		n := min(int64(len(a)), f.Size()-off)
-		if _, err := want.ReadAt(a[:n], off); err != nil || f.ReadAt(ctx, b[:n], off) != nil || !bytes.Equal(a[:n], b[:n]) {
+		if _, err := want.ReadAt(
+			a[:n],
+			off,
+		); err != nil || f.ReadAt(ctx, b[:n], off) != nil ||
+			!bytes.Equal(a[:n], b[:n]) {
 			return false
 		}
 	}

@@ -25,7 +25,8 @@ func fill(t testing.TB, dir string, files map[string][]byte) {
 	}
 }
 
-// changeIn overwrites in place, and waits for the grain of mtime before and for the store's trust after.
+// changeIn overwrites in place, and waits for the grain of mtime before and for the store's trust
+// after.
 func changeIn(dir string) func(testing.TB, string, []byte) {
 	return func(t testing.TB, name string, data []byte) {
 		time.Sleep(12 * time.Millisecond)
@@ -56,7 +57,10 @@ func memFixture(t testing.TB, files map[string][]byte) storetest.Fixture {
 	for name, data := range files {
 		m.Put(name, data)
 	}
-	return storetest.Fixture{Store: m, Change: func(t testing.TB, name string, data []byte) { m.Put(name, data) }}
+	return storetest.Fixture{
+		Store:  m,
+		Change: func(t testing.TB, name string, data []byte) { m.Put(name, data) },
+	}
 }
 
 func TestLocal(t *testing.T) { storetest.Run(t, localFixture) }
@@ -78,7 +82,10 @@ func TestHTTP(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 				dir := t.TempDir()
 				fill(t, dir, files)
-				return storetest.Fixture{Store: serve(t, wrap(folder(t, dir)), store.HTTPOptions{}), Change: changeIn(dir)}
+				return storetest.Fixture{
+					Store:  serve(t, wrap(folder(t, dir)), store.HTTPOptions{}),
+					Change: changeIn(dir),
+				}
 			})
 		})
 	}
@@ -97,7 +104,10 @@ func TestSub(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				return storetest.Fixture{Store: s, Change: func(t testing.TB, name string, data []byte) { fx.Change(t, "in/side/"+name, data) }}
+				return storetest.Fixture{
+					Store:  s,
+					Change: func(t testing.TB, name string, data []byte) { fx.Change(t, "in/side/"+name, data) },
+				}
 			})
 		})
 	}
@@ -148,7 +158,8 @@ func withETag(h http.Handler) http.Handler {
 		for i, b := range rec.Body.Bytes() {
 			sum += (i + 1) * int(b)
 		}
-		w.Header().Set("ETag", `"`+rec.Header().Get("Content-Length")+"-"+time.Duration(sum).String()+`"`)
+		w.Header().
+			Set("ETag", `"`+rec.Header().Get("Content-Length")+"-"+time.Duration(sum).String()+`"`)
 		h.ServeHTTP(w, r)
 	})
 }

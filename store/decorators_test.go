@@ -50,12 +50,27 @@ func TestCounter(t *testing.T) {
 	}
 	f.ReadAt(t.Context(), make([]byte, 30), 0)
 	f.ReadAt(t.Context(), make([]byte, 30), 90) // fails: a request, but no bytes
-	store.ReadRanges(t.Context(), f, []store.Span{{Off: 0, P: make([]byte, 5)}, {Off: 50, P: make([]byte, 5)}})
+	store.ReadRanges(
+		t.Context(),
+		f,
+		[]store.Span{{Off: 0, P: make([]byte, 5)}, {Off: 50, P: make([]byte, 5)}},
+	)
 	c.Stat(t.Context(), "a")
 	c.List(t.Context(), "")
 	w, _ := c.Create(t.Context(), "b")
 	w.Write(make([]byte, 7))
-	want := storetest.Counts{Opens: 1, Stats: 1, Lists: 1, Reads: 4, BytesRead: 40, Creates: 1, Writes: 1, BytesWritten: 7, OpenFiles: 1, UnderWrite: 1}
+	want := storetest.Counts{
+		Opens:        1,
+		Stats:        1,
+		Lists:        1,
+		Reads:        4,
+		BytesRead:    40,
+		Creates:      1,
+		Writes:       1,
+		BytesWritten: 7,
+		OpenFiles:    1,
+		UnderWrite:   1,
+	}
 	if got := c.Counts(); got != want || got.Requests() != 7 {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -96,7 +111,10 @@ func TestFaults(t *testing.T) {
 	if _, err := read(second(storetest.FaultFail)); !errors.Is(err, robocache.ErrTemporary) {
 		t.Error(err)
 	}
-	if b, err := read(second(storetest.FaultShort)); !errors.Is(err, io.ErrUnexpectedEOF) || b[49] != 1 || b[50] != 0 {
+	if b, err := read(
+		second(storetest.FaultShort),
+	); !errors.Is(err, io.ErrUnexpectedEOF) || b[49] != 1 ||
+		b[50] != 0 {
 		t.Error(b, err)
 	}
 	if b, err := read(second(storetest.FaultCorrupt)); err != nil || bytes.Equal(b, data) {
@@ -129,15 +147,21 @@ func TestFaults(t *testing.T) {
 // TestHTTPS: an unknown certificate is no temporary matter, and a redirect may not leave https.
 func TestHTTPS(t *testing.T) {
 	var plain atomic.Int64
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { plain.Add(1); sound(w, r) }))
+	other := httptest.NewServer(
+		http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) { plain.Add(1); sound(w, r) },
+		),
+	)
 	defer other.Close()
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/away" {
-			http.Redirect(w, r, other.URL+"/x", http.StatusFound)
-			return
-		}
-		sound(w, r)
-	}))
+	srv := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/away" {
+				http.Redirect(w, r, other.URL+"/x", http.StatusFound)
+				return
+			}
+			sound(w, r)
+		}),
+	)
 	srv.Config.ErrorLog = nil
 	srv.StartTLS()
 	defer srv.Close()
@@ -153,10 +177,20 @@ func TestHTTPS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil || !bytes.Equal(b, httpData) {
+	if b, err := store.ReadFile(
+		t.Context(),
+		s,
+		"a",
+		1<<20,
+	); err != nil ||
+		!bytes.Equal(b, httpData) {
 		t.Errorf("https: %v", err)
 	}
-	if _, err := s.Open(t.Context(), "away"); !errors.Is(err, robocache.ErrMisuse) || plain.Load() != 0 {
+	if _, err := s.Open(
+		t.Context(),
+		"away",
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		plain.Load() != 0 {
 		t.Errorf("redirect to http: %v, %d requests", err, plain.Load())
 	}
 }
@@ -178,7 +212,10 @@ func TestHTTPLeavesNoGoroutine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		hasty, err := store.NewHTTP(srv.URL, store.HTTPOptions{Stall: 20 * time.Millisecond, Attempts: 2, Backoff: time.Millisecond})
+		hasty, err := store.NewHTTP(
+			srv.URL,
+			store.HTTPOptions{Stall: 20 * time.Millisecond, Attempts: 2, Backoff: time.Millisecond},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +244,12 @@ func TestHTTPLeavesNoGoroutine(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	buf := make([]byte, 1<<16)
-	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+	t.Errorf(
+		"%d goroutines, %d before:\n%s",
+		runtime.NumGoroutine(),
+		before,
+		buf[:runtime.Stack(buf, true)],
+	)
 }
 
 // Remote is said by files behind http, through decorators, and by no others.

@@ -1,4 +1,5 @@
-// Package store gives bytes by name below one root: a local folder or an http(s) server. It knows no format.
+// Package store gives bytes by name below one root: a local folder or an http(s) server. It knows
+// no format.
 //
 // # Contract
 //
@@ -26,5 +27,6 @@
 //	T13 CachedRanged reads each block once, also where many want it at once, and keeps none under a version that may be that of other
 //	    bytes; what the cache loses, cuts or refuses is read again. Keep does so for all files of a remote store.
 //
-// storetest.Run (store/tests) holds every back end to T1 to T7 and T11. Other schemes are added by Register.
+// storetest.Run (store/tests) holds every back end to T1 to T7 and T11. Other schemes are added by
+// Register.
 package store

@@ -14,8 +14,8 @@ import (
 
 // Causes inside a *robocache.Error, for errors.Is, where the class alone does not say enough.
 var (
-	// ErrChanged: the file is no longer the one that was opened. Class temporary: open it again and start over.
-	// Reading again through the same handle cannot help.
+	// ErrChanged: the file is no longer the one that was opened. Class temporary: open it again and
+	// start over. Reading again through the same handle cannot help.
 	ErrChanged = errors.New("changed while reading")
 	// ErrExists: CreateNew found the name taken. Class misuse.
 	ErrExists = errors.New("already exists")
@@ -26,7 +26,8 @@ func linkHint() string {
 		"; or open a folder that holds both ends, or copy the file"
 }
 
-// fail gives an error of the operating system its class and place. The end of a context stays what it is: it is the caller's doing.
+// fail gives an error of the operating system its class and place. The end of a context stays what
+// it is: it is the caller's doing.
 func fail(op, uri, name string, err error) error {
 	if err == nil {
 		return nil
@@ -71,7 +72,8 @@ func fail(op, uri, name string, err error) error {
 // closed is the error of a handle used after its Close.
 func closed(op, uri, name string) error { return fail(op, uri, name, fs.ErrClosed) }
 
-// pastEnd is the error of a range outside the file: offsets come from the file's own tables, so the input is malformed.
+// pastEnd is the error of a range outside the file: offsets come from the file's own tables, so the
+// input is malformed.
 func pastEnd(uri, name string, off int64, n int, size int64) error {
 	return robocache.Malformed("read", robocache.Where{"dataset": uri, "file": show(name), "offset": off}, "").
 		Expected(strconv.Itoa(n)+" bytes inside the file", "a file of "+strconv.FormatInt(size, 10)+" bytes").
@@ -79,7 +81,8 @@ func pastEnd(uri, name string, off int64, n int, size int64) error {
 		WithHint("the file looks truncated, or its index is wrong; fetch it again")
 }
 
-// outside says whether [off, off+n) leaves a file of size bytes. No sum: off comes from files and may be near the largest int64.
+// outside says whether [off, off+n) leaves a file of size bytes. No sum: off comes from files and
+// may be near the largest int64.
 func outside(off int64, n int, size int64) bool {
 	return off < 0 || off > size || int64(n) > size-off
 }
@@ -91,5 +94,6 @@ func changed(uri, name, want, got string) error {
 }
 
 func unsupported(op, uri, msg, hint string) error {
-	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).WithHint("%s", hint)
+	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).
+		WithHint("%s", hint)
 }

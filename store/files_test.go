@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFiles: what stands in a file's place is listed with the error of opening it, and so is a link that may hide a folder (T1).
+// TestFiles: what stands in a file's place is listed with the error of opening it, and so is a link
+// that may hide a folder (T1).
 func TestFiles(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for _, name := range []string{"a.dat", "named.dat/b.dat", "empty.dat/", "d/other.txt"} {
@@ -37,7 +38,8 @@ func TestFiles(t *testing.T) {
 		var good, bad, hiding []string
 		for _, f := range files {
 			_, err := s.Open(t.Context(), f.Name)
-			if (err == nil) != (f.Err == nil) || err != nil && !errors.Is(f.Err, robocache.ErrMalformed) {
+			if (err == nil) != (f.Err == nil) ||
+				err != nil && !errors.Is(f.Err, robocache.ErrMalformed) {
 				t.Errorf("%s: listed with %v, opened with %v", f.Name, f.Err, err)
 			}
 			if f.Err == nil {
@@ -54,7 +56,17 @@ func TestFiles(t *testing.T) {
 			wantGood, wantBad, wantHiding = "a.dat folder/c.dat in.dat named.dat/b.dat out.dat", "dangling.dat empty.dat fifo.dat", "gone"
 			wantGood = ".hidden/c.dat " + wantGood
 		}
-		if g, b, h := strings.Join(good, " "), strings.Join(bad, " "), strings.Join(hiding, " "); g != wantGood || b != wantBad || h != wantHiding {
+		if g, b, h := strings.Join(
+			good,
+			" ",
+		), strings.Join(
+			bad,
+			" ",
+		), strings.Join(
+			hiding,
+			" ",
+		); g != wantGood || b != wantBad ||
+			h != wantHiding {
 			t.Errorf("follow %v: files %q, no files %q, links %q", follow, g, b, h)
 		}
 		i := slices.IndexFunc(files, func(f Entry) bool { return f.Name == "out.dat" })
@@ -63,7 +75,13 @@ func TestFiles(t *testing.T) {
 		}
 		sub, err := Sub(s, "named.dat")
 		must(t, err)
-		if files, _, err := Files(t.Context(), sub, "", is); err != nil || len(files) != 1 || files[0].Name != "b.dat" {
+		if files, _, err := Files(
+			t.Context(),
+			sub,
+			"",
+			is,
+		); err != nil || len(files) != 1 ||
+			files[0].Name != "b.dat" {
 			t.Errorf("sub: %v, %v", files, err)
 		}
 	}
@@ -84,7 +102,13 @@ func TestHubSnapshotSpellings(t *testing.T) {
 		for _, uri := range []string{snapshot, ".", hub + "/" + kind + "link"} {
 			s, err := Open(uri)
 			must(t, err)
-			if b, err := ReadFile(t.Context(), s, "info.json", 10); err != nil || string(b) != "{}" {
+			if b, err := ReadFile(
+				t.Context(),
+				s,
+				"info.json",
+				10,
+			); err != nil ||
+				string(b) != "{}" {
 				t.Errorf("%s: %q, %v", uri, b, err)
 			}
 			Close(s)

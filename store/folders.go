@@ -15,8 +15,9 @@ type lister interface {
 	Folders(ctx context.Context, dir string) ([]string, error)
 }
 
-// Folders names the folders directly in the folder dir, sorted; "" is the root. A folder that is not there has none.
-// Detecting a format must not cost a list of every file: a store that has no cheaper way answers ErrUnsupported.
+// Folders names the folders directly in the folder dir, sorted; "" is the root. A folder that is
+// not there has none. Detecting a format must not cost a list of every file: a store that has no
+// cheaper way answers ErrUnsupported.
 func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 	dir, err := cleanPrefix(dir)
 	if err != nil {
@@ -25,7 +26,12 @@ func Folders(ctx context.Context, s Store, dir string) ([]string, error) {
 	if l, ok := s.(lister); ok {
 		return l.Folders(ctx, dir)
 	}
-	return nil, unsupported("list", s.URI(), "this store cannot list folders", "name the dataset's own folder")
+	return nil, unsupported(
+		"list",
+		s.URI(),
+		"this store cannot list folders",
+		"name the dataset's own folder",
+	)
 }
 
 // maxFolders bounds what one folder can cost.
@@ -37,7 +43,8 @@ func (l *Local) Folders(ctx context.Context, dir string) (_ []string, err error)
 		return nil, err
 	}
 	info, err := l.stat(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !info.IsDir() {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
+		err == nil && !info.IsDir() {
 		return nil, nil
 	}
 	var d *os.File

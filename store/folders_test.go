@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// TestFolders: folders by name, files not, links that lead out by name alone, in each back end alike.
+// TestFolders: folders by name, files not, links that lead out by name alone, in each back end
+// alike.
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"b/c/d", "a", "b/e"} {
@@ -48,7 +49,12 @@ func TestFolders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := store.Folders(t.Context(), below, ""); err != nil || !slices.Equal(got, []string{"c", "e"}) {
+		if got, err := store.Folders(
+			t.Context(),
+			below,
+			"",
+		); err != nil ||
+			!slices.Equal(got, []string{"c", "e"}) {
 			t.Errorf("%s: %v %v", below.URI(), got, err)
 		}
 		if _, err := store.Folders(t.Context(), s, "../x"); err == nil {

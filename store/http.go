@@ -17,13 +17,19 @@ import (
 
 // HTTPOptions are the choices of a store behind http(s). The zero value is a good one.
 type HTTPOptions struct {
-	Header       http.Header       // sent to the store's own host only, never after a redirect to another (Authorization …)
-	Attempts     int               // failures in a row without progress that end an operation; 0 = 6
-	Stall        time.Duration     // no byte for so long counts as a reset; 0 = 20 s
-	Timeout      time.Duration     // time of one operation, waits included, beside that for its bytes; 0 = 2 min
-	MinRate      int64             // bytes a second under which an operation is given up; 0 = 128 KiB
-	Backoff      time.Duration     // first wait, doubled up to 50 times itself, with full jitter; 0 = 100 ms
-	Spool        int64             // largest file that is held in memory where the server has no ranges; 0 = 64 MiB
+	// sent to the store's own host only, never after a redirect to another (Authorization …)
+	Header http.Header
+	// failures in a row without progress that end an operation; 0 = 6
+	Attempts int
+	Stall    time.Duration // no byte for so long counts as a reset; 0 = 20 s
+	// time of one operation, waits included, beside that for its bytes; 0 = 2 min
+	Timeout time.Duration
+	// bytes a second under which an operation is given up; 0 = 128 KiB
+	MinRate int64
+	// first wait, doubled up to 50 times itself, with full jitter; 0 = 100 ms
+	Backoff time.Duration
+	// largest file that is held in memory where the server has no ranges; 0 = 64 MiB
+	Spool        int64
 	Conns        int               // connections to a host; 0 = 64
 	AllowPrivate bool              // a redirect may lead to a private or loopback address
 	Transport    http.RoundTripper // nil = an own one, with pooled connections
@@ -32,12 +38,14 @@ type HTTPOptions struct {
 	URI string // what the store is called, in place of its URL
 	// Sign adds to a request to the store's own host what only it may see. Each try is signed.
 	Sign func(r *http.Request) error
-	// Explain adds to an error what the body of a refusal says (its first 4 KiB), and says whether another try may pass.
+	// Explain adds to an error what the body of a refusal says (its first 4 KiB), and says whether
+	// another try may pass.
 	Explain func(r *http.Response, body []byte, e *robocache.Error) (again bool)
 	// Wrap stands before the own transport.
 	Wrap func(http.RoundTripper) http.RoundTripper
-	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag, If-Match. MatchHeader "-": none, since
-	// objects never change. VersionHeader of an answer that leads to another host counts above that host's own ETag.
+	// VersionHeader names an object's version in answers, and MatchHeader asks for one; "" = ETag,
+	// If-Match. MatchHeader "-": none, since objects never change. VersionHeader of an answer that
+	// leads to another host counts above that host's own ETag.
 	VersionHeader, MatchHeader string
 	// Versions lists the files below a folder; nil where that is not possible.
 	Versions func(ctx context.Context, dir string) ([]Entry, error)
@@ -51,7 +59,13 @@ func (o HTTPOptions) withDefaults() HTTPOptions {
 	def(&o.MinRate, 128<<10)
 	def(&o.Spool, 64<<20)
 	def(&o.Conns, 64)
-	o.VersionHeader, o.MatchHeader = cmp.Or(o.VersionHeader, "ETag"), cmp.Or(o.MatchHeader, "If-Match")
+	o.VersionHeader, o.MatchHeader = cmp.Or(
+		o.VersionHeader,
+		"ETag",
+	), cmp.Or(
+		o.MatchHeader,
+		"If-Match",
+	)
 	return o
 }
 
@@ -76,12 +90,18 @@ type HTTP struct {
 	accepted atomic.Bool
 }
 
-// NewHTTP makes a store of the files below an http(s) URL. A query in the URL is sent with every request (a signature that
-// holds for a folder); a user and password become basic authorization. Neither appears in messages.
+// NewHTTP makes a store of the files below an http(s) URL. A query in the URL is sent with every
+// request (a signature that holds for a folder); a user and password become basic authorization.
+// Neither appears in messages.
 func NewHTTP(uri string, opt HTTPOptions) (*HTTP, error) {
 	bad := func(msg string) (*HTTP, error) {
 		// Without url.Parse's own message: it quotes the URL, and with it what is secret.
-		return nil, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(uri))}, "%s", msg)
+		return nil, robocache.Malformed(
+			"open",
+			robocache.Where{"dataset": show(robocache.Redact(uri))},
+			"%s",
+			msg,
+		)
 	}
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -130,7 +150,8 @@ func (h *HTTP) Close() error {
 	return nil
 }
 
-// at is the URL of a clean name. Each part is escaped, so that a "?" or "%2e" in a name stays a name.
+// at is the URL of a clean name. Each part is escaped, so that a "?" or "%2e" in a name stays a
+// name.
 func (h *HTTP) at(name string) *url.URL {
 	u := *h.base
 	var b strings.Builder
@@ -144,11 +165,13 @@ func (h *HTTP) at(name string) *url.URL {
 	return &u
 }
 
-// openRead is how much Open reads: an mp4's index or a small table is in it mostly, and it costs less than asking again.
+// openRead is how much Open reads: an mp4's index or a small table is in it mostly, and it costs
+// less than asking again.
 const openRead = 16 << 10
 
-// Open learns size and version with a range from the first byte on, because servers and signatures may refuse HEAD. Where the server
-// has no ranges, a file of at most HTTPOptions.Spool bytes is read into memory, and a larger one is ErrUnsupported.
+// Open learns size and version with a range from the first byte on, because servers and signatures
+// may refuse HEAD. Where the server has no ranges, a file of at most HTTPOptions.Spool bytes is
+// read into memory, and a larger one is ErrUnsupported.
 func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
 	if name, err = clean(ctx, h.uri, "open", name); err != nil {
 		return nil, err
@@ -174,10 +197,19 @@ func (h *HTTP) Open(ctx context.Context, name string) (_ robocache.Ranged, err e
 		}
 		data, err := a.spool(r, name, h.opt.Spool)
 		if errors.Is(err, errTooLong) {
-			return unsupported("open", h.uri, "the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
-				"use a server with range requests, or copy the dataset")
+			return unsupported(
+				"open",
+				h.uri,
+				"the server answers no ranges, and the file is too large to hold in memory ("+err.Error()+")",
+				"use a server with range requests, or copy the dataset",
+			)
 		}
-		f = &bytesFile{uri: h.uri, name: name, data: data, version: r.pin.sized(int64(len(data))).version()}
+		f = &bytesFile{
+			uri:     h.uri,
+			name:    name,
+			data:    data,
+			version: r.pin.sized(int64(len(data))).version(),
+		}
 		return err
 	}); err != nil {
 		return nil, err
@@ -215,7 +247,12 @@ func (h *HTTP) Stat(ctx context.Context, name string) (_ Entry, err error) {
 
 // List is ErrUnsupported: HTTP has no listing.
 func (h *HTTP) List(ctx context.Context, prefix string) ([]Entry, error) {
-	return nil, unsupported("list", h.uri, "http cannot list files", "use a format whose file names are known, or copy the dataset")
+	return nil, unsupported(
+		"list",
+		h.uri,
+		"http cannot list files",
+		"use a format whose file names are known, or copy the dataset",
+	)
 }
 
 // readFile reads a whole file in one request, and after a reset goes on where it broke off.

@@ -16,10 +16,12 @@ type Request struct {
 	Method string
 	URL    *url.URL // on the store's own host
 	Header http.Header
-	Body   *io.SectionReader      // sent again from its first byte at each try
-	Copies int64                  // bytes that the server moves before it answers: it may be silent for as long as they take
-	Expect []int                  // statuses that are an answer, beside 200 to 206
-	Whole  func(body []byte) bool // false: the body was cut on the way, and is asked for again; nil: any is whole
+	Body   *io.SectionReader // sent again from its first byte at each try
+	// bytes that the server moves before it answers: it may be silent for as long as they take
+	Copies int64
+	Expect []int // statuses that are an answer, beside 200 to 206
+	// false: the body was cut on the way, and is asked for again; nil: any is whole
+	Whole func(body []byte) bool
 }
 
 // Answer is what a server says to a Request.
@@ -45,19 +47,26 @@ func (h *HTTP) Do(ctx context.Context, op, name string, r Request) (out *Answer,
 	tries := 0
 	if err := h.do(ctx, op, name, size, func(a *attempt) error {
 		tries++
-		a.watch.Reset(h.opt.Stall + time.Duration(float64(r.Copies)/float64(64*h.opt.MinRate)*float64(time.Second)))
+		a.watch.Reset(
+			h.opt.Stall + time.Duration(
+				float64(r.Copies)/float64(64*h.opt.MinRate)*float64(time.Second),
+			),
+		)
 		resp, err := a.send(r.Method, r.URL, r.Header, r.Body)
 		if err != nil {
 			return err
 		}
-		if (resp.StatusCode < 200 || resp.StatusCode > 206) && !slices.Contains(r.Expect, resp.StatusCode) {
+		if (resp.StatusCode < 200 || resp.StatusCode > 206) &&
+			!slices.Contains(r.Expect, resp.StatusCode) {
 			defer a.discard()
 			return h.refused(resp)
 		}
 		body, err := a.spool(&reply{body: resp.Body, pin: pin{size: -1}}, name, maxAnswer)
 		if err == nil && r.Whole != nil && !r.Whole(body) {
-			err = &transient{err: robocache.Temporary("", nil, "the answer is cut, or is none of this protocol").
-				WithHint("check the endpoint")}
+			err = &transient{
+				err: robocache.Temporary("", nil, "the answer is cut, or is none of this protocol").
+					WithHint("check the endpoint"),
+			}
 		}
 		out = &Answer{Status: resp.StatusCode, Header: resp.Header, Body: body, Tries: tries}
 		return err

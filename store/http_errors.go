@@ -16,10 +16,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// network classifies an error of net/http. Its text may quote URLs (of redirects too), so only causes known to hold none are kept whole.
+// network classifies an error of net/http. Its text may quote URLs (of redirects too), so only
+// causes known to hold none are kept whole.
 func (a *attempt) network(err error) error {
 	if cause := context.Cause(a.ctx); cause != nil {
-		return &transient{err: cause} // a stall, the deadline, or the caller's own end: do looks at the contexts first
+		// a stall, the deadline, or the caller's own end: do looks at the contexts first
+		return &transient{err: cause}
 	}
 	var own *robocache.Error
 	var uerr *url.Error
@@ -75,14 +77,27 @@ func (h *HTTP) refused(resp *http.Response) error {
 		if status == http.StatusUnauthorized {
 			h.Expired(e)
 		}
-	case status == 408, status == 425, status == 429, status == 500, status == 502, status == 503, status == 504, status > 505:
-		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(status), true
+	case status == 408,
+		status == 425,
+		status == 429,
+		status == 500,
+		status == 502,
+		status == 503,
+		status == 504,
+		status > 505:
+		e.Class, e.Msg, again = robocache.ErrTemporary, "the server answers "+http.StatusText(
+			status,
+		), true
 	case status >= 500:
 		e.Class, e.Msg = robocache.ErrUnsupported, "the server answers "+http.StatusText(status)
 	case status >= 400:
-		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+http.StatusText(status)
+		e.Class, e.Msg = robocache.ErrMisuse, "the server refuses the request: "+http.StatusText(
+			status,
+		)
 	default:
-		e.Class, e.Msg = robocache.ErrMalformed, "an answer that means nothing here: "+http.StatusText(status)
+		e.Class, e.Msg = robocache.ErrMalformed, "an answer that means nothing here: "+http.StatusText(
+			status,
+		)
 	}
 	if h.opt.Explain != nil {
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
@@ -94,7 +109,8 @@ func (h *HTTP) refused(resp *http.Response) error {
 	return h.answered(resp, e)
 }
 
-// Expired makes a refusal of credentials, where the server accepted them before, one that new ones pass: another attempt may succeed.
+// Expired makes a refusal of credentials, where the server accepted them before, one that new ones
+// pass: another attempt may succeed.
 func (h *HTTP) Expired(e *robocache.Error) {
 	if h.accepted.Load() {
 		e.Class, e.Msg, e.Hint = robocache.ErrTemporary, "the server no longer accepts the credentials", "they have expired: renew the credentials, and run it again"

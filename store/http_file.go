@@ -22,7 +22,8 @@ type httpFile struct {
 func (f *httpFile) Size() int64     { return f.pin.size }
 func (f *httpFile) Version() string { return f.pin.version() }
 
-// ReadAt fills p with one request, and after a reset or a short body with another for the rest; through a cache with those for the blocks that it lacks.
+// ReadAt fills p with one request, and after a reset or a short body with another for the rest;
+// through a cache with those for the blocks that it lacks.
 func (f *httpFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,7 +62,12 @@ func (f *httpFile) ask(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 		if !r.ranged {
-			return unsupported("read", f.h.uri, "the server stopped answering ranges", "look for a proxy between here and the server")
+			return unsupported(
+				"read",
+				f.h.uri,
+				"the server stopped answering ranges",
+				"look for a proxy between here and the server",
+			)
 		}
 		n, err := a.fill(r, p[done:])
 		done += n
@@ -69,7 +75,8 @@ func (f *httpFile) ask(ctx context.Context, p []byte, off int64) error {
 	})
 }
 
-// httpGap and httpParallel: a request costs about as much as 256 KiB; more than some streams to a host only add latency.
+// httpGap and httpParallel: a request costs about as much as 256 KiB; more than some streams to a
+// host only add latency.
 const (
 	httpGap      = 256 << 10
 	httpParallel = 16

@@ -19,7 +19,9 @@ type pin struct {
 	size     int64 // -1: not said
 	etag     string
 	modified string // Last-Modified
-	settled  bool   // modified lies so far before the answer that another change would have shown in it: its grain is a second
+	// modified lies so far before the answer that another change would have shown in it: its grain
+	// is a second
+	settled bool
 }
 
 func (p pin) sized(size int64) pin {
@@ -44,7 +46,8 @@ func (p pin) version() string {
 	return strconv.FormatInt(p.size, 10)
 }
 
-// same compares what both answers say. A weak ETag counts by its text: we ask for the bytes as stored, not compressed.
+// same compares what both answers say. A weak ETag counts by its text: we ask for the bytes as
+// stored, not compressed.
 func (p pin) same(q pin) bool {
 	if p.size >= 0 && q.size >= 0 && p.size != q.size {
 		return false
@@ -66,13 +69,19 @@ type reply struct {
 // get asks for [off, end) of name and checks status, place and version of the answer.
 func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 	h := a.h
-	header := http.Header{"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(end-1, 10)}}
-	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") && h.opt.MatchHeader != "-" {
+	header := http.Header{
+		"Range": {"bytes=" + strconv.FormatInt(off, 10) + "-" + strconv.FormatInt(end-1, 10)},
+	}
+	if want != nil && want.etag != "" && !strings.HasPrefix(want.etag, "W/") &&
+		h.opt.MatchHeader != "-" {
 		header.Set(h.opt.MatchHeader, want.etag)
 	}
 	resp, err := a.send(http.MethodGet, h.at(name), header, nil)
-	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0 && want == nil && resp.Header.Get(h.opt.VersionHeader) == "" {
-		a.discard() // an empty object has no first byte, and its version is said where none is asked for
+	if err == nil && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && off == 0 &&
+		want == nil &&
+		resp.Header.Get(h.opt.VersionHeader) == "" {
+		// an empty object has no first byte, and its version is said where none is asked for
+		a.discard()
 		resp, err = a.send(http.MethodGet, h.at(name), nil, nil)
 	}
 	if err != nil {
@@ -87,9 +96,16 @@ func (a *attempt) get(name string, off, end int64, want *pin) (*reply, error) {
 }
 
 // send sends a request with what the store adds to each.
-func (a *attempt) send(method string, u *url.URL, header http.Header, body *io.SectionReader) (*http.Response, error) {
+func (a *attempt) send(
+	method string,
+	u *url.URL,
+	header http.Header,
+	body *io.SectionReader,
+) (*http.Response, error) {
 	h := a.h
-	req := (&http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(a.ctx)
+	req := (&http.Request{Method: method, URL: u, Host: u.Host, Header: http.Header{}}).WithContext(
+		a.ctx,
+	)
 	for _, from := range []http.Header{h.opt.Header, header} {
 		for k, v := range from {
 			req.Header[http.CanonicalHeaderKey(k)] = v
@@ -140,9 +156,15 @@ func (w *watched) Read(p []byte) (int, error) {
 // discard reads a short rest of an answer, so that the connection can serve the next try.
 func (a *attempt) discard() { io.CopyN(io.Discard, a.body, 4<<10) }
 
-// check turns an answer into a reply or into an error of its class; *transient ones may be tried again.
+// check turns an answer into a reply or into an error of its class; *transient ones may be tried
+// again.
 func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*reply, error) {
-	got := pin{size: -1, etag: h.versionOf(resp), modified: resp.Header.Get("Last-Modified"), settled: settled(resp.Header)}
+	got := pin{
+		size:     -1,
+		etag:     h.versionOf(resp),
+		modified: resp.Header.Get("Last-Modified"),
+		settled:  settled(resp.Header),
+	}
 	r := &reply{body: resp.Body, length: resp.ContentLength}
 	wrong := func(class error, msg string) error {
 		return h.answered(resp, robocache.NewError(class, "", nil, "%s", msg))
@@ -151,17 +173,29 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	case http.StatusPartialContent:
 		start, last, total, ok := contentRange(resp.Header.Get("Content-Range"))
 		if !ok || total < 0 {
-			return nil, wrong(robocache.ErrUnsupported, "a partial answer without a usable Content-Range")
+			return nil, wrong(
+				robocache.ErrUnsupported,
+				"a partial answer without a usable Content-Range",
+			)
 		}
 		got.size, r.ranged = total, true
-		// A shorter body than promised is read and then asked for further, like any that breaks off.
+		// A shorter body than promised is read and then asked for further, like any that breaks
+		// off.
 		if start != off || r.length > last-start+1 {
-			return nil, wrong(robocache.ErrMalformed, "the server sent another range than asked for: "+show(resp.Header.Get("Content-Range")))
+			return nil, wrong(
+				robocache.ErrMalformed,
+				"the server sent another range than asked for: "+show(
+					resp.Header.Get("Content-Range"),
+				),
+			)
 		}
 	case http.StatusOK:
 		got.size = resp.ContentLength
 		if got.size < 0 && len(resp.TransferEncoding) == 0 && resp.ProtoMajor < 2 {
-			return nil, wrong(robocache.ErrUnsupported, "an answer without a length: a cut one could not be told from a whole one")
+			return nil, wrong(
+				robocache.ErrUnsupported,
+				"an answer without a length: a cut one could not be told from a whole one",
+			)
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		_, _, total, ok := contentRange(resp.Header.Get("Content-Range"))
@@ -169,7 +203,12 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 			return &reply{body: http.NoBody, pin: got.sized(0)}, nil
 		}
 		if want != nil {
-			return nil, changed(h.uri, name, show(want.version()), "a file that ends before the range (status 416)")
+			return nil, changed(
+				h.uri,
+				name,
+				show(want.version()),
+				"a file that ends before the range (status 416)",
+			)
 		}
 		return nil, wrong(robocache.ErrMalformed, "the server refuses the first byte")
 	case http.StatusPreconditionFailed:
@@ -180,8 +219,14 @@ func (h *HTTP) check(resp *http.Response, name string, off int64, want *pin) (*r
 	default:
 		return nil, h.refused(resp)
 	}
-	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, wrong(robocache.ErrUnsupported, "the server compresses ("+show(enc)+") although asked not to")
+	if enc := resp.Header.Get(
+		"Content-Encoding",
+	); enc != "" &&
+		!strings.EqualFold(enc, "identity") {
+		return nil, wrong(
+			robocache.ErrUnsupported,
+			"the server compresses ("+show(enc)+") although asked not to",
+		)
 	}
 	if want != nil && !want.same(got) {
 		return nil, changed(h.uri, name, show(want.version()), "version "+show(got.version()))
@@ -219,10 +264,12 @@ func contentRange(s string) (start, last, total int64, ok bool) {
 		return v
 	}
 	start, last, total = number(m[1], 0), number(m[2], -1), number(m[3], -1)
-	return start, last, total, m[1] == "" || last >= start && last < math.MaxInt64 && (total < 0 || last < total)
+	return start, last, total, m[1] == "" ||
+		last >= start && last < math.MaxInt64 && (total < 0 || last < total)
 }
 
-// fill reads the reply into p. A body that ends early is transient: the caller counts n and asks for the rest.
+// fill reads the reply into p. A body that ends early is transient: the caller counts n and asks
+// for the rest.
 func (a *attempt) fill(r *reply, p []byte) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -248,7 +295,8 @@ func (a *attempt) fill(r *reply, p []byte) (int, error) {
 // errTooLong says that a body without ranges passed its limit.
 var errTooLong = errors.New("over the limit")
 
-// spool reads a whole object, from its first byte, of at most limit bytes; of an unknown length it stops one byte after them.
+// spool reads a whole object, from its first byte, of at most limit bytes; of an unknown length it
+// stops one byte after them.
 func (a *attempt) spool(r *reply, name string, limit int64) (data []byte, err error) {
 	size := r.pin.size
 	if size < 0 {

@@ -44,18 +44,29 @@ type attempt struct {
 
 // extend gives the operation the time that n more bytes may take.
 func (o *operation) extend(n int64) {
-	o.deadline = o.deadline.Add(time.Duration(float64(n) / float64(o.h.opt.MinRate) * float64(time.Second)))
+	o.deadline = o.deadline.Add(
+		time.Duration(float64(n) / float64(o.h.opt.MinRate) * float64(time.Second)),
+	)
 	o.timer.Reset(time.Until(o.deadline))
 }
 
 func (a *attempt) alive() { a.watch.Reset(a.h.opt.Stall) }
 
-// progressGrain is how much a try must bring to count as progress: a server that sends a byte and resets must not keep us for ever.
+// progressGrain is how much a try must bring to count as progress: a server that sends a byte and
+// resets must not keep us for ever.
 const progressGrain = 64 << 10
 
-// do runs try, which is about so many bytes, until it succeeds, fails for good, or its budget of tries and of time is spent.
-func (h *HTTP) do(ctx context.Context, op, name string, bytes int64, try func(*attempt) error) error {
-	select { // before the clock starts: waiting for a connection of our own is bounded by the operations that hold them
+// do runs try, which is about so many bytes, until it succeeds, fails for good, or its budget of
+// tries and of time is spent.
+func (h *HTTP) do(
+	ctx context.Context,
+	op, name string,
+	bytes int64,
+	try func(*attempt) error,
+) error {
+	// before the clock starts: waiting for a connection of our own is bounded by the operations
+	// that hold them
+	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	case <-ctx.Done():
@@ -176,7 +187,12 @@ func (g *gate) wait(ctx context.Context, deadline time.Time) error {
 		return nil
 	}
 	if time.Until(deadline) < d {
-		return robocache.Temporary("", nil, "the server asks to wait %v, longer than this operation may", d.Round(time.Second))
+		return robocache.Temporary(
+			"",
+			nil,
+			"the server asks to wait %v, longer than this operation may",
+			d.Round(time.Second),
+		)
 	}
 	if !sleep(ctx, d) {
 		return errDeadline

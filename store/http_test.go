@@ -45,7 +45,8 @@ func span(r *http.Request) (from, to int) {
 	return from, min(to, len(httpData)-1)
 }
 
-// TestHTTPMends: faults that pass leave exact bytes (T8). Each fault strikes requests 2 and 3, and 1 where it can.
+// TestHTTPMends: faults that pass leave exact bytes (T8). Each fault strikes requests 2 and 3, and
+// 1 where it can.
 func TestHTTPRetries(t *testing.T) {
 	status := func(code int, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +58,15 @@ func TestHTTPRetries(t *testing.T) {
 		}
 	}
 	faults := map[string]http.HandlerFunc{
-		"408": status(408), "429": status(429), "500": status(500), "502": status(502), "503": status(503), "504": status(504), "520": status(520),
+		"408": status(
+			408,
+		),
+		"429":             status(429),
+		"500":             status(500),
+		"502":             status(502),
+		"503":             status(503),
+		"504":             status(504),
+		"520":             status(520),
 		"429 with a date": status(429, "Retry-After", time.Now().UTC().Format(http.TimeFormat)),
 		"reset before the head": func(w http.ResponseWriter, r *http.Request) {
 			c, _, _ := w.(http.Hijacker).Hijack()
@@ -65,18 +74,47 @@ func TestHTTPRetries(t *testing.T) {
 		},
 		"reset in the body": func(w http.ResponseWriter, r *http.Request) {
 			from, to := span(r)
-			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)),
-				httpData[from:from+(to-from)/2])
+			hijack(
+				w,
+				fmt.Sprintf(
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					to-from+1,
+					from,
+					to,
+					len(httpData),
+				),
+				httpData[from:from+(to-from)/2],
+			)
 		},
 		"short body that says so": func(w http.ResponseWriter, r *http.Request) {
 			from, to := span(r)
 			mid := from + (to-from)/2
-			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", mid-from, from, to, len(httpData)), httpData[from:mid])
+			hijack(
+				w,
+				fmt.Sprintf(
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					mid-from,
+					from,
+					to,
+					len(httpData),
+				),
+				httpData[from:mid],
+			)
 		},
 		"less range than asked for": func(w http.ResponseWriter, r *http.Request) {
 			from, to := span(r)
 			mid := from + (to-from)/2
-			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", mid-from+1, from, mid, len(httpData)), httpData[from:mid+1])
+			hijack(
+				w,
+				fmt.Sprintf(
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					mid-from+1,
+					from,
+					mid,
+					len(httpData),
+				),
+				httpData[from:mid+1],
+			)
 		},
 		"stall before the head": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"stall in the body": func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +134,12 @@ func TestHTTPRetries(t *testing.T) {
 			var opt store.HTTPOptions
 			if strings.HasPrefix(what, "stall") {
 				// A slow machine stalls too.
-				opt = store.HTTPOptions{Stall: 100 * time.Millisecond, Attempts: 1000, Backoff: time.Millisecond, Timeout: time.Hour}
+				opt = store.HTTPOptions{
+					Stall:    100 * time.Millisecond,
+					Attempts: 1000,
+					Backoff:  time.Millisecond,
+					Timeout:  time.Hour,
+				}
 			}
 			for _, first := range []int64{1, 2} {
 				var n atomic.Int64
@@ -112,7 +155,12 @@ func TestHTTPRetries(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := make([]byte, 300_000)
-				if err := f.ReadAt(t.Context(), p, 50_000); err != nil || !bytes.Equal(p, httpData[50_000:350_000]) {
+				if err := f.ReadAt(
+					t.Context(),
+					p,
+					50_000,
+				); err != nil ||
+					!bytes.Equal(p, httpData[50_000:350_000]) {
 					t.Fatalf("first %d: wrong bytes, or %v", first, err)
 				}
 				n.Store(0)
@@ -132,7 +180,17 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 		from, to := span(r)
 		froms = append(froms, from)
 		if len(froms) == 2 {
-			hijack(w, fmt.Sprintf("206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d", to-from+1, from, to, len(httpData)), httpData[from:from+1000])
+			hijack(
+				w,
+				fmt.Sprintf(
+					"206 Partial Content\r\nETag: \"v1\"\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d",
+					to-from+1,
+					from,
+					to,
+					len(httpData),
+				),
+				httpData[from:from+1000],
+			)
 			return
 		}
 		sound(w, r)
@@ -142,7 +200,12 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := make([]byte, 5000)
-	if err := f.ReadAt(t.Context(), p, 50_100); err != nil || !bytes.Equal(p, httpData[50_100:55_100]) {
+	if err := f.ReadAt(
+		t.Context(),
+		p,
+		50_100,
+	); err != nil ||
+		!bytes.Equal(p, httpData[50_100:55_100]) {
 		t.Fatal(err)
 	}
 	if fmt.Sprint(froms) != "[0 50100 51100]" {
@@ -150,8 +213,8 @@ func TestHTTPResumesAtTheByte(t *testing.T) {
 	}
 }
 
-// TestHTTPGivesUp: what does not pass is a typed error after the right number of requests, and without a wait that is too long to help: a test
-// that waited would not end.
+// TestHTTPGivesUp: what does not pass is a typed error after the right number of requests, and
+// without a wait that is too long to help: a test that waited would not end.
 func TestHTTPGivesUp(t *testing.T) {
 	code := func(c int, kv ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -194,24 +257,41 @@ func TestHTTPGivesUp(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			var n atomic.Int64
-			opt := store.HTTPOptions{Attempts: 3, Timeout: 50 * time.Minute, Stall: 50 * time.Minute}
+			opt := store.HTTPOptions{
+				Attempts: 3,
+				Timeout:  50 * time.Minute,
+				Stall:    50 * time.Minute,
+			}
 			stalls := c.what == "stall for ever"
 			if stalls {
 				opt.Stall = 50 * time.Millisecond
 			}
-			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.h(w, r) }), opt)
+			s := serve(
+				t,
+				http.HandlerFunc(
+					func(w http.ResponseWriter, r *http.Request) { n.Add(1); c.h(w, r) },
+				),
+				opt,
+			)
 			_, err := s.Open(t.Context(), "a")
 			if !errors.Is(err, c.class) || c.cause != nil && !errors.Is(err, c.cause) {
 				t.Errorf("%v", err)
 			}
 			requests := n.Load()
 			if e := (*robocache.Error)(nil); stalls && requests < c.requests && errors.As(err, &e) {
-				requests = int64(e.Where["attempts"].(int)) // what is given up so soon need not have come to the server
+				// what is given up so soon need not have come to the server
+				requests = int64(e.Where["attempts"].(int))
 			}
 			if requests != c.requests {
 				t.Errorf("%d requests, want %d: %v", requests, c.requests, err)
 			}
-			if _, err := store.ReadFile(t.Context(), s, "a", 1000); !errors.Is(err, c.class) && c.what != "no Content-Range" {
+			if _, err := store.ReadFile(
+				t.Context(),
+				s,
+				"a",
+				1000,
+			); !errors.Is(err, c.class) &&
+				c.what != "no Content-Range" {
 				t.Errorf("ReadFile: %v", err)
 			}
 		})
@@ -241,7 +321,14 @@ func TestHTTPDrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(t.Context(), make([]byte, 1000), 50_000); !errors.Is(err, robocache.ErrTemporary) {
+	if err := f.ReadAt(
+		t.Context(),
+		make([]byte, 1000),
+		50_000,
+	); !errors.Is(
+		err,
+		robocache.ErrTemporary,
+	) {
 		t.Error(err)
 	}
 }
@@ -354,15 +441,30 @@ func TestHTTPNoRanges(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 	}), store.HTTPOptions{})
-	if b, err := store.ReadFile(t.Context(), chunked, "a", 1<<20); err != nil || !bytes.Equal(b, httpData) {
+	if b, err := store.ReadFile(
+		t.Context(),
+		chunked,
+		"a",
+		1<<20,
+	); err != nil ||
+		!bytes.Equal(b, httpData) {
 		t.Errorf("chunked: %d bytes, %v", len(b), err)
 	}
-	if _, err := store.ReadFile(t.Context(), chunked, "a", 1000); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := store.ReadFile(
+		t.Context(),
+		chunked,
+		"a",
+		1000,
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Errorf("chunked over the limit: %v", err)
 	}
 }
 
-// TestHTTPCancel: the caller's end comes through a stall and a wait that the test would not live to see the end of.
+// TestHTTPCancel: the caller's end comes through a stall and a wait that the test would not live to
+// see the end of.
 func TestHTTPCancel(t *testing.T) {
 	for what, h := range map[string]http.HandlerFunc{
 		"stall": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -381,12 +483,16 @@ func TestHTTPCancel(t *testing.T) {
 	}
 }
 
-// TestHTTPSecrets: no message holds what is secret, whatever the server does; and no other host hears it (T10).
+// TestHTTPSecrets: no message holds what is secret, whatever the server does; and no other host
+// hears it (T10).
 func TestHTTPSecrets(t *testing.T) {
 	const secret = "hunter2"
 	var leaked atomic.Value
 	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if text := fmt.Sprint(r.Header); strings.Contains(text, secret) || r.Header.Get("Authorization") != "" {
+		if text := fmt.Sprint(
+			r.Header,
+		); strings.Contains(text, secret) ||
+			r.Header.Get("Authorization") != "" {
 			leaked.Store(text)
 		}
 		sound(w, r)
@@ -416,8 +522,20 @@ func TestHTTPSecrets(t *testing.T) {
 	}
 	for what, h := range modes {
 		srv := httptest.NewServer(h)
-		u := strings.Replace(srv.URL, "http://", "http://user:"+secret+"@", 1) + "/set?sig=" + secret + "#" + secret
-		s, err := store.NewHTTP(u, store.HTTPOptions{Attempts: 2, Backoff: time.Millisecond, Header: http.Header{"X-Api-Key": {secret}}})
+		u := strings.Replace(
+			srv.URL,
+			"http://",
+			"http://user:"+secret+"@",
+			1,
+		) + "/set?sig=" + secret + "#" + secret
+		s, err := store.NewHTTP(
+			u,
+			store.HTTPOptions{
+				Attempts: 2,
+				Backoff:  time.Millisecond,
+				Header:   http.Header{"X-Api-Key": {secret}},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -443,12 +561,21 @@ func TestHTTPSecrets(t *testing.T) {
 		http.Redirect(w, r, foreign.URL+"/x", http.StatusFound)
 	}))
 	defer own.Close()
-	s, err := store.NewHTTP(strings.Replace(own.URL, "http://", "http://user:"+secret+"@", 1)+"/set?sig="+secret, store.HTTPOptions{Header: http.Header{"X-Api-Key": {secret}}})
+	s, err := store.NewHTTP(
+		strings.Replace(own.URL, "http://", "http://user:"+secret+"@", 1)+"/set?sig="+secret,
+		store.HTTPOptions{Header: http.Header{"X-Api-Key": {secret}}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if b, err := store.ReadFile(t.Context(), s, "a", 1<<20); err != nil || !bytes.Equal(b, httpData) {
+	if b, err := store.ReadFile(
+		t.Context(),
+		s,
+		"a",
+		1<<20,
+	); err != nil ||
+		!bytes.Equal(b, httpData) {
 		t.Fatalf("over a redirect: %v", err)
 	}
 	if want := "user" + secret + "sig=" + secret + secret; got.Load() != want {
@@ -458,7 +585,10 @@ func TestHTTPSecrets(t *testing.T) {
 		t.Errorf("another host got %v", leaked.Load())
 	}
 	for _, bad := range []string{"http://user:" + secret + "@", "https://user:hun\nter2@h/", "http://u:" + secret + "@h:port/x?sig=" + secret, "http://u:a/" + secret + "@h/", "http://[::1/?x=" + secret} {
-		if _, err := store.Open(bad); !errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), secret) {
+		if _, err := store.Open(
+			bad,
+		); !errors.Is(err, robocache.ErrMalformed) ||
+			strings.Contains(err.Error(), secret) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -467,7 +597,11 @@ func TestHTTPSecrets(t *testing.T) {
 // TestHTTPFewRequests: near ranges share a request.
 func TestHTTPFewRequests(t *testing.T) {
 	var n atomic.Int64
-	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); sound(w, r) }), store.HTTPOptions{})
+	s := serve(
+		t,
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); sound(w, r) }),
+		store.HTTPOptions{},
+	)
 	f, err := s.Open(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ func proxyOf(req *http.Request) (*url.URL, error) {
 	return httpproxy.FromEnvironment().ProxyFunc()(req.URL)
 }
 
-// newTransport keeps a pool of HTTP/1.1 connections: a reset then hits one range, and several streams use several windows.
+// newTransport keeps a pool of HTTP/1.1 connections: a reset then hits one range, and several
+// streams use several windows.
 func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  proxyOf,
@@ -37,7 +38,8 @@ func newTransport(base *url.URL, opt HTTPOptions) *http.Transport {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	// The user named the host (and the proxy), so they may be anywhere; an address that a redirect names may not.
+	// The user named the host (and the proxy), so they may be anywhere; an address that a redirect
+	// names may not.
 	trusted := map[string]bool{hostPort(base): true}
 	if proxy, err := proxyOf(&http.Request{URL: base}); err == nil && proxy != nil {
 		trusted[hostPort(proxy)] = true
@@ -67,7 +69,8 @@ func hostPort(u *url.URL) string {
 	return strings.ToLower(net.JoinHostPort(u.Hostname(), port))
 }
 
-// isPrivateName says whether the user's own host is of the private kind: then its redirects may be, too.
+// isPrivateName says whether the user's own host is of the private kind: then its redirects may be,
+// too.
 func isPrivateName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -76,7 +79,8 @@ func isPrivateName(host string) bool {
 	return err == nil && !mayVisit(a, false)
 }
 
-// mayVisit says whether a redirect may lead to an address. Link-local ones, where clouds keep credentials, are never allowed.
+// mayVisit says whether a redirect may lead to an address. Link-local ones, where clouds keep
+// credentials, are never allowed.
 func mayVisit(a netip.Addr, private bool) bool {
 	a = a.Unmap()
 	if !a.IsValid() || a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() {
@@ -107,7 +111,10 @@ func (h *HTTP) redirect(req *http.Request, via []*http.Request) error {
 		for k := range h.opt.Header {
 			req.Header.Del(k)
 		}
-		if a, err := netip.ParseAddr(req.URL.Hostname()); err == nil && !mayVisit(a, h.opt.AllowPrivate || isPrivateName(h.base.Hostname())) {
+		if a, err := netip.ParseAddr(
+			req.URL.Hostname(),
+		); err == nil &&
+			!mayVisit(a, h.opt.AllowPrivate || isPrivateName(h.base.Hostname())) {
 			return refuse("a redirect to a private address")
 		}
 	}

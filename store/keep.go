@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Keep makes a remote store read its files, open ones too, through a cache, in blocks of the given size (0 = 128 KiB): each is asked for
-// once. While the store is open, a file that was read stays at the version that was read first. It lasts until end is called; of several
-// caches the last counts, and the first says the size of blocks. Local stores are left alone.
+// Keep makes a remote store read its files, open ones too, through a cache, in blocks of the given
+// size (0 = 128 KiB): each is asked for once. While the store is open, a file that was read stays
+// at the version that was read first. It lasts until end is called; of several caches the last
+// counts, and the first says the size of blocks. Local stores are left alone.
 func Keep(s Store, c BlockCache, block int64) (end func()) {
 	if k, ok := s.(interface {
 		Keep(BlockCache, int64) (end func())
@@ -23,7 +24,10 @@ func Keep(s Store, c BlockCache, block int64) (end func()) {
 
 // Keep is for the function of that name.
 func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
-	h.kept.CompareAndSwap(nil, &keeping{block: block, pins: map[string]pin{}, folders: map[string]*folder{}})
+	h.kept.CompareAndSwap(
+		nil,
+		&keeping{block: block, pins: map[string]pin{}, folders: map[string]*folder{}},
+	)
 	k := h.kept.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -35,7 +39,8 @@ func (h *HTTP) Keep(c BlockCache, block int64) (end func()) {
 	}
 }
 
-// keeping is the caches that a store reads through, and itself the one that counts. A nil one keeps nothing.
+// keeping is the caches that a store reads through, and itself the one that counts. A nil one keeps
+// nothing.
 type keeping struct {
 	block int64
 
@@ -82,8 +87,9 @@ type folder struct {
 }
 
 const (
-	maxPins   = 1 << 18
-	listsTake = 3 * time.Second // a list that takes longer is of so many files that asking for those that are wanted is as good
+	maxPins = 1 << 18
+	// a list that takes longer is of so many files that asking for those that are wanted is as good
+	listsTake = 3 * time.Second
 )
 
 // id names a file beyond this process, without secrets.
@@ -112,7 +118,8 @@ func (k *keeping) note(name string, p pin) {
 	}
 }
 
-// whole gives a file that lies whole in the cache, under the version that was read before or that a list of its folder names; else nil.
+// whole gives a file that lies whole in the cache, under the version that was read before or that a
+// list of its folder names; else nil.
 func (k *keeping) whole(ctx context.Context, h *HTTP, name string, limit int64) []byte {
 	if k.last() == nil {
 		return nil
@@ -144,10 +151,12 @@ func (k *keeping) keep(h *HTTP, name string, p pin, data []byte) {
 	}
 }
 
-// list is what a list says of a file: a request for a thousand chunks of an array, where asking for the version of each would be a thousand.
+// list is what a list says of a file: a request for a thousand chunks of an array, where asking for
+// the version of each would be a thousand.
 func (k *keeping) list(ctx context.Context, h *HTTP, name string) Entry {
 	dir, _ := path.Split(name)
-	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(path.Base(dir), "0123456789") == ""; { // chunks in folders called by numbers
+	// chunks in folders called by numbers
+	for dir = strings.TrimSuffix(dir, "/"); dir != "" && strings.Trim(path.Base(dir), "0123456789") == ""; {
 		dir, _ = path.Split(dir)
 		dir = strings.TrimSuffix(dir, "/")
 	}

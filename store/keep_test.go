@@ -20,22 +20,35 @@ import (
 
 // A server that copies an object may be silent for as long as its bytes take.
 func TestCopiesTakeTime(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(500 * time.Millisecond) }))
+	srv := httptest.NewServer(
+		http.HandlerFunc(
+			func(http.ResponseWriter, *http.Request) { time.Sleep(500 * time.Millisecond) },
+		),
+	)
 	defer srv.Close()
-	h, err := store.NewHTTP(srv.URL, store.HTTPOptions{Attempts: 1, Stall: 50 * time.Millisecond, MinRate: 1 << 10})
+	h, err := store.NewHTTP(
+		srv.URL,
+		store.HTTPOptions{Attempts: 1, Stall: 50 * time.Millisecond, MinRate: 1 << 10},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer h.Close()
 	u, _ := url.Parse(srv.URL)
 	for copies, good := range map[int64]bool{0: false, 1 << 20: true} {
-		if _, err := h.Do(t.Context(), "move", "a", store.Request{Method: http.MethodPut, URL: u, Copies: copies}); (err == nil) != good {
+		if _, err := h.Do(
+			t.Context(),
+			"move",
+			"a",
+			store.Request{Method: http.MethodPut, URL: u, Copies: copies},
+		); (err == nil) != good {
 			t.Errorf("%d: %v", copies, err)
 		}
 	}
 }
 
-// A store that keeps what it reads asks once for each byte, stays at the version that was read first, mixes no two, and believes no list.
+// A store that keeps what it reads asks once for each byte, stays at the version that was read
+// first, mixes no two, and believes no list.
 func TestKeep(t *testing.T) {
 	var mu sync.Mutex
 	files := map[string][]byte{"d/a": storetest.Bytes(300<<10, 1), "d/b": storetest.Bytes(5000, 2)}
@@ -52,7 +65,14 @@ func TestKeep(t *testing.T) {
 	defer srv.Close()
 	var listed []store.Entry
 	opened := func() *store.HTTP {
-		h, err := store.NewHTTP(srv.URL, store.HTTPOptions{Attempts: 2, Backoff: time.Millisecond, Versions: func(context.Context, string) ([]store.Entry, error) { return listed, nil }})
+		h, err := store.NewHTTP(
+			srv.URL,
+			store.HTTPOptions{
+				Attempts: 2,
+				Backoff:  time.Millisecond,
+				Versions: func(context.Context, string) ([]store.Entry, error) { return listed, nil },
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +87,13 @@ func TestKeep(t *testing.T) {
 	}
 	whole := func(h *store.HTTP, name string, want []byte) {
 		t.Helper()
-		if got, err := store.ReadFile(t.Context(), h, name, 1<<20); err != nil || !bytes.Equal(got, want) {
+		if got, err := store.ReadFile(
+			t.Context(),
+			h,
+			name,
+			1<<20,
+		); err != nil ||
+			!bytes.Equal(got, want) {
 			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
@@ -100,13 +126,21 @@ func TestKeep(t *testing.T) {
 	if p, err := part(h, 70<<10, 100); err != nil || !bytes.Equal(p, old[70<<10:][:100]) {
 		t.Errorf("what was read before the change: %v", err)
 	}
-	if _, err := part(h, 100<<10, 100<<10); err == nil || !strings.Contains(err.Error(), "changed") {
+	if _, err := part(
+		h,
+		100<<10,
+		100<<10,
+	); err == nil ||
+		!strings.Contains(err.Error(), "changed") {
 		t.Errorf("a part that was not read before the change: %v", err)
 	}
 	end()
 	whole(h, "d/a", files["d/a"])
 	// Another process has the same cache: the versions are asked for anew, or listed.
-	listed = []store.Entry{{Name: "d/a", Size: 300 << 10, Version: etag(files["d/a"])}, {Name: "d/b", Size: 5000, Version: etag(files["d/b"])}}
+	listed = []store.Entry{
+		{Name: "d/a", Size: 300 << 10, Version: etag(files["d/a"])},
+		{Name: "d/b", Size: 5000, Version: etag(files["d/b"])},
+	}
 	h = opened()
 	defer store.Keep(h, kept, 64<<10)()
 	requests.Store(0)

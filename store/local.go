@@ -16,8 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out of it, unless the caller said
-// that links are followed; what is written never goes through such a link.
+// Local is a folder of this machine. Everything goes through os.Root: no name and no link leads out
+// of it, unless the caller said that links are followed; what is written never goes through such a
+// link.
 type Local struct {
 	root   *os.Root
 	prefix string // the dataset's place below root, "" or clean
@@ -28,14 +29,19 @@ type Local struct {
 
 // OpenLocal opens an existing folder.
 //
-// A snapshot in Hugging Face's hub cache (datasets--owner--name/snapshots/<commit>) is a tree of links into
-// ../../blobs: there the repository's folder is the root, so that those links, and no others, work.
+// A snapshot in Hugging Face's hub cache (datasets--owner--name/snapshots/<commit>) is a tree of
+// links into ../../blobs: there the repository's folder is the root, so that those links, and no
+// others, work.
 func OpenLocal(dir string) (*Local, error) { return openLocal(dir, false) }
 
 // openLocal is OpenLocal; follow says that links may lead anywhere.
 func openLocal(dir string, follow bool) (_ *Local, err error) {
 	if strings.IndexByte(dir, 0) >= 0 {
-		return nil, robocache.Malformed("open", robocache.Where{"dataset": show(dir)}, "NUL in the path")
+		return nil, robocache.Malformed(
+			"open",
+			robocache.Where{"dataset": show(dir)},
+			"NUL in the path",
+		)
 	}
 	dir = filepath.Clean(dir)
 	// Looked at first, because opening a FIFO waits for its other end.
@@ -58,8 +64,9 @@ func openLocal(dir string, follow bool) (_ *Local, err error) {
 // hubKinds begin the names of repositories in the hub's cache.
 var hubKinds = []string{"datasets--", "models--", "spaces--"}
 
-// hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay whole. A path may say so only once the folder
-// that one stands in is before it, or links on the way are gone.
+// hubRepository splits …/datasets--o--n/snapshots/c/… behind datasets--o--n; other paths stay
+// whole. A path may say so only once the folder that one stands in is before it, or links on the
+// way are gone.
 func hubRepository(dir string) (base, prefix string) {
 	spellings := []string{dir}
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -71,8 +78,17 @@ func hubRepository(dir string) (base, prefix string) {
 	for _, spelling := range spellings {
 		parts := strings.Split(filepath.ToSlash(spelling), "/")
 		for i := len(parts) - 3; i >= 0; i-- {
-			if parts[i+1] == "snapshots" && slices.ContainsFunc(hubKinds, func(kind string) bool { return strings.HasPrefix(parts[i], kind) }) {
-				return filepath.FromSlash(strings.Join(parts[:i+1], "/")), strings.Join(parts[i+1:], "/")
+			if parts[i+1] == "snapshots" &&
+				slices.ContainsFunc(
+					hubKinds,
+					func(kind string) bool { return strings.HasPrefix(parts[i], kind) },
+				) {
+				return filepath.FromSlash(
+						strings.Join(parts[:i+1], "/"),
+					), strings.Join(
+						parts[i+1:],
+						"/",
+					)
 			}
 		}
 	}
@@ -107,7 +123,8 @@ func (l *Local) path(name string) string {
 	return filepath.Join(l.base, filepath.FromSlash(l.at(name)))
 }
 
-// failed is fail, which also knows a name that is there and leads nowhere: not found is what may be left out, and this is not.
+// failed is fail, which also knows a name that is there and leads nowhere: not found is what may be
+// left out, and this is not.
 func (l *Local) failed(op, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		for i := range len(name) + 1 {
@@ -162,8 +179,8 @@ func (l *Local) regular(ctx context.Context, op, name string) (string, fs.FileIn
 
 // Open opens a regular file for ranged reads.
 func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err error) {
-	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening. O_NONBLOCK: a FIFO that took the name's place
-	// since does not stop us either.
+	// Opening a device can have effects (a tape rewinds), and a FIFO waits: look before opening.
+	// O_NONBLOCK: a FIFO that took the name's place since does not stop us either.
 	if name, _, err = l.regular(ctx, "open", name); err != nil {
 		return nil, err
 	}
@@ -179,7 +196,14 @@ func (l *Local) Open(ctx context.Context, name string) (_ robocache.Ranged, err 
 		f.Close()
 		return nil, fail("open", l.uri, name, err)
 	}
-	return &localFile{f: f, uri: l.uri, name: name, size: info.Size(), mtime: info.ModTime().UnixNano(), opened: time.Now()}, nil
+	return &localFile{
+		f:      f,
+		uri:    l.uri,
+		name:   name,
+		size:   info.Size(),
+		mtime:  info.ModTime().UnixNano(),
+		opened: time.Now(),
+	}, nil
 }
 
 // Stat describes a regular file.
@@ -188,7 +212,11 @@ func (l *Local) Stat(ctx context.Context, name string) (_ Entry, err error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())}, nil
+	return Entry{
+		Name:    name,
+		Size:    info.Size(),
+		Version: localVersion(info.Size(), info.ModTime().UnixNano()),
+	}, nil
 }
 
 // notRegular is malformed input where a dataset is read, and misuse where one is written.
@@ -208,18 +236,23 @@ func (l *Local) notRegular(op, name string, mode fs.FileMode) error {
 
 const (
 	maxDepth = 64 // of folders in folders: what a link loop can cost
-	// maxFollowed bounds how many links to folders are followed in folders that other links lead to: a ladder of links, two from each
-	// folder to the next, has 2^depth ways to its end.
+	// maxFollowed bounds how many links to folders are followed in folders that other links lead
+	// to: a ladder of links, two from each folder to the next, has 2^depth ways to its end.
 	maxFollowed = 1 << 15
 )
 
-// List gives the regular files below the folder prefix. Links are followed inside the root; what cannot be a file of this
-// store (a link that leads nowhere or out, a FIFO, a device) is left out, as are this package's temporary files. Files names those.
+// List gives the regular files below the folder prefix. Links are followed inside the root; what
+// cannot be a file of this store (a link that leads nowhere or out, a FIFO, a device) is left out,
+// as are this package's temporary files. Files names those.
 func (l *Local) List(ctx context.Context, prefix string) ([]Entry, error) {
 	return l.files(ctx, prefix, nil)
 }
 
-func (l *Local) files(ctx context.Context, prefix string, is func(name string) bool) (_ []Entry, err error) {
+func (l *Local) files(
+	ctx context.Context,
+	prefix string,
+	is func(name string) bool,
+) (_ []Entry, err error) {
 	prefix, err = cleanPrefix(prefix)
 	if err := fail("list", l.uri, "", err); err != nil {
 		return nil, err
@@ -247,10 +280,16 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 		return err
 	}
 	if len(above) > maxDepth {
-		return robocache.ResourceLimit("list", robocache.Where{"dataset": l.uri, "file": show(dir)}, "folders nested deeper than %d", maxDepth)
+		return robocache.ResourceLimit(
+			"list",
+			robocache.Where{"dataset": l.uri, "file": show(dir)},
+			"folders nested deeper than %d",
+			maxDepth,
+		)
 	}
 	self, err := l.stat(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !self.IsDir() {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
+		err == nil && !self.IsDir() {
 		return nil // as in an object store, nothing is below a name that is not there
 	}
 	if err != nil {
@@ -285,7 +324,13 @@ func (w *walk) folder(ctx context.Context, dir string, above []fs.FileInfo, link
 	return nil
 }
 
-func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above []fs.FileInfo, linked bool) error {
+func (w *walk) entry(
+	ctx context.Context,
+	name string,
+	mode fs.FileMode,
+	above []fs.FileInfo,
+	linked bool,
+) error {
 	link := mode&fs.ModeSymlink != 0
 	if link || mode.IsRegular() {
 		info, err := w.l.stat(name)
@@ -301,7 +346,14 @@ func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above [
 		}
 		mode = info.Mode().Type()
 		if mode.IsRegular() {
-			w.out = append(w.out, Entry{Name: name, Size: info.Size(), Version: localVersion(info.Size(), info.ModTime().UnixNano())})
+			w.out = append(
+				w.out,
+				Entry{
+					Name:    name,
+					Size:    info.Size(),
+					Version: localVersion(info.Size(), info.ModTime().UnixNano()),
+				},
+			)
 			return nil
 		}
 	}
@@ -320,7 +372,8 @@ func (w *walk) entry(ctx context.Context, name string, mode fs.FileMode, above [
 		return err
 	}
 	// A folder of such files may be called as they are.
-	if w.is != nil && w.is(name) && !slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
+	if w.is != nil && w.is(name) &&
+		!slices.ContainsFunc(w.out[before:], func(e Entry) bool { return w.is(e.Name) }) {
 		w.out = append(w.out, Entry{Name: name, Err: w.l.notRegular("list", name, mode)})
 	}
 	return nil

@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// checkEvery is how long a local handle trusts its last look at size and mtime. Looking at each read would double the
-// system calls of the hot path; mtime itself has a grain of some milliseconds on most file systems.
+// checkEvery is how long a local handle trusts its last look at size and mtime. Looking at each
+// read would double the system calls of the hot path; mtime itself has a grain of some milliseconds
+// on most file systems.
 const checkEvery = 10 * time.Millisecond
 
-// localFile is one open regular file. It pins the inode: a file replaced by rename stays readable as it was.
+// localFile is one open regular file. It pins the inode: a file replaced by rename stays readable
+// as it was.
 type localFile struct {
 	f       *os.File
 	uri     string
@@ -29,8 +31,8 @@ type localFile struct {
 func (h *localFile) Size() int64     { return h.size }
 func (h *localFile) Version() string { return localVersion(h.size, h.mtime) }
 
-// ReadAt is one pread, without allocation. A change in place is reported by the first read begun checkEvery after it,
-// and at the latest by Close.
+// ReadAt is one pread, without allocation. A change in place is reported by the first read begun
+// checkEvery after it, and at the latest by Close.
 func (h *localFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -48,7 +50,8 @@ func (h *localFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	// After the read: a change before it, or during it, is then seen.
 	at := int64(time.Since(h.opened))
-	if last := h.checked.Load(); at-last >= int64(checkEvery) && h.checked.CompareAndSwap(last, at) {
+	if last := h.checked.Load(); at-last >= int64(checkEvery) &&
+		h.checked.CompareAndSwap(last, at) {
 		return h.unchanged()
 	}
 	return nil

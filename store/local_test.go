@@ -108,11 +108,19 @@ func TestOpenLocalOddThings(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(dir+"/file", nil, 0o666))
 	must(t, syscall.Mkfifo(dir+"/fifo", 0o666))
-	for uri, class := range map[string]error{dir + "/nope": robocache.ErrNotFound, dir + "/file": robocache.ErrMisuse, dir + "/fifo": robocache.ErrMisuse,
+	for uri, class := range map[string]error{
+		dir + "/nope": robocache.ErrNotFound, dir + "/file": robocache.ErrMisuse, dir + "/fifo": robocache.ErrMisuse,
 		dir + "/file/x": robocache.ErrNotFound, "/dev/null": robocache.ErrMisuse, "a\x00b": robocache.ErrMalformed, "": robocache.ErrMisuse,
 		"s3://b/x": robocache.ErrUnsupported, "pipe:echo x": robocache.ErrNotFound, "file://host/x": robocache.ErrUnsupported, "file:///%zz": robocache.ErrMalformed,
-		"mem://": robocache.ErrNotFound, "http://": robocache.ErrMalformed, "http:///x": robocache.ErrMalformed} {
-		if err := soon(t, func() error { _, err := Open(uri); return err }); !errors.Is(err, class) {
+		"mem://": robocache.ErrNotFound, "http://": robocache.ErrMalformed, "http:///x": robocache.ErrMalformed,
+	} {
+		if err := soon(
+			t,
+			func() error { _, err := Open(uri); return err },
+		); !errors.Is(
+			err,
+			class,
+		) {
 			t.Errorf("%q: %v, want %v", uri, err, class)
 		}
 	}
@@ -160,12 +168,17 @@ func TestHubSnapshot(t *testing.T) {
 	if _, err := s.Open(t.Context(), "meta/bad.json"); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	if list, err := s.List(t.Context(), ""); err != nil || len(list) != 1 || list[0].Name != "meta/info.json" {
+	if list, err := s.List(
+		t.Context(),
+		"",
+	); err != nil || len(list) != 1 ||
+		list[0].Name != "meta/info.json" {
 		t.Error(list, err)
 	}
 }
 
-// TestLocalChangeSeenAtClose: a change too quick for a read to see is reported by Close, so ReadFile cannot miss it (T3).
+// TestLocalChangeSeenAtClose: a change too quick for a read to see is reported by Close, so
+// ReadFile cannot miss it (T3).
 func TestLocalChangeSeenAtClose(t *testing.T) {
 	l, dir := local(t)
 	must(t, os.WriteFile(dir+"/a", []byte("aaaa"), 0o666))
@@ -201,7 +214,8 @@ func (d *fullDisk) Sync() error {
 	return d.tempFile.Sync()
 }
 
-// TestNoSpace: a full disk is a resource limit, the old file stays, and the temporary one is gone at once (T6).
+// TestNoSpace: a full disk is a resource limit, the old file stays, and the temporary one is gone
+// at once (T6).
 func TestNoSpace(t *testing.T) {
 	for _, disk := range []*fullDisk{{left: 3}, {left: 0}, {left: 100, fsync: syscall.ENOSPC}, {left: 100, fsync: syscall.EIO}} {
 		l, dir := local(t)
@@ -310,7 +324,8 @@ func FuzzCleanName(f *testing.F) {
 			}
 			return
 		}
-		if !filepath.IsLocal(c) || !fs.ValidPath(c) && strings.ToValidUTF8(c, "") == c || len(c) > MaxName {
+		if !filepath.IsLocal(c) || !fs.ValidPath(c) && strings.ToValidUTF8(c, "") == c ||
+			len(c) > MaxName {
 			t.Fatalf("%q became %q", name, c)
 		}
 		if again, err := CleanName(c); err != nil || again != c {
@@ -334,10 +349,17 @@ func FuzzOpen(f *testing.F) {
 		}
 		defer Close(s)
 		if h, ok := s.(*HTTP); ok {
-			if i := strings.IndexAny(h.URI(), "?#@"); i >= 0 && !strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
+			if i := strings.IndexAny(
+				h.URI(),
+				"?#@",
+			); i >= 0 &&
+				!strings.Contains(h.base.EscapedPath(), h.URI()[i:i+1]) {
 				t.Fatalf("%q: the URI says too much: %s", uri, h.URI())
 			}
-			if u := h.at("a/b?c#d"); u.Host != h.base.Host || !strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
+			if u := h.at(
+				"a/b?c#d",
+			); u.Host != h.base.Host ||
+				!strings.HasSuffix(u.EscapedPath(), "/a/b%3Fc%23d") {
 				t.Fatalf("%q: a name left the root: %s", uri, u)
 			}
 		}
@@ -350,7 +372,8 @@ func FuzzContentRange(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		start, last, total, ok := contentRange(s)
-		if ok && (start < 0 || total < -1 || last >= 0 && (last < start || total >= 0 && last >= total)) {
+		if ok &&
+			(start < 0 || total < -1 || last >= 0 && (last < start || total >= 0 && last >= total)) {
 			t.Fatalf("%q: %d-%d/%d", s, start, last, total)
 		}
 	})
@@ -391,7 +414,8 @@ func BenchmarkLocalReadAt(b *testing.B) {
 	}
 }
 
-// A ladder of links has 2^depth ways to its end: a list says so, and does not go them all. Many links to one folder are no ladder.
+// A ladder of links has 2^depth ways to its end: a list says so, and does not go them all. Many
+// links to one folder are no ladder.
 func TestLadderOfLinks(t *testing.T) {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -427,7 +451,8 @@ func TestLadderOfLinks(t *testing.T) {
 	}
 }
 
-// Others write and tidy up in the folders that are listed: what is gone meanwhile isn't listed, and nothing fails.
+// Others write and tidy up in the folders that are listed: what is gone meanwhile isn't listed, and
+// nothing fails.
 func TestListWhileFoldersGo(t *testing.T) {
 	l, dir := local(t)
 	stop, done := make(chan struct{}), make(chan error)

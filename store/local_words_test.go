@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestWords: an error of a folder reads like a sentence; the system's own calls are no word of ours, and its error is still found.
+// TestWords: an error of a folder reads like a sentence; the system's own calls are no word of
+// ours, and its error is still found.
 func TestWords(t *testing.T) {
 	s, err := OpenLocal(t.TempDir())
 	if err != nil {
@@ -20,7 +21,10 @@ func TestWords(t *testing.T) {
 	_, looked := s.Stat(t.Context(), "a/b.txt")
 	_, folder := OpenLocal(t.TempDir() + "/none")
 	for _, err := range []error{opened, looked, folder} {
-		if !errors.Is(err, robocache.ErrNotFound) || !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "statat") || strings.Contains(err.Error(), "openat") || strings.Count(err.Error(), "no such file") != 1 {
+		if !errors.Is(err, robocache.ErrNotFound) || !errors.Is(err, fs.ErrNotExist) ||
+			strings.Contains(err.Error(), "statat") ||
+			strings.Contains(err.Error(), "openat") ||
+			strings.Count(err.Error(), "no such file") != 1 {
 			t.Errorf("%v", err)
 		}
 	}

@@ -16,12 +16,17 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// tempPrefix begins the name of every unfinished file, in the folder of the file that it will become. List leaves them out.
+// tempPrefix begins the name of every unfinished file, in the folder of the file that it will
+// become. List leaves them out.
 const tempPrefix = ".robocache-tmp-"
 
 func makeFolder(dir string) error {
 	if strings.IndexByte(dir, 0) >= 0 {
-		return robocache.Malformed("create", robocache.Where{"dataset": show(dir)}, "NUL in the path")
+		return robocache.Malformed(
+			"create",
+			robocache.Where{"dataset": show(dir)},
+			"NUL in the path",
+		)
 	}
 	return fail("create", dir, "", os.MkdirAll(dir, 0o777))
 }
@@ -39,7 +44,8 @@ func (l *Local) Create(ctx context.Context, name string) (Writer, error) {
 	return l.create(ctx, name, false)
 }
 
-// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several writers one wins.
+// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several
+// writers one wins.
 func (l *Local) CreateNew(ctx context.Context, name string) (Writer, error) {
 	return l.create(ctx, name, true)
 }
@@ -62,10 +68,20 @@ func (l *Local) create(ctx context.Context, name string, onlyNew bool) (_ Writer
 	if err := fail("create", l.uri, name, err); err != nil {
 		return nil, err
 	}
-	return &localWriter{l: l, f: f, name: name, full: full, temp: temp, toSync: append(toSync, dir), onlyNew: onlyNew, ctx: ctx}, nil
+	return &localWriter{
+		l:       l,
+		f:       f,
+		name:    name,
+		full:    full,
+		temp:    temp,
+		toSync:  append(toSync, dir),
+		onlyNew: onlyNew,
+		ctx:     ctx,
+	}, nil
 }
 
-// missing lists the folders that get a new entry when dir is made: without their fsync a crash could lose the way to the file.
+// missing lists the folders that get a new entry when dir is made: without their fsync a crash
+// could lose the way to the file.
 func (l *Local) missing(dir string) []string {
 	var out []string
 	for dir != "." {
@@ -120,7 +136,8 @@ func (w *localWriter) write(do func(tempFile) (int, error)) (int, error) {
 	return n, nil
 }
 
-// ended is the error of a call after the end: the reason it ended for, or misuse. The caller holds mu.
+// ended is the error of a call after the end: the reason it ended for, or misuse. The caller holds
+// mu.
 func (w *localWriter) ended(op string) error {
 	if w.err != nil {
 		return w.err
@@ -177,15 +194,18 @@ func (w *localWriter) Commit() error {
 	return fail("fsync", w.l.uri, w.name, err)
 }
 
-// place gives the temporary file its name: by rename, or by a link that fails where the name is taken.
+// place gives the temporary file its name: by rename, or by a link that fails where the name is
+// taken.
 func (w *localWriter) place() error {
 	if !w.onlyNew {
 		return w.l.root.Rename(w.temp, w.full)
 	}
 	err := w.l.root.Link(w.temp, w.full)
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOTSUP) ||
+		errors.Is(err, syscall.ENOSYS) {
 		return robocache.Unsupported("commit", nil, "this file system has no hard links, by which a name is taken only once").
-			WithCause(err).WithHint("write to another volume")
+			WithCause(err).
+			WithHint("write to another volume")
 	}
 	if err == nil {
 		w.l.root.Remove(w.temp)
@@ -221,29 +241,33 @@ func (l *Local) Remove(ctx context.Context, name string) (err error) {
 	return fail("remove", l.uri, name, l.root.Remove(l.at(name)))
 }
 
-// Sweep removes temporary files last written more than age ago, which killed processes left behind, and says how many.
-// It touches nothing else.
+// Sweep removes temporary files last written more than age ago, which killed processes left behind,
+// and says how many. It touches nothing else.
 func (l *Local) Sweep(ctx context.Context, age time.Duration) (int, error) {
 	n := 0
 	before := time.Now().Add(-age)
-	err := fs.WalkDir(l.root.FS(), path.Join(".", l.prefix), func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if !d.Type().IsRegular() || !strings.HasPrefix(d.Name(), tempPrefix) {
+	err := fs.WalkDir(
+		l.root.FS(),
+		path.Join(".", l.prefix),
+		func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if !d.Type().IsRegular() || !strings.HasPrefix(d.Name(), tempPrefix) {
+				return nil
+			}
+			if info, err := d.Info(); err != nil || info.ModTime().After(before) {
+				return nil
+			}
+			if err := l.root.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			n++
 			return nil
-		}
-		if info, err := d.Info(); err != nil || info.ModTime().After(before) {
-			return nil
-		}
-		if err := l.root.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		n++
-		return nil
-	})
+		},
+	)
 	return n, fail("sweep", l.uri, "", err)
 }

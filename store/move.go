@@ -13,7 +13,8 @@ type Mover interface {
 	Move(ctx context.Context, from, to string) error
 }
 
-// Move gives a file another name, which takes the place of what stood there. Where the store has no way of its own, its bytes are copied.
+// Move gives a file another name, which takes the place of what stood there. Where the store has no
+// way of its own, its bytes are copied.
 func Move(ctx context.Context, w Writable, from, to string) (err error) {
 	defer robocache.LocateIn(&err, "file", from)
 	if path.Clean(from) == path.Clean(to) {
@@ -40,7 +41,11 @@ func Copy(ctx context.Context, src robocache.Ranged, w Writable, name string) (e
 		return err
 	}
 	defer out.Abort()
-	if err := EachBlock(ctx, src, func(b []byte) error { _, err := out.Write(b); return err }); err != nil {
+	if err := EachBlock(
+		ctx,
+		src,
+		func(b []byte) error { _, err := out.Write(b); return err },
+	); err != nil {
 		return err
 	}
 	return out.Commit()

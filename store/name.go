@@ -9,11 +9,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// MaxName is the longest name in bytes that a store takes: the path length at which POSIX systems stop.
+// MaxName is the longest name in bytes that a store takes: the path length at which POSIX systems
+// stop.
 const MaxName = 4 << 10
 
-// CleanName brings a name to its one spelling ("a//b/./c" is "a/b/c") and refuses, as malformed input, what could
-// leave the root or cut a path short: "..", a leading "/", NUL, over MaxName bytes, and the root itself.
+// CleanName brings a name to its one spelling ("a//b/./c" is "a/b/c") and refuses, as malformed
+// input, what could leave the root or cut a path short: "..", a leading "/", NUL, over MaxName
+// bytes, and the root itself.
 func CleanName(name string) (string, error) {
 	if msg := badName(name); msg != "" {
 		return "", robocache.Malformed("name", robocache.Where{"file": show(name)}, "%s", msg).
@@ -39,7 +41,11 @@ func badName(name string) string {
 	case name == "":
 		return "empty name"
 	case len(name) > MaxName:
-		return "the name has " + strconv.Itoa(len(name)) + " bytes, over the " + strconv.Itoa(MaxName) + " allowed"
+		return "the name has " + strconv.Itoa(
+			len(name),
+		) + " bytes, over the " + strconv.Itoa(
+			MaxName,
+		) + " allowed"
 	case name[0] == '/':
 		return "absolute name"
 	case strings.IndexByte(name, 0) >= 0:
@@ -68,7 +74,8 @@ func cleanPrefix(prefix string) (string, error) {
 	return CleanName(prefix)
 }
 
-// show makes a name fit for a message: names come from files, and a line break in one must not forge a log line.
+// show makes a name fit for a message: names come from files, and a line break in one must not
+// forge a log line.
 func show(name string) string {
 	const most = 200
 	short := name

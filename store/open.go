@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It looks at a local folder at once and at the
-// network not at all.
+// Open opens the store at uri: a path, file://, http(s)://, or a scheme that was registered. It
+// looks at a local folder at once and at the network not at all.
 func Open(uri string) (Store, error) { return OpenFor(uri, robocache.OpenOptions{}) }
 
 // OpenFor is Open with what the caller of a format chose.
@@ -38,7 +38,12 @@ func OpenFor(uri string, opt robocache.OpenOptions) (_ Store, err error) {
 	if open != nil {
 		return open(rest)
 	}
-	return nil, unsupported("open", robocache.Redact(uri), "no store for "+show(scheme)+"://", "known: a path, file://, http(s)://"+known())
+	return nil, unsupported(
+		"open",
+		robocache.Redact(uri),
+		"no store for "+show(scheme)+"://",
+		"known: a path, file://, http(s)://"+known(),
+	)
 }
 
 var (
@@ -46,7 +51,8 @@ var (
 	schemes   = map[string]func(rest string) (Store, error){}
 )
 
-// Register adds a scheme of URIs: open gets what follows "scheme://". A later one of the same name replaces it.
+// Register adds a scheme of URIs: open gets what follows "scheme://". A later one of the same name
+// replaces it.
 func Register(scheme string, open func(rest string) (Store, error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
@@ -63,7 +69,8 @@ func known() (list string) {
 	return list
 }
 
-// OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported where the store is read only.
+// OpenWritable is Open for writing: a local folder that is not there yet is made. ErrUnsupported
+// where the store is read only.
 func OpenWritable(uri string) (_ Writable, err error) {
 	scheme, rest, err := split(uri)
 	if err != nil {
@@ -88,12 +95,18 @@ func OpenWritable(uri string) (_ Writable, err error) {
 	w, ok := s.(Writable)
 	if !ok {
 		Close(s)
-		return nil, unsupported("open", s.URI(), "this store cannot be written", "write to a local folder and copy it")
+		return nil, unsupported(
+			"open",
+			s.URI(),
+			"this store cannot be written",
+			"write to a local folder and copy it",
+		)
 	}
 	return w, nil
 }
 
-// Close gives back what a store holds (a folder handle, idle connections). Stores that hold nothing need none.
+// Close gives back what a store holds (a folder handle, idle connections). Stores that hold nothing
+// need none.
 func Close(s Store) error {
 	if c, ok := s.(interface{ Close() error }); ok {
 		return c.Close()
@@ -101,13 +114,18 @@ func Close(s Store) error {
 	return nil
 }
 
-// split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process ("pipe:" is a file's name).
+// split takes the scheme off a URI, in lower case; "" is a path. Nothing here ever starts a process
+// ("pipe:" is a file's name).
 func split(uri string) (scheme, rest string, err error) {
 	switch {
 	case uri == "":
 		return scheme, rest, robocache.Misuse("open", nil, "empty URI")
 	case strings.IndexByte(uri, 0) >= 0 || len(uri) > 16*MaxName:
-		return scheme, rest, robocache.Malformed("open", robocache.Where{"dataset": show(robocache.Redact(uri))}, "NUL in the URI, or the URI is too long")
+		return scheme, rest, robocache.Malformed(
+			"open",
+			robocache.Where{"dataset": show(robocache.Redact(uri))},
+			"NUL in the URI, or the URI is too long",
+		)
 	}
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok {
@@ -137,13 +155,22 @@ func filePath(rest string) (string, error) {
 	}
 	p, err := url.PathUnescape("/" + p)
 	if err != nil || strings.IndexByte(p, 0) >= 0 {
-		return "", robocache.Malformed("open", robocache.Where{"dataset": show("file://" + rest)}, "bad escape in the URI")
+		return "", robocache.Malformed(
+			"open",
+			robocache.Where{"dataset": show("file://" + rest)},
+			"bad escape in the URI",
+		)
 	}
 	return p, nil
 }
 
-// Locate opens the store of a URI: of a folder with file "", or, where is says that the last name is a file's, of the folder around it.
-func Locate(uri string, opt robocache.OpenOptions, is func(name string) bool) (s Store, file string, err error) {
+// Locate opens the store of a URI: of a folder with file "", or, where is says that the last name
+// is a file's, of the folder around it.
+func Locate(
+	uri string,
+	opt robocache.OpenOptions,
+	is func(name string) bool,
+) (s Store, file string, err error) {
 	folder, name := Above(uri)
 	if !is(name) {
 		s, err = OpenFor(uri, opt)
@@ -158,7 +185,8 @@ func Locate(uri string, opt robocache.OpenOptions, is func(name string) bool) (s
 	return s, name, err
 }
 
-// Above takes the last name off a URI: that of the folder around it, and the name. A query stays with the folder.
+// Above takes the last name off a URI: that of the folder around it, and the name. A query stays
+// with the folder.
 func Above(uri string) (folder, name string) {
 	scheme, _, remote := strings.Cut(uri, "://")
 	query := ""

@@ -23,13 +23,23 @@ func Put(ctx context.Context, s Writable, name string, b []byte) error {
 	return put(ctx, s.Create, name, b)
 }
 
-// PutNew is Put of a file that must not exist: of several writers of one name one wins, the others get ErrExists. ErrUnsupported where
-// the store cannot promise that.
+// PutNew is Put of a file that must not exist: of several writers of one name one wins, the others
+// get ErrExists. ErrUnsupported where the store cannot promise that.
 func PutNew(ctx context.Context, s Writable, name string, b []byte) error {
-	return put(ctx, func(ctx context.Context, name string) (Writer, error) { return CreateNew(ctx, s, name) }, name, b)
+	return put(
+		ctx,
+		func(ctx context.Context, name string) (Writer, error) { return CreateNew(ctx, s, name) },
+		name,
+		b,
+	)
 }
 
-func put(ctx context.Context, create func(context.Context, string) (Writer, error), name string, b []byte) (err error) {
+func put(
+	ctx context.Context,
+	create func(context.Context, string) (Writer, error),
+	name string,
+	b []byte,
+) (err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	w, err := create(ctx, name)
 	if err != nil {
@@ -42,8 +52,9 @@ func put(ctx context.Context, create func(context.Context, string) (Writer, erro
 	return robocache.At(w.Commit(), robocache.Where{"file": name})
 }
 
-// Probe shows that PutNew holds what it promises, by writing one name twice: some object stores ignore the condition and would let
-// two writers win. ErrUnsupported where it does not hold. Who relies on PutNew calls it once, at the start.
+// Probe shows that PutNew holds what it promises, by writing one name twice: some object stores
+// ignore the condition and would let two writers win. ErrUnsupported where it does not hold. Who
+// relies on PutNew calls it once, at the start.
 func Probe(ctx context.Context, s Writable) (err error) {
 	name := ".robocache-probe-" + rand.Text()
 	if err := PutNew(ctx, s, name, []byte("1")); err != nil {
@@ -56,8 +67,12 @@ func Probe(ctx context.Context, s Writable) (err error) {
 	}()
 	again := PutNew(ctx, s, name, []byte("2"))
 	if again == nil {
-		return unsupported("probe", s.URI(), "this store writes over a file that must not be written over (it ignores If-None-Match)",
-			"use a store with conditional writes: AWS S3, MinIO, versitygw, Google Cloud Storage, a local folder")
+		return unsupported(
+			"probe",
+			s.URI(),
+			"this store writes over a file that must not be written over (it ignores If-None-Match)",
+			"use a store with conditional writes: AWS S3, MinIO, versitygw, Google Cloud Storage, a local folder",
+		)
 	}
 	if !errors.Is(again, ErrExists) {
 		return again

@@ -22,8 +22,9 @@ type MultiRanged interface {
 	ReadRanges(ctx context.Context, spans []Span) error
 }
 
-// ReadRanges fills all spans, in any order and overlapping or not, or fails. Where the file is MultiRanged (http), near
-// ones are read together and several requests run at once; elsewhere each is one ReadAt.
+// ReadRanges fills all spans, in any order and overlapping or not, or fails. Where the file is
+// MultiRanged (http), near ones are read together and several requests run at once; elsewhere each
+// is one ReadAt.
 func ReadRanges(ctx context.Context, f robocache.Ranged, spans []Span) error {
 	if m, ok := f.(MultiRanged); ok {
 		return m.ReadRanges(ctx, spans)
@@ -36,7 +37,8 @@ func ReadRanges(ctx context.Context, f robocache.Ranged, spans []Span) error {
 	return nil
 }
 
-// maxMerged is the most bytes that one merged read holds in memory, over those asked for; those of one call hold four times as much.
+// maxMerged is the most bytes that one merged read holds in memory, over those asked for; those of
+// one call hold four times as much.
 const maxMerged = 8 << 20
 
 // run is a piece of a file that covers some spans.
@@ -45,8 +47,8 @@ type run struct {
 	spans    []Span
 }
 
-// merge sorts spans into runs: neighbours join where the gap costs at most gap bytes and the run stays within limit.
-// Spans must lie inside a file of size bytes.
+// merge sorts spans into runs: neighbours join where the gap costs at most gap bytes and the run
+// stays within limit. Spans must lie inside a file of size bytes.
 func merge(spans []Span, gap, limit int64) []run {
 	sorted := slices.Clone(spans)
 	slices.SortStableFunc(sorted, func(a, b Span) int { return cmp.Compare(a.Off, b.Off) })
@@ -66,8 +68,15 @@ func merge(spans []Span, gap, limit int64) []run {
 	return runs
 }
 
-// readMerged reads spans by runs, at most parallel at once. All goroutines are over when it returns.
-func readMerged(ctx context.Context, f robocache.Ranged, spans []Span, gap int64, parallel int) error {
+// readMerged reads spans by runs, at most parallel at once. All goroutines are over when it
+// returns.
+func readMerged(
+	ctx context.Context,
+	f robocache.Ranged,
+	spans []Span,
+	gap int64,
+	parallel int,
+) error {
 	for _, s := range spans { // before merging: sums of wild offsets could wrap
 		if outside(s.Off, len(s.P), f.Size()) {
 			return f.ReadAt(ctx, s.P, s.Off)

@@ -12,14 +12,20 @@ type wholeReader interface {
 	readFile(ctx context.Context, name string, limit int64) ([]byte, error)
 }
 
-// ReadFile reads a whole file of at most limit bytes; more is a resource limit error, found before anything is allocated.
-// A limit of 0 or less allows only the empty file: there is no "unlimited".
+// ReadFile reads a whole file of at most limit bytes; more is a resource limit error, found before
+// anything is allocated. A limit of 0 or less allows only the empty file: there is no "unlimited".
 func ReadFile(ctx context.Context, s Store, name string, limit int64) ([]byte, error) {
 	return ReadFileIn(ctx, s, name, limit, func(n int64) []byte { return make([]byte, n) })
 }
 
 // ReadFileIn is ReadFile in memory that room gives, where the store knows the size before it reads.
-func ReadFileIn(ctx context.Context, s Store, name string, limit int64, room func(n int64) []byte) (data []byte, err error) {
+func ReadFileIn(
+	ctx context.Context,
+	s Store,
+	name string,
+	limit int64,
+	room func(n int64) []byte,
+) (data []byte, err error) {
 	if r, ok := s.(wholeReader); ok {
 		return r.readFile(ctx, name, limit)
 	}

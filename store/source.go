@@ -25,7 +25,8 @@ func LocalPath(dst string) (string, bool) {
 	return dst, !strings.Contains(dst, "://")
 }
 
-// FileStartsWith reports whether uri is a regular file of this machine that begins with the bytes of prefix.
+// FileStartsWith reports whether uri is a regular file of this machine that begins with the bytes
+// of prefix.
 func FileStartsWith(uri, prefix string) bool {
 	name, local := LocalPath(uri)
 	if !local {

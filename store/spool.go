@@ -10,8 +10,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Spool is a Writer of a store that takes whole objects only: what is written lies in an unnamed temporary file until Commit uploads it.
-func Spool(ctx context.Context, uri, name string, upload func(ctx context.Context, body *io.SectionReader) error) (Writer, error) {
+// Spool is a Writer of a store that takes whole objects only: what is written lies in an unnamed
+// temporary file until Commit uploads it.
+func Spool(
+	ctx context.Context,
+	uri, name string,
+	upload func(ctx context.Context, body *io.SectionReader) error,
+) (Writer, error) {
 	f, err := os.CreateTemp("", tempPrefix)
 	if err != nil {
 		return nil, fail("create", uri, name, err)

@@ -22,7 +22,8 @@ type Store interface {
 	// Open opens a file for ranged reads.
 	Open(ctx context.Context, name string) (robocache.Ranged, error)
 	Stat(ctx context.Context, name string) (Entry, error)
-	// List gives every file below prefix, sorted by name; ErrUnsupported where the protocol cannot list (http).
+	// List gives every file below prefix, sorted by name; ErrUnsupported where the protocol cannot
+	// list (http).
 	List(ctx context.Context, prefix string) ([]Entry, error)
 }
 
@@ -34,7 +35,8 @@ type Writable interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// Writer collects one file. Exactly one of Commit and Abort ends it; Abort after Commit does nothing.
+// Writer collects one file. Exactly one of Commit and Abort ends it; Abort after Commit does
+// nothing.
 type Writer interface {
 	io.Writer
 	io.WriterAt
@@ -44,14 +46,21 @@ type Writer interface {
 
 // Exclusive is a Writable that can put a file only where there is none.
 type Exclusive interface {
-	// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of several writers one wins.
+	// CreateNew is Create, but Commit fails with ErrExists where the name is taken by then: of
+	// several writers one wins.
 	CreateNew(ctx context.Context, name string) (Writer, error)
 }
 
-// CreateNew begins a file that must not exist at Commit; ErrUnsupported where the store cannot promise that.
+// CreateNew begins a file that must not exist at Commit; ErrUnsupported where the store cannot
+// promise that.
 func CreateNew(ctx context.Context, w Writable, name string) (Writer, error) {
 	if x, ok := w.(Exclusive); ok {
 		return x.CreateNew(ctx, name)
 	}
-	return nil, unsupported("create", w.URI(), "this store cannot put a file only where there is none", "")
+	return nil, unsupported(
+		"create",
+		w.URI(),
+		"this store cannot put a file only where there is none",
+		"",
+	)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Sub gives the part of s below the folder dir: its names are relative to dir, and cannot leave it. Closing it closes s.
+// Sub gives the part of s below the folder dir: its names are relative to dir, and cannot leave it.
+// Closing it closes s.
 func Sub(s Store, dir string) (Store, error) {
 	dir, err := cleanPrefix(dir)
 	if err != nil {
@@ -47,7 +48,12 @@ func (b *sub) Keep(c BlockCache, block int64) (end func()) { return Keep(b.s, c,
 func (b *sub) own(full string) string { return full[len(b.dir)+1:] }
 
 func (b *sub) Open(ctx context.Context, name string) (robocache.Ranged, error) {
-	return in(b, "open", name, func(full string) (robocache.Ranged, error) { return b.s.Open(ctx, full) })
+	return in(
+		b,
+		"open",
+		name,
+		func(full string) (robocache.Ranged, error) { return b.s.Open(ctx, full) },
+	)
 }
 
 func (b *sub) Stat(ctx context.Context, name string) (Entry, error) {
@@ -62,7 +68,11 @@ func (b *sub) List(ctx context.Context, prefix string) ([]Entry, error) {
 	return b.files(ctx, prefix, nil)
 }
 
-func (b *sub) files(ctx context.Context, prefix string, is func(name string) bool) (list []Entry, err error) {
+func (b *sub) files(
+	ctx context.Context,
+	prefix string,
+	is func(name string) bool,
+) (list []Entry, err error) {
 	if prefix, err = cleanPrefix(prefix); err != nil {
 		return nil, fail("list", b.URI(), "", err)
 	}
@@ -83,7 +93,12 @@ func (b *sub) Folders(ctx context.Context, dir string) ([]string, error) {
 }
 
 func (b *sub) readFile(ctx context.Context, name string, limit int64) ([]byte, error) {
-	return in(b, "read", name, func(full string) ([]byte, error) { return ReadFile(ctx, b.s, full, limit) })
+	return in(
+		b,
+		"read",
+		name,
+		func(full string) ([]byte, error) { return ReadFile(ctx, b.s, full, limit) },
+	)
 }
 
 type writableSub struct {
@@ -92,22 +107,42 @@ type writableSub struct {
 }
 
 func (b *writableSub) Create(ctx context.Context, name string) (Writer, error) {
-	return in(&b.sub, "create", name, func(full string) (Writer, error) { return b.w.Create(ctx, full) })
+	return in(
+		&b.sub,
+		"create",
+		name,
+		func(full string) (Writer, error) { return b.w.Create(ctx, full) },
+	)
 }
 
 func (b *writableSub) CreateNew(ctx context.Context, name string) (Writer, error) {
-	return in(&b.sub, "create", name, func(full string) (Writer, error) { return CreateNew(ctx, b.w, full) })
+	return in(
+		&b.sub,
+		"create",
+		name,
+		func(full string) (Writer, error) { return CreateNew(ctx, b.w, full) },
+	)
 }
 
 // Move is that of the whole store.
 func (b *writableSub) Move(ctx context.Context, from, to string) error {
 	_, err := in(&b.sub, "move", from, func(from string) (any, error) {
-		return in(&b.sub, "move", to, func(to string) (any, error) { return nil, Move(ctx, b.w, from, to) })
+		return in(
+			&b.sub,
+			"move",
+			to,
+			func(to string) (any, error) { return nil, Move(ctx, b.w, from, to) },
+		)
 	})
 	return err
 }
 
 func (b *writableSub) Remove(ctx context.Context, name string) error {
-	_, err := in(&b.sub, "remove", name, func(full string) (any, error) { return nil, b.w.Remove(ctx, full) })
+	_, err := in(
+		&b.sub,
+		"remove",
+		name,
+		func(full string) (any, error) { return nil, b.w.Remove(ctx, full) },
+	)
 	return err
 }

@@ -29,12 +29,15 @@ type plane struct {
 	client http.Client
 }
 
-// startPlane starts etcd, an apiserver and a controller-manager, as scripts/tests/kubernetes.sh builds them.
+// startPlane starts etcd, an apiserver and a controller-manager, as scripts/tests/kubernetes.sh
+// builds them.
 func startPlane(t *testing.T) *plane {
 	t.Helper()
 	bin := os.Getenv("ROBOCACHE_KUBERNETES")
 	if bin == "" {
-		t.Skip("a control plane takes six minutes to build: scripts/tests/kubernetes.sh DIR, then ROBOCACHE_KUBERNETES=DIR")
+		t.Skip(
+			"a control plane takes six minutes to build: scripts/tests/kubernetes.sh DIR, then ROBOCACHE_KUBERNETES=DIR",
+		)
 	}
 	dir := t.TempDir()
 	port := func() int {
@@ -64,14 +67,30 @@ func startPlane(t *testing.T) *plane {
 		}
 		return p
 	}
-	sign := file("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
-	verify := file("pub.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
+	sign := file(
+		"key.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})),
+	)
+	verify := file(
+		"pub.pem",
+		string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})),
+	)
 	tokens := file("tokens.csv", "a-token-of-this-test,admin,admin,system:masters\n")
 	etcd, api := port(), port()
 	p := &plane{t: t, url: fmt.Sprintf("https://127.0.0.1:%d", api)}
-	p.client = http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
-	kubeconfig := file("kubeconfig", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-"clusters": [{"name": "x", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "x", "user": {"token": "a-token-of-this-test"}}]}`, p.url))
+	// its certificate is its own
+	p.client = http.Client{
+		Timeout:   30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
+	kubeconfig := file(
+		"kubeconfig",
+		fmt.Sprintf(
+			`{"apiVersion": "v1", "kind": "Config", "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+"clusters": [{"name": "x", "cluster": {"server": %q, "insecure-skip-tls-verify": true}}], "users": [{"name": "x", "user": {"token": "a-token-of-this-test"}}]}`,
+			p.url,
+		),
+	)
 	run := func(name string, args ...string) {
 		log, err := os.Create(filepath.Join(dir, name+".log"))
 		if err != nil {
@@ -91,9 +110,27 @@ func startPlane(t *testing.T) *plane {
 		})
 	}
 	client := fmt.Sprintf("http://127.0.0.1:%d", etcd)
-	run("etcd", "--data-dir="+dir+"/etcd", "--listen-client-urls="+client, "--advertise-client-urls="+client, fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", port()))
-	run("apiserver", "--etcd-servers="+client, fmt.Sprintf("--secure-port=%d", api), "--bind-address=127.0.0.1", "--cert-dir="+dir+"/certs", "--token-auth-file="+tokens, "--authorization-mode=RBAC",
-		"--service-account-issuer=https://kubernetes", "--service-account-key-file="+verify, "--service-account-signing-key-file="+sign, "--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount")
+	run(
+		"etcd",
+		"--data-dir="+dir+"/etcd",
+		"--listen-client-urls="+client,
+		"--advertise-client-urls="+client,
+		fmt.Sprintf("--listen-peer-urls=http://127.0.0.1:%d", port()),
+	)
+	run(
+		"apiserver",
+		"--etcd-servers="+client,
+		fmt.Sprintf("--secure-port=%d", api),
+		"--bind-address=127.0.0.1",
+		"--cert-dir="+dir+"/certs",
+		"--token-auth-file="+tokens,
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes",
+		"--service-account-key-file="+verify,
+		"--service-account-signing-key-file="+sign,
+		"--service-cluster-ip-range=10.0.0.0/24",
+		"--disable-admission-plugins=ServiceAccount",
+	)
 	begin := time.Now()
 	p.wait(2*time.Minute, "ready apiserver", func() bool {
 		r, err := p.client.Do(p.request("GET", "/readyz", "", nil))
@@ -103,7 +140,14 @@ func startPlane(t *testing.T) *plane {
 		defer r.Body.Close()
 		return r.StatusCode == 200
 	})
-	run("manager", "--kubeconfig="+kubeconfig, "--controllers=job-controller,garbage-collector-controller,namespace-controller", fmt.Sprintf("--secure-port=%d", port()), "--cert-dir="+dir+"/certs-manager", "--leader-elect=false")
+	run(
+		"manager",
+		"--kubeconfig="+kubeconfig,
+		"--controllers=job-controller,garbage-collector-controller,namespace-controller",
+		fmt.Sprintf("--secure-port=%d", port()),
+		"--cert-dir="+dir+"/certs-manager",
+		"--leader-elect=false",
+	)
 	t.Logf("a control plane after %v", time.Since(begin))
 	return p
 }
@@ -172,7 +216,8 @@ type jobStatus struct {
 	}
 }
 
-// kubelet is what stands for nodes: it gives each pod that waits the exit code that its index has next.
+// kubelet is what stands for nodes: it gives each pod that waits the exit code that its index has
+// next.
 func (p *plane) kubelet(namespace string, code func(index string) int) (ran []string) {
 	var list struct{ Items []podStatus }
 	p.call("GET", "/api/v1/namespaces/"+namespace+"/pods", "", nil, &list)
@@ -191,9 +236,19 @@ func (p *plane) kubelet(namespace string, code func(index string) int) (ran []st
 		if c > 0 {
 			phase = "Failed"
 		}
-		body := fmt.Sprintf(`{"status": {"phase": %q, "containerStatuses": [{"name": "robocache", "image": "x", "imageID": "x", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": %d, "reason": "x", "startedAt": null, "finishedAt": %q}}}]}}`,
-			phase, c, time.Now().UTC().Format(time.RFC3339))
-		if status, text := p.call("PATCH", "/api/v1/namespaces/"+namespace+"/pods/"+pod.Metadata.Name+"/status", "application/merge-patch+json", []byte(body), nil); status != 200 {
+		body := fmt.Sprintf(
+			`{"status": {"phase": %q, "containerStatuses": [{"name": "robocache", "image": "x", "imageID": "x", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": %d, "reason": "x", "startedAt": null, "finishedAt": %q}}}]}}`,
+			phase,
+			c,
+			time.Now().UTC().Format(time.RFC3339),
+		)
+		if status, text := p.call(
+			"PATCH",
+			"/api/v1/namespaces/"+namespace+"/pods/"+pod.Metadata.Name+"/status",
+			"application/merge-patch+json",
+			[]byte(body),
+			nil,
+		); status != 200 {
 			p.t.Fatalf("%d %s", status, text)
 		}
 		ran = append(ran, fmt.Sprintf("%s=%d", index, c))
@@ -207,12 +262,16 @@ func (p *plane) job(namespace, name string) (j jobStatus) {
 }
 
 func (j *jobStatus) is(condition string) bool {
-	return slices.ContainsFunc(j.Status.Conditions, func(c struct{ Type, Status, Reason, Message string }) bool {
-		return c.Type == condition && c.Status == "True"
-	})
+	return slices.ContainsFunc(
+		j.Status.Conditions,
+		func(c struct{ Type, Status, Reason, Message string }) bool {
+			return c.Type == condition && c.Status == "True"
+		},
+	)
 }
 
-// The Jobs on a real control plane, whose nodes are this test: an index that fails is tried again, one with 42 is not and ends the Job, the commit follows.
+// The Jobs on a real control plane, whose nodes are this test: an index that fails is tried again,
+// one with 42 is not and ends the Job, the commit follows.
 func TestControlPlane(t *testing.T) {
 	p := startPlane(t)
 	var v struct{ GitVersion string }
@@ -220,8 +279,15 @@ func TestControlPlane(t *testing.T) {
 	t.Log("Kubernetes ", v.GitVersion)
 	apply := func(namespace, name string, yaml []byte) {
 		t.Helper()
-		for _, dry := range []string{"&dryRun=All", ""} { // server-side: what kubectl apply --server-side does
-			status, text := p.call("PATCH", "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name+"?fieldManager=test&fieldValidation=Strict"+dry, "application/apply-patch+yaml", yaml, nil)
+		// server-side: what kubectl apply --server-side does
+		for _, dry := range []string{"&dryRun=All", ""} {
+			status, text := p.call(
+				"PATCH",
+				"/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name+"?fieldManager=test&fieldValidation=Strict"+dry,
+				"application/apply-patch+yaml",
+				yaml,
+				nil,
+			)
 			if status != 200 && status != 201 {
 				t.Fatalf("%s%s: %d %s", name, dry, status, text)
 			}
@@ -232,7 +298,15 @@ func TestControlPlane(t *testing.T) {
 		codes     map[string][]int
 	}{{"retried", map[string][]int{"5": {75}, "2": {137}, "commit": {75}}}, {"final", map[string][]int{"3": {42}, "4": {11}}}} {
 		t.Run(c.namespace, func(t *testing.T) {
-			if status, text := p.call("POST", "/api/v1/namespaces", "application/json", []byte(`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+c.namespace+`"}}`), nil); status != 201 {
+			if status, text := p.call(
+				"POST",
+				"/api/v1/namespaces",
+				"application/json",
+				[]byte(
+					`{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+c.namespace+`"}}`,
+				),
+				nil,
+			); status != 201 {
 				t.Fatalf("%d %s", status, text)
 			}
 			k := indexed()
@@ -247,8 +321,19 @@ func TestControlPlane(t *testing.T) {
 					t.Fatal(err)
 				}
 				apply(c.namespace, "rtx-"+name, text)
-				if bad := bytes.Replace(text, []byte("backoffLimit"), []byte("backOfLimit"), 1); name == "run" {
-					if status, _ := p.call("PATCH", "/apis/batch/v1/namespaces/"+c.namespace+"/jobs/x?fieldManager=test&fieldValidation=Strict&dryRun=All", "application/apply-patch+yaml", bytes.Replace(bad, []byte(`"rtx-run"`), []byte(`"x"`), 1), nil); status < 400 {
+				if bad := bytes.Replace(
+					text,
+					[]byte("backoffLimit"),
+					[]byte("backOfLimit"),
+					1,
+				); name == "run" {
+					if status, _ := p.call(
+						"PATCH",
+						"/apis/batch/v1/namespaces/"+c.namespace+"/jobs/x?fieldManager=test&fieldValidation=Strict&dryRun=All",
+						"application/apply-patch+yaml",
+						bytes.Replace(bad, []byte(`"rtx-run"`), []byte(`"x"`), 1),
+						nil,
+					); status < 400 {
 						t.Errorf("a misspelt key passes: %d", status)
 					}
 				}
@@ -257,7 +342,13 @@ func TestControlPlane(t *testing.T) {
 			var ran []string
 			var run, commit jobStatus
 			defer func() {
-				t.Logf("%.1f s: %v; run %+v; commit %+v", time.Since(begin).Seconds(), ran, run.Status, commit.Status)
+				t.Logf(
+					"%.1f s: %v; run %+v; commit %+v",
+					time.Since(begin).Seconds(),
+					ran,
+					run.Status,
+					commit.Status,
+				)
 			}()
 			p.wait(2*time.Minute, "end of both Jobs", func() bool {
 				ran = append(ran, p.kubelet(c.namespace, func(index string) int {
@@ -275,7 +366,8 @@ func TestControlPlane(t *testing.T) {
 					return 0
 				})...)
 				run, commit = p.job(c.namespace, "rtx-run"), p.job(c.namespace, "rtx-commit")
-				return (run.is("Complete") || run.is("Failed")) && (commit.is("Complete") || commit.is("Failed"))
+				return (run.is("Complete") || run.is("Failed")) &&
+					(commit.is("Complete") || commit.is("Failed"))
 			})
 			times := func(what string) (n int) {
 				for _, r := range ran {
@@ -287,11 +379,19 @@ func TestControlPlane(t *testing.T) {
 			}
 			switch c.namespace {
 			case "retried":
-				if !run.is("Complete") || !commit.is("Complete") || run.Status.CompletedIndexes != "0-7" || times("5=") != 2 || times("2=") != 2 || times("0=") != 1 || times("commit=") != 2 || ran[len(ran)-1] != "commit=0" {
+				if !run.is("Complete") || !commit.is("Complete") ||
+					run.Status.CompletedIndexes != "0-7" ||
+					times("5=") != 2 ||
+					times("2=") != 2 ||
+					times("0=") != 1 ||
+					times("commit=") != 2 ||
+					ran[len(ran)-1] != "commit=0" {
 					t.Errorf("%v", ran)
 				}
 			case "final":
-				if !run.is("Failed") || times("3=") != 1 || times("4=") > 1 || !strings.Contains(run.Status.FailedIndexes, "3") || commit.is("Complete") {
+				if !run.is("Failed") || times("3=") != 1 || times("4=") > 1 ||
+					!strings.Contains(run.Status.FailedIndexes, "3") ||
+					commit.is("Complete") {
 					t.Errorf("%v", ran)
 				}
 			}
@@ -299,8 +399,16 @@ func TestControlPlane(t *testing.T) {
 	}
 	// The pod that a shard runs in: its index, and what it may do.
 	var list struct{ Items []podStatus }
-	p.call("GET", "/api/v1/namespaces/retried/pods?labelSelector=batch.kubernetes.io/job-name=rtx-run", "", nil, &list)
-	if len(list.Items) == 0 || len(list.Items[0].Spec.Containers[0].Env) == 0 || list.Items[0].Spec.Containers[0].Env[0].Name != "JOB_COMPLETION_INDEX" || list.Items[0].Spec.Containers[0].Args[3] != "run" {
+	p.call(
+		"GET",
+		"/api/v1/namespaces/retried/pods?labelSelector=batch.kubernetes.io/job-name=rtx-run",
+		"",
+		nil,
+		&list,
+	)
+	if len(list.Items) == 0 || len(list.Items[0].Spec.Containers[0].Env) == 0 ||
+		list.Items[0].Spec.Containers[0].Env[0].Name != "JOB_COMPLETION_INDEX" ||
+		list.Items[0].Spec.Containers[0].Args[3] != "run" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -1,7 +1,9 @@
-// Package submit runs the shards of a manifest: as processes of this machine, as an array job of Slurm, as an Indexed Job of Kubernetes.
+// Package submit runs the shards of a manifest: as processes of this machine, as an array job of
+// Slurm, as an Indexed Job of Kubernetes.
 //
-// It knows a shard by the command line alone: `robocache run --manifest M --shard I` and its exit code, `status --json`, `commit`. What is done is what
-// receipts say, so a shard may be started twice, anywhere, by any engine, and nothing is lost or doubled.
+// It knows a shard by the command line alone: `robocache run --manifest M --shard I` and its exit
+// code, `status --json`, `commit`. What is done is what receipts say, so a shard may be started
+// twice, anywhere, by any engine, and nothing is lost or doubled.
 //
 // Contract
 //
@@ -33,14 +35,16 @@ var Final = []int{2, 10, 11, 12, 42, 70}
 
 // Plan is what an engine needs to know of a manifest.
 type Plan struct {
-	Program  []string // robocache, as the workers call it: a path, or "python -m robocache" in words
-	Manifest string   // its path or URI, as the workers see it
+	// robocache, as the workers call it: a path, or "python -m robocache" in words
+	Program  []string
+	Manifest string // its path or URI, as the workers see it
 	Total    int
 	Missing  []int  // shards without a receipt, ascending
 	ID       string // its name in logs
 }
 
-// Look asks `status` what there is to do; its exit code says whether all is done, which is no failure.
+// Look asks `status` what there is to do; its exit code says whether all is done, which is no
+// failure.
 func Look(ctx context.Context, program []string, manifest string) (*Plan, error) {
 	var errs bytes.Buffer
 	c := command(ctx, program, "status", "--manifest", manifest, "--json")
@@ -56,7 +60,12 @@ func Look(ctx context.Context, program []string, manifest string) (*Plan, error)
 			WithCause(err)
 	}
 	if err != nil && !json.Valid(out) {
-		return nil, &Failed{Verb: "status", Code: codeOf(c), Last: lastLine(errs.String()), Err: err}
+		return nil, &Failed{
+			Verb: "status",
+			Code: codeOf(c),
+			Last: lastLine(errs.String()),
+			Err:  err,
+		}
 	}
 	if err := json.Unmarshal(out, &s); err != nil || s.Total < 1 {
 		return nil, robocache.Malformed("submit", robocache.Where{"manifest": manifest}, "status --json gave no number of shards").
@@ -104,7 +113,8 @@ func command(ctx context.Context, program []string, args ...string) *exec.Cmd {
 	return c
 }
 
-// codeOf is the exit code of a process that was run: -1 where a signal ended it, or where it did not start.
+// codeOf is the exit code of a process that was run: -1 where a signal ended it, or where it did
+// not start.
 func codeOf(c *exec.Cmd) int {
 	if c.ProcessState == nil {
 		return -1
@@ -136,7 +146,8 @@ func Itself() ([]string, error) {
 		return nil, robocache.At(err, robocache.Where{"option": "--program"})
 	}
 	if base := filepath.Base(path); strings.HasPrefix(base, "python") {
-		if called, err := exec.LookPath(os.Args[0]); err == nil { // the link in an environment, which knows its packages
+		// the link in an environment, which knows its packages
+		if called, err := exec.LookPath(os.Args[0]); err == nil {
 			path, _ = filepath.Abs(called)
 		}
 		return []string{path, "-m", "robocache"}, nil

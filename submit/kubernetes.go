@@ -19,11 +19,13 @@ type Kubernetes struct {
 	Name, Namespace, Image, ServiceAccount string
 	Parallel, Retries                      int
 	Wait                                   time.Duration // of the commit, for the shards
-	CPU, Memory                            string        // of a shard: requests, and Memory its limit too
-	GPUs                                   string        // of a shard: "1", or resource=1
-	Scratch                                string        // size of /tmp
-	EnvFrom                                []string      // secrets whose keys become environment variables
-	Claims                                 []string      // volumes: CLAIM:/path
+	// of a shard: requests, and Memory its limit too
+	CPU, Memory string
+	GPUs        string // of a shard: "1", or resource=1
+	Scratch     string // size of /tmp
+	// secrets whose keys become environment variables
+	EnvFrom []string
+	Claims  []string // volumes: CLAIM:/path
 }
 
 var (
@@ -54,7 +56,11 @@ func (k *Kubernetes) check() error {
 		}
 	}
 	for _, c := range k.Claims {
-		if claim, path, ok := strings.Cut(c, ":"); !ok || !dnsLabel.MatchString(claim) || !strings.HasPrefix(path, "/") {
+		if claim, path, ok := strings.Cut(
+			c,
+			":",
+		); !ok || !dnsLabel.MatchString(claim) ||
+			!strings.HasPrefix(path, "/") {
 			return bad("--volume", "CLAIM:/path", c)
 		}
 	}
@@ -79,18 +85,48 @@ func (k *Kubernetes) jobs() (run, commit []byte, err error) {
 		resource, n := k.gpus()
 		limits[resource] = n
 	}
-	run = k.job("run.yaml", []string{"submit", "task", "--", "run", "--manifest", manifest}, k.CPU, limits)
-	commit = k.job("commit.yaml", []string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest}, "1", map[string]string{"memory": k.Memory})
+	run = k.job(
+		"run.yaml",
+		[]string{"submit", "task", "--", "run", "--manifest", manifest},
+		k.CPU,
+		limits,
+	)
+	commit = k.job(
+		"commit.yaml",
+		[]string{"submit", "task", "--wait", "--", "commit", "--manifest", manifest},
+		"1",
+		map[string]string{"memory": k.Memory},
+	)
 	return run, commit, nil
 }
 
 // job fills one Job: its pod's arguments, what it asks for, and what it may not exceed.
 func (k *Kubernetes) job(name string, args []string, cpu string, limits map[string]string) []byte {
 	v := map[string]string{
-		"label": yamlText(k.Name), "image": yamlText(k.Image), "scratch": yamlText(k.Scratch), "args": yamlText(args),
-		"requests": yamlText(map[string]string{"cpu": cpu, "memory": k.Memory}), "limits": yamlText(limits), "account": "", "secrets": "", "mounts": "", "volumes": "",
-		"name": yamlText(k.Name + "-" + strings.TrimSuffix(name, ".yaml")), "final": final(", "), "deadline": strconv.Itoa(int(k.Wait.Seconds())),
-		"total": strconv.Itoa(k.Total), "parallel": strconv.Itoa(k.Parallel), "retries": strconv.Itoa(k.Retries),
+		"label": yamlText(
+			k.Name,
+		),
+		"image":   yamlText(k.Image),
+		"scratch": yamlText(k.Scratch),
+		"args":    yamlText(args),
+		"requests": yamlText(
+			map[string]string{"cpu": cpu, "memory": k.Memory},
+		),
+		"limits":  yamlText(limits),
+		"account": "",
+		"secrets": "",
+		"mounts":  "",
+		"volumes": "",
+		"name": yamlText(
+			k.Name + "-" + strings.TrimSuffix(name, ".yaml"),
+		),
+		"final":    final(", "),
+		"deadline": strconv.Itoa(int(k.Wait.Seconds())),
+		"total": strconv.Itoa(
+			k.Total,
+		),
+		"parallel": strconv.Itoa(k.Parallel),
+		"retries":  strconv.Itoa(k.Retries),
 	}
 	if k.ServiceAccount != "" {
 		v["account"] = "\n      serviceAccountName: " + yamlText(k.ServiceAccount)
@@ -104,7 +140,11 @@ func (k *Kubernetes) job(name string, args []string, cpu string, limits map[stri
 	for i, c := range k.Claims {
 		claim, path, _ := strings.Cut(c, ":")
 		v["mounts"] += fmt.Sprintf("\n        - {name: data%d, mountPath: %s}", i, yamlText(path))
-		v["volumes"] += fmt.Sprintf("\n      - {name: data%d, persistentVolumeClaim: {claimName: %s}}", i, yamlText(claim))
+		v["volumes"] += fmt.Sprintf(
+			"\n      - {name: data%d, persistentVolumeClaim: {claimName: %s}}",
+			i,
+			yamlText(claim),
+		)
 	}
 	return append(fill(name, v), fill("pod.yaml", v)...)
 }
@@ -127,7 +167,10 @@ func (k *Kubernetes) Write(dir string) error {
 	}
 	for name, text := range map[string][]byte{"run.yaml": run, "commit.yaml": commit} {
 		if err == nil {
-			err = robocache.At(os.WriteFile(filepath.Join(dir, name), text, 0o644), robocache.Where{"file": name})
+			err = robocache.At(
+				os.WriteFile(filepath.Join(dir, name), text, 0o644),
+				robocache.Where{"file": name},
+			)
 		}
 	}
 	return err

@@ -17,8 +17,25 @@ import (
 )
 
 func indexed() *Kubernetes {
-	return &Kubernetes{Plan: Plan{Manifest: "s3://bucket/it's \"a\": plan.json", Total: 2048}, Name: "rtx", Namespace: "robots", Image: "registry:5000/robocache:1", ServiceAccount: "reader", Parallel: 64,
-		Retries: 5, Wait: 24 * time.Hour, CPU: "2", Memory: "8Gi", GPUs: "1", Scratch: "32Gi", EnvFrom: []string{"s3-keys"}, Claims: []string{"data:/data"}}
+	return &Kubernetes{
+		Plan: Plan{
+			Manifest: "s3://bucket/it's \"a\": plan.json",
+			Total:    2048,
+		},
+		Name:           "rtx",
+		Namespace:      "robots",
+		Image:          "registry:5000/robocache:1",
+		ServiceAccount: "reader",
+		Parallel:       64,
+		Retries:        5,
+		Wait:           24 * time.Hour,
+		CPU:            "2",
+		Memory:         "8Gi",
+		GPUs:           "1",
+		Scratch:        "32Gi",
+		EnvFrom:        []string{"s3-keys"},
+		Claims:         []string{"data:/data"},
+	}
 }
 
 // What is applied to a cluster is a golden file, and YAML whose arguments arrive as they are.
@@ -54,7 +71,11 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := run.Spec.Template.Spec.Containers[0], commit.Spec.Template.Spec.Containers[0]
-	if run.Spec.Completions != 2048 || !slices.Equal(a.Args, []string{"submit", "task", "--", "run", "--manifest", k.Manifest}) || a.Resources.Limits["nvidia.com/gpu"] != "1" || len(b.Resources.Limits) != 1 || b.Args[2] != "--wait" {
+	if run.Spec.Completions != 2048 ||
+		!slices.Equal(a.Args, []string{"submit", "task", "--", "run", "--manifest", k.Manifest}) ||
+		a.Resources.Limits["nvidia.com/gpu"] != "1" ||
+		len(b.Resources.Limits) != 1 ||
+		b.Args[2] != "--wait" {
 		t.Errorf("%+v %+v", run, commit)
 	}
 	for want, change := range map[string]func(k *Kubernetes){
@@ -63,13 +84,15 @@ func TestKubernetes(t *testing.T) {
 	} {
 		k := indexed()
 		change(k)
-		if _, err := k.YAML(); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), want) {
+		if _, err := k.YAML(); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
 }
 
-// The Jobs fit the strict schemas of Kubernetes from the release on in which retries by index are stable; a misspelt key would not.
+// The Jobs fit the strict schemas of Kubernetes from the release on in which retries by index are
+// stable; a misspelt key would not.
 func TestKubernetesSchema(t *testing.T) {
 	python, err := filepath.Abs("../.venv/bin/python")
 	if err != nil {

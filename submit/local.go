@@ -35,7 +35,8 @@ type Local struct {
 	Retries int           // of a shard, beside its first try
 	Pause   time.Duration // before the first retry at most; it doubles up to 60 of it
 	Partial bool          // commit what there is
-	Stderr  io.Writer     // takes what the processes say, a line at a time, with the shard's number before it
+	// takes what the processes say, a line at a time, with the shard's number before it
+	Stderr io.Writer
 
 	out    sync.Mutex // of Stderr
 	mu     sync.Mutex
@@ -45,14 +46,15 @@ type Local struct {
 
 // States counts what the shards came to.
 type States struct {
-	Total     int            `json:"total"`
-	Done      int            `json:"done"` // with a receipt, those of earlier runs too
-	Running   int            `json:"running"`
-	Waiting   int            `json:"waiting"` // for their first try or the next
-	Failed    int            `json:"failed"`  // given up
-	Findings  int            `json:"findings"`
-	Retries   int            `json:"retries"`
-	Codes     map[string]int `json:"codes,omitempty"` // tries that were no success by exit code; "signal"
+	Total    int `json:"total"`
+	Done     int `json:"done"` // with a receipt, those of earlier runs too
+	Running  int `json:"running"`
+	Waiting  int `json:"waiting"` // for their first try or the next
+	Failed   int `json:"failed"`  // given up
+	Findings int `json:"findings"`
+	Retries  int `json:"retries"`
+	// tries that were no success by exit code; "signal"
+	Codes     map[string]int `json:"codes,omitempty"`
 	Committed bool           `json:"committed"`
 	// Commit is the report of the commit. Its findings are those of the whole job.
 	Commit *shard.Committed `json:"commit,omitempty"`
@@ -73,10 +75,16 @@ func (l *Local) note(f func(s *States)) {
 	f(&l.states)
 }
 
-// Run runs the missing shards and commits. changed is called after each shard that ended, by one caller at a time. findings: commit gave 3.
+// Run runs the missing shards and commits. changed is called after each shard that ended, by one
+// caller at a time. findings: commit gave 3.
 func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, err error) {
 	l.note(func(s *States) {
-		*s = States{Total: l.Total, Done: l.Total - len(l.Missing), Waiting: len(l.Missing), Codes: map[string]int{}}
+		*s = States{
+			Total:   l.Total,
+			Done:    l.Total - len(l.Missing),
+			Waiting: len(l.Missing),
+			Codes:   map[string]int{},
+		}
 	})
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -105,16 +113,32 @@ func (l *Local) Run(ctx context.Context, changed func(States)) (findings bool, e
 		findings, err = l.commit(ctx)
 	}
 	if s := l.States(); ctx.Err() != nil && !s.Committed {
-		err = fmt.Errorf("%w with %d of %d shards done and nothing committed; the same command goes on from there", ctx.Err(), s.Done, s.Total)
+		err = fmt.Errorf(
+			"%w with %d of %d shards done and nothing committed; the same command goes on from there",
+			ctx.Err(),
+			s.Done,
+			s.Total,
+		)
 	}
 	return findings, err
 }
 
-// shard tries until the shard is done, given up (its failure is the answer) or the work ends. One place is held by the caller for it.
+// shard tries until the shard is done, given up (its failure is the answer) or the work ends. One
+// place is held by the caller for it.
 func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int) *Failed {
 	for try := 1; ; try++ {
 		l.note(func(s *States) { s.Waiting--; s.Running++ })
-		code, last, err := l.call(ctx, io.Discard, "run", "--manifest", l.Manifest, "--shard", strconv.Itoa(shard), "--threads", strconv.Itoa(max(l.Threads, 1)))
+		code, last, err := l.call(
+			ctx,
+			io.Discard,
+			"run",
+			"--manifest",
+			l.Manifest,
+			"--shard",
+			strconv.Itoa(shard),
+			"--threads",
+			strconv.Itoa(max(l.Threads, 1)),
+		)
 		places.Release(1)
 		f := &Failed{Verb: "run", Shard: shard, Code: code, Tries: try, Last: last, Err: err}
 		again := false
@@ -150,7 +174,19 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 			return f
 		}
 		pause := rand.N(min(l.Pause<<min(try-1, 6), 60*l.Pause) + 1)
-		slog.Warn("a shard is tried again", "run", l.ID, "shard", shard, "tries", try, "exit_code", code, "pause_s", pause.Seconds())
+		slog.Warn(
+			"a shard is tried again",
+			"run",
+			l.ID,
+			"shard",
+			shard,
+			"tries",
+			try,
+			"exit_code",
+			code,
+			"pause_s",
+			pause.Seconds(),
+		)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -163,14 +199,20 @@ func (l *Local) shard(ctx context.Context, places *semaphore.Weighted, shard int
 }
 
 // call runs a verb, and returns its code and the last line of its stderr.
-func (l *Local) call(ctx context.Context, stdout io.Writer, verb string, args ...string) (int, string, error) {
+func (l *Local) call(
+	ctx context.Context,
+	stdout io.Writer,
+	verb string,
+	args ...string,
+) (int, string, error) {
 	out := &lines{to: l.Stderr, mu: &l.out}
 	if verb == "run" {
 		out.prefix = "shard " + args[3] + ": "
 	}
 	c := command(ctx, l.Program, append([]string{verb}, args...)...)
 	c.Stdout, c.Stderr = stdout, out
-	if _, chosen := os.LookupEnv("GOMAXPROCS"); verb == "run" && !chosen { // the collector of garbage would use all cores, and the other shards wait
+	// the collector of garbage would use all cores, and the other shards wait
+	if _, chosen := os.LookupEnv("GOMAXPROCS"); verb == "run" && !chosen {
 		c.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(max(l.Threads, 1)))
 	}
 	err := c.Run()

@@ -31,10 +31,13 @@ finally:
     c.shutdown()
 `
 
-var given = regexp.MustCompile(`2 ranks gave (\d+) of (\d+) samples; (\d+) twice, (\d+) of them to fill the last step; video read by each: ([\d.]+) MB, ([\d.]+) MB`)
+var given = regexp.MustCompile(
+	`2 ranks gave (\d+) of (\d+) samples; (\d+) twice, (\d+) of them to fill the last step; video read by each: ([\d.]+) MB, ([\d.]+) MB`,
+)
 
-// examples/nodes.py on two nodes over a real S3 server, started by torchrun, by srun on a real Slurm, and by Ray Train: both ranks together give the epoch, no sample
-// twice, and with a pool they share the video's bytes. Each node has a proxy of its own, which counts.
+// examples/nodes.py on two nodes over a real S3 server, started by torchrun, by srun on a real
+// Slurm, and by Ray Train: both ranks together give the epoch, no sample twice, and with a pool
+// they share the video's bytes. Each node has a proxy of its own, which counts.
 func TestNodes(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("a set with video needs ffmpeg: ", err)
@@ -45,7 +48,19 @@ func TestNodes(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(bucket, "lab"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	call("synth", filepath.Join(bucket, "lab", "set"), "--episodes", "64", "--seconds", "1", "--cameras", "1", "--codec", "h264") // 1,920 samples: 120 steps of 16
+	// 1,920 samples: 120 steps of 16
+	call(
+		"synth",
+		filepath.Join(bucket, "lab", "set"),
+		"--episodes",
+		"64",
+		"--seconds",
+		"1",
+		"--cameras",
+		"1",
+		"--codec",
+		"h264",
+	)
 	video, err := filepath.Glob(filepath.Join(bucket, "lab/set/videos/*/*/*.mp4"))
 	if err != nil || len(video) != 1 {
 		t.Fatalf("%v %v", video, err)
@@ -80,7 +95,11 @@ func TestNodes(t *testing.T) {
 			t.Errorf("the ranks read %v and %v MB of %v MB of video", a, b, size)
 		}
 		for _, p := range by {
-			t.Logf("a node fetched %.2f MB in all, of %.2f MB of video", float64(p.Bytes.Swap(0))/1e6, size)
+			t.Logf(
+				"a node fetched %.2f MB in all, of %.2f MB of video",
+				float64(p.Bytes.Swap(0))/1e6,
+				size,
+			)
 			if p.Requests.Load() == 0 {
 				t.Error("nothing went over a node's proxy")
 			}
@@ -93,7 +112,25 @@ func TestNodes(t *testing.T) {
 		end := port()
 		outs := make(chan string, 2)
 		for rank, p := range proxies {
-			c := exec.Command("timeout", "240", python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1", "--node_rank", fmt.Sprint(rank), "--master_addr", "127.0.0.1", "--master_port", end, script, path)
+			c := exec.Command(
+				"timeout",
+				"240",
+				python,
+				"-m",
+				"torch.distributed.run",
+				"--nnodes",
+				"2",
+				"--nproc_per_node",
+				"1",
+				"--node_rank",
+				fmt.Sprint(rank),
+				"--master_addr",
+				"127.0.0.1",
+				"--master_port",
+				end,
+				script,
+				path,
+			)
 			c.Env = append(os.Environ(), "AWS_ENDPOINT_URL_S3="+p.URL)
 			go func() {
 				out, err := c.CombinedOutput()
@@ -105,23 +142,36 @@ func TestNodes(t *testing.T) {
 	t.Run("srun", func(t *testing.T) {
 		startCluster(t, 1001, smallNodes)
 		t.Setenv("MASTER_PORT", port())
-		line := fmt.Sprintf("RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; export RANK WORLD_SIZE; [ $RANK = 0 ] && AWS_ENDPOINT_URL_S3=%s || AWS_ENDPOINT_URL_S3=%s; echo $RANK on $SLURMD_NODENAME; exec %s", proxies[0].URL, proxies[1].URL, Words([]string{python, script, path}))
-		out, err := exec.Command("timeout", "120", "srun", "--nodes", "2", "--ntasks-per-node", "1", "--export=ALL", "sh", "-c", line).CombinedOutput()
-		if text := string(out); err != nil || !strings.Contains(text, "0 on n1") || !strings.Contains(text, "1 on n2") {
+		line := fmt.Sprintf(
+			"RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS; export RANK WORLD_SIZE; [ $RANK = 0 ] && AWS_ENDPOINT_URL_S3=%s || AWS_ENDPOINT_URL_S3=%s; echo $RANK on $SLURMD_NODENAME; exec %s",
+			proxies[0].URL,
+			proxies[1].URL,
+			Words([]string{python, script, path}),
+		)
+		out, err := exec.Command("timeout", "120", "srun", "--nodes", "2", "--ntasks-per-node", "1", "--export=ALL", "sh", "-c", line).
+			CombinedOutput()
+		if text := string(
+			out,
+		); err != nil || !strings.Contains(text, "0 on n1") ||
+			!strings.Contains(text, "1 on n2") {
 			t.Fatalf("%v: %s", err, out)
 		}
 		check(t, string(out), proxies...)
 	})
 	t.Run("Ray Train", func(t *testing.T) {
 		ray := filepath.Join(root, ".build", "ray", "bin", "python")
-		if out, err := exec.Command(ray, "-c", "import ray.train.torch, ray.cluster_utils").CombinedOutput(); err != nil {
+		if out, err := exec.Command(ray, "-c", "import ray.train.torch, ray.cluster_utils").
+			CombinedOutput(); err != nil {
 			t.Skipf("no Ray Train ('make engines'): %v: %s", err, lastLine(string(out)))
 		}
 		c := exec.Command("timeout", "400", ray, "-c", onTwoNodes, script, path, "--ray", "2")
 		c.Env = append(os.Environ(), "RAY_TRAIN_V2_ENABLED=1", "HOME="+t.TempDir())
 		out, err := c.CombinedOutput()
 		if c.ProcessState.ExitCode() == 124 {
-			t.Skipf("Ray Train came to no end in 400 s: too slow a machine: %s", lastLine(string(out)))
+			t.Skipf(
+				"Ray Train came to no end in 400 s: too slow a machine: %s",
+				lastLine(string(out)),
+			)
 		}
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)

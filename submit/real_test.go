@@ -26,7 +26,8 @@ var build = sync.OnceValues(func() (program string, err error) {
 		return "", err
 	}
 	program = filepath.Join(built, "robocache")
-	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program, "../cmd/robocache").
+		CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return program, nil
@@ -70,7 +71,8 @@ func dataset(t *testing.T, dir string) map[string][]byte {
 		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "_") {
 			return fs.SkipDir
 		}
-		if err != nil || d.IsDir() || strings.HasPrefix(name, "_") || name == filepath.Join("meta", "conversion.json") {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "_") ||
+			name == filepath.Join("meta", "conversion.json") {
 			return err
 		}
 		files[name], err = os.ReadFile(path)
@@ -91,14 +93,26 @@ func same(t *testing.T, what string, a, b map[string][]byte) {
 	}
 }
 
-// The real thing: a plan's shards one after the other; two at a time, interrupted by SIGTERM and gone on with; and on Slurm. The same dataset, to the byte.
+// The real thing: a plan's shards one after the other; two at a time, interrupted by SIGTERM and
+// gone on with; and on Slurm. The same dataset, to the byte.
 func TestRealShards(t *testing.T) {
 	call, dir := robo(t), t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	call("synth", in("src"), "--codec", "png", "--episodes", "16", "--seconds", "2")
 	plan := func(name string) (manifest string) {
 		manifest = in(name + ".json")
-		call("plan", "convert", in("src"), in(name), "--images", "images", "--shards", "8", "--manifest", manifest)
+		call(
+			"plan",
+			"convert",
+			in("src"),
+			in(name),
+			"--images",
+			"images",
+			"--shards",
+			"8",
+			"--manifest",
+			manifest,
+		)
 		return manifest
 	}
 	call("submit", "local", "--manifest", plan("one"), "-j", "1", "--threads", "1")
@@ -116,16 +130,23 @@ func TestRealShards(t *testing.T) {
 		Committed     bool
 	}
 	for end := time.Now().Add(time.Minute); s.Done < 1 && time.Now().Before(end); {
-		if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err != nil {
+		if err := json.Unmarshal(
+			[]byte(call("status", "--manifest", manifest, "--json")),
+			&s,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_ = c.Process.Signal(syscall.SIGTERM)
 	err := c.Wait()
-	if err := json.Unmarshal([]byte(call("status", "--manifest", manifest, "--json")), &s); err != nil {
+	if err := json.Unmarshal(
+		[]byte(call("status", "--manifest", manifest, "--json")),
+		&s,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if s.Done < 8 && (c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(errs.String(), "robocache: interrupted with ")) {
+	if s.Done < 8 &&
+		(c.ProcessState.ExitCode() != 130 || s.Committed || s.Running != 0 || !strings.Contains(errs.String(), "robocache: interrupted with ")) {
 		t.Errorf("interrupted: %v, %+v: %s", err, s, &errs)
 	}
 	t.Logf("interrupted with %d of 8 shards", s.Done)
@@ -170,13 +191,29 @@ func TestTenCommands(t *testing.T) {
 	t.Setenv("AWS_ENDPOINT_URL_S3", address)
 	call, dir := robo(t), t.TempDir()
 	t.Setenv("PATH", filepath.Dir(call())+":"+filepath.Dir(python)+":"+os.Getenv("PATH"))
-	if err := os.Symlink(filepath.Join(root, "examples"), filepath.Join(dir, "examples")); err != nil {
+	if err := os.Symlink(
+		filepath.Join(root, "examples"),
+		filepath.Join(dir, "examples"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Mkdir(filepath.Join(bucket, "lab"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	call("synth", filepath.Join(bucket, "lab", "recordings"), "--format", "mcap", "--codec", "png", "--episodes", "6", "--seconds", "2", "--rates", "camera=20,joints=100")
+	call(
+		"synth",
+		filepath.Join(bucket, "lab", "recordings"),
+		"--format",
+		"mcap",
+		"--codec",
+		"png",
+		"--episodes",
+		"6",
+		"--seconds",
+		"2",
+		"--rates",
+		"camera=20,joints=100",
+	)
 	for _, line := range commands {
 		begin := time.Now()
 		c := exec.Command("sh", "-c", line)
@@ -192,21 +229,37 @@ func TestTenCommands(t *testing.T) {
 	}
 }
 
-// robocache-bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one report of both.
+// robocache-bench load --submit on a real Slurm: the scenario of two nodes, a rank on each, and one
+// report of both.
 func TestBenchOnTwoNodes(t *testing.T) {
 	if _, err := exec.LookPath("ffmpeg"); err != nil {
 		t.Skip("a set with video needs ffmpeg: ", err)
 	}
 	call := robo(t)
 	dir := t.TempDir()
-	call("synth", filepath.Join(dir, "set"), "--episodes", "8", "--seconds", "1", "--cameras", "1", "--size", "96x96", "--codec", "h264")
+	call(
+		"synth",
+		filepath.Join(dir, "set"),
+		"--episodes",
+		"8",
+		"--seconds",
+		"1",
+		"--cameras",
+		"1",
+		"--size",
+		"96x96",
+		"--codec",
+		"h264",
+	)
 	c := startCluster(t, 1001, largeNodes)
 	bench := filepath.Join(dir, "robocache-bench")
-	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench, "./cmd/robocache-bench").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-C", "../bench", "-o", bench, "./cmd/robocache-bench").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Chdir(dir) // the jobs' logs
-	out, err := exec.Command(bench, "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4").Output()
+	out, err := exec.Command(bench, "load", filepath.Join(dir, "set"), "--scenarios", "stream_bucket_2node", "--submit", "--out", filepath.Join(dir, "out"), "--duration", "1s", "--workers", "1", "--batch-size", "8", "--check-frames", "4").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +283,11 @@ func TestBenchOnTwoNodes(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(b, &r); err != nil || len(r.Results) != 1 || len(r.Results[0].Ranks) != 2 {
+	if err := json.Unmarshal(
+		b,
+		&r,
+	); err != nil || len(r.Results) != 1 ||
+		len(r.Results[0].Ranks) != 2 {
 		t.Fatalf("%v: %.2000s", err, b)
 	}
 	for i, one := range r.Results[0].Ranks {

@@ -21,12 +21,14 @@ import (
 // Slurm writes the scripts of an array job and of the commit behind it.
 type Slurm struct {
 	Plan
-	Name     string
-	Out      string // the folder that they are written to
-	Logs     string // the folder of the jobs' output, which the nodes see; relative ones are below Out
-	Parallel int    // shards at once, over all arrays; 0: as the cluster allows
+	Name string
+	Out  string // the folder that they are written to
+	// the folder of the jobs' output, which the nodes see; relative ones are below Out
+	Logs     string
+	Parallel int // shards at once, over all arrays; 0: as the cluster allows
 	Retries  int
-	MaxArray int      // the cluster's MaxArraySize; 0: it is asked, and 1001 where it does not answer
+	// the cluster's MaxArraySize; 0: it is asked, and 1001 where it does not answer
+	MaxArray int
 	Partial  bool     // commit what there is
 	Sbatch   []string // options of all jobs, such as --partition=cpu
 	Array    []string // and of the arrays alone, such as --gpus=1
@@ -38,7 +40,8 @@ type Chunk struct {
 	Offset  int
 }
 
-// Arrays cuts the missing shards into arrays that the cluster takes: an index is below MaxArraySize.
+// Arrays cuts the missing shards into arrays that the cluster takes: an index is below
+// MaxArraySize.
 func (s *Slurm) Arrays() (out []Chunk) {
 	size := cmp.Or(s.MaxArray, 1001)
 	for at := 0; at < len(s.Missing); {
@@ -63,14 +66,39 @@ func (s *Slurm) Write(ctx context.Context) error {
 // values are what the scripts lack, as words of sh (S6).
 func (s *Slurm) values() map[string]string {
 	v := map[string]string{
-		"program": Words(s.Program), "manifest": Word(s.Manifest), "final": final(" | "), "retries": strconv.Itoa(s.Retries),
-		"missing": strconv.Itoa(len(s.Missing)), "total": strconv.Itoa(s.Total), "chunks": strconv.Itoa(len(s.Arrays())),
-		"logs": Word(s.Logs), "name": Word(s.Name), "log": Word(s.Logs + "/%x-%A_%a.log"), "commit-name": Word(s.Name + "-commit"), "commit-log": Word(s.Logs + "/%x-%j.log"),
-		"options": Words(s.Sbatch), "array-options": Words(append(slices.Clone(s.Sbatch), s.Array...)),
-		"at-once": "", "after-last": "", "partial": "", "after": "afterok", "arrays": "",
+		"program": Words(
+			s.Program,
+		),
+		"manifest": Word(s.Manifest),
+		"final":    final(" | "),
+		"retries":  strconv.Itoa(s.Retries),
+		"missing": strconv.Itoa(
+			len(s.Missing),
+		),
+		"total":  strconv.Itoa(s.Total),
+		"chunks": strconv.Itoa(len(s.Arrays())),
+		"logs": Word(
+			s.Logs,
+		),
+		"name":        Word(s.Name),
+		"log":         Word(s.Logs + "/%x-%A_%a.log"),
+		"commit-name": Word(s.Name + "-commit"),
+		"commit-log":  Word(s.Logs + "/%x-%j.log"),
+		"options": Words(
+			s.Sbatch,
+		),
+		"array-options": Words(append(slices.Clone(s.Sbatch), s.Array...)),
+		"at-once":       "",
+		"after-last":    "",
+		"partial":       "",
+		"after":         "afterok",
+		"arrays":        "",
 	}
 	if s.Parallel > 0 {
-		v["at-once"], v["after-last"] = fmt.Sprintf("%%%d", s.Parallel), ` ${last:+"--dependency=afterany:$last"}`
+		v["at-once"], v["after-last"] = fmt.Sprintf(
+			"%%%d",
+			s.Parallel,
+		), ` ${last:+"--dependency=afterany:$last"}`
 	}
 	if s.Partial {
 		v["partial"], v["after"] = " --partial", "afterany"
@@ -105,7 +133,8 @@ func (s *Slurm) Submit(ctx context.Context) (jobs []string, err error) {
 	}
 	if err != nil {
 		err = robocache.Unsupported("submit slurm", robocache.Where{"file": c.Path}, "%s", lastLine(errs.String())).
-			WithCause(err).WithHint("jobs that were submitted stand above; scancel ends them")
+			WithCause(err).
+			WithHint("jobs that were submitted stand above; scancel ends them")
 	}
 	return jobs, err
 }
@@ -127,8 +156,9 @@ func write(dir string, mode os.FileMode, values map[string]string, names ...stri
 	return nil
 }
 
-// fill gives a template's text with {{name}} replaced by its value. It is not text/template, whose calls of methods by their names keep the linker from
-// leaving out any exported method of the whole program: 8 MB of the library.
+// fill gives a template's text with {{name}} replaced by its value. It is not text/template, whose
+// calls of methods by their names keep the linker from leaving out any exported method of the whole
+// program: 8 MB of the library.
 func fill(name string, values map[string]string) []byte {
 	pairs := make([]string, 0, 2*len(values))
 	for k, v := range values {
@@ -145,7 +175,8 @@ func final(between string) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(Final), "[]"), " ", between)
 }
 
-// yamlText returns a value as JSON, which is valid YAML. v holds texts and numbers, which always encode.
+// yamlText returns a value as JSON, which is valid YAML. v holds texts and numbers, which always
+// encode.
 func yamlText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -166,7 +197,8 @@ func Words(list []string) string {
 // Word makes one word of sh of any text (S6).
 func Word(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_+=:,./-", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("@%_+=:,./-", r)
 	}
 	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
 		return s

@@ -15,14 +15,16 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/servers"
 )
 
-// cluster is a real controller with two nodes on this machine: Slurm's own programs, and one host's processes.
+// cluster is a real controller with two nodes on this machine: Slurm's own programs, and one host's
+// processes.
 type cluster struct {
 	t     *testing.T
 	dir   string
 	nodes map[string]*exec.Cmd
 }
 
-// slurmConf: a node fails after SlurmdTimeout; cred_expire lets a requeued job start again after some seconds instead of two minutes.
+// slurmConf: a node fails after SlurmdTimeout; cred_expire lets a requeued job start again after
+// some seconds instead of two minutes.
 const slurmConf = `ClusterName=rc
 SlurmctldHost=%[2]s(127.0.0.1)
 SlurmUser=root
@@ -67,7 +69,8 @@ const (
 	largeNodes = "SlurmdParameters=config_overrides\nGresTypes=gpu\nNodeName=DEFAULT CPUs=16 CoresPerSocket=16 RealMemory=300000 Gres=gpu:1"
 )
 
-// startCluster starts the daemons; the test is skipped where they are not installed ('make engines' does) or not ours to start.
+// startCluster starts the daemons; the test is skipped where they are not installed ('make engines'
+// does) or not ours to start.
 func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 	t.Helper()
 	for _, p := range []string{"munged", "slurmctld", "slurmd", "sbatch"} {
@@ -79,7 +82,11 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		t.Skip("the nodes of this test are started by root")
 	}
 	// Its ports are fixed: one cluster at a time on a machine.
-	alone, err := os.OpenFile(filepath.Join(os.TempDir(), "robocache-slurm-test.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	alone, err := os.OpenFile(
+		filepath.Join(os.TempDir(), "robocache-slurm-test.lock"),
+		os.O_CREATE|os.O_RDWR,
+		0o600,
+	)
 	if err == nil {
 		err = syscall.Flock(int(alone.Fd()), syscall.LOCK_EX)
 	}
@@ -105,34 +112,64 @@ func startCluster(t *testing.T, maxArray int, nodes string) *cluster {
 		}
 	}
 	conf := filepath.Join(c.dir, "slurm.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, slurmConf, c.dir, host, maxArray, nodes), 0o644); err != nil {
+	if err := os.WriteFile(
+		conf,
+		fmt.Appendf(nil, slurmConf, c.dir, host, maxArray, nodes),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, "gres.conf"), []byte("Name=gpu File=/dev/null\n"), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(c.dir, "gres.conf"),
+		[]byte("Name=gpu File=/dev/null\n"),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_CONF", conf)
-	t.Cleanup(func() { // behind the daemons: tasks of a test that failed, and steps that go on telling a controller which is gone
+	// behind the daemons: tasks of a test that failed, and steps that go on telling a controller
+	// which is gone
+	t.Cleanup(func() {
 		for _, pid := range running("SLURM_CONF=" + conf) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
 	key := filepath.Join(c.dir, "munge.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("not a secret: of this test alone", 4)), 0o600); err != nil {
+	if err := os.WriteFile(
+		key,
+		[]byte(strings.Repeat("not a secret: of this test alone", 4)),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
-	c.daemon("munged", "--foreground", "--force", "--key-file="+key, "--socket="+c.dir+"/munge.socket", "--pid-file="+c.dir+"/munge.pid", "--log-file="+c.dir+"/munge.log", "--seed-file="+c.dir+"/munge.seed")
+	c.daemon(
+		"munged",
+		"--foreground",
+		"--force",
+		"--key-file="+key,
+		"--socket="+c.dir+"/munge.socket",
+		"--pid-file="+c.dir+"/munge.pid",
+		"--log-file="+c.dir+"/munge.log",
+		"--seed-file="+c.dir+"/munge.seed",
+	)
 	c.daemon("slurmctld", "-D", "-i", "-f", conf)
 	for _, n := range []string{"n1", "n2"} {
 		c.nodes[n] = c.daemon("slurmd", "-D", "-N", n, "-f", conf)
 	}
-	c.wait(40*time.Second, "two idle nodes", func() bool { return c.out("sinfo", "-h", "-o", "%D %t") == "2 idle" })
+	c.wait(
+		40*time.Second,
+		"two idle nodes",
+		func() bool { return c.out("sinfo", "-h", "-o", "%D %t") == "2 idle" },
+	)
 	return c
 }
 
-// daemon starts a program in a session of its own, and ends its whole session behind the test; where the tests run out of their time, the program.
+// daemon starts a program in a session of its own, and ends its whole session behind the test;
+// where the tests run out of their time, the program.
 func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
-	log, err := os.Create(filepath.Join(c.dir, fmt.Sprintf("%s-%d.out", name, time.Now().UnixNano())))
+	log, err := os.Create(
+		filepath.Join(c.dir, fmt.Sprintf("%s-%d.out", name, time.Now().UnixNano())),
+	)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -144,7 +181,10 @@ func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	c.t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
-		if b, err := os.ReadFile(log.Name()); err == nil && c.t.Failed() && os.Getenv("SLURM_TEST_LOGS") != "" {
+		if b, err := os.ReadFile(
+			log.Name(),
+		); err == nil && c.t.Failed() &&
+			os.Getenv("SLURM_TEST_LOGS") != "" {
 			c.t.Logf("%s:\n%.3000s", name, b)
 		}
 	})
@@ -160,7 +200,13 @@ func (c *cluster) wait(most time.Duration, what string, until func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(most); !until(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.t.Fatalf("no %s within %v:\n%s\n%s", what, most, c.out("sinfo", "-N", "-l"), c.out("squeue", "-o", "%i %j %t %R %N"))
+			c.t.Fatalf(
+				"no %s within %v:\n%s\n%s",
+				what,
+				most,
+				c.out("sinfo", "-N", "-l"),
+				c.out("squeue", "-o", "%i %j %t %R %N"),
+			)
 		}
 	}
 }
@@ -183,7 +229,8 @@ next:
 	return pids
 }
 
-// kill ends a node as a power cut does: its daemon, and the tasks that run on it with the processes above them.
+// kill ends a node as a power cut does: its daemon, and the tasks that run on it with the processes
+// above them.
 func (c *cluster) kill(node string) (tasks int) {
 	c.t.Helper()
 	_ = syscall.Kill(-c.nodes[node].Process.Pid, syscall.SIGKILL)
@@ -199,7 +246,12 @@ func (c *cluster) kill(node string) (tasks int) {
 		if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
 			c.t.Fatal(err)
 		}
-		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent)); strings.HasPrefix(string(name), "slurmstepd") {
+		if name, _ := os.ReadFile(
+			fmt.Sprintf("/proc/%d/comm", parent),
+		); strings.HasPrefix(
+			string(name),
+			"slurmstepd",
+		) {
 			pids = append([]int{parent}, pids...) // first: it would tell the controller
 			tasks++
 		}
@@ -235,12 +287,20 @@ func submitted(t *testing.T, s *Slurm) []string {
 	return jobs
 }
 
-// A real controller: several arrays of a small MaxArraySize, one after the other, a task that asks to be tried again, one with skipped episodes.
+// A real controller: several arrays of a small MaxArraySize, one after the other, a task that asks
+// to be tried again, one with skipped episodes.
 func TestSlurm(t *testing.T) {
 	c := startCluster(t, 5, smallNodes)
 	dir, program := worker(t, 12, map[int]string{1: "75", 4: "3"})
 	put(t, filepath.Join(dir, "skipped"), "")
-	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "the jobs"), Logs: "logs", Retries: 2, Parallel: 4}
+	s := &Slurm{
+		Plan:     look(t, dir, program),
+		Name:     "robocache",
+		Out:      filepath.Join(dir, "the jobs"),
+		Logs:     "logs",
+		Retries:  2,
+		Parallel: 4,
+	}
 	begin := time.Now()
 	jobs := submitted(t, s)
 	if s.MaxArray != 5 || len(jobs) != 4 {
@@ -261,14 +321,25 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// A shard that can never succeed is not tried again, and the commit that waits for it is taken out of the queue; what is missing is then submitted again.
+// A shard that can never succeed is not tried again, and the commit that waits for it is taken out
+// of the queue; what is missing is then submitted again.
 func TestSlurmFinal(t *testing.T) {
 	c := startCluster(t, 1001, smallNodes)
 	dir, program := worker(t, 4, map[int]string{2: "42"})
-	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	s := &Slurm{
+		Plan:    look(t, dir, program),
+		Name:    "robocache",
+		Out:     filepath.Join(dir, "jobs"),
+		Logs:    dir,
+		Retries: 2,
+	}
 	jobs := submitted(t, s)
 	c.drained()
-	if log := calls(t, dir); count(log, "run 2") != 1 || count(log, "commit partial=") != 0 || c.state(jobs[1]) != "CANCELLED" || c.state(jobs[0]+"_2") != "FAILED" {
+	if log := calls(
+		t,
+		dir,
+	); count(log, "run 2") != 1 || count(log, "commit partial=") != 0 || c.state(jobs[1]) != "CANCELLED" ||
+		c.state(jobs[0]+"_2") != "FAILED" {
 		t.Errorf("%q, %s, %s", log, c.state(jobs[1]), c.state(jobs[0]+"_2"))
 	}
 	s.Plan = look(t, dir, program)
@@ -277,7 +348,11 @@ func TestSlurmFinal(t *testing.T) {
 	}
 	jobs = submitted(t, s)
 	c.drained()
-	if log := calls(t, dir); count(log, "run 2") != 2 || count(log, "commit partial=") != 1 || c.state(jobs[1]) != "COMPLETED" {
+	if log := calls(
+		t,
+		dir,
+	); count(log, "run 2") != 2 || count(log, "commit partial=") != 1 ||
+		c.state(jobs[1]) != "COMPLETED" {
 		t.Errorf("%q", log)
 	}
 }
@@ -288,19 +363,30 @@ func TestSlurmCancelled(t *testing.T) {
 	dir, program := worker(t, 2, nil)
 	put(t, filepath.Join(dir, "sleep"), "300")
 	put(t, filepath.Join(dir, "log"), "")
-	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	s := &Slurm{
+		Plan:    look(t, dir, program),
+		Name:    "robocache",
+		Out:     filepath.Join(dir, "jobs"),
+		Logs:    dir,
+		Retries: 2,
+	}
 	jobs := submitted(t, s)
 	c.wait(20*time.Second, "two tasks", func() bool { return len(calls(t, dir)) == 2 })
 	time.Sleep(time.Second)
 	c.out("scancel", jobs[0])
 	c.drained()
 	time.Sleep(3 * time.Second)
-	if log := calls(t, dir); count(log, "run 0") != 1 || count(log, "commit partial=") != 0 || c.out("squeue", "-h", "-o", "%i %t %r") != "" {
+	if log := calls(
+		t,
+		dir,
+	); count(log, "run 0") != 1 || count(log, "commit partial=") != 0 ||
+		c.out("squeue", "-h", "-o", "%i %t %r") != "" {
 		t.Errorf("%q; %s; %s", log, c.out("squeue", "-h", "-o", "%i %t %r"), c.state(jobs[0]+"_0"))
 	}
 }
 
-// Before a time limit Slurm signals the shell: the worker is asked to stop and its shard is tried again. Then a node dies in the middle, and the other takes its shards.
+// Before a time limit Slurm signals the shell: the worker is asked to stop and its shard is tried
+// again. Then a node dies in the middle, and the other takes its shards.
 func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("Slurm misses a node after half a minute")
@@ -309,13 +395,24 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 	dir, program := worker(t, 6, nil)
 	put(t, filepath.Join(dir, "sleep"), "300")
 	put(t, filepath.Join(dir, "log"), "")
-	s := &Slurm{Plan: look(t, dir, program), Name: "robocache", Out: filepath.Join(dir, "jobs"), Logs: dir, Retries: 2}
+	s := &Slurm{
+		Plan:    look(t, dir, program),
+		Name:    "robocache",
+		Out:     filepath.Join(dir, "jobs"),
+		Logs:    dir,
+		Retries: 2,
+	}
 	jobs := submitted(t, s)
 	c.wait(20*time.Second, "four tasks", func() bool { return len(calls(t, dir)) == 4 })
 	time.Sleep(time.Second)
-	signal := func(id string) { c.out("timeout", "3", "scancel", "-b", "-s", "USR1", id) } // it signals, and then tries again while the job is on its way back to the queue
+	// it signals, and then tries again while the job is on its way back to the queue
+	signal := func(id string) { c.out("timeout", "3", "scancel", "-b", "-s", "USR1", id) }
 	signal(jobs[0] + "_0")
-	c.wait(20*time.Second, "worker that stops", func() bool { return count(calls(t, dir), "asked 0") == 1 })
+	c.wait(
+		20*time.Second,
+		"worker that stops",
+		func() bool { return count(calls(t, dir), "asked 0") == 1 },
+	)
 	c.wait(20*time.Second, "task in its place", func() bool { return len(calls(t, dir)) == 6 })
 	time.Sleep(time.Second)
 	put(t, filepath.Join(dir, "sleep"), "0.1")
@@ -323,7 +420,8 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 	if n := c.kill("n2"); n == 0 {
 		t.Error("nothing ran on n2")
 	}
-	for _, id := range strings.Fields(c.out("squeue", "-h", "-w", "n1", "-t", "R", "-o", "%i")) { // those would sleep on
+	// those would sleep on
+	for _, id := range strings.Fields(c.out("squeue", "-h", "-w", "n1", "-t", "R", "-o", "%i")) {
 		signal(id)
 	}
 	c.drained()
@@ -332,7 +430,10 @@ func TestSlurmSignalAndDeadNode(t *testing.T) {
 		t.Errorf("%q %s", log, c.state(jobs[1]))
 	}
 	for i := range 6 {
-		if b, err := os.ReadFile(filepath.Join(dir, "receipts", fmt.Sprint(i))); err != nil || !strings.Contains(string(b), " n1 ") {
+		if b, err := os.ReadFile(
+			filepath.Join(dir, "receipts", fmt.Sprint(i)),
+		); err != nil ||
+			!strings.Contains(string(b), " n1 ") {
 			t.Errorf("shard %d: %v %s", i, err, b)
 		}
 	}

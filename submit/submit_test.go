@@ -19,8 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// standIn is a worker that a test can look through: $DIR/plan holds the number of shards, $DIR/codes/I the exit codes of shard I's tries (then 0), $DIR/log what
-// was called. It leaves receipts, and commit wants them all.
+// standIn is a worker that a test can look through: $DIR/plan holds the number of shards,
+// $DIR/codes/I the exit codes of shard I's tries (then 0), $DIR/log what was called. It leaves
+// receipts, and commit wants them all.
 const standIn = `#!/bin/sh
 dir='%s'
 verb=$1; shift
@@ -103,23 +104,37 @@ func TestLocal(t *testing.T) {
 	put(t, filepath.Join(dir, "receipts", "7"), "")
 	var errs bytes.Buffer
 	ends := 0
-	l := &Local{Plan: look(t, dir, program), Jobs: 3, Threads: 2, Retries: 2, Pause: time.Millisecond, Stderr: &errs}
+	l := &Local{
+		Plan:    look(t, dir, program),
+		Jobs:    3,
+		Threads: 2,
+		Retries: 2,
+		Pause:   time.Millisecond,
+		Stderr:  &errs,
+	}
 	findings, err := l.Run(t.Context(), func(States) { ends++ })
 	if err != nil || findings {
 		t.Fatalf("%v %v\n%s", findings, err, &errs)
 	}
 	s := l.States()
-	if s.Done != 9 || s.Failed+s.Waiting+s.Running != 0 || s.Retries != 4 || s.Findings != 1 || !s.Committed || fmt.Sprint(s.Codes) != "map[1:1 75:2 signal:1]" || ends != 8 {
+	if s.Done != 9 || s.Failed+s.Waiting+s.Running != 0 || s.Retries != 4 || s.Findings != 1 ||
+		!s.Committed ||
+		fmt.Sprint(s.Codes) != "map[1:1 75:2 signal:1]" ||
+		ends != 8 {
 		t.Errorf("%+v, %d ends", s, ends)
 	}
 	log := calls(t, dir)
-	if count(log, "run 2") != 3 || count(log, "run 7") != 0 || count(log, "run 5") != 2 || log[len(log)-1] != "commit partial=" {
+	if count(log, "run 2") != 3 || count(log, "run 7") != 0 || count(log, "run 5") != 2 ||
+		log[len(log)-1] != "commit partial=" {
 		t.Errorf("%v", log)
 	}
 	if !strings.Contains(errs.String(), "shard 2: robocache: shard says 75\n") {
 		t.Errorf("%q", errs.String())
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "cores")); err != nil || string(b) != strings.Repeat("2\n", 12) && os.Getenv("GOMAXPROCS") == "" {
+	if b, err := os.ReadFile(
+		filepath.Join(dir, "cores"),
+	); err != nil ||
+		string(b) != strings.Repeat("2\n", 12) && os.Getenv("GOMAXPROCS") == "" {
 		t.Errorf("%v: %q", err, b)
 	}
 	put(t, filepath.Join(dir, "skipped"), "")
@@ -127,12 +142,14 @@ func TestLocal(t *testing.T) {
 	if findings, err := l.Run(t.Context(), func(States) {}); !findings || err != nil {
 		t.Errorf("a commit with findings: %v %v", findings, err)
 	}
-	if c := l.States().Commit; c == nil || len(c.Findings) != 1 || c.Findings[0].Code != "cut-file" {
+	if c := l.States().Commit; c == nil || len(c.Findings) != 1 ||
+		c.Findings[0].Code != "cut-file" {
 		t.Errorf("the answer lacks what the commit reported: %+v", c)
 	}
 }
 
-// S3: no shard is begun after one that can never succeed, and what runs is asked to stop; with Partial the others go on.
+// S3: no shard is begun after one that can never succeed, and what runs is asked to stop; with
+// Partial the others go on.
 func TestLocalStopsOnFinal(t *testing.T) {
 	for _, code := range Final {
 		dir, program := worker(t, 40, map[int]string{0: fmt.Sprint(code)})
@@ -140,7 +157,9 @@ func TestLocalStopsOnFinal(t *testing.T) {
 		l := &Local{Plan: look(t, dir, program), Jobs: 2, Retries: 5, Pause: time.Millisecond}
 		_, err := l.Run(t.Context(), func(States) {})
 		var f *Failed
-		if !errors.As(err, &f) || f.Code != code || f.ExitCode() != code || f.Shard != 0 || f.Tries != 1 || f.Last != fmt.Sprintf("shard says %d", code) {
+		if !errors.As(err, &f) || f.Code != code || f.ExitCode() != code || f.Shard != 0 ||
+			f.Tries != 1 ||
+			f.Last != fmt.Sprintf("shard says %d", code) {
 			t.Errorf("%d: %v", code, err)
 		}
 		if log := calls(t, dir); len(log) > 8 || count(log, "commit partial=") > 0 {
@@ -148,11 +167,18 @@ func TestLocalStopsOnFinal(t *testing.T) {
 		}
 	}
 	dir, program := worker(t, 5, map[int]string{0: "42", 3: "75 75"})
-	l := &Local{Plan: look(t, dir, program), Jobs: 2, Retries: 1, Pause: time.Millisecond, Partial: true}
+	l := &Local{
+		Plan:    look(t, dir, program),
+		Jobs:    2,
+		Retries: 1,
+		Pause:   time.Millisecond,
+		Partial: true,
+	}
 	if _, err := l.Run(t.Context(), func(States) {}); err != nil {
 		t.Error(err)
 	}
-	if s := l.States(); s.Done != 3 || s.Failed != 2 || !s.Committed || count(calls(t, dir), "commit partial=1") != 1 {
+	if s := l.States(); s.Done != 3 || s.Failed != 2 || !s.Committed ||
+		count(calls(t, dir), "commit partial=1") != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -171,14 +197,21 @@ func TestLocalPassesSignalsOn(t *testing.T) {
 	}()
 	put(t, filepath.Join(dir, "log"), "")
 	begin := time.Now()
-	if _, err := l.Run(ctx, func(States) {}); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "with 0 of 6 shards done") {
+	if _, err := l.Run(
+		ctx,
+		func(States) {},
+	); !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), "with 0 of 6 shards done") {
 		t.Error(err)
 	}
 	if s := l.States(); s.Waiting != 6 || s.Failed != 0 || time.Since(begin) > Grace {
 		t.Errorf("%+v after %v", s, time.Since(begin))
 	}
 	log := calls(t, dir)
-	if slices.Sort(log); count(log, "asked 0")+count(log, "asked 1")+count(log, "asked 2") != 3 || len(log) != 6 {
+	if slices.Sort(
+		log,
+	); count(log, "asked 0")+count(log, "asked 1")+count(log, "asked 2") != 3 ||
+		len(log) != 6 {
 		t.Errorf("%q", log)
 	}
 }
@@ -186,10 +219,22 @@ func TestLocalPassesSignalsOn(t *testing.T) {
 func TestLook(t *testing.T) {
 	dir, program := worker(t, 3, nil)
 	var f *Failed
-	if _, err := Look(t.Context(), program, dir+"/none"); !errors.As(err, &f) || f.Code != 10 || !strings.Contains(f.Last, "not found") {
+	if _, err := Look(
+		t.Context(),
+		program,
+		dir+"/none",
+	); !errors.As(err, &f) || f.Code != 10 ||
+		!strings.Contains(f.Last, "not found") {
 		t.Error(err)
 	}
-	if _, err := Look(t.Context(), []string{dir + "/none"}, "m"); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Look(
+		t.Context(),
+		[]string{dir + "/none"},
+		"m",
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	if _, err := Look(t.Context(), []string{"true"}, "m"); !errors.Is(err, robocache.ErrMalformed) {
@@ -215,8 +260,23 @@ func TestSlurmScripts(t *testing.T) {
 	for i := 1000; i < 2000; i++ {
 		missing = append(missing, i)
 	}
-	s := &Slurm{Plan: Plan{[]string{"/opt/robo cache/robocache"}, "/data/it's a $plan.json", 2100, append(missing, 2099), ""}, Name: "robocache", Logs: "logs", Parallel: 64, Retries: 5,
-		MaxArray: 1000, Sbatch: []string{"--partition=cpu", "--comment=it's"}, Array: []string{"--gpus=1"}, Out: filepath.Join(t.TempDir(), "a b")}
+	s := &Slurm{
+		Plan: Plan{
+			[]string{"/opt/robo cache/robocache"},
+			"/data/it's a $plan.json",
+			2100,
+			append(missing, 2099),
+			"",
+		},
+		Name:     "robocache",
+		Logs:     "logs",
+		Parallel: 64,
+		Retries:  5,
+		MaxArray: 1000,
+		Sbatch:   []string{"--partition=cpu", "--comment=it's"},
+		Array:    []string{"--gpus=1"},
+		Out:      filepath.Join(t.TempDir(), "a b"),
+	}
 	if err := s.Write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +286,8 @@ func TestSlurmScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden(t, name, b)
-		if out, err := exec.Command("sh", "-n", filepath.Join(s.Out, name)).CombinedOutput(); err != nil {
+		if out, err := exec.Command("sh", "-n", filepath.Join(s.Out, name)).
+			CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
 	}

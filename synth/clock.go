@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// clock is when the samples of one stream were recorded: a grid, less what the recorder lost, plus jitter. Timestamps increase.
+// clock is when the samples of one stream were recorded: a grid, less what the recorder lost, plus
+// jitter. Timestamps increase.
 func clock(rng *rand.Rand, rate robocache.Rate, end, jitter int64, gaps float64) []int64 {
 	var out []int64
 	lost := 0
@@ -16,7 +17,8 @@ func clock(rng *rand.Rand, rate robocache.Rate, end, jitter int64, gaps float64)
 		if t >= end {
 			return out
 		}
-		// Bursts of a quarter of a second on average, so often that the share comes to gaps. The first sample is never lost.
+		// Bursts of a quarter of a second on average, so often that the share comes to gaps. The
+		// first sample is never lost.
 		burst := max(1, rate.Float()/4)
 		if gaps > 0 && lost == 0 && k > 0 && rng.Float64() < gaps/(1-gaps)/burst {
 			lost = 1 + int(rng.ExpFloat64()*burst)
@@ -41,18 +43,20 @@ func shaken(rng *rand.Rand, t, jitter int64, rate robocache.Rate) int64 {
 	return max(t, 0)
 }
 
-// streams numbers the streams that may have clocks of their own: what one of them draws moves no other. Cameras follow at cameraStream.
+// streams numbers the streams that may have clocks of their own: what one of them draws moves no
+// other. Cameras follow at cameraStream.
 var streams = map[string]int{"joints": 1, "force": 2, "cloud": 3, "text": 4}
 
 const cameraStream = 8
 
 // Truth is how a stream's clock was bent: what a tool that looks for it should find.
 type Truth struct {
-	Rate   robocache.Rate `json:"rate"`
-	Offset int64          `json:"offset_ns"` // timestamp = round(t·(1 + SkewPPM/1e6)) + Offset, t being when the sample was taken
-	Skew   float64        `json:"skew_ppm"`
-	Late   int64          `json:"late_ns"`    // the stream begins so much after the episode
-	Drop   [2]int64       `json:"dropout_ns"` // it is silent from … to
+	Rate robocache.Rate `json:"rate"`
+	// timestamp = round(t·(1 + SkewPPM/1e6)) + Offset, t being when the sample was taken
+	Offset int64    `json:"offset_ns"`
+	Skew   float64  `json:"skew_ppm"`
+	Late   int64    `json:"late_ns"`    // the stream begins so much after the episode
+	Drop   [2]int64 `json:"dropout_ns"` // it is silent from … to
 }
 
 // bend gives the truth of a stream in an episode.
@@ -85,7 +89,10 @@ func (t *Truth) stamped(taken []int64) (kept, timestamps []int64) {
 			continue
 		}
 		kept = append(kept, x)
-		timestamps = append(timestamps, x+int64(math.Round(float64(float64(x)*t.Skew*1e-6)))+t.Offset)
+		timestamps = append(
+			timestamps,
+			x+int64(math.Round(float64(float64(x)*t.Skew*1e-6)))+t.Offset,
+		)
 	}
 	return kept, timestamps
 }

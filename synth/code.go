@@ -1,7 +1,8 @@
 package synth
 
-// The bar code of an image: squares of black and white in rows across the bottom edge, most significant bit first.
-// 16 bits episode, 20 bits row, 8 bits check. Squares of 6 pixels and more outlive the lossy coding of small images.
+// The bar code of an image: squares of black and white in rows across the bottom edge, most
+// significant bit first. 16 bits episode, 20 bits row, 8 bits check. Squares of 6 pixels and more
+// outlive the lossy coding of small images.
 const (
 	codeEpisodeBits = 16
 	codeRowBits     = 20
@@ -23,7 +24,8 @@ func codeWord(episode, row int) uint64 {
 	return w<<codeCheckBits | uint64(check8(w))
 }
 
-// check8 is CRC-8 (polynomial 0x07) over the word's bytes, begun at 0x5a so that an all-black or all-white strip is no code.
+// check8 is CRC-8 (polynomial 0x07) over the word's bytes, begun at 0x5a so that an all-black or
+// all-white strip is no code.
 func check8(w uint64) byte {
 	c := byte(0x5a)
 	for i := 56; i >= 0; i -= 8 {
@@ -58,8 +60,8 @@ func drawCode(rgb []byte, width, height, episode, row int) {
 	}
 }
 
-// ReadCode finds the episode and the row that an RGB image (8 bits, channels last, of the size it was made in) shows;
-// ok is false where the check fails.
+// ReadCode finds the episode and the row that an RGB image (8 bits, channels last, of the size it
+// was made in) shows; ok is false where the check fails.
 func ReadCode(rgb []byte, width, height int) (episode, row int, ok bool) {
 	side, columns, rows := codeLayout(width, height)
 	if width < 64 || height < 64 || len(rgb) < width*height*3 || rows*side > height {

@@ -10,10 +10,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Dataset is a synthetic dataset that is made while it is read: what writers, views and loaders are tested with.
+// Dataset is a synthetic dataset that is made while it is read: what writers, views and loaders are
+// tested with.
 //
-// Its rows are those of camera 0 (of observation.state where there is none). Without rates beside the camera's, jitter, gaps and the like,
-// every stream lies on them; else each other stream has a clock of its own, named by its key.
+// Its rows are those of camera 0 (of observation.state where there is none). Without rates beside
+// the camera's, jitter, gaps and the like, every stream lies on them; else each other stream has a
+// clock of its own, named by its key.
 type Dataset struct {
 	o       Options
 	fps     robocache.Rate
@@ -22,8 +24,9 @@ type Dataset struct {
 	streams map[string]*stream
 	lengths []int
 	tasks   []int
-	width   map[string]int // NewRows: of the streams beside the rows; nil = they have clocks of their own
-	preset  *preset        // in place of the planar arm
+	// NewRows: of the streams beside the rows; nil = they have clocks of their own
+	width  map[string]int
+	preset *preset // in place of the planar arm
 
 	mu     sync.Mutex
 	kept   map[int]*recording
@@ -38,7 +41,8 @@ type easel struct{ canvases []*canvas }
 // stream is a feature and how its rows are made.
 type stream struct {
 	feature robocache.Feature
-	number  int                                         // of its clock (streams, cameraStream + camera); 0 = the rows'
+	// of its clock (streams, cameraStream + camera); 0 = the rows'
+	number  int
 	rate    robocache.Rate                              // of its clock
 	camera  int                                         // images: which
 	numeric func(s *state, add func(values ...float64)) // nil: a column of the rows
@@ -58,11 +62,13 @@ type clocked struct{ taken, timestamps []int64 }
 
 const keptRecordings = 8
 
-// New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG images, all on one grid.
+// New makes a dataset of the options. The zero value is 4 episodes of 2 s, two cameras of PNG
+// images, all on one grid.
 func New(opt Options) (*Dataset, error) { return newDataset(opt, false) }
 
-// NewRows makes a dataset of the rows that Write writes, for formats that keep one clock: streams beside the rows are columns of each row's native
-// samples, with their recorded timestamps. Times gives those of the rows. ErrMisuse where the options ask for what rows cannot hold.
+// NewRows makes a dataset of the rows that Write writes, for formats that keep one clock: streams
+// beside the rows are columns of each row's native samples, with their recorded timestamps. Times
+// gives those of the rows. ErrMisuse where the options ask for what rows cannot hold.
 func NewRows(opt Options) (*Dataset, error) { return newDataset(opt, true) }
 
 func newDataset(opt Options, rows bool) (*Dataset, error) {
@@ -90,7 +96,14 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 	}
 	d := &Dataset{o: o, fps: fps, streams: map[string]*stream{}, kept: map[int]*recording{}}
 	d.offered = robocache.Capabilities{GatherRagged: d.GatherRagged}
-	d.info = robocache.Info{URI: fmt.Sprintf("synth:%d", o.Seed), Format: "synth", Version: "1", Robot: o.Robot, FPS: fps, Episodes: o.Episodes}
+	d.info = robocache.Info{
+		URI:      fmt.Sprintf("synth:%d", o.Seed),
+		Format:   "synth",
+		Version:  "1",
+		Robot:    o.Robot,
+		FPS:      fps,
+		Episodes: o.Episodes,
+	}
 	for i, text := range o.Tasks {
 		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(i), Text: text})
 	}
@@ -105,7 +118,15 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 	for e := range o.Episodes {
 		n := len(o.rows(e, fps))
 		text, _ := o.task(e)
-		d.lengths, d.tasks, d.info.Frames = append(d.lengths, n), append(d.tasks, text), d.info.Frames+int64(n)
+		d.lengths, d.tasks, d.info.Frames = append(
+			d.lengths,
+			n,
+		), append(
+			d.tasks,
+			text,
+		), d.info.Frames+int64(
+			n,
+		)
 	}
 	d.easels.New = func() any {
 		x := &easel{}
@@ -119,7 +140,8 @@ func newDataset(opt Options, rows bool) (*Dataset, error) {
 
 // native says that streams have clocks of their own.
 func (o *Options) native() bool {
-	return len(o.Rates) > 1 || o.recorded() || o.Late > 0 || o.Offset > 0 || o.Skew > 0 || o.Dropout > 0
+	return len(o.Rates) > 1 || o.recorded() || o.Late > 0 || o.Offset > 0 || o.Skew > 0 ||
+		o.Dropout > 0
 }
 
 // describe makes the schema.
@@ -152,7 +174,16 @@ func (d *Dataset) describe() error {
 		return nil
 	}
 	for i := range o.Cameras {
-		f := robocache.Feature{Key: camera(i), Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3}
+		f := robocache.Feature{
+			Key:      camera(i),
+			Kind:     robocache.KindImage,
+			DType:    robocache.Uint8,
+			Shape:    []int{o.Height, o.Width, 3},
+			Names:    names("height", "width", "channels"),
+			Height:   o.Height,
+			Width:    o.Width,
+			Channels: 3,
+		}
 		s := stream{feature: f, camera: i}
 		if i > 0 && o.native() {
 			s.number = cameraStream + i
@@ -160,7 +191,21 @@ func (d *Dataset) describe() error {
 		add(s)
 	}
 	if o.Depth && o.Cameras > 0 {
-		add(stream{feature: robocache.Feature{Key: depthKey, Kind: robocache.KindImage, DType: robocache.Uint16, Shape: []int{o.Height, o.Width, 1}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 1, Unit: "mm"}})
+		add(
+			stream{
+				feature: robocache.Feature{
+					Key:      depthKey,
+					Kind:     robocache.KindImage,
+					DType:    robocache.Uint16,
+					Shape:    []int{o.Height, o.Width, 1},
+					Names:    names("height", "width", "channels"),
+					Height:   o.Height,
+					Width:    o.Width,
+					Channels: 1,
+					Unit:     "mm",
+				},
+			},
+		)
 	}
 	rows := Options{} // the features of the rows alone
 	for _, f := range rows.features(nil, d.fps) {
@@ -182,7 +227,14 @@ func (d *Dataset) describe() error {
 			add(stream{feature: f, number: streams[name], rate: rate})
 		default:
 			n := natives[name]
-			add(stream{feature: numeric(n.key, robocache.Float32, n.d), number: streams[name], rate: rate, numeric: func(s *state, add func(...float64)) { add(n.sample(s)...) }})
+			add(
+				stream{
+					feature: numeric(n.key, robocache.Float32, n.d),
+					number:  streams[name],
+					rate:    rate,
+					numeric: func(s *state, add func(...float64)) { add(n.sample(s)...) },
+				},
+			)
 		}
 	}
 	if o.native() {
@@ -216,7 +268,12 @@ func (d *Dataset) Episode(_ context.Context, e int) (robocache.Episode, error) {
 	if err := d.check(e); err != nil {
 		return robocache.Episode{}, err
 	}
-	return robocache.Episode{Position: e, Index: int64(e), Length: d.lengths[e], Tasks: []string{d.o.Tasks[d.tasks[e]]}}, nil
+	return robocache.Episode{
+		Position: e,
+		Index:    int64(e),
+		Length:   d.lengths[e],
+		Tasks:    []string{d.o.Tasks[d.tasks[e]]},
+	}, nil
 }
 
 func (d *Dataset) check(e int) error {

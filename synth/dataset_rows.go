@@ -16,7 +16,11 @@ import (
 )
 
 // each calls fn with the recording and the clock of every row, in the order asked.
-func (d *Dataset) each(rows []robocache.Row, s *stream, fn func(i int, r *recording, c *clocked) error) error {
+func (d *Dataset) each(
+	rows []robocache.Row,
+	s *stream,
+	fn func(i int, r *recording, c *clocked) error,
+) error {
 	var rec *recording
 	var c *clocked
 	last := -1
@@ -113,7 +117,11 @@ func (s *state) phase() string {
 }
 
 // GatherRagged makes point clouds: the arm, the discs and the table, in metres.
-func (d *Dataset) GatherRagged(_ context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (d *Dataset) GatherRagged(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	s, err := d.find(key)
 	if err == nil && !s.feature.Ragged() {
 		err = wrongKind(s, "a ragged stream")
@@ -148,17 +156,32 @@ func (s *state) point(rng *rand.Rand) [4]float64 {
 		if k == 1 {
 			from, to = elbow, tip
 		}
-		return [4]float64{from[0] + float64(u*(to[0]-from[0])), from[1] + float64(u*(to[1]-from[1])), 0.12 + float64(0.03*math.Sin(v)), 0.9}
+		return [4]float64{
+			from[0] + float64(u*(to[0]-from[0])),
+			from[1] + float64(u*(to[1]-from[1])),
+			0.12 + float64(0.03*math.Sin(v)),
+			0.9,
+		}
 	case k < 2+discCount:
 		p := s.discs[k-2]
 		r := float64(discRadius * math.Sqrt(u))
-		return [4]float64{p[0] + float64(r*math.Cos(v)), p[1] + float64(r*math.Sin(v)), 0.02, 0.3 + float64(0.2*float64(k-2))}
+		return [4]float64{
+			p[0] + float64(r*math.Cos(v)),
+			p[1] + float64(r*math.Sin(v)),
+			0.02,
+			0.3 + float64(0.2*float64(k-2)),
+		}
 	}
 	return [4]float64{float64(2*u) - 1, float64(2*rng.Float64()) - 0.2, 0, 0.1}
 }
 
 // Frames draws images.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	s, err := d.find(key)
 	if err == nil && s.feature.Kind != robocache.KindImage {
 		err = wrongKind(s, "images")
@@ -193,7 +216,15 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 func (o *Options) frame(c *canvas) (robocache.FrameRef, error) {
 	switch o.Codec {
 	case "raw":
-		return robocache.FrameRef{Raw: &robocache.Raw{Pix: bytes.Clone(c.rgb), Height: c.height, Width: c.width, Channels: 3, DType: robocache.Uint8}}, nil
+		return robocache.FrameRef{
+			Raw: &robocache.Raw{
+				Pix:      bytes.Clone(c.rgb),
+				Height:   c.height,
+				Width:    c.width,
+				Channels: 3,
+				DType:    robocache.Uint8,
+			},
+		}, nil
 	case "jpeg":
 		var b bytes.Buffer
 		// Opaque images are the same in both kinds of image; the encoder is fast on this one alone.
@@ -205,7 +236,8 @@ func (o *Options) frame(c *canvas) (robocache.FrameRef, error) {
 	return robocache.FrameRef{Encoded: b}, err
 }
 
-// depth is the distance of what is on the canvas, in mm: a tilted table, and what stands on it 400 mm nearer.
+// depth is the distance of what is on the canvas, in mm: a tilted table, and what stands on it 400
+// mm nearer.
 func (o *Options) depth(c *canvas) (robocache.FrameRef, error) {
 	m := image.NewGray16(image.Rect(0, 0, c.width, c.height))
 	for y := range c.height {
@@ -226,5 +258,13 @@ func (o *Options) depth(c *canvas) (robocache.FrameRef, error) {
 	for i := 0; i < len(m.Pix); i += 2 {
 		m.Pix[i], m.Pix[i+1] = m.Pix[i+1], m.Pix[i]
 	}
-	return robocache.FrameRef{Raw: &robocache.Raw{Pix: m.Pix, Height: c.height, Width: c.width, Channels: 1, DType: robocache.Uint16}}, nil
+	return robocache.FrameRef{
+		Raw: &robocache.Raw{
+			Pix:      m.Pix,
+			Height:   c.height,
+			Width:    c.width,
+			Channels: 1,
+			DType:    robocache.Uint16,
+		},
+	}, nil
 }

@@ -16,8 +16,20 @@ import (
 )
 
 // bent has every stream on a clock of its own.
-var bent = Options{Episodes: 3, Seconds: 1.5, Spread: 0.5, Seed: 11, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4}, Jitter: time.Millisecond,
-	Gaps: 0.02, Late: 200 * time.Millisecond, Offset: 5 * time.Millisecond, Skew: 80, Dropout: 100 * time.Millisecond, Depth: true}
+var bent = Options{
+	Episodes: 3,
+	Seconds:  1.5,
+	Spread:   0.5,
+	Seed:     11,
+	Rates:    map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4},
+	Jitter:   time.Millisecond,
+	Gaps:     0.02,
+	Late:     200 * time.Millisecond,
+	Offset:   5 * time.Millisecond,
+	Skew:     80,
+	Dropout:  100 * time.Millisecond,
+	Depth:    true,
+}
 
 func made(t *testing.T, opt Options) *Dataset {
 	t.Helper()
@@ -29,7 +41,12 @@ func made(t *testing.T, opt Options) *Dataset {
 }
 
 // all reads everything of an episode's stream.
-func all(t *testing.T, d robocache.Dataset, e int, f *robocache.Feature) (times []int64, values any) {
+func all(
+	t *testing.T,
+	d robocache.Dataset,
+	e int,
+	f *robocache.Feature,
+) (times []int64, values any) {
 	t.Helper()
 	ctx := context.Background()
 	times, err := d.Times(ctx, e, f.Key)
@@ -67,7 +84,8 @@ func all(t *testing.T, d robocache.Dataset, e int, f *robocache.Feature) (times 
 	return times, text
 }
 
-// TestDatasetSameRows is S7: the same options give the same rows, in whatever order and from however many goroutines they are asked for.
+// TestDatasetSameRows is S7: the same options give the same rows, in whatever order and from
+// however many goroutines they are asked for.
 func TestDatasetSameRows(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		opt := bent
@@ -91,7 +109,10 @@ func TestDatasetSameRows(t *testing.T) {
 				go func() {
 					defer wg.Done()
 					times, values := all(t, b, e, &f)
-					if w := want[f.Key+string(rune('0'+e))]; !reflect.DeepEqual(w, part{times, values}) {
+					if w := want[f.Key+string(rune('0'+e))]; !reflect.DeepEqual(
+						w,
+						part{times, values},
+					) {
 						t.Errorf("%s: %s of episode %d differs", codec, f.Key, e)
 					}
 				}()
@@ -101,7 +122,8 @@ func TestDatasetSameRows(t *testing.T) {
 	}
 }
 
-// TestDatasetIsWrite: without clocks of their own, the rows are those that Write puts into LeRobot, images included.
+// TestDatasetIsWrite: without clocks of their own, the rows are those that Write puts into LeRobot,
+// images included.
 func TestDatasetIsWrite(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 1, Seed: 5, Spread: 0.3}
 	_, _, disk := inMemory(t, opt)
@@ -123,7 +145,8 @@ func TestDatasetIsWrite(t *testing.T) {
 	}
 }
 
-// TestClocks is S8: rates, lengths, gaps, late starts, drop-outs, offsets and skew are those of Truth, and timestamps increase.
+// TestClocks is S8: rates, lengths, gaps, late starts, drop-outs, offsets and skew are those of
+// Truth, and timestamps increase.
 func TestClocks(t *testing.T) {
 	d := made(t, bent)
 	lengths := map[int]bool{}
@@ -153,8 +176,15 @@ func TestClocks(t *testing.T) {
 				if i > 0 && x <= times[i-1] {
 					t.Fatalf("%s: timestamp %d does not increase", f.Key, i)
 				}
-				if slack := 2.0; taken < float64(truth.Late)-slack || taken > float64(truth.Drop[0])+slack && taken < float64(truth.Drop[1])-slack {
-					t.Fatalf("%s: timestamp %d (%v) is before the start or in the drop-out: %+v", f.Key, i, x, truth)
+				if slack := 2.0; taken < float64(truth.Late)-slack ||
+					taken > float64(truth.Drop[0])+slack && taken < float64(truth.Drop[1])-slack {
+					t.Fatalf(
+						"%s: timestamp %d (%v) is before the start or in the drop-out: %+v",
+						f.Key,
+						i,
+						x,
+						truth,
+					)
 				}
 			}
 			span := float64(times[len(times)-1]-times[0])/1e9 - bent.Dropout.Seconds()
@@ -173,7 +203,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestDatasetCodes is S3 for images that are made while they are read: of each camera, on its own rows.
+// TestDatasetCodes is S3 for images that are made while they are read: of each camera, on its own
+// rows.
 func TestDatasetCodes(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		opt := bent
@@ -206,7 +237,16 @@ func TestDatasetCodes(t *testing.T) {
 
 // TestManyTrajectories: 5,000 trajectories of varying length open at once and are read one by one.
 func TestManyTrajectories(t *testing.T) {
-	d := made(t, Options{Episodes: 5000, Seconds: 0.8, Spread: 0.75, Cameras: -1, Rates: map[string]float64{"joints": 100, "force": 333}})
+	d := made(
+		t,
+		Options{
+			Episodes: 5000,
+			Seconds:  0.8,
+			Spread:   0.75,
+			Cameras:  -1,
+			Rates:    map[string]float64{"joints": 100, "force": 333},
+		},
+	)
 	lengths := map[int]bool{}
 	for e := range 5000 {
 		lengths[d.Len(e)] = true
@@ -215,7 +255,12 @@ func TestManyTrajectories(t *testing.T) {
 		t.Errorf("%d lengths, %d kept", len(lengths), len(d.kept))
 	}
 	for e := 0; e < 5000; e += 100 {
-		if times, err := d.Times(t.Context(), e, "observation.force"); err != nil || len(times) < 50 {
+		if times, err := d.Times(
+			t.Context(),
+			e,
+			"observation.force",
+		); err != nil ||
+			len(times) < 50 {
 			t.Fatalf("%d %v", len(times), err)
 		}
 	}

@@ -1,4 +1,5 @@
-// Package synth writes synthetic datasets: a planar arm of two links that reaches for coloured discs, seen by cameras.
+// Package synth writes synthetic datasets: a planar arm of two links that reaches for coloured
+// discs, seen by cameras.
 //
 // # Contract
 //
@@ -19,9 +20,11 @@
 //
 // # Streams faster than the images
 //
-// LeRobot, and other formats of one clock, have one row a frame. A stream that is faster (joints=100, force=333 beside camera=30) is stored as the native
-// samples of each row's interval: feature [k, D] with the samples recorded after the row before (the one that was recorded), up to and including this
-// row's time; <key>.recorded [k] their timestamps; <key>.count their number. k is the largest count that occurs. Rows with fewer samples
-// repeat their last one with its timestamp (a row without any repeats the one before), so that all rows in sequence are the stream itself:
-// timestamps never decrease, and equal timestamps carry equal values.
+// LeRobot, and other formats of one clock, have one row a frame. A stream that is faster
+// (joints=100, force=333 beside camera=30) is stored as the native samples of each row's interval:
+// feature [k, D] with the samples recorded after the row before (the one that was recorded), up to
+// and including this row's time; <key>.recorded [k] their timestamps; <key>.count their number. k
+// is the largest count that occurs. Rows with fewer samples repeat their last one with its
+// timestamp (a row without any repeats the one before), so that all rows in sequence are the stream
+// itself: timestamps never decrease, and equal timestamps carry equal values.
 package synth

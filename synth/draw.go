@@ -2,7 +2,8 @@ package synth
 
 import "math"
 
-// canvas draws the world as one camera sees it. Camera n looks from a side of its own: turned and zoomed.
+// canvas draws the world as one camera sees it. Camera n looks from a side of its own: turned and
+// zoomed.
 type canvas struct {
 	width, height int
 	background    []byte
@@ -13,7 +14,12 @@ type canvas struct {
 }
 
 func newCanvas(camera, width, height int) *canvas {
-	c := &canvas{width: width, height: height, rgb: make([]byte, width*height*3), background: make([]byte, width*height*3)}
+	c := &canvas{
+		width:      width,
+		height:     height,
+		rgb:        make([]byte, width*height*3),
+		background: make([]byte, width*height*3),
+	}
 	angle := []float64{0, 0.35, -0.35, 0.7, -0.7}[camera%5]
 	c.turn = [2]float64{math.Cos(angle), math.Sin(angle)}
 	_, _, rows := codeLayout(width, height)
@@ -63,7 +69,8 @@ func (c *canvas) paint(s *state, episode, row int) []byte {
 	return c.rgb
 }
 
-// stroke draws a line with round ends (a disc where they coincide), its border softened over one pixel.
+// stroke draws a line with round ends (a disc where they coincide), its border softened over one
+// pixel.
 func (c *canvas) stroke(x0, y0, x1, y1, radius float64, colour [3]float64) {
 	left, right := max(0, int(min(x0, x1)-radius-1)), min(c.width-1, int(max(x0, x1)+radius+2))
 	top, bottom := max(0, int(min(y0, y1)-radius-1)), min(c.height-1, int(max(y0, y1)+radius+2))

@@ -19,8 +19,12 @@ type native struct {
 }
 
 var natives = map[string]native{
-	"joints": {"observation.joints", 4, func(s *state) []float64 { return []float64{s.q[0], s.q[1], s.v[0], s.v[1]} }},
-	"force":  {"observation.force", 3, func(s *state) []float64 { f := s.force(); return f[:] }},
+	"joints": {
+		"observation.joints",
+		4,
+		func(s *state) []float64 { return []float64{s.q[0], s.q[1], s.v[0], s.v[1]} },
+	},
+	"force": {"observation.force", 3, func(s *state) []float64 { f := s.force(); return f[:] }},
 }
 
 const depthKey = "observation.depth.cam_0"
@@ -62,17 +66,20 @@ func (o *Options) rows(episode int, fps robocache.Rate) []int64 {
 	return clock(o.rng(episode, drawRows), fps, o.end(episode), 0, o.Gaps)
 }
 
-// nativeClock is when the samples of a stream beside the rows were taken: the same whatever holds them.
+// nativeClock is when the samples of a stream beside the rows were taken: the same whatever holds
+// them.
 func (o *Options) nativeClock(episode, stream int, rate robocache.Rate) []int64 {
 	return clock(o.rng(episode, drawClock+stream), rate, o.end(episode), int64(o.Jitter), o.Gaps)
 }
 
-// until counts the samples up to a time. Those of a row come after the row before it, so that no sample is lost where rows are.
+// until counts the samples up to a time. Those of a row come after the row before it, so that no
+// sample is lost where rows are.
 func until(timestamps []int64, t int64) int {
 	return sort.Search(len(timestamps), func(i int) bool { return timestamps[i] > t })
 }
 
-// widths finds, for each native stream, the largest number of samples that a row has anywhere in the dataset, and says how many come after the last rows.
+// widths finds, for each native stream, the largest number of samples that a row has anywhere in
+// the dataset, and says how many come after the last rows.
 func (o *Options) widths(fps robocache.Rate) (map[string]int, []robocache.Finding, error) {
 	out := map[string]int{}
 	var found []robocache.Finding
@@ -92,8 +99,16 @@ func (o *Options) widths(fps robocache.Rate) (map[string]int, []robocache.Findin
 		}
 		out[name] = k
 		if after > 0 {
-			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "samples-after-last-row", Where: robocache.Where{"stream": natives[name].key}, Count: int64(after),
-				Message: fmt.Sprintf("%d samples were taken after the last row of their episode: rows hold those up to their own time", after)})
+			found = append(found, robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "samples-after-last-row",
+				Where:    robocache.Where{"stream": natives[name].key},
+				Count:    int64(after),
+				Message: fmt.Sprintf(
+					"%d samples were taken after the last row of their episode: rows hold those up to their own time",
+					after,
+				),
+			})
 		}
 	}
 	return out, found, nil
@@ -111,18 +126,42 @@ func (o *Options) recorded() bool { return o.Jitter > 0 || o.Gaps > 0 }
 // features of the dataset, in order.
 func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache.Feature {
 	numeric := func(key string, d robocache.DType, n json.RawMessage, shape ...int) robocache.Feature {
-		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape, Names: n}
+		return robocache.Feature{
+			Key:   key,
+			Kind:  robocache.KindNumeric,
+			DType: d,
+			Shape: shape,
+			Names: n,
+		}
 	}
 	out := []robocache.Feature{
 		numeric("observation.state", robocache.Float32, names("q0", "q1", "x", "y"), 4),
 		numeric("action", robocache.Float32, names("v0", "v1"), 2),
 	}
 	for i := range o.Cameras {
-		out = append(out, robocache.Feature{Key: camera(i), Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{o.Height, o.Width, 3}, Names: names("height", "width", "channels"), Height: o.Height, Width: o.Width, Channels: 3, FPS: fps})
+		out = append(
+			out,
+			robocache.Feature{
+				Key:      camera(i),
+				Kind:     robocache.KindImage,
+				DType:    robocache.Uint8,
+				Shape:    []int{o.Height, o.Width, 3},
+				Names:    names("height", "width", "channels"),
+				Height:   o.Height,
+				Width:    o.Width,
+				Channels: 3,
+				FPS:      fps,
+			},
+		)
 	}
 	for _, name := range o.others() {
 		n, k := natives[name], width[name]
-		out = append(out, numeric(n.key, robocache.Float32, nil, k, n.d), numeric(n.key+".recorded", robocache.Float64, nil, k), numeric(n.key+".count", robocache.Int64, nil, 1))
+		out = append(
+			out,
+			numeric(n.key, robocache.Float32, nil, k, n.d),
+			numeric(n.key+".recorded", robocache.Float64, nil, k),
+			numeric(n.key+".count", robocache.Int64, nil, 1),
+		)
 	}
 	if o.recorded() {
 		out = append(out, numeric("observation.state.recorded", robocache.Float64, nil, 1))
@@ -130,7 +169,11 @@ func (o *Options) features(width map[string]int, fps robocache.Rate) []robocache
 			out = append(out, numeric(camera(i)+".recorded", robocache.Float64, nil, 1))
 		}
 	}
-	return append(out, numeric("next.reward", robocache.Float32, nil, 1), numeric("next.done", robocache.Bool, nil, 1))
+	return append(
+		out,
+		numeric("next.reward", robocache.Float32, nil, 1),
+		numeric("next.done", robocache.Bool, nil, 1),
+	)
 }
 
 // episode is everything of one episode but its images.
@@ -146,7 +189,10 @@ type episode struct {
 // base is an episode without the streams that are faster than the rows.
 func (o *Options) base(e int, fps robocache.Rate) *episode {
 	_, colour := o.task(e)
-	ep := &episode{columns: map[string][]byte{}, world: simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))}
+	ep := &episode{
+		columns: map[string][]byte{},
+		world:   simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter)),
+	}
 	rows := o.rows(e, fps)
 	ep.length, ep.rows = len(rows), rows
 	shake := func(purpose int) []int64 {
@@ -164,7 +210,8 @@ func (o *Options) base(e int, fps robocache.Rate) *episode {
 	for i, t := range timestamps {
 		s := at(ep.world, t)
 		c := s.command()
-		// No speeds: the motors follow the command within 50 ms, so that a policy could read the action off them and never look.
+		// No speeds: the motors follow the command within 50 ms, so that a policy could read the
+		// action off them and never look.
 		_, hand := arm(s.q)
 		ep.put32("observation.state", s.q[0], s.q[1], hand[0], hand[1])
 		ep.put32("action", c[0], c[1])
@@ -198,12 +245,18 @@ func (o *Options) base(e int, fps robocache.Rate) *episode {
 
 func (ep *episode) put32(key string, v ...float64) {
 	for _, x := range v {
-		ep.columns[key] = binary.LittleEndian.AppendUint32(ep.columns[key], math.Float32bits(float32(x)))
+		ep.columns[key] = binary.LittleEndian.AppendUint32(
+			ep.columns[key],
+			math.Float32bits(float32(x)),
+		)
 	}
 }
 
 func (ep *episode) put64(key string, t int64) {
-	ep.columns[key] = binary.LittleEndian.AppendUint64(ep.columns[key], math.Float64bits(float64(t)/1e9))
+	ep.columns[key] = binary.LittleEndian.AppendUint64(
+		ep.columns[key],
+		math.Float64bits(float64(t)/1e9),
+	)
 }
 
 func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*episode, error) {
@@ -221,7 +274,10 @@ func (o *Options) episode(e int, fps robocache.Rate, width map[string]int) (*epi
 		for _, t := range ep.rows {
 			lo := hi
 			hi = until(timestamps, t)
-			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(ep.columns[nat.key+".count"], uint64(hi-lo))
+			ep.columns[nat.key+".count"] = binary.LittleEndian.AppendUint64(
+				ep.columns[nat.key+".count"],
+				uint64(hi-lo),
+			)
 			for j := range width[name] {
 				if lo+j < hi {
 					last = lo + j

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// preset is a dataset of streams of numbers, what training is measured with. The streams' timestamps and values follow from seed and episode.
+// preset is a dataset of streams of numbers, what training is measured with. The streams'
+// timestamps and values follow from seed and episode.
 type preset struct {
 	episodes int
 	hz       float64 // of the rows; 0 = each trajectory has a rate of its own
@@ -39,9 +40,22 @@ const (
 )
 
 var presets = map[string]preset{
-	"heterogeneous": {episodes: 5000, task: "follow the waves", streams: []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}}, length: robotRows, times: robotTimestamps, make: robot},
-	"rtx": {episodes: 1000, hz: 10, task: "follow what is seen", streams: []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
-		length: func(*Options, int) int { return rtxSeconds * 10 }, make: rtx},
+	"heterogeneous": {
+		episodes: 5000,
+		task:     "follow the waves",
+		streams:  []presetStream{{stateKey, 14, 0}, {actionKey, 7, 0}},
+		length:   robotRows,
+		times:    robotTimestamps,
+		make:     robot,
+	},
+	"rtx": {
+		episodes: 1000,
+		hz:       10,
+		task:     "follow what is seen",
+		streams:  []presetStream{{visionKey, 512, 30}, {stateKey, 14, 100}, {actionKey, 7, 0}},
+		length:   func(*Options, int) int { return rtxSeconds * 10 },
+		make:     rtx,
+	},
 }
 
 // Presets lists what Options.Preset may be.
@@ -60,20 +74,48 @@ func newPreset(o Options) (*Dataset, error) {
 		o.Episodes = p.episodes
 	}
 	if o.Episodes < 0 || o.Episodes > maxEpisodes*16 {
-		return nil, misuse("episodes", fmt.Sprintf("1 to %d", maxEpisodes*16), strconv.Itoa(o.Episodes))
+		return nil, misuse(
+			"episodes",
+			fmt.Sprintf("1 to %d", maxEpisodes*16),
+			strconv.Itoa(o.Episodes),
+		)
 	}
 	if o.Cap < 0 || o.Cap == 1 || o.Cap > 0 && p.hz > 0 {
-		return nil, misuse("cap", "2 or more rows, of the heterogeneous preset", strconv.Itoa(o.Cap))
+		return nil, misuse(
+			"cap",
+			"2 or more rows, of the heterogeneous preset",
+			strconv.Itoa(o.Cap),
+		)
 	}
 	o.Robot, o.Tasks = "synthetic", []string{p.task}
-	d := &Dataset{o: o, preset: &p, streams: map[string]*stream{}, kept: map[int]*recording{}, tasks: make([]int, o.Episodes)}
+	d := &Dataset{
+		o:       o,
+		preset:  &p,
+		streams: map[string]*stream{},
+		kept:    map[int]*recording{},
+		tasks:   make([]int, o.Episodes),
+	}
 	d.offered = robocache.Capabilities{GatherRagged: d.GatherRagged}
 	if p.hz > 0 {
 		d.fps, _ = rateOf(p.hz)
 	}
-	d.info = robocache.Info{URI: fmt.Sprintf("synth:%s:%d", o.Preset, o.Seed), Format: "synth", Version: "1", Robot: o.Robot, FPS: d.fps, Episodes: o.Episodes, Tasks: []robocache.Task{{Text: p.task}}}
+	d.info = robocache.Info{
+		URI:      fmt.Sprintf("synth:%s:%d", o.Preset, o.Seed),
+		Format:   "synth",
+		Version:  "1",
+		Robot:    o.Robot,
+		FPS:      d.fps,
+		Episodes: o.Episodes,
+		Tasks:    []robocache.Task{{Text: p.task}},
+	}
 	for _, s := range p.streams {
-		f := robocache.Feature{Key: s.key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{s.d}, FPS: d.fps}
+		f := robocache.Feature{
+			Key:   s.key,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{s.d},
+			FPS:   d.fps,
+		}
 		if s.hz > 0 {
 			f.Clock, d.info.Clock = s.key, actionKey
 			f.FPS, _ = rateOf(s.hz)
@@ -104,7 +146,8 @@ func (d *Dataset) record(r *recording, e int) {
 // robotHZ are the rates of the heterogeneous robots: robot i mod 5.
 var robotHZ = []int64{30, 50, 100, 125, 333}
 
-// robotTimes are 1 to 4 s at the robot's rate; where Cap bounds their number, as many over the same time.
+// robotTimes are 1 to 4 s at the robot's rate; where Cap bounds their number, as many over the same
+// time.
 func robotTimes(o *Options, e int) (robocache.Rate, int64, int) {
 	rate := robocache.Rate{Num: robotHZ[e%len(robotHZ)], Den: 1}
 	seconds := 1 + float64(3*o.rng(e, drawLength).Float64())
@@ -134,7 +177,8 @@ func robotTimestamps(o *Options, e int) []int64 {
 // robots is memory of their values, used again: what they are put into copies them.
 var robots = sync.Pool{New: func() any { return new([]float64) }}
 
-// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it changes.
+// robot moves each of 7 joints by two sines; what it feels is that, with noise, and how fast it
+// changes.
 func robot(o *Options, e int, put func(key string, times []int64, values []float64)) {
 	times := robotTimestamps(o, e)
 	n := len(times)
@@ -179,7 +223,8 @@ const (
 	rtxSeen    = 8 // values of vision that matter; the others are noise
 )
 
-// rtx has three streams at rates of their own. Its actions are tanh of a fixed map of what is felt and of the first values that are seen.
+// rtx has three streams at rates of their own. Its actions are tanh of a fixed map of what is felt
+// and of the first values that are seen.
 func rtx(o *Options, e int, put func(key string, times []int64, values []float64)) {
 	rng := o.rng(e, drawWorld)
 	var waves [14 + rtxSeen]wave
@@ -194,7 +239,18 @@ func rtx(o *Options, e int, put func(key string, times []int64, values []float64
 	}
 	seen, felt, acted := grid(30), grid(100), grid(10)
 	noise := o.rng(e, drawState)
-	vision, state, action := make([]float64, 0, 512*len(seen)), make([]float64, 0, 14*len(felt)), make([]float64, 7*len(acted))
+	vision, state, action := make(
+		[]float64,
+		0,
+		512*len(seen),
+	), make(
+		[]float64,
+		0,
+		14*len(felt),
+	), make(
+		[]float64,
+		7*len(acted),
+	)
 	for _, t := range seen {
 		for i := range 512 {
 			x := noise.NormFloat64()

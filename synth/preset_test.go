@@ -11,11 +11,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestHeterogeneous: 5,000 trajectories, robot i mod 5 at a rate of its own for 1 to 4 s, timestamps per trajectory; what is felt is the action with a little noise, and
-// how fast it changes.
+// TestHeterogeneous: 5,000 trajectories, robot i mod 5 at a rate of its own for 1 to 4 s,
+// timestamps per trajectory; what is felt is the action with a little noise, and how fast it
+// changes.
 func TestHeterogeneous(t *testing.T) {
 	d := made(t, Options{Preset: "heterogeneous"})
-	if i := d.Info(); i.Episodes != 5000 || i.Frames < 1_500_000 || i.Frames > 1_700_000 || !i.FPS.Zero() || i.Clock != "" {
+	if i := d.Info(); i.Episodes != 5000 || i.Frames < 1_500_000 || i.Frames > 1_700_000 ||
+		!i.FPS.Zero() ||
+		i.Clock != "" {
 		t.Fatalf("%d trajectories, %d rows at %v Hz", i.Episodes, i.Frames, i.FPS)
 	}
 	for e := range 20 {
@@ -38,8 +41,18 @@ func TestHeterogeneous(t *testing.T) {
 					t.Fatalf("trajectory %d row %d: action %v", e, k, x)
 				}
 				noise += math.Pow(float64(state[14*k+j]-x), 2)
-				if slope := float64(action[7*k+7+j]-action[7*k-7+j]) / (2 / hz); math.Abs(slope-float64(state[14*k+7+j])) > 0.02+60/hz/hz*2 {
-					t.Fatalf("trajectory %d row %d: derivative %v, differences give %v", e, k, state[14*k+7+j], slope)
+				if slope := float64(
+					action[7*k+7+j]-action[7*k-7+j],
+				) / (2 / hz); math.Abs(
+					slope-float64(state[14*k+7+j]),
+				) > 0.02+60/hz/hz*2 {
+					t.Fatalf(
+						"trajectory %d row %d: derivative %v, differences give %v",
+						e,
+						k,
+						state[14*k+7+j],
+						slope,
+					)
 				}
 			}
 		}
@@ -49,7 +62,8 @@ func TestHeterogeneous(t *testing.T) {
 	}
 }
 
-// TestPresetsMove: trajectories differ from each other; each joint of the heterogeneous set has two sines, the slower one larger.
+// TestPresetsMove: trajectories differ from each other; each joint of the heterogeneous set has two
+// sines, the slower one larger.
 func TestPresetsMove(t *testing.T) {
 	for preset, key := range map[string]string{"heterogeneous": actionKey, "rtx": stateKey} {
 		d := made(t, Options{Preset: preset, Episodes: 6})
@@ -58,7 +72,8 @@ func TestPresetsMove(t *testing.T) {
 			t.Errorf("%s: two trajectories are one", preset)
 		}
 	}
-	// What one sine (of any amplitude, phase and frequency of either kind) leaves of a joint is the other one: at least a tenth.
+	// What one sine (of any amplitude, phase and frequency of either kind) leaves of a joint is the
+	// other one: at least a tenth.
 	d := made(t, Options{Preset: "heterogeneous", Episodes: 25})
 	left := 1.0
 	for _, e := range []int{4, 9, 14, 19, 24} { // at 333 Hz
@@ -84,7 +99,13 @@ func TestPresetsMove(t *testing.T) {
 
 // TestCap: at most so many rows, over the same time: 333 Hz becomes 50 to 199.
 func TestCap(t *testing.T) {
-	d, free := made(t, Options{Preset: "heterogeneous", Cap: 200}), made(t, Options{Preset: "heterogeneous"})
+	d, free := made(
+		t,
+		Options{Preset: "heterogeneous", Cap: 200},
+	), made(
+		t,
+		Options{Preset: "heterogeneous"},
+	)
 	if mean := float64(d.Info().Frames) / 5000; mean < 150 || mean > 160 {
 		t.Errorf("trajectories of %v rows", mean)
 	}
@@ -94,13 +115,16 @@ func TestCap(t *testing.T) {
 		if len(times) != min(len(long), 200) || !slices.IsSorted(times) {
 			t.Errorf("trajectory %d: %d rows of %d", e, len(times), len(long))
 		}
-		if end, was := times[len(times)-1], long[len(long)-1]; len(long) > 200 && (end < was || end > was+34_000_000) || len(long) <= 200 && end != was {
+		if end, was := times[len(times)-1], long[len(long)-1]; len(long) > 200 &&
+			(end < was || end > was+34_000_000) ||
+			len(long) <= 200 && end != was {
 			t.Errorf("trajectory %d ends at %d ns, not capped at %d", e, end, was)
 		}
 	}
 }
 
-// TestRTX: three streams at rates of their own; the action is one map of what is felt and of 8 values that are seen, in every set: a loss can fall.
+// TestRTX: three streams at rates of their own; the action is one map of what is felt and of 8
+// values that are seen, in every set: a loss can fall.
 func TestRTX(t *testing.T) {
 	for _, seed := range []uint64{0, 9} {
 		d := made(t, Options{Preset: "rtx", Episodes: 3, Seed: seed})
@@ -114,7 +138,12 @@ func TestRTX(t *testing.T) {
 			read := func(key string, n int) []float32 {
 				times, values := all(t, d, e, d.Info().Feature(key))
 				if len(times) != n || times[n-1] != d.streams[key].feature.FPS.Nanos(int64(n-1)) {
-					t.Fatalf("%s: %d samples, the last at %d ns", key, len(times), times[len(times)-1])
+					t.Fatalf(
+						"%s: %d samples, the last at %d ns",
+						key,
+						len(times),
+						times[len(times)-1],
+					)
 				}
 				return f32s(values.([]byte))
 			}
@@ -130,7 +159,13 @@ func TestRTX(t *testing.T) {
 						}
 					}
 					if got := float64(action[7*k+j]); math.Abs(got-math.Tanh(x)) > 1e-5 {
-						t.Fatalf("episode %d row %d: action %v, the map gives %v", e, k, got, math.Tanh(x))
+						t.Fatalf(
+							"episode %d row %d: action %v, the map gives %v",
+							e,
+							k,
+							got,
+							math.Tanh(x),
+						)
 					}
 				}
 			}
@@ -138,10 +173,20 @@ func TestRTX(t *testing.T) {
 	}
 }
 
-// TestPresetSame: the same seed gives the same samples, another one others; what a preset has no use for is refused.
+// TestPresetSame: the same seed gives the same samples, another one others; what a preset has no
+// use for is refused.
 func TestPresetSame(t *testing.T) {
 	for _, name := range Presets() {
-		a, b, c := made(t, Options{Preset: name, Episodes: 12}), made(t, Options{Preset: name, Episodes: 12}), made(t, Options{Preset: name, Episodes: 12, Seed: 1})
+		a, b, c := made(
+			t,
+			Options{Preset: name, Episodes: 12},
+		), made(
+			t,
+			Options{Preset: name, Episodes: 12},
+		), made(
+			t,
+			Options{Preset: name, Episodes: 12, Seed: 1},
+		)
 		for e := 11; e >= 0; e-- {
 			for _, key := range a.Info().Keys() {
 				_, x := all(t, a, e, a.Info().Feature(key))

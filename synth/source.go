@@ -9,11 +9,14 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// scheme begins the URI of a dataset that is made while it is read: synth://heterogeneous?episodes=1000000&cap=120&seed=1, of a preset and its options.
+// scheme begins the URI of a dataset that is made while it is read:
+// synth://heterogeneous?episodes=1000000&cap=120&seed=1, of a preset and its options.
 const scheme = "synth://"
 
 func init() {
-	robocache.Register(robocache.Format{Name: "synth", Stamped: true,
+	robocache.Register(robocache.Format{
+		Name:    "synth",
+		Stamped: true,
 		Detect: func(_ context.Context, uri string, _ robocache.OpenOptions) (bool, error) {
 			return strings.HasPrefix(uri, scheme), nil
 		},
@@ -24,7 +27,8 @@ func init() {
 			}
 			d.info.URI = uri
 			return d, nil
-		}})
+		},
+	})
 }
 
 func openURI(uri string) (*Dataset, error) {

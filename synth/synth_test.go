@@ -89,7 +89,14 @@ func f64s(b []byte) (v []float64) {
 
 // TestSameSeedSameBytes is S1.
 func TestSameSeedSameBytes(t *testing.T) {
-	opt := Options{Episodes: 3, Seconds: 0.6, Seed: 7, Rates: map[string]float64{"joints": 100, "force": 333}, Jitter: 2 * time.Millisecond, Gaps: 0.05}
+	opt := Options{
+		Episodes: 3,
+		Seconds:  0.6,
+		Seed:     7,
+		Rates:    map[string]float64{"joints": 100, "force": 333},
+		Jitter:   2 * time.Millisecond,
+		Gaps:     0.05,
+	}
 	a, _, _ := inMemory(t, opt)
 	b, _, _ := inMemory(t, opt)
 	fa, fb := files(t, a), files(t, b)
@@ -114,7 +121,9 @@ func TestSameSeedSameBytes(t *testing.T) {
 func TestFlawless(t *testing.T) {
 	_, r, ds := inMemory(t, Options{Seconds: 1.5})
 	info := ds.Info()
-	if r.Episodes != 4 || r.Frames != 4*45 || info.Episodes != 4 || info.Frames != 4*45 || len(info.Tasks) != 3 || info.FPS != (robocache.Rate{Num: 30, Den: 1}) {
+	if r.Episodes != 4 || r.Frames != 4*45 || info.Episodes != 4 || info.Frames != 4*45 ||
+		len(info.Tasks) != 3 ||
+		info.FPS != (robocache.Rate{Num: 30, Den: 1}) {
 		t.Errorf("%+v %+v", r, info)
 	}
 	if len(info.Findings) != 0 {
@@ -131,14 +140,22 @@ func TestFlawless(t *testing.T) {
 	}
 }
 
-// TestLearnable is S2: the action follows from the state and from the place of the task's disc, which is not in the state.
+// TestLearnable is S2: the action follows from the state and from the place of the task's disc,
+// which is not in the state.
 func TestLearnable(t *testing.T) {
 	_, _, ds := inMemory(t, Options{Episodes: 6, Seconds: 3, Cameras: -1})
 	for e := range 6 {
-		state, action, reward := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f32s(gather(t, ds, e, "next.reward"))
+		state, action, reward := f32s(
+			gather(t, ds, e, "observation.state"),
+		), f32s(
+			gather(t, ds, e, "action"),
+		), f32s(
+			gather(t, ds, e, "next.reward"),
+		)
 		n, best := len(reward), float32(-9)
 		for i := range n {
-			// The controller saturates; elsewhere it tells where the goal is, and that does not move between two rows unless it was reached.
+			// The controller saturates; elsewhere it tells where the goal is, and that does not
+			// move between two rows unless it was reached.
 			for j := range 2 {
 				if a := action[2*i+j]; a > fastest || a < -fastest {
 					t.Fatalf("episode %d row %d: action %v", e, i, a)
@@ -168,7 +185,8 @@ func TestLearnable(t *testing.T) {
 	}
 }
 
-// TestActionFollows is S2, to the bit: the stored action is the controller's answer to the stored state and to the place of the task's disc.
+// TestActionFollows is S2, to the bit: the stored action is the controller's answer to the stored
+// state and to the place of the task's disc.
 func TestActionFollows(t *testing.T) {
 	opt := Options{Episodes: 3, Seconds: 4, Cameras: 1, Seed: 9, Jitter: 2 * time.Millisecond}
 	_, _, ds := inMemory(t, opt)
@@ -179,7 +197,13 @@ func TestActionFollows(t *testing.T) {
 	for e := range o.Episodes {
 		_, colour := o.task(e)
 		world := simulate(o.rng(e, drawWorld), colour, o.end(e)+int64(o.Jitter))
-		state, action, timestamps := f32s(gather(t, ds, e, "observation.state")), f32s(gather(t, ds, e, "action")), f64s(gather(t, ds, e, "observation.state.recorded"))
+		state, action, timestamps := f32s(
+			gather(t, ds, e, "observation.state"),
+		), f32s(
+			gather(t, ds, e, "action"),
+		), f64s(
+			gather(t, ds, e, "observation.state.recorded"),
+		)
 		places := map[[2]float64]bool{}
 		for i, sec := range timestamps {
 			w := at(world, int64(math.Round(sec*1e9)))
@@ -198,10 +222,19 @@ func TestActionFollows(t *testing.T) {
 	}
 }
 
-// TestAligned gives a dataset to align: at the rows' own rate every row is itself, through LeRobot's float32 timestamps.
+// TestAligned gives a dataset to align: at the rows' own rate every row is itself, through
+// LeRobot's float32 timestamps.
 func TestAligned(t *testing.T) {
 	_, _, ds := inMemory(t, Options{Episodes: 1, Seconds: 3, Cameras: 1})
-	a, err := align.Episode(context.Background(), ds, 0, align.Config{HZ: robocache.Rate{Num: 30, Den: 1}, Keys: []string{"observation.state", "next.done", camera(0), "task"}})
+	a, err := align.Episode(
+		context.Background(),
+		ds,
+		0,
+		align.Config{
+			HZ:   robocache.Rate{Num: 30, Den: 1},
+			Keys: []string{"observation.state", "next.done", camera(0), "task"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,17 +247,30 @@ func TestAligned(t *testing.T) {
 		}
 	}
 	for i := range a.Times {
-		if a.Stream(camera(0)).Rows[i] != int32(i) || !strings.HasPrefix(a.Stream("task").Text[i], "reach the") || bytes.IndexByte(a.Stream("task").Valid, 0) >= 0 {
-			t.Fatalf("row %d: image %d, %q", i, a.Stream(camera(0)).Rows[i], a.Stream("task").Text[i])
+		if a.Stream(camera(0)).Rows[i] != int32(i) ||
+			!strings.HasPrefix(a.Stream("task").Text[i], "reach the") ||
+			bytes.IndexByte(a.Stream("task").Valid, 0) >= 0 {
+			t.Fatalf(
+				"row %d: image %d, %q",
+				i,
+				a.Stream(camera(0)).Rows[i],
+				a.Stream("task").Text[i],
+			)
 		}
 	}
-	half, err := align.Episode(context.Background(), ds, 0, align.Config{HZ: robocache.Rate{Num: 60, Den: 1}, Keys: []string{"observation.state"}})
+	half, err := align.Episode(
+		context.Background(),
+		ds,
+		0,
+		align.Config{HZ: robocache.Rate{Num: 60, Den: 1}, Keys: []string{"observation.state"}},
+	)
 	if err != nil || len(half.Times) != 2*ds.Len(0)-1 {
 		t.Fatalf("%d rows at twice the rate: %v", len(half.Times), err)
 	}
 }
 
-// TestFasterStreams is the storage of native samples, and S5: all rows in sequence are the stream itself.
+// TestFasterStreams is the storage of native samples, and S5: all rows in sequence are the stream
+// itself.
 func TestFasterStreams(t *testing.T) {
 	for _, opt := range []Options{
 		{Episodes: 2, Seconds: 2, Cameras: 1, Rates: map[string]float64{"joints": 100, "force": 333}},
@@ -241,7 +287,16 @@ func TestFasterStreams(t *testing.T) {
 			d := natives[name].d
 			k := ds.Info().Feature(key).Shape[0]
 			for e := range opt.Episodes {
-				values, timestamps, counts := f32s(gather(t, ds, e, key)), f64s(gather(t, ds, e, key+".recorded")), gather(t, ds, e, key+".count")
+				values, timestamps, counts := f32s(
+					gather(t, ds, e, key),
+				), f64s(
+					gather(t, ds, e, key+".recorded"),
+				), gather(
+					t,
+					ds,
+					e,
+					key+".count",
+				)
 				if len(timestamps) != ds.Len(e)*k || len(values) != len(timestamps)*d {
 					t.Fatalf("%s: %d timestamps, %d values", key, len(timestamps), len(values))
 				}
@@ -255,7 +310,13 @@ func TestFasterStreams(t *testing.T) {
 							}
 						}
 						if timestamps[i] < timestamps[i-1] {
-							t.Fatalf("%s: timestamps decrease at %d: %v after %v", key, i, timestamps[i], timestamps[i-1])
+							t.Fatalf(
+								"%s: timestamps decrease at %d: %v after %v",
+								key,
+								i,
+								timestamps[i],
+								timestamps[i-1],
+							)
 						}
 						if !same {
 							different++
@@ -266,12 +327,21 @@ func TestFasterStreams(t *testing.T) {
 					sum += int(binary.LittleEndian.Uint64(counts[i:]))
 				}
 				want := int(opt.Seconds * opt.Rates[name] * 0.97)
-				if flawless && (different < want || sum < want || sum > different+1) || !flawless && (different < want/2 || sum > different+1) {
-					t.Errorf("%s episode %d: %d samples in the rows, counts say %d, the stream has about %d", key, e, different, sum, want)
+				if flawless && (different < want || sum < want || sum > different+1) ||
+					!flawless && (different < want/2 || sum > different+1) {
+					t.Errorf(
+						"%s episode %d: %d samples in the rows, counts say %d, the stream has about %d",
+						key,
+						e,
+						different,
+						sum,
+						want,
+					)
 				}
 			}
 		}
-		if flawless != (ds.Info().Feature("observation.state.recorded") == nil) || flawless != (ds.Info().Feature("observation.images.cam_0.recorded") == nil) {
+		if flawless != (ds.Info().Feature("observation.state.recorded") == nil) ||
+			flawless != (ds.Info().Feature("observation.images.cam_0.recorded") == nil) {
 			t.Errorf("recorded timestamps: %v", r.Keys)
 		}
 		if !flawless {
@@ -361,7 +431,8 @@ func flat(m image.Image) (rgb []byte, w, h int) {
 	return rgb, w, h
 }
 
-// TestImagesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and cameras differ.
+// TestImagesShowTheWorld: the disc of the task is where the state's goal is, in its colour, and
+// cameras differ.
 func TestImagesShowTheWorld(t *testing.T) {
 	o, _, err := Options{Seed: 5}.completed()
 	if err != nil {
@@ -371,7 +442,12 @@ func TestImagesShowTheWorld(t *testing.T) {
 		_, colour := o.task(e)
 		world := simulate(o.rng(e, drawWorld), colour, 1e9)
 		s := at(world, 5e8)
-		if _, tip := arm(s.goal); math.Hypot(tip[0]-s.discs[colour][0], tip[1]-s.discs[colour][1]) > 1e-9 {
+		if _, tip := arm(
+			s.goal,
+		); math.Hypot(
+			tip[0]-s.discs[colour][0],
+			tip[1]-s.discs[colour][1],
+		) > 1e-9 {
 			t.Fatalf("the goal %v is not at its disc %v", tip, s.discs[colour])
 		}
 		var before []byte
@@ -409,10 +485,16 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if r, err := ParseRates("30..333"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
+	if r, err := ParseRates(
+		"30..333",
+	); err != nil ||
+		!reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
 		t.Errorf("%v %v", r, err)
 	}
-	if r, err := ParseRates("12.5 .. 12.5"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 12.5, "joints": 12.5, "force": 12.5}) {
+	if r, err := ParseRates(
+		"12.5 .. 12.5",
+	); err != nil ||
+		!reflect.DeepEqual(r, map[string]float64{"camera": 12.5, "joints": 12.5, "force": 12.5}) {
 		t.Errorf("%v %v", r, err)
 	}
 	for _, text := range []string{"333..30", "0..3", "..", "a..b", "1..", "1..1e9"} {
@@ -420,7 +502,10 @@ func TestOptionErrors(t *testing.T) {
 			t.Errorf("%q: %v %v", text, r, err)
 		}
 	}
-	if r, err := ParseRates("camera=30, joints=100,force=333"); err != nil || !reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
+	if r, err := ParseRates(
+		"camera=30, joints=100,force=333",
+	); err != nil ||
+		!reflect.DeepEqual(r, map[string]float64{"camera": 30, "joints": 100, "force": 333}) {
 		t.Errorf("%v %v", r, err)
 	}
 	for _, text := range []string{"camera", "camera=x", "=,="} {
@@ -439,11 +524,15 @@ func TestOptionErrors(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	m := storetest.NewMem("synth-cancelled")
 	ctx, cancel := context.WithCancel(context.Background())
-	_, err := Write(ctx, m.URI(), Options{Codec: "png", Seconds: 0.2, Progress: func(p robocache.Progress) {
-		if p.Episodes == 2 {
-			cancel()
-		}
-	}})
+	_, err := Write(
+		ctx,
+		m.URI(),
+		Options{Codec: "png", Seconds: 0.2, Progress: func(p robocache.Progress) {
+			if p.Episodes == 2 {
+				cancel()
+			}
+		}},
+	)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

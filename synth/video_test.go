@@ -30,10 +30,12 @@ func onDisk(t *testing.T, opt Options) (string, robocache.Dataset) {
 	return dir, ds
 }
 
-// decodeAll is every image of a video file, by the ffmpeg program: a judge that shares nothing with our reader.
+// decodeAll is every image of a video file, by the ffmpeg program: a judge that shares nothing with
+// our reader.
 func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	t.Helper()
-	out, err := exec.Command("ffmpeg", "-v", "error", "-i", file, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-").Output()
+	out, err := exec.Command("ffmpeg", "-v", "error", "-i", file, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-").
+		Output()
 	if err != nil {
 		t.Skip("ffmpeg cannot decode: ", err)
 	}
@@ -44,7 +46,8 @@ func decodeAll(t *testing.T, file string, width, height int) [][]byte {
 	return frames
 }
 
-// TestCodeSurvivesCoding is S3: after lossy coding, each row's image (file and ordinal, as our reader names it) shows the row's code.
+// TestCodeSurvivesCoding is S3: after lossy coding, each row's image (file and ordinal, as our
+// reader names it) shows the row's code.
 func TestCodeSurvivesCoding(t *testing.T) {
 	for _, opt := range []Options{{}, {Codec: "h264", Episodes: 2, Width: 96, Height: 64, Cameras: 1}, {Codec: "hevc", Episodes: 1, Seconds: 0.5, Cameras: 1, Width: 320, Height: 240}} {
 		t.Run(opt.Codec, func(t *testing.T) {
@@ -69,12 +72,29 @@ func TestCodeSurvivesCoding(t *testing.T) {
 					}
 					for i, r := range refs {
 						if decoded[r.Path] == nil {
-							decoded[r.Path] = decodeAll(t, filepath.Join(dir, filepath.FromSlash(r.Path)), o.Width, o.Height)
+							decoded[r.Path] = decodeAll(
+								t,
+								filepath.Join(dir, filepath.FromSlash(r.Path)),
+								o.Width,
+								o.Height,
+							)
 						}
 						if r.Ordinal >= len(decoded[r.Path]) {
-							t.Fatalf("%s has %d images, row %d of episode %d wants %d", r.Path, len(decoded[r.Path]), i, e, r.Ordinal)
+							t.Fatalf(
+								"%s has %d images, row %d of episode %d wants %d",
+								r.Path,
+								len(decoded[r.Path]),
+								i,
+								e,
+								r.Ordinal,
+							)
 						}
-						if ge, gr, ok := ReadCode(decoded[r.Path][r.Ordinal], o.Width, o.Height); !ok || ge != e || gr != i {
+						if ge, gr, ok := ReadCode(
+							decoded[r.Path][r.Ordinal],
+							o.Width,
+							o.Height,
+						); !ok || ge != e ||
+							gr != i {
 							t.Fatalf("episode %d row %d shows %d, %d, %v", e, i, ge, gr, ok)
 						}
 					}
@@ -106,7 +126,8 @@ func TestVideoSameBytes(t *testing.T) {
 	}
 }
 
-// TestLeRobotReadsIt gives the dataset to the reference implementation and reads the bar codes of what it returns.
+// TestLeRobotReadsIt gives the dataset to the reference implementation and reads the bar codes of
+// what it returns.
 func TestLeRobotReadsIt(t *testing.T) {
 	t.Parallel() // it waits for Python most of the time
 	python := interpreter()
@@ -116,11 +137,19 @@ func TestLeRobotReadsIt(t *testing.T) {
 	if exec.Command(python, "-c", "import lerobot").Run() != nil {
 		t.Skip("the interpreter has no lerobot")
 	}
-	dir, _ := onDisk(t, Options{Rates: map[string]float64{"joints": 100, "force": 333}, Jitter: time.Millisecond})
+	dir, _ := onDisk(
+		t,
+		Options{Rates: map[string]float64{"joints": 100, "force": 333}, Jitter: time.Millisecond},
+	)
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "testdata/check_lerobot.py", dir)
-	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir(), "TOKENIZERS_PARALLELISM=false")
+	cmd.Env = append(
+		os.Environ(),
+		"HF_HUB_OFFLINE=1",
+		"HF_HOME="+t.TempDir(),
+		"TOKENIZERS_PARALLELISM=false",
+	)
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "ok 240") {
 		t.Errorf("%v: %s", err, out)

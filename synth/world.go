@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// Lengths in metres, angles in radians. Explicit conversions keep products from being fused into sums: the bytes must
-// not depend on GOAMD64 (S1).
+// Lengths in metres, angles in radians. Explicit conversions keep products from being fused into
+// sums: the bytes must not depend on GOAMD64 (S1).
 const (
 	link       = 1.0
 	gain       = 4.0  // of the controller, 1/s
@@ -29,7 +29,8 @@ type state struct {
 // discCount is the number of discs, one of each colour.
 const discCount = len(colours)
 
-// command is the joint speeds that the controller asks for: the action. It depends on state and goal alone (S2).
+// command is the joint speeds that the controller asks for: the action. It depends on state and
+// goal alone (S2).
 func (s *state) command() [2]float64 {
 	var c [2]float64
 	for j := range c {
@@ -38,16 +39,24 @@ func (s *state) command() [2]float64 {
 	return c
 }
 
-// force is what a sensor in the wrist feels: the pull towards the goal, and a ripple at 40 Hz that slow rows alias.
+// force is what a sensor in the wrist feels: the pull towards the goal, and a ripple at 40 Hz that
+// slow rows alias.
 func (s *state) force() [3]float64 {
 	c := s.command()
-	return [3]float64{float64(0.8*c[0]) + float64(0.3*s.wave), float64(0.8*c[1]) - float64(0.3*s.wave), 9.81 + float64(0.1*s.wave)}
+	return [3]float64{
+		float64(0.8*c[0]) + float64(0.3*s.wave),
+		float64(0.8*c[1]) - float64(0.3*s.wave),
+		9.81 + float64(0.1*s.wave),
+	}
 }
 
 // elbow and tip of the arm.
 func arm(q [2]float64) (elbow, tip [2]float64) {
 	elbow = [2]float64{float64(link * math.Cos(q[0])), float64(link * math.Sin(q[0]))}
-	tip = [2]float64{elbow[0] + float64(link*math.Cos(q[0]+q[1])), elbow[1] + float64(link*math.Sin(q[0]+q[1]))}
+	tip = [2]float64{
+		elbow[0] + float64(link*math.Cos(q[0]+q[1])),
+		elbow[1] + float64(link*math.Sin(q[0]+q[1])),
+	}
 	return elbow, tip
 }
 
@@ -115,7 +124,8 @@ func simulate(rng *rand.Rand, colour int, nanos int64) []state {
 	return out
 }
 
-// at is the world at a time: what moves is interpolated between steps, what jumps is that of the step before.
+// at is the world at a time: what moves is interpolated between steps, what jumps is that of the
+// step before.
 func at(world []state, t int64) state {
 	t = max(t, 0)
 	i := min(int(t/step), len(world)-2)

@@ -20,7 +20,12 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 		return nil, err
 	}
 	if f.Write == nil {
-		return nil, robocache.Unsupported("synth", nil, "the format %s is read, not written", opt.Format)
+		return nil, robocache.Unsupported(
+			"synth",
+			nil,
+			"the format %s is read, not written",
+			opt.Format,
+		)
 	}
 	ds, options, err := For(opt, f, false)
 	if err == nil && !f.KeepsClocks(options) {
@@ -29,7 +34,12 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.Write(ctx, ds, dst, robocache.WriteOptions{Options: options, Progress: opt.Progress})
+	r, err := f.Write(
+		ctx,
+		ds,
+		dst,
+		robocache.WriteOptions{Options: options, Progress: opt.Progress},
+	)
 	if err != nil {
 		return nil, robocache.At(err, robocache.Where{"dataset": dst})
 	}
@@ -39,8 +49,9 @@ func Write(ctx context.Context, dst string, opt Options) (*Report, error) {
 	return ds.Report(dst, r), nil
 }
 
-// For makes the dataset that is to be written in a format, and the choices of its writer. A format of one clock gets the samples as they are in
-// rows, unless they come onto a grid first, or rows cannot hold them.
+// For makes the dataset that is to be written in a format, and the choices of its writer. A format
+// of one clock gets the samples as they are in rows, unless they come onto a grid first, or rows
+// cannot hold them.
 func For(opt Options, f robocache.Format, grid bool) (*Dataset, map[string]string, error) {
 	options := map[string]string{}
 	if _, ok := f.WriteOptions["recorded_timestamps"]; ok && !grid && !opt.needsClocks() {
@@ -74,14 +85,28 @@ func (o *Options) needsClocks() bool { return o.fitsRows() != nil }
 
 // Report says what was written of the dataset.
 func (d *Dataset) Report(dst string, r *robocache.WriteReport) *Report {
-	return &Report{URI: dst, Episodes: r.Episodes, Frames: r.Frames, Bytes: r.Bytes, FPS: d.fps.Float(), Keys: d.info.Keys(), Tasks: d.o.Tasks, Seed: d.o.Seed,
-		Dropped: r.Dropped, Findings: r.Findings}
+	return &Report{
+		URI:      dst,
+		Episodes: r.Episodes,
+		Frames:   r.Frames,
+		Bytes:    r.Bytes,
+		FPS:      d.fps.Float(),
+		Keys:     d.info.Keys(),
+		Tasks:    d.o.Tasks,
+		Seed:     d.o.Seed,
+		Dropped:  r.Dropped,
+		Findings: r.Findings,
+	}
 }
 
 // room says that the images can hold their bar code.
 func (o *Options) room() error {
 	if side, columns, rows := codeLayout(o.Width, o.Height); rows*side*2 > o.Height || columns < 1 {
-		return misuse("the images have no room for their bar code", "a wider or higher image", strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height))
+		return misuse(
+			"the images have no room for their bar code",
+			"a wider or higher image",
+			strconv.Itoa(o.Width)+" x "+strconv.Itoa(o.Height),
+		)
 	}
 	return nil
 }

@@ -128,8 +128,11 @@ func setOption(field reflect.Value, name string, text json.RawMessage) error {
 
 // valueWords describes the values of a field that not every value fits.
 var valueWords = map[reflect.Kind]string{
-	reflect.Int: "an integer", reflect.Uint64: "an integer of at least 0", reflect.Float64: "a number",
-	reflect.Int64: "a duration such as 90s", reflect.Map: "an object of texts",
+	reflect.Int:     "an integer",
+	reflect.Uint64:  "an integer of at least 0",
+	reflect.Float64: "a number",
+	reflect.Int64:   "a duration such as 90s",
+	reflect.Map:     "an object of texts",
 }
 
 // setValue sets a field that is not a bool, and reports whether the value fits.

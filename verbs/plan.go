@@ -56,8 +56,9 @@ type Planned struct {
 	Bytes    int64  `json:"bytes"`
 	Heaviest int64  `json:"largest_shard_bytes,omitempty"`
 
-	Estimate *shard.Estimate     `json:"estimate,omitempty"`
-	Findings []robocache.Finding `json:"findings,omitempty"` // commit reports them, and has the verdict
+	Estimate *shard.Estimate `json:"estimate,omitempty"`
+	// commit reports them, and has the verdict
+	Findings []robocache.Finding `json:"findings,omitempty"`
 }
 
 // Plan looks at a source, and writes the manifest of a job on it.

@@ -146,8 +146,9 @@ type SlurmJobs struct {
 	Jobs   []string `json:"jobs,omitempty"` // the arrays, and the commit last; with Now
 }
 
-// SubmitSlurm writes an array job of the missing shards of a plan with the commit behind it, and submits
-// them if r.Now is set. It returns the jobs together with an error if not all could be submitted.
+// SubmitSlurm writes an array job of the missing shards of a plan with the commit behind it, and
+// submits them if r.Now is set. It returns the jobs together with an error if not all could be
+// submitted.
 func SubmitSlurm(ctx context.Context, r *SubmitSlurmRequest, _ Observer) (*SlurmJobs, error) {
 	plan, err := r.plan(ctx)
 	if err != nil {

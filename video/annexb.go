@@ -30,13 +30,19 @@ var startCode = []byte{0, 0, 1}
 
 // IsAnnexB says that a packet begins with a start code, as H.264 and HEVC come outside of files.
 func IsAnnexB(b []byte) bool {
-	return len(b) > 4 && (bytes.HasPrefix(b, startCode) || b[0] == 0 && bytes.HasPrefix(b[1:], startCode))
+	return len(b) > 4 &&
+		(bytes.HasPrefix(b, startCode) || b[0] == 0 && bytes.HasPrefix(b[1:], startCode))
 }
 
-// nals calls fn for each NAL unit of a packet in Annex B form: what stands between start codes, without the zeros before the next one.
+// nals calls fn for each NAL unit of a packet in Annex B form: what stands between start codes,
+// without the zeros before the next one.
 func nals(b []byte, fn func(nal []byte) error) error {
 	if !IsAnnexB(b) {
-		return bad("a packet that is not in Annex B form", "a start code (00 00 01) at its beginning", fmt.Sprintf("% x", b[:min(4, len(b))]))
+		return bad(
+			"a packet that is not in Annex B form",
+			"a start code (00 00 01) at its beginning",
+			fmt.Sprintf("% x", b[:min(4, len(b))]),
+		)
 	}
 	b = b[bytes.Index(b, startCode)+3:]
 	for b != nil {
@@ -54,7 +60,8 @@ func nals(b []byte, fn func(nal []byte) error) error {
 	return nil
 }
 
-// nalBits reads the payload of a NAL unit, without its emulation prevention bytes (the 3 of 00 00 03). Beyond its end bad is set, and zeros follow.
+// nalBits reads the payload of a NAL unit, without its emulation prevention bytes (the 3 of 00 00
+// 03). Beyond its end bad is set, and zeros follow.
 type nalBits struct {
 	b     []byte
 	at    int // of the byte
@@ -137,12 +144,27 @@ type frameSet struct {
 }
 
 func (p *frameSet) crop(maxPixels int64) (*frameSet, error) {
-	w, h := int64(p.width)-int64(p.cropX)*(int64(p.left)+int64(p.right)), int64(p.height)-int64(p.cropY)*(int64(p.top)+int64(p.bottom))
+	w, h := int64(
+		p.width,
+	)-int64(
+		p.cropX,
+	)*(int64(p.left)+int64(p.right)), int64(
+		p.height,
+	)-int64(
+		p.cropY,
+	)*(int64(p.top)+int64(p.bottom))
 	if w <= 0 || h <= 0 || w > 65535 || h > 65535 {
 		return nil, bad("the size of the frames", "1 to 65535 a side", "")
 	}
 	if w*h > maxPixels {
-		return nil, robocache.ResourceLimit(opPackets, nil, "%s×%s pixels, limit %s", itoa(int(w)), itoa(int(h)), itoa(int(maxPixels)))
+		return nil, robocache.ResourceLimit(
+			opPackets,
+			nil,
+			"%s×%s pixels, limit %s",
+			itoa(int(w)),
+			itoa(int(h)),
+			itoa(int(maxPixels)),
+		)
 	}
 	p.width, p.height = int(w), int(h)
 	return p, nil
@@ -209,7 +231,10 @@ func parseSPS264(nal []byte, maxPixels int64) (*frameSet, error) {
 	if r.bit() == 1 {
 		p.left, p.right, p.top, p.bottom = r.ue(), r.ue(), r.ue(), r.ue()
 	}
-	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 || p.chromaBits > 6 || w > 4096 || h > 4096 {
+	if r.bad || p.frameBits > 16 || p.id > 31 || p.chroma > 3 || p.lumaBits > 6 ||
+		p.chromaBits > 6 ||
+		w > 4096 ||
+		h > 4096 {
 		return nil, shortSet()
 	}
 	p.width, p.height = 16*(int(w)+1), 16*int(unit)*(int(h)+1)
@@ -281,7 +306,8 @@ func parseSPS265(nal []byte, maxPixels int64) (*frameSet, error) {
 		p.reorder = r.ue()
 		r.ue()
 	}
-	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 || h > 65535 {
+	if r.bad || p.id > 15 || p.chroma > 3 || p.lumaBits > 8 || p.chromaBits > 8 || w > 65535 ||
+		h > 65535 {
 		return nil, shortSet()
 	}
 	p.width, p.height, p.cropX, p.cropY = int(w), int(h), 1, 1

@@ -38,9 +38,11 @@ type Frame interface {
 
 // Decoder decodes the packets of one sample entry on one thread. One goroutine at a time.
 type Decoder interface {
-	// Send gives a packet in decode order; io.ErrShortBuffer-like refusals do not happen: Receive is called until empty after each Send.
+	// Send gives a packet in decode order; io.ErrShortBuffer-like refusals do not happen: Receive
+	// is called until empty after each Send.
 	Send(packet []byte, pts int64) error
-	// Receive gives the next frame in presentation order, and the pts its packet was sent with; ok is false when more packets are needed.
+	// Receive gives the next frame in presentation order, and the pts its packet was sent with; ok
+	// is false when more packets are needed.
 	Receive() (pic Frame, pts int64, ok bool, err error)
 	// Drain says that no packet follows: Receive then gives what is still inside.
 	Drain() error

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// How long a balance watches each way, and how long its answer stands: longer each time, as it says the same.
+// How long a balance watches each way, and how long its answer stands: longer each time, as it says
+// the same.
 const (
 	settling  = 1500 * time.Millisecond // decoders are made meanwhile
 	passing   = 100 * time.Millisecond  // what the way before had begun ends
@@ -14,11 +15,13 @@ const (
 	lastHold  = 30 * time.Second
 )
 
-// worthHelp is how many times more has to be delivered with the host's help: it costs cores that the training may want.
+// worthHelp is how many times more has to be delivered with the host's help: it costs cores that
+// the training may want.
 const worthHelp = 1.05
 
-// balance says whether the host's cores decode what a busy device has not begun. It watches both ways in turn and takes the faster; where neither is, for
-// whoever takes the frames is slower, the device alone. Frames are the same either way.
+// balance says whether the host's cores decode what a busy device has not begun. It watches both
+// ways in turn and takes the faster; where neither is, for whoever takes the frames is slower, the
+// device alone. Frames are the same either way.
 type balance struct {
 	mu     sync.Mutex
 	state  uint8 // of states

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A balance finds the faster way, keeps to it nearly all of the time, and follows where it changes; where both are alike the host does not help.
+// A balance finds the faster way, keeps to it nearly all of the time, and follows where it changes;
+// where both are alike the host does not help.
 func TestBalance(t *testing.T) {
 	now, frames := time.Unix(1000, 0), 0.0
 	var b balance
@@ -29,7 +30,12 @@ func TestBalance(t *testing.T) {
 	}{{5000, 9000, 0.9, 1}, {22000, 18000, 0, 0.15}, {8000, 8000, 0, 0.1}, {10000, 10100, 0, 0.1}, {10000, 10700, 0.9, 1}, {0, 100, 0.85, 1}} {
 		run(x.alone, x.helped, lastHold) // what was found before may stand so long
 		if share := run(x.alone, x.helped, 2*time.Minute); share < x.least || share > x.most {
-			t.Errorf("%.0f frames a second alone, %.0f with help: it helped %.3f of the time", x.alone, x.helped, share)
+			t.Errorf(
+				"%.0f frames a second alone, %.0f with help: it helped %.3f of the time",
+				x.alone,
+				x.helped,
+				share,
+			)
 		}
 	}
 }

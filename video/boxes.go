@@ -13,7 +13,8 @@ var be = binary.BigEndian
 
 const opIndex = "read mp4 index"
 
-// box is one box, with its payload where that is in memory. off is where its header stands in the file.
+// box is one box, with its payload where that is in memory. off is where its header stands in the
+// file.
 type box struct {
 	kind string
 	data []byte
@@ -45,7 +46,12 @@ func (b box) failed(class error, format string, args ...any) *robocache.Error {
 			break
 		}
 	}
-	return robocache.NewError(class, opIndex, robocache.Where{"box": kind, "offset": b.off}, format, args...)
+	return robocache.NewError(
+		class,
+		opIndex,
+		robocache.Where{"box": kind, "offset": b.off},
+		format,
+		args...)
 }
 
 // parser reads boxes; it fails into the guard of ReadIndex.
@@ -54,14 +60,18 @@ type parser struct {
 	fileSize int64
 }
 
-// header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is what there is from off on.
+// header reads the header of the box at off, of which h is the beginning, at least 8 bytes; left is
+// what there is from off on.
 func header(h []byte, off, left int64) (b box, head, size int64, err error) {
 	b, head, size = box{kind: string(h[4:8]), off: off}, 8, int64(be.Uint32(h))
 	switch {
 	case size == 0:
 		size = left
 	case size == 1 && len(h) < 16:
-		return b, head, size, b.malformed("a 64-bit size does not fit into the %d bytes that are left", left)
+		return b, head, size, b.malformed(
+			"a 64-bit size does not fit into the %d bytes that are left",
+			left,
+		)
 	case size == 1:
 		head, size = 16, int64(be.Uint64(h[8:]))
 	}
@@ -108,26 +118,34 @@ func (p *parser) table(b box, width int) (entries []byte, n int, err error) {
 	}
 	count := int64(be.Uint32(rest))
 	if count > int64(len(rest)-4)/int64(width) {
-		return entries, n, b.malformed("%d entries of %d bytes declared, %d bytes are there", count, width, len(rest)-4)
+		return entries, n, b.malformed(
+			"%d entries of %d bytes declared, %d bytes are there",
+			count,
+			width,
+			len(rest)-4,
+		)
 	}
 	return rest[4 : 4+int(count)*width], int(count), nil
 }
 
-// window reads a file in pieces that a box walk wants: small reads come from the last piece where they can.
+// window reads a file in pieces that a box walk wants: small reads come from the last piece where
+// they can.
 type window struct {
 	f    robocache.Ranged
 	off  int64
 	data []byte
 }
 
-// headRead is the first and the usual piece: the moov of a short episode fits, so that one or two reads make an index. What is left of a
-// file behind its media is read whole up to tailRead: it is the moov mostly.
+// headRead is the first and the usual piece: the moov of a short episode fits, so that one or two
+// reads make an index. What is left of a file behind its media is read whole up to tailRead: it is
+// the moov mostly.
 const (
 	headRead = 8 << 10
 	tailRead = 64 << 10
 )
 
-// at gives n bytes at off, reading more than asked when it must read. The slice is valid until the next call.
+// at gives n bytes at off, reading more than asked when it must read. The slice is valid until the
+// next call.
 func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	if off >= w.off && off+int64(n) <= w.off+int64(len(w.data)) {
 		return w.data[off-w.off:][:n], nil
@@ -138,7 +156,15 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		size = left
 	}
 	if size < int64(n) {
-		return nil, box{"file", nil, off}.malformed("%d bytes expected, %d are left: the file is cut", n, max(size, 0))
+		return nil, box{
+			"file",
+			nil,
+			off,
+		}.malformed(
+			"%d bytes expected, %d are left: the file is cut",
+			n,
+			max(size, 0),
+		)
 	}
 	if int64(cap(w.data)) < size {
 		w.data = make([]byte, size)
@@ -173,7 +199,10 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		return box{}, err
 	}
 	if bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/spec/")) {
-		if err := bad("the file is a git-LFS pointer, not a video (LFS pointer)", "fetch the real bytes: git lfs pull"); err != nil {
+		if err := bad(
+			"the file is a git-LFS pointer, not a video (LFS pointer)",
+			"fetch the real bytes: git lfs pull",
+		); err != nil {
 			return box{}, err
 		}
 	}
@@ -188,7 +217,11 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 			return box{}, err
 		}
 		if kind := string(h[4:8]); pos == 0 && !topLevel[kind] {
-			return box{}, box{kind: kind}.malformed("this is no mp4: the first box is none that such a file begins with")
+			return box{}, box{
+				kind: kind,
+			}.malformed(
+				"this is no mp4: the first box is none that such a file begins with",
+			)
 		}
 		b, headLen, n, err := header(h, pos, size-pos)
 		if err != nil {
@@ -196,7 +229,11 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		}
 		switch {
 		case b.kind == "moov" && n > size-pos:
-			return box{}, b.malformed("size %d ends after the file (%d bytes): the file is cut", n, size)
+			return box{}, b.malformed(
+				"size %d ends after the file (%d bytes): the file is cut",
+				n,
+				size,
+			)
 		case b.kind == "moov" && n > lim.MaxMoov:
 			return box{}, b.tooLarge("%d bytes, limit %d", n, lim.MaxMoov)
 		case b.kind == "moov":
@@ -207,17 +244,40 @@ func readMoov(ctx context.Context, f robocache.Ranged, lim Limits) (box, error) 
 		case b.kind == "moof":
 			return box{}, b.unsupported(remuxHint, "a movie fragment stands before the moov")
 		case n > size-pos:
-			return box{}, b.malformed("size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished", n, size)
+			return box{}, b.malformed(
+				"size %d ends after the file (%d bytes), and no moov came before: the file is cut or was never finished",
+				n,
+				size,
+			)
 		case boxes > maxBoxes:
 			return box{}, b.tooLarge("more than %d boxes before the moov", maxBoxes)
 		}
 		pos += n
 	}
-	if err := bad("no moov box: the file is cut or was never finished", "write it again; a recording that was killed has no index"); err != nil {
+	if err := bad(
+		"no moov box: the file is cut or was never finished",
+		"write it again; a recording that was killed has no index",
+	); err != nil {
 		return box{}, err
 	}
 	return box{}, nil
 }
 
 // topLevel lists what an ISO or QuickTime file may begin with.
-var topLevel = map[string]bool{"ftyp": true, "styp": true, "moov": true, "mdat": true, "free": true, "skip": true, "wide": true, "pnot": true, "uuid": true, "moof": true, "sidx": true, "meta": true, "udta": true, "emsg": true, "pdin": true}
+var topLevel = map[string]bool{
+	"ftyp": true,
+	"styp": true,
+	"moov": true,
+	"mdat": true,
+	"free": true,
+	"skip": true,
+	"wide": true,
+	"pnot": true,
+	"uuid": true,
+	"moof": true,
+	"sidx": true,
+	"meta": true,
+	"udta": true,
+	"emsg": true,
+	"pdin": true,
+}

@@ -8,10 +8,16 @@ const containerHint = "Write it as mp4: ffmpeg -i FILE -c copy NEW.mp4; " +
 // otherContainer names the kind of a file that is no mp4, by its first bytes; "" if they name none.
 func otherContainer(head []byte) string {
 	for _, c := range []struct{ start, name string }{
-		{"OggS", "Ogg"}, {"FLV\x01", "Flash video"}, {"GIF8", "a GIF"},
-		{"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "ASF (WMV)"}, {"\x89PNG\r\n", "a PNG image"},
-		{"\xff\xd8\xff", "a JPEG image"}, {"\x00\x00\x01\xba", "an MPEG program stream"},
-		{"DKIF", "IVF"}, {"YUV4MPEG2", "raw video (y4m)"}, {"\x89MCAP0\r\n", "an MCAP recording"},
+		{"OggS", "Ogg"},
+		{"FLV\x01", "Flash video"},
+		{"GIF8", "a GIF"},
+		{"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "ASF (WMV)"},
+		{"\x89PNG\r\n", "a PNG image"},
+		{"\xff\xd8\xff", "a JPEG image"},
+		{"\x00\x00\x01\xba", "an MPEG program stream"},
+		{"DKIF", "IVF"},
+		{"YUV4MPEG2", "raw video (y4m)"},
+		{"\x89MCAP0\r\n", "an MCAP recording"},
 	} {
 		if bytes.HasPrefix(head, []byte(c.start)) {
 			return c.name
@@ -40,8 +46,8 @@ func otherContainer(head []byte) string {
 	return ""
 }
 
-// isAnnexB reports whether head begins with a start code and a NAL unit that begins a stream: a parameter
-// set or an access unit delimiter.
+// isAnnexB reports whether head begins with a start code and a NAL unit that begins a stream: a
+// parameter set or an access unit delimiter.
 func isAnnexB(head []byte) bool {
 	rest, ok := bytes.CutPrefix(head, []byte{0, 0, 0, 1})
 	if !ok {

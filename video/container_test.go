@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestOtherContainers checks that a file of another container is reported with its type and a conversion command.
+// TestOtherContainers checks that a file of another container is reported with its type and a
+// conversion command.
 func TestOtherContainers(t *testing.T) {
 	ts := bytes.Repeat(append([]byte{0x47}, make([]byte, 187)...), 3)
 	m2ts := bytes.Repeat(append([]byte{0, 0, 0, 1, 0x47}, make([]byte, 187)...), 3)
@@ -24,9 +25,15 @@ func TestOtherContainers(t *testing.T) {
 		"or HEVC":          "\x00\x00\x00\x01\x40\x01\x0c\x01",
 		"Ogg":              "OggS\x00\x02\x00\x00\x00\x00\x00\x00",
 	} {
-		_, err := ReadIndex(context.Background(), &memory{data: []byte(b + strings.Repeat("\x00", 64))}, Limits{})
+		_, err := ReadIndex(
+			context.Background(),
+			&memory{data: []byte(b + strings.Repeat("\x00", 64))},
+			Limits{},
+		)
 		var e *robocache.Error
-		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(e.Msg, name) || !strings.Contains(e.Hint, "ffmpeg") {
+		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(e.Msg, name) ||
+			!strings.Contains(e.Hint, "ffmpeg") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,10 +9,12 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// AdvisedGOP is a compromise for training on frames in any order: 4.5 frames are decoded for one, of a file not much larger than with longer GOPs.
+// AdvisedGOP is a compromise for training on frames in any order: 4.5 frames are decoded for one,
+// of a file not much larger than with longer GOPs.
 const AdvisedGOP = 8
 
-// DecodedPerFrame is how many frames are decoded for one that is asked for alone, on the mean over all frames: (GOP + 1) / 2 where GOPs are even and frames come in order.
+// DecodedPerFrame is how many frames are decoded for one that is asked for alone, on the mean over
+// all frames: (GOP + 1) / 2 where GOPs are even and frames come in order.
 func (ix *Index) DecodedPerFrame() float64 {
 	n := 0
 	for k := range ix.NumFrames() {
@@ -21,18 +23,30 @@ func (ix *Index) DecodedPerFrame() float64 {
 	return float64(n) / float64(max(1, ix.NumFrames()))
 }
 
-// engines are the codecs that NVIDIA's engines are asked to decode (video/nvdec), each with the least size that they take (docs/gpu/nvdec.md).
+// engines are the codecs that NVIDIA's engines are asked to decode (video/nvdec), each with the
+// least size that they take (docs/gpu/nvdec.md).
 var engines = map[Codec][2]int{H264: {48, 16}, HEVC: {144, 144}, VP9: {128, 128}}
 
-// OffEngine says why a GPU's engines do not decode the frames of an entry, by what the entry says of itself; "" where nothing speaks against it. It asks no device: the
-// engines of one at hand have the last word.
+// OffEngine says why a GPU's engines do not decode the frames of an entry, by what the entry says
+// of itself; "" where nothing speaks against it. It asks no device: the engines of one at hand have
+// the last word.
 func OffEngine(e *SampleEntry) (why string) {
 	least, ok := engines[e.Codec]
 	switch {
 	case !ok:
-		return fmt.Sprintf("no GPU engine is used for %s: h264, hevc and vp9 have one", cmp.Or(string(e.Codec), e.FourCC))
+		return fmt.Sprintf(
+			"no GPU engine is used for %s: h264, hevc and vp9 have one",
+			cmp.Or(string(e.Codec), e.FourCC),
+		)
 	case e.Width < least[0] || e.Height < least[1]:
-		return fmt.Sprintf("frames of %d×%d: engines take %s from %d×%d on", e.Width, e.Height, e.Codec, least[0], least[1])
+		return fmt.Sprintf(
+			"frames of %d×%d: engines take %s from %d×%d on",
+			e.Width,
+			e.Height,
+			e.Codec,
+			least[0],
+			least[1],
+		)
 	}
 	x, err := NewElementary(e)
 	if err != nil {
@@ -60,7 +74,10 @@ func OffEngine(e *SampleEntry) (why string) {
 			case p.chroma != 1:
 				why = "colour is not stored 4:2:0"
 			case p.lumaBits+p.chromaBits > 0:
-				why = fmt.Sprintf("samples of %d bits: engines are asked for 8", 8+max(p.lumaBits, p.chromaBits))
+				why = fmt.Sprintf(
+					"samples of %d bits: engines are asked for 8",
+					8+max(p.lumaBits, p.chromaBits),
+				)
 			case p.fields:
 				why = "interlaced frames"
 			}
@@ -70,8 +87,9 @@ func OffEngine(e *SampleEntry) (why string) {
 	return why
 }
 
-// Advised is the codec in which frames like an entry's are best kept for CPU and GPU: the one that they have, where engines take it and an encoder is known, else HEVC, or
-// H.264 for frames smaller than HEVC's engines take.
+// Advised is the codec in which frames like an entry's are best kept for CPU and GPU: the one that
+// they have, where engines take it and an encoder is known, else HEVC, or H.264 for frames smaller
+// than HEVC's engines take.
 func Advised(e *SampleEntry) Codec {
 	switch {
 	case OffEngine(e) == "" && encoders[e.Codec].name != "":
@@ -82,8 +100,13 @@ func Advised(e *SampleEntry) Codec {
 	return HEVC
 }
 
-// FirstFile gives the file that speaks for a camera: that of the first episode, of sixteen, whose file can be read. nil where there is none. It is to be released.
-func FirstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) (_ *File, err error) {
+// FirstFile gives the file that speaks for a camera: that of the first episode, of sixteen, whose
+// file can be read. nil where there is none. It is to be released.
+func FirstFile(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+) (_ *File, err error) {
 	lib := LibraryOf(ds)
 	if lib == nil {
 		return nil, nil
@@ -119,8 +142,14 @@ func FirstFile(ctx context.Context, ds robocache.Dataset, f *robocache.Feature) 
 	return nil, err
 }
 
-// firstPath is the file of the first image of an episode; "" where it has none. The first rows of a masked camera mostly have none.
-func firstPath(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, ep int) (string, error) {
+// firstPath is the file of the first image of an episode; "" where it has none. The first rows of a
+// masked camera mostly have none.
+func firstPath(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	ep int,
+) (string, error) {
 	n := 1
 	if f.Masked {
 		var err error

@@ -7,8 +7,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// DepthCodes says how depth becomes the 12-bit codes of a depth video, as lerobot's quantize_depth does: of images of uint16 in millimetres, or of float32 in metres, as the
-// code's unit says. What lies outside of the code's bounds, and NaN, gets the nearest bound's code: 0 is the least depth, and none.
+// DepthCodes says how depth becomes the 12-bit codes of a depth video, as lerobot's quantize_depth
+// does: of images of uint16 in millimetres, or of float32 in metres, as the code's unit says. What
+// lies outside of the code's bounds, and NaN, gets the nearest bound's code: 0 is the least depth,
+// and none.
 type DepthCodes struct {
 	code robocache.Depth
 	mm   []uint16 // by millimetre
@@ -50,7 +52,10 @@ func (c *DepthCodes) Put(dst, image []byte) []byte {
 		return dst
 	}
 	for i := 0; i+3 < len(image); i += 4 {
-		dst = binary.LittleEndian.AppendUint16(dst, c.of(float64(math.Float32frombits(binary.LittleEndian.Uint32(image[i:])))))
+		dst = binary.LittleEndian.AppendUint16(
+			dst,
+			c.of(float64(math.Float32frombits(binary.LittleEndian.Uint32(image[i:])))),
+		)
 	}
 	return dst
 }

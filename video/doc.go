@@ -1,10 +1,13 @@
-// Package video finds frames inside mp4 files, and in packets that come as messages (Stream, VirtualMP4): the sample index, the decode plan, the open files of a dataset,
-// still images, and the writing side (joining without re-encoding, and encoding through an ffmpeg found at run time).
+// Package video finds frames inside mp4 files, and in packets that come as messages (Stream,
+// VirtualMP4): the sample index, the decode plan, the open files of a dataset, still images, and
+// the writing side (joining without re-encoding, and encoding through an ffmpeg found at run time).
 // Decoding itself stands behind Backend; the container is never given to a C library.
 //
-// The container is own code. github.com/Eyevinn/mp4ff v0.50.0 was tried in its place: it neither reads nor writes a display matrix (tkhd has the unity
-// matrix, always), panics on a track whose sizes stand in stz2, and refuses tables with padding behind them, which real writers leave. Its writer would
-// save 60 of the 138 lines of muxbox.go, for 20,000 of its own, and could not keep what Concat promises.
+// The container is own code. github.com/Eyevinn/mp4ff v0.50.0 was tried in its place: it neither
+// reads nor writes a display matrix (tkhd has the unity matrix, always), panics on a track whose
+// sizes stand in stz2, and refuses tables with padding behind them, which real writers leave. Its
+// writer would save 60 of the 138 lines of muxbox.go, for 20,000 of its own, and could not keep
+// what Concat promises.
 //
 // # Contract
 //

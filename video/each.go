@@ -17,7 +17,8 @@ type Source interface {
 	Video() *Library
 }
 
-// LibraryOf gives the video files of a dataset, or of what it was put over (robocache.As); nil where there are none.
+// LibraryOf gives the video files of a dataset, or of what it was put over (robocache.As); nil
+// where there are none.
 func LibraryOf(ds robocache.Dataset) *Library {
 	if s, ok := robocache.As[Source](ds); ok {
 		return s.Video()
@@ -31,12 +32,20 @@ type Each struct {
 	Threads int   // above 1, fn is called from up to so many goroutines, in no order
 }
 
-// EachFrame decodes the frames that refs name. fn gets the positions in refs that show a frame and the frame, which is valid during the
-// call. For a position that shows no video (a still image, or none) the frame is nil.
+// EachFrame decodes the frames that refs name. fn gets the positions in refs that show a frame and
+// the frame, which is valid during the call. For a position that shows no video (a still image, or
+// none) the frame is nil.
 //
-// The calls come in the order of refs, unless Each.Threads allows any. Positions that follow each other in one file, with frame numbers that
-// do not go back, are decoded in one run, a frame that is shown twice once. lib may be nil where refs name no video file.
-func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, each Each, fn func(at []int, pic Frame) error) error {
+// The calls come in the order of refs, unless Each.Threads allows any. Positions that follow each
+// other in one file, with frame numbers that do not go back, are decoded in one run, a frame that
+// is shown twice once. lib may be nil where refs name no video file.
+func EachFrame(
+	ctx context.Context,
+	lib *Library,
+	refs []robocache.FrameRef,
+	each Each,
+	fn func(at []int, pic Frame) error,
+) error {
 	if each.Pool == nil {
 		each.Pool = NewPool(0)
 		defer each.Pool.Close()
@@ -53,7 +62,10 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 	}
 	if each.Threads > 1 {
 		slices.SortStableFunc(at, func(i, j int) int {
-			return cmp.Or(cmp.Compare(path(i), path(j)), cmp.Compare(refs[i].Ordinal, refs[j].Ordinal))
+			return cmp.Or(
+				cmp.Compare(path(i), path(j)),
+				cmp.Compare(refs[i].Ordinal, refs[j].Ordinal),
+			)
 		})
 	}
 	for len(at) > 0 {
@@ -83,7 +95,11 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 			continue
 		}
 		if lib == nil {
-			return robocache.Unsupported(opDecode, robocache.Where{"file": file}, "the dataset does not give its video files")
+			return robocache.Unsupported(
+				opDecode,
+				robocache.Where{"file": file},
+				"the dataset does not give its video files",
+			)
 		}
 		if err := each.run(ctx, lib, refs, run, fn); err != nil {
 			return robocache.At(err, robocache.Where{"file": file})
@@ -93,7 +109,13 @@ func EachFrame(ctx context.Context, lib *Library, refs []robocache.FrameRef, eac
 }
 
 // run decodes the frames at some positions, which are of one file and do not go back.
-func (each *Each) run(ctx context.Context, lib *Library, refs []robocache.FrameRef, at []int, fn func(at []int, pic Frame) error) error {
+func (each *Each) run(
+	ctx context.Context,
+	lib *Library,
+	refs []robocache.FrameRef,
+	at []int,
+	fn func(at []int, pic Frame) error,
+) error {
 	file, err := lib.Acquire(ctx, refs[at[0]].Path)
 	if err != nil {
 		return err
@@ -106,25 +128,39 @@ func (each *Each) run(ctx context.Context, lib *Library, refs []robocache.FrameR
 	groups := Plan(file.Index, ordinals)
 	next := 0 // what has been shown, where there is an order
 	return each.parts(ctx, len(groups), func(ctx context.Context, from, to int) error {
-		return each.Pool.Decode(ctx, file, nil, groups[from:to], func(ordinal int, pic Frame) error {
-			k, _ := slices.BinarySearch(ordinals, ordinal)
-			end := k
-			for end < len(at) && ordinals[end] == ordinal {
-				end++
-			}
-			if each.Threads <= 1 {
-				if k != next {
-					return robocache.Malformed(opDecode, robocache.Where{"frame": ordinal}, "a frame came out of order")
+		return each.Pool.Decode(
+			ctx,
+			file,
+			nil,
+			groups[from:to],
+			func(ordinal int, pic Frame) error {
+				k, _ := slices.BinarySearch(ordinals, ordinal)
+				end := k
+				for end < len(at) && ordinals[end] == ordinal {
+					end++
 				}
-				next = end
-			}
-			return fn(at[k:end], pic)
-		})
+				if each.Threads <= 1 {
+					if k != next {
+						return robocache.Malformed(
+							opDecode,
+							robocache.Where{"frame": ordinal},
+							"a frame came out of order",
+						)
+					}
+					next = end
+				}
+				return fn(at[k:end], pic)
+			},
+		)
 	})
 }
 
 // parts does n pieces of work: in order, or as so many equal parts at once as there are threads.
-func (each *Each) parts(ctx context.Context, n int, do func(ctx context.Context, from, to int) error) error {
+func (each *Each) parts(
+	ctx context.Context,
+	n int,
+	do func(ctx context.Context, from, to int) error,
+) error {
 	if each.Threads <= 1 {
 		return do(ctx, 0, n)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// EachFrame shows every position once: in their order, or in any where threads are allowed; what is shown twice in a run is decoded once.
+// EachFrame shows every position once: in their order, or in any where threads are allowed; what is
+// shown twice in a run is decoded once.
 func TestEachFrame(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
@@ -20,23 +21,35 @@ func TestEachFrame(t *testing.T) {
 		}
 		return refs
 	}
-	refs := slices.Concat(in("a", 0, 1, 1, 4), []robocache.FrameRef{{}, {Path: "a", Missing: true}}, in("b", 5), in("a", 2, 0), in("b", 3))
+	refs := slices.Concat(
+		in("a", 0, 1, 1, 4),
+		[]robocache.FrameRef{{}, {Path: "a", Missing: true}},
+		in("b", 5),
+		in("a", 2, 0),
+		in("b", 3),
+	)
 	for _, threads := range []int{0, 1, 3} {
 		var mu sync.Mutex
 		var got []int
 		calls := 0
-		err := EachFrame(t.Context(), f.lib, refs, Each{Threads: threads}, func(at []int, _ Frame) error {
-			mu.Lock()
-			defer mu.Unlock()
-			got = append(got, at...)
-			calls++
-			for _, i := range at[1:] {
-				if refs[i].Path != refs[at[0]].Path || refs[i].Ordinal != refs[at[0]].Ordinal {
-					t.Errorf("%+v and %+v are shown as one", refs[i], refs[at[0]])
+		err := EachFrame(
+			t.Context(),
+			f.lib,
+			refs,
+			Each{Threads: threads},
+			func(at []int, _ Frame) error {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, at...)
+				calls++
+				for _, i := range at[1:] {
+					if refs[i].Path != refs[at[0]].Path || refs[i].Ordinal != refs[at[0]].Ordinal {
+						t.Errorf("%+v and %+v are shown as one", refs[i], refs[at[0]])
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			},
+		)
 		want := len(refs) - 1 // ordinal 1 in one call
 		if threads > 1 {
 			want-- // and ordinal 0, for "a" is one run
@@ -46,19 +59,55 @@ func TestEachFrame(t *testing.T) {
 			t.Errorf("%d threads: %v in %d calls, %v", threads, got, calls, err)
 		}
 		mine := errors.New("mine")
-		if err := EachFrame(t.Context(), f.lib, refs, Each{Threads: threads}, func([]int, Frame) error { return mine }); !errors.Is(err, mine) {
+		if err := EachFrame(
+			t.Context(),
+			f.lib,
+			refs,
+			Each{Threads: threads},
+			func([]int, Frame) error { return mine },
+		); !errors.Is(
+			err,
+			mine,
+		) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
-		if err := EachFrame(t.Context(), f.lib, in("a", 1, 9), Each{Threads: threads}, func([]int, Frame) error { return nil }); !errors.Is(err, robocache.ErrNotFound) {
+		if err := EachFrame(
+			t.Context(),
+			f.lib,
+			in("a", 1, 9),
+			Each{Threads: threads},
+			func([]int, Frame) error { return nil },
+		); !errors.Is(
+			err,
+			robocache.ErrNotFound,
+		) {
 			t.Errorf("%d threads, a frame that is not there: %v", threads, err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := EachFrame(ctx, f.lib, refs, Each{Threads: threads}, func([]int, Frame) error { return nil }); !errors.Is(err, context.Canceled) {
+		if err := EachFrame(
+			ctx,
+			f.lib,
+			refs,
+			Each{Threads: threads},
+			func([]int, Frame) error { return nil },
+		); !errors.Is(
+			err,
+			context.Canceled,
+		) {
 			t.Errorf("%d threads: %v", threads, err)
 		}
 	}
-	if err := EachFrame(t.Context(), nil, refs, Each{}, func([]int, Frame) error { return nil }); !errors.Is(err, robocache.ErrUnsupported) {
+	if err := EachFrame(
+		t.Context(),
+		nil,
+		refs,
+		Each{},
+		func([]int, Frame) error { return nil },
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("no library: %v", err)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"sort"
 )
 
-// edit presents the media times [from, to) beginning at start on the presentation timeline; all in track units.
+// edit presents the media times [from, to) beginning at start on the presentation timeline; all in
+// track units.
 type edit struct{ from, to, start int64 }
 
 // readEdits gives the edits that show something; none means that everything is shown.
@@ -29,7 +30,13 @@ func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
 	start := int64(0)
 	for i := range n {
 		e := d[width*i:]
-		duration, media, rate := uint64(be.Uint32(e)), int64(int32(be.Uint32(e[4:]))), be.Uint32(e[width-4:])
+		duration, media, rate := uint64(
+			be.Uint32(e),
+		), int64(
+			int32(be.Uint32(e[4:])),
+		), be.Uint32(
+			e[width-4:],
+		)
 		if width == 20 {
 			duration, media = be.Uint64(e), int64(be.Uint64(e[8:]))
 		}
@@ -38,7 +45,12 @@ func (t *track) readEdits(p *parser, movieScale int64) ([]edit, error) {
 		case media < -1 || media > 1<<61:
 			return nil, b.malformed("edit %d begins at media time %d", i, media)
 		case media >= 0 && rate != 1<<16:
-			return nil, b.unsupported("re-encode it", "edit %d plays at rate %g, not 1", i, float64(int32(rate))/65536)
+			return nil, b.unsupported(
+				"re-encode it",
+				"edit %d plays at rate %g, not 1",
+				i,
+				float64(int32(rate))/65536,
+			)
 		case start+length > 1<<61:
 			return nil, b.malformed("edit %d ends beyond any time", i)
 		}
@@ -73,7 +85,8 @@ func rescale(v uint64, to, from int64) int64 {
 
 // present numbers the frames: which samples are shown, in what order, and when.
 //
-// Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more than slack follow each other.
+// Lengths of edits are in the movie's units, which may be coarser: edits that overlap by no more
+// than slack follow each other.
 func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error {
 	if len(edits) == 0 {
 		edits = []edit{{math.MinInt64, math.MaxInt64, 0}}
@@ -89,7 +102,11 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error
 	for i, next := range byMedia[1:] {
 		e := byMedia[i]
 		if next.from < e.to-slack {
-			return elst.unsupported("re-encode it", "the edit list shows media time %d twice", next.from)
+			return elst.unsupported(
+				"re-encode it",
+				"the edit list shows media time %d twice",
+				next.from,
+			)
 		}
 		e.to = min(e.to, next.from)
 	}
@@ -112,8 +129,9 @@ func (ix *Index) present(pts []int64, edits []edit, slack int64, elst box) error
 			from, to, origin = at(e.from), max(at(e.from), at(e.to)), e.from
 		}
 		if gap < 0 && from < to {
-			// An edit that begins between two frames shows its first one at once, as the decoders of the field have it: by the
-			// letter of the standard it would come late by the rest of a frame that nobody shows.
+			// An edit that begins between two frames shows its first one at once, as the decoders
+			// of the field have it: by the letter of the standard it would come late by the rest of
+			// a frame that nobody shows.
 			gap = 0
 			if elst.present() {
 				gap = pts[byTime[from]] - max(e.from, 0)

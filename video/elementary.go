@@ -4,8 +4,10 @@ import (
 	"fmt"
 )
 
-// Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B form with their parameter sets before key frames,
-// AV1 as temporal units in the low-overhead format with the sequence header at key frames, VP9 as they are. It is the inverse of Stream.
+// Elementary gives the packets of a file as they come outside of files: H.264 and HEVC in Annex B
+// form with their parameter sets before key frames,
+// AV1 as temporal units in the low-overhead format with the sequence header at key frames, VP9 as
+// they are. It is the inverse of Stream.
 type Elementary struct {
 	codec  Codec
 	prefix int    // bytes of the length before a NAL unit
@@ -41,7 +43,10 @@ func NewElementary(e *SampleEntry) (_ *Elementary, err error) {
 			x.take(&c, c.u(2))
 		}
 	default:
-		return nil, noPacket(fmt.Sprintf("video of codec %q has no form for messages", string(e.Codec)), "h264, hevc, av1 and vp9 have")
+		return nil, noPacket(
+			fmt.Sprintf("video of codec %q has no form for messages", string(e.Codec)),
+			"h264, hevc, av1 and vp9 have",
+		)
 	}
 	if c.bad {
 		return nil, badPacket("the codec configuration of the file ends early", "", "")

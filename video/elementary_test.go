@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// six gives six packets of 64×64, each behind its length in the file, of which the first and the fourth are key frames.
+// six gives six packets of 64×64, each behind its length in the file, of which the first and the
+// fourth are key frames.
 func six(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
@@ -25,7 +26,8 @@ func six(t testing.TB, codec Codec) (packets [][]byte) {
 	return packets
 }
 
-// V14, V15: packets of each codec make a virtual mp4, and the samples of the virtual mp4 make the packets again.
+// V14, V15: packets of each codec make a virtual mp4, and the samples of the virtual mp4 make the
+// packets again.
 func TestElementary(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC, AV1, VP9} {
 		var packets [][]byte
@@ -58,7 +60,10 @@ func TestElementary(t *testing.T) {
 		}
 		e := &ix.Entries()[0]
 		w, h := s.Size()
-		if ix.NumFrames() != len(packets) || e.Codec != codec || e.Width != w || e.Height != h || e.Matrix != 1 || e.Transfer != 13 || !e.FullRange {
+		if ix.NumFrames() != len(packets) || e.Codec != codec || e.Width != w || e.Height != h ||
+			e.Matrix != 1 ||
+			e.Transfer != 13 ||
+			!e.FullRange {
 			t.Errorf("%s: %d frames, %+v", codec, ix.NumFrames(), e)
 		}
 		form, err := NewElementary(e)
@@ -82,19 +87,49 @@ func TestElementary(t *testing.T) {
 				t.Error(codec, k, n, err)
 			}
 		}
-		if other, err := again.MP4(robocache.Rate{Num: 30, Den: 1}); err != nil || other.Size() != film.Size()-int64(len(film.Head())-len(other.Head())) {
+		if other, err := again.MP4(
+			robocache.Rate{Num: 30, Den: 1},
+		); err != nil ||
+			other.Size() != film.Size()-int64(len(film.Head())-len(other.Head())) {
 			t.Errorf("%s: the samples grew: %v", codec, err)
 		}
 	}
 }
 
-// V15: a key frame whose sample has no parameter sets gets those of the file, behind a delimiter; an OBU without its size gets it.
+// V15: a key frame whose sample has no parameter sets gets those of the file, behind a delimiter;
+// an OBU without its size gets it.
 func TestElementaryHeads(t *testing.T) {
-	x, err := NewElementary(&SampleEntry{Codec: H264, Extradata: []byte{1, 66, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 1, 0, 2, 0x68, 8}})
+	x, err := NewElementary(
+		&SampleEntry{
+			Codec:     H264,
+			Extradata: []byte{1, 66, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 1, 0, 2, 0x68, 8},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	aud, idr, sps := []byte{0, 0, 0, 2, 9, 16}, []byte{0, 0, 0, 2, 0x65, 7}, []byte{0, 0, 0, 2, 0x67, 9}
+	aud, idr, sps := []byte{
+		0,
+		0,
+		0,
+		2,
+		9,
+		16,
+	}, []byte{
+		0,
+		0,
+		0,
+		2,
+		0x65,
+		7,
+	}, []byte{
+		0,
+		0,
+		0,
+		2,
+		0x67,
+		9,
+	}
 	sets := "\x00\x00\x00\x01\x67\x09\x00\x00\x00\x01\x68\x08"
 	for name, c := range map[string]struct {
 		sample []byte
@@ -110,15 +145,29 @@ func TestElementaryHeads(t *testing.T) {
 			t.Errorf("%s: % x, want % x: %v", name, got, c.want, err)
 		}
 	}
-	if _, err := x.Packet(nil, []byte{0, 0, 0, 9, 1}, false); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := x.Packet(
+		nil,
+		[]byte{0, 0, 0, 9, 1},
+		false,
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 	seq := []byte{obuSequence<<3 | 2, 1, 0xaa}
-	x, err = NewElementary(&SampleEntry{Codec: AV1, Extradata: append([]byte{0x81, 0, 0, 0}, seq...)})
+	x, err = NewElementary(
+		&SampleEntry{Codec: AV1, Extradata: append([]byte{0x81, 0, 0, 0}, seq...)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := x.Packet(nil, []byte{obuFrame << 3, 5, 6, 7}, true); err != nil || string(got) != "\x12\x00\x0a\x01\xaa\x32\x03\x05\x06\x07" {
+	if got, err := x.Packet(
+		nil,
+		[]byte{obuFrame << 3, 5, 6, 7},
+		true,
+	); err != nil ||
+		string(got) != "\x12\x00\x0a\x01\xaa\x32\x03\x05\x06\x07" {
 		t.Errorf("% x %v", got, err)
 	}
 	for codec, c := range map[Codec][]byte{H264: {1, 66, 0, 10, 0xff, 0xe1, 0, 9}, HEVC: make([]byte, 22), AV1: {1}, MPEG4: nil} {

@@ -23,33 +23,54 @@ type EncodeConfig struct {
 	Codec         Codec // AV1 (default), H264, HEVC; with Gray12 always HEVC
 	Width, Height int
 	Rate          robocache.Rate
-	GOP           int    // frames from one sync sample to the next; default 2
-	CRF           int    // default 30 (AV1), 23 (H.264), 28 (HEVC); without meaning for Gray12, which is lossless
-	Preset        string // the encoder's own name or number; default "12" (AV1), the encoder's own for others
-	Gray12        bool   // 12-bit depth codes, lossless; frames are little-endian uint16 ≤ 4095
-	FFmpeg        string // the program; default: "ffmpeg" of the PATH
-	Behind        bool   // the program gets the processor where nothing else wants it: a robot's loop comes first
+	GOP           int // frames from one sync sample to the next; default 2
+	// default 30 (AV1), 23 (H.264), 28 (HEVC); without meaning for Gray12, which is lossless
+	CRF int
+	// the encoder's own name or number; default "12" (AV1), the encoder's own for others
+	Preset string
+	Gray12 bool   // 12-bit depth codes, lossless; frames are little-endian uint16 ≤ 4095
+	FFmpeg string // the program; default: "ffmpeg" of the PATH
+	// the program gets the processor where nothing else wants it: a robot's loop comes first
+	Behind bool
 }
 
 const opEncode = "encode video"
 
 const encoderHint = "install an ffmpeg built with %s (Debian: apt-get install ffmpeg), or name one in EncodeConfig.FFmpeg"
 
-// encoders are ffmpeg's, with what they are asked for by default. Threads that change the bytes are fixed: a machine with more cores must not
-// write another file. The filter of H.264 takes out the note of x264's version and options.
+// encoders are ffmpeg's, with what they are asked for by default. Threads that change the bytes are
+// fixed: a machine with more cores must not write another file. The filter of H.264 takes out the
+// note of x264's version and options.
 var encoders = map[Codec]struct {
 	name   string
 	crf    int
 	preset string
 	args   string
 }{
-	AV1:  {"libsvtav1", 30, "12", "-svtav1-params fast-decode=0"},
-	H264: {"libx264", 23, "", "-bf 0 -flags +cgop -sc_threshold 0 -threads 1 -bsf:v filter_units=remove_types=6"},
-	HEVC: {"libx265", 28, "", "-tag:v hvc1 -x265-params keyint=GOP:min-keyint=GOP:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error"},
+	AV1: {"libsvtav1", 30, "12", "-svtav1-params fast-decode=0"},
+	H264: {
+		"libx264",
+		23,
+		"",
+		"-bf 0 -flags +cgop -sc_threshold 0 -threads 1 -bsf:v filter_units=remove_types=6",
+	},
+	HEVC: {
+		"libx265",
+		28,
+		"",
+		"-tag:v hvc1 -x265-params keyint=GOP:min-keyint=GOP:bframes=0:open-gop=0:scenecut=0:frame-threads=1:info=0:log-level=error",
+	},
 }
 
-func encodeError(class error, where robocache.Where, msg, hint string, cause error) *robocache.Error {
-	return robocache.NewError(class, opEncode, where, "%s", msg).WithCause(cause).WithHint("%s", hint)
+func encodeError(
+	class error,
+	where robocache.Where,
+	msg, hint string,
+	cause error,
+) *robocache.Error {
+	return robocache.NewError(class, opEncode, where, "%s", msg).
+		WithCause(cause).
+		WithHint("%s", hint)
 }
 
 func (c EncodeConfig) withDefaults() EncodeConfig {
@@ -72,10 +93,12 @@ func (c EncodeConfig) FrameBytes() int {
 	return 3 * c.Width * c.Height
 }
 
-// Encoder writes frames into an mp4 through an ffmpeg found at run time. The same frames, configuration and ffmpeg give the same bytes.
+// Encoder writes frames into an mp4 through an ffmpeg found at run time. The same frames,
+// configuration and ffmpeg give the same bytes.
 //
-// Colour goes to yuv420p by BT.601 in limited range, untagged: what a reader assumes where nothing is said. Odd sizes go to yuv444p in H.264
-// and HEVC. GOPs are closed and frames are not reordered, so that any run of GOPs can be joined (Concat).
+// Colour goes to yuv420p by BT.601 in limited range, untagged: what a reader assumes where nothing
+// is said. Odd sizes go to yuv444p in H.264 and HEVC. GOPs are closed and frames are not reordered,
+// so that any run of GOPs can be joined (Concat).
 type Encoder struct {
 	cfg    EncodeConfig
 	path   string
@@ -88,8 +111,8 @@ type Encoder struct {
 	ended  bool
 }
 
-// NewEncoder starts an encoder that writes to path, which must not exist or be the caller's own temporary file.
-// ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
+// NewEncoder starts an encoder that writes to path, which must not exist or be the caller's own
+// temporary file. ErrUnsupported where no ffmpeg is found, or it lacks the encoder.
 func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder, err error) {
 	cfg = cfg.withDefaults()
 	program, err := cfg.findEncoder(ctx)
@@ -113,7 +136,13 @@ func NewEncoder(ctx context.Context, path string, cfg EncodeConfig) (_ *Encoder,
 		return nil, robocache.At(err, robocache.Where{"file": path})
 	}
 	if err := start(e.cmd, cfg.Behind); err != nil {
-		return nil, encodeError(robocache.Classify(err), robocache.Where{"program": program}, "", "", err)
+		return nil, encodeError(
+			robocache.Classify(err),
+			robocache.Where{"program": program},
+			"",
+			"",
+			err,
+		)
 	}
 	return e, nil
 }
@@ -127,9 +156,15 @@ func (c EncodeConfig) check() error {
 	case c.Rate.Num <= 0 || c.Rate.Den <= 0:
 		msg = "no rate"
 	case encoders[c.Codec].name == "":
-		class, msg, hint = robocache.ErrUnsupported, "no encoder for "+strconv.Quote(string(c.Codec)), "av1, h264 or hevc"
+		class, msg, hint = robocache.ErrUnsupported, "no encoder for "+strconv.Quote(
+			string(c.Codec),
+		), "av1, h264 or hevc"
 	case c.Codec == AV1 && (c.Width < 64 || c.Height < 64 || c.Width%2+c.Height%2 > 0):
-		class, msg, hint = robocache.ErrUnsupported, fmt.Sprintf("libsvtav1 takes even sizes from 64 on, not %d×%d", c.Width, c.Height), "use h264"
+		class, msg, hint = robocache.ErrUnsupported, fmt.Sprintf(
+			"libsvtav1 takes even sizes from 64 on, not %d×%d",
+			c.Width,
+			c.Height,
+		), "use h264"
 	case c.Codec != AV1 && strings.Trim(c.Preset, "abcdefghijklmnopqrstuvwxyz") != "":
 		msg = fmt.Sprintf("preset %q", c.Preset)
 	default:
@@ -154,20 +189,60 @@ func (c EncodeConfig) arguments(path string) ([]string, error) {
 		output = "yuv444p"
 	}
 	args := []string{
-		"-hide_banner", "-nostdin", "-loglevel", "error", "-y", "-protocol_whitelist", "file,pipe",
-		"-f", "rawvideo", "-pix_fmt", input, "-video_size", fmt.Sprintf("%dx%d", c.Width, c.Height), "-framerate", fmt.Sprintf("%d/%d", c.Rate.Num, c.Rate.Den), "-i", "pipe:0",
-		"-map", "0:v:0", "-map_metadata", "-1", "-c:v", encoder.name, "-pix_fmt", output, "-g", gop,
+		"-hide_banner",
+		"-nostdin",
+		"-loglevel",
+		"error",
+		"-y",
+		"-protocol_whitelist",
+		"file,pipe",
+		"-f",
+		"rawvideo",
+		"-pix_fmt",
+		input,
+		"-video_size",
+		fmt.Sprintf("%dx%d", c.Width, c.Height),
+		"-framerate",
+		fmt.Sprintf("%d/%d", c.Rate.Num, c.Rate.Den),
+		"-i",
+		"pipe:0",
+		"-map",
+		"0:v:0",
+		"-map_metadata",
+		"-1",
+		"-c:v",
+		encoder.name,
+		"-pix_fmt",
+		output,
+		"-g",
+		gop,
 	}
 	if c.Preset != "" {
 		args = append(args, "-preset", c.Preset)
 	}
 	args = append(args, strings.Fields(strings.ReplaceAll(own, "GOP", gop))...)
-	return append(args, "-fflags", "+bitexact", "-flags:v", "+bitexact", "-movflags", "+faststart", "-use_editlist", "0",
-		"-video_track_timescale", scale, "-movie_timescale", scale, "-f", "mp4", "file:"+path), nil
+	return append(
+		args,
+		"-fflags",
+		"+bitexact",
+		"-flags:v",
+		"+bitexact",
+		"-movflags",
+		"+faststart",
+		"-use_editlist",
+		"0",
+		"-video_track_timescale",
+		scale,
+		"-movie_timescale",
+		scale,
+		"-f",
+		"mp4",
+		"file:"+path,
+	), nil
 }
 
-// listingTime is what a program may take to list its encoders: a tenth of a second where nothing is in its way, over 20 seconds on a machine
-// that was busy with other work.
+// listingTime is what a program may take to list its encoders: a tenth of a second where nothing is
+// in its way, over 20 seconds on a machine that was busy with other work.
 var listingTime = 2 * time.Minute
 
 // listed remembers which encoders a program has.
@@ -189,21 +264,40 @@ func (c EncodeConfig) findEncoder(ctx context.Context) (_ string, err error) {
 	if !ok {
 		limit, cancel := context.WithTimeout(ctx, listingTime)
 		defer cancel()
-		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error", "-encoders").Output()
+		out, err := exec.CommandContext(limit, path, "-hide_banner", "-loglevel", "error", "-encoders").
+			Output()
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case limit.Err() != nil:
-			return "", encodeError(robocache.ErrTemporary, where, fmt.Sprintf("did not list its encoders within %v", listingTime), "try again when the machine is less busy", nil)
+			return "", encodeError(
+				robocache.ErrTemporary,
+				where,
+				fmt.Sprintf("did not list its encoders within %v", listingTime),
+				"try again when the machine is less busy",
+				nil,
+			)
 		default:
-			return "", encodeError(robocache.ErrUnsupported, where, "does not list its encoders", hint, err)
+			return "", encodeError(
+				robocache.ErrUnsupported,
+				where,
+				"does not list its encoders",
+				hint,
+				err,
+			)
 		}
 		list = string(out)
 		listed.Store(path, list)
 	}
 	if !strings.Contains(list.(string), " "+encoder+" ") {
-		return "", encodeError(robocache.ErrUnsupported, where, "this ffmpeg has no "+encoder, hint, nil)
+		return "", encodeError(
+			robocache.ErrUnsupported,
+			where,
+			"this ffmpeg has no "+encoder,
+			hint,
+			nil,
+		)
 	}
 	return path, nil
 }
@@ -214,7 +308,8 @@ func CanEncode(ctx context.Context, cfg EncodeConfig) error {
 	return err
 }
 
-// Write encodes one frame: RGB rows of three bytes a pixel, or little-endian uint16 for Gray12. It blocks while the encoder is busy.
+// Write encodes one frame: RGB rows of three bytes a pixel, or little-endian uint16 for Gray12. It
+// blocks while the encoder is busy.
 func (e *Encoder) Write(pic []byte) error {
 	if e.err != nil {
 		return e.err
@@ -233,15 +328,21 @@ func (e *Encoder) Write(pic []byte) error {
 	return nil
 }
 
-// Close ends the file, reads its index back, and compares: as many samples as frames, on the grid, the first one a sync sample.
-// Where anything failed, the file is removed.
+// Close ends the file, reads its index back, and compares: as many samples as frames, on the grid,
+// the first one a sync sample. Where anything failed, the file is removed.
 func (e *Encoder) Close() error {
 	if e.ended {
 		return e.err
 	}
 	if e.frames == 0 {
 		e.Abort()
-		e.err = encodeError(robocache.ErrMisuse, robocache.Where{"file": e.path}, "no frame was written", "", nil)
+		e.err = encodeError(
+			robocache.ErrMisuse,
+			robocache.Where{"file": e.path},
+			"no frame was written",
+			"",
+			nil,
+		)
 		return e.err
 	}
 	if err := e.stdin.Close(); err != nil {
@@ -253,7 +354,8 @@ func (e *Encoder) Close() error {
 	}
 	if err := e.verify(); err != nil {
 		if strings.Contains(e.stderr.String(), noSpace) {
-			return e.failed(err) // some releases of ffmpeg end with success although the disk was full
+			// some releases of ffmpeg end with success although the disk was full
+			return e.failed(err)
 		}
 		e.err = err
 		_ = os.Remove(e.path)
@@ -261,7 +363,8 @@ func (e *Encoder) Close() error {
 	return e.err
 }
 
-// noSpace is how ffmpeg tells of ENOSPC. With libsvtav1 some releases then wait for ever, and must be ended.
+// noSpace is how ffmpeg tells of ENOSPC. With libsvtav1 some releases then wait for ever, and must
+// be ended.
 const noSpace = "No space left"
 
 const fullDiskWait = 2 * time.Second
@@ -309,7 +412,13 @@ func (e *Encoder) failed(cause error) error {
 			class = c
 		}
 	}
-	e.err = encodeError(class, robocache.Where{"file": e.path, "index": e.frames}, "ffmpeg failed: "+said, "", cause)
+	e.err = encodeError(
+		class,
+		robocache.Where{"file": e.path, "index": e.frames},
+		"ffmpeg failed: "+said,
+		"",
+		cause,
+	)
 	return e.err
 }
 
@@ -340,16 +449,28 @@ func (e *Encoder) verify() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := same(ix.NumFrames() == e.frames && ix.NumSamples() == e.frames, fmt.Sprintf("%d frames", e.frames), fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples())); err != nil {
+	if err := same(
+		ix.NumFrames() == e.frames && ix.NumSamples() == e.frames,
+		fmt.Sprintf("%d frames", e.frames),
+		fmt.Sprintf("%d frames in %d samples", ix.NumFrames(), ix.NumSamples()),
+	); err != nil {
 		return err
 	}
 	first := ix.Sample(0).Sync
-	if err := same(ix.Timescale() == timescale && first, fmt.Sprintf("timescale %d, beginning with a sync sample", timescale), fmt.Sprintf("%d, %v", ix.Timescale(), first)); err != nil {
+	if err := same(
+		ix.Timescale() == timescale && first,
+		fmt.Sprintf("timescale %d, beginning with a sync sample", timescale),
+		fmt.Sprintf("%d, %v", ix.Timescale(), first),
+	); err != nil {
 		return err
 	}
 	for k := range e.frames {
 		if at := ix.PTS(k); at != int64(k)*delta {
-			if err := same(false, fmt.Sprintf("frame %d at %d", k, int64(k)*delta), fmt.Sprint(at)); err != nil {
+			if err := same(
+				false,
+				fmt.Sprintf("frame %d at %d", k, int64(k)*delta),
+				fmt.Sprint(at),
+			); err != nil {
 				return err
 			}
 		}

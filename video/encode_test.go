@@ -31,7 +31,8 @@ func pic(w, h, k int) []byte {
 
 func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "-out %d.mp4") // a leading dash and a pattern are only a name
+	// a leading dash and a pattern are only a name
+	path := filepath.Join(t.TempDir(), "-out %d.mp4")
 	e, err := NewEncoder(t.Context(), path, cfg)
 	if err != nil {
 		return path, err
@@ -44,7 +45,8 @@ func encodeAll(t testing.TB, cfg EncodeConfig, frames [][]byte) (string, error) 
 	return path, e.Close()
 }
 
-// TestEncode: every frame comes back, at its place, in its colours; the same input gives the same bytes (V10).
+// TestEncode: every frame comes back, at its place, in its colours; the same input gives the same
+// bytes (V10).
 func TestEncode(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
@@ -81,7 +83,9 @@ func TestEncode(t *testing.T) {
 		}
 		ix := indexOf(t, path)
 		e := ix.Entries()[0]
-		if e.Codec != c.codec || e.Width != c.cfg.Width || e.Height != c.cfg.Height || e.FullRange || e.Matrix != 2 && e.Matrix != 6 {
+		if e.Codec != c.codec || e.Width != c.cfg.Width || e.Height != c.cfg.Height ||
+			e.FullRange ||
+			e.Matrix != 2 && e.Matrix != 6 {
 			t.Errorf("%s: %+v", name, e)
 		}
 		for k := range frames {
@@ -89,7 +93,20 @@ func TestEncode(t *testing.T) {
 				t.Errorf("%s: frame %d: sync is %v", name, k, k%gop != 0)
 			}
 		}
-		raw := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", "file:"+path, "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
+		raw := runTool(
+			t,
+			"ffmpeg",
+			"-v",
+			"error",
+			"-nostdin",
+			"-i",
+			"file:"+path,
+			"-f",
+			"rawvideo",
+			"-pix_fmt",
+			"rgb24",
+			"-",
+		)
 		sum := 0.0
 		for i, v := range bytes.Join(frames, nil) {
 			d := int(v) - int(raw[i])
@@ -134,7 +151,20 @@ func TestEncodeDepth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", "file:"+path, "-f", "rawvideo", "-pix_fmt", "gray12le", "-")
+	raw := runTool(
+		t,
+		"ffmpeg",
+		"-v",
+		"error",
+		"-nostdin",
+		"-i",
+		"file:"+path,
+		"-f",
+		"rawvideo",
+		"-pix_fmt",
+		"gray12le",
+		"-",
+	)
 	if !bytes.Equal(raw, bytes.Join(frames, nil)) {
 		t.Error("depth codes differ")
 	}
@@ -155,20 +185,30 @@ func TestEncodeRefusals(t *testing.T) {
 	} {
 		_, err := NewEncoder(t.Context(), filepath.Join(t.TempDir(), "x.mp4"), c.cfg)
 		var e *robocache.Error
-		if !errors.Is(err, c.class) || errors.As(err, &e) && errors.Is(err, robocache.ErrUnsupported) && e.Hint == "" {
+		if !errors.Is(err, c.class) ||
+			errors.As(err, &e) && errors.Is(err, robocache.ErrUnsupported) && e.Hint == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	program := filepath.Join(t.TempDir(), "ffmpeg")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho ' V..... libx264 x'\n"), 0o755); err != nil {
+	if err := os.WriteFile(
+		program,
+		[]byte("#!/bin/sh\necho ' V..... libx264 x'\n"),
+		0o755,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := CanEncode(t.Context(), EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: program}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "libsvtav1") {
+	if err := CanEncode(
+		t.Context(),
+		EncodeConfig{Width: 64, Height: 64, Rate: rate, FFmpeg: program},
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "libsvtav1") {
 		t.Errorf("an ffmpeg without libsvtav1: %v", err)
 	}
 }
 
-// TestEncodeLeavesNothing: cancelled, aborted, fed wrongly or writing into nowhere, no file stays and no process.
+// TestEncodeLeavesNothing: cancelled, aborted, fed wrongly or writing into nowhere, no file stays
+// and no process.
 func TestEncodeLeavesNothing(t *testing.T) {
 	cfg := EncodeConfig{Codec: H264, Width: 64, Height: 48, Rate: robocache.Rate{Num: 30, Den: 1}}
 	if err := CanEncode(t.Context(), cfg); err != nil {
@@ -215,7 +255,11 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	}
 	gone("empty")
 
-	if e, err = NewEncoder(t.Context(), filepath.Join(t.TempDir(), "none", "x.mp4"), cfg); err != nil {
+	if e, err = NewEncoder(
+		t.Context(),
+		filepath.Join(t.TempDir(), "none", "x.mp4"),
+		cfg,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for k := 0; err == nil && k < 100; k++ {
@@ -229,7 +273,8 @@ func TestEncodeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestEncoderIsNoRealTime: no thread of the encoder takes real-time priority, and behind means nice. As root libsvtav1 asks for SCHED_FIFO.
+// TestEncoderIsNoRealTime: no thread of the encoder takes real-time priority, and behind means
+// nice. As root libsvtav1 asks for SCHED_FIFO.
 func TestEncoderIsNoRealTime(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: real-time priority is not given")
@@ -258,8 +303,18 @@ func TestEncoderIsNoRealTime(t *testing.T) {
 	}
 	for _, name := range threads {
 		id, _ := strconv.Atoi(filepath.Base(name))
-		if a, err := unix.SchedGetAttr(id, 0); err == nil && (a.Policy != own.Policy || a.Nice != min(19, own.Nice+10)) {
-			t.Fatalf("a thread of the encoder has policy %d, nice %d; this one %d, %d", a.Policy, a.Nice, own.Policy, own.Nice)
+		if a, err := unix.SchedGetAttr(
+			id,
+			0,
+		); err == nil &&
+			(a.Policy != own.Policy || a.Nice != min(19, own.Nice+10)) {
+			t.Fatalf(
+				"a thread of the encoder has policy %d, nice %d; this one %d, %d",
+				a.Policy,
+				a.Nice,
+				own.Policy,
+				own.Nice,
+			)
 		}
 	}
 }

@@ -128,7 +128,11 @@ func (f *fake) moov(media int64) []byte {
 					b = timed(timed(u32s(b, v), version, 0), version, 0)
 					return u32s(timed(u32s(b, f.timescale), version, 0), 0)
 				})
-				b = nest(b, "hdlr", func(b []byte) []byte { return u32s(append(u32s(b, 0, 0), "vide"...), 0, 0, 0) })
+				b = nest(
+					b,
+					"hdlr",
+					func(b []byte) []byte { return u32s(append(u32s(b, 0, 0), "vide"...), 0, 0, 0) },
+				)
 				return nest(b, "minf", func(b []byte) []byte {
 					return nest(b, "stbl", func(b []byte) []byte { return f.stbl(b, media) })
 				})
@@ -232,7 +236,10 @@ func (f *fake) stbl(b []byte, media int64) []byte {
 	type chunk struct{ first, n, entry uint32 }
 	var chunks []chunk
 	for i, s := range f.samples {
-		if k := len(chunks) - 1; k >= 0 && chunks[k].n < uint32(f.perChunk) && chunks[k].entry == s.entry {
+		if k := len(
+			chunks,
+		) - 1; k >= 0 && chunks[k].n < uint32(f.perChunk) &&
+			chunks[k].entry == s.entry {
 			chunks[k].n++
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// fetchGap: so many bytes cost about what a request costs, on a loopback as CPU and at 5 ms as time of one connection.
+	// fetchGap: so many bytes cost about what a request costs, on a loopback as CPU and at 5 ms as
+	// time of one connection.
 	fetchGap = 64 << 10
 	// fetchRequest bounds a joined read: beyond it several connections are faster than one.
 	fetchRequest = 4 << 20
@@ -21,8 +22,9 @@ const (
 	fetchParallel = 32
 )
 
-// Fetched holds the packets of groups of one file, read before a decoder is taken: waiting for a store then holds no decoder and no
-// core. Any number of goroutines may decode from it, until Release.
+// Fetched holds the packets of groups of one file, read before a decoder is taken: waiting for a
+// store then holds no decoder and no core. Any number of goroutines may decode from it, until
+// Release.
 type Fetched struct {
 	index  *Index
 	pieces []piece // by offset
@@ -41,10 +43,12 @@ type piece struct {
 
 func (p *piece) end() int64 { return p.off + int64(len(p.data)) }
 
-// Fetch reads the packets of groups: near ones together, several reads at once. It fails where ctx ends, and only there: a read that
-// fails is the error of the groups that need it, when they are decoded, as it would be with Decode.
+// Fetch reads the packets of groups: near ones together, several reads at once. It fails where ctx
+// ends, and only there: a read that fails is the error of the groups that need it, when they are
+// decoded, as it would be with Decode.
 //
-// It holds at most 64 MiB (FetchBytes says how much beforehand); of larger plans the rest is read when it is decoded.
+// It holds at most 64 MiB (FetchBytes says how much beforehand); of larger plans the rest is read
+// when it is decoded.
 func Fetch(ctx context.Context, f *File, groups []Group) (*Fetched, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -59,7 +63,8 @@ func Fetch(ctx context.Context, f *File, groups []Group) (*Fetched, error) {
 	return b, nil
 }
 
-// FetchBytes is at least what Fetch reads for a group alone, and what a group adds to a Fetch of several, gaps of up to 64 KiB aside.
+// FetchBytes is at least what Fetch reads for a group alone, and what a group adds to a Fetch of
+// several, gaps of up to 64 KiB aside.
 func FetchBytes(f *File, g Group) int64 {
 	var n int64
 	eachRead(f, g, func(r Range) bool {
@@ -75,8 +80,9 @@ func (b *Fetched) Bytes() int64 { return b.bytes }
 // Release gives the memory back. No decode may be under way, and none may follow.
 func (b *Fetched) Release() { b.index, b.pieces, b.bytes = nil, nil, 0 }
 
-// eachRead gives the reads of a group as Decode makes them, until yield refuses one: runs of packets that lie behind each other, then
-// one by one those that push the last frames out of a decoder that reorders. What Decode would refuse is not among them.
+// eachRead gives the reads of a group as Decode makes them, until yield refuses one: runs of
+// packets that lie behind each other, then one by one those that push the last frames out of a
+// decoder that reorders. What Decode would refuse is not among them.
 func eachRead(f *File, g Group, yield func(Range) bool) {
 	ix := f.Index
 	if len(g.Ordinals) == 0 || g.Start < 0 || g.End >= ix.NumSamples() || g.Start > g.End {
@@ -103,8 +109,9 @@ func eachRead(f *File, g Group, yield func(Range) bool) {
 	}
 }
 
-// adjacent is the read that begins with packet d: as many packets as lie behind each other in the file, are needed, and fit a read.
-// fits is false where the first alone is over the limit of a packet.
+// adjacent is the read that begins with packet d: as many packets as lie behind each other in the
+// file, are needed, and fit a read. fits is false where the first alone is over the limit of a
+// packet.
 func adjacent(ix *Index, d, last int) (to int, r Range, fits bool) {
 	s := ix.Sample(d)
 	to, r = d+1, Range{s.Offset, int64(s.Size)}
@@ -142,8 +149,8 @@ func (b *Fetched) plan(f *File, groups []Group) {
 	}
 }
 
-// read fills the pieces. A read that failed and that served several is made again for each of them alone: a group must come out as it
-// would with other neighbours.
+// read fills the pieces. A read that failed and that served several is made again for each of them
+// alone: a group must come out as it would with other neighbours.
 func (b *Fetched) read(ctx context.Context, f *File) {
 	b.fill(ctx, f, b.pieces)
 	n := len(b.pieces)
@@ -169,7 +176,10 @@ func (b *Fetched) parts(p piece) []piece {
 			own = append(own, r)
 		}
 	}
-	slices.SortFunc(own, func(x, y Range) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len)) })
+	slices.SortFunc(
+		own,
+		func(x, y Range) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(x.Len, y.Len)) },
+	)
 	own = slices.Compact(own)
 	parts := make([]piece, len(own))
 	end := p.off

@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Coalesce covers every range, keeps the order, joins over small gaps alone, and stays within its bound.
+// Coalesce covers every range, keeps the order, joins over small gaps alone, and stays within its
+// bound.
 func TestCoalesce(t *testing.T) {
 	for _, c := range []struct{ in, want []Range }{
 		{nil, nil},
@@ -40,7 +41,11 @@ func TestCoalesce(t *testing.T) {
 		}
 		got := Coalesce(slices.Clone(in), 5, 60)
 		for _, r := range in {
-			if r.Len > 0 && !slices.ContainsFunc(got, func(g Range) bool { return g.Off <= r.Off && r.end() <= g.end() }) {
+			if r.Len > 0 &&
+				!slices.ContainsFunc(
+					got,
+					func(g Range) bool { return g.Off <= r.Off && r.end() <= g.end() },
+				) {
 				t.Fatalf("%v: %v is in none of %v", in, r, got)
 			}
 		}
@@ -79,7 +84,8 @@ func outcome(decode func(deliver func(int, Frame) error) error) string {
 	return fmt.Sprint(got, " ", err)
 }
 
-// longFile is a scripted file of n frames, a sync sample every gop; with lag, packets come in another order than their frames.
+// longFile is a scripted file of n frames, a sync sample every gop; with lag, packets come in
+// another order than their frames.
 func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	t.Helper()
 	withScripted(t, b)
@@ -101,7 +107,10 @@ func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 		fk.samples = append(fk.samples, s)
 	}
 	data := fk.bytes()
-	lib := NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return &memory{data: data}, nil }, 0)
+	lib := NewLibrary(
+		func(context.Context, string) (robocache.Ranged, error) { return &memory{data: data}, nil },
+		0,
+	)
 	f, err := lib.Acquire(t.Context(), "long.mp4")
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +119,8 @@ func longFile(t *testing.T, b *scripted, n, gop, lag int) *File {
 	return f
 }
 
-// Parts of a failed read that share bytes are read at the same time: none may write where another does.
+// Parts of a failed read that share bytes are read at the same time: none may write where another
+// does.
 func TestPartsOwnTheirMemory(t *testing.T) {
 	b := &Fetched{ranges: []Range{{10, 30}, {0, 20}, {20, 40}, {60, 10}, {10, 30}}}
 	parts := b.parts(piece{data: make([]byte, 70)})
@@ -125,14 +135,20 @@ func TestPartsOwnTheirMemory(t *testing.T) {
 	for i, p := range parts {
 		for k, v := range p.data {
 			if v != byte(i+1) {
-				t.Fatalf("byte %d of the part at %d was written by the part at %d", k, p.off, parts[v-1].off)
+				t.Fatalf(
+					"byte %d of the part at %d was written by the part at %d",
+					k,
+					p.off,
+					parts[v-1].off,
+				)
 			}
 		}
 	}
 }
 
-// The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand, a group has the frames and the
-// error that it has with Decode. Random files, faults, plans and orders, on pools that live through all of them.
+// The promise of Fetch: whatever was fetched with it, whatever fails, and wherever decoders stand,
+// a group has the frames and the error that it has with Decode. Random files, faults, plans and
+// orders, on pools that live through all of them.
 func TestFetchedEqualsDecode(t *testing.T) {
 	runs := 400
 	if testing.Short() {
@@ -188,8 +204,12 @@ func TestFetchedEqualsDecode(t *testing.T) {
 					i = len(groups) - 1
 				}
 				g := groups[i]
-				want := outcome(func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, nil, []Group{g}, d) })
-				got := outcome(func(d func(int, Frame) error) error { return ahead.Decode(t.Context(), f, fetched, []Group{g}, d) })
+				want := outcome(
+					func(d func(int, Frame) error) error { return plain.Decode(t.Context(), f, nil, []Group{g}, d) },
+				)
+				got := outcome(
+					func(d func(int, Frame) error) error { return ahead.Decode(t.Context(), f, fetched, []Group{g}, d) },
+				)
 				if got != want {
 					t.Fatalf("seed %d: group %+v: %s, Decode gives %s", seed, g, got, want)
 				}
@@ -205,11 +225,17 @@ func TestFetchedEqualsDecode(t *testing.T) {
 		}
 	}
 	if failed < runs/10 || shared < runs/10 || resumed < int64(runs)/10 {
-		t.Errorf("%d groups failed, %d fetches shared reads, %d groups went on where a decoder stood: the test tests little", failed, shared, resumed)
+		t.Errorf(
+			"%d groups failed, %d fetches shared reads, %d groups went on where a decoder stood: the test tests little",
+			failed,
+			shared,
+			resumed,
+		)
 	}
 }
 
-// Waiting is over when decoding begins: nothing is read but what failed, also where frames are pushed out by what follows.
+// Waiting is over when decoding begins: nothing is read but what failed, also where frames are
+// pushed out by what follows.
 func TestFetchedReadsNothingMore(t *testing.T) {
 	b := &scripted{delay: 1}
 	f := longFile(t, b, 60, 6, 1)
@@ -225,7 +251,13 @@ func TestFetchedReadsNothingMore(t *testing.T) {
 		}
 		before := c.reads.Load()
 		for _, g := range groups {
-			if err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil }); err != nil {
+			if err := p.Decode(
+				t.Context(),
+				f,
+				fetched,
+				[]Group{g},
+				func(int, Frame) error { return nil },
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -239,7 +271,8 @@ func TestFetchedReadsNothingMore(t *testing.T) {
 	}
 }
 
-// A failed read that served several groups is made again for each alone: the sound ones come out, the other has its own error.
+// A failed read that served several groups is made again for each alone: the sound ones come out,
+// the other has its own error.
 func TestFetchIsolates(t *testing.T) {
 	b := &scripted{}
 	f := longFile(t, b, 30, 3, 0)
@@ -254,13 +287,16 @@ func TestFetchIsolates(t *testing.T) {
 	p := NewPool(0)
 	for _, g := range groups {
 		err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil })
-		if bad := g.Ordinals[0] == 10; bad != (err != nil) || bad && (!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "frame 10")) {
+		if bad := g.Ordinals[0] == 10; bad != (err != nil) ||
+			bad &&
+				(!errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "long.mp4") || !strings.Contains(err.Error(), "frame 10")) {
 			t.Errorf("group %+v: %v", g, err)
 		}
 	}
 }
 
-// Misuse is said: another file's packets, released ones. The caller's own end comes back as it is, and nothing is kept.
+// Misuse is said: another file's packets, released ones. The caller's own end comes back as it is,
+// and nothing is kept.
 func TestFetchMisuse(t *testing.T) {
 	b := &scripted{}
 	f, other := longFile(t, b, 12, 3, 0), longFile(t, b, 12, 3, 0)
@@ -271,12 +307,30 @@ func TestFetchMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Decode(t.Context(), other, fetched, []Group{g[0]}, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(
+		t.Context(),
+		other,
+		fetched,
+		[]Group{g[0]},
+		none,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	fetched.Release()
 	fetched.Release()
-	if err := p.Decode(t.Context(), f, fetched, []Group{g[0]}, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(
+		t.Context(),
+		f,
+		fetched,
+		[]Group{g[0]},
+		none,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	if err := p.Decode(t.Context(), f, nil, []Group{g[0]}, none); err != nil {
@@ -288,19 +342,29 @@ func TestFetchMisuse(t *testing.T) {
 		t.Error(err)
 	}
 	// Groups that are nonsense are left to the decode, which says so.
-	wild := []Group{{Start: -1, End: 3, Ordinals: []int{1}}, {Start: 5, End: 99, Ordinals: []int{5}}, {Start: 3, End: 2, Ordinals: []int{2}}, {}}
+	wild := []Group{
+		{Start: -1, End: 3, Ordinals: []int{1}},
+		{Start: 5, End: 99, Ordinals: []int{5}},
+		{Start: 3, End: 2, Ordinals: []int{2}},
+		{},
+	}
 	if fetched, err = Fetch(t.Context(), f, wild); err != nil || fetched.Bytes() != 0 {
 		t.Error(fetched, err)
 	}
 	for _, w := range wild {
-		want := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, nil, []Group{w}, d) })
-		if got := outcome(func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, fetched, []Group{w}, d) }); got != want {
+		want := outcome(
+			func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, nil, []Group{w}, d) },
+		)
+		if got := outcome(
+			func(d func(int, Frame) error) error { return p.Decode(t.Context(), f, fetched, []Group{w}, d) },
+		); got != want {
 			t.Errorf("%+v: %s, want %s", w, got, want)
 		}
 	}
 }
 
-// What a table claims is not allocated, and what is too much for one Fetch is read when it is decoded.
+// What a table claims is not allocated, and what is too much for one Fetch is read when it is
+// decoded.
 func TestFetchBounds(t *testing.T) {
 	withScripted(t, &scripted{})
 	h := &huge{memory{data: (&fake{samples: constant(3, 4), fixed: maxPacket + 1}).header()}}
@@ -315,7 +379,12 @@ func TestFetchBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := NewPool(0).Decode(t.Context(), f, fetched, []Group{groups[0]}, nil); !errors.Is(err, robocache.ErrResourceLimit) {
+	if err := NewPool(
+		0,
+	).Decode(t.Context(), f, fetched, []Group{groups[0]}, nil); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Error(err)
 	}
 	if grown := allocated() - before; grown > 1<<20 || fetched.Bytes() != 0 {
@@ -327,7 +396,12 @@ func TestFetchBounds(t *testing.T) {
 	}
 	f = &File{Path: "large.mp4", Index: ix, Ranged: zeros{h}}
 	groups = Plan(ix, []int{0, 1, 2, 3, 4, 5, 6, 7, 8})
-	if fetched, err = Fetch(t.Context(), f, groups); err != nil || fetched.Bytes() > 64<<20 || fetched.Bytes() < 60<<20 {
+	if fetched, err = Fetch(
+		t.Context(),
+		f,
+		groups,
+	); err != nil || fetched.Bytes() > 64<<20 ||
+		fetched.Bytes() < 60<<20 {
 		t.Error(fetched.Bytes(), err)
 	}
 	if n := FetchBytes(f, groups[0]); n != 20<<20 {
@@ -335,7 +409,13 @@ func TestFetchBounds(t *testing.T) {
 	}
 	p := NewPool(0)
 	for _, g := range groups {
-		if err := p.Decode(t.Context(), f, fetched, []Group{g}, func(int, Frame) error { return nil }); err != nil {
+		if err := p.Decode(
+			t.Context(),
+			f,
+			fetched,
+			[]Group{g},
+			func(int, Frame) error { return nil },
+		); err != nil {
 			t.Error(err)
 		}
 	}
@@ -371,7 +451,13 @@ func TestFetchedTogether(t *testing.T) {
 		for w := range 4 {
 			wg.Go(func() {
 				for i := w; i < len(groups); i += 4 {
-					if err := p.Decode(t.Context(), f, fetched, []Group{groups[i]}, func(k int, _ Frame) error { seen[k].Add(1); return nil }); err != nil {
+					if err := p.Decode(
+						t.Context(),
+						f,
+						fetched,
+						[]Group{groups[i]},
+						func(k int, _ Frame) error { seen[k].Add(1); return nil },
+					); err != nil {
 						t.Error(err)
 					}
 				}
@@ -406,7 +492,8 @@ func (scriptedMany) NewDecoder(*SampleEntry) (Decoder, error) {
 	return &scriptedDecoder{b: &scripted{show: func(key int64) int64 { return key }}}, nil
 }
 
-// Wrap decorates the files opened from then on, and is asked with their path; Remote is what the file says.
+// Wrap decorates the files opened from then on, and is asked with their path; Remote is what the
+// file says.
 func TestWrapAndRemote(t *testing.T) {
 	s := &shelf{data: (&fake{samples: constant(20, 5)}).bytes()}
 	l := NewLibrary(s.Open, 0)

@@ -85,7 +85,18 @@ func runTool(t testing.TB, name string, args ...string) []byte {
 func clip(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	all := append([]string{"-v", "error", "-nostdin", "-y", "-f", "lavfi", "-i", "testsrc2=size=96x64:rate=30:duration=4"}, args...)
+	all := append(
+		[]string{
+			"-v",
+			"error",
+			"-nostdin",
+			"-y",
+			"-f",
+			"lavfi",
+			"-i",
+			"testsrc2=size=96x64:rate=30:duration=4",
+		},
+		args...)
 	runTool(t, "ffmpeg", append(all, path)...)
 	return path
 }

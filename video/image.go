@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels what is declared. One that is too
-// large, and raw pixels that are not all there, are refused.
+// ImageSize says what the still image of a row is: of encoded bytes their header, of raw pixels
+// what is declared. One that is too large, and raw pixels that are not all there, are refused.
 func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 	if ref.Raw == nil {
 		if ref.Path != "" || ref.Missing {
@@ -21,25 +21,58 @@ func ImageSize(ref *robocache.FrameRef) (StillInfo, error) {
 		return StillSize(ref.Encoded)
 	}
 	r := ref.Raw
-	info := StillInfo{Format: "raw", Width: r.Width, Height: r.Height, Channels: 3, DType: robocache.Uint8}
+	info := StillInfo{
+		Format:   "raw",
+		Width:    r.Width,
+		Height:   r.Height,
+		Channels: 3,
+		DType:    robocache.Uint8,
+	}
 	size := r.DType.Size()
 	switch {
 	case r.Channels == 1 && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16 || r.DType == robocache.Float32):
 		info.Channels, info.DType = 1, r.DType
 	case (r.Channels == 3 || r.Channels == 4) && (r.DType == robocache.Uint8 || r.DType == robocache.Uint16):
 	default:
-		return info, stillError(robocache.ErrUnsupported, "raw images of %d channels of %s", r.Channels, r.DType)
+		return info, stillError(
+			robocache.ErrUnsupported,
+			"raw images of %d channels of %s",
+			r.Channels,
+			r.DType,
+		)
 	}
-	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 || r.Stride < 0 {
-		return info, stillError(robocache.ErrMalformed, "raw image of %d×%d pixels, stride %d", r.Width, r.Height, r.Stride)
+	if r.Width <= 0 || r.Height <= 0 || r.Width > math.MaxInt32 || r.Height > math.MaxInt32 ||
+		r.Stride < 0 {
+		return info, stillError(
+			robocache.ErrMalformed,
+			"raw image of %d×%d pixels, stride %d",
+			r.Width,
+			r.Height,
+			r.Stride,
+		)
 	}
 	if int64(r.Width)*int64(r.Height) > MaxImagePixels {
-		return info, stillError(robocache.ErrResourceLimit, "raw image of %d×%d pixels", r.Width, r.Height)
+		return info, stillError(
+			robocache.ErrResourceLimit,
+			"raw image of %d×%d pixels",
+			r.Width,
+			r.Height,
+		)
 	}
 	row := r.Width * r.Channels * size
 	stride := strideOf(r)
-	if stride < row || int64(len(r.Pix)) < int64(row) || (int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
-		return info, stillError(robocache.ErrMalformed, "raw image of %d×%d×%d %s in %d bytes, stride %d", r.Height, r.Width, r.Channels, r.DType, len(r.Pix), stride)
+	if stride < row || int64(len(r.Pix)) < int64(row) ||
+		(int64(len(r.Pix))-int64(row))/int64(stride) < int64(r.Height-1) {
+		return info, stillError(
+			robocache.ErrMalformed,
+			"raw image of %d×%d×%d %s in %d bytes, stride %d",
+			r.Height,
+			r.Width,
+			r.Channels,
+			r.DType,
+			len(r.Pix),
+			stride,
+		)
 	}
 	return info, nil
 }
@@ -48,8 +81,9 @@ func strideOf(r *robocache.Raw) int {
 	return cmp.Or(r.Stride, r.Width*r.Channels*r.DType.Size())
 }
 
-// DecodeImage writes the still image of a row into dst, which must have StillBytes of its ImageSize: DecodeStill for encoded bytes
-// and raw pixels alike. Of 16-bit colour the high bytes are taken.
+// DecodeImage writes the still image of a row into dst, which must have StillBytes of its
+// ImageSize: DecodeStill for encoded bytes and raw pixels alike. Of 16-bit colour the high bytes
+// are taken.
 func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 	info, err := ImageSize(ref)
 	if err != nil {
@@ -67,8 +101,12 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		return nil
 	}
 	w, h := spec.size(info)
-	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height && r.Channels == 3 && r.DType == robocache.Uint8 && strideOf(r) == 3*w {
-		// What most robot data is, and most models want: from the file's pixels into the batch's planes, with nothing between.
+	if n := w * h; spec.Pixel == RGB8 && spec.ChannelsFirst && w == r.Width && h == r.Height &&
+		r.Channels == 3 &&
+		r.DType == robocache.Uint8 &&
+		strideOf(r) == 3*w {
+		// What most robot data is, and most models want: from the file's pixels into the batch's
+		// planes, with nothing between.
 		red, green, blue := dst[:n], dst[n:2*n], dst[2*n:3*n]
 		if r.BGR {
 			red, blue = blue, red
@@ -76,7 +114,12 @@ func DecodeImage(ref *robocache.FrameRef, spec *Spec, dst []byte) (err error) {
 		split(red, green, blue, r.Pix)
 		return nil
 	}
-	if err := deliverRGB(func(rgb []byte) error { packRaw(r, rgb); return nil }, spec, info, dst); err != nil {
+	if err := deliverRGB(
+		func(rgb []byte) error { packRaw(r, rgb); return nil },
+		spec,
+		info,
+		dst,
+	); err != nil {
 		return err
 	}
 	return nil
@@ -95,8 +138,8 @@ func packRaw(r *robocache.Raw, out []byte) {
 	packPixels(out, r.Pix, strideOf(r), r.Width, r.Height, r.Channels*size, red, green, blue)
 }
 
-// EncodeImage gives the still image of a row as the bytes of a file, without loss: encoded bytes as they are, raw pixels as PNG, and
-// those of float32 as TIFF. 16-bit colour keeps its high bytes.
+// EncodeImage gives the still image of a row as the bytes of a file, without loss: encoded bytes as
+// they are, raw pixels as PNG, and those of float32 as TIFF. 16-bit colour keeps its high bytes.
 func EncodeImage(ref *robocache.FrameRef) ([]byte, error) {
 	info, err := ImageSize(ref)
 	if err != nil || ref.Raw == nil {
@@ -156,8 +199,15 @@ func floatTIFF(r *robocache.Raw) []byte {
 	out = le.AppendUint32(out, 8)
 	out = le.AppendUint16(out, entries)
 	for _, e := range [entries]entry{
-		{256, 4, 1, uint32(r.Width)}, {257, 4, 1, uint32(r.Height)}, {258, 3, 1, 32}, {259, 3, 1, 1}, {262, 3, 1, 1},
-		{273, 4, 1, head}, {278, 4, 1, uint32(r.Height)}, {279, 4, 1, uint32(row * r.Height)}, {339, 3, 1, 3},
+		{256, 4, 1, uint32(r.Width)},
+		{257, 4, 1, uint32(r.Height)},
+		{258, 3, 1, 32},
+		{259, 3, 1, 1},
+		{262, 3, 1, 1},
+		{273, 4, 1, head},
+		{278, 4, 1, uint32(r.Height)},
+		{279, 4, 1, uint32(row * r.Height)},
+		{339, 3, 1, 3},
 	} {
 		out = le.AppendUint16(out, e.tag)
 		out = le.AppendUint16(out, e.kind)

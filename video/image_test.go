@@ -23,7 +23,10 @@ func rawOf(dtype robocache.DType, h, w, channels, pad int, bgr bool) *robocache.
 	if dtype == robocache.Float32 {
 		for y := range h {
 			for x := range w {
-				binary.LittleEndian.PutUint32(r.Pix[y*(row+pad)+4*x:], math.Float32bits(float32(rng.IntN(4000))/1000))
+				binary.LittleEndian.PutUint32(
+					r.Pix[y*(row+pad)+4*x:],
+					math.Float32bits(float32(rng.IntN(4000))/1000),
+				)
 			}
 		}
 	}
@@ -65,7 +68,14 @@ func TestRawFrames(t *testing.T) {
 					}
 					dst := make([]byte, 3*w*h)
 					if channels == 1 && dtype == robocache.Uint16 {
-						if err := DecodeImage(ref, &Spec{}, dst); !errors.Is(err, robocache.ErrUnsupported) {
+						if err := DecodeImage(
+							ref,
+							&Spec{},
+							dst,
+						); !errors.Is(
+							err,
+							robocache.ErrUnsupported,
+						) {
 							t.Errorf("depth as RGB: %v", err)
 						}
 						continue
@@ -78,7 +88,12 @@ func TestRawFrames(t *testing.T) {
 						t.Fatal(err)
 					}
 					again := make([]byte, len(dst))
-					if err := DecodeStill(encoded, &Spec{}, again); err != nil || !bytes.Equal(again, dst) {
+					if err := DecodeStill(
+						encoded,
+						&Spec{},
+						again,
+					); err != nil ||
+						!bytes.Equal(again, dst) {
 						t.Errorf("%s×%d through PNG: %v", dtype, channels, err)
 					}
 					for i, got := range dst {
@@ -94,7 +109,16 @@ func TestRawFrames(t *testing.T) {
 							want = math.Floor(want / 256)
 						}
 						if float64(got) != want {
-							t.Fatalf("%s×%d pad %d bgr %v: byte %d is %d, not %v", dtype, channels, pad, bgr, i, got, want)
+							t.Fatalf(
+								"%s×%d pad %d bgr %v: byte %d is %d, not %v",
+								dtype,
+								channels,
+								pad,
+								bgr,
+								i,
+								got,
+								want,
+							)
 						}
 					}
 				}
@@ -123,7 +147,8 @@ func TestRawDepth(t *testing.T) {
 			}
 			for i := range w * h {
 				v := element(ref.Raw, i/w, i%w, 0)
-				if dtype != robocache.Float32 && float64(binary.LittleEndian.Uint16(codes[2*i:])) != v {
+				if dtype != robocache.Float32 &&
+					float64(binary.LittleEndian.Uint16(codes[2*i:])) != v {
 					t.Fatalf("%s pixel %d: code", dtype, i)
 				}
 				want := float32(v)
@@ -133,7 +158,8 @@ func TestRawDepth(t *testing.T) {
 				if got := math.Float32frombits(binary.LittleEndian.Uint32(mm[4*i:])); got != want {
 					t.Fatalf("%s pixel %d: %v mm, not %v", dtype, i, got, want)
 				}
-				if want = float32(v); dtype != robocache.Float32 { // float metres stay what they are, to the bit
+				// float metres stay what they are, to the bit
+				if want = float32(v); dtype != robocache.Float32 {
 					want /= 1000
 				}
 				if got := math.Float32frombits(binary.LittleEndian.Uint32(m[4*i:])); got != want {
@@ -142,7 +168,11 @@ func TestRawDepth(t *testing.T) {
 			}
 			const small, narrow = 3, 4 // the nearest pixel
 			less := make([]byte, 4*small*narrow)
-			if err := DecodeImage(ref, &Spec{Pixel: DepthMM, Height: small, Width: narrow}, less); err != nil {
+			if err := DecodeImage(
+				ref,
+				&Spec{Pixel: DepthMM, Height: small, Width: narrow},
+				less,
+			); err != nil {
 				t.Fatal(err)
 			}
 			for i := range small * narrow {
@@ -156,10 +186,20 @@ func TestRawDepth(t *testing.T) {
 				t.Fatal(err)
 			}
 			again := make([]byte, len(mm))
-			if err := DecodeStill(encoded, &Spec{Pixel: DepthM}, again); err != nil || !bytes.Equal(again, m) {
+			if err := DecodeStill(
+				encoded,
+				&Spec{Pixel: DepthM},
+				again,
+			); err != nil ||
+				!bytes.Equal(again, m) {
 				t.Errorf("%s through a file, metres: %v", dtype, err)
 			}
-			if err := DecodeStill(encoded, &Spec{Pixel: DepthMM}, again); err != nil || !bytes.Equal(again, mm) {
+			if err := DecodeStill(
+				encoded,
+				&Spec{Pixel: DepthMM},
+				again,
+			); err != nil ||
+				!bytes.Equal(again, mm) {
 				t.Errorf("%s through a file: %v", dtype, err)
 			}
 		}
@@ -185,11 +225,17 @@ func TestRawThatLies(t *testing.T) {
 		r := *ok
 		change(&r)
 		err := DecodeImage(&robocache.FrameRef{Raw: &r}, &Spec{}, make([]byte, 48))
-		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrResourceLimit) {
+		if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) &&
+			!errors.Is(err, robocache.ErrResourceLimit) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ImageSize(&robocache.FrameRef{Path: "a.mp4"}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := ImageSize(
+		&robocache.FrameRef{Path: "a.mp4"},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Error(err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 
 // Index is the sample table of one video track: immutable, safe for many goroutines.
 //
-// Two numberings: a decode index d counts stored samples in the order of the file's tables; a frame number (ordinal) k counts presented frames in
-// presentation order.
+// Two numberings: a decode index d counts stored samples in the order of the file's tables; a frame
+// number (ordinal) k counts presented frames in presentation order.
 type Index struct {
 	timescale int64
 	n         int // samples
@@ -39,7 +39,8 @@ type Index struct {
 type Sample struct {
 	Offset int64
 	Size   int
-	// PTS and DTS are media times in Timescale units, before the edit list: packets and frames are matched by them.
+	// PTS and DTS are media times in Timescale units, before the edit list: packets and frames are
+	// matched by them.
 	PTS, DTS int64
 	Sync     bool
 	Entry    int // into Entries
@@ -75,8 +76,8 @@ func (ix *Index) All() []int {
 // NumSamples is the number of stored samples; more than NumFrames where an edit list hides some.
 func (ix *Index) NumSamples() int { return ix.n }
 
-// Whole is the number of leading frames whose bytes, and those of all samples stored before them, are in the file:
-// NumFrames, unless the file is cut and Limits.AllowTruncated was set.
+// Whole is the number of leading frames whose bytes, and those of all samples stored before them,
+// are in the file: NumFrames, unless the file is cut and Limits.AllowTruncated was set.
 func (ix *Index) Whole() int { return ix.whole }
 
 // Timescale is the number of PTS units in a second.
@@ -87,7 +88,14 @@ func (ix *Index) Entries() []SampleEntry { return ix.entries }
 
 // Sample gives the stored sample with decode index d, 0 ≤ d < NumSamples.
 func (ix *Index) Sample(d int) Sample {
-	s := Sample{Offset: int64(ix.low[d]), Size: int(ix.fixedSize), PTS: ix.pts.at(d), DTS: ix.dts.at(d), Sync: ix.isSync(d), Entry: ix.entryOf(d)}
+	s := Sample{
+		Offset: int64(ix.low[d]),
+		Size:   int(ix.fixedSize),
+		PTS:    ix.pts.at(d),
+		DTS:    ix.dts.at(d),
+		Sync:   ix.isSync(d),
+		Entry:  ix.entryOf(d),
+	}
 	if ix.high != nil {
 		s.Offset |= int64(ix.high[d]) << 32
 	}
@@ -119,7 +127,8 @@ func (ix *Index) entryOf(d int) int {
 // DecodeIndex gives the decode index of a frame, 0 ≤ ordinal < NumFrames.
 func (ix *Index) DecodeIndex(ordinal int) int { return ix.order.at(ordinal) }
 
-// PTS gives the time of a frame on the presentation timeline, the edit list applied, in Timescale units.
+// PTS gives the time of a frame on the presentation timeline, the edit list applied, in Timescale
+// units.
 func (ix *Index) PTS(ordinal int) int64 {
 	if ix.edits > 1 {
 		return ix.shown.at(ordinal)
@@ -140,9 +149,10 @@ func (ix *Index) TimeNS(ordinal int) int64 {
 	return sec*1_000_000_000 + (frac*1_000_000_000+s/2)/s
 }
 
-// Governing gives the decode index of the sample that decoding must begin at to get a frame: the last sync sample in decode
-// order that is neither decoded nor presented after it. By decode order alone, 61 of 120 frames of an open-GOP file come right.
-// Where a file has none (it begins inside a GOP), the nearest earlier sync sample, or 0.
+// Governing gives the decode index of the sample that decoding must begin at to get a frame: the
+// last sync sample in decode order that is neither decoded nor presented after it. By decode order
+// alone, 61 of 120 frames of an open-GOP file come right. Where a file has none (it begins inside a
+// GOP), the nearest earlier sync sample, or 0.
 func (ix *Index) Governing(ordinal int) int {
 	d := ix.order.at(ordinal)
 	if ix.allSync {
@@ -163,7 +173,15 @@ func (ix *Index) Governing(ordinal int) int {
 
 // MemoryBytes is what the index holds.
 func (ix *Index) MemoryBytes() int64 {
-	n := int64(400) + 4*int64(len(ix.sizes)+len(ix.low)+len(ix.sync)) + 2*int64(len(ix.high)) + 8*int64(len(ix.entryRuns))
+	n := int64(
+		400,
+	) + 4*int64(
+		len(ix.sizes)+len(ix.low)+len(ix.sync),
+	) + 2*int64(
+		len(ix.high),
+	) + 8*int64(
+		len(ix.entryRuns),
+	)
 	n += ix.pts.bytes() + ix.shown.bytes() + ix.order.bytes()
 	if !ix.sameTimes {
 		n += ix.dts.bytes()
@@ -174,7 +192,8 @@ func (ix *Index) MemoryBytes() int64 {
 	return n
 }
 
-// ticks is a sequence of times, in the smallest of three forms: an arithmetic sequence, 32-bit offsets, 64-bit.
+// ticks is a sequence of times, in the smallest of three forms: an arithmetic sequence, 32-bit
+// offsets, 64-bit.
 type ticks struct {
 	base, step int64
 	rel        []uint32

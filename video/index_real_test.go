@@ -32,12 +32,24 @@ func TestRealFiles(t *testing.T) {
 		if err != nil || !strings.HasSuffix(path, ".mp4") {
 			return err
 		}
-		set, rel, _ := strings.Cut(strings.TrimPrefix(path, root+string(filepath.Separator)), string(filepath.Separator))
+		set, rel, _ := strings.Cut(
+			strings.TrimPrefix(path, root+string(filepath.Separator)),
+			string(filepath.Separator),
+		)
 		oracle := filepath.Join(root, set, "oracle")
-		flat := strings.TrimSuffix(strings.ReplaceAll(rel, string(filepath.Separator), "__"), ".mp4")
-		names := []string{flat + ".mp4.probe.json", strings.ReplaceAll(strings.TrimPrefix(flat, "videos__"), "__", "_") + ".probe.json"}
+		flat := strings.TrimSuffix(
+			strings.ReplaceAll(rel, string(filepath.Separator), "__"),
+			".mp4",
+		)
+		names := []string{
+			flat + ".mp4.probe.json",
+			strings.ReplaceAll(strings.TrimPrefix(flat, "videos__"), "__", "_") + ".probe.json",
+		}
 		parts := strings.Split(rel, string(filepath.Separator)) // v2.x: videos/chunk/key/episode
-		names = append(names, parts[len(parts)-2]+"_"+strings.TrimSuffix(parts[len(parts)-1], ".mp4")+".probe.json")
+		names = append(
+			names,
+			parts[len(parts)-2]+"_"+strings.TrimSuffix(parts[len(parts)-1], ".mp4")+".probe.json",
+		)
 		var want probeFile
 		found := false
 		for _, n := range names {
@@ -63,7 +75,14 @@ func TestRealFiles(t *testing.T) {
 			return nil
 		}
 		if ix.NumFrames() != want.Decoded || ix.NumSamples() != want.Packets {
-			t.Errorf("%s: %d frames, %d samples; want %d, %d", rel, ix.NumFrames(), ix.NumSamples(), want.Decoded, want.Packets)
+			t.Errorf(
+				"%s: %d frames, %d samples; want %d, %d",
+				rel,
+				ix.NumFrames(),
+				ix.NumSamples(),
+				want.Decoded,
+				want.Packets,
+			)
 			return nil
 		}
 		if m.bytes.Load() > int64(want.Packets*64+40<<10) {
@@ -93,12 +112,25 @@ func TestRealFiles(t *testing.T) {
 		}
 		e := ix.Entries()[0]
 		if string(e.Codec) != want.Codec || e.Width != want.Width || e.Height != want.Height {
-			t.Errorf("%s: %s %d×%d, want %s %d×%d", rel, e.Codec, e.Width, e.Height, want.Codec, want.Width, want.Height)
+			t.Errorf(
+				"%s: %s %d×%d, want %s %d×%d",
+				rel,
+				e.Codec,
+				e.Width,
+				e.Height,
+				want.Codec,
+				want.Width,
+				want.Height,
+			)
 		}
 		if per := float64(ix.MemoryBytes()-1024) / float64(ix.NumSamples()); per > 15 {
 			t.Errorf("%s: %.1f bytes a frame", rel, per)
 		}
-		comparePTS(t, ix, filepath.Join(oracle, strings.TrimSuffix(names[0], ".probe.json")+".framemd5"))
+		comparePTS(
+			t,
+			ix,
+			filepath.Join(oracle, strings.TrimSuffix(names[0], ".probe.json")+".framemd5"),
+		)
 		return nil
 	})
 	if err != nil {
@@ -169,7 +201,12 @@ func TestDatasetOrdinals(t *testing.T) {
 				t.Errorf("%s ordinal %d: %.9f s, want %.9f", f.File, f.Ordinal, got, f.Seconds)
 			}
 		}
-		t.Logf("%s: %d frames of %d files", filepath.Base(filepath.Dir(filepath.Dir(p))), len(frames), len(open))
+		t.Logf(
+			"%s: %d frames of %d files",
+			filepath.Base(filepath.Dir(filepath.Dir(p))),
+			len(frames),
+			len(open),
+		)
 	}
 }
 

@@ -42,12 +42,18 @@ func openGOP(n int) []fakeSample {
 		default:
 			pts = 512 * (d - 1)
 		}
-		s[d] = fakeSample{size: uint32(8 + d%5), delta: 512, shift: int32(pts - 512*d), sync: d == 0 || d%2 == 1}
+		s[d] = fakeSample{
+			size:  uint32(8 + d%5),
+			delta: 512,
+			shift: int32(pts - 512*d),
+			sync:  d == 0 || d%2 == 1,
+		}
 	}
 	return s
 }
 
-// TestEveryFormOfTable writes the same samples in every form that the standard has, and reads the same index (V1).
+// TestEveryFormOfTable writes the same samples in every form that the standard has, and reads the
+// same index (V1).
 func TestEveryFormOfTable(t *testing.T) {
 	base := fake{samples: openGOP(21), cttsV1: true}
 	want := mustIndex(t, &base)
@@ -97,7 +103,10 @@ func otherTrack(handler string) []byte {
 func TestFixedSizeAndAllSync(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: constant(10, 1), fixed: 9, noStss: true})
 	for k := range 10 {
-		if s := ix.Sample(k); s.Size != 9 || !s.Sync || ix.Governing(k) != k || ix.PTS(k) != int64(512*k) {
+		if s := ix.Sample(
+			k,
+		); s.Size != 9 || !s.Sync || ix.Governing(k) != k ||
+			ix.PTS(k) != int64(512*k) {
 			t.Errorf("ordinal %d: %+v", k, s)
 		}
 	}
@@ -135,7 +144,14 @@ func TestEdits(t *testing.T) {
 	} {
 		ix := mustIndex(t, &c.f)
 		if ix.NumFrames() != c.frames || ix.DecodeIndex(0) != c.first {
-			t.Errorf("%s: %d frames from sample %d, want %d from %d", c.name, ix.NumFrames(), ix.DecodeIndex(0), c.frames, c.first)
+			t.Errorf(
+				"%s: %d frames from sample %d, want %d from %d",
+				c.name,
+				ix.NumFrames(),
+				ix.DecodeIndex(0),
+				c.frames,
+				c.first,
+			)
 		}
 		for k, p := range c.pts {
 			if ix.PTS(k) != p {
@@ -159,8 +175,27 @@ func TestSampleEntries(t *testing.T) {
 	}
 	ix := mustIndex(t, &two)
 	want := []SampleEntry{
-		{FourCC: "avc1", Codec: H264, Width: 64, Height: 48, Extradata: []byte{1, 2, 3}, Primaries: 2, Transfer: 2, Matrix: 2},
-		{FourCC: "hev1", Codec: HEVC, Width: 32, Height: 16, Extradata: []byte{9, 9}, Primaries: 1, Transfer: 1, Matrix: 1, FullRange: true},
+		{
+			FourCC:    "avc1",
+			Codec:     H264,
+			Width:     64,
+			Height:    48,
+			Extradata: []byte{1, 2, 3},
+			Primaries: 2,
+			Transfer:  2,
+			Matrix:    2,
+		},
+		{
+			FourCC:    "hev1",
+			Codec:     HEVC,
+			Width:     32,
+			Height:    16,
+			Extradata: []byte{9, 9},
+			Primaries: 1,
+			Transfer:  1,
+			Matrix:    1,
+			FullRange: true,
+		},
 	}
 	if !reflect.DeepEqual(ix.Entries(), want) {
 		t.Errorf("%+v", ix.Entries())
@@ -169,8 +204,53 @@ func TestSampleEntries(t *testing.T) {
 		t.Error("the entry does not change at sample 3")
 	}
 	// esds: long and short lengths, optional fields, and only the DecoderSpecificInfo is extradata.
-	esds := []byte{0, 0, 0, 0, 3, 0x80, 0x80, 0x80, 29, 0, 1, 0xe0, 0, 0, 2, 'a', 'b', 0, 0, 4, 17, 0x20, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 2, 7, 8}
-	ix = mustIndex(t, &fake{samples: constant(2, 1), entries: [][]byte{entryBox("mp4v", 8, 8, rawBox("esds", esds...))}})
+	esds := []byte{
+		0,
+		0,
+		0,
+		0,
+		3,
+		0x80,
+		0x80,
+		0x80,
+		29,
+		0,
+		1,
+		0xe0,
+		0,
+		0,
+		2,
+		'a',
+		'b',
+		0,
+		0,
+		4,
+		17,
+		0x20,
+		0x11,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		0,
+		5,
+		2,
+		7,
+		8,
+	}
+	ix = mustIndex(
+		t,
+		&fake{
+			samples: constant(2, 1),
+			entries: [][]byte{entryBox("mp4v", 8, 8, rawBox("esds", esds...))},
+		},
+	)
 	if e := ix.Entries()[0]; e.Codec != MPEG4 || !slices.Equal(e.Extradata, []byte{7, 8}) {
 		t.Errorf("esds: %+v", e)
 	}
@@ -200,7 +280,11 @@ func TestRefusals(t *testing.T) {
 		be.PutUint32(b[i+4+at:], v)
 		return b
 	}
-	fragment := slices.Concat(rawBox("ftyp", []byte("isom")...), (&fake{extra: func(b []byte) []byte { return append(b, rawBox("mvex")...) }}).moov(0), rawBox("moof"))
+	fragment := slices.Concat(
+		rawBox("ftyp", []byte("isom")...),
+		(&fake{extra: func(b []byte) []byte { return append(b, rawBox("mvex")...) }}).moov(0),
+		rawBox("moof"),
+	)
 	for _, c := range []struct {
 		name  string
 		data  []byte
@@ -238,7 +322,14 @@ func TestRefusals(t *testing.T) {
 	}
 	big := (&fake{samples: constant(40, 5)}).bytes()
 	for _, lim := range []Limits{{MaxSamples: 39}, {MaxMoov: 100}, {MaxPixels: 64*48 - 1}, {MaxExtradata: 3}} {
-		if _, err := ReadIndex(t.Context(), &memory{data: big}, lim); !errors.Is(err, robocache.ErrResourceLimit) {
+		if _, err := ReadIndex(
+			t.Context(),
+			&memory{data: big},
+			lim,
+		); !errors.Is(
+			err,
+			robocache.ErrResourceLimit,
+		) {
 			t.Errorf("%+v: %v", lim, err)
 		}
 	}
@@ -272,7 +363,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestNoPanicAnywhere cuts a small file at every offset, and sets each byte of its header to other values (bad-input.md, section 7).
+// TestNoPanicAnywhere cuts a small file at every offset, and sets each byte of its header to other
+// values (bad-input.md, section 7).
 func TestNoPanicAnywhere(t *testing.T) {
 	f := &fake{samples: openGOP(7), cttsV1: true, edits: []fakeEdit{{duration: 7 * 512}}}
 	for _, f.moovLast = range []bool{false, true} {

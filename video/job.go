@@ -22,8 +22,9 @@ type job struct {
 	g       Group
 	deliver func(ordinal int, pic Frame) error
 
-	// inOrder says that the caller reads frame after frame: what is still inside is pushed out by the packets that follow, which
-	// the next call needs, instead of a drain, after which the decoder would have to start again at a sync sample.
+	// inOrder says that the caller reads frame after frame: what is still inside is pushed out by
+	// the packets that follow, which the next call needs, instead of a drain, after which the
+	// decoder would have to start again at a sync sample.
 	inOrder bool
 	resumed bool // the decoder stood in the middle of the file
 
@@ -35,7 +36,8 @@ type job struct {
 
 // decode sends the packets and hands out the frames. keep says whether the decoder is sound.
 //
-// Packets carry their decode index in place of a pts: it names the frame even where a damaged file repeats a pts.
+// Packets carry their decode index in place of a pts: it names the frame even where a damaged file
+// repeats a pts.
 func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	r.want()
 	keep, err = r.pass(ctx)
@@ -48,8 +50,9 @@ func (r *job) decode(ctx context.Context) (keep bool, err error) {
 	return keep, err
 }
 
-// restart goes back to where the plan begins. A group must come out as it would with other neighbours or in another order: a damaged packet that
-// was sent only to push its frames out, or that is still inside from the group before, is not its error.
+// restart goes back to where the plan begins. A group must come out as it would with other
+// neighbours or in another order: a damaged packet that was sent only to push its frames out, or
+// that is still inside from the group before, is not its error.
 func (r *job) restart(sound bool) error {
 	w := r.w
 	if sound {
@@ -63,7 +66,13 @@ func (r *job) restart(sound bool) error {
 		w.dec.Close()
 		w.dec, w.skip, w.hold = fresh.dec, fresh.skip, fresh.hold
 	}
-	w.at = position{index: r.f.Index, start: r.g.Start, next: r.g.Start, shown: minInt64, skipped: -1}
+	w.at = position{
+		index:   r.f.Index,
+		start:   r.g.Start,
+		next:    r.g.Start,
+		shown:   minInt64,
+		skipped: -1,
+	}
 	r.inOrder, r.resumed, r.outsideGroup = false, false, false
 	return nil
 }
@@ -84,7 +93,9 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 	if h, ok := w.dec.(Reorderer); ok && w.at.next == r.g.Start {
 		h.Reorder(reorder(ix, r.g.Start, r.g.End))
 	}
-	if r.resumed { // frames that are ready since the group before; a decoder may refuse packets until they are taken
+	// frames that are ready since the group before; a decoder may refuse packets until they are
+	// taken
+	if r.resumed {
 		r.sentAll(w.at.next - 1)
 		if err := r.receive(); err != nil {
 			return r.broken(err, r.missing())
@@ -136,7 +147,8 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		return true, nil
 	}
 	if !w.at.drained {
-		// What is wanted is still inside. So may be what the next group wants: the decoder keeps that until a flush.
+		// What is wanted is still inside. So may be what the next group wants: the decoder keeps
+		// that until a flush.
 		w.at.drained = true
 		err := w.dec.Drain()
 		if err == nil {
@@ -153,7 +165,11 @@ func (r *job) pass(ctx context.Context) (keep bool, err error) {
 		r.outsideGroup = true
 		return true, errNotInside
 	}
-	return false, robocache.Malformed(opDecode, robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)}, "the decoder gave no frame for this packet: the video is damaged here")
+	return false, robocache.Malformed(
+		opDecode,
+		robocache.Where{"file": r.f.Path, "frame": r.missing(), "codec": string(w.entry.Codec)},
+		"the decoder gave no frame for this packet: the video is damaged here",
+	)
 }
 
 // sentAll tells a decoder that holds frames when the group's last packet was sent.
@@ -163,11 +179,12 @@ func (r *job) sentAll(last int) {
 	}
 }
 
-// reach is beyond the decoded frame buffer of any codec: how many packets may pass between a frame's own and its coming out.
+// reach is beyond the decoded frame buffer of any codec: how many packets may pass between a
+// frame's own and its coming out.
 const reach = 24
 
-// further is the last packet that may be sent to push out what is wanted. Where packets were fetched, none is waited for: a drain
-// costs less.
+// further is the last packet that may be sent to push out what is wanted. Where packets were
+// fetched, none is waited for: a drain costs less.
 func (r *job) further() int {
 	ix := r.f.Index
 	end, entry := r.g.End, ix.entryOf(r.g.Start)
@@ -209,7 +226,8 @@ func (r *job) wants(d int) int32 {
 	return 0
 }
 
-// ordinalAt names the wanted frame that a failure at packet d concerns: its own, else the first that is still to come.
+// ordinalAt names the wanted frame that a failure at packet d concerns: its own, else the first
+// that is still to come.
 func (r *job) ordinalAt(d int) int {
 	if k := r.wants(d); k > 0 {
 		return int(k) - 1
@@ -226,13 +244,20 @@ func (r *job) missing() int {
 	return r.g.Ordinals[0]
 }
 
-// fetch gives packets from d on: those that were fetched, or one read of as many as lie behind each other in the file, are needed, and
-// fit the buffer. Beyond the group they come one by one: mostly the first of them is enough.
+// fetch gives packets from d on: those that were fetched, or one read of as many as lie behind each
+// other in the file, are needed, and fit the buffer. Beyond the group they come one by one: mostly
+// the first of them is enough.
 func (r *job) fetch(ctx context.Context, d int) (to int, base int64, buf []byte, err error) {
 	w := r.w
 	to, run, fits := adjacent(r.f.Index, d, r.g.End)
 	if !fits {
-		return to, run.Off, nil, robocache.ResourceLimit(opDecode, nil, "a packet of %s bytes, limit %s", itoa(int(run.Len)), itoa(maxPacket))
+		return to, run.Off, nil, robocache.ResourceLimit(
+			opDecode,
+			nil,
+			"a packet of %s bytes, limit %s",
+			itoa(int(run.Len)),
+			itoa(maxPacket),
+		)
 	}
 	if r.from != nil {
 		if to, base, buf, err, ok := r.from.packets(d, r.g.End); ok {
@@ -280,7 +305,8 @@ func (r *job) receive() error {
 	}
 }
 
-// reorder is the largest number of frames that precede one in decode order and follow it in presentation.
+// reorder is the largest number of frames that precede one in decode order and follow it in
+// presentation.
 func reorder(ix *Index, start, end int) int {
 	const most = 16 // the decoded frame buffer of H.264
 	var recent [most]int64

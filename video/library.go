@@ -8,24 +8,27 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// maxIdleOpen bounds the files that stay open with nobody using them: a dataset may have more files than a process may open.
+// maxIdleOpen bounds the files that stay open with nobody using them: a dataset may have more files
+// than a process may open.
 const maxIdleOpen = 64
 
 // defaultLibraryBudget holds the indexes of some four thousand episodes of five minutes.
 const defaultLibraryBudget = 256 << 20
 
-// Library holds the open files and the indexes of one dataset: least recently used first out, within a budget in bytes for
-// the indexes and a bound on open files. Files in use are outside both.
+// Library holds the open files and the indexes of one dataset: least recently used first out,
+// within a budget in bytes for the indexes and a bound on open files. Files in use are outside
+// both.
 type Library struct {
 	open   Opener
 	budget int64
 
 	mu     sync.Mutex
 	files  map[string]*File
-	recent *list.List    // of *File with no user, most recent first
-	oldest *list.Element // of recent, the last whose file is open: those before it are open too, those behind it closed
-	opened int           // how many are open
-	bytes  int64         // of the indexes of recent
+	recent *list.List // of *File with no user, most recent first
+	// of recent, the last whose file is open: those before it are open too, those behind it closed
+	oldest *list.Element
+	opened int   // how many are open
+	bytes  int64 // of the indexes of recent
 	closed bool
 	wrap   func(path string, r robocache.Ranged) robocache.Ranged
 	wraps  int // calls of Wrap
@@ -56,15 +59,17 @@ type File struct {
 	place   *list.Element // in Library.recent
 }
 
-// NewLibrary makes a library over the files that open gives. budget bounds the indexes of files that nobody uses; 0 means 256 MiB.
+// NewLibrary makes a library over the files that open gives. budget bounds the indexes of files
+// that nobody uses; 0 means 256 MiB.
 func NewLibrary(open Opener, budget int64) *Library {
 	orDefault(&budget, defaultLibraryBudget)
 	return &Library{open: open, budget: budget, files: map[string]*File{}, recent: list.New()}
 }
 
-// Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it away. It must keep Size and Version,
-// and its Close must close what it wraps. The file's index is read through it too. Idle files are opened anew when they are next asked
-// for; those in use stay as they are until their last holder lets go.
+// Wrap puts a decorator (a cache of blocks, say) around each file opened from now on; nil takes it
+// away. It must keep Size and Version, and its Close must close what it wraps. The file's index is
+// read through it too. Idle files are opened anew when they are next asked for; those in use stay
+// as they are until their last holder lets go.
 func (l *Library) Wrap(wrap func(path string, r robocache.Ranged) robocache.Ranged) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,13 +82,18 @@ func (f *File) Remote() bool {
 	return robocache.IsRemote(f.Ranged)
 }
 
-// Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share one load.
+// Acquire gives the file at path, opened and indexed. Callers that ask for one path at once share
+// one load.
 func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 	for {
 		l.mu.Lock()
 		if l.closed {
 			l.mu.Unlock()
-			return nil, robocache.Misuse("open video", robocache.Where{"file": path}, "the library is closed")
+			return nil, robocache.Misuse(
+				"open video",
+				robocache.Where{"file": path},
+				"the library is closed",
+			)
 		}
 		f := l.files[path]
 		if f == nil {
@@ -141,7 +151,11 @@ func (l *Library) Acquire(ctx context.Context, path string) (*File, error) {
 }
 
 // load opens the file, and reads its index unless the one it has is of the same version.
-func (l *Library) load(ctx context.Context, f *File, wrap func(path string, r robocache.Ranged) robocache.Ranged) (robocache.Ranged, *Index, error) {
+func (l *Library) load(
+	ctx context.Context,
+	f *File,
+	wrap func(path string, r robocache.Ranged) robocache.Ranged,
+) (robocache.Ranged, *Index, error) {
 	r, err := l.open(ctx, f.Path)
 	if err != nil {
 		return nil, nil, err

@@ -64,7 +64,8 @@ func (f *shelved) Close() error {
 	return nil
 }
 
-// TestLibrary: budgets hold, files in use stay, bad ones harm nobody, a changed file is read again, Close closes all (V7).
+// TestLibrary: budgets hold, files in use stay, bad ones harm nobody, a changed file is read again,
+// Close closes all (V7).
 func TestLibrary(t *testing.T) {
 	ctx := t.Context()
 	s := &shelf{data: (&fake{samples: constant(200, 5)}).bytes()}
@@ -138,7 +139,12 @@ func TestLibraryTogether(t *testing.T) {
 				}
 				f, err := l.Acquire(ctx, fmt.Sprintf("%d.mp4", r.IntN(6)))
 				if err == nil {
-					if err := f.Ranged.ReadAt(t.Context(), make([]byte, 16), 0); err != nil || f.Index.NumFrames() != 50 {
+					if err := f.Ranged.ReadAt(
+						t.Context(),
+						make([]byte, 16),
+						0,
+					); err != nil ||
+						f.Index.NumFrames() != 50 {
 						t.Errorf("%s: %v", f.Path, err)
 					}
 					f.Release()
@@ -179,7 +185,8 @@ func TestLibraryShares(t *testing.T) {
 	}
 	close(gate)
 	wg.Wait()
-	if s.opens.Load() != 1 || slices.ContainsFunc(files, func(f *File) bool { return f != files[0] }) {
+	if s.opens.Load() != 1 ||
+		slices.ContainsFunc(files, func(f *File) bool { return f != files[0] }) {
 		t.Errorf("%d loads", s.opens.Load())
 	}
 	for _, f := range files {

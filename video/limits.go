@@ -6,7 +6,8 @@ type Limits struct {
 	MaxSamples   int   // samples of the track; default 1<<24 (six days at 30 Hz)
 	MaxPixels    int64 // width × height; default 256 Mi
 	MaxExtradata int   // bytes of codec configuration; default 1 MiB
-	// AllowTruncated accepts a file that ends before its samples do: Index.Whole says how many frames are still there.
+	// AllowTruncated accepts a file that ends before its samples do: Index.Whole says how many
+	// frames are still there.
 	AllowTruncated bool
 }
 

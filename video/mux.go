@@ -17,12 +17,14 @@ type Part struct {
 	From, To int
 }
 
-// Concat joins frames without re-encoding them: into dst goes an mp4 whose frame k is shown at exactly k/rate, the moov first,
-// the movie's timescale equal to the track's, and no edit list but the one that cancels the delay of reordered frames.
+// Concat joins frames without re-encoding them: into dst goes an mp4 whose frame k is shown at
+// exactly k/rate, the moov first, the movie's timescale equal to the track's, and no edit list but
+// the one that cancels the delay of reordered frames.
 //
-// Each part must begin at a sync sample that nothing before it is needed for, end before the next one's frames, and have the same sample
-// entry (codec configuration, size, colour) byte for byte, bit-rate notes aside. Else ErrUnsupported: the caller encodes, or
-// begins another file. Nothing is written before all parts were checked. The same parts give the same bytes.
+// Each part must begin at a sync sample that nothing before it is needed for, end before the next
+// one's frames, and have the same sample entry (codec configuration, size, colour) byte for byte,
+// bit-rate notes aside. Else ErrUnsupported: the caller encodes, or begins another file. Nothing is
+// written before all parts were checked. The same parts give the same bytes.
 func Concat(ctx context.Context, dst io.Writer, parts []Part, rate robocache.Rate) (err error) {
 	m, err := planJoin(ctx, parts, rate)
 	if err != nil {
@@ -66,8 +68,9 @@ type span struct {
 	first, last int
 }
 
-// TrackTimescale is the timescale and the length of a frame that files of a rate are written with: the rate's numerator, doubled until it is at
-// least 10,000, as LeRobot's recorder has it (30 gives 15360 and 512).
+// TrackTimescale is the timescale and the length of a frame that files of a rate are written with:
+// the rate's numerator, doubled until it is at least 10,000, as LeRobot's recorder has it (30 gives
+// 15360 and 512).
 func TrackTimescale(rate robocache.Rate) (timescale, delta int64, err error) {
 	if rate.Num <= 0 || rate.Den <= 0 || rate.Num > math.MaxUint32 || rate.Den > 1<<24 {
 		return 0, 0, robocache.Misuse(opConcat, nil, "").
@@ -92,10 +95,22 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 	total := 0
 	for i, p := range parts {
 		if p.File == nil || p.From < 0 || p.To <= p.From || p.To > p.File.Index.NumFrames() {
-			return nil, robocache.Misuse(opConcat, robocache.Where{"part": i}, "frames %d to %d are no run of frames of the file", p.From, p.To)
+			return nil, robocache.Misuse(
+				opConcat,
+				robocache.Where{"part": i},
+				"frames %d to %d are no run of frames of the file",
+				p.From,
+				p.To,
+			)
 		}
 		if p.To > p.File.Index.Whole() {
-			return nil, partError(robocache.ErrMalformed, i, p, "the file is cut: not all of the frames are there", "")
+			return nil, partError(
+				robocache.ErrMalformed,
+				i,
+				p,
+				"the file is cut: not all of the frames are there",
+				"",
+			)
 		}
 		total += p.To - p.From
 	}
@@ -114,20 +129,43 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		}
 		start := ix.Sample(first)
 		if last-first+1 != p.To-p.From {
-			return nil, partError(robocache.ErrUnsupported, i, p, "samples of other frames stand among those of the part (open GOP, or a cut by an edit list)", encodeHint)
+			return nil, partError(
+				robocache.ErrUnsupported,
+				i,
+				p,
+				"samples of other frames stand among those of the part (open GOP, or a cut by an edit list)",
+				encodeHint,
+			)
 		}
 		if !start.Sync || ix.DecodeIndex(p.From) != first {
-			return nil, partError(robocache.ErrUnsupported, i, p, "the part does not begin at a sync sample", encodeHint)
+			return nil, partError(
+				robocache.ErrUnsupported,
+				i,
+				p,
+				"the part does not begin at a sync sample",
+				encodeHint,
+			)
 		}
 		raw := ix.rawStsd[start.Entry]
 		if m.entry == nil {
 			m.entry, m.se = raw, &ix.entries[start.Entry]
 		}
-		if !bytes.Equal(decisive(raw), decisive(m.entry)) || ix.entries[start.Entry].Rotation != m.se.Rotation || ix.entryOf(last) != start.Entry {
-			return nil, partError(robocache.ErrUnsupported, i, p, "the sample entry (codec configuration) differs from the first part's", encodeHint)
+		if !bytes.Equal(decisive(raw), decisive(m.entry)) ||
+			ix.entries[start.Entry].Rotation != m.se.Rotation ||
+			ix.entryOf(last) != start.Entry {
+			return nil, partError(
+				robocache.ErrUnsupported,
+				i,
+				p,
+				"the sample entry (codec configuration) differs from the first part's",
+				encodeHint,
+			)
 		}
 		if err := checkClosed(ctx, p.File, start, i > 0); err != nil {
-			return nil, robocache.At(err, robocache.Where{"part": i, "file": p.File.Path, "frame": p.From})
+			return nil, robocache.At(
+				err,
+				robocache.Where{"part": i, "file": p.File.Path, "frame": p.From},
+			)
 		}
 		base := len(m.sizes)
 		m.sizes = m.sizes[:base+p.To-p.From]
@@ -152,7 +190,12 @@ func planJoin(ctx context.Context, parts []Part, rate robocache.Rate) (*join, er
 		m.ordinals = ordinals
 	}
 	if m.delay > 64 {
-		return nil, robocache.Unsupported(opConcat, nil, "frames are reordered by %d, limit 64", m.delay)
+		return nil, robocache.Unsupported(
+			opConcat,
+			nil,
+			"frames are reordered by %d, limit 64",
+			m.delay,
+		)
 	}
 	if hi, lo := bits.Mul64(uint64(total+1), uint64(m.delta)); hi != 0 || lo > 1<<62 {
 		return nil, robocache.ResourceLimit(opConcat, nil, "%d frames at %s", total, rate)
@@ -176,8 +219,9 @@ func partError(class error, i int, p Part, msg, hint string) error {
 		WithHint("%s", hint)
 }
 
-// checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points and HEVC CRA frames count their
-// order on from what came before, and in a joined file something else came before.
+// checkClosed refuses a joint whose first frame does not reset the decoder: H.264 recovery points
+// and HEVC CRA frames count their order on from what came before, and in a joined file something
+// else came before.
 func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error) {
 	e := &f.Index.entries[s.Entry]
 	if !joint || e.Codec != H264 && e.Codec != HEVC {
@@ -195,7 +239,8 @@ func checkClosed(ctx context.Context, f *File, s Sample, joint bool) (err error)
 	err = func() error {
 		return x.units(buf, func(nal []byte) {
 			kind := nal[0] >> 1 & 63 // of HEVC
-			resets = resets || e.Codec == H264 && nal[0]&31 == 5 || e.Codec == HEVC && kind >= 16 && kind <= 20
+			resets = resets || e.Codec == H264 && nal[0]&31 == 5 ||
+				e.Codec == HEVC && kind >= 16 && kind <= 20
 		})
 	}()
 	if resets {
@@ -229,7 +274,10 @@ func (m *join) copyMedia(ctx context.Context, dst io.Writer) error {
 			for n > 0 {
 				piece := buf[:min(n, copyRead)]
 				if err := p.file.Ranged.ReadAt(ctx, piece, off); err != nil {
-					return robocache.At(err, robocache.Where{"part": i, "file": p.file.Path, "offset": off})
+					return robocache.At(
+						err,
+						robocache.Where{"part": i, "file": p.file.Path, "offset": off},
+					)
 				}
 				if _, err := dst.Write(piece); err != nil {
 					return err

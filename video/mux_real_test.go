@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every frame with the oracle of its episode (V9).
+// TestConcatRealEpisodes joins the episodes of the real v2.x sets, and compares every frame with
+// the oracle of its episode (V9).
 func TestConcatRealEpisodes(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
@@ -31,7 +32,14 @@ func TestConcatRealEpisodes(t *testing.T) {
 		for _, p := range paths {
 			f := fileOf(t, p)
 			parts = append(parts, Part{f, 0, f.Index.NumFrames()})
-			oracle, _ := filepath.Glob(filepath.Join(root, set, "oracle", "*"+strings.TrimSuffix(filepath.Base(p), ".mp4")+"*.framemd5"))
+			oracle, _ := filepath.Glob(
+				filepath.Join(
+					root,
+					set,
+					"oracle",
+					"*"+strings.TrimSuffix(filepath.Base(p), ".mp4")+"*.framemd5",
+				),
+			)
 			if len(oracle) != 1 {
 				t.Fatalf("%s: %d oracles", p, len(oracle))
 			}
@@ -56,7 +64,28 @@ func TestConcatRealEpisodes(t *testing.T) {
 				t.Fatalf("%s: frame %d at %d ns, want %d", set, k, got, want)
 			}
 		}
-		got := digests(string(runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", "yuv420p", "-f", "framemd5", "-")))
+		got := digests(
+			string(
+				runTool(
+					t,
+					"ffmpeg",
+					"-v",
+					"error",
+					"-nostdin",
+					"-i",
+					path,
+					"-map",
+					"0:v:0",
+					"-fps_mode",
+					"passthrough",
+					"-pix_fmt",
+					"yuv420p",
+					"-f",
+					"framemd5",
+					"-",
+				),
+			),
+		)
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %d frames, oracle %d, or they differ", set, len(got), len(want))
 		}

@@ -17,7 +17,22 @@ import (
 // hashes gives ffmpeg's digest of every decoded frame, in presentation order.
 func hashes(t testing.TB, path string) []string {
 	t.Helper()
-	out := runTool(t, "ffmpeg", "-v", "error", "-nostdin", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")
+	out := runTool(
+		t,
+		"ffmpeg",
+		"-v",
+		"error",
+		"-nostdin",
+		"-i",
+		path,
+		"-map",
+		"0:v:0",
+		"-fps_mode",
+		"passthrough",
+		"-f",
+		"framemd5",
+		"-",
+	)
 	return digests(string(out))
 }
 
@@ -31,7 +46,8 @@ func fileOf(t testing.TB, path string) *File {
 	return &File{Path: filepath.Base(path), Index: ix, Ranged: m}
 }
 
-// TestConcatKeepsFrames joins clips of each codec, and compares frames with the sources' and times with the grid (V9).
+// TestConcatKeepsFrames joins clips of each codec, and compares frames with the sources' and times
+// with the grid (V9).
 func TestConcatKeepsFrames(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
@@ -52,7 +68,17 @@ func TestConcatKeepsFrames(t *testing.T) {
 		var parts []Part
 		var want []string
 		for i, skip := range []string{"0", "7", "19"} {
-			path := clip(t, "part.mp4", append([]string{"-vf", "trim=start_frame=" + skip + ",setpts=PTS-STARTPTS", "-frames:v", []string{"33", "1", "40"}[i]}, args...)...)
+			path := clip(
+				t,
+				"part.mp4",
+				append(
+					[]string{
+						"-vf",
+						"trim=start_frame=" + skip + ",setpts=PTS-STARTPTS",
+						"-frames:v",
+						[]string{"33", "1", "40"}[i],
+					},
+					args...)...)
 			f := fileOf(t, path)
 			parts = append(parts, Part{f, 0, f.Index.NumFrames()})
 			want = append(want, hashes(t, path)...)
@@ -63,7 +89,13 @@ func TestConcatKeepsFrames(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if err := Concat(t.Context(), &again, parts, rate); err != nil || !bytes.Equal(out.Bytes(), again.Bytes()) {
+		if err := Concat(
+			t.Context(),
+			&again,
+			parts,
+			rate,
+		); err != nil ||
+			!bytes.Equal(out.Bytes(), again.Bytes()) {
 			t.Errorf("%s: the same parts gave other bytes (%v)", name, err)
 		}
 		path := filepath.Join(t.TempDir(), "joined.mp4")
@@ -72,7 +104,14 @@ func TestConcatKeepsFrames(t *testing.T) {
 		}
 		ix := indexOf(t, path)
 		if ix.NumFrames() != len(want) || ix.NumSamples() != len(want) || ix.Timescale() != 15360 {
-			t.Errorf("%s: %d frames of %d samples, want %d; timescale %d", name, ix.NumFrames(), ix.NumSamples(), len(want), ix.Timescale())
+			t.Errorf(
+				"%s: %d frames of %d samples, want %d; timescale %d",
+				name,
+				ix.NumFrames(),
+				ix.NumSamples(),
+				len(want),
+				ix.Timescale(),
+			)
 			continue
 		}
 		for k := range want {
@@ -90,7 +129,19 @@ func TestConcatKeepsFrames(t *testing.T) {
 				break
 			}
 		}
-		format := string(runTool(t, "ffprobe", "-v", "error", "-show_entries", "format=duration:stream=nb_frames,avg_frame_rate,start_pts", "-of", "default", path))
+		format := string(
+			runTool(
+				t,
+				"ffprobe",
+				"-v",
+				"error",
+				"-show_entries",
+				"format=duration:stream=nb_frames,avg_frame_rate,start_pts",
+				"-of",
+				"default",
+				path,
+			),
+		)
 		for _, s := range []string{"nb_frames=74", "avg_frame_rate=30/1", "start_pts=0", "duration=2.466667"} {
 			if !strings.Contains(format, s) {
 				t.Errorf("%s: ffprobe does not say %s:\n%s", name, s, format)
@@ -103,26 +154,82 @@ func TestConcatKeepsFrames(t *testing.T) {
 func TestConcatRuns(t *testing.T) {
 	t.Parallel() // programs do the work
 	tool(t, "ffmpeg")
-	path := clip(t, "gops.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-g", "12", "-bf", "2", "-sc_threshold", "0", "-flags", "+cgop")
+	path := clip(
+		t,
+		"gops.mp4",
+		"-c:v",
+		"libx264",
+		"-pix_fmt",
+		"yuv420p",
+		"-g",
+		"12",
+		"-bf",
+		"2",
+		"-sc_threshold",
+		"0",
+		"-flags",
+		"+cgop",
+	)
 	f := fileOf(t, path)
 	all := hashes(t, path)
 	var out bytes.Buffer
 	rate := robocache.Rate{Num: 2997, Den: 100}
-	if err := Concat(t.Context(), &out, []Part{{f, 24, 48}, {f, 0, 12}, {f, 108, 120}}, rate); err != nil {
+	if err := Concat(
+		t.Context(),
+		&out,
+		[]Part{{f, 24, 48}, {f, 0, 12}, {f, 108, 120}},
+		rate,
+	); err != nil {
 		t.Fatal(err)
 	}
 	joined := filepath.Join(t.TempDir(), "runs.mp4")
 	if err := os.WriteFile(joined, out.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := hashes(t, joined), slices.Concat(all[24:48], all[:12], all[108:]); !slices.Equal(got, want) {
+	if got, want := hashes(
+		t,
+		joined,
+	), slices.Concat(
+		all[24:48],
+		all[:12],
+		all[108:],
+	); !slices.Equal(
+		got,
+		want,
+	) {
 		t.Error("frames differ from the sources'")
 	}
 	if ix := indexOf(t, joined); ix.Timescale() != 11988 || ix.PTS(47) != 47*400 {
 		t.Errorf("timescale %d, last pts %d", ix.Timescale(), ix.PTS(47))
 	}
-	open := fileOf(t, clip(t, "open.mp4", "-c:v", "libx265", "-g", "8", "-x265-params", "log-level=error:pools=1:frame-threads=1"))
-	other := fileOf(t, clip(t, "other.mp4", "-c:v", "libx264", "-pix_fmt", "yuv420p", "-g", "12", "-profile:v", "baseline"))
+	open := fileOf(
+		t,
+		clip(
+			t,
+			"open.mp4",
+			"-c:v",
+			"libx265",
+			"-g",
+			"8",
+			"-x265-params",
+			"log-level=error:pools=1:frame-threads=1",
+		),
+	)
+	other := fileOf(
+		t,
+		clip(
+			t,
+			"other.mp4",
+			"-c:v",
+			"libx264",
+			"-pix_fmt",
+			"yuv420p",
+			"-g",
+			"12",
+			"-profile:v",
+			"baseline",
+		),
+	)
 	var key int // a sync sample of the open-GOP file that is not the first
 	for k := 1; k < open.Index.NumFrames(); k++ {
 		if open.Index.Sample(open.Index.DecodeIndex(k)).Sync {
@@ -143,7 +250,13 @@ func TestConcatRuns(t *testing.T) {
 		"ordinals beyond the file": {[]Part{{f, 0, 500}}, robocache.ErrMisuse},
 	} {
 		var out bytes.Buffer
-		if err := Concat(t.Context(), &out, c.parts, rate); !errors.Is(err, c.class) || out.Len() > 0 {
+		if err := Concat(
+			t.Context(),
+			&out,
+			c.parts,
+			rate,
+		); !errors.Is(err, c.class) ||
+			out.Len() > 0 {
 			t.Errorf("%s: %v, %d bytes written", name, err, out.Len())
 		}
 	}
@@ -156,9 +269,14 @@ func TestConcatTables(t *testing.T) {
 		var parts []Part
 		var want [][]byte // by frame number
 		for range 1 + r.IntN(4) {
-			fk := &fake{samples: randomTable(r), cttsV1: true, entries: [][]byte{entryBox("mp4v", 8, 8)}}
+			fk := &fake{
+				samples: randomTable(r),
+				cttsV1:  true,
+				entries: [][]byte{entryBox("mp4v", 8, 8)},
+			}
 			fk.samples[0].shift = 0
-			for d := range fk.samples { // the first sample is the first frame; times have room for it
+			// the first sample is the first frame; times have room for it
+			for d := range fk.samples {
 				if d > 0 {
 					fk.samples[d].shift += 100
 				}
@@ -191,7 +309,9 @@ func TestConcatTables(t *testing.T) {
 		}
 		for k := range want {
 			s := ix.Sample(ix.DecodeIndex(k))
-			if !bytes.Equal(out.Bytes()[s.Offset:s.Offset+int64(s.Size)], want[k]) || ix.PTS(k) != int64(k)*ix.Timescale()/10 || s.DTS > s.PTS {
+			if !bytes.Equal(out.Bytes()[s.Offset:s.Offset+int64(s.Size)], want[k]) ||
+				ix.PTS(k) != int64(k)*ix.Timescale()/10 ||
+				s.DTS > s.PTS {
 				t.Fatalf("seed %d: frame %d: %+v", seed, k, s)
 			}
 		}
@@ -218,7 +338,12 @@ func TestConcatFaults(t *testing.T) {
 		f := &failing{memory: memory{data: data}, left: n}
 		ix, err := ReadIndex(t.Context(), f, Limits{})
 		if err == nil {
-			err = Concat(t.Context(), &bytes.Buffer{}, []Part{{&File{Path: "a.mp4", Index: ix, Ranged: f}, 0, 40}}, robocache.Rate{Num: 30, Den: 1})
+			err = Concat(
+				t.Context(),
+				&bytes.Buffer{},
+				[]Part{{&File{Path: "a.mp4", Index: ix, Ranged: f}, 0, 40}},
+				robocache.Rate{Num: 30, Den: 1},
+			)
 		}
 		if err == nil {
 			if n < 2 {

@@ -51,7 +51,8 @@ func (m *join) header() ([]byte, error) {
 	return slices.Concat(ftyp, moov, mdat), nil
 }
 
-// chunkSamples is the number of samples in a chunk; chunks matter to nobody when there is one track.
+// chunkSamples is the number of samples in a chunk; chunks matter to nobody when there is one
+// track.
 const chunkSamples = 32
 
 var unityMatrix = []uint32{1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30}
@@ -66,20 +67,54 @@ func (m *join) moov(media int64, offsets string) []byte {
 	made, scale, length := append(time(0), time(0)...), words(uint32(m.timescale)), time(duration)
 	var edts []byte
 	if m.delay > 0 {
-		edts = boxOf("edts", boxOf("elst", words(version, 1), length, time(m.delay*m.delta), words(1<<16)))
+		edts = boxOf(
+			"edts",
+			boxOf("elst", words(version, 1), length, time(m.delay*m.delta), words(1<<16)),
+		)
 	}
-	return boxOf("moov",
-		boxOf("mvhd", words(version), made, scale, length, words(1<<16, 1<<24, 0, 0), words(unityMatrix...), words(0, 0, 0, 0, 0, 0, 2)),
-		boxOf("trak",
-			boxOf("tkhd", words(version|3), made, words(1, 0), length, words(0, 0, 0, 0), words(rotationMatrix(e)...), words(uint32(e.Width)<<16, uint32(e.Height)<<16)),
+	return boxOf(
+		"moov",
+		boxOf(
+			"mvhd",
+			words(version),
+			made,
+			scale,
+			length,
+			words(1<<16, 1<<24, 0, 0),
+			words(unityMatrix...),
+			words(0, 0, 0, 0, 0, 0, 2),
+		),
+		boxOf(
+			"trak",
+			boxOf(
+				"tkhd",
+				words(version|3),
+				made,
+				words(1, 0),
+				length,
+				words(0, 0, 0, 0),
+				words(rotationMatrix(e)...),
+				words(uint32(e.Width)<<16, uint32(e.Height)<<16),
+			),
 			edts,
-			boxOf("mdia",
-				boxOf("mdhd", words(version), made, scale, length, words(0x55c40000)), // language "und"
-				boxOf("hdlr", words(0, 0), []byte("vide"), words(0, 0, 0), []byte("VideoHandler\x00")),
+			boxOf(
+				"mdia",
+				// language "und"
+				boxOf("mdhd", words(version), made, scale, length, words(0x55c40000)),
+				boxOf(
+					"hdlr",
+					words(0, 0),
+					[]byte("vide"),
+					words(0, 0, 0),
+					[]byte("VideoHandler\x00"),
+				),
 				boxOf("minf",
 					boxOf("vmhd", words(1, 0, 0)),
 					boxOf("dinf", boxOf("dref", words(0, 1), boxOf("url ", words(1)))),
-					m.tables(media, offsets)))))
+					m.tables(media, offsets)),
+			),
+		),
+	)
 }
 
 func (m *join) tables(media int64, offsets string) []byte {

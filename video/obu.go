@@ -10,7 +10,8 @@ const (
 	obuFrame     = 6
 )
 
-// obus calls fn for each OBU of a packet in the low-overhead format: its kind, itself whole, and what it holds.
+// obus calls fn for each OBU of a packet in the low-overhead format: its kind, itself whole, and
+// what it holds.
 func obus(b []byte, fn func(kind byte, whole, payload []byte) error) error {
 	bad := func(what string) error {
 		return bad("an OBU "+what, "the low-overhead bitstream format", "")
@@ -140,11 +141,15 @@ func parseSequence(whole, payload []byte) (*sequence, error) {
 	if r.bad || profile > 2 {
 		return nil, bad("a sequence header that ends early", "", "")
 	}
-	s.config = [2]byte{byte(profile<<5 | level), byte(tier<<7 | deep<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | place)}
+	s.config = [2]byte{
+		byte(profile<<5 | level),
+		byte(tier<<7 | deep<<6 | twelve<<5 | mono<<4 | subX<<3 | subY<<2 | place),
+	}
 	return s, nil
 }
 
-// operatingPoints passes over what a sequence header says of times, and gives level and tier of the first operating point.
+// operatingPoints passes over what a sequence header says of times, and gives level and tier of the
+// first operating point.
 func operatingPoints(r *nalBits) (level, tier uint32) {
 	model, delay := false, 0
 	if r.bit() == 1 {
@@ -227,7 +232,10 @@ func (s *Stream) unitAV1(b []byte, p *packet) error {
 		return err
 	}
 	if frames > 0 && p.images != 1 {
-		return refuse(fmt.Sprintf("a message of AV1 that shows %d frames", p.images), "one frame a message")
+		return refuse(
+			fmt.Sprintf("a message of AV1 that shows %d frames", p.images),
+			"one frame a message",
+		)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestPlanGolden reads sample tables and requests as text, and compares the plans. In testdata/plan/*.txt:
+// TestPlanGolden reads sample tables and requests as text, and compares the plans. In
+// testdata/plan/*.txt:
 //
 //	samples        lines "pts [K] [eN]" in decode order: K is a sync sample, eN sample entry N
 //	plan: a b c    a request; the lines after it are the plan, one group each
@@ -97,13 +98,18 @@ func randomTable(r *rand.Rand) []fakeSample {
 	}
 	s := make([]fakeSample, n)
 	for d := range s {
-		s[d] = fakeSample{size: 1 + r.Uint32N(20), delta: 10, shift: int32(10 * (pts[d] - d)), sync: d == 0 || r.IntN(6) == 0}
+		s[d] = fakeSample{
+			size:  1 + r.Uint32N(20),
+			delta: 10,
+			shift: int32(10 * (pts[d] - d)),
+			sync:  d == 0 || r.IntN(6) == 0,
+		}
 	}
 	return s
 }
 
-// TestPlanProperties checks V5 on random tables: every ordinal once, forward only, no packet twice, enough packets, and the same
-// plan for any order of the request.
+// TestPlanProperties checks V5 on random tables: every ordinal once, forward only, no packet twice,
+// enough packets, and the same plan for any order of the request.
 func TestPlanProperties(t *testing.T) {
 	var p Planner
 	for seed := range uint64(3000) {
@@ -111,7 +117,9 @@ func TestPlanProperties(t *testing.T) {
 		f := &fake{samples: randomTable(r), cttsV1: true}
 		if r.IntN(3) == 0 {
 			from := r.IntN(len(f.samples))
-			f.edits = []fakeEdit{{duration: uint64(10 * (1 + r.IntN(len(f.samples)))), media: int64(10 * from)}}
+			f.edits = []fakeEdit{
+				{duration: uint64(10 * (1 + r.IntN(len(f.samples)))), media: int64(10 * from)},
+			}
 		}
 		ix := mustIndex(t, f)
 		if ix.NumFrames() == 0 {
@@ -125,7 +133,12 @@ func TestPlanProperties(t *testing.T) {
 		again := slices.Clone(want)
 		r.Shuffle(len(again), func(a, b int) { again[a], again[b] = again[b], again[a] })
 		if x := Plan(ix, again); fmt.Sprint(x) != fmt.Sprint(groups) {
-			t.Fatalf("seed %d: the plan depends on the order of the request:\n%v\n%v", seed, groups, x)
+			t.Fatalf(
+				"seed %d: the plan depends on the order of the request:\n%v\n%v",
+				seed,
+				groups,
+				x,
+			)
 		}
 		slices.Sort(want)
 		want = slices.Compact(want)
@@ -144,7 +157,14 @@ func TestPlanProperties(t *testing.T) {
 				d := ix.DecodeIndex(k)
 				last = max(last, d)
 				if gov := ix.Governing(k); gov < g.Start || d > g.End {
-					t.Fatalf("seed %d: ordinal %d (decode index %d, governing %d) is not in %+v", seed, k, d, gov, g)
+					t.Fatalf(
+						"seed %d: ordinal %d (decode index %d, governing %d) is not in %+v",
+						seed,
+						k,
+						d,
+						gov,
+						g,
+					)
 				}
 			}
 			if last != g.End {
@@ -162,7 +182,10 @@ func TestPlanProperties(t *testing.T) {
 // TestGoverningByDefinition compares with the definition, word for word (V4).
 func TestGoverningByDefinition(t *testing.T) {
 	for seed := range uint64(500) {
-		ix := mustIndex(t, &fake{samples: randomTable(rand.New(rand.NewPCG(seed, 3))), cttsV1: true})
+		ix := mustIndex(
+			t,
+			&fake{samples: randomTable(rand.New(rand.NewPCG(seed, 3))), cttsV1: true},
+		)
 		for k := range ix.NumFrames() {
 			d := ix.DecodeIndex(k)
 			want, fallback := -1, 0
@@ -188,7 +211,8 @@ func TestGoverningByDefinition(t *testing.T) {
 func TestPlanOutside(t *testing.T) {
 	ix := mustIndex(t, &fake{samples: constant(10, 5)})
 	got := Plan(ix, []int{12, 3, -1, 12})
-	if len(got) != 2 || !slices.Equal(got[1].Ordinals, []int{-1, 12}) || got[1].Cost() != 0 || got[0].End != 3 {
+	if len(got) != 2 || !slices.Equal(got[1].Ordinals, []int{-1, 12}) || got[1].Cost() != 0 ||
+		got[0].End != 3 {
 		t.Errorf("%+v", got)
 	}
 	if got := Plan(ix, nil); len(got) != 0 {

@@ -23,7 +23,8 @@ type PlaneInfo struct {
 // PlanarFrame is a Frame whose planes can be kept and converted later.
 type PlanarFrame interface {
 	Frame
-	// PlaneInfo says how the planes are kept; false where they cannot be, and the frame has to be decoded again.
+	// PlaneInfo says how the planes are kept; false where they cannot be, and the frame has to be
+	// decoded again.
 	PlaneInfo() (PlaneInfo, bool)
 	// CopyPlanes writes the planes into dst, which must have PlaneInfo's Bytes.
 	CopyPlanes(dst []byte) error
@@ -47,8 +48,8 @@ func mover() PixelMover {
 	return m
 }
 
-// CopyPixels copies src into dst, which is as long, or its beginning. Large copies go past the processor's caches: right for a batch, which another
-// reads, or this program much later.
+// CopyPixels copies src into dst, which is as long, or its beginning. Large copies go past the
+// processor's caches: right for a batch, which another reads, or this program much later.
 func CopyPixels(dst, src []byte) {
 	if m := mover(); m != nil && len(src) >= streamFrom && len(dst) >= len(src) {
 		m.CopyPixels(dst[:len(src)], src)
@@ -74,8 +75,9 @@ func split(r, g, b, rgb []byte) {
 // streamFrom is the size from which on a copy past the caches is faster.
 const streamFrom = 128 << 10
 
-// ConvertPlanes writes into dst what Convert of the frame that the planes came from writes, to the bit. dst must have
-// info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the same planes too.
+// ConvertPlanes writes into dst what Convert of the frame that the planes came from writes, to the
+// bit. dst must have info.Shape().Bytes(spec) bytes. Any number of goroutines may call it, on the
+// same planes too.
 func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err error) {
 	b, err := ActiveBackend()
 	if err != nil {
@@ -83,7 +85,12 @@ func ConvertPlanes(info PlaneInfo, planes []byte, spec *Spec, dst []byte) (err e
 	}
 	c, ok := b.(PlaneConverter)
 	if !ok {
-		return robocache.Unsupported(opConvert, nil, "the decoders %s convert no kept planes", b.Name())
+		return robocache.Unsupported(
+			opConvert,
+			nil,
+			"the decoders %s convert no kept planes",
+			b.Name(),
+		)
 	}
 	if err := info.check(); err != nil {
 		return err
@@ -108,9 +115,16 @@ type planeFormat struct {
 // PlaneFormats is one more than the largest number of a format.
 const PlaneFormats = 36
 
-// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is none.
+// planeFormats are the formats that can be kept. The index is stored: append only. Number 0 is
+// none.
 var planeFormats = func() (formats [PlaneFormats]planeFormat) {
-	shifts := map[string][2]uint8{"420": {1, 1}, "422": {1, 0}, "440": {0, 1}, "411": {2, 0}, "410": {2, 2}}
+	shifts := map[string][2]uint8{
+		"420": {1, 1},
+		"422": {1, 0},
+		"440": {0, 1},
+		"411": {2, 0},
+		"410": {2, 2},
+	}
 	form := regexp.MustCompile(`^([a-z]+?)(\d{3})?p?(\d*)(le)?$`) // of colour, chroma, p, bits
 	for i, name := range strings.Fields(`
 		yuv420p yuvj420p yuv422p yuvj422p yuv444p yuvj444p yuv440p yuvj440p yuv411p yuv410p
@@ -119,7 +133,14 @@ var planeFormats = func() (formats [PlaneFormats]planeFormat) {
 		gray gray9le gray10le gray12le gray14le gray16le gbrp gbrp9le gbrp10le gbrp12le gbrp14le`) {
 		m := form.FindStringSubmatch(name)
 		bits, _ := strconv.Atoi(cmp.Or(m[3], "8"))
-		f := planeFormat{name: name, planes: 3, shiftX: shifts[m[2]][0], shiftY: shifts[m[2]][1], sample: uint8((bits + 7) / 8), lumaBits: uint8(bits)}
+		f := planeFormat{
+			name:     name,
+			planes:   3,
+			shiftX:   shifts[m[2]][0],
+			shiftY:   shifts[m[2]][1],
+			sample:   uint8((bits + 7) / 8),
+			lumaBits: uint8(bits),
+		}
 		switch m[1] {
 		case "gray":
 			f.planes = 1
@@ -162,8 +183,8 @@ type Plane struct {
 	RowBytes, Rows int // what is used of it
 }
 
-// The rows are padded so that vector code, which works in blocks of up to 16 bytes of a row, reads nothing outside; the planes so
-// that they begin at a cache line.
+// The rows are padded so that vector code, which works in blocks of up to 16 bytes of a row, reads
+// nothing outside; the planes so that they begin at a cache line.
 const (
 	rowAlign   = 16
 	planeAlign = 64
@@ -219,7 +240,13 @@ const planeInfoBytes = 16
 // Append stores info behind b: 16 bytes.
 func (i PlaneInfo) Append(b []byte) []byte {
 	le := binary.LittleEndian
-	b = append(le.AppendUint32(le.AppendUint32(b, uint32(i.Width)), uint32(i.Height)), i.Format, i.Matrix, 0, 0)
+	b = append(
+		le.AppendUint32(le.AppendUint32(b, uint32(i.Width)), uint32(i.Height)),
+		i.Format,
+		i.Matrix,
+		0,
+		0,
+	)
 	if i.FullRange {
 		b[len(b)-2] = 1
 	}
@@ -233,11 +260,21 @@ func ParsePlaneInfo(b []byte) (_ PlaneInfo, err error) {
 			Expected(fmt.Sprintf("%d bytes", planeInfoBytes), fmt.Sprint(len(b)))
 	}
 	i := PlaneInfo{
-		Width: int32(binary.LittleEndian.Uint32(b)), Height: int32(binary.LittleEndian.Uint32(b[4:])),
-		Format: b[8], Matrix: b[9], FullRange: b[10] == 1, Rotation: int16(binary.LittleEndian.Uint16(b[12:])),
+		Width: int32(
+			binary.LittleEndian.Uint32(b),
+		),
+		Height:    int32(binary.LittleEndian.Uint32(b[4:])),
+		Format:    b[8],
+		Matrix:    b[9],
+		FullRange: b[10] == 1,
+		Rotation:  int16(binary.LittleEndian.Uint16(b[12:])),
 	}
 	if b[10] > 1 || b[11]|b[14]|b[15] != 0 {
-		return PlaneInfo{}, robocache.Malformed("read plane info", nil, "bytes that must be zero are not")
+		return PlaneInfo{}, robocache.Malformed(
+			"read plane info",
+			nil,
+			"bytes that must be zero are not",
+		)
 	}
 	if err := i.check(); err != nil {
 		return PlaneInfo{}, err

@@ -16,14 +16,17 @@ const opDecode = "decode video"
 const defaultPoolBudget = 256 << 20
 
 const (
-	// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read whole.
+	// maxRead bounds what one read of adjacent packets asks for. A single larger packet is read
+	// whole.
 	maxRead = 1 << 20
-	// maxPacket bounds a single one: a sample table may claim 4 GiB, and behind a URL the bytes cost their writer nothing.
+	// maxPacket bounds a single one: a sample table may claim 4 GiB, and behind a URL the bytes
+	// cost their writer nothing.
 	maxPacket = 256 << 20
 )
 
-// Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used first out, within a budget in bytes.
-// A decoder fits every file of the same sample entry, so thousands of files of one encoder need as many decoders as there are callers.
+// Pool decodes groups of packets, and keeps idle decoders for the next group: least recently used
+// first out, within a budget in bytes. A decoder fits every file of the same sample entry, so
+// thousands of files of one encoder need as many decoders as there are callers.
 type Pool struct {
 	budget  int64
 	backend Backend // nil: the registered one
@@ -70,12 +73,14 @@ type worker struct {
 	wanted []int32 // ordinal+1 by decode index - first; 0 = not wanted
 	at     position
 
-	// The file and frame that it was last used for: a caller that comes back for the next frame reads in order.
+	// The file and frame that it was last used for: a caller that comes back for the next frame
+	// reads in order.
 	index *Index
 	last  int
 }
 
-// position is where a decoder stands in a file. A group further on in the same chain of frames goes on from there.
+// position is where a decoder stands in a file. A group further on in the same chain of frames goes
+// on from there.
 type position struct {
 	index   *Index // nil: nowhere
 	start   int    // first packet sent
@@ -85,24 +90,28 @@ type position struct {
 	drained bool   // no packet may follow before a flush; what is inside still comes out
 }
 
-// Skipper is a Decoder that can save the work on frames that are not wanted and that nothing refers to.
+// Skipper is a Decoder that can save the work on frames that are not wanted and that nothing refers
+// to.
 type Skipper interface {
 	Decoder
 	SendUnwanted(packet []byte, pts int64) error
 }
 
-// Reorderer is a Decoder that takes a hint: how many frames may precede one in decode order and follow it in presentation.
-// Streams that do not say it themselves come out in the wrong order without.
+// Reorderer is a Decoder that takes a hint: how many frames may precede one in decode order and
+// follow it in presentation. Streams that do not say it themselves come out in the wrong order
+// without.
 type Reorderer interface {
 	Reorder(images int)
 }
 
-// Within is a Decoder whose calls cost less within one: a device's context is then made current once.
+// Within is a Decoder whose calls cost less within one: a device's context is then made current
+// once.
 type Within interface {
 	Within(f func())
 }
 
-// Holder is a Decoder that holds frames until there are several, so that a device is waited for once. Give makes it hand out those that it has.
+// Holder is a Decoder that holds frames until there are several, so that a device is waited for
+// once. Give makes it hand out those that it has.
 type Holder interface {
 	Give()
 }
@@ -120,14 +129,26 @@ func NewPoolOf(b Backend, budget int64) *Pool {
 	return p
 }
 
-// Decode sends the packets of groups, in order, and hands each wanted frame to deliver, in presentation order within a group, on the caller's
-// goroutine. The frame is valid during that call. An error of deliver ends the decode and is returned as it is. Groups that follow each other
-// without a gap are one run of packets: nothing is drained or flushed between them, so that a whole file costs what decoding in sequence costs.
-// Packets are taken from b, which may be nil, as far as it holds them, and read else: the same frames, and the same errors.
-func (p *Pool) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, deliver func(ordinal int, pic Frame) error) error {
+// Decode sends the packets of groups, in order, and hands each wanted frame to deliver, in
+// presentation order within a group, on the caller's goroutine. The frame is valid during that
+// call. An error of deliver ends the decode and is returned as it is. Groups that follow each other
+// without a gap are one run of packets: nothing is drained or flushed between them, so that a whole
+// file costs what decoding in sequence costs. Packets are taken from b, which may be nil, as far as
+// it holds them, and read else: the same frames, and the same errors.
+func (p *Pool) Decode(
+	ctx context.Context,
+	f *File,
+	b *Fetched,
+	groups []Group,
+	deliver func(ordinal int, pic Frame) error,
+) error {
 	if b != nil && len(groups) > 0 {
 		if b.index != f.Index {
-			return robocache.Misuse(opDecode, robocache.Where{"file": f.Path}, "the packets were fetched of another file, or released")
+			return robocache.Misuse(
+				opDecode,
+				robocache.Where{"file": f.Path},
+				"the packets were fetched of another file, or released",
+			)
 		}
 		p.reads.Add(b.reads.Swap(0))
 		p.bytesRead.Add(b.byteRead.Swap(0))
@@ -150,7 +171,13 @@ func (p *Pool) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, 
 	return nil
 }
 
-func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver func(ordinal int, pic Frame) error) error {
+func (p *Pool) decode(
+	ctx context.Context,
+	f *File,
+	b *Fetched,
+	g Group,
+	deliver func(ordinal int, pic Frame) error,
+) error {
 	ix := f.Index
 	if err := checkGroup(f, g); err != nil {
 		return err
@@ -167,7 +194,16 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 	} else {
 		w.at = position{index: ix, start: g.Start, next: g.Start, shown: minInt64, skipped: -1}
 	}
-	r := job{pool: p, w: w, f: f, from: b, g: g, deliver: deliver, inOrder: how != elsewhere, resumed: how == resumed}
+	r := job{
+		pool:    p,
+		w:       w,
+		f:       f,
+		from:    b,
+		g:       g,
+		deliver: deliver,
+		inOrder: how != elsewhere,
+		resumed: how == resumed,
+	}
 	keep := false
 	defer func() { p.release(w, keep) }() // where deliver panics too: a decoder is C memory
 	w.index, w.last = ix, g.Ordinals[len(g.Ordinals)-1]
@@ -179,29 +215,45 @@ func (p *Pool) decode(ctx context.Context, f *File, b *Fetched, g Group, deliver
 	return err
 }
 
-// within is decode within one of the decoder's; a job of its own, so that others' stay on the stack.
+// within is decode within one of the decoder's; a job of its own, so that others' stay on the
+// stack.
 func (r job) within(ctx context.Context, d Within) (keep bool, err error) {
 	d.Within(func() { keep, err = r.decode(ctx) })
 	return keep, err
 }
 
 func joins(ix *Index, g, next Group) bool {
-	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 && next.Start < ix.NumSamples() &&
-		next.End < ix.NumSamples() && ix.entryOf(next.Start) == ix.entryOf(g.Start)
+	return len(next.Ordinals) > 0 && next.Start >= g.Start && next.Start <= g.End+1 &&
+		next.Start < ix.NumSamples() &&
+		next.End < ix.NumSamples() &&
+		ix.entryOf(next.Start) == ix.entryOf(g.Start)
 }
 
 func checkGroup(f *File, g Group) error {
 	n := f.Index.NumFrames()
 	for _, k := range g.Ordinals {
 		if k < 0 || k >= n {
-			return robocache.NotFound(opDecode, robocache.Where{"file": f.Path, "frame": k}, "no such frame: the file presents %s", itoa(n))
+			return robocache.NotFound(
+				opDecode,
+				robocache.Where{"file": f.Path, "frame": k},
+				"no such frame: the file presents %s",
+				itoa(n),
+			)
 		}
 		if d := f.Index.DecodeIndex(k); d < g.Start || d > g.End {
-			return robocache.Misuse(opDecode, robocache.Where{"file": f.Path, "frame": k}, "the group does not send the frame's packet")
+			return robocache.Misuse(
+				opDecode,
+				robocache.Where{"file": f.Path, "frame": k},
+				"the group does not send the frame's packet",
+			)
 		}
 	}
 	if len(g.Ordinals) > 0 && (g.Start < 0 || g.End >= f.Index.NumSamples()) {
-		return robocache.Misuse(opDecode, robocache.Where{"file": f.Path}, "the group is outside the file")
+		return robocache.Misuse(
+			opDecode,
+			robocache.Where{"file": f.Path},
+			"the group is outside the file",
+		)
 	}
 	return nil
 }
@@ -216,7 +268,8 @@ const (
 const (
 	// nearFrames is how far ahead a caller that reads in order may ask.
 	nearFrames = 8
-	// longGroup is the number of packets from which a place in a file is worth a decoder of its own, and keepPositions the number of such decoders.
+	// longGroup is the number of packets from which a place in a file is worth a decoder of its
+	// own, and keepPositions the number of such decoders.
 	longGroup, keepPositions = 8, 12
 )
 
@@ -233,7 +286,8 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 		if !sameEntry(&c.entry, entry) {
 			continue
 		}
-		// Of equal ones the least recently used: those used last may stand where another caller goes on.
+		// Of equal ones the least recently used: those used last may stand where another caller
+		// goes on.
 		if fitting++; found < 0 {
 			found = i
 		}
@@ -248,7 +302,8 @@ func (p *Pool) acquire(f *File, g Group) (w *worker, how int, err error) {
 			found, how = i, nearby
 		}
 	}
-	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions && p.idle[found].index != f.Index {
+	if found >= 0 && how == elsewhere && g.Cost() > longGroup && fitting < keepPositions &&
+		p.idle[found].index != f.Index {
 		found = -1
 	}
 	if found >= 0 {
@@ -294,7 +349,8 @@ func (p *Pool) newWorker(entry *SampleEntry) (_ *worker, err error) {
 	return w, nil
 }
 
-// serves says whether a decoder that stands here has everything that g needs, and has not yet given any of it away.
+// serves says whether a decoder that stands here has everything that g needs, and has not yet given
+// any of it away.
 func (at *position) serves(ix *Index, g Group) bool {
 	if at.start > g.Start || g.Start > at.next || ix.entryOf(at.start) != ix.entryOf(g.Start) {
 		return false
@@ -316,7 +372,9 @@ func (at *position) serves(ix *Index, g Group) bool {
 
 func sameEntry(a, b *SampleEntry) bool {
 	return a.FourCC == b.FourCC && a.Codec == b.Codec && a.Width == b.Width && a.Height == b.Height && a.Primaries == b.Primaries &&
-		a.Transfer == b.Transfer && a.Matrix == b.Matrix && a.FullRange == b.FullRange && a.Rotation == b.Rotation && bytes.Equal(a.Extradata, b.Extradata)
+		a.Transfer == b.Transfer && a.Matrix == b.Matrix && a.FullRange == b.FullRange &&
+		a.Rotation == b.Rotation &&
+		bytes.Equal(a.Extradata, b.Extradata)
 }
 
 // release takes a decoder back. One that failed is closed: what is inside it cannot be known.
@@ -331,7 +389,13 @@ func (p *Pool) release(w *worker, keep bool) {
 	if w.at.index == nil {
 		w.dec.Flush()
 	}
-	w.bytes = w.dec.MemoryBytes() + int64(cap(w.read)) + int64(4*cap(w.wanted)) + int64(len(w.entry.Extradata))
+	w.bytes = w.dec.MemoryBytes() + int64(
+		cap(w.read),
+	) + int64(
+		4*cap(w.wanted),
+	) + int64(
+		len(w.entry.Extradata),
+	)
 	p.mu.Lock()
 	if p.closed || w.bytes > p.budget {
 		p.mu.Unlock()
@@ -359,8 +423,17 @@ func (p *Pool) Stats() PoolStats {
 	idle, held := len(p.idle), p.bytes
 	p.mu.Unlock()
 	return PoolStats{
-		Packets: p.packets.Load(), Decoded: p.decoded.Load(), Delivered: p.delivered.Load(), Opened: p.opened.Load(), Evicted: p.evicted.Load(),
-		Reads: p.reads.Load(), BytesRead: p.bytesRead.Load(), BytesNeeded: p.bytesNeeded.Load(), Continued: p.continued.Load(), Idle: idle, IdleBytes: held,
+		Packets:     p.packets.Load(),
+		Decoded:     p.decoded.Load(),
+		Delivered:   p.delivered.Load(),
+		Opened:      p.opened.Load(),
+		Evicted:     p.evicted.Load(),
+		Reads:       p.reads.Load(),
+		BytesRead:   p.bytesRead.Load(),
+		BytesNeeded: p.bytesNeeded.Load(),
+		Continued:   p.continued.Load(),
+		Idle:        idle,
+		IdleBytes:   held,
 	}
 }
 
@@ -376,7 +449,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what it is; a store's time-out has a place.
+// at adds the place to an error of a decoder or of a read. The caller's own cancellation stays what
+// it is; a store's time-out has a place.
 func at(err error, f *File, entry *SampleEntry, ordinal int) error {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return err

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// scripted is a backend whose frames are their packets' keys: they come out in the order of show, delay packets late.
+// scripted is a backend whose frames are their packets' keys: they come out in the order of show,
+// delay packets late.
 type scripted struct {
 	delay  int
 	hold   int // frames that a decoder holds
@@ -95,7 +96,8 @@ func (d *scriptedDecoder) Flush()             { d.inside, d.draining = nil, fals
 func (d *scriptedDecoder) MemoryBytes() int64 { return 1000 }
 func (d *scriptedDecoder) Close()             { d.closed = true }
 
-// withScripted registers a backend for one test, on the file of six frames without reordering and a sync sample every third.
+// withScripted registers a backend for one test, on the file of six frames without reordering and a
+// sync sample every third.
 func withScripted(t *testing.T, b *scripted) *File {
 	t.Helper()
 	before := backend
@@ -105,7 +107,10 @@ func withScripted(t *testing.T, b *scripted) *File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lib := NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return &memory{data: data}, nil }, 0)
+	lib := NewLibrary(
+		func(context.Context, string) (robocache.Ranged, error) { return &memory{data: data}, nil },
+		0,
+	)
 	f, err := lib.Acquire(context.Background(), "a.mp4")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +128,13 @@ func withScripted(t *testing.T, b *scripted) *File {
 func delivered(t *testing.T, p *Pool, f *File, set ...int) ([]int, error) {
 	t.Helper()
 	var got []int
-	err := p.Decode(context.Background(), f, nil, Plan(f.Index, set), func(k int, _ Frame) error { got = append(got, k); return nil })
+	err := p.Decode(
+		context.Background(),
+		f,
+		nil,
+		Plan(f.Index, set),
+		func(k int, _ Frame) error { got = append(got, k); return nil },
+	)
 	return got, err
 }
 
@@ -131,7 +142,8 @@ func TestNoBackend(t *testing.T) {
 	before := backend
 	RegisterBackend(nil)
 	defer RegisterBackend(before)
-	if _, err := ActiveBackend(); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "cgo") {
+	if _, err := ActiveBackend(); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "cgo") {
 		t.Errorf("%v", err)
 	}
 }
@@ -154,7 +166,8 @@ func TestGroupsThatTouch(t *testing.T) {
 	}
 }
 
-// A decoder that holds frames is told when a group has no more packets: none beyond is sent, nothing is drained, and who reads in order goes on.
+// A decoder that holds frames is told when a group has no more packets: none beyond is sent,
+// nothing is drained, and who reads in order goes on.
 func TestHolder(t *testing.T) {
 	for _, hold := range []int{1, 2, 4, 99} {
 		b := &scripted{hold: hold}
@@ -174,7 +187,14 @@ func TestHolder(t *testing.T) {
 				sent = append(sent, int(k))
 			}
 			if !slices.Equal(sent, c.sent) || b.opened[0].drains != 0 || len(b.opened) != 1 {
-				t.Errorf("%d held, %v wanted: sent %v, %d drains, %d opened", hold, c.want, sent, b.opened[0].drains, len(b.opened))
+				t.Errorf(
+					"%d held, %v wanted: sent %v, %d drains, %d opened",
+					hold,
+					c.want,
+					sent,
+					b.opened[0].drains,
+					len(b.opened),
+				)
 			}
 		}
 	}
@@ -229,14 +249,21 @@ func TestFailedDecoderIsClosed(t *testing.T) {
 	p := NewPool(0)
 	_, err := delivered(t, p, f, 5)
 	var e *robocache.Error
-	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["frame"] != 5 || e.Where["codec"] != "mpeg4" {
+	if !errors.As(err, &e) || e.Where["file"] != "a.mp4" || e.Where["frame"] != 5 ||
+		e.Where["codec"] != "mpeg4" {
 		t.Fatalf("%v", err)
 	}
 	if !b.opened[0].closed || p.Stats().Idle != 0 {
 		t.Error("a failed decoder is kept")
 	}
 	bad = false
-	if got, err := delivered(t, p, f, 5); err != nil || !slices.Equal(got, []int{5}) || len(b.opened) != 2 {
+	if got, err := delivered(
+		t,
+		p,
+		f,
+		5,
+	); err != nil || !slices.Equal(got, []int{5}) ||
+		len(b.opened) != 2 {
 		t.Errorf("%v, %v, %d opened", got, err, len(b.opened))
 	}
 }
@@ -247,12 +274,14 @@ func TestMissingFrame(t *testing.T) {
 	f := withScripted(t, b)
 	p := NewPool(0)
 	got, err := delivered(t, p, f, 3, 4, 5)
-	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 4") || !slices.Equal(got, []int{3, 5}) {
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 4") ||
+		!slices.Equal(got, []int{3, 5}) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// Where a decoder stands is a guess about what is inside: where it is wrong, the plan is run from its start.
+// Where a decoder stands is a guess about what is inside: where it is wrong, the plan is run from
+// its start.
 func TestNotInside(t *testing.T) {
 	b := &scripted{delay: 2}
 	f := withScripted(t, b)
@@ -266,7 +295,8 @@ func TestNotInside(t *testing.T) {
 	}
 }
 
-// A packet after the group, sent only to push its frames out, may be damaged or unreadable: the group comes out as it does alone (V11).
+// A packet after the group, sent only to push its frames out, may be damaged or unreadable: the
+// group comes out as it does alone (V11).
 func TestDamagedNeighbour(t *testing.T) {
 	b := &scripted{delay: 1, fail: func(key int64) error {
 		if key == 2 {
@@ -281,10 +311,18 @@ func TestDamagedNeighbour(t *testing.T) {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
-	if len(b.opened) != 2 || !b.opened[0].closed || !slices.Equal(b.opened[0].sent, []int64{0, 0, 1, 2}) || !slices.Equal(b.opened[1].sent, []int64{0, 1}) {
+	if len(b.opened) != 2 || !b.opened[0].closed ||
+		!slices.Equal(b.opened[0].sent, []int64{0, 0, 1, 2}) ||
+		!slices.Equal(b.opened[1].sent, []int64{0, 1}) {
 		t.Errorf("%d opened, sent %v", len(b.opened), b.opened[0].sent)
 	}
-	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "frame 2") {
+	if _, err := delivered(
+		t,
+		p,
+		f,
+		2,
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "frame 2") {
 		t.Errorf("the damaged one itself: %v", err)
 	}
 
@@ -298,7 +336,13 @@ func TestDamagedNeighbour(t *testing.T) {
 			t.Fatalf("before the cut: %v, %v", got, err)
 		}
 	}
-	if _, err := delivered(t, p, f, 2); !errors.Is(err, robocache.ErrTemporary) || len(b.opened) != 1 {
+	if _, err := delivered(
+		t,
+		p,
+		f,
+		2,
+	); !errors.Is(err, robocache.ErrTemporary) ||
+		len(b.opened) != 1 {
 		t.Errorf("behind the cut: %v, %d opened", err, len(b.opened))
 	}
 }
@@ -311,7 +355,11 @@ type cutAt struct {
 
 func (c cutAt) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off+int64(len(p)) > c.end {
-		return &robocache.Error{Class: robocache.ErrTemporary, Msg: "timed out", Err: context.DeadlineExceeded}
+		return &robocache.Error{
+			Class: robocache.ErrTemporary,
+			Msg:   "timed out",
+			Err:   context.DeadlineExceeded,
+		}
 	}
 	return c.Ranged.ReadAt(ctx, p, off)
 }
@@ -321,12 +369,15 @@ func TestTimeoutHasItsPlace(t *testing.T) {
 	f := withScripted(t, &scripted{})
 	f.Ranged = cutAt{f.Ranged, 0}
 	_, err := delivered(t, NewPool(0), f, 4)
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") || !strings.Contains(err.Error(), "frame 4") {
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "a.mp4") ||
+		!strings.Contains(err.Error(), "frame 4") {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := NewPool(0).Decode(ctx, f, nil, []Group{Plan(f.Index, []int{4})[0]}, nil); err != context.Canceled {
+	if err := NewPool(
+		0,
+	).Decode(ctx, f, nil, []Group{Plan(f.Index, []int{4})[0]}, nil); err != context.Canceled {
 		t.Errorf("%v", err)
 	}
 }
@@ -342,7 +393,13 @@ func TestPanicClosesTheDecoder(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_ = p.Decode(t.Context(), f, nil, []Group{Plan(f.Index, []int{0})[0]}, func(int, Frame) error { panic("receiver") })
+		_ = p.Decode(
+			t.Context(),
+			f,
+			nil,
+			[]Group{Plan(f.Index, []int{0})[0]},
+			func(int, Frame) error { panic("receiver") },
+		)
 	}()
 	if !b.opened[0].closed || p.Stats().Idle != 0 {
 		t.Error("the decoder is still open")
@@ -377,10 +434,16 @@ func TestPoolBudget(t *testing.T) {
 	b := &scripted{}
 	f := withScripted(t, b)
 	p := NewPool(100 << 10) // one decoder with its buffer of 64 KiB
-	err := p.Decode(context.Background(), f, nil, []Group{Plan(f.Index, []int{0})[0]}, func(int, Frame) error {
-		_, err := delivered(t, p, f, 3)
-		return err
-	})
+	err := p.Decode(
+		context.Background(),
+		f,
+		nil,
+		[]Group{Plan(f.Index, []int{0})[0]},
+		func(int, Frame) error {
+			_, err := delivered(t, p, f, 3)
+			return err
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ func (b *reorderingBackend) NewDecoder(e *SampleEntry) (Decoder, error) {
 	return reordering{d.(*scriptedDecoder), &b.hints}, err
 }
 
-// A decoder is told how far frames are reordered, from the index: a stream need not say it, and comes out wrong at its start where nobody does.
+// A decoder is told how far frames are reordered, from the index: a stream need not say it, and
+// comes out wrong at its start where nobody does.
 func TestReorderHint(t *testing.T) {
 	for _, c := range []struct {
 		shifts []int32 // composition offsets in frames, in decode order
@@ -36,7 +37,10 @@ func TestReorderHint(t *testing.T) {
 	} {
 		fk := &fake{}
 		for i, s := range c.shifts {
-			fk.samples = append(fk.samples, fakeSample{size: 4, delta: 10, shift: 10 * s, sync: i == 0})
+			fk.samples = append(
+				fk.samples,
+				fakeSample{size: 4, delta: 10, shift: 10 * s, sync: i == 0},
+			)
 		}
 		ix := mustIndex(t, fk)
 		b := &reorderingBackend{}

@@ -24,7 +24,8 @@ func (s *Shape) Size(spec *Spec) (width, height int, err error) {
 	if spec.Width == 0 && spec.Height == 0 || spec.Width == s.Width && spec.Height == s.Height {
 		return s.Width, s.Height, nil
 	}
-	if spec.Width <= 0 || spec.Height <= 0 || int64(spec.Width)*int64(spec.Height) > MaxImagePixels {
+	if spec.Width <= 0 || spec.Height <= 0 ||
+		int64(spec.Width)*int64(spec.Height) > MaxImagePixels {
 		return 0, 0, robocache.Misuse(opConvert, nil, "").
 			Expected("a width and a height above 0, at most 256 Mpixel", fmt.Sprintf("%d×%d", spec.Width, spec.Height))
 	}
@@ -44,11 +45,21 @@ func (s *Shape) Bytes(spec *Spec) (int, error) {
 	var missing error
 	switch {
 	case spec.Pixel.grey() && s.LumaBits == 0:
-		missing = robocache.Unsupported(opConvert, nil, "pixel format %s has no luma plane to read codes from", s.Format)
+		missing = robocache.Unsupported(
+			opConvert,
+			nil,
+			"pixel format %s has no luma plane to read codes from",
+			s.Format,
+		)
 	case spec.Pixel.grey() && spec.Pixel != Gray16 && spec.Depth == nil:
 		missing = robocache.Misuse(opConvert, nil, "depth needs the stream's depth code")
 	case spec.Pixel == YUVPlanes && s.PlanesBytes <= 0:
-		missing = robocache.Unsupported(opConvert, nil, "pixel format %s has no plain planes", s.Format)
+		missing = robocache.Unsupported(
+			opConvert,
+			nil,
+			"pixel format %s has no plain planes",
+			s.Format,
+		)
 	case spec.Pixel == YUVPlanes:
 		return s.PlanesBytes, nil
 	case spec.Pixel.bytes() == 0:

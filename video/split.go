@@ -14,12 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Split decodes on a device what comes out there as on the host, and on the host what does not, or finds the device busy. The frames are the same wherever
-// they are decoded, so that what is decoded where may go by the clock.
+// Split decodes on a device what comes out there as on the host, and on the host what does not, or
+// finds the device busy. The frames are the same wherever they are decoded, so that what is decoded
+// where may go by the clock.
 //
-// The first group of each stream (a sample entry; of VP9, whose packets say the colours, a file) is decoded by both. Where planes, or what they mean,
-// differ in a bit, or the device refuses, the stream stays on the host, and Stats says why. A group that fails on the device is decoded again on the host,
-// unless what failed is no decoding: a store, or a device that is lost (ErrTemporary), which has the frames' places too.
+// The first group of each stream (a sample entry; of VP9, whose packets say the colours, a file) is
+// decoded by both. Where planes, or what they mean, differ in a bit, or the device refuses, the
+// stream stays on the host, and Stats says why. A group that fails on the device is decoded again
+// on the host, unless what failed is no decoding: a store, or a device that is lost (ErrTemporary),
+// which has the frames' places too.
 type Split struct {
 	host, device *Pool
 	backend      DeviceBackend
@@ -54,7 +57,8 @@ const (
 )
 
 const (
-	// sessions is how many groups an engine has at once: while one is parsed, or its frames are copied, others are decoded.
+	// sessions is how many groups an engine has at once: while one is parsed, or its frames are
+	// copied, others are decoded.
 	sessions = 3
 	// failures in a row take a stream off the device.
 	failures = 3
@@ -62,10 +66,17 @@ const (
 	provenFrames = 8
 )
 
-// NewSplit puts a device beside a pool of the host. budget bounds its idle decoders. wait: a group waits for the device; else it is
-// decoded on the host meanwhile, where that is faster (balance).
+// NewSplit puts a device beside a pool of the host. budget bounds its idle decoders. wait: a group
+// waits for the device; else it is decoded on the host meanwhile, where that is faster (balance).
 func NewSplit(host *Pool, b DeviceBackend, budget int64, wait bool) *Split {
-	return &Split{host: host, device: NewPoolOf(b, budget), backend: b, slots: slotsOf(b), wait: wait, streams: map[string]*stream{}}
+	return &Split{
+		host:    host,
+		device:  NewPoolOf(b, budget),
+		backend: b,
+		slots:   slotsOf(b),
+		wait:    wait,
+		streams: map[string]*stream{},
+	}
 }
 
 // slots are of a device, whoever uses it: one set for the process.
@@ -80,16 +91,28 @@ func slotsOf(b DeviceBackend) chan struct{} {
 	return c.(chan struct{})
 }
 
-// Slots is how many groups the device decodes at once: callers beyond the host's own that keep it busy.
+// Slots is how many groups the device decodes at once: callers beyond the host's own that keep it
+// busy.
 func (s *Split) Slots() int { return cap(s.slots) }
 
-// Decode is Pool.Decode on the device or the host. core takes a core of the host before it decodes, and gives what hands it back. A frame may be
-// delivered twice, where the device failed behind it.
-func (s *Split) Decode(ctx context.Context, f *File, b *Fetched, groups []Group, core func() func(), deliver func(number int, pic Frame) error) error {
+// Decode is Pool.Decode on the device or the host. core takes a core of the host before it decodes,
+// and gives what hands it back. A frame may be delivered twice, where the device failed behind it.
+func (s *Split) Decode(
+	ctx context.Context,
+	f *File,
+	b *Fetched,
+	groups []Group,
+	core func() func(),
+	deliver func(number int, pic Frame) error,
+) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	if n := slices.IndexFunc(groups, func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) }); n > 0 { // each stream has its own proof
+	// each stream has its own proof
+	if n := slices.IndexFunc(
+		groups,
+		func(g Group) bool { return entryOf(f, g) != entryOf(f, groups[0]) },
+	); n > 0 {
 		if err := s.Decode(ctx, f, b, groups[:n], core, deliver); err != nil {
 			return err
 		}
@@ -153,7 +176,8 @@ func (s *Split) take(ctx context.Context) bool {
 
 // noted keeps how a group went on the device, and says whether that is its end.
 func (s *Split) noted(ctx context.Context, x *stream, err error) bool {
-	if ctx.Err() != nil && err != nil || errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) {
+	if ctx.Err() != nil && err != nil || errors.Is(err, robocache.ErrTemporary) ||
+		errors.Is(err, robocache.ErrInternal) {
 		return true
 	}
 	s.mu.Lock()
@@ -214,7 +238,15 @@ func entryOf(f *File, g Group) int {
 }
 
 // prove decodes a group on the host, for the caller, and then on the device, to compare.
-func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group []Group, core func() func(), deliver func(number int, pic Frame) error) error {
+func (s *Split) prove(
+	ctx context.Context,
+	x *stream,
+	f *File,
+	b *Fetched,
+	group []Group,
+	core func() func(),
+	deliver func(number int, pic Frame) error,
+) error {
 	if s.stateOf(x) != unproven { // another was first
 		return s.Decode(ctx, f, b, group, core, deliver)
 	}
@@ -229,7 +261,12 @@ func (s *Split) prove(ctx context.Context, x *stream, f *File, b *Fetched, group
 			k.info, ok = p.PlaneInfo()
 		}
 		if !ok {
-			return k, robocache.Unsupported(opDecode, nil, "frames of pixel format %s cannot be compared", pic.PixelFormat())
+			return k, robocache.Unsupported(
+				opDecode,
+				nil,
+				"frames of pixel format %s cannot be compared",
+				pic.PixelFormat(),
+			)
 		}
 		k.planes = make([]byte, k.info.Bytes())
 		return k, p.CopyPlanes(k.planes)
@@ -291,10 +328,11 @@ func differs(number int, want, got string) error {
 
 // SplitStats says what was decoded where, and why not on the device.
 type SplitStats struct {
-	Device string        `json:"device"`           // its name
-	GPU    int64         `json:"gpu_frames"`       // delivered
-	CPU    int64         `json:"cpu_frames"`       //
-	Failed int64         `json:"gpu_failed"`       // groups that the device failed at, decoded on the CPU
+	Device string `json:"device"`     // its name
+	GPU    int64  `json:"gpu_frames"` // delivered
+	CPU    int64  `json:"cpu_frames"` //
+	// groups that the device failed at, decoded on the CPU
+	Failed int64         `json:"gpu_failed"`
 	OnCPU  []StreamOnCPU `json:"on_cpu,omitempty"` // streams that stay there
 }
 
@@ -307,7 +345,12 @@ type StreamOnCPU struct {
 
 // Stats says what was decoded where.
 func (s *Split) Stats() SplitStats {
-	r := SplitStats{Device: s.backend.Version(), GPU: s.device.Stats().Delivered - s.compared.Load(), CPU: s.host.Stats().Delivered, Failed: s.fell.Load()}
+	r := SplitStats{
+		Device: s.backend.Version(),
+		GPU:    s.device.Stats().Delivered - s.compared.Load(),
+		CPU:    s.host.Stats().Delivered,
+		Failed: s.fell.Load(),
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.streams {

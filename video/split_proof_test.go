@@ -17,6 +17,7 @@ func (p plain) Convert(*Spec, []byte) error { return nil }
 func (p plain) PlaneInfo() (PlaneInfo, bool) {
 	return PlaneInfo{Width: 16, Height: 16, Format: PlaneFormat("yuv420p")}, true
 }
+
 func (p plain) CopyPlanes(dst []byte) error {
 	for i := range dst {
 		dst[i] = byte(p)
@@ -49,16 +50,28 @@ func (d plainDecoder) Receive() (Frame, int64, bool, error) {
 	return plain(key), key, ok, err
 }
 
-// newProof gives a file whose second half has another sample entry, a host and a device that decodes frames of that one wrong, and a core.
+// newProof gives a file whose second half has another sample entry, a host and a device that
+// decodes frames of that one wrong, and a core.
 func newProof(t *testing.T) (s *Split, f *File, free chan struct{}) {
 	t.Helper()
 	inOrder := func(key int64) int64 { return key }
 	host := &plains{scripted: scripted{show: inOrder}}
-	x := &fake{entries: [][]byte{entryBox("avc1", 64, 48, rawBox("avcC", 1, 100, 0, 30, 0xff, 0xe0, 0)), entryBox("avc1", 96, 48, rawBox("avcC", 1, 100, 0, 30, 0xff, 0xe0, 0))}}
-	for i := range 12 {
-		x.samples = append(x.samples, fakeSample{size: 10, delta: 512, sync: i%2 == 0, entry: uint32(i / 6)})
+	x := &fake{
+		entries: [][]byte{
+			entryBox("avc1", 64, 48, rawBox("avcC", 1, 100, 0, 30, 0xff, 0xe0, 0)),
+			entryBox("avc1", 96, 48, rawBox("avcC", 1, 100, 0, 30, 0xff, 0xe0, 0)),
+		},
 	}
-	lib := NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return &memory{data: x.bytes()}, nil }, 0)
+	for i := range 12 {
+		x.samples = append(
+			x.samples,
+			fakeSample{size: 10, delta: 512, sync: i%2 == 0, entry: uint32(i / 6)},
+		)
+	}
+	lib := NewLibrary(
+		func(context.Context, string) (robocache.Ranged, error) { return &memory{data: x.bytes()}, nil },
+		0,
+	)
 	f, err := lib.Acquire(t.Context(), "a.mp4")
 	if err != nil {
 		t.Fatal(err)
@@ -75,12 +88,19 @@ func TestProofIsOfEachSampleEntry(t *testing.T) {
 	core := func() func() { free <- struct{}{}; return func() { <-free } }
 	for range 3 {
 		seen := 0
-		err := s.Decode(t.Context(), f, nil, Plan(f.Index, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), core, func(k int, pic Frame) error {
-			if seen++; pic != plain(k) {
-				t.Errorf("frame %d is %v", k, pic)
-			}
-			return nil
-		})
+		err := s.Decode(
+			t.Context(),
+			f,
+			nil,
+			Plan(f.Index, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}),
+			core,
+			func(k int, pic Frame) error {
+				if seen++; pic != plain(k) {
+					t.Errorf("frame %d is %v", k, pic)
+				}
+				return nil
+			},
+		)
 		if err != nil || seen != 12 {
 			t.Fatal(seen, err)
 		}

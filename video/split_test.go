@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestPlanes: pixels are taken apart the same by blocks and one by one, and nothing is written past the end.
+// TestPlanes: pixels are taken apart the same by blocks and one by one, and nothing is written past
+// the end.
 func TestPlanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 15, 16, 17, 33, 84 * 84, 7057} {
@@ -29,12 +30,21 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// TestRawPlanes: raw pixels go channels first as they do by way of packed ones, whatever their order and stride.
+// TestRawPlanes: raw pixels go channels first as they do by way of packed ones, whatever their
+// order and stride.
 func TestRawPlanes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, stride := range []int{0, 23 * 3, 23*3 + 5} {
 		for _, bgr := range []bool{false, true} {
-			raw := &robocache.Raw{Pix: make([]byte, 9*max(stride, 23*3)), Height: 9, Width: 23, Channels: 3, DType: robocache.Uint8, Stride: stride, BGR: bgr}
+			raw := &robocache.Raw{
+				Pix:      make([]byte, 9*max(stride, 23*3)),
+				Height:   9,
+				Width:    23,
+				Channels: 3,
+				DType:    robocache.Uint8,
+				Stride:   stride,
+				BGR:      bgr,
+			}
 			for i := range raw.Pix {
 				raw.Pix[i] = byte(rng.Uint32())
 			}
@@ -59,7 +69,15 @@ func TestRawPlanes(t *testing.T) {
 }
 
 func BenchmarkRawPlanes(b *testing.B) {
-	ref := &robocache.FrameRef{Raw: &robocache.Raw{Pix: make([]byte, 84*84*3), Height: 84, Width: 84, Channels: 3, DType: robocache.Uint8}}
+	ref := &robocache.FrameRef{
+		Raw: &robocache.Raw{
+			Pix:      make([]byte, 84*84*3),
+			Height:   84,
+			Width:    84,
+			Channels: 3,
+			DType:    robocache.Uint8,
+		},
+	}
 	dst := make([]byte, 84*84*3)
 	b.SetBytes(int64(len(dst)))
 	b.ReportAllocs()

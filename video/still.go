@@ -22,9 +22,10 @@ import (
 
 // Still frames: PNG, JPEG and TIFF.
 //
-// JPEG is decoded by libjpeg-turbo where it is linked (video/turbojpeg: equal to PIL to the bit), else in Go: chroma is upsampled as libjpeg does
-// it by default (a triangle filter), so that pixels stay within a few levels; the inverse DCT is Go's own. EXIF orientation is not applied, as PIL does not.
-// Alpha is dropped, not blended, as PIL's convert("RGB") does.
+// JPEG is decoded by libjpeg-turbo where it is linked (video/turbojpeg: equal to PIL to the bit),
+// else in Go: chroma is upsampled as libjpeg does it by default (a triangle filter), so that pixels
+// stay within a few levels; the inverse DCT is Go's own. EXIF orientation is not applied, as PIL
+// does not. Alpha is dropped, not blended, as PIL's convert("RGB") does.
 
 const opStill = "decode still image"
 
@@ -35,11 +36,13 @@ const stillRatio = 1032 * 8
 type StillInfo struct {
 	Format        string // "png", "jpeg", "tiff", "raw"
 	Width, Height int
-	Channels      int             // 3 for colour, 1 for grey; alpha is not counted
-	DType         robocache.DType // Uint8, Uint16 or Float32: of an element as delivered without loss
+	Channels      int // 3 for colour, 1 for grey; alpha is not counted
+	// Uint8, Uint16 or Float32: of an element as delivered without loss
+	DType robocache.DType
 }
 
-// Own is how a frame is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as 16-bit grey or depth.
+// Own is how a frame is decoded as what it is: colour and 8-bit grey as RGB, one deep channel as
+// 16-bit grey or depth.
 func (i StillInfo) Own() *Spec {
 	switch {
 	case i.DType == robocache.Float32:
@@ -58,10 +61,23 @@ func StillSize(encoded []byte) (StillInfo, error) {
 	}
 	pixels := int64(info.Width) * int64(info.Height)
 	if info.Width <= 0 || info.Height <= 0 {
-		return info, stillError(robocache.ErrMalformed, "%s of %d×%d pixels", info.Format, info.Width, info.Height)
+		return info, stillError(
+			robocache.ErrMalformed,
+			"%s of %d×%d pixels",
+			info.Format,
+			info.Width,
+			info.Height,
+		)
 	}
 	if pixels > MaxImagePixels || pixels > int64(len(encoded))*stillRatio {
-		return info, stillError(robocache.ErrResourceLimit, "%s of %d×%d pixels in %d bytes", info.Format, info.Width, info.Height, len(encoded))
+		return info, stillError(
+			robocache.ErrResourceLimit,
+			"%s of %d×%d pixels in %d bytes",
+			info.Format,
+			info.Width,
+			info.Height,
+			len(encoded),
+		)
 	}
 	return info, nil
 }
@@ -111,7 +127,11 @@ func stillHeader(b []byte) (StillInfo, error) {
 	case len(b) == 0:
 		return StillInfo{}, stillError(robocache.ErrMalformed, "no bytes")
 	}
-	return StillInfo{}, stillError(robocache.ErrUnsupported, "neither PNG, JPEG nor TIFF (begins with %x)", b[:min(len(b), 8)])
+	return StillInfo{}, stillError(
+		robocache.ErrUnsupported,
+		"neither PNG, JPEG nor TIFF (begins with %x)",
+		b[:min(len(b), 8)],
+	)
 }
 
 // jpegHeader finds the frame header, past what stands before it.
@@ -149,7 +169,11 @@ func StillBytes(info StillInfo, spec *Spec) (int, error) {
 	if n := spec.Pixel.bytes(); n > 0 {
 		return w * h * n, nil
 	}
-	return 0, stillError(robocache.ErrUnsupported, "a still image is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d", spec.Pixel)
+	return 0, stillError(
+		robocache.ErrUnsupported,
+		"a still image is delivered as RGB, as 16-bit grey or as depth, not as pixel kind %d",
+		spec.Pixel,
+	)
 }
 
 func (s *Spec) size(info StillInfo) (w, h int) {
@@ -182,9 +206,11 @@ func checkDelivery(info StillInfo, spec *Spec, dst []byte) error {
 
 // DecodeStill decodes a frame into dst, which must have StillBytes bytes.
 //
-// Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the nearest pixel, because the mean of
-// two depths is neither. Gray16 wants a grey image and keeps its numbers. DepthMM and DepthM take uint16 as millimetres and float32 as
-// metres, unless spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to the bit. A 16-bit or float grey image is not made RGB.
+// Colour is scaled bilinearly where spec asks for another size; grey of 16 bits and depth by the
+// nearest pixel, because the mean of two depths is neither. Gray16 wants a grey image and keeps its
+// numbers. DepthMM and DepthM take uint16 as millimetres and float32 as metres, unless
+// spec.Depth.Unit says otherwise; what is stored in the unit that is asked for stays as it is, to
+// the bit. A 16-bit or float grey image is not made RGB.
 func DecodeStill(encoded []byte, spec *Spec, dst []byte) (err error) {
 	info, err := StillSize(encoded)
 	if err != nil {
@@ -229,7 +255,15 @@ func decodeImage(encoded []byte, info StillInfo) (image.Image, error) {
 		return nil, robocache.NewError(class, opStill, nil, "%s", info.Format).WithCause(err)
 	}
 	if b := img.Bounds(); b.Dx() != info.Width || b.Dy() != info.Height {
-		return nil, stillError(robocache.ErrMalformed, "%s of %d×%d pixels, its header says %d×%d", info.Format, b.Dx(), b.Dy(), info.Width, info.Height)
+		return nil, stillError(
+			robocache.ErrMalformed,
+			"%s of %d×%d pixels, its header says %d×%d",
+			info.Format,
+			b.Dx(),
+			b.Dy(),
+			info.Width,
+			info.Height,
+		)
 	}
 	return img, nil
 }
@@ -251,7 +285,9 @@ func libraryImage(encoded []byte, format string) (img image.Image, err error) {
 	case "jpeg":
 		if img, err = jpeg.Decode(r); errors.Is(err, io.ErrUnexpectedEOF) {
 			// libjpeg also reads whole data without its end marker.
-			img, err = jpeg.Decode(io.MultiReader(bytes.NewReader(encoded), strings.NewReader("\xff\xd9")))
+			img, err = jpeg.Decode(
+				io.MultiReader(bytes.NewReader(encoded), strings.NewReader("\xff\xd9")),
+			)
 		}
 		return img, err
 	default:
@@ -343,7 +379,8 @@ func packRGB(img image.Image, out []byte) {
 			for x := range w {
 				p := out[3*(y*w+x):]
 				if palette != nil {
-					c := color.NRGBAModel.Convert(palette.At(b.Min.X+x, b.Min.Y+y)).(color.NRGBA) // its alpha dropped
+					// its alpha dropped
+					c := color.NRGBAModel.Convert(palette.At(b.Min.X+x, b.Min.Y+y)).(color.NRGBA)
 					p[0], p[1], p[2] = c.R, c.G, c.B
 					continue
 				}

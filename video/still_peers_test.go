@@ -24,7 +24,8 @@ import (
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 
-// TestStillPeers prints MB/s of decoded bytes by CPU time, ours, the standard library's and Python's in turn (ROBOCACHE_PEERS=1).
+// TestStillPeers prints MB/s of decoded bytes by CPU time, ours, the standard library's and
+// Python's in turn (ROBOCACHE_PEERS=1).
 func TestStillPeers(t *testing.T) {
 	if os.Getenv("ROBOCACHE_PEERS") == "" {
 		t.Skip("a measurement: ROBOCACHE_PEERS=1")
@@ -122,7 +123,17 @@ func TestStillPeers(t *testing.T) {
 		}
 		mb := float64(len(rgb)) / 1e6
 		o, s, p := middle(ours), middle(std), middle(py)
-		t.Logf("%-10s ours %4.0f MB/s, standard library %4.0f (%.1f×), Python %4.0f (%.2f×)   libjpeg-turbo %v, libdeflate %v", c.name, mb/o, mb/s, s/o, mb/p, p/o, turbojpeg.Native(), inflate.Native())
+		t.Logf(
+			"%-10s ours %4.0f MB/s, standard library %4.0f (%.1f×), Python %4.0f (%.2f×)   libjpeg-turbo %v, libdeflate %v",
+			c.name,
+			mb/o,
+			mb/s,
+			s/o,
+			mb/p,
+			p/o,
+			turbojpeg.Native(),
+			inflate.Native(),
+		)
 	}
 }
 

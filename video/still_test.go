@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video/turbojpeg"
 )
 
-// TestStillsEqualPIL compares with what PIL decoded (testdata/still/make.py): to the bit, but for the JPEG's inverse DCT.
+// TestStillsEqualPIL compares with what PIL decoded (testdata/still/make.py): to the bit, but for
+// the JPEG's inverse DCT.
 func TestStillsEqualPIL(t *testing.T) {
 	paths, _ := filepath.Glob("testdata/still/*.raw")
 	if len(paths) < 20 {
@@ -42,7 +43,8 @@ func TestStillsEqualPIL(t *testing.T) {
 		case robocache.Uint16:
 			spec.Pixel = Gray16
 		case robocache.Float32:
-			spec.Pixel, spec.Depth = DepthMM, &robocache.Depth{Unit: "mm"} // the numbers as they are
+			// the numbers as they are
+			spec.Pixel, spec.Depth = DepthMM, &robocache.Depth{Unit: "mm"}
 		}
 		n, err := StillBytes(info, spec)
 		if err != nil || n != len(want) {
@@ -65,7 +67,14 @@ func TestStillsEqualPIL(t *testing.T) {
 		if most > allowed {
 			t.Errorf("%s: %d levels from PIL, at most %d expected", name, most, allowed)
 		}
-		t.Logf("%-16s %s, %d channels, %s: at most %d from PIL", name, info.Format, info.Channels, info.DType, most)
+		t.Logf(
+			"%-16s %s, %d channels, %s: at most %d from PIL",
+			name,
+			info.Format,
+			info.Channels,
+			info.DType,
+			most,
+		)
 	}
 }
 
@@ -115,7 +124,14 @@ func TestStillDelivery(t *testing.T) {
 	}
 	for _, name := range []string{"i16_raw.tif", "f32_raw.tif", "grey16.png"} {
 		b, _ := os.ReadFile("testdata/still/" + name)
-		if err := DecodeStill(b, &Spec{}, make([]byte, w*h*3)); !errors.Is(err, robocache.ErrUnsupported) {
+		if err := DecodeStill(
+			b,
+			&Spec{},
+			make([]byte, w*h*3),
+		); !errors.Is(
+			err,
+			robocache.ErrUnsupported,
+		) {
 			t.Errorf("%s as RGB: %v", name, err)
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// deliverGrey brings a one-channel frame, little-endian rows of info.DType stride bytes apart, to what spec asks for: Gray16, DepthMM or DepthM.
+// deliverGrey brings a one-channel frame, little-endian rows of info.DType stride bytes apart, to
+// what spec asks for: Gray16, DepthMM or DepthM.
 func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte) {
 	le := binary.LittleEndian
 	w, h := spec.size(info)
@@ -37,12 +38,25 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 				le.PutUint16(to[2*x:], uint16(v))
 			}
 		default:
-			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] { // metres as millimetres are what is asked for most
+			// metres as millimetres are what is asked for most
+			for ; size == 4 && up && len(row) >= 16 && len(to) >= 16; row, to = row[16:], to[16:] {
 				from, to := (*[16]byte)(row), (*[16]byte)(to)
-				le.PutUint32(to[0:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[0:]))))
-				le.PutUint32(to[4:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[4:]))))
-				le.PutUint32(to[8:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[8:]))))
-				le.PutUint32(to[12:], math.Float32bits(1000*math.Float32frombits(le.Uint32(from[12:]))))
+				le.PutUint32(
+					to[0:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[0:]))),
+				)
+				le.PutUint32(
+					to[4:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[4:]))),
+				)
+				le.PutUint32(
+					to[8:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[8:]))),
+				)
+				le.PutUint32(
+					to[12:],
+					math.Float32bits(1000*math.Float32frombits(le.Uint32(from[12:]))),
+				)
 			}
 			for ; len(row) >= size; row, to = row[size:], to[4:] {
 				var v float32
@@ -67,7 +81,17 @@ func deliverGrey(raw []byte, stride int, info StillInfo, spec *Spec, dst []byte)
 
 // bytes is what a pixel of a kind takes; 0 where that is not one number.
 func (p Pixel) bytes() int {
-	if sizes := [...]int{RGB8: 3, RGBFloat32: 12, Gray16: 2, DepthMM: 4, DepthM: 4}; int(p) < len(sizes) {
+	if sizes := [...]int{
+		RGB8:       3,
+		RGBFloat32: 12,
+		Gray16:     2,
+		DepthMM:    4,
+		DepthM:     4,
+	}; int(
+		p,
+	) < len(
+		sizes,
+	) {
 		return sizes[p]
 	}
 	return 0

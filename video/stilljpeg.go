@@ -2,7 +2,8 @@ package video
 
 import "image"
 
-// packYCbCr converts as libjpeg does by default: chroma by a triangle filter, BT.601 full range in 16-bit fixed point.
+// packYCbCr converts as libjpeg does by default: chroma by a triangle filter, BT.601 full range in
+// 16-bit fixed point.
 func packYCbCr(m *image.YCbCr, out []byte) {
 	w, h := m.Rect.Dx(), m.Rect.Dy()
 	cb, cr := make([]byte, w+2), make([]byte, w+2)

@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/inflate"
 )
 
-// pngFile is a PNG that the fast path takes: whole, in order, not interlaced. What it does not take goes to the standard library, which
-// decides what is wrong with it.
+// pngFile is a PNG that the fast path takes: whole, in order, not interlaced. What it does not take
+// goes to the standard library, which decides what is wrong with it.
 type pngFile struct {
 	width, height int
 	depth, colour byte
@@ -26,7 +26,8 @@ const mostPNGScratch = 16 << 20
 
 var pngScratches = sync.Pool{New: func() any { return new(pngScratch) }}
 
-// fastPNG is decodeImage and packRGB for common PNGs. done is false where the standard library has to look.
+// fastPNG is decodeImage and packRGB for common PNGs. done is false where the standard library has
+// to look.
 func fastPNG(b []byte, info StillInfo, rgb []byte) (done bool) {
 	return withPNG(b, info, func(p *pngFile) bool {
 		rows, ok := p.rows()
@@ -88,7 +89,8 @@ func (p *pngFile) parse(b []byte) bool {
 			return false
 		}
 		kind, data := string(b[at+4:at+8]), b[at+8:at+8+int(n)]
-		if be.Uint32(b[at+8+int(n):]) != crc32.ChecksumIEEE(b[at+4:at+8+int(n)]) || first != (kind == "IHDR") {
+		if be.Uint32(b[at+8+int(n):]) != crc32.ChecksumIEEE(b[at+4:at+8+int(n)]) ||
+			first != (kind == "IHDR") {
 			return false
 		}
 		at += 12 + int(n)
@@ -99,12 +101,15 @@ func (p *pngFile) parse(b []byte) bool {
 			}
 			p.depth, p.colour = data[8], data[9]
 		case "PLTE":
-			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 || len(data)%3 != 0 || len(data) > 3<<min(p.depth, 8) {
+			if parts > 0 || p.palette != nil || p.colour == 0 || p.colour == 4 || len(data) == 0 ||
+				len(data)%3 != 0 ||
+				len(data) > 3<<min(p.depth, 8) {
 				return false
 			}
 			p.palette = data
 		case "tRNS": // alpha is dropped
-			ok := p.colour == 0 && n == 2 || p.colour == 2 && n == 6 || p.colour == 3 && int(n) <= len(p.palette)/3
+			ok := p.colour == 0 && n == 2 || p.colour == 2 && n == 6 ||
+				p.colour == 3 && int(n) <= len(p.palette)/3
 			if !ok || parts > 0 {
 				return false
 			}
@@ -134,7 +139,13 @@ func (p *pngFile) parse(b []byte) bool {
 }
 
 // depths are the bits of a sample that go with a colour, each by its own bit.
-var depths = [7]uint32{0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16, 2: 1<<8 | 1<<16, 3: 1<<1 | 1<<2 | 1<<4 | 1<<8, 4: 1<<8 | 1<<16, 6: 1<<8 | 1<<16}
+var depths = [7]uint32{
+	0: 1<<1 | 1<<2 | 1<<4 | 1<<8 | 1<<16,
+	2: 1<<8 | 1<<16,
+	3: 1<<1 | 1<<2 | 1<<4 | 1<<8,
+	4: 1<<8 | 1<<16,
+	6: 1<<8 | 1<<16,
+}
 
 // known says whether depth and colour go together.
 func (p *pngFile) known() bool {
@@ -155,7 +166,12 @@ func (p *pngFile) rows() ([]byte, bool) {
 		p.scratch.rows = make([]byte, need)
 	}
 	out := p.scratch.rows[:need]
-	if n, read, err := inflate.Some(inflate.ZlibStream, out, p.packed); err != nil || n != need || read != len(p.packed) {
+	if n, read, err := inflate.Some(
+		inflate.ZlibStream,
+		out,
+		p.packed,
+	); err != nil || n != need ||
+		read != len(p.packed) {
 		return nil, false
 	}
 	var above []byte
@@ -199,7 +215,8 @@ func (p *pngFile) pack(rows, rgb []byte) {
 	}
 }
 
-// unfilter undoes a PNG filter in place; above is nil for the first row. n is the bytes of a pixel, at least 1.
+// unfilter undoes a PNG filter in place; above is nil for the first row. n is the bytes of a pixel,
+// at least 1.
 func unfilter(kind byte, line, above []byte, n int) bool {
 	switch kind {
 	case 0:

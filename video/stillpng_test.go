@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// pngsOf makes PNGs of all colours and depths that the standard library writes, of smooth, noisy and striped frames: all filters occur.
+// pngsOf makes PNGs of all colours and depths that the standard library writes, of smooth, noisy
+// and striped frames: all filters occur.
 func pngsOf(t testing.TB, w, h int) map[string][]byte {
 	rng := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	at := image.Rect(0, 0, w, h)
@@ -42,7 +43,10 @@ func pngsOf(t testing.TB, w, h int) map[string][]byte {
 		gen["palette"+string(rune('a'+n%26))] = func() settable {
 			var p color.Palette
 			for i := range n {
-				p = append(p, color.NRGBA{byte(i * 37), byte(i * 91), byte(255 - i), 255 - byte(i%3*100)})
+				p = append(
+					p,
+					color.NRGBA{byte(i * 37), byte(i * 91), byte(255 - i), 255 - byte(i%3*100)},
+				)
 			}
 			return image.NewPaletted(at, p)
 		}
@@ -75,8 +79,8 @@ func pngsOf(t testing.TB, w, h int) map[string][]byte {
 	return out
 }
 
-// samePNG decodes by the fast path and by the standard library: what the fast path takes, it must take as that does.
-// whole is the frame before it was damaged, if it was.
+// samePNG decodes by the fast path and by the standard library: what the fast path takes, it must
+// take as that does. whole is the frame before it was damaged, if it was.
 func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	t.Helper()
 	info, err := StillSize(b)
@@ -92,8 +96,8 @@ func samePNG(t *testing.T, name string, b, whole []byte) (taken bool) {
 	}
 	img, err := decodeImage(b, info)
 	if err != nil {
-		// libdeflate reads a block whose code of distances has unused room, which the standard library refuses. The check sum holds, so the
-		// frame must be the whole one.
+		// libdeflate reads a block whose code of distances has unused room, which the standard
+		// library refuses. The check sum holds, so the frame must be the whole one.
 		if whole == nil {
 			t.Fatalf("%s: taken, but: %v", name, err)
 		}
@@ -150,7 +154,8 @@ func TestFastPNG(t *testing.T) {
 	}
 }
 
-// TestFastPNGDamaged: of damaged frames nothing is taken but what the standard library takes, or the whole frame.
+// TestFastPNGDamaged: of damaged frames nothing is taken but what the standard library takes, or
+// the whole frame.
 func TestFastPNGDamaged(t *testing.T) {
 	for name, b := range pngsOf(t, 9, 7) {
 		for i := range b {
@@ -214,7 +219,13 @@ func TestUnfilter(t *testing.T) {
 						coded[i] = raw[i] - byte(predict)
 					}
 					if !unfilter(kind, coded, above, n) || !bytes.Equal(coded, raw) {
-						t.Fatalf("filter %d, %d bytes a pixel, row of %d, first %v", kind, n, size, first)
+						t.Fatalf(
+							"filter %d, %d bytes a pixel, row of %d, first %v",
+							kind,
+							n,
+							size,
+							first,
+						)
 					}
 				}
 			}
@@ -244,7 +255,16 @@ func BenchmarkPNG(b *testing.B) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for y := range h {
 		for x := range w {
-			m.SetRGBA(x, y, color.RGBA{byte(x/3 + y/5 + rng.IntN(4)), byte(x/4 + rng.IntN(4)), byte(y/2 + rng.IntN(4)), 255})
+			m.SetRGBA(
+				x,
+				y,
+				color.RGBA{
+					byte(x/3 + y/5 + rng.IntN(4)),
+					byte(x/4 + rng.IntN(4)),
+					byte(y/2 + rng.IntN(4)),
+					255,
+				},
+			)
 		}
 	}
 	var file bytes.Buffer

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/image/tiff/lzw"
 )
 
-// tiffFile is the first directory of a TIFF, as far as grey images of 32-bit floats need it: they carry depth, and the
-// library reader has no floats.
+// tiffFile is the first directory of a TIFF, as far as grey images of 32-bit floats need it: they
+// carry depth, and the library reader has no floats.
 type tiffFile struct {
 	data             []byte
 	order            binary.ByteOrder
@@ -35,7 +35,14 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 	bad := func(format string, args ...any) (*tiffFile, error) {
 		return nil, stillError(robocache.ErrMalformed, "tiff: "+format, args...)
 	}
-	t := &tiffFile{data: b, order: binary.LittleEndian, samples: 1, bits: 1, compression: 1, predictor: 1}
+	t := &tiffFile{
+		data:        b,
+		order:       binary.LittleEndian,
+		samples:     1,
+		bits:        1,
+		compression: 1,
+		predictor:   1,
+	}
 	if b[0] == 'M' {
 		t.order = binary.BigEndian
 	}
@@ -51,8 +58,18 @@ func tiffHeader(b []byte) (_ *tiffFile, err error) {
 		return bad("the directory of %d entries is cut", n)
 	}
 	var tiles, kind int
-	first := map[uint16]*int{256: &t.width, 257: &t.height, 258: &t.bits, 259: &t.compression, 262: &t.photometric, 277: &t.samples, 278: &t.rows,
-		317: &t.predictor, 322: &tiles, 339: &kind}
+	first := map[uint16]*int{
+		256: &t.width,
+		257: &t.height,
+		258: &t.bits,
+		259: &t.compression,
+		262: &t.photometric,
+		277: &t.samples,
+		278: &t.rows,
+		317: &t.predictor,
+		322: &tiles,
+		339: &kind,
+	}
 	lists := map[uint16]*[]uint32{273: &t.offsets, 279: &t.lengths}
 	for i := range n {
 		e := b[at+2+12*i:][:12]
@@ -86,13 +103,23 @@ func (t *tiffFile) values(e []byte) ([]uint32, error) {
 	kind, count := t.order.Uint16(e[2:]), int64(t.order.Uint32(e[4:]))
 	width := map[uint16]int64{1: 1, 3: 2, 4: 4}[kind]
 	if width == 0 {
-		return nil, stillError(robocache.ErrMalformed, "tiff: tag %d of type %d", t.order.Uint16(e), kind)
+		return nil, stillError(
+			robocache.ErrMalformed,
+			"tiff: tag %d of type %d",
+			t.order.Uint16(e),
+			kind,
+		)
 	}
 	d := e[8:]
 	if count*width > 4 {
 		off := int64(t.order.Uint32(d))
 		if count*width > int64(len(t.data))-off {
-			return nil, stillError(robocache.ErrMalformed, "tiff: %d values of tag %d are beyond the end", count, t.order.Uint16(e))
+			return nil, stillError(
+				robocache.ErrMalformed,
+				"tiff: %d values of tag %d are beyond the end",
+				count,
+				t.order.Uint16(e),
+			)
 		}
 		d = t.data[off:]
 	}
@@ -111,7 +138,13 @@ func (t *tiffFile) values(e []byte) ([]uint32, error) {
 }
 
 func (t *tiffFile) info() StillInfo {
-	info := StillInfo{Format: "tiff", Width: t.width, Height: t.height, Channels: 3, DType: robocache.Uint8}
+	info := StillInfo{
+		Format:   "tiff",
+		Width:    t.width,
+		Height:   t.height,
+		Channels: 3,
+		DType:    robocache.Uint8,
+	}
 	if t.photometric <= 1 && t.samples <= 2 {
 		info.Channels = 1
 		switch {
@@ -127,7 +160,15 @@ func (t *tiffFile) info() StillInfo {
 // deep says why a grey frame of 16 or 32 bits is not read.
 func (t *tiffFile) deep() error {
 	if t.samples != 1 || t.photometric != 1 || t.float && (t.tiled || t.predictor != 1) {
-		return stillError(robocache.ErrUnsupported, "tiff: grey of %d bits with %d samples, photometric %d, predictor %d, tiles %v", t.bits, t.samples, t.photometric, t.predictor, t.tiled)
+		return stillError(
+			robocache.ErrUnsupported,
+			"tiff: grey of %d bits with %d samples, photometric %d, predictor %d, tiles %v",
+			t.bits,
+			t.samples,
+			t.photometric,
+			t.predictor,
+			t.tiled,
+		)
 	}
 	return nil
 }
@@ -140,7 +181,13 @@ func (t *tiffFile) floats() ([]byte, error) {
 	}
 	strips := (t.height + t.rows - 1) / t.rows
 	if len(t.offsets) != strips || len(t.lengths) != strips {
-		return nil, stillError(robocache.ErrMalformed, "tiff: %d offsets and %d lengths for %d strips", len(t.offsets), len(t.lengths), strips)
+		return nil, stillError(
+			robocache.ErrMalformed,
+			"tiff: %d offsets and %d lengths for %d strips",
+			len(t.offsets),
+			len(t.lengths),
+			strips,
+		)
 	}
 	out := make([]byte, row*t.height)
 	for s := range strips {
@@ -163,7 +210,12 @@ func (t *tiffFile) floats() ([]byte, error) {
 		case 5:
 			r = lzw.NewReader(packed, lzw.MSB, 8)
 		default:
-			return nil, stillError(robocache.ErrUnsupported, "tiff: compression %d for grey of %d bits", t.compression, t.bits)
+			return nil, stillError(
+				robocache.ErrUnsupported,
+				"tiff: compression %d for grey of %d bits",
+				t.compression,
+				t.bits,
+			)
 		}
 		if _, err := io.ReadFull(r, to); err != nil {
 			return nil, robocache.Malformed(opStill, nil, "tiff: strip %d is cut", s).WithCause(err)
@@ -216,7 +268,11 @@ func decodeGrey(encoded []byte, info StillInfo, spec *Spec, dst []byte) error {
 				copy(raw[y*info.Width:], m.Pix[y*m.Stride:][:info.Width])
 			}
 		default:
-			return stillError(robocache.ErrUnsupported, "a grey %s with transparency as depth", info.Format)
+			return stillError(
+				robocache.ErrUnsupported,
+				"a grey %s with transparency as depth",
+				info.Format,
+			)
 		}
 	}
 	if err == nil {

@@ -7,11 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in Annex B form, AV1 as temporal units in the
-// low-overhead format, VP9 as frames or superframes), and makes a VirtualMP4 of those that can be decoded: from a key frame on, until one is missing.
+// Stream collects the packets of a video that comes as messages, one frame each (H.264 and HEVC in
+// Annex B form, AV1 as temporal units in the low-overhead format, VP9 as frames or superframes),
+// and makes a VirtualMP4 of those that can be decoded: from a key frame on, until one is missing.
 //
-// Frames must come in the order in which they are shown: B frames, frames of two fields, several in a packet or parts of one are
-// ErrUnsupported; a packet that cannot be walked is ErrMalformed. After Unsupported the stream is of no use.
+// Frames must come in the order in which they are shown: B frames, frames of two fields, several in
+// a packet or parts of one are ErrUnsupported; a packet that cannot be walked is ErrMalformed.
+// After Unsupported the stream is of no use.
 type Stream struct {
 	codec Codec
 	lim   Limits
@@ -47,9 +49,17 @@ func NewStream(codec Codec, lim Limits) (*Stream, error) {
 	switch codec {
 	case H264, HEVC, AV1, VP9:
 	default:
-		return nil, noPacket(fmt.Sprintf("video in messages of codec %q", string(codec)), "h264, h265, av1 and vp9 are read")
+		return nil, noPacket(
+			fmt.Sprintf("video in messages of codec %q", string(codec)),
+			"h264, h265, av1 and vp9 are read",
+		)
 	}
-	return &Stream{codec: codec, lim: lim.orDefaults(), spsOf: map[uint32]*frameSet{}, spsOfP: map[uint32]uint32{}}, nil
+	return &Stream{
+		codec:  codec,
+		lim:    lim.orDefaults(),
+		spsOf:  map[uint32]*frameSet{},
+		spsOfP: map[uint32]uint32{},
+	}, nil
 }
 
 // Size is that of the frames; 0 before the first parameter sets.
@@ -71,7 +81,8 @@ type Colour struct {
 // SetColour says the colours of the VirtualMP4; nil: as the packets have it.
 func (s *Stream) SetColour(c *Colour) { s.colour = c }
 
-// Absent counts the frames that are in no VirtualMP4: those before the first key frame, and those after a frame that is missing.
+// Absent counts the frames that are in no VirtualMP4: those before the first key frame, and those
+// after a frame that is missing.
 func (s *Stream) Absent() (early, cut int) { return s.early, s.cut }
 
 // Lost says that a packet is missing here.
@@ -121,9 +132,15 @@ func (s *Stream) unitNAL(b []byte, p *packet) error {
 		}
 		switch {
 		case u.b:
-			return refuse("video in messages with B frames: they are not shown in the order in which they come", "record without B-frames (x264: bframes=0, tune zerolatency)")
+			return refuse(
+				"video in messages with B frames: they are not shown in the order in which they come",
+				"record without B-frames (x264: bframes=0, tune zerolatency)",
+			)
 		case u.leading:
-			return refuse("video in messages with open groups of frames", "record with closed groups of frames")
+			return refuse(
+				"video in messages with open groups of frames",
+				"record with closed groups of frames",
+			)
 		case u.first:
 			p.images++
 		case p.images == 0:
@@ -151,12 +168,16 @@ func (s *Stream) look(data []byte) (p packet, err error) {
 		}
 	}
 	if p.images > 1 {
-		return p, refuse("a message with several frames, or with a frame's two fields", "one frame a message")
+		return p, refuse(
+			"a message with several frames, or with a frame's two fields",
+			"one frame a message",
+		)
 	}
 	return p, nil
 }
 
-// Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has none, or none that can be decoded.
+// Add takes the next packet, and gives the number of its frame in the VirtualMP4; -1 where it has
+// none, or none that can be decoded.
 func (s *Stream) Add(data []byte) (number int, err error) {
 	p, err := s.look(data)
 	if err != nil {
@@ -187,7 +208,13 @@ func (s *Stream) Add(data []byte) (number int, err error) {
 		return -1, robocache.ResourceLimit(opPackets, nil, "more than %d frames", s.lim.MaxSamples)
 	}
 	if p.size > maxPacket {
-		return -1, robocache.ResourceLimit(opPackets, nil, "a packet of %d bytes, limit %d", p.size, maxPacket)
+		return -1, robocache.ResourceLimit(
+			opPackets,
+			nil,
+			"a packet of %d bytes, limit %d",
+			p.size,
+			maxPacket,
+		)
 	}
 	if p.refers {
 		s.frame = p.frame
@@ -261,7 +288,8 @@ func (s *Stream) slice264(nal []byte, kind byte, u *unit) error {
 	return nil
 }
 
-// set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video, 33 sequence, 34 picture).
+// set reads a parameter set behind its head: of H.264 (7 sequence, 8 picture) or of HEVC (32 video,
+// 33 sequence, 34 picture).
 func (s *Stream) set(kind byte, nal []byte, head int) error {
 	if len(nal) < 4 {
 		return shortSet()
@@ -304,7 +332,16 @@ func (s *Stream) sized(p *frameSet) error {
 		s.head = p
 	}
 	if p.width != s.head.width || p.height != s.head.height {
-		return refuse(fmt.Sprintf("video in messages whose frames change their size, from %d×%d to %d×%d", s.head.width, s.head.height, p.width, p.height), "cut the recording there")
+		return refuse(
+			fmt.Sprintf(
+				"video in messages whose frames change their size, from %d×%d to %d×%d",
+				s.head.width,
+				s.head.height,
+				p.width,
+				p.height,
+			),
+			"cut the recording there",
+		)
 	}
 	return nil
 }
@@ -317,7 +354,13 @@ func (s *Stream) note(kind byte, id uint32, nal []byte) error {
 		}
 	}
 	if len(s.sets) >= maxSets || len(nal) > 4096 {
-		return robocache.ResourceLimit(opPackets, nil, "parameter sets: more than %d, or one of %d bytes", maxSets, len(nal))
+		return robocache.ResourceLimit(
+			opPackets,
+			nil,
+			"parameter sets: more than %d, or one of %d bytes",
+			maxSets,
+			len(nal),
+		)
 	}
 	if len(s.sizes) > 0 {
 		s.changed = true // one that the first frames did not have

@@ -4,7 +4,8 @@ import "slices"
 
 // The sample entry of a VirtualMP4: what a decoder must know ahead of its packets.
 
-// entryKinds are the sample entry and the box of the codec's configuration in it. In hev1 parameter sets may stand among the samples too.
+// entryKinds are the sample entry and the box of the codec's configuration in it. In hev1 parameter
+// sets may stand among the samples too.
 var entryKinds = map[Codec]struct {
 	fourCC, box string
 	config      func(*Stream) []byte
@@ -15,7 +16,11 @@ var entryKinds = map[Codec]struct {
 		return append([]byte{0x81, s.av1.config[0], s.av1.config[1], 0}, s.av1.obu...)
 	}},
 	// The level is the one that holds anything, the colours are not said.
-	VP9: {"vp09", "vpcC", func(s *Stream) []byte { return []byte{1, 0, 0, 0, s.vp9[0], 62, s.vp9[1], 2, 2, 2, 0, 0} }},
+	VP9: {
+		"vp09",
+		"vpcC",
+		func(s *Stream) []byte { return []byte{1, 0, 0, 0, s.vp9[0], 62, s.vp9[1], 2, 2, 2, 0, 0} },
+	},
 }
 
 func (s *Stream) entry() []byte {
@@ -28,7 +33,16 @@ func (s *Stream) entry() []byte {
 	kind := entryKinds[s.codec]
 	var colr []byte
 	if c := s.colour; c != nil {
-		b := append([]byte("nclx"), byte(c.Primaries>>8), byte(c.Primaries), byte(c.Transfer>>8), byte(c.Transfer), byte(c.Matrix>>8), byte(c.Matrix), 0)
+		b := append(
+			[]byte("nclx"),
+			byte(c.Primaries>>8),
+			byte(c.Primaries),
+			byte(c.Transfer>>8),
+			byte(c.Transfer),
+			byte(c.Matrix>>8),
+			byte(c.Matrix),
+			0,
+		)
 		if c.FullRange {
 			b[10] = 0x80
 		}
@@ -52,10 +66,21 @@ func (s *Stream) config264() []byte {
 	sps, n := s.list(7)
 	pps, m := s.list(8)
 	first := sps[2:]
-	b := slices.Concat([]byte{1, first[1], first[2], first[3], 0xff, 0xe0 | byte(min(n, 31))}, sps, []byte{byte(m)}, pps)
+	b := slices.Concat(
+		[]byte{1, first[1], first[2], first[3], 0xff, 0xe0 | byte(min(n, 31))},
+		sps,
+		[]byte{byte(m)},
+		pps,
+	)
 	switch first[1] {
 	case 100, 110, 122, 144:
-		b = append(b, 0xfc|byte(s.head.chroma), 0xf8|byte(s.head.lumaBits), 0xf8|byte(s.head.chromaBits), 0)
+		b = append(
+			b,
+			0xfc|byte(s.head.chroma),
+			0xf8|byte(s.head.lumaBits),
+			0xf8|byte(s.head.chromaBits),
+			0,
+		)
 	}
 	return b
 }
@@ -63,7 +88,19 @@ func (s *Stream) config264() []byte {
 func (s *Stream) config265() []byte {
 	h := s.head
 	b := append([]byte{1}, h.profile[:]...)
-	b = append(b, 0xf0, 0, 0xfc, 0xfc|byte(h.chroma), 0xf8|byte(h.lumaBits), 0xf8|byte(h.chromaBits), 0, 0, byte(h.layers+1)<<3|byte(h.nested)<<2|3, 3)
+	b = append(
+		b,
+		0xf0,
+		0,
+		0xfc,
+		0xfc|byte(h.chroma),
+		0xf8|byte(h.lumaBits),
+		0xf8|byte(h.chromaBits),
+		0,
+		0,
+		byte(h.layers+1)<<3|byte(h.nested)<<2|3,
+		3,
+	)
 	for _, kind := range []byte{32, 33, 34} {
 		list, n := s.list(kind)
 		b = append(be.AppendUint16(append(b, kind), uint16(n)), list...)

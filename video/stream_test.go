@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the seventh, are key frames.
+// small gives a stream of 48×34 in seven packets, of which the first and the fourth, and the
+// seventh, are key frames.
 func small(t testing.TB, codec Codec) (packets [][]byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "packets", "small."+string(codec)))
@@ -38,21 +39,26 @@ func small(t testing.TB, codec Codec) (packets [][]byte) {
 func whole(f *VirtualMP4, packets [][]byte, piece int) ([]byte, error) {
 	b := make([]byte, f.Size())
 	for at := 0; at < len(b); at += piece {
-		if err := f.ReadAt(b[at:min(at+piece, len(b))], int64(at), func(first, last int, yield func(int, []byte) error) error {
-			for k := first; k <= last; k++ {
-				if err := yield(k, packets[k]); err != nil {
-					return err
+		if err := f.ReadAt(
+			b[at:min(at+piece, len(b))],
+			int64(at),
+			func(first, last int, yield func(int, []byte) error) error {
+				for k := first; k <= last; k++ {
+					if err := yield(k, packets[k]); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		}); err != nil {
+				return nil
+			},
+		); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-// V14: a virtual mp4 is an mp4 whose index names the packets, the key frames, the size; however it is read, it is one file.
+// V14: a virtual mp4 is an mp4 whose index names the packets, the key frames, the size; however it
+// is read, it is one file.
 func TestFilmIndex(t *testing.T) {
 	for _, codec := range []Codec{H264, HEVC} {
 		packets := small(t, codec)
@@ -83,7 +89,8 @@ func TestFilmIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := ix.Entries()[0]
-		if ix.NumFrames() != 7 || e.Codec != codec || e.Width != 48 || e.Height != 34 || len(e.Extradata) < 20 {
+		if ix.NumFrames() != 7 || e.Codec != codec || e.Width != 48 || e.Height != 34 ||
+			len(e.Extradata) < 20 {
 			t.Fatalf("%s: %d frames, %+v", codec, ix.NumFrames(), e)
 		}
 		for k := range 7 {
@@ -91,7 +98,14 @@ func TestFilmIndex(t *testing.T) {
 				t.Errorf("%s: frame %d: %+v", codec, k, d)
 			}
 		}
-		if err := f.ReadAt(make([]byte, 2), f.Size()-1, nil); !errors.Is(err, robocache.ErrMalformed) {
+		if err := f.ReadAt(
+			make([]byte, 2),
+			f.Size()-1,
+			nil,
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Error(err)
 		}
 		packets[2], packets[3] = packets[3], packets[2]
@@ -101,7 +115,8 @@ func TestFilmIndex(t *testing.T) {
 	}
 }
 
-// V14: parameter sets that change without being repeated, and sizes that change, are refused; bytes that were lost are not made up for.
+// V14: parameter sets that change without being repeated, and sizes that change, are refused; bytes
+// that were lost are not made up for.
 func TestFilmParameterSets(t *testing.T) {
 	packets := small(t, H264)
 	add := func(packets ...[]byte) (*Stream, error) {
@@ -139,7 +154,8 @@ func TestFilmParameterSets(t *testing.T) {
 	}
 }
 
-// FuzzStream: packets that may be anything take memory in proportion, give typed errors, and a virtual mp4 that is a whole mp4.
+// FuzzStream: packets that may be anything take memory in proportion, give typed errors, and a
+// virtual mp4 that is a whole mp4.
 func FuzzStream(f *testing.F) {
 	for _, codec := range []Codec{H264, HEVC} {
 		seed := []byte{0}

@@ -1,7 +1,7 @@
 package video
 
-// stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which differs between
-// two files of one encoder and tells a decoder nothing.
+// stsd reads the sample entries, and gives each one's bytes without the bit-rate note (btrt), which
+// differs between two files of one encoder and tells a decoder nothing.
 func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
 	_, rest, err := p.full(b, 4)
 	if err != nil {
@@ -29,7 +29,11 @@ func (p *parser) stsd(b box) (entries []SampleEntry, raw [][]byte, err error) {
 		return entries, raw, err
 	}
 	if len(entries) == 0 || len(entries) != count {
-		return entries, raw, b.malformed("%d sample entries declared, %d are there", count, len(entries))
+		return entries, raw, b.malformed(
+			"%d sample entries declared, %d are there",
+			count,
+			len(entries),
+		)
 	}
 	return entries, raw, nil
 }
@@ -40,11 +44,19 @@ const entryHead = 78
 func (p *parser) entry(b box) (SampleEntry, error) {
 	e := SampleEntry{FourCC: b.kind, Codec: codecs[b.kind], Primaries: 2, Transfer: 2, Matrix: 2}
 	if len(b.data) < entryHead {
-		return SampleEntry{}, b.malformed("%d bytes: too short for a visual sample entry", len(b.data))
+		return SampleEntry{}, b.malformed(
+			"%d bytes: too short for a visual sample entry",
+			len(b.data),
+		)
 	}
 	e.Width, e.Height = int(be.Uint16(b.data[24:])), int(be.Uint16(b.data[26:]))
 	if int64(e.Width)*int64(e.Height) > p.lim.MaxPixels {
-		return SampleEntry{}, b.tooLarge("%d×%d pixels, limit %d", e.Width, e.Height, p.lim.MaxPixels)
+		return SampleEntry{}, b.tooLarge(
+			"%d×%d pixels, limit %d",
+			e.Width,
+			e.Height,
+			p.lim.MaxPixels,
+		)
 	}
 	if err := p.children(b.kind, b.data[entryHead:], b.off+8+entryHead, func(c box) error {
 		var config []byte
@@ -64,7 +76,11 @@ func (p *parser) entry(b box) (SampleEntry, error) {
 			parseColr(c.data, &e)
 		}
 		if len(config) > p.lim.MaxExtradata {
-			return c.tooLarge("%d bytes of codec configuration, limit %d", len(config), p.lim.MaxExtradata)
+			return c.tooLarge(
+				"%d bytes of codec configuration, limit %d",
+				len(config),
+				p.lim.MaxExtradata,
+			)
 		} else if len(config) > 0 && e.Extradata == nil {
 			e.Extradata = append([]byte(nil), config...)
 		}
@@ -91,10 +107,17 @@ func parseColr(d []byte, e *SampleEntry) {
 	default:
 		return
 	}
-	e.Primaries, e.Transfer, e.Matrix = int(be.Uint16(d[4:])), int(be.Uint16(d[6:])), int(be.Uint16(d[8:]))
+	e.Primaries, e.Transfer, e.Matrix = int(
+		be.Uint16(d[4:]),
+	), int(
+		be.Uint16(d[6:]),
+	), int(
+		be.Uint16(d[8:]),
+	)
 }
 
-// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional fields. Where it is cut short, what says so.
+// decoderConfig finds the decoder configuration of an esds, past the ES descriptor's optional
+// fields. Where it is cut short, what says so.
 func decoderConfig(b box) (config []byte, what string) {
 	if len(b.data) < 4 {
 		return nil, "the box"
@@ -125,7 +148,14 @@ func decoderConfig(b box) (config []byte, what string) {
 }
 
 // objectTypes are the codecs by the first byte of a decoder configuration.
-var objectTypes = map[byte]Codec{0x20: MPEG4, 0x21: H264, 0x23: HEVC, 0x6c: MJPEG, 0x6d: PNG, 0xb1: VP9}
+var objectTypes = map[byte]Codec{
+	0x20: MPEG4,
+	0x21: H264,
+	0x23: HEVC,
+	0x6c: MJPEG,
+	0x6d: PNG,
+	0xb1: VP9,
+}
 
 // esds finds the DecoderSpecificInfo, the only part of an esds that a decoder wants.
 func (p *parser) esds(b box) (Codec, []byte, error) {
@@ -141,7 +171,8 @@ func (p *parser) esds(b box) (Codec, []byte, error) {
 	return objectTypes[config[0]], nil, nil // some writers leave the headers in the stream
 }
 
-// descriptor splits off one MPEG-4 descriptor; tag 0 where there is none, or where it is longer than the bytes.
+// descriptor splits off one MPEG-4 descriptor; tag 0 where there is none, or where it is longer
+// than the bytes.
 func descriptor(d []byte) (tag byte, body, rest []byte) {
 	if len(d) < 2 {
 		return 0, nil, nil
@@ -160,7 +191,8 @@ func descriptor(d []byte) (tag byte, body, rest []byte) {
 	return tag, d[i : i+n], d[i+n:]
 }
 
-// canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set to 0, "unknown"), with a plain 32-bit size.
+// canonicalEntry is the entry as it is written again: without bit rates (those of an esds are set
+// to 0, "unknown"), with a plain 32-bit size.
 func (p *parser) canonicalEntry(b box) ([]byte, error) {
 	parts := [][]byte{b.data[:entryHead]}
 	if err := p.children(b.kind, b.data[entryHead:], 0, func(c box) error {

@@ -40,7 +40,12 @@ func (t *track) build(p *parser, movieScale int64) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ix.present(pts, edits, t.timescale/max(movieScale, 1)+1, t.boxes["elst"]); err != nil {
+	if err := ix.present(
+		pts,
+		edits,
+		t.timescale/max(movieScale, 1)+1,
+		t.boxes["elst"],
+	); err != nil {
 		return nil, err
 	}
 	if slices.Equal(dts, pts) {
@@ -77,10 +82,20 @@ func (t *track) readSizes(p *parser, ix *Index) error {
 	case width != 4 && width != 8 && width != 16 && width != 32 || compact && width == 32:
 		return b.malformed("field size %d, expected 4, 8 or 16", width)
 	case fixed == 0 && (count*width+7)/8 > int64(len(list)):
-		return b.malformed("%d sizes of %d bits declared, %d bytes are there", count, width, len(list))
+		return b.malformed(
+			"%d sizes of %d bits declared, %d bytes are there",
+			count,
+			width,
+			len(list),
+		)
 	// Without a table the count costs the writer nothing: the samples themselves must be there.
 	case fixed > 0 && count > p.fileSize/int64(fixed):
-		return b.malformed("%d samples of %d bytes do not fit into a file of %d", count, fixed, p.fileSize)
+		return b.malformed(
+			"%d samples of %d bytes do not fit into a file of %d",
+			count,
+			fixed,
+			p.fileSize,
+		)
 	case count > int64(p.lim.MaxSamples):
 		return b.tooLarge("%d samples, limit %d", count, p.lim.MaxSamples)
 	}
@@ -133,7 +148,12 @@ func (t *track) readOffsets(p *parser, ix *Index) error {
 		}
 		perChunk, entry := int64(be.Uint32(runs[12*run+4:])), int64(be.Uint32(runs[12*run+8:]))-1
 		if entry < 0 || entry >= int64(len(ix.entries)) {
-			return stsc.malformed("run %d names sample entry %d of %d", run, entry+1, len(ix.entries))
+			return stsc.malformed(
+				"run %d names sample entry %d of %d",
+				run,
+				entry+1,
+				len(ix.entries),
+			)
 		}
 		if len(ix.entryRuns) == 0 || ix.entryRuns[len(ix.entryRuns)-1].entry != uint16(entry) {
 			ix.entryRuns = append(ix.entryRuns, entryRun{uint32(d), uint16(entry)})
@@ -154,7 +174,14 @@ func (t *track) readOffsets(p *parser, ix *Index) error {
 			}
 			if off > uint64(p.fileSize) || size > uint64(p.fileSize)-off {
 				if !p.lim.AllowTruncated || off > 1<<48-1 {
-					err := chunks.malformed("entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)", c, d, off, size, p.fileSize)
+					err := chunks.malformed(
+						"entry %d, sample %d: offset %d + size %d ends after the file (%d bytes)",
+						c,
+						d,
+						off,
+						size,
+						p.fileSize,
+					)
 					err.Hint = "the file looks cut: fetch it again"
 					return err
 				}
@@ -177,7 +204,8 @@ func (t *track) readOffsets(p *parser, ix *Index) error {
 	return nil
 }
 
-// eachRun calls fn with the runs of a table, each of count samples from d on, that has to have n samples in all.
+// eachRun calls fn with the runs of a table, each of count samples from d on, that has to have n
+// samples in all.
 func (p *parser) eachRun(b box, what string, n int, fn func(d, count int, v uint32) error) error {
 	runs, nRuns, err := p.table(b, 8)
 	if err != nil {
@@ -219,7 +247,8 @@ func (t *track) readTimes(p *parser, n int) (dts, pts []int64, err error) {
 	}
 	pts = slices.Clone(dts)
 	if ctts := t.boxes["ctts"]; ctts.present() {
-		// Version 0 is unsigned by the standard, but writers put negative offsets there too, and no honest offset is above 2^31.
+		// Version 0 is unsigned by the standard, but writers put negative offsets there too, and no
+		// honest offset is above 2^31.
 		if err := p.eachRun(ctts, "offsets", n, func(d, count int, shift uint32) error {
 			for i := range pts[d : d+count] {
 				pts[d+i] += int64(int32(shift))
@@ -249,7 +278,13 @@ func (t *track) readSync(p *parser, ix *Index) error {
 	for i := range ix.sync {
 		s := be.Uint32(numbers[4*i:])
 		if s == 0 || s > uint32(ix.n) || i > 0 && s-1 <= ix.sync[i-1] {
-			return b.malformed("entry %d: sample %d of %d, after sample %d", i, s, ix.n, ix.sync[max(i-1, 0)]+1)
+			return b.malformed(
+				"entry %d: sample %d of %d, after sample %d",
+				i,
+				s,
+				ix.n,
+				ix.sync[max(i-1, 0)]+1,
+			)
 		}
 		ix.sync[i] = s - 1
 	}

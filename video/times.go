@@ -12,7 +12,8 @@ import (
 // earlier of two. The index must have a frame.
 func (ix *Index) Nearest(seconds float64) int {
 	n := ix.NumFrames()
-	t := float64(seconds * float64(ix.timescale)) // the conversion prevents a fused multiply-subtract
+	// the conversion prevents a fused multiply-subtract
+	t := float64(seconds * float64(ix.timescale))
 	i := sort.Search(n, func(i int) bool { return float64(ix.PTS(i)) >= t })
 	if i == n || i > 0 && t-float64(ix.PTS(i-1)) <= float64(ix.PTS(i))-t {
 		return i - 1
@@ -43,9 +44,9 @@ func MedianStep(times []int64) int64 {
 	return steps[len(steps)/2]
 }
 
-// HalfFrame returns the largest distance between a frame and the time of its row: just below half of the
-// shorter of the frame interval and the row interval. Two rows then never share a frame,
-// and a row at a gap in the video gets none. The margin of a hundredth rejects frames half-way between
+// HalfFrame returns the largest distance between a frame and the time of its row: just below half
+// of the shorter of the frame interval and the row interval. Two rows then never share a frame, and
+// a row at a gap in the video gets none. The margin of a hundredth rejects frames half-way between
 // two rows. An interval of 0 or less is unknown and ignored.
 func HalfFrame(frames, rows int64) int64 {
 	switch {
@@ -81,9 +82,9 @@ type NoFrame struct {
 	Msg, Want, Got string
 }
 
-// FramesOfRows returns the frame of each row of an episode by the rows' times on the file's clock, in
-// nanoseconds. missing is nil if every row has a frame of its own within the given distance; otherwise
-// the episode as a whole cannot be delivered.
+// FramesOfRows returns the frame of each row of an episode by the rows' times on the file's clock,
+// in nanoseconds. missing is nil if every row has a frame of its own within the given distance;
+// otherwise the episode as a whole cannot be delivered.
 func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, missing *NoFrame) {
 	frames, row := ix.FramesAt(times, within)
 	if row >= 0 {
@@ -110,7 +111,9 @@ func (ix *Index) FramesOfRows(times []int64, within int64) (frames []int32, miss
 
 // NoFrameHint returns the hint of the error of an episode with a row that has no frame.
 func NoFrameHint() string {
-	return "skip the episode with " + robocache.SkipBadEpisodes() + ", or remove it with " + robocache.Command("edit delete")
+	return "skip the episode with " + robocache.SkipBadEpisodes() + ", or remove it with " + robocache.Command(
+		"edit delete",
+	)
 }
 
 // Seconds formats nanoseconds for a message.

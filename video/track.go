@@ -36,7 +36,8 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 			movieScale = int64(be.Uint32(d[at:]))
 			movie = matrixAt(d[matrix:])
 		case "mvex":
-			// The tables hold the first fragment or nothing: reading them alone would be a shorter list.
+			// The tables hold the first fragment or nothing: reading them alone would be a shorter
+			// list.
 			return b.unsupported(remuxHint, "fragmented mp4: samples are listed in moof boxes")
 		case "trak":
 			if video == nil {
@@ -62,7 +63,15 @@ func parseMoov(moov box, fileSize int64, lim Limits) (*Index, error) {
 	}
 	rotation, ok := rotationOf(video.matrix, movie)
 	if !ok {
-		return nil, box{"tkhd", nil, video.off}.unsupported("re-encode it upright", "the display matrix %v is no rotation by quarter turns", video.matrix)
+		return nil, box{
+			"tkhd",
+			nil,
+			video.off,
+		}.unsupported(
+			"re-encode it upright",
+			"the display matrix %v is no rotation by quarter turns",
+			video.matrix,
+		)
 	}
 	for i := range ix.entries {
 		ix.entries[i].Rotation = rotation
@@ -77,9 +86,15 @@ func matrixAt(d []byte) [4]int64 {
 }
 
 // turns are the display matrices, by their signs, that turn clockwise.
-var turns = map[[4]int]int{{1, 0, 0, 1}: 0, {0, 1, -1, 0}: 90, {-1, 0, 0, -1}: 180, {0, -1, 1, 0}: 270}
+var turns = map[[4]int]int{
+	{1, 0, 0, 1}:   0,
+	{0, 1, -1, 0}:  90,
+	{-1, 0, 0, -1}: 180,
+	{0, -1, 1, 0}:  270,
+}
 
-// rotationOf gives the quarter turns, clockwise, that track and movie matrix together ask for. Scaling is the display's business.
+// rotationOf gives the quarter turns, clockwise, that track and movie matrix together ask for.
+// Scaling is the display's business.
 func rotationOf(track, movie [4]int64) (degrees int, ok bool) {
 	signs := func(m [4]int64) (s [4]int) {
 		if m == [4]int64{} {
@@ -110,7 +125,9 @@ func (p *parser) trak(trak box) (*track, error) {
 			if err != nil {
 				return err
 			}
-			at := 36 // times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume, reserved 2 each
+			// times 8, id 4, reserved 4, duration 4, reserved 8, layer, group, volume, reserved 2
+			// each
+			at := 36
 			if version == 1 {
 				at = 48
 				if _, d, err = p.full(b, 84); err != nil {

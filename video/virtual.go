@@ -8,23 +8,37 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// VirtualMP4 is the frames of a Stream as an mp4 that nobody wrote: its head is in memory, its samples are made of the packets when they are read.
-// It is immutable.
+// VirtualMP4 is the frames of a Stream as an mp4 that nobody wrote: its head is in memory, its
+// samples are made of the packets when they are read. It is immutable.
 type VirtualMP4 struct {
 	codec Codec
 	head  []byte
 	at    []int64 // of each sample, and behind the last
 }
 
-// MP4 gives what was collected; ErrUnsupported where it cannot be told from the head how to decode, ErrMalformed where there is no frame.
+// MP4 gives what was collected; ErrUnsupported where it cannot be told from the head how to decode,
+// ErrMalformed where there is no frame.
 func (s *Stream) MP4(rate robocache.Rate) (_ *VirtualMP4, err error) {
 	if len(s.sizes) == 0 {
 		return nil, bad("video without a key frame", "a key frame with its parameter sets", "")
 	}
 	if s.changed && s.bare {
-		return nil, refuse("video in messages whose parameter sets change, and whose key frames do not repeat them", "record with the parameter sets at each key frame")
+		return nil, refuse(
+			"video in messages whose parameter sets change, and whose key frames do not repeat them",
+			"record with the parameter sets at each key frame",
+		)
 	}
-	m := &join{sizes: s.sizes, sync: s.sync, media: s.media, entry: s.entry(), se: &SampleEntry{FourCC: entryKinds[s.codec].fourCC, Width: s.head.width, Height: s.head.height}}
+	m := &join{
+		sizes: s.sizes,
+		sync:  s.sync,
+		media: s.media,
+		entry: s.entry(),
+		se: &SampleEntry{
+			FourCC: entryKinds[s.codec].fourCC,
+			Width:  s.head.width,
+			Height: s.head.height,
+		},
+	}
 	m.timescale, m.delta, err = TrackTimescale(rate)
 	if err != nil {
 		return nil, err
@@ -53,8 +67,13 @@ func (f *VirtualMP4) Head() []byte { return f.head }
 // MemoryBytes is what the virtual mp4 holds.
 func (f *VirtualMP4) MemoryBytes() int64 { return int64(len(f.head)) + 8*int64(len(f.at)) + 100 }
 
-// ReadAt fills p as if the file were there. packets gives the packets of frames first to last to its yield, in order, as they were added.
-func (f *VirtualMP4) ReadAt(p []byte, off int64, packets func(first, last int, yield func(k int, packet []byte) error) error) error {
+// ReadAt fills p as if the file were there. packets gives the packets of frames first to last to
+// its yield, in order, as they were added.
+func (f *VirtualMP4) ReadAt(
+	p []byte,
+	off int64,
+	packets func(first, last int, yield func(k int, packet []byte) error) error,
+) error {
 	if off < 0 || int64(len(p)) > f.Size() || off > f.Size()-int64(len(p)) {
 		return robocache.Malformed(opPackets, nil, "a read outside the virtual mp4").
 			Expected(fmt.Sprintf("inside its %d bytes", f.Size()), fmt.Sprintf("%d bytes at %d", len(p), off))
@@ -90,12 +109,17 @@ func (f *VirtualMP4) ReadAt(p []byte, off int64, packets func(first, last int, y
 		return nil
 	})
 	if err == nil && next != last+1 {
-		err = badPacket("packets of a virtual mp4 are not there", itoa(last-first+1), itoa(next-first))
+		err = badPacket(
+			"packets of a virtual mp4 are not there",
+			itoa(last-first+1),
+			itoa(next-first),
+		)
 	}
 	return err
 }
 
-// repack writes a packet as files have it: NAL units behind their lengths, temporal units without their delimiter.
+// repack writes a packet as files have it: NAL units behind their lengths, temporal units without
+// their delimiter.
 func (f *VirtualMP4) repack(dst, packet []byte) error {
 	at := 0
 	put := func(prefix int, part []byte) error {

@@ -25,7 +25,8 @@ func cookieName(token string) string {
 	return "robocache-view-" + hex.EncodeToString(h[:4])
 }
 
-// guarded refuses what another site may have sent, ahead of everything else, and says what the page may do.
+// guarded refuses what another site may have sent, ahead of everything else, and says what the page
+// may do.
 func (s *Server) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
@@ -37,8 +38,15 @@ func (s *Server) guarded(next http.Handler) http.Handler {
 		site := r.Header.Get("Sec-Fetch-Site")
 		switch {
 		case !s.knownHost(r.Host):
-			// A name that an attacker points here (DNS rebinding) would make his page one of this origin.
-			http.Error(w, "this server does not answer for the host "+hostName(r.Host)+"; --allow-host names others", http.StatusMisdirectedRequest)
+			// A name that an attacker points here (DNS rebinding) would make his page one of this
+			// origin.
+			http.Error(
+				w,
+				"this server does not answer for the host "+hostName(
+					r.Host,
+				)+"; --allow-host names others",
+				http.StatusMisdirectedRequest,
+			)
 		case site != "" && site != "same-origin" && site != "none", !sameOrigin(r):
 			http.Error(w, "a request from another site", http.StatusForbidden)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
@@ -64,7 +72,11 @@ func Loopback(host string) bool {
 }
 
 func (s *Server) knownHost(host string) bool {
-	return Loopback(host) || slices.ContainsFunc(s.opt.AllowHosts, func(h string) bool { return strings.EqualFold(h, hostName(host)) })
+	return Loopback(host) ||
+		slices.ContainsFunc(
+			s.opt.AllowHosts,
+			func(h string) bool { return strings.EqualFold(h, hostName(host)) },
+		)
 }
 
 func sameOrigin(r *http.Request) bool {
@@ -89,15 +101,28 @@ func (s *Server) allowed(r *http.Request) bool {
 	return err == nil && same(c.Value)
 }
 
-// login takes the token, which the page has from the part of its address that is not sent, and gives a cookie for it.
+// login takes the token, which the page has from the part of its address that is not sent, and
+// gives a cookie for it.
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Token string `json:"token"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || s.opt.Token != "" && subtle.ConstantTimeCompare([]byte(in.Token), []byte(s.opt.Token)) != 1 {
+	if err := json.NewDecoder(r.Body).
+		Decode(&in); err != nil ||
+		s.opt.Token != "" &&
+			subtle.ConstantTimeCompare([]byte(in.Token), []byte(s.opt.Token)) != 1 {
 		http.Error(w, "not the token of this server", http.StatusUnauthorized)
 		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: in.Token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(
+		w,
+		&http.Cookie{
+			Name:     s.cookie,
+			Value:    in.Token,
+			Path:     "/",
+			HttpOnly: true,
+			SameSite: http.SameSiteStrictMode,
+		},
+	)
 	w.WriteHeader(http.StatusNoContent)
 }

@@ -30,8 +30,21 @@ type numbers struct {
 
 func newNumbers(episodes, rows, channels int) *numbers {
 	fps := robocache.Rate{Num: 30, Den: 1}
-	return &numbers{rows: rows, info: robocache.Info{Format: "numbers", FPS: fps, Episodes: episodes, Frames: int64(episodes * rows),
-		Features: []robocache.Feature{{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{channels}, FPS: fps}}}}
+	return &numbers{rows: rows, info: robocache.Info{
+		Format:   "numbers",
+		FPS:      fps,
+		Episodes: episodes,
+		Frames:   int64(episodes * rows),
+		Features: []robocache.Feature{
+			{
+				Key:   "observation.state",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{channels},
+				FPS:   fps,
+			},
+		},
+	}}
 }
 
 func (d *numbers) Capabilities() *robocache.Capabilities {
@@ -44,12 +57,18 @@ func (d *numbers) Close() error          { return nil }
 func (d *numbers) Stats(context.Context) (robocache.Stats, error) {
 	return nil, nil
 }
+
 func (d *numbers) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
 	return nil
 }
 
 func (d *numbers) Episode(_ context.Context, e int) (robocache.Episode, error) {
-	return robocache.Episode{Position: e, Index: int64(e), Length: d.rows, Tasks: []string{[]string{"pick", "place", "push"}[e%3]}}, nil
+	return robocache.Episode{
+		Position: e,
+		Index:    int64(e),
+		Length:   d.rows,
+		Tasks:    []string{[]string{"pick", "place", "push"}[e%3]},
+	}, nil
 }
 
 func (d *numbers) Times(context.Context, int, string) ([]int64, error) {
@@ -90,7 +109,8 @@ func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	return d.numbers.Gather(ctx, key, rows, dst)
 }
 
-// TestMeasuresOfATornSet: of an episode that cannot be read nothing is known; the others are measured.
+// TestMeasuresOfATornSet: of an episode that cannot be read nothing is known; the others are
+// measured.
 func TestMeasuresOfATornSet(t *testing.T) {
 	x := newSet(0, torn{newNumbers(3, 100, 2)})
 	if err := x.measure(t.Context()); err != nil || x.moved.err != nil || len(x.moved.jerk) != 3 {
@@ -103,7 +123,8 @@ func TestMeasuresOfATornSet(t *testing.T) {
 	}
 }
 
-// TestBudget prints the table of docs/view.md: what a person waits for in the page, with the program as it is installed. make view-bench runs it.
+// TestBudget prints the table of docs/view.md: what a person waits for in the page, with the
+// program as it is installed. make view-bench runs it.
 func TestBudget(t *testing.T) {
 	program := os.Getenv("ROBOCACHE_VIEW_BENCH")
 	if program == "" {
@@ -124,17 +145,44 @@ func TestBudget(t *testing.T) {
 	}
 	of := func(episodes, rows, channels int) func(string) error {
 		return func(dst string) error {
-			_, err := convert.Write(t.Context(), newNumbers(episodes, rows, channels), "lerobot", dst, convert.Options{})
+			_, err := convert.Write(
+				t.Context(),
+				newNumbers(episodes, rows, channels),
+				"lerobot",
+				dst,
+				convert.Options{},
+			)
 			return err
 		}
 	}
 	video := func(gop int) func(string) error {
 		return func(dst string) error {
-			_, err := synth.Write(t.Context(), dst, synth.Options{Episodes: 2, Seconds: 10, Cameras: 3, Width: 640, Height: 480, Codec: "h264", GOP: gop})
+			_, err := synth.Write(
+				t.Context(),
+				dst,
+				synth.Options{
+					Episodes: 2,
+					Seconds:  10,
+					Cameras:  3,
+					Width:    640,
+					Height:   480,
+					Codec:    "h264",
+					GOP:      gop,
+				},
+			)
 			return err
 		}
 	}
-	vga, many, wide := prepare("vga30", video(30)), prepare("many", of(100_000, 3, 8)), prepare("wide", of(1, 100_000, 26))
+	vga, many, wide := prepare(
+		"vga30",
+		video(30),
+	), prepare(
+		"many",
+		of(100_000, 3, 8),
+	), prepare(
+		"wide",
+		of(1, 100_000, 26),
+	)
 	gop2 := prepare("vga2", video(2))
 	fmt.Println("| | measured | bar |\n|---|---|---|")
 	say := func(what, bar, format string, args ...any) {
@@ -174,9 +222,20 @@ func TestBudget(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(3, 4))
 		for range 60 {
 			row := rnd.IntN(300)
-			waits = append(waits, eval[float64](p, fmt.Sprintf(`new Promise((done) => { const r = document.querySelector('#range'), from = performance.now(), figures = [...document.querySelectorAll('#cameras figure')].slice(0, %d);
+			waits = append(
+				waits,
+				eval[float64](
+					p,
+					fmt.Sprintf(
+						`new Promise((done) => { const r = document.querySelector('#range'), from = performance.now(), figures = [...document.querySelectorAll('#cameras figure')].slice(0, %d);
 				r.value = %d; r.dispatchEvent(new Event('input'));
-				const look = () => figures.every((f) => f.dataset.row === '%d') ? done(performance.now() - from) : setTimeout(look, 1); look(); })`, cameras, int64(row)*1e9/30+1e6, row)))
+				const look = () => figures.every((f) => f.dataset.row === '%d') ? done(performance.now() - from) : setTimeout(look, 1); look(); })`,
+						cameras,
+						int64(row)*1e9/30+1e6,
+						row,
+					),
+				),
+			)
 			time.Sleep(20 * time.Millisecond)
 		}
 		slices.Sort(waits)
@@ -195,14 +254,32 @@ func TestBudget(t *testing.T) {
 				again = append(again, drawn(p))
 			}
 			slices.Sort(again)
-			say("first frame of 3 cameras 640×480, "+c.name+", the page opened anew", "300 ms", "%d ms (the very first %d ms)", again[2], first)
+			say(
+				"first frame of 3 cameras 640×480, "+c.name+", the page opened anew",
+				"300 ms",
+				"%d ms (the very first %d ms)",
+				again[2],
+				first,
+			)
 			p50, p95 := scrub(p, 3)
-			say("scrub to a random row, 3 cameras, "+c.name, "p95 60 ms (one camera)", "p50 %.0f, p95 %.0f ms", p50, p95)
+			say(
+				"scrub to a random row, 3 cameras, "+c.name,
+				"p95 60 ms (one camera)",
+				"p50 %.0f, p95 %.0f ms",
+				p50,
+				p95,
+			)
 		})
 		with(c.set, func(p *tab) {
 			p.visit("#e=0&k=observation.images.cam_1,observation.images.cam_2")
 			p50, p95 := scrub(p, 1)
-			say("scrub to a random row, one camera, "+c.name, "p95 60 ms", "p50 %.0f, p95 %.0f ms", p50, p95)
+			say(
+				"scrub to a random row, one camera, "+c.name,
+				"p95 60 ms",
+				"p50 %.0f, p95 %.0f ms",
+				p50,
+				p95,
+			)
 		})
 	}
 	with(many, func(p *tab) {
@@ -210,7 +287,10 @@ func TestBudget(t *testing.T) {
 		p.wait("document.querySelector('#list').dataset.listed")
 		ms := eval[int](p, "Number(document.querySelector('#list').dataset.listed)")
 		say("100,000 episodes listed, from opening the page", "1 s", "%d ms", ms)
-		filter := eval[float64](p, "(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = 'place'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()")
+		filter := eval[float64](
+			p,
+			"(() => { const f = document.querySelector('#filter'), t = performance.now(); f.value = 'place'; f.dispatchEvent(new Event('input')); return performance.now() - t; })()",
+		)
 		say("100,000 episodes filtered", "–", "%.0f ms", filter)
 	})
 	with(wide, func(p *tab) {
@@ -218,11 +298,29 @@ func TestBudget(t *testing.T) {
 		var waits []float64
 		for k := range 20 {
 			from := int64(k) * 100e9
-			waits = append(waits, eval[float64](p, fmt.Sprintf(`import(document.querySelector('script[type=module]').src.replace('main.js', 'state.js')).then((m) => new Promise((done) => { const from = performance.now(); m.state.zoom = [%d, %d]; m.tell('zoom');
-				const look = () => document.querySelector('#plots .plot').dataset.span === '%d,%d' ? done(performance.now() - from) : setTimeout(look, 1); look(); }))`, from, from+1000e9, from, from+1000e9)))
+			waits = append(
+				waits,
+				eval[float64](
+					p,
+					fmt.Sprintf(
+						`import(document.querySelector('script[type=module]').src.replace('main.js', 'state.js')).then((m) => new Promise((done) => { const from = performance.now(); m.state.zoom = [%d, %d]; m.tell('zoom');
+				const look = () => document.querySelector('#plots .plot').dataset.span === '%d,%d' ? done(performance.now() - from) : setTimeout(look, 1); look(); }))`,
+						from,
+						from+1000e9,
+						from,
+						from+1000e9,
+					),
+				),
+			)
 		}
 		slices.Sort(waits)
-		say("26 × 100,000 rows, zoomed to 30,000 of them", "100 ms", "p50 %.0f, p95 %.0f ms", waits[10], waits[18])
+		say(
+			"26 × 100,000 rows, zoomed to 30,000 of them",
+			"100 ms",
+			"p50 %.0f, p95 %.0f ms",
+			waits[10],
+			waits[18],
+		)
 	})
 	say("most memory of the server (RSS)", "512 MiB", "%.0f MiB", rss)
 }

@@ -8,17 +8,28 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// cloud answers the points of a row: x, y, z and a value each, thinned by voxels where they are many.
+// cloud answers the points of a row: x, y, z and a value each, thinned by voxels where they are
+// many.
 func (s *Server) cloud(q *request) error {
 	f, ctx := q.feature, q.Context()
 	if f.Kind != robocache.KindPointCloud || !f.Ragged() || f.Elements() < 2 {
-		return robocache.Unsupported("view", robocache.Where{"stream": f.Key}, "a stream of kind %s has no points", string(f.Kind))
+		return robocache.Unsupported(
+			"view",
+			robocache.Where{"stream": f.Key},
+			"a stream of kind %s has no points",
+			string(f.Kind),
+		)
 	}
 	row, err := q.row(ctx)
 	if err != nil {
 		return err
 	}
-	data, counts, err := robocache.GatherRagged(ctx, q.set.ds, f.Key, []robocache.Row{{Episode: q.e, Index: row}})
+	data, counts, err := robocache.GatherRagged(
+		ctx,
+		q.set.ds,
+		f.Key,
+		[]robocache.Row{{Episode: q.e, Index: row}},
+	)
 	if err != nil {
 		return err
 	}
@@ -39,21 +50,36 @@ func (s *Server) cloud(q *request) error {
 	for i := range counts[0] {
 		p := values[i*width:][:width]
 		if d := p[x] + p[y] + p[z]; d-d == 0 {
-			points = append(points, [4]float32{float32(p[x]), float32(p[y]), float32(p[z]), float32(p[value])})
+			points = append(
+				points,
+				[4]float32{float32(p[x]), float32(p[y]), float32(p[z]), float32(p[value])},
+			)
 		}
 	}
 	shown, voxel := thin(points, maxCloud)
-	header := map[string]any{"row": row, "points": len(shown), "of": counts[0], "voxel": voxel, "value": names[value]}
+	header := map[string]any{
+		"row":    row,
+		"points": len(shown),
+		"of":     counts[0],
+		"voxel":  voxel,
+		"value":  names[value],
+	}
 	raw := make([]float64, 0, 2*len(shown)) // two float32 each, in the bytes of a float64
 	for _, p := range shown {
 		for i := 0; i < 4; i += 2 {
-			raw = append(raw, math.Float64frombits(uint64(math.Float32bits(p[i]))|uint64(math.Float32bits(p[i+1]))<<32))
+			raw = append(
+				raw,
+				math.Float64frombits(
+					uint64(math.Float32bits(p[i]))|uint64(math.Float32bits(p[i+1]))<<32,
+				),
+			)
 		}
 	}
 	return q.binary(header, raw)
 }
 
-// thin keeps the first point in each voxel, of the smallest voxels that leave at most so many. voxel is their side; 0 = all points are kept.
+// thin keeps the first point in each voxel, of the smallest voxels that leave at most so many.
+// voxel is their side; 0 = all points are kept.
 func thin(points [][4]float32, most int) (kept [][4]float32, voxel float64) {
 	if len(points) <= most {
 		return points, 0

@@ -1,5 +1,6 @@
-// Package view serves a web page on which people look at datasets: episodes, frames, plots on one time axis, findings of the doctor, what an
-// alignment would make, point clouds, two episodes or datasets side by side.
+// Package view serves a web page on which people look at datasets: episodes, frames, plots on one
+// time axis, findings of the doctor, what an alignment would make, point clouds, two episodes or
+// datasets side by side.
 //
 // # Contract
 //

@@ -11,10 +11,15 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A dataset without episodes says so; no key and no button is an error, and another dataset beside it opens.
+// A dataset without episodes says so; no key and no button is an error, and another dataset beside
+// it opens.
 func TestViewEmptySet(t *testing.T) {
 	full := filepath.Join(t.TempDir(), "full")
-	if _, err := synth.Write(t.Context(), full, synth.Options{Codec: "png", Episodes: 1, Seconds: 1}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		full,
+		synth.Options{Codec: "png", Episodes: 1, Seconds: 1},
+	); err != nil {
 		t.Fatal(err)
 	}
 	empty := cases.EmptySet(t)
@@ -33,15 +38,22 @@ func TestViewEmptySet(t *testing.T) {
 				p.press(kb.Escape)
 			}
 			if c.problem != "" {
-				eval[bool](p, "(['play', 'back', 'next', 'flag'].forEach((id) => document.getElementById(id).click()), true)")
+				eval[bool](
+					p,
+					"(['play', 'back', 'next', 'flag'].forEach((id) => document.getElementById(id).click()), true)",
+				)
 			}
-			if got := eval[string](p, "document.querySelector('#problem').textContent"); got != c.problem {
+			if got := eval[string](
+				p,
+				"document.querySelector('#problem').textContent",
+			); got != c.problem {
 				t.Errorf("the page says %q, want %q", got, c.problem)
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			for _, text := range p.wrong {
-				if !strings.Contains(text, "/api/e/0?s=0") { // episode 0 is asked for before the number of episodes is known
+				// episode 0 is asked for before the number of episodes is known
+				if !strings.Contains(text, "/api/e/0?s=0") {
 					t.Errorf("console: %s", text)
 				}
 			}

@@ -25,7 +25,8 @@ func (s *Server) readFlags(q *request) error {
 	return err
 }
 
-// writeFlag sets or removes the flag of an episode, or of rows of it, and writes the file where there is one. Flags are of the first dataset.
+// writeFlag sets or removes the flag of an episode, or of rows of it, and writes the file where
+// there is one. Flags are of the first dataset.
 func (s *Server) writeFlag(q *request) error {
 	body, err := io.ReadAll(q.Body)
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {

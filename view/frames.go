@@ -27,7 +27,8 @@ type frameKey struct {
 	row int
 }
 
-// camera is a stream of frames that is looked at, in one width. One request at a time decodes for it.
+// camera is a stream of frames that is looked at, in one width. One request at a time decodes for
+// it.
 type camera struct {
 	turn chan struct{}
 	last atomic.Int64 // the row that was asked for before
@@ -37,7 +38,12 @@ type camera struct {
 func (s *Server) frame(q *request) error {
 	f := q.feature
 	if f.Kind != robocache.KindVideo && f.Kind != robocache.KindImage {
-		return robocache.Unsupported("view", robocache.Where{"stream": f.Key}, "a stream of kind %s has no frames", string(f.Kind))
+		return robocache.Unsupported(
+			"view",
+			robocache.Where{"stream": f.Key},
+			"a stream of kind %s has no frames",
+			string(f.Kind),
+		)
 	}
 	row, err := q.row(q.Context())
 	if err != nil {
@@ -65,8 +71,14 @@ func (s *Server) frame(q *request) error {
 	return err
 }
 
-// jpeg gives a frame: kept, or decoded; no bytes where the row has none. While nobody waits, the rows that will be asked for next are decoded too.
-func (s *Server) jpeg(ctx context.Context, x *set, k frameKey, f *robocache.Feature) (_ []byte, err error) {
+// jpeg gives a frame: kept, or decoded; no bytes where the row has none. While nobody waits, the
+// rows that will be asked for next are decoded too.
+func (s *Server) jpeg(
+	ctx context.Context,
+	x *set,
+	k frameKey,
+	f *robocache.Feature,
+) (_ []byte, err error) {
 	l, err := x.timeline(ctx, k.e, f)
 	if err != nil {
 		return nil, err
@@ -102,7 +114,8 @@ func (s *Server) jpeg(ctx context.Context, x *set, k frameKey, f *robocache.Feat
 	}
 	from, to := k.row+1, min(k.row+framesAhead, l.Rows)
 	switch {
-	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead: // a person jumps, or scrubs: what lies beside the row is not what comes next
+	case last < 0 || max(last-k.row, k.row-last) > 2*framesAhead:
+		// a person jumps, or scrubs: what lies beside the row is not what comes next
 		to = from
 	case k.row < last:
 		from, to = max(0, k.row-framesAhead), k.row
@@ -136,21 +149,34 @@ func (s *Server) take(ctx context.Context, cam *camera) error {
 	}
 }
 
-// decode makes the JPEG of a row, and keeps it. Its decoder stays where it stands: the row behind costs one frame.
-func (s *Server) decode(ctx context.Context, x *set, p *inspect.Painter, k frameKey, f *robocache.Feature) (_ []byte, err error) {
+// decode makes the JPEG of a row, and keeps it. Its decoder stays where it stands: the row behind
+// costs one frame.
+func (s *Server) decode(
+	ctx context.Context,
+	x *set,
+	p *inspect.Painter,
+	k frameKey,
+	f *robocache.Feature,
+) (_ []byte, err error) {
 	defer crash.Recover("view", &err)
 	refs := make([]robocache.FrameRef, 1)
 	if err := x.ds.Frames(ctx, k.key, robocache.RowsOf(k.e, k.row, 1), refs); err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
-	if err := video.EachFrame(ctx, x.library, refs, video.Each{Pool: s.pool}, func(_ []int, frame video.Frame) error {
-		img, err := p.Paint(f, &refs[0], frame, k.width)
-		if err != nil || img == nil {
-			return err
-		}
-		return jpeg.Encode(&out, img, &jpeg.Options{Quality: quality})
-	}); err != nil {
+	if err := video.EachFrame(
+		ctx,
+		x.library,
+		refs,
+		video.Each{Pool: s.pool},
+		func(_ []int, frame video.Frame) error {
+			img, err := p.Paint(f, &refs[0], frame, k.width)
+			if err != nil || img == nil {
+				return err
+			}
+			return jpeg.Encode(&out, img, &jpeg.Options{Quality: quality})
+		},
+	); err != nil {
 		return nil, err
 	}
 	s.frames.Put(k, out.Bytes(), int64(out.Len())+200)

@@ -41,7 +41,16 @@ func made(t *testing.T, format string, opt synth.Options) string {
 	if format == "mcap" {
 		dst += ".mcap"
 	}
-	if _, err := convert.Write(t.Context(), ds, format, dst, convert.Options{WriteOptions: robocache.WriteOptions{Options: options}}); errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := convert.Write(
+		t.Context(),
+		ds,
+		format,
+		dst,
+		convert.Options{WriteOptions: robocache.WriteOptions{Options: options}},
+	); errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -60,7 +69,8 @@ func rgbOf(img image.Image) ([]byte, int, int) {
 	return out, b.Dx(), b.Dy()
 }
 
-// TestFramesAreTheirRows is W4 and acceptance case 7: of random episodes, cameras and rows the frame is that of the number. People jump, step forwards and back.
+// TestFramesAreTheirRows is W4 and acceptance case 7: of random episodes, cameras and rows the
+// frame is that of the number. People jump, step forwards and back.
 func TestFramesAreTheirRows(t *testing.T) {
 	for name, c := range map[string]struct {
 		format string
@@ -80,7 +90,8 @@ func TestFramesAreTheirRows(t *testing.T) {
 			info, rnd := s.server.sets[0].info, rand.New(rand.NewPCG(1, 2))
 			var cameras []string
 			for i := range info.Features {
-				if f := &info.Features[i]; f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage {
+				if f := &info.Features[i]; f.Kind == robocache.KindVideo ||
+					f.Kind == robocache.KindImage {
 					cameras = append(cameras, f.Key)
 				}
 			}
@@ -96,7 +107,12 @@ func TestFramesAreTheirRows(t *testing.T) {
 				default:
 					row = max(min(row, n-1)-1, 0)
 				}
-				a, b := s.do("GET", fmt.Sprintf("/api/e/%d/frame/%s/%d?w=640", e, url.PathEscape(key), row), nil, nil)
+				a, b := s.do(
+					"GET",
+					fmt.Sprintf("/api/e/%d/frame/%s/%d?w=640", e, url.PathEscape(key), row),
+					nil,
+					nil,
+				)
 				if a.StatusCode == 404 && c.format == "mcap" {
 					continue // the camera has fewer rows than the anchor
 				}
@@ -106,14 +122,23 @@ func TestFramesAreTheirRows(t *testing.T) {
 				}
 				rgb, w, h := rgbOf(img)
 				if ge, gr, ok := synth.ReadCode(rgb, w, h); !ok || ge != e || gr != row {
-					t.Fatalf("episode %d row %d of %s shows episode %d row %d (%v)", e, row, key, ge, gr, ok)
+					t.Fatalf(
+						"episode %d row %d of %s shows episode %d row %d (%v)",
+						e,
+						row,
+						key,
+						ge,
+						gr,
+						ok,
+					)
 				}
 			}
 		})
 	}
 }
 
-// TestFramesOfARealSet: every row of a set whose timestamps drift by more than a frame shows what ffmpeg decodes at its number.
+// TestFramesOfARealSet: every row of a set whose timestamps drift by more than a frame shows what
+// ffmpeg decodes at its number.
 func TestFramesOfARealSet(t *testing.T) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
@@ -125,7 +150,8 @@ func TestFramesOfARealSet(t *testing.T) {
 	w := 64
 	h := w * f.Height / f.Width
 	raw, err := exec.Command(ffmpeg, "-v", "error", "-i", filepath.Join(realdata.Path(t, "g1_h264_v30_bigdrift"), "videos", key, "chunk-000/file-000.mp4"), "-fps_mode", "passthrough",
-		"-vf", fmt.Sprintf("scale=%d:%d:flags=area", w, h), "-pix_fmt", "rgb24", "-f", "rawvideo", "-").Output()
+		"-vf", fmt.Sprintf("scale=%d:%d:flags=area", w, h), "-pix_fmt", "rgb24", "-f", "rawvideo", "-").
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +166,12 @@ func TestFramesOfARealSet(t *testing.T) {
 	for e := 0; e < ds.Info().Episodes; e += 5 {
 		for row := range ds.Len(e) {
 			refs := make([]robocache.FrameRef, 1)
-			if err := ds.Frames(t.Context(), key, []robocache.Row{{Episode: e, Index: row}}, refs); err != nil {
+			if err := ds.Frames(
+				t.Context(),
+				key,
+				[]robocache.Row{{Episode: e, Index: row}},
+				refs,
+			); err != nil {
 				t.Fatal(err)
 			}
 			_, b := s.do("GET", fmt.Sprintf("/api/e/%d/frame/%s/%d?w=%d", e, key, row, w), nil, nil)
@@ -156,8 +187,16 @@ func TestFramesOfARealSet(t *testing.T) {
 			own := distance(rgb, raw[at*3*w*h:][:3*w*h])
 			worst = max(worst, own)
 			for _, other := range []int{at - 3, at + 3} {
-				if other >= 0 && other < frames && distance(raw[other*3*w*h:][:3*w*h], raw[at*3*w*h:][:3*w*h]) > 4 && distance(rgb, raw[other*3*w*h:][:3*w*h]) < own {
-					t.Fatalf("episode %d row %d is nearer to frame %d than to %d", e, row, other, at)
+				if other >= 0 && other < frames &&
+					distance(raw[other*3*w*h:][:3*w*h], raw[at*3*w*h:][:3*w*h]) > 4 &&
+					distance(rgb, raw[other*3*w*h:][:3*w*h]) < own {
+					t.Fatalf(
+						"episode %d row %d is nearer to frame %d than to %d",
+						e,
+						row,
+						other,
+						at,
+					)
 				}
 			}
 			n++
@@ -169,7 +208,8 @@ func TestFramesOfARealSet(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: requests that overtake each other, are given up, and come for several widths get their own frame (with -race).
+// TestManyAtOnce: requests that overtake each other, are given up, and come for several widths get
+// their own frame (with -race).
 func TestManyAtOnce(t *testing.T) {
 	s := serve(t, Options{}, "g1_h264_v30")
 	x := s.server.sets[0]
@@ -206,7 +246,12 @@ func TestManyAtOnce(t *testing.T) {
 	work.Wait()
 }
 
-func (s *Server) jpegOf(ctx context.Context, x *set, f *robocache.Feature, e, row, width int) ([]byte, error) {
+func (s *Server) jpegOf(
+	ctx context.Context,
+	x *set,
+	f *robocache.Feature,
+	e, row, width int,
+) ([]byte, error) {
 	return s.jpeg(ctx, x, frameKey{cameraKey{x.id, e, f.Key, width}, row}, f)
 }
 
@@ -238,12 +283,26 @@ func TestDepth(t *testing.T) {
 	t.Error("no depth")
 }
 
-// TestDepthVideo: HEVC in 12 bits, which browsers do not play, is decoded here: a stripe that is near stands where the row has it (acceptance case 7).
+// TestDepthVideo: HEVC in 12 bits, which browsers do not play, is decoded here: a stripe that is
+// near stands where the row has it (acceptance case 7).
 func TestDepthVideo(t *testing.T) {
 	const w, h, rows = 128, 64, 16
 	dst := filepath.Join(t.TempDir(), "set")
-	depth := robocache.Feature{Key: "depth", Kind: robocache.KindVideo, DType: robocache.Uint16, Height: h, Width: w, Channels: 1, Depth: &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "mm"}}
-	r, err := lerobot.Record(t.Context(), dst, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: []robocache.Feature{depth}}, write.RecordOptions{QueueBytes: 1 << 20})
+	depth := robocache.Feature{
+		Key:      "depth",
+		Kind:     robocache.KindVideo,
+		DType:    robocache.Uint16,
+		Height:   h,
+		Width:    w,
+		Channels: 1,
+		Depth:    &robocache.Depth{Min: 0.01, Max: 10, Shift: 3.5, Log: true, Unit: "mm"},
+	}
+	r, err := lerobot.Record(
+		t.Context(),
+		dst,
+		write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: []robocache.Feature{depth}},
+		write.RecordOptions{QueueBytes: 1 << 20},
+	)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.Skip(err)
 	} else if err != nil {

@@ -19,12 +19,15 @@ import (
 // code reads which episode and row a camera shows, of the pixels that are on the screen.
 func (t *tab) code(selector string) (episode, row int, ok bool) {
 	t.Helper()
-	text := eval[string](t, `(() => { const from = document.querySelector(`+"`"+selector+"`"+`), c = document.createElement('canvas');
+	text := eval[string](
+		t,
+		`(() => { const from = document.querySelector(`+"`"+selector+"`"+`), c = document.createElement('canvas');
 		c.width = from.videoWidth || from.width; c.height = from.videoHeight || from.height;
 		const g = c.getContext('2d'); g.drawImage(from, 0, 0);
 		const d = g.getImageData(0, 0, c.width, c.height).data; let s = '';
 		for (let i = 0; i < d.length; i += 4) s += String.fromCharCode(d[i], d[i + 1], d[i + 2]);
-		return c.width + ' ' + c.height + ' ' + btoa(s); })()`)
+		return c.width + ' ' + c.height + ' ' + btoa(s); })()`,
+	)
 	var w, h int
 	var pixels string
 	if _, err := fmt.Sscan(text, &w, &h, &pixels); err != nil {
@@ -39,17 +42,35 @@ func (t *tab) code(selector string) (episode, row int, ok bool) {
 
 const firstCamera = "#cameras figure:nth-child(1)"
 
-// TestKeys: the keys do what they say, and the frame that is on the screen is that of the row that is named beside it; flags go to the file; an address
-// opens what it was taken from (acceptance cases 8 and 9).
+// TestKeys: the keys do what they say, and the frame that is on the screen is that of the row that
+// is named beside it; flags go to the file; an address opens what it was taken from (acceptance
+// cases 8 and 9).
 func TestKeys(t *testing.T) {
 	evil := `<img src=x onerror="document.title='owned'"><script>1</script>`
 	path := filepath.Join(t.TempDir(), "flags.json")
-	set := made(t, "lerobot", synth.Options{Codec: "h264", GOP: 30, Episodes: 6, Spread: 0.3, Tasks: []string{evil, "reach"}})
+	set := made(
+		t,
+		"lerobot",
+		synth.Options{
+			Codec:    "h264",
+			GOP:      30,
+			Episodes: 6,
+			Spread:   0.3,
+			Tasks:    []string{evil, "reach"},
+		},
+	)
 	p := serve(t, Options{Flags: path}, set).browse("")
 	row := func() int { return eval[int](p, "Number(document.querySelector('"+firstCamera+"').dataset.row)") }
 	at := func(e, n int) {
 		t.Helper()
-		p.wait(fmt.Sprintf("document.body.dataset.ready === '0:%d' && document.querySelector('%s').dataset.row === '%d'", e, firstCamera, n))
+		p.wait(
+			fmt.Sprintf(
+				"document.body.dataset.ready === '0:%d' && document.querySelector('%s').dataset.row === '%d'",
+				e,
+				firstCamera,
+				n,
+			),
+		)
 		if ge, gr, ok := p.code(firstCamera + " canvas"); !ok || ge != e || gr != n {
 			t.Fatalf("the canvas shows episode %d row %d (%v), expected %d, %d", ge, gr, ok, e, n)
 		}
@@ -65,7 +86,10 @@ func TestKeys(t *testing.T) {
 	p.press(kb.ArrowRight, chromedp.KeyModifiers(8)) // Shift
 	at(1, 10)
 	p.press(kb.End)
-	last := eval[int](p, "1 * document.querySelector('#clock').textContent.match(/of (\\d+)$/)[1]") - 1
+	last := eval[int](
+		p,
+		"1 * document.querySelector('#clock').textContent.match(/of (\\d+)$/)[1]",
+	) - 1
 	at(1, last)
 	p.press(kb.Home)
 	at(1, 0)
@@ -97,16 +121,27 @@ func TestKeys(t *testing.T) {
 	p.wait("!document.querySelector('#help').open")
 	p.press("/")
 	p.wait("document.activeElement.id === 'filter'")
-	eval[bool](p, "(document.activeElement.value = '', true)") // the driver types the key though the page has taken it
+	// the driver types the key though the page has taken it
+	eval[bool](p, "(document.activeElement.value = '', true)")
 	p.press("reach")
 	p.wait("document.querySelector('#filter').value === 'reach'")
-	if text := eval[string](p, "document.querySelector('#count').textContent"); !strings.HasPrefix(text, "3 of 6") {
+	if text := eval[string](
+		p,
+		"document.querySelector('#count').textContent",
+	); !strings.HasPrefix(
+		text,
+		"3 of 6",
+	) {
 		t.Error(text, eval[string](p, "document.querySelector('#list').innerText"))
 	}
 	p.press(kb.Escape)
 
 	// What the dataset says stays text.
-	if n := eval[int](p, "document.querySelectorAll('img, #rows script').length"); n != 0 || eval[string](p, "document.title") == "owned" {
+	if n := eval[int](
+		p,
+		"document.querySelectorAll('img, #rows script').length",
+	); n != 0 ||
+		eval[string](p, "document.title") == "owned" {
 		t.Errorf("%d elements of the task's text", n)
 	}
 	if !eval[bool](p, "document.querySelector('#task').textContent.length > 0") {
@@ -118,19 +153,33 @@ func TestKeys(t *testing.T) {
 	p.wait("document.querySelector('#flags').textContent.includes('bad')")
 	p.press("f")
 	p.wait("document.querySelector('#flag-dialog').open")
-	eval[bool](p, "(document.querySelector('#flag-label').value = 'bad', document.querySelector('#flag-note').value = 'dropped <b>it', document.querySelector('#flag-save').click(), true)")
+	eval[bool](
+		p,
+		"(document.querySelector('#flag-label').value = 'bad', document.querySelector('#flag-note').value = 'dropped <b>it', document.querySelector('#flag-save').click(), true)",
+	)
 	p.wait("document.querySelector('#flags').textContent.includes('dropped <b>it')")
 	f, err := flags.Read(t.Context(), path)
-	if err != nil || len(f.Flags) != 1 || f.Flags[0].Episode != 1 || f.Flags[0].Label != "bad" || f.Flags[0].Note != "dropped <b>it" {
+	if err != nil || len(f.Flags) != 1 || f.Flags[0].Episode != 1 || f.Flags[0].Label != "bad" ||
+		f.Flags[0].Note != "dropped <b>it" {
 		t.Errorf("%+v %v", f, err)
 	}
-	without, err := edit.Run(t.Context(), &edit.Request{Sources: []string{set}, DST: filepath.Join(t.TempDir(), "out"), Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Flags: path}}}})
+	without, err := edit.Run(
+		t.Context(),
+		&edit.Request{
+			Sources: []string{set},
+			DST:     filepath.Join(t.TempDir(), "out"),
+			Verbs:   []edit.Verb{{Verb: "delete", Choice: edit.Choice{Flags: path}}},
+		},
+	)
 	if err != nil || without.Episodes != 5 || without.Plan.Episodes[1].Episode != 2 {
 		t.Errorf("edit delete --flags: %+v %v", without, err)
 	}
 
 	// The address opens the same view.
-	eval[bool](p, "(document.querySelector('#filter').value = '', document.querySelector('#filter').dispatchEvent(new Event('input')), true)")
+	eval[bool](
+		p,
+		"(document.querySelector('#filter').value = '', document.querySelector('#filter').dispatchEvent(new Event('input')), true)",
+	)
 	n := row() + 1
 	p.press(kb.ArrowRight)
 	p.wait(fmt.Sprintf("location.hash.includes('r=%d')", n))
@@ -138,27 +187,53 @@ func TestKeys(t *testing.T) {
 	if strings.Contains(hash, "token") {
 		t.Error("the token stays in the address: ", hash)
 	}
-	title := eval[string](p, "document.querySelector('#title').textContent + document.querySelector('#clock').textContent")
+	title := eval[string](
+		p,
+		"document.querySelector('#title').textContent + document.querySelector('#clock').textContent",
+	)
 	p.visit(hash)
 	at(1, n)
-	if again := eval[string](p, "document.querySelector('#title').textContent + document.querySelector('#clock').textContent"); again != title {
+	if again := eval[string](
+		p,
+		"document.querySelector('#title').textContent + document.querySelector('#clock').textContent",
+	); again != title {
 		t.Errorf("%q, before %q", again, title)
 	}
 	p.clean()
 }
 
-// TestSeen: one row that stands out is drawn, gaps are shaded, the plots follow one zoom, values are those of the row; alignment, comparison and clouds appear.
+// TestSeen: one row that stands out is drawn, gaps are shaded, the plots follow one zoom, values
+// are those of the row; alignment, comparison and clouds appear.
 func TestSeen(t *testing.T) {
-	p := serve(t, Options{}, made(t, "mcap", synth.Options{Rates: map[string]float64{"camera": 30, "joints": 100, "cloud": 10, "text": 2}, Dropout: 5e8, Late: 3e8, Jitter: 2e6}),
-		made(t, "lerobot", synth.Options{Codec: "png"})).browse("c=1:2&hz=25&z=200000000,900000000")
+	p := serve(
+		t,
+		Options{},
+		made(
+			t,
+			"mcap",
+			synth.Options{
+				Rates:   map[string]float64{"camera": 30, "joints": 100, "cloud": 10, "text": 2},
+				Dropout: 5e8,
+				Late:    3e8,
+				Jitter:  2e6,
+			},
+		),
+		made(t, "lerobot", synth.Options{Codec: "png"}),
+	).browse("c=1:2&hz=25&z=200000000,900000000")
 	eval[bool](p, "(document.querySelector('#plots').scrollIntoView(), true)")
 	p.wait("document.querySelectorAll('#plots .plot[data-points]').length > 1")
 	if n := eval[int](p, "document.querySelectorAll('#clouds figure').length"); n == 0 {
 		t.Error("no cloud")
 	}
-	p.wait("document.querySelector('#clouds figure').dataset.row >= 0 || document.querySelector('#clouds .none').textContent.startsWith('begins')")
-	labels := eval[string](p, "[...document.querySelectorAll('figcaption b')].map((b) => b.textContent).join('|')")
-	if !strings.Contains(labels, "[25 Hz grid]") || !strings.Contains(labels, "second dataset, episode 2") {
+	p.wait(
+		"document.querySelector('#clouds figure').dataset.row >= 0 || document.querySelector('#clouds .none').textContent.startsWith('begins')",
+	)
+	labels := eval[string](
+		p,
+		"[...document.querySelectorAll('figcaption b')].map((b) => b.textContent).join('|')",
+	)
+	if !strings.Contains(labels, "[25 Hz grid]") ||
+		!strings.Contains(labels, "second dataset, episode 2") {
 		t.Error(labels)
 	}
 	lanes := eval[string](p, "document.querySelector('#lanes').textContent")
@@ -171,11 +246,17 @@ func TestSeen(t *testing.T) {
 	before := eval[string](p, "document.querySelector('#plots canvas').toDataURL()")
 	p.press("z")
 	p.wait("!location.hash.includes('&z=')")
-	p.wait("document.querySelector('#plots canvas').toDataURL().length !== " + fmt.Sprint(len(before)))
+	p.wait(
+		"document.querySelector('#plots canvas').toDataURL().length !== " + fmt.Sprint(len(before)),
+	)
 	p.press(kb.End)
-	p.wait("document.querySelector('#plots .at').offsetLeft > 500") // the line of the time stands in the plots
+	// the line of the time stands in the plots
+	p.wait("document.querySelector('#plots .at').offsetLeft > 500")
 	// Names for those who do not see the page.
-	if n := eval[int](p, "[...document.querySelectorAll('button, input, select, canvas[role]')].filter((x) => !(x.ariaLabel || x.getAttribute('aria-label') || x.textContent.trim() || x.labels?.length)).length"); n != 0 {
+	if n := eval[int](
+		p,
+		"[...document.querySelectorAll('button, input, select, canvas[role]')].filter((x) => !(x.ariaLabel || x.getAttribute('aria-label') || x.textContent.trim() || x.labels?.length)).length",
+	); n != 0 {
 		t.Errorf("%d controls have no name", n)
 	}
 	p.clean()

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// listing is the episodes as columns, which fill while the server runs: of some formats a task costs reading a file.
+// listing is the episodes as columns, which fill while the server runs: of some formats a task
+// costs reading a file.
 type listing struct {
 	mu sync.Mutex
 	columns
@@ -95,7 +96,12 @@ func (s *Server) episodes(q *request) error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	l.mu.Lock()
-	out := columns{Done: l.Done, Length: l.Length[:l.Done:l.Done], Task: append([]int{}, l.Task...), Tasks: append([]string{}, l.Tasks...)}
+	out := columns{
+		Done:   l.Done,
+		Length: l.Length[:l.Done:l.Done],
+		Task:   append([]int{}, l.Task...),
+		Tasks:  append([]string{}, l.Tasks...),
+	}
 	err := l.err
 	l.mu.Unlock()
 	if errors.Is(err, robocache.ErrInternal) {
@@ -200,7 +206,8 @@ type mark struct {
 	Time    *int64 `json:"t_ns,omitempty"`
 }
 
-// MarshalJSON adds the place to the finding. Without it the method of the embedded Finding would leave the place out.
+// MarshalJSON adds the place to the finding. Without it the method of the embedded Finding would
+// leave the place out.
 func (m mark) MarshalJSON() ([]byte, error) {
 	finding, err := json.Marshal(m.Finding)
 	if err != nil {
@@ -239,7 +246,8 @@ func (x *set) marks(ctx context.Context, found []robocache.Finding, e int) ([]ma
 	return out, nil
 }
 
-// when returns the time that a finding names by a row, or by its code and stream; nil if it names none.
+// when returns the time that a finding names by a row, or by its code and stream; nil if it names
+// none.
 func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) (*int64, error) {
 	all, err := x.timelines(ctx, e)
 	if robocache.IsFatal(err) {
@@ -270,7 +278,8 @@ func (x *set) when(ctx context.Context, e int, code string, w robocache.Where) (
 	return momentOf(code, line, all.Start), nil
 }
 
-// momentOf returns the time of a finding that names a stream without a row; nil if the code has no moment.
+// momentOf returns the time of a finding that names a stream without a row; nil if the code has no
+// moment.
 func momentOf(code string, line *inspect.Timeline, start int64) *int64 {
 	if len(line.Times) == 0 {
 		return nil
@@ -337,7 +346,11 @@ func (s *Server) episodeFindings(q *request) error {
 	}
 	if !known {
 		var err error
-		if found, err = diagnose.Run(ctx, x.ds, robocache.DiagnoseOptions{Episodes: []int{q.e}}); err != nil {
+		if found, err = diagnose.Run(
+			ctx,
+			x.ds,
+			robocache.DiagnoseOptions{Episodes: []int{q.e}},
+		); err != nil {
 			return err
 		}
 		d.mu.Lock()

@@ -19,8 +19,9 @@ type moves struct {
 	jerk, idle []float64 // NaN: nothing is known
 }
 
-// measures answers columns over the episodes; run=1 makes them. Jerk is the root mean square of the third derivative, of channels as parts of their range
-// in the dataset; idle the share of the rows at which every channel rests.
+// measures answers columns over the episodes; run=1 makes them. Jerk is the root mean square of the
+// third derivative, of channels as parts of their range in the dataset; idle the share of the rows
+// at which every channel rests.
 func (s *Server) measures(q *request) error {
 	m := &q.base.moved
 	if q.URL.Query().Get("run") == "1" {
@@ -44,7 +45,10 @@ func (s *Server) measures(q *request) error {
 func (x *set) positions() *robocache.Feature {
 	for _, suffix := range []string{"observation.state", "position", "qpos", "state", "action", ""} {
 		for i := range x.info.Features {
-			if f := &x.info.Features[i]; !f.Default && !f.Latched && strings.HasSuffix(f.Key, suffix) && inspect.Curves(f) && f.DType.Float() {
+			if f := &x.info.Features[i]; !f.Default && !f.Latched &&
+				strings.HasSuffix(f.Key, suffix) &&
+				inspect.Curves(f) &&
+				f.DType.Float() {
 				return f
 			}
 		}
@@ -58,7 +62,11 @@ func (x *set) measure(ctx context.Context) error {
 	m.run(func(progress func(done, total int64)) (func(), error) {
 		f := x.positions()
 		if f == nil {
-			return nil, robocache.Unsupported("view", nil, "the dataset has no stream of numbers that move")
+			return nil, robocache.Unsupported(
+				"view",
+				nil,
+				"the dataset has no stream of numbers that move",
+			)
 		}
 		n := x.info.Episodes
 		span, err := x.spans(ctx, f)
@@ -88,7 +96,8 @@ func (x *set) measure(ctx context.Context) error {
 	return m.internal()
 }
 
-// spans is the range of each channel in the dataset. What cannot be read is left out: the doctor says what is wrong with it.
+// spans is the range of each channel in the dataset. What cannot be read is left out: the doctor
+// says what is wrong with it.
 func (x *set) spans(ctx context.Context, f *robocache.Feature) ([]float64, error) {
 	low, high := make([]float64, f.Elements()), make([]float64, f.Elements())
 	for c := range low {
@@ -121,7 +130,13 @@ func (x *set) spans(ctx context.Context, f *robocache.Feature) ([]float64, error
 }
 
 // moving measures an episode.
-func moving(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, e int, span []float64) (jerk, idle float64, err error) {
+func moving(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	e int,
+	span []float64,
+) (jerk, idle float64, err error) {
 	l, err := inspect.TimelineOf(ctx, ds, e, f)
 	if err != nil {
 		return jerk, idle, err

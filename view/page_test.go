@@ -40,8 +40,20 @@ var chromium = sync.OnceValue(func() context.Context {
 	if path == "" {
 		return nil
 	}
-	options := []chromedp.ExecAllocatorOption{chromedp.ExecPath(path), chromedp.NoFirstRun, chromedp.Headless, chromedp.WindowSize(1280, 900), chromedp.Flag("enable-unsafe-swiftshader", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.Flag("autoplay-policy", "no-user-gesture-required")}
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(
+			path,
+		),
+		chromedp.NoFirstRun,
+		chromedp.Headless,
+		chromedp.WindowSize(1280, 900),
+		chromedp.Flag("enable-unsafe-swiftshader", true),
+		chromedp.Flag(
+			"disable-dev-shm-usage",
+			true,
+		),
+		chromedp.Flag("autoplay-policy", "no-user-gesture-required"),
+	}
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -62,7 +74,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// browse opens the page at an address (#…) in a tab of its own; where there is no browser the test skips.
+// browse opens the page at an address (#…) in a tab of its own; where there is no browser the test
+// skips.
 func (s *site) browse(hash string) *tab {
 	s.Helper()
 	return s.browseAt("#token=" + testToken + "&" + hash)
@@ -82,7 +95,9 @@ func (s *site) browseAt(hash string) *tab {
 		defer t.mu.Unlock()
 		switch ev := ev.(type) {
 		case *log.EventEntryAdded:
-			if (ev.Entry.Level == "error" || ev.Entry.Level == "warning") && !strings.Contains(ev.Entry.Text, "GL Driver Message") { // of drawing without a GPU
+			// of drawing without a GPU
+			if (ev.Entry.Level == "error" || ev.Entry.Level == "warning") &&
+				!strings.Contains(ev.Entry.Text, "GL Driver Message") {
 				t.wrong = append(t.wrong, ev.Entry.Text+" "+ev.Entry.URL)
 			}
 		case *runtime.EventConsoleAPICalled:
@@ -93,7 +108,9 @@ func (s *site) browseAt(hash string) *tab {
 			b, _ := json.Marshal(ev.ExceptionDetails)
 			t.wrong = append(t.wrong, string(b))
 		case *network.EventRequestWillBeSent:
-			if u := ev.Request.URL; !strings.HasPrefix(u, s.http.URL) && !strings.HasPrefix(u, "blob:"+s.http.URL) && !strings.HasPrefix(u, "data:") {
+			if u := ev.Request.URL; !strings.HasPrefix(u, s.http.URL) &&
+				!strings.HasPrefix(u, "blob:"+s.http.URL) &&
+				!strings.HasPrefix(u, "data:") {
 				t.outside = append(t.outside, u)
 			}
 		}
@@ -107,10 +124,16 @@ func (s *site) browseAt(hash string) *tab {
 
 func (t *tab) visit(hash string) {
 	t.Helper()
-	if err := chromedp.Do(t.ctx, chromedp.Navigate("about:blank"), chromedp.Navigate(t.site.http.URL+"/"+hash)); err != nil {
+	if err := chromedp.Do(
+		t.ctx,
+		chromedp.Navigate("about:blank"),
+		chromedp.Navigate(t.site.http.URL+"/"+hash),
+	); err != nil {
 		t.Fatal(err)
 	}
-	t.wait("document.body.dataset.done && document.body.dataset.ready === document.body.dataset.done")
+	t.wait(
+		"document.body.dataset.done && document.body.dataset.ready === document.body.dataset.done",
+	)
 }
 
 func eval[T any](t *tab, js string) T {
@@ -132,7 +155,12 @@ func (t *tab) wait(js string) {
 		if time.Now().After(end) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.Fatalf("after 30 s not %s\nconsole: %s\nthe page: %.2000s", js, t.wrong, eval[string](t, "document.body.innerText"))
+			t.Fatalf(
+				"after 30 s not %s\nconsole: %s\nthe page: %.2000s",
+				js,
+				t.wrong,
+				eval[string](t, "document.body.innerText"),
+			)
 		}
 	}
 }
@@ -165,14 +193,21 @@ func (t *tab) shot(path string) {
 	}
 }
 
-// TestFramesFirst: the page asks for frames before it asks for anything that takes long: plots, findings, measures and
-// texts. The lists of episodes and flags, which are asked for at the same time as the episode, may come before or after.
+// TestFramesFirst: the page asks for frames before it asks for anything that takes long: plots,
+// findings, measures and texts. The lists of episodes and flags, which are asked for at the same
+// time as the episode, may come before or after.
 func TestFramesFirst(t *testing.T) {
 	p := serve(t, Options{}, "g1_h264_v30").browse("")
 	p.wait("document.querySelector('#plots canvas')")
-	asked := eval[[]string](p, `performance.getEntriesByType('resource').sort((a, b) => a.startTime - b.startTime)
-		.map((r) => new URL(r.name).pathname).filter((n) => /^.api.|uPlot.iife/.test(n))`)
-	first := slices.IndexFunc(asked, func(path string) bool { return strings.Contains(path, "/frame/") })
+	asked := eval[[]string](
+		p,
+		`performance.getEntriesByType('resource').sort((a, b) => a.startTime - b.startTime)
+		.map((r) => new URL(r.name).pathname).filter((n) => /^.api.|uPlot.iife/.test(n))`,
+	)
+	first := slices.IndexFunc(
+		asked,
+		func(path string) bool { return strings.Contains(path, "/frame/") },
+	)
 	if first < 0 {
 		t.Fatalf("no frame is asked for: %q", asked)
 	}
@@ -182,7 +217,10 @@ func TestFramesFirst(t *testing.T) {
 			t.Errorf("%s is asked for before the first frame: %q", path, asked)
 		}
 	}
-	if !slices.ContainsFunc(asked[first:], func(path string) bool { return strings.HasSuffix(path, "uPlot.iife.min.js") }) {
+	if !slices.ContainsFunc(
+		asked[first:],
+		func(path string) bool { return strings.HasSuffix(path, "uPlot.iife.min.js") },
+	) {
 		t.Errorf("uPlot is not asked for: %q", asked)
 	}
 }
@@ -192,10 +230,17 @@ func TestPageOpens(t *testing.T) {
 	for _, name := range fixtures {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, Options{}, name).browse("")
-			p.wait("[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row >= 0 || f.querySelector('.none:not([hidden])'))")
+			p.wait(
+				"[...document.querySelectorAll('#cameras figure')].every((f) => f.dataset.row >= 0 || f.querySelector('.none:not([hidden])'))",
+			)
 			p.clean()
-			t.Log(eval[string](p, "document.querySelector('#episode').textContent"), eval[int](p, "document.querySelectorAll('#cameras figure').length"), "cameras",
-				eval[int](p, "document.querySelectorAll('#plots canvas').length"), "plots drawn")
+			t.Log(
+				eval[string](p, "document.querySelector('#episode').textContent"),
+				eval[int](p, "document.querySelectorAll('#cameras figure').length"),
+				"cameras",
+				eval[int](p, "document.querySelectorAll('#plots canvas').length"),
+				"plots drawn",
+			)
 		})
 	}
 }

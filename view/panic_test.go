@@ -41,7 +41,12 @@ func (p *panics) Gather(ctx context.Context, key string, rows []robocache.Row, d
 	return p.Dataset.Gather(ctx, key, rows, dst)
 }
 
-func (p *panics) Frames(ctx context.Context, key string, rows []robocache.Row, dst []robocache.FrameRef) error {
+func (p *panics) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []robocache.FrameRef,
+) error {
 	p.hit("Frames", rows[0].Episode)
 	return p.Dataset.Frames(ctx, key, rows, dst)
 }
@@ -89,7 +94,15 @@ func TestInternalErrors(t *testing.T) {
 				s.internal(path)
 				var about map[string]any
 				s.get("/api/info", &about)
-				if path := strings.Replace(path, "/e/1", "/e/2", 1); strings.Contains(path, "/e/2") {
+				if path := strings.Replace(
+					path,
+					"/e/1",
+					"/e/2",
+					1,
+				); strings.Contains(
+					path,
+					"/e/2",
+				) {
 					if a, b := s.do("GET", path, nil, nil); a.StatusCode != 200 {
 						t.Errorf("%s: %s %s", path, a.Status, b)
 					}
@@ -105,13 +118,15 @@ func (s *site) internal(path string) {
 	s.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		a, b := s.do("GET", path, nil, nil)
-		if a.StatusCode == 200 && strings.Contains(string(b), `"state":"running"`) && time.Now().Before(deadline) {
+		if a.StatusCode == 200 && strings.Contains(string(b), `"state":"running"`) &&
+			time.Now().Before(deadline) {
 			path = strings.Replace(path, "run=1", "", 1)
 			continue
 		}
 		var answer struct{ Class, Message string }
 		err := json.Unmarshal(b, &answer)
-		if a.StatusCode != 500 || err != nil || answer.Class != "internal" || !strings.Contains(answer.Message, "index out of range") {
+		if a.StatusCode != 500 || err != nil || answer.Class != "internal" ||
+			!strings.Contains(answer.Message, "index out of range") {
 			s.Errorf("%s: %s %.300q, want 500, internal, index out of range", path, a.Status, b)
 		}
 		return

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/inspect"
 )
 
-// binary answers columns of numbers: the length of a JSON header (4 bytes, little-endian), the header padded to 8 bytes, and the columns.
+// binary answers columns of numbers: the length of a JSON header (4 bytes, little-endian), the
+// header padded to 8 bytes, and the columns.
 func (q *request) binary(header any, columns ...[]float64) error {
 	b, err := json.Marshal(header)
 	if err != nil {
@@ -31,7 +32,8 @@ func (q *request) binary(header any, columns ...[]float64) error {
 	return err
 }
 
-// series answers the rows of a numeric stream between two times, in at most so many columns of pixels.
+// series answers the rows of a numeric stream between two times, in at most so many columns of
+// pixels.
 func (s *Server) series(q *request) error {
 	all, err := q.set.timelines(q.Context(), q.e)
 	if err != nil {
@@ -88,12 +90,19 @@ func (s *Server) text(q *request) error {
 		Upto int   `json:"rows_read"` // where there are more than maxTexts
 	}{Rows: []row{}, Upto: l.Rows}
 	for k := 0; k < l.Rows; k += 256 {
-		texts, err := q.set.ds.Text(ctx, q.feature.Key, robocache.RowsOf(q.e, k, min(256, l.Rows-k)))
+		texts, err := q.set.ds.Text(
+			ctx,
+			q.feature.Key,
+			robocache.RowsOf(q.e, k, min(256, l.Rows-k)),
+		)
 		if err != nil {
 			return err
 		}
 		for i, text := range texts {
-			if n := len(out.Rows); n == 0 || out.Rows[n-1].Text != text || q.feature.Kind == robocache.KindEvent && text != "" {
+			if n := len(
+				out.Rows,
+			); n == 0 || out.Rows[n-1].Text != text ||
+				q.feature.Kind == robocache.KindEvent && text != "" {
 				out.Rows = append(out.Rows, row{k + i, l.Times[k+i] - all.Start, clip(text)})
 			}
 		}
@@ -159,7 +168,11 @@ func (s *Server) at(q *request) error {
 			if err := q.set.ds.Gather(ctx, f.Key, row, raw); err != nil {
 				return err
 			}
-			values := robocache.Float64s(nil, f.DType, raw[:min(f.Elements(), 4*inspect.MaxChannels)*f.DType.Size()])
+			values := robocache.Float64s(
+				nil,
+				f.DType,
+				raw[:min(f.Elements(), 4*inspect.MaxChannels)*f.DType.Size()],
+			)
 			for k := range values {
 				v.Values = append(v.Values, nil)
 				if x := values[k]; x-x == 0 {

@@ -32,10 +32,11 @@ var assets embed.FS
 
 // Options say who may look, and what is shown beside the dataset.
 type Options struct {
-	Token      string        // what a request must bring; "" = anybody may look
-	AllowHosts []string      // host names beside those of loopback that a request may be sent to
-	Flags      string        // the file of flagged episodes; "" = the page gives a download
-	Align      *align.Config // of the rows that an alignment would make; its HZ is what the page begins with
+	Token      string   // what a request must bring; "" = anybody may look
+	AllowHosts []string // host names beside those of loopback that a request may be sent to
+	Flags      string   // the file of flagged episodes; "" = the page gives a download
+	// of the rows that an alignment would make; its HZ is what the page begins with
+	Align *align.Config
 }
 
 // Server shows datasets. They stay the caller's to close, after Close.
@@ -59,8 +60,16 @@ type Server struct {
 // New makes a server of one dataset, or of two to compare.
 func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Server, err error) {
 	defer crash.Recover("view", &err)
-	s := &Server{opt: opt, cookie: cookieName(opt.Token), pool: video.NewPool(decoderBudget), frames: lru.New[frameKey, []byte](frameBudget),
-		cameras: lru.New[cameraKey, *camera](maxCameras), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Server{
+		opt:    opt,
+		cookie: cookieName(opt.Token),
+		pool:   video.NewPool(decoderBudget),
+		frames: lru.New[frameKey, []byte](frameBudget),
+		cameras: lru.New[cameraKey, *camera](
+			maxCameras,
+		),
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if s.flags, err = flags.New(ctx, datasets[0]); err != nil {
 		return nil, err
@@ -83,7 +92,9 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 	for _, x := range s.sets {
 		s.background(x.list)
 		if x.small() {
-			s.background(func(ctx context.Context) error { return errors.Join(x.diagnose(ctx), x.measure(ctx)) })
+			s.background(
+				func(ctx context.Context) error { return errors.Join(x.diagnose(ctx), x.measure(ctx)) },
+			)
 		}
 	}
 	return s, nil
@@ -92,7 +103,11 @@ func New(ctx context.Context, datasets []robocache.Dataset, opt Options) (_ *Ser
 // background runs work that ends with the server.
 func (s *Server) background(fn func(ctx context.Context) error) {
 	s.work.Go(func() {
-		if err := crash.Func("view", func() error { return fn(s.ctx) })(); err != nil && s.ctx.Err() == nil {
+		if err := crash.Func(
+			"view",
+			func() error { return fn(s.ctx) },
+		)(); err != nil &&
+			s.ctx.Err() == nil {
 			slog.Warn("view", "error", err)
 		}
 	})
@@ -107,7 +122,12 @@ func (s *Server) Close() {
 
 // Serve answers requests until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	srv := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
+	srv := &http.Server{
+		Handler:           s.Handler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+	}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
 	select {
@@ -126,7 +146,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", page)
 	mux.HandleFunc("GET /assets/{version}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "max-age=31536000, immutable")
-		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(files())).ServeHTTP(w, r)
+		http.StripPrefix("/assets/"+r.PathValue("version"), http.FileServerFS(files())).
+			ServeHTTP(w, r)
 	})
 	mux.HandleFunc("POST /login", s.login)
 	// What is asked of an episode or a stream is read from the path first.
@@ -175,7 +196,8 @@ func assetBytes(name string) []byte {
 	return b
 }
 
-// index is the page. The address of its other files holds what is in them, so that a browser keeps them as long as it likes.
+// index is the page. The address of its other files holds what is in them, so that a browser keeps
+// them as long as it likes.
 var index = sync.OnceValue(func() []byte {
 	h := sha256.New()
 	entries, err := fs.ReadDir(files(), ".")
@@ -185,7 +207,11 @@ var index = sync.OnceValue(func() []byte {
 	for _, e := range entries {
 		h.Write(assetBytes(e.Name()))
 	}
-	return bytes.ReplaceAll(assetBytes("index.html"), []byte("\"assets/"), fmt.Appendf(nil, "\"assets/%x/", h.Sum(nil)[:6]))
+	return bytes.ReplaceAll(
+		assetBytes("index.html"),
+		[]byte("\"assets/"),
+		fmt.Appendf(nil, "\"assets/%x/", h.Sum(nil)[:6]),
+	)
 })
 
 func page(w http.ResponseWriter, _ *http.Request) {
@@ -213,7 +239,11 @@ func (s *Server) api(fn func(q *request) error) http.Handler {
 			defer crash.Recover("view", &err)
 			if !s.allowed(r) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "the address of this page ends with #token=…, as 'robocache view' printed it", http.StatusUnauthorized)
+				http.Error(
+					w,
+					"the address of this page ends with #token=…, as 'robocache view' printed it",
+					http.StatusUnauthorized,
+				)
 				return
 			}
 			if w.Header().Get("Cache-Control") == "" {
@@ -269,7 +299,17 @@ func (q *request) number(name string, otherwise, least, most int64) (int64, erro
 func parse(name, text string, least, most int64) (int64, error) {
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < least || v > most {
-		return 0, notFound(name + " is " + strconv.Quote(text) + ", expected " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10))
+		return 0, notFound(
+			name + " is " + strconv.Quote(
+				text,
+			) + ", expected " + strconv.FormatInt(
+				least,
+				10,
+			) + " to " + strconv.FormatInt(
+				most,
+				10,
+			),
+		)
 	}
 	return v, nil
 }

@@ -42,7 +42,8 @@ func TestEveryFormat(t *testing.T) {
 				} `json:"datasets"`
 			}
 			s.get("/api/info", &about)
-			if about.Datasets[0].Episodes != info.Episodes || len(about.Datasets[0].Features) != len(info.Features) {
+			if about.Datasets[0].Episodes != info.Episodes ||
+				len(about.Datasets[0].Features) != len(info.Features) {
 				t.Errorf("%+v", about)
 			}
 			var ep episodeAnswer
@@ -66,16 +67,23 @@ func TestEveryFormat(t *testing.T) {
 					}
 					var p inspect.Series
 					cols := s.columns(base+"/series?key="+url.QueryEscape(st.Key), &p)
-					if len(cols) != 1+min(f.Elements(), inspect.MaxChannels) || p.Rows != [2]int{0, st.Rows} {
+					if len(cols) != 1+min(f.Elements(), inspect.MaxChannels) ||
+						p.Rows != [2]int{0, st.Rows} {
 						t.Errorf("%s: %d columns, %+v", st.Key, len(cols), p)
 					}
 					curves++
 				case robocache.KindVideo, robocache.KindImage:
-					if _, err := video.ActiveBackend(); err != nil && f.Kind == robocache.KindVideo {
+					if _, err := video.ActiveBackend(); err != nil &&
+						f.Kind == robocache.KindVideo {
 						t.Skip(err)
 					}
 					for _, row := range []int{0, st.Rows - 1} {
-						a, b := s.do("GET", fmt.Sprintf("%s/frame/%s/%d?w=96", base, key, row), nil, nil)
+						a, b := s.do(
+							"GET",
+							fmt.Sprintf("%s/frame/%s/%d?w=96", base, key, row),
+							nil,
+							nil,
+						)
 						if a.StatusCode != 200 {
 							t.Fatalf("%s row %d: %s %s", st.Key, row, a.Status, b)
 						}
@@ -87,7 +95,11 @@ func TestEveryFormat(t *testing.T) {
 					images++
 				case robocache.KindPointCloud:
 					var h struct{ Points, Of int }
-					if cols := s.columns(base+"/cloud/"+key+"/0", &h); h.Points == 0 || len(cols) != 2 {
+					if cols := s.columns(
+						base+"/cloud/"+key+"/0",
+						&h,
+					); h.Points == 0 ||
+						len(cols) != 2 {
 						t.Errorf("%s: %+v", st.Key, h)
 					}
 				case robocache.KindText, robocache.KindEvent:
@@ -99,7 +111,14 @@ func TestEveryFormat(t *testing.T) {
 			s.get(fmt.Sprintf("%s/at?t=%d", base, ep.Duration/2), &at)
 			var marks []mark
 			s.get(base+"/findings", &marks)
-			t.Logf("%d streams, %d with curves, %d cameras, %d values, %d findings", len(ep.Streams), curves, images, len(at), len(marks))
+			t.Logf(
+				"%d streams, %d with curves, %d cameras, %d values, %d findings",
+				len(ep.Streams),
+				curves,
+				images,
+				len(at),
+				len(marks),
+			)
 		})
 	}
 }
@@ -124,7 +143,8 @@ func TestAccess(t *testing.T) {
 		{"GET", "/api/e/0/frame/observation.images.cam_left_high/0", "", no, 401},
 		{"GET", "/api/nothing", "", no, 401},
 		{"GET", "/api/info", "", header("Authorization", "Bearer wrong"), 401},
-		{"GET", "/api/info", "", header("Cookie", s.server.cookie+"=wrong"), 200}, // the token counts
+		// the token counts
+		{"GET", "/api/info", "", header("Cookie", s.server.cookie+"=wrong"), 200},
 		{"GET", "/", "", host("evil.test"), 421},
 		{"GET", "/api/info", "", host("evil.test:80"), 421},
 		{"GET", "/api/info", "", host("127.0.0.1.evil.test"), 421},
@@ -144,7 +164,9 @@ func TestAccess(t *testing.T) {
 		{"POST", "/api/info", "", nil, 405},
 		{"GET", "/api/e/0/frame/..%2f..%2fmeta%2finfo.json/0", "", nil, 404},
 		{"GET", "/..%2f..%2fetc%2fpasswd", "", nil, 404},
-		{"GET", "/assets/..%2f..%2fetc%2fpasswd", "", nil, 404}, {"GET", "/assets/x/..%2f..%2fetc%2fpasswd", "", nil, 404}, {"GET", "/assets/x/", "", nil, 404},
+		{"GET", "/assets/..%2f..%2fetc%2fpasswd", "", nil, 404},
+		{"GET", "/assets/x/..%2f..%2fetc%2fpasswd", "", nil, 404},
+		{"GET", "/assets/x/", "", nil, 404},
 		{"GET", "/api/e/0/video/%2fetc%2fpasswd", "", nil, 404},
 		{"GET", "/api/e/9999", "", nil, 404},
 		{"GET", "/api/e/-1", "", nil, 404},
@@ -158,10 +180,15 @@ func TestAccess(t *testing.T) {
 		if a.StatusCode != c.status && !(c.status == 405 && a.StatusCode == 404) {
 			t.Errorf("%s %s: %s %.200s, expected %d", c.method, c.path, a.Status, b, c.status)
 		}
-		if a.StatusCode != 200 && a.StatusCode != 204 && bytes.Contains(b, []byte("cam_left")) && !strings.Contains(c.path, "cam_left") && c.status != 404 {
+		if a.StatusCode != 200 && a.StatusCode != 204 && bytes.Contains(b, []byte("cam_left")) &&
+			!strings.Contains(c.path, "cam_left") &&
+			c.status != 404 {
 			t.Errorf("%s %s tells of the dataset: %s", c.method, c.path, b)
 		}
-		if p := a.Header.Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none'") || a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Access-Control-Allow-Origin") != "" {
+		if p := a.Header.Get(
+			"Content-Security-Policy",
+		); !strings.HasPrefix(p, "default-src 'none'") || a.Header.Get("X-Content-Type-Options") != "nosniff" ||
+			a.Header.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s %s: %v", c.method, c.path, a.Header)
 		}
 	}
@@ -170,12 +197,18 @@ func TestAccess(t *testing.T) {
 	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") {
 		t.Error(cookie)
 	}
-	if a, _ := s.do("GET", "/api/info", nil, func(r *http.Request) { no(r); r.Header.Set("Cookie", cookie) }); a.StatusCode != 200 {
+	if a, _ := s.do(
+		"GET",
+		"/api/info",
+		nil,
+		func(r *http.Request) { no(r); r.Header.Set("Cookie", cookie) },
+	); a.StatusCode != 200 {
 		t.Error(a.Status)
 	}
 }
 
-// TestThinning is W6 on a stream of a million rows: one row that is higher than the others is seen zoomed out, and gaps are seen.
+// TestThinning is W6 on a stream of a million rows: one row that is higher than the others is seen
+// zoomed out, and gaps are seen.
 func TestThinning(t *testing.T) {
 	const n = 1_000_000
 	times := make([]int64, n)
@@ -186,7 +219,12 @@ func TestThinning(t *testing.T) {
 		}
 	}
 	ds := &wave{times: times}
-	f := &robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{2}}
+	f := &robocache.Feature{
+		Key:   "x",
+		Kind:  robocache.KindNumeric,
+		DType: robocache.Float64,
+		Shape: []int{2},
+	}
 	l := &inspect.Timeline{Rows: n, Times: times}
 	p, err := inspect.SeriesOf(t.Context(), ds, f, l, 0, inspect.Whole(0))
 	if err != nil {
@@ -218,7 +256,8 @@ func TestThinning(t *testing.T) {
 	}
 }
 
-// wave is a stream of two channels: a sine, with a spike up, one down, and one value that is missing.
+// wave is a stream of two channels: a sine, with a spike up, one down, and one value that is
+// missing.
 type wave struct {
 	robocache.Dataset
 	times []int64
@@ -264,19 +303,28 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	f, err := flags.Read(t.Context(), path)
-	if err != nil || len(f.Flags) != 2 || f.Flags[0].Note != "<script>" || f.Check(t.Context(), s.server.sets[0].ds) != nil {
+	if err != nil || len(f.Flags) != 2 || f.Flags[0].Note != "<script>" ||
+		f.Check(t.Context(), s.server.sets[0].ds) != nil {
 		t.Fatalf("%+v %v", f, err)
 	}
 	post(`{"episode": 3, "remove": true}`)
 	if f, _ = flags.Read(t.Context(), path); len(f.Flags) != 1 || f.Flags[0].Episode != 4 {
 		t.Errorf("%+v", f)
 	}
-	again := serve(t, Options{Flags: path}, "g1_h264_v30_bigdrift") // what was flagged is there when the page is opened again
+	// what was flagged is there when the page is opened again
+	again := serve(t, Options{Flags: path}, "g1_h264_v30_bigdrift")
 	var got flags.File
 	if again.get("/api/flags", &got); len(got.Flags) != 1 {
 		t.Error(got)
 	}
-	if _, err := New(t.Context(), []robocache.Dataset{serve(t, Options{}, "g1_h264_v30").server.sets[0].ds}, Options{Flags: path}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := New(
+		t.Context(),
+		[]robocache.Dataset{serve(t, Options{}, "g1_h264_v30").server.sets[0].ds},
+		Options{Flags: path},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error("flags of another dataset:", err)
 	}
 }
@@ -304,8 +352,14 @@ func TestVideo(t *testing.T) {
 			t.Errorf("row %d is shown at %v", i, pts[i])
 		}
 	}
-	a, b := s.do("GET", "/api/e/7/video/"+key, nil, func(r *http.Request) { r.Header.Set("Range", "bytes=4-11") })
-	if a.StatusCode != 206 || string(b[:4]) != "ftyp" || len(b) != 8 || a.Header.Get("Content-Type") != "video/mp4" {
+	a, b := s.do(
+		"GET",
+		"/api/e/7/video/"+key,
+		nil,
+		func(r *http.Request) { r.Header.Set("Range", "bytes=4-11") },
+	)
+	if a.StatusCode != 206 || string(b[:4]) != "ftyp" || len(b) != 8 ||
+		a.Header.Get("Content-Type") != "video/mp4" {
 		t.Errorf("%s %q", a.Status, b)
 	}
 }
@@ -354,14 +408,17 @@ func TestList(t *testing.T) {
 			t.Fatalf("%d episodes, doctor %s", l.Done, d.State)
 		}
 	}
-	if len(l.Length) != 66 || l.Length[0] != 19 || len(l.Task) != 66 || len(l.Tasks) == 0 || len(d.Findings) == 0 {
+	if len(l.Length) != 66 || l.Length[0] != 19 || len(l.Task) != 66 || len(l.Tasks) == 0 ||
+		len(d.Findings) == 0 {
 		t.Errorf("%+v %d findings", l, len(d.Findings))
 	}
 	s.get("/api/episodes?s=1", &l)
 	for {
 		var m struct{ State, Key string }
 		if c := s.columns("/api/measures", &m); m.State == "done" {
-			if m.Key != "observation.state" || len(c) != 2 || len(c[0]) != 66 || !(c[0][3] > 0) || c[1][3] < 0 || c[1][3] > 1 {
+			if m.Key != "observation.state" || len(c) != 2 || len(c[0]) != 66 || !(c[0][3] > 0) ||
+				c[1][3] < 0 ||
+				c[1][3] > 1 {
 				t.Errorf("%+v %v", m, c)
 			}
 			return
@@ -372,9 +429,13 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestRemote: a dataset behind http is shown as one on this machine, without the doctor reading all of it unasked.
+// TestRemote: a dataset behind http is shown as one on this machine, without the doctor reading all
+// of it unasked.
 func TestRemote(t *testing.T) {
-	srv, err := loopback.Serve(realdata.Path(t, "g1_h264_v30"), loopback.Options{Latency: 2 * time.Millisecond})
+	srv, err := loopback.Serve(
+		realdata.Path(t, "g1_h264_v30"),
+		loopback.Options{Latency: 2 * time.Millisecond},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +448,13 @@ func TestRemote(t *testing.T) {
 	local := serve(t, Options{}, "g1_h264_v30")
 	for _, path := range []string{"/api/e/3/frame/observation.images.cam_high/77?w=160", "/api/e/3/series?key=action", "/api/e/3/at?t=1000000000"} {
 		a, got := s.do("GET", path, nil, nil)
-		if _, want := local.do("GET", path, nil, nil); a.StatusCode != 200 || !bytes.Equal(got, want) {
+		if _, want := local.do(
+			"GET",
+			path,
+			nil,
+			nil,
+		); a.StatusCode != 200 ||
+			!bytes.Equal(got, want) {
 			t.Errorf("%s: %s, %d bytes, here %d", path, a.Status, len(got), len(want))
 		}
 	}
@@ -397,7 +464,8 @@ func TestRemote(t *testing.T) {
 func TestVendored(t *testing.T) {
 	total := 0
 	want := map[string]string{
-		"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f", // of uplot-1.6.32.tgz
+		// of uplot-1.6.32.tgz
+		"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
 		"uPlot.min.css":     "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 	}
 	entries, err := assets.ReadDir("assets")
@@ -410,7 +478,11 @@ func TestVendored(t *testing.T) {
 			t.Fatal(err)
 		}
 		total += len(b)
-		if sum := fmt.Sprintf("%x", sha256.Sum256(b)); want[e.Name()] != "" && sum != want[e.Name()] {
+		if sum := fmt.Sprintf(
+			"%x",
+			sha256.Sum256(b),
+		); want[e.Name()] != "" &&
+			sum != want[e.Name()] {
 			t.Errorf("%s: %s", e.Name(), sum)
 		}
 		delete(want, e.Name())

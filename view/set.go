@@ -36,8 +36,17 @@ type viewKey struct {
 }
 
 func newSet(number int, ds robocache.Dataset) *set {
-	x := &set{number: number, ds: ds, info: ds.Info(), library: video.LibraryOf(ds), id: strconv.Itoa(number),
-		lines: lru.New[int, *inspect.Timelines](timelineBudget), views: lru.New[viewKey, *set](maxViews)}
+	x := &set{
+		number:  number,
+		ds:      ds,
+		info:    ds.Info(),
+		library: video.LibraryOf(ds),
+		id:      strconv.Itoa(number),
+		lines: lru.New[int, *inspect.Timelines](
+			timelineBudget,
+		),
+		views: lru.New[viewKey, *set](maxViews),
+	}
 	x.listed.Length = make([]int, x.info.Episodes)
 	x.found.state, x.moved.state = "no", "no"
 	return x
@@ -50,7 +59,11 @@ func (x *set) remote() bool {
 }
 
 // timeline gives the rows of one stream.
-func (x *set) timeline(ctx context.Context, e int, f *robocache.Feature) (*inspect.Timeline, error) {
+func (x *set) timeline(
+	ctx context.Context,
+	e int,
+	f *robocache.Feature,
+) (*inspect.Timeline, error) {
 	all, err := x.timelines(ctx, e)
 	if err != nil {
 		return nil, err
@@ -153,7 +166,14 @@ func (s *Server) episode(q *request) error {
 			}
 			times, out.Points = append(times, t), append(out.Points, len(t))
 		}
-		st := stream{Key: f.Key, Kind: f.Kind, Rows: l.Rows, Clock: clocks[l], Timeless: l.Timeless, Problem: l.Problem}
+		st := stream{
+			Key:      f.Key,
+			Kind:     f.Kind,
+			Rows:     l.Rows,
+			Clock:    clocks[l],
+			Timeless: l.Timeless,
+			Problem:  l.Problem,
+		}
 		if n := len(l.Times); n > 0 {
 			st.First, st.Last = l.Times[0]-all.Start, l.Times[n-1]-all.Start
 		}
@@ -207,7 +227,19 @@ func (s *Server) info(q *request) error {
 		out.HZ = s.opt.Align.HZ.String()
 	}
 	for _, x := range s.sets {
-		out.Sets = append(out.Sets, dataset{robocache.Redact(x.info.URI), x.info.Format, x.info.Version, x.info.FPS.Float(), x.info.Episodes, x.info.NumberedEpisodes(), x.info.Frames, x.describe()})
+		out.Sets = append(
+			out.Sets,
+			dataset{
+				robocache.Redact(x.info.URI),
+				x.info.Format,
+				x.info.Version,
+				x.info.FPS.Float(),
+				x.info.Episodes,
+				x.info.NumberedEpisodes(),
+				x.info.Frames,
+				x.describe(),
+			},
+		)
 	}
 	return q.json(out)
 }

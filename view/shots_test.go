@@ -20,12 +20,22 @@ func TestShots(t *testing.T) {
 		sets := []string{c.set}
 		p := serve(t, Options{}, sets...).browse(c.hash)
 		if c.name == "clocks" {
-			eval[bool](p, "(document.documentElement.dataset.theme !== 'dark' && document.querySelector('#theme').click(), true)")
-			eval[bool](p, "(document.querySelector('#plots .plot:nth-child(2)').scrollIntoView({ block: 'end' }), true)")
+			eval[bool](
+				p,
+				"(document.documentElement.dataset.theme !== 'dark' && document.querySelector('#theme').click(), true)",
+			)
+			eval[bool](
+				p,
+				"(document.querySelector('#plots .plot:nth-child(2)').scrollIntoView({ block: 'end' }), true)",
+			)
 			p.wait("document.querySelectorAll('#plots .plot[data-points]').length > 1")
 		}
 		time.Sleep(time.Second)
-		eval[string](p, "document.querySelector('#dataset').textContent = document.querySelector('#dataset').textContent.replace(/^.*[/]/, '')") // where it lies here says nothing to a reader
+		// where it lies here says nothing to a reader
+		eval[string](
+			p,
+			"document.querySelector('#dataset').textContent = document.querySelector('#dataset').textContent.replace(/^.*[/]/, '')",
+		)
 		p.shot(filepath.Join(dir, c.name+".png"))
 	}
 }

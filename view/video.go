@@ -11,14 +11,22 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// mp4 gives the file that holds all frames of a stream in an episode, and each row's frame number in it; -1 = none.
+// mp4 gives the file that holds all frames of a stream in an episode, and each row's frame number
+// in it; -1 = none.
 func (q *request) mp4() (file *video.File, numbers []int, err error) {
 	ctx := q.Context()
 	unsupported := func(msg string) error {
-		return robocache.Unsupported("view", robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)}, "%s", msg)
+		return robocache.Unsupported(
+			"view",
+			robocache.Where{"stream": q.feature.Key, "episode": q.base.info.EpisodeIndex(q.e)},
+			"%s",
+			msg,
+		)
 	}
 	if q.feature.Kind != robocache.KindVideo || q.set.library == nil {
-		if err := unsupported("a stream of kind " + string(q.feature.Kind) + " is no video file"); err != nil {
+		if err := unsupported(
+			"a stream of kind " + string(q.feature.Kind) + " is no video file",
+		); err != nil {
 			return file, numbers, err
 		}
 	}
@@ -27,7 +35,12 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 		return file, numbers, err
 	}
 	refs := make([]robocache.FrameRef, l.Rows)
-	if err := q.set.ds.Frames(ctx, q.feature.Key, robocache.RowsOf(q.e, 0, l.Rows), refs); err != nil {
+	if err := q.set.ds.Frames(
+		ctx,
+		q.feature.Key,
+		robocache.RowsOf(q.e, 0, l.Rows),
+		refs,
+	); err != nil {
 		return file, numbers, err
 	}
 	path := ""
@@ -37,7 +50,9 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 		case refs[i].Missing:
 			numbers[i] = -1
 		case refs[i].Path == "" || path != "" && path != refs[i].Path:
-			if err := unsupported("the frames of the episode are not in one video file"); err != nil {
+			if err := unsupported(
+				"the frames of the episode are not in one video file",
+			); err != nil {
 				return file, numbers, err
 			}
 		default:
@@ -56,7 +71,8 @@ func (q *request) mp4() (file *video.File, numbers []int, err error) {
 	return acquire, numbers, nil
 }
 
-// pts answers at which time of the video file each row's frame is shown, in seconds; NaN where it has none. The last is the end of the frames.
+// pts answers at which time of the video file each row's frame is shown, in seconds; NaN where it
+// has none. The last is the end of the frames.
 func (s *Server) pts(q *request) error {
 	file, numbers, err := q.mp4()
 	if err != nil {
@@ -79,7 +95,10 @@ func (s *Server) pts(q *request) error {
 		out[len(numbers)] = float64(2*ix.TimeNS(last)-ix.TimeNS(max(0, last-1))) / 1e9
 	}
 	codec := ix.Entries()[0].Codec
-	return q.binary(map[string]any{"codec": codec, "points": len(out), "rotation": ix.Entries()[0].Rotation}, out)
+	return q.binary(
+		map[string]any{"codec": codec, "points": len(out), "rotation": ix.Entries()[0].Rotation},
+		out,
+	)
 }
 
 // video answers the video file, or ranges of it.
@@ -91,6 +110,16 @@ func (s *Server) video(q *request) error {
 	defer file.Release()
 	q.Header().Set("Content-Type", "video/mp4")
 	q.Header().Set("Cache-Control", "private, max-age=600")
-	http.ServeContent(q.ResponseWriter, q.Request, "", time.Time{}, io.NewSectionReader(store.ReaderAt{Ctx: q.Context(), File: file.Ranged}, 0, file.Ranged.Size()))
+	http.ServeContent(
+		q.ResponseWriter,
+		q.Request,
+		"",
+		time.Time{},
+		io.NewSectionReader(
+			store.ReaderAt{Ctx: q.Context(), File: file.Ranged},
+			0,
+			file.Ranged.Size(),
+		),
+	)
 	return nil
 }

@@ -21,9 +21,22 @@ import (
 
 // fixtures are real sets, one a format at least.
 var fixtures = []string{
-	"g1_h264_v30", "g1_h264_v30_bigdrift", "g1_v30_exact", "g1_v30_drift", "g1_v21", "gr00t_picknplace_v20", "bridge_rlds", "robomimic_like/latest_gzip_shuffle.hdf5",
-	"aloha_like", "hdf5_features/latest.hdf5", "mcap_robot/recording_zstd.mcap", "mcap_robot/recording_db3", "calvin_like", "diffusion_policy_zarr/replay_buffer.zarr",
-	"pointclouds/kitti", "pointclouds/nuscenes",
+	"g1_h264_v30",
+	"g1_h264_v30_bigdrift",
+	"g1_v30_exact",
+	"g1_v30_drift",
+	"g1_v21",
+	"gr00t_picknplace_v20",
+	"bridge_rlds",
+	"robomimic_like/latest_gzip_shuffle.hdf5",
+	"aloha_like",
+	"hdf5_features/latest.hdf5",
+	"mcap_robot/recording_zstd.mcap",
+	"mcap_robot/recording_db3",
+	"calvin_like",
+	"diffusion_policy_zarr/replay_buffer.zarr",
+	"pointclouds/kitti",
+	"pointclouds/nuscenes",
 }
 
 const testToken = "token-of-the-test"
@@ -68,7 +81,11 @@ func serveSets(t *testing.T, opt Options, sets ...robocache.Dataset) *site {
 	return &site{t, s, h}
 }
 
-func (s *site) do(method, path string, body io.Reader, change func(*http.Request)) (*http.Response, []byte) {
+func (s *site) do(
+	method, path string,
+	body io.Reader,
+	change func(*http.Request),
+) (*http.Response, []byte) {
 	s.Helper()
 	r, err := http.NewRequest(method, s.http.URL+path, body)
 	if err != nil {

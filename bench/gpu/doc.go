@@ -1,4 +1,5 @@
-// Package gpu watches NVIDIA GPUs while a benchmark runs, through NVML, the driver's own library for monitoring.
+// Package gpu watches NVIDIA GPUs while a benchmark runs, through NVML, the driver's own library
+// for monitoring.
 //
 // # Contract
 //

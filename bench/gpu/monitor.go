@@ -14,30 +14,107 @@ import (
 // Counter is one figure of a GPU over time.
 type Counter struct {
 	Key, Is, IsNot string
-	metric         uint32                                         // of GPM, Hopper and later; 0: none
-	scale          float64                                        // of its value
-	read           func(n *nvml, device uintptr) (float64, int32) // where there is no GPM
+	// of GPM, Hopper and later; 0: none
+	metric uint32
+	scale  float64                                        // of its value
+	read   func(n *nvml, device uintptr) (float64, int32) // where there is no GPM
 }
 
 // Counters are all that is sampled.
 var Counters = []Counter{
-	{Key: "gpu_util_pct", Is: "share of the driver's last period in which any kernel was resident", IsNot: "work: one thread, or a collective that spins, is 100 %",
-		read: reader(func(n *nvml) func(uintptr, *[2]uint32) int32 { return n.utilization }, func(v [2]uint32) float64 { return float64(v[0]) })},
-	{Key: "sm_util_pct", Is: "multiprocessors with at least one warp", IsNot: "a verdict: small kernels leave some empty also where no data is waited for", metric: 2, scale: 1},
-	{Key: "sm_occupancy_pct", Is: "resident warps ÷ the most there can be", IsNot: "speed: good matrix kernels have few warps", metric: 3, scale: 1},
-	{Key: "tensor_util_pct", Is: "time in which tensor cores worked", IsNot: "all arithmetic: float32 runs elsewhere", metric: 5, scale: 1},
-	{Key: "dram_util_pct", Is: "memory traffic ÷ the most there can be", IsNot: "what the copies from the host take alone", metric: 10, scale: 1},
-	{Key: "pcie_rx_gb_s", Is: "bytes into the GPU over PCIe", IsNot: "batches alone: launches too", metric: 21, scale: 1 << 20 / 1e9,
-		read: reader(func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.pcie, pcieReceive) }, times[uint32](1024/1e9))},
-	{Key: "gpu_mem_gb", Is: "memory in use, of all processes", IsNot: "what the training needs: torch keeps what it freed",
-		read: reader(func(n *nvml) func(uintptr, *[3]uint64) int32 { return n.memory }, func(v [3]uint64) float64 { return float64(v[2]) / 1e9 })},
-	{Key: "power_w", Is: "the board's power", IsNot: "the machine's", read: reader(func(n *nvml) func(uintptr, *uint32) int32 { return n.power }, times[uint32](1e-3))},
-	{Key: "energy_j", Is: "the board's energy since the driver was loaded: its difference counts", IsNot: "the machine's",
-		read: reader(func(n *nvml) func(uintptr, *uint64) int32 { return n.energy }, times[uint64](1e-3))},
-	{Key: "sm_clock_mhz", Is: "clock of the multiprocessors", IsNot: "constant: runs compare where its medians agree within 2 %",
-		read: reader(func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.clock, smClock) }, times[uint32](1))},
-	{Key: "clock_reasons", Is: "bits of what held the clock back (nvmlClocksEventReasons)", IsNot: "always a fault: 1 is idle, 4 the power cap",
-		read: reader(func(n *nvml) func(uintptr, *uint64) int32 { return n.reasons }, times[uint64](1))},
+	{
+		Key:   "gpu_util_pct",
+		Is:    "share of the driver's last period in which any kernel was resident",
+		IsNot: "work: one thread, or a collective that spins, is 100 %",
+		read: reader(
+			func(n *nvml) func(uintptr, *[2]uint32) int32 { return n.utilization },
+			func(v [2]uint32) float64 { return float64(v[0]) },
+		),
+	},
+	{
+		Key:    "sm_util_pct",
+		Is:     "multiprocessors with at least one warp",
+		IsNot:  "a verdict: small kernels leave some empty also where no data is waited for",
+		metric: 2,
+		scale:  1,
+	},
+	{
+		Key:    "sm_occupancy_pct",
+		Is:     "resident warps ÷ the most there can be",
+		IsNot:  "speed: good matrix kernels have few warps",
+		metric: 3,
+		scale:  1,
+	},
+	{
+		Key:    "tensor_util_pct",
+		Is:     "time in which tensor cores worked",
+		IsNot:  "all arithmetic: float32 runs elsewhere",
+		metric: 5,
+		scale:  1,
+	},
+	{
+		Key:    "dram_util_pct",
+		Is:     "memory traffic ÷ the most there can be",
+		IsNot:  "what the copies from the host take alone",
+		metric: 10,
+		scale:  1,
+	},
+	{
+		Key:    "pcie_rx_gb_s",
+		Is:     "bytes into the GPU over PCIe",
+		IsNot:  "batches alone: launches too",
+		metric: 21,
+		scale:  1 << 20 / 1e9,
+		read: reader(
+			func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.pcie, pcieReceive) },
+			times[uint32](1024/1e9),
+		),
+	},
+	{
+		Key:   "gpu_mem_gb",
+		Is:    "memory in use, of all processes",
+		IsNot: "what the training needs: torch keeps what it freed",
+		read: reader(
+			func(n *nvml) func(uintptr, *[3]uint64) int32 { return n.memory },
+			func(v [3]uint64) float64 { return float64(v[2]) / 1e9 },
+		),
+	},
+	{
+		Key:   "power_w",
+		Is:    "the board's power",
+		IsNot: "the machine's",
+		read: reader(
+			func(n *nvml) func(uintptr, *uint32) int32 { return n.power },
+			times[uint32](1e-3),
+		),
+	},
+	{
+		Key:   "energy_j",
+		Is:    "the board's energy since the driver was loaded: its difference counts",
+		IsNot: "the machine's",
+		read: reader(
+			func(n *nvml) func(uintptr, *uint64) int32 { return n.energy },
+			times[uint64](1e-3),
+		),
+	},
+	{
+		Key:   "sm_clock_mhz",
+		Is:    "clock of the multiprocessors",
+		IsNot: "constant: runs compare where its medians agree within 2 %",
+		read: reader(
+			func(n *nvml) func(uintptr, *uint32) int32 { return kindOf(n.clock, smClock) },
+			times[uint32](1),
+		),
+	},
+	{
+		Key:   "clock_reasons",
+		Is:    "bits of what held the clock back (nvmlClocksEventReasons)",
+		IsNot: "always a fault: 1 is idle, 4 the power cap",
+		read: reader(
+			func(n *nvml) func(uintptr, *uint64) int32 { return n.reasons },
+			times[uint64](1),
+		),
+	},
 }
 
 // Sample is what the counters of a device showed at a time, by key.
@@ -60,7 +137,8 @@ type Monitor struct {
 	missing map[string]string
 }
 
-// Start begins to sample. GPM wants at least 0.1 s between two samples; an interval below is taken as that.
+// Start begins to sample. GPM wants at least 0.1 s between two samples; an interval below is taken
+// as that.
 func Start(interval time.Duration) (*Monitor, error) {
 	n, err := loadNVML()
 	if err != nil {
@@ -77,10 +155,20 @@ type watched struct {
 }
 
 func start(n *nvml, interval time.Duration) (*Monitor, error) {
-	m := &Monitor{Devices: map[string]string{}, n: n, stop: make(chan struct{}), missing: map[string]string{}}
+	m := &Monitor{
+		Devices: map[string]string{},
+		n:       n,
+		stop:    make(chan struct{}),
+		missing: map[string]string{},
+	}
 	var count uint32
 	if code := n.count(&count); code != 0 || count == 0 {
-		return nil, robocache.Unsupported("GPU monitor", nil, "NVML finds no device: %s", n.errorString(code))
+		return nil, robocache.Unsupported(
+			"GPU monitor",
+			nil,
+			"NVML finds no device: %s",
+			n.errorString(code),
+		)
 	}
 	for i := range count {
 		d := &watched{}
@@ -92,7 +180,9 @@ func start(n *nvml, interval time.Duration) (*Monitor, error) {
 		if n.gpmSupport != nil && n.gpmAlloc != nil && n.gpmSample != nil && n.gpmMetrics != nil {
 			support := [2]uint32{1, 0} // version of the structure
 			var a, b uintptr
-			if n.gpmSupport(d.handle, &support) == 0 && support[1] != 0 && n.gpmAlloc(&a) == 0 && n.gpmAlloc(&b) == 0 && n.gpmSample(d.handle, a) == 0 {
+			if n.gpmSupport(d.handle, &support) == 0 && support[1] != 0 && n.gpmAlloc(&a) == 0 &&
+				n.gpmAlloc(&b) == 0 &&
+				n.gpmSample(d.handle, a) == 0 {
 				d.gpm = []uintptr{a, b}
 			}
 		}
@@ -137,7 +227,8 @@ func (m *Monitor) look(d *watched, now time.Time) {
 		switch {
 		case code != 0:
 			m.missing[c.Key] = m.n.errorString(code)
-		case !math.IsNaN(value) && !math.IsInf(value, 0): // GPM divides by what it counted, which may be nothing
+		case !math.IsNaN(value) && !math.IsInf(value, 0):
+			// GPM divides by what it counted, which may be nothing
 			s.Values[c.Key] = value
 		}
 	}
@@ -179,8 +270,9 @@ func (m *Monitor) Stop() (samples []Sample, missing map[string]string) {
 	return m.samples, m.missing
 }
 
-// Summary are the means of a device's samples between two times, the median of its clock, and joules (energy_j) between the first and the last of them,
-// stretched to the whole time. A counter without a sample is left out.
+// Summary are the means of a device's samples between two times, the median of its clock, and
+// joules (energy_j) between the first and the last of them, stretched to the whole time. A counter
+// without a sample is left out.
 func Summary(samples []Sample, uuid string, from, to int64) map[string]float64 {
 	values := map[string][]float64{}
 	first, last := int64(-1), int64(-1)
@@ -224,7 +316,12 @@ func Summary(samples []Sample, uuid string, from, to int64) map[string]float64 {
 }
 
 // Missing says why a summary of a device lacks counters; reasons are Stop's.
-func Missing(summary map[string]float64, samples []Sample, uuid string, reasons map[string]string) string {
+func Missing(
+	summary map[string]float64,
+	samples []Sample,
+	uuid string,
+	reasons map[string]string,
+) string {
 	if !slices.ContainsFunc(samples, func(s Sample) bool { return s.UUID == uuid }) {
 		return "NVML shows no device " + uuid + ": a MIG slice has no counters of its own"
 	}

@@ -72,8 +72,11 @@ func TestMonitor(t *testing.T) {
 	}
 	samples, missing := m.Stop()
 	one := Summary(samples, "GPU-1", 0, 4e9)
-	for key, want := range map[string]float64{"gpu_util_pct": 50, "sm_util_pct": 20, "sm_occupancy_pct": 30, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
-		"energy_j": 200 * 2, "gpu_mem_gb": 3} { // 200 J in the two seconds between the samples after the first moment, of four
+	for key, want := range map[string]float64{
+		"gpu_util_pct": 50, "sm_util_pct": 20, "sm_occupancy_pct": 30, "dram_util_pct": 100, "pcie_rx_gb_s": 210 * (1 << 20) / 1e9, "power_w": 250, "sm_clock_mhz": 1980,
+		// 200 J in the two seconds between the samples after the first moment, of four
+		"energy_j": 200 * 2, "gpu_mem_gb": 3,
+	} {
 		if got, ok := one[key]; !ok || got < want*0.999 || got > want*1.001 {
 			t.Errorf("%s: %v, want %v", key, got, want)
 		}
@@ -90,13 +93,34 @@ func TestMonitor(t *testing.T) {
 	if two["pcie_rx_gb_s"] != 1e6*1024/1e9 {
 		t.Errorf("PCIe without GPM: %v", two["pcie_rx_gb_s"])
 	}
-	if got := Missing(two, samples, "GPU-2", missing); !strings.Contains(got, "sm_util_pct: Not Supported") || !strings.Contains(got, "energy_j: Not Supported") || strings.Contains(got, "power_w") {
+	if got := Missing(
+		two,
+		samples,
+		"GPU-2",
+		missing,
+	); !strings.Contains(got, "sm_util_pct: Not Supported") || !strings.Contains(got, "energy_j: Not Supported") ||
+		strings.Contains(got, "power_w") {
 		t.Error(got)
 	}
-	if got := Missing(Summary(samples, "GPU-1", 9e9, 9e9), samples, "GPU-1", nil); strings.Count(got, ": no sample in the window") != len(Counters) {
+	if got := Missing(
+		Summary(samples, "GPU-1", 9e9, 9e9),
+		samples,
+		"GPU-1",
+		nil,
+	); strings.Count(
+		got,
+		": no sample in the window",
+	) != len(
+		Counters,
+	) {
 		t.Error(got)
 	}
-	if got := Missing(nil, samples, "GPU-8f3a", missing); got != "NVML shows no device GPU-8f3a: a MIG slice has no counters of its own" {
+	if got := Missing(
+		nil,
+		samples,
+		"GPU-8f3a",
+		missing,
+	); got != "NVML shows no device GPU-8f3a: a MIG slice has no counters of its own" {
 		t.Error(got)
 	}
 	if m.Devices["GPU-2"] != "H2" {
@@ -104,11 +128,25 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-// What lies outside the time does not count; the clock is the median, the reasons of all samples count.
+// What lies outside the time does not count; the clock is the median, the reasons of all samples
+// count.
 func TestSummary(t *testing.T) {
 	var samples []Sample
 	for i, v := range []float64{1000, 10, 30, 20, 1000} {
-		samples = append(samples, Sample{int64(i), "a", map[string]float64{"power_w": v, "sm_clock_mhz": v, "clock_reasons": []float64{16, 1, 4, 1, 16}[i], "energy_j": v}}, Sample{int64(i), "b", map[string]float64{"power_w": 7}})
+		samples = append(
+			samples,
+			Sample{
+				int64(i),
+				"a",
+				map[string]float64{
+					"power_w":       v,
+					"sm_clock_mhz":  v,
+					"clock_reasons": []float64{16, 1, 4, 1, 16}[i],
+					"energy_j":      v,
+				},
+			},
+			Sample{int64(i), "b", map[string]float64{"power_w": 7}},
+		)
 	}
 	got := Summary(samples, "a", 1, 3)
 	for k, want := range map[string]float64{"power_w": 20, "sm_clock_mhz": 20, "clock_reasons": 5, "energy_j": 10} {

@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// nvml are the functions that are used, as nvml.h declares them: a device is a pointer, a result nvmlReturn_t, 0 success. A function that the library lacks is nil.
+// nvml are the functions that are used, as nvml.h declares them: a device is a pointer, a result
+// nvmlReturn_t, 0 success. A function that the library lacks is nil.
 type nvml struct {
 	errorString func(code int32) string
 	count       func(n *uint32) int32
@@ -27,7 +28,8 @@ type nvml struct {
 	gpmMetrics  func(request *gpmRequest) int32
 }
 
-// gpmRequest is nvmlGpmMetricsGet_t. The library reads as many metrics as the number says; the header's array is longer.
+// gpmRequest is nvmlGpmMetricsGet_t. The library reads as many metrics as the number says; the
+// header's array is longer.
 type gpmRequest struct {
 	version, number uint32
 	from, to        uintptr // samples
@@ -65,7 +67,9 @@ func loadNVML() (*nvml, error) {
 	} {
 		bindSymbol(lib, "nvml"+name, f)
 	}
-	if start == nil || n.errorString == nil || n.count == nil || n.byIndex == nil || n.uuid == nil || n.name == nil {
+	if start == nil || n.errorString == nil || n.count == nil || n.byIndex == nil ||
+		n.uuid == nil ||
+		n.name == nil {
 		return nil, absent("libnvidia-ml.so.1 lacks its first functions")
 	}
 	if code := start(); code != 0 {
@@ -84,8 +88,12 @@ func text(get func(uintptr, *byte, uint32) int32, device uintptr) string {
 	return s
 }
 
-// reader calls a function that fills one value, and makes a figure of it. A function that is not there gives its code.
-func reader[T any](of func(*nvml) func(uintptr, *T) int32, figure func(T) float64) func(*nvml, uintptr) (float64, int32) {
+// reader calls a function that fills one value, and makes a figure of it. A function that is not
+// there gives its code.
+func reader[T any](
+	of func(*nvml) func(uintptr, *T) int32,
+	figure func(T) float64,
+) func(*nvml, uintptr) (float64, int32) {
 	return func(n *nvml, device uintptr) (float64, int32) {
 		var v T
 		get := of(n)

@@ -34,11 +34,13 @@ func check(b report.Bar, r *Result, row func(name string) *Result) report.Check 
 
 // Runner is a timer's figures in a row.
 type Runner struct {
-	Name    string        `json:"name"`
-	Setting string        `json:"setting,omitempty"`
-	Hot     report.Spread `json:"us"`               // µs a call, a figure a round: the same buffers again and again
-	Cold    report.Spread `json:"us_cold,omitzero"` // buffers that together are four times the caches
-	Failed  string        `json:"failed,omitempty"`
+	Name    string `json:"name"`
+	Setting string `json:"setting,omitempty"`
+	// µs a call, a figure a round: the same buffers again and again
+	Hot report.Spread `json:"us"`
+	// buffers that together are four times the caches
+	Cold   report.Spread `json:"us_cold,omitzero"`
+	Failed string        `json:"failed,omitempty"`
 }
 
 func (a *Runner) us(cold bool) *report.Spread {
@@ -48,21 +50,25 @@ func (a *Runner) us(cold bool) *report.Spread {
 	return &a.Hot
 }
 
-// always says whether the runner's cold figures are taken in every round: bars look at those of ours and of the copies.
+// always says whether the runner's cold figures are taken in every round: bars look at those of
+// ours and of the copies.
 func (a *Runner) always() bool {
 	return a.Name == Ours || family("memcpy", a.Name) || family("copy", a.Name)
 }
 
-// family says whether a runner is one of those that a bar names: "torch" is "torch eager" and "torch.compile". Ours is one alone.
+// family says whether a runner is one of those that a bar names: "torch" is "torch eager" and
+// "torch.compile". Ours is one alone.
 func family(than, runner string) bool {
-	return runner == than || than != Ours && (strings.HasPrefix(runner, than+" ") || strings.HasPrefix(runner, than+"."))
+	return runner == than ||
+		than != Ours && (strings.HasPrefix(runner, than+" ") || strings.HasPrefix(runner, than+"."))
 }
 
 // Result is a row that was run.
 type Result struct {
 	Row
-	Threads int            `json:"threads,omitempty"` // cpu
-	Bytes   int64          `json:"bytes"`             // touched by the work: each byte that it cannot do without, once
+	Threads int `json:"threads,omitempty"` // cpu
+	// touched by the work: each byte that it cannot do without, once
+	Bytes   int64          `json:"bytes"`
 	Runners []Runner       `json:"arms"`
 	Checked string         `json:"checked"` // what was compared before ours was timed
 	Checks  []report.Check `json:"verdicts,omitempty"`
@@ -75,7 +81,8 @@ func (r *Result) runner(name string) *Runner {
 	return nil
 }
 
-// fastest is the runner of a family with the least median, or why there is none: nothing is said of the copy of as many bytes, theCopy.
+// fastest is the runner of a family with the least median, or why there is none: nothing is said of
+// the copy of as many bytes, theCopy.
 func (r *Result) fastest(than string, cold bool) (best *Runner, why string) {
 	if than == theCopy {
 		if best, _ = r.fastest("copy", cold); best == nil {

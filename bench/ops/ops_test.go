@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestOpsRows reads the whole table: names are unique, rows that bars refer to are there, every bar reads.
+// TestOpsRows reads the whole table: names are unique, rows that bars refer to are there, every bar
+// reads.
 func TestOpsRows(t *testing.T) {
 	for _, device := range []string{"cpu", "cuda"} {
 		seen := map[string]bool{}
@@ -35,7 +36,15 @@ func TestOpsRows(t *testing.T) {
 			}
 		}
 	}
-	if _, err := RowsNamed("cpu", []string{"nothing"}, false, false); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := RowsNamed(
+		"cpu",
+		[]string{"nothing"},
+		false,
+		false,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	some, err := RowsNamed("cuda", []string{"fuse3-4"}, false, false)
@@ -52,10 +61,14 @@ func rowOf(name string, w Work, bars ...string) Row {
 	return Row{Name: name, Title: name, Device: "cpu", Work: w, Bars: report.Bars("us", bars...)}
 }
 
-// TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there is an interpreter with NumPy.
+// TestOpsQuick runs the harness as it is on small rows, with the copies as Python peers where there
+// is an interpreter with NumPy.
 func TestOpsQuick(t *testing.T) {
 	root := realdata.Root(t)
-	tools := runners.Tools{Python: filepath.Join(root, ".venv", "bin", "python"), PythonPath: filepath.Join(root, "python")}
+	tools := runners.Tools{
+		Python:     filepath.Join(root, ".venv", "bin", "python"),
+		PythonPath: filepath.Join(root, "python"),
+	}
 	for _, f := range []string{tools.Python, filepath.Join(tools.PythonPath, "robocache", "_lib", "librobocache.so")} {
 		if _, err := os.Stat(f); err != nil {
 			t.Skip("not built: ", err)
@@ -66,11 +79,39 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer done()
-	row := rowOf("small", Work{Kind: "voxelize", Mode: "count", Layout: "dense", Cloud: "uniform", N: 500, Grid: [3]int{8, 4, 16}, Size: [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16}}, "≥ 0.0001 % of memcpy", "≥ 3× nobody", "≤ 1000000 µs", "≤ 100× row small")
+	row := rowOf(
+		"small",
+		Work{
+			Kind:   "voxelize",
+			Mode:   "count",
+			Layout: "dense",
+			Cloud:  "uniform",
+			N:      500,
+			Grid:   [3]int{8, 4, 16},
+			Size:   [3]float32{1.0 / 8, 1.0 / 4, 1.0 / 16},
+		},
+		"≥ 0.0001 % of memcpy",
+		"≥ 3× nobody",
+		"≤ 1000000 µs",
+		"≤ 100× row small",
+	)
 	curve := row
 	curve.Name, curve.Curve, curve.Bars = "point", "line", nil
-	rep, err := Measure(context.Background(), Run{Rows: []Row{row, curve}, Device: "cpu", Threads: []int{1}, Rounds: 2, Seconds: 0.001, Runners: []string{"memcpy", "reference"}, Tools: tools,
-		Timeout: time.Minute, Log: t.Logf, Command: "robocache-bench ops"})
+	rep, err := Measure(context.Background(), Run{
+		Rows: []Row{
+			row,
+			curve,
+		},
+		Device:  "cpu",
+		Threads: []int{1},
+		Rounds:  2,
+		Seconds: 0.001,
+		Runners: []string{"memcpy", "reference"},
+		Tools:   tools,
+		Timeout: time.Minute,
+		Log:     t.Logf,
+		Command: "robocache-bench ops",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +132,10 @@ func TestOpsQuick(t *testing.T) {
 		t.Fatal(len(rep.Rows))
 	}
 	r := rep.Rows[0]
-	if a := r.runner("reference"); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 || len(a.Cold.Raw) != 1 {
+	if a := r.runner(
+		"reference",
+	); a == nil || a.Failed != "" || len(a.Hot.Raw) != 2 ||
+		len(a.Cold.Raw) != 1 {
 		t.Errorf("the reference: %+v", a)
 	}
 	if a := r.runner("memcpy numpy"); a == nil || a.Hot.Median <= 0 {
@@ -107,23 +151,38 @@ func TestOpsQuick(t *testing.T) {
 	}
 }
 
-// A process that ends in the middle fails the row that it was at, and the others go on; without an interpreter there is nothing to measure.
+// A process that ends in the middle fails the row that it was at, and the others go on; without an
+// interpreter there is nothing to measure.
 func TestOpsEnds(t *testing.T) {
 	dir := t.TempDir()
 	script := "import json, os, sys\nfor r in json.loads(sys.argv[1])['rows']:\n  if r['name'] == 'b': sys.exit('killed')\n  print(json.dumps(dict(row=r['name'], bytes=8, arms=[dict(name='robocache', us=dict(raw=[1], min=1, median=1, max=1))])), flush=True)\n"
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "robocache_bench"), 0o700), os.WriteFile(filepath.Join(dir, "robocache_bench", "ops_peers.py"), []byte(script), 0o600)); err != nil {
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "robocache_bench"), 0o700),
+		os.WriteFile(filepath.Join(dir, "robocache_bench", "ops_peers.py"), []byte(script), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 	var rows []Row
 	for _, n := range []string{"a", "b", "c"} {
 		rows = append(rows, rowOf(n, tables()["cpu"][0].Work))
 	}
-	r := Run{Rows: rows, Device: "cpu", Threads: []int{1}, Rounds: 1, Tools: runners.Tools{Python: "python3", Dir: dir}, Timeout: time.Minute, Log: t.Logf}
+	r := Run{
+		Rows:    rows,
+		Device:  "cpu",
+		Threads: []int{1},
+		Rounds:  1,
+		Tools:   runners.Tools{Python: "python3", Dir: dir},
+		Timeout: time.Minute,
+		Log:     t.Logf,
+	}
 	rep, err := Measure(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong := rep.Document().Wrong; len(rep.Rows) != 3 || rep.Rows[2].runner(Ours).Hot.Median != 1 || !strings.Contains(wrong, "b: ") || !strings.Contains(wrong, "killed") {
+	if wrong := rep.Document().Wrong; len(rep.Rows) != 3 ||
+		rep.Rows[2].runner(Ours).Hot.Median != 1 ||
+		!strings.Contains(wrong, "b: ") ||
+		!strings.Contains(wrong, "killed") {
 		t.Errorf("%d rows: %s", len(rep.Rows), wrong)
 	}
 	r.Tools.Python = "/nowhere/python"

@@ -8,27 +8,66 @@ import (
 	"github.com/goatnote-inc/robocache/bench/report"
 )
 
-// Document is ops-DEVICE.json and so on, the bars, then every runner's figures. It is wrong where ours gave a wrong result or none.
+// Document is ops-DEVICE.json and so on, the bars, then every runner's figures. It is wrong where
+// ours gave a wrong result or none.
 func (p *Report) Document() *report.Document {
 	name, device := "ops-cpu", ""
 	if p.Device != nil {
-		name, device = "ops-cuda", fmt.Sprintf("; %s, %s, image %s", p.Device.Name, p.Device.Driver, p.Device.Image)
+		name, device = "ops-cuda", fmt.Sprintf(
+			"; %s, %s, image %s",
+			p.Device.Name,
+			p.Device.Driver,
+			p.Device.Image,
+		)
 	}
-	text := fmt.Sprintf("µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.", p.Rounds, p.Cache>>20)
+	text := fmt.Sprintf(
+		"µs a call, median (min–max) of %d rounds in which the runners took turns. Hot: the same buffers again and again; cold: buffers that together are four times the cache of %d MiB.",
+		p.Rounds,
+		p.Cache>>20,
+	)
 	if p.Clock == "cpu" {
 		text = "Of the thread's own CPU time, since the machine was not quiet. " + text
 	}
 	d := &report.Document{Name: name, Title: "robocache-bench ops", Command: p.Command, Raw: p}
 	d.Add("", nil, append(report.About(p.Command, p.Machine, device, p.Versions), text)...)
-	d.Sheet = &report.Table{Head: []string{"row", "curve", "device", "threads", "bytes", "arm", "setting", "us", "us_min", "us_max", "gb_per_s", "us_cold", "us_cold_min", "us_cold_max", "gb_per_s_cold", "failed"}}
-	bars := &report.Table{Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""}}
+	d.Sheet = &report.Table{
+		Head: []string{
+			"row",
+			"curve",
+			"device",
+			"threads",
+			"bytes",
+			"arm",
+			"setting",
+			"us",
+			"us_min",
+			"us_max",
+			"gb_per_s",
+			"us_cold",
+			"us_cold_min",
+			"us_cold_max",
+			"gb_per_s_cold",
+			"failed",
+		},
+	}
+	bars := &report.Table{
+		Head: []string{"workload", "threads", "ours µs", "bar", "figure", "beside it, µs", ""},
+	}
 	for _, r := range p.Rows {
 		if a := r.runner(Ours); a != nil && a.Failed != "" {
 			d.Wrong = cmp.Or(d.Wrong, r.Name+": "+a.Failed)
 		}
 		d.Missed = append(d.Missed, report.Missed(r.Name, r.Checks)...)
 		for _, a := range r.Runners {
-			rec := []string{r.Name, r.Curve, r.Device, strconv.Itoa(r.Threads), strconv.FormatInt(r.Bytes, 10), a.Name, a.Setting}
+			rec := []string{
+				r.Name,
+				r.Curve,
+				r.Device,
+				strconv.Itoa(r.Threads),
+				strconv.FormatInt(r.Bytes, 10),
+				a.Name,
+				a.Setting,
+			}
 			for _, s := range []report.Spread{a.Hot, a.Cold} {
 				rate := ""
 				if len(s.Raw) > 0 {
@@ -47,7 +86,16 @@ func (p *Report) Document() *report.Document {
 			if c.Other != "" {
 				other = c.Other + " " + report.Short(c.Than)
 			}
-			bars.AddBar(c.Pass, title, threads, ours, c.Bar.Text, c.Bar.Show(c.Figure()), other, c.Word())
+			bars.AddBar(
+				c.Pass,
+				title,
+				threads,
+				ours,
+				c.Bar.Text,
+				c.Bar.Show(c.Figure()),
+				other,
+				c.Word(),
+			)
 			title, threads = "", ""
 		}
 	}
@@ -67,7 +115,16 @@ func (p *Report) threads(r *Result) string {
 
 // figureTable lists ours, the copy and the peers of all rows.
 func (p *Report) figureTable() *report.Table {
-	t := &report.Table{Head: []string{"workload", "threads", "bytes touched", "ours: hot µs, GB/s, of the copy", "ours: cold µs, GB/s, of the copy", "copy hot / cold µs"}}
+	t := &report.Table{
+		Head: []string{
+			"workload",
+			"threads",
+			"bytes touched",
+			"ours: hot µs, GB/s, of the copy",
+			"ours: cold µs, GB/s, of the copy",
+			"copy hot / cold µs",
+		},
+	}
 	for _, r := range p.Rows {
 		copies := []string{"–", "–"}
 		for i, cold := range []bool{false, true} {
@@ -75,7 +132,14 @@ func (p *Report) figureTable() *report.Table {
 				copies[i] = report.Digits(a.us(cold).Median)
 			}
 		}
-		line := []string{r.Title, p.threads(r), report.Digits(float64(r.Bytes)/1e6) + " MB", r.summary(false), r.summary(true), copies[0] + " / " + copies[1]}
+		line := []string{
+			r.Title,
+			p.threads(r),
+			report.Digits(float64(r.Bytes)/1e6) + " MB",
+			r.summary(false),
+			r.summary(true),
+			copies[0] + " / " + copies[1],
+		}
 		for _, a := range r.Runners {
 			if a.always() {
 				continue

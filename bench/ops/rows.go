@@ -24,12 +24,14 @@ type Row struct {
 	Quick  bool         `json:"-"`               // --quick runs it
 }
 
-// Work is what the runners of a row compute. runners/robocache_bench/ops.py describes the same to the peers.
+// Work is what the runners of a row compute. runners/robocache_bench/ops.py describes the same to
+// the peers.
 type Work struct {
 	Kind string `json:"kind"` // fuse (resample: one stream), voxelize; call: a fuse from Python
 
 	// fuse
-	Mode    string `json:"mode,omitempty"` // linear, slerp …; voxelize: count, occupancy, mean, max …
+	// linear, slerp …; voxelize: count, occupancy, mean, max …
+	Mode    string `json:"mode,omitempty"`
 	DType   string `json:"dtype,omitempty"`
 	Out     string `json:"out,omitempty"`
 	B       int    `json:"B,omitempty"`
@@ -42,13 +44,15 @@ type Work struct {
 	Ragged bool `json:"ragged,omitempty"`
 
 	// voxelize
-	Layout string     `json:"layout,omitempty"` // dense, sparse
-	Cloud  string     `json:"cloud,omitempty"`  // uniform; cells (5 % of the cells have all points); kitti (a real frame where the test data is, else one like it)
-	N      int        `json:"N,omitempty"`
-	F      int        `json:"F,omitempty"`
-	Grid   [3]int     `json:"grid"`
-	Min    [3]float32 `json:"min"`
-	Size   [3]float32 `json:"size"`
+	Layout string `json:"layout,omitempty"` // dense, sparse
+	// uniform; cells (5 % of the cells have all points); kitti (a real frame where the test data
+	// is, else one like it)
+	Cloud string     `json:"cloud,omitempty"`
+	N     int        `json:"N,omitempty"`
+	F     int        `json:"F,omitempty"`
+	Grid  [3]int     `json:"grid"`
+	Min   [3]float32 `json:"min"`
+	Size  [3]float32 `json:"size"`
 }
 
 //go:embed rows.yaml
@@ -77,7 +81,8 @@ var tables = sync.OnceValue(func() map[string][]Row {
 	return out
 })
 
-// RowsNamed picks rows of a device: names, beginnings of names ("voxel"), or curve names; nil picks what is no sweep, or the quick ones.
+// RowsNamed picks rows of a device: names, beginnings of names ("voxel"), or curve names; nil picks
+// what is no sweep, or the quick ones.
 func RowsNamed(device string, names []string, quick, sweep bool) ([]Row, error) {
 	all := slices.Clone(tables()[device])
 	named := func(r Row, n string) bool { return strings.HasPrefix(r.Name, n) || r.Curve == n }

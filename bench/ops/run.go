@@ -19,12 +19,13 @@ import (
 
 // Run is what `robocache-bench ops` was asked for. Its JSON is the process's job.
 type Run struct {
-	Rows     []Row                `json:"rows"`
-	Device   string               `json:"device"` // cpu, cuda
-	Threads  []int                `json:"-"`      // cpu: one result a row and number of threads
-	Rounds   int                  `json:"rounds"` // runners take turns so many times
-	Seconds  float64              `json:"seconds"`
-	Clock    string               `json:"clock"`   // wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
+	Rows    []Row   `json:"rows"`
+	Device  string  `json:"device"` // cpu, cuda
+	Threads []int   `json:"-"`      // cpu: one result a row and number of threads
+	Rounds  int     `json:"rounds"` // runners take turns so many times
+	Seconds float64 `json:"seconds"`
+	// wall, or cpu: the thread's own time, of one thread on a machine that is not quiet
+	Clock    string               `json:"clock"`
 	Runners  []string             `json:"runners"` // peers by name or family; nil: all
 	Without  []string             `json:"without"`
 	Cache    int64                `json:"cache"` // bytes of the processor's largest
@@ -42,10 +43,11 @@ type Report struct {
 	Device   *Device           `json:"device,omitempty"`
 	Versions map[string]string `json:"versions"`
 	Rounds   int               `json:"rounds"`
-	Seconds  float64           `json:"seconds"`         // a runner and round
-	Clock    string            `json:"clock,omitempty"` // cpu: figures are of the thread's own CPU time
-	Cache    int64             `json:"cache_bytes"`
-	Rows     []*Result         `json:"rows"`
+	Seconds  float64           `json:"seconds"` // a runner and round
+	// cpu: figures are of the thread's own CPU time
+	Clock string    `json:"clock,omitempty"`
+	Cache int64     `json:"cache_bytes"`
+	Rows  []*Result `json:"rows"`
 }
 
 // Device is the GPU of a report.
@@ -56,10 +58,19 @@ type Device struct {
 	L2     int64  `json:"l2_bytes"`
 }
 
-// Measure runs the rows, for each number of threads in a process of its own. One that ends before its last row is over fails the row that it was at.
+// Measure runs the rows, for each number of threads in a process of its own. One that ends before
+// its last row is over fails the row that it was at.
 func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 	r.Cache = lastCache()
-	rep = &Report{Command: r.Command, Machine: report.ThisMachine(r.Revision), Versions: map[string]string{}, Rounds: r.Rounds, Seconds: r.Seconds, Clock: r.Clock, Cache: r.Cache}
+	rep = &Report{
+		Command:  r.Command,
+		Machine:  report.ThisMachine(r.Revision),
+		Versions: map[string]string{},
+		Rounds:   r.Rounds,
+		Seconds:  r.Seconds,
+		Clock:    r.Clock,
+		Cache:    r.Cache,
+	}
 	if r.Device == "cuda" {
 		r.Threads = []int{1}
 	}
@@ -74,7 +85,14 @@ func Measure(ctx context.Context, r Run) (rep *Report, err error) {
 				return rep, err
 			}
 			if left.Rows = left.Rows[len(rep.Rows)-done:]; len(left.Rows) > 0 {
-				rep.add(&r, &Result{Row: left.Rows[0], Threads: threads, Runners: []Runner{{Name: Ours, Failed: why}}})
+				rep.add(
+					&r,
+					&Result{
+						Row:     left.Rows[0],
+						Threads: threads,
+						Runners: []Runner{{Name: Ours, Failed: why}},
+					},
+				)
 				left.Rows = left.Rows[1:]
 			}
 		}
@@ -91,9 +109,17 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	n := strconv.Itoa(threads)
-	env := append(r.Tools.Env(), "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS="+n, "MKL_NUM_THREADS="+n, "OPENBLAS_NUM_THREADS="+n,
-		// Results are new memory each call. Kept by malloc, it costs no page faults: the peers' best setting.
-		"MALLOC_MMAP_THRESHOLD_=4294967296", "MALLOC_TRIM_THRESHOLD_=4294967296")
+	env := append(
+		r.Tools.Env(),
+		"PYTHONUNBUFFERED=1",
+		"OMP_NUM_THREADS="+n,
+		"MKL_NUM_THREADS="+n,
+		"OPENBLAS_NUM_THREADS="+n,
+		// Results are new memory each call. Kept by malloc, it costs no page faults: the peers'
+		// best setting.
+		"MALLOC_MMAP_THRESHOLD_=4294967296",
+		"MALLOC_TRIM_THRESHOLD_=4294967296",
+	)
 	if r.Device == "cpu" {
 		env = append(env, "GOMAXPROCS="+n) // ours
 	}
@@ -135,7 +161,11 @@ func (r *Run) process(ctx context.Context, threads int, rep *Report) (string, er
 	case ctx.Err() != nil:
 		return fmt.Sprintf("no answer within %v", r.Timeout), nil
 	}
-	return fmt.Sprintf("the runners' process ended: %v: %s", err, runners.LastLine(errs.String())), nil
+	return fmt.Sprintf(
+		"the runners' process ended: %v: %s",
+		err,
+		runners.LastLine(errs.String()),
+	), nil
 }
 
 // notExit is an error but for that of an exit code, which says nothing more.
@@ -146,14 +176,20 @@ func notExit(err error) error {
 	return err
 }
 
-// add adds a row to the report, checks all bars again (one may look at a later row), and says how it went.
+// add adds a row to the report, checks all bars again (one may look at a later row), and says how
+// it went.
 func (p *Report) add(r *Run, res *Result) {
 	if r.Device == "cuda" {
 		res.Threads = 0
 	}
 	p.Rows = append(p.Rows, res)
 	p.check()
-	line := fmt.Sprintf("%-36s %dt  ours (µs, GB/s, of the copy) %s", res.Name, res.Threads, res.summary(false))
+	line := fmt.Sprintf(
+		"%-36s %dt  ours (µs, GB/s, of the copy) %s",
+		res.Name,
+		res.Threads,
+		res.summary(false),
+	)
 	for _, a := range res.Runners {
 		switch {
 		case a.always():
@@ -171,7 +207,10 @@ func (p *Report) check() {
 		res.Checks = nil
 		for _, b := range res.Bars {
 			res.Checks = append(res.Checks, check(b, res, func(name string) *Result {
-				if i := slices.IndexFunc(p.Rows, func(x *Result) bool { return x.Name == name && x.Threads == res.Threads }); i >= 0 {
+				if i := slices.IndexFunc(
+					p.Rows,
+					func(x *Result) bool { return x.Name == name && x.Threads == res.Threads },
+				); i >= 0 {
 					return p.Rows[i]
 				}
 				return nil
@@ -184,7 +223,11 @@ func (p *Report) check() {
 func lastCache() int64 {
 	for i := 4; i >= 2; i-- {
 		text := report.ReadText(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", i))
-		if n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(text), "K"), 10, 64); err == nil {
+		if n, err := strconv.ParseInt(
+			strings.TrimSuffix(strings.TrimSpace(text), "K"),
+			10,
+			64,
+		); err == nil {
 			return n << 10
 		}
 	}

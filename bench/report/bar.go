@@ -34,7 +34,9 @@ type Bar struct {
 	Cold   bool    `json:"cold,omitempty"`
 }
 
-var barText = regexp.MustCompile(`^(?:(robocache\S*) )?(?:([a-z]+) )?([≥≤]) ([0-9.]+)(?: (µs|MB)| % of (\S.*?)|× row (\S.*?)|× (\S.*?))?(?: above (\S+))?(, cold)?$`)
+var barText = regexp.MustCompile(
+	`^(?:(robocache\S*) )?(?:([a-z]+) )?([≥≤]) ([0-9.]+)(?: (µs|MB)| % of (\S.*?)|× row (\S.*?)|× (\S.*?))?(?: above (\S+))?(, cold)?$`,
+)
 
 // ParseBar reads a bar's text; metric is what a bar is in that names none.
 func ParseBar(text, metric string) (Bar, error) {
@@ -43,7 +45,18 @@ func ParseBar(text, metric string) (Bar, error) {
 		m = make([]string, 11)
 	}
 	v, err := strconv.ParseFloat(m[4], 64)
-	b := Bar{Text: text, Ours: m[1], Metric: m[2], Least: m[3] == "≥", Value: v, Unit: m[5], Than: m[6] + m[8], Row: m[7], Floor: m[9], Cold: m[10] != ""}
+	b := Bar{
+		Text:   text,
+		Ours:   m[1],
+		Metric: m[2],
+		Least:  m[3] == "≥",
+		Value:  v,
+		Unit:   m[5],
+		Than:   m[6] + m[8],
+		Row:    m[7],
+		Floor:  m[9],
+		Cold:   m[10] != "",
+	}
 	// Who names no metric says what ours takes at most, or how many times better it is.
 	if err != nil || b.Metric == "" && b.Least == (b.Unit+b.Row != "" || b.Than == "") {
 		return Bar{}, robocache.Misuse("bench", nil, "not a bar: %q", text).
@@ -78,18 +91,20 @@ func Bars(metric string, texts ...string) (out []Bar) {
 
 // Check says how a bar came out.
 type Check struct {
-	Bar      Bar     `json:"bar"`
-	Ours     Spread  `json:"ours"`
-	Than     Spread  `json:"than,omitzero"`
-	Other    string  `json:"other,omitempty"` // the runner, or the row, that Than is of
-	Ratio    Spread  `json:"ratio"`           // repeat by repeat, of runs that stood beside each other
-	Judged   bool    `json:"judged"`          // false: there is no figure, Note says why
+	Bar   Bar    `json:"bar"`
+	Ours  Spread `json:"ours"`
+	Than  Spread `json:"than,omitzero"`
+	Other string `json:"other,omitempty"` // the runner, or the row, that Than is of
+	// repeat by repeat, of runs that stood beside each other
+	Ratio    Spread  `json:"ratio"`
+	Judged   bool    `json:"judged"` // false: there is no figure, Note says why
 	Pass     bool    `json:"pass"`
 	Possible float64 `json:"possible,omitempty"` // what the floor leaves, in the bar's unit
 	Note     string  `json:"note,omitempty"`
 }
 
-// MarshalJSON also writes the keys that robocache-bench ops has: the figure in the bar's unit, and the other's µs.
+// MarshalJSON also writes the keys that robocache-bench ops has: the figure in the bar's unit, and
+// the other's µs.
 func (c Check) MarshalJSON() ([]byte, error) {
 	type plain Check
 	return json.Marshal(struct {
@@ -117,7 +132,8 @@ func (b Bar) ratios(ours, than Spread) Spread {
 	return Ratios(than, ours)
 }
 
-// Check holds figures against the bar. of gives those of a runner, here or in another row, with its full name; and what is wrong with them, or why there are none.
+// Check holds figures against the bar. of gives those of a runner, here or in another row, with its
+// full name; and what is wrong with them, or why there are none.
 func (b Bar) Check(of func(runner, row string) (name string, s Spread, why string)) Check {
 	c := Check{Bar: b}
 	if _, c.Ours, c.Note = of(b.Ours, ""); c.Note != "" {
@@ -157,7 +173,15 @@ func (b Bar) Check(of func(runner, row string) (name string, s Spread, why strin
 	var note string
 	c.Pass, note = c.Figure().Passes(b.within)
 	if notes = append(notes, note); !c.Pass && c.Possible > 0 && !b.within(c.Possible) {
-		notes = append(notes, fmt.Sprintf("beyond the limit: %s leaves %s %s", b.Floor, map[bool]string{true: "at most", false: "at least"}[b.Least], b.Show(SpreadOf([]float64{c.Possible}))))
+		notes = append(
+			notes,
+			fmt.Sprintf(
+				"beyond the limit: %s leaves %s %s",
+				b.Floor,
+				map[bool]string{true: "at most", false: "at least"}[b.Least],
+				b.Show(SpreadOf([]float64{c.Possible})),
+			),
+		)
 	}
 	c.Note = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 	return c
@@ -171,7 +195,9 @@ func (b Bar) Show(s Spread) string {
 	if b.Unit == "share" {
 		s.Min, s.Median, s.Max = 100*s.Min, 100*s.Median, 100*s.Max
 	}
-	return Short(s) + map[string]string{"share": " %", "µs": " µs", "MB": " MB", "times": "×"}[b.Unit]
+	return Short(
+		s,
+	) + map[string]string{"share": " %", "µs": " µs", "MB": " MB", "times": "×"}[b.Unit]
 }
 
 // Missed names the bars that were measured and not met.

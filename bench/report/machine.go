@@ -26,8 +26,20 @@ type Machine struct {
 // ThisMachine reads the record from the running system.
 func ThisMachine(revision string) Machine {
 	load, _, _ := strings.Cut(ReadText("/proc/loadavg"), " ")
-	return Machine{Time: time.Now().UTC().Truncate(time.Second), CPU: Field(ReadText("/proc/cpuinfo"), "model name"), Cores: runtime.NumCPU(), MemoryGB: float64(Kilobytes("MemTotal")/100_000) / 10,
-		Kernel: strings.TrimSpace(ReadText("/proc/sys/kernel/osrelease")), Load1: load, Go: runtime.Version(), Revision: revision}
+	return Machine{
+		Time: time.Now().
+			UTC().
+			Truncate(time.Second),
+		CPU:      Field(ReadText("/proc/cpuinfo"), "model name"),
+		Cores:    runtime.NumCPU(),
+		MemoryGB: float64(Kilobytes("MemTotal")/100_000) / 10,
+		Kernel: strings.TrimSpace(
+			ReadText("/proc/sys/kernel/osrelease"),
+		),
+		Load1:    load,
+		Go:       runtime.Version(),
+		Revision: revision,
+	}
 }
 
 // About says where and of what figures were taken.
@@ -36,8 +48,21 @@ func About(command string, m Machine, device string, versions map[string]string)
 	for _, k := range slices.Sorted(maps.Keys(versions)) {
 		v = append(v, k+" "+versions[k])
 	}
-	return []string{fmt.Sprintf("`%s` on %s: %s, %d cores, %.1f GB, kernel %s%s, load %s at the start, revision %s.", command, m.Time.Format("2006-01-02 15:04 MST"), m.CPU, m.Cores, m.MemoryGB, m.Kernel, device, m.Load1, m.Revision),
-		"Versions: " + strings.Join(v, ", ") + "."}
+	return []string{
+		fmt.Sprintf(
+			"`%s` on %s: %s, %d cores, %.1f GB, kernel %s%s, load %s at the start, revision %s.",
+			command,
+			m.Time.Format("2006-01-02 15:04 MST"),
+			m.CPU,
+			m.Cores,
+			m.MemoryGB,
+			m.Kernel,
+			device,
+			m.Load1,
+			m.Revision,
+		),
+		"Versions: " + strings.Join(v, ", ") + ".",
+	}
 }
 
 // ReadText is a file of /proc or /sys; "" where it cannot be read.
@@ -58,6 +83,10 @@ func Field(text, name string) string {
 
 // Kilobytes is a figure of /proc/meminfo; 0 where the system does not say.
 func Kilobytes(name string) int64 {
-	n, _ := strconv.ParseInt(strings.TrimSuffix(Field(ReadText("/proc/meminfo"), name), " kB"), 10, 64)
+	n, _ := strconv.ParseInt(
+		strings.TrimSuffix(Field(ReadText("/proc/meminfo"), name), " kB"),
+		10,
+		64,
+	)
 	return n
 }

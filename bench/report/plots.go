@@ -61,11 +61,23 @@ func Find(names *[]string, name string) int {
 	return len(*names) - 1
 }
 
-var palette = []color.RGBA{{0x3b, 0x6e, 0xa5, 0xff}, {0xd9, 0x8b, 0x3a, 0xff}, {0x5b, 0x9a, 0x5b, 0xff}, {0xa8, 0x50, 0x6b, 0xff}, {0x7a, 0x6a, 0xb0, 0xff}, {0x77, 0x77, 0x77, 0xff}}
+var palette = []color.RGBA{
+	{0x3b, 0x6e, 0xa5, 0xff},
+	{0xd9, 0x8b, 0x3a, 0xff},
+	{0x5b, 0x9a, 0x5b, 0xff},
+	{0xa8, 0x50, 0x6b, 0xff},
+	{0x7a, 0x6a, 0xb0, 0xff},
+	{0x77, 0x77, 0x77, 0xff},
+}
 
 // draw draws the plot, with its legend at the right.
 func (f *Figure) draw() *chart.Canvas {
-	p := &chart.Plot{Title: f.Title, X: chart.Axis{Label: f.X}, Y: chart.Axis{Label: f.Unit}, Grid: true}
+	p := &chart.Plot{
+		Title: f.Title,
+		X:     chart.Axis{Label: f.X},
+		Y:     chart.Axis{Label: f.Unit},
+		Grid:  true,
+	}
 	wide, names, lines := 820.0, []string(nil), []chart.Line(nil)
 	if f.Curves != nil {
 		names, lines = f.lines(p)
@@ -78,7 +90,10 @@ func (f *Figure) draw() *chart.Canvas {
 	for _, n := range names {
 		side = max(side, chart.TextWidth(n)+margin+18)
 	}
-	c := &chart.Canvas{Width: wide + side + 2*margin, Height: max(high, float64(2*margin+line*len(names)))}
+	c := &chart.Canvas{
+		Width:  wide + side + 2*margin,
+		Height: max(high, float64(2*margin+line*len(names))),
+	}
 	p.Draw(c, chart.Rect{X: margin, Y: margin, W: wide, H: high - 2*margin})
 	for i, n := range names {
 		c.Legend(margin+wide+margin, float64(margin+line*(i+1)), lines[i], n)
@@ -97,7 +112,14 @@ func (f *Figure) bars(p *chart.Plot) (names []string, lines []chart.Line) {
 	for i, s := range f.Series {
 		for g, name := range f.Groups {
 			v, from := s.Values[name], below[g]
-			b := chart.Bar{Color: palette[i%len(palette)], X: float64(g), From: from, To: from + v.Median, Wide: wide, Offset: wide * (float64(i%beside) - float64(beside-1)/2)}
+			b := chart.Bar{
+				Color:  palette[i%len(palette)],
+				X:      float64(g),
+				From:   from,
+				To:     from + v.Median,
+				Wide:   wide,
+				Offset: wide * (float64(i%beside) - float64(beside-1)/2),
+			}
 			if f.Stacked {
 				below[g] = b.To
 			} else {
@@ -106,7 +128,13 @@ func (f *Figure) bars(p *chart.Plot) (names []string, lines []chart.Line) {
 			p.Bars = append(p.Bars, b)
 		}
 		if s.Name != "" {
-			names, lines = append(names, s.Name), append(lines, chart.Line{Color: palette[i%len(palette)], Width: 8})
+			names, lines = append(
+				names,
+				s.Name,
+			), append(
+				lines,
+				chart.Line{Color: palette[i%len(palette)], Width: 8},
+			)
 		}
 	}
 	for g, name := range f.Groups {
@@ -131,7 +159,10 @@ func (f *Figure) lines(p *chart.Plot) (names []string, lines []chart.Line) {
 		} else { // of lines with few points each has its tick
 			p.Y.Holds = []float64{0}
 			for _, at := range c.Points {
-				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(p.X.Ticks, t) {
+				if t := (chart.Tick{At: at.X, Label: Digits(at.X)}); !slices.Contains(
+					p.X.Ticks,
+					t,
+				) {
 					p.X.Ticks = append(p.X.Ticks, t)
 				}
 			}

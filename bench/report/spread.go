@@ -26,7 +26,8 @@ func (s *Spread) Add(v float64) {
 	s.Min, s.Median, s.Max = sorted[0], (sorted[(n-1)/2]+sorted[n/2])/2, sorted[n-1]
 }
 
-// SpreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for it.
+// SpreadOf leaves out what is no number: a window of no CPU tick has no ratio, and JSON no word for
+// it.
 func SpreadOf(values []float64) Spread {
 	var s Spread
 	for _, v := range values {

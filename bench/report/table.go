@@ -134,7 +134,8 @@ func (d *Document) Markdown(w io.Writer) {
 	}
 }
 
-// Write puts NAME.json, .csv, .md and .html into dir, the plots as PNG and SVG, and what else it has. The page needs no other file.
+// Write puts NAME.json, .csv, .md and .html into dir, the plots as PNG and SVG, and what else it
+// has. The page needs no other file.
 func (d *Document) Write(dir string) error {
 	var md bytes.Buffer
 	d.Markdown(&md)
@@ -162,7 +163,8 @@ func (d *Document) Write(dir string) error {
 		}
 		files[s.Figure.Name+".png"], files[s.Figure.Name+".svg"] = png, svg
 		// An element within a page has no name space of its own.
-		drawn[i] = strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").Replace(string(svg))
+		drawn[i] = strings.NewReplacer(` xmlns="http://www.w3.org/2000/svg"`, "", ` xmlns:xlink="http://www.w3.org/1999/xlink"`, "").
+			Replace(string(svg))
 	}
 	js, err := JSON(d.Raw)
 	csv, err2 := d.Sheet.CSV()
@@ -191,8 +193,8 @@ pre{background:#f5f5f5;padding:1em;overflow:auto}.fail{background:#fbe3e0}.pass{
 <h1>%[1]s</h1><pre>%[2]s</pre>
 `
 
-// page is the report as HTML; drawn are the figures of its sections. Not html/template: a program that holds one keeps every exported method,
-// 5 MB of this one.
+// page is the report as HTML; drawn are the figures of its sections. Not html/template: a program
+// that holds one keeps every exported method, 5 MB of this one.
 func (d *Document) page(drawn []string) []byte {
 	var b bytes.Buffer
 	put := func(format, text string) {

@@ -1,4 +1,5 @@
-// Package runners has the Python runners (the package robocache_bench) and starts the processes of all runners.
+// Package runners has the Python runners (the package robocache_bench) and starts the processes of
+// all runners.
 package runners
 
 import (
@@ -29,7 +30,8 @@ type Tools struct {
 	Dir        string   // the folder with the unpacked package robocache_bench
 }
 
-// Unpack writes the Python runners to a temporary folder; the caller calls the function returned to remove it.
+// Unpack writes the Python runners to a temporary folder; the caller calls the function returned to
+// remove it.
 func (t *Tools) Unpack() (done func(), err error) {
 	if t.Dir, err = os.MkdirTemp("", "robocache-bench-"); err == nil {
 		err = os.CopyFS(t.Dir, scripts)
@@ -37,10 +39,13 @@ func (t *Tools) Unpack() (done func(), err error) {
 	return func() { os.RemoveAll(t.Dir) }, robocache.At(err, nil)
 }
 
-// Env returns the variables of runners. Their Python finds robocache_bench first, then robocache; the
-// folders of the environment follow, which may hold a peer.
+// Env returns the variables of runners. Their Python finds robocache_bench first, then robocache;
+// the folders of the environment follow, which may hold a peer.
 func (t *Tools) Env() []string {
-	folders := slices.DeleteFunc([]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")}, func(f string) bool { return f == "" })
+	folders := slices.DeleteFunc(
+		[]string{t.Dir, t.PythonPath, os.Getenv("PYTHONPATH")},
+		func(f string) bool { return f == "" },
+	)
 	return []string{
 		"OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=1",
 		"PYTHONPATH=" + strings.Join(folders, string(os.PathListSeparator)),
@@ -57,7 +62,8 @@ func (t *Tools) Own(kind string) []string {
 	return slices.Concat(t.Self, []string{"run", kind})
 }
 
-// Command is a runner in a process group of its own, which ends with ctx and with this process, also where that is killed; what it says on stderr is kept.
+// Command is a runner in a process group of its own, which ends with ctx and with this process,
+// also where that is killed; what it says on stderr is kept.
 func Command(ctx context.Context, argv, env []string) (*exec.Cmd, *bytes.Buffer) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// What was started ends with the process that started it, also where that is killed and the other says nothing that could break a pipe.
+// What was started ends with the process that started it, also where that is killed and the other
+// says nothing that could break a pipe.
 func TestCommandEndsWithAKilledParent(t *testing.T) {
 	if os.Getenv("ROBOCACHE_TEST_PARENT") != "" {
 		cmd, _ := Command(t.Context(), []string{"sleep", "60"}, nil)
@@ -39,7 +40,10 @@ func TestCommandEndsWithAKilledParent(t *testing.T) {
 	_ = parent.Process.Kill()
 	_ = parent.Wait()
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err != nil || bytes.Contains(stat, []byte(") Z ")) {
+		if stat, err := os.ReadFile(
+			"/proc/" + pid + "/stat",
+		); err != nil ||
+			bytes.Contains(stat, []byte(") Z ")) {
 			return
 		}
 	}

@@ -13,10 +13,12 @@ import (
 	"github.com/goatnote-inc/robocache/metrics"
 )
 
-// loaderHandle is a loader.Loader behind a handle. Taking is for one caller at a time; what only looks needs no turn.
+// loaderHandle is a loader.Loader behind a handle. Taking is for one caller at a time; what only
+// looks needs no turn.
 //
-// A client that is interrupted may never see a batch that it was given. So the last one is remembered until the client says that it
-// arrived (C9): before that it is given again, and State stands before it. Nothing is lost or counted that the user has not had.
+// A client that is interrupted may never see a batch that it was given. So the last one is
+// remembered until the client says that it arrived (C9): before that it is given again, and State
+// stands before it. Nothing is lost or counted that the user has not had.
 type loaderHandle struct {
 	next   sync.Mutex // held while a batch is taken
 	mu     sync.Mutex // guards what follows
@@ -29,8 +31,8 @@ type loaderHandle struct {
 	texts  textWriter      // next's
 	host   *cudahost.Host  // where batches are page-locked
 	served *metrics.Server // nil: none
-	// Where the loader stood before each of the last batches, by their numbers: a client that keeps some on their way to a device asks
-	// for the state before the first of them.
+	// Where the loader stood before each of the last batches, by their numbers: a client that keeps
+	// some on their way to a device asks for the state before the first of them.
 	seq    int64
 	before [8]loader.State
 }
@@ -79,13 +81,15 @@ type loaderReply struct {
 	norms
 }
 
-// norms says what normalising does, and the normalisation that makes the same loader again, a source each.
+// norms says what normalising does, and the normalisation that makes the same loader again, a
+// source each.
 type norms struct {
 	Normalizers []loader.Normalizer `json:"normalizers"`
 	Settled     []loader.Normalize  `json:"settled"`
 }
 
-// newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of several.
+// newLoader makes a loader of the dataset of the handle, or with "sources" in the configuration of
+// several.
 func newLoader(dataset int64, in []byte) (work, error) {
 	r, err := parseRequest(in)
 	if err != nil {
@@ -106,7 +110,15 @@ func newLoader(dataset int64, in []byte) (work, error) {
 			l.served, addr = served, served.Addr()
 		}
 		return keep(l, func(h int64) any {
-			return loaderReply{h, l.l.Len(), l.l.Samples(), l.l.Fields(), l.l.Notes(), addr, norms{l.l.Normalizers(), l.l.Settled()}}
+			return loaderReply{
+				h,
+				l.l.Len(),
+				l.l.Samples(),
+				l.l.Fields(),
+				l.l.Notes(),
+				addr,
+				norms{l.l.Normalizers(), l.l.Settled()},
+			}
 		}), nil
 	}, nil
 }
@@ -114,7 +126,8 @@ func newLoader(dataset int64, in []byte) (work, error) {
 // state says where the loader stands; with {"before": seq}, where it stood before a batch.
 func (l *loaderHandle) state(_ context, a *struct {
 	Before int64 `json:"before"`
-}) (any, error) {
+},
+) (any, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := a.Before
@@ -202,7 +215,8 @@ func (l *loaderHandle) order(_ context, a *orderArgs) (any, error) {
 // locate returns the places of samples as int64 arrays: dataset_index, episode (its index), row.
 func (l *loaderHandle) locate(_ context, a *struct {
 	Samples []int64 `json:"samples"`
-}) (any, error) {
+},
+) (any, error) {
 	return answers(func(ans *answer) error {
 		n := len(a.Samples)
 		index, err := ans.ints("dataset_index", n)
@@ -218,7 +232,13 @@ func (l *loaderHandle) locate(_ context, a *struct {
 			return err
 		}
 		return l.l.Locate(a.Samples, func(i, source int, r robocache.Row) {
-			index[i], episode[i], row[i] = int64(source), l.data[source].Info().EpisodeIndex(r.Episode), int64(r.Index)
+			index[i], episode[i], row[i] = int64(
+				source,
+			), l.data[source].Info().
+				EpisodeIndex(r.Episode),
+				int64(
+					r.Index,
+				)
 		})
 	})
 }
@@ -254,7 +274,8 @@ type finishField struct {
 	Bytes int             `json:"bytes"`
 }
 
-// finish prepares what is left to do of raw batches of so many rows, as ops whose handles the caller closes.
+// finish prepares what is left to do of raw batches of so many rows, as ops whose handles the
+// caller closes.
 func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
 	if a.Rows < 0 {
 		return nil, misuse("finish", "rows below 0")
@@ -273,7 +294,10 @@ func (l *loaderHandle) finish(_ context, a *finishArgs) (any, error) {
 		for _, d := range x.Shape {
 			n *= d
 		}
-		r.Fields = append(r.Fields, finishField{at[0], x.Key, x.DType, append([]int{a.Rows}, x.Shape...), n})
+		r.Fields = append(
+			r.Fields,
+			finishField{at[0], x.Key, x.DType, append([]int{a.Rows}, x.Shape...), n},
+		)
 		at = at[1:]
 	}
 	undo := func() {

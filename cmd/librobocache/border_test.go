@@ -44,15 +44,31 @@ func TestHandles(t *testing.T) {
 
 // C1: each class has its name and the status that the CLI documents; place and hint cross.
 func TestErrors(t *testing.T) {
-	want := map[error]string{robocache.ErrNotFound: "not_found 10", robocache.ErrMalformed: "malformed 11", robocache.ErrUnsupported: "unsupported 12",
-		robocache.ErrResourceLimit: "resource_limit 13", robocache.ErrTemporary: "temporary 75", robocache.ErrMisuse: "misuse 2", stdcontext.Canceled: "interrupted 130"}
+	want := map[error]string{
+		robocache.ErrNotFound:      "not_found 10",
+		robocache.ErrMalformed:     "malformed 11",
+		robocache.ErrUnsupported:   "unsupported 12",
+		robocache.ErrResourceLimit: "resource_limit 13",
+		robocache.ErrTemporary:     "temporary 75",
+		robocache.ErrMisuse:        "misuse 2",
+		stdcontext.Canceled:        "interrupted 130",
+	}
 	for class, told := range want {
-		err := robocache.At(&robocache.Error{Class: class, Msg: "x", Hint: "do y", Where: robocache.Where{"row": 3, "odd": func() {}}}, robocache.Where{"episode": 7})
+		err := robocache.At(
+			&robocache.Error{
+				Class: class,
+				Msg:   "x",
+				Hint:  "do y",
+				Where: robocache.Where{"row": 3, "odd": func() {}},
+			},
+			robocache.Where{"episode": 7},
+		)
 		f, status := describe(fmt.Errorf("around: %w", err))
 		if got := fmt.Sprint(f.Class, " ", status); got != told {
 			t.Errorf("%v: %s, want %s", class, got, told)
 		}
-		if f.Hint != "do y" || f.Where["episode"] != 7 || f.Where["row"] != 3 || !strings.Contains(f.Message, "around") {
+		if f.Hint != "do y" || f.Where["episode"] != 7 || f.Where["row"] != 3 ||
+			!strings.Contains(f.Message, "around") {
 			t.Errorf("%v: %+v", class, f)
 		}
 		if _, err := json.Marshal(f); err != nil {
@@ -75,7 +91,11 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if err := decodeArguments([]byte(`{"uri": "x", "memory_budget": 5}`), &a); err != nil || a.URI != "x" || a.MemoryBudget != 5 {
+	if err := decodeArguments(
+		[]byte(`{"uri": "x", "memory_budget": 5}`),
+		&a,
+	); err != nil || a.URI != "x" ||
+		a.MemoryBudget != 5 {
 		t.Error(a, err)
 	}
 }
@@ -92,7 +112,10 @@ func TestGivingBack(t *testing.T) {
 	freed := make([]int, 3)
 	fill := func(a *answer) error {
 		for i := range freed {
-			a.tensor(loader.Tensor{DType: robocache.Uint8, Shape: []int{1}, Data: make([]byte, 1)}, func() { freed[i]++ })
+			a.tensor(
+				loader.Tensor{DType: robocache.Uint8, Shape: []int{1}, Data: make([]byte, 1)},
+				func() { freed[i]++ },
+			)
 		}
 		return nil
 	}
@@ -100,17 +123,24 @@ func TestGivingBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := v.(made).value.(batchReply); r.Batch == 0 || len(r.Entries) != 3 || fmt.Sprint(freed) != "[0 0 0]" {
+	if r := v.(made).value.(batchReply); r.Batch == 0 || len(r.Entries) != 3 ||
+		fmt.Sprint(freed) != "[0 0 0]" {
 		t.Fatal(r, freed)
 	}
 	v.(made).undo()
 	if fmt.Sprint(freed) != "[1 1 1]" || len(leases.m) != 0 {
 		t.Error(freed, leases.m)
 	}
-	if _, err := answered(func(a *answer) error { return errors.Join(fill(a), errLate) }); !errors.Is(err, errLate) || fmt.Sprint(freed) != "[2 2 2]" {
+	if _, err := answered(
+		func(a *answer) error { return errors.Join(fill(a), errLate) },
+	); !errors.Is(err, errLate) ||
+		fmt.Sprint(freed) != "[2 2 2]" {
 		t.Error("an answer that failed:", err, freed)
 	}
-	if v, err := answered(func(*answer) error { return nil }); err != nil || v.(batchReply).Batch != 0 {
+	if v, err := answered(
+		func(*answer) error { return nil },
+	); err != nil ||
+		v.(batchReply).Batch != 0 {
 		t.Error("a batch without tensors has nothing to give back", v, err)
 	}
 }

@@ -65,7 +65,8 @@ func on[T usable, A any](f func(obj T, ctx context, a *A) (any, error)) handler 
 	}
 }
 
-// call is work that runs on its own goroutine, so that the caller can wait in small steps and look after its signals (C2).
+// call is work that runs on its own goroutine, so that the caller can wait in small steps and look
+// after its signals (C2).
 type call struct {
 	cancel stdcontext.CancelFunc
 	notes  notes

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// shared is an open dataset, used by its handle and by the maps and loaders over it. The last one closes it.
+// shared is an open dataset, used by its handle and by the maps and loaders over it. The last one
+// closes it.
 type shared struct {
 	users
 	robocache.Dataset
@@ -39,7 +40,8 @@ func (s *shared) depthOf(f *robocache.Feature) string {
 	return cmp.Or(s.depth, kept)
 }
 
-// checkGrid refuses to resample rows of which nobody knows when they were. hz, and that of an alignment, may be none.
+// checkGrid refuses to resample rows of which nobody knows when they were. hz, and that of an
+// alignment, may be none.
 func (s *shared) checkGrid(ctx context, hz *robocache.Rate, a *align.Config) error {
 	rate := robocache.Rate{}
 	if hz != nil {
@@ -92,7 +94,8 @@ func readMap(b json.RawMessage) (*robocache.Mapping, error) {
 type openInfo struct {
 	*robocache.Info
 	SplitEpisodes map[string]int `json:"split_episodes,omitempty"`
-	Indices       []int64        `json:"episode_indices,omitempty"` // by position; absent: 0, 1, 2 and on
+	// by position; absent: 0, 1, 2 and on
+	Indices []int64 `json:"episode_indices,omitempty"`
 }
 
 type openReply struct {
@@ -108,13 +111,29 @@ func open(ctx context, a *openArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ds, err := mapping.Open(ctx, a.URI, robocache.OpenOptions{Format: a.Format, MemoryBudget: a.MemoryBudget, HZ: a.RowsHz, Map: m, Options: a.Options, Split: a.Split, Episodes: a.Episodes, FollowLinks: a.FollowLinks})
+	ds, err := mapping.Open(
+		ctx,
+		a.URI,
+		robocache.OpenOptions{
+			Format:       a.Format,
+			MemoryBudget: a.MemoryBudget,
+			HZ:           a.RowsHz,
+			Map:          m,
+			Options:      a.Options,
+			Split:        a.Split,
+			Episodes:     a.Episodes,
+			FollowLinks:  a.FollowLinks,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	s := newShared(ds, a.DepthUnit)
 	return keep(s, func(h int64) any {
-		return openReply{h, openInfo{s.told(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()}}
+		return openReply{
+			h,
+			openInfo{s.told(), ds.Info().SplitCounts(), ds.Info().NumberedEpisodes()},
+		}
 	}), nil
 }
 
@@ -146,11 +165,13 @@ type episodesReply struct {
 	Tasks   [][]string `json:"tasks"`
 }
 
-// episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also info.json as it is
-// ("of": "info"), or every column that its own table of episodes has ("of": "table").
+// episodes gives the metadata of all episodes at once, column by column; of a LeRobot dataset also
+// info.json as it is ("of": "info"), or every column that its own table of episodes has ("of":
+// "table").
 func (s *shared) episodes(ctx context, a *struct {
 	Of string `json:"of"`
-}) (any, error) {
+},
+) (any, error) {
 	if a.Of != "" {
 		d, ok := s.Dataset.(*lerobot.Dataset)
 		if !ok {
@@ -204,7 +225,11 @@ func (s *shared) stats(ctx context, a *statsArgs) (any, error) {
 		if positions, err = s.Info().EpisodePositions(a.Episodes); err != nil {
 			return nil, err
 		}
-		st, err = stats.Compute(ctx, s.Dataset, stats.Options{Keys: a.Keys, Episodes: positions, Frames: a.Frames, SkipBad: a.SkipBad})
+		st, err = stats.Compute(
+			ctx,
+			s.Dataset,
+			stats.Options{Keys: a.Keys, Episodes: positions, Frames: a.Frames, SkipBad: a.SkipBad},
+		)
 	} else {
 		st, err = s.Stats(ctx)
 	}

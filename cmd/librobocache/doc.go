@@ -1,5 +1,5 @@
-// Command librobocache is the C library of RoboCache: what the Python client, or any other language, loads.
-// It is built with -buildmode=c-shared and holds no logic of its own.
+// Command librobocache is the C library of RoboCache: what the Python client, or any other
+// language, loads. It is built with -buildmode=c-shared and holds no logic of its own.
 //
 // # Contract
 //

@@ -23,7 +23,8 @@ func applyEnvironment(changes string) {
 		switch current, known := os.LookupEnv(name); {
 		case name == "":
 		case isSet && (!known || current != value):
-			_ = os.Setenv(name, value) // a name that the system refuses cannot be in its environment
+			// a name that the system refuses cannot be in its environment
+			_ = os.Setenv(name, value)
 		case !isSet && known:
 			_ = os.Unsetenv(name)
 		}

@@ -33,7 +33,8 @@ func border(f func() error) (err error) {
 	return nil
 }
 
-// describe gives an error and its status: the exit code of the command line, so that one table is to be known.
+// describe gives an error and its status: the exit code of the command line, so that one table is
+// to be known.
 func describe(err error) (failure, C.int32_t) {
 	class, status := robocache.ClassOf(err)
 	f := failure{Class: class, Message: err.Error()}
@@ -61,7 +62,8 @@ func fail(out **C.char, err error) C.int32_t {
 	return status
 }
 
-// decodeArguments reads the JSON of a call. An unknown field is misuse: it would be ignored silently.
+// decodeArguments reads the JSON of a call. An unknown field is misuse: it would be ignored
+// silently.
 func decodeArguments(b []byte, v any) error {
 	if len(b) == 0 {
 		return nil

@@ -44,7 +44,8 @@ func (u *users) release() error {
 
 func (u *users) close() error { return u.release() }
 
-// table gives numbers to things. Numbers are never used twice, so a stale one cannot name another thing (C3).
+// table gives numbers to things. Numbers are never used twice, so a stale one cannot name another
+// thing (C3).
 type table[T any] struct {
 	mu   sync.Mutex
 	last int64

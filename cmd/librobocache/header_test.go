@@ -41,7 +41,8 @@ func TestHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range regexp.MustCompile(`(?m)^(?:int32_t|void|DLManagedTensor) \*?(robocache_\w+)\(.*\{`).FindAllSubmatch(text, -1) {
-		if name := string(m[1]); !strings.HasPrefix(name, "robocache_batch_") { // between the library's own sources
+		// between the library's own sources
+		if name := string(m[1]); !strings.HasPrefix(name, "robocache_batch_") {
 			exported = append(exported, name)
 		}
 	}

@@ -36,22 +36,30 @@ func init() { robocache.SetWords(robocache.PythonWords) }
 
 // served are the calls that robocache.h declares by ROBOCACHE_CALL, but for robocache_wait.
 var served = map[string]handler{
-	"robocache_versions":         serve(func(context, *none) (any, error) { return versions(), nil }),
-	"robocache_backends":         serve(func(context, *none) (any, error) { return backends(), nil }),
-	"robocache_self_test":        serve(func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil }),
-	"robocache_verb":             serve(verb),
-	"robocache_edit":             serve(editing),
-	"robocache_close":            closeHandle,
-	"robocache_open":             serve(open),
-	"robocache_episode":          on((*shared).episode),
-	"robocache_episodes":         on((*shared).episodes),
-	"robocache_stats":            on((*shared).stats),
-	"robocache_deal":             on((*shared).deal),
-	"robocache_stream":           on((*shared).stream),
-	"robocache_align":            on((*shared).align),
-	"robocache_map_new":          newMap,
-	"robocache_map_items":        on((*mapHandle).items),
-	"robocache_map_stats":        on(func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil }),
+	"robocache_versions": serve(
+		func(context, *none) (any, error) { return versions(), nil },
+	),
+	"robocache_backends": serve(
+		func(context, *none) (any, error) { return backends(), nil },
+	),
+	"robocache_self_test": serve(
+		func(ctx context, _ *none) (any, error) { return selftest.Run(ctx), nil },
+	),
+	"robocache_verb":      serve(verb),
+	"robocache_edit":      serve(editing),
+	"robocache_close":     closeHandle,
+	"robocache_open":      serve(open),
+	"robocache_episode":   on((*shared).episode),
+	"robocache_episodes":  on((*shared).episodes),
+	"robocache_stats":     on((*shared).stats),
+	"robocache_deal":      on((*shared).deal),
+	"robocache_stream":    on((*shared).stream),
+	"robocache_align":     on((*shared).align),
+	"robocache_map_new":   newMap,
+	"robocache_map_items": on((*mapHandle).items),
+	"robocache_map_stats": on(
+		func(m *mapHandle, _ context, _ *none) (any, error) { return m.m.Stats(), nil },
+	),
 	"robocache_loader_new":       newLoader,
 	"robocache_loader_state":     on((*loaderHandle).state),
 	"robocache_loader_restore":   on((*loaderHandle).restore),
@@ -63,16 +71,25 @@ var served = map[string]handler{
 	"robocache_op_new":           serve(newOp),
 	"robocache_writer_new":       serve(newWriter),
 	"robocache_writer_save":      alone((*write.Recorder).SaveEpisode),
-	"robocache_writer_discard":   alone(func(r *write.Recorder, _ context) error { r.Discard(); return nil }),
-	"robocache_writer_delete":    alone((*write.Recorder).DeleteLastEpisode),
-	"robocache_writer_stats":     alone(func(*write.Recorder, context) error { return nil }),
-	"robocache_writer_finish":    alone((*write.Recorder).Close),
+	"robocache_writer_discard": alone(
+		func(r *write.Recorder, _ context) error { r.Discard(); return nil },
+	),
+	"robocache_writer_delete": alone((*write.Recorder).DeleteLastEpisode),
+	"robocache_writer_stats":  alone(func(*write.Recorder, context) error { return nil }),
+	"robocache_writer_finish": alone((*write.Recorder).Close),
 }
 
 // robocacheServe is what batch.c calls for each of them: their bodies differ by their names alone.
 //
 //export robocacheServe
-func robocacheServe(name *C.char, handle C.int64_t, in *C.char, timeoutMS C.int32_t, ticket *C.int64_t, out **C.char) (status C.int32_t) {
+func robocacheServe(
+	name *C.char,
+	handle C.int64_t,
+	in *C.char,
+	timeoutMS C.int32_t,
+	ticket *C.int64_t,
+	out **C.char,
+) (status C.int32_t) {
 	err := border(func() error {
 		var c *call
 		if called := C.GoString(name); called != "robocache_wait" {
@@ -99,7 +116,8 @@ func robocache_abi_version() C.int32_t { return abiVersion }
 //export robocache_free
 func robocache_free(p *C.char) { C.free(unsafe.Pointer(p)) }
 
-// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for its end.
+// robocache_cancel gives up a call that robocache_wait would have waited for. It does not wait for
+// its end.
 //
 //export robocache_cancel
 func robocache_cancel(ticket C.int64_t) {
@@ -108,7 +126,8 @@ func robocache_cancel(ticket C.int64_t) {
 	}
 }
 
-// robocache_interrupt cancels a call whose end robocache_wait tells: work that leaves a place clean needs the time for it.
+// robocache_interrupt cancels a call whose end robocache_wait tells: work that leaves a place clean
+// needs the time for it.
 //
 //export robocache_interrupt
 func robocache_interrupt(ticket C.int64_t) {
@@ -117,7 +136,8 @@ func robocache_interrupt(ticket C.int64_t) {
 	}
 }
 
-// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are gone.
+// closeHandle closes a dataset, map, loader or op. It waits until the goroutines of a loader are
+// gone.
 func closeHandle(handle int64, _ []byte) (work, error) {
 	obj := handles.remove(handle)
 	if obj == nil {
@@ -132,8 +152,9 @@ func closeHandle(handle int64, _ []byte) (work, error) {
 }
 
 type versionsReply struct {
-	Version string   `json:"robocache"`
-	Commit  string   `json:"commit,omitempty"` // commit of the source, or "" when the build did not record it
+	Version string `json:"robocache"`
+	// commit of the source, or "" when the build did not record it
+	Commit  string   `json:"commit,omitempty"`
 	ABI     int      `json:"abi"`
 	Go      string   `json:"go"`
 	Formats []string `json:"formats"`
@@ -144,7 +165,14 @@ type versionsReply struct {
 }
 
 func versions() versionsReply {
-	v := versionsReply{Version: robocache.Version, ABI: abiVersion, Go: runtime.Version(), Formats: robocache.Formats(), Codecs: []string{}, Threads: runtime.GOMAXPROCS(0)}
+	v := versionsReply{
+		Version: robocache.Version,
+		ABI:     abiVersion,
+		Go:      runtime.Version(),
+		Formats: robocache.Formats(),
+		Codecs:  []string{},
+		Threads: runtime.GOMAXPROCS(0),
+	}
 	if version != robocache.Version && version != "unknown" {
 		v.Commit = version
 	}
@@ -192,7 +220,8 @@ func backends() (r backendsReply) {
 	return r
 }
 
-// robocache_main runs the command line on the process's own streams, with handlers of its signals, and gives the exit code. The process ends with it.
+// robocache_main runs the command line on the process's own streams, with handlers of its signals,
+// and gives the exit code. The process ends with it.
 //
 //export robocache_main
 func robocache_main(argc C.int32_t, argv **C.char) C.int32_t {

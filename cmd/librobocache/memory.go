@@ -39,8 +39,14 @@ func robocache_release_group(handle C.int64_t, group C.int32_t) {
 	}
 }
 
-// lend makes the C side of tensors, with a text beside them; group says of each which of free it goes back with. What fails is given back.
-func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*C.robocache_batch, error) {
+// lend makes the C side of tensors, with a text beside them; group says of each which of free it
+// goes back with. What fails is given back.
+func lend(
+	tensors []loader.Tensor,
+	group []int32,
+	free []func(),
+	text []byte,
+) (*C.robocache_batch, error) {
 	dims := 0
 	for i := range tensors {
 		dims += len(tensors[i].Shape)
@@ -52,13 +58,24 @@ func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*
 		h = leases.put(l)
 	}
 	var shapes *C.int64_t
-	c := C.robocache_batch_new(C.int64_t(h), C.int32_t(len(tensors)), C.int32_t(len(free)), C.int64_t(dims), C.int64_t(len(text)), &shapes)
+	c := C.robocache_batch_new(
+		C.int64_t(h),
+		C.int32_t(len(tensors)),
+		C.int32_t(len(free)),
+		C.int64_t(dims),
+		C.int64_t(len(text)),
+		&shapes,
+	)
 	if c == nil {
 		leases.remove(h)
 		for _, f := range free {
 			f()
 		}
-		return nil, robocache.ResourceLimit("batch", nil, "no memory for the description of a batch")
+		return nil, robocache.ResourceLimit(
+			"batch",
+			nil,
+			"no memory for the description of a batch",
+		)
 	}
 	all, at := unsafe.Slice((*int64)(unsafe.Pointer(shapes)), dims), 0
 	list := unsafe.Slice(c.list, len(tensors))
@@ -67,12 +84,18 @@ func lend(tensors []loader.Tensor, group []int32, free []func(), text []byte) (*
 		d := &list[i]
 		*d = C.struct_robocache_tensor{batch: c, group: C.int32_t(group[i])}
 		d.dl.dl_tensor.data = unsafe.Pointer(unsafe.SliceData(t.Data))
-		d.dl.dl_tensor.device.device_type = 1 // kDLCPU; page-locked memory too: torch asks the driver about it
+		// kDLCPU; page-locked memory too: torch asks the driver about it
+		d.dl.dl_tensor.device.device_type = 1
 		if t.Device != 0 {
-			d.dl.dl_tensor.device = C.DLDevice{device_type: 2, device_id: C.int32_t(t.Device - 1)} // kDLCUDA
+			// kDLCUDA
+			d.dl.dl_tensor.device = C.DLDevice{device_type: 2, device_id: C.int32_t(t.Device - 1)}
 		}
 		d.dl.dl_tensor.ndim = C.int32_t(len(t.Shape))
-		d.dl.dl_tensor.dtype = C.DLDataType{code: dlCode(t.DType), bits: C.uint8_t(t.DType.Size() * 8), lanes: 1}
+		d.dl.dl_tensor.dtype = C.DLDataType{
+			code:  dlCode(t.DType),
+			bits:  C.uint8_t(t.DType.Size() * 8),
+			lanes: 1,
+		}
 		if len(t.Shape) > 0 {
 			d.dl.dl_tensor.shape = (*C.int64_t)(unsafe.Pointer(&all[at]))
 		}
@@ -110,7 +133,8 @@ type entry struct {
 	Text   bool            `json:"text,omitempty"`
 }
 
-// batchReply is an answer with tensors: those of Batch, in the order of the entries that are no texts (C4).
+// batchReply is an answer with tensors: those of Batch, in the order of the entries that are no
+// texts (C4).
 type batchReply struct {
 	Batch    uint64  `json:"batch"` // the address of a robocache_batch; 0: there are no tensors
 	Rows     int     `json:"rows"`
@@ -206,7 +230,10 @@ func (a *answer) tensor(t loader.Tensor, free func()) {
 }
 
 func (a *answer) text(key string, dtype robocache.DType, values []string) {
-	a.reply.Entries = append(a.reply.Entries, entry{Key: key, DType: dtype, Values: values, Text: true})
+	a.reply.Entries = append(
+		a.reply.Entries,
+		entry{Key: key, DType: dtype, Values: values, Text: true},
+	)
 }
 
 // batch adds what a loader made.

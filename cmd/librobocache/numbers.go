@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/jsonmeta"
 )
 
-// number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as one.
+// number is a float64 in JSON: NaN is null, and an infinity a number that every parser reads as
+// one.
 type number float64
 
 func (n number) MarshalJSON() ([]byte, error) {
@@ -84,7 +85,15 @@ func tellStats(v *robocache.FeatureStats, scale func(float64) float64) featureSt
 		}
 		return out
 	}
-	out := featureStats{Min: told(v.Min), Max: told(v.Max), Mean: told(v.Mean), Std: told(v.Std), Count: v.Count, Quantiles: map[string][]number{}, Shape: v.Shape}
+	out := featureStats{
+		Min:       told(v.Min),
+		Max:       told(v.Max),
+		Mean:      told(v.Mean),
+		Std:       told(v.Std),
+		Count:     v.Count,
+		Quantiles: map[string][]number{},
+		Shape:     v.Shape,
+	}
 	for q, list := range v.Quantiles {
 		out.Quantiles[q] = told(list)
 	}
@@ -92,7 +101,14 @@ func tellStats(v *robocache.FeatureStats, scale func(float64) float64) featureSt
 }
 
 func (f *featureStats) stats() *robocache.FeatureStats {
-	out := &robocache.FeatureStats{Min: cast[float64](f.Min), Max: cast[float64](f.Max), Mean: cast[float64](f.Mean), Std: cast[float64](f.Std), Count: f.Count, Shape: f.Shape}
+	out := &robocache.FeatureStats{
+		Min:   cast[float64](f.Min),
+		Max:   cast[float64](f.Max),
+		Mean:  cast[float64](f.Mean),
+		Std:   cast[float64](f.Std),
+		Count: f.Count,
+		Shape: f.Shape,
+	}
 	for k, v := range f.Quantiles {
 		if out.Quantiles == nil {
 			out.Quantiles = map[string][]float64{}

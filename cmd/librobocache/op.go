@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// prepared is an operation that was checked and made ready once, to be run with new addresses again and again (C10).
+// prepared is an operation that was checked and made ready once, to be run with new addresses again
+// and again (C10).
 type prepared struct {
 	build func() (*operation, error) // a new instance
 	host  kernel.Backend             // nil: a device's
@@ -115,11 +116,17 @@ func reach(t *kernel.Tensor) (span, error) {
 	return s, nil
 }
 
-// robocache_op_run runs a prepared op on the memory at the addresses, in the order of its tensors. Host ops are done when it returns; device
-// ops are on their way on the stream.
+// robocache_op_run runs a prepared op on the memory at the addresses, in the order of its tensors.
+// Host ops are done when it returns; device ops are on their way on the stream.
 //
 //export robocache_op_run
-func robocache_op_run(op C.int64_t, addrs *C.int64_t, n C.int64_t, stream C.int64_t, out **C.char) (status C.int32_t) {
+func robocache_op_run(
+	op C.int64_t,
+	addrs *C.int64_t,
+	n C.int64_t,
+	stream C.int64_t,
+	out **C.char,
+) (status C.int32_t) {
 	err := border(func() error {
 		p, err := lookup[*prepared](int64(op))
 		if err != nil {
@@ -169,7 +176,8 @@ func (p *prepared) run(addrs []uintptr, stream uintptr) error {
 	return err
 }
 
-// near says whether a result lies within the reach of another tensor: then it may be the same memory.
+// near says whether a result lies within the reach of another tensor: then it may be the same
+// memory.
 func (p *prepared) near(addrs []uintptr) bool {
 	for r := p.from; r < len(addrs); r++ {
 		lo := addrs[r] + uintptr(p.spans[r].lo)
@@ -184,7 +192,8 @@ func (p *prepared) near(addrs []uintptr) bool {
 	return false
 }
 
-// apart proves that no result shares memory with another tensor; interleaved ones do not. The host's back ends prove it themselves.
+// apart proves that no result shares memory with another tensor; interleaved ones do not. The
+// host's back ends prove it themselves.
 func (p *prepared) apart(addrs []uintptr) error {
 	o, err := p.build()
 	if err != nil {
@@ -212,7 +221,8 @@ func (p *prepared) take() (*operation, error) {
 	return p.build()
 }
 
-// give takes it back. It forgets its memory: the client's may be freed, and its addresses be Go's next.
+// give takes it back. It forgets its memory: the client's may be freed, and its addresses be Go's
+// next.
 func (p *prepared) give(o *operation) {
 	for _, t := range o.tensors {
 		t.Data = nil

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// opArgs is an operation without its memory: everything that a call from Python repeats from step to step.
+// opArgs is an operation without its memory: everything that a call from Python repeats from step
+// to step.
 type opArgs struct {
 	Op      string      `json:"op"` // fuse | fuse_grad | voxelize | unproject | integrate
 	Backend string      `json:"backend"`
@@ -93,7 +94,10 @@ func (f *feed) must() (kernel.Tensor, error) {
 	a := f.args[0]
 	f.args = f.args[1:]
 	if len(a.Stride) != len(a.Shape) {
-		return kernel.Tensor{}, misuse("op", fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape)))
+		return kernel.Tensor{}, misuse(
+			"op",
+			fmt.Sprintf("%d strides for %d extents", len(a.Stride), len(a.Shape)),
+		)
 	}
 	for _, d := range a.Shape {
 		if d < 0 {
@@ -118,10 +122,12 @@ func (f *feed) maybe(name string) (*kernel.Tensor, error) {
 type operation struct {
 	op      kernel.Op
 	tensors []*kernel.Tensor
-	results int // the first tensor that is written, and so are those after it; 0: the caller knows them apart
+	// the first tensor that is written, and so are those after it; 0: the caller knows them apart
+	results int
 }
 
-// build makes an instance of the op. The arguments stay as they are: it is called again for each concurrent run.
+// build makes an instance of the op. The arguments stay as they are: it is called again for each
+// concurrent run.
 func (a *opArgs) build() (_ *operation, err error) {
 	f := &feed{args: a.Tensors, has: a.Has}
 	clock, ok := map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "given": kernel.AsGiven}[a.Clock]
@@ -181,7 +187,11 @@ func (a *opArgs) build() (_ *operation, err error) {
 			return nil, err
 		}
 		op.Targets, op.Out, op.Grad = must, mustValue, mustValue2
-		op.Series.Values = kernel.Tensor{DType: op.Grad.DType, Shape: op.Grad.Shape, Stride: op.Grad.Stride}
+		op.Series.Values = kernel.Tensor{
+			DType:  op.Grad.DType,
+			Shape:  op.Grad.Shape,
+			Stride: op.Grad.Stride,
+		}
 		o, first = operation{op: op, tensors: op.Tensors()}, &op.Grad
 	case "voxelize":
 		op, err := a.voxels(f)
@@ -229,7 +239,14 @@ func (a *opArgs) build() (_ *operation, err error) {
 		if err != nil {
 			return nil, err
 		}
-		op := &kernel.TSDFOp{Scale: float32(a.Scale), Truncate: float32(a.Truncate), MaxWeight: float32(a.MaxWeight), Depth: must, Value: mustValue, Weight: mustValue2}
+		op := &kernel.TSDFOp{
+			Scale:     float32(a.Scale),
+			Truncate:  float32(a.Truncate),
+			MaxWeight: float32(a.MaxWeight),
+			Depth:     must,
+			Value:     mustValue,
+			Weight:    mustValue2,
+		}
 		for _, v := range []struct {
 			name string
 			to   []float32
@@ -272,7 +289,17 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		return kernel.Series{}, err
 	}
 	out.Times, out.Lengths, out.Offsets = must, maybe, maybeValue
-	out.Rule = kernel.Rule{Mode: s.Mode, Edge: s.Edge, MaxGap: s.MaxGap, Before: s.Before, After: s.After, Period: s.Period, Lo: s.Lo, Quats: s.Quats, Continuous: s.Continuous}
+	out.Rule = kernel.Rule{
+		Mode:       s.Mode,
+		Edge:       s.Edge,
+		MaxGap:     s.MaxGap,
+		Before:     s.Before,
+		After:      s.After,
+		Period:     s.Period,
+		Lo:         s.Lo,
+		Quats:      s.Quats,
+		Continuous: s.Continuous,
+	}
 	out.Epilogue.Unit, out.Epilogue.Plane = s.Unit, s.Plane
 	if s.Clip != nil {
 		if len(s.Clip) != 2 {
@@ -287,7 +314,10 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		case "min_max":
 			out.Epilogue.Norm = kernel.NewMinMax(cast[float64](n.A), cast[float64](n.B))
 		default:
-			return kernel.Series{}, misuse("op", fmt.Sprintf("there is no normalisation %q", n.Kind))
+			return kernel.Series{}, misuse(
+				"op",
+				fmt.Sprintf("there is no normalisation %q", n.Kind),
+			)
 		}
 	}
 	if a := s.Augment; a != nil {
@@ -295,7 +325,16 @@ func (s *seriesArg) series(f *feed, values bool) (kernel.Series, error) {
 		if err != nil {
 			return kernel.Series{}, err
 		}
-		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: float32(a.Scale[0]), ScaleHi: float32(a.Scale[1]), Samples: maybeValue2}
+		out.Epilogue.Augment = &kernel.Augment{
+			Seed:    a.Seed,
+			Epoch:   a.Epoch,
+			Op:      a.Op,
+			Noise:   float32(a.Noise),
+			Dropout: float32(a.Dropout),
+			ScaleLo: float32(a.Scale[0]),
+			ScaleHi: float32(a.Scale[1]),
+			Samples: maybeValue2,
+		}
 	}
 	return out, nil
 }
@@ -341,9 +380,26 @@ func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
 	if err != nil {
 		return nil, err
 	}
-	op := &kernel.VoxelOp{Mode: a.Mode, Outside: a.Outside, Budget: a.Budget, Validate: a.Validate, Bits: a.Bits, Fast: a.Fast, Zeroed: a.Zeroed, Fill: float32(a.Fill), Points: must,
-		Features: maybe, Lengths: maybeValue, Offsets: maybeValue2, Out: maybeValue3,
-		Coords: maybeValue4, Rows: maybeValue5, Counts: maybeValue6, Found: maybeValue7, Stats: maybeValue8}
+	op := &kernel.VoxelOp{
+		Mode:     a.Mode,
+		Outside:  a.Outside,
+		Budget:   a.Budget,
+		Validate: a.Validate,
+		Bits:     a.Bits,
+		Fast:     a.Fast,
+		Zeroed:   a.Zeroed,
+		Fill:     float32(a.Fill),
+		Points:   must,
+		Features: maybe,
+		Lengths:  maybeValue,
+		Offsets:  maybeValue2,
+		Out:      maybeValue3,
+		Coords:   maybeValue4,
+		Rows:     maybeValue5,
+		Counts:   maybeValue6,
+		Found:    maybeValue7,
+		Stats:    maybeValue8,
+	}
 	if err := floats32(op.Min[:], a.Min, "grid_min"); err != nil {
 		return nil, err
 	}
@@ -351,7 +407,10 @@ func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
 		return nil, err
 	}
 	if len(a.Grid) != 3 {
-		return nil, misuse("voxelize", "Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid)))
+		return nil, misuse(
+			"voxelize",
+			"Invalid grid dimensions: expected 3, found "+fmt.Sprint(len(a.Grid)),
+		)
 	}
 	copy(op.Grid[:], a.Grid)
 	return op, nil
@@ -359,7 +418,10 @@ func (a *opArgs) voxels(f *feed) (*kernel.VoxelOp, error) {
 
 func floats32(to []float32, from []number32, what string) error {
 	if len(from) != len(to) {
-		return misuse("op", fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from)))
+		return misuse(
+			"op",
+			fmt.Sprintf("%s: expected %d numbers, found %d", what, len(to), len(from)),
+		)
 	}
 	for i, x := range from {
 		to[i] = float32(x)

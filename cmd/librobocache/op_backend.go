@@ -26,7 +26,8 @@ func host(name string) (kernel.Backend, error) {
 		Expected("cpu, cuda or reference", name)
 }
 
-// prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants beside its tensors.
+// prepareDevice makes an op ready on a CUDA device, and says how much memory of the device it wants
+// beside its tensors.
 func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int, err error) {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {
@@ -37,7 +38,11 @@ func prepareDevice(ordinal int, o *operation) (_ deviceOp, bytes int, err error)
 			return nil, bytes, err
 		}
 		if bytes > 0 {
-			v.Scratch = &kernel.Tensor{DType: robocache.Uint8, Shape: []int{bytes}, Stride: []int{1}}
+			v.Scratch = &kernel.Tensor{
+				DType:  robocache.Uint8,
+				Shape:  []int{bytes},
+				Stride: []int{1},
+			}
 			o.tensors = v.Tensors()
 		}
 	}

@@ -58,7 +58,8 @@ func newMap(dataset int64, in []byte) (work, error) {
 
 func (m *mapHandle) items(ctx context, a *struct {
 	Indices []int64 `json:"indices"`
-}) (any, error) {
+},
+) (any, error) {
 	return answers(func(ans *answer) error {
 		itemsValue, err := m.m.Items(ctx, a.Indices)
 		if err != nil {

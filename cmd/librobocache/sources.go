@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// source is one dataset of a mixture as it crosses the border: a handle, and the fields of loader.Mix.
+// source is one dataset of a mixture as it crosses the border: a handle, and the fields of
+// loader.Mix.
 type source struct {
 	Dataset     int64                   `json:"dataset"`
 	Name        string                  `json:"name"`
@@ -32,7 +33,8 @@ type source struct {
 	Dims        map[string][]int        `json:"dims"`
 }
 
-// request is what a loader or map is asked for: of one dataset, whose handle the call names, or of several.
+// request is what a loader or map is asked for: of one dataset, whose handle the call names, or of
+// several.
 type request struct {
 	cfg     loader.Config
 	sources []source                // nil: one
@@ -68,7 +70,8 @@ func parseRequest(text []byte) (r *request, err error) {
 	return r, err
 }
 
-// mix makes the engine's description. Its datasets are held open: release them where it is not used.
+// mix makes the engine's description. Its datasets are held open: release them where it is not
+// used.
 func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shared, err error) {
 	list := r.sources
 	if list == nil {
@@ -92,12 +95,33 @@ func (r *request) mix(ctx context, handle int64) (mix []loader.Mix, used []*shar
 				WithHint("give %s to the Loader", robocache.Option("depth_unit"))
 		}
 		m := loader.Mix{
-			Dataset: open.Dataset, Name: s.Name, Weight: s.Weight, Rename: s.Rename, Keys: s.Keys, Hz: s.Hz, Anchor: s.Anchor,
-			MixFrames: loader.MixFrames{ImageSize: s.ImageSize, ImageResize: s.ImageResize, Augment: s.Augment},
-			Episodes:  s.Episodes, Split: s.Split, Align: s.Align.Config, Dims: s.Dims,
-			MixStatistics: loader.MixStatistics{Normalize: s.Normalize, Stats: statsOf(s.Stats), ComputeStats: s.Compute},
+			Dataset: open.Dataset,
+			Name:    s.Name,
+			Weight:  s.Weight,
+			Rename:  s.Rename,
+			Keys:    s.Keys,
+			Hz:      s.Hz,
+			Anchor:  s.Anchor,
+			MixFrames: loader.MixFrames{
+				ImageSize:   s.ImageSize,
+				ImageResize: s.ImageResize,
+				Augment:     s.Augment,
+			},
+			Episodes: s.Episodes,
+			Split:    s.Split,
+			Align:    s.Align.Config,
+			Dims:     s.Dims,
+			MixStatistics: loader.MixStatistics{
+				Normalize:    s.Normalize,
+				Stats:        statsOf(s.Stats),
+				ComputeStats: s.Compute,
+			},
 		}
-		if err := open.checkGrid(ctx, cmp.Or(m.Hz, r.cfg.Hz), cmp.Or(m.Align, r.cfg.Align)); err != nil {
+		if err := open.checkGrid(
+			ctx,
+			cmp.Or(m.Hz, r.cfg.Hz),
+			cmp.Or(m.Align, r.cfg.Align),
+		); err != nil {
 			if r.sources != nil {
 				err = robocache.At(err, robocache.Where{"source": i})
 			}

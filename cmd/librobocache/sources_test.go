@@ -13,20 +13,33 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A mixture is what "sources" says; the rest is loader.Config, and nothing that is not understood passes.
+// A mixture is what "sources" says; the rest is loader.Config, and nothing that is not understood
+// passes.
 func TestRequests(t *testing.T) {
-	w, err := parseRequest([]byte(`{"batch_size": 4, "sources": [{"dataset": 7, "weight": 2, "rename": {"a": "b"}, "hz": "30000/1001", "stats": {"b": {"mean": [1, null], "quantiles": {"q01": [2]}}}}, {"dataset": 8}]}`))
+	w, err := parseRequest(
+		[]byte(
+			`{"batch_size": 4, "sources": [{"dataset": 7, "weight": 2, "rename": {"a": "b"}, "hz": "30000/1001", "stats": {"b": {"mean": [1, null], "quantiles": {"q01": [2]}}}}, {"dataset": 8}]}`,
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.cfg.BatchSize != 4 || len(w.sources) != 2 || w.sources[0].Dataset != 7 || *w.sources[0].Weight != 2 || w.sources[1].Weight != nil || w.sources[0].Hz.String() != "30000/1001" {
+	if w.cfg.BatchSize != 4 || len(w.sources) != 2 || w.sources[0].Dataset != 7 ||
+		*w.sources[0].Weight != 2 ||
+		w.sources[1].Weight != nil ||
+		w.sources[0].Hz.String() != "30000/1001" {
 		t.Errorf("%+v", w)
 	}
 	one := w.sources[0].Stats["b"]
-	if st := one.stats(); st.Mean[0] != 1 || !math.IsNaN(st.Mean[1]) || st.Quantiles["q01"][0] != 2 || st.Std != nil {
+	if st := one.stats(); st.Mean[0] != 1 || !math.IsNaN(st.Mean[1]) ||
+		st.Quantiles["q01"][0] != 2 ||
+		st.Std != nil {
 		t.Errorf("%+v", st)
 	}
-	if w, err := parseRequest([]byte(`{"batch_size": 4}`)); err != nil || w.sources != nil || w.cfg.BatchSize != 4 {
+	if w, err := parseRequest(
+		[]byte(`{"batch_size": 4}`),
+	); err != nil || w.sources != nil ||
+		w.cfg.BatchSize != 4 {
 		t.Error(w, err)
 	}
 	for _, bad := range []string{`{"sources": []}`, `{"sources": [{"colour": 1}]}`, `{"sources": {}}`, `{"sources": [{"dataset": 1}], "colour": 1}`, `{"colour": 1}`} {
@@ -80,7 +93,11 @@ func TestDatasetsOfAFailedLoader(t *testing.T) {
 
 func TestNumbersFromJSON(t *testing.T) {
 	var v []number
-	if err := json.Unmarshal([]byte("[1.5,null,1e999,-1e999]"), &v); err != nil || fmt.Sprint(cast[float64](v)) != "[1.5 NaN +Inf -Inf]" {
+	if err := json.Unmarshal(
+		[]byte("[1.5,null,1e999,-1e999]"),
+		&v,
+	); err != nil ||
+		fmt.Sprint(cast[float64](v)) != "[1.5 NaN +Inf -Inf]" {
 		t.Fatal(v, err)
 	}
 }

@@ -18,14 +18,22 @@ type streamArgs struct {
 	Encoded bool   `json:"encoded"`
 }
 
-// stream gives times and, for numeric and text features, the values of one stream of an episode; or its images as they are stored.
+// stream gives times and, for numeric and text features, the values of one stream of an episode; or
+// its images as they are stored.
 func (s *shared) stream(ctx context, a *streamArgs) (any, error) {
 	e, err := s.at(a.Position)
 	if err != nil {
 		return nil, err
 	}
 	return answers(func(ans *answer) (err error) {
-		defer robocache.Locate(&err, robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e), "stream": a.Key})
+		defer robocache.Locate(
+			&err,
+			robocache.Where{
+				"dataset": s.Info().URI,
+				"episode": s.Info().EpisodeIndex(e),
+				"stream":  a.Key,
+			},
+		)
 		if a.Encoded {
 			if err := s.encoded(ctx, ans, e, a); err != nil {
 				return err
@@ -111,7 +119,8 @@ func (s *shared) plainStream(ctx context, ans *answer, episode int, a *streamArg
 	return nil
 }
 
-// encoded gives the images of an episode as they are stored, one after the other, and the bytes of each; −1 where a row has none.
+// encoded gives the images of an episode as they are stored, one after the other, and the bytes of
+// each; −1 where a row has none.
 func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) error {
 	f := s.Info().Feature(a.Key)
 	if f == nil || f.Kind != robocache.KindImage {
@@ -147,14 +156,24 @@ func (s *shared) encoded(ctx context, ans *answer, episode int, a *streamArgs) e
 }
 
 // ragged adds the entries of rows of varying length, and gives how many each row has.
-func (s *shared) ragged(ctx context, ans *answer, key string, f *robocache.Feature, rows []robocache.Row) ([]int, error) {
+func (s *shared) ragged(
+	ctx context,
+	ans *answer,
+	key string,
+	f *robocache.Feature,
+	rows []robocache.Row,
+) ([]int, error) {
 	data, counts, err := robocache.GatherRagged(ctx, s.Dataset, f.Key, rows)
 	if err != nil {
 		return nil, err
 	}
 	size := f.Elements() * f.DType.Size()
 	if len(counts) != len(rows) || size == 0 || len(data)%size != 0 {
-		return nil, robocache.Malformed("stream", nil, "the dataset gave another number of entries than it says")
+		return nil, robocache.Malformed(
+			"stream",
+			nil,
+			"the dataset gave another number of entries than it says",
+		)
 	}
 	added, err := ans.add(key, f.DType, append([]int{len(data) / size}, f.Shape[1:]...)...)
 	if err != nil {
@@ -190,7 +209,8 @@ func (c *alignConfig) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of each.
+// align brings streams of an episode onto one timeline: "times", the streams, and `<key>_is_pad` of
+// each.
 func (s *shared) align(ctx context, a *alignArgs) (any, error) {
 	e, err := s.at(a.Position)
 	if err != nil {
@@ -208,13 +228,22 @@ func (s *shared) align(ctx context, a *alignArgs) (any, error) {
 		return nil, err
 	}
 	return answers(func(ans *answer) (err error) {
-		defer robocache.Locate(&err, robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e)})
+		defer robocache.Locate(
+			&err,
+			robocache.Where{"dataset": s.Info().URI, "episode": s.Info().EpisodeIndex(e)},
+		)
 		return s.aligned(ctx, ans, e, got, a.ImageSize)
 	})
 }
 
 // aligned copies what was aligned into memory for the client, and decodes the frames that it names.
-func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Aligned, imageSize []int) error {
+func (s *shared) aligned(
+	ctx context,
+	ans *answer,
+	episode int,
+	got *align.Aligned,
+	imageSize []int,
+) error {
 	rows := len(got.Times)
 	ints, err := ans.ints("times", rows)
 	if err != nil {
@@ -238,7 +267,14 @@ func (s *shared) aligned(ctx context, ans *answer, episode int, got *align.Align
 	return nil
 }
 
-func (s *shared) alignedStream(ctx context, ans *answer, episode int, st *align.Stream, rows int, imageSize []int) (err error) {
+func (s *shared) alignedStream(
+	ctx context,
+	ans *answer,
+	episode int,
+	st *align.Stream,
+	rows int,
+	imageSize []int,
+) (err error) {
 	defer robocache.LocateIn(&err, "stream", st.Key)
 	f := s.Info().Feature(st.Key)
 	switch {
@@ -262,8 +298,15 @@ func (s *shared) alignedStream(ctx context, ans *answer, episode int, st *align.
 	return nil
 }
 
-// alignedRagged reads rows of varying length: their entries one after the other, and `<key>_lengths`. A row of none has no entries.
-func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream) error {
+// alignedRagged reads rows of varying length: their entries one after the other, and
+// `<key>_lengths`. A row of none has no entries.
+func (s *shared) alignedRagged(
+	ctx context,
+	ans *answer,
+	episode int,
+	f *robocache.Feature,
+	st *align.Stream,
+) error {
 	var rows []robocache.Row
 	for _, r := range st.Rows {
 		if r >= 0 {
@@ -287,8 +330,19 @@ func (s *shared) alignedRagged(ctx context, ans *answer, episode int, f *robocac
 }
 
 // frames decodes the rows of a frame stream; a row without one (policy mask) is black.
-func (s *shared) frames(ctx context, ans *answer, episode int, f *robocache.Feature, st *align.Stream, imageSize []int) error {
-	cfg := loader.Config{Windows: loader.Windows{Keys: []string{st.Key}}, Order: loader.Order{Episodes: s.Info().EpisodeIndices([]int{episode})}, Frames: loader.Frames{ImageSize: imageSize}}
+func (s *shared) frames(
+	ctx context,
+	ans *answer,
+	episode int,
+	f *robocache.Feature,
+	st *align.Stream,
+	imageSize []int,
+) error {
+	cfg := loader.Config{
+		Windows: loader.Windows{Keys: []string{st.Key}},
+		Order:   loader.Order{Episodes: s.Info().EpisodeIndices([]int{episode})},
+		Frames:  loader.Frames{ImageSize: imageSize},
+	}
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))
 		if f.Clock != "" {

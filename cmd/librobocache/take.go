@@ -36,8 +36,9 @@ func (b *lastBatch) settled() {
 	}
 }
 
-// takeBack ends the interest in the last batch. One that did not arrive goes back; its few bytes of bookkeeping stay, because its
-// client may yet ask for its tensors, and is to be told that there are none.
+// takeBack ends the interest in the last batch. One that did not arrive goes back; its few bytes of
+// bookkeeping stay, because its client may yet ask for its tensors, and is to be told that there
+// are none.
 func (b *lastBatch) takeBack() {
 	if b.batch != nil && C.robocache_batch_settle(b.batch, 2) == 0 {
 		C.robocache_batch_forget(b.batch)
@@ -45,7 +46,8 @@ func (b *lastBatch) takeBack() {
 	b.batch = nil
 }
 
-// groupsOf says which tensors of a batch go back together: what shares a buffer, and each large one alone.
+// groupsOf says which tensors of a batch go back together: what shares a buffer, and each large one
+// alone.
 func groupsOf(tensors []loader.Tensor) (group []int32, n int32) {
 	group = make([]int32, len(tensors))
 	shared := int32(-1)
@@ -92,12 +94,26 @@ func lendBatch(b *loader.Batch, text []byte, raw bool) (t C.robocache_taken, err
 	if err != nil {
 		return t, err
 	}
-	return C.robocache_taken{rows: C.int64_t(b.Rows), epoch: C.int64_t(b.Epoch), position: C.int64_t(b.Position), tensors: C.int64_t(len(tensors)),
-		batch: c, text: c.text, text_bytes: C.int64_t(len(text))}, nil
+	return C.robocache_taken{
+		rows: C.int64_t(
+			b.Rows,
+		),
+		epoch:      C.int64_t(b.Epoch),
+		position:   C.int64_t(b.Position),
+		tensors:    C.int64_t(len(tensors)),
+		batch:      c,
+		text:       c.text,
+		text_bytes: C.int64_t(len(text)),
+	}, nil
 }
 
 //export robocache_loader_take
-func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *C.robocache_taken, out **C.char) (status C.int32_t) {
+func robocache_loader_take(
+	handle, epoch C.int64_t,
+	timeoutMS C.int32_t,
+	taken *C.robocache_taken,
+	out **C.char,
+) (status C.int32_t) {
 	err := border(func() error {
 		heldValue, err := held[*loaderHandle](int64(handle))
 		if err != nil {
@@ -116,7 +132,8 @@ func robocache_loader_take(handle, epoch C.int64_t, timeoutMS C.int32_t, taken *
 	return fail(out, err)
 }
 
-// take gives the last batch again where it did not arrive, else the next. That an epoch is over it says as often as asked.
+// take gives the last batch again where it did not arrive, else the next. That an epoch is over it
+// says as often as asked.
 func (l *loaderHandle) take(epoch int64, timeoutMS int, taken *C.robocache_taken) error {
 	l.next.Lock()
 	defer l.next.Unlock()
@@ -171,7 +188,8 @@ func (l *loaderHandle) take(epoch int64, timeoutMS int, taken *C.robocache_taken
 
 var errLate = errors.New("not finished in time")
 
-// deadline is a context that ends after some time, and by nothing else: its error cannot be one of the data's store.
+// deadline is a context that ends after some time, and by nothing else: its error cannot be one of
+// the data's store.
 type deadline struct {
 	stdcontext.Context
 	done  chan struct{}

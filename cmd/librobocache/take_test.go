@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// C4: what shares a buffer goes back together, each large tensor alone, and the last group ends the batch.
+// C4: what shares a buffer goes back together, each large tensor alone, and the last group ends the
+// batch.
 func TestGroups(t *testing.T) {
 	b := &loader.Batch{Tensors: make([]loader.Tensor, 5)}
 	for i, n := range []int{100, 128 << 10, 0, 128<<10 + 5, 128<<10 - 1} {
@@ -33,7 +34,12 @@ func TestTextColumns(t *testing.T) {
 		return v
 	}
 	var w textWriter
-	b := &loader.Batch{Texts: []loader.Texts{{Values: []string{"öl", "öl", "öl"}}, {Values: []string{"a", "", "a"}}}}
+	b := &loader.Batch{
+		Texts: []loader.Texts{
+			{Values: []string{"öl", "öl", "öl"}},
+			{Values: []string{"a", "", "a"}},
+		},
+	}
 	for range 2 { // its memory is used again
 		if err := w.write(b); err != nil {
 			t.Fatal(err)
@@ -41,7 +47,8 @@ func TestTextColumns(t *testing.T) {
 		v := words(w.out)
 		// one text of 3 bytes, no codes; two texts of 1 and 0 bytes, codes 0 1 0
 		want := []int32{1, 3, 3, v[3], 2, 1, 1, 0, 0, 1, 0, v[11]}
-		if fmt.Sprint(v) != fmt.Sprint(want) || string(w.out[12:16]) != "öl\x00" || string(w.out[44:]) != "a\x00\x00\x00" {
+		if fmt.Sprint(v) != fmt.Sprint(want) || string(w.out[12:16]) != "öl\x00" ||
+			string(w.out[44:]) != "a\x00\x00\x00" {
 			t.Fatalf("%d %q", v, w.out)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// textWriter writes the text columns of a batch as robocache.h says: each distinct text once, because rows of one episode share
-// their task. It keeps its memory from batch to batch.
+// textWriter writes the text columns of a batch as robocache.h says: each distinct text once,
+// because rows of one episode share their task. It keeps its memory from batch to batch.
 type textWriter struct {
 	out      []byte
 	codes    []int32

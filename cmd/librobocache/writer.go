@@ -53,8 +53,19 @@ type writerReply struct {
 }
 
 func newWriter(ctx context, a *writerArgs) (any, error) {
-	cfg := write.Config{FPS: a.FPS, Robot: a.Robot, Features: a.Features, Video: write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset}}
-	opt := write.RecordOptions{QueueBytes: a.QueueBytes, OnFull: a.OnFull, AllowNaN: a.AllowNaN, Streams: a.Streams, OnlyNew: a.OnlyNew}
+	cfg := write.Config{
+		FPS:      a.FPS,
+		Robot:    a.Robot,
+		Features: a.Features,
+		Video:    write.VideoConfig{Codec: a.Codec, GOP: a.GOP, CRF: a.CRF, Preset: a.Preset},
+	}
+	opt := write.RecordOptions{
+		QueueBytes: a.QueueBytes,
+		OnFull:     a.OnFull,
+		AllowNaN:   a.AllowNaN,
+		Streams:    a.Streams,
+		OnlyNew:    a.OnlyNew,
+	}
 	record, err := lerobot.Record(ctx, a.Path, cfg, opt)
 	if err != nil {
 		return nil, err
@@ -87,11 +98,18 @@ type frameArgs struct {
 	Texts map[string]string `json:"texts"`
 }
 
-// robocache_writer_add adds a row: the addresses of its values in the order of the features, 0 of texts, which are in json_in.
-// It returns statusEnd if the queue is full and the row was dropped.
+// robocache_writer_add adds a row: the addresses of its values in the order of the features, 0 of
+// texts, which are in json_in. It returns statusEnd if the queue is full and the row was dropped.
 //
 //export robocache_writer_add
-func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.int64_t, timeoutMS C.int32_t, out **C.char) (status C.int32_t) {
+func robocache_writer_add(
+	writer C.int64_t,
+	in *C.char,
+	addrs *C.int64_t,
+	n C.int64_t,
+	timeoutMS C.int32_t,
+	out **C.char,
+) (status C.int32_t) {
 	added := false
 	err := border(func() error {
 		w, err := held[*writerHandle](int64(writer))
@@ -115,7 +133,10 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 				rows[i] = unsafe.Slice((*byte)(foreign(at[i])), write.GivenBytes(&w.feats[i]))
 			}
 		}
-		ctx, cancel := stdcontext.WithTimeout(stdcontext.Background(), time.Duration(timeoutMS)*time.Millisecond)
+		ctx, cancel := stdcontext.WithTimeout(
+			stdcontext.Background(),
+			time.Duration(timeoutMS)*time.Millisecond,
+		)
 		defer cancel()
 		if added, err = w.r.AddFrame(ctx, a.Task, a.Time, rows, a.Texts); err != nil {
 			return err
@@ -133,10 +154,17 @@ func robocache_writer_add(writer C.int64_t, in *C.char, addrs *C.int64_t, n C.in
 	return fail(out, err)
 }
 
-// robocache_writer_sample adds a sample of a stream with a native clock: the address of its value, and its time.
+// robocache_writer_sample adds a sample of a stream with a native clock: the address of its value,
+// and its time.
 //
 //export robocache_writer_sample
-func robocache_writer_sample(writer C.int64_t, key *C.char, addr C.int64_t, timeNS C.int64_t, out **C.char) (status C.int32_t) {
+func robocache_writer_sample(
+	writer C.int64_t,
+	key *C.char,
+	addr C.int64_t,
+	timeNS C.int64_t,
+	out **C.char,
+) (status C.int32_t) {
 	err := border(func() error {
 		w, err := held[*writerHandle](int64(writer))
 		if err != nil {
@@ -148,7 +176,11 @@ func robocache_writer_sample(writer C.int64_t, key *C.char, addr C.int64_t, time
 		name := C.GoString(key)
 		for i := range w.feats {
 			if f := &w.feats[i]; f.Key == name {
-				if err := w.r.AddSample(name, int64(timeNS), unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes())); err != nil {
+				if err := w.r.AddSample(
+					name,
+					int64(timeNS),
+					unsafe.Slice((*byte)(foreign(uintptr(addr))), f.RowBytes()),
+				); err != nil {
 					return err
 				}
 				return nil

@@ -1,4 +1,5 @@
-// Command load reads one epoch of a dataset in batches and says what was in them: the engine used from Go.
+// Command load reads one epoch of a dataset in batches and says what was in them: the engine used
+// from Go.
 //
 //	go run ./examples/load PATH
 package main

@@ -17,10 +17,18 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "aloha", Detect: Detect, Options: options, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:    "aloha",
+			Detect:  Detect,
+			Options: options,
+			Open:    reader.Opener(Open),
+		},
+	)
 }
 
-// Detect says whether uri is an HDF5 file with action and observations at its root, or a folder whose first HDF5 file is.
+// Detect says whether uri is an HDF5 file with action and observations at its root, or a folder
+// whose first HDF5 file is.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
 		lookup, err := f.Lookup(ctx, "action")
@@ -45,18 +53,29 @@ type Dataset = h5set.Set
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
 	return h5set.Open(ctx, "aloha", uri, opt, func(s *h5set.Set, names []string) error {
-		if err := s.ReadFiles(ctx, names, true, func(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
-			episodeValue, err := episode(ctx, f, root)
-			if err != nil {
-				return nil, err
-			}
-			return []h5set.Episode{episodeValue}, nil
-		}); err != nil {
+		if err := s.ReadFiles(
+			ctx,
+			names,
+			true,
+			func(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set.Episode, error) {
+				episodeValue, err := episode(ctx, f, root)
+				if err != nil {
+					return nil, err
+				}
+				return []h5set.Episode{episodeValue}, nil
+			},
+		); err != nil {
 			return err
 		}
 		if s.About.FPS.Zero() {
 			s.About.FPS = robocache.Rate{Num: 50, Den: 1}
-			s.Find(robocache.SeverityInfo, "rate-assumed", nil, "the files say no rate: 50 Hz, ALOHA's own", "name another: "+robocache.Option("rows_hz", 30))
+			s.Find(
+				robocache.SeverityInfo,
+				"rate-assumed",
+				nil,
+				"the files say no rate: 50 Hz, ALOHA's own",
+				"name another: "+robocache.Option("rows_hz", 30),
+			)
 		}
 		return s.Schema(ctx, keyOf)
 	})

@@ -36,7 +36,8 @@ func data(t *testing.T) string {
 		t.Skip("no shared data, and no .venv with h5py to make some: ", err)
 	}
 	dir = filepath.Join(t.TempDir(), "aloha_like")
-	if out, err := exec.CommandContext(t.Context(), py, "testdata/make.py", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), py, "testdata/make.py", dir).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
@@ -56,10 +57,15 @@ func open(t *testing.T, opt robocache.OpenOptions) *Dataset {
 func TestReal(t *testing.T) {
 	d := open(t, robocache.OpenOptions{})
 	info, dir := d.Info(), d.Info().URI
-	if info.Episodes != 2 || info.Frames != 160 || info.FPS.Float() != 50 || len(info.Features) != 5 {
+	if info.Episodes != 2 || info.Frames != 160 || info.FPS.Float() != 50 ||
+		len(info.Features) != 5 {
 		t.Fatalf("%+v", info)
 	}
-	paths := map[string]string{"action": "action", "observation.qpos": "observations/qpos", "observation.qvel": "observations/qvel"}
+	paths := map[string]string{
+		"action":           "action",
+		"observation.qpos": "observations/qpos",
+		"observation.qvel": "observations/qvel",
+	}
 	for e := range 2 {
 		var o struct {
 			Objects map[string]struct {
@@ -115,12 +121,24 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// TestChannelOrder: option channel_order swaps red and blue of the cameras that it names, and of no others (A5).
+// TestChannelOrder: option channel_order swaps red and blue of the cameras that it names, and of no
+// others (A5).
 func TestChannelOrder(t *testing.T) {
-	plain, swapped := open(t, robocache.OpenOptions{}), open(t, robocache.OpenOptions{Options: map[string]string{"channel_order": "cam_high=bgr"}})
+	plain, swapped := open(
+		t,
+		robocache.OpenOptions{},
+	), open(
+		t,
+		robocache.OpenOptions{Options: map[string]string{"channel_order": "cam_high=bgr"}},
+	)
 	rgb := func(d *Dataset, key string) []byte {
 		ref := make([]robocache.FrameRef, 1)
-		if err := d.Frames(t.Context(), key, []robocache.Row{{Episode: 0, Index: 3}}, ref); err != nil {
+		if err := d.Frames(
+			t.Context(),
+			key,
+			[]robocache.Row{{Episode: 0, Index: 3}},
+			ref,
+		); err != nil {
 			t.Fatal(err)
 		}
 		out := make([]byte, 320*240*3)
@@ -135,11 +153,22 @@ func TestChannelOrder(t *testing.T) {
 			t.Fatal("pixel", i/3)
 		}
 	}
-	if sum(rgb(plain, "observation.images.cam_low")) != sum(rgb(swapped, "observation.images.cam_low")) {
+	if sum(
+		rgb(plain, "observation.images.cam_low"),
+	) != sum(
+		rgb(swapped, "observation.images.cam_low"),
+	) {
 		t.Error("the other camera was swapped too")
 	}
 	for _, bad := range []string{"grb", "cam_left=bgr"} {
-		if _, err := Open(t.Context(), data(t), robocache.OpenOptions{Options: map[string]string{"channel_order": bad}}); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := Open(
+			t.Context(),
+			data(t),
+			robocache.OpenOptions{Options: map[string]string{"channel_order": bad}},
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Error(bad, err)
 		}
 	}
@@ -147,7 +176,11 @@ func TestChannelOrder(t *testing.T) {
 
 // TestOneFile: a file alone is a dataset of one episode; --rows-hz wins over the default rate (A4).
 func TestOneFile(t *testing.T) {
-	d, err := robocache.Open(t.Context(), filepath.Join(data(t), "episode_1.hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}})
+	d, err := robocache.Open(
+		t.Context(),
+		filepath.Join(data(t), "episode_1.hdf5"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 30, Den: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,11 @@ const top = "observation.images.top"
 
 func openCase(t *testing.T, variant string) robocache.Dataset {
 	t.Helper()
-	ds, err := robocache.Open(t.Context(), cases.Make(t, "H09", variant, "H09"), robocache.OpenOptions{})
+	ds, err := robocache.Open(
+		t.Context(),
+		cases.Make(t, "H09", variant, "H09"),
+		robocache.OpenOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +37,8 @@ func findings(t *testing.T, ds robocache.Dataset, code string) (episodes []int64
 	return episodes
 }
 
-// TestUnionOfStreams: a camera that one episode lacks stays a stream of the others, whichever episode
-// it is, and the episode has a finding.
+// TestUnionOfStreams: a camera that one episode lacks stays a stream of the others, whichever
+// episode it is, and the episode has a finding.
 func TestUnionOfStreams(t *testing.T) {
 	for variant, odd := range map[string]int{"cmiss_first": 0, "cmiss_second": 1} {
 		ds := openCase(t, variant)
@@ -43,7 +47,14 @@ func TestUnionOfStreams(t *testing.T) {
 		if want := []string{"action", top, "observation.qpos"}; !slices.Equal(keys, want) {
 			t.Fatalf("%s: streams %v, want %v", variant, keys, want)
 		}
-		if got := findings(t, ds, robocache.LackingStream); !slices.Equal(got, []int64{int64(odd)}) {
+		if got := findings(
+			t,
+			ds,
+			robocache.LackingStream,
+		); !slices.Equal(
+			got,
+			[]int64{int64(odd)},
+		) {
 			t.Errorf("%s: findings of episodes %v, want %d", variant, got, odd)
 		}
 		refs := make([]robocache.FrameRef, 1)
@@ -75,7 +86,11 @@ func TestUsualShape(t *testing.T) {
 }
 
 // samples counts the samples of an epoch, and those whose image is padding.
-func samples(t *testing.T, ds robocache.Dataset, cfg loader.Config) (n, pads int, l *loader.Loader) {
+func samples(
+	t *testing.T,
+	ds robocache.Dataset,
+	cfg loader.Config,
+) (n, pads int, l *loader.Loader) {
 	t.Helper()
 	cfg.Order.BatchSize = 5
 	l, err := loader.New(t.Context(), ds, cfg)
@@ -103,23 +118,40 @@ func samples(t *testing.T, ds robocache.Dataset, cfg loader.Config) (n, pads int
 	}
 }
 
-// TestMissing: an episode that lacks a stream is an error, is skipped, is padded, or is whole if the
-// stream is not asked for.
+// TestMissing: an episode that lacks a stream is an error, is skipped, is padded, or is whole if
+// the stream is not asked for.
 func TestMissing(t *testing.T) {
 	ds := openCase(t, "cmiss_first")
 	var e *robocache.Error
-	if _, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 5}}); !errors.As(err, &e) ||
-		!errors.Is(err, robocache.ErrMalformed) || e.Where["stream"] != top || e.Where["episode"] != int64(0) || e.Hint == "" {
+	if _, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{Order: loader.Order{BatchSize: 5}},
+	); !errors.As(err, &e) ||
+		!errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) || e.Where["stream"] != top || e.Where["episode"] != int64(0) ||
+		e.Hint == "" {
 		t.Errorf("without a choice: %v", err)
 	}
 	n, _, l := samples(t, ds, loader.Config{Order: loader.Order{OnBadEpisode: "skip"}})
 	if bad := l.Stats().BadEpisodes; n != 10 || len(bad) != 1 {
 		t.Errorf("skip: %d samples, bad episodes %v", n, bad)
 	}
-	if n, pads, _ := samples(t, ds, loader.Config{Windows: loader.Windows{Missing: "pad"}}); n != 15 || pads != 5 {
+	if n, pads, _ := samples(
+		t,
+		ds,
+		loader.Config{Windows: loader.Windows{Missing: "pad"}},
+	); n != 15 ||
+		pads != 5 {
 		t.Errorf("pad: %d samples, %d of them padding", n, pads)
 	}
-	if n, _, _ := samples(t, ds, loader.Config{Windows: loader.Windows{Keys: []string{"action"}}}); n != 15 {
+	if n, _, _ := samples(
+		t,
+		ds,
+		loader.Config{Windows: loader.Windows{Keys: []string{"action"}}},
+	); n != 15 {
 		t.Errorf("without the camera: %d samples", n)
 	}
 }

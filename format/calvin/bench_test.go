@@ -25,7 +25,8 @@ func readFrames(b *testing.B, n int) {
 		bytes += m.bytes
 	}
 	b.SetBytes(bytes * int64(n))
-	// A training process holds batches: with an empty heap the collector would run every few frames, which it does nowhere else.
+	// A training process holds batches: with an empty heap the collector would run every few
+	// frames, which it does nowhere else.
 	held := make([]byte, 128<<20)
 	defer runtime.KeepAlive(&held)
 	b.ReportAllocs()
@@ -50,7 +51,12 @@ func readFrames(b *testing.B, n int) {
 				}
 				done()
 			case robocache.KindNumeric:
-				if err := d.Gather(b.Context(), f.Key, rows, make([]byte, n*f.RowBytes())); err != nil {
+				if err := d.Gather(
+					b.Context(),
+					f.Key,
+					rows,
+					make([]byte, n*f.RowBytes()),
+				); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -60,7 +66,8 @@ func readFrames(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
 }
 
-// BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it: what any reader must do.
+// BenchmarkFloor opens each frame, reads its bytes into one buffer and closes it: what any reader
+// must do.
 func BenchmarkFloor(b *testing.B) {
 	names, err := filepath.Glob(realdata.Path(b, "calvin_like") + "/training/episode_*.npz")
 	if err != nil || len(names) == 0 {
@@ -85,7 +92,8 @@ func BenchmarkFloor(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed())/1e6/float64(i), "ms/frame")
 }
 
-// spent is what the process used so far, in ns: on a shared machine the only time that means something.
+// spent is what the process used so far, in ns: on a shared machine the only time that means
+// something.
 func spent() int64 {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -33,7 +33,14 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "calvin", Detect: Detect, Options: options, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:    "calvin",
+			Detect:  Detect,
+			Options: options,
+			Open:    reader.Opener(Open),
+		},
+	)
 }
 
 // splits are the folders that a CALVIN dataset has; "" is a folder of frames itself.
@@ -46,7 +53,8 @@ func at(split, name string) string {
 	return split + "/" + name
 }
 
-// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/; of a local folder also whether frames are.
+// Detect says whether ep_start_end_ids.npy is there, or in training/ or validation/; of a local
+// folder also whether frames are.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := store.OpenFor(uri, opt)
 	if err != nil {
@@ -68,10 +76,12 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	return !strings.Contains(uri, "://") && hasFrames(uri), nil
 }
 
-// lookAt is how many names of a folder are looked at for one of a frame: other formats' folders hold millions.
+// lookAt is how many names of a folder are looked at for one of a frame: other formats' folders
+// hold millions.
 const lookAt = 256
 
-// hasFrames says whether a folder of this machine holds frames, whose ep_start_end_ids.npy was not fetched.
+// hasFrames says whether a folder of this machine holds frames, whose ep_start_end_ids.npy was not
+// fetched.
 func hasFrames(dir string) bool {
 	for _, split := range splits {
 		f, err := os.Open(filepath.Join(dir, split))
@@ -115,17 +125,34 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri: a folder with training/ and validation/, or one of them.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
+	return reader.Open(
+		uri,
+		opt,
+		func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) },
+	)
 }
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer crash.Recover("calvin open", &err)
 	language := "text"
-	if err := op.Settle(opt.Options, options, map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")}); err != nil {
+	if err := op.Settle(
+		opt.Options,
+		options,
+		map[string]reader.Set{"language": reader.Text(&language, "text", "episodes")},
+	); err != nil {
 		return d, err
 	}
-	d = &Dataset{Base: reader.Base{Bytes: s}, streams: map[string]*stream{}, rate: robocache.Rate{Num: 30, Den: 1}, patterns: map[string]pattern{}}
+	d = &Dataset{
+		Base:     reader.Base{Bytes: s},
+		streams:  map[string]*stream{},
+		rate:     robocache.Rate{Num: 30, Den: 1},
+		patterns: map[string]pattern{},
+	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:    d.Diagnose,
 		Lacks:       d.Lacks,
@@ -135,18 +162,33 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		Valid:       d.Valid,
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d.cache, d.files = lru.New[int64, *frame](budget-budget/4), handles.New[int64, *opened](maxOpen, budget/4)
+	d.cache, d.files = lru.New[int64, *frame](
+		budget-budget/4,
+	), handles.New[int64, *opened](
+		maxOpen,
+		budget/4,
+	)
 	if !opt.HZ.Zero() {
 		d.rate, d.rateStated = opt.HZ, true
 	}
-	d.About = &robocache.Info{URI: s.URI(), Format: "calvin", Version: "npz", Robot: "franka_panda", FPS: d.rate, Splits: map[string]string{}}
+	d.About = &robocache.Info{
+		URI:     s.URI(),
+		Format:  "calvin",
+		Version: "npz",
+		Robot:   "franka_panda",
+		FPS:     d.rate,
+		Splits:  map[string]string{},
+	}
 	if err := d.readRuns(ctx); err != nil {
 		return d, err
 	}
 	if err := d.describe(ctx); err != nil {
 		return d, err
 	}
-	if err := d.readLanguage(ctx, cmp.Or(opt.Options["annotations"], usualAnnotations)); err != nil {
+	if err := d.readLanguage(
+		ctx,
+		cmp.Or(opt.Options["annotations"], usualAnnotations),
+	); err != nil {
 		return d, err
 	}
 	if language == "episodes" {

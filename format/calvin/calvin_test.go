@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// made runs a numpy script that writes a dataset into the folder it gets; without numpy the test skips.
+// made runs a numpy script that writes a dataset into the folder it gets; without numpy the test
+// skips.
 func made(t *testing.T, script string) string {
 	t.Helper()
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
@@ -74,10 +75,20 @@ lang(np.array([[100, 100]]), np.array(["turn"]), np.array(["d"]), emb=False, spl
 np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if False else open(f"{D}/training/scene_info.npy", "wb").write(b"x")
 `)
 	d := open(t, dir, robocache.OpenOptions{})
-	if d.About.Episodes != 2 || d.Len(0) != 5 || d.Len(1) != 2 || d.About.Splits["training"] != "0:1" || d.About.Splits["validation"] != "1:2" {
+	if d.About.Episodes != 2 || d.Len(0) != 5 || d.Len(1) != 2 ||
+		d.About.Splits["training"] != "0:1" ||
+		d.About.Splits["validation"] != "1:2" {
 		t.Fatalf("%+v", d.About)
 	}
-	if got := text(t, d, "language_instruction", 0); !slices.Equal(got, []string{"", "push", "lift", "out", "out"}) {
+	if got := text(
+		t,
+		d,
+		"language_instruction",
+		0,
+	); !slices.Equal(
+		got,
+		[]string{"", "push", "lift", "out", "out"},
+	) {
 		t.Errorf("%q", got)
 	}
 	if got := text(t, d, "task", 1); !slices.Equal(got, []string{"turn", ""}) {
@@ -88,10 +99,18 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	}
 	rows := []robocache.Row{{Index: 0}, {Index: 2}, {Episode: 1}}
 	valid, emb := make([]uint8, 3), make([]byte, 3*16)
-	if err := errors.Join(d.Valid(t.Context(), "language_embedding", rows, valid), d.Gather(t.Context(), "language_embedding", rows, emb)); err != nil {
+	if err := errors.Join(
+		d.Valid(t.Context(), "language_embedding", rows, valid),
+		d.Gather(t.Context(), "language_embedding", rows, emb),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if v := robocache.Float64s(nil, robocache.Float32, emb); !slices.Equal(valid, []uint8{0, 1, 0}) || v[4] != 4 || v[0] != 0 || v[8] != 0 {
+	if v := robocache.Float64s(
+		nil,
+		robocache.Float32,
+		emb,
+	); !slices.Equal(valid, []uint8{0, 1, 0}) || v[4] != 4 || v[0] != 0 ||
+		v[8] != 0 {
 		t.Error(valid, v)
 	}
 	codes := map[string]int{}
@@ -112,7 +131,12 @@ np.save(f"{D}/training/scene_info.npy", {"x": os.path}, allow_pickle=False) if F
 	if got := text(t, w, "task", 0); !slices.Equal(got, []string{"push", "push", "push"}) {
 		t.Errorf("%q", got)
 	}
-	if one := open(t, filepath.Join(dir, "validation"), robocache.OpenOptions{}); one.About.Episodes != 1 || one.Len(0) != 2 {
+	if one := open(
+		t,
+		filepath.Join(dir, "validation"),
+		robocache.OpenOptions{},
+	); one.About.Episodes != 1 ||
+		one.Len(0) != 2 {
 		t.Errorf("%+v", one.About)
 	}
 }
@@ -131,23 +155,32 @@ frame(9, 6); ids((9, 9))
 	}
 	for i, key := range []string{"observation.rgb_tactile.0", "observation.rgb_tactile.1"} {
 		r := get(key)
-		if r.Height != 4 || r.Width != 5 || r.Channels != 3 || r.Pix[3] != byte(6+3*i) || r.Pix[59] != byte(116+3*i) {
+		if r.Height != 4 || r.Width != 5 || r.Channels != 3 || r.Pix[3] != byte(6+3*i) ||
+			r.Pix[59] != byte(116+3*i) {
 			t.Errorf("%s: %d×%d %v", key, r.Height, r.Width, r.Pix)
 		}
 	}
 	for i, key := range []string{"observation.depth_tactile.0", "observation.depth_tactile.1"} {
 		r := get(key)
-		if v := robocache.Float64s(nil, r.DType, r.Pix); len(v) != 20 || v[7] != []float64{9, -9}[i] || r.Channels != 1 {
+		if v := robocache.Float64s(
+			nil,
+			r.DType,
+			r.Pix,
+		); len(v) != 20 || v[7] != []float64{9, -9}[i] ||
+			r.Channels != 1 {
 			t.Errorf("%s: %v", key, v)
 		}
 	}
-	if r := get("observation.depth_static"); r.DType != robocache.Float32 || r.Height != 20 || r.Width != 24 {
+	if r := get(
+		"observation.depth_static",
+	); r.DType != robocache.Float32 || r.Height != 20 ||
+		r.Width != 24 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestForms checks that the same values in other forms are read, and that an array of another type or shape is an error of its
-// stream that names file and member (C3).
+// TestForms checks that the same values in other forms are read, and that an array of another type
+// or shape is an error of its stream that names file and member (C3).
 func TestForms(t *testing.T) {
 	dir := made(t, `
 frame(0, 7)
@@ -161,14 +194,24 @@ ids((0, 6))
 `)
 	d := open(t, dir, robocache.OpenOptions{})
 	b := make([]byte, 120)
-	if err := d.Gather(t.Context(), "observation.robot_obs", []robocache.Row{{Index: 1}}, b); err != nil {
+	if err := d.Gather(
+		t.Context(),
+		"observation.robot_obs",
+		[]robocache.Row{{Index: 1}},
+		b,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if v := robocache.Float64s(nil, robocache.Float64, b); v[14] != 15 {
 		t.Error(v)
 	}
 	out := make([]robocache.FrameRef, 1)
-	if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 1}}, out); err != nil {
+	if err := d.Frames(
+		t.Context(),
+		"observation.rgb_static",
+		[]robocache.Row{{Index: 1}},
+		out,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range out[0].Raw.Pix {
@@ -198,7 +241,8 @@ ids((0, 6))
 			if !errors.Is(err, class) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
-			if class != nil && (!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000")) {
+			if class != nil &&
+				(!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "episode_000000")) {
 				t.Errorf("%s, row %d: %v", f.Key, row, err)
 			}
 		}
@@ -229,16 +273,30 @@ frame(0, 7, save=np.savez_compressed); frame(1, 7); ids((0, 1))
 			t.Fatal(err)
 		}
 		d := open(t, dir, robocache.OpenOptions{})
-		if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 1}}, out); !errors.Is(err, robocache.ErrMalformed) {
+		if err := d.Frames(
+			t.Context(),
+			"observation.rgb_static",
+			[]robocache.Row{{Index: 1}},
+			out,
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("cut to %d of %d: %v", n, len(whole), err)
 		}
-		if err := d.Frames(t.Context(), "observation.rgb_static", []robocache.Row{{Index: 0}}, out); err != nil {
+		if err := d.Frames(
+			t.Context(),
+			"observation.rgb_static",
+			[]robocache.Row{{Index: 0}},
+			out,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestHostile: a pickle that calls os.system is refused by its name and file, and does not run; runs that lie are refused.
+// TestHostile: a pickle that calls os.system is refused by its name and file, and does not run;
+// runs that lie are refused.
 func TestHostile(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	dir := made(t, `
@@ -248,7 +306,8 @@ class X:
 np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, allow_pickle=True)
 `)
 	_, err := Open(t.Context(), dir, robocache.OpenOptions{})
-	if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "system") || !strings.Contains(err.Error(), "auto_lang_ann.npy") {
+	if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "system") ||
+		!strings.Contains(err.Error(), "auto_lang_ann.npy") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(mark); err == nil {
@@ -256,13 +315,19 @@ np.save(f"{D}/training/lang_annotations/auto_lang_ann.npy", {"language": X()}, a
 	}
 	for _, runs := range []string{"(5, 3)", "(-1, 3)", "(0, 2**60)"} {
 		dir := made(t, "frame(0, 7); ids("+runs+")")
-		if _, err := Open(t.Context(), dir, robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "ep_start_end_ids.npy") {
+		if _, err := Open(
+			t.Context(),
+			dir,
+			robocache.OpenOptions{},
+		); !errors.Is(err, robocache.ErrMalformed) ||
+			!strings.Contains(err.Error(), "ep_start_end_ids.npy") {
 			t.Error(runs, err)
 		}
 	}
 }
 
-// TestLease: leased images are those of Frames, and what Frames gave stays when memory is leased again.
+// TestLease: leased images are those of Frames, and what Frames gave stays when memory is leased
+// again.
 func TestLease(t *testing.T) {
 	d := open(t, made(t, `
 for n in range(6): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
@@ -294,15 +359,21 @@ ids((0, 5))
 	}
 }
 
-// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are closed and memory is leased again, are what
-// they are alone; of a frame that stays open the array is read once.
+// TestSharedArrays: C8: the streams of one array, asked for by many goroutines while frames are
+// closed and memory is leased again, are what they are alone; of a frame that stays open the array
+// is read once.
 func TestSharedArrays(t *testing.T) {
 	dir := made(t, `
 for n in range(12): frame(n, 7, save=np.savez if n % 2 else np.savez_compressed)
 ids((0, 11))
 `)
 	d := open(t, dir, robocache.OpenOptions{MemoryBudget: 1})
-	keys := []string{"observation.rgb_tactile.0", "observation.rgb_tactile.1", "observation.depth_tactile.0", "observation.depth_tactile.1"}
+	keys := []string{
+		"observation.rgb_tactile.0",
+		"observation.rgb_tactile.1",
+		"observation.depth_tactile.0",
+		"observation.depth_tactile.1",
+	}
 	name := filepath.Join(dir, "training/episode_0000000.npz")
 	whole, err := os.ReadFile(name)
 	if err != nil {
@@ -313,7 +384,10 @@ ids((0, 11))
 		t.Fatal(err)
 	}
 	write := func(b []byte) {
-		if err := errors.Join(os.WriteFile(name, b, 0o644), os.Chtimes(name, stat.ModTime(), stat.ModTime())); err != nil {
+		if err := errors.Join(
+			os.WriteFile(name, b, 0o644),
+			os.Chtimes(name, stat.ModTime(), stat.ModTime()),
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -364,7 +438,8 @@ ids((0, 11))
 	wg.Wait()
 }
 
-// TestWithoutRuns: frames whose ep_start_end_ids.npy was not fetched are found, open by their numbers, and the finding names the file.
+// TestWithoutRuns: frames whose ep_start_end_ids.npy was not fetched are found, open by their
+// numbers, and the finding names the file.
 func TestWithoutRuns(t *testing.T) {
 	dir := made(t, "for n in (3, 4, 9): frame(n, 7)")
 	for path, name := range map[string]string{dir: "training/ep_start_end_ids.npy", filepath.Join(dir, "training"): "ep_start_end_ids.npy"} {
@@ -374,14 +449,21 @@ func TestWithoutRuns(t *testing.T) {
 		}
 		defer d.Close()
 		info := d.Info()
-		if info.Format != "calvin" || info.Episodes != 2 || d.Len(0) != 2 || len(info.Findings) == 0 || !strings.Contains(info.Findings[0].Hint, "fetch "+name) {
+		if info.Format != "calvin" || info.Episodes != 2 || d.Len(0) != 2 ||
+			len(info.Findings) == 0 ||
+			!strings.Contains(info.Findings[0].Hint, "fetch "+name) {
 			t.Errorf("%s: %+v", path, info)
 		}
 	}
 	if ok, err := Detect(t.Context(), t.TempDir(), robocache.OpenOptions{}); ok || err != nil {
 		t.Error(ok, err)
 	}
-	if _, err := Open(t.Context(), t.TempDir(), robocache.OpenOptions{}); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "hint") {
+	if _, err := Open(
+		t.Context(),
+		t.TempDir(),
+		robocache.OpenOptions{},
+	); !errors.Is(err, robocache.ErrNotFound) ||
+		!strings.Contains(err.Error(), "hint") {
 		t.Error(err)
 	}
 }

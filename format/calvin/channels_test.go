@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestChannels: the loops for CALVIN's own shapes give what one byte after the other gives, at every length.
+// TestChannels: the loops for CALVIN's own shapes give what one byte after the other gives, at
+// every length.
 func TestChannels(t *testing.T) {
 	src := make([]byte, 8*41)
 	for i := range src {
@@ -25,7 +26,15 @@ func TestChannels(t *testing.T) {
 					continue
 				}
 				if !bytes.Equal(got[:len(want)], want) || got[len(want)] != 0xee {
-					t.Fatalf("%d of %d bytes from %d, %d pixels: % x, want % x", width, step, from, pixels, got, want)
+					t.Fatalf(
+						"%d of %d bytes from %d, %d pixels: % x, want % x",
+						width,
+						step,
+						from,
+						pixels,
+						got,
+						want,
+					)
 				}
 			}
 		}

@@ -13,10 +13,13 @@ import (
 // maxFindings bounds a list: a dataset without its frames has a million of the same.
 const maxFindings = 1000
 
-// Diagnose opens every frame. It reports frames that are missing and arrays that differ from those of most
-// episodes. With Decode it reads the images too, and so checks the CRC of each array. Package diagnose looks
-// for NaN.
-func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+// Diagnose opens every frame. It reports frames that are missing and arrays that differ from those
+// of most episodes. With Decode it reads the images too, and so checks the CRC of each array.
+// Package diagnose looks for NaN.
+func (d *Dataset) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer crash.Recover("calvin diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
@@ -54,7 +57,8 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return out, nil
 }
 
-// frameFinding is the finding of a frame that cannot be read; of one of its arrays if member is not nil.
+// frameFinding is the finding of a frame that cannot be read; of one of its arrays if member is not
+// nil.
 func frameFinding(err error, member *member, episode, row int, name string) robocache.Finding {
 	f := robocache.Finding{
 		Severity: robocache.SeverityError, Code: "bad-frame",
@@ -70,8 +74,8 @@ func frameFinding(err error, member *member, episode, row int, name string) robo
 	return f
 }
 
-// checkFrame opens a frame and calls report for each array that cannot be read. Arrays that the whole
-// episode lacks are findings of Open.
+// checkFrame opens a frame and calls report for each array that cannot be read. Arrays that the
+// whole episode lacks are findings of Open.
 func (d *Dataset) checkFrame(
 	ctx context.Context,
 	e episode,
@@ -108,7 +112,10 @@ func (d *Dataset) checkFrame(
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := report(robocache.At(err, robocache.Where{"file": d.name(e, row)}), m); err != nil {
+		if err := report(
+			robocache.At(err, robocache.Where{"file": d.name(e, row)}),
+			m,
+		); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,14 @@ import (
 func TestSuite(t *testing.T) {
 	for name, opt := range map[string]robocache.OpenOptions{"runs": {}, "windows": {Options: map[string]string{"language": "episodes"}}} {
 		t.Run(name, func(t *testing.T) {
-			formattest.Run(t, formattest.Fixture{URI: realdata.Path(t, "calvin_like"), Format: "calvin", Options: opt})
+			formattest.Run(
+				t,
+				formattest.Fixture{
+					URI:     realdata.Path(t, "calvin_like"),
+					Format:  "calvin",
+					Options: opt,
+				},
+			)
 		})
 	}
 }

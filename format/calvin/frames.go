@@ -21,9 +21,11 @@ import (
 
 // member is one array of each frame.
 type member struct {
-	name    string // "rgb_static"
-	file    string // "rgb_static.npy"
-	header  []byte // what stands before its bytes in the first frame: where it is the same, nothing is parsed again
+	name string // "rgb_static"
+	file string // "rgb_static.npy"
+	// what stands before its bytes in the first frame: where it is the same, nothing is parsed
+	// again
+	header  []byte
 	typ     npy.Type
 	shape   []int
 	bytes   int64
@@ -72,8 +74,14 @@ func (d *Dataset) frameID(e episode, row int) int64 {
 	return int64(slices.Index(splits, e.split))<<60 | (e.first + int64(row))
 }
 
-// open gives a frame's directory and, where hold says so, its open file, which goes back by d.files.Put. The cache keeps what was found.
-func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *frame, h *handle, err error) {
+// open gives a frame's directory and, where hold says so, its open file, which goes back by
+// d.files.Put. The cache keeps what was found.
+func (d *Dataset) open(
+	ctx context.Context,
+	e episode,
+	row int,
+	hold bool,
+) (f *frame, h *handle, err error) {
 	id := d.frameID(e, row)
 	f, ok := d.cache.Peek(id)
 	if ok && hold {
@@ -113,7 +121,8 @@ func (d *Dataset) open(ctx context.Context, e episode, row int, hold bool) (f *f
 	return f, h, nil
 }
 
-// opened is an open frame, and those of its arrays that several streams are made of: each is read once.
+// opened is an open frame, and those of its arrays that several streams are made of: each is read
+// once.
 type opened struct {
 	robocache.Ranged
 	mu     sync.Mutex
@@ -129,8 +138,13 @@ func (o *opened) Close() error {
 	return o.Ranged.Close()
 }
 
-// shared gives an array that several streams are made of, which load reads: good until the handle's Put.
-func (d *Dataset) shared(h *handle, member int, load func(room func(n int64) []byte) ([]byte, error)) ([]byte, error) {
+// shared gives an array that several streams are made of, which load reads: good until the handle's
+// Put.
+func (d *Dataset) shared(
+	h *handle,
+	member int,
+	load func(room func(n int64) []byte) ([]byte, error),
+) ([]byte, error) {
 	o := h.Value
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -172,8 +186,11 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 		}
 		file := dir.Find(m.file)
 		if file == nil {
-			fail(i, robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
-				WithHint("%s", robocache.LeaveOutHint()))
+			fail(
+				i,
+				robocache.Malformed("calvin frame", nil, "the frame does not have this array, other frames have it").
+					WithHint("%s", robocache.LeaveOutHint()),
+			)
 			continue
 		}
 		if f.files[i] = file; m.offset >= 0 {
@@ -207,7 +224,8 @@ func (d *Dataset) read(ctx context.Context, r robocache.Ranged) (*frame, error) 
 
 // data gives the bytes of an array of a frame, C order and little-endian (C3).
 func (m *member) data(content []byte) ([]byte, error) {
-	if m.flat && bytes.HasPrefix(content, m.header) && int64(len(content)-len(m.header)) >= m.bytes {
+	if m.flat && bytes.HasPrefix(content, m.header) &&
+		int64(len(content)-len(m.header)) >= m.bytes {
 		return content[len(m.header):][:m.bytes:m.bytes], nil
 	}
 	a, err := npy.Decode(content)
@@ -239,7 +257,11 @@ func (d *Dataset) get(key string, kind robocache.Kind) (*stream, error) {
 }
 
 // each runs fn for rows on all cores: frames are files of their own.
-func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx context.Context, i int) error) error {
+func (d *Dataset) each(
+	ctx context.Context,
+	rows []robocache.Row,
+	fn func(ctx context.Context, i int) error,
+) error {
 	for _, r := range rows {
 		if err := d.checkRow(r); err != nil {
 			return err
@@ -257,7 +279,10 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 				return err
 			}
 			if err := fn(ctx, i); err != nil {
-				return robocache.At(err, robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index})
+				return robocache.At(
+					err,
+					robocache.Where{"episode": rows[i].Episode, "row": rows[i].Index},
+				)
 			}
 		}
 		return nil
@@ -276,7 +301,12 @@ func (d *Dataset) each(ctx context.Context, rows []robocache.Row, fn func(ctx co
 }
 
 // Gather copies rows of a numeric stream into dst.
-func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover("calvin gather", &err)
 	s, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
@@ -331,13 +361,24 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-// Frames gives the pixels of images: of stored members they are the file's bytes, as they were read.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+// Frames gives the pixels of images: of stored members they are the file's bytes, as they were
+// read.
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	return d.frames(ctx, key, rows, out, func(n int64) []byte { return make([]byte, n) })
 }
 
 // LeaseFrames is Frames without garbage: pixels lie in memory that is used again after done.
-func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+func (d *Dataset) LeaseFrames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (done func(), err error) {
 	l := lease.Get()
 	if err := d.frames(ctx, key, rows, out, l.Room); err != nil {
 		l.Done()
@@ -346,7 +387,13 @@ func (d *Dataset) LeaseFrames(ctx context.Context, key string, rows []robocache.
 	return l.Done, nil
 }
 
-func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, room func(n int64) []byte) (err error) {
+func (d *Dataset) frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+	room func(n int64) []byte,
+) (err error) {
 	defer crash.Recover("calvin frames", &err)
 	s, err := d.get(key, robocache.KindImage)
 	if err != nil {
@@ -365,7 +412,13 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 		if err != nil {
 			return err
 		}
-		raws[i] = robocache.Raw{Pix: image, Height: ft.Height, Width: ft.Width, Channels: ft.Channels, DType: ft.DType}
+		raws[i] = robocache.Raw{
+			Pix:      image,
+			Height:   ft.Height,
+			Width:    ft.Width,
+			Channels: ft.Channels,
+			DType:    ft.DType,
+		}
 		out[i] = robocache.FrameRef{Raw: &raws[i]}
 		return nil
 	}); err != nil {
@@ -375,7 +428,13 @@ func (d *Dataset) frames(ctx context.Context, key string, rows []robocache.Row, 
 }
 
 // image gives the pixels of a stream in a frame.
-func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room func(n int64) []byte) (_ []byte, err error) {
+func (d *Dataset) image(
+	ctx context.Context,
+	e episode,
+	row int,
+	s *stream,
+	room func(n int64) []byte,
+) (_ []byte, err error) {
 	f, h, err := d.open(ctx, e, row, true)
 	if err != nil {
 		return nil, err
@@ -422,7 +481,9 @@ func (d *Dataset) image(ctx context.Context, e episode, row int, s *stream, room
 
 // channels copies width bytes of every step bytes of src.
 func channels(dst, src []byte, step, width int) {
-	switch { // CALVIN's own arrays, by pixels side by side. Of three bytes four are written: the next pixel's are written over the last.
+	// CALVIN's own arrays, by pixels side by side. Of three bytes four are written: the next
+	// pixel's are written over the last.
+	switch {
 	case step == 6 && width == 3:
 		for ; len(src) >= 4*6 && len(dst) >= 4*3+1; src, dst = src[4*6:], dst[4*3:] {
 			s, d := (*[4 * 6]byte)(src), (*[4*3 + 1]byte)(dst)

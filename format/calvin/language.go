@@ -47,7 +47,11 @@ type language struct {
 
 // readLanguage reads the annotations of each split that has some.
 func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
-	l := &language{byStart: map[string][]int32{}, longest: map[string]int64{}, emb: map[string][]byte{}}
+	l := &language{
+		byStart: map[string][]int32{},
+		longest: map[string]int64{},
+		emb:     map[string][]byte{},
+	}
 	seen := map[string]bool{}
 	for _, e := range d.eps {
 		if seen[e.split] {
@@ -69,7 +73,14 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 	for _, split := range splits {
 		name := at(split, "scene_info.npy")
 		if _, err := d.Bytes.Stat(ctx, name); err == nil && seen[split] {
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: objects, Where: robocache.Where{"file": name}, Message: "Python objects; the file is not read"})
+			d.find(
+				robocache.Finding{
+					Severity: robocache.SeverityInfo,
+					Code:     objects,
+					Where:    robocache.Where{"file": name},
+					Message:  "Python objects; the file is not read",
+				},
+			)
 		}
 	}
 	if len(l.notes) == 0 {
@@ -82,14 +93,37 @@ func (d *Dataset) readLanguage(ctx context.Context, folder string) error {
 	for _, n := range l.notes {
 		if !texts[n.text] {
 			texts[n.text] = true
-			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: n.text})
+			d.About.Tasks = append(
+				d.About.Tasks,
+				robocache.Task{Index: int64(len(d.About.Tasks)), Text: n.text},
+			)
 		}
 	}
 	for _, key := range []string{textKey, taskKey} {
-		d.About.Features = append(d.About.Features, robocache.Feature{Key: key, Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}, FPS: d.rate})
+		d.About.Features = append(
+			d.About.Features,
+			robocache.Feature{
+				Key:   key,
+				Kind:  robocache.KindText,
+				DType: robocache.String,
+				Shape: []int{1},
+				FPS:   d.rate,
+			},
+		)
 	}
 	if l.embRow > 0 {
-		d.About.Features = append(d.About.Features, robocache.Feature{Key: embeddingKey, Kind: robocache.KindNumeric, DType: l.embType, Shape: []int{l.embRow / l.embType.Size()}, FPS: d.rate, Interpolation: "nearest", Masked: true})
+		d.About.Features = append(
+			d.About.Features,
+			robocache.Feature{
+				Key:           embeddingKey,
+				Kind:          robocache.KindNumeric,
+				DType:         l.embType,
+				Shape:         []int{l.embRow / l.embType.Size()},
+				FPS:           d.rate,
+				Interpolation: "nearest",
+				Masked:        true,
+			},
+		)
 	}
 	for i := range d.About.Features {
 		f := &d.About.Features[i]
@@ -147,12 +181,18 @@ func (l *language) parse(split string, b []byte) error {
 		if s[0] < 0 || s[1] < s[0] || s[1]-s[0] >= maxRun {
 			return badLanguage("window %d has frames %d to %d", i, s[0], s[1])
 		}
-		l.notes = append(l.notes, note{split: split, first: s[0], last: s[1], text: ann[i], task: task[i], number: i})
+		l.notes = append(
+			l.notes,
+			note{split: split, first: s[0], last: s[1], text: ann[i], task: task[i], number: i},
+		)
 		l.bytes += int64(len(ann[i])+len(task[i])) + 96
 	}
 	v, _ := lang.Get("emb")
 	e, ok := v.(*npy.Array)
-	if !ok || e.Type.DType() == robocache.InvalidDType || len(e.Shape) < 2 || e.Shape[0] != len(spans) || len(spans) == 0 || len(e.Data) == 0 {
+	if !ok || e.Type.DType() == robocache.InvalidDType || len(e.Shape) < 2 ||
+		e.Shape[0] != len(spans) ||
+		len(spans) == 0 ||
+		len(e.Data) == 0 {
 		return nil // without embeddings, as some copies are
 	}
 	row, t := len(e.Data)/len(spans), e.Type.DType()
@@ -242,7 +282,10 @@ func (l *language) sort() {
 		l.longest[n.split] = max(l.longest[n.split], n.last-n.first+1)
 	}
 	for _, v := range l.byStart {
-		sort.SliceStable(v, func(i, k int) bool { return l.notes[v[i]].first < l.notes[v[k]].first })
+		sort.SliceStable(
+			v,
+			func(i, k int) bool { return l.notes[v[i]].first < l.notes[v[k]].first },
+		)
 	}
 }
 
@@ -312,8 +355,15 @@ func (d *Dataset) checkNotes(l *language) {
 		r := runs[n.split]
 		k := sort.Search(len(r), func(k int) bool { return r[k].first > n.first }) - 1
 		if k < 0 || r[k].last < n.last {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "window-outside-run", Where: robocache.Where{"file": at(n.split, "lang_annotations/auto_lang_ann.npy"), "row": n.number},
-				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last)})
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "window-outside-run",
+				Where: robocache.Where{
+					"file": at(n.split, "lang_annotations/auto_lang_ann.npy"),
+					"row":  n.number,
+				},
+				Message: fmt.Sprintf("frames %d to %d do not lie in one run", n.first, n.last),
+			})
 			n.outside = true
 			continue
 		}
@@ -324,20 +374,32 @@ func (d *Dataset) checkNotes(l *language) {
 // cutWindows makes the annotated windows the episodes.
 func (d *Dataset) cutWindows() error {
 	if d.lang == nil {
-		return robocache.Misuse("calvin open", nil, "%s, and there are no annotations", robocache.Option("options", "language", "episodes"))
+		return robocache.Misuse(
+			"calvin open",
+			nil,
+			"%s, and there are no annotations",
+			robocache.Option("options", "language", "episodes"),
+		)
 	}
 	d.eps = d.eps[:0]
 	for i := range d.lang.notes {
 		n := &d.lang.notes[i]
 		if !n.outside {
-			d.eps = append(d.eps, episode{split: n.split, first: n.first, last: n.last, note: i, run: n.run})
+			d.eps = append(
+				d.eps,
+				episode{split: n.split, first: n.first, last: n.last, note: i, run: n.run},
+			)
 		}
 	}
 	return nil
 }
 
 // Text gives the rows of a text stream, and of "task".
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer crash.Recover("calvin text", &err)
 	if key != "task" {
 		if _, err := d.get(key, robocache.KindText); err != nil {
@@ -364,7 +426,12 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 }
 
 // Valid says which rows of the embeddings have one; of other streams all rows have a value.
-func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+func (d *Dataset) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
 	defer crash.Recover("calvin valid", &err)
 	if d.About.Feature(key) == nil {
 		return op.NoStream(key)
@@ -380,7 +447,11 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 		if key != embeddingKey {
 			continue
 		}
-		if k := d.lang.of(d.eps[r.Episode], r.Index); k < 0 || d.lang.emb[d.lang.notes[k].split] == nil {
+		if k := d.lang.of(
+			d.eps[r.Episode],
+			r.Index,
+		); k < 0 ||
+			d.lang.emb[d.lang.notes[k].split] == nil {
 			valid[i] = 0
 		}
 	}

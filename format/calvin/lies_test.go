@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestLyingHeader: C3: a shape that the first frame's bytes do not fill is refused when it is read, not where memory is taken by it.
+// TestLyingHeader: C3: a shape that the first frame's bytes do not fill is refused when it is read,
+// not where memory is taken by it.
 func TestLyingHeader(t *testing.T) {
 	for _, shape := range []string{"(9, )", "(1099511627776,)"} {
 		dir := made(t, `
@@ -23,7 +24,12 @@ ids((3, 4))
 `)
 		d, err := Open(t.Context(), dir, robocache.OpenOptions{})
 		if err == nil {
-			err = d.Gather(t.Context(), "action", []robocache.Row{{}}, make([]byte, d.About.Feature("action").RowBytes()))
+			err = d.Gather(
+				t.Context(),
+				"action",
+				[]robocache.Row{{}},
+				make([]byte, d.About.Feature("action").RowBytes()),
+			)
 			d.Close()
 			t.Errorf("%s: opened; reading: %v", shape, err)
 			continue

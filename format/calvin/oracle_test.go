@@ -54,7 +54,8 @@ func TestOracle(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := open(t, dir, robocache.OpenOptions{})
-	if d.Info().Episodes != 2 || d.Len(0) != 26 || d.Len(1) != 28 || d.Info().Splits["training"] != "0:2" {
+	if d.Info().Episodes != 2 || d.Len(0) != 26 || d.Len(1) != 28 ||
+		d.Info().Splits["training"] != "0:2" {
 		t.Fatalf("%+v", d.Info())
 	}
 	checked := 0
@@ -94,11 +95,17 @@ func TestOracle(t *testing.T) {
 		t.Error("embeddings differ")
 	}
 	for i, n := range d.lang.notes {
-		if n.text != o.Language.Ann[i] || n.task != o.Language.Task[i] || n.first != o.Language.Indx[i][0] || n.last != o.Language.Indx[i][1] {
+		if n.text != o.Language.Ann[i] || n.task != o.Language.Task[i] ||
+			n.first != o.Language.Indx[i][0] ||
+			n.last != o.Language.Indx[i][1] {
 			t.Errorf("annotation %d: %+v", i, n)
 		}
 	}
-	if found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); err != nil || len(found) != 0 {
+	if found, err := d.Diagnose(
+		t.Context(),
+		robocache.DiagnoseOptions{Decode: true},
+	); err != nil ||
+		len(found) != 0 {
 		t.Error(found, err)
 	}
 }

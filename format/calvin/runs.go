@@ -112,7 +112,13 @@ func parseRuns(b []byte) ([][2]int64, error) {
 	}
 	for i, r := range runs {
 		if r[0] < 0 || r[1] < r[0] || r[1]-r[0] >= maxRun {
-			return nil, robocache.Malformed("calvin runs", robocache.Where{"row": i}, "a run of frames %d to %d", r[0], r[1])
+			return nil, robocache.Malformed(
+				"calvin runs",
+				robocache.Where{"row": i},
+				"a run of frames %d to %d",
+				r[0],
+				r[1],
+			)
 		}
 	}
 	return runs, nil
@@ -124,15 +130,28 @@ func (d *Dataset) compareRuns(split string, eps []episode) {
 	slices.SortFunc(sorted, func(a, b episode) int { return cmp.Compare(a.first, b.first) })
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i].first <= sorted[i-1].last {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "runs-overlap", Where: robocache.Where{"file": at(split, idsName)},
-				Message: fmt.Sprintf("frames %d to %d belong to two runs", sorted[i].first, min(sorted[i-1].last, sorted[i].last))})
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "runs-overlap",
+				Where:    robocache.Where{"file": at(split, idsName)},
+				Message: fmt.Sprintf(
+					"frames %d to %d belong to two runs",
+					sorted[i].first,
+					min(sorted[i-1].last, sorted[i].last),
+				),
+			})
 		}
 	}
 }
 
 // listRuns finds runs by the frames' names where no file says them.
 func (d *Dataset) listRuns(ctx context.Context) error {
-	list, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := number(path.Base(name)); return ok })
+	list, links, err := store.Files(
+		ctx,
+		d.Bytes,
+		"",
+		func(name string) bool { _, ok := number(path.Base(name)); return ok },
+	)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil
 	}
@@ -158,8 +177,16 @@ func (d *Dataset) listRuns(ctx context.Context) error {
 			i = k
 		}
 		if len(v) > 0 {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": at(split, idsName)},
-				Message: "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other", Hint: "fetch " + at(split, idsName) + ", which says where the runs begin and end"})
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "missing-file",
+				Where:    robocache.Where{"file": at(split, idsName)},
+				Message:  "the file is missing: each stretch of frame numbers without a hole is taken as a run, which may join recordings that follow each other",
+				Hint: "fetch " + at(
+					split,
+					idsName,
+				) + ", which says where the runs begin and end",
+			})
 		}
 	}
 	return nil

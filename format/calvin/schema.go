@@ -24,11 +24,11 @@ import (
 const objects = "objects-skipped"
 
 const (
-	// headerPrefix is the number of bytes of an array that are read to find its type and shape. It is
-	// above the largest header that npy reads.
+	// headerPrefix is the number of bytes of an array that are read to find its type and shape. It
+	// is above the largest header that npy reads.
 	headerPrefix = 12 << 10
-	// maxLocalHeaders and maxRemoteHeaders are the numbers of runs whose arrays are all opened. In a
-	// larger set frames whose arrays have the same names and sizes count as alike.
+	// maxLocalHeaders and maxRemoteHeaders are the numbers of runs whose arrays are all opened. In
+	// a larger set frames whose arrays have the same names and sizes count as alike.
 	maxLocalHeaders  = 1024
 	maxRemoteHeaders = 16
 	// maxArrays bounds the arrays of a set: the union over frames that have nothing in common.
@@ -55,8 +55,8 @@ type surveyFrame struct {
 	err      error
 }
 
-// describe makes the streams: the union of the arrays of all runs, each with its most common type and
-// shape (C2). It looks at the first and the last frame of each run.
+// describe makes the streams: the union of the arrays of all runs, each with its most common type
+// and shape (C2). It looks at the first and the last frame of each run.
 func (d *Dataset) describe(ctx context.Context) error {
 	if err := d.findPatterns(ctx); err != nil {
 		return err
@@ -81,7 +81,10 @@ func (d *Dataset) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slices.SortStableFunc(names, func(a, b *arrayVotes) int { return documentedAt(a.name) - documentedAt(b.name) })
+	slices.SortStableFunc(
+		names,
+		func(a, b *arrayVotes) int { return documentedAt(a.name) - documentedAt(b.name) },
+	)
 	offset := 0
 	for _, v := range names {
 		best := v.mostCommon()
@@ -94,9 +97,11 @@ func (d *Dataset) describe(ctx context.Context) error {
 			d.absent = append(d.absent, v.absentRuns(frames))
 		case best != nil:
 			d.find(robocache.Finding{
-				Severity: robocache.SeverityWarning, Code: objects,
-				Where:   robocache.Where{"file": best.frame, "member": v.name},
-				Message: "an array of " + best.typ.String() + ", not of numbers, is left out", NotDelivered: best.name,
+				Severity:     robocache.SeverityWarning,
+				Code:         objects,
+				Where:        robocache.Where{"file": best.frame, "member": v.name},
+				Message:      "an array of " + best.typ.String() + ", not of numbers, is left out",
+				NotDelivered: best.name,
 			})
 			d.recordTextClock(best)
 		case v.bad.frames == readable:
@@ -105,9 +110,13 @@ func (d *Dataset) describe(ctx context.Context) error {
 			class, _ := robocache.ClassOf(robocache.Classify(v.bad.err))
 			stem := strings.TrimSuffix(v.name, ".npy")
 			d.find(robocache.Finding{
-				Severity: robocache.SeverityError, Code: "bad-frame", Where: robocache.Where{"member": v.name},
-				Message: v.bad.err.Error(), Hint: "fetch the file again",
-				NotDelivered: key(stem), Class: class,
+				Severity:     robocache.SeverityError,
+				Code:         "bad-frame",
+				Where:        robocache.Where{"member": v.name},
+				Message:      v.bad.err.Error(),
+				Hint:         "fetch the file again",
+				NotDelivered: key(stem),
+				Class:        class,
 			})
 		}
 	}
@@ -212,7 +221,11 @@ func (d *Dataset) lookAtFrames(
 }
 
 // openFrame calls use with a frame's file and its directory.
-func (d *Dataset) openFrame(ctx context.Context, name string, use func(robocache.Ranged, *zipdir.Dir) error) error {
+func (d *Dataset) openFrame(
+	ctx context.Context,
+	name string,
+	use func(robocache.Ranged, *zipdir.Dir) error,
+) error {
 	r, err := d.Bytes.Open(ctx, name)
 	if err != nil {
 		return err
@@ -235,7 +248,11 @@ func signatureOf(dir *zipdir.Dir) string {
 }
 
 // readArrays reads the headers of a frame's arrays.
-func readArrays(ctx context.Context, r robocache.Ranged, dir *zipdir.Dir) (out []surveyArray, err error) {
+func readArrays(
+	ctx context.Context,
+	r robocache.Ranged,
+	dir *zipdir.Dir,
+) (out []surveyArray, err error) {
 	for i := range dir.Files {
 		f := &dir.Files[i]
 		if !strings.HasSuffix(f.Name, ".npy") {
@@ -303,7 +320,10 @@ func collectArrays(frames []surveyFrame) (names []*arrayVotes, err error) {
 				continue
 			}
 			v.bad.frames++
-			v.bad.err = cmp.Or(v.bad.err, robocache.At(a.err, robocache.Where{"file": f.class.name}))
+			v.bad.err = cmp.Or(
+				v.bad.err,
+				robocache.At(a.err, robocache.Where{"file": f.class.name}),
+			)
 		}
 		if len(names) > maxArrays {
 			return names, robocache.ResourceLimit(string(op), nil, "too many arrays").
@@ -318,7 +338,10 @@ func (v *arrayVotes) vote(m *member, f surveyFrame) {
 	i := slices.IndexFunc(v.candidates, func(c *arrayCandidate) bool { return c.sameForm(m) })
 	if i < 0 {
 		i = len(v.candidates)
-		v.candidates = append(v.candidates, &arrayCandidate{member: *m, frame: f.class.name, lastRun: -1})
+		v.candidates = append(
+			v.candidates,
+			&arrayCandidate{member: *m, frame: f.class.name, lastRun: -1},
+		)
 	}
 	if c := v.candidates[i]; c.lastRun != f.run {
 		c.votes, c.lastRun = c.votes+1, f.run
@@ -332,8 +355,8 @@ func (m *member) sameForm(other *member) bool {
 	return a == b && slices.Equal(m.shape, other.shape)
 }
 
-// mostCommon returns the most common type and shape, the first of several; one of numbers if there is
-// one. It is nil if no header can be read.
+// mostCommon returns the most common type and shape, the first of several; one of numbers if there
+// is one. It is nil if no header can be read.
 func (v *arrayVotes) mostCommon() (best *arrayCandidate) {
 	isNumeric := func(c *arrayCandidate) bool { return c.typ.DType() != robocache.InvalidDType }
 	for _, c := range v.candidates {
@@ -347,7 +370,8 @@ func (v *arrayVotes) mostCommon() (best *arrayCandidate) {
 	return best
 }
 
-// absentRuns returns the runs of which a frame can be read, and none that can be read has the array.
+// absentRuns returns the runs of which a frame can be read, and none that can be read has the
+// array.
 func (v *arrayVotes) absentRuns(frames []surveyFrame) (runs []int32) {
 	for _, f := range frames {
 		last := len(runs) - 1
@@ -405,7 +429,18 @@ func (d *Dataset) checkLacking(s *stream, rows []robocache.Row) error {
 }
 
 // order is how CALVIN documents its arrays; others follow in the file's order.
-var order = []string{"actions", "rel_actions", "robot_obs", "scene_obs", "rgb_static", "rgb_gripper", "rgb_tactile", "depth_static", "depth_gripper", "depth_tactile"}
+var order = []string{
+	"actions",
+	"rel_actions",
+	"robot_obs",
+	"scene_obs",
+	"rgb_static",
+	"rgb_gripper",
+	"rgb_tactile",
+	"depth_static",
+	"depth_gripper",
+	"depth_tactile",
+}
 
 func documentedAt(file string) int {
 	if i := slices.Index(order, strings.TrimSuffix(file, ".npy")); i >= 0 {
@@ -428,8 +463,19 @@ func key(member string) string {
 func (d *Dataset) addStreams(m *member, offset *int) {
 	dt, n := m.typ.DType(), len(m.shape)
 	add := func(suffix string, from, channels int) {
-		f := &robocache.Feature{Key: key(m.name) + suffix, Kind: robocache.KindImage, DType: dt, Height: m.shape[0], Width: m.shape[1], Channels: channels, Shape: []int{m.shape[0], m.shape[1], channels},
-			FPS: d.rate, Names: json.RawMessage(`["height","width","channel"]`)}
+		f := &robocache.Feature{
+			Key: key(
+				m.name,
+			) + suffix,
+			Kind:     robocache.KindImage,
+			DType:    dt,
+			Height:   m.shape[0],
+			Width:    m.shape[1],
+			Channels: channels,
+			Shape:    []int{m.shape[0], m.shape[1], channels},
+			FPS:      d.rate,
+			Names:    json.RawMessage(`["height","width","channel"]`),
+		}
 		f.StateDepth()
 		d.streams[f.Key] = &stream{feature: f, member: len(d.members), from: from}
 	}
@@ -456,9 +502,16 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 		if n == 0 {
 			shape = []int{1}
 		}
-		f := &robocache.Feature{Key: key(m.name), Kind: robocache.KindNumeric, DType: dt, Shape: shape, FPS: d.rate}
+		f := &robocache.Feature{
+			Key:   key(m.name),
+			Kind:  robocache.KindNumeric,
+			DType: dt,
+			Shape: shape,
+			FPS:   d.rate,
+		}
 		if m.name == "rel_actions" && len(shape) == 1 && dt.Float() {
-			f.Relative, _ = robocache.Relative{}.Of(f) // An error is of channels that are named, and none is.
+			// An error is of channels that are named, and none is.
+			f.Relative, _ = robocache.Relative{}.Of(f)
 			f.RelativeReason = "as CALVIN defines it"
 		}
 		d.streams[f.Key] = &stream{feature: f, member: len(d.members)}
@@ -469,7 +522,10 @@ func (d *Dataset) addStreams(m *member, offset *int) {
 
 // features gives the streams in the members' order.
 func (d *Dataset) features() (out []robocache.Feature) {
-	all := slices.SortedFunc(maps.Values(d.streams), func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) })
+	all := slices.SortedFunc(
+		maps.Values(d.streams),
+		func(a, b *stream) int { return cmp.Or(a.member-b.member, a.from-b.from) },
+	)
 	for _, s := range all {
 		out = append(out, *s.feature)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// wantReadable reads a stream of an episode, and checks that it can be read or that the episode lacks it.
+// wantReadable reads a stream of an episode, and checks that it can be read or that the episode
+// lacks it.
 func wantReadable(t *testing.T, ds robocache.Dataset, key string, episode int, lacking bool) {
 	t.Helper()
 	f := ds.Info().Feature(key)
@@ -25,7 +26,13 @@ func wantReadable(t *testing.T, ds robocache.Dataset, key string, episode int, l
 		err = ds.Gather(t.Context(), key, rows, make([]byte, f.RowBytes()))
 	}
 	if lacking != robocache.Lacks(ds, episode, key) || lacking != (err != nil) {
-		t.Errorf("%s of episode %d: lacks %v: %v", key, episode, robocache.Lacks(ds, episode, key), err)
+		t.Errorf(
+			"%s of episode %d: lacks %v: %v",
+			key,
+			episode,
+			robocache.Lacks(ds, episode, key),
+			err,
+		)
 	}
 	if err != nil && !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
@@ -65,7 +72,11 @@ lang([(0, 1), (3, 4), (6, 7)], ["a", "b", "c"], ["a", "b", "c"])
 				defer s.Close()
 				for _, uri := range []string{dir, s.URL} {
 					for _, language := range []string{"text", "episodes"} {
-						d := open(t, uri, robocache.OpenOptions{Options: map[string]string{"language": language}})
+						d := open(
+							t,
+							uri,
+							robocache.OpenOptions{Options: map[string]string{"language": language}},
+						)
 						checkUnion(t, d, odd, name, c.key)
 					}
 				}
@@ -92,7 +103,8 @@ func checkUnion(t *testing.T, d *Dataset, odd int, name, key string) {
 	if usual == nil {
 		t.Fatalf("no stream %s", key)
 	}
-	if usual.DType != map[string]robocache.DType{"type": robocache.Float64}[name] && usual.Height != 4 {
+	if usual.DType != map[string]robocache.DType{"type": robocache.Float64}[name] &&
+		usual.Height != 4 {
 		t.Errorf("%+v", usual)
 	}
 	for e := range 3 {
@@ -122,11 +134,13 @@ ids((0, 1), (2, 3))
 	if err := robocache.Valid(t.Context(), p, "observation.rgb_gripper", rows, valid); err != nil {
 		t.Fatal(err)
 	}
-	if !refs[0].Missing || refs[1].Raw == nil || refs[1].Raw.Pix[0] != 2 || valid[0] != 0 || valid[1] != 1 {
+	if !refs[0].Missing || refs[1].Raw == nil || refs[1].Raw.Pix[0] != 2 || valid[0] != 0 ||
+		valid[1] != 1 {
 		t.Errorf("%+v %v", refs, valid)
 	}
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
-	if err != nil || len(found) != 1 || found[0].Code != robocache.LackingStream || found[0].Severity != robocache.SeverityError {
+	if err != nil || len(found) != 1 || found[0].Code != robocache.LackingStream ||
+		found[0].Severity != robocache.SeverityError {
 		t.Errorf("%+v, %v", found, err)
 	}
 }

@@ -61,13 +61,19 @@ func (d *Dataset) examineTimes(ctx context.Context, name string, s *stream) erro
 		if reason != "" {
 			faulty = true
 			where := robocache.Where{"episode": e}
-			d.About.AddUnusedClock(robocache.UnusedClock{Stream: name, Where: where, Reason: reason})
+			d.About.AddUnusedClock(
+				robocache.UnusedClock{Stream: name, Where: where, Reason: reason},
+			)
 		}
 	}
 	if !faulty {
 		d.About.AddUnusedClock(robocache.UnusedClock{
-			Stream: name, Sound: true,
-			Reason: fmt.Sprintf("is not taken as the clock of the rows, which are at %s Hz", d.rate),
+			Stream: name,
+			Sound:  true,
+			Reason: fmt.Sprintf(
+				"is not taken as the clock of the rows, which are at %s Hz",
+				d.rate,
+			),
 			Advice: fmt.Sprintf("Check that the rows are at %s Hz", d.rate),
 		})
 	}

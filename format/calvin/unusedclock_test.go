@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusedClock checks that an array of timestamps in the frames is a finding that names the array,
-// the episode and the reason.
+// TestUnusedClock checks that an array of timestamps in the frames is a finding that names the
+// array, the episode and the reason.
 func TestUnusedClock(t *testing.T) {
 	for fault, want := range map[string]string{
 		"short":     "timestamp has 8 values for 9 rows in episode 2",
@@ -22,12 +22,16 @@ func TestUnusedClock(t *testing.T) {
 	} {
 		uri := cases.Make(t, "T01", "calvin."+fault, "t01")
 		d := open(t, uri, robocache.OpenOptions{})
-		at := slices.IndexFunc(d.About.Findings, func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable })
+		at := slices.IndexFunc(
+			d.About.Findings,
+			func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable },
+		)
 		severity := robocache.SeverityWarning
 		if fault == "sound" {
 			severity = robocache.SeverityInfo
 		}
-		if at < 0 || d.About.Findings[at].Message != want || d.About.Findings[at].Severity != severity {
+		if at < 0 || d.About.Findings[at].Message != want ||
+			d.About.Findings[at].Severity != severity {
 			t.Errorf("%s: %+v, want %q", fault, d.About.Findings, want)
 		}
 		stated := open(t, uri, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})

@@ -41,24 +41,35 @@ type source struct {
 }
 
 var sources = []source{
-	{name: "kitti", suffix: ".bin", columns: []string{"x", "y", "z", "intensity"}, hz: robocache.Rate{Num: 10, Den: 1}},
+	{
+		name:    "kitti",
+		suffix:  ".bin",
+		columns: []string{"x", "y", "z", "intensity"},
+		hz:      robocache.Rate{Num: 10, Den: 1},
+	},
 	{name: "nuscenes", suffix: ".pcd.bin", columns: []string{"x", "y", "z", "intensity", "ring"}},
 	{name: "clouds", suffix: ".npy"},
 }
 
 func init() {
 	for _, s := range sources {
-		robocache.Register(robocache.Format{Name: s.name, Options: options,
+		robocache.Register(robocache.Format{
+			Name:    s.name,
+			Options: options,
 			Detect: func(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 				return detect(uri, opt, s), nil
 			},
-			Open: reader.Opener(func(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-				return Open(ctx, uri, s.name, opt)
-			})})
+			Open: reader.Opener(
+				func(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
+					return Open(ctx, uri, s.name, opt)
+				},
+			),
+		})
 	}
 }
 
-// detect looks at a few entries of local folders where such scans lie: to list a dataset that may be any other's would be slow.
+// detect looks at a few entries of local folders where such scans lie: to list a dataset that may
+// be any other's would be slow.
 func detect(uri string, opt robocache.OpenOptions, s source) bool {
 	if s.name == "clouds" {
 		return false // an npy file can be anything
@@ -77,7 +88,8 @@ func detect(uri string, opt robocache.OpenOptions, s source) bool {
 			return true
 		}
 	}
-	// KITTI's odometry sets and raw recordings: the drives' names are anyone's, so the first few are looked at.
+	// KITTI's odometry sets and raw recordings: the drives' names are anyone's, so the first few
+	// are looked at.
 	for _, tree := range [][2]string{{"", "velodyne"}, {"sequences", "velodyne"}, {"dataset/sequences", "velodyne"}, {"", "velodyne_points/data"}, {"*", "velodyne_points/data"}} {
 		for _, dir := range folders(path.Join(local.URI(), strings.TrimSuffix(tree[0], "*")), tree[0] == "*") {
 			if s.scansIn(path.Join(dir, tree[1])) {
@@ -170,10 +182,15 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the folder at uri as "kitti", "nuscenes" or "clouds".
 func Open(ctx context.Context, uri, format string, opt robocache.OpenOptions) (*Dataset, error) {
-	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return openStore(ctx, s, format, opt, parentOf(s)) })
+	return reader.Open(
+		uri,
+		opt,
+		func(s store.Store) (*Dataset, error) { return openStore(ctx, s, format, opt, parentOf(s)) },
+	)
 }
 
-// parentOf is the folder around a local one, where the timestamps of its scans may lie; "" where there is none, or the store is none of this machine.
+// parentOf is the folder around a local one, where the timestamps of its scans may lie; "" where
+// there is none, or the store is none of this machine.
 func parentOf(s store.Store) string {
 	local, ok := s.(*store.Local)
 	if !ok {
@@ -187,9 +204,22 @@ func parentOf(s store.Store) string {
 }
 
 // openStore opens the folder at the root of a store. Close of the dataset closes the store.
-func openStore(ctx context.Context, s store.Store, format string, opt robocache.OpenOptions, parent string) (d *Dataset, err error) {
+func openStore(
+	ctx context.Context,
+	s store.Store,
+	format string,
+	opt robocache.OpenOptions,
+	parent string,
+) (d *Dataset, err error) {
 	defer crash.Recover("clouds open", &err)
-	d = &Dataset{Base: reader.Base{Bytes: s}, parent: parent, dtype: robocache.Float32, rate: opt.HZ, budget: reader.Budget(opt, defaultBudget, 0), follow: opt.FollowLinks}
+	d = &Dataset{
+		Base:   reader.Base{Bytes: s},
+		parent: parent,
+		dtype:  robocache.Float32,
+		rate:   opt.HZ,
+		budget: reader.Budget(opt, defaultBudget, 0),
+		follow: opt.FollowLinks,
+	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:     d.Diagnose,
 		GatherRagged: d.GatherRagged,
@@ -236,7 +266,18 @@ func openStore(ctx context.Context, s store.Store, format string, opt robocache.
 		return d, err
 	}
 	d.About.FPS = d.rate
-	d.About.Features = []robocache.Feature{{Key: keyPoints, Kind: robocache.KindPointCloud, DType: d.dtype, Shape: []int{-1, d.width}, Names: names, FPS: d.rate, Unit: "m", Interpolation: "nearest"}}
+	d.About.Features = []robocache.Feature{
+		{
+			Key:           keyPoints,
+			Kind:          robocache.KindPointCloud,
+			DType:         d.dtype,
+			Shape:         []int{-1, d.width},
+			Names:         names,
+			FPS:           d.rate,
+			Unit:          "m",
+			Interpolation: "nearest",
+		},
+	}
 	d.About.Episodes = len(d.eps)
 	for _, e := range d.eps {
 		d.About.Frames += int64(len(e.scans))

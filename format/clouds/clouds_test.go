@@ -23,7 +23,11 @@ import (
 const points = "observation.points"
 
 func TestSuite(t *testing.T) {
-	formattest.Run(t, formattest.Fixture{URI: realdata.Path(t, "pointclouds/kitti"), Format: "kitti"}, formattest.Fixture{URI: realdata.Path(t, "pointclouds/nuscenes"), Format: "nuscenes"})
+	formattest.Run(
+		t,
+		formattest.Fixture{URI: realdata.Path(t, "pointclouds/kitti"), Format: "kitti"},
+		formattest.Fixture{URI: realdata.Path(t, "pointclouds/nuscenes"), Format: "nuscenes"},
+	)
 }
 
 // TestOracle: P1, P2: every column of every scan equals NumPy's.
@@ -39,7 +43,12 @@ func TestOracle(t *testing.T) {
 	}
 	checked := 0
 	for _, format := range []string{"kitti", "nuscenes"} {
-		d, err := clouds.Open(t.Context(), filepath.Join(dir, format), format, robocache.OpenOptions{})
+		d, err := clouds.Open(
+			t.Context(),
+			filepath.Join(dir, format),
+			format,
+			robocache.OpenOptions{},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +64,11 @@ func TestOracle(t *testing.T) {
 		_ = json.Unmarshal(d.Info().Features[0].Names, &names)
 		for e := range d.Info().Episodes {
 			for k := range d.Len(e) {
-				data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{Episode: e, Index: k}})
+				data, counts, err := d.GatherRagged(
+					t.Context(),
+					points,
+					[]robocache.Row{{Episode: e, Index: k}},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,11 +132,18 @@ func TestTimestampsAndDamage(t *testing.T) {
 	nan := float32(math.NaN())
 	inf := float32(math.Inf(-1))
 	dir := folder(t, map[string][]byte{
-		"drive/velodyne_points/data/0000000000.bin": scan([4]float32{1, 2, 3, 4}, [4]float32{nan, 2, 3, 4}, [4]float32{5, 6, 7, nan}, [4]float32{1, 2, inf, 4}),
+		"drive/velodyne_points/data/0000000000.bin": scan(
+			[4]float32{1, 2, 3, 4},
+			[4]float32{nan, 2, 3, 4},
+			[4]float32{5, 6, 7, nan},
+			[4]float32{1, 2, inf, 4},
+		),
 		"drive/velodyne_points/data/0000000002.bin": {},
 		"drive/velodyne_points/data/0000000003.bin": scan([4]float32{9, 9, 9, 9})[:15],
-		"drive/velodyne_points/timestamps.txt":      []byte("2011-09-26 13:02:25.951199337\n\n2011-09-26 13:02:26.1\n2011-09-26 13:02:26.2\n"),
-		"drive/image_00/data/0000000000.png":        {},
+		"drive/velodyne_points/timestamps.txt": []byte(
+			"2011-09-26 13:02:25.951199337\n\n2011-09-26 13:02:26.1\n2011-09-26 13:02:26.2\n",
+		),
+		"drive/image_00/data/0000000000.png": {},
 	})
 	d, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
 	if err != nil {
@@ -134,7 +154,11 @@ func TestTimestampsAndDamage(t *testing.T) {
 	if err != nil || len(ts) != 3 || ts[0] != 1317042145951199337 || ts[1] != 1317042146100000000 {
 		t.Error(ts, err)
 	}
-	data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 1}, {Index: 0}, {Index: 1}, {Index: 0}})
+	data, counts, err := d.GatherRagged(
+		t.Context(),
+		points,
+		[]robocache.Row{{Index: 1}, {Index: 0}, {Index: 1}, {Index: 0}},
+	)
 	if err != nil || counts[0] != 0 || counts[1] != 2 || counts[3] != 2 || len(data) != 64 {
 		t.Error(counts, len(data), err)
 	}
@@ -142,7 +166,8 @@ func TestTimestampsAndDamage(t *testing.T) {
 		t.Errorf("% x", data)
 	}
 	_, _, err = d.GatherRagged(t.Context(), points, []robocache.Row{{Index: 2}})
-	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "15 are left over") {
+	if !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "15 are left over") {
 		t.Error(err)
 	}
 	found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})
@@ -153,16 +178,29 @@ func TestTimestampsAndDamage(t *testing.T) {
 			t.Errorf("place of %+v, want row 0 of episode 0", f)
 		}
 	}
-	if err != nil || codes["bad-scan"] != 1 || codes["not-finite"] != 2 || codes["empty-clouds"] != 1 {
+	if err != nil || codes["bad-scan"] != 1 || codes["not-finite"] != 2 ||
+		codes["empty-clouds"] != 1 {
 		t.Error(found, err)
 	}
 	// The same bytes as points of five columns are no whole number.
-	five, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{Options: map[string]string{"columns": "x,y,z,intensity,ring"}})
+	five, err := clouds.Open(
+		t.Context(),
+		dir,
+		"kitti",
+		robocache.OpenOptions{Options: map[string]string{"columns": "x,y,z,intensity,ring"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer five.Close()
-	if _, _, err := five.GatherRagged(t.Context(), points, []robocache.Row{{Index: 0}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, _, err := five.GatherRagged(
+		t.Context(),
+		points,
+		[]robocache.Row{{Index: 0}},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 	small, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{MemoryBudget: 100})
@@ -170,12 +208,20 @@ func TestTimestampsAndDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer small.Close()
-	if _, _, err := small.GatherRagged(t.Context(), points, []robocache.Row{{Index: 0}, {Index: 0}}); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, _, err := small.GatherRagged(
+		t.Context(),
+		points,
+		[]robocache.Row{{Index: 0}, {Index: 0}},
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Error(err)
 	}
 }
 
-// TestDetected: KITTI's trees are recognised at their roots, whatever their drives are called; a folder of other .bin files is not.
+// TestDetected: KITTI's trees are recognised at their roots, whatever their drives are called; a
+// folder of other .bin files is not.
 func TestDetected(t *testing.T) {
 	for file, want := range map[string]string{
 		"000000.bin":                                "kitti",
@@ -189,7 +235,11 @@ func TestDetected(t *testing.T) {
 		"a/b/velodyne/000000.bin": "",
 		"weights/model.bin":       "",
 	} {
-		ds, err := robocache.Open(t.Context(), folder(t, map[string][]byte{file: scan([4]float32{1, 2, 3, 4})}), robocache.OpenOptions{})
+		ds, err := robocache.Open(
+			t.Context(),
+			folder(t, map[string][]byte{file: scan([4]float32{1, 2, 3, 4})}),
+			robocache.OpenOptions{},
+		)
 		if want == "" {
 			if !errors.Is(err, robocache.ErrNotFound) {
 				t.Error(file, err)
@@ -210,7 +260,14 @@ func TestDetected(t *testing.T) {
 // TestBadStamps: a side file that lies is an error with its line.
 func TestBadTimestamps(t *testing.T) {
 	for text, line := range map[string]string{"0.1\nx\n": "line 2", "0.2\n0.1\n": "line 2", "1e300\n2\n": "line 1", "NaN\n1\n": "line 1"} {
-		dir := folder(t, map[string][]byte{"velodyne/000000.bin": {}, "velodyne/000001.bin": {}, "times.txt": []byte(text)})
+		dir := folder(
+			t,
+			map[string][]byte{
+				"velodyne/000000.bin": {},
+				"velodyne/000001.bin": {},
+				"times.txt":           []byte(text),
+			},
+		)
 		_, err := clouds.Open(t.Context(), dir, "kitti", robocache.OpenOptions{})
 		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), line) {
 			t.Errorf("%q: %v", text, err)
@@ -250,7 +307,8 @@ func TestListOfTimestamps(t *testing.T) {
 		}
 		d, err := clouds.Open(t.Context(), folder(t, files), "kitti", robocache.OpenOptions{})
 		if c.times == nil {
-			if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), c.code) || !strings.Contains(err.Error(), "times.txt") {
+			if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), c.code) ||
+				!strings.Contains(err.Error(), "times.txt") {
 				t.Errorf("%v %q: %v", c.names, c.text, err)
 			}
 			continue
@@ -267,7 +325,8 @@ func TestListOfTimestamps(t *testing.T) {
 		for i := range times {
 			times[i] /= 1e6
 		}
-		if err != nil || !slices.Equal(times, c.times) || d.Len(0) != len(c.times) || code != c.code {
+		if err != nil || !slices.Equal(times, c.times) || d.Len(0) != len(c.times) ||
+			code != c.code {
 			t.Errorf("%v %q: %v, finding %q, %v", c.names, c.text, times, code, err)
 		}
 		if c.text[0] == '\n' && c.code == "short-timestamps" { // the first row is the second file
@@ -280,7 +339,8 @@ func TestListOfTimestamps(t *testing.T) {
 	}
 }
 
-// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the timestamps beside it.
+// TestInsideKITTI: a raw drive's velodyne_points opens, and the folder of scans itself, with the
+// timestamps beside it.
 func TestInsideKITTI(t *testing.T) {
 	for _, c := range []struct{ scans, timestamps, open string }{
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", "velodyne_points"},
@@ -288,7 +348,14 @@ func TestInsideKITTI(t *testing.T) {
 		{"sequences/00/velodyne", "sequences/00/times.txt", "sequences/00/velodyne"},
 		{"velodyne_points/data", "velodyne_points/timestamps.txt", ""},
 	} {
-		dir := folder(t, map[string][]byte{c.scans + "/0000000000.bin": make([]byte, 16), c.scans + "/0000000001.bin": make([]byte, 16), c.timestamps: []byte("0.5\n0.7\n")})
+		dir := folder(
+			t,
+			map[string][]byte{
+				c.scans + "/0000000000.bin": make([]byte, 16),
+				c.scans + "/0000000001.bin": make([]byte, 16),
+				c.timestamps:                []byte("0.5\n0.7\n"),
+			},
+		)
 		d, err := robocache.Open(t.Context(), dir+"/"+c.open, robocache.OpenOptions{})
 		if err != nil {
 			t.Errorf("%s: %v", c.open, err)
@@ -327,7 +394,11 @@ func TestArrays(t *testing.T) {
 	if _, err := bare.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrNoClock) {
 		t.Error(err)
 	}
-	d, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{Format: "clouds", HZ: robocache.Rate{Num: 10, Den: 1}})
+	d, err := robocache.Open(
+		t.Context(),
+		dir,
+		robocache.OpenOptions{Format: "clouds", HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +407,12 @@ func TestArrays(t *testing.T) {
 	if err != nil || counts[0] != 1 {
 		t.Fatal(counts, err)
 	}
-	if v := robocache.Float64s(nil, robocache.Float64, data); len(v) != 3 || v[0] != 1 || v[1] != 2 || v[2] != 3 {
+	if v := robocache.Float64s(
+		nil,
+		robocache.Float64,
+		data,
+	); len(v) != 3 || v[0] != 1 || v[1] != 2 ||
+		v[2] != 3 {
 		t.Error(v)
 	}
 }

@@ -1,5 +1,5 @@
-// Package clouds reads folders of point clouds, one file a scan: KITTI's velodyne .bin ("kitti"), nuScenes' .pcd.bin ("nuscenes") and
-// npy arrays ("clouds"), as ragged streams.
+// Package clouds reads folders of point clouds, one file a scan: KITTI's velodyne .bin ("kitti"),
+// nuScenes' .pcd.bin ("nuscenes") and npy arrays ("clouds"), as ragged streams.
 //
 // # Contract
 //

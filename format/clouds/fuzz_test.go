@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// FuzzScans: any bytes as scans, as arrays and as timestamps, under any name: clouds or a typed error, no panic, and memory in proportion (P5).
+// FuzzScans: any bytes as scans, as arrays and as timestamps, under any name: clouds or a typed
+// error, no panic, and memory in proportion (P5).
 func FuzzScans(f *testing.F) {
 	f.Add("0000000001.bin", scan([4]float32{1, 2, 3, 4}), []byte("2011-09-26 13:02:25.951199337\n"))
 	f.Add("000001.bin", scan([4]float32{1, 2, 3, 4})[:15], []byte("0.1\n0.2\n"))
@@ -20,7 +21,10 @@ func FuzzScans(f *testing.F) {
 	f.Add("a_9.npy", npy(">f8", "True", "(1, 5)", make([]byte, 40)), []byte("NaN"))
 	f.Add("a_9.npy", npy("<f2", "False", "(1099511627776, 3)", nil), []byte("-1\n-1\n"))
 	f.Fuzz(func(t *testing.T, name string, b, timestamps []byte) {
-		if _, err := store.CleanName("scans/" + name); err != nil || strings.Contains(name, ".txt") {
+		if _, err := store.CleanName(
+			"scans/" + name,
+		); err != nil ||
+			strings.Contains(name, ".txt") {
 			return
 		}
 		before := hostile.Allocated()
@@ -29,7 +33,12 @@ func FuzzScans(f *testing.F) {
 		m.Put("scans/"+name, b)
 		m.Put("scans/times.txt", timestamps)
 		for _, format := range []string{"kitti", "nuscenes", "clouds"} {
-			d, err := clouds.OpenStore(t.Context(), m, format, robocache.OpenOptions{MemoryBudget: 1 << 20})
+			d, err := clouds.OpenStore(
+				t.Context(),
+				m,
+				format,
+				robocache.OpenOptions{MemoryBudget: 1 << 20},
+			)
 			hostile.Typed(t, err)
 			if err != nil {
 				continue
@@ -38,7 +47,8 @@ func FuzzScans(f *testing.F) {
 			hostile.Typed(t, err)
 			data, counts, err := d.GatherRagged(t.Context(), points, []robocache.Row{{}})
 			hostile.Typed(t, err)
-			if f := d.Info().Features[0]; err == nil && len(data) != counts[0]*f.Elements()*f.DType.Size() {
+			if f := d.Info().Features[0]; err == nil &&
+				len(data) != counts[0]*f.Elements()*f.DType.Size() {
 				t.Errorf("%d bytes for %d points", len(data), counts[0])
 			}
 			_, err = d.Diagnose(t.Context(), robocache.DiagnoseOptions{})

@@ -26,7 +26,10 @@ func (d *Dataset) Len(episode int) int {
 
 func (d *Dataset) checkRows(rows []robocache.Row) error {
 	for _, r := range rows {
-		if err := cmp.Or(op.Episode(len(d.eps), r.Episode), op.Row(d.About, d.Len(r.Episode), r)); err != nil {
+		if err := cmp.Or(
+			op.Episode(len(d.eps), r.Episode),
+			op.Row(d.About, d.Len(r.Episode), r),
+		); err != nil {
 			return err
 		}
 	}
@@ -38,7 +41,11 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (robocache.Episode, 
 	if err := op.Episode(len(d.eps), episode); err != nil {
 		return robocache.Episode{}, err
 	}
-	return robocache.Episode{Position: episode, Index: int64(episode), Length: d.Len(episode)}, ctx.Err()
+	return robocache.Episode{
+		Position: episode,
+		Index:    int64(episode),
+		Length:   d.Len(episode),
+	}, ctx.Err()
 }
 
 // Times gives the timestamps of an episode's scans.
@@ -51,7 +58,11 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) ([]int64, 
 	}
 	e := &d.eps[episode]
 	if e.timestamps == nil && d.rate.Zero() {
-		return nil, d.About.NoClock("clouds", robocache.Where{"episode": d.About.EpisodeIndex(episode)}, "no timestamps.txt or times.txt lies beside the scans")
+		return nil, d.About.NoClock(
+			"clouds",
+			robocache.Where{"episode": d.About.EpisodeIndex(episode)},
+			"no timestamps.txt or times.txt lies beside the scans",
+		)
 	}
 	if e.timestamps == nil {
 		return reader.Grid(d.rate, len(e.scans)), ctx.Err()
@@ -65,7 +76,12 @@ func (d *Dataset) Gather(_ context.Context, key string, _ []robocache.Row, _ []b
 }
 
 // Frames is refused: there are no images.
-func (d *Dataset) Frames(_ context.Context, key string, _ []robocache.Row, _ []robocache.FrameRef) error {
+func (d *Dataset) Frames(
+	_ context.Context,
+	key string,
+	_ []robocache.Row,
+	_ []robocache.FrameRef,
+) error {
 	return d.refuse(key, "image", "")
 }
 
@@ -86,7 +102,11 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) ([
 }
 
 // GatherRagged gives the points of scans, one after the other (P2).
-func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (d *Dataset) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	defer crash.Recover("clouds gather", &err)
 	if key != keyPoints {
 		return nil, nil, op.NoStream(key)
@@ -95,7 +115,8 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 		return data, counts, err
 	}
 	point := int64(d.width * d.dtype.Size())
-	at := make([]int64, len(rows)+1) // where a row's points may begin: the room of the whole file, headers too
+	// where a row's points may begin: the room of the whole file, headers too
+	at := make([]int64, len(rows)+1)
 	for i, r := range rows {
 		if err := d.place(d.room(d.scan(r), point, at[i]), r); err != nil {
 			return data, counts, err
@@ -132,7 +153,8 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 	return data[:end:end], counts, nil
 }
 
-// room checks that a scan is one of whole points, and that memory holds it beside the bytes before it.
+// room checks that a scan is one of whole points, and that memory holds it beside the bytes before
+// it.
 func (d *Dataset) room(s scan, point, before int64) error {
 	switch {
 	case s.err != nil:
@@ -151,7 +173,10 @@ func (d *Dataset) room(s scan, point, before int64) error {
 func (d *Dataset) scan(r robocache.Row) scan { return d.eps[r.Episode].scans[r.Index] }
 
 func (d *Dataset) place(err error, r robocache.Row) error {
-	return robocache.At(err, robocache.Where{"file": d.scan(r).name, "episode": r.Episode, "row": r.Index})
+	return robocache.At(
+		err,
+		robocache.Where{"file": d.scan(r).name, "episode": r.Episode, "row": r.Index},
+	)
 }
 
 // read puts a scan's points at the beginning of dst, which has the file's size, and counts them.
@@ -186,7 +211,8 @@ func (d *Dataset) read(ctx context.Context, s scan, dst []byte) (int, error) {
 	return finite(dst, b, point, d.dtype), nil
 }
 
-// finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold it.
+// finite copies the points whose coordinates are numbers, and counts them. dst may be src, or hold
+// it.
 func finite(dst, src []byte, point int, t robocache.DType) int {
 	n, size := 0, t.Size()
 	from := 0 // first of the points that are not copied yet
@@ -221,8 +247,12 @@ func notFinite(b []byte, t robocache.DType) bool {
 	return binary.LittleEndian.Uint16(b)&0x7c00 == 0x7c00
 }
 
-// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated timestamps.
-func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+// Diagnose reads every scan: sizes, points that are not finite, empty clouds, gaps and repeated
+// timestamps.
+func (d *Dataset) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer crash.Recover("clouds diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.eps))
@@ -238,7 +268,11 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			if s.err != nil {
 				continue // opening has said so
 			}
-			data, counts, err := whole.GatherRagged(ctx, keyPoints, []robocache.Row{{Episode: e, Index: k}})
+			data, counts, err := whole.GatherRagged(
+				ctx,
+				keyPoints,
+				[]robocache.Row{{Episode: e, Index: k}},
+			)
 			if err := ctx.Err(); err != nil {
 				return out, err
 			}
@@ -247,7 +281,20 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			}
 			if err != nil {
 				if len(out) < 1000 {
-					out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-scan", Where: robocache.Where{"episode": d.About.EpisodeIndex(e), "row": k, "file": s.name}, Message: err.Error(), Hint: "fetch the file again"})
+					out = append(
+						out,
+						robocache.Finding{
+							Severity: robocache.SeverityError,
+							Code:     "bad-scan",
+							Where: robocache.Where{
+								"episode": d.About.EpisodeIndex(e),
+								"row":     k,
+								"file":    s.name,
+							},
+							Message: err.Error(),
+							Hint:    "fetch the file again",
+						},
+					)
 				}
 				continue
 			}
@@ -258,7 +305,10 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 			n := counts[0] - finite(data, data, d.width*d.dtype.Size(), d.dtype)
 			if dropped += int64(n); n > 0 && firstDropped == nil {
 				firstDropped = robocache.Where{
-					"stream": keyPoints, "episode": d.About.EpisodeIndex(e), "row": k, "file": s.name,
+					"stream":  keyPoints,
+					"episode": d.About.EpisodeIndex(e),
+					"row":     k,
+					"file":    s.name,
 				}
 			}
 		}
@@ -270,7 +320,19 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 			}
 			if same > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "duplicate-timestamps", Where: robocache.Where{"episode": d.About.EpisodeIndex(e)}, Message: fmt.Sprintf("%d scans have the timestamp of the one before", same), Count: same})
+				out = append(
+					out,
+					robocache.Finding{
+						Severity: robocache.SeverityWarning,
+						Code:     "duplicate-timestamps",
+						Where:    robocache.Where{"episode": d.About.EpisodeIndex(e)},
+						Message: fmt.Sprintf(
+							"%d scans have the timestamp of the one before",
+							same,
+						),
+						Count: same,
+					},
+				)
 			}
 		}
 		if opt.Progress != nil {
@@ -279,13 +341,28 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	}
 	if dropped > 0 {
 		out = append(out, robocache.Finding{
-			Severity: robocache.SeverityWarning, Code: "not-finite", Where: firstDropped, Count: dropped,
-			Message: fmt.Sprintf("%d points have a NaN or infinite coordinate; they are left out", dropped),
-			Hint:    "Pass " + robocache.Option("options", "not_finite", "keep") + " to read them.",
+			Severity: robocache.SeverityWarning,
+			Code:     "not-finite",
+			Where:    firstDropped,
+			Count:    dropped,
+			Message: fmt.Sprintf(
+				"%d points have a NaN or infinite coordinate; they are left out",
+				dropped,
+			),
+			Hint: "Pass " + robocache.Option("options", "not_finite", "keep") + " to read them.",
 		})
 	}
 	if empty > 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityInfo, Code: "empty-clouds", Where: robocache.Where{"stream": keyPoints}, Message: fmt.Sprintf("%d scans have no points", empty), Count: empty})
+		out = append(
+			out,
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "empty-clouds",
+				Where:    robocache.Where{"stream": keyPoints},
+				Message:  fmt.Sprintf("%d scans have no points", empty),
+				Count:    empty,
+			},
+		)
 	}
 	return out, nil
 }

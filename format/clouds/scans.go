@@ -36,7 +36,12 @@ const maxSide = 256 << 20 // of a file of timestamps
 
 // list finds the scans.
 func (d *Dataset) list(ctx context.Context) error {
-	files, links, err := store.Files(ctx, d.Bytes, "", func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok })
+	files, links, err := store.Files(
+		ctx,
+		d.Bytes,
+		"",
+		func(name string) bool { _, ok := d.src.scan(path.Base(name)); return ok },
+	)
 	if err != nil {
 		return err
 	}
@@ -56,7 +61,10 @@ func (d *Dataset) list(ctx context.Context) error {
 		by[group].scans = append(by[group].scans, scan{f.Name, n, f.Size, f.Err})
 	}
 	for _, e := range by {
-		slices.SortFunc(e.scans, func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) })
+		slices.SortFunc(
+			e.scans,
+			func(a, b scan) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.name, b.name)) },
+		)
 		d.eps = append(d.eps, *e)
 	}
 	slices.SortFunc(d.eps, func(a, b episode) int { return cmp.Compare(a.name, b.name) })
@@ -104,7 +112,11 @@ func (d *Dataset) describeArrays(ctx context.Context, columns []string) (_ []str
 		return nil, err
 	}
 	if len(h.Shape) != 2 || h.Shape[1] < 3 || h.Shape[1] > 64 || !h.Type.DType().Float() {
-		return nil, bad("an array of %s %v is no cloud: floats of shape [points, 3 or more] are", h.Type, h.Shape)
+		return nil, bad(
+			"an array of %s %v is no cloud: floats of shape [points, 3 or more] are",
+			h.Type,
+			h.Shape,
+		)
 	}
 	d.dtype = h.Type.DType()
 	if columns != nil {
@@ -129,7 +141,10 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 			e.timestamps = make([]int64, len(e.scans))
 			for k, s := range e.scans {
 				if s.number > math.MaxInt64/1000 {
-					return robocache.At(malformed("a timestamp of %d µs", s.number), robocache.Where{"file": s.name})
+					return robocache.At(
+						malformed("a timestamp of %d µs", s.number),
+						robocache.Where{"file": s.name},
+					)
 				}
 				e.timestamps[k] = s.number * 1000
 			}
@@ -153,7 +168,20 @@ func (d *Dataset) findTimestamps(ctx context.Context) error {
 	}
 	d.rate = d.src.hz // where it has none, who asks for time is told
 	if missing > 0 && !d.rate.Zero() {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-timestamps", Message: fmt.Sprintf("%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz", missing, d.rate), Count: int64(missing), Hint: robocache.Option("rows_hz") + " says another rate"})
+		d.About.Findings = append(
+			d.About.Findings,
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "no-timestamps",
+				Message: fmt.Sprintf(
+					"%d folders of scans have no timestamps.txt or times.txt: their rows are given at %s Hz",
+					missing,
+					d.rate,
+				),
+				Count: int64(missing),
+				Hint:  robocache.Option("rows_hz") + " says another rate",
+			},
+		)
 	}
 	return nil
 }
@@ -171,7 +199,8 @@ func (d *Dataset) sideFile(ctx context.Context, e *episode) error {
 	if e.name != "." || d.parent == "" {
 		return nil
 	}
-	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow}) // the root is the folder of scans: beside it is outside of it
+	// the root is the folder of scans: beside it is outside of it
+	s, err := store.OpenFor(d.parent, robocache.OpenOptions{FollowLinks: d.follow})
 	if err != nil {
 		return nil
 	}
@@ -203,9 +232,9 @@ func (d *Dataset) sideFileIn(ctx context.Context, st store.Store, dir string, e 
 	return nil
 }
 
-// assignTimestamps gives each scan the time of its line. As many times as scans go in order. A blank line
-// is a lost scan: it keeps its position, and its file, if any, is left out. Any other combination is
-// malformed, because the scan of a line is unknown. A list without times is ignored.
+// assignTimestamps gives each scan the time of its line. As many times as scans go in order. A
+// blank line is a lost scan: it keeps its position, and its file, if any, is left out. Any other
+// combination is malformed, because the scan of a line is unknown. A list without times is ignored.
 func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) error {
 	times := slices.DeleteFunc(slices.Clone(lines), func(l timeLine) bool { return l.blank })
 	if len(times) == 0 {
@@ -224,10 +253,16 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 			}
 		}
 		d.About.Findings = append(d.About.Findings, robocache.Finding{
-			Severity: robocache.SeverityWarning, Code: "short-timestamps",
-			Where: robocache.Where{"file": name}, Count: int64(n - len(scans)),
-			Message: fmt.Sprintf("%d timestamps for %d scans: the %d scans of blank lines are left out",
-				len(times), n, n-len(scans)),
+			Severity: robocache.SeverityWarning,
+			Code:     "short-timestamps",
+			Where:    robocache.Where{"file": name},
+			Count:    int64(n - len(scans)),
+			Message: fmt.Sprintf(
+				"%d timestamps for %d scans: the %d scans of blank lines are left out",
+				len(times),
+				n,
+				n-len(scans),
+			),
 			Hint: timestampsHint(),
 		})
 	default:
@@ -239,7 +274,10 @@ func (d *Dataset) assignTimestamps(e *episode, lines []timeLine, name string) er
 	out := make([]int64, len(scans))
 	for i, l := range times {
 		if out[i] = l.time; i > 0 && out[i] < out[i-1] {
-			return robocache.At(malformed("the timestamp is before that of the scan before"), robocache.Where{"line": l.line})
+			return robocache.At(
+				malformed("the timestamp is before that of the scan before"),
+				robocache.Where{"line": l.line},
+			)
 		}
 	}
 	if len(out) > 1 && out[0] == out[len(out)-1] { // they ascend
@@ -265,7 +303,10 @@ func (d *Dataset) recordUnusedClock(e *episode, name, reason string) {
 }
 
 func timestampsHint() string {
-	return "fetch the timestamps and the scans again; or give all scans one rate: " + robocache.Option("rows_hz", 10)
+	return "fetch the timestamps and the scans again; or give all scans one rate: " + robocache.Option(
+		"rows_hz",
+		10,
+	)
 }
 
 // numbersFit reports whether the numbers missing among the scans are those of the blank lines.
@@ -285,9 +326,9 @@ type timeLine struct {
 	time  int64 // nanoseconds
 }
 
-// parseTimestamps reads a timestamp per line: a number, or a date and time with nanoseconds as in KITTI's
-// raw recordings. The unit of numbers is the option's, or follows from their magnitude; by default they
-// are seconds. Blank lines are kept.
+// parseTimestamps reads a timestamp per line: a number, or a date and time with nanoseconds as in
+// KITTI's raw recordings. The unit of numbers is the option's, or follows from their magnitude; by
+// default they are seconds. Blank lines are kept.
 func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 	line := 0
 	var numbers []float64
@@ -300,9 +341,13 @@ func (d *Dataset) parseTimestamps(s, name string) (out []timeLine, err error) {
 			out = append(out, timeLine{line: line, blank: true})
 			continue
 		}
-		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil { // with any number of decimals
+		// with any number of decimals
+		if t, err := time.ParseInLocation("2006-01-02 15:04:05", text, time.UTC); err == nil {
 			if t.Year() < 1700 || t.Year() > 2250 {
-				return out, robocache.At(malformed("the year %d", t.Year()), robocache.Where{"line": line})
+				return out, robocache.At(
+					malformed("the year %d", t.Year()),
+					robocache.Where{"line": line},
+				)
 			}
 			out = append(out, timeLine{line: line, time: t.UnixNano()})
 			continue
@@ -338,10 +383,13 @@ func badTime(line int, text string) error {
 // maxExactTime is the length of the longest number that is converted without a float.
 const maxExactTime = 64
 
-// nanoseconds converts a number of a list. A plain decimal does not pass through a float, in which times
-// since 1970 have steps of 0.2 µs.
+// nanoseconds converts a number of a list. A plain decimal does not pass through a float, in which
+// times since 1970 have steps of 0.2 µs.
 func nanoseconds(text string, value float64, unit int64) (ns int64, ok bool) {
-	if r, exact := new(big.Rat), len(text) <= maxExactTime && !strings.ContainsAny(text, "eEpPxX_/"); exact {
+	if r, exact := new(
+		big.Rat,
+	), len(text) <= maxExactTime &&
+		!strings.ContainsAny(text, "eEpPxX_/"); exact {
 		if _, exact = r.SetString(text); exact {
 			r.Mul(r, new(big.Rat).SetInt64(unit))
 			whole, part := new(big.Int).DivMod(r.Num(), r.Denom(), new(big.Int))

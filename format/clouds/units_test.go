@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/clouds"
 )
 
-// TestTimeUnits checks that times in ms, us and ns are not taken for seconds, and that epoch times which
-// float32 has rounded are an error.
+// TestTimeUnits checks that times in ms, us and ns are not taken for seconds, and that epoch times
+// which float32 has rounded are an error.
 func TestTimeUnits(t *testing.T) {
 	scale := map[string]float64{"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}
 	for unit, k := range scale {
@@ -21,7 +21,13 @@ func TestTimeUnits(t *testing.T) {
 			for i := range 4 {
 				text += fmt.Sprintf("%.0f\n", (base+float64(i)*0.1)*k)
 				if unit == "s" {
-					text = strings.TrimSuffix(text, fmt.Sprintf("%.0f\n", base+float64(i)*0.1)) + fmt.Sprintf("%.1f\n", base+float64(i)*0.1)
+					text = strings.TrimSuffix(
+						text,
+						fmt.Sprintf("%.0f\n", base+float64(i)*0.1),
+					) + fmt.Sprintf(
+						"%.1f\n",
+						base+float64(i)*0.1,
+					)
 				}
 			}
 			dir := timed(t, text)
@@ -38,14 +44,22 @@ func TestTimeUnits(t *testing.T) {
 			if err != nil || !slices.Equal(times, want) {
 				t.Errorf("%s from %g: %v, want %v: %v", unit, base, times, want, err)
 			}
-			has := slices.ContainsFunc(d.Info().Findings, func(f robocache.Finding) bool { return f.Code == "timestamp-unit" })
+			has := slices.ContainsFunc(
+				d.Info().Findings,
+				func(f robocache.Finding) bool { return f.Code == "timestamp-unit" },
+			)
 			if has != (unit != "s") {
 				t.Errorf("%s from %g: %v", unit, base, d.Info().Findings)
 			}
 			d.Close()
 		}
 	}
-	d, err := clouds.Open(t.Context(), timed(t, "0\n100\n200\n300\n"), "kitti", robocache.OpenOptions{Options: map[string]string{"timestamp_unit": "s"}})
+	d, err := clouds.Open(
+		t.Context(),
+		timed(t, "0\n100\n200\n300\n"),
+		"kitti",
+		robocache.OpenOptions{Options: map[string]string{"timestamp_unit": "s"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +67,14 @@ func TestTimeUnits(t *testing.T) {
 	if times, err := d.Times(t.Context(), 0, ""); err != nil || times[3] != 300e9 {
 		t.Error(times, err)
 	}
-	_, err = clouds.Open(t.Context(), timed(t, "1700000000\n1700000000\n1700000128\n1700000128\n"), "kitti", robocache.OpenOptions{})
-	if !errors.Is(err, robocache.ErrNoClock) || !strings.Contains(err.Error(), "float32") || !strings.Contains(err.Error(), "times.txt") {
+	_, err = clouds.Open(
+		t.Context(),
+		timed(t, "1700000000\n1700000000\n1700000128\n1700000128\n"),
+		"kitti",
+		robocache.OpenOptions{},
+	)
+	if !errors.Is(err, robocache.ErrNoClock) || !strings.Contains(err.Error(), "float32") ||
+		!strings.Contains(err.Error(), "times.txt") {
 		t.Error(err)
 	}
 }
@@ -62,7 +82,10 @@ func TestTimeUnits(t *testing.T) {
 // timed makes a folder of four scans with a list of times.
 func timed(t *testing.T, text string) string {
 	return folder(t, map[string][]byte{
-		"velodyne/000000.bin": {}, "velodyne/000001.bin": {}, "velodyne/000002.bin": {}, "velodyne/000003.bin": {},
-		"times.txt": []byte(text),
+		"velodyne/000000.bin": {},
+		"velodyne/000001.bin": {},
+		"velodyne/000002.bin": {},
+		"velodyne/000003.bin": {},
+		"times.txt":           []byte(text),
 	})
 }

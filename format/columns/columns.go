@@ -1,4 +1,5 @@
-// Package columns reads one column of numbers or texts from a file of its own: a .npy array, or a Parquet table.
+// Package columns reads one column of numbers or texts from a file of its own: a .npy array, or a
+// Parquet table.
 //
 // # Contract
 //
@@ -35,7 +36,8 @@ func bad(msg, want, got string) error {
 	return robocache.Malformed(op, nil, "%s", msg).Expected(want, got)
 }
 
-// Parse reads the bytes of a file, by its name's ending. key names the column of a table that has several.
+// Parse reads the bytes of a file, by its name's ending. key names the column of a table that has
+// several.
 func Parse(ctx context.Context, name string, b []byte, key string) (_ *Table, err error) {
 	defer crash.Recover(op, &err)
 	defer robocache.LocateIn(&err, "file", name)
@@ -53,7 +55,12 @@ func array(b []byte) (*Table, error) {
 	if len(a.Shape) == 0 {
 		return nil, bad("a single value", "an array with a row for each row of the dataset", "")
 	}
-	t := &Table{Rows: a.Shape[0], DType: a.Type.DType(), Shape: slices.Clone(a.Shape[1:]), Data: a.Data}
+	t := &Table{
+		Rows:  a.Shape[0],
+		DType: a.Type.DType(),
+		Shape: slices.Clone(a.Shape[1:]),
+		Data:  a.Data,
+	}
 	if len(t.Shape) == 0 {
 		t.Shape = []int{1}
 	}
@@ -85,13 +92,18 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 	}
 	var names []string
 	for _, c := range f.Root.Children {
-		if !slices.Contains([]string{"index", "episode_index", "frame_index"}, c.Name) && !strings.HasPrefix(c.Name, "__index") {
+		if !slices.Contains([]string{"index", "episode_index", "frame_index"}, c.Name) &&
+			!strings.HasPrefix(c.Name, "__index") {
 			names = append(names, c.Name)
 		}
 	}
 	if !slices.Contains(names, key) {
 		if len(names) != 1 {
-			return nil, bad("the table's columns", key+", or one column beside index", strings.Join(names, ", "))
+			return nil, bad(
+				"the table's columns",
+				key+", or one column beside index",
+				strings.Join(names, ", "),
+			)
 		}
 		key = names[0]
 	}
@@ -100,12 +112,21 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 		return nil, bad("the column "+key, "numbers, texts or lists of them", "another type")
 	}
 	t := &Table{DType: pq.DType(leaf), Shape: []int{1}}
-	// read calls fn with the column of each row group: every row an array of the shape, without nulls.
+	// read calls fn with the column of each row group: every row an array of the shape, without
+	// nulls.
 	read := func(leaf *pq.Node, fn func(*pq.Column) error) error {
 		for g := range f.Groups {
 			shape := []int{}
 			if leaf.MaxRep > 0 {
-				free, err := pq.ReadColumn(ctx, file(b), f, g, leaf, nil, pq.Limits{Bytes: maxBytes})
+				free, err := pq.ReadColumn(
+					ctx,
+					file(b),
+					f,
+					g,
+					leaf,
+					nil,
+					pq.Limits{Bytes: maxBytes},
+				)
 				if err != nil {
 					return err
 				}
@@ -116,7 +137,15 @@ func table(ctx context.Context, b []byte, key string) (*Table, error) {
 					return bad("the column "+key, "lists of one length", "empty ones")
 				}
 			}
-			column, err := pq.ReadColumn(ctx, file(b), f, g, leaf, shape, pq.Limits{Bytes: maxBytes})
+			column, err := pq.ReadColumn(
+				ctx,
+				file(b),
+				f,
+				g,
+				leaf,
+				shape,
+				pq.Limits{Bytes: maxBytes},
+			)
 			if err != nil {
 				return err
 			}

@@ -31,16 +31,37 @@ func TestParse(t *testing.T) {
 	}
 	b := parquetOf(t, []row{{1, []float64{1, 2}, "a", -7}, {0, []float64{3, 4}, "b", 8}})
 	pose, err := Parse(t.Context(), "x.parquet", b, "pose")
-	if err != nil || pose.DType != robocache.Float64 || !slices.Equal(pose.Shape, []int{2}) || pose.Rows != 2 || !slices.Equal(pose.Index, []int64{1, 0}) {
+	if err != nil || pose.DType != robocache.Float64 || !slices.Equal(pose.Shape, []int{2}) ||
+		pose.Rows != 2 ||
+		!slices.Equal(pose.Index, []int64{1, 0}) {
 		t.Fatalf("%+v %v", pose, err)
 	}
-	if values := robocache.Float64s(nil, pose.DType, pose.Data); !slices.Equal(values, []float64{1, 2, 3, 4}) {
+	if values := robocache.Float64s(
+		nil,
+		pose.DType,
+		pose.Data,
+	); !slices.Equal(
+		values,
+		[]float64{1, 2, 3, 4},
+	) {
 		t.Error(values)
 	}
-	if label, err := Parse(t.Context(), "x.parquet", b, "label"); err != nil || !slices.Equal(label.Text, []string{"a", "b"}) {
+	if label, err := Parse(
+		t.Context(),
+		"x.parquet",
+		b,
+		"label",
+	); err != nil ||
+		!slices.Equal(label.Text, []string{"a", "b"}) {
 		t.Error(label, err)
 	}
-	if small, err := Parse(t.Context(), "x.parquet", b, "small"); err != nil || small.DType != robocache.Int32 || !slices.Equal(small.Shape, []int{1}) {
+	if small, err := Parse(
+		t.Context(),
+		"x.parquet",
+		b,
+		"small",
+	); err != nil || small.DType != robocache.Int32 ||
+		!slices.Equal(small.Shape, []int{1}) {
 		t.Error(small, err)
 	}
 	for name, b := range map[string][]byte{
@@ -50,7 +71,15 @@ func TestParse(t *testing.T) {
 			X *float32 `parquet:"x,optional"`
 		}{{}}), "cut": b[:len(b)/2], "empty": nil,
 	} {
-		if _, err := Parse(t.Context(), "x.parquet", b, "x"); !errors.Is(err, robocache.ErrMalformed) {
+		if _, err := Parse(
+			t.Context(),
+			"x.parquet",
+			b,
+			"x",
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -40,7 +40,18 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "delta", Detect: Detect, Options: formatOptions, Write: Write, Keeps: keeps, WriteOptions: writeOptions, Sharding: sharding, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:         "delta",
+			Detect:       Detect,
+			Options:      formatOptions,
+			Write:        Write,
+			Keeps:        keeps,
+			WriteOptions: writeOptions,
+			Sharding:     sharding,
+			Open:         reader.Opener(Open),
+		},
+	)
 }
 
 // Dataset is an open version of a table.
@@ -88,9 +99,7 @@ type readColumn struct {
 	partition  bool
 }
 
-var (
-	_ video.Source = (*Dataset)(nil)
-)
+var _ video.Source = (*Dataset)(nil)
 
 // Detect says whether there is a log.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
@@ -102,22 +111,38 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	}
 	defer store.Close(s)
 	list, err := s.List(ctx, logDir)
-	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) { // or http, which cannot list
+	// or http, which cannot list
+	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrUnsupported) {
 		return false, nil
 	}
-	return slices.ContainsFunc(list, func(e store.Entry) bool { return logName.MatchString(e.Name) }), err
+	return slices.ContainsFunc(
+		list,
+		func(e store.Entry) bool { return logName.MatchString(e.Name) },
+	), err
 }
 
 // Open opens the table at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
+	return reader.Open(
+		uri,
+		opt,
+		func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) },
+	)
 }
 
 // OpenStore opens the table in a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer crash.Recover("delta open", &err)
 	version := int64(-1)
-	if err := op.Settle(opt.Options, formatOptions, map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)}); err != nil {
+	if err := op.Settle(
+		opt.Options,
+		formatOptions,
+		map[string]reader.Set{"version": reader.Whole(&version, 0, math.MaxInt64)},
+	); err != nil {
 		return d, err
 	}
 	t, err := load(ctx, s, version, reader.Budget(opt, defaultBudget, smallestBudget))
@@ -130,12 +155,31 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	return open(ctx, s, t, opt)
 }
 
-func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOptions) (d *Dataset, err error) {
+func open(
+	ctx context.Context,
+	s store.Store,
+	t *table,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer crash.Recover("delta open", &err)
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d = &Dataset{columns: map[string]*readColumn{}, budget: budget, chunks: lru.New[chunkKey, *chunk](budget / 2), open: handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64)}
+	d = &Dataset{
+		columns: map[string]*readColumn{},
+		budget:  budget,
+		chunks:  lru.New[chunkKey, *chunk](budget / 2),
+		open:    handles.New[string, robocache.Ranged](maxOpen, math.MaxInt64),
+	}
 	d.lib = video.NewLibrary(s.Open, max(budget/8, smallestBudget))
-	d.Base = reader.Base{Bytes: s, About: &robocache.Info{URI: s.URI(), Format: "delta", Version: strconv.FormatInt(t.version, 10), Robot: t.meta.Config["robocache.robot_type"], FPS: opt.HZ}}
+	d.Base = reader.Base{
+		Bytes: s,
+		About: &robocache.Info{
+			URI:     s.URI(),
+			Format:  "delta",
+			Version: strconv.FormatInt(t.version, 10),
+			Robot:   t.meta.Config["robocache.robot_type"],
+			FPS:     opt.HZ,
+		},
+	}
 	d.Offered = robocache.Capabilities{
 		Origin: d.Origin,
 		Valid:  d.Valid,
@@ -164,7 +208,11 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	named := func(option string, names ...string) (*readColumn, error) {
 		if name := opt.Options[option]; name != "" {
 			if names = []string{name}; byName[name] == nil {
-				return nil, fail(robocache.ErrMisuse, "the table has no column "+name, robocache.Nearest(name, slices.Collect(maps.Keys(byName))))
+				return nil, fail(
+					robocache.ErrMisuse,
+					"the table has no column "+name,
+					robocache.Nearest(name, slices.Collect(maps.Keys(byName))),
+				)
 			}
 		}
 		for _, name := range names {
@@ -186,7 +234,10 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 		frame = nil
 	}
 	if number == nil {
-		return d, unsupported("a table without the column episode_index: nothing says which rows are one episode", "name the column that does: "+robocache.Option("options", "episode", "COLUMN"))
+		return d, unsupported(
+			"a table without the column episode_index: nothing says which rows are one episode",
+			"name the column that does: "+robocache.Option("options", "episode", "COLUMN"),
+		)
 	}
 	namedValue, err := named("timestamp", nanosColumn, secondsColumn)
 	if err != nil {
@@ -207,7 +258,8 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 	}
 	for _, fd := range t.fields {
 		if c := byName[fd.Name]; c != nil && c != d.task && c != d.source {
-			c.f.Default = c == number || c == frame || slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
+			c.f.Default = c == number || c == frame ||
+				slices.ContainsFunc(bookkeeping, func(b column) bool { return b.Name == c.name })
 			if d.columns[c.f.Key] != nil {
 				return d, fail(robocache.ErrMalformed, "two columns of the key "+c.f.Key, "")
 			}
@@ -215,7 +267,8 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 			d.About.Features = append(d.About.Features, c.f)
 		}
 	}
-	if d.task != nil { // those of the rows within are an episode's own: to read all rows is for those who ask for them
+	// those of the rows within are an episode's own: to read all rows is for those who ask for them
+	if d.task != nil {
 		first, known := make([]robocache.Row, d.About.Episodes), map[string]bool{}
 		for e := range first {
 			first[e].Episode = e
@@ -225,7 +278,8 @@ func open(ctx context.Context, s store.Store, t *table, opt robocache.OpenOption
 			return d, err
 		}
 		for _, text := range textValue {
-			if t := (robocache.Task{Index: int64(len(d.About.Tasks)), Text: text}); text != "" && !known[text] {
+			if t := (robocache.Task{Index: int64(len(d.About.Tasks)), Text: text}); text != "" &&
+				!known[text] {
 				d.About.Tasks, known[text] = append(d.About.Tasks, t), true
 			}
 		}
@@ -292,14 +346,24 @@ func (d *Dataset) fits(held int64) error {
 	return nil
 }
 
-var elemOf = map[robocache.Kind]string{robocache.KindVideo: "struct", robocache.KindImage: "binary", robocache.KindText: "string", robocache.KindEvent: "string"}
+var elemOf = map[robocache.Kind]string{
+	robocache.KindVideo: "struct",
+	robocache.KindImage: "binary",
+	robocache.KindText:  "string",
+	robocache.KindEvent: "string",
+}
 
 // describe makes a feature of a column of the table. One that has none is left out, with a finding.
 func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColumn, error) {
 	c := &readColumn{name: fd.Name, partition: slices.Contains(t.meta.Partitions, fd.Name)}
 	lists, own := 0, fd.feature()
 	c.elem, lists = fd.element()
-	c.f = robocache.Feature{Key: fd.Name, Kind: robocache.KindNumeric, DType: dtypes[c.elem], Shape: []int{1}}
+	c.f = robocache.Feature{
+		Key:   fd.Name,
+		Kind:  robocache.KindNumeric,
+		DType: dtypes[c.elem],
+		Shape: []int{1},
+	}
 	switch numbers := dtypes[c.elem] != 0; {
 	case own != nil && lists == 0 && c.elem != "" && elemOf[own.Kind] == c.elem:
 		c.f = *own
@@ -317,14 +381,29 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColum
 	if lists > 0 {
 		c.dims = c.f.Shape
 	}
-	if c.f.DType == 0 || c.partition && strings.HasPrefix(c.elem, "timestamp") || len(c.dims) != lists || c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "column-left-out", Where: robocache.Where{"column": fd.Name}, Message: fmt.Sprintf("columns of this type, or without a fixed shape, are not read (%s)", fd.Type), NotDelivered: fd.Name})
+	if c.f.DType == 0 || c.partition && strings.HasPrefix(c.elem, "timestamp") ||
+		len(c.dims) != lists ||
+		c.f.Kind == robocache.KindNumeric && sizeOf(c.f.Shape) == 0 {
+		d.About.Findings = append(
+			d.About.Findings,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "column-left-out",
+				Where:    robocache.Where{"column": fd.Name},
+				Message: fmt.Sprintf(
+					"columns of this type, or without a fixed shape, are not read (%s)",
+					fd.Type,
+				),
+				NotDelivered: fd.Name,
+			},
+		)
 		return nil, nil
 	}
 	for i, g := range d.groups {
 		leaf, null := g.f.Column(fd.Name).OnlyLeaf(), g.Partitions[fd.Name] == ""
 		if n, said := g.stats().Nulls[fd.Name]; c.partition {
-		} else if null = g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"; !said && leaf != nil && leaf.MaxDef > 0 { // writers count those of the first 32 columns
+		} else if null = g.f.Column(fd.Name) == nil || said && fmt.Sprint(n) != "0"; !said && leaf != nil && leaf.MaxDef > 0 {
+			// writers count those of the first 32 columns
 			k, _ := g.f.Chunk(g.number, leaf)
 			holds := k.Nulls > 0
 			if !holds {
@@ -334,7 +413,10 @@ func (d *Dataset) describe(ctx context.Context, t *table, fd *field) (*readColum
 					if err != nil {
 						return nil, err
 					}
-					holds2 = slices.ContainsFunc(content.Def, func(def uint8) bool { return int(def) < leaf.MaxDef })
+					holds2 = slices.ContainsFunc(
+						content.Def,
+						func(def uint8) bool { return int(def) < leaf.MaxDef },
+					)
 				}
 				holds = holds2
 			}
@@ -404,7 +486,11 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 	n, c, rate := d.Len(e), d.clock, d.About.FPS
 	if c == nil {
 		if rate.Zero() {
-			return nil, d.About.NoClock(string(op), robocache.Where{"episode": d.About.EpisodeIndex(e)}, "the table has no column timestamp")
+			return nil, d.About.NoClock(
+				string(op),
+				robocache.Where{"episode": d.About.EpisodeIndex(e)},
+				"the table has no column timestamp",
+			)
 		}
 		return reader.Grid(rate, n), ctx.Err()
 	}
@@ -418,7 +504,11 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 	out = robocache.Int64s(make([]int64, 0, n), c.f.DType, b)
 	for i, t := range out {
 		if t > math.MaxInt64/d.unit || t < math.MinInt64/d.unit {
-			return out, fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit), "")
+			return out, fail(
+				robocache.ErrMalformed,
+				fmt.Sprintf("a timestamp of %d times %d ns", t, d.unit),
+				"",
+			)
 		}
 		out[i] = t * d.unit
 	}
@@ -428,7 +518,10 @@ func (d *Dataset) Times(ctx context.Context, e int, key string) (out []int64, er
 			return out, fail(robocache.ErrMalformed, fmt.Sprintf("a timestamp of %v s", s), "")
 		}
 		ns := int64(math.Round(s * 1e9))
-		if grid := rate.Nanos(int64(math.Round(s * rate.Float()))); c.f.DType == robocache.Float32 && float32(float64(grid)/1e9) == float32(s) {
+		if grid := rate.Nanos(
+			int64(math.Round(s * rate.Float())),
+		); c.f.DType == robocache.Float32 &&
+			float32(float64(grid)/1e9) == float32(s) {
 			ns = grid // which float32 rounds
 		}
 		out = append(out, ns)

@@ -36,19 +36,34 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 		if f.Default || f.Kind == robocache.KindPointCloud {
 			continue
 		}
-		if g == nil || g.Kind != f.Kind || g.DType != f.DType && f.DType != robocache.BFloat16 || fmt.Sprint(g.Shape) != fmt.Sprint(f.Shape) {
+		if g == nil || g.Kind != f.Kind || g.DType != f.DType && f.DType != robocache.BFloat16 ||
+			fmt.Sprint(g.Shape) != fmt.Sprint(f.Shape) {
 			t.Fatalf("%+v became %+v", f, g)
 		}
 		for e := range src.Info().Episodes {
-			rows, there := robocache.RowsOf(e, 0, src.Len(e)), robocache.RowsOf(e+from, 0, src.Len(e))
+			rows, there := robocache.RowsOf(
+				e,
+				0,
+				src.Len(e),
+			), robocache.RowsOf(
+				e+from,
+				0,
+				src.Len(e),
+			)
 			switch f.Kind {
 			case robocache.KindNumeric:
 				a, b := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*g.RowBytes())
-				if err := errors.Join(src.Gather(t.Context(), f.Key, rows, a), got.Gather(t.Context(), f.Key, there, b)); err != nil {
+				if err := errors.Join(
+					src.Gather(t.Context(), f.Key, rows, a),
+					got.Gather(t.Context(), f.Key, there, b),
+				); err != nil {
 					t.Fatal(err)
 				}
 				x, y := make([]uint8, len(rows)), make([]uint8, len(rows))
-				if err := errors.Join(robocache.Valid(t.Context(), src, f.Key, rows, x), robocache.Valid(t.Context(), got, f.Key, there, y)); err != nil {
+				if err := errors.Join(
+					robocache.Valid(t.Context(), src, f.Key, rows, x),
+					robocache.Valid(t.Context(), got, f.Key, there, y),
+				); err != nil {
 					t.Fatal(err)
 				}
 				if f.DType == g.DType && !bytes.Equal(a, b) || !bytes.Equal(x, y) {
@@ -62,11 +77,15 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 				}
 			case robocache.KindImage:
 				a, b := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
-				if err := errors.Join(src.Frames(t.Context(), f.Key, rows, a), got.Frames(t.Context(), f.Key, there, b)); err != nil {
+				if err := errors.Join(
+					src.Frames(t.Context(), f.Key, rows, a),
+					got.Frames(t.Context(), f.Key, there, b),
+				); err != nil {
 					t.Fatal(err)
 				}
 				for k := range a {
-					if len(a[k].Encoded) > 0 && !bytes.Equal(a[k].Encoded, b[k].Encoded) || a[k].Missing != b[k].Missing {
+					if len(a[k].Encoded) > 0 && !bytes.Equal(a[k].Encoded, b[k].Encoded) ||
+						a[k].Missing != b[k].Missing {
 						t.Fatalf("image %d of %s in episode %d differs", k, f.Key, e)
 					}
 				}
@@ -86,7 +105,17 @@ func same(t *testing.T, src, got robocache.Dataset, from int) {
 
 // TestEveryType: each dtype, shape and kind comes back as it was, with and without partitions.
 func TestEveryType(t *testing.T) {
-	src := made(t, synth.Options{Episodes: 5, Seconds: 0.4, Spread: 0.5, Cameras: 1, Codec: "png", Depth: true})
+	src := made(
+		t,
+		synth.Options{
+			Episodes: 5,
+			Seconds:  0.4,
+			Spread:   0.5,
+			Cameras:  1,
+			Codec:    "png",
+			Depth:    true,
+		},
+	)
 	for _, partition := range []string{"", "task", "source"} {
 		dst := filepath.Join(t.TempDir(), "t")
 		table(t, src, dst, "partition", partition)
@@ -100,7 +129,11 @@ func TestEveryType(t *testing.T) {
 	name := filepath.Join(dst, "_delta_log", "00000000000000000000.json")
 	b, err := os.ReadFile(name)
 	if err == nil {
-		err = os.WriteFile(name, regexp.MustCompile(`,"stats":"(\\.|[^"\\])*"`).ReplaceAll(b, nil), 0o644)
+		err = os.WriteFile(
+			name,
+			regexp.MustCompile(`,"stats":"(\\.|[^"\\])*"`).ReplaceAll(b, nil),
+			0o644,
+		)
 	}
 	if err != nil || !bytes.Contains(b, []byte(`"stats"`)) {
 		t.Fatal(err)
@@ -108,7 +141,8 @@ func TestEveryType(t *testing.T) {
 	same(t, every, open(t, dst), 0)
 }
 
-// typed is a dataset with a stream of each dtype, whose bytes are those of its rows' numbers; every third row of some has no value.
+// typed is a dataset with a stream of each dtype, whose bytes are those of its rows' numbers; every
+// third row of some has no value.
 type typed struct {
 	*synth.Dataset
 	about *robocache.Info
@@ -120,7 +154,16 @@ func (d *typed) Info() *robocache.Info {
 		own.Features = nil
 		for i, dt := range []robocache.DType{robocache.Bool, robocache.Int8, robocache.Int16, robocache.Int32, robocache.Int64, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64} {
 			for k, shape := range [][]int{{1}, {3}, {2, 3}} {
-				own.Features = append(own.Features, robocache.Feature{Key: fmt.Sprintf("x y.%v.%d", dt, k), Kind: robocache.KindNumeric, DType: dt, Shape: shape, Masked: (i+k)%2 == 0})
+				own.Features = append(
+					own.Features,
+					robocache.Feature{
+						Key:    fmt.Sprintf("x y.%v.%d", dt, k),
+						Kind:   robocache.KindNumeric,
+						DType:  dt,
+						Shape:  shape,
+						Masked: (i+k)%2 == 0,
+					},
+				)
 			}
 		}
 		d.about = &own
@@ -161,7 +204,8 @@ func (d *typed) Valid(_ context, key string, rows []robocache.Row, valid []uint8
 	return nil
 }
 
-// D3: writers that begin at once, with a table there and without one, all land; every episode has a number of its own.
+// D3: writers that begin at once, with a table there and without one, all land; every episode has a
+// number of its own.
 func TestWritersAtOnce(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		dst := filepath.Join(t.TempDir(), "t")
@@ -199,7 +243,10 @@ func TestRefused(t *testing.T) {
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.3})
 	table(t, src, dst)
 	files := func() (out []string) {
-		_ = filepath.WalkDir(dst, func(p string, _ os.DirEntry, _ error) error { out = append(out, p); return nil })
+		_ = filepath.WalkDir(
+			dst,
+			func(p string, _ os.DirEntry, _ error) error { out = append(out, p); return nil },
+		)
 		return out
 	}
 	before := files()
@@ -285,11 +332,27 @@ func FuzzLog(f *testing.F) {
 		if e.Name == first {
 			f.Add(string(b), "")
 			f.Add(string(b), `{"remove":{"path":"x"}}`)
-			f.Add(string(b), `{"add":{"path":"../x%2f","partitionValues":{"task":null},"size":1,"stats":"{\"numRecords\":-1}"}}`)
-			f.Add(strings.ReplaceAll(string(b), `[6]`, `[6,1000000000]`), `{"protocol":{"minReaderVersion":3,"readerFeatures":["deletionVectors"]}}`)
-			f.Add(strings.ReplaceAll(string(b), `\"long\"`, `{\"type\":\"array\",\"elementType\":\"long\"}`), `{"metaData":null}`)
+			f.Add(
+				string(b),
+				`{"add":{"path":"../x%2f","partitionValues":{"task":null},"size":1,"stats":"{\"numRecords\":-1}"}}`,
+			)
+			f.Add(
+				strings.ReplaceAll(string(b), `[6]`, `[6,1000000000]`),
+				`{"protocol":{"minReaderVersion":3,"readerFeatures":["deletionVectors"]}}`,
+			)
+			f.Add(
+				strings.ReplaceAll(
+					string(b),
+					`\"long\"`,
+					`{\"type\":\"array\",\"elementType\":\"long\"}`,
+				),
+				`{"metaData":null}`,
+			)
 			f.Add(strings.ReplaceAll(string(b), `{\"type\":\"array\"`, `{\"type\":\"\"`), "")
-			f.Add(strings.ReplaceAll(string(b), `["task"]`, `["episode_index","action"]`), `{"metaData":{"schemaString":"{}"}}`)
+			f.Add(
+				strings.ReplaceAll(string(b), `["task"]`, `["episode_index","action"]`),
+				`{"metaData":{"schemaString":"{}"}}`,
+			)
 		}
 	}
 	f.Fuzz(func(t *testing.T, zero, one string) {
@@ -310,10 +373,21 @@ func FuzzLog(f *testing.F) {
 				switch f.Kind {
 				case robocache.KindNumeric:
 					if f.RowBytes() < 1<<20 {
-						hostile.Typed(t, d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())))
+						hostile.Typed(
+							t,
+							d.Gather(
+								t.Context(),
+								f.Key,
+								rows,
+								make([]byte, len(rows)*f.RowBytes()),
+							),
+						)
 					}
 				case robocache.KindImage, robocache.KindVideo:
-					hostile.Typed(t, d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))))
+					hostile.Typed(
+						t,
+						d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))),
+					)
 				default:
 					_, err := d.Text(t.Context(), f.Key, rows)
 					hostile.Typed(t, err)
@@ -324,10 +398,19 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// D5, D6: what a commit says is JSON of one line an action, without times in shards' (shard tests), with statistics that hold for the rows.
+// D5, D6: what a commit says is JSON of one line an action, without times in shards' (shard tests),
+// with statistics that hold for the rows.
 func TestCommitLines(t *testing.T) {
 	dst := filepath.Join(t.TempDir(), "t")
-	table(t, made(t, synth.Options{Episodes: 3, Seconds: 0.3, Spread: 0.5}), dst, "partition", "task", "source", "bench 1")
+	table(
+		t,
+		made(t, synth.Options{Episodes: 3, Seconds: 0.3, Spread: 0.5}),
+		dst,
+		"partition",
+		"task",
+		"source",
+		"bench 1",
+	)
 	b, err := os.ReadFile(filepath.Join(dst, "_delta_log/00000000000000000000.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +419,11 @@ func TestCommitLines(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	for i, want := range []string{"commitInfo", "protocol", "metaData", "add", "add", "add"} {
 		var a map[string]map[string]any
-		if err := json.Unmarshal([]byte(lines[i]), &a); err != nil || len(a) != 1 || a[want] == nil {
+		if err := json.Unmarshal(
+			[]byte(lines[i]),
+			&a,
+		); err != nil || len(a) != 1 ||
+			a[want] == nil {
 			t.Fatalf("%s: %v", lines[i], err)
 		}
 		if want == "add" {
@@ -344,7 +431,11 @@ func TestCommitLines(t *testing.T) {
 				Rows                 float64 `json:"numRecords"`
 				MinValues, MaxValues map[string]any
 			}
-			if err := json.Unmarshal([]byte(a[want]["stats"].(string)), &s); err != nil || s.MinValues["source"] != "bench 1" || s.MaxValues["frame_index"].(float64) != s.Rows-1 {
+			if err := json.Unmarshal(
+				[]byte(a[want]["stats"].(string)),
+				&s,
+			); err != nil || s.MinValues["source"] != "bench 1" ||
+				s.MaxValues["frame_index"].(float64) != s.Rows-1 {
 				t.Errorf("%+v: %v", a, err)
 			}
 			rows += s.Rows
@@ -355,7 +446,8 @@ func TestCommitLines(t *testing.T) {
 	}
 }
 
-// Logs of the features that the Delta project's golden tables show: each is read, or refused by its name.
+// Logs of the features that the Delta project's golden tables show: each is read, or refused by its
+// name.
 func TestFeatures(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "t")
 	table(t, made(t, synth.Options{Episodes: 2, Seconds: 0.2}), dir)
@@ -367,7 +459,12 @@ func TestFeatures(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	file := lines[3]
 	remove := strings.Replace(file, `{"add"`, `{"remove"`, 1)
-	vector := strings.Replace(file, `"dataChange"`, `"deletionVector":{"storageType":"u","pathOrInlineDv":"ab","offset":1,"sizeInBytes":36,"cardinality":2},"dataChange"`, 1)
+	vector := strings.Replace(
+		file,
+		`"dataChange"`,
+		`"deletionVector":{"storageType":"u","pathOrInlineDv":"ab","offset":1,"sizeInBytes":36,"cardinality":2},"dataChange"`,
+		1,
+	)
 	clone := strings.Replace(file, `"path":"`, `"path":"file:/elsewhere/`, 1)
 	features := func(reader, writer string) string {
 		return `{"protocol":{"minReaderVersion":3,"minWriterVersion":7,"readerFeatures":[` + reader + `],"writerFeatures":[` + writer + `]}}`
@@ -395,7 +492,11 @@ func TestFeatures(t *testing.T) {
 		"files of another kind":    {[]string{strings.Replace(lines[2], `"parquet"`, `"orc"`, 1)}, 0, `"orc"`},
 		"cut":                      {[]string{file[:40]}, 0, "not valid JSON"},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "_delta_log", "00000000000000000001.json"), []byte(strings.Join(c.second, "\n")), 0o666); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(dir, "_delta_log", "00000000000000000001.json"),
+			[]byte(strings.Join(c.second, "\n")),
+			0o666,
+		); err != nil {
 			t.Fatal(err)
 		}
 		d, err := robocache.Open(t.Context(), dir)
@@ -412,10 +513,14 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// A commit whose answer is lost may be there: its data files stay. Killed anywhere else, a writer leaves the table as it was.
+// A commit whose answer is lost may be there: its data files stay. Killed anywhere else, a writer
+// leaves the table as it was.
 func TestLostAnswers(t *testing.T) {
 	mem, plan := storetest.NewMem("lost"), &storetest.Plan{}
-	store.Register("lost", func(string) (store.Store, error) { return storetest.Faulty(mem, plan), nil })
+	store.Register(
+		"lost",
+		func(string) (store.Store, error) { return storetest.Faulty(mem, plan), nil },
+	)
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
 	table(t, src, "lost://t")
 	for n := int64(1); ; n++ {
@@ -446,10 +551,21 @@ func TestConstraintMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meta := strings.Replace(strings.Split(string(b), "\n")[2], `"configuration":{`, `"configuration":{"delta.constraints.x":"episode_index > 7",`, 1)
+	meta := strings.Replace(
+		strings.Split(string(b), "\n")[2],
+		`"configuration":{`,
+		`"configuration":{"delta.constraints.x":"episode_index > 7",`,
+		1,
+	)
 	files := func() int {
 		list, _ := mem.List(t.Context(), "")
-		return len(slices.DeleteFunc(list, func(e store.Entry) bool { return strings.HasPrefix(e.Name, ".") })) // the probe
+		// the probe
+		return len(
+			slices.DeleteFunc(
+				list,
+				func(e store.Entry) bool { return strings.HasPrefix(e.Name, ".") },
+			),
+		)
 	}
 	before := files()
 	mem.OnChange(func() {
@@ -460,18 +576,37 @@ func TestConstraintMeanwhile(t *testing.T) {
 	})
 	o := convert.Options{}
 	o.Options = map[string]string{"append": "true"}
-	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err, robocache.ErrTemporary) {
+	if _, err = convert.Write(
+		t.Context(),
+		src,
+		"delta",
+		"mem://meanwhile",
+		o,
+	); !errors.Is(
+		err,
+		robocache.ErrTemporary,
+	) {
 		t.Errorf("%v", err)
 	}
 	if n := files(); n != before+1 {
 		t.Errorf("%d files, want %d", n, before+1)
 	}
-	if _, err = convert.Write(t.Context(), src, "delta", "mem://meanwhile", o); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err = convert.Write(
+		t.Context(),
+		src,
+		"delta",
+		"mem://meanwhile",
+		o,
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("%v", err)
 	}
 }
 
-// The summaries of shards, which may be a stranger's, name the shards' own data files alone, each once.
+// The summaries of shards, which may be a stranger's, name the shards' own data files alone, each
+// once.
 func TestSummariesOfStrangers(t *testing.T) {
 	src := made(t, synth.Options{Episodes: 2, Seconds: 0.2})
 	format, err := convert.Writer("delta")
@@ -485,7 +620,12 @@ func TestSummariesOfStrangers(t *testing.T) {
 	const good = `{"path":"part-00000-00000.parquet","size":1}`
 	for _, summary := range []string{`[null]`, `[{}]`, `[{"path":"/etc/passwd"}]`, `[{"path":"../part-00000-00000.parquet"}]`, `[{"path":"s3://other/part-00000-00000.parquet"}]`, "[" + good + "," + good + "]", `7`} {
 		dst := filepath.Join(t.TempDir(), "t")
-		err := format.Sharding.Merge(t.Context(), dst, schema, []robocache.ShardReport{{Summary: json.RawMessage(summary)}})
+		err := format.Sharding.Merge(
+			t.Context(),
+			dst,
+			schema,
+			[]robocache.ShardReport{{Summary: json.RawMessage(summary)}},
+		)
 		if hostile.Typed(t, err); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v", summary, err)
 		}

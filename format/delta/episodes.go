@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"golang.org/x/sync/errgroup"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // findEpisodes brings the rows into the order of their episodes (D2).
@@ -53,7 +54,10 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			} else {
 				next[e]++
 			}
-			if p := len(runs) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e && runs[p].frame+int64(runs[p].n) == k {
+			if p := len(
+				runs,
+			) - 1; p >= 0 && runs[p].group == g && runs[p].episode == e &&
+				runs[p].frame+int64(runs[p].n) == k {
 				runs[p].n++
 			} else {
 				runs = append(runs, run{g, i, 1, e, k})
@@ -65,8 +69,12 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 		d.About.Frames += int64(len(of))
 	}
 	d.chunks.Clear()
-	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame)) })
-	first, ends, twice := 0, []int64(nil), int64(0) // of the episodes of one number: the first, the frame after the last of each
+	slices.SortStableFunc(
+		runs,
+		func(a, b run) int { return cmp.Or(cmp.Compare(a.episode, b.episode), cmp.Compare(a.frame, b.frame)) },
+	)
+	// of the episodes of one number: the first, the frame after the last of each
+	first, ends, twice := 0, []int64(nil), int64(0)
 	for i, r := range runs {
 		if i == 0 || r.episode != runs[i-1].episode {
 			first, ends = len(d.episodes), nil
@@ -76,7 +84,20 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 			if k = len(ends); k == 1 {
 				twice++
 			} else if k == maxTwice {
-				return fail(robocache.ErrMalformed, fmt.Sprintf("episode %d has row %d more than %d times", r.episode, r.frame, maxTwice), "name the column that orders the rows of an episode: "+robocache.Option("options", "frame", "COLUMN"))
+				return fail(
+					robocache.ErrMalformed,
+					fmt.Sprintf(
+						"episode %d has row %d more than %d times",
+						r.episode,
+						r.frame,
+						maxTwice,
+					),
+					"name the column that orders the rows of an episode: "+robocache.Option(
+						"options",
+						"frame",
+						"COLUMN",
+					),
+				)
 			}
 			ends, d.episodes = append(ends, 0), append(d.episodes, episode{index: r.episode})
 		}
@@ -85,8 +106,17 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 		ends[k] = r.frame + int64(r.n)
 	}
 	if twice > 0 {
-		d.About.Findings = append(d.About.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-twice", Count: twice, Where: robocache.Where{"column": number.name},
-			Message: fmt.Sprintf("%d episode numbers have a row more than once: each set of rows is an episode of its own", twice), Hint: "number appended episodes behind those that are there"})
+		d.About.Findings = append(d.About.Findings, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "episode-twice",
+			Count:    twice,
+			Where:    robocache.Where{"column": number.name},
+			Message: fmt.Sprintf(
+				"%d episode numbers have a row more than once: each set of rows is an episode of its own",
+				twice,
+			),
+			Hint: "number appended episodes behind those that are there",
+		})
 	}
 	d.About.Episodes = len(d.episodes)
 	indices := make([]int64, len(d.episodes))
@@ -102,7 +132,11 @@ func (d *Dataset) findEpisodes(ctx context.Context, number, frame *readColumn) e
 func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 	c := d.clock
 	if stated != "" && robocache.TimeUnits[stated] == 0 {
-		return fail(robocache.ErrMisuse, "option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated), "")
+		return fail(
+			robocache.ErrMisuse,
+			"option timestamp_unit: expected s, ms, us or ns, found "+strconv.Quote(stated),
+			"",
+		)
 	}
 	usual := "ns"
 	switch {
@@ -141,7 +175,10 @@ func (d *Dataset) settleUnit(ctx context.Context, stated string) error {
 // integers are the values of a column in a row group.
 func (d *Dataset) integers(ctx context.Context, g int, c *readColumn) ([]int64, error) {
 	if c.f.Kind != robocache.KindNumeric || c.f.DType.Float() || c.dims != nil || c.f.Masked {
-		return nil, unsupported("the column "+c.name+" numbers rows, and is no column of integers without nulls", "")
+		return nil, unsupported(
+			"the column "+c.name+" numbers rows, and is no column of integers without nulls",
+			"",
+		)
 	}
 	chunkValue, err := d.chunk(ctx, g, c, "")
 	if err != nil {

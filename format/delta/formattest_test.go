@@ -24,7 +24,12 @@ func open(t testing.TB, uri string, opt ...robocache.OpenOptions) robocache.Data
 }
 
 // table writes a dataset as a table, by choices of the writer as key, value.
-func table(t testing.TB, src robocache.Dataset, dst string, options ...string) *robocache.WriteReport {
+func table(
+	t testing.TB,
+	src robocache.Dataset,
+	dst string,
+	options ...string,
+) *robocache.WriteReport {
 	t.Helper()
 	opt := convert.Options{}
 	opt.Options = map[string]string{}
@@ -47,12 +52,35 @@ func made(t testing.TB, opt synth.Options) *synth.Dataset {
 	return d
 }
 
-// TestSuite holds the reader to what every format promises: tables with video, with images, partitioned.
+// TestSuite holds the reader to what every format promises: tables with video, with images,
+// partitioned.
 func TestSuite(t *testing.T) {
 	dir := t.TempDir()
 	table(t, open(t, realdata.Path(t, "g1_v30_exact")), filepath.Join(dir, "video"))
-	table(t, made(t, synth.Options{Episodes: 4, Seconds: 0.5, Spread: 0.5, Cameras: 1, Codec: "png", Depth: true}), filepath.Join(dir, "images"), "partition", "task")
-	table(t, made(t, synth.Options{Episodes: 4, Seconds: 0.5, Cameras: 1, Codec: "jpeg"}), filepath.Join(dir, "source"), "partition", "source")
+	table(
+		t,
+		made(
+			t,
+			synth.Options{
+				Episodes: 4,
+				Seconds:  0.5,
+				Spread:   0.5,
+				Cameras:  1,
+				Codec:    "png",
+				Depth:    true,
+			},
+		),
+		filepath.Join(dir, "images"),
+		"partition",
+		"task",
+	)
+	table(
+		t,
+		made(t, synth.Options{Episodes: 4, Seconds: 0.5, Cameras: 1, Codec: "jpeg"}),
+		filepath.Join(dir, "source"),
+		"partition",
+		"source",
+	)
 	for _, name := range []string{"video", "images", "source"} {
 		formattest.Run(t, formattest.Fixture{URI: filepath.Join(dir, name), Format: "delta"})
 	}

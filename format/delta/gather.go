@@ -32,7 +32,8 @@ type chunkKey struct {
 	column, sub string
 }
 
-// leaf is the Parquet column of a column in a row group, of a field where it has some; nil where the file has none.
+// leaf is the Parquet column of a column in a row group, of a field where it has some; nil where
+// the file has none.
 func (d *Dataset) leaf(g int, c *readColumn, sub string) *pq.Node {
 	n := d.groups[g].f.Column(c.name)
 	if n != nil && sub != "" {
@@ -41,7 +42,12 @@ func (d *Dataset) leaf(g int, c *readColumn, sub string) *pq.Node {
 	return n.OnlyLeaf()
 }
 
-func (d *Dataset) read(ctx context.Context, g int, leaf *pq.Node, shape []int) (_ *pq.Column, err error) {
+func (d *Dataset) read(
+	ctx context.Context,
+	g int,
+	leaf *pq.Node,
+	shape []int,
+) (_ *pq.Column, err error) {
 	at := d.groups[g]
 	name, err := at.name()
 	if err != nil {
@@ -74,7 +80,10 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (
 		if sub == "frame" {
 			dtype = robocache.Int64
 		}
-		numbers, per, rows := c.f.Kind == robocache.KindNumeric || sub == "frame", sizeOf(c.dims), d.groups[g].f.Groups[d.groups[g].number].Rows
+		numbers, per, rows := c.f.Kind == robocache.KindNumeric ||
+			sub == "frame", sizeOf(
+			c.dims,
+		), d.groups[g].f.Groups[d.groups[g].number].Rows
 		if err := d.fits(8 * min(rows, math.MaxInt64/8)); err != nil {
 			return nil, 0, err
 		}
@@ -82,7 +91,11 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (
 		col := &pq.Column{}
 		var values []byte
 		if leaf != nil && leaf.MaxRep != len(c.dims) {
-			return nil, 0, fail(robocache.ErrMalformed, fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)), "")
+			return nil, 0, fail(
+				robocache.ErrMalformed,
+				fmt.Sprintf("lists %d deep in the file, %d in the table", leaf.MaxRep, len(c.dims)),
+				"",
+			)
 		}
 		switch {
 		case c.partition && !numbers:
@@ -122,7 +135,11 @@ func (d *Dataset) chunk(ctx context.Context, g int, c *readColumn, sub string) (
 				return nil, 0, err
 			}
 			if leaf.Type != pq.ByteArray {
-				return nil, 0, fail(robocache.ErrMalformed, "a column of "+leaf.Type.String()+" in place of texts or bytes", "")
+				return nil, 0, fail(
+					robocache.ErrMalformed,
+					"a column of "+leaf.Type.String()+" in place of texts or bytes",
+					"",
+				)
 			}
 			if err := k.spread(k.items, n, 1); err != nil {
 				return nil, 0, err
@@ -182,10 +199,18 @@ func (k *chunk) spread(col *pq.Column, rows, per int) error {
 		}
 	}
 	if k.at = k.at[:len(k.at)-1]; len(k.at) != rows {
-		return fail(robocache.ErrMalformed, fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows), "")
+		return fail(
+			robocache.ErrMalformed,
+			fmt.Sprintf("%d rows in a row group of %d", len(k.at), rows),
+			"",
+		)
 	}
 	if value > math.MaxInt32 {
-		return fail(robocache.ErrResourceLimit, fmt.Sprintf("%d values in a row group", value), "write smaller row groups")
+		return fail(
+			robocache.ErrResourceLimit,
+			fmt.Sprintf("%d values in a row group", value),
+			"write smaller row groups",
+		)
 	}
 	return nil
 }
@@ -209,13 +234,21 @@ func (c *readColumn) constant(text string) ([]byte, error) {
 		}
 	}
 	if c.f.DType.Float() || err != nil || !pq.PutInt(out, c.f.DType, n, false) {
-		return nil, fail(robocache.ErrMalformed, "the partition "+strconv.Quote(text)+" is no "+c.elem, "")
+		return nil, fail(
+			robocache.ErrMalformed,
+			"the partition "+strconv.Quote(text)+" is no "+c.elem,
+			"",
+		)
 	}
 	return out, nil
 }
 
 // get finds a stream of some kinds, and checks the room for its rows.
-func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) (*readColumn, error) {
+func (d *Dataset) get(
+	key, what string,
+	room, got int,
+	kinds ...robocache.Kind,
+) (*readColumn, error) {
 	c := d.columns[key]
 	if c == nil {
 		return nil, op.NoStream(key)
@@ -233,7 +266,13 @@ func (d *Dataset) get(key, what string, room, got int, kinds ...robocache.Kind) 
 }
 
 // each gives rows with their chunks; neighbours share theirs.
-func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []robocache.Row, do func(i int, k *chunk, row int) error) (err error) {
+func (d *Dataset) each(
+	ctx context.Context,
+	c *readColumn,
+	sub string,
+	rows []robocache.Row,
+	do func(i int, k *chunk, row int) error,
+) (err error) {
 	defer robocache.LocateIn(&err, "stream", c.f.Key)
 	var k *chunk
 	in := -1
@@ -260,7 +299,12 @@ func (d *Dataset) each(ctx context.Context, c *readColumn, sub string, rows []ro
 }
 
 // Gather copies rows of a numeric stream into dst.
-func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover("delta gather", &err)
 	found, err := d.get(key, "bytes", len(rows), len(dst), robocache.KindNumeric)
 	if err != nil {
@@ -272,7 +316,12 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Row, dst []byte) error {
+func (d *Dataset) gather(
+	ctx context.Context,
+	c *readColumn,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	size := c.f.RowBytes()
 	return d.each(ctx, c, "", rows, func(i int, k *chunk, row int) error {
 		if n, isWrong := k.wrong[row]; isWrong {
@@ -290,7 +339,12 @@ func (d *Dataset) gather(ctx context.Context, c *readColumn, rows []robocache.Ro
 }
 
 // Valid says which rows have a value.
-func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+func (d *Dataset) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
 	defer crash.Recover("delta valid", &err)
 	c, sub := d.columns[key], ""
 	if c == nil {
@@ -327,12 +381,23 @@ func (k *chunk) item(row int) string {
 }
 
 // Text gives the rows of a text stream, and of "task".
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer crash.Recover("delta text", &err)
 	out = make([]string, len(rows))
 	c := d.task
 	if key != "task" {
-		if c, err = d.get(key, "rows", len(rows), len(rows), robocache.KindText, robocache.KindEvent); err != nil {
+		if c, err = d.get(
+			key,
+			"rows",
+			len(rows),
+			len(rows),
+			robocache.KindText,
+			robocache.KindEvent,
+		); err != nil {
 			return out, err
 		}
 	}
@@ -354,7 +419,12 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 }
 
 // Frames says where images lie.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	defer crash.Recover("delta frames", &err)
 	c, err := d.get(key, "frames", len(rows), len(out), robocache.KindImage, robocache.KindVideo)
 	if err != nil {

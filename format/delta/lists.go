@@ -7,8 +7,8 @@ import (
 // maxCountedGroups is the number of row groups whose lists are counted.
 const maxCountedGroups = 16
 
-// lengthOf returns the most common length of a column's lists, the first of several; 0 if no row has a
-// value. It counts the lists of some row groups, spread over the table.
+// lengthOf returns the most common length of a column's lists, the first of several; 0 if no row
+// has a value. It counts the lists of some row groups, spread over the table.
 func (d *Dataset) lengthOf(ctx context.Context, c *readColumn) (int, error) {
 	rows := map[int]int{} // of each length
 	var order []int

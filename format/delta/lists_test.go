@@ -20,8 +20,8 @@ type listRow struct {
 	State   []float32 `parquet:"state,list"`
 }
 
-// writeLists writes a table of one data file for each group of episodes; lengths holds the length of the
-// lists of each episode. Each episode has three rows.
+// writeLists writes a table of one data file for each group of episodes; lengths holds the length
+// of the lists of each episode. Each episode has three rows.
 func writeLists(t *testing.T, lengths []int, files ...[]int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,21 +52,29 @@ func writeLists(t *testing.T, lengths []int, files ...[]int) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log += fmt.Sprintf(`{"add":{"path":"%s","size":%d,"partitionValues":{},"modificationTime":0,"dataChange":true,`+
-			`"stats":"{\"numRecords\":%d,\"nullCount\":{\"episode_index\":0,\"frame_index\":0,\"state\":0}}"}}`+"\n",
-			name, stat.Size(), len(rows))
+		log += fmt.Sprintf(
+			`{"add":{"path":"%s","size":%d,"partitionValues":{},"modificationTime":0,"dataChange":true,`+
+				`"stats":"{\"numRecords\":%d,\"nullCount\":{\"episode_index\":0,\"frame_index\":0,\"state\":0}}"}}`+"\n",
+			name,
+			stat.Size(),
+			len(rows),
+		)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "_delta_log"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "_delta_log/00000000000000000000.json"), []byte(log), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "_delta_log/00000000000000000000.json"),
+		[]byte(log),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// TestOddLists checks that the most common length of the lists is the stream's, whichever episode is
-// the odd one, and that only rows of the odd episode are errors.
+// TestOddLists checks that the most common length of the lists is the stream's, whichever episode
+// is the odd one, and that only rows of the odd episode are errors.
 func TestOddLists(t *testing.T) {
 	for name, files := range map[string][][]int{
 		"one file":    {{0, 1, 2, 3}},
@@ -90,7 +98,15 @@ func TestOddLists(t *testing.T) {
 					case e == odd && !errors.Is(err, robocache.ErrMalformed):
 						t.Errorf("%s, %d of episode %d: %v", name, length, odd, err)
 					case e != odd && (err != nil || v[20] != float64(100*e+26) || v[7] != float64(100*e+10)):
-						t.Errorf("%s, %d of episode %d: episode %d: %v, %v", name, length, odd, e, v, err)
+						t.Errorf(
+							"%s, %d of episode %d: episode %d: %v, %v",
+							name,
+							length,
+							odd,
+							e,
+							v,
+							err,
+						)
 					}
 				}
 			}
@@ -98,8 +114,8 @@ func TestOddLists(t *testing.T) {
 	}
 }
 
-// TestColumnOfLaterParts checks that a column that the first data files lack is a stream, and masked
-// in their rows.
+// TestColumnOfLaterParts checks that a column that the first data files lack is a stream, and
+// masked in their rows.
 func TestColumnOfLaterParts(t *testing.T) {
 	dir := writeLists(t, []int{0, 0, 4}, []int{0}, []int{1}, []int{2})
 	type plainRow struct {
@@ -123,7 +139,12 @@ func TestColumnOfLaterParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b = bytes.Replace(b, fmt.Appendf(nil, `"size":%d`, old.Size()), fmt.Appendf(nil, `"size":%d`, stat.Size()), 1)
+	b = bytes.Replace(
+		b,
+		fmt.Appendf(nil, `"size":%d`, old.Size()),
+		fmt.Appendf(nil, `"size":%d`, stat.Size()),
+		1,
+	)
 	if err := os.WriteFile(log, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +154,18 @@ func TestColumnOfLaterParts(t *testing.T) {
 	}
 	rows := []robocache.Row{{Episode: 0}, {Episode: 2, Index: 2}}
 	valid, values := make([]uint8, 2), make([]byte, 2*16)
-	if err := errors.Join(robocache.Valid(t.Context(), ds, "state", rows, valid), ds.Gather(t.Context(), "state", rows, values)); err != nil {
+	if err := errors.Join(
+		robocache.Valid(t.Context(), ds, "state", rows, valid),
+		ds.Gather(t.Context(), "state", rows, values),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if v := robocache.Float64s(nil, robocache.Float32, values); valid[0] != 0 || valid[1] != 1 || v[7] != 223 {
+	if v := robocache.Float64s(
+		nil,
+		robocache.Float32,
+		values,
+	); valid[0] != 0 || valid[1] != 1 ||
+		v[7] != 223 {
 		t.Error(valid, v)
 	}
 }

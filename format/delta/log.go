@@ -99,12 +99,17 @@ func fail(class error, msg, hint string) error {
 
 func unsupported(msg, hint string) error { return fail(robocache.ErrUnsupported, msg, hint) }
 
-var logName = regexp.MustCompile(`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`)
+var logName = regexp.MustCompile(
+	`^_delta_log/(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet|checkpoint\.[0-9a-f-]{36}\.(?:json|parquet))$`,
+)
 
-// load replays the log up to a version, the last one where it is negative. A table of version -1 where there is no log.
+// load replays the log up to a version, the last one where it is negative. A table of version -1
+// where there is no log.
 func load(ctx context.Context, st store.Store, version, budget int64) (t *table, err error) {
 	defer crash.Recover(string(op), &err)
-	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(-1)
+	commits, points, parts, strange, last := map[int64]bool{}, map[int64][]string{}, map[string][]string{}, false, int64(
+		-1,
+	)
 	list, err := st.List(ctx, logDir)
 	if err != nil {
 		return t, err
@@ -122,7 +127,8 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 			commits[v], last = true, max(last, v)
 		} else if key, n := m[1]+m[4], m[4]; !strings.HasPrefix(m[2], "checkpoint.p") && n == "" {
 			strange = true
-		} else if parts[key] = append(parts[key], e.Name); n == "" || n == fmt.Sprintf("%010d", len(parts[key])) { // the list is sorted: the last part ends it
+		} else if parts[key] = append(parts[key], e.Name); n == "" || n == fmt.Sprintf("%010d", len(parts[key])) {
+			// the list is sorted: the last part ends it
 			points[v], last = parts[key], max(last, v)
 		}
 	}
@@ -140,14 +146,20 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 		}
 	}
 	for _, name := range points[from] {
-		if err := robocache.At(t.checkpoint(ctx, st, name, budget), robocache.Where{"file": name}); err != nil {
+		if err := robocache.At(
+			t.checkpoint(ctx, st, name, budget),
+			robocache.Where{"file": name},
+		); err != nil {
 			return t, err
 		}
 	}
 	for v := from + 1; v <= version; v++ {
 		name := commitName(v)
 		if strange && !commits[v] {
-			return t, unsupported("the reader feature v2Checkpoint: the log begins with such a checkpoint", "write a classic one (delta.checkpointPolicy)")
+			return t, unsupported(
+				"the reader feature v2Checkpoint: the log begins with such a checkpoint",
+				"write a classic one (delta.checkpointPolicy)",
+			)
 		} else if !commits[v] {
 			return t, robocache.NotFound(string(op), robocache.Where{"file": name}, "version %d cannot be made: a commit is not there", version).
 				WithHint("the last version is %d", last)
@@ -166,7 +178,8 @@ func load(ctx context.Context, st store.Store, version, budget int64) (t *table,
 	return t, nil
 }
 
-// apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion vector removes and adds one path.
+// apply takes the actions of a commit. Their order says nothing: one that gives a file a deletion
+// vector removes and adds one path.
 func (t *table) apply(b []byte) error {
 	var added []*add
 	number := 0
@@ -211,7 +224,10 @@ func (t *table) checkpoint(ctx context.Context, st store.Store, name string, bud
 				continue
 			}
 			plain := *top // without statistics in columns of their own
-			plain.Children = slices.DeleteFunc(slices.Clone(top.Children), func(n *pq.Node) bool { return strings.HasSuffix(n.Name, "_parsed") })
+			plain.Children = slices.DeleteFunc(
+				slices.Clone(top.Children),
+				func(n *pq.Node) bool { return strings.HasSuffix(n.Name, "_parsed") },
+			)
 			jsonValue, err := pq.ReadJSON(ctx, r, f, g, &plain, nil, pq.Limits{Bytes: budget})
 			if err != nil {
 				return err
@@ -228,8 +244,17 @@ func (t *table) checkpoint(ctx context.Context, st store.Store, name string, bud
 	return nil
 }
 
-// harmless are features of a protocol that change nothing where no file and no column uses them; one that does is refused, or left out, by name.
-var harmless = []string{"timestampNtz", "vacuumProtocolCheck", "variantType", "appendOnly", "invariants", "deletionVectors", "columnMapping"}
+// harmless are features of a protocol that change nothing where no file and no column uses them;
+// one that does is refused, or left out, by name.
+var harmless = []string{
+	"timestampNtz",
+	"vacuumProtocolCheck",
+	"variantType",
+	"appendOnly",
+	"invariants",
+	"deletionVectors",
+	"columnMapping",
+}
 
 // check refuses what is not followed (D1).
 func (t *table) check() error {
@@ -245,7 +270,10 @@ func (t *table) check() error {
 	case p == nil || m == nil || len(s.Fields) == 0:
 		return fail(robocache.ErrMalformed, "the log has no protocol, no metaData or no schema", "")
 	case m.Config["delta.columnMapping.mode"] != "" && m.Config["delta.columnMapping.mode"] != "none":
-		return unsupported("the reader feature columnMapping", "write the rows into a table without it")
+		return unsupported(
+			"the reader feature columnMapping",
+			"write the rows into a table without it",
+		)
 	case p.Reader < 1 || p.Reader > 3:
 		return unsupported(fmt.Sprintf("reader protocol %d; 1 to 3 are known", p.Reader), "")
 	case m.Format.Provider != "" && m.Format.Provider != "parquet":
@@ -259,7 +287,10 @@ func (t *table) check() error {
 	t.fields = s.Fields
 	for _, a := range t.files {
 		if v := string(a.Vector); v != "" && v != "null" {
-			return unsupported("the reader feature deletionVectors (of "+a.Path+")", "purge them: REORG TABLE … APPLY (PURGE)")
+			return unsupported(
+				"the reader feature deletionVectors (of "+a.Path+")",
+				"purge them: REORG TABLE … APPLY (PURGE)",
+			)
 		}
 		if _, err := a.name(); err != nil {
 			return err
@@ -274,7 +305,10 @@ var absolute = regexp.MustCompile(`^(/|[A-Za-z][A-Za-z0-9+.-]*:/)`)
 func (a *add) name() (_ string, err error) {
 	defer robocache.LocateIn(&err, "path", a.Path)
 	if absolute.MatchString(a.Path) {
-		return "", unsupported("a data file outside of the table: an absolute path", "a shallow clone: make a deep one")
+		return "", unsupported(
+			"a data file outside of the table: an absolute path",
+			"a shallow clone: make a deep one",
+		)
 	}
 	name, err := url.PathUnescape(a.Path)
 	if err != nil {

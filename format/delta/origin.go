@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// Origin returns the recording that an episode was made from, as its first row states. If the row states
-// none, Origin returns only the data file that holds the row.
+// Origin returns the recording that an episode was made from, as its first row states. If the row
+// states none, Origin returns only the data file that holds the row.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer crash.Recover("delta origin", &err)
 	first := []robocache.Row{{Episode: episode}}

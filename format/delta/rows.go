@@ -134,7 +134,15 @@ func (w *writing) segments(ctx context.Context, base int64) (out []segment, err 
 				return out, err
 			}
 			w.report.LeftOut++
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
+			w.report.Findings = append(
+				w.report.Findings,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "episode-skipped",
+					Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
+					Message:  err.Error(),
+				},
+			)
 			continue
 		}
 		for _, s := range own {
@@ -183,7 +191,16 @@ func (w *writing) newFile() (*dataFile, error) {
 	var nodes []parquet.Node
 	for i := range w.columns {
 		if c := &w.columns[i]; c.Name != w.partition {
-			names, nodes, f.columns = append(names, c.Name), append(nodes, c.node()), append(f.columns, c)
+			names, nodes, f.columns = append(
+				names,
+				c.Name,
+			), append(
+				nodes,
+				c.node(),
+			), append(
+				f.columns,
+				c,
+			)
 		}
 	}
 	f.schema = parquet.NewSchema("schema", pqw.Group(names, nodes))
@@ -222,7 +239,12 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	s := fileStats{Rows: f.rows, Min: map[string]any{}, Max: map[string]any{}, Nulls: map[string]any{}}
+	s := fileStats{
+		Rows:  f.rows,
+		Min:   map[string]any{},
+		Max:   map[string]any{},
+		Nulls: map[string]any{},
+	}
 	at := 0
 	for i, c := range f.columns {
 		least, greatest, nulls := chunks[at].Bounds()
@@ -255,7 +277,13 @@ func (w *writing) put(ctx context.Context, f *dataFile, part string) (err error)
 	if err != nil {
 		return err
 	}
-	a := &add{Path: name, Partitions: texts{}, Modified: w.modified, DataChange: true, Stats: string(encoded)}
+	a := &add{
+		Path:       name,
+		Partitions: texts{},
+		Modified:   w.modified,
+		DataChange: true,
+		Stats:      string(encoded),
+	}
 	w.adds = append(w.adds, a)
 	stat, err := w.dst.Stat(ctx, name)
 	if err != nil {
@@ -305,7 +333,13 @@ func (w *writing) fill(ctx context.Context, f *dataFile, rows []robocache.Row, n
 }
 
 // column adds rows of one column to the collectors of its leaves, and says how many bytes.
-func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, number int64, to []*pqw.Values) (held int, err error) {
+func (w *writing) column(
+	ctx context.Context,
+	c *column,
+	rows []robocache.Row,
+	number int64,
+	to []*pqw.Values,
+) (held int, err error) {
 	var numbers []byte
 	var items []string
 	var valid []uint8
@@ -399,7 +433,12 @@ func (w *writing) column(ctx context.Context, c *column, rows []robocache.Row, n
 type videoFile struct{ name, checksum string }
 
 // frames adds references to frames of video, whose files it copies into the table.
-func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, to []*pqw.Values) (int, error) {
+func (w *writing) frames(
+	ctx context.Context,
+	c *column,
+	rows []robocache.Row,
+	to []*pqw.Values,
+) (int, error) {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := w.src.Frames(ctx, c.f.Key, rows, refs); err != nil {
 		return 0, err
@@ -454,7 +493,11 @@ func (w *writing) frames(ctx context.Context, c *column, rows []robocache.Row, t
 // copyVideo copies a file under the name that its contents give it (D5).
 func (w *writing) copyVideo(ctx context.Context, f robocache.Ranged) (videoFile, error) {
 	sum := sha256.New()
-	if err := store.EachBlock(ctx, f, func(b []byte) error { _, err := sum.Write(b); return err }); err != nil {
+	if err := store.EachBlock(
+		ctx,
+		f,
+		func(b []byte) error { _, err := sum.Write(b); return err },
+	); err != nil {
 		return videoFile{}, err
 	}
 	text := hex.EncodeToString(sum.Sum(nil))

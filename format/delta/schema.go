@@ -52,29 +52,72 @@ func (f *field) element() (name string, lists int) {
 func (f *field) feature() *robocache.Feature {
 	var text string
 	out := &robocache.Feature{}
-	if json.Unmarshal(f.Metadata["robocache"], &text) != nil || json.Unmarshal([]byte(text), out) != nil {
+	if json.Unmarshal(f.Metadata["robocache"], &text) != nil ||
+		json.Unmarshal([]byte(text), out) != nil {
 		return nil
 	}
 	return out
 }
 
 // dtypes are the types of numbers, as they are read. Those of time are microseconds.
-var dtypes = map[string]robocache.DType{"boolean": robocache.Bool, "byte": robocache.Int8, "short": robocache.Int16, "integer": robocache.Int32, "long": robocache.Int64,
-	"float": robocache.Float32, "double": robocache.Float64, "timestamp": robocache.Int64, "timestamp_ntz": robocache.Int64}
+var dtypes = map[string]robocache.DType{
+	"boolean":       robocache.Bool,
+	"byte":          robocache.Int8,
+	"short":         robocache.Int16,
+	"integer":       robocache.Int32,
+	"long":          robocache.Int64,
+	"float":         robocache.Float32,
+	"double":        robocache.Float64,
+	"timestamp":     robocache.Int64,
+	"timestamp_ntz": robocache.Int64,
+}
 
-// types are those that numbers are written in: the smallest that hold them all. There are none without a sign.
-var types = map[robocache.DType]string{robocache.Bool: "boolean", robocache.Int8: "byte", robocache.Uint8: "short", robocache.Int16: "short", robocache.Uint16: "integer", robocache.Int32: "integer",
-	robocache.Uint32: "long", robocache.Int64: "long", robocache.Uint64: "long", robocache.Float16: "float", robocache.BFloat16: "float", robocache.Float32: "float", robocache.Float64: "double"}
+// types are those that numbers are written in: the smallest that hold them all. There are none
+// without a sign.
+var types = map[robocache.DType]string{
+	robocache.Bool:     "boolean",
+	robocache.Int8:     "byte",
+	robocache.Uint8:    "short",
+	robocache.Int16:    "short",
+	robocache.Uint16:   "integer",
+	robocache.Int32:    "integer",
+	robocache.Uint32:   "long",
+	robocache.Int64:    "long",
+	robocache.Uint64:   "long",
+	robocache.Float16:  "float",
+	robocache.BFloat16: "float",
+	robocache.Float32:  "float",
+	robocache.Float64:  "double",
+}
 
 // leaves are the Parquet columns of the types that are written.
 var leaves = map[string]parquet.Node{
-	"boolean": parquet.Leaf(parquet.BooleanType), "byte": parquet.Int(8), "short": parquet.Int(16), "integer": parquet.Leaf(parquet.Int32Type), "long": parquet.Leaf(parquet.Int64Type),
-	"float": parquet.Leaf(parquet.FloatType), "double": parquet.Leaf(parquet.DoubleType), "string": parquet.Encoded(parquet.String(), &parquet.RLEDictionary),
-	"binary": parquet.Compressed(parquet.Encoded(parquet.Leaf(parquet.ByteArrayType), &parquet.Plain), &parquet.Uncompressed),
+	"boolean": parquet.Leaf(
+		parquet.BooleanType,
+	),
+	"byte":    parquet.Int(8),
+	"short":   parquet.Int(16),
+	"integer": parquet.Leaf(parquet.Int32Type),
+	"long":    parquet.Leaf(parquet.Int64Type),
+	"float": parquet.Leaf(
+		parquet.FloatType,
+	),
+	"double": parquet.Leaf(parquet.DoubleType),
+	"string": parquet.Encoded(parquet.String(), &parquet.RLEDictionary),
+	"binary": parquet.Compressed(
+		parquet.Encoded(parquet.Leaf(parquet.ByteArrayType), &parquet.Plain),
+		&parquet.Uncompressed,
+	),
 }
 
 // videoFields are those of a column of video, in which a row is a reference to a frame (D5).
-var videoFields = []field{plain("path", "string"), plain("frame", "long"), plain("offset", "long"), plain("length", "long"), plain("checksum", "string")}
+var videoFields = []field{
+	plain("path", "string"),
+	plain("frame", "long"),
+	plain("offset", "long"),
+	plain("length", "long"),
+	plain("checksum", "string"),
+}
 
 func plain(name string, typ any) field {
 	encoded, err := json.Marshal(typ)
@@ -98,7 +141,14 @@ const (
 )
 
 // bookkeeping are the columns that every table has that is written here.
-var bookkeeping = []column{book("episode_index", "long"), book("frame_index", "long"), book(secondsColumn, "double"), book(nanosColumn, "long"), book("source", "string"), book("task", "string")}
+var bookkeeping = []column{
+	book("episode_index", "long"),
+	book("frame_index", "long"),
+	book(secondsColumn, "double"),
+	book(nanosColumn, "long"),
+	book("source", "string"),
+	book("task", "string"),
+}
 
 // sourceColumn names the recording that an episode was made from (robocache.Origin, as JSON) in the
 // first row of the episode; the other rows are null. A table has it if such a recording is known.
@@ -191,7 +241,8 @@ func (c *column) node() parquet.Node {
 	return parquet.Optional(n)
 }
 
-// stored gives numbers as a column of a type stores them, and the size of each; a value that does not fit fails.
+// stored gives numbers as a column of a type stores them, and the size of each; a value that does
+// not fit fails.
 func stored(elem string, from robocache.DType, b []byte) (out []byte, size int, err error) {
 	to := dtypes[elem]
 	if to == from && to.Size() != 2 && to != robocache.Int8 {

@@ -44,25 +44,36 @@ func writeClock[T any](t *testing.T, delta string, rows []clockRow[T]) string {
 		t.Fatal(err)
 	}
 	field := func(name, typ string) string {
-		return fmt.Sprintf(`{\"name\":\"%s\",\"type\":%s,\"nullable\":false,\"metadata\":{}}`, name, typ)
+		return fmt.Sprintf(
+			`{\"name\":\"%s\",\"type\":%s,\"nullable\":false,\"metadata\":{}}`,
+			name,
+			typ,
+		)
 	}
 	log := `{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}
 {"metaData":{"id":"x","format":{"provider":"parquet","options":{}},"partitionColumns":[],"configuration":{},` +
 		`"schemaString":"{\"type\":\"struct\",\"fields\":[` +
-		field("episode_index", `\"long\"`) + "," + field("frame_index", `\"long\"`) + "," + field("timestamp", delta) + `]}"}}
+		field(
+			"episode_index",
+			`\"long\"`,
+		) + "," + field("frame_index", `\"long\"`) + "," + field("timestamp", delta) + `]}"}}
 ` + fmt.Sprintf(`{"add":{"path":"part-0.parquet","size":%d,"partitionValues":{},"modificationTime":0,"dataChange":true,`+
 		`"stats":"{\"numRecords\":%d,\"nullCount\":{\"episode_index\":0,\"frame_index\":0,\"timestamp\":0}}"}}`+"\n", stat.Size(), len(rows))
 	if err := os.MkdirAll(filepath.Join(dir, "_delta_log"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "_delta_log/00000000000000000000.json"), []byte(log), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "_delta_log/00000000000000000000.json"),
+		[]byte(log),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// TestUnusedClock checks that a column of times that cannot be used is a finding that names the column,
-// the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks that a column of times that cannot be used is a finding that names the
+// column, the episode and the reason, and that errors of rows without a clock name it.
 func TestUnusedClock(t *testing.T) {
 	numbers := func(change func(e, k int) float64) string {
 		return writeClock(t, `\"double\"`, clockRows(func(e, k int) float64 {
@@ -102,7 +113,10 @@ func TestUnusedClock(t *testing.T) {
 		},
 	} {
 		d := open(t, c.uri)
-		at := slices.IndexFunc(d.Info().Findings, func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable })
+		at := slices.IndexFunc(
+			d.Info().Findings,
+			func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable },
+		)
 		if at < 0 || !strings.HasPrefix(d.Info().Findings[at].Message, "timestamp "+c.reason) {
 			t.Errorf("%s: %+v, want %q", name, d.Info().Findings, c.reason)
 			continue

@@ -33,9 +33,14 @@ var writeOptions = map[string]string{
 
 var partitions = []string{"", "task", "source"}
 
-// sharding writes a table in shards: their data files are those of the whole, and Merge puts the one commit.
-var sharding = &robocache.Sharding{Plan: plan, Merge: merge, LeavesEmpty: true,
-	Kept: func(name string) bool { return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/") }}
+// sharding writes a table in shards: their data files are those of the whole, and Merge puts the
+// one commit.
+var sharding = &robocache.Sharding{
+	Plan:        plan,
+	Merge:       merge,
+	LeavesEmpty: true,
+	Kept:        func(name string) bool { return path.Ext(name) == ".parquet" || strings.HasPrefix(name, videosDir+"/") },
+}
 
 // writing is one run of Write.
 type writing struct {
@@ -56,10 +61,29 @@ type writing struct {
 	origins   *origin.Tracer
 }
 
-func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (*writing, error) {
-	w := &writing{src: src, info: src.Info(), opt: opt, lib: video.LibraryOf(src), videos: map[string]videoFile{}, prefix: "part-" + rand.Text()}
+func newWriting(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (*writing, error) {
+	w := &writing{
+		src:    src,
+		info:   src.Info(),
+		opt:    opt,
+		lib:    video.LibraryOf(src),
+		videos: map[string]videoFile{},
+		prefix: "part-" + rand.Text(),
+	}
 	w.report.Dropped = []string{}
-	if err := op.Settle(opt.Options, writeOptions, map[string]reader.Set{"partition": reader.Text(&w.partition, partitions...), "source": reader.Text(&w.source), "append": reader.Yes(&w.add)}); err != nil {
+	if err := op.Settle(
+		opt.Options,
+		writeOptions,
+		map[string]reader.Set{
+			"partition": reader.Text(&w.partition, partitions...),
+			"source":    reader.Text(&w.source),
+			"append":    reader.Yes(&w.add),
+		},
+	); err != nil {
 		return nil, err
 	}
 	uri, _, _ := strings.Cut(w.info.URI, "?")
@@ -86,7 +110,8 @@ func newWriting(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 		}
 		if c, err := columnOf(f); err != nil {
 			return nil, err
-		} else if c.elem == "" || used[strings.ToLower(c.Name)] { // names that differ in case alone are one
+		} else if c.elem == "" || used[strings.ToLower(c.Name)] {
+			// names that differ in case alone are one
 			w.drop(f.Key, "a table has no column for it, or another of that name")
 		} else {
 			used[strings.ToLower(c.Name)] = true
@@ -104,7 +129,15 @@ func keeps(f *robocache.Feature) bool {
 
 func (w *writing) drop(key, why string) {
 	w.report.Dropped = append(w.report.Dropped, key)
-	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "stream-dropped", Where: robocache.Where{"stream": key}, Message: "the stream is left out: " + why})
+	w.report.Findings = append(
+		w.report.Findings,
+		robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "stream-dropped",
+			Where:    robocache.Where{"stream": key},
+			Message:  "the stream is left out: " + why,
+		},
+	)
 }
 
 // metaData describes a new table. Its id comes from what is in it (D6).
@@ -133,7 +166,12 @@ func (w *writing) metaData() (*metaData, error) {
 }
 
 // Write writes a dataset as a table, or adds it to one. writeOptions lists the options.
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (_ *robocache.WriteReport, err error) {
 	defer crash.Recover("write delta", &err)
 	defer robocache.LocateIn(&err, "dataset", robocache.Redact(dst))
 	w, err := newWriting(ctx, src, opt)
@@ -189,9 +227,18 @@ func (w *writing) commit(ctx context.Context) error {
 		}
 		switch {
 		case t.version >= 0 && !w.add:
-			return fail(robocache.ErrMisuse, "another writer has made a table here", robocache.Option("write_option", "append", true)+" adds to it")
-		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)): // a constraint is one, too
-			return fail(robocache.ErrTemporary, "the table's schema or protocol was changed meanwhile", "run it again")
+			return fail(
+				robocache.ErrMisuse,
+				"another writer has made a table here",
+				robocache.Option("write_option", "append", true)+" adds to it",
+			)
+		case before != nil && before.meta != nil && (!reflect.DeepEqual(t.meta, before.meta) || !reflect.DeepEqual(t.protocol, before.protocol)):
+			// a constraint is one, too
+			return fail(
+				robocache.ErrTemporary,
+				"the table's schema or protocol was changed meanwhile",
+				"run it again",
+			)
 		}
 		meta := t.meta
 		if next, err := t.next(ctx, w.dst); err != nil {
@@ -249,7 +296,8 @@ func (t *table) next(ctx context.Context, st store.Store) (next int64, err error
 	return next, nil
 }
 
-// fit brings the columns to those of a table that is there, and refuses one that asks of a writer what this one does not do.
+// fit brings the columns to those of a table that is there, and refuses one that asks of a writer
+// what this one does not do.
 func (w *writing) fit(t *table) error {
 	refused := t.protocol.Writer > 7
 	for _, f := range t.protocol.Writers {
@@ -264,26 +312,42 @@ func (w *writing) fit(t *table) error {
 		}
 	}
 	if refused {
-		return unsupported(fmt.Sprintf("rows for a table with constraints, or of writer protocol %d %v", t.protocol.Writer, t.protocol.Writers), "")
+		return unsupported(
+			fmt.Sprintf(
+				"rows for a table with constraints, or of writer protocol %d %v",
+				t.protocol.Writer,
+				t.protocol.Writers,
+			),
+			"",
+		)
 	}
 	w.partition = strings.Join(t.meta.Partitions, ", ")
 	if !slices.Contains(partitions, w.partition) {
-		return unsupported("rows for a table partitioned by "+w.partition, "it is added to where it is partitioned by task, by source, or not")
+		return unsupported(
+			"rows for a table partitioned by "+w.partition,
+			"it is added to where it is partitioned by task, by source, or not",
+		)
 	}
 	var out []column
 	for _, f := range t.fields {
 		i := slices.IndexFunc(w.columns, func(c column) bool { return c.Name == f.Name })
 		if i < 0 {
 			if !f.Nullable {
-				return unsupported("the table's column "+f.Name+" may not be null, and the source has none", "")
+				return unsupported(
+					"the table's column "+f.Name+" may not be null, and the source has none",
+					"",
+				)
 			}
 			continue
 		}
 		c := w.columns[i]
 		w.columns = slices.Delete(w.columns, i, i+1)
 		elem, lists := f.element()
-		same := elem == c.elem || dtypes[elem] != 0 && dtypes[c.elem] != 0 && dtypes[elem].Float() == dtypes[c.elem].Float() && elem != "boolean" && c.elem != "boolean" && !strings.HasPrefix(elem, "timestamp")
-		if own := f.feature(); own != nil && c.f != nil && (own.Kind != c.f.Kind || !slices.Equal(own.Shape, c.f.Shape)) {
+		same := elem == c.elem ||
+			dtypes[elem] != 0 && dtypes[c.elem] != 0 && dtypes[elem].Float() == dtypes[c.elem].Float() && elem != "boolean" && c.elem != "boolean" &&
+				!strings.HasPrefix(elem, "timestamp")
+		if own := f.feature(); own != nil && c.f != nil &&
+			(own.Kind != c.f.Kind || !slices.Equal(own.Shape, c.f.Shape)) {
 			same = false
 		}
 		if !same || lists != len(c.dims) {
@@ -305,13 +369,18 @@ func (w *writing) fit(t *table) error {
 	return nil
 }
 
-// commitActions are the lines of a commit: of a new table, where there is metaData. Without a time there is none in it (D6).
+// commitActions are the lines of a commit: of a new table, where there is metaData. Without a time
+// there is none in it (D6).
 func commitActions(m *metaData, adds []*add, modified int64, more bool) ([]byte, error) {
 	mode := "ErrorIfExists"
 	if more {
 		mode = "Append"
 	}
-	info := map[string]any{"operation": "WRITE", "operationParameters": map[string]string{"mode": mode}, "engineInfo": "RoboCache"}
+	info := map[string]any{
+		"operation":           "WRITE",
+		"operationParameters": map[string]string{"mode": mode},
+		"engineInfo":          "RoboCache",
+	}
 	if modified > 0 {
 		info["timestamp"] = modified
 	}
@@ -321,7 +390,11 @@ func commitActions(m *metaData, adds []*add, modified int64, more bool) ([]byte,
 		if m.ID, err = identity(m, adds); err != nil {
 			return nil, err
 		}
-		actions = append(actions, action{Protocol: &protocol{Reader: 1, Writer: 2}}, action{MetaData: m})
+		actions = append(
+			actions,
+			action{Protocol: &protocol{Reader: 1, Writer: 2}},
+			action{MetaData: m},
+		)
 	}
 	for _, a := range adds {
 		actions = append(actions, action{Add: a})
@@ -351,14 +424,25 @@ func identity(m *metaData, adds []*add) (string, error) {
 }
 
 // plan settles the schema of all shards.
-func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+func plan(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	w, err := newWriting(ctx, src, opt)
 	if err != nil {
 		return nil, err
 	}
 	if w.add {
-		return nil, unsupported("shards that are added to a table", "plan into an empty destination, or add by "+robocache.Option("write_option", "append", true)+" of convert")
+		return nil, unsupported(
+			"shards that are added to a table",
+			"plan into an empty destination, or add by "+robocache.Option(
+				"write_option",
+				"append",
+				true,
+			)+" of convert",
+		)
 	}
 	metaDataValue, err := w.metaData()
 	if err != nil {
@@ -371,7 +455,12 @@ func plan(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions
 var shardFile = regexp.MustCompile(`^part-\d{5}-\d{5,}\.parquet$`)
 
 // merge puts the first commit of a table, which its shards have filled.
-func merge(ctx context.Context, dst string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
+func merge(
+	ctx context.Context,
+	dst string,
+	schema json.RawMessage,
+	shards []robocache.ShardReport,
+) (err error) {
 	defer crash.Recover("write delta", &err)
 	m, adds := &metaData{}, []*add{}
 	if err := json.Unmarshal(schema, m); err != nil {
@@ -387,7 +476,11 @@ func merge(ctx context.Context, dst string, schema json.RawMessage, shards []rob
 			}
 		}
 		if bad {
-			return robocache.Malformed(string(op), robocache.Where{"folder": s.Dir}, "the summary of a shard cannot be read, or names a data file twice or one that is no shard's")
+			return robocache.Malformed(
+				string(op),
+				robocache.Where{"folder": s.Dir},
+				"the summary of a shard cannot be read, or names a data file twice or one that is no shard's",
+			)
 		}
 		adds = append(adds, own...)
 	}

@@ -25,14 +25,17 @@ func openFindings(t *testing.T, path string) map[string]robocache.Finding {
 	return out
 }
 
-// TestUnreadFiles checks that videos next to HDF5 files are reported, for a folder and for a single file.
+// TestUnreadFiles checks that videos next to HDF5 files are reported, for a folder and for a single
+// file.
 func TestUnreadFiles(t *testing.T) {
 	dir := cases.Make(t, "H07", "same", "H07")
 	f := openFindings(t, dir)["unread-files"]
-	if f.Count != 2 || f.Severity != robocache.SeverityWarning || !strings.Contains(f.Message, "0.mp4, 1.mp4") {
+	if f.Count != 2 || f.Severity != robocache.SeverityWarning ||
+		!strings.Contains(f.Message, "0.mp4, 1.mp4") {
 		t.Errorf("%+v", f)
 	}
-	if f := openFindings(t, filepath.Join(dir, "1.hdf5"))["unread-files"]; f.Count != 1 || f.Where["file"] != "1.mp4" {
+	if f := openFindings(t, filepath.Join(dir, "1.hdf5"))["unread-files"]; f.Count != 1 ||
+		f.Where["file"] != "1.mp4" {
 		t.Errorf("%+v", f)
 	}
 	if f, ok := openFindings(t, cases.Make(t, "H07", "novideo", "none"))["unread-files"]; ok {
@@ -60,7 +63,8 @@ func writeFile(t *testing.T, path string, fill func(g *h5.GroupWriter) error, be
 	}
 }
 
-// TestNoDemos: a folder of files without demos says so, and a file that its writer has not closed does.
+// TestNoDemos: a folder of files without demos says so, and a file that its writer has not closed
+// does.
 func TestNoDemos(t *testing.T) {
 	dir := t.TempDir()
 	empty := func(g *h5.GroupWriter) error {
@@ -73,7 +77,8 @@ func TestNoDemos(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "a.hdf5"), empty, 0)
 	writeFile(t, filepath.Join(dir, "b.hdf5"), empty, 4096)
 	found := openFindings(t, dir)
-	if f := found["no-demos"]; f.Severity != robocache.SeverityError || !strings.Contains(f.Message, "demos") {
+	if f := found["no-demos"]; f.Severity != robocache.SeverityError ||
+		!strings.Contains(f.Message, "demos") {
 		t.Errorf("%+v", f)
 	}
 	if f := found["not-closed"]; f.Where["file"] != "b.hdf5" {

@@ -1,4 +1,5 @@
-// Package hdf5 reads HDF5 files of no known layout by a rule: what has as many rows as the episode is a stream.
+// Package hdf5 reads HDF5 files of no known layout by a rule: what has as many rows as the episode
+// is a stream.
 //
 // # Contract
 //

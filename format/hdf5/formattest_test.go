@@ -13,7 +13,14 @@ import (
 func TestSuite(t *testing.T) {
 	for _, path := range []string{"hdf5_features/latest.hdf5"} {
 		t.Run(path, func(t *testing.T) {
-			formattest.Run(t, formattest.Fixture{URI: realdata.Path(t, path), Format: "hdf5", Options: robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}})
+			formattest.Run(
+				t,
+				formattest.Fixture{
+					URI:     realdata.Path(t, path),
+					Format:  "hdf5",
+					Options: robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+				},
+			)
 		})
 	}
 }

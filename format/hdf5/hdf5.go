@@ -24,10 +24,20 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "hdf5", WriteAs: "robomimic", Extensions: h5set.Extensions, Detect: Detect, Options: options, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:       "hdf5",
+			WriteAs:    "robomimic",
+			Extensions: h5set.Extensions,
+			Detect:     Detect,
+			Options:    options,
+			Open:       reader.Opener(Open),
+		},
+	)
 }
 
-// Detect says whether uri is an HDF5 file, or a folder whose first HDF5 file is one, of none of the layouts that have a format of their own.
+// Detect says whether uri is an HDF5 file, or a folder whose first HDF5 file is one, of none of the
+// layouts that have a format of their own.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
 		has := func(path string) (bool, error) {
@@ -68,7 +78,10 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		if err != nil {
 			return false, err
 		}
-		return !slices.ContainsFunc(links, func(l h5.Link) bool { return strings.HasPrefix(l.Name, "demo") }), nil
+		return !slices.ContainsFunc(
+			links,
+			func(l h5.Link) bool { return strings.HasPrefix(l.Name, "demo") },
+		), nil
 	})
 }
 
@@ -92,7 +105,10 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 		if err := s.ReadFiles(ctx, names, false, d.file); err != nil {
 			return err
 		}
-		if err := s.Schema(ctx, func(path string) string { return strings.ReplaceAll(path, "/", ".") }); err != nil {
+		if err := s.Schema(
+			ctx,
+			func(path string) string { return strings.ReplaceAll(path, "/", ".") },
+		); err != nil {
 			return err
 		}
 		if len(s.Streams) == 0 {
@@ -108,11 +124,20 @@ func findNothing(ctx context.Context, s *Dataset) {
 	for i := range s.Episodes {
 		f := s.Episodes[i].File
 		if o, err := f.Lookup(ctx, "data"); err == nil && o.IsGroup() {
-			msg = fmt.Sprintf("no file holds demos: the group data of %s has none (demo_0, demo_1, …)", f.Name())
+			msg = fmt.Sprintf(
+				"no file holds demos: the group data of %s has none (demo_0, demo_1, …)",
+				f.Name(),
+			)
 			break
 		}
 	}
-	s.Find(robocache.SeverityError, "no-demos", nil, msg, "Write the demos again, or open the folder that holds them")
+	s.Find(
+		robocache.SeverityError,
+		"no-demos",
+		nil,
+		msg,
+		"Write the demos again, or open the folder that holds them",
+	)
 }
 
 // units of timestamps, in seconds.
@@ -149,22 +174,37 @@ func (d *layout) file(ctx context.Context, f *h5.File, root *h5.Object) ([]h5set
 		return nil, err
 	}
 	out := make([]h5set.Episode, len(paths))
-	if err := h5set.Each(ctx, "hdf5 open", len(paths), func(ctx context.Context, i int) (err error) {
-		defer robocache.LocateIn(&err, "pointer", paths[i])
-		lookup, err := f.Lookup(ctx, paths[i])
-		if err != nil {
-			return err
-		}
-		out[i] = h5set.Episode{File: f, Group: lookup.Address(), Path: paths[i]}
-		return d.measure(ctx, &out[i])
-	}); err != nil {
+	if err := h5set.Each(
+		ctx,
+		"hdf5 open",
+		len(paths),
+		func(ctx context.Context, i int) (err error) {
+			defer robocache.LocateIn(&err, "pointer", paths[i])
+			lookup, err := f.Lookup(ctx, paths[i])
+			if err != nil {
+				return err
+			}
+			out[i] = h5set.Episode{File: f, Group: lookup.Address(), Path: paths[i]}
+			return d.measure(ctx, &out[i])
+		},
+	); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
 // prefixes are the names of groups that are episodes, before their number.
-var prefixes = map[string]bool{"": true, "demo": true, "episode": true, "ep": true, "traj": true, "trajectory": true, "rollout": true, "sample": true, "run": true}
+var prefixes = map[string]bool{
+	"":           true,
+	"demo":       true,
+	"episode":    true,
+	"ep":         true,
+	"traj":       true,
+	"trajectory": true,
+	"rollout":    true,
+	"sample":     true,
+	"run":        true,
+}
 
 // groups gives the paths of a file's episodes: "" is the file itself.
 func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]string, error) {
@@ -200,7 +240,8 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]str
 				switch {
 				case o.IsGroup():
 					stem := strings.TrimRight(l.Name, "0123456789")
-					numbered = numbered && stem != l.Name && prefixes[strings.ToLower(strings.TrimRight(stem, "_-"))]
+					numbered = numbered && stem != l.Name &&
+						prefixes[strings.ToLower(strings.TrimRight(stem, "_-"))]
 					names = append(names, l.Name)
 				case o.IsDataset():
 					sets = true
@@ -219,7 +260,11 @@ func (d *layout) groups(ctx context.Context, f *h5.File, root *h5.Object) ([]str
 			}
 			return names, nil
 		case how != "":
-			return nil, robocache.Misuse("hdf5", robocache.Where{"pointer": path}, "option episodes names a group without groups")
+			return nil, robocache.Misuse(
+				"hdf5",
+				robocache.Where{"pointer": path},
+				"option episodes names a group without groups",
+			)
 		case len(names) == 1 && !sets && depth < 4:
 			object, err := w.Object(names[0])
 			if err != nil {
@@ -264,11 +309,14 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
 		}
 		n++
 		lengths[rows]++
-		if path == d.opt["length"] || d.opt["length"] == "" && (path == "action" || path == "actions") {
+		if path == d.opt["length"] ||
+			d.opt["length"] == "" && (path == "action" || path == "actions") {
 			action = rows
 		}
 		if d.timestamps == "" && !d.rate && (path == "timestamp" || path == "timestamps") {
-			if t, dims, ok := ds.Type.Numeric(); ok && len(dims) == 0 && (t == robocache.Float64 || t.Integer()) && len(ds.Shape) == 1 {
+			if t, dims, ok := ds.Type.Numeric(); ok && len(dims) == 0 &&
+				(t == robocache.Float64 || t.Integer()) &&
+				len(ds.Shape) == 1 {
 				e.Times = path
 			}
 		}
@@ -277,19 +325,25 @@ func (d *layout) measure(ctx context.Context, e *h5set.Episode) error {
 		return err
 	}
 	if want := d.opt["length"]; want != "" && action < 0 {
-		return robocache.NotFound("hdf5", robocache.Where{"file": e.File.Name(), "pointer": want}, "no such data set with rows")
+		return robocache.NotFound(
+			"hdf5",
+			robocache.Where{"file": e.File.Name(), "pointer": want},
+			"no such data set with rows",
+		)
 	}
 	e.Acts = action >= 0
 	if !e.Acts {
 		action = 0
 		for rows, count := range lengths {
-			if best := lengths[action]; count > best || count == best && first[rows] < first[action] {
+			if best := lengths[action]; count > best ||
+				count == best && first[rows] < first[action] {
 				action = rows
 			}
 		}
 	}
 	e.Length = int(action)
-	e.Others = e.Path == "" && !e.Acts && e.Times == "" // a file of arrays: none of them is the one that counts
+	// a file of arrays: none of them is the one that counts
+	e.Others = e.Path == "" && !e.Acts && e.Times == ""
 	if _, err := h5set.Tolerate(func() error {
 		task, err := w.Task()
 		if err != nil {

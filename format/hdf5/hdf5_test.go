@@ -22,7 +22,12 @@ func write(t *testing.T, script string) string {
 		t.Skip("no .venv with h5py: ", err)
 	}
 	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), py, "-c", "import h5py, numpy as np, io\nfrom PIL import Image\n"+script)
+	cmd := exec.CommandContext(
+		t.Context(),
+		py,
+		"-c",
+		"import h5py, numpy as np, io\nfrom PIL import Image\n"+script,
+	)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -51,7 +56,8 @@ func keysOf(d robocache.Dataset) string {
 	return strings.Join(out, " ")
 }
 
-// TestGroups: numbered groups are episodes, in the order of their numbers; their shared length is that of action (G1, G2).
+// TestGroups: numbered groups are episodes, in the order of their numbers; their shared length is
+// that of action (G1, G2).
 func TestGroups(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:
@@ -69,36 +75,57 @@ with h5py.File('t.h5', 'w') as f:
 `)
 	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{})
 	info := d.Info()
-	if info.Episodes != 4 || d.Len(3) != 14 || info.FPS.Float() != 25 || len(info.Tasks) != 4 || info.Tasks[3].Text != "go 10" {
+	if info.Episodes != 4 || d.Len(3) != 14 || info.FPS.Float() != 25 || len(info.Tasks) != 4 ||
+		info.Tasks[3].Text != "go 10" {
 		t.Fatalf("%+v", info)
 	}
 	if got := keysOf(d); got != "actions obs.depth obs.pos obs.rgb point.n point.v text" {
 		t.Error(got)
 	}
-	if f := info.Feature("obs.depth"); f.Kind != robocache.KindImage || f.DType != robocache.Uint16 || f.Channels != 1 {
+	if f := info.Feature(
+		"obs.depth",
+	); f.Kind != robocache.KindImage || f.DType != robocache.Uint16 ||
+		f.Channels != 1 {
 		t.Errorf("%+v", f)
 	}
-	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" || !strings.Contains(f[0].Message, "[6 2]") {
+	if f := info.Findings; len(f) != 1 || f[0].Code != "no-stream" ||
+		!strings.Contains(f[0].Message, "[6 2]") {
 		t.Error(f)
 	}
 	pos := make([]byte, 24)
-	if err := d.Gather(t.Context(), "obs.pos", []robocache.Row{{Episode: 1, Index: 2}}, pos); err != nil {
+	if err := d.Gather(
+		t.Context(),
+		"obs.pos",
+		[]robocache.Row{{Episode: 1, Index: 2}},
+		pos,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if v := robocache.Float64s(nil, robocache.Float64, pos); v[0] != 6 || v[2] != 8 {
 		t.Error(v)
 	}
 	n := make([]byte, 8)
-	if err := d.Gather(t.Context(), "point.n", []robocache.Row{{Episode: 3, Index: 13}, {Episode: 0, Index: 1}}, n); err != nil || !bytes.Equal(n, []byte{13, 0, 0, 0, 1, 0, 0, 0}) {
+	if err := d.Gather(
+		t.Context(),
+		"point.n",
+		[]robocache.Row{{Episode: 3, Index: 13}, {Episode: 0, Index: 1}},
+		n,
+	); err != nil ||
+		!bytes.Equal(n, []byte{13, 0, 0, 0, 1, 0, 0, 0}) {
 		t.Error(n, err)
 	}
-	text, err := d.Text(t.Context(), "text", []robocache.Row{{Episode: 2, Index: 1}, {Episode: 2, Index: 2}})
+	text, err := d.Text(
+		t.Context(),
+		"text",
+		[]robocache.Row{{Episode: 2, Index: 1}, {Episode: 2, Index: 2}},
+	)
 	if err != nil || text[0] != "2 1" || text[1] != "2 2" {
 		t.Error(text, err)
 	}
 }
 
-// TestClocks: timestamps of the file, in their unit; without any the rate is asked for by name (G4).
+// TestClocks: timestamps of the file, in their unit; without any the rate is asked for by name
+// (G4).
 func TestClocks(t *testing.T) {
 	dir := write(t, `
 for k in range(2):
@@ -112,22 +139,45 @@ with h5py.File('run2.hdf5', 'w') as f:
     f['q'] = np.zeros((1, 2), 'f4'); f['master/joint'] = np.ones((2, 7), 'f4'); f['t_us'] = np.array([10], 'i8'); f['img'] = np.zeros((1, 9, 9), 'f4')
 `)
 	d := open(t, dir, robocache.OpenOptions{})
-	if _, err := d.Times(t.Context(), 0, ""); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") {
+	if _, err := d.Times(
+		t.Context(),
+		0,
+		"",
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "OpenOptions.HZ") {
 		t.Error(err)
 	}
-	d = open(t, dir, robocache.OpenOptions{Options: map[string]string{"timestamps": "t_us", "timestamp_unit": "us"}})
+	d = open(
+		t,
+		dir,
+		robocache.OpenOptions{
+			Options: map[string]string{"timestamps": "t_us", "timestamp_unit": "us"},
+		},
+	)
 	ts, err := d.Times(t.Context(), 1, "q")
 	if err != nil || ts[0] != 10_000 || ts[2] != 35_000 {
 		t.Error(ts, err)
 	}
-	d = open(t, dir, robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"q": {From: []string{"q"}, Clock: "timestamps:t_us", TimestampUnit: "ms"}}}})
+	d = open(
+		t,
+		dir,
+		robocache.OpenOptions{
+			Map: &robocache.Mapping{
+				Streams: map[string]robocache.StreamMapping{
+					"q": {From: []string{"q"}, Clock: "timestamps:t_us", TimestampUnit: "ms"},
+				},
+			},
+		},
+	)
 	if ts, err = d.Times(t.Context(), 1, ""); err != nil || ts[2] != 35_000_000 {
 		t.Error(ts, err)
 	}
-	// The third file's master/joint has another length than its q: an error that says so, for that stream alone.
+	// The third file's master/joint has another length than its q: an error that says so, for that
+	// stream alone.
 	dst := make([]byte, 28)
 	err = d.Gather(t.Context(), "master.joint", []robocache.Row{{Episode: 2}}, dst)
-	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "1 rows") || !strings.Contains(err.Error(), "run2.hdf5") {
+	if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "1 rows") ||
+		!strings.Contains(err.Error(), "run2.hdf5") {
 		t.Error(err)
 	}
 	if err = d.Gather(t.Context(), "q", []robocache.Row{{Episode: 2}}, dst[:8]); err != nil {
@@ -160,10 +210,16 @@ with h5py.File('a.hdf5', 'w') as f:
 			t.Errorf("%+v", f)
 		}
 		refs := make([]robocache.FrameRef, 3)
-		if err := d.Frames(t.Context(), key, []robocache.Row{{Index: 0}, {Index: 1}, {Index: 2}}, refs); err != nil {
+		if err := d.Frames(
+			t.Context(),
+			key,
+			[]robocache.Row{{Index: 0}, {Index: 1}, {Index: 2}},
+			refs,
+		); err != nil {
 			t.Fatal(err)
 		}
-		if refs[1].Missing != (key == "padded") || len(refs[2].Encoded) == 0 || refs[2].Encoded[len(refs[2].Encoded)-1] == 0 {
+		if refs[1].Missing != (key == "padded") || len(refs[2].Encoded) == 0 ||
+			refs[2].Encoded[len(refs[2].Encoded)-1] == 0 {
 			t.Errorf("%s %+v", key, refs)
 		}
 	}
@@ -171,13 +227,18 @@ with h5py.File('a.hdf5', 'w') as f:
 
 // TestFeatures: the file of HDF5 features opens; what is no stream is named.
 func TestFeatures(t *testing.T) {
-	d := open(t, realdata.Path(t, "hdf5_features/latest.hdf5"), robocache.OpenOptions{Options: map[string]string{"length": "layout/contiguous"}})
+	d := open(
+		t,
+		realdata.Path(t, "hdf5_features/latest.hdf5"),
+		robocache.OpenOptions{Options: map[string]string{"length": "layout/contiguous"}},
+	)
 	if d.Len(0) != 200 || d.Info().Feature("layout.lzf_shuffle") == nil {
 		t.Errorf("%+v", d.Info().Features)
 	}
 }
 
-// TestDiagnose checks that missing streams, odd shapes and undecodable images are reported with their episode.
+// TestDiagnose checks that missing streams, odd shapes and undecodable images are reported with
+// their episode.
 func TestDiagnose(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:
@@ -193,7 +254,11 @@ with h5py.File('t.h5') as f:
 with open('t.h5', 'r+b') as f:
     f.seek(at + 10); f.write(b'\x77')
 `)
-	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	d := open(
+		t,
+		filepath.Join(dir, "t.h5"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	found, err := d.Capabilities().Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
 	if err != nil {
 		t.Fatal(err)
@@ -203,7 +268,11 @@ with open('t.h5', 'r+b') as f:
 	for _, f := range found {
 		got[f.Where.String()] = f.Code
 	}
-	want := map[string]string{"2 q": robocache.LackingStream, "3 q": "bad-stream", "4 rgb": "unreadable-rows"}
+	want := map[string]string{
+		"2 q":   robocache.LackingStream,
+		"3 q":   "bad-stream",
+		"4 rgb": "unreadable-rows",
+	}
 	if len(got) != len(want) {
 		t.Error(found)
 	}
@@ -215,8 +284,8 @@ with open('t.h5', 'r+b') as f:
 	}
 }
 
-// TestCrowded: streams whose chunks do not lie in memory together are decoded for every row that is read of each in turn, and doctor says so, with
-// the budget that fits it.
+// TestCrowded: streams whose chunks do not lie in memory together are decoded for every row that is
+// read of each in turn, and doctor says so, with the budget that fits it.
 func TestCrowded(t *testing.T) {
 	dir := write(t, `
 rng = np.random.default_rng(0)
@@ -230,7 +299,11 @@ with h5py.File('t.h5', 'w') as f:
 		budget   int64
 		thrashes bool
 	}{{1 << 20, true}, {3 << 20, false}} {
-		d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: c.budget})
+		d := open(
+			t,
+			filepath.Join(dir, "t.h5"),
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: c.budget},
+		)
 		found, err := d.Capabilities().Diagnose(t.Context(), robocache.DiagnoseOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +325,12 @@ with h5py.File('t.h5', 'w') as f:
 		var before int64 // of what opens the data sets, and their first chunks
 		for row := range 64 {
 			for _, key := range []string{"a", "b", "c"} {
-				if err := d.Gather(t.Context(), key, []robocache.Row{{Episode: 0, Index: row}}, b); err != nil {
+				if err := d.Gather(
+					t.Context(),
+					key,
+					[]robocache.Row{{Episode: 0, Index: row}},
+					b,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -260,13 +338,15 @@ with h5py.File('t.h5', 'w') as f:
 				before = cache.CacheStats().Loads
 			}
 		}
-		if loads := cache.CacheStats().Loads - before; c.thrashes != (loads >= 3*63) || !c.thrashes && loads > 0 {
+		if loads := cache.CacheStats().Loads - before; c.thrashes != (loads >= 3*63) ||
+			!c.thrashes && loads > 0 {
 			t.Errorf("budget %d: %d loads for 63 more rows of 3 streams", c.budget, loads)
 		}
 	}
 }
 
-// TestOneMore: ManiSkill's observations have one row more than the actions: the first rows are the episode's, and a finding names the last (G3).
+// TestOneMore: ManiSkill's observations have one row more than the actions: the first rows are the
+// episode's, and a finding names the last (G3).
 func TestOneMore(t *testing.T) {
 	dir := write(t, `
 with h5py.File('t.h5', 'w') as f:
@@ -280,8 +360,14 @@ with h5py.File('t.h5', 'w') as f:
         g['success'] = np.zeros(n, '?')
         g['odd'] = np.zeros(n + 2)
 `)
-	d := open(t, filepath.Join(dir, "t.h5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}})
-	if got := keysOf(d); got != "actions env_states obs.agent.qpos obs.sensor_data.base.rgb success" {
+	d := open(
+		t,
+		filepath.Join(dir, "t.h5"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}},
+	)
+	if got := keysOf(
+		d,
+	); got != "actions env_states obs.agent.qpos obs.sensor_data.base.rgb success" {
 		t.Fatal(got)
 	}
 	rows := []robocache.Row{{Episode: 1, Index: 0}, {Episode: 1, Index: 4}}
@@ -292,15 +378,32 @@ with h5py.File('t.h5', 'w') as f:
 	if v := robocache.Float64s(nil, robocache.Float32, b); v[0] != 100 || v[1] != 104 {
 		t.Error(v)
 	}
-	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 1, Index: 5}}, b[:4]); !errors.Is(err, robocache.ErrMisuse) {
+	if err := d.Gather(
+		t.Context(),
+		"obs.agent.qpos",
+		[]robocache.Row{{Episode: 1, Index: 5}},
+		b[:4],
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error("the row after the last action:", err)
 	}
-	if err := d.Gather(t.Context(), "obs.agent.qpos", []robocache.Row{{Episode: 2}}, b[:4]); !errors.Is(err, robocache.ErrMalformed) {
+	if err := d.Gather(
+		t.Context(),
+		"obs.agent.qpos",
+		[]robocache.Row{{Episode: 2}},
+		b[:4],
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error("an episode without the last observation:", err)
 	}
 	found := 0
 	for _, f := range d.Info().Findings {
-		if f.Code == "last-observation" && f.Count == 3 && strings.Contains(f.Message, "obs.agent.qpos") {
+		if f.Code == "last-observation" && f.Count == 3 &&
+			strings.Contains(f.Message, "obs.agent.qpos") {
 			found++
 		}
 	}

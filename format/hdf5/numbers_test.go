@@ -12,8 +12,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/format/robomimic"
 )
 
-// TestNumbersOfFiles checks that a folder whose files are an episode each counts by the numbers in their
-// names, if they tell the files apart.
+// TestNumbersOfFiles checks that a folder whose files are an episode each counts by the numbers in
+// their names, if they tell the files apart.
 func TestNumbersOfFiles(t *testing.T) {
 	const (
 		alohaFile = `
@@ -48,7 +48,11 @@ def put(name, n):
 		"arrays":          {arrayFile + `for n in (3, 10, 7): put(f"traj_{n}", n)`, "hdf5", []int64{3, 7, 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := robocache.Open(t.Context(), write(t, c.script), robocache.OpenOptions{Format: c.format})
+			d, err := robocache.Open(
+				t.Context(),
+				write(t, c.script),
+				robocache.OpenOptions{Format: c.format},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,15 +76,17 @@ def put(name, n):
 			if !slices.Equal(got, c.want) {
 				t.Errorf("episodes %v, want %v", got, c.want)
 			}
-			if at, err := d.Info().EpisodePosition(c.want[len(c.want)-1]); err != nil || at != len(c.want)-1 {
+			if at, err := d.Info().
+				EpisodePosition(c.want[len(c.want)-1]); err != nil ||
+				at != len(c.want)-1 {
 				t.Errorf("the last episode is at %d: %v", at, err)
 			}
 		})
 	}
 }
 
-// TestNumberOfBadFile checks that the finding of a file that cannot be read names the episode by its
-// number.
+// TestNumberOfBadFile checks that the finding of a file that cannot be read names the episode by
+// its number.
 func TestNumberOfBadFile(t *testing.T) {
 	d, err := robocache.Open(t.Context(), write(t, `
 for n in (3, 10):
@@ -110,7 +116,11 @@ with h5py.File("run.hdf5", "w") as f:
     f["action"] = np.zeros((90, 2), np.float32); f["state"] = np.zeros((90, 2), np.float32)
     f["timestamps"] = (1.7e9 + np.arange(90) / 30).astype(np.float32)
 `)
-	d := open(t, filepath.Join(dir, "run.hdf5"), robocache.OpenOptions{Options: map[string]string{"timestamps": "timestamps"}})
+	d := open(
+		t,
+		filepath.Join(dir, "run.hdf5"),
+		robocache.OpenOptions{Options: map[string]string{"timestamps": "timestamps"}},
+	)
 	_, err := d.Times(t.Context(), 0, "action")
 	if !errors.Is(err, robocache.ErrNoClock) || !strings.Contains(err.Error(), "float32") {
 		t.Error(err)

@@ -12,8 +12,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestOtherLengths: of a file of arrays every data set of numbers is a stream by its path, whatever its length, equal to what h5py reads, with
-// or without a rate; those of another length have a clock of their own (G3).
+// TestOtherLengths: of a file of arrays every data set of numbers is a stream by its path, whatever
+// its length, equal to what h5py reads, with or without a rate; those of another length have a
+// clock of their own (G3).
 func TestOtherLengths(t *testing.T) {
 	for _, file := range []string{"earliest", "v108", "latest"} {
 		var oracle struct {
@@ -33,7 +34,9 @@ func TestOtherLengths(t *testing.T) {
 		d := open(t, realdata.Path(t, "hdf5_features/"+file+".hdf5"), robocache.OpenOptions{})
 		seen := 0
 		for path, o := range oracle.Objects {
-			if len(o.Shape) == 0 || o.Shape[0] < 2 || o.SHA256 == "" || strings.HasPrefix(o.DType, "|S") || strings.HasPrefix(o.DType, "|O") {
+			if len(o.Shape) == 0 || o.Shape[0] < 2 || o.SHA256 == "" ||
+				strings.HasPrefix(o.DType, "|S") ||
+				strings.HasPrefix(o.DType, "|O") {
 				continue
 			}
 			key := strings.ReplaceAll(path, "/", ".")
@@ -69,8 +72,17 @@ func TestOtherLengths(t *testing.T) {
 		if seen < 60 {
 			t.Errorf("%s: %d streams", file, seen)
 		}
-		with := open(t, realdata.Path(t, "hdf5_features/"+file+".hdf5"), robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}})
-		if at, err := with.Times(t.Context(), 0, "layout.contiguous"); err != nil || len(at) != 200 || at[199] != 199*50e6 {
+		with := open(
+			t,
+			realdata.Path(t, "hdf5_features/"+file+".hdf5"),
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}},
+		)
+		if at, err := with.Times(
+			t.Context(),
+			0,
+			"layout.contiguous",
+		); err != nil || len(at) != 200 ||
+			at[199] != 199*50e6 {
 			t.Error(len(at), err)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestTimestampUnits: the unit of timestamps that nothing states follows from their magnitude, and a
-// finding says so; what that does not determine is an error that names the option.
+// TestTimestampUnits: the unit of timestamps that nothing states follows from their magnitude, and
+// a finding says so; what that does not determine is an error that names the option.
 func TestTimestampUnits(t *testing.T) {
 	const period = 33_333_333
 	for variant, want := range map[string]int64{
@@ -25,13 +25,17 @@ func TestTimestampUnits(t *testing.T) {
 			t.Fatal(variant, err)
 		}
 		defer ds.Close()
-		said := slices.ContainsFunc(ds.Info().Findings, func(f robocache.Finding) bool { return f.Code == "timestamp-unit" })
+		said := slices.ContainsFunc(
+			ds.Info().Findings,
+			func(f robocache.Finding) bool { return f.Code == "timestamp-unit" },
+		)
 		if said != !strings.HasPrefix(variant, "s_") {
 			t.Errorf("%s: a finding is there: %v", variant, said)
 		}
 		times, err := ds.Times(t.Context(), 0, "")
 		if want == 0 {
-			if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), `Options: {"timestamp_unit": `) {
+			if !errors.Is(err, robocache.ErrMisuse) ||
+				!strings.Contains(err.Error(), `Options: {"timestamp_unit": `) {
 				t.Errorf("%s: %v", variant, err)
 			}
 			continue
@@ -44,7 +48,11 @@ func TestTimestampUnits(t *testing.T) {
 			t.Errorf("%s: a period of %d ns, want %d", variant, got, want)
 		}
 	}
-	ds, err := robocache.Open(t.Context(), cases.Make(t, "H10", "frames", "t.h5"), robocache.OpenOptions{Options: map[string]string{"timestamp_unit": "s"}})
+	ds, err := robocache.Open(
+		t.Context(),
+		cases.Make(t, "H10", "frames", "t.h5"),
+		robocache.OpenOptions{Options: map[string]string{"timestamp_unit": "s"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ func unusable(t *testing.T, d robocache.Dataset) robocache.Finding {
 	return out[0]
 }
 
-// TestUnusedClock checks that a data set of timestamps that cannot be used is a finding that names the
-// column, the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks that a data set of timestamps that cannot be used is a finding that names
+// the column, the episode and the reason, and that errors of rows without a clock name it.
 func TestUnusedClock(t *testing.T) {
 	hz := robocache.Rate{Num: 10, Den: 1}
 	for layout, column := range map[string]string{
@@ -95,19 +95,34 @@ func TestUnusedClock(t *testing.T) {
 				state = "50 Hz is only assumed: "
 			}
 			err = robocache.CheckGrid(t.Context(), d, hz)
-			if err == nil || !strings.Contains(err.Error(), "the clock of the rows cannot be used, and "+state+want+";") {
+			if err == nil ||
+				!strings.Contains(
+					err.Error(),
+					"the clock of the rows cannot be used, and "+state+want+";",
+				) {
 				t.Errorf("%s %s: %v", layout, fault, err)
 			}
 			stated := openClock(t, layout, fault, robocache.OpenOptions{HZ: hz})
-			if err := robocache.CheckGrid(t.Context(), stated, hz); err != nil || stated.Info().UnusedClocks != nil {
-				t.Errorf("%s %s with a stated rate: %v, %v", layout, fault, err, stated.Info().UnusedClocks)
+			if err := robocache.CheckGrid(
+				t.Context(),
+				stated,
+				hz,
+			); err != nil ||
+				stated.Info().UnusedClocks != nil {
+				t.Errorf(
+					"%s %s with a stated rate: %v, %v",
+					layout,
+					fault,
+					err,
+					stated.Info().UnusedClocks,
+				)
 			}
 		}
 	}
 }
 
-// TestSoundClockNotTaken checks that timestamps in a format that does not take them are named, and that
-// the hint leads to them.
+// TestSoundClockNotTaken checks that timestamps in a format that does not take them are named, and
+// that the hint leads to them.
 func TestSoundClockNotTaken(t *testing.T) {
 	for layout, column := range map[string]string{"robomimic": "obs/timestamp", "aloha": "observations/timestamp"} {
 		d := openClock(t, layout, "sound", robocache.OpenOptions{})
@@ -117,22 +132,43 @@ func TestSoundClockNotTaken(t *testing.T) {
 			t.Errorf("%+v, want %q", f, want)
 		}
 		err := robocache.CheckGrid(t.Context(), d, robocache.Rate{Num: 10, Den: 1})
-		if err == nil || !strings.Contains(err.Error(), "the clock of the rows is not used, and ") ||
-			!strings.Contains(err.Error(), `Open the files as Format: "hdf5" with Options: {"timestamps": "`+column+`"}`) {
+		if err == nil ||
+			!strings.Contains(err.Error(), "the clock of the rows is not used, and ") ||
+			!strings.Contains(
+				err.Error(),
+				`Open the files as Format: "hdf5" with Options: {"timestamps": "`+column+`"}`,
+			) {
 			t.Error(err)
 		}
-		named, err := robocache.Open(t.Context(), cases.Make(t, "T01", layout+".sound", "t02.hdf5"), robocache.OpenOptions{
-			Format: "hdf5", Options: map[string]string{"timestamps": column},
-		})
+		named, err := robocache.Open(
+			t.Context(),
+			cases.Make(t, "T01", layout+".sound", "t02.hdf5"),
+			robocache.OpenOptions{
+				Format: "hdf5", Options: map[string]string{"timestamps": column},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer named.Close()
-		if times, err := named.Times(t.Context(), 2, ""); err != nil || len(times) != 9 || times[8] != 800_000_000 {
+		if times, err := named.Times(
+			t.Context(),
+			2,
+			"",
+		); err != nil || len(times) != 9 ||
+			times[8] != 800_000_000 {
 			t.Error(times, err)
 		}
 	}
-	if found := openClock(t, "hdf5", "sound", robocache.OpenOptions{}).Info().Findings; len(found) > 0 {
+	if found := openClock(
+		t,
+		"hdf5",
+		"sound",
+		robocache.OpenOptions{},
+	).Info().
+		Findings; len(
+		found,
+	) > 0 {
 		t.Error(found)
 	}
 }

@@ -26,7 +26,19 @@ func TestStoredTypes(t *testing.T) {
 	dir := s.write(t)
 	var rows []wideRow
 	for _, r := range s.rows {
-		rows = append(rows, wideRow{State: []float64{float64(r.State[0]), float64(r.State[1]), 0.1}, Time: float64(r.Frame) / 10, Frame: int32(r.Frame), Ep: int32(r.Ep), Index: int32(r.Index), Task: int32(r.Task), Extra: 2.5, Say: "x"})
+		rows = append(
+			rows,
+			wideRow{
+				State: []float64{float64(r.State[0]), float64(r.State[1]), 0.1},
+				Time:  float64(r.Frame) / 10,
+				Frame: int32(r.Frame),
+				Ep:    int32(r.Ep),
+				Index: int32(r.Index),
+				Task:  int32(r.Task),
+				Extra: 2.5,
+				Say:   "x",
+			},
+		)
 	}
 	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 4)
 	d := mustOpen(t, dir)
@@ -44,7 +56,12 @@ func TestStoredTypes(t *testing.T) {
 	if err != nil || times[1] != 100000000 {
 		t.Error(times, err) // from the stored float64, not from the declared float32
 	}
-	edit(t, filepath.Join(dir, infoPath), `"observation.state": {"dtype": "float32"`, `"observation.state": {"dtype": "int64"`)
+	edit(
+		t,
+		filepath.Join(dir, infoPath),
+		`"observation.state": {"dtype": "float32"`,
+		`"observation.state": {"dtype": "int64"`,
+	)
 	d = mustOpen(t, dir)
 	err = d.Gather(context.Background(), "observation.state", rowsOf(d, 0), make([]byte, 3*24))
 	wantError(t, err, robocache.ErrMalformed, "int64", "observation.state", "row_group 0", "row 0")
@@ -74,7 +91,13 @@ func TestShapes(t *testing.T) {
 	one := float32(1)
 	var rows []nullRow
 	for _, r := range s.rows {
-		rows = append(rows, nullRow{State: []*float32{&one, &one, &one}, dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task}})
+		rows = append(
+			rows,
+			nullRow{
+				State:       []*float32{&one, &one, &one},
+				dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task},
+			},
+		)
 	}
 	rows[1].State[2] = nil
 	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 10)
@@ -110,7 +133,10 @@ func TestImagePaths(t *testing.T) {
 	writeText(t, filepath.Join(filepath.Dir(dir), "secret.png"), "SECRET")
 	var rows []imageRow
 	for _, r := range s.rows {
-		rows = append(rows, imageRow{dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task}})
+		rows = append(
+			rows,
+			imageRow{dataNoState: dataNoState{r.Time, r.Frame, r.Ep, r.Index, r.Task}},
+		)
 	}
 	rows[0].Image = image{Bytes: []byte("inline"), Path: &in}
 	rows[1].Image = image{Path: &in}
@@ -118,7 +144,13 @@ func TestImagePaths(t *testing.T) {
 	writeRows(t, filepath.Join(dir, "data/chunk-000/file-000.parquet"), rows, 10)
 	d := mustOpen(t, dir)
 	refs := make([]robocache.FrameRef, 2)
-	if err := d.Frames(ctx, "cam", rowsOf(d, 0)[:2], refs); err != nil || string(refs[0].Encoded) != "inline" || string(refs[1].Encoded) != "PICTURE" {
+	if err := d.Frames(
+		ctx,
+		"cam",
+		rowsOf(d, 0)[:2],
+		refs,
+	); err != nil || string(refs[0].Encoded) != "inline" ||
+		string(refs[1].Encoded) != "PICTURE" {
 		t.Fatal(refs, err)
 	}
 	err := d.Frames(ctx, "cam", rowsOf(d, 0)[2:3], refs[:1])

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// writePairs writes a set of 36 episodes of 5 rows in 18 data files, two in each: more files than Open
-// reads over a network. lengths are those that the table gives to the first episodes.
+// writePairs writes a set of 36 episodes of 5 rows in 18 data files, two in each: more files than
+// Open reads over a network. lengths are those that the table gives to the first episodes.
 func writePairs(t *testing.T, perGroup int, lengths ...int64) string {
 	t.Helper()
 	s := newSynth(slices.Repeat([]int{5}, 36)...)
@@ -33,8 +33,9 @@ func writePairs(t *testing.T, perGroup int, lengths ...int64) string {
 	return dir
 }
 
-// TestLengthsThatCancel checks that a remote set of many files, whose table has the right sum of wrong
-// lengths, delivers no row of an episode whose length is wrong, and the right rows of the others.
+// TestLengthsThatCancel checks that a remote set of many files, whose table has the right sum of
+// wrong lengths, delivers no row of an episode whose length is wrong, and the right rows of the
+// others.
 func TestLengthsThatCancel(t *testing.T) {
 	for name, lengths := range map[string][]int64{
 		"right":        nil,
@@ -70,8 +71,8 @@ func TestLengthsThatCancel(t *testing.T) {
 	}
 }
 
-// TestRequestsOfComparing checks what the comparison costs: nothing if a file has a row group for each
-// episode, one read of a small column otherwise.
+// TestRequestsOfComparing checks what the comparison costs: nothing if a file has a row group for
+// each episode, one read of a small column otherwise.
 func TestRequestsOfComparing(t *testing.T) {
 	for perGroup, most := range map[int]int64{5: 3, 1 << 20: 3} {
 		d, srv := openRemote(t, writePairs(t, perGroup), 0)
@@ -83,10 +84,13 @@ func TestRequestsOfComparing(t *testing.T) {
 	}
 }
 
-// TestVideoOfLengthsThatCancel checks that no wrong frame is delivered if the table has the right sum of
-// wrong lengths: the frame count of the video agrees with it.
+// TestVideoOfLengthsThatCancel checks that no wrong frame is delivered if the table has the right
+// sum of wrong lengths: the frame count of the video agrees with it.
 func TestVideoOfLengthsThatCancel(t *testing.T) {
-	mp4 := filepath.Join(realData(t, "g1_h264_v30_bigdrift"), "videos/observation.images.cam_high/chunk-000/file-000.mp4")
+	mp4 := filepath.Join(
+		realData(t, "g1_h264_v30_bigdrift"),
+		"videos/observation.images.cam_high/chunk-000/file-000.mp4",
+	)
 	b, err := os.ReadFile(mp4) // 1254 frames
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +106,10 @@ func TestVideoOfLengthsThatCancel(t *testing.T) {
 				e.Length += int64(1 - 2*i)
 			}
 			e.DataFile, e.From, e.To = int64(i/2), at, at+e.Length
-			episodes = append(episodes, camEpisode{synthEpisode: e, From: float64(e.From) / 30, To: float64(e.To) / 30})
+			episodes = append(
+				episodes,
+				camEpisode{synthEpisode: e, From: float64(e.From) / 30, To: float64(e.To) / 30},
+			)
 			at = e.To
 		}
 		dir := s.write(t)

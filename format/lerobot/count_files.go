@@ -93,7 +93,13 @@ func (d *Dataset) countFiles(ctx context.Context, named map[place]string) ([]cou
 }
 
 func missingData(f fileNumber) error {
-	return robocache.NotFound(string(op), nil, "data file %d of chunk %d is missing", f.file, f.chunk)
+	return robocache.NotFound(
+		string(op),
+		nil,
+		"data file %d of chunk %d is missing",
+		f.file,
+		f.chunk,
+	)
 }
 
 // listData lists the data files of v3 by their numbers. It is empty if the store cannot list.
@@ -129,10 +135,15 @@ func (d *Dataset) claimedFooter(ctx context.Context, file int32) (f *tableFile, 
 		return d.tab.footer(ctx, file)
 	}
 	err = func() error {
-		if _, err := d.paths.try(ctx, d.paths.data, d.dataPlace(file), func(name string) (err error) {
-			f, err = d.openFooter(ctx, name)
-			return err
-		}); err != nil {
+		if _, err := d.paths.try(
+			ctx,
+			d.paths.data,
+			d.dataPlace(file),
+			func(name string) (err error) {
+				f, err = d.openFooter(ctx, name)
+				return err
+			},
+		); err != nil {
 			return err
 		}
 		return nil
@@ -269,7 +280,11 @@ func (d *Dataset) fitsRuns(runs []rowRun, eps []int32) bool {
 }
 
 // runsOfOther reads the runs of a data file that the table does not name.
-func (d *Dataset) runsOfOther(ctx context.Context, f *tableFile, file int32) (runs []rowRun, err error) {
+func (d *Dataset) runsOfOther(
+	ctx context.Context,
+	f *tableFile,
+	file int32,
+) (runs []rowRun, err error) {
 	r, err := d.Bytes.Open(ctx, f.name)
 	if err != nil {
 		return runs, err

@@ -68,7 +68,8 @@ func TestInfoDeviations(t *testing.T) {
 	}
 }
 
-// TestDroppedFeatureIsMalformed checks the class of the error of asking for a feature that is left out.
+// TestDroppedFeatureIsMalformed checks the class of the error of asking for a feature that is left
+// out.
 func TestDroppedFeatureIsMalformed(t *testing.T) {
 	for _, feature := range []string{
 		`"ghost": {"dtype": "float32", "shape": [2]},`,
@@ -102,7 +103,12 @@ func TestTemplates(t *testing.T) {
 	}
 	s := newSynth(3)
 	dir := s.write(t)
-	edit(t, filepath.Join(dir, infoPath), "data/chunk-{chunk_index:03d}", "../data/chunk-{chunk_index:03d}")
+	edit(
+		t,
+		filepath.Join(dir, infoPath),
+		"data/chunk-{chunk_index:03d}",
+		"../data/chunk-{chunk_index:03d}",
+	)
 	_, err := tryOpen(t, dir)
 	wantError(t, err, robocache.ErrMalformed, "/data_path", "below")
 }
@@ -111,11 +117,16 @@ func TestTemplates(t *testing.T) {
 func TestGR00T(t *testing.T) {
 	d := openReal(t, "gr00t_picknplace_v20")
 	info := d.Info()
-	if info.Feature("observation.images.egoview") != nil || info.Feature("observation.images.ego_view") == nil {
+	if info.Feature("observation.images.egoview") != nil ||
+		info.Feature("observation.images.ego_view") == nil {
 		t.Error("the phantom camera is there, or the real one is not")
 	}
 	// modality.json lists the cameras without it: a Loader goes on, and says so.
-	if i := slices.IndexFunc(info.Findings, func(f robocache.Finding) bool { return f.NotDelivered == "observation.images.egoview" }); i < 0 || info.Findings[i].Severity != robocache.SeverityWarning {
+	if i := slices.IndexFunc(
+		info.Findings,
+		func(f robocache.Finding) bool { return f.NotDelivered == "observation.images.egoview" },
+	); i < 0 ||
+		info.Findings[i].Severity != robocache.SeverityWarning {
 		t.Errorf("the phantom camera: %+v", info.Findings)
 	}
 	if f := info.Feature("observation.state"); f.DType != robocache.Float64 || f.Shape[0] != 44 {
@@ -124,12 +135,19 @@ func TestGR00T(t *testing.T) {
 	if f := info.Feature("frame_index"); f == nil || !f.Default {
 		t.Errorf("frame_index: %+v", f)
 	}
-	b := gather(t, d, "frame_index", []robocache.Row{{Episode: 2, Index: 5}, {Episode: 0, Index: 0}})
+	b := gather(
+		t,
+		d,
+		"frame_index",
+		[]robocache.Row{{Episode: 2, Index: 5}, {Episode: 0, Index: 0}},
+	)
 	if b[0] != 5 || b[8] != 0 {
 		t.Error("frame_index is not counted", b)
 	}
 	m := d.Modality()
-	if m == nil || m.State["right_arm"] != (Slice{"observation.state", 22, 29}) || m.Video["ego_view"] != "observation.images.ego_view" || m.Annotation["human.coarse_action"] != "annotation.human.action.task_description" {
+	if m == nil || m.State["right_arm"] != (Slice{"observation.state", 22, 29}) ||
+		m.Video["ego_view"] != "observation.images.ego_view" ||
+		m.Annotation["human.coarse_action"] != "annotation.human.action.task_description" {
 		t.Errorf("%+v", m)
 	}
 	times, err := d.Times(context.Background(), 0, "observation.state")
@@ -137,7 +155,8 @@ func TestGR00T(t *testing.T) {
 		t.Error(times[:3], err)
 	}
 	texts, err := d.Text(context.Background(), "task", []robocache.Row{{Episode: 1, Index: 3}})
-	if err != nil || texts[0] != "pick the sweet potato from the counter and place it in the plate" {
+	if err != nil ||
+		texts[0] != "pick the sweet potato from the counter and place it in the plate" {
 		t.Error(texts, err)
 	}
 	ep, err := d.Episode(context.Background(), 2)
@@ -233,21 +252,49 @@ func TestBroken(t *testing.T) {
 	t.Run("LFS pointers", func(t *testing.T) {
 		dir := copySet(t, "g1_v21")
 		writeText(t, filepath.Join(dir, "data/chunk-000/episode_000001.parquet"), lfsText)
-		writeText(t, filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000002.mp4"), lfsText)
+		writeText(
+			t,
+			filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000002.mp4"),
+			lfsText,
+		)
 		d := mustOpen(t, dir)
 		err := d.Gather(ctx, "action", rowsOf(d, 1)[:1], make([]byte, 104))
 		wantError(t, err, robocache.ErrMalformed, "LFS", "episode 1", "episode_000001.parquet")
-		err = d.Frames(ctx, "observation.images.cam_high", rowsOf(d, 2)[:1], make([]robocache.FrameRef, 1))
+		err = d.Frames(
+			ctx,
+			"observation.images.cam_high",
+			rowsOf(d, 2)[:1],
+			make([]robocache.FrameRef, 1),
+		)
 		wantError(t, err, robocache.ErrMalformed, "LFS", "episode 2", "episode_000002.mp4")
 		gather(t, d, "action", rowsOf(d, 0, 2, 3))
 	})
 	t.Run("missing files", func(t *testing.T) {
 		dir := copySet(t, "g1_v21")
 		os.Remove(filepath.Join(dir, "data/chunk-000/episode_000003.parquet"))
-		os.Remove(filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000001.mp4"))
+		os.Remove(
+			filepath.Join(dir, "videos/chunk-000/observation.images.cam_high/episode_000001.mp4"),
+		)
 		d := mustOpen(t, dir)
-		wantError(t, d.Gather(ctx, "action", rowsOf(d, 3)[:1], make([]byte, 104)), robocache.ErrNotFound, "episode 3", "episode_000003.parquet")
-		wantError(t, d.Frames(ctx, "observation.images.cam_high", rowsOf(d, 1)[:1], make([]robocache.FrameRef, 1)), robocache.ErrNotFound, "episode 1", "episode_000001.mp4")
+		wantError(
+			t,
+			d.Gather(ctx, "action", rowsOf(d, 3)[:1], make([]byte, 104)),
+			robocache.ErrNotFound,
+			"episode 3",
+			"episode_000003.parquet",
+		)
+		wantError(
+			t,
+			d.Frames(
+				ctx,
+				"observation.images.cam_high",
+				rowsOf(d, 1)[:1],
+				make([]robocache.FrameRef, 1),
+			),
+			robocache.ErrNotFound,
+			"episode 1",
+			"episode_000001.mp4",
+		)
 		gather(t, d, "action", rowsOf(d, 1))
 	})
 	t.Run("cut parquet", func(t *testing.T) {
@@ -271,7 +318,12 @@ func TestBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := mustOpen(t, dir)
-		wantError(t, d.Gather(ctx, "action", rowsOf(d, 2)[:1], make([]byte, 104)), robocache.ErrMalformed, "episode_000002.parquet")
+		wantError(
+			t,
+			d.Gather(ctx, "action", rowsOf(d, 2)[:1], make([]byte, 104)),
+			robocache.ErrMalformed,
+			"episode_000002.parquet",
+		)
 	})
 }
 
@@ -301,7 +353,8 @@ func TestRows(t *testing.T) {
 		t.Run("orphan rows", func(t *testing.T) {
 			s := newSynth(3, 4, 5)
 			s.perGroup = group
-			s.episodes = []synthEpisode{s.episodes[0], s.episodes[2]} // the rows of episode 1 stay in the file
+			// the rows of episode 1 stay in the file
+			s.episodes = []synthEpisode{s.episodes[0], s.episodes[2]}
 			s.episodes[1].Index = 2
 			d := mustOpen(t, s.write(t))
 			if got := states(t, d, 1); got[0] != 2 || got[13] != 4 {
@@ -326,7 +379,15 @@ func TestRows(t *testing.T) {
 			s.perGroup = group
 			s.rows[4], s.rows[5] = s.rows[5], s.rows[4]
 			d := mustOpen(t, s.write(t))
-			wantError(t, state(d, 1), robocache.ErrMalformed, "row_group", "index", "episode 1", "not in order")
+			wantError(
+				t,
+				state(d, 1),
+				robocache.ErrMalformed,
+				"row_group",
+				"index",
+				"episode 1",
+				"not in order",
+			)
 		})
 		t.Run("too few rows", func(t *testing.T) {
 			s := newSynth(3, 4)
@@ -424,7 +485,13 @@ func TestTasks(t *testing.T) {
 		Index int64  `parquet:"task_index"`
 		Task  string `parquet:"__index_level_0__"`
 	}
-	writeRows(t, filepath.Join(dir, tasksParquet), []oldTask{{0, "a"}, {1, "old"}}, 10, parquet.KeyValueMetadata("pandas", `{"index_columns": ["__index_level_0__"]}`))
+	writeRows(
+		t,
+		filepath.Join(dir, tasksParquet),
+		[]oldTask{{0, "a"}, {1, "old"}},
+		10,
+		parquet.KeyValueMetadata("pandas", `{"index_columns": ["__index_level_0__"]}`),
+	)
 	d = mustOpen(t, dir)
 	if got, err := text(d, 1); got != "old" || codes(d) != "" {
 		t.Error(got, err, codes(d))

@@ -13,8 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// doctor collects what a dataset gets wrong. A kind of fault in one place becomes one finding with a count and the first
-// place, so that a thousand bad rows are one line.
+// doctor collects what a dataset gets wrong. A kind of fault in one place becomes one finding with
+// a count and the first place, so that a thousand bad rows are one line.
 type doctor struct {
 	d      *Dataset
 	opt    robocache.DiagnoseOptions
@@ -27,9 +27,13 @@ type doctor struct {
 	total  int64
 }
 
-// Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics. What opening noticed is
-// among the findings. An error means that it could not be done, not that something was found.
-func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+// Diagnose proves that the dataset is what it claims: its rows, its video files, its statistics.
+// What opening noticed is among the findings. An error means that it could not be done, not that
+// something was found.
+func (d *Dataset) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer crash.Recover("lerobot doctor", &err)
 	doc := &doctor{d: d, opt: opt, bad: map[int]bool{}, at: map[string]int{}}
 	if opt.Episodes != nil {
@@ -63,7 +67,8 @@ func (doc *doctor) wants(episode int) bool { return doc.chosen == nil || doc.cho
 // wantsAny says whether one of some episodes was asked for, and nothing ended the diagnosis.
 func (doc *doctor) wantsAny(ctx context.Context, eps []int32) bool {
 	doc.failed = cmp.Or(doc.failed, ctx.Err())
-	return doc.failed == nil && (doc.chosen == nil || slices.ContainsFunc(eps, func(e int32) bool { return doc.chosen[int(e)] }))
+	return doc.failed == nil &&
+		(doc.chosen == nil || slices.ContainsFunc(eps, func(e int32) bool { return doc.chosen[int(e)] }))
 }
 
 // progress counts n units of work as done.
@@ -74,8 +79,9 @@ func (doc *doctor) progress(n int64) {
 	}
 }
 
-// maxPlaces is how many findings of one code are listed; further places are counted in the last one.
-// Errors of an episode are all listed: "doctor --fix --drop-bad" leaves out the episodes that they name.
+// maxPlaces is how many findings of one code are listed; further places are counted in the last
+// one. Errors of an episode are all listed: "doctor --fix --drop-bad" leaves out the episodes that
+// they name.
 const maxPlaces = 20
 
 // add lists a finding, or counts it where the same was found before: key says what "the same" is.
@@ -92,7 +98,10 @@ func (doc *doctor) add(key string, f robocache.Finding) {
 		}
 	}
 	if n >= maxPlaces {
-		if more := " (and in more places, counted together)"; !strings.HasSuffix(doc.out[last].Message, more) {
+		if more := " (and in more places, counted together)"; !strings.HasSuffix(
+			doc.out[last].Message,
+			more,
+		) {
 			doc.out[last].Message += more
 		}
 		doc.out[last].Count += max(1, f.Count)
@@ -103,22 +112,49 @@ func (doc *doctor) add(key string, f robocache.Finding) {
 	doc.out = append(doc.out, f)
 }
 
-// found records a fault; the same code in the same file and stream is counted, and keeps the words of the first.
-func (doc *doctor) found(sev robocache.Severity, code string, where robocache.Where, hint, format string, a ...any) {
+// found records a fault; the same code in the same file and stream is counted, and keeps the words
+// of the first.
+func (doc *doctor) found(
+	sev robocache.Severity,
+	code string,
+	where robocache.Where,
+	hint, format string,
+	a ...any,
+) {
 	key := fmt.Sprint(code, "\x00", where["file"], "\x00", where["stream"], "\x00", where["column"])
-	doc.add(key, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, a...), Hint: hint, Count: 1})
+	doc.add(
+		key,
+		robocache.Finding{
+			Severity: sev,
+			Code:     code,
+			Where:    where,
+			Message:  fmt.Sprintf(format, a...),
+			Hint:     hint,
+			Count:    1,
+		},
+	)
 }
 
-// unreadable turns a reader's error into a finding; nil is none. Errors that say nothing about the data end the diagnosis (doc.failed).
+// unreadable turns a reader's error into a finding; nil is none. Errors that say nothing about the
+// data end the diagnosis (doc.failed).
 func (doc *doctor) unreadable(ctx context.Context, err error, where robocache.Where) {
 	if doc.failed = cmp.Or(doc.failed, ctx.Err()); err == nil || doc.failed != nil {
 		return
 	}
-	f := robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-file", Where: robocache.Where{}, Message: err.Error(), Hint: "fetch or write the file again", Count: 1}
+	f := robocache.Finding{
+		Severity: robocache.SeverityError,
+		Code:     "unreadable-file",
+		Where:    robocache.Where{},
+		Message:  err.Error(),
+		Hint:     "fetch or write the file again",
+		Count:    1,
+	}
 	switch {
 	case errors.Is(err, robocache.ErrNotFound):
 		f.Code = "missing-file"
-	case errors.Is(err, robocache.ErrTemporary), errors.Is(err, robocache.ErrInternal), robocache.IsMachineLimit(err):
+	case errors.Is(err, robocache.ErrTemporary),
+		errors.Is(err, robocache.ErrInternal),
+		robocache.IsMachineLimit(err):
 		doc.failed = err
 		return
 	}
@@ -144,28 +180,67 @@ func (doc *doctor) layout(context.Context) {
 	d := doc.d
 	doc.total = d.About.Frames * int64(2+len(d.cams))
 	if d.About.Episodes == 0 {
-		doc.found(robocache.SeverityInfo, "no-episodes", robocache.Where{"file": infoPath}, "record some: robocache.Writer continues the dataset with its features", "the dataset was created and has no episodes yet")
+		doc.found(
+			robocache.SeverityInfo,
+			"no-episodes",
+			robocache.Where{"file": infoPath},
+			"record some: robocache.Writer continues the dataset with its features",
+			"the dataset was created and has no episodes yet",
+		)
 	}
 	if d.raw.major == 3 {
 		if n := d.eps.id(0); d.eps.n() > 0 && n != 0 {
-			doc.found(robocache.SeverityWarning, "episodes-not-from-0", robocache.Where{"file": "meta/episodes", "episode": n}, "renumber them: "+robocache.Command("convert")+" does", "the first episode_index is %d, not 0: readers that look up by row show other episodes", n)
+			doc.found(
+				robocache.SeverityWarning,
+				"episodes-not-from-0",
+				robocache.Where{"file": "meta/episodes", "episode": n},
+				"renumber them: "+robocache.Command("convert")+" does",
+				"the first episode_index is %d, not 0: readers that look up by row show other episodes",
+				n,
+			)
 		} else if d.eps.index != nil {
-			doc.found(robocache.SeverityWarning, "episodes-not-dense", robocache.Where{"file": "meta/episodes"}, "renumber them: "+robocache.Command("convert")+" does", "episode_index has holes: readers that look up by row show other episodes")
+			doc.found(
+				robocache.SeverityWarning,
+				"episodes-not-dense",
+				robocache.Where{"file": "meta/episodes"},
+				"renumber them: "+robocache.Command("convert")+" does",
+				"episode_index has holes: readers that look up by row show other episodes",
+			)
 		}
 		for _, f := range d.eps.files {
 			if f.file > 999 {
-				doc.found(robocache.SeverityWarning, "file-number", robocache.Where{"file": fmt.Sprintf("file-%d", f.file)}, "use more chunks: "+robocache.Command("convert")+" does", "file numbers above 999 sort before smaller ones in readers that sort names: rows move silently")
+				doc.found(
+					robocache.SeverityWarning,
+					"file-number",
+					robocache.Where{"file": fmt.Sprintf("file-%d", f.file)},
+					"use more chunks: "+robocache.Command("convert")+" does",
+					"file numbers above 999 sort before smaller ones in readers that sort names: rows move silently",
+				)
 			}
 		}
 	}
 	for key := range d.eps.cams {
 		if d.cams[key] == nil {
-			doc.found(robocache.SeverityError, "missing-file", robocache.Where{"file": "videos", "stream": key}, "fetch the files", "the episodes table names video files of this camera, and none is there")
+			doc.found(
+				robocache.SeverityError,
+				"missing-file",
+				robocache.Where{"file": "videos", "stream": key},
+				"fetch the files",
+				"the episodes table names video files of this camera, and none is there",
+			)
 		}
 	}
 	for e := range d.eps.n() {
 		if d.eps.length[e] == 0 {
-			doc.found(robocache.SeverityWarning, "empty-episode", robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)}, "remove the episode: "+robocache.Command("doctor --fix --in-place")+" leaves it out", "the episode has no rows")
+			doc.found(
+				robocache.SeverityWarning,
+				"empty-episode",
+				robocache.Where{"file": d.episodesFile(), "episode": d.eps.id(e)},
+				"remove the episode: "+robocache.Command(
+					"doctor --fix --in-place",
+				)+" leaves it out",
+				"the episode has no rows",
+			)
 		}
 	}
 }

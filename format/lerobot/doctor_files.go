@@ -18,12 +18,17 @@ import (
 // pageLimit bounds a page and a dictionary that the doctor proves.
 const pageLimit = 256 << 20
 
-// pages proves the columns that nothing here reads: other readers open a file whole, or not at all. Of the tables of the metadata all, of
-// the data where the caller wants it deep.
+// pages proves the columns that nothing here reads: other readers open a file whole, or not at all.
+// Of the tables of the metadata all, of the data where the caller wants it deep.
 func (doc *doctor) pages(ctx context.Context) {
 	d := doc.d
 	doc.try(ctx, nil, func() error {
-		tables, _, err := store.Files(ctx, d.Bytes, "meta", func(name string) bool { return strings.HasSuffix(name, ".parquet") })
+		tables, _, err := store.Files(
+			ctx,
+			d.Bytes,
+			"meta",
+			func(name string) bool { return strings.HasSuffix(name, ".parquet") },
+		)
 		for _, t := range tables {
 			doc.columns(ctx, t.Name)
 		}
@@ -77,8 +82,16 @@ func (doc *doctor) columns(ctx context.Context, name string) {
 					return nil
 				}
 				err := pq.Check(ctx, r, f, g, leaf, pq.Limits{Bytes: pageLimit})
-				if errors.Is(err, robocache.ErrUnsupported) || errors.Is(err, robocache.ErrResourceLimit) {
-					doc.found(robocache.SeverityWarning, "not-examined", robocache.Where{"file": name, "row_group": g, "column": leaf.Name}, "", "%v", err)
+				if errors.Is(err, robocache.ErrUnsupported) ||
+					errors.Is(err, robocache.ErrResourceLimit) {
+					doc.found(
+						robocache.SeverityWarning,
+						"not-examined",
+						robocache.Where{"file": name, "row_group": g, "column": leaf.Name},
+						"",
+						"%v",
+						err,
+					)
 				} else {
 					doc.unreadable(ctx, err, where)
 				}
@@ -107,7 +120,11 @@ func (doc *doctor) videos(ctx context.Context) {
 			if len(eps) == 0 || !doc.wantsAny(ctx, eps) {
 				continue
 			}
-			doc.try(ctx, robocache.Where{"stream": f.Key, "episodes": doc.span(eps)}, func() error { return doc.videoFile(ctx, f, c, eps, pool) })
+			doc.try(
+				ctx,
+				robocache.Where{"stream": f.Key, "episodes": doc.span(eps)},
+				func() error { return doc.videoFile(ctx, f, c, eps, pool) },
+			)
 			doc.progress(doc.rows(eps))
 		}
 		for e := range d.eps.n() {
@@ -118,7 +135,13 @@ func (doc *doctor) videos(ctx context.Context) {
 	}
 }
 
-func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camera, eps []int32, pool *video.Pool) error {
+func (doc *doctor) videoFile(
+	ctx context.Context,
+	f *robocache.Feature,
+	c *camera,
+	eps []int32,
+	pool *video.Pool,
+) error {
 	layout, err := doc.d.layout(ctx, c, int(eps[0]))
 	if err != nil {
 		return err
@@ -144,8 +167,20 @@ func (doc *doctor) videoFile(ctx context.Context, f *robocache.Feature, c *camer
 }
 
 // codecNames are spellings that mean the same coding.
-var codecNames = map[string]video.Codec{"avc": video.H264, "avc1": video.H264, "libx264": video.H264, "h265": video.HEVC, "libx265": video.HEVC, "hev1": video.HEVC, "hvc1": video.HEVC,
-	"av01": video.AV1, "libsvtav1": video.AV1, "libaom-av1": video.AV1, "mp4v": video.MPEG4, "vp09": video.VP9}
+var codecNames = map[string]video.Codec{
+	"avc":        video.H264,
+	"avc1":       video.H264,
+	"libx264":    video.H264,
+	"h265":       video.HEVC,
+	"libx265":    video.HEVC,
+	"hev1":       video.HEVC,
+	"hvc1":       video.HEVC,
+	"av01":       video.AV1,
+	"libsvtav1":  video.AV1,
+	"libaom-av1": video.AV1,
+	"mp4v":       video.MPEG4,
+	"vp09":       video.VP9,
+}
 
 // claims compares what info.json says of the files with what they are.
 func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
@@ -157,20 +192,53 @@ func (doc *doctor) claims(f *robocache.Feature, l *camFile, ix *video.Index) {
 		norm = cmp.Or(codecNames[string(norm)], norm)
 		if said != "" && norm != entry.Codec {
 			is := cmp.Or(string(entry.Codec), entry.FourCC)
-			doc.found(robocache.SeverityWarning, "codec-lies", where, "fix video.codec in info.json: "+robocache.Command("convert")+" does", "info.json says %s, the file is %s", said, is)
+			doc.found(
+				robocache.SeverityWarning,
+				"codec-lies",
+				where,
+				"fix video.codec in info.json: "+robocache.Command("convert")+" does",
+				"info.json says %s, the file is %s",
+				said,
+				is,
+			)
 		}
 	}
 	doc.decoders(where, ix)
 	if f.Height > 0 && (f.Height != entry.Height || f.Width != entry.Width) {
-		doc.found(robocache.SeverityWarning, "size-lies", where, "fix the shape in info.json", "info.json says %d×%d (height × width), the file is %d×%d", f.Height, f.Width, entry.Height, entry.Width)
+		doc.found(
+			robocache.SeverityWarning,
+			"size-lies",
+			where,
+			"fix the shape in info.json",
+			"info.json says %d×%d (height × width), the file is %d×%d",
+			f.Height,
+			f.Width,
+			entry.Height,
+			entry.Width,
+		)
 	}
 	if entry.Rotation != 0 {
-		doc.found(robocache.SeverityInfo, "rotated", where, "", "the file asks to be shown turned by %d degrees", entry.Rotation)
+		doc.found(
+			robocache.SeverityInfo,
+			"rotated",
+			where,
+			"",
+			"the file asks to be shown turned by %d degrees",
+			entry.Rotation,
+		)
 	}
 	if n := ix.NumFrames(); n > 2 && l.timed == nil { // otherwise frame-count reports the rates
 		fps := 1e9 / float64(max(1, ix.Interval()))
 		if want := doc.d.About.FPS.Float(); math.Abs(fps-want) > 0.01*want {
-			doc.found(robocache.SeverityWarning, "fps-lies", where, "fix fps in info.json, or resample", "info.json says %.6g frames a second, the file has %.6g", want, fps)
+			doc.found(
+				robocache.SeverityWarning,
+				"fps-lies",
+				where,
+				"fix fps in info.json, or resample",
+				"info.json says %.6g frames a second, the file has %.6g",
+				want,
+				fps,
+			)
 		}
 	}
 }
@@ -184,8 +252,21 @@ func (doc *doctor) ends(f *robocache.Feature, c *camera, eps []int32) {
 	for _, e := range eps {
 		declared, length := c.cols.to[e]-c.cols.from[e], float64(doc.d.Len(int(e)))*step
 		if math.Abs(declared-length) > 0.5*step {
-			w := robocache.Where{"file": "meta/episodes", "column": "videos/" + f.Key + "/to_timestamp", "episode": doc.d.eps.id(int(e))}
-			doc.found(robocache.SeverityWarning, "to-timestamp", w, robocache.Command("convert")+" writes both ends by the frames", "to − from is %.6g s, %d rows last %.6g", declared, doc.d.Len(int(e)), length)
+			w := robocache.Where{
+				"file":    "meta/episodes",
+				"column":  "videos/" + f.Key + "/to_timestamp",
+				"episode": doc.d.eps.id(int(e)),
+			}
+			doc.found(
+				robocache.SeverityWarning,
+				"to-timestamp",
+				w,
+				robocache.Command("convert")+" writes both ends by the frames",
+				"to − from is %.6g s, %d rows last %.6g",
+				declared,
+				doc.d.Len(int(e)),
+				length,
+			)
 		}
 	}
 }
@@ -237,7 +318,8 @@ func (doc *doctor) decoders(where robocache.Where, ix *video.Index) {
 	}
 }
 
-// drift compares the time at which each frame is shown with the time at which the format says to look for it.
+// drift compares the time at which each frame is shown with the time at which the format says to
+// look for it.
 func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.Index) {
 	d := doc.d
 	if d.raw.major == 3 && c.cols.from == nil {
@@ -249,7 +331,10 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	var off, wrong, all int64
 	var before float64 // error of the last frame of the episode before
 	where := robocache.Where{"file": l.path, "stream": f.Key}
-	order := slices.SortedStableFunc(slices.Values(l.shown), func(a, b shown) int { return cmp.Compare(a.first, b.first) })
+	order := slices.SortedStableFunc(
+		slices.Values(l.shown),
+		func(a, b shown) int { return cmp.Compare(a.first, b.first) },
+	)
 	for i, s := range order {
 		e := s.episode
 		id := d.eps.id(int(e))
@@ -274,7 +359,14 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 			}
 			if k == 0 && i > 0 && math.Abs(diff-before) > 0.5*step {
 				w := robocache.Where{"file": l.path, "stream": f.Key, "episode": id}
-				doc.found(robocache.SeverityError, "boundary-jump", w, "compare the first frames of the episode with its rows; record or convert it again", "at the start of the episode time jumps by %.3g frames: frames may belong to the episode before", (diff-before)/step)
+				doc.found(
+					robocache.SeverityError,
+					"boundary-jump",
+					w,
+					"compare the first frames of the episode with its rows; record or convert it again",
+					"at the start of the episode time jumps by %.3g frames: frames may belong to the episode before",
+					(diff-before)/step,
+				)
 			}
 			before = diff
 		}
@@ -286,17 +378,42 @@ func (doc *doctor) drift(f *robocache.Feature, c *camera, l *camFile, ix *video.
 	if wrong > 0 {
 		sev, count = robocache.SeverityError, wrong
 	}
-	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{Severity: sev, Code: "timestamp-drift", Where: where, Count: count,
-		Message: fmt.Sprintf("frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame", 1e3*largest, largest/step, off, all, wrong),
-		Hint:    "read it by frame number, as robocache does; " + robocache.Command("convert") + " joins the videos without drift"})
+	doc.add("timestamp-drift\x00"+l.path, robocache.Finding{
+		Severity: sev,
+		Code:     "timestamp-drift",
+		Where:    where,
+		Count:    count,
+		Message: fmt.Sprintf(
+			"frames are shown up to %.3f ms (%.2f frames) from where the metadata says; %d of %d are more than 0.1 ms off, and for %d a lookup by time gives another frame",
+			1e3*largest,
+			largest/step,
+			off,
+			all,
+			wrong,
+		),
+		Hint: "read it by frame number, as robocache does; " + robocache.Command(
+			"convert",
+		) + " joins the videos without drift",
+	})
 }
 
 // decode decodes every frame; a group that fails is a finding, and the others go on.
 func (doc *doctor) decode(
-	ctx context.Context, f *robocache.Feature, c *camera, l *camFile, file *video.File, pool *video.Pool,
+	ctx context.Context,
+	f *robocache.Feature,
+	c *camera,
+	l *camFile,
+	file *video.File,
+	pool *video.Pool,
 ) error {
 	for _, g := range video.Plan(file.Index, file.Index.All()) {
-		err := pool.Decode(ctx, file, nil, []video.Group{g}, func(int, video.Frame) error { return nil })
+		err := pool.Decode(
+			ctx,
+			file,
+			nil,
+			[]video.Group{g},
+			func(int, video.Frame) error { return nil },
+		)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -38,8 +38,9 @@ func (f brokenFile) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return f.Ranged.ReadAt(ctx, p, off)
 }
 
-// TestDoctorKeepsInternalErrors checks that an internal error, or a lack of memory, that is met while
-// frames are decoded ends the doctor's work. It is no finding "undecodable", which --drop-bad would act on.
+// TestDoctorKeepsInternalErrors checks that an internal error, or a lack of memory, that is met
+// while frames are decoded ends the doctor's work. It is no finding "undecodable", which --drop-bad
+// would act on.
 func TestDoctorKeepsInternalErrors(t *testing.T) {
 	for _, planted := range []*robocache.Error{
 		{Class: robocache.ErrInternal, Op: "test", Msg: "planted"},
@@ -58,7 +59,13 @@ func diagnoseBroken(t *testing.T, planted *robocache.Error) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if _, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true}); errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := d.Diagnose(
+		t.Context(),
+		robocache.DiagnoseOptions{Decode: true},
+	); errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Skip(err)
 	} else if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,9 @@ func spoil(t *testing.T, dir, name, column string, with func(page []byte)) {
 // named says whether an error finding names the file, row group and column.
 func named(found []robocache.Finding, name, column string) bool {
 	for _, f := range found {
-		if f.Severity == robocache.SeverityError && f.Where["file"] == name && f.Where["row_group"] == 0 && fmt.Sprint(f.Where["column"]) == column {
+		if f.Severity == robocache.SeverityError && f.Where["file"] == name &&
+			f.Where["row_group"] == 0 &&
+			fmt.Sprint(f.Where["column"]) == column {
 			return true
 		}
 	}
@@ -65,7 +67,8 @@ type extraRow struct {
 	Other []int64 `parquet:"other,list"`
 }
 
-// TestUnreadColumns: damage in columns that nothing here reads is found: of tables in meta always, of data files when the caller wants it deep.
+// TestUnreadColumns: damage in columns that nothing here reads is found: of tables in meta always,
+// of data files when the caller wants it deep.
 func TestUnreadColumns(t *testing.T) {
 	zero := func(page []byte) { clear(page) }
 	header := func(page []byte) { page[0] ^= 0xff }
@@ -87,7 +90,11 @@ func TestUnreadColumns(t *testing.T) {
 		dir := newSynth(3).write(t)
 		name := "meta/extra.parquet"
 		writeRows(t, filepath.Join(dir, name), rows, 100)
-		if found, err := mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil || named(found, name, c.column) {
+		if found, err := mustOpen(
+			t,
+			dir,
+		).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil ||
+			named(found, name, c.column) {
 			t.Errorf("%s: whole: %v, %v", what, found, err)
 		}
 		spoil(t, dir, name, c.column, c.with)
@@ -110,13 +117,18 @@ func TestUnreadColumnsOfRealSets(t *testing.T) {
 			continue // its columns are all read at opening
 		}
 		spoil(t, dir, name, column, func(page []byte) { clear(page[len(page)/2:]) })
-		if found, err = mustOpen(t, dir).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil || !named(found, name, column) {
+		if found, err = mustOpen(
+			t,
+			dir,
+		).Diagnose(t.Context(), robocache.DiagnoseOptions{}); err != nil ||
+			!named(found, name, column) {
 			t.Errorf("%s: not found: %v, %v", name, found, err)
 		}
 	}
 }
 
-// TestDeep: damage in a column that info.json does not declare. Other readers open the file whole; here only a deep look reads it.
+// TestDeep: damage in a column that info.json does not declare. Other readers open the file whole;
+// here only a deep look reads it.
 func TestDeep(t *testing.T) {
 	dir := newSynth(3).write(t)
 	name, info := "data/chunk-000/file-000.parquet", filepath.Join(dir, "meta/info.json")
@@ -154,7 +166,12 @@ func TestWidthLie(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, width := range []string{"4", "2"} {
-		lie := strings.Replace(string(b), `"observation.state": {"dtype": "float32", "shape": [3]`, `"observation.state": {"dtype": "float32", "shape": [`+width+`]`, 1)
+		lie := strings.Replace(
+			string(b),
+			`"observation.state": {"dtype": "float32", "shape": [3]`,
+			`"observation.state": {"dtype": "float32", "shape": [`+width+`]`,
+			1,
+		)
 		if lie == string(b) {
 			t.Fatalf("nothing replaced in %s", b)
 		}
@@ -162,10 +179,23 @@ func TestWidthLie(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := mustOpen(t, dir)
-		err = d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1], make([]byte, d.Info().Feature("observation.state").RowBytes()))
-		wantError(t, err, robocache.ErrMalformed, "meta/info.json", "3 values a row are found", width+" are declared")
+		err = d.Gather(
+			t.Context(),
+			"observation.state",
+			rowsOf(d, 1)[:1],
+			make([]byte, d.Info().Feature("observation.state").RowBytes()),
+		)
+		wantError(
+			t,
+			err,
+			robocache.ErrMalformed,
+			"meta/info.json",
+			"3 values a row are found",
+			width+" are declared",
+		)
 		var e *robocache.Error
-		if strings.Contains(err.Error(), "parquet") || !errors.As(err, &e) || e.Where["row_group"] != nil {
+		if strings.Contains(err.Error(), "parquet") || !errors.As(err, &e) ||
+			e.Where["row_group"] != nil {
 			t.Errorf("the data file is blamed: %v", err)
 		}
 		found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{})

@@ -93,7 +93,13 @@ func (doc *doctor) file(ctx context.Context, file int32, c *tableCheck) error {
 		return err
 	}
 	if f.pq.Rows == 0 {
-		doc.found(robocache.SeverityError, "empty-file", robocache.Where{"file": f.name}, "remove the file", "the data file has no rows: LeRobot refuses such a set")
+		doc.found(
+			robocache.SeverityError,
+			"empty-file",
+			robocache.Where{"file": f.name},
+			"remove the file",
+			"the data file has no rows: LeRobot refuses such a set",
+		)
 	}
 	doc.schema(f)
 	for g := range f.pq.Groups {
@@ -116,20 +122,47 @@ func (doc *doctor) schema(f *tableFile) {
 		where := robocache.Where{"file": f.name, "column": c.key}
 		switch {
 		case top == nil:
-			doc.found(robocache.SeverityError, "missing-column", where, "write the file again", "declared, but not in this file")
+			doc.found(
+				robocache.SeverityError,
+				"missing-column",
+				where,
+				"write the file again",
+				"declared, but not in this file",
+			)
 		case c.kind == robocache.KindNumeric && top.Group() && elements(c.shape) == 1 && len(c.shape) < 2:
-			doc.found(robocache.SeverityWarning, "scalar-as-list", where, "store shape [1] as a plain number", "shape [1] is stored as a list: LeRobot refuses it")
+			doc.found(
+				robocache.SeverityWarning,
+				"scalar-as-list",
+				where,
+				"store shape [1] as a plain number",
+				"shape [1] is stored as a list: LeRobot refuses it",
+			)
 		case c.kind == robocache.KindNumeric && !top.Group():
 			t := pq.DType(top)
-			if isBool := robocache.Bool; t.Float() != c.dtype.Float() || (t == isBool) != (c.dtype == isBool) {
-				doc.found(robocache.SeverityWarning, "stored-type", where, "declare the type that is stored", "declared %s, stored %s", c.dtype, t)
+			if isBool := robocache.Bool; t.Float() != c.dtype.Float() ||
+				(t == isBool) != (c.dtype == isBool) {
+				doc.found(
+					robocache.SeverityWarning,
+					"stored-type",
+					where,
+					"declare the type that is stored",
+					"declared %s, stored %s",
+					c.dtype,
+					t,
+				)
 			}
 		}
 	}
 }
 
 // group checks the rows of one row group.
-func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c *tableCheck) error {
+func (doc *doctor) group(
+	ctx context.Context,
+	f *tableFile,
+	file int32,
+	g int,
+	c *tableCheck,
+) error {
 	d := doc.d
 	column := func(name string) ([]int64, error) { return d.tab.integers(ctx, f, file, g, name) }
 	ids, err := column("episode_index")
@@ -165,11 +198,26 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			e = d.eps.position(ids[r])
 		}
 		if index != nil && index[r] != c.global {
-			doc.found(robocache.SeverityError, "index-order", where("index", r), renumber, "index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly", index[r], c.global)
+			doc.found(
+				robocache.SeverityError,
+				"index-order",
+				where("index", r),
+				renumber,
+				"index is %d where %d stands in order: readers that take a row's place as its index give other rows, and windows clamp wrongly",
+				index[r],
+				c.global,
+			)
 		}
 		c.global++
 		if e < 0 || e >= d.eps.n() {
-			doc.found(robocache.SeverityError, "orphan-rows", where("episode_index", r), "remove the rows, or restore their episode", "rows of episode %d, which the metadata does not know", ids[r])
+			doc.found(
+				robocache.SeverityError,
+				"orphan-rows",
+				where("episode_index", r),
+				"remove the rows, or restore their episode",
+				"rows of episode %d, which the metadata does not know",
+				ids[r],
+			)
 			continue
 		}
 		k := int64(c.rows[e])
@@ -178,11 +226,27 @@ func (doc *doctor) group(ctx context.Context, f *tableFile, file int32, g int, c
 			continue
 		}
 		if frame != nil && frame[r] != k {
-			doc.found(robocache.SeverityError, "frame-index", where("frame_index", r), renumber, "frame_index is %d in row %d of episode %d", frame[r], k, d.eps.id(e))
+			doc.found(
+				robocache.SeverityError,
+				"frame-index",
+				where("frame_index", r),
+				renumber,
+				"frame_index is %d in row %d of episode %d",
+				frame[r],
+				k,
+				d.eps.id(e),
+			)
 		}
 		if task != nil {
 			if _, ok := d.taskText[task[r]]; !ok {
-				doc.found(robocache.SeverityError, "task-index", where("task_index", r), "add the task, or fix the number", "task_index %d has no text", task[r])
+				doc.found(
+					robocache.SeverityError,
+					"task-index",
+					where("task_index", r),
+					"add the task, or fix the number",
+					"task_index %d has no text",
+					task[r],
+				)
 			}
 		}
 		if timestamps != nil {
@@ -202,7 +266,8 @@ func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
 	d := doc.d
 	for _, e := range d.tab.episodesOf(file) {
 		_, start := d.tab.fileOf(int(e))
-		if row >= start && row < start+int64(d.Len(int(e))) && (ids == nil || d.raw.major == 2 || ids[i] == d.eps.dataID(int(e))) {
+		if row >= start && row < start+int64(d.Len(int(e))) &&
+			(ids == nil || d.raw.major == 2 || ids[i] == d.eps.dataID(int(e))) {
 			return int(e)
 		}
 	}
@@ -213,9 +278,22 @@ func (doc *doctor) episodeAtRow(file int32, row int64, ids []int64, i int) int {
 }
 
 // timestamp checks one row's time: finite, increasing, on the grid of the frame rate from 0.
-func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where func() robocache.Where) {
+func (doc *doctor) timestamp(
+	t float64,
+	k int64,
+	e int,
+	c *tableCheck,
+	where func() robocache.Where,
+) {
 	if math.IsNaN(t) || math.IsInf(t, 0) {
-		doc.found(robocache.SeverityError, "timestamp-not-finite", where(), "fix the timestamp, or drop the row", "timestamp is %v", t)
+		doc.found(
+			robocache.SeverityError,
+			"timestamp-not-finite",
+			where(),
+			"fix the timestamp, or drop the row",
+			"timestamp is %v",
+			t,
+		)
 		return
 	}
 	fps := doc.d.About.FPS
@@ -224,26 +302,68 @@ func (doc *doctor) timestamp(t float64, k int64, e int, c *tableCheck, where fun
 	c.last[e] = t
 	if k == 0 {
 		if math.Abs(t) > tolerance(t) {
-			doc.found(robocache.SeverityWarning, "timestamp-offset", where(), robocache.Command("convert")+" writes timestamps from 0", "timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames", t, t/step)
+			doc.found(
+				robocache.SeverityWarning,
+				"timestamp-offset",
+				where(),
+				robocache.Command("convert")+" writes timestamps from 0",
+				"timestamps start at %.6g s, not at 0: readers that look up frames by time are off by %.3g frames",
+				t,
+				t/step,
+			)
 		}
 		return
 	}
 	switch d := t - before; {
 	case d < 0:
-		doc.found(robocache.SeverityError, "timestamp-order", where(), "sort the rows, or fix the timestamps", "time goes back from %.9g to %.9g s", before, t)
+		doc.found(
+			robocache.SeverityError,
+			"timestamp-order",
+			where(),
+			"sort the rows, or fix the timestamps",
+			"time goes back from %.9g to %.9g s",
+			before,
+			t,
+		)
 	case d == 0:
-		doc.found(robocache.SeverityWarning, "timestamp-repeated", where(), "drop the row, or fix the timestamp", "time stands still at %.9g s", t)
+		doc.found(
+			robocache.SeverityWarning,
+			"timestamp-repeated",
+			where(),
+			"drop the row, or fix the timestamp",
+			"time stands still at %.9g s",
+			t,
+		)
 	case d > 1.5*step:
-		doc.found(robocache.SeverityWarning, "timestamp-gap", where(), "frames may be lost: compare with the recording", "a step of %.4g s, %.3g frames", d, d/step)
+		doc.found(
+			robocache.SeverityWarning,
+			"timestamp-gap",
+			where(),
+			"frames may be lost: compare with the recording",
+			"a step of %.4g s, %.3g frames",
+			d,
+			d/step,
+		)
 	case math.Abs(d-step) > 2*tolerance(t):
-		doc.found(robocache.SeverityWarning, "timestamp-grid", where(), robocache.Command("convert")+" writes timestamps on the grid, and keeps the recorded ones", "a step of %.6g s where 1/fps is %.6g", d, step)
+		doc.found(
+			robocache.SeverityWarning,
+			"timestamp-grid",
+			where(),
+			robocache.Command(
+				"convert",
+			)+" writes timestamps on the grid, and keeps the recorded ones",
+			"a step of %.6g s where 1/fps is %.6g",
+			d,
+			step,
+		)
 	}
 }
 
 // tolerance is LeRobot's 0.1 ms, and what float32 itself cannot hold.
 func tolerance(t float64) float64 { return 1e-4 + math.Abs(t)/(1<<23) }
 
-// statistics recounts every numeric feature, exactly, and compares with what the dataset says of itself.
+// statistics recounts every numeric feature, exactly, and compares with what the dataset says of
+// itself.
 func (doc *doctor) statistics(ctx context.Context) {
 	d := doc.d
 	said, err := d.Stats(ctx)
@@ -293,7 +413,13 @@ func (doc *doctor) statistics(ctx context.Context) {
 		if slices.ContainsFunc(doc.out, isUnreadable) {
 			hint = "correct the errors first: statistics need every row"
 		}
-		doc.found(robocache.SeverityInfo, "no-stats", robocache.Where{"file": statsJSON}, hint, "the dataset brings no statistics")
+		doc.found(
+			robocache.SeverityInfo,
+			"no-stats",
+			robocache.Where{"file": statsJSON},
+			hint,
+			"the dataset brings no statistics",
+		)
 	}
 }
 
@@ -312,7 +438,15 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 	hint := robocache.Command("stats --write") + " writes exact ones"
 	where := robocache.Where{"file": "meta/stats", "stream": f.Key}
 	if said.Count > 0 && said.Count != have.Count {
-		doc.found(robocache.SeverityWarning, "stats-count", where, hint, "statistics of %d rows, there are %d", said.Count, have.Count)
+		doc.found(
+			robocache.SeverityWarning,
+			"stats-count",
+			where,
+			hint,
+			"statistics of %d rows, there are %d",
+			said.Count,
+			have.Count,
+		)
 	}
 	for _, name := range []string{"min", "max", "mean", "std", "q01", "q10", "q50", "q90", "q99"} {
 		a, b := stats.Vector(said, name), stats.Vector(have, name)
@@ -320,7 +454,16 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 			continue
 		}
 		if len(a) != len(b) {
-			doc.found(robocache.SeverityWarning, "stats-shape", where, hint, "%s has %d numbers, expected %d", name, len(a), len(b))
+			doc.found(
+				robocache.SeverityWarning,
+				"stats-shape",
+				where,
+				hint,
+				"%s has %d numbers, expected %d",
+				name,
+				len(a),
+				len(b),
+			)
 			continue
 		}
 		for c := range a {
@@ -335,7 +478,16 @@ func (doc *doctor) compare(f *robocache.Feature, said, have *robocache.FeatureSt
 			}
 			if diff := math.Abs(a[c] - b[c]); diff > allowed || math.IsNaN(diff) {
 				w := robocache.Where{"file": "meta/stats", "stream": f.Key, "index": c}
-				doc.found(robocache.SeverityWarning, "stats-wrong", w, hint, "%s is said to be %.6g, a recount gives %.6g", name, a[c], b[c])
+				doc.found(
+					robocache.SeverityWarning,
+					"stats-wrong",
+					w,
+					hint,
+					"%s is said to be %.6g, a recount gives %.6g",
+					name,
+					a[c],
+					b[c],
+				)
 			}
 		}
 	}

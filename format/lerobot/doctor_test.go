@@ -55,8 +55,12 @@ func TestDoctorMeasuresDrift(t *testing.T) {
 		"g1_h264_v30_bigdrift": {778, "43.359 ms (1.30 frames)", robocache.SeverityError},
 		"g1_v30_drift":         {1968, "2.995 ms", robocache.SeverityWarning},
 	} {
-		f := pick(diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{}), "timestamp-drift")
-		if f == nil || f.Count != want.count || f.Severity != want.sev || !strings.Contains(f.Message, want.says) {
+		f := pick(
+			diagnose(t, realdata.Path(t, name), robocache.DiagnoseOptions{}),
+			"timestamp-drift",
+		)
+		if f == nil || f.Count != want.count || f.Severity != want.sev ||
+			!strings.Contains(f.Message, want.says) {
 			t.Errorf("%s: %+v, want %+v", name, f, want)
 		}
 	}
@@ -82,7 +86,8 @@ func TestDoctorFindsWhatWasAltered(t *testing.T) {
 		t.Skipf("no pyarrow to alter tables with: %v (make test installs it)", err)
 	}
 	out := filepath.Join(t.TempDir(), "altered")
-	if b, err := exec.Command(python, "testdata/alter.py", clean, out).CombinedOutput(); err != nil {
+	if b, err := exec.Command(python, "testdata/alter.py", clean, out).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, b)
 	}
 	dirs, err := os.ReadDir(out)
@@ -99,7 +104,9 @@ func TestDoctorFindsWhatWasAltered(t *testing.T) {
 				return
 			}
 			for _, f := range found {
-				if strings.HasPrefix(e.Name(), f.Code) && f.Severity != robocache.SeverityInfo && f.Hint != "" && len(f.Where) > 0 {
+				if strings.HasPrefix(e.Name(), f.Code) && f.Severity != robocache.SeverityInfo &&
+					f.Hint != "" &&
+					len(f.Where) > 0 {
 					return
 				}
 			}
@@ -130,11 +137,15 @@ func TestDoctorOfSomeFiles(t *testing.T) {
 		}
 	}
 	dir := copySet(t, "g1_v21")
-	if err := os.Truncate(filepath.Join(dir, "data/chunk-000/episode_000002.parquet"), 5000); err != nil {
+	if err := os.Truncate(
+		filepath.Join(dir, "data/chunk-000/episode_000002.parquet"),
+		5000,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range diagnose(t, dir, robocache.DiagnoseOptions{}) {
-		if f.Code != "unreadable-file" || f.Where["episode"] != int64(2) && f.Where["episodes"] != "2" {
+		if f.Code != "unreadable-file" ||
+			f.Where["episode"] != int64(2) && f.Where["episodes"] != "2" {
 			t.Errorf("%s %s: %s", f.Code, f.Where, f.Message)
 		}
 	}

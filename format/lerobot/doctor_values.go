@@ -129,7 +129,10 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 		}
 		for i, r := range rows {
 			where := robocache.Where{
-				"stream": f.Key, "column": f.Key, "episode": doc.d.eps.id(r.Episode), "row": r.Index,
+				"stream":  f.Key,
+				"column":  f.Key,
+				"episode": doc.d.eps.id(r.Episode),
+				"row":     r.Index,
 			}
 			info, err := video.ImageSize(&refs[i])
 			if err == nil && isCutPNG(refs[i].Encoded) {
@@ -144,24 +147,41 @@ func (doc *doctor) images(ctx context.Context, f *robocache.Feature) {
 			if err != nil {
 				key := fmt.Sprint("unreadable-image\x00", f.Key, "\x00", r.Episode)
 				doc.add(key, robocache.Finding{
-					Severity: robocache.SeverityError, Code: "unreadable-image", Where: where, Count: 1,
-					Message: err.Error(), Hint: undecodableHint(),
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-image",
+					Where:    where,
+					Count:    1,
+					Message:  err.Error(),
+					Hint:     undecodableHint(),
 				})
 				continue
 			}
 			if width == 0 && f.Height > 0 && (info.Width != f.Width || info.Height != f.Height) {
-				doc.found(robocache.SeverityWarning, "size-lies", where, "fix the shape in info.json",
+				doc.found(
+					robocache.SeverityWarning,
+					"size-lies",
+					where,
+					"fix the shape in info.json",
 					"info.json says %d×%d (height × width), the image is %d×%d",
-					f.Height, f.Width, info.Height, info.Width)
+					f.Height,
+					f.Width,
+					info.Height,
+					info.Width,
+				)
 			}
 			width, height = cmp.Or(width, info.Width), cmp.Or(height, info.Height)
 			if info.Width != width || info.Height != height {
 				key := fmt.Sprint("image-size\x00", f.Key, "\x00", r.Episode)
 				doc.add(key, robocache.Finding{
-					Severity: robocache.SeverityError, Code: "image-size", Where: where, Count: 1,
+					Severity: robocache.SeverityError,
+					Code:     "image-size",
+					Where:    where,
+					Count:    1,
 					Message: fmt.Sprintf("expected %d×%d (height × width), found %d×%d",
 						height, width, info.Height, info.Width),
-					Hint: "read them at one size with " + robocache.Option("image_size") + ", or write images of one size",
+					Hint: "read them at one size with " + robocache.Option(
+						"image_size",
+					) + ", or write images of one size",
 				})
 			}
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// episodes is the episodes table: a flat slice a column, sorted by episode_index. Files are numbered within it.
+// episodes is the episodes table: a flat slice a column, sorted by episode_index. Files are
+// numbered within it.
 type episodes struct {
 	index  []int64 // episode_index; nil where it is the position
 	length []int32
@@ -44,7 +45,8 @@ type tableFault struct {
 	column, message string
 }
 
-// fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an episode and its episode_index.
+// fileNumber is the pair that names a file: chunk_index and file_index, in v2 the chunk of an
+// episode and its episode_index.
 type fileNumber struct{ chunk, file int64 }
 
 // camColumns are the columns of one camera.
@@ -248,10 +250,16 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (ep robocache.Episod
 	if err != nil {
 		return ep, err
 	}
-	return robocache.Episode{Position: episode, Index: d.eps.id(episode), Length: d.Len(episode), Tasks: t.of(episode)}, nil
+	return robocache.Episode{
+		Position: episode,
+		Index:    d.eps.id(episode),
+		Length:   d.Len(episode),
+		Tasks:    t.of(episode),
+	}, nil
 }
 
-// episodeTasks reads the tasks column on the first call: it is the only part of the episodes table that costs text.
+// episodeTasks reads the tasks column on the first call: it is the only part of the episodes table
+// that costs text.
 func (d *Dataset) episodeTasks(ctx context.Context) (*episodeTasks, error) {
 	t := d.taskTab.Load()
 	if t == nil {
@@ -313,7 +321,13 @@ func (d *Dataset) readEpisodesV2(ctx context.Context) (err error) {
 	e.ownFiles(d.raw.chunksSize)
 	d.taskTab.Store(tasks)
 	e.count()
-	d.take(e, perm, episodesJSONL, "episodes are not in the order of episode_index", "sort the lines")
+	d.take(
+		e,
+		perm,
+		episodesJSONL,
+		"episodes are not in the order of episode_index",
+		"sort the lines",
+	)
 	return nil
 }
 

@@ -14,8 +14,12 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EpisodeStats gives the statistics of a feature that the metadata has of each episode, by position; nil of an episode without.
-func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.FeatureStats, err error) {
+// EpisodeStats gives the statistics of a feature that the metadata has of each episode, by
+// position; nil of an episode without.
+func (d *Dataset) EpisodeStats(
+	ctx context.Context,
+	key string,
+) (_ []*robocache.FeatureStats, err error) {
 	defer crash.Recover("lerobot stats", &err)
 	n := d.eps.n()
 	out := make([]*robocache.FeatureStats, n)
@@ -47,7 +51,11 @@ func (d *Dataset) EpisodeStats(ctx context.Context, key string) (_ []*robocache.
 	}
 	prefix := "stats/" + key + "/"
 	t := &textColumns{types: map[string]string{}, values: map[string][]string{}}
-	if err := d.tableV3(ctx, t, func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") }); err != nil {
+	if err := d.tableV3(
+		ctx,
+		t,
+		func(c string) bool { return strings.HasPrefix(c, prefix) && !strings.Contains(c[len(prefix):], "/") },
+	); err != nil {
 		return nil, err
 	}
 	if t.rows != d.eps.rows {
@@ -86,15 +94,20 @@ func knows(s *robocache.FeatureStats) bool {
 			return false
 		}
 	}
-	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) && len(s.Max) == len(s.Mean) && len(s.Std) == len(s.Mean)
+	return s.Count > 0 && len(s.Mean) > 0 && len(s.Min) == len(s.Mean) &&
+		len(s.Max) == len(s.Mean) &&
+		len(s.Std) == len(s.Mean)
 }
 
-// FrameStats is EpisodeStats of a camera, as far as they can stand for a count of its frames: colours in [0, 1], no part missing.
+// FrameStats is EpisodeStats of a camera, as far as they can stand for a count of its frames:
+// colours in [0, 1], no part missing.
 func (d *Dataset) FrameStats(ctx context.Context, key string) ([]*robocache.FeatureStats, error) {
 	all, err := d.EpisodeStats(ctx, key)
 	f := d.About.Feature(key)
 	for i, s := range all {
-		if f == nil || !knows(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) || f.Depth == nil && slices.Max(s.Max) > 1 || slices.ContainsFunc(slices.Concat(s.Mean, s.Std), func(v float64) bool { return v != v }) {
+		if f == nil || !knows(s) || !slices.Equal(s.Shape, []int{len(s.Mean), 1, 1}) ||
+			f.Depth == nil && slices.Max(s.Max) > 1 ||
+			slices.ContainsFunc(slices.Concat(s.Mean, s.Std), func(v float64) bool { return v != v }) {
 			all[i] = nil
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// EpisodeTable is the table of episodes with every column that its files have, in the order of episode_index.
+// EpisodeTable is the table of episodes with every column that its files have, in the order of
+// episode_index.
 type EpisodeTable struct {
 	Columns []EpisodeColumn         `json:"columns"`
 	Data    EpisodeFiles            `json:"data"`   // the data file of each episode
@@ -26,7 +27,8 @@ type EpisodeColumn struct {
 	Name string `json:"name"`
 	// "int64", "string", "list<string>" …; "" where the values alone tell.
 	Type string `json:"type"`
-	// A JSON array with a value an episode. It is text because it may hold NaN, as Python's json writes and reads it.
+	// A JSON array with a value an episode. It is text because it may hold NaN, as Python's json
+	// writes and reads it.
 	Values string `json:"values"`
 }
 
@@ -45,8 +47,9 @@ func (d *Dataset) InfoJSON(ctx context.Context) (json.RawMessage, error) {
 	return b, robocache.At(err, robocache.Where{"file": infoPath})
 }
 
-// EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class: they are most of the bytes.
-// Row numbers of the dataset are by our count, which is theirs in every sound set; v2 gets the columns that v3 finds files by.
+// EpisodeTable reads the whole table. Statistics of episodes stay out, as in lerobot's own class:
+// they are most of the bytes. Row numbers of the dataset are by our count, which is theirs in every
+// sound set; v2 gets the columns that v3 finds files by.
 func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error) {
 	defer crash.Recover("lerobot episodes", &err)
 	t = &EpisodeTable{Videos: map[string]EpisodeFiles{}}
@@ -56,7 +59,11 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 			return t, err
 		}
 	} else {
-		if err := d.tableV3(ctx, all, func(c string) bool { return !strings.HasPrefix(c, "stats/") }); err != nil {
+		if err := d.tableV3(
+			ctx,
+			all,
+			func(c string) bool { return !strings.HasPrefix(c, "stats/") },
+		); err != nil {
 			return t, err
 		}
 	}
@@ -65,16 +72,29 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		return nil, changed(fmt.Sprintf("%d rows", rows), fmt.Sprint(all.rows))
 	}
 	for _, c := range all.names {
-		t.Columns = append(t.Columns, EpisodeColumn{c, all.types[c], jsonArray(reader.Permute(pad(all.values[c], rows), d.paths.perm))})
+		t.Columns = append(
+			t.Columns,
+			EpisodeColumn{
+				c,
+				all.types[c],
+				jsonArray(reader.Permute(pad(all.values[c], rows), d.paths.perm)),
+			},
+		)
 	}
-	if k := slices.IndexFunc(t.Columns, func(c EpisodeColumn) bool { return c.Name == "episode_index" }); k >= 0 {
+	if k := slices.IndexFunc(
+		t.Columns,
+		func(c EpisodeColumn) bool { return c.Name == "episode_index" },
+	); k >= 0 {
 		var ids []float64 // pandas may have written them so
 		if json.Unmarshal([]byte(t.Columns[k].Values), &ids) != nil || len(ids) != n {
 			return nil, changed(fmt.Sprintf("%d numbers", n), fmt.Sprint(len(ids)))
 		}
 		for i, id := range ids {
 			if int64(id) != d.eps.dataID(i) {
-				return nil, changed(fmt.Sprintf("episode %d in place %d", d.eps.id(i), i), fmt.Sprint(int64(id)))
+				return nil, changed(
+					fmt.Sprintf("episode %d in place %d", d.eps.id(i), i),
+					fmt.Sprint(int64(id)),
+				)
 			}
 		}
 	}
@@ -88,7 +108,14 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 	if err != nil {
 		return t, err
 	}
-	setColumn(t, "tasks", "list<string>", n, d.raw.major == 2, func(i int) any { return texts.of(i) })
+	setColumn(
+		t,
+		"tasks",
+		"list<string>",
+		n,
+		d.raw.major == 2,
+		func(i int) any { return texts.of(i) },
+	)
 	data := func(i int) place { f, _ := d.tab.fileOf(i); return d.dataPlace(f) }
 	setColumn(t, "data/chunk_index", "int64", n, true, func(i int) any { return data(i).chunk })
 	setColumn(t, "data/file_index", "int64", n, true, func(i int) any { return data(i).number() })
@@ -101,11 +128,32 @@ func (d *Dataset) EpisodeTable(ctx context.Context) (t *EpisodeTable, err error)
 		at := func(i int32) place { return d.placeOf(c.cols.files[i], c.key) }
 		t.Videos[c.key] = files(c.templates[0], len(c.cols.files), d.filesOf(c.cols.file), at)
 		col := "videos/" + c.key + "/"
-		setColumn(t, col+"chunk_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).chunk })
-		setColumn(t, col+"file_index", "int64", n, false, func(i int) any { return at(c.fileOf(i)).number() })
+		setColumn(
+			t,
+			col+"chunk_index",
+			"int64",
+			n,
+			false,
+			func(i int) any { return at(c.fileOf(i)).chunk },
+		)
+		setColumn(
+			t,
+			col+"file_index",
+			"int64",
+			n,
+			false,
+			func(i int) any { return at(c.fileOf(i)).number() },
+		)
 		if d.raw.major == 2 { // each episode has an mp4 of its own
 			setColumn(t, col+"from_timestamp", "float64", n, false, func(int) any { return 0.0 })
-			setColumn(t, col+"to_timestamp", "float64", n, false, func(i int) any { return float64(d.eps.length[i]) / d.raw.fps.Float() })
+			setColumn(
+				t,
+				col+"to_timestamp",
+				"float64",
+				n,
+				false,
+				func(i int) any { return float64(d.eps.length[i]) / d.raw.fps.Float() },
+			)
 		}
 	}
 	return t, nil
@@ -188,33 +236,56 @@ func pad(v []string, n int) []string {
 }
 
 // tableV3 reads the columns of the Parquet files that are wanted.
-func (d *Dataset) tableV3(ctx context.Context, t *textColumns, kept func(column string) bool) error {
+func (d *Dataset) tableV3(
+	ctx context.Context,
+	t *textColumns,
+	kept func(column string) bool,
+) error {
 	var tops []*pq.Node
-	if _, err := d.eachEpisodesGroup(ctx, kept, func(name string, f *pq.File) (leaves []*pq.Node, err error) {
-		tops = tops[:0]
-		for _, top := range f.Root.Children {
-			if !kept(top.Name) || slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
-				continue
+	if _, err := d.eachEpisodesGroup(
+		ctx,
+		kept,
+		func(name string, f *pq.File) (leaves []*pq.Node, err error) {
+			tops = tops[:0]
+			for _, top := range f.Root.Children {
+				if !kept(top.Name) ||
+					slices.ContainsFunc(tops, func(n *pq.Node) bool { return n.Name == top.Name }) {
+					continue
+				}
+				if odd := slices.IndexFunc(
+					top.Leaves(nil),
+					func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray },
+				); odd >= 0 {
+					d.notice(
+						warn(
+							"episodes-columns",
+							name,
+							"the column "+top.Name+" is left out: its values have a type that is not read here",
+							"write it as numbers or text",
+						),
+					)
+					continue
+				}
+				tops, leaves = append(tops, top), top.Leaves(leaves)
+				t.add(top.Name, typeName(top)) // also of a file without rows
 			}
-			if odd := slices.IndexFunc(top.Leaves(nil), func(l *pq.Node) bool { return l.Type == pq.Int96 || l.Type == pq.FixedLenByteArray }); odd >= 0 {
-				d.notice(warn("episodes-columns", name, "the column "+top.Name+" is left out: its values have a type that is not read here", "write it as numbers or text"))
-				continue
+			return leaves, nil
+		},
+		func(r robocache.Ranged, f *pq.File, g int) error {
+			for _, top := range tops {
+				v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
+				if err := robocache.At(
+					err,
+					robocache.Where{"row_group": g, "column": top.Name},
+				); err != nil {
+					return err
+				}
+				t.add(top.Name, typeName(top), v...)
 			}
-			tops, leaves = append(tops, top), top.Leaves(leaves)
-			t.add(top.Name, typeName(top)) // also of a file without rows
-		}
-		return leaves, nil
-	}, func(r robocache.Ranged, f *pq.File, g int) error {
-		for _, top := range tops {
-			v, err := pq.ReadJSON(ctx, r, f, g, top, nil, tableLimit)
-			if err := robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}); err != nil {
-				return err
-			}
-			t.add(top.Name, typeName(top), v...)
-		}
-		t.rows += int(f.Groups[g].Rows)
-		return nil
-	}); err != nil {
+			t.rows += int(f.Groups[g].Rows)
+			return nil
+		},
+	); err != nil {
 		return err
 	}
 	return nil

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/hostile"
 )
 
-// Rows come in the order of episode_index; files may differ in columns; row numbers are counted; each episode's file is named.
+// Rows come in the order of episode_index; files may differ in columns; row numbers are counted;
+// each episode's file is named.
 func TestEpisodeTable(t *testing.T) {
 	type own struct {
 		synthEpisode
@@ -22,7 +23,15 @@ func TestEpisodeTable(t *testing.T) {
 	s := newSynth(2, 3, 1)
 	dir := s.write(t)
 	first := filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet")
-	writeRows(t, first, []own{{synthEpisode: s.episodes[2], Marks: []int32{1, 2}}, {synthEpisode: s.episodes[0], Score: 0.5}}, 1)
+	writeRows(
+		t,
+		first,
+		[]own{
+			{synthEpisode: s.episodes[2], Marks: []int32{1, 2}},
+			{synthEpisode: s.episodes[0], Score: 0.5},
+		},
+		1,
+	)
 	writeRows(t, filepath.Join(filepath.Dir(first), "file-001.parquet"), s.episodes[1:2], 1)
 	d, err := tryOpen(t, dir)
 	if err != nil {
@@ -52,10 +61,14 @@ marks list<int32> [[],null,[1, 2]]
 	if s := fmt.Sprint(table.Data); s != "{[data/chunk-000/file-000.parquet] [0 0 0]}" {
 		t.Error(s)
 	}
-	if c := codes(d); c != "unknown-key episodes-unsorted episodes-columns" && c != "episodes-unsorted episodes-columns" {
+	if c := codes(
+		d,
+	); c != "unknown-key episodes-unsorted episodes-columns" &&
+		c != "episodes-unsorted episodes-columns" {
 		t.Errorf("findings %q: the column that is left out is said", c)
 	}
-	// Written anew under an open dataset, with more rows or in another order: an error, not rows of other episodes.
+	// Written anew under an open dataset, with more rows or in another order: an error, not rows of
+	// other episodes.
 	for _, rows := range [][]synthEpisode{s.episodes, s.episodes[:2]} {
 		writeRows(t, first, rows, 1)
 		_, err = d.EpisodeTable(context.Background())
@@ -81,6 +94,9 @@ func TestNegativeChunkWithoutFile(t *testing.T) {
 	}, 10)
 	d, err := tryOpen(t, dir)
 	if hostile.Typed(t, err); err == nil {
-		hostile.Typed(t, d.Gather(t.Context(), "observation.state", rowsOf(d, 0), make([]byte, 4*12)))
+		hostile.Typed(
+			t,
+			d.Gather(t.Context(), "observation.state", rowsOf(d, 0), make([]byte, 4*12)),
+		)
 	}
 }

@@ -16,8 +16,9 @@ import (
 
 const episodesTemplate = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 
-// episodeColumn is one projected column over all episodes files. Files differ in types (0 may be an integer in one, pandas writes integers as
-// float64 once a null was near), and no number in it is beyond 2^53.
+// episodeColumn is one projected column over all episodes files. Files differ in types (0 may be an
+// integer in one, pandas writes integers as float64 once a null was near), and no number in it is
+// beyond 2^53.
 type episodeColumn struct {
 	values []float64
 	seen   bool // some file has it
@@ -45,7 +46,8 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 && d.raw.totalEpisodes != 0 { // a set of which nothing was recorded yet has none
+	// a set of which nothing was recorded yet has none
+	if len(names) == 0 && d.raw.totalEpisodes != 0 {
 		return robocache.NotFound("lerobot", robocache.Where{"file": "meta/episodes"}, "no episodes file is there").
 			WithHint("a v3 dataset has meta/episodes/chunk-000/file-000.parquet")
 	}
@@ -54,55 +56,66 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 	var starts []int // rows before each file
 	before := 0
 	var tops []*pq.Node
-	total, err := d.eachEpisodesGroup(ctx, func(c string) bool { return want[c] != nil }, func(_ string, f *pq.File) ([]*pq.Node, error) {
-		if f.Rows > math.MaxInt32 {
-			return nil, robocache.ResourceLimit("lerobot", nil, "").
-				Expected("fewer than 2^31 episodes", fmt.Sprint(f.Rows))
-		}
-		tops = tops[:0]
-		for _, top := range f.Root.Children {
-			c := want[top.Name]
-			switch {
-			case c == nil:
-				continue
-			case top.Group() || top.MaxRep > 0:
-				return nil, robocache.Malformed("lerobot", robocache.Where{"column": top.Name}, "").
-					Expected("a number a row", "a list or group")
-			case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
-				return nil, missingColumn(top.Name, "earlier files")
+	total, err := d.eachEpisodesGroup(
+		ctx,
+		func(c string) bool { return want[c] != nil },
+		func(_ string, f *pq.File) ([]*pq.Node, error) {
+			if f.Rows > math.MaxInt32 {
+				return nil, robocache.ResourceLimit("lerobot", nil, "").
+					Expected("fewer than 2^31 episodes", fmt.Sprint(f.Rows))
 			}
-			c.seen = true
-			tops = append(tops, top)
-		}
-		for name, c := range want {
-			if c.seen && f.Rows > 0 && f.Column(name) == nil {
-				return nil, missingColumn(name, "this file")
+			tops = tops[:0]
+			for _, top := range f.Root.Children {
+				c := want[top.Name]
+				switch {
+				case c == nil:
+					continue
+				case top.Group() || top.MaxRep > 0:
+					return nil, robocache.Malformed("lerobot", robocache.Where{"column": top.Name}, "").
+						Expected("a number a row", "a list or group")
+				case len(c.values) != before || slices.Contains(tops, f.Column(top.Name)):
+					return nil, missingColumn(top.Name, "earlier files")
+				}
+				c.seen = true
+				tops = append(tops, top)
 			}
-		}
-		starts, before = append(starts, before), before+int(f.Rows)
-		return tops, nil
-	}, func(r robocache.Ranged, f *pq.File, g int) error {
-		for _, top := range tops {
-			col, err := pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit)
-			if err != nil {
-				return err
+			for name, c := range want {
+				if c.seen && f.Rows > 0 && f.Column(name) == nil {
+					return nil, missingColumn(name, "this file")
+				}
 			}
-			v, err := pq.Float64s(col)
-			null := slices.IndexFunc(col.Def, func(v uint8) bool { return int(v) != top.MaxDef })
-			if null >= 0 && err == nil && recountable[top.Name] {
-				v, null = withNulls(col, v), -1
+			starts, before = append(starts, before), before+int(f.Rows)
+			return tops, nil
+		},
+		func(r robocache.Ranged, f *pq.File, g int) error {
+			for _, top := range tops {
+				col, err := pq.ReadColumn(ctx, r, f, g, top, nil, tableLimit)
+				if err != nil {
+					return err
+				}
+				v, err := pq.Float64s(col)
+				null := slices.IndexFunc(
+					col.Def,
+					func(v uint8) bool { return int(v) != top.MaxDef },
+				)
+				if null >= 0 && err == nil && recountable[top.Name] {
+					v, null = withNulls(col, v), -1
+				}
+				if null >= 0 {
+					err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
+						Expected("a number", "null")
+				}
+				if err := robocache.At(
+					err,
+					robocache.Where{"row_group": g, "column": top.Name},
+				); err != nil {
+					return err
+				}
+				want[top.Name].values = append(want[top.Name].values, v...)
 			}
-			if null >= 0 {
-				err = robocache.Malformed("lerobot", robocache.Where{"row": null}, "").
-					Expected("a number", "null")
-			}
-			if err := robocache.At(err, robocache.Where{"row_group": g, "column": top.Name}); err != nil {
-				return err
-			}
-			want[top.Name].values = append(want[top.Name].values, v...)
-		}
-		return nil
-	})
+			return nil
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -114,16 +127,40 @@ func (d *Dataset) readEpisodesV3(ctx context.Context) error {
 		return err
 	}
 	if !want["data/file_index"].seen && total > 0 {
-		d.find(warn("episodes-columns", "meta/episodes", "data/chunk_index and data/file_index are missing: taken from other columns", "write the episodes table anew"))
+		d.find(
+			warn(
+				"episodes-columns",
+				"meta/episodes",
+				"data/chunk_index and data/file_index are missing: taken from other columns",
+				"write the episodes table anew",
+			),
+		)
 	}
-	d.take(e, perm, "meta/episodes", "episodes are not in the order of episode_index: readers that look up by row show wrong frames", "sort the rows")
+	d.take(
+		e,
+		perm,
+		"meta/episodes",
+		"episodes are not in the order of episode_index: readers that look up by row show wrong frames",
+		"sort the rows",
+	)
 	return nil
 }
 
 // eachEpisodesGroup is eachGroup of all episodes files, one after the other.
-func (d *Dataset) eachEpisodesGroup(ctx context.Context, want func(column string) bool, leaves func(name string, f *pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
+func (d *Dataset) eachEpisodesGroup(
+	ctx context.Context,
+	want func(column string) bool,
+	leaves func(name string, f *pq.File) ([]*pq.Node, error),
+	read func(r robocache.Ranged, f *pq.File, group int) error,
+) (rows int, err error) {
 	for _, name := range d.paths.episodes {
-		eachGroup, err := d.eachGroup(ctx, name, want, func(f *pq.File) ([]*pq.Node, error) { return leaves(name, f) }, read)
+		eachGroup, err := d.eachGroup(
+			ctx,
+			name,
+			want,
+			func(f *pq.File) ([]*pq.Node, error) { return leaves(name, f) },
+			read,
+		)
 		if err != nil {
 			return rows, err
 		}
@@ -156,7 +193,12 @@ func inEpisodesFile(err error, names []string, starts []int) error {
 var tableLimit = pq.Limits{Bytes: 1 << 30}
 
 func missingColumn(name, where string) error {
-	return robocache.Malformed("lerobot", robocache.Where{"column": name}, "the column is in some episodes files and missing in %s", where)
+	return robocache.Malformed(
+		"lerobot",
+		robocache.Where{"column": name},
+		"the column is in some episodes files and missing in %s",
+		where,
+	)
 }
 
 // recountable are the columns that the data files can tell: a value that is missing there is no
@@ -193,7 +235,8 @@ func (c *episodeColumn) whole(lenient bool) ([]int64, error) {
 	return out, nil
 }
 
-// assembleEpisodes checks the columns against each other and makes the table, sorted by episode_index.
+// assembleEpisodes checks the columns against each other and makes the table, sorted by
+// episode_index.
 func assembleEpisodes(
 	want map[string]*episodeColumn, total int, raw *infoFile, repair bool,
 ) (*episodes, []int32, error) {
@@ -248,8 +291,13 @@ func assembleEpisodes(
 			doubt("data/file_index", "data/file_index is missing")
 		}
 		if from != nil && to != nil && to[i]-from[i] != n {
-			doubt("dataset_to_index", "length is %d, dataset_from_index is %d and dataset_to_index %d",
-				n, from[i], to[i])
+			doubt(
+				"dataset_to_index",
+				"length is %d, dataset_from_index is %d and dataset_to_index %d",
+				n,
+				from[i],
+				to[i],
+			)
 		}
 		if from != nil && from[i] < 0 {
 			doubt("dataset_from_index", "dataset_from_index is %d", from[i])
@@ -263,7 +311,12 @@ func assembleEpisodes(
 			if chunk != nil {
 				f.chunk, chunk[i] = chunk[i], 0
 			}
-			doubt("data/file_index", "data/chunk_index is %d and data/file_index %d", f.chunk, f.file)
+			doubt(
+				"data/file_index",
+				"data/chunk_index is %d and data/file_index %d",
+				f.chunk,
+				f.file,
+			)
 		}
 		var ok bool
 		if e.length[i], ok = rowCount(n); !ok {
@@ -289,7 +342,11 @@ func assembleEpisodes(
 	if from == nil {
 		from = e.from[:total]
 	}
-	if e.file, e.files, err = numberFiles(reader.Permute(chunk, perm), reader.Permute(file, perm), total); err != nil {
+	if e.file, e.files, err = numberFiles(
+		reader.Permute(chunk, perm),
+		reader.Permute(file, perm),
+		total,
+	); err != nil {
 		return nil, nil, err
 	}
 	e.start = rowsInFile(e, from)
@@ -303,8 +360,15 @@ func assembleEpisodes(
 		if bad != nil {
 			return nil, nil, bad
 		}
-		c := &camColumns{from: reader.Permute(want[col+"from_timestamp"].values, perm), to: reader.Permute(want[col+"to_timestamp"].values, perm)}
-		if c.file, c.files, err = numberFiles(reader.Permute(vc, perm), reader.Permute(vf, perm), total); err != nil {
+		c := &camColumns{
+			from: reader.Permute(want[col+"from_timestamp"].values, perm),
+			to:   reader.Permute(want[col+"to_timestamp"].values, perm),
+		}
+		if c.file, c.files, err = numberFiles(
+			reader.Permute(vc, perm),
+			reader.Permute(vf, perm),
+			total,
+		); err != nil {
 			return nil, nil, robocache.At(err, robocache.Where{"stream": raw.features[i].key})
 		}
 		e.cams[raw.features[i].key] = c
@@ -326,7 +390,8 @@ func compareFiles(a, b fileNumber) int {
 	return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.file, b.file))
 }
 
-// numberFiles turns pairs of numbers into positions in the sorted list of the different ones. A column that is nil is zeros.
+// numberFiles turns pairs of numbers into positions in the sorted list of the different ones. A
+// column that is nil is zeros.
 func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) {
 	of := make([]fileNumber, total)
 	for i := range of {
@@ -337,7 +402,13 @@ func numberFiles(chunk, file []int64, total int) ([]int32, []fileNumber, error) 
 			of[i].file = file[i]
 		}
 		if of[i].chunk < 0 || of[i].file < 0 {
-			return nil, nil, robocache.Malformed("lerobot", robocache.Where{"row": i}, "chunk %d, file %d", of[i].chunk, of[i].file)
+			return nil, nil, robocache.Malformed(
+				"lerobot",
+				robocache.Where{"row": i},
+				"chunk %d, file %d",
+				of[i].chunk,
+				of[i].file,
+			)
 		}
 	}
 	files := slices.Clone(of)
@@ -377,40 +448,47 @@ func rowsInFile(e *episodes, from []int64) []int64 {
 func (d *Dataset) readEpisodeTasksV3(ctx context.Context) (*episodeTasks, error) {
 	tasks := &episodeTasks{}
 	var leaf *pq.Node // nil: the file does not have it
-	total, err := d.eachEpisodesGroup(ctx, func(c string) bool { return c == "tasks" }, func(_ string, f *pq.File) ([]*pq.Node, error) {
-		if leaf = f.Column("tasks").OnlyLeaf(); leaf == nil || leaf.Type != pq.ByteArray || leaf.MaxRep > 1 {
-			leaf = nil
-			return nil, nil
-		}
-		return []*pq.Node{leaf}, nil
-	}, func(r robocache.Ranged, f *pq.File, g int) error {
-		if leaf == nil {
-			for range f.Groups[g].Rows {
-				tasks.add(nil)
+	total, err := d.eachEpisodesGroup(
+		ctx,
+		func(c string) bool { return c == "tasks" },
+		func(_ string, f *pq.File) ([]*pq.Node, error) {
+			if leaf = f.Column("tasks").
+				OnlyLeaf(); leaf == nil || leaf.Type != pq.ByteArray ||
+				leaf.MaxRep > 1 {
+				leaf = nil
+				return nil, nil
+			}
+			return []*pq.Node{leaf}, nil
+		},
+		func(r robocache.Ranged, f *pq.File, g int) error {
+			if leaf == nil {
+				for range f.Groups[g].Rows {
+					tasks.add(nil)
+				}
+				return nil
+			}
+			col, err := pq.ReadColumn(ctx, r, f, g, leaf, nil, tableLimit)
+			if err != nil {
+				return err
+			}
+			var row []string
+			value := 0
+			for i := range col.Entries {
+				if i > 0 && (col.Rep == nil || col.Rep[i] == 0) {
+					tasks.add(row)
+					row = row[:0]
+				}
+				if col.Def == nil || int(col.Def[i]) == leaf.MaxDef {
+					row = append(row, string(col.Item(value)))
+					value++
+				}
+			}
+			if col.Entries > 0 {
+				tasks.add(row)
 			}
 			return nil
-		}
-		col, err := pq.ReadColumn(ctx, r, f, g, leaf, nil, tableLimit)
-		if err != nil {
-			return err
-		}
-		var row []string
-		value := 0
-		for i := range col.Entries {
-			if i > 0 && (col.Rep == nil || col.Rep[i] == 0) {
-				tasks.add(row)
-				row = row[:0]
-			}
-			if col.Def == nil || int(col.Def[i]) == leaf.MaxDef {
-				row = append(row, string(col.Item(value)))
-				value++
-			}
-		}
-		if col.Entries > 0 {
-			tasks.add(row)
-		}
-		return nil
-	})
+		},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,8 @@ func readAll(ctx context.Context, s store.Store) (out []byte, err error) {
 	return fmt.Append(out, len(st), codes(d)), nil
 }
 
-// TestFaults strikes every operation in turn: the result is right, or the error is typed, and no file stays open.
+// TestFaults strikes every operation in turn: the result is right, or the error is typed, and no
+// file stays open.
 func TestFaults(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {
 		dir := realData(t, name)
@@ -93,7 +94,11 @@ func TestFaults(t *testing.T) {
 						if n < 10 || err != nil {
 							t.Fatalf("%d operations, %v", n, err)
 						}
-						t.Logf("%d operations; %d flipped bits changed values without an error: the files carry no checksums", n-1, silent)
+						t.Logf(
+							"%d operations; %d flipped bits changed values without an error: the files carry no checksums",
+							n-1,
+							silent,
+						)
 						break
 					}
 					hostile.Typed(t, robocache.At(err, robocache.Where{"operation": n}))
@@ -117,7 +122,11 @@ func TestFaults(t *testing.T) {
 type noList struct{ store.Store }
 
 func (noList) List(context.Context, string) ([]store.Entry, error) {
-	return nil, &robocache.Error{Class: robocache.ErrUnsupported, Op: "list", Msg: "this store cannot list"}
+	return nil, &robocache.Error{
+		Class: robocache.ErrUnsupported,
+		Op:    "list",
+		Msg:   "this store cannot list",
+	}
 }
 
 // TestNoListing opens sets over a store that cannot list.
@@ -157,7 +166,8 @@ func TestNoListing(t *testing.T) {
 	d.Close()
 }
 
-// TestOwnBytes: with a row group an episode, an episode's rows cost its own bytes and nothing of others.
+// TestOwnBytes: with a row group an episode, an episode's rows cost its own bytes and nothing of
+// others.
 func TestOwnBytes(t *testing.T) {
 	counter := storetest.Counting(openStore(t, realData(t, "g1_v30_exact")))
 	d, err := OpenStore(t.Context(), counter, robocache.OpenOptions{})
@@ -183,7 +193,14 @@ func TestOwnBytes(t *testing.T) {
 	if got := after.BytesRead - before.BytesRead; got != own {
 		t.Errorf("read %d bytes, its own are %d", got, own)
 	}
-	t.Logf("opening: %d requests, %d bytes; an episode's column: %d requests, %d bytes of a file of %d", before.Requests(), before.BytesRead, after.Requests()-before.Requests(), own, f.pq.Size)
+	t.Logf(
+		"opening: %d requests, %d bytes; an episode's column: %d requests, %d bytes of a file of %d",
+		before.Requests(),
+		before.BytesRead,
+		after.Requests()-before.Requests(),
+		own,
+		f.pq.Size,
+	)
 }
 
 // TestConcurrent: many goroutines share one decode, also under a budget that holds almost nothing.
@@ -200,7 +217,13 @@ func TestConcurrent(t *testing.T) {
 		for range 16 {
 			wg.Go(func() {
 				b := make([]byte, len(want))
-				if err := d.Gather(t.Context(), "action", rows, b); err != nil || !bytes.Equal(b, want) {
+				if err := d.Gather(
+					t.Context(),
+					"action",
+					rows,
+					b,
+				); err != nil ||
+					!bytes.Equal(b, want) {
 					t.Error("another result", err)
 				}
 				if _, err := d.Times(t.Context(), 1, ""); err != nil {
@@ -215,7 +238,15 @@ func TestConcurrent(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := d.Gather(ctx, "observation.state", rowsOf(d, 2), make([]byte, d.Len(2)*104)); !errors.Is(err, context.Canceled) {
+		if err := d.Gather(
+			ctx,
+			"observation.state",
+			rowsOf(d, 2),
+			make([]byte, d.Len(2)*104),
+		); !errors.Is(
+			err,
+			context.Canceled,
+		) {
 			t.Error(err)
 		}
 		if err := d.Close(); err != nil {
@@ -228,11 +259,37 @@ func TestConcurrent(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	d := openReal(t, "g1_v30_exact")
 	ctx := t.Context()
-	wantError(t, d.Gather(ctx, "acton", nil, nil), robocache.ErrMisuse, "acton", "observation.state")
-	wantError(t, d.Gather(ctx, "action", rowsOf(d, 0)[:1], make([]byte, 5)), robocache.ErrMisuse, "104")
-	wantError(t, d.Gather(ctx, "action", []robocache.Row{{Episode: 99}}, make([]byte, 104)), robocache.ErrMisuse, "episode")
-	wantError(t, d.Gather(ctx, "action", []robocache.Row{{Episode: 0, Index: 221}}, make([]byte, 104)), robocache.ErrMisuse, "row")
-	wantError(t, d.Gather(ctx, "action", []robocache.Row{{Episode: 0, Index: -1}}, make([]byte, 104)), robocache.ErrMisuse, "row")
+	wantError(
+		t,
+		d.Gather(ctx, "acton", nil, nil),
+		robocache.ErrMisuse,
+		"acton",
+		"observation.state",
+	)
+	wantError(
+		t,
+		d.Gather(ctx, "action", rowsOf(d, 0)[:1], make([]byte, 5)),
+		robocache.ErrMisuse,
+		"104",
+	)
+	wantError(
+		t,
+		d.Gather(ctx, "action", []robocache.Row{{Episode: 99}}, make([]byte, 104)),
+		robocache.ErrMisuse,
+		"episode",
+	)
+	wantError(
+		t,
+		d.Gather(ctx, "action", []robocache.Row{{Episode: 0, Index: 221}}, make([]byte, 104)),
+		robocache.ErrMisuse,
+		"row",
+	)
+	wantError(
+		t,
+		d.Gather(ctx, "action", []robocache.Row{{Episode: 0, Index: -1}}, make([]byte, 104)),
+		robocache.ErrMisuse,
+		"row",
+	)
 	_, err := d.Text(ctx, "action", nil)
 	wantError(t, err, robocache.ErrMisuse, "action")
 	wantError(t, d.Frames(ctx, "action", nil, nil), robocache.ErrMisuse, "action")

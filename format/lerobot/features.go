@@ -35,10 +35,14 @@ type column struct {
 }
 
 func isDefault(key string) bool {
-	return slices.ContainsFunc(write.Bookkeeping, func(f robocache.Feature) bool { return f.Key == key })
+	return slices.ContainsFunc(
+		write.Bookkeeping,
+		func(f robocache.Feature) bool { return f.Key == key },
+	)
 }
 
-// describe makes the features: what is declared and there, the default columns, and columns that nobody declared.
+// describe makes the features: what is declared and there, the default columns, and columns that
+// nobody declared.
 func (d *Dataset) describe(ctx context.Context) error {
 	schema, err := d.firstSchema(ctx)
 	if err != nil {
@@ -52,7 +56,11 @@ func (d *Dataset) describe(ctx context.Context) error {
 			continue
 		}
 		missing := func(what string) {
-			d.drop(&f, "feature "+f.Key+" is declared, but "+what, "remove it from info.json, or fetch what is missing")
+			d.drop(
+				&f,
+				"feature "+f.Key+" is declared, but "+what,
+				"remove it from info.json, or fetch what is missing",
+			)
 		}
 		switch {
 		case f.Kind == robocache.KindVideo:
@@ -70,9 +78,22 @@ func (d *Dataset) describe(ctx context.Context) error {
 		case schema != nil && schema.Column(r.key) == nil:
 			missing("no column of that name is in the data")
 		default:
-			if most, ok := longestRow(schema, r.key); ok && f.Kind == robocache.KindNumeric && int64(f.Elements()) > max(most, 1<<16) {
-				// Before anyone allocates by the shape. Smaller ones are found out when they are read: the other features are served.
-				return infoError(robocache.ErrMalformed, "/features/"+escapePointer(r.key)+"/shape", fmt.Sprintf("%v is more than a row holds: the data have at most %d values", f.Shape, most))
+			if most, ok := longestRow(
+				schema,
+				r.key,
+			); ok && f.Kind == robocache.KindNumeric &&
+				int64(f.Elements()) > max(most, 1<<16) {
+				// Before anyone allocates by the shape. Smaller ones are found out when they are
+				// read: the other features are served.
+				return infoError(
+					robocache.ErrMalformed,
+					"/features/"+escapePointer(r.key)+"/shape",
+					fmt.Sprintf(
+						"%v is more than a row holds: the data have at most %d values",
+						f.Shape,
+						most,
+					),
+				)
 			}
 			d.add(f, fromColumn)
 		}
@@ -94,7 +115,8 @@ func (d *Dataset) describe(ctx context.Context) error {
 	return nil
 }
 
-// longestRow is how many values a row of a column can have at most, by the footer of a file with rows; ok is false where it does not say.
+// longestRow is how many values a row of a column can have at most, by the footer of a file with
+// rows; ok is false where it does not say.
 func longestRow(schema *pq.File, key string) (n int64, ok bool) {
 	if schema == nil {
 		return 0, false
@@ -124,20 +146,55 @@ func (d *Dataset) drop(f *robocache.Feature, why, hint string) {
 	if robocache.Vital(f.Kind, f.Key) {
 		sev = robocache.SeverityError
 	}
-	d.find(robocache.Finding{Severity: sev, Code: "feature-dropped", Where: robocache.Where{"file": infoPath, "pointer": "/features/" + escapePointer(f.Key)}, Message: why + ": it is left out", Hint: hint, NotDelivered: f.Key, Class: "malformed"})
+	d.find(
+		robocache.Finding{
+			Severity: sev,
+			Code:     "feature-dropped",
+			Where: robocache.Where{
+				"file":    infoPath,
+				"pointer": "/features/" + escapePointer(f.Key),
+			},
+			Message:      why + ": it is left out",
+			Hint:         hint,
+			NotDelivered: f.Key,
+			Class:        "malformed",
+		},
+	)
 }
 
 func (d *Dataset) add(f robocache.Feature, src source) {
 	n := len(d.About.Features)
 	d.About.Features = append(d.About.Features, f)
-	d.cols = append(d.cols, column{key: f.Key, num: int32(n), src: src, kind: f.Kind, dtype: f.DType, shape: f.Shape, rowBytes: f.RowBytes()})
+	d.cols = append(
+		d.cols,
+		column{
+			key:      f.Key,
+			num:      int32(n),
+			src:      src,
+			kind:     f.Kind,
+			dtype:    f.DType,
+			shape:    f.Shape,
+			rowBytes: f.RowBytes(),
+		},
+	)
 	d.byKey[f.Key] = n
 }
 
 // undeclared takes in a column that info.json does not name, where its type is plain.
 func (d *Dataset) undeclared(top *pq.Node) {
-	finding := robocache.Finding{Severity: robocache.SeverityWarning, Code: "undeclared-column", Where: robocache.Where{"file": infoPath, "column": top.Name}, Message: "the data has a column that info.json does not declare: " + top.Name, Hint: "declare it, or remove the column: LeRobot refuses to open such a set"}
-	f := robocache.Feature{Key: top.Name, Kind: robocache.KindNumeric, Shape: []int{1}, Default: isDefault(top.Name)}
+	finding := robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "undeclared-column",
+		Where:    robocache.Where{"file": infoPath, "column": top.Name},
+		Message:  "the data has a column that info.json does not declare: " + top.Name,
+		Hint:     "declare it, or remove the column: LeRobot refuses to open such a set",
+	}
+	f := robocache.Feature{
+		Key:     top.Name,
+		Kind:    robocache.KindNumeric,
+		Shape:   []int{1},
+		Default: isDefault(top.Name),
+	}
 	if !top.Group() && top.MaxRep == 0 {
 		f.DType = pq.DType(top)
 	}
@@ -153,7 +210,8 @@ func (d *Dataset) undeclared(top *pq.Node) {
 	d.find(finding)
 }
 
-// firstSchema is the footer of the first data file; nil for a set without episodes. A missing first file is not fatal: others may be there.
+// firstSchema is the footer of the first data file; nil for a set without episodes. A missing first
+// file is not fatal: others may be there.
 func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 	n := d.tab.files()
 	if n == 0 {
@@ -167,7 +225,12 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 		}
 	}
 	if found > 0 && d.raw.dataPath != "" && best[0] != d.raw.dataPath {
-		d.templateLies("/data_path", "", fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]), "write the template that fits")
+		d.templateLies(
+			"/data_path",
+			"",
+			fmt.Sprintf("data_path %q does not name the files; %q does", d.raw.dataPath, best[0]),
+			"write the template that fits",
+		)
 	}
 	d.paths.data = best
 	var first error
@@ -185,7 +248,11 @@ func (d *Dataset) firstSchema(ctx context.Context) (*pq.File, error) {
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if first = cmp.Or(first, err); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
+		if first = cmp.Or(
+			first,
+			err,
+		); !errors.Is(err, robocache.ErrNotFound) &&
+			!errors.Is(err, robocache.ErrMalformed) {
 			break
 		}
 	}
@@ -208,8 +275,14 @@ func (d *Dataset) isTemplateProven(n int) bool {
 	return true
 }
 
-// probe finds the template that names the first, middle and last of n files, and how many of them it names.
-func (d *Dataset) probe(ctx context.Context, templates []string, n int, at func(i int32) place) (best []string, probes []place, found int, err error) {
+// probe finds the template that names the first, middle and last of n files, and how many of them
+// it names.
+func (d *Dataset) probe(
+	ctx context.Context,
+	templates []string,
+	n int,
+	at func(i int32) place,
+) (best []string, probes []place, found int, err error) {
 	for _, i := range slices.Compact([]int{0, n / 2, n - 1}) {
 		probes = append(probes, at(int32(i)))
 	}
@@ -250,7 +323,8 @@ func feature(r *declared) (robocache.Feature, error) {
 		if r.flag("is_depth_map") || r.flag("video.is_depth_map") {
 			f.DType, f.Depth = robocache.Uint16, depth(r)
 			if f.Kind == robocache.KindImage && r.str("depth_unit") == "m" {
-				f.DType = robocache.Float32 // so the reference infers the unit from the frames: floats are metres
+				// so the reference infers the unit from the frames: floats are metres
+				f.DType = robocache.Float32
 			}
 			f.StateDepth()
 		}
@@ -261,8 +335,15 @@ func feature(r *declared) (robocache.Feature, error) {
 	default:
 		var ok bool
 		f.Kind = robocache.KindNumeric
-		if f.DType, ok = robocache.ParseDType(t); !ok || f.DType.Size() == 0 || f.DType == robocache.BFloat16 {
-			return f, fmt.Errorf("feature %s has dtype %q, which no version defines", r.key, r.DType)
+		if f.DType, ok = robocache.ParseDType(
+			t,
+		); !ok || f.DType.Size() == 0 ||
+			f.DType == robocache.BFloat16 {
+			return f, fmt.Errorf(
+				"feature %s has dtype %q, which no version defines",
+				r.key,
+				r.DType,
+			)
 		}
 		readRelative(r, &f)
 	}
@@ -295,7 +376,12 @@ func (r *declared) flag(key string) bool {
 	return a || b
 }
 
-func (r *declared) number(key string) (float64, bool) { v, ok := r.any(key).(float64); return v, ok }
+func (r *declared) number(
+	key string,
+) (float64, bool) {
+	v, ok := r.any(key).(float64)
+	return v, ok
+}
 
 // depth reads the depth code; what is not said is the recorder's default.
 func depth(r *declared) *robocache.Depth {
@@ -317,7 +403,8 @@ func depth(r *declared) *robocache.Depth {
 	return d
 }
 
-// frameSize reads height, width and channels: only names say which is which. Without them the smallest end is taken for channels.
+// frameSize reads height, width and channels: only names say which is which. Without them the
+// smallest end is taken for channels.
 func frameSize(r *declared) (h, w, c int) {
 	s := r.shape
 	if len(s) == 2 {
@@ -329,9 +416,25 @@ func frameSize(r *declared) (h, w, c int) {
 	var names []string
 	if json.Unmarshal(r.Names, &names) == nil && len(names) == 3 {
 		at := func(words ...string) int {
-			return slices.IndexFunc(names, func(n string) bool { return slices.Contains(words, strings.ToLower(n)) })
+			return slices.IndexFunc(
+				names,
+				func(n string) bool { return slices.Contains(words, strings.ToLower(n)) },
+			)
 		}
-		ih, iw, ic := at("height", "h", "rows"), at("width", "w", "cols"), at("channel", "channels", "c", "rgb")
+		ih, iw, ic := at(
+			"height",
+			"h",
+			"rows",
+		), at(
+			"width",
+			"w",
+			"cols",
+		), at(
+			"channel",
+			"channels",
+			"c",
+			"rgb",
+		)
 		if ih >= 0 && iw >= 0 && ic >= 0 {
 			return s[ih], s[iw], s[ic]
 		}

@@ -15,13 +15,26 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FuzzMetadata: whatever the JSON files hold, a result or a typed error, and memory in proportion to the input (L7).
+// FuzzMetadata: whatever the JSON files hold, a result or a typed error, and memory in proportion
+// to the input (L7).
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(newSynth(1).infoJSON()))
-	f.Add([]byte(`{"codebase_version":"v2.0","fps":20.0,"features":{"a":{"dtype":"video","shape":[3,4,5],"names":["channel","height","width"],"video_info":{"video.fps":20,"video.is_depth_map":true}}},"data_path":"{episode_chunk:03d}/{{}}"}`))
-	f.Add([]byte("{\"episode_index\": 1, \"length\": 4, \"tasks\": [\"a\"]}\n\n{\"episode_index\": 0, \"length\": 4, \"tasks\": \"b\"}\n"))
+	f.Add(
+		[]byte(
+			`{"codebase_version":"v2.0","fps":20.0,"features":{"a":{"dtype":"video","shape":[3,4,5],"names":["channel","height","width"],"video_info":{"video.fps":20,"video.is_depth_map":true}}},"data_path":"{episode_chunk:03d}/{{}}"}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			"{\"episode_index\": 1, \"length\": 4, \"tasks\": [\"a\"]}\n\n{\"episode_index\": 0, \"length\": 4, \"tasks\": \"b\"}\n",
+		),
+	)
 	f.Add([]byte(`{"task_index": 0, "task": "x"}`))
-	f.Add([]byte(`{"episode_index": 0, "stats": {"a": {"min": [NaN, -Infinity], "max": [1, 2], "mean": [0.5, 1], "std": [[1], [2]], "count": [3]}}}`))
+	f.Add(
+		[]byte(
+			`{"episode_index": 0, "stats": {"a": {"min": [NaN, -Infinity], "max": [1, 2], "mean": [0.5, 1], "std": [[1], [2]], "count": [3]}}}`,
+		),
+	)
 	f.Add([]byte(`{"state": {"x": {"start": 0, "end": 2}}, "video": {"c": {"original_key": "k"}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
@@ -32,7 +45,10 @@ func FuzzMetadata(f *testing.F) {
 				_, _ = feature(&raw.features[i])
 			}
 			for _, tmpl := range []string{raw.dataPath, raw.videoPath} {
-				if p, err := expand(tmpl, place{episode: 1 << 40, chunk: 7, file: 1 << 50, key: "../../x"}); err == nil {
+				if p, err := expand(
+					tmpl,
+					place{episode: 1 << 40, chunk: 7, file: 1 << 50, key: "../../x"},
+				); err == nil {
 					_, _ = store.CleanName(p)
 				}
 			}
@@ -69,7 +85,12 @@ func FuzzDataset(f *testing.F) {
 	info := []byte(s.infoJSON())
 	f.Fuzz(func(t *testing.T, data, episodes []byte) {
 		before := hostile.Allocated()
-		m := fixed{infoPath: info, tasksParquet: tasks, "meta/episodes/chunk-000/file-000.parquet": episodes, "data/chunk-000/file-000.parquet": data}
+		m := fixed{
+			infoPath:     info,
+			tasksParquet: tasks,
+			"meta/episodes/chunk-000/file-000.parquet": episodes,
+			"data/chunk-000/file-000.parquet":          data,
+		}
 		d, err := OpenStore(t.Context(), m, robocache.OpenOptions{MemoryBudget: 1 << 20})
 		hostile.Typed(t, err)
 		if err == nil {
@@ -80,7 +101,15 @@ func FuzzDataset(f *testing.F) {
 				}
 				for _, c := range d.Info().Features {
 					if c.Kind == robocache.KindNumeric {
-						hostile.Typed(t, d.Gather(t.Context(), c.Key, rows, make([]byte, len(rows)*c.RowBytes())))
+						hostile.Typed(
+							t,
+							d.Gather(
+								t.Context(),
+								c.Key,
+								rows,
+								make([]byte, len(rows)*c.RowBytes()),
+							),
+						)
 					}
 				}
 				_, err := d.Text(t.Context(), "task", rows)
@@ -101,7 +130,15 @@ func FuzzDataset(f *testing.F) {
 // TestStats reads and merges; quantiles are never made up.
 func TestStats(t *testing.T) {
 	line := func(e int, mean, std float64, n int) string {
-		return fmt.Sprintf(`{"episode_index": %d, "stats": {"a": {"min": [%g], "max": [%g], "mean": [%g], "std": [%g], "count": [%d]}}}`+"\n", e, mean-1, mean+1, mean, std, n)
+		return fmt.Sprintf(
+			`{"episode_index": %d, "stats": {"a": {"min": [%g], "max": [%g], "mean": [%g], "std": [%g], "count": [%d]}}}`+"\n",
+			e,
+			mean-1,
+			mean+1,
+			mean,
+			std,
+			n,
+		)
 	}
 	st, err := mergeStats([]byte(line(0, 1, 0.5, 4) + line(1, 1001, 0.25, 12)))
 	if err != nil {
@@ -109,7 +146,9 @@ func TestStats(t *testing.T) {
 	}
 	a := st["a"]
 	// mean (4·1 + 12·1001)/16 = 751; variance (4·0.25 + 12·0.0625 + 4·750² + 12·250²)/16
-	if a.Count != 16 || a.Mean[0] != 751 || a.Min[0] != 0 || a.Max[0] != 1002 || a.Quantiles != nil || a.Std[0]*a.Std[0]-(4*0.25+12*0.0625+4*750*750+12*250*250)/16 > 1e-6 {
+	if a.Count != 16 || a.Mean[0] != 751 || a.Min[0] != 0 || a.Max[0] != 1002 ||
+		a.Quantiles != nil ||
+		a.Std[0]*a.Std[0]-(4*0.25+12*0.0625+4*750*750+12*250*250)/16 > 1e-6 {
 		t.Errorf("%+v", a)
 	}
 	for _, name := range realSets {
@@ -119,7 +158,9 @@ func TestStats(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		f := st["observation.state"]
-		if f == nil || len(f.Mean) != d.Info().Feature("observation.state").Elements() || (name == "g1_v21") != (f.Quantiles == nil) || len(f.Std) != len(f.Mean) {
+		if f == nil || len(f.Mean) != d.Info().Feature("observation.state").Elements() ||
+			(name == "g1_v21") != (f.Quantiles == nil) ||
+			len(f.Std) != len(f.Mean) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -160,7 +201,11 @@ func TestLargeFrames(t *testing.T) {
 		rows = append(rows, row)
 	}
 	var file bytes.Buffer
-	w := parquet.NewGenericWriter[imageRow](&file, parquet.PageBufferSize(1<<20), parquet.Compression(&parquet.Snappy))
+	w := parquet.NewGenericWriter[imageRow](
+		&file,
+		parquet.PageBufferSize(1<<20),
+		parquet.Compression(&parquet.Snappy),
+	)
 	for i := range rows { // one by one: pages are cut between calls
 		if _, err := w.Write(rows[i : i+1]); err != nil {
 			t.Fatal(err)

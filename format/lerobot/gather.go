@@ -14,11 +14,17 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is enough.
+// maxMoves bounds how often a caller asks again after proof found rows elsewhere: once a file is
+// enough.
 const maxMoves = 5
 
 // Gather copies rows of a numeric feature into dst. Neighbouring rows are copied in one piece.
-func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover("lerobot gather", &err)
 	c, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
@@ -29,7 +35,10 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 		return err
 	}
 	d.warm(ctx, c, c.num, rows, c.numbers)
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) })
+	w := d.walk(
+		c,
+		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, c.numbers) },
+	)
 	for i := 0; i < len(rows); {
 		n, err := d.run(rows[i:])
 		if err != nil {
@@ -53,7 +62,8 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 	return nil
 }
 
-// run says how many rows from the first on follow each other in one episode, and checks that they are there.
+// run says how many rows from the first on follow each other in one episode, and checks that they
+// are there.
 func (d *Dataset) run(rows []robocache.Row) (int, error) {
 	r := rows[0]
 	if err := d.checkEpisode(r.Episode); err != nil {
@@ -82,12 +92,16 @@ func (d *Dataset) walk(c *column, load func(file int32, row int64) (span, error)
 	return &walker{span: span{file: -1}, d: d, c: c, load: load}
 }
 
-// to goes to a row and says where it stands in its unit, which is loaded where it is not the one of the row before. The episode's first row in the
-// file is what it was found with: another goroutine's proof may move it.
+// to goes to a row and says where it stands in its unit, which is loaded where it is not the one of
+// the row before. The episode's first row in the file is what it was found with: another
+// goroutine's proof may move it.
 func (w *walker) to(r robocache.Row) (at int, err error) {
 	for try := 0; ; try++ {
 		if err := w.d.tab.badEpisode(r.Episode); err != nil {
-			return at, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
+			return at, robocache.At(
+				err,
+				robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key},
+			)
 		}
 		file, start := w.d.tab.fileOf(r.Episode)
 		row := start + int64(r.Index)
@@ -102,7 +116,10 @@ func (w *walker) to(r robocache.Row) (at int, err error) {
 			w.span = loaded
 			return nil
 		}(); err != nil && (err != error(errMoved) || try >= maxMoves) {
-			return at, robocache.At(err, robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key})
+			return at, robocache.At(
+				err,
+				robocache.Where{"episode": w.d.eps.id(r.Episode), "stream": w.c.key},
+			)
 		}
 	}
 }
@@ -124,14 +141,22 @@ func (d *Dataset) derive(c *column, rows []robocache.Row, dst []byte) error {
 			v = d.eps.from[r.Episode] + int64(r.Index)
 		case "task_index":
 			if len(d.About.Tasks) != 1 {
-				return robocache.Malformed("lerobot", robocache.Where{"column": c.key}, "the column is missing, and there is more than one task")
+				return robocache.Malformed(
+					"lerobot",
+					robocache.Where{"column": c.key},
+					"the column is missing, and there is more than one task",
+				)
 			}
 			v = d.About.Tasks[0].Index
 		}
 		if c.dtype.Float() {
 			pq.PutFloat(dst[i*size:], c.dtype, float64(v))
 		} else if !pq.PutInt(dst[i*size:], c.dtype, v, false) {
-			return malformed(robocache.Where{"column": c.key}, "a value that fits "+c.dtype.String(), fmt.Sprint(v))
+			return malformed(
+				robocache.Where{"column": c.key},
+				"a value that fits "+c.dtype.String(),
+				fmt.Sprint(v),
+			)
 		}
 	}
 	return nil
@@ -174,7 +199,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	c := d.cols[i]
 	out = make([]int64, 0, min(n, 1<<16))
-	w := d.walk(&c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) })
+	w := d.walk(
+		&c,
+		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, unitTimes, c.timestamps) },
+	)
 	for len(out) < n {
 		at, err := w.to(robocache.Row{Episode: episode, Index: len(out)})
 		if err != nil {
@@ -186,16 +214,43 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	for k, t := range out {
 		switch {
 		case t == badTimestamp:
-			return nil, d.badTime(ctx, episode, k, key, "a time", "NaN, infinity or a number beyond int64 nanoseconds")
+			return nil, d.badTime(
+				ctx,
+				episode,
+				k,
+				key,
+				"a time",
+				"NaN, infinity or a number beyond int64 nanoseconds",
+			)
 		case k > 0 && t < out[k-1]:
-			return nil, d.badTime(ctx, episode, k, key, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", t))
+			return nil, d.badTime(
+				ctx,
+				episode,
+				k,
+				key,
+				fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]),
+				fmt.Sprintf("%d ns", t),
+			)
 		}
 	}
 	return out, nil
 }
 
 func (d *Dataset) badTime(ctx context.Context, episode, row int, key, want, got string) error {
-	return malformed(d.inFile(ctx, episode, robocache.Where{"episode": d.eps.id(episode), "stream": cmp.Or(key, "timestamp"), "column": "timestamp", "index": row}), want, got)
+	return malformed(
+		d.inFile(
+			ctx,
+			episode,
+			robocache.Where{
+				"episode": d.eps.id(episode),
+				"stream":  cmp.Or(key, "timestamp"),
+				"column":  "timestamp",
+				"index":   row,
+			},
+		),
+		want,
+		got,
+	)
 }
 
 // inFile adds the data file of an episode to a place.
@@ -209,11 +264,15 @@ func (d *Dataset) inFile(ctx context.Context, episode int, w robocache.Where) ro
 
 const badTimestamp = math.MinInt64
 
-// timestampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the recorder stores it, is the time row/fps: a
-// timestamp that float32 moved up by a part of a nanosecond would give "the last row at or before" the row before (L8).
+// timestampNanos turns stored seconds into nanoseconds. What is row/fps rounded to float32, as the
+// recorder stores it, is the time row/fps: a timestamp that float32 moved up by a part of a
+// nanosecond would give "the last row at or before" the row before (L8).
 func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	if f := float32(sec); float64(f) == sec {
-		if row := math.Round(sec * rate.Float()); math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
+		if row := math.Round(
+			sec * rate.Float(),
+		); math.Abs(row) < 1<<40 &&
+			f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}
 	}
@@ -224,8 +283,13 @@ func timestampNanos(sec float64, rate robocache.Rate) int64 {
 	return int64(ns)
 }
 
-// Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature "task".
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+// Text gives rows of a text feature, of a language feature as JSON, or of the pseudo-feature
+// "task".
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer crash.Recover("lerobot text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		return d.tasksOfRows(ctx, rows)
@@ -239,7 +303,10 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		read = c.events
 	}
 	out = make([]string, len(rows))
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) })
+	w := d.walk(
+		c,
+		func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, c.num, read) },
+	)
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
 			return out, err
@@ -254,14 +321,19 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 		case *pq.Column:
 			out[i] = string(v.Item(at))
 			if !utf8.ValidString(out[i]) {
-				return nil, malformed(robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index}, "UTF-8", fmt.Sprintf("%.20q", out[i]))
+				return nil, malformed(
+					robocache.Where{"episode": d.eps.id(r.Episode), "stream": key, "row": r.Index},
+					"UTF-8",
+					fmt.Sprintf("%.20q", out[i]),
+				)
 			}
 		}
 	}
 	return out, nil
 }
 
-// tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the task of its rows.
+// tasksOfRows looks the rows' task_index up. Without that column the episode's only task is the
+// task of its rows.
 func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]string, error) {
 	out := make([]string, len(rows))
 	k, ok := d.byKey["task_index"]
@@ -276,7 +348,11 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 			}
 			tasks := episode.Tasks
 			if len(tasks) != 1 {
-				return nil, malformed(robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"}, "a column task_index, or one task in the episode", fmt.Sprintf("%d tasks", len(tasks)))
+				return nil, malformed(
+					robocache.Where{"episode": d.eps.id(r.Episode), "column": "task_index"},
+					"a column task_index, or one task in the episode",
+					fmt.Sprintf("%d tasks", len(tasks)),
+				)
 			}
 			out[i] = tasks[0]
 		}
@@ -284,7 +360,11 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 	}
 	c := &d.cols[k]
 	if !c.dtype.Integer() || elements(c.shape) != 1 {
-		return nil, malformed(robocache.Where{"column": "task_index"}, "an integer a row", c.dtype.String())
+		return nil, malformed(
+			robocache.Where{"column": "task_index"},
+			"an integer a row",
+			c.dtype.String(),
+		)
 	}
 	buf := make([]byte, len(rows)*c.rowBytes)
 	if err := d.Gather(ctx, "task_index", rows, buf); err != nil {
@@ -296,7 +376,8 @@ func (d *Dataset) tasksOfRows(ctx context.Context, rows []robocache.Row) ([]stri
 		t, ok := d.taskText[id]
 		if !ok {
 			return nil, robocache.Malformed("lerobot", d.inFile(ctx, r.Episode, robocache.Where{"episode": d.eps.id(r.Episode), "row": r.Index, "column": "task_index"}), "").
-				Expected("a task of the table of tasks", fmt.Sprint(id)).WithHint("%s", d.someTasks())
+				Expected("a task of the table of tasks", fmt.Sprint(id)).
+				WithHint("%s", d.someTasks())
 		}
 		out[i] = t
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// editsJSONL is the log of edits. Its last line declares the frames that were copied into the videos because others need them, and that no row shows.
+// editsJSONL is the log of edits. Its last line declares the frames that were copied into the
+// videos because others need them, and that no row shows.
 const editsJSONL = "meta/edits.jsonl"
 
 // hiddenFrames gives what is declared: camera → episode → frames before and behind its own.
@@ -28,7 +29,8 @@ func (d *Dataset) hiddenFrames(ctx context.Context) map[string]map[string][2]int
 	}
 	if b, err := store.ReadFile(ctx, d.Bytes, editsJSONL, maxJSON); err == nil {
 		b = bytes.TrimSpace(b)
-		_ = json.Unmarshal(b[bytes.LastIndexByte(b, '\n')+1:], &line) // a log that cannot be read declares nothing: the frames are found as they are
+		// a log that cannot be read declares nothing: the frames are found as they are
+		_ = json.Unmarshal(b[bytes.LastIndexByte(b, '\n')+1:], &line)
 	} else if ctx.Err() != nil {
 		return nil
 	}
@@ -41,7 +43,8 @@ func (d *Dataset) hiddenFrames(ctx context.Context) map[string]map[string][2]int
 	return d.hidden
 }
 
-// declared places the episodes of a file where the declared hidden frames leave them; false where these do not account for the file's frames.
+// declared places the episodes of a file where the declared hidden frames leave them; false where
+// these do not account for the file's frames.
 func (d *Dataset) declared(ctx context.Context, c *camera, f *camFile, ix *video.Index) bool {
 	hidden := d.hiddenFrames(ctx)[c.key]
 	at, all := 0, 0
@@ -59,7 +62,16 @@ func (d *Dataset) declared(ctx context.Context, c *camera, f *camFile, ix *video
 		return false
 	}
 	copy(f.shown, placed)
-	d.notice(robocache.Finding{Severity: robocache.SeverityInfo, Code: "hidden-frames", Where: robocache.Where{"file": f.path, "stream": c.key}, Count: int64(all),
-		Message: fmt.Sprintf("%d frames that no row shows: an edit cut inside groups of frames, and copied what others of them need", all), Hint: robocache.Command("edit reencode") + " leaves them out"})
+	d.notice(robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "hidden-frames",
+		Where:    robocache.Where{"file": f.path, "stream": c.key},
+		Count:    int64(all),
+		Message: fmt.Sprintf(
+			"%d frames that no row shows: an edit cut inside groups of frames, and copied what others of them need",
+			all,
+		),
+		Hint: robocache.Command("edit reencode") + " leaves them out",
+	})
 	return true
 }

@@ -39,8 +39,13 @@ func (c *column) leaves(f *tableFile) (b, p *pq.Node, err error) {
 	} else if b.Group() {
 		b, p = b.Child("bytes"), b.Child("path")
 	}
-	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 || p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
-		return b, p, malformed(robocache.Where{"file": f.name, "column": c.key}, "a group {bytes, path}", got)
+	if b == nil || b.Type != pq.ByteArray || b.MaxRep > 0 ||
+		p != nil && (p.Type != pq.ByteArray || p.MaxRep > 0) {
+		return b, p, malformed(
+			robocache.Where{"file": f.name, "column": c.key},
+			"a group {bytes, path}",
+			got,
+		)
 	}
 	return b, p, nil
 }
@@ -100,32 +105,53 @@ func (d *Dataset) loadStills(ctx context.Context, c *column, file int32, row int
 		return span{file: file, start: at.Start, end: at.Start + at.Rows, value: fetch}, nil
 	}
 	key.page = -1
-	fetch, err := d.tab.fetch(ctx, f, key, func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
-		l, err := pq.Pages(ctx, r, f.pq, group, b)
-		if err != nil {
-			return nil, 0, err
-		}
-		return l, l.MemoryBytes(), nil
-	})
+	fetch, err := d.tab.fetch(
+		ctx,
+		f,
+		key,
+		func(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+			l, err := pq.Pages(ctx, r, f.pq, group, b)
+			if err != nil {
+				return nil, 0, err
+			}
+			return l, l.MemoryBytes(), nil
+		},
+	)
 	if err != nil {
 		return span{}, err
 	}
 	l := fetch.(*pq.PageList)
-	i := sort.Search(len(l.Pages), func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start })
+	i := sort.Search(
+		len(l.Pages),
+		func(i int) bool { return l.Pages[i].Start+l.Pages[i].Rows > row-at.Start },
+	)
 	key.page = int32(i) + 1
 	p := l.Pages[i]
 	fetchValue, err := d.tab.fetch(ctx, f, key, c.images(l, i))
 	if err != nil {
 		return span{}, err
 	}
-	return span{file: file, start: at.Start + p.Start, end: at.Start + p.Start + p.Rows, value: fetchValue}, nil
+	return span{
+		file:  file,
+		start: at.Start + p.Start,
+		end:   at.Start + p.Start + p.Rows,
+		value: fetchValue,
+	}, nil
 }
 
 const maxStill = 256 << 20
 
 // stills gives the encoded images of an image feature.
-func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, out []robocache.FrameRef) error {
-	w := d.walk(c, func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) })
+func (d *Dataset) stills(
+	ctx context.Context,
+	c *column,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
+	w := d.walk(
+		c,
+		func(file int32, row int64) (span, error) { return d.loadStills(ctx, c, file, row) },
+	)
 	for i, r := range rows {
 		if _, err := d.run(rows[i : i+1]); err != nil {
 			return err
@@ -152,8 +178,15 @@ func (d *Dataset) stills(ctx context.Context, c *column, rows []robocache.Row, o
 	return nil
 }
 
-// stillFile reads a frame that the column names instead of holding. The name is untrusted: the store keeps it below the root.
-func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *stillUnit, at int) (_ []byte, err error) {
+// stillFile reads a frame that the column names instead of holding. The name is untrusted: the
+// store keeps it below the root.
+func (d *Dataset) stillFile(
+	ctx context.Context,
+	c *column,
+	r robocache.Row,
+	u *stillUnit,
+	at int,
+) (_ []byte, err error) {
 	v := at - int(u.pathStart)
 	if u.pathAt != nil {
 		v = int(u.pathAt[v])
@@ -162,7 +195,15 @@ func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *
 		return nil, d.badStill(c, r, "bytes or a path", "null")
 	}
 	path := string(u.path.Item(v))
-	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index, "file": path})
+	defer robocache.Locate(
+		&err,
+		robocache.Where{
+			"episode": d.eps.id(r.Episode),
+			"stream":  c.key,
+			"row":     r.Index,
+			"file":    path,
+		},
+	)
 	cleanName, err := store.CleanName(path)
 	if err != nil {
 		return nil, err
@@ -171,5 +212,9 @@ func (d *Dataset) stillFile(ctx context.Context, c *column, r robocache.Row, u *
 }
 
 func (d *Dataset) badStill(c *column, r robocache.Row, want, got string) error {
-	return malformed(robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index}, want, got)
+	return malformed(
+		robocache.Where{"episode": d.eps.id(r.Episode), "stream": c.key, "row": r.Index},
+		want,
+		got,
+	)
 }

@@ -61,7 +61,13 @@ type infoFile struct {
 }
 
 func infoError(class error, pointer, msg string) *robocache.Error {
-	return robocache.NewError(class, "lerobot", robocache.Where{"file": infoPath, "pointer": pointer}, "%s", msg)
+	return robocache.NewError(
+		class,
+		"lerobot",
+		robocache.Where{"file": infoPath, "pointer": pointer},
+		"%s",
+		msg,
+	)
 }
 
 // checkJSON refuses what a decoder would follow too deep, and strips a byte order mark.
@@ -84,7 +90,12 @@ func checkJSON(name string, b []byte) ([]byte, error) {
 		case inString:
 		case c == '{' || c == '[':
 			if depth++; depth > maxJSONDepth {
-				return nil, robocache.Malformed("lerobot", robocache.Where{"file": name, "offset": i}, "JSON nested deeper than %d", maxJSONDepth)
+				return nil, robocache.Malformed(
+					"lerobot",
+					robocache.Where{"file": name, "offset": i},
+					"JSON nested deeper than %d",
+					maxJSONDepth,
+				)
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -131,7 +142,8 @@ func unmarshalLine(b []byte, v any) error {
 	return jsonmeta.Unmarshal(string(op), b, v)
 }
 
-// object reads a JSON object in order; a key twice is an error, because readers differ in which one they take. at is its pointer in its file.
+// object reads a JSON object in order; a key twice is an error, because readers differ in which one
+// they take. at is its pointer in its file.
 func object(at string, b []byte, each func(key string, value json.RawMessage) error) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	t, err := d.Token()
@@ -149,27 +161,44 @@ func object(at string, b []byte, each func(key string, value json.RawMessage) er
 			return err
 		}
 		if seen[key] {
-			return robocache.Malformed("lerobot", robocache.Where{"pointer": at + "/" + escapePointer(key)}, "the key occurs twice")
+			return robocache.Malformed(
+				"lerobot",
+				robocache.Where{"pointer": at + "/" + escapePointer(key)},
+				"the key occurs twice",
+			)
 		}
 		if seen[key] = true; len(seen) > maxFeatures {
-			return robocache.ResourceLimit("lerobot", nil, "an object of more than %d keys", maxFeatures)
+			return robocache.ResourceLimit(
+				"lerobot",
+				nil,
+				"an object of more than %d keys",
+				maxFeatures,
+			)
 		}
 		err = each(key, v)
 	}
 	if err == nil {
 		_, err = d.Token()
 	}
-	if rest := bytes.TrimSpace(b[min(d.InputOffset(), int64(len(b))):]); err == nil && len(rest) > 0 {
+	if rest := bytes.TrimSpace(
+		b[min(d.InputOffset(), int64(len(b))):],
+	); err == nil &&
+		len(rest) > 0 {
 		err = fmt.Errorf("%d bytes after the end of the object", len(rest))
 	}
 	return err
 }
 
-// unique refuses a key that occurs twice in one object at any depth of a value, whose pointer is at.
+// unique refuses a key that occurs twice in one object at any depth of a value, whose pointer is
+// at.
 func unique(at string, v json.RawMessage) error {
 	var list []json.RawMessage
 	if bytes.HasPrefix(v, []byte("{")) {
-		return object(at, v, func(key string, v json.RawMessage) error { return unique(at+"/"+escapePointer(key), v) })
+		return object(
+			at,
+			v,
+			func(key string, v json.RawMessage) error { return unique(at+"/"+escapePointer(key), v) },
+		)
 	}
 	if bytes.HasPrefix(v, []byte("[")) && json.Unmarshal(v, &list) == nil {
 		for _, e := range list {
@@ -214,7 +243,10 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 			if json.Unmarshal(v, to) != nil {
 				return nil, nil, infoError(robocache.ErrMalformed, "/"+key, "expected a string")
 			}
-			if err := robocache.At(checkTemplate(*to), robocache.Where{"file": infoPath, "pointer": "/" + key}); err != nil {
+			if err := robocache.At(
+				checkTemplate(*to),
+				robocache.Where{"file": infoPath, "pointer": "/" + key},
+			); err != nil {
 				return f, found, err
 			}
 		}
@@ -227,7 +259,15 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 		if n, ok := jsonmeta.Integer(v); ok && n >= 0 {
 			*to = n
 		} else {
-			found = append(found, warn("metadata-type", infoPath, fmt.Sprintf("%s is %.40s, not a count: ignored", key, v), "write a number"))
+			found = append(
+				found,
+				warn(
+					"metadata-type",
+					infoPath,
+					fmt.Sprintf("%s is %.40s, not a count: ignored", key, v),
+					"write a number",
+				),
+			)
 		}
 	}
 	if f.chunksSize <= 0 || f.chunksSize > 1<<31 {
@@ -235,28 +275,65 @@ func parseInfo(raw []byte) (f *infoFile, found []robocache.Finding, err error) {
 	}
 	f.splits = splits(fields["splits"])
 	if f.streams, err = write.ParseStreams(fields[write.StreamsKey]); err != nil {
-		found = append(found, warn("metadata-type", infoPath, write.StreamsKey+" is no list of streams: ignored", "write it again, or remove it"))
+		found = append(
+			found,
+			warn(
+				"metadata-type",
+				infoPath,
+				write.StreamsKey+" is no list of streams: ignored",
+				"write it again, or remove it",
+			),
+		)
 	}
 	if err := f.readFeatures(fields["features"]); err != nil {
 		return f, found, err
 	}
 	for k := range fields {
 		if !knownInfo[k] {
-			found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-key", Where: robocache.Where{"file": infoPath, "pointer": "/" + k}, Message: "info.json has a key that no version defines: " + k})
+			found = append(
+				found,
+				robocache.Finding{
+					Severity: robocache.SeverityInfo,
+					Code:     "unknown-key",
+					Where:    robocache.Where{"file": infoPath, "pointer": "/" + k},
+					Message:  "info.json has a key that no version defines: " + k,
+				},
+			)
 		}
 	}
 	sort.SliceStable(found, func(i, j int) bool { return found[i].Message < found[j].Message })
 	return f, found, nil
 }
 
-var knownInfo = map[string]bool{"codebase_version": true, "fps": true, "features": true, "total_episodes": true, "total_frames": true, "total_tasks": true, "chunks_size": true,
-	"data_files_size_in_mb": true, "video_files_size_in_mb": true, "data_path": true, "video_path": true, "robot_type": true, "splits": true, "tools": true, "total_videos": true,
-	"total_chunks": true, "storage_format": true, write.StreamsKey: true}
+var knownInfo = map[string]bool{
+	"codebase_version":       true,
+	"fps":                    true,
+	"features":               true,
+	"total_episodes":         true,
+	"total_frames":           true,
+	"total_tasks":            true,
+	"chunks_size":            true,
+	"data_files_size_in_mb":  true,
+	"video_files_size_in_mb": true,
+	"data_path":              true,
+	"video_path":             true,
+	"robot_type":             true,
+	"splits":                 true,
+	"tools":                  true,
+	"total_videos":           true,
+	"total_chunks":           true,
+	"storage_format":         true,
+	write.StreamsKey:         true,
+}
 
 func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 	v, ok := fields["codebase_version"]
 	if !ok {
-		return infoError(robocache.ErrMalformed, "/codebase_version", "missing: not a LeRobot dataset, or a damaged one")
+		return infoError(
+			robocache.ErrMalformed,
+			"/codebase_version",
+			"missing: not a LeRobot dataset, or a damaged one",
+		)
 	}
 	f.version = text(v)
 	a, b, dot := strings.Cut(strings.TrimPrefix(f.version, "v"), ".")
@@ -267,10 +344,18 @@ func (f *infoFile) readVersion(fields map[string]json.RawMessage) error {
 		f.minor, err2 = strconv.Atoi(b)
 	}
 	if err1 != nil || err2 != nil {
-		return infoError(robocache.ErrMalformed, "/codebase_version", fmt.Sprintf("expected a version such as v3.0, found %.40s", v))
+		return infoError(
+			robocache.ErrMalformed,
+			"/codebase_version",
+			fmt.Sprintf("expected a version such as v3.0, found %.40s", v),
+		)
 	}
 	if s := text(fields["storage_format"]); s != "" && s != "parquet" {
-		return infoError(robocache.ErrUnsupported, "/storage_format", fmt.Sprintf("storage format %q", s))
+		return infoError(
+			robocache.ErrUnsupported,
+			"/storage_format",
+			fmt.Sprintf("storage format %q", s),
+		)
 	}
 	if f.major != 3 && (f.major != 2 || f.minor > 1) {
 		e := infoError(robocache.ErrUnsupported, "/codebase_version", "LeRobot version "+f.version)
@@ -287,7 +372,11 @@ func (f *infoFile) readFPS(v json.RawMessage) (note string, err error) {
 	}
 	f.fps, err = robocache.RateOf(s)
 	if err != nil || strings.Contains(s, "/") && note == "" {
-		return note, infoError(robocache.ErrMalformed, "/fps", "expected a number above 0, found "+jsonmeta.Words(v))
+		return note, infoError(
+			robocache.ErrMalformed,
+			"/fps",
+			"expected a number above 0, found "+jsonmeta.Words(v),
+		)
 	}
 	return note, nil
 }
@@ -380,5 +469,11 @@ func splits(v json.RawMessage) (out map[string]string) {
 func escapePointer(s string) string { return jsonmeta.EscapePointer(s) }
 
 func warn(code, file, msg, hint string) robocache.Finding {
-	return robocache.Finding{Severity: robocache.SeverityWarning, Code: code, Where: robocache.Where{"file": file}, Message: msg, Hint: hint}
+	return robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     code,
+		Where:    robocache.Where{"file": file},
+		Message:  msg,
+		Hint:     hint,
+	}
 }

@@ -43,9 +43,20 @@ func TestLinesOfMetadata(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0, "length": "5", "tasks": []}`), false)
-	wantError(t, err, robocache.ErrMalformed, `pointer /length, line 1: expected an integer, found the text "5"`)
-	e, _, _, err := parseEpisodesV2([]byte(`{"episode_index": 0.0, "length": 5.0, "tasks": []}`), false)
+	_, _, _, err := parseEpisodesV2(
+		[]byte(`{"episode_index": 0, "length": "5", "tasks": []}`),
+		false,
+	)
+	wantError(
+		t,
+		err,
+		robocache.ErrMalformed,
+		`pointer /length, line 1: expected an integer, found the text "5"`,
+	)
+	e, _, _, err := parseEpisodesV2(
+		[]byte(`{"episode_index": 0.0, "length": 5.0, "tasks": []}`),
+		false,
+	)
 	if err != nil || e.length[0] != 5 {
 		t.Error(e, err)
 	}
@@ -72,7 +83,11 @@ func TestWordsOfInfo(t *testing.T) {
 	writeText(t, filepath.Join(dir, modalityPath), `{"state": {"arm": {"start": "0", "end": 3}}}`)
 	d := mustOpen(t, dir)
 	f := pick(d.Info().Findings, "modality")
-	if f == nil || !strings.Contains(f.Message, `pointer /state/arm/start: expected an integer, found the text "0"`) {
+	if f == nil ||
+		!strings.Contains(
+			f.Message,
+			`pointer /state/arm/start: expected an integer, found the text "0"`,
+		) {
 		t.Error(f)
 	}
 	if err := os.Remove(filepath.Join(dir, modalityPath)); err != nil {

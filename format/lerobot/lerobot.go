@@ -24,9 +24,20 @@ const (
 )
 
 func init() {
-	robocache.Register(robocache.Format{Name: "lerobot", Stamped: true, Detect: Detect, Default: true, Resumes: true, Write: write.Write, WriteOptions: write.WriteOptions,
-		Keeps:     func(f *robocache.Feature) bool { return write.WhyDropped(f) == "" },
-		StatsFile: "meta/stats.json", WholeDoctor: true, Sharding: &write.Sharding, Open: reader.Opener(Open)})
+	robocache.Register(robocache.Format{
+		Name:         "lerobot",
+		Stamped:      true,
+		Detect:       Detect,
+		Default:      true,
+		Resumes:      true,
+		Write:        write.Write,
+		WriteOptions: write.WriteOptions,
+		Keeps:        func(f *robocache.Feature) bool { return write.WhyDropped(f) == "" },
+		StatsFile:    "meta/stats.json",
+		WholeDoctor:  true,
+		Sharding:     &write.Sharding,
+		Open:         reader.Opener(Open),
+	})
 }
 
 // Detect says whether meta/info.json is there.
@@ -75,11 +86,19 @@ var _ robocache.Dataset = (*Dataset)(nil)
 
 // Open opens the dataset at uri.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
+	return reader.Open(
+		uri,
+		opt,
+		func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) },
+	)
 }
 
 // OpenStore opens the dataset at the root of a store. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer func() {
 		if err != nil && d != nil && d.tab != nil {
 			d.tab.close()
@@ -95,7 +114,15 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	if err != nil {
 		return d, err
 	}
-	d = &Dataset{Base: reader.Base{Bytes: s}, raw: raw, byKey: map[string]int{}, cams: map[string]*camera{}, said: map[string]bool{}, limit: budget, repair: opt.Repair}
+	d = &Dataset{
+		Base:   reader.Base{Bytes: s},
+		raw:    raw,
+		byKey:  map[string]int{},
+		cams:   map[string]*camera{},
+		said:   map[string]bool{},
+		limit:  budget,
+		repair: opt.Repair,
+	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:    d.Diagnose,
 		LimitMemory: d.LimitMemory,
@@ -104,7 +131,15 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		SideStreams: d.SideStreams,
 		VideoStart:  d.VideoStart,
 	}
-	d.About = &robocache.Info{URI: s.URI(), Format: "lerobot", Version: raw.version, Robot: raw.robot, FPS: raw.fps, Splits: raw.splits, Findings: found}
+	d.About = &robocache.Info{
+		URI:      s.URI(),
+		Format:   "lerobot",
+		Version:  raw.version,
+		Robot:    raw.robot,
+		FPS:      raw.fps,
+		Splits:   raw.splits,
+		Findings: found,
+	}
 	d.paths = newPaths(s, raw)
 	if raw.major == 2 {
 		if err := d.readEpisodesV2(ctx); err != nil {
@@ -129,7 +164,10 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 		return d, err
 	}
 	d.compareClaims()
-	d.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) }, max(budget/4, smallestBudget/4))
+	d.lib = video.NewLibrary(
+		func(ctx context.Context, path string) (robocache.Ranged, error) { return s.Open(ctx, path) },
+		max(budget/4, smallestBudget/4),
+	)
 	return d, nil
 }
 
@@ -158,7 +196,8 @@ func (d *Dataset) Close() error {
 	return errors.Join(err, store.Close(d.Bytes))
 }
 
-// Noticed gives what reading found after Open: files whose frames do not match their rows, and the like.
+// Noticed gives what reading found after Open: files whose frames do not match their rows, and the
+// like.
 func (d *Dataset) Noticed() []robocache.Finding {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +227,12 @@ func (d *Dataset) compareClaims() {
 		if said < 0 || said == have {
 			return
 		}
-		f := warn("total-differs", infoPath, fmt.Sprintf("%s says %d, there are %d", name, said, have), "write the number that is there")
+		f := warn(
+			"total-differs",
+			infoPath,
+			fmt.Sprintf("%s says %d, there are %d", name, said, have),
+			"write the number that is there",
+		)
 		f.Where["pointer"] = "/" + name
 		d.find(f)
 	}
@@ -197,8 +241,19 @@ func (d *Dataset) compareClaims() {
 	claim("total_tasks", d.raw.totalTasks, int64(len(d.About.Tasks)))
 	for name, span := range d.raw.splits {
 		var from, to int64
-		if n, _ := fmt.Sscanf(span, "%d:%d", &from, &to); n == 2 && (from < 0 || to > int64(d.About.Episodes) || from > to) {
-			f := warn("split-differs", infoPath, fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes), "write a split that ends where the episodes end")
+		if n, _ := fmt.Sscanf(
+			span,
+			"%d:%d",
+			&from,
+			&to,
+		); n == 2 &&
+			(from < 0 || to > int64(d.About.Episodes) || from > to) {
+			f := warn(
+				"split-differs",
+				infoPath,
+				fmt.Sprintf("split %s is %s, there are %d episodes", name, span, d.About.Episodes),
+				"write a split that ends where the episodes end",
+			)
 			f.Where["pointer"] = "/splits/" + escapePointer(name)
 			d.find(f)
 		}

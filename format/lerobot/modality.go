@@ -44,24 +44,48 @@ func (d *Dataset) readModality(ctx context.Context) error {
 		d.modality, err = parseModality(b, d.About)
 	}
 	if err != nil {
-		d.find(warn("modality", modalityPath, "modality.json is not used: "+err.Error(), "fix it or remove it"))
+		d.find(
+			warn(
+				"modality",
+				modalityPath,
+				"modality.json is not used: "+err.Error(),
+				"fix it or remove it",
+			),
+		)
 		return nil
 	}
 	d.forgive()
-	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "modality", Where: robocache.Where{"file": modalityPath},
-		Message: fmt.Sprintf("GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations", len(d.modality.State), len(d.modality.Action), len(d.modality.Video), len(d.modality.Annotation))})
+	d.find(robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "modality",
+		Where:    robocache.Where{"file": modalityPath},
+		Message: fmt.Sprintf(
+			"GR00T's modality.json names %d parts of the state, %d of the action, %d videos, %d annotations",
+			len(d.modality.State),
+			len(d.modality.Action),
+			len(d.modality.Video),
+			len(d.modality.Annotation),
+		),
+	})
 	return nil
 }
 
-// forgive lets training go on without cameras that info.json declares, that have no file, and that modality.json, which lists the cameras, does not
-// name: GR00T's own example sets declare a misspelt one beside the real one.
+// forgive lets training go on without cameras that info.json declares, that have no file, and that
+// modality.json, which lists the cameras, does not name: GR00T's own example sets declare a
+// misspelt one beside the real one.
 func (d *Dataset) forgive() {
 	cameras := slices.Collect(maps.Values(d.modality.Video))
 	for i := range d.About.Findings {
 		f := &d.About.Findings[i]
-		if r := d.raw.declares(f.NotDelivered); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 || slices.Contains(cameras, r.key) {
+		if r := d.raw.declares(
+			f.NotDelivered,
+		); r == nil || f.Severity != robocache.SeverityError || len(cameras) == 0 ||
+			slices.Contains(cameras, r.key) {
 			continue
-		} else if feature, err := feature(r); err == nil && feature.Kind == robocache.KindVideo {
+		} else if feature, err := feature(
+			r,
+		); err == nil &&
+			feature.Kind == robocache.KindVideo {
 			f.Severity = robocache.SeverityWarning
 			f.Message += "; " + modalityPath + " does not name it either"
 		}
@@ -83,7 +107,8 @@ func parseModality(b []byte, info *robocache.Info) (*Modality, error) {
 		for name, p := range sliced.parts {
 			key := cmp.Or(p.Key, sliced.of)
 			f := info.Feature(key)
-			if f == nil || p.Start == nil || p.End == nil || *p.Start < 0 || *p.End < *p.Start || *p.End > f.Elements() {
+			if f == nil || p.Start == nil || p.End == nil || *p.Start < 0 || *p.End < *p.Start ||
+				*p.End > f.Elements() {
 				return nil, fmt.Errorf("%s: no such part of %s", name, key)
 			}
 			(*sliced.to)[name] = Slice{key, *p.Start, *p.End}

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Origin returns the recording that an episode was made from, as recorded in meta/conversion.json. If none is
-// recorded, it returns only the data file of the episode.
+// Origin returns the recording that an episode was made from, as recorded in meta/conversion.json.
+// If none is recorded, it returns only the data file of the episode.
 func (d *Dataset) Origin(ctx context.Context, episode int) (*robocache.Origin, error) {
 	if episode < 0 || episode >= d.eps.n() {
 		return nil, nil
@@ -45,7 +45,8 @@ func (d *Dataset) recordedOrigin(ctx context.Context, index int64) (*robocache.O
 	return d.origins[index], nil
 }
 
-// readOrigins reads the report of a conversion. A report that cannot be understood names no origins.
+// readOrigins reads the report of a conversion. A report that cannot be understood names no
+// origins.
 func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Origin, error) {
 	out := map[int64]*robocache.Origin{}
 	b, err := store.ReadFile(ctx, st, "meta/conversion.json", 1<<30)
@@ -71,5 +72,6 @@ func readOrigins(ctx context.Context, st store.Store) (map[int64]*robocache.Orig
 	return out, nil
 }
 
-// SideStreams returns the streams whose samples are in files under recordings/, with their nominal rates.
+// SideStreams returns the streams whose samples are in files under recordings/, with their nominal
+// rates.
 func (d *Dataset) SideStreams() map[string]float64 { return d.raw.streams }

@@ -51,7 +51,8 @@ func newPaths(s store.Store, raw *infoFile) *paths {
 	return p
 }
 
-// candidates are the templates to try: the declared, the standard, and the same below "video/" and "data/train/", as seen in the field.
+// candidates are the templates to try: the declared, the standard, and the same below "video/" and
+// "data/train/", as seen in the field.
 func candidates(own, std string) []string {
 	var out []string
 	for _, t := range []string{own, std} {
@@ -61,7 +62,11 @@ func candidates(own, std string) []string {
 	}
 	for _, t := range slices.Clone(out) {
 		for _, swap := range [][2]string{{"videos/", "video/"}, {"video/", "videos/"}, {"data/", "data/train/"}} {
-			if rest, ok := strings.CutPrefix(t, swap[0]); ok && !slices.Contains(out, swap[1]+rest) {
+			if rest, ok := strings.CutPrefix(
+				t,
+				swap[0],
+			); ok &&
+				!slices.Contains(out, swap[1]+rest) {
 				out = append(out, swap[1]+rest)
 			}
 		}
@@ -80,15 +85,22 @@ func (p *paths) videoTemplates(key string) []string {
 	return candidates(p.raw.videoPath, std)
 }
 
-// choose probes places and puts the template that finds most of them first. It says how many were found.
-func (p *paths) choose(ctx context.Context, templates []string, probes []place) (best []string, found int, err error) {
+// choose probes places and puts the template that finds most of them first. It says how many were
+// found.
+func (p *paths) choose(
+	ctx context.Context,
+	templates []string,
+	probes []place,
+) (best []string, found int, err error) {
 	at := 0
 	for i, t := range templates {
 		names, err := p.present(ctx, t, probes)
 		if err != nil {
 			return best, found, err
 		}
-		if n := len(slices.DeleteFunc(names, func(name string) bool { return name == "" })); n > found {
+		if n := len(
+			slices.DeleteFunc(names, func(name string) bool { return name == "" }),
+		); n > found {
 			at, found = i, n
 		}
 		if found == len(probes) {
@@ -99,8 +111,14 @@ func (p *paths) choose(ctx context.Context, templates []string, probes []place) 
 	return append(best, templates[at+1:]...), found, nil
 }
 
-// try calls use with the paths that a place may have, until one is there: by the templates, then by the tree. It gives that path, or NotFound with the first.
-func (p *paths) try(ctx context.Context, templates []string, pl place, use func(name string) error) (string, error) {
+// try calls use with the paths that a place may have, until one is there: by the templates, then by
+// the tree. It gives that path, or NotFound with the first.
+func (p *paths) try(
+	ctx context.Context,
+	templates []string,
+	pl place,
+	use func(name string) error,
+) (string, error) {
 	first := ""
 	for _, t := range templates {
 		name, err := expand(t, pl)
@@ -139,12 +157,18 @@ var (
 	chunkName = regexp.MustCompile(`^chunk[-_](\d{1,18})$`)
 )
 
-// inTree looks a place up in the listing of the whole store, made on first need; "" where it is not there or the store cannot list.
+// inTree looks a place up in the listing of the whole store, made on first need; "" where it is not
+// there or the store cannot list.
 func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 	p.once.Lock()
 	defer p.once.Unlock()
 	if p.tree == nil {
-		list, _, err := store.Files(ctx, p.st, "", func(name string) bool { return path.Ext(name) != "" })
+		list, _, err := store.Files(
+			ctx,
+			p.st,
+			"",
+			func(name string) bool { return path.Ext(name) != "" },
+		)
 		if !errors.Is(err, robocache.ErrUnsupported) {
 			if err != nil {
 				return "", err
@@ -158,7 +182,8 @@ func (p *paths) inTree(ctx context.Context, pl place) (string, error) {
 	return p.tree[place{chunk: pl.chunk, file: pl.file, key: pl.key}], nil
 }
 
-// index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one place make it ambiguous: neither is taken.
+// index sorts a listing by what the names say: key ("" of data) and numbers. Two files for one
+// place make it ambiguous: neither is taken.
 func index(list []store.Entry, raw *infoFile) map[place]string {
 	keys := map[string]bool{}
 	for i := range raw.features {
@@ -200,9 +225,12 @@ func index(list []store.Entry, raw *infoFile) map[place]string {
 	return tree
 }
 
-// numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before file-1000. Where the
-// store cannot list, numbers are tried until one is missing.
-func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out []string, err error) {
+// numbered lists files of a chunk-/file- tree in the order of their numbers: file-999 before
+// file-1000. Where the store cannot list, numbers are tried until one is missing.
+func (p *paths) numbered(
+	ctx context.Context,
+	dir, template, suffix string,
+) (out []string, err error) {
 	list, links, err := store.Files(ctx, p.st, dir, func(name string) bool {
 		return strings.HasSuffix(name, suffix) && !strings.HasPrefix(path.Base(name), ".")
 	})
@@ -226,7 +254,8 @@ func (p *paths) numbered(ctx context.Context, dir, template, suffix string) (out
 
 const maxFiles = 1 << 20
 
-// enumerate asks for more and more files at once, and for the next chunk's first beside them: most sets have one chunk of few files.
+// enumerate asks for more and more files at once, and for the next chunk's first beside them: most
+// sets have one chunk of few files.
 func (p *paths) enumerate(ctx context.Context, template string) (out []string, err error) {
 	for chunk, wave := int64(0), int64(2); ; chunk++ {
 		n := int64(0)
@@ -306,7 +335,8 @@ func checkTemplate(t string) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") || slices.Contains(strings.Split(p, "/"), "..") {
+	if strings.HasPrefix(p, "/") || strings.ContainsAny(p, "\\\x00") ||
+		slices.Contains(strings.Split(p, "/"), "..") {
 		return robocache.Malformed("lerobot", nil, "").
 			Expected("a path below the dataset's root", strconv.Quote(t))
 	}
@@ -318,12 +348,18 @@ var (
 	templateFormat = regexp.MustCompile(`^(0\d*)?d?$`)
 )
 
-// expand fills a Python format template. Only {name} and {name:03d} are known, as in every dataset seen.
+// expand fills a Python format template. Only {name} and {name:03d} are known, as in every dataset
+// seen.
 func expand(t string, p place) (string, error) {
 	if n := max(len(t), len(p.key)); n > maxTemplate {
 		return "", robocache.Malformed("lerobot", nil, "path template, or key, of %d bytes", n)
 	}
-	numbers := map[string]int64{"episode_chunk": p.chunk, "chunk_index": p.chunk, "episode_index": p.episode, "file_index": p.file}
+	numbers := map[string]int64{
+		"episode_chunk": p.chunk,
+		"chunk_index":   p.chunk,
+		"episode_index": p.episode,
+		"file_index":    p.file,
+	}
 	why := ""
 	path := templateField.ReplaceAllStringFunc(t, func(m string) string {
 		name, format, _ := strings.Cut(strings.Trim(m, "{}"), ":")

@@ -10,15 +10,20 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pq"
 )
 
-// prove compares the rows of a row group with the metadata, once: episode_index says whose they are, index (or frame_index)
-// that they are in order. Rows found elsewhere in the file are remembered and errMoved is given.
+// prove compares the rows of a row group with the metadata, once: episode_index says whose they
+// are, index (or frame_index) that they are in order. Rows found elsewhere in the file are
+// remembered and errMoved is given.
 func (t *tables) prove(ctx context.Context, f *tableFile, file int32, group int) error {
-	if _, err := t.cache.Load(ctx, unit{file: file, group: int32(group), col: unitProof}, func() (any, int64, error) {
-		if err := t.proveGroup(ctx, f, file, group); err != nil {
-			return nil, 0, err
-		}
-		return struct{}{}, 64, nil
-	}); err != nil {
+	if _, err := t.cache.Load(
+		ctx,
+		unit{file: file, group: int32(group), col: unitProof},
+		func() (any, int64, error) {
+			if err := t.proveGroup(ctx, f, file, group); err != nil {
+				return nil, 0, err
+			}
+			return struct{}{}, 64, nil
+		},
+	); err != nil {
 		return err
 	}
 	return nil
@@ -44,7 +49,8 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 		}
 	}
 	if t.moved.Load() == nil {
-		// By start: what ends before the group is passed over at once, or a file of many groups and episodes costs their product.
+		// By start: what ends before the group is passed over at once, or a file of many groups and
+		// episodes costs their product.
 		eps = eps[sort.Search(len(eps), func(i int) bool {
 			_, start := t.fileOf(int(eps[i]))
 			return start+int64(t.d.Len(int(eps[i]))) > g.Start
@@ -76,8 +82,19 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 						where := robocache.Where{"file": f.name, "episode": t.d.eps.id(int(e))}
 						return robocache.At(indexTwice(ids[r-g.Start]), where)
 					}
-					t.d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "episode-index", Where: robocache.Where{"file": f.name, "row": r, "episode": id},
-						Message: fmt.Sprintf("column episode_index says %d in the file of episode %d", ids[r-g.Start], id), Hint: "renumber the column: " + robocache.Command("doctor --fix --in-place") + " does"})
+					t.d.notice(robocache.Finding{
+						Severity: robocache.SeverityWarning,
+						Code:     "episode-index",
+						Where:    robocache.Where{"file": f.name, "row": r, "episode": id},
+						Message: fmt.Sprintf(
+							"column episode_index says %d in the file of episode %d",
+							ids[r-g.Start],
+							id,
+						),
+						Hint: "renumber the column: " + robocache.Command(
+							"doctor --fix --in-place",
+						) + " does",
+					})
 					break
 				}
 				return t.search(ctx, f, file)
@@ -99,7 +116,14 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 					WithHint("sort the rows by index")}
 				break
 			}
-			t.d.notice(warn("index-order", f.name, "column index does not count the rows, frame_index does", "renumber the column: "+robocache.Command("doctor --fix --in-place")+" does"))
+			t.d.notice(
+				warn(
+					"index-order",
+					f.name,
+					"column index does not count the rows, frame_index does",
+					"renumber the column: "+robocache.Command("doctor --fix --in-place")+" does",
+				),
+			)
 			break
 		}
 	}
@@ -110,11 +134,12 @@ func (t *tables) proveGroup(ctx context.Context, f *tableFile, file int32, group
 	return nil
 }
 
-// compareFile compares a data file with the episodes table before its first row is delivered, if Open
-// did not. A file that differs is searched: an episode of another length than the table says is bad
-// before its first row, the others are read where they are.
+// compareFile compares a data file with the episodes table before its first row is delivered, if
+// Open did not. A file that differs is searched: an episode of another length than the table says
+// is bad before its first row, the others are read where they are.
 func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) error {
-	if t.compared == nil || t.compared[file].Load() || t.d.raw.major == 2 { // a file of v2 is one episode
+	// a file of v2 is one episode
+	if t.compared == nil || t.compared[file].Load() || t.d.raw.major == 2 {
 		return nil
 	}
 	eps := t.episodesOf(file)
@@ -145,8 +170,9 @@ func (t *tables) compareFile(ctx context.Context, f *tableFile, file int32) erro
 	return nil
 }
 
-// compareEpisodes compares the data files of episodes that share a video with the table. It ends the work
-// if one of them has another length than the table says: nothing tells then at which frame the others begin.
+// compareEpisodes compares the data files of episodes that share a video with the table. It ends
+// the work if one of them has another length than the table says: nothing tells then at which frame
+// the others begin.
 func (t *tables) compareEpisodes(ctx context.Context, eps []int32) error {
 	if t.compared == nil || t.d.raw.major == 2 {
 		return nil
@@ -181,8 +207,17 @@ func counts(v []int64) bool {
 	return true
 }
 
-// scalar reads a column of a row group that has a number a row; nil where the file does not have it.
-func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, group int, name string, to func(*pq.Column) ([]T, error)) (_ []T, err error) {
+// scalar reads a column of a row group that has a number a row; nil where the file does not have
+// it.
+func scalar[T any](
+	ctx context.Context,
+	t *tables,
+	f *tableFile,
+	file int32,
+	group int,
+	name string,
+	to func(*pq.Column) ([]T, error),
+) (_ []T, err error) {
 	leaf := f.pq.Column(name)
 	if leaf == nil || leaf.Group() || leaf.MaxRep > 0 {
 		return nil, nil
@@ -192,15 +227,32 @@ func scalar[T any](ctx context.Context, t *tables, f *tableFile, file int32, gro
 		return nil, err
 	}
 	defer t.handles.Put(h)
-	defer robocache.Locate(&err, robocache.Where{"file": f.name, "row_group": group, "column": name})
-	columnValue, err := pq.ReadColumn(ctx, t.ranged(h, f, file, group), f.pq, group, leaf, []int{}, f.limits())
+	defer robocache.Locate(
+		&err,
+		robocache.Where{"file": f.name, "row_group": group, "column": name},
+	)
+	columnValue, err := pq.ReadColumn(
+		ctx,
+		t.ranged(h, f, file, group),
+		f.pq,
+		group,
+		leaf,
+		[]int{},
+		f.limits(),
+	)
 	if err != nil {
 		return nil, err
 	}
 	return to(columnValue)
 }
 
-func (t *tables) integers(ctx context.Context, f *tableFile, file int32, group int, name string) ([]int64, error) {
+func (t *tables) integers(
+	ctx context.Context,
+	f *tableFile,
+	file int32,
+	group int,
+	name string,
+) ([]int64, error) {
 	return scalar(ctx, t, f, file, group, name, pq.Int64s)
 }
 
@@ -279,7 +331,16 @@ func (t *tables) relocate(places map[int32]relocated) (moved bool) {
 }
 
 func (t *tables) reportMoved(file string) {
-	t.d.notice(warn("rows-moved", file, "episodes lie at other rows than dataset_from_index says: found by episode_index", "run "+robocache.Command("doctor --fix --in-place")+": it writes rows and table in order"))
+	t.d.notice(
+		warn(
+			"rows-moved",
+			file,
+			"episodes lie at other rows than dataset_from_index says: found by episode_index",
+			"run "+robocache.Command(
+				"doctor --fix --in-place",
+			)+": it writes rows and table in order",
+		),
+	)
 }
 
 // scatteredError is the error about an episode whose rows are no unbroken run.
@@ -289,8 +350,8 @@ func (t *tables) scatteredError(file string, episode, runs int) error {
 		WithHint("sort the rows by index")
 }
 
-// lengthError is the error about an episode of which a data file has another number of rows than the
-// table says.
+// lengthError is the error about an episode of which a data file has another number of rows than
+// the table says.
 func (t *tables) lengthError(file string, episode int, rows int64) error {
 	return robocache.Malformed(string(op), robocache.Where{"file": file, "episode": t.d.eps.id(episode)}, "").
 		Expected(fmt.Sprintf("%d rows, as the episodes table says", t.d.Len(episode)), fmt.Sprint(rows)).
@@ -298,10 +359,13 @@ func (t *tables) lengthError(file string, episode int, rows int64) error {
 }
 
 func rowsLostHint() string {
-	return "fetch the file again, or leave the episode out: " + robocache.Command("doctor --fix --in-place --drop-bad") + " does"
+	return "fetch the file again, or leave the episode out: " + robocache.Command(
+		"doctor --fix --in-place --drop-bad",
+	) + " does"
 }
 
-// short ends the work on a row after the end of its file, unless the episodes can be found elsewhere in it.
+// short ends the work on a row after the end of its file, unless the episodes can be found
+// elsewhere in it.
 func (t *tables) short(ctx context.Context, f *tableFile, file int32) error {
 	if t.d.raw.major == 2 {
 		return t.lengthError(f.name, int(file), f.pq.Rows)

@@ -15,7 +15,14 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-var realSets = []string{"g1_v21", "g1_v30_exact", "g1_v30_drift", "g1_h264_v30", "g1_h264_v30_bigdrift", "gr00t_picknplace_v20"}
+var realSets = []string{
+	"g1_v21",
+	"g1_v30_exact",
+	"g1_v30_drift",
+	"g1_h264_v30",
+	"g1_h264_v30_bigdrift",
+	"gr00t_picknplace_v20",
+}
 
 // realData gives the folder of a real dataset, or skips.
 func realData(t testing.TB, name string) string {
@@ -73,7 +80,8 @@ type oracleColumn struct {
 	SHA256 string `json:"sha256"`
 }
 
-// TestTables compares every column of every real set with an independent reader, to the bit (L2, L3).
+// TestTables compares every column of every real set with an independent reader, to the bit (L2,
+// L3).
 func TestTables(t *testing.T) {
 	for _, name := range realSets {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +117,13 @@ func TestTables(t *testing.T) {
 					got := gather(t, d, key, rows)
 					sum := sha256.Sum256(got)
 					if hex.EncodeToString(sum[:]) != want.SHA256 {
-						t.Errorf("%s %s: other bytes than the oracle's (%s, %v)", file, key, want.DType, want.Shape)
+						t.Errorf(
+							"%s %s: other bytes than the oracle's (%s, %v)",
+							file,
+							key,
+							want.DType,
+							want.Shape,
+						)
 					}
 					compared++
 				}
@@ -162,11 +176,23 @@ func TestFrames(t *testing.T) {
 			}
 			for _, o := range oracle {
 				var out [1]robocache.FrameRef
-				if err := d.Frames(context.Background(), o.Key, []robocache.Row{{Episode: o.Episode, Index: o.Frame}}, out[:]); err != nil {
+				if err := d.Frames(
+					context.Background(),
+					o.Key,
+					[]robocache.Row{{Episode: o.Episode, Index: o.Frame}},
+					out[:],
+				); err != nil {
 					t.Fatal(err)
 				}
 				if out[0].Path != o.File || out[0].Ordinal != o.Ordinal || out[0].Missing {
-					t.Fatalf("episode %d frame %d: got %+v, want %s %d", o.Episode, o.Frame, out[0], o.File, o.Ordinal)
+					t.Fatalf(
+						"episode %d frame %d: got %+v, want %s %d",
+						o.Episode,
+						o.Frame,
+						out[0],
+						o.File,
+						o.Ordinal,
+					)
 				}
 			}
 			if n := d.Noticed(); len(n) > 0 {

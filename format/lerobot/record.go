@@ -15,15 +15,27 @@ import (
 )
 
 // Record creates a dataset in a local folder, or continues an existing one.
-func Record(ctx context.Context, dir string, cfg write.Config, opt write.RecordOptions) (*write.Recorder, error) {
-	return write.NewRecorder(ctx, dir, cfg, opt, func(ctx context.Context) (*write.Recorded, error) {
-		have, err := recordedIn(ctx, dir)
-		if have != nil && opt.OnlyNew {
-			err = robocache.Misuse("record", nil, "there is a dataset here already").
-				WithHint("%s goes on with it", robocache.Option("mode", "a"))
-		}
-		return have, err
-	}, func(ctx context.Context) (robocache.Stats, error) { return countNumbers(ctx, dir) })
+func Record(
+	ctx context.Context,
+	dir string,
+	cfg write.Config,
+	opt write.RecordOptions,
+) (*write.Recorder, error) {
+	return write.NewRecorder(
+		ctx,
+		dir,
+		cfg,
+		opt,
+		func(ctx context.Context) (*write.Recorded, error) {
+			have, err := recordedIn(ctx, dir)
+			if have != nil && opt.OnlyNew {
+				err = robocache.Misuse("record", nil, "there is a dataset here already").
+					WithHint("%s goes on with it", robocache.Option("mode", "a"))
+			}
+			return have, err
+		},
+		func(ctx context.Context) (robocache.Stats, error) { return countNumbers(ctx, dir) },
+	)
 }
 
 // countNumbers gives the statistics of the numeric features of the dataset in a folder.
@@ -113,15 +125,25 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 	defer d.Close()
 	if d.raw.major < 3 {
 		return nil, robocache.Unsupported("record", nil, "the dataset that is there is of version %s", d.raw.version).
-			Expected("v3.0", "").WithHint("robocache convert brings it to v3.0")
+			Expected("v3.0", "").
+			WithHint("robocache convert brings it to v3.0")
 	}
 	statsValue, err := d.Stats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r := &write.Recorded{Info: info, Episodes: d.About.Episodes, Frames: d.About.Frames, Stats: statsValue}
+	r := &write.Recorded{
+		Info:     info,
+		Episodes: d.About.Episodes,
+		Frames:   d.About.Frames,
+		Stats:    statsValue,
+	}
 	r.NextEpisode, r.NextRow = d.nextNumbers(ctx)
-	r.Config = write.Config{FPS: d.About.FPS, Robot: d.About.Robot, ChunksSize: int(d.raw.chunksSize)}
+	r.Config = write.Config{
+		FPS:        d.About.FPS,
+		Robot:      d.About.Robot,
+		ChunksSize: int(d.raw.chunksSize),
+	}
 	for _, f := range d.About.Features {
 		if !f.Default {
 			r.Config.Features = append(r.Config.Features, f)
@@ -142,7 +164,12 @@ func recordedIn(ctx context.Context, dir string) (_ *write.Recorded, err error) 
 		for _, f := range list {
 			var chunk, file int
 			dir, name := path.Split(f.Name)
-			if n, _ := fmt.Sscanf(path.Base(dir)+" "+name, "chunk-%d file-%d", &chunk, &file); n == 2 {
+			if n, _ := fmt.Sscanf(
+				path.Base(dir)+" "+name,
+				"chunk-%d file-%d",
+				&chunk,
+				&file,
+			); n == 2 {
 				r.NextFile = max(r.NextFile, chunk*int(d.raw.chunksSize)+file+1)
 			}
 		}

@@ -14,17 +14,39 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestRecorderWaits: a row for which the queue has no room is not added, in time, and is taken once there is room.
+// TestRecorderWaits: a row for which the queue has no room is not added, in time, and is taken once
+// there is room.
 func TestRecorderWaits(t *testing.T) {
 	const h, w = 64, 64
-	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Video: write.VideoConfig{Codec: "h264"}, Features: []robocache.Feature{
-		{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}},
-		{Key: "cam", Kind: robocache.KindVideo, DType: robocache.Uint8, Shape: []int{h, w, 3}, Height: h, Width: w, Channels: 3},
-	}}
-	if err := video.CanEncode(context.Background(), video.EncodeConfig{Codec: video.H264, Width: w, Height: h, Rate: cfg.FPS}); err != nil {
+	cfg := write.Config{
+		FPS:   robocache.Rate{Num: 30, Den: 1},
+		Video: write.VideoConfig{Codec: "h264"},
+		Features: []robocache.Feature{
+			{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}},
+			{
+				Key:      "cam",
+				Kind:     robocache.KindVideo,
+				DType:    robocache.Uint8,
+				Shape:    []int{h, w, 3},
+				Height:   h,
+				Width:    w,
+				Channels: 3,
+			},
+		},
+	}
+	if err := video.CanEncode(
+		context.Background(),
+		video.EncodeConfig{Codec: video.H264, Width: w, Height: h, Rate: cfg.FPS},
+	); err != nil {
 		t.Skip(err)
 	}
-	r, err := lerobot.Record(context.Background(), t.TempDir()+"/set", cfg, write.RecordOptions{QueueBytes: h * w * 3}) // room for one image
+	// room for one image
+	r, err := lerobot.Record(
+		context.Background(),
+		t.TempDir()+"/set",
+		cfg,
+		write.RecordOptions{QueueBytes: h * w * 3},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +55,13 @@ func TestRecorderWaits(t *testing.T) {
 	rows, late := 0, 0
 	for deadline := time.Now().Add(30 * time.Second); rows < 40 && time.Now().Before(deadline); {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Microsecond)
-		_, err := r.AddFrame(ctx, "t", 0, [][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image}, nil)
+		_, err := r.AddFrame(
+			ctx,
+			"t",
+			0,
+			[][]byte{binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(rows))), image},
+			nil,
+		)
 		cancel()
 		switch {
 		case err == nil:

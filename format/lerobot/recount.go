@@ -248,8 +248,8 @@ func (d *Dataset) pickRun(pos int, runs []*rowRun) (best *rowRun, n int) {
 	return best, 0
 }
 
-// bestRun returns the run that fits the table's row of an episode best. It skips runs that an episode
-// has taken; left is the number of the others.
+// bestRun returns the run that fits the table's row of an episode best. It skips runs that an
+// episode has taken; left is the number of the others.
 func (d *Dataset) bestRun(pos int, runs []*rowRun) (best *rowRun, left int) {
 	claim := d.claim(int32(pos))
 	score := func(r *rowRun) (points int) {

@@ -6,8 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// maxListed bounds the findings of one kind that Open lists; the last one counts the others. Open for
-// doctor lists all of them (OpenOptions.Repair).
+// maxListed bounds the findings of one kind that Open lists; the last one counts the others. Open
+// for doctor lists all of them (OpenOptions.Repair).
 const maxListed = 20
 
 // report adds a finding of Open, or counts it in the last of its kind.
@@ -27,7 +27,9 @@ func (d *Dataset) report(f robocache.Finding) {
 }
 
 func fixTableHint() string {
-	return "run " + robocache.Command("doctor --fix --in-place") + ": it writes the table by the data"
+	return "run " + robocache.Command(
+		"doctor --fix --in-place",
+	) + ": it writes the table by the data"
 }
 
 func (d *Dataset) reportLength(pos int, file string, rows int32) {
@@ -74,12 +76,17 @@ func (d *Dataset) reportStale(pos int, claimed *countedFile, file string) {
 	})
 }
 
-// reportFault reports a value of the table that cannot be right, of an episode whose length and file in
-// use are those of the data.
+// reportFault reports a value of the table that cannot be right, of an episode whose length and
+// file in use are those of the data.
 func (d *Dataset) reportFault(pos int, fault tableFault) {
 	d.report(robocache.Finding{
-		Severity: robocache.SeverityWarning, Code: "table-value",
-		Where:   robocache.Where{"file": d.episodesFile(), "column": fault.column, "episode": d.eps.id(pos)},
+		Severity: robocache.SeverityWarning,
+		Code:     "table-value",
+		Where: robocache.Where{
+			"file":    d.episodesFile(),
+			"column":  fault.column,
+			"episode": d.eps.id(pos),
+		},
 		Message: "the table is wrong: " + fault.message + "; the rows of the data are read",
 		Hint:    fixTableHint(),
 	})

@@ -89,8 +89,8 @@ func TestWrongLengths(t *testing.T) {
 	}
 }
 
-// unlisted is what a set with stale pointers gives over a store that cannot list. The zero value stands
-// for all rows.
+// unlisted is what a set with stale pointers gives over a store that cannot list. The zero value
+// stands for all rows.
 type unlisted struct {
 	readable int // episodes from the first on
 	class    error
@@ -110,15 +110,18 @@ func TestStalePointers(t *testing.T) {
 	}{
 		"before": {[]int64{0, 0, 0, 1}, 1, unlisted{}},
 		"beyond": {
-			[]int64{0, 0, 2, 2}, 2,
+			[]int64{0, 0, 2, 2},
+			2,
 			unlisted{2, robocache.ErrNotFound, "data/chunk-000/file-002.parquet", ""},
 		},
 		"first": {
-			[]int64{0, 0, 0, 0}, 2,
+			[]int64{0, 0, 0, 0},
+			2,
 			unlisted{2, robocache.ErrMalformed, "expected 5 rows, as the episodes table says, found 0", "rows-missing rows-missing"},
 		},
 		"none": {
-			[]int64{7, 7, 7, 7}, 4,
+			[]int64{7, 7, 7, 7},
+			4,
 			unlisted{0, robocache.ErrNotFound, "data/chunk-000/file-007.parquet", ""},
 		},
 		"swapped": {[]int64{1, 1, 0, 0}, 4, unlisted{}},
@@ -140,7 +143,8 @@ func TestStalePointers(t *testing.T) {
 				wantRows(t, d, []int{5, 5, 5, 5}, stale(c.stale))
 				return
 			}
-			// Nothing tells that there is a second file: its episodes are errors, the others are read.
+			// Nothing tells that there is a second file: its episodes are errors, the others are
+			// read.
 			if c.unlisted.readable == 0 {
 				wantError(t, err, c.unlisted.class, c.unlisted.words)
 				return
@@ -154,7 +158,12 @@ func TestStalePointers(t *testing.T) {
 					wantStates(t, d, e)
 					continue
 				}
-				err := d.Gather(t.Context(), "observation.state", rowsOf(d, e)[:1], make([]byte, 12))
+				err := d.Gather(
+					t.Context(),
+					"observation.state",
+					rowsOf(d, e)[:1],
+					make([]byte, 12),
+				)
 				wantError(t, err, c.unlisted.class, c.unlisted.words)
 			}
 			if got := codes(d); got != c.unlisted.codes {
@@ -164,8 +173,8 @@ func TestStalePointers(t *testing.T) {
 	}
 }
 
-// TestTableFaults checks that a value of the table that cannot be right is a finding, also if the length
-// and the file in use are those of the data.
+// TestTableFaults checks that a value of the table that cannot be right is a finding, also if the
+// length and the file in use are those of the data.
 func TestTableFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter func(e *synthEpisode)
@@ -185,7 +194,8 @@ func TestTableFaults(t *testing.T) {
 			d := mustOpen(t, dir)
 			wantRows(t, d, []int{3, 4, 5}, c.codes)
 			found := pick(diagnose(t, dir, robocache.DiagnoseOptions{}), c.codes)
-			if found == nil || found.Where["episode"] != int64(1) || !strings.Contains(found.Message, c.words) ||
+			if found == nil || found.Where["episode"] != int64(1) ||
+				!strings.Contains(found.Message, c.words) ||
 				!strings.Contains(found.Hint, "--fix") {
 				t.Errorf("%+v", found)
 			}
@@ -203,14 +213,23 @@ func TestLostRows(t *testing.T) {
 		wantStates(t, d, 0)
 		wantStates(t, d, 2)
 		err := d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1], make([]byte, 12))
-		wantError(t, err, robocache.ErrMalformed, "6 rows", "found 4", "episode 1", "file-000.parquet")
+		wantError(
+			t,
+			err,
+			robocache.ErrMalformed,
+			"6 rows",
+			"found 4",
+			"episode 1",
+			"file-000.parquet",
+		)
 		if codes(d) != "rows-missing" || !d.Info().Findings[0].Lost {
 			t.Error(codes(d), d.Info().Findings)
 		}
 	}
 }
 
-// TestRowsOfOneFile cuts the file of one episode of v2.1 to a row: that file is named, and no other.
+// TestRowsOfOneFile cuts the file of one episode of v2.1 to a row: that file is named, and no
+// other.
 func TestRowsOfOneFile(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	whole := mustOpen(t, dir)
@@ -228,7 +247,12 @@ func TestRowsOfOneFile(t *testing.T) {
 		Task   int64     `parquet:"task_index"`
 	}
 	name := f.name
-	writeRows(t, filepath.Join(dir, name), []row{{State: make([]float32, 26), Action: make([]float32, 26)}}, 10)
+	writeRows(
+		t,
+		filepath.Join(dir, name),
+		[]row{{State: make([]float32, 26), Action: make([]float32, 26)}},
+		10,
+	)
 	found := diagnose(t, dir, robocache.DiagnoseOptions{})
 	lost := pick(found, "rows-missing")
 	if lost == nil || lost.Where["file"] != name || lost.Where["episode"] != int64(0) {

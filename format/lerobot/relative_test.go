@@ -43,7 +43,12 @@ func TestModalityRelative(t *testing.T) {
 	info := func() *robocache.Info {
 		return &robocache.Info{Features: []robocache.Feature{
 			{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{8}},
-			{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{8}},
+			{
+				Key:   "observation.state",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{8},
+			},
 		}}
 	}
 	for _, c := range []struct {
@@ -60,11 +65,17 @@ func TestModalityRelative(t *testing.T) {
 		{`{"turn": {"start": 3, "end": 6, "absolute": false, "rotation_type": "axis_angle"}}`, []int{3, 4, 5}, false},
 	} {
 		i := info()
-		if _, err := parseModality([]byte(`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+`}`), i); err != nil {
+		if _, err := parseModality(
+			[]byte(
+				`{"state": {"arm": {"start": 0, "end": 7, "absolute": false}}, "action": `+c.action+`}`,
+			),
+			i,
+		); err != nil {
 			t.Errorf("%s: %v", c.action, err)
 		}
 		f := i.Feature("action")
-		if !slices.Equal(f.Relative, c.want) || (f.Relative == nil) != (c.want == nil) || len(f.Rotations) > 0 != c.quat {
+		if !slices.Equal(f.Relative, c.want) || (f.Relative == nil) != (c.want == nil) ||
+			len(f.Rotations) > 0 != c.quat {
 			t.Errorf("%s: %v, %v; want %v", c.action, f.Relative, f.Rotations, c.want)
 		}
 		if i.Feature("observation.state").Relative != nil {
@@ -76,12 +87,17 @@ func TestModalityRelative(t *testing.T) {
 	}
 }
 
-// TestRelativeRotationsThatDoNotAddUp checks that relative rotations of six numbers and matrices are refused by mode sum,
-// with a hint, and that the other relative channels may be summed.
+// TestRelativeRotationsThatDoNotAddUp checks that relative rotations of six numbers and matrices
+// are refused by mode sum, with a hint, and that the other relative channels may be summed.
 func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
 	for _, rotation := range []string{"rotation_6d", "matrix", "quaternion"} {
 		info := &robocache.Info{Features: []robocache.Feature{
-			{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{13}},
+			{
+				Key:   "action",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float32,
+				Shape: []int{13},
+			},
 		}}
 		text := `{"action": {"position": {"start": 0, "end": 3, "absolute": false},
 			"turn": {"start": 3, "end": 9, "absolute": false, "rotation_type": "` + rotation + `"}}}`
@@ -93,7 +109,8 @@ func TestRelativeRotationsThatDoNotAddUp(t *testing.T) {
 			t.Errorf("%s: relative %v", rotation, f.Relative)
 		}
 		err := f.CheckSummable(f.Relative)
-		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "a rotation whose differences are no rotations") ||
+		if !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "a rotation whose differences are no rotations") ||
 			!strings.Contains(err.Error(), `Align: {Modes: {"action": "previous"}}`) {
 			t.Errorf("%s: %v", rotation, err)
 		}

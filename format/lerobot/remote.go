@@ -14,13 +14,15 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Where each read is a request, what a table costs is their number: the small columns of a row group are read together, and the row
-// groups and video indexes that one call needs are read at the same time.
+// Where each read is a request, what a table costs is their number: the small columns of a row
+// group are read together, and the row groups and video indexes that one call needs are read at the
+// same time.
 const (
 	clusterChunk = 64 << 10 // a larger column is read for itself: nobody may have asked for it
 	clusterBytes = smallFile
-	smallFile    = 256 << 10 // up to this size a file is read at once: a request costs more than its bytes
-	atOnce       = 16
+	// up to this size a file is read at once: a request costs more than its bytes
+	smallFile = 256 << 10
+	atOnce    = 16
 )
 
 // openSmall opens a file, and reads it whole where its parts would be several requests.
@@ -35,7 +37,8 @@ func (d *Dataset) openSmall(ctx context.Context, name string) (robocache.Ranged,
 	return r, nil
 }
 
-// clustered serves the small columns of a row group out of the table cache, where each cluster is one read.
+// clustered serves the small columns of a row group out of the table cache, where each cluster is
+// one read.
 type clustered struct {
 	robocache.Ranged
 	t           *tables
@@ -44,18 +47,27 @@ type clustered struct {
 }
 
 func (c *clustered) ReadAt(ctx context.Context, p []byte, off int64) error {
-	i, ok := slices.BinarySearchFunc(c.clusters, off, func(c piece, off int64) int { return cmp.Compare(c.off, off) })
+	i, ok := slices.BinarySearchFunc(
+		c.clusters,
+		off,
+		func(c piece, off int64) int { return cmp.Compare(c.off, off) },
+	)
 	if !ok {
 		i--
 	}
-	if i < 0 || int64(len(p)) > c.clusters[i].size || off > c.clusters[i].off+c.clusters[i].size-int64(len(p)) {
+	if i < 0 || int64(len(p)) > c.clusters[i].size ||
+		off > c.clusters[i].off+c.clusters[i].size-int64(len(p)) {
 		return c.Ranged.ReadAt(ctx, p, off)
 	}
 	at := c.clusters[i]
-	v, err := c.t.cache.Get(ctx, unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)}, func() (any, int64, error) {
-		b := make([]byte, at.size)
-		return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
-	})
+	v, err := c.t.cache.Get(
+		ctx,
+		unit{file: c.file, group: c.group, col: unitCluster, page: int32(i)},
+		func() (any, int64, error) {
+			b := make([]byte, at.size)
+			return b, at.size, c.Ranged.ReadAt(ctx, b, at.off)
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -68,12 +80,24 @@ func (t *tables) ranged(h *handle, f *tableFile, file int32, group int) robocach
 	if !store.Remote(h.Value.Ranged) {
 		return h.Value.Ranged
 	}
-	return &clustered{Ranged: h.Value.Ranged, t: t, file: file, group: int32(group), clusters: join(pieces(nil, f.pq, f.pq.Leaves, group, clusterChunk), clusterBytes)}
+	return &clustered{
+		Ranged:   h.Value.Ranged,
+		t:        t,
+		file:     file,
+		group:    int32(group),
+		clusters: join(pieces(nil, f.pq, f.pq.Leaves, group, clusterChunk), clusterBytes),
+	}
 }
 
-// warm loads what rows of several episodes need of a column at the same time, where reads are requests. Its errors are left to those who
-// come after it for the units: they know for which row.
-func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocache.Row, read decodeUnit) {
+// warm loads what rows of several episodes need of a column at the same time, where reads are
+// requests. Its errors are left to those who come after it for the units: they know for which row.
+func (d *Dataset) warm(
+	ctx context.Context,
+	c *column,
+	num int32,
+	rows []robocache.Row,
+	read decodeUnit,
+) {
 	if !d.tab.remote.Load() || c.src == derived {
 		return
 	}
@@ -81,7 +105,8 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 	var bytes int64
 	seen := map[int]bool{}
 	for _, r := range rows {
-		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.eps.n() || r.Index < 0 || r.Index >= int(d.eps.length[r.Episode]) {
+		if seen[r.Episode] || r.Episode < 0 || r.Episode >= d.eps.n() || r.Index < 0 ||
+			r.Index >= int(d.eps.length[r.Episode]) {
 			continue
 		}
 		seen[r.Episode] = true
@@ -90,13 +115,18 @@ func (d *Dataset) warm(ctx context.Context, c *column, num int32, rows []robocac
 			continue
 		}
 		// What does not fit into the cache together would be read twice.
-		if bytes += int64(d.eps.length[r.Episode]) * int64(c.rowBytes+16); bytes > d.tab.cache.Stats().Budget/2 {
+		if bytes += int64(
+			d.eps.length[r.Episode],
+		) * int64(
+			c.rowBytes+16,
+		); bytes > d.tab.cache.Stats().Budget/2 {
 			break
 		}
 		first = append(first, r)
 	}
 	together(ctx, len(first), func(ctx context.Context, i int) error {
-		if _, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).to(first[i]); err != nil {
+		if _, err := d.walk(c, func(file int32, row int64) (span, error) { return d.tab.load(ctx, file, row, num, read) }).
+			to(first[i]); err != nil {
 			return err
 		}
 		return nil
@@ -150,8 +180,8 @@ func (d *Dataset) warmFrames(ctx context.Context, c *camera, rows []robocache.Ro
 	})
 }
 
-// A recorder's episodes file has a row group every ten episodes: read one by one, its column chunks are ten thousand
-// requests. Those of neighbouring columns lie side by side and are read together.
+// A recorder's episodes file has a row group every ten episodes: read one by one, its column chunks
+// are ten thousand requests. Those of neighbouring columns lie side by side and are read together.
 const (
 	prefetchGap   = 8 << 10  // bytes that are read for nothing rather than asking twice
 	prefetchBatch = 32 << 20 // bytes held at a time
@@ -160,10 +190,15 @@ const (
 // piece is a part of a file.
 type piece struct{ off, size int64 }
 
-// pieces are the column chunks of leaves in a row group of at most a size. What does not lie in the file is left to ReadColumn, which says so.
+// pieces are the column chunks of leaves in a row group of at most a size. What does not lie in the
+// file is left to ReadColumn, which says so.
 func pieces(to []piece, f *pq.File, leaves []*pq.Node, group int, most int64) []piece {
 	for _, l := range leaves {
-		if k, ok := f.Chunk(group, l); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(most, f.Size) && k.Offset <= f.Size-k.Size {
+		if k, ok := f.Chunk(
+			group,
+			l,
+		); ok && k.Offset >= 0 && k.Size > 0 && k.Size <= min(most, f.Size) &&
+			k.Offset <= f.Size-k.Size {
 			to = append(to, piece{k.Offset, k.Size})
 		}
 	}
@@ -172,7 +207,10 @@ func pieces(to []piece, f *pq.File, leaves []*pq.Node, group int, most int64) []
 
 // join sorts pieces and joins those that lie side by side, up to a size.
 func join(list []piece, most int64) []piece {
-	slices.SortFunc(list, func(a, b piece) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) })
+	slices.SortFunc(
+		list,
+		func(a, b piece) int { return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.size, b.size)) },
+	)
 	out := list[:0]
 	for _, p := range list {
 		end := p.off + p.size
@@ -214,14 +252,21 @@ func inMemory(ctx context.Context, r robocache.Ranged) (robocache.Ranged, error)
 	return p, nil
 }
 
-// ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and says which group comes next.
-func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, first int) (next int, err error) {
+// ahead reads the chunks of the leaves in the row groups from first on, up to a batch of bytes, and
+// says which group comes next.
+func (p *prefetched) ahead(
+	ctx context.Context,
+	f *pq.File,
+	leaves []*pq.Node,
+	first int,
+) (next int, err error) {
 	p.spans = p.spans[:0]
 	var list []piece
 	var total int64
 	for next = first; next < len(f.Groups) && (total < prefetchBatch || next == first); next++ {
 		n := len(list)
-		list = pieces(list, f, leaves, next, 2*prefetchBatch) // a huge chunk is read where it is needed
+		// a huge chunk is read where it is needed
+		list = pieces(list, f, leaves, next, 2*prefetchBatch)
 		for _, k := range list[n:] {
 			total += k.size
 		}
@@ -235,9 +280,15 @@ func (p *prefetched) ahead(ctx context.Context, f *pq.File, leaves []*pq.Node, f
 	return next, nil
 }
 
-// eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says which columns are read of them, out of those wanted.
-// Errors name the file.
-func (d *Dataset) eachGroup(ctx context.Context, name string, want func(column string) bool, leaves func(*pq.File) ([]*pq.Node, error), read func(r robocache.Ranged, f *pq.File, group int) error) (rows int, err error) {
+// eachGroup opens a table of the metadata and reads its row groups one after the other. leaves says
+// which columns are read of them, out of those wanted. Errors name the file.
+func (d *Dataset) eachGroup(
+	ctx context.Context,
+	name string,
+	want func(column string) bool,
+	leaves func(*pq.File) ([]*pq.Node, error),
+	read func(r robocache.Ranged, f *pq.File, group int) error,
+) (rows int, err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	r, err := d.openSmall(ctx, name)
 	if err != nil {

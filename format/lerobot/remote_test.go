@@ -24,7 +24,12 @@ func openRemote(t testing.TB, dir string, latency time.Duration) (*Dataset, *loo
 	return openServed(t, dir, loopback.Options{Latency: latency}, store.HTTPOptions{})
 }
 
-func openServed(t testing.TB, dir string, opt loopback.Options, client store.HTTPOptions) (*Dataset, *loopback.Server) {
+func openServed(
+	t testing.TB,
+	dir string,
+	opt loopback.Options,
+	client store.HTTPOptions,
+) (*Dataset, *loopback.Server) {
 	t.Helper()
 	srv, err := loopback.Serve(dir, opt)
 	if err != nil {
@@ -43,8 +48,8 @@ func openServed(t testing.TB, dir string, opt loopback.Options, client store.HTT
 	return d, srv
 }
 
-// A row group is one request for all its small columns, whichever are asked for and in what order; an episode that was read costs none.
-// The values are those from disk.
+// A row group is one request for all its small columns, whichever are asked for and in what order;
+// an episode that was read costs none. The values are those from disk.
 func TestRemoteRowGroups(t *testing.T) {
 	for _, name := range []string{"g1_v30_exact", "g1_v21"} {
 		t.Run(name, func(t *testing.T) {
@@ -71,16 +76,28 @@ func TestRemoteRowGroups(t *testing.T) {
 					continue
 				}
 				numeric++
-				want, got := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*f.RowBytes())
+				want, got := make(
+					[]byte,
+					len(rows)*f.RowBytes(),
+				), make(
+					[]byte,
+					len(rows)*f.RowBytes(),
+				)
 				if err := local.Gather(t.Context(), f.Key, rows, want); err != nil {
 					t.Fatal(err)
 				}
-				if err := d.Gather(t.Context(), f.Key, rows, got); err != nil || !bytes.Equal(got, want) {
+				if err := d.Gather(
+					t.Context(),
+					f.Key,
+					rows,
+					got,
+				); err != nil ||
+					!bytes.Equal(got, want) {
 					t.Errorf("%s: other values over http, or %v", f.Key, err)
 				}
 			}
-			// 5 episodes: in v2.1 a file each (its head at Open, and the whole of it), in v3.0 a row group each and the second file's
-			// head and footer.
+			// 5 episodes: in v2.1 a file each (its head at Open, and the whole of it), in v3.0 a
+			// row group each and the second file's head and footer.
 			if n := srv.Requests() - opened; n > 10 || numeric < 6 {
 				t.Errorf("%d requests for %d columns of 5 episodes", n, numeric)
 			}
@@ -92,20 +109,27 @@ func TestRemoteRowGroups(t *testing.T) {
 	}
 }
 
-// What one call needs is asked for at the same time: rows of all episodes cost a few waits, not one an episode.
+// What one call needs is asked for at the same time: rows of all episodes cost a few waits, not one
+// an episode.
 func TestRemoteAtOnce(t *testing.T) {
 	dir := realdata.Path(t, "g1_v21")
 	// No answer before so many requests wait for theirs.
 	var want atomic.Int64
 	var waiting sync.WaitGroup
 	come := make(chan struct{}, 1000)
-	d, _ := openServed(t, dir, loopback.Options{Strike: func(int64, http.ResponseWriter, *http.Request) bool {
-		if want.Load() > 0 {
-			come <- struct{}{}
-			waiting.Wait()
-		}
-		return false
-	}}, store.HTTPOptions{Stall: time.Hour, Timeout: time.Hour}) // or who is kept waiting asks, and counts, again
+	d, _ := openServed(
+		t,
+		dir,
+		loopback.Options{Strike: func(int64, http.ResponseWriter, *http.Request) bool {
+			if want.Load() > 0 {
+				come <- struct{}{}
+				waiting.Wait()
+			}
+			return false
+			// or who is kept waiting asks, and counts, again
+		}},
+		store.HTTPOptions{Stall: time.Hour, Timeout: time.Hour},
+	)
 	rows := make([]robocache.Row, d.Info().Episodes)
 	for i := range rows {
 		rows[i].Episode = i
@@ -144,14 +168,23 @@ func TestRemoteAtOnce(t *testing.T) {
 func TestRemoteErrors(t *testing.T) {
 	src := realdata.Path(t, "g1_v30_exact")
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "meta"), os.DirFS(filepath.Join(src, "meta"))); err != nil {
+	if err := os.CopyFS(
+		filepath.Join(dir, "meta"),
+		os.DirFS(filepath.Join(src, "meta")),
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.CopyFS(filepath.Join(dir, "videos"), os.DirFS(filepath.Join(src, "videos"))); err != nil {
+	if err := os.CopyFS(
+		filepath.Join(dir, "videos"),
+		os.DirFS(filepath.Join(src, "videos")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	table := filepath.Join(dir, "data", "chunk-000", "file-000.parquet")
-	if err := os.CopyFS(filepath.Join(dir, "data"), os.DirFS(filepath.Join(src, "data"))); err != nil {
+	if err := os.CopyFS(
+		filepath.Join(dir, "data"),
+		os.DirFS(filepath.Join(src, "data")),
+	); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(table)

@@ -44,10 +44,11 @@ func (d *Dataset) repeatedIndexes(files []countedFile) map[int64]string {
 	return repeated
 }
 
-// assignRuns returns the run of rows of each episode if an episode_index occurs twice in the data or
-// in the table, and nil otherwise. An episode_index that occurs twice in the data is an error unless
-// OpenOptions.Repair is set. Repair makes each run an episode. A run at the place of an episode that
-// the table lists gets the index of that episode, and another run the highest index plus 1.
+// assignRuns returns the run of rows of each episode if an episode_index occurs twice in the data
+// or in the table, and nil otherwise. An episode_index that occurs twice in the data is an error
+// unless OpenOptions.Repair is set. Repair makes each run an episode. A run at the place of an
+// episode that the table lists gets the index of that episode, and another run the highest index
+// plus 1.
 func (d *Dataset) assignRuns(files []countedFile) (map[int]*rowRun, error) {
 	e := d.eps
 	repeated := d.repeatedIndexes(files)
@@ -226,8 +227,8 @@ func (d *Dataset) appendFrames(c *camColumns, before int, r *rowRun, assigned ma
 // unknownFile is the video file of an episode whose frames the metadata does not name.
 const unknownFile = -1
 
-// noFramesNamed returns the error about an episode that the table does not list and whose frames are
-// unknown.
+// noFramesNamed returns the error about an episode that the table does not list and whose frames
+// are unknown.
 func (d *Dataset) noFramesNamed(key string, episode int) error {
 	where := robocache.Where{"stream": key, "episode": d.eps.id(episode)}
 	return robocache.Malformed("lerobot frames", where,
@@ -299,7 +300,9 @@ func (d *Dataset) storedIndex(ctx context.Context, f *tableFile, file int32) (in
 // an episode_index occurs twice.
 func (d *Dataset) noFrameHint() string {
 	if len(d.eps.stored) > 0 {
-		return "leave the episode out: " + robocache.Command("doctor --fix --in-place --drop-bad") + " does"
+		return "leave the episode out: " + robocache.Command(
+			"doctor --fix --in-place --drop-bad",
+		) + " does"
 	}
 	return video.NoFrameHint()
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// setIndexes numbers the rows of a synth set: indexes has the episode_index of each run of rows that
-// newSynth made.
+// setIndexes numbers the rows of a synth set: indexes has the episode_index of each run of rows
+// that newSynth made.
 func (s *synth) setIndexes(indexes ...int64) {
 	for i := range s.rows {
 		s.rows[i].Ep = indexes[s.rows[i].Ep]
 	}
 }
 
-// wantRepair checks that a set is refused, and that repair gives each run of rows an episode: owners
-// holds the run of each position, as newSynth made it, and indexes the episode_index.
+// wantRepair checks that a set is refused, and that repair gives each run of rows an episode:
+// owners holds the run of each position, as newSynth made it, and indexes the episode_index.
 func wantRepair(t *testing.T, dir, words string, owners []int, indexes []int64) *Dataset {
 	t.Helper()
 	_, err := tryOpen(t, dir)
@@ -115,7 +115,13 @@ func TestIndexTwiceInData(t *testing.T) {
 		s.episodes[1].Length, s.episodes[1].To = 12, 17
 		for _, group := range []int{1 << 20, 18} {
 			s.perGroup = group
-			wantRepair(t, s.write(t), "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
+			wantRepair(
+				t,
+				s.write(t),
+				"episode_index 1 occurs twice",
+				[]int{0, 1, 2},
+				[]int64{0, 1, 2},
+			)
 		}
 	})
 	t.Run("two files", func(t *testing.T) {
@@ -150,8 +156,9 @@ func TestUnevenIndex(t *testing.T) {
 	wantError(t, err, robocache.ErrMalformed, "in one run")
 }
 
-// TestIndexTwiceOfRemoteSet checks a set of more files than Open reads over a network: the rows of an
-// index that occurs twice in a file are errors, the others are read, and Open for repair finds them.
+// TestIndexTwiceOfRemoteSet checks a set of more files than Open reads over a network: the rows of
+// an index that occurs twice in a file are errors, the others are read, and Open for repair finds
+// them.
 func TestIndexTwiceOfRemoteSet(t *testing.T) {
 	for _, perGroup := range []int{1 << 20, 5, 4} {
 		dir := writePairs(t, perGroup)
@@ -166,7 +173,13 @@ func TestIndexTwiceOfRemoteSet(t *testing.T) {
 			wantStates(t, d, 3)
 			wantStates(t, d, 6)
 			err := d.Gather(t.Context(), "observation.state", rowsOf(d, e)[:1], make([]byte, 12))
-			wantError(t, err, robocache.ErrMisuse, "episode_index 4 occurs twice", "robocache doctor --fix")
+			wantError(
+				t,
+				err,
+				robocache.ErrMisuse,
+				"episode_index 4 occurs twice",
+				"robocache doctor --fix",
+			)
 		}
 		owners := make([]int, 36)
 		indexes := make([]int64, 36)
@@ -177,7 +190,8 @@ func TestIndexTwiceOfRemoteSet(t *testing.T) {
 	}
 }
 
-// TestIndexTwiceByTime checks a data file without frame_index: timestamps tell where an episode begins.
+// TestIndexTwiceByTime checks a data file without frame_index: timestamps tell where an episode
+// begins.
 func TestIndexTwiceByTime(t *testing.T) {
 	type timedRow struct {
 		State []float32 `parquet:"observation.state,list"`
@@ -197,8 +211,8 @@ func TestIndexTwiceByTime(t *testing.T) {
 	wantRepair(t, dir, "episode_index 1 occurs twice", []int{0, 1, 2}, []int64{0, 1, 2})
 }
 
-// TestMissingFilesAreNoRepeat checks a v2 set of which a part was pulled: files that are missing have no
-// episode_index.
+// TestMissingFilesAreNoRepeat checks a v2 set of which a part was pulled: files that are missing
+// have no episode_index.
 func TestMissingFilesAreNoRepeat(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	files, err := filepath.Glob(filepath.Join(dir, "data/chunk-000/*.parquet"))
@@ -211,7 +225,12 @@ func TestMissingFilesAreNoRepeat(t *testing.T) {
 		}
 	}
 	d := mustOpen(t, dir)
-	if err := d.Gather(t.Context(), "observation.state", rowsOf(d, 1)[:1], make([]byte, d.About.Feature("observation.state").RowBytes())); err != nil {
+	if err := d.Gather(
+		t.Context(),
+		"observation.state",
+		rowsOf(d, 1)[:1],
+		make([]byte, d.About.Feature("observation.state").RowBytes()),
+	); err != nil {
 		t.Error(err)
 	}
 }

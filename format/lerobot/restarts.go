@@ -18,9 +18,9 @@ type frameCount struct {
 }
 
 // splitRuns splits runs where frame_index begins at 0 again: two episodes of one index may follow
-// each other. It marks the runs that begin with an episode's first frame. A run that the table lists
-// as one episode stays whole, and so do rows whose timestamps continue: only frame_index is wrong
-// there, and doctor reports it.
+// each other. It marks the runs that begin with an episode's first frame. A run that the table
+// lists as one episode stays whole, and so do rows whose timestamps continue: only frame_index is
+// wrong there, and doctor reports it.
 func (d *Dataset) splitRuns(
 	ctx context.Context, f *tableFile, file int32, runs []rowRun,
 ) ([]rowRun, error) {
@@ -50,7 +50,13 @@ func (d *Dataset) splitRuns(
 			if !isBoundary {
 				continue
 			}
-			before := rowRun{id: r.id, file: file, start: first, rows: row - first, isWhole: isWhole}
+			before := rowRun{
+				id:      r.id,
+				file:    file,
+				start:   first,
+				rows:    row - first,
+				isWhole: isWhole,
+			}
 			out = append(out, before)
 			first, isWhole = row, count.frames != nil
 		}
@@ -71,8 +77,8 @@ func (c *frameCount) restarts(first, row int64, isClaimed bool) bool {
 	return isClaimed || last > 0 && !c.continues(first, row)
 }
 
-// continues reports whether the timestamps go on at a row of the episode that begins at row first. A
-// gap is no end of an episode whose time begins at 0: that of the next episode begins at 0, too.
+// continues reports whether the timestamps go on at a row of the episode that begins at row first.
+// A gap is no end of an episode whose time begins at 0: that of the next episode begins at 0, too.
 func (c *frameCount) continues(first, row int64) bool {
 	if c.seconds == nil {
 		return false
@@ -81,8 +87,8 @@ func (c *frameCount) continues(first, row int64) bool {
 	return passed > 0 && (passed <= 1.5*c.step || math.Abs(c.seconds[first]) < c.step/2)
 }
 
-// readFrameCount reads the columns that count the rows of a data file. The error of a damaged column
-// is reported when its rows are read.
+// readFrameCount reads the columns that count the rows of a data file. The error of a damaged
+// column is reported when its rows are read.
 func (d *Dataset) readFrameCount(
 	ctx context.Context, f *tableFile, file int32,
 ) (*frameCount, error) {
@@ -106,8 +112,8 @@ func (d *Dataset) readFrameCount(
 	return &frameCount{frames: frames, seconds: seconds, step: 1 / d.raw.fps.Float()}, nil
 }
 
-// wholeColumn reads a column of a data file that has a number in each row. It returns nil if the file
-// has no such column, or if the column is damaged.
+// wholeColumn reads a column of a data file that has a number in each row. It returns nil if the
+// file has no such column, or if the column is damaged.
 func wholeColumn[T any](
 	ctx context.Context, t *tables, f *tableFile, file int32, name string,
 	convert func(*pq.Column) ([]T, error),

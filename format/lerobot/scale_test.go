@@ -37,7 +37,13 @@ type episodeRow struct {
 	Count     []int64   `parquet:"stats/observation.state/count,list"`
 }
 
-func writeRows[T any](t testing.TB, path string, rows []T, perGroup int, opts ...parquet.WriterOption) {
+func writeRows[T any](
+	t testing.TB,
+	path string,
+	rows []T,
+	perGroup int,
+	opts ...parquet.WriterOption,
+) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -46,7 +52,9 @@ func writeRows[T any](t testing.TB, path string, rows []T, perGroup int, opts ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := parquet.NewGenericWriter[T](f, append([]parquet.WriterOption{parquet.Compression(&parquet.Snappy)}, opts...)...)
+	w := parquet.NewGenericWriter[T](
+		f,
+		append([]parquet.WriterOption{parquet.Compression(&parquet.Snappy)}, opts...)...)
 	for len(rows) > 0 {
 		n := min(perGroup, len(rows))
 		if _, err := w.Write(rows[:n]); err != nil {
@@ -101,23 +109,54 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// TestManyEpisodes opens 100,000 episodes in files file-000 … file-1001 of several chunks and says what it costs (L1, L2).
+// TestManyEpisodes opens 100,000 episodes in files file-000 … file-1001 of several chunks and says
+// what it costs (L1, L2).
 func TestManyEpisodes(t *testing.T) {
 	const episodes, length, perFile = 100000, 300, 100
 	dir := t.TempDir()
 	cam := `"cam": {"dtype": "video", "shape": [48, 64, 3], "names": ["height", "width", "channels"]},`
-	writeText(t, filepath.Join(dir, "meta/info.json"), fmt.Sprintf(scaleInfo, episodes, episodes*length, cam))
+	writeText(
+		t,
+		filepath.Join(dir, "meta/info.json"),
+		fmt.Sprintf(scaleInfo, episodes, episodes*length, cam),
+	)
 	pandas := parquet.KeyValueMetadata("pandas", `{"index_columns": ["task"]}`)
-	writeRows(t, filepath.Join(dir, "meta/tasks.parquet"), []taskRow{{0, "pick"}, {1, "place"}}, 10, pandas)
+	writeRows(
+		t,
+		filepath.Join(dir, "meta/tasks.parquet"),
+		[]taskRow{{0, "pick"}, {1, "place"}},
+		10,
+		pandas,
+	)
 	rows := make([]episodeRow, 0, episodes)
 	vec := []float64{1, 2, 3}
 	for e := range int64(episodes) {
 		file := e / perFile // up to 999: file-1000 and file-1001 come as extra episodes files
-		rows = append(rows, episodeRow{Index: e, Tasks: []string{"pick", "place"}[e%2 : e%2+1], Length: length, DataFile: file, From: e * length, To: (e + 1) * length,
-			CamFile: file, CamFrom: float64(e%perFile) * 10, CamTo: float64(e%perFile+1) * 10, Min: vec, Max: vec, Mean: vec, Std: vec, Count: []int64{length}})
+		rows = append(rows, episodeRow{
+			Index:    e,
+			Tasks:    []string{"pick", "place"}[e%2 : e%2+1],
+			Length:   length,
+			DataFile: file,
+			From:     e * length,
+			To:       (e + 1) * length,
+			CamFile:  file,
+			CamFrom:  float64(e%perFile) * 10,
+			CamTo:    float64(e%perFile+1) * 10,
+			Min:      vec,
+			Max:      vec,
+			Mean:     vec,
+			Std:      vec,
+			Count:    []int64{length},
+		})
 	}
 	// Episodes files: 999 before 1000 by number, then the next chunk.
-	names := []string{"chunk-000/file-000", "chunk-000/file-998", "chunk-000/file-999", "chunk-000/file-1000", "chunk-001/file-000"}
+	names := []string{
+		"chunk-000/file-000",
+		"chunk-000/file-998",
+		"chunk-000/file-999",
+		"chunk-000/file-1000",
+		"chunk-001/file-000",
+	}
 	for i, n := range names {
 		lo, hi := i*episodes/len(names), (i+1)*episodes/len(names)
 		writeRows(t, filepath.Join(dir, "meta/episodes", n+".parquet"), rows[lo:hi], 1000)
@@ -127,10 +166,28 @@ func TestManyEpisodes(t *testing.T) {
 		data = data[:0]
 		for k := range int64(perFile * length) {
 			i := file*perFile*length + k
-			data = append(data, dataRow{State: []float32{float32(i), 1, 2}, Time: float32(k % length), Frame: k % length, Ep: i / length, Index: i})
+			data = append(
+				data,
+				dataRow{
+					State: []float32{float32(i), 1, 2},
+					Time:  float32(k % length),
+					Frame: k % length,
+					Ep:    i / length,
+					Index: i,
+				},
+			)
 		}
-		writeRows(t, filepath.Join(dir, fmt.Sprintf("data/chunk-000/file-%03d.parquet", file)), data, length)
-		writeText(t, filepath.Join(dir, fmt.Sprintf("videos/cam/chunk-000/file-%03d.mp4", file)), "")
+		writeRows(
+			t,
+			filepath.Join(dir, fmt.Sprintf("data/chunk-000/file-%03d.parquet", file)),
+			data,
+			length,
+		)
+		writeText(
+			t,
+			filepath.Join(dir, fmt.Sprintf("videos/cam/chunk-000/file-%03d.mp4", file)),
+			"",
+		)
 	}
 	rows, data = nil, nil
 	runtime.GC()
@@ -141,10 +198,24 @@ func TestManyEpisodes(t *testing.T) {
 	took := cpuTime() - start
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	t.Logf("opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way %.1f MB in %d objects", d.Info().Episodes, took.Round(time.Millisecond),
-		float64(after.HeapAlloc-before.HeapAlloc)/1e6, float64(d.memoryBytes())/1e6, float64(after.TotalAlloc-before.TotalAlloc)/1e6, after.Mallocs-before.Mallocs)
+	t.Logf(
+		"opened %d episodes in %v of CPU; heap +%.1f MB, tables %.1f MB, allocated on the way %.1f MB in %d objects",
+		d.Info().Episodes,
+		took.Round(time.Millisecond),
+		float64(
+			after.HeapAlloc-before.HeapAlloc,
+		)/1e6,
+		float64(d.memoryBytes())/1e6,
+		float64(after.TotalAlloc-before.TotalAlloc)/1e6,
+		after.Mallocs-before.Mallocs,
+	)
 	// No object an episode, whatever the machine's speed.
-	if heap := int64(after.HeapAlloc) - int64(before.HeapAlloc); heap > 64<<20 || after.Mallocs-before.Mallocs > episodes/2 || after.TotalAlloc-before.TotalAlloc > 128<<20 {
+	if heap := int64(
+		after.HeapAlloc,
+	) - int64(
+		before.HeapAlloc,
+	); heap > 64<<20 || after.Mallocs-before.Mallocs > episodes/2 ||
+		after.TotalAlloc-before.TotalAlloc > 128<<20 {
 		t.Errorf("too much")
 	}
 	if took > 5*time.Second { // no test that is t.Parallel has started yet
@@ -162,7 +233,8 @@ func TestManyEpisodes(t *testing.T) {
 			t.Errorf("episode %d: index %d", e, b[0])
 		}
 		ep, err := d.Episode(context.Background(), e)
-		if err != nil || ep.Index != int64(e) || strings.Join(ep.Tasks, "") != []string{"pick", "place"}[e%2] {
+		if err != nil || ep.Index != int64(e) ||
+			strings.Join(ep.Tasks, "") != []string{"pick", "place"}[e%2] {
 			t.Errorf("%+v %v", ep, err)
 		}
 	}

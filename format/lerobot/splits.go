@@ -7,9 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// extendSplits adds the recovered episodes, which begin at position known, to the splits that had all
-// episodes before them. If there is no such split, it adds them to those that end at the last of
-// these episodes. A split may count the rows of the table whose index occurs twice, or not.
+// extendSplits adds the recovered episodes, which begin at position known, to the splits that had
+// all episodes before them. If there is no such split, it adds them to those that end at the last
+// of these episodes. A split may count the rows of the table whose index occurs twice, or not.
 func (d *Dataset) extendSplits(known int) {
 	e := d.eps
 	listed := e.n() - e.unlisted

@@ -21,7 +21,8 @@ const (
 	episodeStats = "meta/episodes_stats.jsonl"
 )
 
-// Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a v2.1 set merged. nil where there are none.
+// Stats gives the statistics that the dataset brings: stats.json, else those of the episodes of a
+// v2.1 set merged. nil where there are none.
 func (d *Dataset) Stats(ctx context.Context) (st robocache.Stats, err error) {
 	defer crash.Recover("lerobot stats", &err)
 	d.mu.Lock()
@@ -65,7 +66,12 @@ func parseStats(b []byte) (_ robocache.Stats, err error) {
 	out := robocache.Stats{}
 	for key, m := range raw {
 		if out[key], err = oneStats(m); err != nil {
-			return nil, robocache.Malformed("lerobot", robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)}, "%s", err.Error())
+			return nil, robocache.Malformed(
+				"lerobot",
+				robocache.Where{"file": statsJSON, "pointer": "/" + escapePointer(key)},
+				"%s",
+				err.Error(),
+			)
 		}
 	}
 	return out, nil
@@ -187,7 +193,9 @@ func mergeStats(b []byte) (robocache.Stats, error) {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 			m.Merge(stats.MomentsOf(s))
-			m.noSpread, m.noExtrema = m.noSpread || s.Std == nil, m.noExtrema || s.Min == nil || s.Max == nil
+			m.noSpread, m.noExtrema = m.noSpread ||
+				s.Std == nil, m.noExtrema || s.Min == nil ||
+				s.Max == nil
 		}
 		return nil
 	})

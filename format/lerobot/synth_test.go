@@ -42,9 +42,28 @@ func newSynth(lengths ...int) *synth {
 	s := &synth{version: "v3.0", fps: "10", perGroup: 1 << 20, tasks: []taskRow{{0, "a"}, {1, "b"}}}
 	at := int64(0)
 	for e, n := range lengths {
-		s.episodes = append(s.episodes, synthEpisode{Index: int64(e), Tasks: []string{"a"}, Length: int64(n), From: at, To: at + int64(n)})
+		s.episodes = append(
+			s.episodes,
+			synthEpisode{
+				Index:  int64(e),
+				Tasks:  []string{"a"},
+				Length: int64(n),
+				From:   at,
+				To:     at + int64(n),
+			},
+		)
 		for k := range n {
-			s.rows = append(s.rows, dataRow{State: []float32{float32(e), float32(k), 0.5}, Time: float32(float64(k) / 10), Frame: int64(k), Ep: int64(e), Index: at + int64(k), Task: int64(e % 2)})
+			s.rows = append(
+				s.rows,
+				dataRow{
+					State: []float32{float32(e), float32(k), 0.5},
+					Time:  float32(float64(k) / 10),
+					Frame: int64(k),
+					Ep:    int64(e),
+					Index: at + int64(k),
+					Task:  int64(e % 2),
+				},
+			)
 		}
 		at += int64(n)
 	}
@@ -52,9 +71,15 @@ func newSynth(lengths ...int) *synth {
 }
 
 func (s *synth) infoJSON() string {
-	return fmt.Sprintf(`{"codebase_version": %q, "fps": %s, %s "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet", "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
+	return fmt.Sprintf(
+		`{"codebase_version": %q, "fps": %s, %s "data_path": "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet", "video_path": "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4",
 "features": {%s "observation.state": {"dtype": "float32", "shape": [3]}, "timestamp": {"dtype": "float32", "shape": [1]}, "frame_index": {"dtype": "int64", "shape": [1]},
-"episode_index": {"dtype": "int64", "shape": [1]}, "index": {"dtype": "int64", "shape": [1]}, "task_index": {"dtype": "int64", "shape": [1]}}}`, s.version, s.fps, s.info, s.features)
+"episode_index": {"dtype": "int64", "shape": [1]}, "index": {"dtype": "int64", "shape": [1]}, "task_index": {"dtype": "int64", "shape": [1]}}}`,
+		s.version,
+		s.fps,
+		s.info,
+		s.features,
+	)
 }
 
 var pandasTask = parquet.KeyValueMetadata("pandas", `{"index_columns": ["task"]}`)
@@ -78,7 +103,8 @@ func codes(d *Dataset) string {
 	return strings.Join(out, " ")
 }
 
-// states gives column 0 and 1 of observation.state of an episode: the episode and row that made them.
+// states gives column 0 and 1 of observation.state of an episode: the episode and row that made
+// them.
 func states(t *testing.T, d *Dataset, episode int) []float32 {
 	t.Helper()
 	b := gather(t, d, "observation.state", rowsOf(d, episode))
@@ -160,7 +186,11 @@ func edit(t *testing.T, path, old, new string) {
 	if !strings.Contains(string(b), old) {
 		t.Fatalf("%s does not hold %q", path, old)
 	}
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(b), old, new)), 0o644); err != nil {
+	if err := os.WriteFile(
+		path,
+		[]byte(strings.ReplaceAll(string(b), old, new)),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -175,7 +205,12 @@ func (m fixed) URI() string { return "fixed" }
 func (m fixed) Open(_ context.Context, name string) (robocache.Ranged, error) {
 	b, ok := m[name]
 	if !ok {
-		return nil, &robocache.Error{Class: robocache.ErrNotFound, Op: "open", Where: robocache.Where{"file": name}, Msg: "not there"}
+		return nil, &robocache.Error{
+			Class: robocache.ErrNotFound,
+			Op:    "open",
+			Where: robocache.Where{"file": name},
+			Msg:   "not there",
+		}
 	}
 	return fixedFile(b), nil
 }
@@ -197,7 +232,12 @@ func (f fixedFile) Close() error    { return nil }
 
 func (f fixedFile) ReadAt(_ context.Context, p []byte, off int64) error {
 	if off < 0 || off > int64(len(f)) || copy(p, f[off:]) < len(p) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Where: robocache.Where{"offset": off}, Msg: "read after the end of the file"}
+		return &robocache.Error{
+			Class: robocache.ErrMalformed,
+			Op:    "read",
+			Where: robocache.Where{"offset": off},
+			Msg:   "read after the end of the file",
+		}
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ type tables struct {
 	once    sync.Once
 	byFile  fileIndex
 	remote  atomic.Bool // a data file was opened whose reads are requests
-	// compared marks, by file, the data files that were compared with the episodes table; nil if Open
-	// compared all.
+	// compared marks, by file, the data files that were compared with the episodes table; nil if
+	// Open compared all.
 	compared []atomic.Bool
 }
 
@@ -60,7 +60,11 @@ type tableFile struct {
 func (f *tableFile) limits() pq.Limits { return pq.Limits{Bytes: f.d.limit} }
 
 func newTables(d *Dataset, budget int64) *tables {
-	return &tables{d: d, cache: lru.New[unit, any](budget), handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64)}
+	return &tables{
+		d:       d,
+		cache:   lru.New[unit, any](budget),
+		handles: handles.New[int32, *dataFile](maxOpen, math.MaxInt64),
+	}
 }
 
 func (t *tables) close() {
@@ -105,17 +109,23 @@ func (t *tables) open(ctx context.Context, file int32) (*handle, error) {
 	return t.handles.Get(file, func() (f *dataFile, err error) {
 		err = func() error {
 			var r robocache.Ranged
-			name, err := t.d.paths.try(ctx, t.d.paths.data, t.d.dataPlace(file), func(name string) (err error) {
-				r, err = t.d.Bytes.Open(ctx, name)
-				return err
-			})
+			name, err := t.d.paths.try(
+				ctx,
+				t.d.paths.data,
+				t.d.dataPlace(file),
+				func(name string) (err error) {
+					r, err = t.d.Bytes.Open(ctx, name)
+					return err
+				},
+			)
 			if err != nil {
 				return err
 			}
 			if store.Remote(r) {
 				t.remote.Store(true)
 			}
-			if t.d.raw.major == 2 && r.Size() <= smallFile || store.Remote(r) && r.Size() <= clusterChunk {
+			if t.d.raw.major == 2 && r.Size() <= smallFile ||
+				store.Remote(r) && r.Size() <= clusterChunk {
 				inMemoryValue, err := inMemory(ctx, r)
 				if err != nil {
 					return err
@@ -139,7 +149,8 @@ func (t *tables) blame(err error, file int32) error {
 
 // footer gives the parsed footer of a data file.
 func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err error) {
-	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok { // of every window of a batch: without a closure
+	// of every window of a batch: without a closure
+	if v, ok := t.cache.Peek(unit{file: file, col: unitFooter}); ok {
 		return v.(*tableFile), nil
 	}
 	defer crash.Recover("lerobot footer", &err)
@@ -150,7 +161,10 @@ func (t *tables) footer(ctx context.Context, file int32) (f *tableFile, err erro
 		}
 		defer t.handles.Put(h)
 		f, err := pq.Open(ctx, h.Value, nil)
-		if err := t.blame(robocache.At(err, robocache.Where{"file": h.Value.name}), file); err != nil {
+		if err := t.blame(
+			robocache.At(err, robocache.Where{"file": h.Value.name}),
+			file,
+		); err != nil {
 			return nil, 0, err
 		}
 		return &tableFile{d: t.d, name: h.Value.name, pq: f}, f.MemoryBytes(), nil
@@ -177,8 +191,15 @@ type span struct {
 	value      any
 }
 
-// load gives the unit of column num that holds a row of a file, decoding it with read where it is not cached.
-func (t *tables) load(ctx context.Context, file int32, row int64, num int32, read decodeUnit) (span, error) {
+// load gives the unit of column num that holds a row of a file, decoding it with read where it is
+// not cached.
+func (t *tables) load(
+	ctx context.Context,
+	file int32,
+	row int64,
+	num int32,
+	read decodeUnit,
+) (span, error) {
 	f, g, err := t.groupOf(ctx, file, row)
 	if err != nil {
 		return span{}, err
@@ -207,7 +228,8 @@ func (t *tables) groupOf(ctx context.Context, file int32, row int64) (*tableFile
 	return f, g, nil
 }
 
-// fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the group first.
+// fetch gives a unit of a row group, decoding it with read where it is not cached, and proving the
+// group first.
 func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeUnit) (any, error) {
 	if v, ok := t.cache.Peek(key); ok {
 		return v, nil
@@ -222,7 +244,12 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 		}
 		defer t.handles.Put(h)
 		err = func() error {
-			content, contentValue, err := read(ctx, t.ranged(h, f, key.file, int(key.group)), f, int(key.group))
+			content, contentValue, err := read(
+				ctx,
+				t.ranged(h, f, key.file, int(key.group)),
+				f,
+				int(key.group),
+			)
 			if err != nil {
 				return err
 			}
@@ -233,7 +260,10 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 		if errors.As(err, &e) && e.Where["file"] == infoPath {
 			return v, size, err
 		}
-		if err := robocache.At(err, robocache.Where{"file": f.name, "row_group": int(key.group)}); err != nil {
+		if err := robocache.At(
+			err,
+			robocache.Where{"file": f.name, "row_group": int(key.group)},
+		); err != nil {
 			return v, size, err
 		}
 		return v, size, nil
@@ -241,14 +271,23 @@ func (t *tables) fetch(ctx context.Context, f *tableFile, key unit, read decodeU
 }
 
 // read decodes the column's only leaf, with the declared shape.
-func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (*pq.Column, error) {
+func (c *column) read(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *tableFile,
+	group int,
+) (*pq.Column, error) {
 	top, err := c.top(f)
 	if err != nil {
 		return nil, err
 	}
 	leaf := top.OnlyLeaf()
 	if leaf == nil {
-		return nil, malformed(robocache.Where{"column": c.key}, "numbers of shape "+fmt.Sprint(c.shape), "a group of columns")
+		return nil, malformed(
+			robocache.Where{"column": c.key},
+			"numbers of shape "+fmt.Sprint(c.shape),
+			"a group of columns",
+		)
 	}
 	shape := c.shape
 	if leaf.MaxRep == 0 {
@@ -261,9 +300,18 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 	if errors.Is(err, robocache.ErrMalformed) && leaf.MaxRep == 1 {
 		// Where every row is of one other length, it is the declaration that is wrong.
 		chunk, _ := f.pq.Chunk(group, leaf)
-		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 && chunk.Values/rows != int64(elements(shape)) {
+		if rows := f.pq.Groups[group].Rows; rows > 1 && chunk.Values%rows == 0 &&
+			chunk.Values/rows != int64(elements(shape)) {
 			width := int(chunk.Values / rows)
-			if _, again := pq.ReadColumn(ctx, r, f.pq, group, leaf, []int{width}, f.limits()); again == nil {
+			if _, again := pq.ReadColumn(
+				ctx,
+				r,
+				f.pq,
+				group,
+				leaf,
+				[]int{width},
+				f.limits(),
+			); again == nil {
 				return nil, c.otherWidth(width)
 			}
 		}
@@ -276,7 +324,15 @@ func (c *column) read(ctx context.Context, r robocache.Ranged, f *tableFile, gro
 
 // otherWidth is the error of a declaration that every row of the data belies.
 func (c *column) otherWidth(found int) error {
-	e := infoError(robocache.ErrMalformed, "/features/"+escapePointer(c.key)+"/shape", fmt.Sprintf("the shape is wrong: %d values a row are found in the data, %d are declared", found, elements(c.shape)))
+	e := infoError(
+		robocache.ErrMalformed,
+		"/features/"+escapePointer(c.key)+"/shape",
+		fmt.Sprintf(
+			"the shape is wrong: %d values a row are found in the data, %d are declared",
+			found,
+			elements(c.shape),
+		),
+	)
 	e.Hint = fmt.Sprintf("write the shape that the data has, [%d]", found)
 	return e
 }
@@ -298,7 +354,11 @@ type fileIndex struct {
 func (t *tables) episodesOf(file int32) []int32 {
 	t.once.Do(func() {
 		e := t.d.eps
-		t.byFile = indexFiles(e.file, len(e.files), func(a, b int32) bool { return e.start[a] < e.start[b] })
+		t.byFile = indexFiles(
+			e.file,
+			len(e.files),
+			func(a, b int32) bool { return e.start[a] < e.start[b] },
+		)
 	})
 	return t.byFile.of(file)
 }
@@ -365,13 +425,22 @@ func malformed(where robocache.Where, want, got string) error {
 func (c *column) top(f *tableFile) (*pq.Node, error) {
 	top := f.pq.Column(c.key)
 	if top == nil {
-		return nil, robocache.Malformed("lerobot", robocache.Where{"column": c.key}, "the column is missing in this file")
+		return nil, robocache.Malformed(
+			"lerobot",
+			robocache.Where{"column": c.key},
+			"the column is missing in this file",
+		)
 	}
 	return top, nil
 }
 
 // numbers gives a numeric column in its declared type: []byte.
-func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+func (c *column) numbers(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *tableFile,
+	group int,
+) (any, int64, error) {
 	content, err := c.read(ctx, r, f, group)
 	if err != nil {
 		return nil, 0, err
@@ -387,7 +456,12 @@ func (c *column) numbers(ctx context.Context, r robocache.Ranged, f *tableFile, 
 }
 
 // timestamps gives a column of seconds as nanoseconds, from the stored type (L8): []int64.
-func (c *column) timestamps(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+func (c *column) timestamps(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *tableFile,
+	group int,
+) (any, int64, error) {
 	content, err := c.read(ctx, r, f, group)
 	if err != nil {
 		return nil, 0, err
@@ -404,13 +478,22 @@ func (c *column) timestamps(ctx context.Context, r robocache.Ranged, f *tableFil
 }
 
 // texts gives a column of strings: *pq.Column.
-func (c *column) texts(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+func (c *column) texts(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *tableFile,
+	group int,
+) (any, int64, error) {
 	top, err := c.top(f)
 	if err != nil {
 		return nil, 0, err
 	}
 	if top.Group() || top.Type != pq.ByteArray || top.MaxRep > 0 {
-		return nil, 0, malformed(robocache.Where{"column": c.key}, "a column of texts", top.Type.String())
+		return nil, 0, malformed(
+			robocache.Where{"column": c.key},
+			"a column of texts",
+			top.Type.String(),
+		)
 	}
 	col, err := pq.ReadColumn(ctx, r, f.pq, group, top, []int{}, f.limits())
 	if err != nil {
@@ -420,7 +503,12 @@ func (c *column) texts(ctx context.Context, r robocache.Ranged, f *tableFile, gr
 }
 
 // events gives a language column as JSON texts: []string.
-func (c *column) events(ctx context.Context, r robocache.Ranged, f *tableFile, group int) (any, int64, error) {
+func (c *column) events(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *tableFile,
+	group int,
+) (any, int64, error) {
 	top, err := c.top(f)
 	if err != nil {
 		return nil, 0, err
@@ -434,7 +522,15 @@ func (c *column) events(ctx context.Context, r robocache.Ranged, f *tableFile, g
 			}
 		}
 	}
-	out, err := pq.ReadJSON(ctx, r, f.pq, group, top, func(n *pq.Node) bool { return tools[n] }, f.limits())
+	out, err := pq.ReadJSON(
+		ctx,
+		r,
+		f.pq,
+		group,
+		top,
+		func(n *pq.Node) bool { return tools[n] },
+		f.limits(),
+	)
 	if err != nil {
 		return nil, 0, err
 	}

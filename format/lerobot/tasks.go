@@ -17,7 +17,8 @@ const (
 	tasksParquet = "meta/tasks.parquet"
 )
 
-// readTasks reads the table of task texts. A set without one still has its numbers: a finding, not an error.
+// readTasks reads the table of task texts. A set without one still has its numbers: a finding, not
+// an error.
 func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	name, read := tasksParquet, d.readTasksParquet
 	if d.raw.major == 2 {
@@ -42,7 +43,15 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 	if errors.Is(err, robocache.ErrNotFound) && d.eps.n() == 0 {
 		err = nil // a set without episodes has no tasks yet
 	} else if errors.Is(err, robocache.ErrNotFound) {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "missing-file", Where: robocache.Where{"file": name}, Message: "the table of tasks is missing: task texts are not known", Hint: "fetch the file, or write it"})
+		d.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "missing-file",
+				Where:    robocache.Where{"file": name},
+				Message:  "the table of tasks is missing: task texts are not known",
+				Hint:     "fetch the file, or write it",
+			},
+		)
 		err = nil
 	}
 	if err != nil {
@@ -57,7 +66,14 @@ func (d *Dataset) readTasks(ctx context.Context) (err error) {
 		d.taskText[t.Index] = t.Text
 	}
 	if !sort.SliceIsSorted(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index }) {
-		d.find(warn("tasks-unsorted", name, "tasks are not in the order of task_index: readers that look up by row give the wrong text", "sort the rows"))
+		d.find(
+			warn(
+				"tasks-unsorted",
+				name,
+				"tasks are not in the order of task_index: readers that look up by row give the wrong text",
+				"sort the rows",
+			),
+		)
 		sort.SliceStable(tasks, func(i, j int) bool { return tasks[i].Index < tasks[j].Index })
 	}
 	d.About.Tasks = tasks
@@ -93,7 +109,14 @@ func (d *Dataset) readTasksParquet(ctx context.Context) (out []robocache.Task, e
 				Expected("columns task_index and a text", fmt.Sprint(columnNames(f)))
 		}
 		if f.Meta["pandas"] == "" {
-			d.find(warn("tasks-index", tasksParquet, "no pandas metadata names the index: other readers take the task for a number", "write it with pandas, the text as index"))
+			d.find(
+				warn(
+					"tasks-index",
+					tasksParquet,
+					"no pandas metadata names the index: other readers take the task for a number",
+					"write it with pandas, the text as index",
+				),
+			)
 		}
 		return []*pq.Node{number, label}, nil
 	}, func(r robocache.Ranged, f *pq.File, g int) error {

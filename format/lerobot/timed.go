@@ -57,8 +57,8 @@ func (d *Dataset) newTimedFile(c *camera, file int32, rows int, ix *video.Index)
 	return f
 }
 
-// coversFile reports whether the claims follow each other without a gap, from the first frame to the
-// end of the last.
+// coversFile reports whether the claims follow each other without a gap, from the first frame to
+// the end of the last.
 func (f *timedFile) coversFile(ix *video.Index, within int64) bool {
 	if f.frames == 0 || len(f.claims) == 0 {
 		return false
@@ -97,8 +97,18 @@ func (d *Dataset) videoStart(c *camera, episode int) (ns int64, ok bool) {
 
 // framesByTime returns the frame of each row of an episode. An episode is malformed as a whole if a
 // row has no frame within half a frame, or if the metadata gives its frames to another episode too.
-func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episode int) ([]int32, error) {
-	key := unit{file: f.timed.index, group: int32(episode), col: unitFrames, page: int32(d.byKey[c.key])}
+func (d *Dataset) framesByTime(
+	ctx context.Context,
+	c *camera,
+	f *camFile,
+	episode int,
+) ([]int32, error) {
+	key := unit{
+		file:  f.timed.index,
+		group: int32(episode),
+		col:   unitFrames,
+		page:  int32(d.byKey[c.key]),
+	}
 	load, err := d.tab.cache.Load(ctx, key, func() (any, int64, error) {
 		frames, mismatch, err := d.matchTimes(ctx, c, f, episode)
 		if err = cmp.Or(err, mismatch); err != nil {
@@ -114,7 +124,12 @@ func (d *Dataset) framesByTime(ctx context.Context, c *camera, f *camFile, episo
 
 // matchTimes returns the frame of each row of an episode. mismatch is an error of the episode whose
 // rows have no frames; err is an error of reading its timestamps or its video.
-func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode int) (frames []int32, mismatch, err error) {
+func (d *Dataset) matchTimes(
+	ctx context.Context,
+	c *camera,
+	f *camFile,
+	episode int,
+) (frames []int32, mismatch, err error) {
 	rowTimes, err := d.Times(ctx, episode, "")
 	if err != nil {
 		return nil, nil, err
@@ -163,8 +178,18 @@ func (d *Dataset) matchTimes(ctx context.Context, c *camera, f *camFile, episode
 	last := max(times[len(times)-1], ix.TimeNS(int(frames[len(frames)-1]))+1)
 	for _, k := range f.timed.claims {
 		if int(k.episode) != episode && last > k.from-within && first < k.to-within {
-			got := fmt.Sprintf("from_timestamp %s, and %s of episode %d", video.Seconds(from), video.Seconds(k.from), d.eps.id(int(k.episode)))
-			return nil, bad(-1, "two episodes name the same part of it", "frames of its own", got), nil
+			got := fmt.Sprintf(
+				"from_timestamp %s, and %s of episode %d",
+				video.Seconds(from),
+				video.Seconds(k.from),
+				d.eps.id(int(k.episode)),
+			)
+			return nil, bad(
+				-1,
+				"two episodes name the same part of it",
+				"frames of its own",
+				got,
+			), nil
 		}
 	}
 	return frames, nil, nil

@@ -17,7 +17,15 @@ func TestTimes(t *testing.T) {
 	s.rows[5].Time = float32(math.NaN())
 	d := mustOpen(t, s.write(t))
 	_, err := d.Times(ctx, 1, "observation.state")
-	wantError(t, err, robocache.ErrMalformed, "stream observation.state", "index 2", "episode 1", "NaN")
+	wantError(
+		t,
+		err,
+		robocache.ErrMalformed,
+		"stream observation.state",
+		"index 2",
+		"episode 1",
+		"NaN",
+	)
 	if _, err := d.Times(ctx, 0, ""); err != nil {
 		t.Error(err)
 	}
@@ -63,7 +71,11 @@ func TestTimesOnGrid(t *testing.T) {
 			}
 		}
 		if moved < 100 {
-			t.Errorf("fps %s: float32 changed %d timestamps only: the test proves nothing", fps, moved)
+			t.Errorf(
+				"fps %s: float32 changed %d timestamps only: the test proves nothing",
+				fps,
+				moved,
+			)
 		}
 	}
 }
@@ -83,9 +95,26 @@ func TestEpisodeColumnsOfTwoTypes(t *testing.T) {
 		s := newSynth(3, 4)
 		dir := s.write(t)
 		e := s.episodes[1-first]
-		writeRows(t, filepath.Join(dir, fmt.Sprintf("meta/episodes/chunk-000/file-00%d.parquet", first)), s.episodes[first:first+1], 10)
-		writeRows(t, filepath.Join(dir, fmt.Sprintf("meta/episodes/chunk-000/file-00%d.parquet", 1-first)),
-			[]floats{{Index: e.Index, Tasks: e.Tasks, Length: float64(e.Length), From: float64(e.From), To: e.To}}, 10)
+		writeRows(
+			t,
+			filepath.Join(dir, fmt.Sprintf("meta/episodes/chunk-000/file-00%d.parquet", first)),
+			s.episodes[first:first+1],
+			10,
+		)
+		writeRows(
+			t,
+			filepath.Join(dir, fmt.Sprintf("meta/episodes/chunk-000/file-00%d.parquet", 1-first)),
+			[]floats{
+				{
+					Index:  e.Index,
+					Tasks:  e.Tasks,
+					Length: float64(e.Length),
+					From:   float64(e.From),
+					To:     e.To,
+				},
+			},
+			10,
+		)
 		d := mustOpen(t, dir)
 		if d.Len(0) != 3 || d.Len(1) != 4 {
 			t.Fatal(d.Len(0), d.Len(1))

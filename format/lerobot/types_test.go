@@ -73,8 +73,11 @@ func madeByLeRobot(t *testing.T) (string, *wantTypes) {
 			return
 		}
 		typesOnce.dir = dir
-		if out, err := exec.Command(python(), filepath.Join("testdata", "make_types.py"), dir).CombinedOutput(); err != nil {
-			typesOnce.skip = "lerobot could not write: " + err.Error() + ": " + string(out[max(0, len(out)-300):])
+		if out, err := exec.Command(python(), filepath.Join("testdata", "make_types.py"), dir).
+			CombinedOutput(); err != nil {
+			typesOnce.skip = "lerobot could not write: " + err.Error() + ": " + string(
+				out[max(0, len(out)-300):],
+			)
 			return
 		}
 		b, err := os.ReadFile(filepath.Join(dir, "want.json"))
@@ -99,7 +102,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestTypes reads every kind of column that lerobot writes, in every encoding and compression, to the bit (L3).
+// TestTypes reads every kind of column that lerobot writes, in every encoding and compression, to
+// the bit (L3).
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	dir, want := madeByLeRobot(t)
@@ -167,7 +171,10 @@ func TestTypes(t *testing.T) {
 				t.Error(times, err) // float32(0.1) is 0.10000000149 (L8)
 			}
 			st, err := d.Stats(ctx)
-			if err != nil || st["v32"] == nil || len(st["v32"].Mean) != 7 || st["v32"].Quantiles["q01"] == nil || st["rgb"] == nil || !reflect.DeepEqual(st["rgb"].Shape, []int{3, 1, 1}) {
+			if err != nil || st["v32"] == nil || len(st["v32"].Mean) != 7 ||
+				st["v32"].Quantiles["q01"] == nil ||
+				st["rgb"] == nil ||
+				!reflect.DeepEqual(st["rgb"].Shape, []int{3, 1, 1}) {
 				t.Errorf("%v %+v", err, st["rgb"])
 			}
 		})

@@ -45,20 +45,39 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		return false, nil
 	}
 	from, n := c.cols.from, len(c.cols.files)
-	c.byFile = indexFiles(c.cols.file, n, func(a, b int32) bool { return from != nil && from[a] < from[b] })
+	c.byFile = indexFiles(
+		c.cols.file,
+		n,
+		func(a, b int32) bool { return from != nil && from[a] < from[b] },
+	)
 	c.files = make([]atomic.Pointer[camFile], n)
 	d.cams[f.Key] = c
 	if n == 0 {
 		return true, nil
 	}
-	best, probes, found, err := d.probe(ctx, c.templates, n, func(i int32) place { return d.placeOf(c.cols.files[i], c.key) })
+	best, probes, found, err := d.probe(
+		ctx,
+		c.templates,
+		n,
+		func(i int32) place { return d.placeOf(c.cols.files[i], c.key) },
+	)
 	if err != nil {
 		return false, err
 	}
 	c.templates = best
 	if declared := d.raw.videoPath; found > 0 {
 		if declared != "" && best[0] != declared {
-			d.templateLies("/video_path", f.Key, fmt.Sprintf("video_path %q does not name the files of %s; %q does", declared, f.Key, best[0]), "write the template that fits")
+			d.templateLies(
+				"/video_path",
+				f.Key,
+				fmt.Sprintf(
+					"video_path %q does not name the files of %s; %q does",
+					declared,
+					f.Key,
+					best[0],
+				),
+				"write the template that fits",
+			)
 		}
 		return true, nil
 	}
@@ -66,7 +85,16 @@ func (d *Dataset) openCamera(ctx context.Context, f *robocache.Feature) (bool, e
 		if name, err := d.paths.inTree(ctx, pl); err != nil {
 			return false, err
 		} else if name != "" {
-			d.templateLies("/video_path", f.Key, fmt.Sprintf("no known template names the files of %s; they were found by key and number, as in %q", f.Key, name), "move the files, or write the template that fits")
+			d.templateLies(
+				"/video_path",
+				f.Key,
+				fmt.Sprintf(
+					"no known template names the files of %s; they were found by key and number, as in %q",
+					f.Key,
+					name,
+				),
+				"move the files, or write the template that fits",
+			)
 			return true, nil
 		}
 	}
@@ -85,7 +113,12 @@ func (c *camera) fileOf(episode int) int32 { return c.cols.file[episode] }
 
 // Frames returns where the frames of rows lie. An episode whose frames cannot be told is Malformed
 // from its first row on.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	defer crash.Recover("lerobot frames", &err)
 	col, err := d.get(key, robocache.KindVideo, robocache.KindImage)
 	if err != nil {
@@ -134,15 +167,19 @@ func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, 
 // firstFrame returns the number of an episode's first frame in a file whose frames are found by
 // number.
 func (f *camFile) firstFrame(episode int32) int {
-	i, ok := slices.BinarySearchFunc(f.shown, episode, func(s shown, e int32) int { return cmp.Compare(s.episode, e) })
+	i, ok := slices.BinarySearchFunc(
+		f.shown,
+		episode,
+		func(s shown, e int32) int { return cmp.Compare(s.episode, e) },
+	)
 	if !ok {
 		return 0
 	}
 	return int(f.shown[i].first)
 }
 
-// layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares the library's read and makes an equal
-// layout each.
+// layout gives the file that holds an episode's frames, laid out. Who asks at the same time shares
+// the library's read and makes an equal layout each.
 func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFile, err error) {
 	n := c.fileOf(episode)
 	if n == unknownFile {
@@ -154,12 +191,17 @@ func (d *Dataset) layout(ctx context.Context, c *camera, episode int) (f *camFil
 	defer crash.Recover("lerobot frames", &err)
 	defer robocache.Locate(&err, robocache.Where{"episode": d.eps.id(episode), "stream": c.key})
 	var vf *video.File
-	path, err := d.paths.try(ctx, c.templates, d.placeOf(c.cols.files[n], c.key), func(name string) (err error) {
-		if vf, err = d.lib.Acquire(ctx, name); err != nil {
-			err = d.explain(ctx, name, err)
-		}
-		return err
-	})
+	path, err := d.paths.try(
+		ctx,
+		c.templates,
+		d.placeOf(c.cols.files[n], c.key),
+		func(name string) (err error) {
+			if vf, err = d.lib.Acquire(ctx, name); err != nil {
+				err = d.explain(ctx, name, err)
+			}
+			return err
+		},
+	)
 	if err != nil {
 		return f, err
 	}
@@ -190,7 +232,13 @@ func (d *Dataset) explain(ctx context.Context, path string, err error) error {
 
 // layOut gives every episode of a file its first frame if the file has as many frames as rows, or
 // as many more as an edit declared as hidden. Frames of other files are found by time.
-func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string, ix *video.Index) (_ *camFile, err error) {
+func (d *Dataset) layOut(
+	ctx context.Context,
+	c *camera,
+	file int32,
+	path string,
+	ix *video.Index,
+) (_ *camFile, err error) {
 	defer robocache.LocateIn(&err, "file", path)
 	if err := d.tab.compareEpisodes(ctx, c.byFile.of(file)); err != nil {
 		return nil, err
@@ -208,25 +256,37 @@ func (d *Dataset) layOut(ctx context.Context, c *camera, file int32, path string
 		f.timed = d.newTimedFile(c, file, rows, ix)
 		n := ix.NumFrames()
 		d.notice(robocache.Finding{
-			Severity: robocache.SeverityWarning, Code: "frame-count",
-			Where:   robocache.Where{"file": path, "stream": c.key},
-			Message: fmt.Sprintf("%d frames for the %d rows of its episodes: frames are found by time", n, rows),
-			Hint:    robocache.Command("convert") + " writes a set with one frame for each row",
-			Count:   int64(max(rows-n, n-rows)),
+			Severity: robocache.SeverityWarning,
+			Code:     "frame-count",
+			Where:    robocache.Where{"file": path, "stream": c.key},
+			Message: fmt.Sprintf(
+				"%d frames for the %d rows of its episodes: frames are found by time",
+				n,
+				rows,
+			),
+			Hint:  robocache.Command("convert") + " writes a set with one frame for each row",
+			Count: int64(max(rows-n, n-rows)),
 		})
 	}
 	less := func(a, b shown) int { return cmp.Compare(a.episode, b.episode) }
 	if !slices.IsSortedFunc(f.shown, less) {
 		slices.SortFunc(f.shown, less)
 		if exact {
-			d.notice(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-order", Where: robocache.Where{"file": path, "stream": c.key}, Message: "episodes lie in another order in the video than in the dataset, as from_timestamp says"})
+			d.notice(
+				robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "video-order",
+					Where:    robocache.Where{"file": path, "stream": c.key},
+					Message:  "episodes lie in another order in the video than in the dataset, as from_timestamp says",
+				},
+			)
 		}
 	}
 	return f, nil
 }
 
-// isOrdered reports whether from_timestamp tells the order of episodes in their file. If one of them
-// has no such time, the others must be in the order of the table.
+// isOrdered reports whether from_timestamp tells the order of episodes in their file. If one of
+// them has no such time, the others must be in the order of the table.
 func (d *Dataset) isOrdered(c *camera, eps []int32) bool {
 	isWhole, isSorted := true, true
 	last := int64(math.MinInt64)
@@ -259,7 +319,11 @@ func (p *paths) anyOf(ctx context.Context, key string) (bool, error) {
 
 // VideoStart returns the time at which an episode begins in its mp4, in nanoseconds: 0 in v2. ok is
 // false if the metadata does not say. Callers use it to repeat the reference's check of times.
-func (d *Dataset) VideoStart(_ context.Context, episode int, key string) (ns int64, ok bool, err error) {
+func (d *Dataset) VideoStart(
+	_ context.Context,
+	episode int,
+	key string,
+) (ns int64, ok bool, err error) {
 	defer crash.Recover("lerobot video", &err)
 	if err := d.checkEpisode(episode); err != nil {
 		return ns, ok, err

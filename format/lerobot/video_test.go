@@ -24,7 +24,12 @@ func frames(t *testing.T, d *Dataset, key string, rows []robocache.Row) []roboca
 func noFrames(t *testing.T, d *Dataset, key string, episode int) (err error) {
 	t.Helper()
 	for k := range d.Len(episode) {
-		err = d.Frames(context.Background(), key, []robocache.Row{{Episode: episode, Index: k}}, make([]robocache.FrameRef, 1))
+		err = d.Frames(
+			context.Background(),
+			key,
+			[]robocache.Row{{Episode: episode, Index: k}},
+			make([]robocache.FrameRef, 1),
+		)
 		wantError(t, err, robocache.ErrMalformed, "episode", key)
 	}
 	return err
@@ -40,8 +45,8 @@ func ordinals(t *testing.T, d *Dataset, key string, episode, first, step int) {
 	}
 }
 
-// TestFrameCountV2 checks that no row of an episode is served if its video is shorter than its table. The rows
-// of an episode with a longer video have the frames of their times (L5).
+// TestFrameCountV2 checks that no row of an episode is served if its video is shorter than its
+// table. The rows of an episode with a longer video have the frames of their times (L5).
 func TestFrameCountV2(t *testing.T) {
 	dir := copySet(t, "g1_v21")
 	const key = "observation.images.cam_high"
@@ -52,7 +57,13 @@ func TestFrameCountV2(t *testing.T) {
 		}
 	}
 	d := mustOpen(t, dir)
-	if err := noFrames(t, d, key, 1); !strings.Contains(err.Error(), "221 frames for 277 rows") || !strings.Contains(err.Error(), "row 221") {
+	if err := noFrames(
+		t,
+		d,
+		key,
+		1,
+	); !strings.Contains(err.Error(), "221 frames for 277 rows") ||
+		!strings.Contains(err.Error(), "row 221") {
 		t.Error(err)
 	}
 	ordinals(t, d, key, 0, 0, 1)
@@ -97,16 +108,25 @@ type camEpisode struct {
 	To    float64 `parquet:"videos/cam/to_timestamp"`
 }
 
-// camSet is a synthetic set over the 1254 frames of the drifting file; from are the declared starts.
+// camSet is a synthetic set over the 1254 frames of the drifting file; from are the declared
+// starts.
 func camSet(t *testing.T, lengths []int, from []float64) *Dataset {
 	t.Helper()
 	return timedCamSet(t, lengths, from, func(r dataRow) float64 { return float64(r.Frame) / 30 })
 }
 
 // timedCamSet is camSet with timestamps of its own.
-func timedCamSet(t *testing.T, lengths []int, from []float64, seconds func(dataRow) float64) *Dataset {
+func timedCamSet(
+	t *testing.T,
+	lengths []int,
+	from []float64,
+	seconds func(dataRow) float64,
+) *Dataset {
 	t.Helper()
-	mp4 := filepath.Join(realData(t, "g1_h264_v30_bigdrift"), "videos/observation.images.cam_high/chunk-000/file-000.mp4")
+	mp4 := filepath.Join(
+		realData(t, "g1_h264_v30_bigdrift"),
+		"videos/observation.images.cam_high/chunk-000/file-000.mp4",
+	)
 	s := newSynth(lengths...)
 	s.fps = "30"
 	for i := range s.rows {
@@ -116,7 +136,10 @@ func timedCamSet(t *testing.T, lengths []int, from []float64, seconds func(dataR
 	dir := s.write(t)
 	var rows []camEpisode
 	for i, e := range s.episodes {
-		rows = append(rows, camEpisode{synthEpisode: e, From: from[i], To: from[i] + float64(e.Length)/30})
+		rows = append(
+			rows,
+			camEpisode{synthEpisode: e, From: from[i], To: from[i] + float64(e.Length)/30},
+		)
 	}
 	writeRows(t, filepath.Join(dir, "meta/episodes/chunk-000/file-000.parquet"), rows, 10)
 	b, err := os.ReadFile(mp4)
@@ -139,7 +162,13 @@ func TestFrameCountV3(t *testing.T) {
 	wantFrameCounts(t, d, 2, "file-000.mp4")
 	// The order of from_timestamp rules, not the order of the table.
 	d = camSet(t, []int{1000, 254}, []float64{254.0 / 30, 0})
-	if r := frames(t, d, "cam", []robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253}, {Episode: 0, Index: 999}}); r[0].Ordinal != 254 || r[1].Ordinal != 253 || r[2].Ordinal != 1253 {
+	if r := frames(
+		t,
+		d,
+		"cam",
+		[]robocache.Row{{Episode: 0, Index: 0}, {Episode: 1, Index: 253}, {Episode: 0, Index: 999}},
+	); r[0].Ordinal != 254 || r[1].Ordinal != 253 ||
+		r[2].Ordinal != 1253 {
 		t.Error(r)
 	}
 	// Two episodes that begin at one frame.
@@ -158,8 +187,8 @@ func TestFrameCountV3(t *testing.T) {
 	}
 }
 
-// TestUnknownStart checks that frames are not counted if an episode without a start may lie anywhere
-// among the others.
+// TestUnknownStart checks that frames are not counted if an episode without a start may lie
+// anywhere among the others.
 func TestUnknownStart(t *testing.T) {
 	d := camSet(t, []int{254, 500, 500}, []float64{1000.0 / 30, math.NaN(), 0})
 	wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "from_timestamp")
@@ -167,8 +196,8 @@ func TestUnknownStart(t *testing.T) {
 	ordinals(t, d, "cam", 1, 254, 1)
 }
 
-// TestRepeatedTimestamps checks that rows whose timestamps repeat are an error before the first row,
-// and do not share a frame, if frames are found by time.
+// TestRepeatedTimestamps checks that rows whose timestamps repeat are an error before the first
+// row, and do not share a frame, if frames are found by time.
 func TestRepeatedTimestamps(t *testing.T) {
 	d := timedCamSet(t, []int{20, 20}, []float64{0, 20.0 / 30}, func(r dataRow) float64 {
 		if r.Ep == 1 && r.Frame == 7 {
@@ -177,5 +206,12 @@ func TestRepeatedTimestamps(t *testing.T) {
 		return float64(r.Frame) / 30
 	})
 	ordinals(t, d, "cam", 0, 0, 1)
-	wantError(t, noFrames(t, d, "cam", 1), robocache.ErrMalformed, "row 7", "timestamps repeat", "frame 26")
+	wantError(
+		t,
+		noFrames(t, d, "cam", 1),
+		robocache.ErrMalformed,
+		"row 7",
+		"timestamps repeat",
+		"frame 26",
+	)
 }

@@ -11,10 +11,16 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// BenchmarkWrite writes episodes of 300 rows of 26 + 26 float32 with all their statistics; bytes are those of the rows.
+// BenchmarkWrite writes episodes of 300 rows of 26 + 26 float32 with all their statistics; bytes
+// are those of the rows.
 func BenchmarkWrite(b *testing.B) {
 	feats := []robocache.Feature{
-		{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{26}},
+		{
+			Key:   "observation.state",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{26},
+		},
 		{Key: "action", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{26}},
 	}
 	var eps []write.EpisodeData
@@ -26,7 +32,11 @@ func BenchmarkWrite(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		name := fmt.Sprintf("bench-write-%d", i)
 		mem := storetest.NewMem(name)
-		w, err := write.NewWriter(b.Context(), mem, write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats})
+		w, err := write.NewWriter(
+			b.Context(),
+			mem,
+			write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats},
+		)
 		if err != nil {
 			b.Fatal(err)
 		}

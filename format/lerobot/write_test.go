@@ -32,16 +32,66 @@ func writerFeatures() []robocache.Feature {
 		return robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: d, Shape: shape}
 	}
 	return []robocache.Feature{
-		{Key: "observation.state", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{3}, Names: json.RawMessage(`["a","b","c"]`)},
-		num("f64", robocache.Float64, 1), num("f64v", robocache.Float64, 2), num("f16", robocache.Float16, 1), num("f16v", robocache.Float16, 3),
-		num("i8", robocache.Int8, 1), num("i16v", robocache.Int16, 3), num("i32", robocache.Int32, 1), num("i64", robocache.Int64, 2),
-		num("u8", robocache.Uint8, 1), num("u16", robocache.Uint16, 4), num("u32", robocache.Uint32, 1), num("u64", robocache.Uint64, 1),
-		num("b", robocache.Bool, 1), num("bv", robocache.Bool, 2),
-		num("m2", robocache.Float32, 2, 3), num("m3", robocache.Float32, 2, 3, 4), num("m4", robocache.Float64, 1, 2, 3, 4), num("m5", robocache.Int32, 2, 1, 2, 1, 2),
+		{
+			Key:   "observation.state",
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{3},
+			Names: json.RawMessage(`["a","b","c"]`),
+		},
+		num(
+			"f64",
+			robocache.Float64,
+			1,
+		),
+		num("f64v", robocache.Float64, 2),
+		num("f16", robocache.Float16, 1),
+		num("f16v", robocache.Float16, 3),
+		num(
+			"i8",
+			robocache.Int8,
+			1,
+		),
+		num("i16v", robocache.Int16, 3),
+		num("i32", robocache.Int32, 1),
+		num("i64", robocache.Int64, 2),
+		num(
+			"u8",
+			robocache.Uint8,
+			1,
+		),
+		num("u16", robocache.Uint16, 4),
+		num("u32", robocache.Uint32, 1),
+		num("u64", robocache.Uint64, 1),
+		num("b", robocache.Bool, 1),
+		num("bv", robocache.Bool, 2),
+		num(
+			"m2",
+			robocache.Float32,
+			2,
+			3,
+		),
+		num("m3", robocache.Float32, 2, 3, 4),
+		num("m4", robocache.Float64, 1, 2, 3, 4),
+		num("m5", robocache.Int32, 2, 1, 2, 1, 2),
 		{Key: "text", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
-		{Key: "language_persistent", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
+		{
+			Key:   "language_persistent",
+			Kind:  robocache.KindEvent,
+			DType: robocache.JSON,
+			Shape: []int{1},
+		},
 		{Key: "language_events", Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}},
-		{Key: "photo", Kind: robocache.KindImage, DType: robocache.Uint8, Shape: []int{16, 20, 3}, Names: json.RawMessage(`["height","width","channels"]`), Height: 16, Width: 20, Channels: 3},
+		{
+			Key:      "photo",
+			Kind:     robocache.KindImage,
+			DType:    robocache.Uint8,
+			Shape:    []int{16, 20, 3},
+			Names:    json.RawMessage(`["height","width","channels"]`),
+			Height:   16,
+			Width:    20,
+			Channels: 3,
+		},
 	}
 }
 
@@ -63,7 +113,12 @@ func still(t testing.TB, seed int) []byte {
 func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) write.EpisodeData {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(uint64(e), 7))
-	ep := write.EpisodeData{Length: n, Columns: map[string][]byte{}, Text: map[string][]string{}, Images: map[string][][]byte{}}
+	ep := write.EpisodeData{
+		Length:  n,
+		Columns: map[string][]byte{},
+		Text:    map[string][]string{},
+		Images:  map[string][][]byte{},
+	}
 	for k := range n {
 		ep.Tasks = append(ep.Tasks, fmt.Sprintf("tâsk %d", (e+k/3)%4))
 	}
@@ -79,7 +134,10 @@ func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) write.Epis
 			}
 		case f.Key == "language_persistent":
 			for range n {
-				ep.Text[f.Key] = append(ep.Text[f.Key], `[{"role":"user","content":"go","style":"plan","timestamp":0.5,"camera":null,"tool_calls":null},{"role":"assistant","content":"x","style":"vqa","timestamp":1,"camera":"photo","tool_calls":[{"a":1},{"b":[2]}]}]`)
+				ep.Text[f.Key] = append(
+					ep.Text[f.Key],
+					`[{"role":"user","content":"go","style":"plan","timestamp":0.5,"camera":null,"tool_calls":null},{"role":"assistant","content":"x","style":"vqa","timestamp":1,"camera":"photo","tool_calls":[{"a":1},{"b":[2]}]}]`,
+				)
 			}
 		case f.Key == "language_events":
 			for k := range n {
@@ -103,7 +161,9 @@ func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) write.Epis
 				case robocache.Bool:
 					b = append(b, byte(rng.IntN(2)))
 				default:
-					b = append(b, binary.LittleEndian.AppendUint64(nil, rng.Uint64())[:f.DType.Size()]...)
+					b = append(
+						b,
+						binary.LittleEndian.AppendUint64(nil, rng.Uint64())[:f.DType.Size()]...)
 				}
 			}
 			ep.Columns[f.Key] = b
@@ -112,7 +172,12 @@ func writerEpisode(t testing.TB, feats []robocache.Feature, e, n int) write.Epis
 	return ep
 }
 
-func writeAll(t testing.TB, dst store.Writable, cfg write.Config, lengths ...int) []write.EpisodeData {
+func writeAll(
+	t testing.TB,
+	dst store.Writable,
+	cfg write.Config,
+	lengths ...int,
+) []write.EpisodeData {
 	t.Helper()
 	w, err := write.NewWriter(t.Context(), dst, cfg)
 	if err != nil {
@@ -132,10 +197,17 @@ func writeAll(t testing.TB, dst store.Writable, cfg write.Config, lengths ...int
 	return out
 }
 
-// Every type and shape comes back by its bits, over several files; stats.json equals what the rows give.
+// Every type and shape comes back by its bits, over several files; stats.json equals what the rows
+// give.
 func TestWriteRoundTrip(t *testing.T) {
 	mem := storetest.NewMem("write-round-trip")
-	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Robot: "robot", Features: writerFeatures(), DataFileBytes: 60_000, ChunksSize: 2}
+	cfg := write.Config{
+		FPS:           robocache.Rate{Num: 30, Den: 1},
+		Robot:         "robot",
+		Features:      writerFeatures(),
+		DataFileBytes: 60_000,
+		ChunksSize:    2,
+	}
 	eps := writeAll(t, mem, cfg, 5, 1, 12, 7, 3, 30, 2, 9)
 	ds, err := OpenStore(t.Context(), mem, robocache.OpenOptions{})
 	if err != nil {
@@ -224,7 +296,8 @@ func TestWriteRoundTrip(t *testing.T) {
 	}
 }
 
-// What would make a set that the reference misreads is refused before a byte is written, and Abort leaves nothing.
+// What would make a set that the reference misreads is refused before a byte is written, and Abort
+// leaves nothing.
 func TestWriteRefuses(t *testing.T) {
 	feats := writerFeatures()
 	cfg := write.Config{FPS: robocache.Rate{Num: 30, Den: 1}, Features: feats}
@@ -304,10 +377,23 @@ func TestWritePeer(t *testing.T) {
 	feats := writerFeatures()
 	for i := range feats {
 		if feats[i].DType == robocache.Uint64 {
-			feats[i].DType = robocache.Int64 // torch has no tensors of uint64 out of Python numbers above 2^63
+			// torch has no tensors of uint64 out of Python numbers above 2^63
+			feats[i].DType = robocache.Int64
 		}
 	}
-	eps := writeAll(t, s, write.Config{FPS: robocache.Rate{Num: 2997, Den: 100}, Features: feats, DataFileBytes: 60_000}, 5, 1, 12, 7)
+	eps := writeAll(
+		t,
+		s,
+		write.Config{
+			FPS:           robocache.Rate{Num: 2997, Den: 100},
+			Features:      feats,
+			DataFileBytes: 60_000,
+		},
+		5,
+		1,
+		12,
+		7,
+	)
 	type item struct {
 		Row  int
 		Hex  map[string]string
@@ -318,7 +404,12 @@ func TestWritePeer(t *testing.T) {
 	row := 0
 	for _, ep := range eps {
 		for k := range ep.Length {
-			it := item{Row: row, Hex: map[string]string{}, Text: ep.Text["text"][k], Task: ep.Tasks[k]}
+			it := item{
+				Row:  row,
+				Hex:  map[string]string{},
+				Text: ep.Text["text"][k],
+				Task: ep.Tasks[k],
+			}
 			for _, f := range feats {
 				if n := f.RowBytes(); n > 0 {
 					it.Hex[f.Key] = fmt.Sprintf("%x", ep.Columns[f.Key][k*n:(k+1)*n])
@@ -377,7 +468,13 @@ func TestWriteCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if err := w.AddEpisode(ctx, writerEpisode(t, cfg.Features, 1, 4)); !errors.Is(err, context.Canceled) {
+	if err := w.AddEpisode(
+		ctx,
+		writerEpisode(t, cfg.Features, 1, 4),
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("%v", err)
 	}
 	if err := w.Close(t.Context()); err == nil {
@@ -393,14 +490,30 @@ func TestWriteCancelled(t *testing.T) {
 func TestWriterFindingsAreCounted(t *testing.T) {
 	mem := storetest.NewMem("counted-findings")
 	defer mem.Drop()
-	w, err := write.NewWriter(t.Context(), mem, write.Config{FPS: robocache.Rate{Num: 10, Den: 1}, Features: []robocache.Feature{{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}}}})
+	w, err := write.NewWriter(
+		t.Context(),
+		mem,
+		write.Config{
+			FPS: robocache.Rate{Num: 10, Den: 1},
+			Features: []robocache.Feature{
+				{Key: "x", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}},
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Abort()
 	nan := []byte{0, 0, 0xc0, 0x7f, 0, 0, 0xc0, 0x7f, 0, 0, 0, 0}
 	for range 5 {
-		if err := w.AddEpisode(t.Context(), write.EpisodeData{Length: 3, Tasks: []string{"t"}, Columns: map[string][]byte{"x": nan}}); err != nil {
+		if err := w.AddEpisode(
+			t.Context(),
+			write.EpisodeData{
+				Length:  3,
+				Tasks:   []string{"t"},
+				Columns: map[string][]byte{"x": nan},
+			},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestNoFeatures: a recording that lost all its messages is a dataset without streams, and says so as an empty list, not as null.
+// TestNoFeatures: a recording that lost all its messages is a dataset without streams, and says so
+// as an empty list, not as null.
 func TestNoFeatures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.mcap")
 	record(t, path, made())
@@ -29,7 +30,10 @@ func TestNoFeatures(t *testing.T) {
 	if len(ds.Info().Features) != 0 || len(ds.Info().Findings) == 0 {
 		t.Fatalf("%+v", ds.Info())
 	}
-	if told, err := json.Marshal(ds.Info()); err != nil || !strings.Contains(string(told), `"features":[]`) {
+	if told, err := json.Marshal(
+		ds.Info(),
+	); err != nil ||
+		!strings.Contains(string(told), `"features":[]`) {
 		t.Errorf("%s %v", told, err)
 	}
 }

@@ -33,7 +33,11 @@ func BenchmarkOpen(b *testing.B) {
 // BenchmarkGather: windows of 50 rows of the joints, from decoded columns.
 func BenchmarkGather(b *testing.B) {
 	ctx := context.Background()
-	ds, err := Open(ctx, filepath.Join(realdata.Path(b, "mcap_robot"), "recording_zstd.mcap"), robocache.OpenOptions{})
+	ds, err := Open(
+		ctx,
+		filepath.Join(realdata.Path(b, "mcap_robot"), "recording_zstd.mcap"),
+		robocache.OpenOptions{},
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,14 +61,22 @@ func BenchmarkScan(b *testing.B) {
 	ctx := context.Background()
 	for _, name := range []string{"recording_zstd.mcap", "recording_lz4.mcap"} {
 		b.Run(name, func(b *testing.B) {
-			s := openFile(b, filepath.Join(realdata.Path(b, "mcap_robot"), name), StorageOptions{Chunks: container.NewChunks(1)})
+			s := openFile(
+				b,
+				filepath.Join(realdata.Path(b, "mcap_robot"), name),
+				StorageOptions{Chunks: container.NewChunks(1)},
+			)
 			var all []int
 			for i := range s.Topics() {
 				all = append(all, i)
 			}
 			b.SetBytes(s.Bytes())
 			for b.Loop() {
-				if _, err := s.Walk(ctx, all, func(int, int, *bag.Message) error { return nil }); err != nil {
+				if _, err := s.Walk(
+					ctx,
+					all,
+					func(int, int, *bag.Message) error { return nil },
+				); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -92,7 +104,12 @@ func BenchmarkWhole(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := ds.Gather(ctx, f.Key, allRows(0, len(t)), make([]byte, len(t)*f.RowBytes())); err != nil {
+			if err := ds.Gather(
+				ctx,
+				f.Key,
+				allRows(0, len(t)),
+				make([]byte, len(t)*f.RowBytes()),
+			); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestChunksOfManyFiles: recordings of a folder that are open at a time keep their chunks below one budget, not each below one of its own.
+// TestChunksOfManyFiles: recordings of a folder that are open at a time keep their chunks below one
+// budget, not each below one of its own.
 func TestChunksOfManyFiles(t *testing.T) {
 	const files, size = 24, 3 << 20
 	dir := t.TempDir()
@@ -22,7 +23,14 @@ func TestChunksOfManyFiles(t *testing.T) {
 			text[k] = 'a' + byte(r.IntN(26))
 		}
 		cdr := append([]byte{0, 1, 0, 0}, binary.LittleEndian.AppendUint32(nil, size+1)...)
-		recordIn(t, filepath.Join(dir, fmt.Sprintf("%02d.mcap", i)), size, []msg{{"/word", "std_msgs/msg/String", int64(i+1) * 1e9, append(append(cdr, text...), 0)}})
+		recordIn(
+			t,
+			filepath.Join(dir, fmt.Sprintf("%02d.mcap", i)),
+			size,
+			[]msg{
+				{"/word", "std_msgs/msg/String", int64(i+1) * 1e9, append(append(cdr, text...), 0)},
+			},
+		)
 	}
 	d, err := Open(t.Context(), dir, robocache.OpenOptions{MemoryBudget: 16 << 20})
 	if err != nil {
@@ -37,7 +45,12 @@ func TestChunksOfManyFiles(t *testing.T) {
 		}
 	}
 	if grown := heap() - before; grown > 40<<20 {
-		t.Errorf("%d MiB are kept of %d files of %d MiB, the budget is 16 MiB", grown>>20, files, size>>20)
+		t.Errorf(
+			"%d MiB are kept of %d files of %d MiB, the budget is 16 MiB",
+			grown>>20,
+			files,
+			size>>20,
+		)
 	}
 	runtime.KeepAlive(d)
 }

@@ -35,7 +35,10 @@ func record(t *testing.T, path string, list []msg) {
 func recordIn(t *testing.T, path string, chunk int, list []msg) {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := container.NewWriter(&b, container.WriterOptions{Profile: "ros2", Compression: container.Zstd, Chunk: chunk})
+	w, err := container.NewWriter(
+		&b,
+		container.WriterOptions{Profile: "ros2", Compression: container.Zstd, Chunk: chunk},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,9 @@ func recordIn(t *testing.T, path string, chunk int, list []msg) {
 			}
 			ids[m.topic] = id
 		}
-		if err := w.Message(&container.Message{Channel: id, Log: m.log, Publish: m.log - 5, Data: m.data}); err != nil {
+		if err := w.Message(
+			&container.Message{Channel: id, Log: m.log, Publish: m.log - 5, Data: m.data},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,10 +94,24 @@ func made() (list []msg) {
 		if i >= 40 {
 			back -= 2_000_000_000
 		}
-		list = append(list, msg{"/good", typ, at, wrench(swapped, float64(i))}, msg{"/zero", typ, at, wrench(0, float64(i))}, msg{"/boot", typ, at, wrench(at-epoch+1, float64(i))},
-			msg{"/back", typ, at, wrench(back, float64(i))}, msg{"/other", "x", at, []byte("{}")})
+		list = append(
+			list,
+			msg{"/good", typ, at, wrench(swapped, float64(i))},
+			msg{"/zero", typ, at, wrench(0, float64(i))},
+			msg{"/boot", typ, at, wrench(at-epoch+1, float64(i))},
+			msg{"/back", typ, at, wrench(back, float64(i))},
+			msg{"/other", "x", at, []byte("{}")},
+		)
 		if i == 10 || i == 20 {
-			list = append(list, msg{"/events", "std_msgs/msg/String", at, ros2.EncodeString(nil, []string{"start", "stop"}[i/10-1])})
+			list = append(
+				list,
+				msg{
+					"/events",
+					"std_msgs/msg/String",
+					at,
+					ros2.EncodeString(nil, []string{"start", "stop"}[i/10-1]),
+				},
+			)
 		}
 	}
 	return list
@@ -114,7 +133,11 @@ func TestClocks(t *testing.T) {
 			want["back"] = "header" // its first messages are good
 		}
 		for _, f := range ds.Info().Features {
-			if topic, _, _ := strings.Cut(f.Clock, "."); want[topic] != "" && ds.Clocks(f.Key)[0] != want[topic] {
+			if topic, _, _ := strings.Cut(
+				f.Clock,
+				".",
+			); want[topic] != "" &&
+				ds.Clocks(f.Key)[0] != want[topic] {
 				t.Errorf("scan=%s %s: %v", scan, f.Key, ds.Clocks(f.Key))
 			}
 		}
@@ -136,11 +159,13 @@ func TestClocks(t *testing.T) {
 		if err != nil || slices.IsSorted(log) {
 			t.Error("rows are not in the header's order", err)
 		}
-		if scan == "sample" { // a step back that was not seen at opening is an error that names the message
+		// a step back that was not seen at opening is an error that names the message
+		if scan == "sample" {
 			key := ds.Info().Features[slices.IndexFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Clock == "back" })].Key
 			_, err := ds.Times(ctx, 0, key)
 			var e *robocache.Error
-			if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMalformed) || e.Where["index"] != 40 {
+			if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMalformed) ||
+				e.Where["index"] != 40 {
 				t.Errorf("%v", err)
 			}
 		}
@@ -153,7 +178,13 @@ func TestEpisodesBy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.mcap")
 	record(t, path, made())
 	for how, want := range map[string][]int{"file": {60}, "gap:3": {30, 30}, "events:/events": {10}, "table:0-1,6-6.55": {10, 0}, "steps": {40, 20}} {
-		ds, err := Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"episodes_by": how, "anchor": "/zero"}})
+		ds, err := Open(
+			ctx,
+			path,
+			robocache.OpenOptions{
+				Options: map[string]string{"episodes_by": how, "anchor": "/zero"},
+			},
+		)
 		if err != nil {
 			t.Fatal(how, err)
 		}
@@ -170,7 +201,14 @@ func TestEpisodesBy(t *testing.T) {
 		}
 		ds.Close()
 	}
-	if _, err := Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"episodes_by": "weeks"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Open(
+		ctx,
+		path,
+		robocache.OpenOptions{Options: map[string]string{"episodes_by": "weeks"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
@@ -181,7 +219,11 @@ func TestBadFile(t *testing.T) {
 	dir := t.TempDir()
 	record(t, filepath.Join(dir, "a_2.mcap"), made())
 	record(t, filepath.Join(dir, "a_10.mcap"), made())
-	if err := os.WriteFile(filepath.Join(dir, "a_1.mcap"), []byte("no recording"), 0o666); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "a_1.mcap"),
+		[]byte("no recording"),
+		0o666,
+	); err != nil {
 		t.Fatal(err)
 	}
 	ds, err := Open(ctx, dir, robocache.OpenOptions{})
@@ -189,13 +231,21 @@ func TestBadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if ds.Info().Episodes != 3 || ds.Recording(1) != "a_2.mcap" || ds.Len(0) != 0 || ds.Len(2) == 0 {
+	if ds.Info().Episodes != 3 || ds.Recording(1) != "a_2.mcap" || ds.Len(0) != 0 ||
+		ds.Len(2) == 0 {
 		t.Errorf("%+v", ds.Info())
 	}
 	if _, err := ds.Episode(ctx, 0); !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
-	if _, err := Open(ctx, dir, robocache.OpenOptions{Options: map[string]string{"damaged": "error"}}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := Open(
+		ctx,
+		dir,
+		robocache.OpenOptions{Options: map[string]string{"damaged": "error"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/bag"
 )
 
-// TestDamageKeepsRows: where a chunk is damaged, a stream's rows keep their numbers, whatever was asked for before.
+// TestDamageKeepsRows: where a chunk is damaged, a stream's rows keep their numbers, whatever was
+// asked for before.
 func TestDamageKeepsRows(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "a.mcap")
@@ -32,7 +33,13 @@ func TestDamageKeepsRows(t *testing.T) {
 	last := func(ds *Dataset, n int) float64 {
 		t.Helper()
 		dst := make([]byte, 24)
-		if err := ds.Gather(ctx, key, []robocache.Row{{Index: n - 1}}, dst); err != nil && !errors.Is(err, robocache.ErrMalformed) {
+		if err := ds.Gather(
+			ctx,
+			key,
+			[]robocache.Row{{Index: n - 1}},
+			dst,
+		); err != nil &&
+			!errors.Is(err, robocache.ErrMalformed) {
 			t.Error(err)
 		} else if err != nil {
 			return -1 // a damaged part lies in the same block
@@ -40,7 +47,11 @@ func TestDamageKeepsRows(t *testing.T) {
 		return math.Float64frombits(binary.LittleEndian.Uint64(dst))
 	}
 	for _, ignore := range []string{"false", "true"} {
-		ds, err := Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"ignore_index": ignore}})
+		ds, err := Open(
+			ctx,
+			path,
+			robocache.OpenOptions{Options: map[string]string{"ignore_index": ignore}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,14 +63,32 @@ func TestDamageKeepsRows(t *testing.T) {
 		value := last(ds, len(times))
 		sent, err := ds.TimesBy(ctx, 0, key, bag.Publish)
 		if ignore == "false" && (len(times) != 60 || !errors.Is(err, robocache.ErrMalformed)) {
-			t.Errorf("%d rows; of messages that are lost the timestamps are not known: %d, %v", len(times), len(sent), err)
+			t.Errorf(
+				"%d rows; of messages that are lost the timestamps are not known: %d, %v",
+				len(times),
+				len(sent),
+				err,
+			)
 		}
-		if ignore == "true" && (len(times) >= 60 || len(sent) != len(times) || err != nil || value != 59) {
-			t.Errorf("without the index: %d rows, %d timestamps, the last is %v: %v", len(times), len(sent), value, err)
+		if ignore == "true" &&
+			(len(times) >= 60 || len(sent) != len(times) || err != nil || value != 59) {
+			t.Errorf(
+				"without the index: %d rows, %d timestamps, the last is %v: %v",
+				len(times),
+				len(sent),
+				value,
+				err,
+			)
 		}
 		again, err := ds.Times(ctx, 0, key)
 		if err != nil || len(again) != len(times) || last(ds, len(again)) != value {
-			t.Errorf("ignore_index=%s: %d rows, before it were %d: %v", ignore, len(again), len(times), err)
+			t.Errorf(
+				"ignore_index=%s: %d rows, before it were %d: %v",
+				ignore,
+				len(again),
+				len(times),
+				err,
+			)
 		}
 	}
 }

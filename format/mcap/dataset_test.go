@@ -64,7 +64,10 @@ func TestDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if info := ds.Info(); info.Episodes != 2 || info.Clock != "camera.color.image_raw.compressed" || info.Robot != "Unitree_G1_Inspire" || len(info.Tasks) != 1 || info.Frames != 160 {
+	if info := ds.Info(); info.Episodes != 2 || info.Clock != "camera.color.image_raw.compressed" ||
+		info.Robot != "Unitree_G1_Inspire" ||
+		len(info.Tasks) != 1 ||
+		info.Frames != 160 {
 		t.Errorf("%+v", info)
 	}
 	for _, f := range ds.Info().Findings {
@@ -120,7 +123,12 @@ func TestDecoded(t *testing.T) {
 		times("/points", "points")
 
 		refs := make([]robocache.FrameRef, ds.Len(ep))
-		if err := ds.Frames(ctx, "camera.color.image_raw.compressed", allRows(ep, len(refs)), refs); err != nil {
+		if err := ds.Frames(
+			ctx,
+			"camera.color.image_raw.compressed",
+			allRows(ep, len(refs)),
+			refs,
+		); err != nil {
 			t.Fatal(err)
 		}
 		h := sha256.New()
@@ -128,7 +136,11 @@ func TestDecoded(t *testing.T) {
 			h.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(refs[i].Encoded))))
 			h.Write(refs[i].Encoded)
 		}
-		if w := want("/camera/color/image_raw/compressed", "data"); hex.EncodeToString(h.Sum(nil)) != w.SHALen || w.Count != len(refs) {
+		if w := want(
+			"/camera/color/image_raw/compressed",
+			"data",
+		); hex.EncodeToString(h.Sum(nil)) != w.SHALen ||
+			w.Count != len(refs) {
 			t.Error("images differ")
 		}
 		at, _ := ds.Times(ctx, ep, "points")
@@ -136,16 +148,30 @@ func TestDecoded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w := want("/points", "xyzi"); sum(data) != w.SHA || len(counts) != w.Shape[0] || counts[0] != w.Shape[1] {
+		if w := want(
+			"/points",
+			"xyzi",
+		); sum(data) != w.SHA || len(counts) != w.Shape[0] ||
+			counts[0] != w.Shape[1] {
 			t.Error("clouds differ")
 		}
 		// Rows in another order are the same rows.
-		data2, _, err := ds.GatherRagged(ctx, "points", []robocache.Row{{Episode: ep, Index: 5}, {Episode: ep, Index: 2}, {Episode: ep, Index: 5}})
-		if n := 2000 * 16; err != nil || string(data2) != string(data[5*n:6*n])+string(data[2*n:3*n])+string(data[5*n:6*n]) {
+		data2, _, err := ds.GatherRagged(
+			ctx,
+			"points",
+			[]robocache.Row{
+				{Episode: ep, Index: 5},
+				{Episode: ep, Index: 2},
+				{Episode: ep, Index: 5},
+			},
+		)
+		if n := 2000 * 16; err != nil ||
+			string(data2) != string(data[5*n:6*n])+string(data[2*n:3*n])+string(data[5*n:6*n]) {
 			t.Error("clouds in another order differ", err)
 		}
 		e, err := ds.Episode(ctx, ep)
-		if err != nil || e.Length != 80 || len(e.Tasks) != 1 || e.Tasks[0] != "Pick up the yellow bottle on the table." {
+		if err != nil || e.Length != 80 || len(e.Tasks) != 1 ||
+			e.Tasks[0] != "Pick up the yellow bottle on the table." {
 			t.Errorf("%+v %v", e, err)
 		}
 		task, err := ds.Text(ctx, "task", []robocache.Row{{Episode: ep, Index: 79}})
@@ -153,7 +179,12 @@ func TestDecoded(t *testing.T) {
 			t.Error(task, err)
 		}
 		// The two transforms of /tf_static, once for the whole recording.
-		if at, err := ds.Times(ctx, ep, "tf_static.torso.velodyne.translation"); err != nil || len(at) != 1 {
+		if at, err := ds.Times(
+			ctx,
+			ep,
+			"tf_static.torso.velodyne.translation",
+		); err != nil ||
+			len(at) != 1 {
 			t.Error(at, err)
 		}
 	}

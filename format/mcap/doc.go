@@ -1,4 +1,5 @@
-// Package mcap reads and writes MCAP files as robot recordings: a file is an episode, a folder of files a dataset.
+// Package mcap reads and writes MCAP files as robot recordings: a file is an episode, a folder of
+// files a dataset.
 //
 // # Contract
 //

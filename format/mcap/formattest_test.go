@@ -14,10 +14,17 @@ import (
 // TestFormat: the suite of all formats, over a file, a folder and recordings cut into episodes.
 func TestFormat(t *testing.T) {
 	root := realdata.Path(t, "mcap_robot")
-	formattest.Run(t,
+	formattest.Run(
+		t,
 		formattest.Fixture{URI: filepath.Join(root, "recording_lz4.mcap"), Format: "mcap"},
 		formattest.Fixture{URI: root, Format: "mcap"},
-		formattest.Fixture{URI: filepath.Join(root, "recording_zstd.mcap"), Format: "mcap", Options: robocache.OpenOptions{Options: map[string]string{"episodes_by": "table:0.5-1.5,1.5-3", "clock": "log"}}},
+		formattest.Fixture{
+			URI:    filepath.Join(root, "recording_zstd.mcap"),
+			Format: "mcap",
+			Options: robocache.OpenOptions{
+				Options: map[string]string{"episodes_by": "table:0.5-1.5,1.5-3", "clock": "log"},
+			},
+		},
 	)
 }
 

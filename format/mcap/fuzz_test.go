@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// excerpt is the first messages of each topic of a recording, without compression and check sums: what is mutated reaches the decoders.
+// excerpt is the first messages of each topic of a recording, without compression and check sums:
+// what is mutated reaches the decoders.
 func excerpt(f *testing.F, path string, each int) []byte {
 	ctx := context.Background()
 	s := openFile(f, path, StorageOptions{})
@@ -33,20 +34,50 @@ func excerpt(f *testing.F, path string, each int) []byte {
 	must(w.WriteHeader(&foxglove.Header{Profile: "ros2"}))
 	for k, info := range s.Topics() {
 		id := uint16(k + 1)
-		must(w.WriteSchema(&foxglove.Schema{ID: id, Name: info.Type, Encoding: info.SchemaEncoding, Data: []byte(info.SchemaText)}))
-		must(w.WriteChannel(&foxglove.Channel{ID: id, SchemaID: id, Topic: info.Name, MessageEncoding: info.Encoding, Metadata: info.Metadata}))
-		must(s.Messages(ctx, k, 0, min(each, int(info.Messages)), func(_ int, m *bag.Message) error {
-			if len(m.Data) > 20000 {
-				return nil
-			}
-			return w.WriteMessage(&foxglove.Message{ChannelID: id, Sequence: m.Sequence, LogTime: uint64(m.Log), PublishTime: uint64(m.Publish), Data: m.Data})
-		}))
+		must(
+			w.WriteSchema(
+				&foxglove.Schema{
+					ID:       id,
+					Name:     info.Type,
+					Encoding: info.SchemaEncoding,
+					Data:     []byte(info.SchemaText),
+				},
+			),
+		)
+		must(
+			w.WriteChannel(
+				&foxglove.Channel{
+					ID:              id,
+					SchemaID:        id,
+					Topic:           info.Name,
+					MessageEncoding: info.Encoding,
+					Metadata:        info.Metadata,
+				},
+			),
+		)
+		must(
+			s.Messages(ctx, k, 0, min(each, int(info.Messages)), func(_ int, m *bag.Message) error {
+				if len(m.Data) > 20000 {
+					return nil
+				}
+				return w.WriteMessage(
+					&foxglove.Message{
+						ChannelID:   id,
+						Sequence:    m.Sequence,
+						LogTime:     uint64(m.Log),
+						PublishTime: uint64(m.Publish),
+						Data:        m.Data,
+					},
+				)
+			}),
+		)
 	}
 	must(w.Close())
 	return out.Bytes()
 }
 
-// FuzzDataset: of any file a dataset gives its features, timestamps and rows, or a typed error, with memory in proportion to the file.
+// FuzzDataset: of any file a dataset gives its features, timestamps and rows, or a typed error,
+// with memory in proportion to the file.
 func FuzzDataset(f *testing.F) {
 	f.Add(numbered(f, row(0, 20, 4), row(0, 20)))
 	if _, err := os.Stat(os.Getenv("ROBOCACHE_TESTDATA")); err == nil {
@@ -67,7 +98,15 @@ func FuzzDataset(f *testing.F) {
 		before := hostile.Allocated()
 		mem.Put("x.mcap", b)
 		for _, scan := range []string{"all", "sample"} {
-			ds, err := OpenStore(ctx, mem, "x.mcap", robocache.OpenOptions{MemoryBudget: 16 << 20, Options: map[string]string{"scan": scan}})
+			ds, err := OpenStore(
+				ctx,
+				mem,
+				"x.mcap",
+				robocache.OpenOptions{
+					MemoryBudget: 16 << 20,
+					Options:      map[string]string{"scan": scan},
+				},
+			)
 			if !fine(t, "open", err) {
 				continue
 			}
@@ -81,7 +120,11 @@ func FuzzDataset(f *testing.F) {
 				rows := allRows(0, min(len(at), 50))
 				switch {
 				case ft.Kind == robocache.KindImage:
-					fine(t, "frames", ds.Frames(ctx, ft.Key, rows, make([]robocache.FrameRef, len(rows))))
+					fine(
+						t,
+						"frames",
+						ds.Frames(ctx, ft.Key, rows, make([]robocache.FrameRef, len(rows))),
+					)
 				case ft.Kind == robocache.KindText || ft.Kind == robocache.KindEvent:
 					_, err := ds.Text(ctx, ft.Key, rows)
 					fine(t, "text", err)
@@ -89,7 +132,11 @@ func FuzzDataset(f *testing.F) {
 					_, _, err := ds.GatherRagged(ctx, ft.Key, rows)
 					fine(t, "ragged", err)
 				case ft.RowBytes() > 0 && ft.RowBytes() < 1<<20:
-					fine(t, "gather", ds.Gather(ctx, ft.Key, rows, make([]byte, len(rows)*ft.RowBytes())))
+					fine(
+						t,
+						"gather",
+						ds.Gather(ctx, ft.Key, rows, make([]byte, len(rows)*ft.RowBytes())),
+					)
 					fine(t, "valid", ds.Valid(ctx, ft.Key, rows, make([]uint8, len(rows))))
 				}
 			}

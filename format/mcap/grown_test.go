@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/mcap"
 )
 
-// TestTextsThatGrow: what opening keeps of messages, their first ones and the tasks, is bounded where 2 KB of a file hold 63 MiB.
+// TestTextsThatGrow: what opening keeps of messages, their first ones and the tasks, is bounded
+// where 2 KB of a file hold 63 MiB.
 func TestTextsThatGrow(t *testing.T) {
 	le := binary.LittleEndian
 	rec := func(op byte, content []byte) []byte {
@@ -83,7 +84,11 @@ func TestTextsThatGrow(t *testing.T) {
 	var ms runtime.MemStats
 	runtime.ReadMemStats(&ms)
 	if ms.HeapAlloc > 400<<20 {
-		t.Errorf("%d MiB are held of a file of %d bytes, the budget is 64 MiB", ms.HeapAlloc>>20, len(file))
+		t.Errorf(
+			"%d MiB are held of a file of %d bytes, the budget is 64 MiB",
+			ms.HeapAlloc>>20,
+			len(file),
+		)
 	}
 	runtime.KeepAlive(ds)
 }

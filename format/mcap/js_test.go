@@ -19,7 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// packages gives a folder with the node_modules that testdata/js pins, installed once into .build; a test without them is skipped, and says why.
+// packages gives a folder with the node_modules that testdata/js pins, installed once into .build;
+// a test without them is skipped, and says why.
 func packages(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -70,7 +71,8 @@ func packages(t *testing.T) string {
 	return dir
 }
 
-// lines says of a file what reference.mjs says: of each message its topic, times, sequence, timestamp, and the hash of its value as we decode it.
+// lines says of a file what reference.mjs says: of each message its topic, times, sequence,
+// timestamp, and the hash of its value as we decode it.
 func lines(t *testing.T, file string) []string {
 	t.Helper()
 	ctx := context.Background()
@@ -102,7 +104,18 @@ func lines(t *testing.T, file string) []string {
 			} else if ok {
 				timestamp = fmt.Sprint(ns)
 			}
-			out = append(out, fmt.Sprintf("%s\t%d\t%d\t%d\t%s\t%x", info.Name, m.Log, m.Publish, m.Sequence, timestamp, sha256.Sum256(value)))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%s\t%d\t%d\t%d\t%s\t%x",
+					info.Name,
+					m.Log,
+					m.Publish,
+					m.Sequence,
+					timestamp,
+					sha256.Sum256(value),
+				),
+			)
 			return nil
 		}); err != nil {
 			t.Fatal(info.Name, err)
@@ -134,13 +147,15 @@ func valueOf(top *ros2.Topic, msg []byte) ([]byte, error) {
 	return row, err
 }
 
-// TestFoxglove: @mcap/core, @foxglove/rosmsg and @foxglove/rosmsg2-serialization read what is written as we read it: schemas, messages, times,
-// counts, values.
+// TestFoxglove: @mcap/core, @foxglove/rosmsg and @foxglove/rosmsg2-serialization read what is
+// written as we read it: schemas, messages, times, counts, values.
 func TestFoxglove(t *testing.T) {
 	dir := packages(t)
 	ctx := context.Background()
-	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Points: 40,
-		Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2}})
+	src, err := synth.New(synth.Options{
+		Episodes: 1, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Points: 40,
+		Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +164,13 @@ func TestFoxglove(t *testing.T) {
 		if _, err := Write(ctx, src, file, robocache.WriteOptions{Options: opt}); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "node", filepath.Join("testdata", "js", "reference.mjs"), dir, file)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"node",
+			filepath.Join("testdata", "js", "reference.mjs"),
+			dir,
+			file,
+		)
 		var said strings.Builder
 		cmd.Stderr = &said
 		out, err := cmd.Output()

@@ -10,12 +10,14 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestLayoutsOfTwoConversions: recordings of one robot that were converted apart, with tasks of their own, open as one dataset with the rate,
-// the robot and the streams that both had.
+// TestLayoutsOfTwoConversions: recordings of one robot that were converted apart, with tasks of
+// their own, open as one dataset with the rate, the robot and the streams that both had.
 func TestLayoutsOfTwoConversions(t *testing.T) {
 	both := t.TempDir()
 	for i, task := range []string{"put it there", "take it away"} {
-		src, err := synth.New(synth.Options{Episodes: 2, Seconds: 0.5, Cameras: -1, Tasks: []string{task}, Seed: 1})
+		src, err := synth.New(
+			synth.Options{Episodes: 2, Seconds: 0.5, Cameras: -1, Tasks: []string{task}, Seed: 1},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +27,10 @@ func TestLayoutsOfTwoConversions(t *testing.T) {
 		}
 		list, _ := filepath.Glob(filepath.Join(dir, "*.mcap"))
 		for _, f := range list {
-			if err := os.Rename(f, filepath.Join(both, string(rune('a'+i))+filepath.Base(f))); err != nil {
+			if err := os.Rename(
+				f,
+				filepath.Join(both, string(rune('a'+i))+filepath.Base(f)),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -20,7 +20,15 @@ import (
 func numbered(t testing.TB, a, b []uint32) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: true, ChunkSize: 200, Compression: foxglove.CompressionZSTD, IncludeCRC: true})
+	w, err := foxglove.NewWriter(
+		&out,
+		&foxglove.WriterOptions{
+			Chunked:     true,
+			ChunkSize:   200,
+			Compression: foxglove.CompressionZSTD,
+			IncludeCRC:  true,
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,20 +39,57 @@ func numbered(t testing.TB, a, b []uint32) []byte {
 		}
 	}
 	must(w.WriteHeader(&foxglove.Header{Profile: "ros2"}))
-	must(w.WriteSchema(&foxglove.Schema{ID: 1, Name: "std_msgs/msg/Float64", Encoding: "ros2msg", Data: []byte("float64 data")}))
+	must(
+		w.WriteSchema(
+			&foxglove.Schema{
+				ID:       1,
+				Name:     "std_msgs/msg/Float64",
+				Encoding: "ros2msg",
+				Data:     []byte("float64 data"),
+			},
+		),
+	)
 	for c, topic := range []string{"/a", "/b"} {
-		must(w.WriteChannel(&foxglove.Channel{ID: uint16(c + 1), SchemaID: 1, Topic: topic, MessageEncoding: "cdr"}))
+		must(
+			w.WriteChannel(
+				&foxglove.Channel{
+					ID:              uint16(c + 1),
+					SchemaID:        1,
+					Topic:           topic,
+					MessageEncoding: "cdr",
+				},
+			),
+		)
 	}
 	for k := range max(len(a), len(b)) {
 		for c, seq := range [][]uint32{a, b} {
 			if k < len(seq) {
 				data := append([]byte{0, 1, 0, 0}, binary.LittleEndian.AppendUint64(nil, 0)...)
 				at := uint64(1e18) + uint64(k)*1e7 + uint64(c)
-				must(w.WriteMessage(&foxglove.Message{ChannelID: uint16(c + 1), Sequence: seq[k], LogTime: at, PublishTime: at, Data: data}))
+				must(
+					w.WriteMessage(
+						&foxglove.Message{
+							ChannelID:   uint16(c + 1),
+							Sequence:    seq[k],
+							LogTime:     at,
+							PublishTime: at,
+							Data:        data,
+						},
+					),
+				)
 			}
 		}
 	}
-	must(w.WriteAttachment(&foxglove.Attachment{Name: "robot.urdf", MediaType: "text/xml", DataSize: 30, Data: strings.NewReader(strings.Repeat("urdf ", 6))}))
+	must(
+		w.WriteAttachment(
+			&foxglove.Attachment{
+				Name:      "robot.urdf",
+				MediaType: "text/xml",
+				DataSize:  30,
+				Data:      strings.NewReader(strings.Repeat("urdf ", 6)),
+			},
+		),
+	)
 	must(w.Close())
 	return out.Bytes()
 }
@@ -85,8 +130,9 @@ func row(from, to uint32, without ...uint32) (out []uint32) {
 	return out
 }
 
-// TestLostMessages: jumps of a sender's count are messages that were lost; late ones, a sender that begins anew, counts that wrap round, that
-// nobody kept, or that one recorder kept over all topics are none.
+// TestLostMessages: jumps of a sender's count are messages that were lost; late ones, a sender that
+// begins anew, counts that wrap round, that nobody kept, or that one recorder kept over all topics
+// are none.
 func TestLostMessages(t *testing.T) {
 	odd, even := make([]uint32, 40), make([]uint32, 40)
 	for k := range odd {
@@ -107,14 +153,18 @@ func TestLostMessages(t *testing.T) {
 		{"one count that lacks some", odd[:38], append(even[:20:20], even[22:38]...), "<nil> <nil> 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := strings.Join(examine(t, numbered(t, c.a, c.b), "lost-messages"), ", "); got != c.want {
+			if got := strings.Join(
+				examine(t, numbered(t, c.a, c.b), "lost-messages"),
+				", ",
+			); got != c.want {
 				t.Errorf("%q, not %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestStride: numbers of which fewer than half are there, evenly, tell of a filter and of no loss, once; one long gap is a loss.
+// TestStride: numbers of which fewer than half are there, evenly, tell of a filter and of no loss,
+// once; one long gap is a loss.
 func TestStride(t *testing.T) {
 	third, uneven := make([]uint32, 40), make([]uint32, 40)
 	for k := range third {
@@ -132,7 +182,13 @@ func TestStride(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := numbered(t, c.a, row(0, 40))
-			lost, stride := strings.Join(examine(t, b, "lost-messages"), ", "), strings.Join(examine(t, b, "numbers-stride"), ", ")
+			lost, stride := strings.Join(
+				examine(t, b, "lost-messages"),
+				", ",
+			), strings.Join(
+				examine(t, b, "numbers-stride"),
+				", ",
+			)
 			if lost != c.lost || stride != c.stride {
 				t.Errorf("%q and %q, not %q and %q", lost, stride, c.lost, c.stride)
 			}
@@ -140,7 +196,8 @@ func TestStride(t *testing.T) {
 	}
 }
 
-// TestSums: a flipped byte that no message holds is found by the sums of the data section and of the attachment.
+// TestSums: a flipped byte that no message holds is found by the sums of the data section and of
+// the attachment.
 func TestSums(t *testing.T) {
 	b := numbered(t, row(0, 20), row(0, 20))
 	if got := examine(t, b, "check-sum"); len(got) != 0 {
@@ -174,7 +231,15 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ds.Close()
-	if err := ds.Gather(context.Background(), "a", []robocache.Row{{}}, make([]byte, 8)); !errors.Is(err, robocache.ErrMisuse) {
+	if err := ds.Gather(
+		context.Background(),
+		"a",
+		[]robocache.Row{{}},
+		make([]byte, 8),
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }

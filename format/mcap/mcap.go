@@ -24,10 +24,25 @@ const ending = ".mcap"
 var fileKind = bag.FileKind{Endings: []string{ending}, Magic: "\x89MCAP0\r\n"}
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Stamped: true, Detect: Detect, Open: reader.Opener(Open), Write: Write, Keeps: keeps, Sharding: &sharding, WriteOptions: WriteOptions, Clocks: true, NeedsEpisodes: true, Options: maps.Clone(bag.Known)})
+	robocache.Register(
+		robocache.Format{
+			Name:          Name,
+			Stamped:       true,
+			Detect:        Detect,
+			Open:          reader.Opener(Open),
+			Write:         Write,
+			Keeps:         keeps,
+			Sharding:      &sharding,
+			WriteOptions:  WriteOptions,
+			Clocks:        true,
+			NeedsEpisodes: true,
+			Options:       maps.Clone(bag.Known),
+		},
+	)
 }
 
-// Detect says whether uri is an MCAP file (on this machine of any name), or a folder with some at its root that is not a bag of rosbag2 (metadata.yaml).
+// Detect says whether uri is an MCAP file (on this machine of any name), or a folder with some at
+// its root that is not a bag of rosbag2 (metadata.yaml).
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file == "" {
@@ -41,7 +56,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 				}
 				err = cmp.Or(err, f.Err) // a folder called so may be another format's
 			}
-			if !errors.Is(err, robocache.ErrUnsupported) { // a web server does not say what a folder holds
+			// a web server does not say what a folder holds
+			if !errors.Is(err, robocache.ErrUnsupported) {
 				if err != nil {
 					return false, err
 				}
@@ -59,9 +75,14 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 	})
 }
 
-// list gives the MCAP files at the root of a store, in the order of the numbers in their names, also those that are none and cannot be opened.
+// list gives the MCAP files at the root of a store, in the order of the numbers in their names,
+// also those that are none and cannot be opened.
 func list(ctx context.Context, s store.Store) (names []string, files []store.Entry, err error) {
-	names, files, _, err = reader.Files(ctx, s, func(name string) bool { return !strings.Contains(name, "/") && bag.Named(name, ending) })
+	names, files, _, err = reader.Files(
+		ctx,
+		s,
+		func(name string) bool { return !strings.Contains(name, "/") && bag.Named(name, ending) },
+	)
 	return names, files, err
 }
 
@@ -70,11 +91,22 @@ type Dataset = bag.Dataset
 
 // Open opens an MCAP file, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return bag.OpenAt(uri, opt, fileKind, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) })
+	return bag.OpenAt(
+		uri,
+		opt,
+		fileKind,
+		func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) },
+	)
 }
 
-// OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+// OpenStore opens one file of a store, or with file "" those at its root. Close of the dataset
+// closes the store.
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	file string,
+	opt robocache.OpenOptions,
+) (_ *Dataset, err error) {
 	defer crash.Recover("mcap open", &err)
 	o, err := bag.ParseOptions(opt, s, file, Name)
 	if err != nil {
@@ -93,19 +125,22 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	sto := StorageOptionsOf(o)
 	recs := make([]bag.Recording, len(files))
 	for i, name := range files {
-		recs[i] = bag.Recording{Name: path.Clean(name), Open: func(ctx context.Context) (_ bag.Storage, err error) {
-			defer crash.Recover("mcap open", &err)
-			r, err := s.Open(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			st, err := OpenStorage(ctx, r, name, sto)
-			if err != nil {
-				r.Close()
-				return nil, err
-			}
-			return st, nil
-		}}
+		recs[i] = bag.Recording{
+			Name: path.Clean(name),
+			Open: func(ctx context.Context) (_ bag.Storage, err error) {
+				defer crash.Recover("mcap open", &err)
+				r, err := s.Open(ctx, name)
+				if err != nil {
+					return nil, err
+				}
+				st, err := OpenStorage(ctx, r, name, sto)
+				if err != nil {
+					r.Close()
+					return nil, err
+				}
+				return st, nil
+			},
+		}
 	}
 	return bag.Open(ctx, recs, o)
 }

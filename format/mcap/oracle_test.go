@@ -71,7 +71,8 @@ func digest(t testing.TB, s bag.Storage, topic int) (n int, payload, times strin
 	return n, hex.EncodeToString(hp.Sum(nil)), hex.EncodeToString(ht.Sum(nil))
 }
 
-// TestOracle: every MCAP file of the real recordings, message by message, as an independent reader saw them; with the summary and by scanning.
+// TestOracle: every MCAP file of the real recordings, message by message, as an independent reader
+// saw them; with the summary and by scanning.
 func TestOracle(t *testing.T) {
 	for _, set := range []string{"mcap_robot", "rosbag2"} {
 		root := realdata.Path(t, set)
@@ -100,8 +101,19 @@ func TestOracle(t *testing.T) {
 					if n == 0 && w.Count == 0 {
 						continue // a channel without messages
 					}
-					if n != w.Count || payload != w.Payload || times != w.Times || info.Type != w.Type || info.Encoding != w.Encoding || info.Messages != int64(n) {
-						t.Errorf("%s scan=%v %s: %d messages of %d, %+v", name, scan, info.Name, n, w.Count, info)
+					if n != w.Count || payload != w.Payload || times != w.Times ||
+						info.Type != w.Type ||
+						info.Encoding != w.Encoding ||
+						info.Messages != int64(n) {
+						t.Errorf(
+							"%s scan=%v %s: %d messages of %d, %+v",
+							name,
+							scan,
+							info.Name,
+							n,
+							w.Count,
+							info,
+						)
 					}
 				}
 				if total != want.Messages {

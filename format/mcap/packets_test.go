@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// camera is a dataset of one camera whose frames are those of a file, the first of an episode being from[episode].
+// camera is a dataset of one camera whose frames are those of a file, the first of an episode being
+// from[episode].
 type camera struct {
 	robocache.Dataset
 	info    robocache.Info
@@ -39,8 +40,24 @@ func newCamera(t *testing.T, file string, codec video.Codec, from ...int) *camer
 		t.Fatal(err)
 	}
 	c := &camera{Dataset: rows, info: *rows.Info(), file: filepath.Base(file), from: from}
-	c.info.Features = append(slices.Clone(c.info.Features), robocache.Feature{Key: cam, Kind: robocache.KindVideo, DType: robocache.Uint8, Codec: string(codec), Shape: []int{122, 162, 3}, Height: 122, Width: 162, Channels: 3, FPS: c.info.FPS})
-	c.lib = video.NewLibrary(func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) }, 0)
+	c.info.Features = append(
+		slices.Clone(c.info.Features),
+		robocache.Feature{
+			Key:      cam,
+			Kind:     robocache.KindVideo,
+			DType:    robocache.Uint8,
+			Codec:    string(codec),
+			Shape:    []int{122, 162, 3},
+			Height:   122,
+			Width:    162,
+			Channels: 3,
+			FPS:      c.info.FPS,
+		},
+	)
+	c.lib = video.NewLibrary(
+		func(ctx context.Context, path string) (robocache.Ranged, error) { return st.Open(ctx, path) },
+		0,
+	)
 	t.Cleanup(func() { c.lib.Close(); store.Close(st); rows.Close() })
 	return c
 }
@@ -53,7 +70,13 @@ func (c *camera) Times(ctx context.Context, e int, key string) ([]int64, error) 
 	}
 	return c.Dataset.Times(ctx, e, key)
 }
-func (c *camera) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+
+func (c *camera) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	for i, r := range rows {
 		if out[i] = (robocache.FrameRef{Path: c.file, Ordinal: c.from[r.Episode] + r.Index}); c.missing[r] {
 			out[i] = robocache.FrameRef{Missing: true}
@@ -72,7 +95,23 @@ func clip(t *testing.T, name, how string) string {
 		t.Skip("no ffmpeg CLI to make video with:", err)
 	}
 	file := filepath.Join(t.TempDir(), name)
-	args := append([]string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", "48", "-pix_fmt", "yuv420p", "-threads", "1"}, strings.Fields(how)...)
+	args := append(
+		[]string{
+			"-nostdin",
+			"-v",
+			"error",
+			"-f",
+			"lavfi",
+			"-i",
+			"testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7",
+			"-frames:v",
+			"48",
+			"-pix_fmt",
+			"yuv420p",
+			"-threads",
+			"1",
+		},
+		strings.Fields(how)...)
 	if out, err := exec.Command("ffmpeg", append(args, file)...).CombinedOutput(); err != nil {
 		t.Skipf("this ffmpeg cannot make it: %v: %s", err, out)
 	}
@@ -84,15 +123,20 @@ type filmable interface {
 	Video() *video.Library
 }
 
-// TestVideoIsCopied: packets of each codec stand in messages as they are, and decode to the frames of the file, by our reader and, where it is
-// there, by PyAV from what the mcap package reads.
+// TestVideoIsCopied: packets of each codec stand in messages as they are, and decode to the frames
+// of the file, by our reader and, where it is there, by PyAV from what the mcap package reads.
 func TestVideoIsCopied(t *testing.T) {
 	for codec, how := range map[video.Codec]string{
 		video.H264: x264, video.HEVC: x265 + " -tag:v hvc1", video.AV1: "-c:v libsvtav1 -g 12 -preset 12 -svtav1-params log-level=0", video.VP9: "-c:v libvpx-vp9 -g 12 -deadline realtime -cpu-used 8 -b:v 400k",
 	} {
 		t.Run(string(codec), func(t *testing.T) {
-			file := clip(t, "a.mp4", how+" -colorspace bt709 -color_primaries bt709 -color_trc bt709")
-			src := newCamera(t, file, codec, 0, 24) // the second episode begins at a key frame within the file
+			file := clip(
+				t,
+				"a.mp4",
+				how+" -colorspace bt709 -color_primaries bt709 -color_trc bt709",
+			)
+			// the second episode begins at a key frame within the file
+			src := newCamera(t, file, codec, 0, 24)
 			src.missing = map[robocache.Row]bool{{Episode: 1, Index: src.Len(1) - 1}: true}
 			dst := filepath.Join(t.TempDir(), "out")
 			report, err := mcap.Write(t.Context(), src, dst, robocache.WriteOptions{})
@@ -105,13 +149,17 @@ func TestVideoIsCopied(t *testing.T) {
 			}
 			defer out.Close()
 			f := out.Info().Feature(cam)
-			if f == nil || f.Kind != robocache.KindVideo || f.Codec != string(codec) || f.Width != 162 || f.Height != 122 || f.Clock != "" {
+			if f == nil || f.Kind != robocache.KindVideo || f.Codec != string(codec) ||
+				f.Width != 162 ||
+				f.Height != 122 ||
+				f.Clock != "" {
 				t.Fatalf("%+v %v", f, out.Info().Findings)
 			}
 			// Two generations: what was copied is copied again, with the bytes that it has.
 			again := filepath.Join(t.TempDir(), "again")
 			twice, err := mcap.Write(t.Context(), out, again, robocache.WriteOptions{})
-			if err != nil || twice.Bytes < report.Bytes*99/100 || twice.Bytes > report.Bytes*101/100 {
+			if err != nil || twice.Bytes < report.Bytes*99/100 ||
+				twice.Bytes > report.Bytes*101/100 {
 				t.Errorf("%+v, %+v: %v", report, twice, err)
 			}
 			third, err := mcap.Open(t.Context(), again, robocache.OpenOptions{})
@@ -132,7 +180,12 @@ func TestVideoIsCopied(t *testing.T) {
 			}
 			entry := func(ds filmable, e int) video.SampleEntry {
 				refs := make([]robocache.FrameRef, 1)
-				if err := ds.Frames(t.Context(), cam, []robocache.Row{{Episode: e}}, refs); err != nil {
+				if err := ds.Frames(
+					t.Context(),
+					cam,
+					[]robocache.Row{{Episode: e}},
+					refs,
+				); err != nil {
 					t.Fatal(err)
 				}
 				file, err := ds.Video().Acquire(t.Context(), refs[0].Path)
@@ -142,7 +195,14 @@ func TestVideoIsCopied(t *testing.T) {
 				defer file.Release()
 				return file.Index.Entries()[0]
 			}
-			if a, b := entry(src, 0), entry(out, 0); a.Matrix != b.Matrix || a.Primaries != b.Primaries || a.Transfer != b.Transfer || a.FullRange != b.FullRange {
+			if a, b := entry(
+				src,
+				0,
+			), entry(
+				out,
+				0,
+			); a.Matrix != b.Matrix || a.Primaries != b.Primaries || a.Transfer != b.Transfer ||
+				a.FullRange != b.FullRange {
 				t.Errorf("colours %+v, written %+v", a, b)
 			}
 			pyav(t, dst, all)
@@ -163,7 +223,12 @@ type of struct {
 	episode int
 }
 
-func (o of) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (o of) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	list := slices.Clone(rows)
 	for i := range list {
 		list[i].Episode = o.episode
@@ -171,7 +236,8 @@ func (o of) Frames(ctx context.Context, key string, rows []robocache.Row, out []
 	return o.filmable.Frames(ctx, key, list, out)
 }
 
-// pyav holds the messages, as the mcap package reads them and PyAV decodes each by itself, against the frames that are wanted.
+// pyav holds the messages, as the mcap package reads them and PyAV decodes each by itself, against
+// the frames that are wanted.
 func pyav(t *testing.T, dir string, want []string) {
 	t.Helper()
 	const script = `
@@ -215,7 +281,8 @@ print(json.dumps(out))
 	}
 }
 
-// TestVideoAsStills: video whose packets cannot stand in messages becomes images, which lose nothing, and the report says why; so does video on request.
+// TestVideoAsStills: video whose packets cannot stand in messages becomes images, which lose
+// nothing, and the report says why; so does video on request.
 func TestVideoAsStills(t *testing.T) {
 	plain := clip(t, "plain.mp4", x264)
 	reordered := clip(t, "b.mp4", "-c:v libx264 -g 12 -bf 2 -x264-params b-adapt=0:scenecut=0")
@@ -233,11 +300,17 @@ func TestVideoAsStills(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			src := newCamera(t, c.file, video.H264, 0, c.from)
 			dst := filepath.Join(t.TempDir(), "out")
-			report, err := mcap.Write(t.Context(), src, dst, robocache.WriteOptions{Options: c.options})
+			report, err := mcap.Write(
+				t.Context(),
+				src,
+				dst,
+				robocache.WriteOptions{Options: c.options},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
-			found := len(report.Findings) == 1 && report.Findings[0].Code == "video-as-stills" && strings.Contains(report.Findings[0].Message, c.why)
+			found := len(report.Findings) == 1 && report.Findings[0].Code == "video-as-stills" &&
+				strings.Contains(report.Findings[0].Message, c.why)
 			if found != (c.why != "") || len(report.Findings) > 1 {
 				t.Errorf("%+v", report.Findings)
 			}
@@ -246,7 +319,9 @@ func TestVideoAsStills(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer out.Close()
-			if f := out.Info().Feature(cam); f == nil || f.Kind != robocache.KindImage || out.Len(1) != src.Len(1) {
+			if f := out.Info().
+				Feature(cam); f == nil || f.Kind != robocache.KindImage ||
+				out.Len(1) != src.Len(1) {
 				t.Errorf("%+v", f)
 			}
 		})

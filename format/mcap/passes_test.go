@@ -23,24 +23,37 @@ type seen struct {
 
 func see(i int, m *bag.Message) seen { return seen{i, m.Log, crc32.ChecksumIEEE(m.Data)} }
 
-// overlapping writes a recording whose topic "/late" stands in chunks that overlap in time, beside one in step.
+// overlapping writes a recording whose topic "/late" stands in chunks that overlap in time, beside
+// one in step.
 func overlapping(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "overlap.mcap")
 	var list []msg
 	for k := range 400 {
 		at := epoch + int64(k)*1000
-		list = append(list, msg{"/even", "std_msgs/msg/String", at, ros2.EncodeString(nil, "even, and long enough that a chunk holds few of them")})
+		list = append(
+			list,
+			msg{
+				"/even",
+				"std_msgs/msg/String",
+				at,
+				ros2.EncodeString(nil, "even, and long enough that a chunk holds few of them"),
+			},
+		)
 		late := at
 		if k%2 == 0 {
 			late -= 50_000
 		}
-		list = append(list, msg{"/late", "std_msgs/msg/String", late, ros2.EncodeString(nil, "late")})
+		list = append(
+			list,
+			msg{"/late", "std_msgs/msg/String", late, ros2.EncodeString(nil, "late")},
+		)
 	}
 	record(t, path, list)
 	return path
 }
 
-// TestPasses: Scan and Walk give what Messages gives, Walk each topic's in order; of chunks that overlap too, with every budget.
+// TestPasses: Scan and Walk give what Messages gives, Walk each topic's in order; of chunks that
+// overlap too, with every budget.
 func TestPasses(t *testing.T) {
 	ctx := context.Background()
 	for _, path := range []string{filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap"), overlapping(t)} {
@@ -71,11 +84,24 @@ func TestPasses(t *testing.T) {
 			}
 			for _, k := range all {
 				if len(walked[k]) != len(want[k]) {
-					t.Fatalf("%s, topic %d: %d messages, %d walked", path, k, len(want[k]), len(walked[k]))
+					t.Fatalf(
+						"%s, topic %d: %d messages, %d walked",
+						path,
+						k,
+						len(want[k]),
+						len(walked[k]),
+					)
 				}
 				for i, w := range want[k] {
 					if walked[k][i] != w {
-						t.Fatalf("%s, topic %d, message %d: %+v, walked %+v", path, k, i, w, walked[k][i])
+						t.Fatalf(
+							"%s, topic %d, message %d: %+v, walked %+v",
+							path,
+							k,
+							i,
+							w,
+							walked[k][i],
+						)
 					}
 				}
 			}
@@ -105,7 +131,11 @@ func TestWalkFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := s.Walk(ctx, []int{0, 1}, func(int, int, *bag.Message) error { return nil }); err == nil {
+	if _, err := s.Walk(
+		ctx,
+		[]int{0, 1},
+		func(int, int, *bag.Message) error { return nil },
+	); err == nil {
 		t.Fatal("a context that ended was not seen")
 	}
 }

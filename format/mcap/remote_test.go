@@ -19,7 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// noisy writes a recording of 200 chunks of about 40 KB that do not pack: four messages each, of two topics in turn.
+// noisy writes a recording of 200 chunks of about 40 KB that do not pack: four messages each, of
+// two topics in turn.
 func noisy(t *testing.T, dir string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var list []msg
@@ -28,13 +29,25 @@ func noisy(t *testing.T, dir string) {
 		for i := range text {
 			text[i] = byte(33 + r.IntN(90))
 		}
-		list = append(list, msg{[]string{"/a", "/b"}[k/400], "std_msgs/msg/String", epoch + int64(k)*1e6, ros2.EncodeString(nil, string(text))})
+		list = append(
+			list,
+			msg{
+				[]string{"/a", "/b"}[k/400],
+				"std_msgs/msg/String",
+				epoch + int64(k)*1e6,
+				ros2.EncodeString(nil, string(text)),
+			},
+		)
 	}
 	recordIn(t, filepath.Join(dir, "noisy.mcap"), 40<<10, list)
 }
 
 // served opens the recording behind a server.
-func served(t *testing.T, opt StorageOptions, strike func(n int64, w http.ResponseWriter, r *http.Request) bool) (*Storage, *loopback.Server) {
+func served(
+	t *testing.T,
+	opt StorageOptions,
+	strike func(n int64, w http.ResponseWriter, r *http.Request) bool,
+) (*Storage, *loopback.Server) {
 	t.Helper()
 	dir := t.TempDir()
 	noisy(t, dir)
@@ -72,7 +85,8 @@ func texts(t *testing.T, s *Storage, topic, from, to int) [][]byte {
 	return out
 }
 
-// TestRemoteWindow: neighbouring chunks of a window come with one request, and the message indexes of all with few.
+// TestRemoteWindow: neighbouring chunks of a window come with one request, and the message indexes
+// of all with few.
 func TestRemoteWindow(t *testing.T) {
 	s, srv := served(t, StorageOptions{}, nil)
 	chunks := len(s.File().Chunks)
@@ -107,8 +121,8 @@ func TestRemoteWindow(t *testing.T) {
 	}
 }
 
-// TestRemotePasses: a pass over all chunks takes a request for some 4 MiB, less where the budget is small; chunks that are wanted lie apart
-// come alone.
+// TestRemotePasses: a pass over all chunks takes a request for some 4 MiB, less where the budget is
+// small; chunks that are wanted lie apart come alone.
 func TestRemotePasses(t *testing.T) {
 	for _, c := range []struct {
 		budget int64
@@ -120,7 +134,12 @@ func TestRemotePasses(t *testing.T) {
 		}
 		for range 2 {
 			before, n := srv.Requests(), 0
-			if _, err := s.Walk(t.Context(), []int{0, 1}, func(int, int, *bag.Message) error { n++; return nil }); err != nil || n != 800 {
+			if _, err := s.Walk(
+				t.Context(),
+				[]int{0, 1},
+				func(int, int, *bag.Message) error { n++; return nil },
+			); err != nil ||
+				n != 800 {
 				t.Fatal(err, n)
 			}
 			if r := srv.Requests() - before; r > c.most {
@@ -130,11 +149,18 @@ func TestRemotePasses(t *testing.T) {
 	}
 }
 
-// TestRemoteTrouble: where joined requests fail, chunks are read alone; where the caller leaves, so do the requests.
+// TestRemoteTrouble: where joined requests fail, chunks are read alone; where the caller leaves, so
+// do the requests.
 func TestRemoteTrouble(t *testing.T) {
 	s, _ := served(t, StorageOptions{}, func(_ int64, w http.ResponseWriter, r *http.Request) bool {
 		var from, to int64
-		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && to-from > 200<<10 {
+		if n, _ := fmt.Sscanf(
+			r.Header.Get("Range"),
+			"bytes=%d-%d",
+			&from,
+			&to,
+		); n == 2 &&
+			to-from > 200<<10 {
 			http.Error(w, "too much", http.StatusForbidden)
 			return true
 		}
@@ -159,9 +185,12 @@ func TestRemoteTrouble(t *testing.T) {
 	}
 }
 
-// TestRemoteVideo: the film of a remote recording says that it is remote, so that packets are fetched before they are decoded.
+// TestRemoteVideo: the film of a remote recording says that it is remote, so that packets are
+// fetched before they are decoded.
 func TestRemoteVideo(t *testing.T) {
-	stream, err := os.ReadFile(filepath.Join("..", "..", "video", "testdata", "packets", "small.h264"))
+	stream, err := os.ReadFile(
+		filepath.Join("..", "..", "video", "testdata", "packets", "small.h264"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +206,15 @@ func TestRemoteVideo(t *testing.T) {
 	var list []msg
 	for k := range 70 {
 		at := epoch + int64(k)*33e6
-		list = append(list, msg{"/cam", "sensor_msgs/msg/CompressedImage", at, ros2.EncodeCompressedImage(nil, ros2.Header{Timestamp: at}, "h264", packets[k%7])})
+		list = append(
+			list,
+			msg{
+				"/cam",
+				"sensor_msgs/msg/CompressedImage",
+				at,
+				ros2.EncodeCompressedImage(nil, ros2.Header{Timestamp: at}, "h264", packets[k%7]),
+			},
+		)
 	}
 	recordIn(t, filepath.Join(dir, "film.mcap"), 2048, list)
 	srv, err := loopback.Serve(dir, loopback.Options{})

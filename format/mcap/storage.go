@@ -54,11 +54,21 @@ type topic struct {
 
 var _ bag.Storage = (*Storage)(nil)
 
-// OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where OpenStorage fails, it is the caller's.
-func OpenStorage(ctx context.Context, file robocache.Ranged, name string, opt StorageOptions) (s *Storage, err error) {
+// OpenStorage opens an MCAP file; name is for errors. Close of the storage closes the file; where
+// OpenStorage fails, it is the caller's.
+func OpenStorage(
+	ctx context.Context,
+	file robocache.Ranged,
+	name string,
+	opt StorageOptions,
+) (s *Storage, err error) {
 	defer crash.RecoverFile("mcap open", name, &err)
 	defer robocache.LocateIn(&err, "file", name)
-	f, err := container.Open(ctx, file, container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan})
+	f, err := container.Open(
+		ctx,
+		file,
+		container.Options{Chunks: opt.Chunks, Strict: opt.Strict, Scan: opt.Scan},
+	)
 	if err != nil {
 		return s, err
 	}
@@ -84,7 +94,8 @@ func counted(f *container.File) bool {
 	return sum == f.Statistics.Messages
 }
 
-// listTopics joins the channels of one topic and type: several publishers of a topic have a channel each.
+// listTopics joins the channels of one topic and type: several publishers of a topic have a channel
+// each.
 func (s *Storage) listTopics(ctx context.Context) error {
 	f := s.file
 	counts := map[uint16]int64{}
@@ -104,7 +115,14 @@ func (s *Storage) listTopics(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.Channels)) {
 		c := f.Channels[id]
-		info := bag.TopicInfo{Name: c.Topic, Encoding: c.Encoding, Metadata: c.Metadata, Publish: true, Sequence: true, Latched: bag.Latched(c.Metadata["offered_qos_profiles"])}
+		info := bag.TopicInfo{
+			Name:     c.Topic,
+			Encoding: c.Encoding,
+			Metadata: c.Metadata,
+			Publish:  true,
+			Sequence: true,
+			Latched:  bag.Latched(c.Metadata["offered_qos_profiles"]),
+		}
 		if sc := f.Schemas[c.Schema]; sc != nil {
 			info.Type, info.SchemaEncoding, info.SchemaText = sc.Name, sc.Encoding, sc.Data
 		}
@@ -153,13 +171,26 @@ func (s *Storage) Index(ctx context.Context, topic int) (ix *bag.Index, err erro
 }
 
 // Messages gives messages of a topic by log time. Chunks ahead are decompressed beside fn.
-func (s *Storage) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
-	failed, err := s.read(ctx, []run{{topic, from, to}}, func(_, i int, m *bag.Message) error { return fn(i, m) })
+func (s *Storage) Messages(
+	ctx context.Context,
+	topic, from, to int,
+	fn func(i int, m *bag.Message) error,
+) error {
+	failed, err := s.read(
+		ctx,
+		[]run{{topic, from, to}},
+		func(_, i int, m *bag.Message) error { return fn(i, m) },
+	)
 	return cmp.Or(err, failed[topic])
 }
 
-// Walk gives the messages of topics, each topic's by log time, in one pass over the chunks that hold them.
-func (s *Storage) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+// Walk gives the messages of topics, each topic's by log time, in one pass over the chunks that
+// hold them.
+func (s *Storage) Walk(
+	ctx context.Context,
+	topics []int,
+	fn func(topic, i int, m *bag.Message) error,
+) (failed map[int]error, err error) {
 	wants := make([]run, len(topics))
 	for n, k := range topics {
 		wants[n] = run{k, 0, -1}
@@ -170,8 +201,13 @@ func (s *Storage) Walk(ctx context.Context, topics []int, fn func(topic, i int, 
 // run is messages of a topic, one after the other; to -1: to the last.
 type run struct{ topic, from, to int }
 
-// read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many passes as their chunks step back.
-func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+// read gives runs of messages in one pass; runs whose chunks overlap in time each alone, in as many
+// passes as their chunks step back.
+func (s *Storage) read(
+	ctx context.Context,
+	wants []run,
+	fn func(topic, i int, m *bag.Message) error,
+) (failed map[int]error, err error) {
 	defer crash.RecoverFile("mcap read", s.name, &err)
 	if err := s.settle(ctx); err != nil {
 		return failed, err
@@ -213,7 +249,12 @@ func (s *Storage) read(ctx context.Context, wants []run, fn func(topic, i int, m
 var errNoMore = errors.New("no topic is left")
 
 // pass reads runs whose chunks ascend. A topic that failed is read no further.
-func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn func(topic, i int, m *bag.Message) error) error {
+func (s *Storage) pass(
+	ctx context.Context,
+	runs []run,
+	failed map[int]error,
+	fn func(topic, i int, m *bag.Message) error,
+) error {
 	in := map[int32][]run{} // chunk → the runs' parts in it
 	last := map[int32]uint32{}
 	for _, w := range runs {
@@ -243,11 +284,24 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 				}
 				err := s.file.At(records, int(t.Chunk[i]), t.At[i], channel, t.Log[i], &m)
 				if err == nil {
-					out = bag.Message{Log: m.Log, Publish: m.Publish, Sequence: m.Sequence, Source: uint32(m.Channel), Data: m.Data}
+					out = bag.Message{
+						Log:      m.Log,
+						Publish:  m.Publish,
+						Sequence: m.Sequence,
+						Source:   uint32(m.Channel),
+						Data:     m.Data,
+					}
 					err = fn(w.topic, i, &out)
 				}
 				if err != nil {
-					failed[w.topic] = robocache.At(err, robocache.Where{"file": s.name, "stream": s.list.Infos[w.topic].Name, "index": i})
+					failed[w.topic] = robocache.At(
+						err,
+						robocache.Where{
+							"file":   s.name,
+							"stream": s.list.Infos[w.topic].Name,
+							"index":  i,
+						},
+					)
 				}
 			}
 		}
@@ -262,7 +316,8 @@ func (s *Storage) pass(ctx context.Context, runs []run, failed map[int]error, fn
 	return robocache.At(err, robocache.Where{"file": s.name})
 }
 
-// Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left out.
+// Notes gives the metadata records, "<record>.<key>" → value. Records above 64 MiB in all are left
+// out.
 func (s *Storage) Notes(ctx context.Context) (_ map[string]string, err error) {
 	defer crash.RecoverFile("mcap metadata", s.name, &err)
 	s.mu.Lock()
@@ -306,7 +361,8 @@ func (s *Storage) Held() int64 {
 	return s.held + int64(len(s.file.Chunks))*120
 }
 
-// Verify compares the check sums of the data section and of attachments, which reading messages does not touch.
+// Verify compares the check sums of the data section and of attachments, which reading messages
+// does not touch.
 func (s *Storage) Verify(ctx context.Context) (_ []robocache.Finding, err error) {
 	defer crash.RecoverFile("mcap verify", s.name, &err)
 	found, err := s.file.Verify(ctx)

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A folder into which recordings are being written, or were when the writer was killed, does not open with those that are there.
+// A folder into which recordings are being written, or were when the writer was killed, does not
+// open with those that are there.
 func TestUnfinished(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.5, Cameras: -1})
 	if err != nil {
@@ -24,7 +25,14 @@ func TestUnfinished(t *testing.T) {
 			return // within an episode
 		}
 		looked++
-		if _, err := Open(context.Background(), dst, robocache.OpenOptions{}); !errors.Is(err, robocache.ErrMalformed) {
+		if _, err := Open(
+			context.Background(),
+			dst,
+			robocache.OpenOptions{},
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("after %d recordings: %v", looked, err)
 		}
 	}}

@@ -16,12 +16,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestVideoBusy: films, columns and timestamps of one dataset read by many at once, some of whom give up, within the smallest budget: always the
-// right images or a typed error. Close amid reads gives errors, no wrong images, and leaves no goroutine behind.
+// TestVideoBusy: films, columns and timestamps of one dataset read by many at once, some of whom
+// give up, within the smallest budget: always the right images or a typed error. Close amid reads
+// gives errors, no wrong images, and leaves no goroutine behind.
 func TestVideoBusy(t *testing.T) {
 	path, want := filmed(t, x264, x265)
 	before := runtime.NumGoroutine()
-	ds, err := mcap.Open(context.Background(), path, robocache.OpenOptions{MemoryBudget: 1, Options: map[string]string{"scan": "sample"}})
+	ds, err := mcap.Open(
+		context.Background(),
+		path,
+		robocache.OpenOptions{MemoryBudget: 1, Options: map[string]string{"scan": "sample"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +43,14 @@ func TestVideoBusy(t *testing.T) {
 					time.AfterFunc(time.Duration(r.IntN(3000))*time.Microsecond, cancel)
 				}
 				name := []string{"h264", "h265"}[r.IntN(2)]
-				err := busy(ctx, ds, pool, []string{"cam.", "image."}[r.IntN(2)]+name, want[name], r)
+				err := busy(
+					ctx,
+					ds,
+					pool,
+					[]string{"cam.", "image."}[r.IntN(2)]+name,
+					want[name],
+					r,
+				)
 				over := ctx.Err() != nil
 				cancel()
 				select {
@@ -70,7 +82,14 @@ func TestVideoBusy(t *testing.T) {
 }
 
 // busy reads some images of a camera, and joints beside them, and compares.
-func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, sums []string, r *rand.Rand) error {
+func busy(
+	ctx context.Context,
+	ds *mcap.Dataset,
+	pool *video.Pool,
+	key string,
+	sums []string,
+	r *rand.Rand,
+) error {
 	rows := []robocache.Row{{Index: r.IntN(48)}, {Index: r.IntN(48)}}
 	joint := make([]byte, 32)
 	if err := ds.Gather(ctx, "joints.position", rows, joint); err != nil {
@@ -89,18 +108,24 @@ func busy(ctx context.Context, ds *mcap.Dataset, pool *video.Pool, key string, s
 	}
 	defer f.Release()
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	return pool.Decode(ctx, f, nil, video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}), func(k int, pic video.Frame) error {
-		n, err := pic.Bytes(&spec)
-		if err != nil {
-			return err
-		}
-		b := make([]byte, n)
-		if err := pic.Convert(&spec, b); err != nil {
-			return err
-		}
-		if h := md5.Sum(b); hex.EncodeToString(h[:]) != sums[k] {
-			return errors.New("another image")
-		}
-		return nil
-	})
+	return pool.Decode(
+		ctx,
+		f,
+		nil,
+		video.Plan(f.Index, []int{refs[0].Ordinal, refs[1].Ordinal}),
+		func(k int, pic video.Frame) error {
+			n, err := pic.Bytes(&spec)
+			if err != nil {
+				return err
+			}
+			b := make([]byte, n)
+			if err := pic.Convert(&spec, b); err != nil {
+				return err
+			}
+			if h := md5.Sum(b); hex.EncodeToString(h[:]) != sums[k] {
+				return errors.New("another image")
+			}
+			return nil
+		},
+	)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// oddly makes recordings whose video is not as it should be (testdata/odd.py): odd.mcap, and the folder cams.
+// oddly makes recordings whose video is not as it should be (testdata/odd.py): odd.mcap, and the
+// folder cams.
 func oddly(t *testing.T) string {
 	t.Helper()
 	python := filmmaker(t)
@@ -28,7 +29,23 @@ func oddly(t *testing.T) string {
 	args := []string{filepath.Join("testdata", "odd.py"), dir}
 	for _, s := range [][3]string{{"a.h264", "64x48", x264}, {"b.h264", "80x64", x264}, {"c.hevc", "64x48", x265}} {
 		file := filepath.Join(dir, s[0])
-		cmd := append([]string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=" + s[1] + ":rate=30", "-frames:v", "24", "-pix_fmt", "yuv420p", "-threads", "1"}, strings.Fields(s[2])...)
+		cmd := append(
+			[]string{
+				"-nostdin",
+				"-v",
+				"error",
+				"-f",
+				"lavfi",
+				"-i",
+				"testsrc2=size=" + s[1] + ":rate=30",
+				"-frames:v",
+				"24",
+				"-pix_fmt",
+				"yuv420p",
+				"-threads",
+				"1",
+			},
+			strings.Fields(s[2])...)
 		if out, err := exec.Command("ffmpeg", append(cmd, file)...).CombinedOutput(); err != nil {
 			t.Skipf("this ffmpeg cannot make %s: %v: %s", s[0], err, out)
 		}
@@ -43,13 +60,18 @@ func oddly(t *testing.T) string {
 	return dir
 }
 
-// TestVideoBehindNothing: what images a topic has is found behind messages without any; a topic that has none is left out by name, or told
-// and no anchor; and inspect looks behind rows without an image.
+// TestVideoBehindNothing: what images a topic has is found behind messages without any; a topic
+// that has none is left out by name, or told and no anchor; and inspect looks behind rows without
+// an image.
 func TestVideoBehindNothing(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(oddly(t), "odd.mcap")
 	for _, scan := range []string{"all", "sample"} {
-		ds, err := mcap.Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"scan": scan}})
+		ds, err := mcap.Open(
+			ctx,
+			path,
+			robocache.OpenOptions{Options: map[string]string{"scan": scan}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +79,9 @@ func TestVideoBehindNothing(t *testing.T) {
 		sums := decoded(t, ds, "dotted", upTo(24))
 		for _, key := range []string{"late", "image"} {
 			f := ds.Info().Feature(key)
-			if f == nil || f.Kind != robocache.KindVideo || f.Codec != "h264" || f.Width != 64 || f.Height != 48 || !f.Masked {
+			if f == nil || f.Kind != robocache.KindVideo || f.Codec != "h264" || f.Width != 64 ||
+				f.Height != 48 ||
+				!f.Masked {
 				t.Fatalf("scan=%s: %s: %+v", scan, key, f)
 			}
 			for k, s := range decoded(t, ds, key, upTo(44)) {
@@ -77,7 +101,8 @@ func TestVideoBehindNothing(t *testing.T) {
 		for _, f := range ds.Info().Findings {
 			found[f.Code] += f.Where.String()
 		}
-		if !strings.Contains(found["unreadable-topic"], "/never") || scan == "all" && !strings.Contains(found["video-without-images"], "sets") {
+		if !strings.Contains(found["unreadable-topic"], "/never") ||
+			scan == "all" && !strings.Contains(found["video-without-images"], "sets") {
 			t.Errorf("scan=%s: %v", scan, found)
 		}
 		if err := ds.Info().Withheld("never"); !errors.Is(err, robocache.ErrMalformed) {
@@ -95,8 +120,9 @@ func TestVideoBehindNothing(t *testing.T) {
 	}
 }
 
-// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first recording without a key frame takes the
-// topic from no other; and what has another size than the stream is told, and not copied as if it had its size.
+// TestVideoOfEachRecording: each recording's packets are read by the coding that they name; a first
+// recording without a key frame takes the topic from no other; and what has another size than the
+// stream is told, and not copied as if it had its size.
 func TestVideoOfEachRecording(t *testing.T) {
 	ctx := context.Background()
 	dir := oddly(t)
@@ -134,7 +160,8 @@ func TestVideoOfEachRecording(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e := file.Index.Entries()[0]; ep == 3 && e.Codec != video.HEVC || ep < 3 && e.Codec != video.H264 {
+		if e := file.Index.Entries()[0]; ep == 3 && e.Codec != video.HEVC ||
+			ep < 3 && e.Codec != video.H264 {
 			t.Errorf("episode %d is %s", ep, e.Codec)
 		}
 		file.Release()
@@ -151,11 +178,27 @@ func TestVideoOfEachRecording(t *testing.T) {
 	if differs != 1 {
 		t.Error(ds.Info().Findings)
 	}
-	opt := convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 2, 3}}, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}
-	if _, err := toLeRobot(ctx, ds, filepath.Join(dir, "copied"), opt, map[string]string{"copy_only": "true"}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "80×64") {
+	opt := convert.Options{
+		WriteOptions: robocache.WriteOptions{Episodes: []int{1, 2, 3}},
+		Align:        &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
+	}
+	if _, err := toLeRobot(
+		ctx,
+		ds,
+		filepath.Join(dir, "copied"),
+		opt,
+		map[string]string{"copy_only": "true"},
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "80×64") {
 		t.Error(err)
 	}
-	rep, err := toLeRobot(ctx, ds, filepath.Join(dir, "out"), opt, map[string]string{"codec": "h264"})
+	rep, err := toLeRobot(
+		ctx,
+		ds,
+		filepath.Join(dir, "out"),
+		opt,
+		map[string]string{"codec": "h264"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

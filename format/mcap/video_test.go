@@ -25,7 +25,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// filmmaker gives the Python that puts video into recordings; without it, an encoder or a decoder the test skips.
+// filmmaker gives the Python that puts video into recordings; without it, an encoder or a decoder
+// the test skips.
 func filmmaker(t *testing.T) (python string) {
 	t.Helper()
 	if _, err := video.ActiveBackend(); err != nil {
@@ -41,7 +42,8 @@ func filmmaker(t *testing.T) (python string) {
 	return python
 }
 
-// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the images of each stream as PyAV decodes them.
+// filmed makes a recording with video in messages (testdata/video.py), and gives the MD5 of the
+// images of each stream as PyAV decodes them.
 func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]string) {
 	t.Helper()
 	python := filmmaker(t)
@@ -53,7 +55,23 @@ func filmed(t *testing.T, h264, h265 string) (path string, want map[string][]str
 			continue
 		}
 		file := filepath.Join(dir, map[string]string{"h264": "a.h264", "h265": "a.hevc"}[name])
-		cmd := append([]string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", "48", "-pix_fmt", "yuv420p", "-threads", "1"}, strings.Fields(how)...)
+		cmd := append(
+			[]string{
+				"-nostdin",
+				"-v",
+				"error",
+				"-f",
+				"lavfi",
+				"-i",
+				"testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7",
+				"-frames:v",
+				"48",
+				"-pix_fmt",
+				"yuv420p",
+				"-threads",
+				"1",
+			},
+			strings.Fields(how)...)
 		if out, err := exec.Command("ffmpeg", append(cmd, file)...).CombinedOutput(); err != nil {
 			t.Skipf("this ffmpeg cannot make %s: %v: %s", name, err, out)
 		}
@@ -84,7 +102,8 @@ const (
 func decoded(t *testing.T, ds interface {
 	robocache.Dataset
 	Video() *video.Library
-}, key string, rows []int) []string {
+}, key string, rows []int,
+) []string {
 	t.Helper()
 	ctx := context.Background()
 	list := make([]robocache.Row, len(rows))
@@ -116,19 +135,25 @@ func decoded(t *testing.T, ds interface {
 	defer f.Release()
 	sums := map[int]string{}
 	spec := video.Spec{Pixel: video.YUVPlanes}
-	if err := pool.Decode(ctx, f, nil, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
-		n, err := pic.Bytes(&spec)
-		if err != nil {
-			return err
-		}
-		b := make([]byte, n)
-		if err := pic.Convert(&spec, b); err != nil {
-			return err
-		}
-		h := md5.Sum(b)
-		sums[k] = hex.EncodeToString(h[:])
-		return nil
-	}); err != nil {
+	if err := pool.Decode(
+		ctx,
+		f,
+		nil,
+		video.Plan(f.Index, ordinals),
+		func(k int, pic video.Frame) error {
+			n, err := pic.Bytes(&spec)
+			if err != nil {
+				return err
+			}
+			b := make([]byte, n)
+			if err := pic.Convert(&spec, b); err != nil {
+				return err
+			}
+			h := md5.Sum(b)
+			sums[k] = hex.EncodeToString(h[:])
+			return nil
+		},
+	); err != nil {
 		t.Fatal(key, err)
 	}
 	for i, r := range refs {
@@ -147,14 +172,19 @@ func upTo(n int) []int {
 	return out
 }
 
-// TestVideo: images of video in messages are those of libavcodec's own decode, to the bit and in any order; what cannot be decoded is not
-// there, and said so; where it is opened without reading all, the same.
+// TestVideo: images of video in messages are those of libavcodec's own decode, to the bit and in
+// any order; what cannot be decoded is not there, and said so; where it is opened without reading
+// all, the same.
 func TestVideo(t *testing.T) {
 	ctx := context.Background()
 	path, want := filmed(t, x264, x265)
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, scan := range []string{"all", "sample"} {
-		ds, err := mcap.Open(ctx, path, robocache.OpenOptions{Options: map[string]string{"scan": scan}})
+		ds, err := mcap.Open(
+			ctx,
+			path,
+			robocache.OpenOptions{Options: map[string]string{"scan": scan}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +197,8 @@ func TestVideo(t *testing.T) {
 			for _, topic := range []string{"cam", "image", "late"} {
 				key := topic + "." + name
 				f := ds.Info().Feature(key)
-				if f == nil || f.Kind != robocache.KindVideo || f.Width != 162 || f.Height != 122 || f.Codec != codec {
+				if f == nil || f.Kind != robocache.KindVideo || f.Width != 162 || f.Height != 122 ||
+					f.Codec != codec {
 					t.Fatalf("%s: %+v", key, f)
 				}
 				if f.Masked != (topic == "late" || scan == "sample") {
@@ -177,7 +208,8 @@ func TestVideo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// The image of each row: packets 5 to 47 without 20, of which 5 to 11 and 21 to 23 cannot be decoded.
+				// The image of each row: packets 5 to 47 without 20, of which 5 to 11 and 21 to 23
+				// cannot be decoded.
 				of := upTo(48)
 				if topic == "late" {
 					of = nil
@@ -211,9 +243,22 @@ func TestVideo(t *testing.T) {
 							continue // no count in the stream says that a message is not there
 						}
 						if got[i] != w || (valid[i] == 1) != (w != "") {
-							t.Fatalf("%s, scan=%s, row %d (image %d): %q, expected %q; valid %d", key, scan, row, k, got[i], w, valid[i])
+							t.Fatalf(
+								"%s, scan=%s, row %d (image %d): %q, expected %q; valid %d",
+								key,
+								scan,
+								row,
+								k,
+								got[i],
+								w,
+								valid[i],
+							)
 						}
-						if at := int64(1_770_000_000_000_000_000) + int64(k)*1_000_000_000/30; times[row] != at {
+						if at := int64(
+							1_770_000_000_000_000_000,
+						) + int64(
+							k,
+						)*1_000_000_000/30; times[row] != at {
 							t.Fatalf("%s: row %d at %d, expected %d", key, row, times[row], at)
 						}
 					}
@@ -242,7 +287,8 @@ func TestVideo(t *testing.T) {
 	formattest.Run(t, formattest.Fixture{URI: path, Format: "mcap"})
 }
 
-// TestVideoRefused: a topic whose images come in another order than they are shown is left out by name; the others are read.
+// TestVideoRefused: a topic whose images come in another order than they are shown is left out by
+// name; the others are read.
 func TestVideoRefused(t *testing.T) {
 	path, _ := filmed(t, "-c:v libx264 -g 12 -bf 3", "")
 	ds, err := mcap.Open(context.Background(), path, robocache.OpenOptions{})
@@ -260,13 +306,17 @@ func TestVideoRefused(t *testing.T) {
 	if !said {
 		t.Error(ds.Info().Findings)
 	}
-	if _, err := ds.Video().Acquire(context.Background(), "filmed.mcap#/cam/h264"); !errors.Is(err, robocache.ErrNotFound) {
+	if _, err := ds.Video().
+		Acquire(context.Background(), "filmed.mcap#/cam/h264"); !errors.Is(
+		err,
+		robocache.ErrNotFound,
+	) {
 		t.Error(err)
 	}
 }
 
-// TestVideoConvert: packets become a LeRobot video without being encoded again where the grid is the camera's, and the images are those
-// that libavcodec decodes of the stream.
+// TestVideoConvert: packets become a LeRobot video without being encoded again where the grid is
+// the camera's, and the images are those that libavcodec decodes of the stream.
 func TestVideoConvert(t *testing.T) {
 	ctx := context.Background()
 	path, want := filmed(t, x264, x265)
@@ -276,7 +326,18 @@ func TestVideoConvert(t *testing.T) {
 	}
 	defer src.Close()
 	dst := filepath.Join(t.TempDir(), "out")
-	rep, err := toLeRobot(ctx, src, dst, convert.Options{WriteOptions: robocache.WriteOptions{Keys: []string{"cam.h264", "image.h265", "joints.position"}}, Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}}}, map[string]string{"copy_only": "true"})
+	rep, err := toLeRobot(
+		ctx,
+		src,
+		dst,
+		convert.Options{
+			WriteOptions: robocache.WriteOptions{
+				Keys: []string{"cam.h264", "image.h265", "joints.position"},
+			},
+			Align: &align.Config{HZ: robocache.Rate{Num: 30, Den: 1}},
+		},
+		map[string]string{"copy_only": "true"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +364,13 @@ func TestVideoConvert(t *testing.T) {
 }
 
 // toLeRobot converts to LeRobot with options of its writer.
-func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*write.Report, error) {
+func toLeRobot(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt convert.Options,
+	options map[string]string,
+) (*write.Report, error) {
 	opt.Options = options
 	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
 	if err != nil {

@@ -32,12 +32,20 @@ var WriteOptions = map[string]string{
 	"chunk":       "bytes of messages in a chunk (default 1048576)",
 }
 
-// Write writes a file an episode into the folder dst, which must be empty; or a single episode as the file dst, where that ends in .mcap.
+// Write writes a file an episode into the folder dst, which must be empty; or a single episode as
+// the file dst, where that ends in .mcap.
 //
-// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as the bits in uint16), images
-// CompressedImage or Image, packets of video foxglove CompressedVideo, clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are the row's
-// timestamp. A metadata record "robocache" keeps what messages do not say: with it the file opens as the dataset it was.
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (_ *robocache.WriteReport, err error) {
+// Numbers become std_msgs MultiArrays of their own dtype (bool as uint8, float16 and bfloat16 as
+// the bits in uint16), images CompressedImage or Image, packets of video foxglove CompressedVideo,
+// clouds PointCloud2, texts String, the task the topic /task. Log time, publish time and header are
+// the row's timestamp. A metadata record "robocache" keeps what messages do not say: with it the
+// file opens as the dataset it was.
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (_ *robocache.WriteReport, err error) {
 	defer crash.RecoverFile("mcap write", dst, &err)
 	w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}}
 	if err := w.options(); err != nil {
@@ -79,7 +87,8 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 		return nil, err
 	}
 	if single == "" {
-		// Each file is whole or not there, but a folder of them would open with those that a kill left.
+		// Each file is whole or not there, but a folder of them would open with those that a kill
+		// left.
 		created, err := st.Create(ctx, reader.Unfinished)
 		if err != nil {
 			return nil, err
@@ -102,11 +111,20 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	return w.report, nil
 }
 
-// sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as packets where it can be in every episode.
-var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") }, Unfinished: reader.Unfinished,
+// sharding: a recording is a file, so that those of all shards are the whole. A stream is copied as
+// packets where it can be in every episode.
+var sharding = robocache.Sharding{
+	Kept:       func(name string) bool { return bag.Named(name, ending) && !strings.Contains(name, "/") },
+	Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 		defer crash.Recover("plan", &err)
-		w := &writing{src: src, info: src.Info(), opt: opt, report: &robocache.WriteReport{}, lib: video.LibraryOf(src)}
+		w := &writing{
+			src:    src,
+			info:   src.Info(),
+			opt:    opt,
+			report: &robocache.WriteReport{},
+			lib:    video.LibraryOf(src),
+		}
 		if err := w.options(); err != nil {
 			return nil, err
 		}
@@ -123,14 +141,16 @@ var sharding = robocache.Sharding{Kept: func(name string) bool { return bag.Name
 			}
 		}
 		return json.Marshal(s)
-	}}
+	},
+}
 
 // shardSchema is what all shards do alike.
 type shardSchema struct {
 	Stills []string `json:"stills"` // cameras whose frames become images
 }
 
-// free says that the destination holds nothing that would be overwritten or mixed up with what is written.
+// free says that the destination holds nothing that would be overwritten or mixed up with what is
+// written.
 func free(ctx context.Context, st store.Store, single string) error {
 	taken := robocache.Misuse("mcap write", robocache.Where{"dataset": st.URI()}, "the destination is not empty").
 		WithHint("choose a folder that is empty, or not there yet; what a conversion left that was killed can go")
@@ -174,7 +194,14 @@ func (w *writing) options() error {
 	var frames, images, compression string
 	w.chunk = 1 << 20
 	if err := reader.Op("mcap write").Settle(w.opt.Options, WriteOptions, map[string]reader.Set{
-		"video": reader.Text(&frames, "copy", "stills"), "images": reader.Text(&images, "png", "jpeg", "raw"), "compression": reader.Text(&compression, "zstd", "none"), "chunk": reader.Whole(&w.chunk, 1024, 128<<20),
+		"video": reader.Text(
+			&frames,
+			"copy",
+			"stills",
+		),
+		"images":      reader.Text(&images, "png", "jpeg", "raw"),
+		"compression": reader.Text(&compression, "zstd", "none"),
+		"chunk":       reader.Whole(&w.chunk, 1024, 128<<20),
 	}); err != nil {
 		return err
 	}
@@ -218,7 +245,12 @@ func (w *writing) choose() error {
 
 // describe makes the note of what messages do not say.
 func (w *writing) describe() error {
-	note := bag.Layout{Format: w.info.Format, FPS: w.info.FPS, Robot: w.info.Robot, Clock: w.info.Clock}
+	note := bag.Layout{
+		Format: w.info.Format,
+		FPS:    w.info.FPS,
+		Robot:  w.info.Robot,
+		Clock:  w.info.Clock,
+	}
 	for i := range w.streams {
 		t := &w.streams[i]
 		kept := t.feature
@@ -228,7 +260,10 @@ func (w *writing) describe() error {
 				kept.DType, kept.Unit, kept.Depth = robocache.Float32, "m", nil
 			}
 		}
-		note.Streams = append(note.Streams, bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour})
+		note.Streams = append(
+			note.Streams,
+			bag.LayoutStream{Topic: t.topic, Feature: kept, Colour: t.colour},
+		)
 	}
 	note.Number(w.info.Tasks)
 	encoded, err := json.Marshal(note)
@@ -259,7 +294,13 @@ func topicOf(key string, taken map[string]bool) string {
 }
 
 // all writes the episodes, several at a time. What was written goes again where one fails.
-func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first int, single string) error {
+func (w *writing) all(
+	ctx context.Context,
+	st store.Writable,
+	eps []int,
+	first int,
+	single string,
+) error {
 	var written []string
 	w.rows = robocache.NewRowCounter(w.src, eps, w.opt.Progress)
 	w.origins = origin.NewTracer(w.src, w.opt)
@@ -274,16 +315,28 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 			}
 			rows, size, bad, err := w.file(gctx, st, name, first+i, ep)
 			bad = robocache.At(bad, robocache.Where{"episode": w.info.EpisodeIndex(ep)})
-			if err == nil && bad != nil && (!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
+			if err == nil && bad != nil &&
+				(!w.opt.SkipBad || gctx.Err() != nil || !robocache.Bad(bad)) {
 				err = bad
 			}
-			if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep)}); err != nil {
+			if err := robocache.At(
+				err,
+				robocache.Where{"episode": w.info.EpisodeIndex(ep)},
+			); err != nil {
 				return err
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if bad != nil {
-				w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-left-out", Where: robocache.Where{"episode": w.info.EpisodeIndex(ep)}, Message: bad.Error()})
+				w.report.Findings = append(
+					w.report.Findings,
+					robocache.Finding{
+						Severity: robocache.SeverityError,
+						Code:     "episode-left-out",
+						Where:    robocache.Where{"episode": w.info.EpisodeIndex(ep)},
+						Message:  bad.Error(),
+					},
+				)
 			} else {
 				written = append(written, name)
 				w.report.Episodes++
@@ -304,7 +357,12 @@ func (w *writing) all(ctx context.Context, st store.Writable, eps []int, first i
 }
 
 // file writes one episode. bad says why it cannot be read; what cannot be written is err.
-func (w *writing) file(ctx context.Context, st store.Writable, name string, index, ep int) (rows, size int64, bad, err error) {
+func (w *writing) file(
+	ctx context.Context,
+	st store.Writable,
+	name string,
+	index, ep int,
+) (rows, size int64, bad, err error) {
 	defer crash.Recover("mcap", &err)
 	e, bad := w.src.Episode(ctx, ep)
 	if bad != nil {
@@ -316,7 +374,15 @@ func (w *writing) file(ctx context.Context, st store.Writable, name string, inde
 	}
 	defer out.Abort()
 	buf := bufio.NewWriterSize(out, 256<<10)
-	cw, err := container.NewWriter(buf, container.WriterOptions{Profile: "ros2", Library: "robocache", Chunk: w.chunk, Compression: w.compression})
+	cw, err := container.NewWriter(
+		buf,
+		container.WriterOptions{
+			Profile:     "ros2",
+			Library:     "robocache",
+			Chunk:       w.chunk,
+			Compression: w.compression,
+		},
+	)
 	if err != nil {
 		return rows, size, bad, err
 	}
@@ -334,7 +400,10 @@ func (w *writing) file(ctx context.Context, st store.Writable, name string, inde
 	if err != nil {
 		return rows, size, bad, err
 	}
-	if err := cw.Metadata(bag.LayoutRecord, map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)}); err != nil {
+	if err := cw.Metadata(
+		bag.LayoutRecord,
+		map[string]string{bag.LayoutDataset: w.dataset, bag.LayoutEpisodeKey: string(meta)},
+	); err != nil {
 		return rows, size, bad, err
 	}
 	if err := cw.Close(); err != nil {

@@ -86,7 +86,14 @@ func (t *target) settle() bool {
 // pointFields names the channels of a cloud: x, y, z and what the dataset says.
 func (t *target) pointFields() bool {
 	switch t.feature.DType {
-	case robocache.Int8, robocache.Uint8, robocache.Int16, robocache.Uint16, robocache.Int32, robocache.Uint32, robocache.Float32, robocache.Float64:
+	case robocache.Int8,
+		robocache.Uint8,
+		robocache.Int16,
+		robocache.Uint16,
+		robocache.Int32,
+		robocache.Uint32,
+		robocache.Float32,
+		robocache.Float64:
 	default:
 		return false
 	}
@@ -103,7 +110,10 @@ func (t *target) pointFields() bool {
 		if slices.Contains(names[:i], name) || name == "" {
 			return false
 		}
-		t.fields = append(t.fields, ros2.PointField{Name: name, Offset: i * size, DType: t.feature.DType, Count: 1})
+		t.fields = append(
+			t.fields,
+			ros2.PointField{Name: name, Offset: i * size, DType: t.feature.DType, Count: 1},
+		)
 	}
 	return true
 }
@@ -204,11 +214,21 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 		w := f.Elements() * f.DType.Size()
 		for i, n := range counts {
 			if s.how == asCloud {
-				if err := add(ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w])); err != nil {
+				if err := add(
+					ros2.EncodePointCloud2(nil, s.header(i), s.fields, w, data[:n*w]),
+				); err != nil {
 					return err
 				}
 			} else {
-				if err := add(ros2.EncodeMultiArray(nil, s.dtype, append([]int{n}, f.Shape[1:]...), nil, data[:n*w])); err != nil {
+				if err := add(
+					ros2.EncodeMultiArray(
+						nil,
+						s.dtype,
+						append([]int{n}, f.Shape[1:]...),
+						nil,
+						data[:n*w],
+					),
+				); err != nil {
 					return err
 				}
 			}
@@ -219,15 +239,16 @@ func (s *source) fill(ctx context.Context, rows []robocache.Row) (err error) {
 			return err
 		}
 	default:
-		if err := stills.New(src, s.w.pool).Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
-			return func() error {
-				frame, err := s.frame(ref, s.header(i))
-				if err != nil {
-					return err
-				}
-				return add(frame, nil)
-			}()
-		}); err != nil {
+		if err := stills.New(src, s.w.pool).
+			Each(ctx, f, rows, func(i int, ref *robocache.FrameRef) error {
+				return func() error {
+					frame, err := s.frame(ref, s.header(i))
+					if err != nil {
+						return err
+					}
+					return add(frame, nil)
+				}()
+			}); err != nil {
 			return err
 		}
 	}
@@ -288,7 +309,8 @@ func asJPEG(r *robocache.Raw) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// messages writes the messages of all streams of an episode by time; of one time in the order of the streams.
+// messages writes the messages of all streams of an episode by time; of one time in the order of
+// the streams.
 func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (err error) {
 	defer crash.Recover("mcap", &err)
 	schemas := map[string]uint16{}
@@ -333,7 +355,15 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 			}
 		}
 		at := s.times[s.next]
-		if err := cw.Message(&container.Message{Channel: s.channel, Sequence: uint32(s.next), Log: at, Publish: at, Data: data}); err != nil {
+		if err := cw.Message(
+			&container.Message{
+				Channel:  s.channel,
+				Sequence: uint32(s.next),
+				Log:      at,
+				Publish:  at,
+				Data:     data,
+			},
+		); err != nil {
 			return robocache.At(err, robocache.Where{"stream": s.feature.Key, "row": s.next})
 		}
 		s.next++
@@ -341,7 +371,8 @@ func (w *writing) messages(ctx context.Context, cw *container.Writer, ep int) (e
 	}
 }
 
-// latchedQoS is the profile of a latched topic, whole: rosbag2 and rosbags refuse one that lacks a field. Durations without end are rmw's.
+// latchedQoS is the profile of a latched topic, whole: rosbag2 and rosbags refuse one that lacks a
+// field. Durations without end are rmw's.
 const latchedQoS = `- history: 1
   depth: 1
   reliability: 1
@@ -379,7 +410,8 @@ func (s *source) begin(cw *container.Writer, schemas map[string]uint16) error {
 	return nil
 }
 
-// task is the task as a topic: a message where the text changes. nil where the dataset says nothing, or has a stream of that name.
+// task is the task as a topic: a message where the text changes. nil where the dataset says
+// nothing, or has a stream of that name.
 func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 	if w.info.Feature("task") != nil {
 		return nil, nil
@@ -391,7 +423,17 @@ func (w *writing) task(ctx context.Context, ep int) (*source, error) {
 		}
 		return nil, nil
 	}
-	s := &source{target: &target{topic: bag.TaskTopic, how: asText, typ: typeString, feature: robocache.Feature{Key: "task", Kind: robocache.KindText}}, w: w, ep: ep, typ: typeString}
+	s := &source{
+		target: &target{
+			topic:   bag.TaskTopic,
+			how:     asText,
+			typ:     typeString,
+			feature: robocache.Feature{Key: "task", Kind: robocache.KindText},
+		},
+		w:   w,
+		ep:  ep,
+		typ: typeString,
+	}
 	const step = 4096
 	last, said := "", false
 	for at := 0; at < len(timestamps); at += step {

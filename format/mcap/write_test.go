@@ -69,8 +69,21 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 	t.Helper()
 	ctx := context.Background()
 	x, y := a.Info(), b.Info()
-	if x.Episodes != y.Episodes || x.Frames != y.Frames || x.FPS != y.FPS || x.Robot != y.Robot || x.Clock != y.Clock {
-		t.Errorf("%d episodes, %d frames, %v, %q, %q became %d, %d, %v, %q, %q", x.Episodes, x.Frames, x.FPS, x.Robot, x.Clock, y.Episodes, y.Frames, y.FPS, y.Robot, y.Clock)
+	if x.Episodes != y.Episodes || x.Frames != y.Frames || x.FPS != y.FPS || x.Robot != y.Robot ||
+		x.Clock != y.Clock {
+		t.Errorf(
+			"%d episodes, %d frames, %v, %q, %q became %d, %d, %v, %q, %q",
+			x.Episodes,
+			x.Frames,
+			x.FPS,
+			x.Robot,
+			x.Clock,
+			y.Episodes,
+			y.Frames,
+			y.FPS,
+			y.Robot,
+			y.Clock,
+		)
 	}
 	if !slices.Equal(x.Tasks, y.Tasks) {
 		t.Errorf("tasks %v became %v", x.Tasks, y.Tasks)
@@ -105,7 +118,14 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 			}
 			bt, err := b.Times(ctx, ep, key)
 			if err != nil || !slices.Equal(at, bt) {
-				t.Fatalf("episode %d %s: %d timestamps became %d (%v)", ep, key, len(at), len(bt), err)
+				t.Fatalf(
+					"episode %d %s: %d timestamps became %d (%v)",
+					ep,
+					key,
+					len(at),
+					len(bt),
+					err,
+				)
 			}
 			rows := rowsOf(ep, len(at))
 			switch {
@@ -131,7 +151,14 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 					if err := robocache.Valid(ctx, a, key, rows, va); err != nil {
 						t.Fatal(err)
 					}
-					if err := robocache.Valid(ctx, b, key, rows, vb); err != nil || !bytes.Equal(va, vb) {
+					if err := robocache.Valid(
+						ctx,
+						b,
+						key,
+						rows,
+						vb,
+					); err != nil ||
+						!bytes.Equal(va, vb) {
 						t.Errorf("episode %d %s: masks differ (%v)", ep, key, err)
 					}
 				}
@@ -142,7 +169,13 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 					t.Errorf("episode %d %s differs (%v)", ep, key, err)
 				}
 			case f.Kind == robocache.KindImage:
-				ra, rb := make([]robocache.FrameRef, len(rows)), make([]robocache.FrameRef, len(rows))
+				ra, rb := make(
+					[]robocache.FrameRef,
+					len(rows),
+				), make(
+					[]robocache.FrameRef,
+					len(rows),
+				)
 				if err := a.Frames(ctx, key, rows, ra); err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +183,9 @@ func equal(t *testing.T, a, b robocache.Dataset, keys []string) {
 					t.Fatal(err)
 				}
 				for i := range ra {
-					if ra[i].Missing != rb[i].Missing || ra[i].Encoded != nil && !bytes.Equal(ra[i].Encoded, rb[i].Encoded) || !bytes.Equal(pixels(t, &ra[i], f), pixels(t, &rb[i], f)) {
+					if ra[i].Missing != rb[i].Missing ||
+						ra[i].Encoded != nil && !bytes.Equal(ra[i].Encoded, rb[i].Encoded) ||
+						!bytes.Equal(pixels(t, &ra[i], f), pixels(t, &rb[i], f)) {
 						t.Fatalf("episode %d %s: image %d differs", ep, key, i)
 					}
 				}
@@ -169,13 +204,33 @@ func keysOf(ds robocache.Dataset) []string {
 	return out
 }
 
-// TestRoundTrip: M6, over streams on clocks of their own, clouds, depth, texts and every coding of images.
+// TestRoundTrip: M6, over streams on clocks of their own, clouds, depth, texts and every coding of
+// images.
 func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
 	for _, codec := range []string{"png", "jpeg", "raw"} {
 		for _, options := range []map[string]string{nil, {"images": "raw", "compression": "none", "chunk": "4096"}} {
-			src, err := synth.New(synth.Options{Episodes: 3, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Codec: codec, Depth: true, Spread: 0.3, Points: 40,
-				Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2}, Jitter: time.Millisecond, Late: 100 * time.Millisecond, Dropout: 200 * time.Millisecond})
+			src, err := synth.New(synth.Options{
+				Episodes: 3,
+				Seconds:  1,
+				Width:    64,
+				Height:   64,
+				Cameras:  1,
+				Codec:    codec,
+				Depth:    true,
+				Spread:   0.3,
+				Points:   40,
+				Rates: map[string]float64{
+					"camera": 10,
+					"joints": 50,
+					"force":  333,
+					"cloud":  5,
+					"text":   2,
+				},
+				Jitter:  time.Millisecond,
+				Late:    100 * time.Millisecond,
+				Dropout: 200 * time.Millisecond,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +253,12 @@ func TestRoundTrip(t *testing.T) {
 			}
 			// One episode as one file.
 			one := filepath.Join(t.TempDir(), "one.mcap")
-			if _, err := mcap.Write(ctx, src, one, robocache.WriteOptions{Episodes: []int{2}}); err != nil {
+			if _, err := mcap.Write(
+				ctx,
+				src,
+				one,
+				robocache.WriteOptions{Episodes: []int{2}},
+			); err != nil {
 				t.Fatal(err)
 			}
 			if st, err := os.Stat(one); err != nil || st.IsDir() {
@@ -219,11 +279,25 @@ func newTypes(base robocache.Dataset) *types {
 	d.info.Features = nil
 	d.info.Tasks = []robocache.Task{{Index: 0, Text: "what no episode does"}}
 	for _, k := range slices.Backward(base.Info().Tasks) { // numbered otherwise than they come
-		d.info.Tasks = append(d.info.Tasks, robocache.Task{Index: int64(len(d.info.Tasks)), Text: k.Text})
+		d.info.Tasks = append(
+			d.info.Tasks,
+			robocache.Task{Index: int64(len(d.info.Tasks)), Text: k.Text},
+		)
 	}
 	for _, dt := range []robocache.DType{robocache.Bool, robocache.Int8, robocache.Uint8, robocache.Int16, robocache.Uint16, robocache.Int32, robocache.Uint32, robocache.Int64, robocache.Uint64, robocache.Float16, robocache.BFloat16, robocache.Float32, robocache.Float64} {
 		for _, shape := range [][]int{{1}, {7}, {2, 3}, {-1}, {-1, 3}} {
-			f := robocache.Feature{Key: "x." + dt.String() + "-" + strings.Repeat("d", len(shape)) + string(rune('a'+shape[0]+1)), Kind: robocache.KindNumeric, DType: dt, Shape: shape, Clock: base.Info().Clock}
+			f := robocache.Feature{
+				Key: "x." + dt.String() + "-" + strings.Repeat(
+					"d",
+					len(shape),
+				) + string(
+					rune('a'+shape[0]+1),
+				),
+				Kind:  robocache.KindNumeric,
+				DType: dt,
+				Shape: shape,
+				Clock: base.Info().Clock,
+			}
 			f.Masked = shape[0] == 7
 			d.info.Features = append(d.info.Features, f)
 		}
@@ -265,12 +339,18 @@ func (d *types) Capabilities() *robocache.Capabilities {
 	return &robocache.Capabilities{GatherRagged: d.GatherRagged, Valid: d.Valid}
 }
 
-func (d *types) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (d *types) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	f := d.info.Feature(key)
 	for _, r := range rows {
 		n := r.Index % 4
 		counts = append(counts, n)
-		data = append(data, d.row(key, r, n*f.Elements()*f.DType.Size(), f.DType == robocache.Bool)...)
+		data = append(
+			data,
+			d.row(key, r, n*f.Elements()*f.DType.Size(), f.DType == robocache.Bool)...)
 	}
 	return data, counts, nil
 }
@@ -285,7 +365,9 @@ func (d *types) Valid(ctx context.Context, key string, rows []robocache.Row, val
 // TestTypes: every dtype and shape comes back as it was, with rows that hold no value.
 func TestTypes(t *testing.T) {
 	ctx := context.Background()
-	base, err := synth.New(synth.Options{Episodes: 2, Seconds: 1, Width: 64, Height: 64, Cameras: 1})
+	base, err := synth.New(
+		synth.Options{Episodes: 2, Seconds: 1, Width: 64, Height: 64, Cameras: 1},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +385,8 @@ func TestTypes(t *testing.T) {
 	equal(t, src, got, keysOf(src))
 }
 
-// TestLeRobot: a LeRobot dataset comes back: rows, timestamps, tasks to the bit, and the images of its video as it decodes.
+// TestLeRobot: a LeRobot dataset comes back: rows, timestamps, tasks to the bit, and the images of
+// its video as it decodes.
 func TestLeRobot(t *testing.T) {
 	ctx := context.Background()
 	src, err := lerobot.Open(ctx, realdata.Path(t, "g1_v30_exact"), robocache.OpenOptions{})
@@ -324,19 +407,27 @@ func TestLeRobot(t *testing.T) {
 	equal(t, src, got, keys)
 }
 
-// TestReferenceReaders: the mcap package with ROS 2 support, and rosbags, read what is written: schemas, counts, values.
+// TestReferenceReaders: the mcap package with ROS 2 support, and rosbags, read what is written:
+// schemas, counts, values.
 func TestReferenceReaders(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
 	if _, err := os.Stat(python); err != nil {
 		t.Skip("no Python environment:", err)
 	}
 	ctx := context.Background()
-	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Points: 40,
-		Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2}})
+	src, err := synth.New(synth.Options{
+		Episodes: 1, Seconds: 1, Width: 64, Height: 64, Cameras: 1, Points: 40,
+		Rates: map[string]float64{"camera": 10, "joints": 50, "force": 333, "cloud": 5, "text": 2},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := mcap.Open(ctx, realdata.Path(t, "mcap_robot/recording_zstd.mcap"), robocache.OpenOptions{}) // has latched topics
+	// has latched topics
+	recorded, err := mcap.Open(
+		ctx,
+		realdata.Path(t, "mcap_robot/recording_zstd.mcap"),
+		robocache.OpenOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,10 +437,16 @@ func TestReferenceReaders(t *testing.T) {
 		compression string
 	}{{src, "zstd"}, {src, "none"}, {recorded, "zstd"}} {
 		file := filepath.Join(t.TempDir(), "one.mcap")
-		if _, err := mcap.Write(ctx, c.src, file, robocache.WriteOptions{Options: map[string]string{"compression": c.compression}}); err != nil {
+		if _, err := mcap.Write(
+			ctx,
+			c.src,
+			file,
+			robocache.WriteOptions{Options: map[string]string{"compression": c.compression}},
+		); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command(python, filepath.Join("testdata", "reference.py"), file).CombinedOutput()
+		out, err := exec.Command(python, filepath.Join("testdata", "reference.py"), file).
+			CombinedOutput()
 		if err != nil {
 			if strings.Contains(string(out), "ModuleNotFoundError") {
 				t.Skip(string(out))

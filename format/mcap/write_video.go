@@ -16,11 +16,15 @@ import (
 // provenPackets is how many packets of an episode are looked into before its stream is copied.
 const provenPackets = 32
 
-// findPackets settles which cameras are copied as packets: those of which every episode can be. A topic has one type in all files of a dataset.
+// findPackets settles which cameras are copied as packets: those of which every episode can be. A
+// topic has one type in all files of a dataset.
 func (w *writing) findPackets(ctx context.Context, eps []int) error {
 	for i := range w.streams {
 		t := &w.streams[i]
-		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil || t.feature.Depth != nil || slices.Contains(w.stills.Stills, t.feature.Key) || t.feature.DType != robocache.Uint8 {
+		if t.feature.Kind != robocache.KindVideo || !w.copies || w.lib == nil ||
+			t.feature.Depth != nil ||
+			slices.Contains(w.stills.Stills, t.feature.Key) ||
+			t.feature.DType != robocache.Uint8 {
 			continue
 		}
 		var why error
@@ -32,7 +36,13 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			case err == nil:
 			case ctx.Err() != nil || !errors.Is(err, robocache.ErrUnsupported):
 				if ctx.Err() != nil || !w.opt.SkipBad || !robocache.Bad(err) {
-					if err := robocache.At(err, robocache.Where{"episode": w.info.EpisodeIndex(ep), "stream": t.feature.Key}); err != nil {
+					if err := robocache.At(
+						err,
+						robocache.Where{
+							"episode": w.info.EpisodeIndex(ep),
+							"stream":  t.feature.Key,
+						},
+					); err != nil {
 						return err
 					}
 					return nil
@@ -44,9 +54,29 @@ func (w *writing) findPackets(ctx context.Context, eps []int) error {
 			}
 		}
 		if why != nil {
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-as-stills", Where: robocache.Where{"stream": t.feature.Key, "episode": w.info.EpisodeIndex(first)}, Count: not,
-				Message: fmt.Sprintf("the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v", not, len(eps), why), Hint: robocache.Command("convert --video-codec=h264") + " to LeRobot first makes video that is copied; " +
-					robocache.Option("write_option", "video", "stills") + " asks for images"})
+			w.report.Findings = append(w.report.Findings, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "video-as-stills",
+				Where: robocache.Where{
+					"stream":  t.feature.Key,
+					"episode": w.info.EpisodeIndex(first),
+				},
+				Count: not,
+				Message: fmt.Sprintf(
+					"the packets of %d of %d episodes cannot stand in messages as they are, so each frame of the camera becomes an image, without loss; the first: %v",
+					not,
+					len(eps),
+					why,
+				),
+				Hint: robocache.Command(
+					"convert --video-codec=h264",
+				) + " to LeRobot first makes video that is copied; " +
+					robocache.Option(
+						"write_option",
+						"video",
+						"stills",
+					) + " asks for images",
+			})
 			continue
 		}
 		if t.codec != "" {
@@ -69,7 +99,8 @@ func (w *writing) framesOf(ctx context.Context, t *target, ep int) ([]robocache.
 	return refs, nil
 }
 
-// provePackets is ErrUnsupported where the frames of an episode are not a run of packets that decode from the first on, each to the frame of its row.
+// provePackets is ErrUnsupported where the frames of an episode are not a run of packets that
+// decode from the first on, each to the frame of its row.
 func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err error) {
 	defer crash.Recover("mcap", &err)
 	no := func(format string, args ...any) error {
@@ -118,11 +149,18 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 					return err
 				}
 			case entry.Rotation != 0:
-				if err := no("the file turns its frames by %d degrees", entry.Rotation); err != nil {
+				if err := no(
+					"the file turns its frames by %d degrees",
+					entry.Rotation,
+				); err != nil {
 					return err
 				}
 			case t.codec != "" && t.codec != entry.Codec:
-				if err := no("the codec is %s, of episodes before %s", entry.Codec, t.codec); err != nil {
+				if err := no(
+					"the codec is %s, of episodes before %s",
+					entry.Codec,
+					t.codec,
+				); err != nil {
 					return err
 				}
 			}
@@ -133,14 +171,21 @@ func (w *writing) provePackets(ctx context.Context, t *target, ep int) (err erro
 				return err
 			}
 			colour := colourOf(entry)
-			if t.codec != "" && (colour == nil) != (t.colour == nil) || colour != nil && t.colour != nil && *colour != *t.colour {
-				if err := no("the colours are said in another way than in episodes before"); err != nil {
+			if t.codec != "" && (colour == nil) != (t.colour == nil) ||
+				colour != nil && t.colour != nil && *colour != *t.colour {
+				if err := no(
+					"the colours are said in another way than in episodes before",
+				); err != nil {
 					return err
 				}
 			}
 			kind, t.codec, t.colour = s.Entry, entry.Codec, colour
 		} else if d != last+1 || s.Entry != kind {
-			if err := no("frame %d of the file follows frame %d in decoding order: reordered, repeated or left out", r.Ordinal, refs[i-1].Ordinal); err != nil {
+			if err := no(
+				"frame %d of the file follows frame %d in decoding order: reordered, repeated or left out",
+				r.Ordinal,
+				refs[i-1].Ordinal,
+			); err != nil {
 				return err
 			}
 		}
@@ -226,7 +271,11 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 				return err
 			}
 			index := opened.Index
-			if packet, err = from.read(ctx, index.Sample(index.DecodeIndex(refs[i].Ordinal)), nil); err != nil {
+			if packet, err = from.read(
+				ctx,
+				index.Sample(index.DecodeIndex(refs[i].Ordinal)),
+				nil,
+			); err != nil {
 				return err
 			}
 			if s.proof == nil {
@@ -236,13 +285,23 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 			}
 			n, err := s.proof.Add(packet)
 			if err == nil && n < 0 {
-				err = robocache.Unsupported("mcap write", nil, "the packet does not decode to one frame")
+				err = robocache.Unsupported(
+					"mcap write",
+					nil,
+					"the packet does not decode to one frame",
+				)
 			}
 			if err != nil {
-				return robocache.At(unfit(err), robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal})
+				return robocache.At(
+					unfit(err),
+					robocache.Where{"file": from.file.Path, "frame": refs[i].Ordinal},
+				)
 			}
 		}
-		s.batch = append(s.batch, ros2.EncodeCompressedVideo(nil, s.header(i), ros2.VideoFormat(s.codec), packet))
+		s.batch = append(
+			s.batch,
+			ros2.EncodeCompressedVideo(nil, s.header(i), ros2.VideoFormat(s.codec), packet),
+		)
 	}
 	return nil
 }
@@ -250,5 +309,6 @@ func (s *source) packets(ctx context.Context, rows []robocache.Row) error {
 // unfit says what to do where a packet late in an episode cannot stand in a message.
 func unfit(err error) error {
 	return robocache.Unsupported("mcap write", nil, "the packets of the video cannot stand in messages as they are").
-		WithCause(err).WithHint("write images: %s", robocache.Option("write_option", "video", "stills"))
+		WithCause(err).
+		WithHint("write images: %s", robocache.Option("write_option", "video", "stills"))
 }

@@ -42,7 +42,18 @@ var formatOptions = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "rlds", Detect: Detect, Options: formatOptions, Write: Write, Keeps: keeps, Sharding: &sharding, WriteOptions: writeOptions, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:         "rlds",
+			Detect:       Detect,
+			Options:      formatOptions,
+			Write:        Write,
+			Keeps:        keeps,
+			Sharding:     &sharding,
+			WriteOptions: writeOptions,
+			Open:         reader.Opener(Open),
+		},
+	)
 }
 
 // Dataset is an open RLDS data set.
@@ -60,9 +71,10 @@ type Dataset struct {
 	files       *handles.Pool[string, robocache.Ranged]
 	plain       *plainShards
 	recs        *lru.Cache[int, *record]
-	thin        *lru.Cache[int, *record] // of what recs let go: all but the images, which are read by the piece
-	limit       int64
-	taskAt      int // slot of the task's text, or -1
+	// of what recs let go: all but the images, which are read by the piece
+	thin   *lru.Cache[int, *record]
+	limit  int64
+	taskAt int // slot of the task's text, or -1
 }
 
 // source is the leaf that a feature is made of.
@@ -73,13 +85,22 @@ type source struct {
 
 var _ robocache.Dataset = (*Dataset)(nil)
 
-// Open opens the data set at uri: the folder of a version, or one of the up to three levels above it.
+// Open opens the data set at uri: the folder of a version, or one of the up to three levels above
+// it.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return reader.Open(uri, opt, func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) })
+	return reader.Open(
+		uri,
+		opt,
+		func(s store.Store) (*Dataset, error) { return OpenStore(ctx, s, opt) },
+	)
 }
 
 // OpenStore opens the data set in a store. Close of the data set closes the store.
-func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer guard.Recover("rlds open", &err)
 	options := map[string]string{}
 	if opt.Map != nil {
@@ -89,7 +110,12 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	dir, found := locate(ctx, s, options)
 	root := guard.Must(store.Sub(s, dir))
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
-	d = &Dataset{Base: reader.Base{Bytes: root}, byKey: map[string]source{}, limit: min(maxRecord, budget), taskAt: -1}
+	d = &Dataset{
+		Base:   reader.Base{Bytes: root},
+		byKey:  map[string]source{},
+		limit:  min(maxRecord, budget),
+		taskAt: -1,
+	}
 	d.Offered = robocache.Capabilities{
 		Diagnose:     d.Diagnose,
 		GatherRagged: d.GatherRagged,
@@ -111,7 +137,13 @@ func OpenStore(ctx context.Context, s store.Store, opt robocache.OpenOptions) (d
 	}
 	guard.Check(err)
 	own := readMetadata(ctx, root)
-	d.About = &robocache.Info{URI: root.URI(), Format: "rlds", Version: d.raw.version, Findings: found, Splits: map[string]string{}}
+	d.About = &robocache.Info{
+		URI:      root.URI(),
+		Format:   "rlds",
+		Version:  d.raw.version,
+		Findings: found,
+		Splits:   map[string]string{},
+	}
 	if own.Robocache != nil {
 		d.About.Robot = own.Robocache.Robot
 	}
@@ -175,8 +207,18 @@ func (d *Dataset) strangers(have map[string]int64) {
 		}
 	}
 	if n > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-file", Where: robocache.Where{"file": one}, Count: n,
-			Message: fmt.Sprintf("%d files that look like shards are not in %s: they are not read", n, infoName), Hint: "list them there, or take them away"})
+		d.find(robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "unlisted-file",
+			Where:    robocache.Where{"file": one},
+			Count:    n,
+			Message: fmt.Sprintf(
+				"%d files that look like shards are not in %s: they are not read",
+				n,
+				infoName,
+			),
+			Hint: "list them there, or take them away",
+		})
 	}
 }
 
@@ -195,8 +237,12 @@ func (d *Dataset) indexAll(ctx context.Context, room int64) {
 	for i := range d.shards {
 		g.Go(func() (err error) {
 			defer guard.Recover("rlds index", &err)
-			x, err := guard.Value(func() *shardIndex { return d.indexShard(gctx, d.shards[i].name, room) })
-			if d.index[i] = x; errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) || errors.Is(err, robocache.ErrMalformed) {
+			x, err := guard.Value(
+				func() *shardIndex { return d.indexShard(gctx, d.shards[i].name, room) },
+			)
+			if d.index[i] = x; errors.Is(err, robocache.ErrNotFound) ||
+				errors.Is(err, robocache.ErrMisuse) ||
+				errors.Is(err, robocache.ErrMalformed) {
 				missing[i], err = err, nil
 			}
 			return robocache.At(err, robocache.Where{"file": d.shards[i].name})
@@ -224,7 +270,16 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 	if !store.Versioned(r) {
 		return d.buildIndex(ctx, name, r, room)
 	}
-	key := fmt.Sprintf("%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s", d.Bytes.URI(), name, r.Size(), r.Version(), d.taskAt, d.limit, d.s.text)
+	key := fmt.Sprintf(
+		"%s/%s\x00%d\x00%s\x00%d\x00%d\x00%s",
+		d.Bytes.URI(),
+		name,
+		r.Size(),
+		r.Version(),
+		d.taskAt,
+		d.limit,
+		d.s.text,
+	)
 	return leafcache.Load(ctx, indexes, key, func() (*shardIndex, int64) {
 		x := d.buildIndex(ctx, name, r, room)
 		return x, x.bytes() + int64(len(key))
@@ -233,7 +288,9 @@ func (d *Dataset) indexShard(ctx context.Context, name string, room int64) *shar
 
 // open opens a shard, or gives it where it is open. The caller gives it back with d.files.Put.
 func (d *Dataset) open(ctx context.Context, name string) *handles.Handle[string, robocache.Ranged] {
-	return guard.Must(d.files.Get(name, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }))
+	return guard.Must(
+		d.files.Get(name, func() (robocache.Ranged, error) { return d.Bytes.Open(ctx, name) }),
+	)
 }
 
 // number gives episodes their positions and collects what the index found.
@@ -250,7 +307,14 @@ func (d *Dataset) number(missing []error) {
 		x := d.index[i]
 		if x == nil {
 			lost++
-			f := robocache.Finding{Severity: robocache.SeverityError, Code: "missing-shard", Where: robocache.Where{"file": s.name}, Message: fmt.Sprintf("the shard cannot be opened: %v", missing[i]), Hint: "fetch it again", Lost: true}
+			f := robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "missing-shard",
+				Where:    robocache.Where{"file": s.name},
+				Message:  fmt.Sprintf("the shard cannot be opened: %v", missing[i]),
+				Hint:     "fetch it again",
+				Lost:     true,
+			}
 			if errors.Is(missing[i], robocache.ErrNotFound) {
 				f.Message, f.Hint = "the shard is not there", "fetch it into this folder, under this name"
 			}
@@ -268,12 +332,26 @@ func (d *Dataset) number(missing []error) {
 			if f.Code == "bad-record" {
 				w["episode"] = id + int64(f.Where["index"].(int))
 			}
-			f.Where, f.Message = w, s.name+": "+f.Message // lists of what was skipped show the message alone
+			// lists of what was skipped show the message alone
+			f.Where, f.Message = w, s.name+": "+f.Message
 			d.find(f)
 		}
 		if s.says >= 0 && s.says != int64(n) {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "shard-length-differs", Where: robocache.Where{"file": s.name, "pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.num)},
-				Message: fmt.Sprintf("%s says %d episodes, the shard holds %d", infoName, s.says, n), Hint: "write the number that is there"})
+			d.find(robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "shard-length-differs",
+				Where: robocache.Where{
+					"file":    s.name,
+					"pointer": fmt.Sprintf("/splits/%d/shardLengths/%d", s.split, s.num),
+				},
+				Message: fmt.Sprintf(
+					"%s says %d episodes, the shard holds %d",
+					infoName,
+					s.says,
+					n,
+				),
+				Hint: "write the number that is there",
+			})
 		}
 		unknown += x.unknown
 		id += max(int64(n), s.says)
@@ -304,8 +382,13 @@ func (d *Dataset) number(missing []error) {
 		guard.Fail(e)
 	}
 	if unknown > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "unknown-features", Where: robocache.Where{"file": featuresName}, Count: unknown,
-			Message: "records hold features that " + featuresName + " does not have: they are not read"})
+		d.find(robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "unknown-features",
+			Where:    robocache.Where{"file": featuresName},
+			Count:    unknown,
+			Message:  "records hold features that " + featuresName + " does not have: they are not read",
+		})
 	}
 	d.About.Episodes = d.first[len(d.shards)]
 	indices := make([]int64, 0, d.About.Episodes)
@@ -333,11 +416,16 @@ func (d *Dataset) Len(episode int) int {
 	return int(d.index[s].steps[r])
 }
 
-// Episode gives the place and the task of an episode. Its index counts all episodes that dataset_info.json promises.
+// Episode gives the place and the task of an episode. Its index counts all episodes that
+// dataset_info.json promises.
 func (d *Dataset) Episode(ctx context.Context, episode int) (e robocache.Episode, err error) {
 	defer guard.Recover("rlds episode", &err)
 	s, r := d.place(episode)
-	e = robocache.Episode{Position: episode, Index: d.ids[s] + int64(r), Length: int(d.index[s].steps[r])}
+	e = robocache.Episode{
+		Position: episode,
+		Index:    d.ids[s] + int64(r),
+		Length:   int(d.index[s].steps[r]),
+	}
 	if t := d.task(s, r); t != "" {
 		e.Tasks = []string{t}
 	}

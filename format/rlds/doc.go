@@ -1,4 +1,5 @@
-// Package rlds reads and writes RLDS data sets as TFDS prepares them (Open X-Embodiment), without TensorFlow.
+// Package rlds reads and writes RLDS data sets as TFDS prepares them (Open X-Embodiment), without
+// TensorFlow.
 //
 // # Contract
 //

@@ -17,7 +17,10 @@ import (
 )
 
 // Diagnose reads whole records: check sums, counts, flags, and with Decode every image.
-func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+func (d *Dataset) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer guard.Recover("rlds diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, d.About.Episodes)
 	out = append(out, d.About.Findings...)
@@ -28,7 +31,9 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	for i, e := range episodes {
 		g.Go(func() (err error) {
 			defer guard.Recover("rlds diagnose", &err)
-			found[i], err = guard.Value(func() []robocache.Finding { return d.diagnose(gctx, e, opt.Decode) })
+			found[i], err = guard.Value(
+				func() []robocache.Finding { return d.diagnose(gctx, e, opt.Decode) },
+			)
 			if opt.Progress != nil {
 				opt.Progress(done.Add(1), int64(len(episodes)))
 			}
@@ -39,8 +44,13 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return append(out, slices.Concat(found...)...), nil
 }
 
-// diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is wrong with the data is a finding.
-func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out []robocache.Finding) {
+// diagnose looks at one episode. Only a fault of the store or of the caller is an error: what is
+// wrong with the data is a finding.
+func (d *Dataset) diagnose(
+	ctx context.Context,
+	episode int,
+	decode bool,
+) (out []robocache.Finding) {
 	rec, err := guard.Value(func() *record { return d.load(ctx, episode) })
 	_ = guard.RaiseInternal(err)
 	if errors.Is(err, robocache.ErrMalformed) || errors.Is(err, robocache.ErrResourceLimit) {
@@ -49,14 +59,43 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 		if errors.As(err, &e) {
 			where = e.Where
 		}
-		return []robocache.Finding{{Severity: robocache.SeverityError, Code: "bad-record", Where: where, Message: err.Error(), Hint: "fetch the shard again"}}
+		return []robocache.Finding{
+			{
+				Severity: robocache.SeverityError,
+				Code:     "bad-record",
+				Where:    where,
+				Message:  err.Error(),
+				Hint:     "fetch the shard again",
+			},
+		}
 	}
 	guard.Check(err)
 	add := func(s robocache.Severity, code, stream string, row int, message, hint string) {
-		out = append(out, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": stream, "row": row}, Message: message, Hint: hint})
+		out = append(
+			out,
+			robocache.Finding{
+				Severity: s,
+				Code:     code,
+				Where: robocache.Where{
+					"episode": d.About.EpisodeIndex(episode),
+					"stream":  stream,
+					"row":     row,
+				},
+				Message: message,
+				Hint:    hint,
+			},
+		)
 	}
 	if rec.steps == 0 {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"episode": d.About.EpisodeIndex(episode)}, Message: "the episode has no steps"})
+		out = append(
+			out,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "empty-episode",
+				Where:    robocache.Where{"episode": d.About.EpisodeIndex(episode)},
+				Message:  "the episode has no steps",
+			},
+		)
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
@@ -65,7 +104,8 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 		}
 		if l.missing(rec) {
 			_, isStream := d.byKey[l.key]
-			if _, known := d.lacksLeaf(episode, i); isStream && !known { // else a finding of opening
+			// else a finding of opening
+			if _, known := d.lacksLeaf(episode, i); isStream && !known {
 				var lacking reader.LackingFindings
 				lacking.Add(d.About.Feature(l.key), d.lackingWhere(episode, l.key), l.name)
 				out = append(out, lacking.List()...)
@@ -93,10 +133,28 @@ func (d *Dataset) diagnose(ctx context.Context, episode int, decode bool) (out [
 		}
 	}
 	if n, ok := d.flags(rec, "is_first"); ok && rec.steps > 0 && (len(n) != 1 || n[0] != 0) {
-		add(robocache.SeverityWarning, "odd-flags", "is_first", 0, fmt.Sprintf("is_first is set at %v, expected at the first step alone", few(n)), "")
+		add(
+			robocache.SeverityWarning,
+			"odd-flags",
+			"is_first",
+			0,
+			fmt.Sprintf("is_first is set at %v, expected at the first step alone", few(n)),
+			"",
+		)
 	}
-	if n, ok := d.flags(rec, "is_last"); ok && rec.steps > 0 && (len(n) > 1 || len(n) == 1 && n[0] != rec.steps-1) {
-		add(robocache.SeverityWarning, "odd-flags", "is_last", 0, fmt.Sprintf("is_last is set at %v, expected at the last step alone", few(n)), "")
+	if n, ok := d.flags(
+		rec,
+		"is_last",
+	); ok && rec.steps > 0 &&
+		(len(n) > 1 || len(n) == 1 && n[0] != rec.steps-1) {
+		add(
+			robocache.SeverityWarning,
+			"odd-flags",
+			"is_last",
+			0,
+			fmt.Sprintf("is_last is set at %v, expected at the last step alone", few(n)),
+			"",
+		)
 	}
 	return out
 }
@@ -112,7 +170,8 @@ func (l *leaf) look(b []byte, decode bool) {
 	info := guard.Must(video.StillSize(b))
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
 		guard.Fail(robocache.Malformed("rlds", nil, "the size of the image").
-			Expected(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width)))
+			Expected(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width)),
+		)
 	}
 	if !decode {
 		return

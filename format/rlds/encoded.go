@@ -87,16 +87,26 @@ func (l *leaf) depth(b []byte) *robocache.Raw {
 	info := guard.Must(video.StillSize(b))
 	if int64(info.Width)*int64(info.Height) > maxPixels/4 {
 		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
-			Expected(fmt.Sprintf("at most %d pixels", maxPixels/4), fmt.Sprintf("%d × %d", info.Width, info.Height)))
+			Expected(fmt.Sprintf("at most %d pixels", maxPixels/4), fmt.Sprintf("%d × %d", info.Width, info.Height)),
+		)
 	}
 	if l.shape[0] != 0 && l.shape[0] != info.Height || l.shape[1] != 0 && l.shape[1] != info.Width {
-		bad(fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]), fmt.Sprintf("%d × %d", info.Height, info.Width), nil)
+		bad(
+			fmt.Sprintf("%d × %d", l.shape[0], l.shape[1]),
+			fmt.Sprintf("%d × %d", info.Height, info.Width),
+			nil,
+		)
 	}
 	m, err := png.Decode(bytes.NewReader(b))
 	if err != nil {
 		bad("a PNG", "none that can be read", err)
 	}
-	raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 1, DType: robocache.Float32}
+	raw := &robocache.Raw{
+		Height:   info.Height,
+		Width:    info.Width,
+		Channels: 1,
+		DType:    robocache.Float32,
+	}
 	switch p := m.(type) {
 	case *image.RGBA: // without a fourth channel, which is then 255
 		raw.Pix, raw.Stride = p.Pix, p.Stride

@@ -8,15 +8,24 @@ import (
 	"testing"
 )
 
-// TestEncodedCounts: a tensor that is kept as a byte string counts once a step, whatever its shape, also where it comes first.
+// TestEncodedCounts: a tensor that is kept as a byte string counts once a step, whatever its shape,
+// also where it comes first.
 func TestEncodedCounts(t *testing.T) {
 	for _, first := range []bool{false, true} {
 		h := newHand()
-		h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar("float32")
+		h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar(
+			"float32",
+		)
 		x := newExample()
 		var values [][]byte
 		for i := range 4 {
-			values = append(values, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(i)), uint32(10*i)))
+			values = append(
+				values,
+				binary.LittleEndian.AppendUint32(
+					binary.LittleEndian.AppendUint32(nil, uint32(i)),
+					uint32(10*i),
+				),
+			)
 		}
 		if first {
 			h.features += `, "is_first": ` + scalar("bool")
@@ -39,7 +48,13 @@ func TestEncodedCounts(t *testing.T) {
 			t.Errorf("is_first %v: %d steps of 4", first, d.Len(0))
 			continue
 		}
-		if err := d.Gather(t.Context(), "a", rowsOf(d, 0), got); err != nil || !bytes.Equal(got, bytes.Join(values, nil)) {
+		if err := d.Gather(
+			t.Context(),
+			"a",
+			rowsOf(d, 0),
+			got,
+		); err != nil ||
+			!bytes.Equal(got, bytes.Join(values, nil)) {
 			t.Errorf("is_first %v: % x, %v", first, got, err)
 		}
 	}
@@ -48,7 +63,9 @@ func TestEncodedCounts(t *testing.T) {
 // Rows that are byte strings are copied one by one: none costs memory of its own.
 func TestEncodedRowsAllocate(t *testing.T) {
 	h := newHand()
-	h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar("float32")
+	h.features = `"a": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "int32", "encoding": "bytes"}}, "r": ` + scalar(
+		"float32",
+	)
 	x := newExample()
 	const n = 400
 	x.strings("steps/a", slices.Repeat([][]byte{make([]byte, 8)}, n))

@@ -73,7 +73,8 @@ func (w *wire) fail(at int, what string) {
 	}
 }
 
-// next gives the field at p of the message that ends at to; the one behind it begins where it ends. what is said of a message that is none.
+// next gives the field at p of the message that ends at to; the one behind it begins where it ends.
+// what is said of a message that is none.
 func (w *wire) next(p, to int, what string) (f field, ok bool) {
 	if p >= to || w.err != nil {
 		return f, false
@@ -95,8 +96,8 @@ func (w *wire) next(p, to int, what string) (f field, ok bool) {
 	return f, n >= 0
 }
 
-// parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number in lists); others are counted.
-// Nothing of b is copied. lists must be zero.
+// parseExample finds the features of a tf.train.Example. Names are looked up in want (name → number
+// in lists); others are counted. Nothing of b is copied. lists must be zero.
 func parseExample(b []byte, want map[string]int, lists []list) (unknown int, err error) {
 	w := &wire{b: b}
 	arena := make([]span, 0, 256) // takes the positions of byte strings
@@ -137,7 +138,8 @@ func (w *wire) feature(from, to int, arena []span) (l list, _ []span) {
 			continue
 		}
 		if listKind(f.num) == l.kind {
-			// Two pieces of one list in a feature are legal protobuf and are joined by it; nobody writes them.
+			// Two pieces of one list in a feature are legal protobuf and are joined by it; nobody
+			// writes them.
 			w.fail(f.from, "a feature whose list is in pieces:")
 		}
 		l = list{found: true, kind: listKind(f.num), raw: w.b[f.from:f.to]}
@@ -158,7 +160,8 @@ func (w *wire) count(l *list, f field, arena []span) []span {
 		case l.kind == bytesList && bytes:
 			arena = append(arena, span{uint32(v.from), uint32(v.to)})
 			n = 1
-		case l.kind == floatList && v.typ == protowire.Fixed32Type, l.kind == intList && v.typ == protowire.VarintType:
+		case l.kind == floatList && v.typ == protowire.Fixed32Type,
+			l.kind == intList && v.typ == protowire.VarintType:
 			n = 1
 		case l.kind == floatList && bytes && (v.to-v.from)%4 == 0:
 			n = (v.to - v.from) / 4
@@ -215,7 +218,8 @@ func (l *list) pieces() iter.Seq[[]byte] {
 	}
 }
 
-// eachInt calls fn with the values of an integer list in turn; false where a varint is longer than 64 bits or fn says so.
+// eachInt calls fn with the values of an integer list in turn; false where a varint is longer than
+// 64 bits or fn says so.
 func (l *list) eachInt(fn func(v int64) bool) bool {
 	for b := range l.pieces() {
 		for len(b) > 0 {

@@ -29,7 +29,8 @@ func has(d *Dataset, code string) bool {
 	return false
 }
 
-// TestTruncatedAnywhere: of a shard that is cut at any byte the whole records are read, and the cut is a finding.
+// TestTruncatedAnywhere: of a shard that is cut at any byte the whole records are read, and the cut
+// is a finding.
 func TestTruncatedAnywhere(t *testing.T) {
 	h := newHand()
 	whole := h.shards[handShard]
@@ -53,7 +54,9 @@ func TestTruncatedAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
-		if _, even := ends[cut]; d.Info().Episodes != complete || has(d, "truncated-shard") == even || has(d, "shard-length-differs") != (complete < 3) {
+		if _, even := ends[cut]; d.Info().Episodes != complete ||
+			has(d, "truncated-shard") == even ||
+			has(d, "shard-length-differs") != (complete < 3) {
 			t.Fatalf("cut at %d: %d episodes, %+v", cut, d.Info().Episodes, d.Info().Findings)
 		}
 		for e := range complete {
@@ -65,7 +68,8 @@ func TestTruncatedAnywhere(t *testing.T) {
 	}
 }
 
-// TestFlippedAnywhere: a flipped byte costs its record, or the rest where it hits a length; what is served is right.
+// TestFlippedAnywhere: a flipped byte costs its record, or the rest where it hits a length; what is
+// served is right.
 func TestFlippedAnywhere(t *testing.T) {
 	h := newHand()
 	whole := h.shards[handShard]
@@ -86,20 +90,31 @@ func TestFlippedAnywhere(t *testing.T) {
 			for e := range d.Info().Episodes {
 				if d.Len(e) != []int{3, 1, 5}[e] {
 					// The heads lied; the whole record says so.
-					if err := d.Gather(t.Context(), "reward", rowsOf(d, e), make([]byte, 4*d.Len(e))); err == nil && d.Len(e) > 0 {
+					if err := d.Gather(
+						t.Context(),
+						"reward",
+						rowsOf(d, e),
+						make([]byte, 4*d.Len(e)),
+					); err == nil &&
+						d.Len(e) > 0 {
 						t.Errorf("byte %d: episode %d has %d steps", i, e, d.Len(e))
 					}
 					bad++
 					continue
 				}
 				if err := checkEpisode(t, d, e, e); err != nil {
-					if hostile.Typed(t, err); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), handShard) {
+					if hostile.Typed(
+						t,
+						err,
+					); !errors.Is(err, robocache.ErrMalformed) ||
+						!strings.Contains(err.Error(), handShard) {
 						t.Errorf("byte %d: %v", i, err)
 					}
 					bad++
 				}
 			}
-			if lost := 3 - d.Info().Episodes; bad+lost == 0 || lost == 0 && bad > 1 || lost > 0 && len(d.Info().Findings) == 0 {
+			if lost := 3 - d.Info().Episodes; bad+lost == 0 || lost == 0 && bad > 1 ||
+				lost > 0 && len(d.Info().Findings) == 0 {
 				t.Errorf("byte %d: %d episodes bad, %d lost, %+v", i, bad, lost, d.Info().Findings)
 			}
 			found, err := d.Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
@@ -117,7 +132,9 @@ func TestLyingLength(t *testing.T) {
 		h := newHand()
 		b := binary.LittleEndian.AppendUint64(nil, n)
 		b = binary.LittleEndian.AppendUint32(b, maskedCRC(b))
-		h.shards[handShard] = append(appendRecord(nil, handEpisode(0, 3)), append(b, make([]byte, 100)...)...)
+		h.shards[handShard] = append(
+			appendRecord(nil, handEpisode(0, 3)),
+			append(b, make([]byte, 100)...)...)
 		before := hostile.Allocated()
 		d, err := h.open(t, "lie")
 		if err != nil || d.Info().Episodes != 1 || !has(d, "truncated-shard") {
@@ -135,14 +152,18 @@ func TestMissingShard(t *testing.T) {
 	h.info = handInfo("toy", "train", 1, 4, 2)
 	h.shards = map[string][]byte{
 		"toy-train.tfrecord-00000-of-00003": appendRecord(nil, handEpisode(0, 3)),
-		"toy-train.tfrecord-00002-of-00003": append(appendRecord(nil, handEpisode(5, 2)), appendRecord(nil, handEpisode(6, 1))...),
+		"toy-train.tfrecord-00002-of-00003": append(
+			appendRecord(nil, handEpisode(5, 2)),
+			appendRecord(nil, handEpisode(6, 1))...),
 		"toy-train.tfrecord-00007-of-00009": nil,
 	}
 	d, err := h.open(t, "missing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Info().Episodes != 3 || d.Info().Frames != 6 || !has(d, "missing-shard") || !has(d, "unlisted-file") || d.Info().Splits["train"] != "0:3" {
+	if d.Info().Episodes != 3 || d.Info().Frames != 6 || !has(d, "missing-shard") ||
+		!has(d, "unlisted-file") ||
+		d.Info().Splits["train"] != "0:3" {
 		t.Errorf("%+v", d.Info())
 	}
 	for i, want := range []int64{0, 5, 6} {
@@ -165,7 +186,8 @@ func TestMissingShard(t *testing.T) {
 	}
 }
 
-// TestLostEpisodes: what is cut off, or cannot be read when the shard is indexed, stops training by name; an unreadable episode only where it is chosen.
+// TestLostEpisodes: what is cut off, or cannot be read when the shard is indexed, stops training by
+// name; an unreadable episode only where it is chosen.
 func TestLostEpisodes(t *testing.T) {
 	whole := newHand().shards[handShard]
 	first, _ := recordLength(whole)
@@ -192,7 +214,8 @@ func TestLostEpisodes(t *testing.T) {
 		}
 		err = robocache.Whole(d, nil, "train", "skip bad episodes")
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) || e.Where["file"] != handShard {
+		if !errors.Is(err, robocache.ErrMalformed) || !errors.As(err, &e) ||
+			e.Where["file"] != handShard {
 			t.Errorf("%s: %v", what, err)
 		}
 		if c.bad < 0 {
@@ -237,7 +260,13 @@ func TestCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if err := checkEpisode(t, d, 0, 0); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "steps/") {
+		if err := checkEpisode(
+			t,
+			d,
+			0,
+			0,
+		); !errors.Is(err, robocache.ErrMalformed) ||
+			!strings.Contains(err.Error(), "steps/") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := checkEpisode(t, d, 1, 1); err != nil {
@@ -286,14 +315,21 @@ func TestUnpacked(t *testing.T) {
 		t.Error(err)
 	}
 	got := make([]byte, 12)
-	if err := d.Gather(t.Context(), "reward", rowsOf(d, 0), got); err != nil || !bytes.Equal(got, f32s(0, 1, 2)) {
+	if err := d.Gather(
+		t.Context(),
+		"reward",
+		rowsOf(d, 0),
+		got,
+	); err != nil ||
+		!bytes.Equal(got, f32s(0, 1, 2)) {
 		t.Error(got, err)
 	}
 }
 
 func f32Pairs(e, i int) [][]byte { return [][]byte{f32s(float32(e)), f32s(float32(i))} }
 
-// TestPackedShards: a shard through gzip or zlib is read; a damaged one gives what is before the damage.
+// TestPackedShards: a shard through gzip or zlib is read; a damaged one gives what is before the
+// damage.
 func TestPackedShards(t *testing.T) {
 	for _, how := range []string{"gzip", "zlib"} {
 		h := newHand()
@@ -326,7 +362,11 @@ func TestPackedShards(t *testing.T) {
 			h.shards[handShard] = z.Bytes()[:cut]
 			d, err := h.open(t, how)
 			if err != nil {
-				if hostile.Typed(t, err); cut > headBytes && !errors.Is(err, robocache.ErrMalformed) {
+				if hostile.Typed(
+					t,
+					err,
+				); cut > headBytes &&
+					!errors.Is(err, robocache.ErrMalformed) {
 					t.Errorf("%s cut at %d: %v", how, cut, err)
 				}
 				continue
@@ -359,7 +399,8 @@ func TestPackedShards(t *testing.T) {
 	}
 }
 
-// TestFaultAnywhere: the n-th operation of the store fails, until a run passes: never a wrong answer, never an untyped error.
+// TestFaultAnywhere: the n-th operation of the store fails, until a run passes: never a wrong
+// answer, never an untyped error.
 func TestFaultAnywhere(t *testing.T) {
 	h := newHand()
 	for n := int64(1); ; n++ {

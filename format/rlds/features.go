@@ -131,7 +131,8 @@ func (l *leaf) elements() int {
 	return n
 }
 
-// listed is how many values the record's list has for one row of fixed shape: a byte string holds a whole tensor or image.
+// listed is how many values the record's list has for one row of fixed shape: a byte string holds a
+// whole tensor or image.
 func (l *leaf) listed() int {
 	switch l.coding {
 	case rawBytes, zlibbed, frame, floatPNG:
@@ -148,7 +149,8 @@ type schema struct {
 	leaves []leaf
 	names  map[string]int // name in a record → slot
 	slots  int
-	// counters are the leaves that say how many steps there are, by slot; counted are their slots, is_first before all.
+	// counters are the leaves that say how many steps there are, by slot; counted are their slots,
+	// is_first before all.
 	counters map[int]*leaf
 	counted  []int
 	text     string // the file, as the identity of the schema
@@ -208,7 +210,12 @@ func shallow(b []byte) error {
 		case quoted:
 		case c == '{' || c == '[':
 			if depth++; depth > 8*maxLevels {
-				return robocache.Malformed("rlds", nil, "the JSON is nested deeper than %d", 8*maxLevels)
+				return robocache.Malformed(
+					"rlds",
+					nil,
+					"the JSON is nested deeper than %d",
+					8*maxLevels,
+				)
 			}
 		case c == '}' || c == ']':
 			depth--
@@ -217,10 +224,17 @@ func shallow(b []byte) error {
 	return nil
 }
 
-// walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or the episode) and the node.
+// walk adds the leaves below a node. seq holds the lengths of the sequences between the step (or
+// the episode) and the node.
 func (s *schema) walk(n *node, name, key string, step bool, seq []int, level int) {
 	if n == nil || level > maxLevels || len(s.leaves) >= maxLeaves {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName, "stream": clip(name)}, "an empty node, too many features, or features nested too deep"))
+		guard.Fail(
+			robocache.Malformed(
+				"rlds",
+				robocache.Where{"file": featuresName, "stream": clip(name)},
+				"an empty node, too many features, or features nested too deep",
+			),
+		)
 	}
 	switch {
 	case n.FeaturesDict != nil:
@@ -354,7 +368,8 @@ func (l *leaf) image(v *valueNode) {
 	}
 }
 
-// sequences settles how the sequences inside a step show: a last open one makes rows ragged, fixed ones are dimensions.
+// sequences settles how the sequences inside a step show: a last open one makes rows ragged, fixed
+// ones are dimensions.
 func (l *leaf) sequences() {
 	if l.inner == 0 {
 		if l.coding == textual && l.elements() != 1 {
@@ -381,7 +396,8 @@ func (l *leaf) sequences() {
 		case i == 0:
 			l.varies = true
 		case l.varies && l.inner == 2 && i == 1:
-			dims = nil // both vary: a row is all its values, and their lengths are a stream of their own
+			// both vary: a row is all its values, and their lengths are a stream of their own
+			dims = nil
 		default:
 			l.what = "a sequence of varying length in one of fixed length"
 			return
@@ -429,7 +445,13 @@ func (s *schema) settle() {
 		}
 	}
 	if len(s.leaves) == 0 {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName}, "there are no features"))
+		guard.Fail(
+			robocache.Malformed(
+				"rlds",
+				robocache.Where{"file": featuresName},
+				"there are no features",
+			),
+		)
 	}
 	s.counters = map[int]*leaf{}
 	for i := range s.leaves {
@@ -444,13 +466,18 @@ func (s *schema) settle() {
 	}
 	if len(s.counted) == 0 {
 		guard.Fail(robocache.Malformed("rlds", robocache.Where{"file": featuresName}, "").
-			Expected("a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", "images or sequences alone"))
+			Expected("a feature of steps that says how many there are: a number, a tensor of fixed shape or a text", "images or sequences alone"),
+		)
 	}
 }
 
-// counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one a step.
+// counts says that a leaf's count gives the number of steps: numbers or texts of a fixed size, one
+// a step.
 func (l *leaf) counts() bool {
-	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional && l.coding != frame && l.coding != floatPNG && l.listed() > 0
+	return l.what == "" && l.step && !l.varies && l.inner == 0 && !l.optional &&
+		l.coding != frame &&
+		l.coding != floatPNG &&
+		l.listed() > 0
 }
 
 // listKind is the list that a leaf's values are kept in.

@@ -12,18 +12,36 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestSuite holds the reader to the suite of all formats: on real data from every level of its folders, on one split, on ragged, float64
-// and depth streams that our writer made, and on every kind that tensorflow-datasets writes.
+// TestSuite holds the reader to the suite of all formats: on real data from every level of its
+// folders, on one split, on ragged, float64 and depth streams that our writer made, and on every
+// kind that tensorflow-datasets writes.
 func TestSuite(t *testing.T) {
 	real := realdata.Path(t, "bridge_rlds")
 	for _, dir := range []string{real, filepath.Join(real, "bridge_dataset"), filepath.Join(real, "bridge_dataset", "1.0.0")} {
 		formattest.Run(t, formattest.Fixture{URI: dir, Format: "rlds"})
 	}
-	formattest.Run(t, formattest.Fixture{URI: real, Format: "rlds", Options: robocache.OpenOptions{MemoryBudget: 1 << 20, Options: map[string]string{"split": "val"}}})
+	formattest.Run(
+		t,
+		formattest.Fixture{
+			URI:    real,
+			Format: "rlds",
+			Options: robocache.OpenOptions{
+				MemoryBudget: 1 << 20,
+				Options:      map[string]string{"split": "val"},
+			},
+		},
+	)
 	dir, _ := write(t, onRows(mixed(t)), robocache.WriteOptions{})
 	formattest.Run(t, formattest.Fixture{URI: dir, Format: "rlds"})
 	if kinds := rlds.TFDSKinds(t); kinds != "" {
-		formattest.Run(t, formattest.Fixture{URI: kinds, Format: "rlds", Options: robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}})
+		formattest.Run(
+			t,
+			formattest.Fixture{
+				URI:     kinds,
+				Format:  "rlds",
+				Options: robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+			},
+		)
 	}
 }
 

@@ -11,17 +11,35 @@ import (
 )
 
 // Frames gives images: encoded as they are in the record, but float32 depth as its pixels.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	defer guard.Recover("rlds frames", &err)
 	l, _, _ := d.leafOf(key, robocache.KindImage)
 	guard.Check(op.Room(key, "frames", len(rows), len(out)))
-	d.eachEpisode(ctx, l, rows, func(rec *record, episode int, which []int) { d.frames(ctx, l, rec, episode, rows, which, out) })
+	d.eachEpisode(
+		ctx,
+		l,
+		rows,
+		func(rec *record, episode int, which []int) { d.frames(ctx, l, rec, episode, rows, which, out) },
+	)
 	return nil
 }
 
-// frames gives images of one episode. They are copied: a slice of the record would hold all of it in memory for as long as the image is
-// wanted, and the caller may write to it.
-func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int, rows []robocache.Row, which []int, out []robocache.FrameRef) {
+// frames gives images of one episode. They are copied: a slice of the record would hold all of it
+// in memory for as long as the image is wanted, and the caller may write to it.
+func (d *Dataset) frames(
+	ctx context.Context,
+	l *leaf,
+	rec *record,
+	episode int,
+	rows []robocache.Row,
+	which []int,
+	out []robocache.FrameRef,
+) {
 	spans := rec.lists[l.slot].spans
 	asked := 0
 	for _, i := range which {
@@ -58,7 +76,16 @@ func (d *Dataset) frames(ctx context.Context, l *leaf, rec *record, episode int,
 			continue
 		}
 		err := guard.Try(func() { out[i] = robocache.FrameRef{Raw: l.depth(out[i].Encoded)} })
-		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": l.key, "row": rows[i].Index}))
+		guard.Check(
+			robocache.At(
+				err,
+				robocache.Where{
+					"episode": d.About.EpisodeIndex(episode),
+					"stream":  l.key,
+					"row":     rows[i].Index,
+				},
+			),
+		)
 	}
 }
 

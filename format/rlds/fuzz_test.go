@@ -136,7 +136,11 @@ func FuzzMetadata(f *testing.F) {
 	s.Drop()
 	f.Add(features)
 	f.Add([]byte(h.info))
-	f.Add([]byte(`{"robocache": {"fps": "30000/1001", "stamps": "t", "features": {"a": {"names": ["x"]}}}}`))
+	f.Add(
+		[]byte(
+			`{"robocache": {"fps": "30000/1001", "stamps": "t", "features": {"a": {"names": ["x"]}}}}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		sc, err := parseFeatures(b)
@@ -169,7 +173,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a dataset's head, or a typed error.
+// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a dataset's head,
+// or a typed error.
 func FuzzSummary(f *testing.F) {
 	const schema = `{"name":"set","splits":[{"name":"train","episodes":-1}],"features":"{}","own":{}}`
 	f.Add(schema, `{"splits":{"train":{"length":2,"bytes":10}}}`)
@@ -177,7 +182,10 @@ func FuzzSummary(f *testing.F) {
 	f.Add(`{"name":"../x","splits":[{"name":"../../y"}]}`, `{"splits":{"../../y":{"length":1}}}`)
 	f.Add(`{"splits":null}`, `null`)
 	f.Fuzz(func(t *testing.T, schema, summary string) {
-		shards := []robocache.ShardReport{{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"}, {Episodes: 1, Frames: 3, Summary: []byte(summary), Dir: "b"}}
+		shards := []robocache.ShardReport{
+			{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"},
+			{Episodes: 1, Frames: 3, Summary: []byte(summary), Dir: "b"},
+		}
 		dir := t.TempDir()
 		names, err := placeShards(dir, []byte(schema), shards)
 		hostile.Typed(t, err)

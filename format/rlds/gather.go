@@ -21,8 +21,10 @@ func (d *Dataset) load(ctx context.Context, episode int) *record {
 	return leafcache.Load(ctx, d.recs, episode, func() (*record, int64) {
 		rec := guard.Must(d.s.parseRecord(d.read(ctx, s, r)))
 		if rec.steps != int(d.index[s].steps[r]) {
-			guard.Fail(robocache.Malformed("rlds", nil, "the number of steps, against the heads of the record's features").
-				Expected(fmt.Sprint(d.index[s].steps[r]), fmt.Sprint(rec.steps)))
+			guard.Fail(
+				robocache.Malformed("rlds", nil, "the number of steps, against the heads of the record's features").
+					Expected(fmt.Sprint(d.index[s].steps[r]), fmt.Sprint(rec.steps)),
+			)
 		}
 		if t := rec.thin(d.s); t != nil {
 			d.thin.Put(episode, t, t.bytes())
@@ -48,7 +50,8 @@ func (d *Dataset) peek(episode int) *record {
 	return rec
 }
 
-// column gives the values of a leaf. The cache hears that the record was unfolded further: that record, and not one that was loaded again since.
+// column gives the values of a leaf. The cache hears that the record was unfolded further: that
+// record, and not one that was loaded again since.
 func (d *Dataset) column(rec *record, leaf, episode int) *column {
 	kept := d.recs
 	if rec.slim {
@@ -67,7 +70,11 @@ func (d *Dataset) column(rec *record, leaf, episode int) *column {
 
 // where is the place of a record.
 func (d *Dataset) where(s, r int) robocache.Where {
-	return robocache.Where{"file": d.shards[s].name, "offset": d.index[s].off[r], "episode": d.ids[s] + int64(r)}
+	return robocache.Where{
+		"file":    d.shards[s].name,
+		"offset":  d.index[s].off[r],
+		"episode": d.ids[s] + int64(r),
+	}
 }
 
 // bytes is what a record holds in memory.
@@ -122,9 +129,14 @@ func (d *Dataset) checkRow(row robocache.Row) error {
 	return op.Row(d.About, d.Len(row.Episode), row)
 }
 
-// eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the records are loaded several at a time,
-// and fn runs as often at once.
-func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row, fn func(rec *record, episode int, which []int)) {
+// eachEpisode calls fn with every record that the rows need, and with the numbers of its rows; the
+// records are loaded several at a time, and fn runs as often at once.
+func (d *Dataset) eachEpisode(
+	ctx context.Context,
+	l *leaf,
+	rows []robocache.Row,
+	fn func(rec *record, episode int, which []int),
+) {
 	images := l.coding == frame || l.coding == floatPNG
 	order := make([]int, len(rows))
 	for i, r := range rows {
@@ -133,7 +145,10 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 		}
 		order[i] = i
 	}
-	if inOrder := func(a, b int) int { return rows[a].Episode - rows[b].Episode }; !slices.IsSortedFunc(order, inOrder) {
+	if inOrder := func(a, b int) int { return rows[a].Episode - rows[b].Episode }; !slices.IsSortedFunc(
+		order,
+		inOrder,
+	) {
 		slices.SortStableFunc(order, inOrder)
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -154,7 +169,10 @@ func (d *Dataset) eachEpisode(ctx context.Context, l *leaf, rows []robocache.Row
 				rec = d.values(gctx, episode)
 			}
 			if l.missing(rec) {
-				return robocache.At(l.errMissing(), robocache.Where{"episode": d.About.EpisodeIndex(episode)})
+				return robocache.At(
+					l.errMissing(),
+					robocache.Where{"episode": d.About.EpisodeIndex(episode)},
+				)
 			}
 			fn(rec, episode, which)
 			return nil
@@ -175,7 +193,14 @@ func (d *Dataset) leafOf(key string, kinds ...robocache.Kind) (*leaf, source, *r
 	if !ok {
 		for i := range d.s.leaves {
 			if l := &d.s.leaves[i]; l.key == key && l.what != "" {
-				guard.Fail(robocache.Unsupported("rlds", robocache.Where{"stream": key}, "%s is not read", l.what))
+				guard.Fail(
+					robocache.Unsupported(
+						"rlds",
+						robocache.Where{"stream": key},
+						"%s is not read",
+						l.what,
+					),
+				)
 			}
 		}
 		guard.Fail(op.NoStream(key))
@@ -196,7 +221,12 @@ func (l *leaf) row(index int) int {
 }
 
 // Gather copies rows of a numeric stream into dst.
-func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric)
 	if f.Ragged() {
@@ -214,8 +244,18 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 			to, row := dst[i*size:(i+1)*size], l.row(rows[i].Index)
 			switch {
 			case c == nil:
-				if err := l.encoded(rec, row, to); err != nil { // of every row: without a map and a guard
-					guard.Fail(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": key, "row": rows[i].Index}))
+				// of every row: without a map and a guard
+				if err := l.encoded(rec, row, to); err != nil {
+					guard.Fail(
+						robocache.At(
+							err,
+							robocache.Where{
+								"episode": d.About.EpisodeIndex(episode),
+								"stream":  key,
+								"row":     rows[i].Index,
+							},
+						),
+					)
 				}
 			case c.rows == nil && l.absent(rec):
 				clear(to)
@@ -228,7 +268,12 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 }
 
 // Valid says which rows of a stream that may be left out are there.
-func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+func (d *Dataset) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
 	defer guard.Recover("rlds valid", &err)
 	l, _, _ := d.leafOf(key)
 	guard.Check(op.Room(key, "bytes", len(rows), len(valid)))
@@ -246,7 +291,11 @@ func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, v
 }
 
 // GatherRagged gives the rows of a stream whose rows vary in length.
-func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache.Row) (data []byte, counts []int, err error) {
+func (d *Dataset) GatherRagged(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (data []byte, counts []int, err error) {
 	defer guard.Recover("rlds gather", &err)
 	l, s, f := d.leafOf(key, robocache.KindNumeric, robocache.KindPointCloud)
 	if !f.Ragged() {
@@ -267,7 +316,16 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, rows []robocache
 					err = l.miscount(len(b), fmt.Sprintf("a multiple of %d bytes", size))
 				}
 				if err != nil {
-					guard.Fail(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": key, "row": rows[i].Index}))
+					guard.Fail(
+						robocache.At(
+							err,
+							robocache.Where{
+								"episode": d.About.EpisodeIndex(episode),
+								"stream":  key,
+								"row":     rows[i].Index,
+							},
+						),
+					)
 				}
 				parts[i] = b
 			case s.nested:

@@ -24,10 +24,18 @@ func scalar(dtype string) string {
 
 func newHand() *hand {
 	h := &hand{shards: map[string][]byte{}}
-	h.features = `"is_first": ` + scalar("bool") + `, "reward": ` + scalar("float32") + `, "language_instruction": {"text": {}},
-		"observation": {"featuresDict": {"features": {"state": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float64", "encoding": "none"}}, "n": ` + scalar("int32") + `}}}`
+	h.features = `"is_first": ` + scalar(
+		"bool",
+	) + `, "reward": ` + scalar(
+		"float32",
+	) + `, "language_instruction": {"text": {}},
+		"observation": {"featuresDict": {"features": {"state": {"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float64", "encoding": "none"}}, "n": ` + scalar(
+		"int32",
+	) + `}}}`
 	h.info = handInfo("toy", "train", 3)
-	h.shards["toy-train.tfrecord-00000-of-00001"] = append(append(appendRecord(nil, handEpisode(0, 3)), appendRecord(nil, handEpisode(1, 1))...), appendRecord(nil, handEpisode(2, 5))...)
+	h.shards["toy-train.tfrecord-00000-of-00001"] = append(
+		append(appendRecord(nil, handEpisode(0, 3)), appendRecord(nil, handEpisode(1, 1))...),
+		appendRecord(nil, handEpisode(2, 5))...)
 	return h
 }
 
@@ -87,7 +95,12 @@ func (h *hand) put(s *storetest.Mem) {
 	if h.context != "" {
 		context = ", " + h.context
 	}
-	s.Put(featuresName, []byte(`{"featuresDict": {"features": {"steps": {"sequence": {"length": "-1", "feature": {"featuresDict": {"features": {`+h.features+`}}}}}`+context+`}}}`))
+	s.Put(
+		featuresName,
+		[]byte(
+			`{"featuresDict": {"features": {"steps": {"sequence": {"length": "-1", "feature": {"featuresDict": {"features": {`+h.features+`}}}}}`+context+`}}}`,
+		),
+	)
 	s.Put(infoName, []byte(h.info))
 	for n, b := range h.shards {
 		s.Put(n, b)
@@ -126,7 +139,9 @@ func checkEpisode(t testing.TB, d *Dataset, position, e int) error {
 	}
 	v := robocache.Float64s(nil, robocache.Float64, state)
 	for i := range rows {
-		if v[2*i] != float64(e) || v[2*i+1] != float64(i) || int32(binary.LittleEndian.Uint32(n[4*i:])) != int32(i-1) || texts[i] != fmt.Sprintf("task %d", e) {
+		if v[2*i] != float64(e) || v[2*i+1] != float64(i) ||
+			int32(binary.LittleEndian.Uint32(n[4*i:])) != int32(i-1) ||
+			texts[i] != fmt.Sprintf("task %d", e) {
 			t.Errorf("position %d row %d is not that of episode %d", position, i, e)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// shardIndex is where the records of a shard lie, how many steps they have, and what they are about. It is made once for a version of a
-// file and never changed.
+// shardIndex is where the records of a shard lie, how many steps they have, and what they are
+// about. It is made once for a version of a file and never changed.
 type shardIndex struct {
 	size     int64
 	version  string
@@ -35,7 +35,8 @@ type shardIndex struct {
 // bytes is what an index holds in memory.
 func (x *shardIndex) bytes() int64 { return int64(len(x.off))*28 + 256 }
 
-// indexes keeps the index of a version of a file for the whole process, so that a data set is gone through once.
+// indexes keeps the index of a version of a file for the whole process, so that a data set is gone
+// through once.
 var indexes = lru.New[string, *shardIndex](256 << 20)
 
 // window reads a file forwards in pieces, for who looks at little of it.
@@ -69,7 +70,13 @@ func (w *window) at(off int64, n int) []byte {
 	}
 	want := int(min(int64(max(n, w.step)), w.size-off))
 	if want < n {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"offset": off}, "read after the end of the file"))
+		guard.Fail(
+			robocache.Malformed(
+				"rlds",
+				robocache.Where{"offset": off},
+				"read after the end of the file",
+			),
+		)
 	}
 	if cap(w.buf) < want {
 		w.buf = make([]byte, want)
@@ -88,12 +95,14 @@ type glance struct {
 	task    string
 	hasTask bool // the text of the task is settled
 	unknown int
-	keys    []byte // by slot: 1 if the record has the key; nil if the record was not looked at to its end
+	// by slot: 1 if the record has the key; nil if the record was not looked at to its end
+	keys []byte
 }
 
-// look finds steps and task of the record whose data is [off, off+n), without reading its images. If all is set, it goes through every
-// feature, counts those that features.json lacks, and notes which keys are there. ok is false if the record is not as writers write it: then
-// the caller parses it whole.
+// look finds steps and task of the record whose data is [off, off+n), without reading its images.
+// If all is set, it goes through every feature, counts those that features.json lacks, and notes
+// which keys are there. ok is false if the record is not as writers write it: then the caller
+// parses it whole.
 func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance, ok bool) {
 	g.steps = -1
 	g.hasTask = taskSlot < 0 || n == 0
@@ -141,7 +150,8 @@ func (s *schema) look(w *window, off, n int64, taskSlot int, all bool) (g glance
 			if slot == taskSlot && !g.hasTask {
 				g.task, g.hasTask = list.text(b), true
 			}
-			if l := s.counters[slot]; g.steps < 0 && l != nil && x.err == nil && (list.n == 0 || list.kind == l.listKind()) {
+			if l := s.counters[slot]; g.steps < 0 && l != nil && x.err == nil &&
+				(list.n == 0 || list.kind == l.listKind()) {
 				if list.n%l.listed() != 0 {
 					return g, false
 				}
@@ -181,9 +191,23 @@ type indexer struct {
 	keySets  map[string]int32 // into shardIndex.keySets
 }
 
-// buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is in the index.
-func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Ranged, room int64) *shardIndex {
-	b := &indexer{s: d.s, taskSlot: d.taskAt, limit: d.limit, room: room, x: &shardIndex{size: r.Size(), version: r.Version()}, ids: map[string]int32{}, keySets: map[string]int32{}}
+// buildIndex goes through the heads of a shard's records. Damage is a finding: what can be read is
+// in the index.
+func (d *Dataset) buildIndex(
+	ctx context.Context,
+	name string,
+	r robocache.Ranged,
+	room int64,
+) *shardIndex {
+	b := &indexer{
+		s:        d.s,
+		taskSlot: d.taskAt,
+		limit:    d.limit,
+		room:     room,
+		x:        &shardIndex{size: r.Size(), version: r.Version()},
+		ids:      map[string]int32{},
+		keySets:  map[string]int32{},
+	}
 	w := newWindow(ctx, r)
 	if b.x.packed = packingOf(w); b.x.packed == unpacked {
 		b.records(w)
@@ -198,29 +222,52 @@ func (d *Dataset) buildIndex(ctx context.Context, name string, r robocache.Range
 
 func (b *indexer) find(code string, off int64, format string, args ...any) {
 	if len(b.x.findings) < 1000 {
-		b.x.findings = append(b.x.findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: robocache.Where{"offset": off, "index": len(b.x.off)},
-			Message: fmt.Sprintf(format, args...), Hint: "fetch the file again", Lost: true})
+		b.x.findings = append(b.x.findings, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     code,
+			Where:    robocache.Where{"offset": off, "index": len(b.x.off)},
+			Message:  fmt.Sprintf(format, args...),
+			Hint:     "fetch the file again",
+			Lost:     true,
+		})
 	}
 }
 
 func (b *indexer) records(w *window) {
 	for off := int64(0); off < w.size; {
 		if w.size-off < headBytes+tailBytes {
-			b.find("truncated-shard", off, "%d bytes after the last record: the file is cut", w.size-off)
+			b.find(
+				"truncated-shard",
+				off,
+				"%d bytes after the last record: the file is cut",
+				w.size-off,
+			)
 			return
 		}
 		n, ok := recordLength(w.at(off, headBytes))
 		if !ok {
-			b.find("bad-length-crc", off, "the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost", w.size-off)
+			b.find(
+				"bad-length-crc",
+				off,
+				"the check sum of a record's length does not hold: the rest of the shard (%d bytes) is lost",
+				w.size-off,
+			)
 			return
 		}
 		if n > uint64(w.size-off-headBytes-tailBytes) {
-			b.find("truncated-shard", off, "a record of %d bytes, and the file ends after %d: the file is cut", n, w.size-off-headBytes)
+			b.find(
+				"truncated-shard",
+				off,
+				"a record of %d bytes, and the file ends after %d: the file is cut",
+				n,
+				w.size-off-headBytes,
+			)
 			return
 		}
 		guard.Check(w.ctx.Err())
 		at, size := off+headBytes, int64(n)
-		// Remotely a head behind an image may cost a request: there the keys of the first record alone are noted.
+		// Remotely a head behind an image may cost a request: there the keys of the first record
+		// alone are noted.
 		g, ok := b.s.look(w, at, size, b.taskSlot, len(b.x.off) == 0 || w.step == localStep)
 		var err error
 		if !ok {
@@ -239,7 +286,12 @@ func (b *indexer) whole(w *window, off, n int64) glance {
 	data := make([]byte, headBytes+n+tailBytes)
 	guard.Check(w.r.ReadAt(w.ctx, data, off))
 	rec := guard.Must(b.s.parseRecord(data))
-	g := glance{steps: rec.steps, unknown: rec.unknown, hasTask: true, keys: make([]byte, len(rec.lists))}
+	g := glance{
+		steps:   rec.steps,
+		unknown: rec.unknown,
+		hasTask: true,
+		keys:    make([]byte, len(rec.lists)),
+	}
 	for slot := range rec.lists {
 		if rec.lists[slot].found {
 			g.keys[slot] = 1
@@ -261,7 +313,10 @@ func tooLarge(n, limit int64) error {
 func (b *indexer) add(off, n int64, g glance, err error) {
 	x := b.x
 	if guard.RaiseInternal(err) != nil {
-		if c := robocache.Classify(err); !errors.Is(c, robocache.ErrMalformed) && !errors.Is(c, robocache.ErrResourceLimit) {
+		if c := robocache.Classify(
+			err,
+		); !errors.Is(c, robocache.ErrMalformed) &&
+			!errors.Is(c, robocache.ErrResourceLimit) {
 			guard.Fail(err)
 		}
 		g = glance{}
@@ -289,10 +344,20 @@ func (b *indexer) add(off, n int64, g glance, err error) {
 	}
 	if x.bytes() > b.room {
 		guard.Fail(robocache.ResourceLimit("rlds", nil, "").
-			Expected("an index that fits the memory budget", fmt.Sprintf("more than %d records", len(x.off))))
+			Expected("an index that fits the memory budget", fmt.Sprintf("more than %d records", len(x.off))),
+		)
 	}
 	x.off, x.length = append(x.off, off), append(x.length, n)
-	x.steps, x.task, x.keys = append(x.steps, int32(g.steps)), append(x.task, task), append(x.keys, b.keySet(g.keys))
+	x.steps, x.task, x.keys = append(
+		x.steps,
+		int32(g.steps),
+	), append(
+		x.task,
+		task,
+	), append(
+		x.keys,
+		b.keySet(g.keys),
+	)
 }
 
 // keySet returns the number of a set of keys; -1 of an unknown set.

@@ -94,11 +94,25 @@ func parseInfo(b []byte) (_ *infoFile, err error) {
 	return &f, nil
 }
 
-// file gives the name of a shard. The template is untrusted: what it makes is checked by the store, and again here.
+// file gives the name of a shard. The template is untrusted: what it makes is checked by the store,
+// and again here.
 func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 	width := max(5, len(strconv.Itoa(max(n-1, 0))))
 	at, of := fmt.Sprintf("%0*d", width, i), fmt.Sprintf("%0*d", width, n)
-	parts := []string{"{DATASET}", dataset, "{SPLIT}", s.Name, "{FILEFORMAT}", format, "{SHARD_INDEX}", at, "{NUM_SHARDS}", of, "{SHARD_X_OF_Y}", at + "-of-" + of}
+	parts := []string{
+		"{DATASET}",
+		dataset,
+		"{SPLIT}",
+		s.Name,
+		"{FILEFORMAT}",
+		format,
+		"{SHARD_INDEX}",
+		at,
+		"{NUM_SHARDS}",
+		of,
+		"{SHARD_X_OF_Y}",
+		at + "-of-" + of,
+	}
 	known := slices.Clone(parts)
 	for k := 1; k < len(known); k += 2 {
 		known[k] = ""
@@ -108,7 +122,11 @@ func (s *splitFile) file(dataset, format string, i, n int) (string, error) {
 			Expected("{DATASET}, {SPLIT}, {FILEFORMAT}, {SHARD_X_OF_Y}, {SHARD_INDEX}, {NUM_SHARDS}", clip(s.Template))
 	}
 	if len(s.Template)+len(dataset)+len(s.Name) > store.MaxName {
-		return "", robocache.Malformed("rlds", nil, "the template of shard names gives a path that is too long")
+		return "", robocache.Malformed(
+			"rlds",
+			nil,
+			"the template of shard names gives a path that is too long",
+		)
 	}
 	return store.CleanName(strings.NewReplacer(parts...).Replace(s.Template))
 }
@@ -121,7 +139,8 @@ type shard struct {
 	says  int64 // episodes by shardLengths; -1 where nothing is said
 }
 
-// shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil where the store cannot list.
+// shardsOf lists the shards of the chosen splits in order. have are the names that are there; nil
+// where the store cannot list.
 func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, err error) {
 	defer guard.Recover("rlds", &err)
 	for _, k := range chosen {
@@ -134,7 +153,15 @@ func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, e
 			n = s.discover(f, have)
 		}
 		for i := range n {
-			out = append(out, shard{split: k, num: i, name: guard.Must(s.file(f.Name, f.FileFormat, i, n)), says: -1})
+			out = append(
+				out,
+				shard{
+					split: k,
+					num:   i,
+					name:  guard.Must(s.file(f.Name, f.FileFormat, i, n)),
+					says:  -1,
+				},
+			)
 			if len(s.ShardLengths) > 0 {
 				out[len(out)-1].says = int64(s.ShardLengths[i])
 			}
@@ -143,7 +170,8 @@ func (f *infoFile) shardsOf(chosen []int, have map[string]int64) (out []shard, e
 	return out, nil
 }
 
-// discover finds the number of shards of a split by the names that are there: that of the first one says it.
+// discover finds the number of shards of a split by the names that are there: that of the first one
+// says it.
 func (s *splitFile) discover(f *infoFile, have map[string]int64) int {
 	for n := range have {
 		k := strings.LastIndex(n, "-of-")
@@ -170,7 +198,10 @@ func (f *infoFile) choose(option string) []int {
 	}
 	var out []int
 	for _, name := range strings.Split(option, "+") {
-		at := slices.IndexFunc(f.Splits, func(s splitFile) bool { return s.Name == strings.TrimSpace(name) })
+		at := slices.IndexFunc(
+			f.Splits,
+			func(s splitFile) bool { return s.Name == strings.TrimSpace(name) },
+		)
 		if at < 0 || slices.Contains(out, at) {
 			var names []string
 			for i := range f.Splits {
@@ -178,20 +209,23 @@ func (f *infoFile) choose(option string) []int {
 			}
 			slices.Sort(names)
 			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "split"}, "").
-				Expected("one or several of "+strings.Join(names, ", ")+", joined by +, each once", clip(option)))
+				Expected("one or several of "+strings.Join(names, ", ")+", joined by +, each once", clip(option)),
+			)
 		}
 		out = append(out, at)
 	}
 	return out
 }
 
-// ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set says of itself.
+// ownMetadata is what this package's writer adds in metadata.json, where TFDS keeps what a data set
+// says of itself.
 type ownMetadata struct {
 	Robocache *struct {
-		FPS        robocache.Rate `json:"fps,omitzero"`
-		Robot      string         `json:"robot_type,omitempty"`
-		Timestamps string         `json:"stamps,omitempty"`  // key of the int64 nanoseconds of each step
-		Regular    bool           `json:"regular,omitempty"` // the timestamps are k/fps throughout
+		FPS   robocache.Rate `json:"fps,omitzero"`
+		Robot string         `json:"robot_type,omitempty"`
+		// key of the int64 nanoseconds of each step
+		Timestamps string `json:"stamps,omitempty"`
+		Regular    bool   `json:"regular,omitempty"` // the timestamps are k/fps throughout
 		// Features is what features.json has no place for, by key.
 		Features map[string]featureNote `json:"features,omitempty"`
 	} `json:"robocache"`
@@ -199,7 +233,8 @@ type ownMetadata struct {
 
 // featureNote is what our writer notes of a stream beside features.json.
 type featureNote struct {
-	Kind          robocache.Kind       `json:"kind,omitempty"` // "pointcloud", of rows of varying length
+	// "pointcloud", of rows of varying length
+	Kind          robocache.Kind       `json:"kind,omitempty"`
 	Names         json.RawMessage      `json:"names,omitempty"`
 	Unit          string               `json:"unit,omitempty"`
 	Interpolation string               `json:"interpolation,omitempty"`

@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 )
 
-// Lacks reports whether an episode's record lacks the key of a stream. Of remote shards the keys of the first record alone are known: of
-// the others it reports false, and reading the rows is the error.
+// Lacks reports whether an episode's record lacks the key of a stream. Of remote shards the keys of
+// the first record alone are known: of the others it reports false, and reading the rows is the
+// error.
 func (d *Dataset) Lacks(episode int, key string) bool {
 	s, ok := d.byKey[key]
 	if !ok || op.Episode(d.About.Episodes, episode) != nil {
@@ -19,7 +20,8 @@ func (d *Dataset) Lacks(episode int, key string) bool {
 	return known && lacks
 }
 
-// lacksLeaf reports whether an episode's record lacks the key of a leaf. known is false if the keys of the record were not looked at.
+// lacksLeaf reports whether an episode's record lacks the key of a leaf. known is false if the keys
+// of the record were not looked at.
 func (d *Dataset) lacksLeaf(episode, leaf int) (lacks, known bool) {
 	s, r := d.place(episode)
 	x := d.index[s]
@@ -27,10 +29,14 @@ func (d *Dataset) lacksLeaf(episode, leaf int) (lacks, known bool) {
 		return false, false
 	}
 	keys := x.keySets[x.keys[r]]
-	return d.s.leaves[leaf].lacks(int(x.steps[r]), func(slot int) bool { return keys[slot] != 0 }), true
+	return d.s.leaves[leaf].lacks(
+		int(x.steps[r]),
+		func(slot int) bool { return keys[slot] != 0 },
+	), true
 }
 
-// absentFromAll reports whether no record that was looked at has the key of a leaf. Such a leaf is no stream: a finding names it.
+// absentFromAll reports whether no record that was looked at has the key of a leaf. Such a leaf is
+// no stream: a finding names it.
 func (d *Dataset) absentFromAll(leaf int) bool {
 	lacking := 0
 	for e := range d.About.Episodes {
@@ -47,10 +53,17 @@ func (d *Dataset) absentFromAll(leaf int) bool {
 	}
 	l := &d.s.leaves[leaf]
 	d.find(robocache.Finding{
-		Severity: robocache.SeverityWarning, Code: "key-absent", Where: robocache.Where{"file": featuresName, "stream": l.key},
-		Message: fmt.Sprintf("%s declares %q and no record has it: it is no stream", featuresName, l.name),
-		Hint:    "Nothing is needed to read the rest. To be rid of this, remove the key from " + featuresName, NotDelivered: l.key,
-		Count: int64(lacking),
+		Severity: robocache.SeverityWarning,
+		Code:     "key-absent",
+		Where:    robocache.Where{"file": featuresName, "stream": l.key},
+		Message: fmt.Sprintf(
+			"%s declares %q and no record has it: it is no stream",
+			featuresName,
+			l.name,
+		),
+		Hint:         "Nothing is needed to read the rest. To be rid of this, remove the key from " + featuresName,
+		NotDelivered: l.key,
+		Count:        int64(lacking),
 	})
 	return true
 }
@@ -93,5 +106,9 @@ func (d *Dataset) mayLack(leaf int) bool {
 
 func (d *Dataset) lackingWhere(episode int, key string) robocache.Where {
 	s, _ := d.place(episode)
-	return robocache.Where{"episode": d.About.EpisodeIndex(episode), "file": d.shards[s].name, "stream": key}
+	return robocache.Where{
+		"episode": d.About.EpisodeIndex(episode),
+		"file":    d.shards[s].name,
+		"stream":  key,
+	}
 }

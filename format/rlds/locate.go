@@ -15,10 +15,12 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// maxAbove is how many levels a data set may lie below the folder that is opened: name, config, version.
+// maxAbove is how many levels a data set may lie below the folder that is opened: name, config,
+// version.
 const maxAbove = 3
 
-// Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a version's name below it.
+// Detect says whether features.json and dataset_info.json lie in the folder, or in a folder with a
+// version's name below it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool, err error) {
 	defer guard.Recover("rlds detect", &err)
 	s := guard.Must(store.OpenFor(uri, opt))
@@ -33,7 +35,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (_ bool,
 	return len(found) > 0, err
 }
 
-// isVersion says whether a folder holds a prepared data set: also one whose features.json was not fetched, which opening says.
+// isVersion says whether a folder holds a prepared data set: also one whose features.json was not
+// fetched, which opening says.
 func isVersion(ctx context.Context, s store.Store, dir string) bool {
 	for _, n := range []string{infoName, featuresName} {
 		_, err := s.Stat(ctx, path.Join(dir, n))
@@ -47,8 +50,17 @@ func isVersion(ctx context.Context, s store.Store, dir string) bool {
 
 // hasShards says whether files that look like shards lie directly in a folder.
 func hasShards(ctx context.Context, s store.Store, dir string) bool {
-	files, _, err := store.Files(ctx, s, dir, func(name string) bool { return strings.Contains(path.Base(name), "tfrecord") })
-	return err == nil && slices.ContainsFunc(files, func(f store.Entry) bool { return path.Dir(f.Name) == path.Clean(dir) })
+	files, _, err := store.Files(
+		ctx,
+		s,
+		dir,
+		func(name string) bool { return strings.Contains(path.Base(name), "tfrecord") },
+	)
+	return err == nil &&
+		slices.ContainsFunc(
+			files,
+			func(f store.Entry) bool { return path.Dir(f.Name) == path.Clean(dir) },
+		)
 }
 
 // version is a folder below the one that was opened.
@@ -90,32 +102,55 @@ func versions(ctx context.Context, s store.Store) []version {
 	}
 	walk("", 1)
 	slices.SortFunc(out, func(a, b version) int {
-		return cmp.Or(cmp.Compare(a.above, b.above), slices.Compare(a.nums[:], b.nums[:]), cmp.Compare(a.dir, b.dir))
+		return cmp.Or(
+			cmp.Compare(a.above, b.above),
+			slices.Compare(a.nums[:], b.nums[:]),
+			cmp.Compare(a.dir, b.dir),
+		)
 	})
 	return out
 }
 
-// locate finds the folder of the version to open: the root itself, or the highest version of the one data set below it.
-func locate(ctx context.Context, s store.Store, options map[string]string) (dir string, found []robocache.Finding) {
+// locate finds the folder of the version to open: the root itself, or the highest version of the
+// one data set below it.
+func locate(
+	ctx context.Context,
+	s store.Store,
+	options map[string]string,
+) (dir string, found []robocache.Finding) {
 	if isVersion(ctx, s, "") {
-		if want := options["version"]; want != "" && path.Base(strings.TrimRight(s.URI(), "/")) != want {
-			guard.Fail(robocache.Misuse("rlds", robocache.Where{"option": "version"}, "the folder that was opened is one version").
-				WithHint("open the folder above it"))
+		if want := options["version"]; want != "" &&
+			path.Base(strings.TrimRight(s.URI(), "/")) != want {
+			guard.Fail(
+				robocache.Misuse("rlds", robocache.Where{"option": "version"}, "the folder that was opened is one version").
+					WithHint("open the folder above it"),
+			)
 		}
 		return "", nil
 	}
 	for _, pair := range [][2]string{{infoName, featuresName}, {featuresName, infoName}} {
 		if _, err := s.Stat(ctx, pair[0]); err == nil {
-			guard.Fail(robocache.NotFound("rlds", robocache.Where{"file": pair[1]}, "the folder holds %s, and not %s", pair[0], pair[1]).
-				WithHint("shapes and names are only in these files: copy them beside the shards"))
+			guard.Fail(
+				robocache.NotFound("rlds", robocache.Where{"file": pair[1]}, "the folder holds %s, and not %s", pair[0], pair[1]).
+					WithHint("shapes and names are only in these files: copy them beside the shards"),
+			)
 		}
 	}
 	all := versions(ctx, s)
 	all = slices.DeleteFunc(all, func(v version) bool {
-		return options["version"] != "" && path.Base(v.dir) != options["version"] || options["config"] != "" && path.Base(v.above) != options["config"]
+		return options["version"] != "" && path.Base(v.dir) != options["version"] ||
+			options["config"] != "" && path.Base(v.above) != options["config"]
 	})
 	if len(all) == 0 {
-		guard.Fail(robocache.NotFound("rlds", nil, "no folder <name>[/<config>]/<version> with %s and %s is here", infoName, featuresName))
+		guard.Fail(
+			robocache.NotFound(
+				"rlds",
+				nil,
+				"no folder <name>[/<config>]/<version> with %s and %s is here",
+				infoName,
+				featuresName,
+			),
+		)
 	}
 	last := all[len(all)-1]
 	if all[0].above != last.above {
@@ -125,12 +160,23 @@ func locate(ctx context.Context, s store.Store, options map[string]string) (dir 
 				names = append(names, v.above)
 			}
 		}
-		guard.Fail(robocache.Misuse("rlds", nil, "%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))).
-			WithHint("open one of them, or name its folder: %s", robocache.Option("options", "config", "FOLDER")))
+		guard.Fail(
+			robocache.Misuse("rlds", nil, "%d data sets are here: %s", len(names), clip(strings.Join(names, ", "))).
+				WithHint("open one of them, or name its folder: %s", robocache.Option("options", "config", "FOLDER")),
+		)
 	}
 	if len(all) > 1 {
-		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "several-versions", Where: robocache.Where{"file": last.dir},
-			Message: fmt.Sprintf("%d versions are here, the highest was opened", len(all)), Hint: robocache.Option("options", "version", "VERSION") + " opens another", Count: int64(len(all))})
+		found = append(found, robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "several-versions",
+			Where:    robocache.Where{"file": last.dir},
+			Message: fmt.Sprintf(
+				"%d versions are here, the highest was opened",
+				len(all),
+			),
+			Hint:  robocache.Option("options", "version", "VERSION") + " opens another",
+			Count: int64(len(all)),
+		})
 	}
 	return last.dir, found
 }

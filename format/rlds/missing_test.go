@@ -17,10 +17,15 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// TestMissingKey checks that a key that one record lacks is an error of that stream and episode only, and a finding.
+// TestMissingKey checks that a key that one record lacks is an error of that stream and episode
+// only, and a finding.
 func TestMissingKey(t *testing.T) {
 	const key = "observation.state"
-	ds, err := robocache.Open(t.Context(), cases.Make(t, "R01", "missing_state", "R01"), robocache.OpenOptions{})
+	ds, err := robocache.Open(
+		t.Context(),
+		cases.Make(t, "R01", "missing_state", "R01"),
+		robocache.OpenOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,23 +43,31 @@ func TestMissingKey(t *testing.T) {
 				_, err = ds.Text(t.Context(), f.Key, rows)
 			}
 			lacks := f.Key == key && e == 1
-			if lacks != errors.Is(err, robocache.ErrMalformed) || lacks != robocache.Lacks(ds, e, f.Key) {
+			if lacks != errors.Is(err, robocache.ErrMalformed) ||
+				lacks != robocache.Lacks(ds, e, f.Key) {
 				t.Errorf("%s of episode %d: %v", f.Key, e, err)
 			}
 		}
 	}
 	found, err := diagnose.Run(t.Context(), ds, robocache.DiagnoseOptions{})
-	if err != nil || len(found) < 1 || found[0].Code != robocache.LackingStream || found[0].Where["stream"] != key || found[0].Where["episode"] != int64(1) {
+	if err != nil || len(found) < 1 || found[0].Code != robocache.LackingStream ||
+		found[0].Where["stream"] != key ||
+		found[0].Where["episode"] != int64(1) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
 
-// TestUnaskedKeys checks that keys of features.json which no record has, or not every record, do not stop a loader or a conversion that
-// did not ask for them. Those who ask get an error, or zeros under a mask.
+// TestUnaskedKeys checks that keys of features.json which no record has, or not every record, do
+// not stop a loader or a conversion that did not ask for them. Those who ask get an error, or zeros
+// under a mask.
 func TestUnaskedKeys(t *testing.T) {
 	for variant, key := range map[string]string{"missing_meta": "episode_metadata.episode_id", "missing_state": "observation.state"} {
 		absent := variant == "missing_meta" // from all records
-		ds, err := robocache.Open(t.Context(), cases.Make(t, "R01", variant, "R01"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+		ds, err := robocache.Open(
+			t.Context(),
+			cases.Make(t, "R01", variant, "R01"),
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +77,8 @@ func TestUnaskedKeys(t *testing.T) {
 			if f.Where["stream"] != key {
 				continue
 			}
-			if n++; f.Severity != robocache.SeverityWarning || absent && strings.Contains(f.Hint, "skip") {
+			if n++; f.Severity != robocache.SeverityWarning ||
+				absent && strings.Contains(f.Hint, "skip") {
 				t.Errorf("%s: %+v", variant, f)
 			}
 		}
@@ -87,18 +101,25 @@ func TestUnaskedKeys(t *testing.T) {
 			}
 			return fields, err
 		}
-		if fields, err := load(nil, ""); err != nil || slices.Contains(fields, key) || !slices.Contains(fields, "action") {
+		if fields, err := load(
+			nil,
+			"",
+		); err != nil || slices.Contains(fields, key) ||
+			!slices.Contains(fields, "action") {
 			t.Errorf("%s: %v, %v", variant, fields, err)
 		}
 		if _, err := load([]string{key}, ""); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: a key that was asked for: %v", variant, err)
 		}
 		fields, err := load(nil, loader.MissingPad)
-		if err != nil || slices.Contains(fields, key) == absent || slices.Contains(fields, key+"_is_pad") == absent {
+		if err != nil || slices.Contains(fields, key) == absent ||
+			slices.Contains(fields, key+"_is_pad") == absent {
 			t.Errorf("%s under missing=\"pad\": %v, %v", variant, fields, err)
 		}
 		for _, format := range []string{"lerobot", "zarr", "rlds", "delta", "robomimic", "mcap"} {
-			opt := convert.Options{WriteOptions: robocache.WriteOptions{Options: map[string]string{}}}
+			opt := convert.Options{
+				WriteOptions: robocache.WriteOptions{Options: map[string]string{}},
+			}
 			if format == "lerobot" {
 				opt.Options["images"] = "images"
 			}
@@ -130,7 +151,11 @@ func TestMissingKeyNamesIndex(t *testing.T) {
 			if !lengths.Match(b) {
 				t.Fatalf("no shardLengths of one shard in %s", b)
 			}
-			return os.WriteFile(path, lengths.ReplaceAll(b, []byte(`"shardLengths": ["3", "2"]`)), 0o644)
+			return os.WriteFile(
+				path,
+				lengths.ReplaceAll(b, []byte(`"shardLengths": ["3", "2"]`)),
+				0o644,
+			)
 		}
 		return os.Rename(path, strings.Replace(path, "00000-of-00001", "00001-of-00002", 1))
 	})
@@ -146,7 +171,12 @@ func TestMissingKeyNamesIndex(t *testing.T) {
 		t.Fatalf("episode indices %v, want 3 and 4", got)
 	}
 	const key = "observation.state"
-	err = ds.Gather(t.Context(), key, robocache.RowsOf(1, 0, 1), make([]byte, ds.Info().Feature(key).RowBytes()))
+	err = ds.Gather(
+		t.Context(),
+		key,
+		robocache.RowsOf(1, 0, 1),
+		make([]byte, ds.Info().Feature(key).RowBytes()),
+	)
 	var e *robocache.Error
 	if !errors.As(err, &e) || e.Where["episode"] != int64(4) {
 		t.Errorf("gather: %v, want an error of episode 4", err)

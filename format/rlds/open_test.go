@@ -36,7 +36,8 @@ func (h *hand) folder(t *testing.T, dir string) {
 	}
 }
 
-// TestLevels: any level opens; of several versions the highest by number; several data sets are named, not guessed among.
+// TestLevels: any level opens; of several versions the highest by number; several data sets are
+// named, not guessed among.
 func TestLevels(t *testing.T) {
 	root := t.TempDir()
 	h := newHand()
@@ -64,7 +65,12 @@ func TestLevels(t *testing.T) {
 		t.Error(err)
 	}
 	h.folder(t, filepath.Join(root, "other", "low_dim", "1.0.0"))
-	if _, err := Open(t.Context(), root, handOptions); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "other/low_dim") {
+	if _, err := Open(
+		t.Context(),
+		root,
+		handOptions,
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "other/low_dim") {
 		t.Error(err)
 	}
 	opt.Options = map[string]string{"config": "low_dim"}
@@ -77,18 +83,26 @@ func TestLevels(t *testing.T) {
 		}
 	}
 	os.Remove(filepath.Join(root, "toy", "0.9.0", featuresName))
-	if _, err := Open(t.Context(), filepath.Join(root, "toy", "0.9.0"), handOptions); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), featuresName) {
+	if _, err := Open(
+		t.Context(),
+		filepath.Join(root, "toy", "0.9.0"),
+		handOptions,
+	); !errors.Is(err, robocache.ErrNotFound) ||
+		!strings.Contains(err.Error(), featuresName) {
 		t.Error(err)
 	}
 }
 
-// TestClock: the rate by the caller, the mapping, the table; a stream of timestamps; else a refusal that names both ways.
+// TestClock: the rate by the caller, the mapping, the table; a stream of timestamps; else a refusal
+// that names both ways.
 func TestClock(t *testing.T) {
 	h := newHand()
 	dir := t.TempDir()
 	h.folder(t, dir)
-	_, err := mustOpen(t, dir, robocache.OpenOptions{}).Times(t.Context(), 2, "reward") // opening and values need no rate
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") || !strings.Contains(err.Error(), "timestamps") {
+	// opening and values need no rate
+	_, err := mustOpen(t, dir, robocache.OpenOptions{}).Times(t.Context(), 2, "reward")
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "OpenOptions.HZ") ||
+		!strings.Contains(err.Error(), "timestamps") {
 		t.Error(err)
 	}
 	times := func(opt robocache.OpenOptions) []int64 {
@@ -100,17 +114,33 @@ func TestClock(t *testing.T) {
 		}
 		return ts
 	}
-	if ts := times(robocache.OpenOptions{HZ: robocache.Rate{Num: 25, Den: 2}}); ts[4] != 320_000_000 {
+	if ts := times(
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 25, Den: 2}},
+	); ts[4] != 320_000_000 {
 		t.Error(ts)
 	}
-	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{HZ: robocache.Rate{Num: 4, Den: 1}}}); ts[4] != 1e9 {
+	if ts := times(
+		robocache.OpenOptions{Map: &robocache.Mapping{HZ: robocache.Rate{Num: 4, Den: 1}}},
+	); ts[4] != 1e9 {
 		t.Error(ts)
 	}
 	// reward is 0, 1, 2 …: seconds, or milliseconds.
-	if ts := times(robocache.OpenOptions{Options: map[string]string{"timestamps": "reward", "timestamp_unit": "ms"}}); ts[4] != 4e6 {
+	if ts := times(
+		robocache.OpenOptions{
+			Options: map[string]string{"timestamps": "reward", "timestamp_unit": "ms"},
+		},
+	); ts[4] != 4e6 {
 		t.Error(ts)
 	}
-	if ts := times(robocache.OpenOptions{Map: &robocache.Mapping{Streams: map[string]robocache.StreamMapping{"r": {From: []string{"reward"}, Clock: "timestamps:reward"}}}}); ts[4] != 4e9 {
+	if ts := times(
+		robocache.OpenOptions{
+			Map: &robocache.Mapping{
+				Streams: map[string]robocache.StreamMapping{
+					"r": {From: []string{"reward"}, Clock: "timestamps:reward"},
+				},
+			},
+		},
+	); ts[4] != 4e9 {
 		t.Error(ts)
 	}
 	for k, v := range map[string]string{"timestamps": "observation.state", "timestamp_unit": "hours", "split": "nothing"} {
@@ -119,8 +149,10 @@ func TestClock(t *testing.T) {
 			t.Errorf("%s %s: %v", k, v, err)
 		}
 	}
-	for name, want := range map[string]string{"bridge": "5", "bridge_dataset": "5", "droid": "15", "asu_table_top_converted_externally_to_rlds": "12.5", "dobbe": "3.75", "berkeley_rpt_converted_externally_to_rlds": "30",
-		"austin_buds_dataset_converted_externally_to_rlds": "20", "toy": "", "stanford_mask_vit_converted_externally_to_rlds": "", "robo_net": "1", "uiuc_d3field": "1", "ucsd_kitchen_dataset_converted_externally_to_rlds": "2", "fmb_dataset": "10"} {
+	for name, want := range map[string]string{
+		"bridge": "5", "bridge_dataset": "5", "droid": "15", "asu_table_top_converted_externally_to_rlds": "12.5", "dobbe": "3.75", "berkeley_rpt_converted_externally_to_rlds": "30",
+		"austin_buds_dataset_converted_externally_to_rlds": "20", "toy": "", "stanford_mask_vit_converted_externally_to_rlds": "", "robo_net": "1", "uiuc_d3field": "1", "ucsd_kitchen_dataset_converted_externally_to_rlds": "2", "fmb_dataset": "10",
+	} {
 		r, ok := rateOf(name)
 		if ok != (want != "") || ok && r.String() != want {
 			t.Errorf("%s: %s", name, r)
@@ -139,7 +171,11 @@ func TestInfoFile(t *testing.T) {
 	} {
 		h.info = strings.Replace(handInfo("toy", "train", 3), defaultTemplate, template, 1)
 		h.shards = map[string][]byte{name: shard}
-		if d, err := h.open(t, "template"); err != nil || d.Info().Episodes != 3 || len(d.Info().Findings) != 0 {
+		if d, err := h.open(
+			t,
+			"template",
+		); err != nil || d.Info().Episodes != 3 ||
+			len(d.Info().Findings) != 0 {
 			t.Errorf("%s: %v", template, err)
 		}
 	}
@@ -202,7 +238,13 @@ func TestUnsupported(t *testing.T) {
 		t.Error(err)
 	}
 	h = newHand()
-	h.features = `"is_first": ` + scalar("bool") + `, "a": {"featuresDict": {"features": {"b": ` + scalar("float32") + `}}}, "a.b": ` + scalar("float32")
+	h.features = `"is_first": ` + scalar(
+		"bool",
+	) + `, "a": {"featuresDict": {"features": {"b": ` + scalar(
+		"float32",
+	) + `}}}, "a.b": ` + scalar(
+		"float32",
+	)
 	x := handExample(0, 3)
 	x.floats("steps/a/b", f32s(1, 2, 3))
 	x.floats("steps/a.b", f32s(4, 5, 6))
@@ -211,12 +253,17 @@ func TestUnsupported(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.info, h.shards[handShard] = handInfo("toy", "train", 1), appendRecord(nil, record)
-	if d, err := h.open(t, "twins"); err != nil || d.Info().Feature("a.b") == nil || len(d.Info().Features) != 3 {
+	if d, err := h.open(
+		t,
+		"twins",
+	); err != nil || d.Info().Feature("a.b") == nil ||
+		len(d.Info().Features) != 3 {
 		t.Error("two streams of one key:", err)
 	}
 }
 
-// TestNoFeatures: a data set whose features.json was not fetched is said to be one, and what is missing.
+// TestNoFeatures: a data set whose features.json was not fetched is said to be one, and what is
+// missing.
 func TestNoFeatures(t *testing.T) {
 	for _, below := range []string{"", "set/1.0.0"} {
 		dir := t.TempDir()
@@ -230,7 +277,11 @@ func TestNoFeatures(t *testing.T) {
 			}
 		}
 		_, err := robocache.Open(t.Context(), dir)
-		if !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "dataset_info.json and shards are here, features.json is not") {
+		if !errors.Is(err, robocache.ErrNotFound) ||
+			!strings.Contains(
+				err.Error(),
+				"dataset_info.json and shards are here, features.json is not",
+			) {
 			t.Errorf("%q: %v", below, err)
 		}
 	}

@@ -12,13 +12,14 @@ import (
 // (robocache.Origin, as JSON). It is empty if there is none.
 const sourceKey = "episode_metadata.robocache_source"
 
-// Origin returns the recording that an episode was made from, as its record states. If the record names
-// none, Origin returns only the shard file of the episode.
+// Origin returns the recording that an episode was made from, as its record states. If the record
+// names none, Origin returns only the shard file of the episode.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer guard.Recover("rlds origin", &err)
 	shard, _ := d.place(episode)
 	own := &robocache.Origin{File: d.shards[shard].name}
-	if s, ok := d.byKey[sourceKey]; !ok || d.s.leaves[s.leaf].coding != textual || d.Len(episode) == 0 {
+	if s, ok := d.byKey[sourceKey]; !ok || d.s.leaves[s.leaf].coding != textual ||
+		d.Len(episode) == 0 {
 		return own, nil
 	}
 	texts, err := d.Text(ctx, sourceKey, []robocache.Row{{Episode: episode}})

@@ -75,7 +75,9 @@ func TestBridgeEqualsOracle(t *testing.T) {
 		o := readOracle(t, split)
 		d := mustOpen(t, root, robocache.OpenOptions{Options: map[string]string{"split": split}})
 		info := d.Info()
-		if info.Episodes != 25 || info.Frames != 250 || info.FPS.String() != "5" || info.Version != "1.0.0" || len(info.Findings) != 0 {
+		if info.Episodes != 25 || info.Frames != 250 || info.FPS.String() != "5" ||
+			info.Version != "1.0.0" ||
+			len(info.Findings) != 0 {
 			t.Fatalf("%+v", info)
 		}
 		x := d.index[0]
@@ -95,19 +97,29 @@ func TestBridgeEqualsOracle(t *testing.T) {
 					t.Fatalf("no stream %s", key)
 				}
 				if got := sum(t, d, f, use); got != w.SHA256+w.Texts {
-					t.Errorf("%s episode %d %s: %s, expected %s%s", split, e, name, got, w.SHA256, w.Texts)
+					t.Errorf(
+						"%s episode %d %s: %s, expected %s%s",
+						split,
+						e,
+						name,
+						got,
+						w.SHA256,
+						w.Texts,
+					)
 				}
 			}
 			ep, err := d.Episode(t.Context(), e)
 			text, _ := want["steps/language_instruction"].First.(string)
-			if err != nil || ep.Length != 10 || ep.Index != int64(e) || text != "" && (len(ep.Tasks) != 1 || ep.Tasks[0] != text) {
+			if err != nil || ep.Length != 10 || ep.Index != int64(e) ||
+				text != "" && (len(ep.Tasks) != 1 || ep.Tasks[0] != text) {
 				t.Errorf("%+v %v", ep, err)
 			}
 		}
 	}
 }
 
-// sum is the oracle's check sum of a stream: of numbers as they are stored (int64, float32), of strings with their lengths.
+// sum is the oracle's check sum of a stream: of numbers as they are stored (int64, float32), of
+// strings with their lengths.
 func sum(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) string {
 	t.Helper()
 	h := sha256.New()
@@ -149,11 +161,17 @@ func sum(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row) s
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// TestBridgeRandomRows: rows of many episodes in any order are those of one episode at a time; all splits are one data set by default.
+// TestBridgeRandomRows: rows of many episodes in any order are those of one episode at a time; all
+// splits are one data set by default.
 func TestBridgeRandomRows(t *testing.T) {
 	root := realdata.Path(t, "bridge_rlds")
-	d := mustOpen(t, filepath.Join(root, "bridge_dataset", "1.0.0"), robocache.OpenOptions{MemoryBudget: smallestBudget})
-	if d.Info().Episodes != 50 || d.Info().Splits["train"] != "0:25" || d.Info().Splits["val"] != "25:50" {
+	d := mustOpen(
+		t,
+		filepath.Join(root, "bridge_dataset", "1.0.0"),
+		robocache.OpenOptions{MemoryBudget: smallestBudget},
+	)
+	if d.Info().Episodes != 50 || d.Info().Splits["train"] != "0:25" ||
+		d.Info().Splits["val"] != "25:50" {
 		t.Fatalf("%+v", d.Info())
 	}
 	var rows []robocache.Row
@@ -181,7 +199,8 @@ func TestBridgeRandomRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		ep, _ := d.Episode(t.Context(), rows[i].Episode)
-		if !bytes.Equal(one, state[i*28:][:28]) || !bytes.Equal(ref[0].Encoded, refs[i].Encoded) || len(ep.Tasks) > 0 && ep.Tasks[0] != texts[i] {
+		if !bytes.Equal(one, state[i*28:][:28]) || !bytes.Equal(ref[0].Encoded, refs[i].Encoded) ||
+			len(ep.Tasks) > 0 && ep.Tasks[0] != texts[i] {
 			t.Fatal("row", i, "differs")
 		}
 	}

@@ -17,7 +17,8 @@ type record struct {
 	unknown int
 	lists   []list
 	columns []column // by leaf
-	slim    bool     // without the bytes of its images: spans of those are positions in the whole record
+	// without the bytes of its images: spans of those are positions in the whole record
+	slim bool
 }
 
 // column is a leaf's values as rows, made when first asked for.
@@ -30,7 +31,8 @@ type column struct {
 	err    error
 }
 
-// parseRecord reads a framed record and checks that every leaf has the number of values that its shape wants.
+// parseRecord reads a framed record and checks that every leaf has the number of values that its
+// shape wants.
 func (s *schema) parseRecord(b []byte) (*record, error) {
 	data, err := framed(b)
 	if err != nil {
@@ -52,8 +54,8 @@ func (s *schema) parseData(data []byte) (_ *record, err error) {
 	return r, nil
 }
 
-// thin is the record without its images; nil where that would spare less than half. Its values are checked: what is read of the
-// images later is read from where they were when the check sum held.
+// thin is the record without its images; nil where that would spare less than half. Its values are
+// checked: what is read of the images later is read from where they were when the check sum held.
 func (r *record) thin(s *schema) *record {
 	images := make([]bool, len(r.lists))
 	for i := range s.leaves {
@@ -70,7 +72,14 @@ func (r *record) thin(s *schema) *record {
 	if n > len(r.data)/2 {
 		return nil
 	}
-	out := &record{data: make([]byte, 0, n), steps: r.steps, unknown: r.unknown, lists: append([]list(nil), r.lists...), columns: make([]column, len(r.columns)), slim: true}
+	out := &record{
+		data:    make([]byte, 0, n),
+		steps:   r.steps,
+		unknown: r.unknown,
+		lists:   append([]list(nil), r.lists...),
+		columns: make([]column, len(r.columns)),
+		slim:    true,
+	}
 	for i := range out.lists {
 		l := &out.lists[i]
 		if l.raw == nil || images[i] {
@@ -97,7 +106,8 @@ func (r *record) thin(s *schema) *record {
 	return out
 }
 
-// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by images.
+// count finds the number of steps: by is_first, else by any leaf of one fixed size a step, never by
+// images.
 func (s *schema) count(lists []list) int {
 	for _, slot := range s.counted {
 		l := s.counters[slot]
@@ -132,8 +142,8 @@ func (l *leaf) missing(r *record) bool {
 	return l.lacks(r.steps, func(slot int) bool { return r.lists[slot].found })
 }
 
-// lacks reports whether a record of so many steps lacks the key of a leaf that must be there. found reports whether the record has the
-// key of a slot.
+// lacks reports whether a record of so many steps lacks the key of a leaf that must be there. found
+// reports whether the record has the key of a slot.
 func (l *leaf) lacks(steps int, found func(slot int) bool) bool {
 	if l.what != "" || l.optional || found(l.slot) || l.listed() == 0 || l.step && steps == 0 {
 		return false
@@ -157,18 +167,23 @@ func (l *leaf) check(r *record) {
 	}
 	f := &r.lists[l.slot]
 	if f.n > 0 && f.kind != l.listKind() {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
-			Expected(l.listKind().String(), f.kind.String()))
+		guard.Fail(
+			robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+				Expected(l.listKind().String(), f.kind.String()),
+		)
 	}
-	if l.absent(r) || l.missing(r) { // a key that is missing is an error of the streams that need it
+	// a key that is missing is an error of the streams that need it
+	if l.absent(r) || l.missing(r) {
 		return
 	}
 	rows := l.rows(r)
 	for k, slot := range l.lengths {
 		g := &r.lists[slot]
 		if g.n > 0 && g.kind != intList {
-			guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "row lengths").
-				Expected(intList.String(), g.kind.String()))
+			guard.Fail(
+				robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "row lengths").
+					Expected(intList.String(), g.kind.String()),
+			)
 		}
 		if k == 0 && g.n != rows {
 			guard.Fail(l.miscount(g.n, fmt.Sprintf("%d row lengths, one a step", rows)))
@@ -183,7 +198,8 @@ func (l *leaf) check(r *record) {
 			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d", elements)))
 		}
 	case l.varies && l.coding == plain:
-		// A tensor whose first dimension is open: the same number of entries in each step of an episode.
+		// A tensor whose first dimension is open: the same number of entries in each step of an
+		// episode.
 		if per := rows * elements; per == 0 && f.n > 0 || per > 0 && f.n%per != 0 {
 			guard.Fail(l.miscount(f.n, fmt.Sprintf("a multiple of %d × %d", rows, elements)))
 		}
@@ -228,7 +244,8 @@ func (l *leaf) fill(r *record, c *column) {
 	}
 }
 
-// split finds where the rows of a ragged leaf begin, and checks lengths of fixed sequences. values counts elements.
+// split finds where the rows of a ragged leaf begin, and checks lengths of fixed sequences. values
+// counts elements.
 func (l *leaf) split(r *record, c *column, rows, values int) {
 	per := max(l.elements(), 1)
 	if len(l.lengths) == 0 {
@@ -290,7 +307,8 @@ func (l *leaf) split(r *record, c *column, rows, values int) {
 	}
 }
 
-// valueDims is how many of a leaf's dimensions are of the value itself, and not of fixed sequences around it.
+// valueDims is how many of a leaf's dimensions are of the value itself, and not of fixed sequences
+// around it.
 func (l *leaf) valueDims() int {
 	n := len(l.shape)
 	for i, d := range l.fixed {
@@ -301,7 +319,8 @@ func (l *leaf) valueDims() int {
 	return n
 }
 
-// numbers makes a list's values elements of the declared dtype. Packed float32 are the record's own bytes.
+// numbers makes a list's values elements of the declared dtype. Packed float32 are the record's own
+// bytes.
 func (l *leaf) numbers(f *list) []byte {
 	size := l.dtype.Size()
 	if l.dtype == robocache.Float32 && f.run != nil {
@@ -330,13 +349,16 @@ func (l *leaf) numbers(f *list) []byte {
 		return least <= v && v <= most
 	})
 	if !ok {
-		guard.Fail(robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
-			Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)))
+		guard.Fail(
+			robocache.Malformed("rlds", robocache.Where{"stream": l.key, "column": l.name}, "").
+				Expected("values that fit "+l.dtype.String(), fmt.Sprint(bad)),
+		)
 	}
 	return out
 }
 
-// appendFloats gives float32 values the declared type. float64 is widened: TFDS stores no more than float32.
+// appendFloats gives float32 values the declared type. float64 is widened: TFDS stores no more than
+// float32.
 func appendFloats(out []byte, d robocache.DType, run []byte) []byte {
 	le := binary.LittleEndian
 	if d == robocache.Float32 {

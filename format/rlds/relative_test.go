@@ -29,10 +29,24 @@ func TestMarkRelative(t *testing.T) {
 		{"droid", "action", "", 7, nil},
 	} {
 		d := &Dataset{raw: &infoFile{Name: c.set}}
-		f := robocache.Feature{Key: c.key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{c.width}}
+		f := robocache.Feature{
+			Key:   c.key,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Float32,
+			Shape: []int{c.width},
+		}
 		d.markRelative(&f, &leaf{key: c.key, description: c.description})
 		if !slices.Equal(f.Relative, c.want) || (f.RelativeReason == "") != (c.want == nil) {
-			t.Errorf("%s, %s [%d] %q: %v (%s), want %v", c.set, c.key, c.width, c.description, f.Relative, f.RelativeReason, c.want)
+			t.Errorf(
+				"%s, %s [%d] %q: %v (%s), want %v",
+				c.set,
+				c.key,
+				c.width,
+				c.description,
+				f.Relative,
+				f.RelativeReason,
+				c.want,
+			)
 		}
 	}
 }

@@ -12,8 +12,19 @@ import (
 )
 
 // taskKeys are where data sets keep what the episode is about, the usual ones first.
-var taskKeys = []string{"language_instruction", "observation.natural_language_instruction", "natural_language_instruction", "observation.language_instruction", "instruction", "task",
-	"episode_metadata.language_instruction", "episode_metadata.natural_language_instruction", "episode_metadata.task", "language_instruction_0", "language_instruction_1"}
+var taskKeys = []string{
+	"language_instruction",
+	"observation.natural_language_instruction",
+	"natural_language_instruction",
+	"observation.language_instruction",
+	"instruction",
+	"task",
+	"episode_metadata.language_instruction",
+	"episode_metadata.natural_language_instruction",
+	"episode_metadata.task",
+	"language_instruction_0",
+	"language_instruction_1",
+}
 
 // chooseTask finds the leaf of the episode's task.
 func (d *Dataset) chooseTask(m *robocache.Mapping) {
@@ -23,14 +34,22 @@ func (d *Dataset) chooseTask(m *robocache.Mapping) {
 	}
 	for _, k := range keys {
 		for i := range d.s.leaves {
-			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual && !l.varies && l.inner == 0 {
+			if l := &d.s.leaves[i]; l.key == k && l.what == "" && l.coding == textual &&
+				!l.varies &&
+				l.inner == 0 {
 				d.taskAt = l.slot
 				return
 			}
 		}
 	}
 	if m != nil && m.Task != "" {
-		guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": m.Task}, "the mapping's task is no text of this data set"))
+		guard.Fail(
+			robocache.Misuse(
+				"rlds",
+				robocache.Where{"stream": m.Task},
+				"the mapping's task is no text of this data set",
+			),
+		)
 	}
 }
 
@@ -39,13 +58,29 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
 		if l.what != "" {
-			d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-feature", Where: robocache.Where{"file": featuresName, "stream": l.key}, Message: l.what + " is not read", NotDelivered: l.key})
+			d.find(
+				robocache.Finding{
+					Severity:     robocache.SeverityWarning,
+					Code:         "unsupported-feature",
+					Where:        robocache.Where{"file": featuresName, "stream": l.key},
+					Message:      l.what + " is not read",
+					NotDelivered: l.key,
+				},
+			)
 			continue
 		}
 		if d.absentFromAll(i) {
 			continue
 		}
-		f := robocache.Feature{Key: l.key, Kind: robocache.KindNumeric, DType: l.dtype, Shape: append([]int(nil), l.shape...), FPS: d.About.FPS, Default: !l.step, Masked: l.optional && l.coding == plain}
+		f := robocache.Feature{
+			Key:     l.key,
+			Kind:    robocache.KindNumeric,
+			DType:   l.dtype,
+			Shape:   append([]int(nil), l.shape...),
+			FPS:     d.About.FPS,
+			Default: !l.step,
+			Masked:  l.optional && l.coding == plain,
+		}
 		if len(f.Shape) == 0 && !l.varies {
 			f.Shape = []int{1}
 		}
@@ -75,7 +110,13 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 		d.byKey[f.Key] = source{leaf: i}
 		d.About.Features = append(d.About.Features, f)
 		if l.nested() && l.coding == plain {
-			g := robocache.Feature{Key: l.key + ".lengths", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{-1}, FPS: d.About.FPS}
+			g := robocache.Feature{
+				Key:   l.key + ".lengths",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Int64,
+				Shape: []int{-1},
+				FPS:   d.About.FPS,
+			}
 			d.byKey[g.Key] = source{leaf: i, nested: true}
 			d.About.Features = append(d.About.Features, g)
 		}
@@ -91,7 +132,8 @@ func (d *Dataset) describe(ctx context.Context, own ownMetadata) {
 		}
 		if n, ok := own.Robocache.Features[f.Key]; ok {
 			f.Unit, f.Interpolation = cmp.Or(n.Unit, f.Unit), n.Interpolation
-			if f.Kind == robocache.KindNumeric && !f.Ragged() && robocache.CheckRotations(n.Rotations, f.Elements()) == nil {
+			if f.Kind == robocache.KindNumeric && !f.Ragged() &&
+				robocache.CheckRotations(n.Rotations, f.Elements()) == nil {
 				f.Rotations = n.Rotations
 			}
 			if n.Relative != nil && f.Kind == robocache.KindNumeric {
@@ -120,7 +162,12 @@ func noted(channels []int, f *robocache.Feature) ([]int, string) {
 
 // labels reads the names of a class label's classes, which lie in a file beside the shards.
 func (d *Dataset) labels(ctx context.Context, l *leaf) json.RawMessage {
-	b, err := store.ReadFile(ctx, d.Bytes, strings.ReplaceAll(l.name, "/", "-")+".labels.txt", 1<<20)
+	b, err := store.ReadFile(
+		ctx,
+		d.Bytes,
+		strings.ReplaceAll(l.name, "/", "-")+".labels.txt",
+		1<<20,
+	)
 	if err != nil {
 		return nil
 	}

@@ -12,8 +12,13 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Text gives texts: of a step its own, of the episode the same for each step; "task" is the episode's task, which needs no reading.
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+// Text gives texts: of a step its own, of the episode the same for each step; "task" is the
+// episode's task, which needs no reading.
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer guard.Recover("rlds text", &err)
 	if _, own := d.byKey[key]; key == "task" && !own {
 		out = make([]string, len(rows))
@@ -73,13 +78,24 @@ type clock struct {
 var units = map[string]float64{"": 1e9, "s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1}
 
 // chooseClock settles the rate or the stream of timestamps. RLDS keeps no clock.
-func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, options map[string]string, own ownMetadata) {
+func (d *Dataset) chooseClock(
+	ctx context.Context,
+	opt robocache.OpenOptions,
+	options map[string]string,
+	own ownMetadata,
+) {
 	key, unit := options["timestamps"], options["timestamp_unit"]
 	if opt.Map != nil && key == "" {
 		for _, m := range opt.Map.Streams {
 			if k, ok := strings.CutPrefix(m.Clock, "timestamps:"); ok && k != "" {
 				if key != "" && key != k {
-					guard.Fail(robocache.Misuse("rlds", robocache.Where{"stream": k}, "steps have one time: the mapping names two streams of timestamps"))
+					guard.Fail(
+						robocache.Misuse(
+							"rlds",
+							robocache.Where{"stream": k},
+							"steps have one time: the mapping names two streams of timestamps",
+						),
+					)
 				}
 				key, unit = k, m.TimestampUnit
 			}
@@ -110,7 +126,10 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 	}
 	for i := range d.s.leaves {
 		l := &d.s.leaves[i]
-		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies && l.elements() == 1 && !l.optional && l.dtype != robocache.Bool {
+		if l.key == key && l.what == "" && l.step && l.coding == plain && !l.varies &&
+			l.elements() == 1 &&
+			!l.optional &&
+			l.dtype != robocache.Bool {
 			d.clock.key, d.clock.leaf, d.clock.scale, d.clock.told = key, i, scale, unit != ""
 			return
 		}
@@ -120,11 +139,19 @@ func (d *Dataset) chooseClock(ctx context.Context, opt robocache.OpenOptions, op
 }
 
 func (d *Dataset) noClock() error {
-	err := d.About.NoClock("rlds", robocache.Where{"file": infoName}, "RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known")
+	err := d.About.NoClock(
+		"rlds",
+		robocache.Where{"file": infoName},
+		"RLDS keeps no timestamps, and the rate of "+clip(d.raw.Name)+" is not known",
+	)
 	if d.About.UnusedClocks != nil {
 		return err
 	}
-	err.Hint += ", or name the stream that holds their times (" + robocache.Option("options", "timestamps", "observation.timestamp") +
+	err.Hint += ", or name the stream that holds their times (" + robocache.Option(
+		"options",
+		"timestamps",
+		"observation.timestamp",
+	) +
 		`, or clock: "timestamps:…" in a mapping)`
 	return err
 }
@@ -165,7 +192,12 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	l := &d.s.leaves[d.clock.leaf]
 	c := d.column(rec, d.clock.leaf, episode)
 	if !d.clock.told {
-		guard.Check(robocache.At(d.checkSeconds(c.rows, l.dtype), robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key}))
+		guard.Check(
+			robocache.At(
+				d.checkSeconds(c.rows, l.dtype),
+				robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key},
+			),
+		)
 	}
 	out := make([]int64, rec.steps)
 	exact := l.dtype == robocache.Int64 && d.clock.scale == 1
@@ -174,14 +206,18 @@ func (d *Dataset) timestamps(ctx context.Context, episode int) []int64 {
 	}
 	for i, v := range robocache.Float64s(nil, l.dtype, c.rows) {
 		if ns := v * d.clock.scale; !exact && !(ns > -(1<<63) && ns < 1<<63) {
-			guard.Fail(robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
-				Expected("a time", fmt.Sprint(v)))
+			guard.Fail(
+				robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
+					Expected("a time", fmt.Sprint(v)),
+			)
 		} else if !exact {
 			out[i] = int64(math.RoundToEven(ns))
 		}
 		if i > 0 && out[i] < out[i-1] {
-			guard.Fail(robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
-				Expected(fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), fmt.Sprintf("%d ns", out[i])))
+			guard.Fail(
+				robocache.Malformed("rlds", robocache.Where{"episode": d.About.EpisodeIndex(episode), "stream": d.clock.key, "index": i}, "").
+					Expected(fmt.Sprintf("at least %d ns, the time of the step before", out[i-1]), fmt.Sprintf("%d ns", out[i])),
+			)
 		}
 	}
 	return out

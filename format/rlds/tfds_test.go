@@ -28,7 +28,9 @@ func judge(t testing.TB) string {
 	}
 	py := tfdsPython(t)
 	if py == "" {
-		t.Skip("skipped: no Python with tensorflow-datasets (scripts/tests/venv-tfds.sh makes .venv-tfds)")
+		t.Skip(
+			"skipped: no Python with tensorflow-datasets (scripts/tests/venv-tfds.sh makes .venv-tfds)",
+		)
 	}
 	return py
 }
@@ -46,7 +48,11 @@ func tfdsPython(t testing.TB) string {
 
 func python(t testing.TB, args ...string) {
 	t.Helper()
-	cmd := exec.Command(judge(t), append([]string{filepath.Join(realdata.Root(t), "format", "rlds", "testdata", "tfds.py")}, args...)...)
+	cmd := exec.Command(
+		judge(t),
+		append(
+			[]string{filepath.Join(realdata.Root(t), "format", "rlds", "testdata", "tfds.py")},
+			args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("tensorflow-datasets: %v\n%s", err, out[max(0, len(out)-4000):])
 	}
@@ -117,7 +123,14 @@ func TestEqualsTFDS(t *testing.T) {
 	for _, name := range []string{"kinds", "shards", "bare"} {
 		want := readDump(t, filepath.Join(root, name+".json"))
 		for split, episodes := range want.Splits {
-			d := mustOpen(t, filepath.Join(root, name), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, Options: map[string]string{"split": split}})
+			d := mustOpen(
+				t,
+				filepath.Join(root, name),
+				robocache.OpenOptions{
+					HZ:      robocache.Rate{Num: 10, Den: 1},
+					Options: map[string]string{"split": split},
+				},
+			)
 			if d.Info().Episodes != len(episodes) || len(d.Info().Findings) != 0 {
 				t.Fatalf("%s: %+v", name, d.Info())
 			}
@@ -165,7 +178,11 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 		}
 		for i := range got {
 			var list []any
-			if err := json.Unmarshal([]byte(got[i]), &list); err != nil || !reflect.DeepEqual(list, want.Texts[i]) {
+			if err := json.Unmarshal(
+				[]byte(got[i]),
+				&list,
+			); err != nil ||
+				!reflect.DeepEqual(list, want.Texts[i]) {
 				t.Errorf("episode %d %s: %s, expected %v", e, key, got[i], want.Texts[i])
 			}
 		}
@@ -173,7 +190,10 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 		if jpeg(t, d, key, rows) {
 			return // decoders differ in the last bits
 		}
-		if got := hash(pixels(t, d, f, rows)); got != want.SHA256 || f.DType.String() != want.DType {
+		if got := hash(
+			pixels(t, d, f, rows),
+		); got != want.SHA256 ||
+			f.DType.String() != want.DType {
 			t.Errorf("episode %d %s: pixels differ", e, key)
 		}
 	case f.Ragged():
@@ -181,7 +201,8 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 		if err != nil {
 			t.Fatal(key, err)
 		}
-		if hash(data) != want.SHA256 || !reflect.DeepEqual(counts, want.Counts) || f.DType.String() != want.DType {
+		if hash(data) != want.SHA256 || !reflect.DeepEqual(counts, want.Counts) ||
+			f.DType.String() != want.DType {
 			t.Errorf("episode %d %s: %v, expected %v", e, key, counts, want.Counts)
 		}
 		if want.Inner != nil && d.Info().Feature(key+".lengths") != nil {
@@ -196,8 +217,15 @@ func compareTFDS(t *testing.T, d *Dataset, e int, key string, want tfdsValue) {
 					got = append(got, int64(binary.LittleEndian.Uint64(data[at:])))
 					at += 8
 				}
-				if len(got) != len(want.Inner[i]) || len(got) > 0 && !reflect.DeepEqual(got, want.Inner[i]) {
-					t.Errorf("episode %d %s: inner lengths %v, expected %v", e, key, got, want.Inner[i])
+				if len(got) != len(want.Inner[i]) ||
+					len(got) > 0 && !reflect.DeepEqual(got, want.Inner[i]) {
+					t.Errorf(
+						"episode %d %s: inner lengths %v, expected %v",
+						e,
+						key,
+						got,
+						want.Inner[i],
+					)
 				}
 			}
 		}
@@ -269,8 +297,8 @@ func pixels(t *testing.T, d *Dataset, f *robocache.Feature, rows []robocache.Row
 	return out
 }
 
-// TestFixedSequences: tensorflow-datasets writes sequences of fixed length and cannot read them inside steps; the values that were given to
-// it are the judge.
+// TestFixedSequences: tensorflow-datasets writes sequences of fixed length and cannot read them
+// inside steps; the values that were given to it are the judge.
 func TestFixedSequences(t *testing.T) {
 	root := tfdsSets(t)
 	b, err := os.ReadFile(filepath.Join(root, "fixed.json"))
@@ -284,7 +312,11 @@ func TestFixedSequences(t *testing.T) {
 	if err := json.Unmarshal(b, &want); err != nil {
 		t.Fatal(err)
 	}
-	d := mustOpen(t, filepath.Join(root, "fixed"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	d := mustOpen(
+		t,
+		filepath.Join(root, "fixed"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	rows := rowsOf(d, 0)
 	for key, sum := range map[string]string{"four": want.Four, "grid": want.Grid} {
 		f := d.Info().Feature(key)
@@ -307,7 +339,14 @@ func judgeReads(t *testing.T, dir string) {
 	python(t, "read", dir, to)
 	want := readDump(t, to)
 	for split, episodes := range want.Splits {
-		d := mustOpen(t, dir, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, Options: map[string]string{"split": split}})
+		d := mustOpen(
+			t,
+			dir,
+			robocache.OpenOptions{
+				HZ:      robocache.Rate{Num: 10, Den: 1},
+				Options: map[string]string{"split": split},
+			},
+		)
 		if d.Info().Episodes != len(episodes) {
 			t.Fatalf("%s: %d episodes, expected %d", split, d.Info().Episodes, len(episodes))
 		}
@@ -322,7 +361,8 @@ func judgeReads(t *testing.T, dir string) {
 				compareTFDS(t, d, e, key, v)
 			}
 			for _, f := range d.Info().Features {
-				if _, ok := ep.Features[f.Key]; !ok && ep.Steps > 0 && !strings.HasSuffix(f.Key, ".lengths") {
+				if _, ok := ep.Features[f.Key]; !ok && ep.Steps > 0 &&
+					!strings.HasSuffix(f.Key, ".lengths") {
 					t.Errorf("tensorflow-datasets does not see %s", f.Key)
 				}
 			}

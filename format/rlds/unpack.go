@@ -30,7 +30,8 @@ const (
 // maxRatio is the most that deflate can pack: 258 bytes in two bits. Depth of zeros comes near it.
 const maxRatio = 1032
 
-// packingOf looks at the first bytes. A record's head that holds is never taken for a compressed stream.
+// packingOf looks at the first bytes. A record's head that holds is never taken for a compressed
+// stream.
 func packingOf(w *window) packing {
 	if w.size < headBytes {
 		return unpacked
@@ -70,7 +71,8 @@ func newPlainShards(option string) *plainShards {
 	full := robocache.ResourceLimit("rlds", robocache.Where{"option": "unpack_bytes"}, "the compressed shards, decompressed").
 		Expected(fmt.Sprintf("at most %d bytes", limit), "more").
 		WithHint("raise it (%s) where the temporary folder has the room, or open one split", robocache.Option("options", "unpack_bytes", 64<<30))
-	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)} // of no budget, entries of no size: every one stays
+	// of no budget, entries of no size: every one stays
+	return &plainShards{scratch.New(limit, full, unpackHint), lru.New[string, *plainShard](0)}
 }
 
 // plainShard is the whole records of a compressed shard.
@@ -79,14 +81,22 @@ type plainShard struct {
 	damage error // why the shard ends here: ErrMalformed or ErrResourceLimit
 }
 
-// shard decompresses a shard once. A record is taken only when all of it came: of a damaged shard those before the damage are given.
-func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged, p packing, limit int64) *plainShard {
+// shard decompresses a shard once. A record is taken only when all of it came: of a damaged shard
+// those before the damage are given.
+func (s *plainShards) shard(
+	ctx context.Context,
+	name string,
+	r robocache.Ranged,
+	p packing,
+	limit int64,
+) *plainShard {
 	return leafcache.Load(ctx, s.shards, name+"\x00"+r.Version(), func() (*plainShard, int64) {
 		u := &plainShard{Part: s.file.Part(r.Version())}
 		out := bufio.NewWriterSize(u, 256<<10)
 		src := &scratch.Reader{Ctx: ctx, R: r}
 		size, damage := copyRecords(out, src, p, limit)
-		if err := cmp.Or(out.Flush(), src.Err); err != nil { // of the store, which the decompressor wraps
+		// of the store, which the decompressor wraps
+		if err := cmp.Or(out.Flush(), src.Err); err != nil {
 			u.Free()
 			guard.Fail(err)
 		}
@@ -96,8 +106,14 @@ func (s *plainShards) shard(ctx context.Context, name string, r robocache.Ranged
 	})
 }
 
-// copyRecords goes record by record, and gives the size of those that are whole: what is no record, or goes on for ever, ends it before it takes much room.
-func copyRecords(out io.Writer, src *scratch.Reader, p packing, limit int64) (size int64, err error) {
+// copyRecords goes record by record, and gives the size of those that are whole: what is no record,
+// or goes on for ever, ends it before it takes much room.
+func copyRecords(
+	out io.Writer,
+	src *scratch.Reader,
+	p packing,
+	limit int64,
+) (size int64, err error) {
 	fault := func(msg string, err error) (int64, error) {
 		return size, robocache.Malformed("rlds", robocache.Where{"offset": size}, "%s", msg).
 			WithCause(err)

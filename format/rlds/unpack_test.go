@@ -80,7 +80,8 @@ func mixture(n int) []byte {
 
 var packings = []string{"gzip", "zlib", "members"}
 
-// TestPackedReads: opening decompresses a packed shard; after that no byte of it is read again, in any order.
+// TestPackedReads: opening decompresses a packed shard; after that no byte of it is read again, in
+// any order.
 func TestPackedReads(t *testing.T) {
 	const episodes = 48
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -88,7 +89,8 @@ func TestPackedReads(t *testing.T) {
 		h := newHand()
 		var plain []byte
 
-		noise := make([]byte, 200_000) // of a key that nobody asks for: it makes records large, and they do not shrink
+		// of a key that nobody asks for: it makes records large, and they do not shrink
+		noise := make([]byte, 200_000)
 		for e := range episodes {
 			x := handExample(e, 3)
 			for i := range noise {
@@ -144,13 +146,20 @@ func TestPackedReads(t *testing.T) {
 		}
 		before := counted.Counts().BytesRead
 		if got := before + pass(order); got > size+16<<10 || before > size/4 {
-			t.Errorf("%s: opened again, %d bytes and then %d are read of a shard of %d", how, before, got, size)
+			t.Errorf(
+				"%s: opened again, %d bytes and then %d are read of a shard of %d",
+				how,
+				before,
+				got,
+				size,
+			)
 		}
 		d.Close()
 	}
 }
 
-// TestPackedFlips: of a packed shard with any byte altered, what is served is right, and what is lost is said.
+// TestPackedFlips: of a packed shard with any byte altered, what is served is right, and what is
+// lost is said.
 func TestPackedFlips(t *testing.T) {
 	stride := 1
 	if testing.Short() {
@@ -177,14 +186,20 @@ func TestPackedFlips(t *testing.T) {
 				}
 			}
 			if lost > 0 && d.Info().Episodes < 3 && len(d.Info().Findings) == 0 {
-				t.Errorf("%s: byte %d altered, and nothing is said of %d lost episodes", how, at, lost)
+				t.Errorf(
+					"%s: byte %d altered, and nothing is said of %d lost episodes",
+					how,
+					at,
+					lost,
+				)
 			}
 			d.Close()
 		}
 	}
 }
 
-// TestUnpackBudget: what packed shards decompress to stays within its option, by an error that says what to do; nothing is left in the folder.
+// TestUnpackBudget: what packed shards decompress to stays within its option, by an error that says
+// what to do; nothing is left in the folder.
 func TestUnpackBudget(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -212,7 +227,8 @@ func TestUnpackBudget(t *testing.T) {
 		opt.Options = map[string]string{"unpack_bytes": budget}
 		_, err := OpenStore(t.Context(), s, opt)
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrResourceLimit) || !errors.As(err, &e) || !strings.Contains(e.Hint, "unpack_bytes") {
+		if !errors.Is(err, robocache.ErrResourceLimit) || !errors.As(err, &e) ||
+			!strings.Contains(e.Hint, "unpack_bytes") {
 			t.Errorf("a budget of %s: %v", budget, err)
 		}
 	}
@@ -238,7 +254,12 @@ func TestUnpackBudget(t *testing.T) {
 	// A folder that is not there: known indexes are of another version of the files.
 	t.Setenv("TMPDIR", dir+"/none")
 	s.Put("toy-train.tfrecord-00000-of-00006", packed)
-	if _, err := OpenStore(t.Context(), s, handOptions); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "TMPDIR") {
+	if _, err := OpenStore(
+		t.Context(),
+		s,
+		handOptions,
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "TMPDIR") {
 		t.Error(err)
 	}
 }

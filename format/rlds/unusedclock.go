@@ -87,7 +87,9 @@ func (d *Dataset) examineTimes(ctx context.Context, leaf int) (faulty bool) {
 		if reason != "" {
 			faulty = true
 			where := robocache.Where{"episode": d.About.EpisodeIndex(e)}
-			d.About.AddUnusedClock(robocache.UnusedClock{Stream: l.key, Where: where, Reason: reason})
+			d.About.AddUnusedClock(
+				robocache.UnusedClock{Stream: l.key, Where: where, Reason: reason},
+			)
 		}
 	}
 	return faulty

@@ -13,7 +13,11 @@ import (
 )
 
 // clockHand is a data set made by hand with a stream observation.timestamp of one feature.
-func clockHand(t *testing.T, name, feature string, add func(x *exampleWriter, episode int)) *storetest.Mem {
+func clockHand(
+	t *testing.T,
+	name, feature string,
+	add func(x *exampleWriter, episode int),
+) *storetest.Mem {
 	t.Helper()
 	h := newHand()
 	const state = `"observation": {"featuresDict": {"features": {`
@@ -36,8 +40,8 @@ func clockHand(t *testing.T, name, feature string, add func(x *exampleWriter, ep
 	return s
 }
 
-// TestUnusedClock checks that a stream of times that cannot be used is a finding that names the stream,
-// the episode and the reason, and that errors of rows without a clock name it.
+// TestUnusedClock checks that a stream of times that cannot be used is a finding that names the
+// stream, the episode and the reason, and that errors of rows without a clock name it.
 func TestUnusedClock(t *testing.T) {
 	const key = "steps/observation/timestamp"
 	floats := func(change func(e int, v []float32) []float32) func(*exampleWriter, int) {
@@ -71,18 +75,24 @@ func TestUnusedClock(t *testing.T) {
 		}, "holds text and no numbers"},
 		"nan":       {scalar("float32"), last(float32(math.NaN())), "is NaN at row 5 in episode 2"},
 		"backwards": {scalar("float32"), last(0.25), "steps back from 0.5 to 0.25 at row 5 in episode 2"},
-		"constant": {scalar("float32"), floats(func(int, []float32) []float32 { return make([]float32, 9) }),
-			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes"},
-		"twodim": {`{"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float32", "encoding": "none"}}`,
-			floats(func(_ int, v []float32) []float32 { return append(v, v...) }), "has 2 values for each row"},
+		"constant": {
+			scalar("float32"), floats(func(int, []float32) []float32 { return make([]float32, 9) }),
+			"is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes",
+		},
+		"twodim": {
+			`{"tensor": {"shape": {"dimensions": ["2"]}, "dtype": "float32", "encoding": "none"}}`,
+			floats(func(_ int, v []float32) []float32 { return append(v, v...) }), "has 2 values for each row",
+		},
 		"short": {scalar("float32"), floats(func(e int, v []float32) []float32 {
 			if e == 2 {
 				return v[:8]
 			}
 			return v
 		}), "has 8 values for 9 rows in episode 2"},
-		"sound": {scalar("float32"), floats(func(_ int, v []float32) []float32 { return v }),
-			"is not taken as the clock of the rows"},
+		"sound": {
+			scalar("float32"), floats(func(_ int, v []float32) []float32 { return v }),
+			"is not taken as the clock of the rows",
+		},
 	} {
 		s := clockHand(t, name, c.feature, c.add)
 		open := func(opt robocache.OpenOptions) *Dataset {
@@ -94,7 +104,10 @@ func TestUnusedClock(t *testing.T) {
 		}
 		d := open(robocache.OpenOptions{})
 		message := "observation.timestamp " + c.want
-		at := slices.IndexFunc(d.About.Findings, func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable })
+		at := slices.IndexFunc(
+			d.About.Findings,
+			func(f robocache.Finding) bool { return f.Code == robocache.ClockUnusable },
+		)
 		if at < 0 || d.About.Findings[at].Message != message {
 			t.Errorf("%s: %+v, want %q", name, d.About.Findings, message)
 		}
@@ -104,7 +117,10 @@ func TestUnusedClock(t *testing.T) {
 		}
 		_, err := d.Times(t.Context(), 0, "")
 		if !errors.Is(err, robocache.ErrNoClock) ||
-			!strings.Contains(err.Error(), message+" (the clock of the rows "+state+", and nothing says their rate); hint: "+hint) {
+			!strings.Contains(
+				err.Error(),
+				message+" (the clock of the rows "+state+", and nothing says their rate); hint: "+hint,
+			) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if stated := open(handOptions); stated.About.UnusedClocks != nil {

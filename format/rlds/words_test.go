@@ -8,8 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMetadataWords checks that errors about metadata name the file, the place and the value, and no
-// type of Go.
+// TestMetadataWords checks that errors about metadata name the file, the place and the value, and
+// no type of Go.
 func TestMetadataWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		features bool // the text is of features.json, else of dataset_info.json
@@ -46,7 +46,10 @@ func TestMetadataWords(t *testing.T) {
 			}
 		}
 	}
-	if f, err := parseInfo([]byte(`{"name": "x", "splits": [{"name": "train", "shardLengths": ["2", 3.0]}]}`)); err != nil || f.Splits[0].ShardLengths[1] != 3 {
+	if f, err := parseInfo(
+		[]byte(`{"name": "x", "splits": [{"name": "train", "shardLengths": ["2", 3.0]}]}`),
+	); err != nil ||
+		f.Splits[0].ShardLengths[1] != 3 {
 		t.Errorf("a length of 3.0: %+v, %v", f, err)
 	}
 }

@@ -52,12 +52,21 @@ type writing struct {
 }
 
 var writeOptions = map[string]string{
-	"name": "of the data set; by the destination's folder where it is not given", "version": "of the data set", "split": "default: those of the source", "shards": "a split; default: by its size",
+	"name":    "of the data set; by the destination's folder where it is not given",
+	"version": "of the data set",
+	"split":   "default: those of the source",
+	"shards":  "a split; default: by its size",
 }
 
-// Write writes a data set of any format as RLDS. Options: "name" and "version" of the data set (by the destination's folder where they are
-// not given), "split" ("train"; by default those of the source), "shards" a split (by its size).
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
+// Write writes a data set of any format as RLDS. Options: "name" and "version" of the data set (by
+// the destination's folder where they are not given), "split" ("train"; by default those of the
+// source), "shards" a split (by its size).
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (rep *robocache.WriteReport, err error) {
 	s, err := store.OpenWritable(dst)
 	if err != nil {
 		return nil, err
@@ -68,9 +77,21 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 }
 
 // WriteStore is Write into a store.
-func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
+func WriteStore(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst store.Writable,
+	opt robocache.WriteOptions,
+) (rep *robocache.WriteReport, err error) {
 	defer guard.Recover("write rlds", &err)
-	w := &writing{src: src, info: src.Info(), dst: dst, opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
+	w := &writing{
+		src:    src,
+		info:   src.Info(),
+		dst:    dst,
+		opt:    opt,
+		format: map[string]string{},
+		pool:   video.NewPool(0),
+	}
 	defer w.pool.Close()
 	w.settle()
 	have := guard.Must(dst.List(ctx, ""))
@@ -109,13 +130,24 @@ func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, 
 }
 
 func (w *writing) settle() {
-	guard.Check(reader.Op("write rlds").Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)}))
+	guard.Check(
+		reader.Op("write rlds").
+			Settle(w.opt.Options, writeOptions, map[string]reader.Set{"shards": reader.Whole(&w.asked, 1, maxShards)}),
+	)
 }
 
 func (w *writing) find(s robocache.Severity, code, stream, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": stream}, Message: message})
+	w.report.Findings = append(
+		w.report.Findings,
+		robocache.Finding{
+			Severity: s,
+			Code:     code,
+			Where:    robocache.Where{"stream": stream},
+			Message:  message,
+		},
+	)
 }
 
 // names chooses name and version: TFDS finds <name>/<version> below its data folder.
@@ -153,7 +185,8 @@ func snake(s string) string {
 	return strings.TrimRight(n, "_")
 }
 
-// sample makes the first episode that is not empty: its size plans the shards, and its images say how they are encoded.
+// sample makes the first episode that is not empty: its size plans the shards, and its images say
+// how they are encoded.
 func (w *writing) sample(ctx context.Context, splits []*outSplit) (perFrame int64) {
 	p := stills.New(w.src, w.pool)
 	tries := 0
@@ -219,7 +252,15 @@ func (w *writing) shard(ctx context.Context, s *outSplit, i int, name string) (e
 				return err
 			}
 			w.mu.Lock()
-			w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.info.EpisodeIndex(e)}, Message: err.Error()})
+			w.report.Findings = append(
+				w.report.Findings,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "episode-skipped",
+					Where:    robocache.Where{"episode": w.info.EpisodeIndex(e)},
+					Message:  err.Error(),
+				},
+			)
 			w.mu.Unlock()
 			w.rows.Finish(e)
 			continue
@@ -267,18 +308,47 @@ func (w *writing) own() map[string]any {
 }
 
 // metadata writes what is not shards, dataset_info.json last.
-func (w *writing) metadata(ctx context.Context, splits []*outSplit, features []byte, own map[string]any) {
+func (w *writing) metadata(
+	ctx context.Context,
+	splits []*outSplit,
+	features []byte,
+	own map[string]any,
+) {
 	w.file(ctx, featuresName, features)
-	w.file(ctx, metadataName, guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  ")))
+	w.file(
+		ctx,
+		metadataName,
+		guard.Must(json.MarshalIndent(map[string]any{"robocache": own}, "", "  ")),
+	)
 	var list []map[string]any
 	for _, s := range splits {
 		lengths := make([]string, len(s.lengths))
 		for i, n := range s.lengths {
 			lengths[i] = strconv.FormatInt(n, 10)
 		}
-		list = append(list, map[string]any{"name": s.name, "filepathTemplate": defaultTemplate, "numBytes": strconv.FormatInt(s.bytes, 10), "shardLengths": lengths})
+		list = append(
+			list,
+			map[string]any{
+				"name":             s.name,
+				"filepathTemplate": defaultTemplate,
+				"numBytes":         strconv.FormatInt(s.bytes, 10),
+				"shardLengths":     lengths,
+			},
+		)
 	}
-	b := guard.Must(json.MarshalIndent(map[string]any{"name": w.name, "version": w.version, "fileFormat": "tfrecord", "description": "Written by RoboCache.", "splits": list}, "", "  "))
+	b := guard.Must(
+		json.MarshalIndent(
+			map[string]any{
+				"name":        w.name,
+				"version":     w.version,
+				"fileFormat":  "tfrecord",
+				"description": "Written by RoboCache.",
+				"splits":      list,
+			},
+			"",
+			"  ",
+		),
+	)
 	w.file(ctx, infoName, b)
 }
 
@@ -290,14 +360,22 @@ func (w *writing) extras() map[string]featureNote {
 		if f == nil {
 			continue
 		}
-		n := featureNote{Names: f.Names, Unit: f.Unit, Interpolation: f.Interpolation, Rotations: f.Rotations, Relative: f.Relative, Unsummable: f.Unsummable}
+		n := featureNote{
+			Names:         f.Names,
+			Unit:          f.Unit,
+			Interpolation: f.Interpolation,
+			Rotations:     f.Rotations,
+			Relative:      f.Relative,
+			Unsummable:    f.Unsummable,
+		}
 		if f.Kind == robocache.KindPointCloud {
 			n.Kind = f.Kind
 		}
 		if f.Kind == robocache.KindVideo && f.Depth != nil {
 			n.Unit = "m" // so stills decodes it
 		}
-		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" || n.Relative != nil {
+		if n.Kind != "" || n.Names != nil || n.Unit != "" || n.Interpolation != "" ||
+			n.Relative != nil {
 			out[w.leaves[i].key] = n
 		}
 	}

@@ -34,7 +34,10 @@ func (w *exampleWriter) put(name string, kind listKind, body []byte) {
 
 // appendBytes appends a field that is a byte string.
 func appendBytes(b []byte, num int, v []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, protowire.Number(num), protowire.BytesType), v)
+	return protowire.AppendBytes(
+		protowire.AppendTag(b, protowire.Number(num), protowire.BytesType),
+		v,
+	)
 }
 
 // floats sets little-endian float32 values.

@@ -26,9 +26,10 @@ type outKind uint8
 
 const (
 	outNumbers outKind = iota // numbers in a list
-	outBytes                  // a byte string a row: what a list would not keep exactly (float64) or only at length
-	outRagged                 // ragged_flat_values and ragged_row_lengths_0
-	outOpen                   // a byte string a row of open length
+	// a byte string a row: what a list would not keep exactly (float64) or only at length
+	outBytes
+	outRagged // ragged_flat_values and ragged_row_lengths_0
+	outOpen   // a byte string a row of open length
 	outImage
 	outDepth // float32 image
 	outText
@@ -49,7 +50,8 @@ func howOf(f *robocache.Feature) (outKind, string) {
 	case robocache.KindText, robocache.KindEvent:
 		return outText, ""
 	case robocache.KindImage, robocache.KindVideo:
-		if f.DType == robocache.Float32 && f.Kind == robocache.KindImage || f.Kind == robocache.KindVideo && f.Depth != nil {
+		if f.DType == robocache.Float32 && f.Kind == robocache.KindImage ||
+			f.Kind == robocache.KindVideo && f.Depth != nil {
 			return outDepth, ""
 		}
 		return outImage, ""
@@ -61,7 +63,8 @@ func howOf(f *robocache.Feature) (outKind, string) {
 			return outOpen, ""
 		case f.Ragged():
 			return outRagged, ""
-		case f.DType == robocache.Float64, f.DType.Integer() && f.Elements() > maxListed && f.DType != robocache.Uint32:
+		case f.DType == robocache.Float64,
+			f.DType.Integer() && f.Elements() > maxListed && f.DType != robocache.Uint32:
 			return outBytes, ""
 		}
 		return outNumbers, ""
@@ -80,10 +83,14 @@ func shapeOf(dims ...int) (s shapeNode) {
 
 func tensorOf(dtype, encoding string, dims ...int) *node {
 	class := "tensor_feature.Tensor"
-	if len(dims) == 0 && encoding == "none" { // a scalar that is a byte string is a tensor of shape ()
+	// a scalar that is a byte string is a tensor of shape ()
+	if len(dims) == 0 && encoding == "none" {
 		class = "scalar.Scalar"
 	}
-	return &node{Class: tfdsFeatures + class, Tensor: &valueNode{Shape: shapeOf(dims...), DType: dtype, Encoding: encoding}}
+	return &node{
+		Class:  tfdsFeatures + class,
+		Tensor: &valueNode{Shape: shapeOf(dims...), DType: dtype, Encoding: encoding},
+	}
 }
 
 // node is the leaf's entry in features.json.
@@ -106,7 +113,10 @@ func (l *outLeaf) node() *node {
 	case outOpen:
 		return tensorOf(f.DType.String(), "bytes", append([]int{-1}, dims...)...)
 	case outRagged:
-		return &node{Class: tfdsFeatures + "sequence_feature.Sequence", Sequence: &sequenceNode{tensorOf(f.DType.String(), "none", dims...), -1}}
+		return &node{
+			Class:    tfdsFeatures + "sequence_feature.Sequence",
+			Sequence: &sequenceNode{tensorOf(f.DType.String(), "none", dims...), -1},
+		}
 	case outImage, outDepth:
 		dtype, channels := "uint8", 3
 		if f.Kind == robocache.KindImage {
@@ -124,7 +134,14 @@ func (l *outLeaf) node() *node {
 		if h == 0 || w == 0 {
 			h, w = -1, -1
 		}
-		return &node{Class: tfdsFeatures + "image_feature.Image", Image: &valueNode{Shape: shapeOf(h, w, channels), DType: dtype, EncodingFormat: l.format}}
+		return &node{
+			Class: tfdsFeatures + "image_feature.Image",
+			Image: &valueNode{
+				Shape:          shapeOf(h, w, channels),
+				DType:          dtype,
+				EncodingFormat: l.format,
+			},
+		}
 	case outText, outTask, outOrigin:
 		return &node{Class: tfdsFeatures + "text_feature.Text", Text: &textNode{}}
 	case outMask, outFlag:
@@ -134,10 +151,14 @@ func (l *outLeaf) node() *node {
 }
 
 func dictOf() *node {
-	return &node{Class: tfdsFeatures + "features_dict.FeaturesDict", FeaturesDict: &dictNode{map[string]*node{}}}
+	return &node{
+		Class:        tfdsFeatures + "features_dict.FeaturesDict",
+		FeaturesDict: &dictNode{map[string]*node{}},
+	}
 }
 
-// featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without code.
+// featuresJSON is features.json: standard classes alone, so that TFDS opens the data set without
+// code.
 func featuresJSON(leaves []outLeaf) []byte {
 	steps, episode := dictOf(), dictOf()
 	for i := range leaves {
@@ -156,12 +177,15 @@ func featuresJSON(leaves []outLeaf) []byte {
 		}
 		into[parts[last]] = l.node()
 	}
-	episode.FeaturesDict.Features[stepsName] = &node{Class: tfdsFeatures + "dataset_feature.Dataset", Sequence: &sequenceNode{steps, -1}}
+	episode.FeaturesDict.Features[stepsName] = &node{
+		Class:    tfdsFeatures + "dataset_feature.Dataset",
+		Sequence: &sequenceNode{steps, -1},
+	}
 	return guard.Must(json.MarshalIndent(episode, "", "    "))
 }
 
-// recordName makes the path of a key in the record: "observation.images.top" is steps/observation/images/top. A key that is also the
-// beginning of another one stays in one piece.
+// recordName makes the path of a key in the record: "observation.images.top" is
+// steps/observation/images/top. A key that is also the beginning of another one stays in one piece.
 func recordName(key string, all []string) string {
 	parts := strings.Split(strings.ReplaceAll(key, "/", "_"), ".")
 	for n := 1; n < len(parts); n++ {
@@ -194,11 +218,15 @@ func (w *writing) planLeaves(ctx context.Context) {
 	for i := range w.info.Features {
 		f := &w.info.Features[i]
 		meta := strings.HasPrefix(f.Key, "episode_metadata.")
-		if f.Key == sourceKey || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) || w.opt.Keys == nil && f.Default && !meta {
+		if f.Key == sourceKey || w.opt.Keys != nil && !slices.Contains(w.opt.Keys, f.Key) ||
+			w.opt.Keys == nil && f.Default && !meta {
 			continue
 		}
 		if f.Clock != "" && f.Clock != w.info.Clock {
-			drop(f, "a stream on a clock of its own (RLDS has one row a step; align the data set first)")
+			drop(
+				f,
+				"a stream on a clock of its own (RLDS has one row a step; align the data set first)",
+			)
 			continue
 		}
 		if _, why := howOf(f); why != "" {
@@ -211,7 +239,13 @@ func (w *writing) planLeaves(ctx context.Context) {
 	}
 	for _, k := range w.opt.Keys {
 		if !have[k] && !slices.Contains(w.report.Dropped, k) {
-			guard.Fail(robocache.NotFound("write rlds", robocache.Where{"stream": k}, "no stream of this name"))
+			guard.Fail(
+				robocache.NotFound(
+					"write rlds",
+					robocache.Where{"stream": k},
+					"no stream of this name",
+				),
+			)
 		}
 	}
 	names := map[string]bool{}
@@ -221,18 +255,31 @@ func (w *writing) planLeaves(ctx context.Context) {
 			l.name = stepsName + "/" + l.name
 		}
 		if names[l.name] {
-			guard.Fail(robocache.Malformed("write rlds", robocache.Where{"stream": l.key}, "two streams would be %s", clip(l.name)))
+			guard.Fail(
+				robocache.Malformed(
+					"write rlds",
+					robocache.Where{"stream": l.key},
+					"two streams would be %s",
+					clip(l.name),
+				),
+			)
 		}
 		names[l.name] = true
 		w.leaves = append(w.leaves, l)
 	}
 	for _, f := range picked {
 		how, _ := howOf(f)
-		meta := strings.HasPrefix(f.Key, "episode_metadata.") && f.Default && (how == outText || how == outNumbers || how == outBytes)
+		meta := strings.HasPrefix(f.Key, "episode_metadata.") && f.Default &&
+			(how == outText || how == outNumbers || how == outBytes)
 		add(outLeaf{feature: f, key: f.Key, step: !meta, how: how})
 		if f.Masked && !meta {
 			add(outLeaf{key: f.Key + "_valid", step: true, how: outMask, mask: f.Key})
-			w.find(robocache.SeverityInfo, "mask-beside", f.Key, "rows without a value are marked in "+f.Key+"_valid: RLDS has no masks")
+			w.find(
+				robocache.SeverityInfo,
+				"mask-beside",
+				f.Key,
+				"rows without a value are marked in "+f.Key+"_valid: RLDS has no masks",
+			)
 		}
 	}
 	for _, k := range []string{"is_first", "is_last", "is_terminal"} {

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG without loss.
+// encodeImage gives the bytes that stand for an image: JPEG and PNG as they are, all else as PNG
+// without loss.
 func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	if ref.Missing {
@@ -36,10 +37,20 @@ func encodeImage(l *outLeaf, ref *robocache.FrameRef) (_ []byte, err error) {
 	case ref.Raw != nil && ref.Raw.DType == robocache.Uint16 && ref.Raw.Channels > 1:
 		return nil, robocache.Unsupported("write rlds", nil, "raw 16-bit colour")
 	case info.DType == robocache.Float32:
-		return nil, robocache.Unsupported("write rlds", nil, "float32 images in a stream of %s", f.DType.String())
+		return nil, robocache.Unsupported(
+			"write rlds",
+			nil,
+			"float32 images in a stream of %s",
+			f.DType.String(),
+		)
 	case ref.Raw == nil: // TIFF
 		spec := &video.Spec{Pixel: video.RGB8}
-		raw := &robocache.Raw{Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8}
+		raw := &robocache.Raw{
+			Height:   info.Height,
+			Width:    info.Width,
+			Channels: 3,
+			DType:    robocache.Uint8,
+		}
 		if info.DType == robocache.Uint16 {
 			spec.Pixel = video.Gray16
 			raw.Channels, raw.DType = 1, robocache.Uint16
@@ -65,12 +76,19 @@ func encodeDepth(ref *robocache.FrameRef, info video.StillInfo) []byte {
 		}
 	} else { // TIFF: "millimetres" of what is said to be millimetres are the numbers themselves
 		pix = make([]byte, info.Width*info.Height*4)
-		guard.Check(video.DecodeImage(ref, &video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}}, pix))
+		guard.Check(
+			video.DecodeImage(
+				ref,
+				&video.Spec{Pixel: video.DepthMM, Depth: &robocache.Depth{Unit: "mm"}},
+				pix,
+			),
+		)
 	}
 	return guard.Must(rgbaPNG(pix, stride, info.Width, info.Height))
 }
 
-// rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255 throughout, and weigh it elsewhere.
+// rgbaPNG writes four 8-bit channels as a PNG. image/png would leave the fourth out where it is 255
+// throughout, and weigh it elsewhere.
 func rgbaPNG(pix []byte, stride, w, h int) (out []byte, err error) {
 	defer guard.Recover("rlds", &err)
 	out = []byte("\x89PNG\r\n\x1a\n")

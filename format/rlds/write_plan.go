@@ -22,7 +22,8 @@ type outSplit struct {
 	bytes    int64
 }
 
-// planSplits divides the episodes into splits and shards. The size of a shard is planned by the first episode.
+// planSplits divides the episodes into splits and shards. The size of a shard is planned by the
+// first episode.
 func (w *writing) planSplits(ctx context.Context) []*outSplit {
 	w.planLeaves(ctx)
 	var out []*outSplit
@@ -67,7 +68,8 @@ func (s *outSplit) divide(n int, frames int64, length func(int) int) {
 	for i, e := range s.episodes {
 		// No shard stays empty where there are episodes for all.
 		left := len(s.episodes) - i
-		if at+1 < n && len(s.shards[at]) > 0 && (seen*int64(n) >= frames*int64(at+1) || left <= n-at-1) {
+		if at+1 < n && len(s.shards[at]) > 0 &&
+			(seen*int64(n) >= frames*int64(at+1) || left <= n-at-1) {
 			at++
 		}
 		s.shards[at] = append(s.shards[at], e)
@@ -80,7 +82,13 @@ func (w *writing) sourceSplits() []*outSplit {
 	var out []*outSplit
 	for name, text := range w.info.Splits {
 		var from, to int
-		if n, _ := fmt.Sscanf(text, "%d:%d", &from, &to); n != 2 || name != snake(name) || from < 0 || to < from || to > w.info.Episodes {
+		if n, _ := fmt.Sscanf(
+			text,
+			"%d:%d",
+			&from,
+			&to,
+		); n != 2 || name != snake(name) || from < 0 || to < from ||
+			to > w.info.Episodes {
 			return nil
 		}
 		s := &outSplit{name: name, first: from}
@@ -89,7 +97,10 @@ func (w *writing) sourceSplits() []*outSplit {
 		}
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b *outSplit) int { return cmp.Or(a.first-b.first, len(a.episodes)-len(b.episodes)) })
+	slices.SortFunc(
+		out,
+		func(a, b *outSplit) int { return cmp.Or(a.first-b.first, len(a.episodes)-len(b.episodes)) },
+	)
 	at := 0
 	for _, s := range out {
 		if s.first != at {

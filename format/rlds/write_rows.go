@@ -41,7 +41,15 @@ func (w *writing) episode(ctx context.Context, p *stills.Reader, e, n int) (_ []
 }
 
 // leaf adds one feature.
-func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row, times []int64, ep *robocache.Episode) {
+func (w *writing) leaf(
+	ctx context.Context,
+	x *exampleWriter,
+	l *outLeaf,
+	p *stills.Reader,
+	rows []robocache.Row,
+	times []int64,
+	ep *robocache.Episode,
+) {
 	if !l.step && l.how != outIndex {
 		rows = rows[:min(1, len(rows))]
 	}
@@ -51,7 +59,8 @@ func (w *writing) leaf(ctx context.Context, x *exampleWriter, l *outLeaf, p *sti
 		size := l.feature.RowBytes()
 		b := make([]byte, n*size)
 		if !l.step && n == 0 {
-			b, n = make([]byte, size), 1 // an episode of no steps still has one of each of its own values
+			// an episode of no steps still has one of each of its own values
+			b, n = make([]byte, size), 1
 		}
 		if len(rows) > 0 {
 			guard.Check(w.src.Gather(ctx, l.feature.Key, rows, b))
@@ -157,7 +166,13 @@ func (w *writing) ragged(ctx context.Context, x *exampleWriter, l *outLeaf, rows
 	x.ints(l.name+"/ragged_row_lengths_0", lengths)
 }
 
-func (w *writing) images(ctx context.Context, x *exampleWriter, l *outLeaf, p *stills.Reader, rows []robocache.Row) {
+func (w *writing) images(
+	ctx context.Context,
+	x *exampleWriter,
+	l *outLeaf,
+	p *stills.Reader,
+	rows []robocache.Row,
+) {
 	values := make([][]byte, len(rows))
 	guard.Check(p.Each(ctx, l.feature, rows, func(i int, ref *robocache.FrameRef) error {
 		b, err := encodeImage(l, ref)

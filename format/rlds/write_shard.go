@@ -11,18 +11,25 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// sharding: a shard writes a file of records for each split that it has episodes of. How many of them there are, which their names say, the whole knows.
-var sharding = robocache.Sharding{Plan: planShards, Kept: func(name string) bool { return strings.HasSuffix(name, recordsEnding) }, Place: placeShards, Merge: mergeShards}
+// sharding: a shard writes a file of records for each split that it has episodes of. How many of
+// them there are, which their names say, the whole knows.
+var sharding = robocache.Sharding{
+	Plan:  planShards,
+	Kept:  func(name string) bool { return strings.HasSuffix(name, recordsEnding) },
+	Place: placeShards,
+	Merge: mergeShards,
+}
 
 const recordsEnding = ".tfrecord"
 
 // shardSchema is what the shards agree on.
 type shardSchema struct {
-	Name     string                     `json:"name,omitempty"`
-	Version  string                     `json:"version,omitempty"`
-	Splits   []shardSplit               `json:"splits"`
-	Images   map[string]string          `json:"images,omitempty"` // key → how its images are encoded
-	Features string                     `json:"features"`         // features.json
+	Name    string       `json:"name,omitempty"`
+	Version string       `json:"version,omitempty"`
+	Splits  []shardSplit `json:"splits"`
+	// key → how its images are encoded
+	Images   map[string]string          `json:"images,omitempty"`
+	Features string                     `json:"features"` // features.json
 	Own      map[string]json.RawMessage `json:"own"`
 }
 
@@ -44,9 +51,19 @@ type shardPart struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+func planShards(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (_ json.RawMessage, err error) {
 	defer guard.Recover("plan", &err)
-	w := &writing{src: src, info: src.Info(), opt: opt, format: map[string]string{}, pool: video.NewPool(0)}
+	w := &writing{
+		src:    src,
+		info:   src.Info(),
+		opt:    opt,
+		format: map[string]string{},
+		pool:   video.NewPool(0),
+	}
 	defer w.pool.Close()
 	if w.settle(); w.asked > 0 {
 		return nil, robocache.Misuse("plan", nil, "the option shards: each shard of a plan writes a file").
@@ -54,7 +71,13 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 	}
 	w.names("set")
 	splits := w.planSplits(ctx)
-	s := shardSchema{Name: opt.Options["name"], Version: opt.Options["version"], Images: w.format, Features: string(featuresJSON(w.leaves)), Own: map[string]json.RawMessage{}}
+	s := shardSchema{
+		Name:     opt.Options["name"],
+		Version:  opt.Options["version"],
+		Images:   w.format,
+		Features: string(featuresJSON(w.leaves)),
+		Own:      map[string]json.RawMessage{},
+	}
 	for key, v := range w.own() {
 		s.Own[key] = guard.Must(json.Marshal(v))
 	}
@@ -104,9 +127,17 @@ func readSchema(b json.RawMessage) (s shardSchema) {
 }
 
 // merged is the whole of the shards, and the name of each of their files.
-func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) (w *writing, s shardSchema, splits []*outSplit, names []map[string]string) {
+func merged(
+	uri string,
+	schema json.RawMessage,
+	shards []robocache.ShardReport,
+) (w *writing, s shardSchema, splits []*outSplit, names []map[string]string) {
 	s = readSchema(schema)
-	w = &writing{opt: robocache.WriteOptions{Options: map[string]string{"name": s.Name, "version": s.Version}}}
+	w = &writing{
+		opt: robocache.WriteOptions{
+			Options: map[string]string{"name": s.Name, "version": s.Version},
+		},
+	}
 	w.names(uri)
 	names = make([]map[string]string, len(shards))
 	for _, split := range s.Splits {
@@ -120,7 +151,13 @@ func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) 
 			}
 			w.uneven = w.uneven || sum.Uneven
 			if part := sum.Splits[o.name]; part.Length > 0 {
-				from, o.lengths, o.bytes = append(from, i), append(o.lengths, part.Length), o.bytes+part.Bytes
+				from, o.lengths, o.bytes = append(
+					from,
+					i,
+				), append(
+					o.lengths,
+					part.Length,
+				), o.bytes+part.Bytes
 			}
 		}
 		f := splitFile{Name: o.name, Template: defaultTemplate}
@@ -137,7 +174,11 @@ func merged(uri string, schema json.RawMessage, shards []robocache.ShardReport) 
 	return w, s, splits, names
 }
 
-func placeShards(uri string, schema json.RawMessage, shards []robocache.ShardReport) (_ []map[string]string, err error) {
+func placeShards(
+	uri string,
+	schema json.RawMessage,
+	shards []robocache.ShardReport,
+) (_ []map[string]string, err error) {
 	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)
@@ -146,7 +187,12 @@ func placeShards(uri string, schema json.RawMessage, shards []robocache.ShardRep
 }
 
 // mergeShards writes what is no records.
-func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
+func mergeShards(
+	ctx context.Context,
+	uri string,
+	schema json.RawMessage,
+	shards []robocache.ShardReport,
+) (err error) {
 	defer guard.Recover("commit", &err)
 	dst := guard.Must(store.OpenWritable(uri))
 	defer store.Close(dst)

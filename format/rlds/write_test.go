@@ -32,7 +32,11 @@ func open(t *testing.T, dir string, opt robocache.OpenOptions) *rlds.Dataset {
 	return d
 }
 
-func write(t *testing.T, src robocache.Dataset, opt robocache.WriteOptions) (string, *robocache.WriteReport) {
+func write(
+	t *testing.T,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (string, *robocache.WriteReport) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "my_set", "1.2.0")
 	rep, err := rlds.Write(t.Context(), src, dir, opt)
@@ -86,7 +90,13 @@ func rgb(t *testing.T, ds robocache.Dataset, f *robocache.Feature, rs []robocach
 func same(t *testing.T, a, b robocache.Dataset, dropped []string) {
 	t.Helper()
 	if a.Info().Episodes != b.Info().Episodes || a.Info().Frames != b.Info().Frames {
-		t.Fatalf("%d episodes, %d frames; expected %d, %d", b.Info().Episodes, b.Info().Frames, a.Info().Episodes, a.Info().Frames)
+		t.Fatalf(
+			"%d episodes, %d frames; expected %d, %d",
+			b.Info().Episodes,
+			b.Info().Frames,
+			a.Info().Episodes,
+			a.Info().Frames,
+		)
 	}
 	gone := map[string]bool{}
 	for _, k := range dropped {
@@ -102,8 +112,18 @@ func same(t *testing.T, a, b robocache.Dataset, dropped []string) {
 			t.Errorf("%s is lost", f.Key)
 			continue
 		}
-		if f.DType != g.DType || f.Kind != g.Kind || !reflect.DeepEqual(f.Shape, g.Shape) && f.Kind != robocache.KindText {
-			t.Errorf("%s: %s %s %v became %s %s %v", f.Key, f.Kind, f.DType, f.Shape, g.Kind, g.DType, g.Shape)
+		if f.DType != g.DType || f.Kind != g.Kind ||
+			!reflect.DeepEqual(f.Shape, g.Shape) && f.Kind != robocache.KindText {
+			t.Errorf(
+				"%s: %s %s %v became %s %s %v",
+				f.Key,
+				f.Kind,
+				f.DType,
+				f.Shape,
+				g.Kind,
+				g.DType,
+				g.Shape,
+			)
 		}
 		for e := range a.Info().Episodes {
 			sameRows(t, a, b, f, e)
@@ -155,10 +175,29 @@ func sameRows(t *testing.T, a, b robocache.Dataset, f *robocache.Feature, e int)
 	}
 }
 
-// TestWriteSynth: raw and encoded images, depth, clouds, float64, text come back to the bit, and tensorflow-datasets reads the same.
+// TestWriteSynth: raw and encoded images, depth, clouds, float64, text come back to the bit, and
+// tensorflow-datasets reads the same.
 func TestWriteSynth(t *testing.T) {
 	for _, codec := range []string{"raw", "png", "jpeg"} {
-		made, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.4, Spread: 0.5, Width: 64, Height: 64, Codec: codec, Depth: true, Points: 40, Rates: map[string]float64{"camera": 20, "joints": 20, "force": 20, "cloud": 20, "text": 20}})
+		made, err := synth.New(
+			synth.Options{
+				Episodes: 3,
+				Seconds:  0.4,
+				Spread:   0.5,
+				Width:    64,
+				Height:   64,
+				Codec:    codec,
+				Depth:    true,
+				Points:   40,
+				Rates: map[string]float64{
+					"camera": 20,
+					"joints": 20,
+					"force":  20,
+					"cloud":  20,
+					"text":   20,
+				},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,19 +205,36 @@ func TestWriteSynth(t *testing.T) {
 		dir, rep := write(t, src, robocache.WriteOptions{Options: map[string]string{"shards": "2"}})
 		d := open(t, dir, robocache.OpenOptions{})
 		same(t, src, d, rep.Dropped)
-		if len(rep.Dropped) != 0 || rep.Episodes != 3 || d.Info().FPS != src.Info().FPS || d.Info().Robot != src.Info().Robot || len(d.Info().Findings) != 0 {
+		if len(rep.Dropped) != 0 || rep.Episodes != 3 || d.Info().FPS != src.Info().FPS ||
+			d.Info().Robot != src.Info().Robot ||
+			len(d.Info().Findings) != 0 {
 			t.Errorf("%+v\n%+v", rep, d.Info())
 		}
-		if n, _ := filepath.Glob(filepath.Join(dir, "my_set-train.tfrecord-*-of-00002")); len(n) != 2 {
+		if n, _ := filepath.Glob(
+			filepath.Join(dir, "my_set-train.tfrecord-*-of-00002"),
+		); len(
+			n,
+		) != 2 {
 			t.Errorf("shards: %v", n)
 		}
 		t.Run("judge "+codec, func(t *testing.T) { rlds.JudgeReads(t, dir) })
 	}
 }
 
-// TestWriteUneven: timestamps off the grid are kept, to the nanosecond; streams on clocks of their own are named as dropped.
+// TestWriteUneven: timestamps off the grid are kept, to the nanosecond; streams on clocks of their
+// own are named as dropped.
 func TestWriteUneven(t *testing.T) {
-	src, err := synth.New(synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Width: 64, Height: 64, Jitter: 3 * time.Millisecond, Rates: map[string]float64{"camera": 20, "joints": 100}})
+	src, err := synth.New(
+		synth.Options{
+			Episodes: 2,
+			Seconds:  1,
+			Cameras:  1,
+			Width:    64,
+			Height:   64,
+			Jitter:   3 * time.Millisecond,
+			Rates:    map[string]float64{"camera": 20, "joints": 100},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,18 +251,23 @@ func TestWriteUneven(t *testing.T) {
 	}
 }
 
-// TestWriteBridge: a real data set written again holds the same JPEG bytes and values, in its own splits.
+// TestWriteBridge: a real data set written again holds the same JPEG bytes and values, in its own
+// splits.
 func TestWriteBridge(t *testing.T) {
 	src := open(t, realdata.Path(t, "bridge_rlds"), robocache.OpenOptions{})
 	dir, rep := write(t, src, robocache.WriteOptions{})
 	d := open(t, dir, robocache.OpenOptions{})
 	same(t, src, d, rep.Dropped)
-	if len(rep.Dropped) != 0 || !reflect.DeepEqual(d.Info().Splits, src.Info().Splits) || d.Info().FPS != src.Info().FPS {
+	if len(rep.Dropped) != 0 || !reflect.DeepEqual(d.Info().Splits, src.Info().Splits) ||
+		d.Info().FPS != src.Info().FPS {
 		t.Errorf("%+v %+v", rep, d.Info())
 	}
 	for e := range 3 {
 		a, b := make([]robocache.FrameRef, 10), make([]robocache.FrameRef, 10)
-		if err := errors.Join(src.Frames(t.Context(), "observation.image_1", rows(src, e), a), d.Frames(t.Context(), "observation.image_1", rows(d, e), b)); err != nil {
+		if err := errors.Join(
+			src.Frames(t.Context(), "observation.image_1", rows(src, e), a),
+			d.Frames(t.Context(), "observation.image_1", rows(d, e), b),
+		); err != nil {
 			t.Fatal(err)
 		}
 		for i := range a {
@@ -234,7 +295,9 @@ func TestWriteBridge(t *testing.T) {
 // TestWriteVideo: images of video files become PNG, pixel for pixel.
 func TestWriteVideo(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: frames of video become PNG, slow under the race detector and the same path as TestWriteSynth")
+		t.Skip(
+			"-short: frames of video become PNG, slow under the race detector and the same path as TestWriteSynth",
+		)
 	}
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("skipped: no decoder: ", err)
@@ -270,12 +333,19 @@ func TestWriteVideo(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	ref := make([]robocache.FrameRef, 1)
-	if err := d.Frames(t.Context(), cam, []robocache.Row{{Index: d.Len(0) - 1}}, ref); err != nil || !bytes.HasPrefix(ref[0].Encoded, []byte("\x89PNG")) {
+	if err := d.Frames(
+		t.Context(),
+		cam,
+		[]robocache.Row{{Index: d.Len(0) - 1}},
+		ref,
+	); err != nil ||
+		!bytes.HasPrefix(ref[0].Encoded, []byte("\x89PNG")) {
 		t.Error("no PNG", err)
 	}
 }
 
-// TestWriteRefuses: what cannot be written is refused before anything is, and a failure leaves nothing.
+// TestWriteRefuses: what cannot be written is refused before anything is, and a failure leaves
+// nothing.
 func TestWriteRefuses(t *testing.T) {
 	src, err := synth.New(synth.Options{Episodes: 2, Seconds: 0.2, Width: 64, Height: 64})
 	if err != nil {
@@ -286,7 +356,13 @@ func TestWriteRefuses(t *testing.T) {
 		"option": {Options: map[string]string{"shard": "1"}}, "shards": {Options: map[string]string{"shards": "0"}}, "version": {Options: map[string]string{"version": "2"}},
 		"name": {Options: map[string]string{"name": "My-Set"}}, "split": {Options: map[string]string{"split": "a b"}}, "episode": {Episodes: []int{7}}, "key": {Keys: []string{"nothing"}},
 	} {
-		if _, err := rlds.Write(t.Context(), src, dir, opt); !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrNotFound) {
+		if _, err := rlds.Write(
+			t.Context(),
+			src,
+			dir,
+			opt,
+		); !errors.Is(err, robocache.ErrMisuse) &&
+			!errors.Is(err, robocache.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
@@ -296,23 +372,45 @@ func TestWriteRefuses(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "x"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rlds.Write(t.Context(), src, dir, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := rlds.Write(
+		t.Context(),
+		src,
+		dir,
+		robocache.WriteOptions{},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error("a folder that is not empty was taken:", err)
 	}
 	mem := storetest.NewMem("rlds-refuses")
 	defer mem.Drop()
-	if _, err := rlds.WriteStore(t.Context(), broken{src}, mem, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := rlds.WriteStore(
+		t.Context(),
+		broken{src},
+		mem,
+		robocache.WriteOptions{},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 	if left, _ := mem.List(t.Context(), ""); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
-	rep, err := rlds.WriteStore(t.Context(), broken{src}, mem, robocache.WriteOptions{SkipBad: true})
+	rep, err := rlds.WriteStore(
+		t.Context(),
+		broken{src},
+		mem,
+		robocache.WriteOptions{SkipBad: true},
+	)
 	if err != nil || rep.Episodes != 1 || len(rep.Findings) != 1 {
 		t.Errorf("%+v %v", rep, err)
 	}
 	d, err := rlds.OpenStore(t.Context(), mem, robocache.OpenOptions{})
-	if err != nil || d.Info().Episodes != 1 || math.Abs(d.Info().FPS.Float()-src.Info().FPS.Float()) > 0 {
+	if err != nil || d.Info().Episodes != 1 ||
+		math.Abs(d.Info().FPS.Float()-src.Info().FPS.Float()) > 0 {
 		t.Error(err)
 	}
 }
@@ -337,7 +435,25 @@ func (p plainRows) Info() *robocache.Info { return p.info }
 // mixed has clouds, float64, depth, text and raw images.
 func mixed(t *testing.T) *synth.Dataset {
 	t.Helper()
-	d, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.4, Spread: 0.5, Width: 64, Height: 64, Codec: "raw", Depth: true, Points: 40, Rates: map[string]float64{"camera": 20, "joints": 20, "force": 20, "cloud": 20, "text": 20}})
+	d, err := synth.New(
+		synth.Options{
+			Episodes: 3,
+			Seconds:  0.4,
+			Spread:   0.5,
+			Width:    64,
+			Height:   64,
+			Codec:    "raw",
+			Depth:    true,
+			Points:   40,
+			Rates: map[string]float64{
+				"camera": 20,
+				"joints": 20,
+				"force":  20,
+				"cloud":  20,
+				"text":   20,
+			},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,12 +472,18 @@ func (b broken) Times(ctx context.Context, e int, key string) ([]int64, error) {
 
 // TestDoctorDepth: every image of a sound set with depth decodes, in its own kind of pixels.
 func TestDoctorDepth(t *testing.T) {
-	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 0.2, Width: 64, Height: 64, Cameras: 1, Depth: true})
+	src, err := synth.New(
+		synth.Options{Episodes: 1, Seconds: 0.2, Width: 64, Height: 64, Cameras: 1, Depth: true},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir, _ := write(t, src, robocache.WriteOptions{})
-	found, err := open(t, dir, robocache.OpenOptions{}).Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
+	found, err := open(
+		t,
+		dir,
+		robocache.OpenOptions{},
+	).Diagnose(t.Context(), robocache.DiagnoseOptions{Decode: true})
 	if err != nil || len(found) > 0 {
 		t.Error(found, err)
 	}

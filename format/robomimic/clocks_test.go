@@ -23,7 +23,8 @@ import (
 
 var keepClocks = robocache.WriteOptions{Options: map[string]string{"timestamps": "true"}}
 
-// TestClocks: with option timestamps streams keep their clocks (M6, M7): samples and timestamps are read as they were, to the nanosecond and the bit, as MCAP gives them.
+// TestClocks: with option timestamps streams keep their clocks (M6, M7): samples and timestamps are
+// read as they were, to the nanosecond and the bit, as MCAP gives them.
 func TestClocks(t *testing.T) {
 	for name, opt := range map[string]synth.Options{
 		"rtx": {Preset: "rtx", Episodes: 3}, "heterogeneous": {Preset: "heterogeneous", Episodes: 7, Cap: 100},
@@ -36,8 +37,16 @@ func TestClocks(t *testing.T) {
 		dst, r := write(t, src, "clocks.hdf5", keepClocks)
 		formattest.Run(t, formattest.Fixture{URI: dst, Format: "robomimic"})
 		ds := openSet(t, dst, robocache.OpenOptions{})
-		if r.Dropped != nil || len(ds.Info().Features) != len(src.Info().Features) || ds.Info().FPS != src.Info().FPS {
-			t.Errorf("%s: dropped %v, %v of %v, at %v Hz", name, r.Dropped, ds.Info().Keys(), src.Info().Keys(), ds.Info().FPS)
+		if r.Dropped != nil || len(ds.Info().Features) != len(src.Info().Features) ||
+			ds.Info().FPS != src.Info().FPS {
+			t.Errorf(
+				"%s: dropped %v, %v of %v, at %v Hz",
+				name,
+				r.Dropped,
+				ds.Info().Keys(),
+				src.Info().Keys(),
+				ds.Info().FPS,
+			)
 		}
 		recording := filepath.Join(t.TempDir(), "a.mcap")
 		if _, err := mcap.Write(t.Context(), src, recording, robocache.WriteOptions{}); err != nil {
@@ -58,17 +67,44 @@ func TestClocks(t *testing.T) {
 				want, err1 := src.Times(t.Context(), e, f.Key)
 				got, err2 := ds.Times(t.Context(), e, key)
 				if err := errors.Join(err1, err2); err != nil || !slices.Equal(got, want) {
-					t.Fatalf("%s: timestamps of %s in episode %d differ: %d, not %d (%v)", name, key, e, len(got), len(want), err)
+					t.Fatalf(
+						"%s: timestamps of %s in episode %d differ: %d, not %d (%v)",
+						name,
+						key,
+						e,
+						len(got),
+						len(want),
+						err,
+					)
 				}
 				if f.Kind != robocache.KindNumeric {
 					continue
 				}
 				rows := robocache.RowsOf(e, 0, len(want))
-				x, y, z := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*f.RowBytes())
-				if err := errors.Join(src.Gather(t.Context(), f.Key, rows, x), ds.Gather(t.Context(), key, rows, y), other.Gather(t.Context(), f.Key, rows, z)); err != nil || !bytes.Equal(x, y) || !bytes.Equal(x, z) {
+				x, y, z := make(
+					[]byte,
+					len(rows)*f.RowBytes(),
+				), make(
+					[]byte,
+					len(rows)*f.RowBytes(),
+				), make(
+					[]byte,
+					len(rows)*f.RowBytes(),
+				)
+				if err := errors.Join(
+					src.Gather(t.Context(), f.Key, rows, x),
+					ds.Gather(t.Context(), key, rows, y),
+					other.Gather(t.Context(), f.Key, rows, z),
+				); err != nil || !bytes.Equal(x, y) ||
+					!bytes.Equal(x, z) {
 					t.Fatalf("%s: %s of episode %d differs (%v)", name, key, e, err)
 				}
-				if got, err := other.Times(t.Context(), e, f.Key); err != nil || !slices.Equal(got, want) {
+				if got, err := other.Times(
+					t.Context(),
+					e,
+					f.Key,
+				); err != nil ||
+					!slices.Equal(got, want) {
 					t.Errorf("%s: MCAP has other timestamps of %s (%v)", name, key, err)
 				}
 			}
@@ -79,7 +115,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestTimestampsByName: files of others, made by h5py, whose timestamps have the names of their streams; and what may be wrong with such (M7).
+// TestTimestampsByName: files of others, made by h5py, whose timestamps have the names of their
+// streams; and what may be wrong with such (M7).
 func TestTimestampsByName(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -104,7 +141,11 @@ with h5py.File('a.hdf5', 'w') as f:
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		ds, err := robocache.Open(t.Context(), filepath.Join(dir, "a.hdf5"), robocache.OpenOptions{})
+		ds, err := robocache.Open(
+			t.Context(),
+			filepath.Join(dir, "a.hdf5"),
+			robocache.OpenOptions{},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,9 +187,15 @@ with h5py.File('a.hdf5', 'w') as f:
 			}
 			_, err1 := ds.Times(t.Context(), 1, key)
 			n, err2 := robocache.RowsIn(t.Context(), ds, 1, ds.Info().Feature(key))
-			err3 := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 1}}, make([]byte, ds.Info().Feature(key).RowBytes()))
+			err3 := ds.Gather(
+				t.Context(),
+				key,
+				[]robocache.Row{{Episode: 1}},
+				make([]byte, ds.Info().Feature(key).RowBytes()),
+			)
 			err := errors.Join(err1, err2, err3)
-			if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrNotFound) ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %s: %d rows, %v", layout, change, n, err)
 			}
 			if _, err := ds.Times(t.Context(), 0, key); err != nil {
@@ -164,8 +211,9 @@ with h5py.File('a.hdf5', 'w') as f:
 	}
 }
 
-// TestSharedTimestamps: streams that share timestamps share a clock, named by the first of them, in every episode; timestamps beside streams that are as long as the
-// rows make no clock of their own where the file does not say so.
+// TestSharedTimestamps: streams that share timestamps share a clock, named by the first of them, in
+// every episode; timestamps beside streams that are as long as the rows make no clock of their own
+// where the file does not say so.
 func TestSharedTimestamps(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv/bin/python")
 	if _, err := os.Stat(py); err != nil {
@@ -174,9 +222,12 @@ func TestSharedTimestamps(t *testing.T) {
 	made := func(streams, change string) robocache.Dataset {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "a.hdf5")
-		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(path) + ", 'w') as f:\n    for k in range(2):\n        g = f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n        " + streams +
+		script := "import h5py, numpy as np\nwith h5py.File(" + strconv.Quote(
+			path,
+		) + ", 'w') as f:\n    for k in range(2):\n        g = f.create_group(f'data/demo_{k}')\n        g['actions'] = np.zeros((5, 2), 'f4')\n        " + streams +
 			"\n        if k == 1:\n            " + change + "\n"
-		if out, err := exec.CommandContext(t.Context(), py, "-c", script).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), py, "-c", script).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		return openSet(t, path, robocache.OpenOptions{})
@@ -195,16 +246,32 @@ func TestSharedTimestamps(t *testing.T) {
 	} {
 		ds := made(shared, change)
 		f := ds.Info().Feature(key)
-		err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 1}}, make([]byte, f.RowBytes()))
-		if !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "timestamps of its own") {
+		err := ds.Gather(
+			t.Context(),
+			key,
+			[]robocache.Row{{Episode: 1}},
+			make([]byte, f.RowBytes()),
+		)
+		if !errors.Is(err, robocache.ErrMalformed) ||
+			!strings.Contains(err.Error(), "timestamps of its own") {
 			t.Errorf("%s no longer shares its timestamps: %v", key, err)
 		}
-		if err := ds.Gather(t.Context(), key, []robocache.Row{{Episode: 0}}, make([]byte, f.RowBytes())); err != nil {
+		if err := ds.Gather(
+			t.Context(),
+			key,
+			[]robocache.Row{{Episode: 0}},
+			make([]byte, f.RowBytes()),
+		); err != nil {
 			t.Errorf("%s: the sound episode: %v", key, err)
 		}
 	}
-	ds = made("g['obs/a'] = np.zeros((5, 1), 'f4'); g['obs/a_timestamps'] = np.arange(5) / 10", "pass")
-	if f := ds.Info().Feature("observation.a_timestamps"); f == nil || ds.Info().Feature("observation.a").Clock != "" {
+	ds = made(
+		"g['obs/a'] = np.zeros((5, 1), 'f4'); g['obs/a_timestamps'] = np.arange(5) / 10",
+		"pass",
+	)
+	if f := ds.Info().
+		Feature("observation.a_timestamps"); f == nil ||
+		ds.Info().Feature("observation.a").Clock != "" {
 		t.Errorf("timestamps as long as the rows: %v", ds.Info().Keys())
 	}
 }

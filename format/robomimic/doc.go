@@ -1,5 +1,5 @@
-// Package robomimic reads HDF5 files in the layout of robomimic: data/demo_N/{actions, obs/…}, mask/…, env_args. Folders of such files
-// (LIBERO) are one dataset.
+// Package robomimic reads HDF5 files in the layout of robomimic: data/demo_N/{actions, obs/…},
+// mask/…, env_args. Folders of such files (LIBERO) are one dataset.
 //
 // # Contract
 //

@@ -21,7 +21,8 @@ with h5py.File(sys.argv[1], 'w') as f:
         if n == 9: a[2, 1], a[5] = np.inf, np.nan
         f.create_dataset(f'data/demo_{n}/actions', data=a)
 `
-	if out, err := exec.Command(realdata.Python(t, "h5py"), "-c", script, file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(realdata.Python(t, "h5py"), "-c", script, file).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	d := open(t, file, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
@@ -31,7 +32,9 @@ with h5py.File(sys.argv[1], 'w') as f:
 	}
 	const place = "episode 9, stream action, row 2, index 1"
 	const message = "4 values are NaN or infinite; the first is element 1: +Inf"
-	if len(all) != 1 || all[0].Code != "not-finite" || all[0].Where.String() != place || all[0].Message != message || all[0].Count != 4 {
+	if len(all) != 1 || all[0].Code != "not-finite" || all[0].Where.String() != place ||
+		all[0].Message != message ||
+		all[0].Count != 4 {
 		t.Errorf("%+v, want one finding %s: %s", all, place, message)
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// poseDeltasOf returns the number of changes of the end effector's pose that a robosuite controller takes as its
-// action, before the gripper. It returns 0 for a controller with absolute targets, and for one that is not known.
+// poseDeltasOf returns the number of changes of the end effector's pose that a robosuite controller
+// takes as its action, before the gripper. It returns 0 for a controller with absolute targets, and
+// for one that is not known.
 func poseDeltasOf(configs json.RawMessage) int {
 	var controller struct {
 		Type  string `json:"type"`
@@ -25,7 +26,8 @@ func poseDeltasOf(configs json.RawMessage) int {
 	return 0
 }
 
-// markRelative marks the actions as relative, without the gripper, if the controllers of all files state it.
+// markRelative marks the actions as relative, without the gripper, if the controllers of all files
+// state it.
 func (d *Dataset) markRelative() {
 	for _, n := range d.poseDeltas {
 		if n == 0 || n != d.poseDeltas[0] {

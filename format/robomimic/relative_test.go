@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestRelativeActions checks that control_delta of env_args marks the actions as relative, without the gripper.
+// TestRelativeActions checks that control_delta of env_args marks the actions as relative, without
+// the gripper.
 func TestRelativeActions(t *testing.T) {
 	python := realdata.Python(t, "h5py")
 	const script = `
@@ -34,10 +35,16 @@ with h5py.File(sys.argv[1], 'w') as f:
 		{`{}`, 7, nil},
 	} {
 		file := filepath.Join(t.TempDir(), "demo.hdf5")
-		if out, err := exec.Command(python, "-c", script, file, c.kwargs, fmt.Sprint(c.columns)).CombinedOutput(); err != nil {
+		if out, err := exec.Command(python, "-c", script, file, c.kwargs, fmt.Sprint(c.columns)).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		f := open(t, file, robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}}).Info().Feature("action")
+		f := open(
+			t,
+			file,
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}},
+		).Info().
+			Feature("action")
 		if got, _ := f.RelativeChannels(); !slices.Equal(got, c.want) {
 			t.Errorf("%d: %s: relative channels %v, want %v", i, c.kwargs, got, c.want)
 		}

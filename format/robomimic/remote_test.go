@@ -11,12 +11,25 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// TestRemote: what a batch wants of a remote file is asked for together, whether its images are packed, kept or read each time, and is what the
-// local file gives.
+// TestRemote: what a batch wants of a remote file is asked for together, whether its images are
+// packed, kept or read each time, and is what the local file gives.
 func TestRemote(t *testing.T) {
 	dir := t.TempDir()
 	for _, codec := range []string{"raw", "png"} {
-		if _, err := synth.Write(t.Context(), filepath.Join(dir, codec+".hdf5"), synth.Options{Format: "robomimic", Codec: codec, Episodes: 24, Seconds: 1, Width: 128, Height: 96, Cameras: 1, Seed: 1}); err != nil {
+		if _, err := synth.Write(
+			t.Context(),
+			filepath.Join(dir, codec+".hdf5"),
+			synth.Options{
+				Format:   "robomimic",
+				Codec:    codec,
+				Episodes: 24,
+				Seconds:  1,
+				Width:    128,
+				Height:   96,
+				Cameras:  1,
+				Seed:     1,
+			},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -26,7 +39,11 @@ func TestRemote(t *testing.T) {
 	}
 	defer s.Close()
 	for name, memory := range map[string]int64{"raw": 0, "raw.hdf5": 1 << 20, "png": 0} {
-		opt := robocache.OpenOptions{Format: "robomimic", HZ: robocache.Rate{Num: 30, Den: 1}, MemoryBudget: memory}
+		opt := robocache.OpenOptions{
+			Format:       "robomimic",
+			HZ:           robocache.Rate{Num: 30, Den: 1},
+			MemoryBudget: memory,
+		}
 		file := "/" + name[:3] + ".hdf5"
 		far, err := robocache.Open(t.Context(), s.URL+file, opt)
 		if err != nil {
@@ -68,7 +85,9 @@ func TestRemote(t *testing.T) {
 		}
 		state, frames := get(far)
 		wantState, want := get(near)
-		if !bytes.Equal(state, wantState) || !bytes.Equal(bytes.Join(frames, nil), bytes.Join(want, nil)) || len(want[0]) == 0 {
+		if !bytes.Equal(state, wantState) ||
+			!bytes.Equal(bytes.Join(frames, nil), bytes.Join(want, nil)) ||
+			len(want[0]) == 0 {
 			t.Errorf("%s: other rows than those of the local file", name)
 		}
 	}

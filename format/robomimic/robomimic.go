@@ -26,10 +26,24 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "robomimic", Write: Write, Sharding: &sharding, WriteOptions: writeOptions, Keeps: func(f *robocache.Feature) bool { return whyDropped(f) == "" }, NeedsEpisodes: true, KeepsLacking: true, Detect: Detect, Options: options, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:          "robomimic",
+			Write:         Write,
+			Sharding:      &sharding,
+			WriteOptions:  writeOptions,
+			Keeps:         func(f *robocache.Feature) bool { return whyDropped(f) == "" },
+			NeedsEpisodes: true,
+			KeepsLacking:  true,
+			Detect:        Detect,
+			Options:       options,
+			Open:          reader.Opener(Open),
+		},
+	)
 }
 
-// Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5 file is.
+// Detect says whether uri is an HDF5 file with a group data of demos, or a folder whose first HDF5
+// file is.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return h5set.Detect(ctx, uri, opt, func(f *h5.File) (bool, error) {
 		lookup, err := f.Lookup(ctx, "data")
@@ -120,11 +134,15 @@ func (d *Dataset) read(ctx context.Context, names []string, opt robocache.OpenOp
 		for _, p := range paths {
 			in[p] = true
 		}
-		d.Episodes = slices.DeleteFunc(d.Episodes, func(e h5set.Episode) bool { return !in[id(&e)] })
+		d.Episodes = slices.DeleteFunc(
+			d.Episodes,
+			func(e h5set.Episode) bool { return !in[id(&e)] },
+		)
 	}
 	d.About.Splits = spans(d.Episodes, splits)
 	next := false
-	if err := reader.Op("robomimic").Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
+	if err := reader.Op("robomimic").
+		Settle(opt.Options, options, map[string]reader.Set{"next_obs": reader.Yes(&next)}); err != nil {
 		return err
 	}
 	if err := d.Schema(ctx, func(path string) string { return keyOf(path, next) }); err != nil {
@@ -185,7 +203,13 @@ func spans(episodes []h5set.Episode, masks map[string][]string) map[string]strin
 	return out
 }
 
-func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits map[string][]string, opt robocache.OpenOptions) (err error) {
+func (d *Dataset) readFile(
+	ctx context.Context,
+	name string,
+	many bool,
+	splits map[string][]string,
+	opt robocache.OpenOptions,
+) (err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	f, err := d.OpenFile(ctx, name)
 	if err != nil {
@@ -208,8 +232,19 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	found := make([][]robocache.Finding, len(demos))
 	if err := h5set.Each(ctx, "robomimic open", len(demos), func(ctx context.Context, i int) error {
 		e := &d.Episodes[first+i]
-		*e = h5set.Episode{File: f, Group: demos[i].addr, Path: "data/" + demos[i].name, Index: int64(first + i), Aliases: aliases}
-		if n, err := strconv.ParseInt(demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:], 10, 64); err == nil && n >= 0 && !many {
+		*e = h5set.Episode{
+			File:    f,
+			Group:   demos[i].addr,
+			Path:    "data/" + demos[i].name,
+			Index:   int64(first + i),
+			Aliases: aliases,
+		}
+		if n, err := strconv.ParseInt(
+			demos[i].name[strings.LastIndexByte(demos[i].name, '_')+1:],
+			10,
+			64,
+		); err == nil && n >= 0 &&
+			!many {
 			e.Index = n
 		}
 		var err error
@@ -223,7 +258,13 @@ func (d *Dataset) readFile(ctx context.Context, name string, many bool, splits m
 	d.About.Findings = append(d.About.Findings, slices.Concat(found...)...)
 	for i := first + 1; i < len(d.Episodes); i++ {
 		if a, b := &d.Episodes[i-1], &d.Episodes[i]; a.Index == b.Index {
-			d.Find(robocache.SeverityWarning, "duplicate-demo", robocache.Where{"file": name, "pointer": b.Path}, fmt.Sprintf("%s and %s have the same number", a.Path, b.Path), "")
+			d.Find(
+				robocache.SeverityWarning,
+				"duplicate-demo",
+				robocache.Where{"file": name, "pointer": b.Path},
+				fmt.Sprintf("%s and %s have the same number", a.Path, b.Path),
+				"",
+			)
 		}
 	}
 	if f.Open {
@@ -267,11 +308,19 @@ func readMasks(ctx context.Context, f *h5.File, splits map[string][]string) erro
 	}, nil)
 }
 
-// readDemo finds the length and the task of a demo. One that cannot be read is empty, with a finding: the others serve.
-func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []robocache.Finding, err error) {
+// readDemo finds the length and the task of a demo. One that cannot be read is empty, with a
+// finding: the others serve.
+func readDemo(
+	ctx context.Context,
+	e *h5set.Episode,
+	task string,
+) (found []robocache.Finding, err error) {
 	where := robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path}
 	bad := func(sev robocache.Severity, code, msg, hint string) *robocache.Finding {
-		found = append(found, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
+		found = append(
+			found,
+			robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint},
+		)
 		return &found[len(found)-1]
 	}
 	err, failed := h5set.Tolerate(func() error {
@@ -323,7 +372,12 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 			return nil
 		}(); errors.Is(err, robocache.ErrNotFound) && said >= 0 {
 			e.Length = int(said)
-			bad(robocache.SeverityWarning, "no-actions", "the demo has no actions; its length is num_samples", "")
+			bad(
+				robocache.SeverityWarning,
+				"no-actions",
+				"the demo has no actions; its length is num_samples",
+				"",
+			)
 			return nil
 		} else {
 			if err != nil {
@@ -335,7 +389,12 @@ func readDemo(ctx context.Context, e *h5set.Episode, task string) (found []roboc
 		}
 		e.Length, e.Acts = int(actions.Rows()), true
 		if said >= 0 && said != actions.Rows() {
-			bad(robocache.SeverityWarning, "num-samples-differs", fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()), "the rows of actions are served; write the right number")
+			bad(
+				robocache.SeverityWarning,
+				"num-samples-differs",
+				fmt.Sprintf("num_samples says %d, actions have %d rows", said, actions.Rows()),
+				"the rows of actions are served; write the right number",
+			)
 		}
 		return nil
 	})
@@ -368,7 +427,12 @@ func language(ctx context.Context, a *h5.Attribute, key string) (string, error) 
 }
 
 // attributes reads what the group data says: env_args, and the task of all its demos.
-func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, opt robocache.OpenOptions) (task string, aliases []string, err error) {
+func (d *Dataset) attributes(
+	ctx context.Context,
+	f *h5.File,
+	data *h5.Object,
+	opt robocache.OpenOptions,
+) (task string, aliases []string, err error) {
 	var name, kind string
 	var meta json.RawMessage
 	var poseDeltas int
@@ -398,7 +462,13 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 				} `json:"env_kwargs"`
 			}
 			if err := json.Unmarshal([]byte(text), &env); err != nil {
-				d.Find(robocache.SeverityWarning, "env-args-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "the attribute env_args is no JSON: "+err.Error(), "")
+				d.Find(
+					robocache.SeverityWarning,
+					"env-args-malformed",
+					robocache.Where{"file": f.Name(), "pointer": "data"},
+					"the attribute env_args is no JSON: "+err.Error(),
+					"",
+				)
 				continue
 			}
 			meta, name = json.RawMessage(text), env.Name
@@ -416,7 +486,13 @@ func (d *Dataset) attributes(ctx context.Context, f *h5.File, data *h5.Object, o
 					return task, aliases, err
 				}
 			} else {
-				d.Find(robocache.SeverityWarning, "control-freq-malformed", robocache.Where{"file": f.Name(), "pointer": "data"}, "control_freq of env_args is "+string(env.Kw.Freq), "name the rate of the rows: "+robocache.Option("rows_hz", 20))
+				d.Find(
+					robocache.SeverityWarning,
+					"control-freq-malformed",
+					robocache.Where{"file": f.Name(), "pointer": "data"},
+					"control_freq of env_args is "+string(env.Kw.Freq),
+					"name the rate of the rows: "+robocache.Option("rows_hz", 20),
+				)
 			}
 		case "problem_info": // LIBERO
 			if t, err := language(ctx, &a, "language_instruction"); err != nil {

@@ -17,7 +17,14 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-var variants = []string{"earliest_contiguous", "earliest_gzip", "earliest_gzip_shuffle", "earliest_lzf", "latest_contiguous", "latest_gzip_shuffle"}
+var variants = []string{
+	"earliest_contiguous",
+	"earliest_gzip",
+	"earliest_gzip_shuffle",
+	"earliest_lzf",
+	"latest_contiguous",
+	"latest_gzip_shuffle",
+}
 
 func open(t testing.TB, path string, opt robocache.OpenOptions) *Dataset {
 	t.Helper()
@@ -60,25 +67,44 @@ func oracle(t *testing.T, path string) map[string]struct {
 	return o.Objects
 }
 
-// TestReal: every stream of every variant is as h5py reads it (M1, M2, M5), with much and with little memory.
+// TestReal: every stream of every variant is as h5py reads it (M1, M2, M5), with much and with
+// little memory.
 func TestReal(t *testing.T) {
 	dir := realdata.Path(t, "robomimic_like")
 	for _, v := range variants {
 		for _, budget := range []int64{0, 1 << 20} {
 			t.Run(fmt.Sprint(v, budget), func(t *testing.T) {
 				want := oracle(t, filepath.Join(dir, "oracle", v+".json"))
-				d := open(t, filepath.Join(dir, v+".hdf5"), robocache.OpenOptions{MemoryBudget: budget, Options: map[string]string{"next_obs": "true"}})
+				d := open(
+					t,
+					filepath.Join(dir, v+".hdf5"),
+					robocache.OpenOptions{
+						MemoryBudget: budget,
+						Options:      map[string]string{"next_obs": "true"},
+					},
+				)
 				info := d.Info()
-				if info.Episodes != 3 || info.Frames != 90 || info.FPS.Float() != 5 || len(info.Findings) != 0 || info.Robot != "Unitree_G1_Inspire" {
+				if info.Episodes != 3 || info.Frames != 90 || info.FPS.Float() != 5 ||
+					len(info.Findings) != 0 ||
+					info.Robot != "Unitree_G1_Inspire" {
 					t.Errorf("%+v", info)
 				}
-				if len(info.Tasks) != 1 || info.Tasks[0].Text != "Pick up the yellow bottle on the table." {
+				if len(info.Tasks) != 1 ||
+					info.Tasks[0].Text != "Pick up the yellow bottle on the table." {
 					t.Error(info.Tasks)
 				}
 				if s := info.Splits; len(s) != 2 || s["train"] != "0:1,2:3" || s["valid"] != "1:2" {
 					t.Error(s)
 				}
-				paths := map[string]string{"action": "actions", "observation.state": "obs/state", "observation.image": "obs/image", "next.observation.state": "next_obs/state", "states": "states", "rewards": "rewards", "dones": "dones"}
+				paths := map[string]string{
+					"action":                 "actions",
+					"observation.state":      "obs/state",
+					"observation.image":      "obs/image",
+					"next.observation.state": "next_obs/state",
+					"states":                 "states",
+					"rewards":                "rewards",
+					"dones":                  "dones",
+				}
 				if len(info.Features) != len(paths) {
 					t.Errorf("%+v", info.Features)
 				}
@@ -93,7 +119,8 @@ func TestReal(t *testing.T) {
 								t.Fatal(err)
 							}
 							for _, r := range refs {
-								if r.Raw.Height != 72 || r.Raw.Width != 96 || r.Raw.Channels != 3 || r.Raw.BGR {
+								if r.Raw.Height != 72 || r.Raw.Width != 96 || r.Raw.Channels != 3 ||
+									r.Raw.BGR {
 									t.Fatalf("%+v", r.Raw)
 								}
 								got = append(got, r.Raw.Pix...)
@@ -104,7 +131,9 @@ func TestReal(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						if hexSum(got) != want[fmt.Sprintf("data/demo_%d/%s", e, paths[f.Key])].SHA {
+						if hexSum(
+							got,
+						) != want[fmt.Sprintf("data/demo_%d/%s", e, paths[f.Key])].SHA {
 							t.Error(f.Key, e)
 						}
 					}
@@ -125,34 +154,63 @@ func TestReal(t *testing.T) {
 func TestSplit(t *testing.T) {
 	path := realdata.Path(t, "robomimic_like/earliest_gzip.hdf5")
 	d := open(t, path, robocache.OpenOptions{Options: map[string]string{"split": "train"}})
-	if e, _ := d.Episode(t.Context(), 1); d.Info().Episodes != 2 || e.Index != 2 || d.Info().Splits["train"] != "0:2" {
+	if e, _ := d.Episode(
+		t.Context(),
+		1,
+	); d.Info().Episodes != 2 || e.Index != 2 ||
+		d.Info().Splits["train"] != "0:2" {
 		t.Errorf("%+v %+v", e, d.Info())
 	}
-	_, err := Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"split": "test"}})
+	_, err := Open(
+		t.Context(),
+		path,
+		robocache.OpenOptions{Options: map[string]string{"split": "test"}},
+	)
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "train, valid") {
 		t.Error(err)
 	}
-	if _, err = robocache.Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"splits": "x"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err = robocache.Open(
+		t.Context(),
+		path,
+		robocache.OpenOptions{Options: map[string]string{"splits": "x"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
 
 func TestDetect(t *testing.T) {
 	for path, want := range map[string]bool{"robomimic_like/earliest_lzf.hdf5": true, "robomimic_like": true, "hdf5_features/latest.hdf5": false, "aloha_like": false, "g1_v21": false} {
-		if ok, err := Detect(t.Context(), realdata.Path(t, path), robocache.OpenOptions{}); ok != want || err != nil {
+		if ok, err := Detect(
+			t.Context(),
+			realdata.Path(t, path),
+			robocache.OpenOptions{},
+		); ok != want ||
+			err != nil {
 			t.Error(path, ok, err)
 		}
 	}
-	d, err := robocache.Open(t.Context(), realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"), robocache.OpenOptions{})
+	d, err := robocache.Open(
+		t.Context(),
+		realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"),
+		robocache.OpenOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.Close()
 }
 
-// TestLease: what is leased is what Frames gives, until done, from many goroutines; memory that came back is used again.
+// TestLease: what is leased is what Frames gives, until done, from many goroutines; memory that
+// came back is used again.
 func TestLease(t *testing.T) {
-	d := open(t, realdata.Path(t, "robomimic_like/earliest_contiguous.hdf5"), robocache.OpenOptions{MemoryBudget: 1 << 20})
+	d := open(
+		t,
+		realdata.Path(t, "robomimic_like/earliest_contiguous.hdf5"),
+		robocache.OpenOptions{MemoryBudget: 1 << 20},
+	)
 	want := map[robocache.Row][]byte{}
 	for e := range 3 {
 		rows := rowsOf(d, e)
@@ -186,22 +244,48 @@ func TestLease(t *testing.T) {
 		})
 	}
 	g.Wait()
-	if _, err := d.LeaseFrames(t.Context(), "observation.image", []robocache.Row{{Index: 99}}, make([]robocache.FrameRef, 1)); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := d.LeaseFrames(
+		t.Context(),
+		"observation.image",
+		[]robocache.Row{{Index: 99}},
+		make([]robocache.FrameRef, 1),
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
 
-// TestChannelOrder: M5: the option says what the channels are; a camera that is not there is Misuse.
+// TestChannelOrder: M5: the option says what the channels are; a camera that is not there is
+// Misuse.
 func TestChannelOrder(t *testing.T) {
 	path := filepath.Join(realdata.Path(t, "robomimic_like"), "latest_gzip_shuffle.hdf5")
 	for order, bgr := range map[string]bool{"bgr": true, "image=bgr": true, "rgb": false, "": false} {
-		d := open(t, path, robocache.OpenOptions{Options: map[string]string{"channel_order": order}})
+		d := open(
+			t,
+			path,
+			robocache.OpenOptions{Options: map[string]string{"channel_order": order}},
+		)
 		refs := make([]robocache.FrameRef, 1)
-		if err := d.Frames(t.Context(), "observation.image", []robocache.Row{{}}, refs); err != nil || refs[0].Raw.BGR != bgr {
+		if err := d.Frames(
+			t.Context(),
+			"observation.image",
+			[]robocache.Row{{}},
+			refs,
+		); err != nil ||
+			refs[0].Raw.BGR != bgr {
 			t.Errorf("%q: %v %+v", order, err, refs[0].Raw)
 		}
 	}
-	if _, err := Open(t.Context(), path, robocache.OpenOptions{Options: map[string]string{"channel_order": "wrist=bgr"}}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := Open(
+		t.Context(),
+		path,
+		robocache.OpenOptions{Options: map[string]string{"channel_order": "wrist=bgr"}},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 }
@@ -209,11 +293,20 @@ func TestChannelOrder(t *testing.T) {
 // TestOwnPixels: S4: who changes what Frames gave changes nobody else's pixels.
 func TestOwnPixels(t *testing.T) {
 	for _, v := range variants {
-		d := open(t, filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"), robocache.OpenOptions{})
+		d := open(
+			t,
+			filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"),
+			robocache.OpenOptions{},
+		)
 		refs := make([]robocache.FrameRef, 3)
 		var sums [2]string
 		for i := range sums {
-			if err := d.Frames(t.Context(), "observation.image", rowsOf(d, 0)[:3], refs); err != nil {
+			if err := d.Frames(
+				t.Context(),
+				"observation.image",
+				rowsOf(d, 0)[:3],
+				refs,
+			); err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range refs {
@@ -227,10 +320,15 @@ func TestOwnPixels(t *testing.T) {
 	}
 }
 
-// TestHeld: S2: rows that are remembered beside the cache, where all of them fit, are the file's, from many goroutines too, and go with the budget.
+// TestHeld: S2: rows that are remembered beside the cache, where all of them fit, are the file's,
+// from many goroutines too, and go with the budget.
 func TestHeld(t *testing.T) {
 	for _, v := range variants {
-		d := open(t, filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"), robocache.OpenOptions{})
+		d := open(
+			t,
+			filepath.Join(realdata.Path(t, "robomimic_like"), v+".hdf5"),
+			robocache.OpenOptions{},
+		)
 		f := d.Info().Feature("observation.state")
 		read := func() string {
 			var sum string

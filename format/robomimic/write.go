@@ -29,13 +29,21 @@ var writeOptions = map[string]string{
 	"scale_actions": "true: each dimension of the actions is scaled onto [-1, 1]; the attributes actions_scale and actions_offset of data take it back",
 }
 
-// Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst has no ending of HDF5.
+// Write writes a dataset in robomimic's layout, one HDF5 file: dst, or demos.hdf5 in it where dst
+// has no ending of HDF5.
 //
-// Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions, next.reward and next.done as rewards and
-// dones, others by their key. Images become pixels: uint8, depth as uint16 or float32 (metres, of video). Timestamps are not kept but as
-// control_freq, and by option timestamps as <name>_timestamps: then streams on clocks of their own are written too. Tasks are in ep_meta
-// ("lang"); splits become masks. A demo has no data set for a stream that its episode lacks (robocache.Capabilities.Lacks).
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (report *robocache.WriteReport, err error) {
+// Streams of the rows' own clock are written: observation.<key> as obs/<key>, action as actions,
+// next.reward and next.done as rewards and dones, others by their key. Images become pixels: uint8,
+// depth as uint16 or float32 (metres, of video). Timestamps are not kept but as control_freq, and
+// by option timestamps as <name>_timestamps: then streams on clocks of their own are written too.
+// Tasks are in ep_meta ("lang"); splits become masks. A demo has no data set for a stream that its
+// episode lacks (robocache.Capabilities.Lacks).
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (report *robocache.WriteReport, err error) {
 	defer crash.Recover("robomimic write", &err)
 	w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
 	if err := w.settle(); err != nil {
@@ -82,10 +90,18 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 }
 
 // sharding: a shard is a file; those of all are a dataset of files, in their order.
-var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinished,
+var sharding = robocache.Sharding{
+	Kept:       h5set.IsFile,
+	Unfinished: reader.Unfinished,
 	Plan: func(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
 		defer crash.Recover("plan", &err)
-		w := &writer{ctx: ctx, src: src, opt: opt, info: src.Info(), report: &robocache.WriteReport{}}
+		w := &writer{
+			ctx:    ctx,
+			src:    src,
+			opt:    opt,
+			info:   src.Info(),
+			report: &robocache.WriteReport{},
+		}
 		if err := w.settle(); err != nil {
 			return nil, err
 		}
@@ -94,7 +110,8 @@ var sharding = robocache.Sharding{Kept: h5set.IsFile, Unfinished: reader.Unfinis
 				WithHint("convert in one run, or leave scaling to training")
 		}
 		return json.RawMessage("{}"), nil
-	}}
+	},
+}
 
 // writer is one call of Write.
 type writer struct {
@@ -124,23 +141,43 @@ type outStream struct {
 	group, name string // "obs" or ""
 }
 
-func (w *writer) find(sev robocache.Severity, code string, where robocache.Where, count int64, msg, hint string) {
-	w.report.Findings = append(w.report.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Count: count, Message: msg, Hint: hint})
+func (w *writer) find(
+	sev robocache.Severity,
+	code string,
+	where robocache.Where,
+	count int64,
+	msg, hint string,
+) {
+	w.report.Findings = append(
+		w.report.Findings,
+		robocache.Finding{
+			Severity: sev,
+			Code:     code,
+			Where:    where,
+			Count:    count,
+			Message:  msg,
+			Hint:     hint,
+		},
+	)
 }
 
 // settle reads the options and chooses the streams.
 func (w *writer) settle() error {
-	if err := reader.Op("write robomimic").Settle(w.opt.Options, writeOptions, map[string]reader.Set{
-		"next_obs": reader.Yes(&w.next), "scale_actions": reader.Yes(&w.scales), "timestamps": reader.Yes(&w.clocks),
-		"compression": func(v string) bool {
-			level, gzip := strings.CutPrefix(v, "gzip")
-			if !gzip || level == "" {
-				w.deflate = map[bool]int{true: 4}[gzip]
-				return gzip || v == "" || v == "none"
-			}
-			return reader.Whole(&w.deflate, 1, 9)(strings.TrimPrefix(level, ":")) && level[0] == ':'
-		},
-	}); err != nil {
+	if err := reader.Op("write robomimic").
+		Settle(w.opt.Options, writeOptions, map[string]reader.Set{
+			"next_obs":      reader.Yes(&w.next),
+			"scale_actions": reader.Yes(&w.scales),
+			"timestamps":    reader.Yes(&w.clocks),
+			"compression": func(v string) bool {
+				level, gzip := strings.CutPrefix(v, "gzip")
+				if !gzip || level == "" {
+					w.deflate = map[bool]int{true: 4}[gzip]
+					return gzip || v == "" || v == "none"
+				}
+				return reader.Whole(&w.deflate, 1, 9)(strings.TrimPrefix(level, ":")) &&
+					level[0] == ':'
+			},
+		}); err != nil {
 		return err
 	}
 	if err := w.opt.Check(w.info); err != nil {
@@ -157,8 +194,14 @@ func (w *writer) settle() error {
 		why := ""
 		switch {
 		case f.Clock != "" && !w.clocks:
-			why = "it has a clock of its own: give all streams one (" + robocache.Option("hz") + "), or keep them (" +
-				robocache.Option("write_option", "timestamps", true) + ")"
+			why = "it has a clock of its own: give all streams one (" + robocache.Option(
+				"hz",
+			) + "), or keep them (" +
+				robocache.Option(
+					"write_option",
+					"timestamps",
+					true,
+				) + ")"
 		case whyDropped(f) != "":
 			why = whyDropped(f)
 		case taken[s.group+"/"+s.name] != "":
@@ -170,14 +213,29 @@ func (w *writer) settle() error {
 		}
 		if why != "" {
 			w.report.Dropped = append(w.report.Dropped, f.Key)
-			w.find(robocache.SeverityWarning, "stream-dropped", robocache.Where{"stream": f.Key}, 0, "the stream is left out: "+why, "")
+			w.find(
+				robocache.SeverityWarning,
+				"stream-dropped",
+				robocache.Where{"stream": f.Key},
+				0,
+				"the stream is left out: "+why,
+				"",
+			)
 			continue
 		}
 		if f.Masked {
-			w.find(robocache.SeverityWarning, "mask-lost", robocache.Where{"stream": f.Key}, 0, "rows without a value are written as zeros", "")
+			w.find(
+				robocache.SeverityWarning,
+				"mask-lost",
+				robocache.Where{"stream": f.Key},
+				0,
+				"rows without a value are written as zeros",
+				"",
+			)
 		}
 		taken[s.group+"/"+s.name] = f.Key
-		if s.group == "" && s.name == "actions" && f.Kind == robocache.KindNumeric && f.DType != robocache.Bool {
+		if s.group == "" && s.name == "actions" && f.Kind == robocache.KindNumeric &&
+			f.DType != robocache.Bool {
 			w.acts.f = f
 		}
 		w.streams = append(w.streams, s)
@@ -194,7 +252,14 @@ func (w *writer) settle() error {
 		}
 	}
 	if taken["/actions"] == "" {
-		w.find(robocache.SeverityWarning, "no-actions", nil, 0, "no stream is named action: robomimic wants actions", "name it by a mapping ("+robocache.Option("map")+")")
+		w.find(
+			robocache.SeverityWarning,
+			"no-actions",
+			nil,
+			0,
+			"no stream is named action: robomimic wants actions",
+			"name it by a mapping ("+robocache.Option("map")+")",
+		)
 	}
 	return nil
 }
@@ -232,10 +297,20 @@ func (w *writer) write() error {
 	w.rows = robocache.NewRowCounter(w.src, episodes, w.opt.Progress)
 	w.origins = origin.NewTracer(w.src, w.opt)
 	for _, e := range episodes {
-		if err, failed := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e)}, func() error { return w.demo(data, e) }); failed != nil {
+		if err, failed := w.bearable(
+			robocache.Where{"episode": w.info.EpisodeIndex(e)},
+			func() error { return w.demo(data, e) },
+		); failed != nil {
 			return failed
 		} else if err != nil {
-			w.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, err.Error(), "")
+			w.find(
+				robocache.SeverityError,
+				"episode-skipped",
+				robocache.Where{"episode": w.info.EpisodeIndex(e)},
+				0,
+				err.Error(),
+				"",
+			)
 		}
 		w.rows.Finish(e)
 	}
@@ -251,17 +326,45 @@ func (w *writer) write() error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(data.Attribute("total", w.report.Frames), data.Attribute("env_args", env), data.Close()); err != nil {
+	if err := errors.Join(
+		data.Attribute("total", w.report.Frames),
+		data.Attribute("env_args", env),
+		data.Close(),
+	); err != nil {
 		return err
 	}
 	if err := w.masks(); err != nil {
 		return err
 	}
 	if w.offGrid > 0 {
-		w.find(robocache.SeverityWarning, "timestamps-not-kept", nil, w.offGrid, fmt.Sprintf("recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for", float64(w.worst)/1e6, w.info.FPS), "keep them ("+robocache.Option("write_option", "timestamps", true)+"), or bring the streams onto a grid first ("+robocache.Option("hz")+")")
+		w.find(
+			robocache.SeverityWarning,
+			"timestamps-not-kept",
+			nil,
+			w.offGrid,
+			fmt.Sprintf(
+				"recorded timestamps are up to %.3g ms off the grid of %s Hz that the file stands for",
+				float64(w.worst)/1e6,
+				w.info.FPS,
+			),
+			"keep them ("+robocache.Option(
+				"write_option",
+				"timestamps",
+				true,
+			)+"), or bring the streams onto a grid first ("+robocache.Option(
+				"hz",
+			)+")",
+		)
 	}
 	if w.manyTask > 0 {
-		w.find(robocache.SeverityWarning, "tasks-lost", nil, w.manyTask, "episodes have several tasks: robomimic knows one a demo, the first is its lang", "")
+		w.find(
+			robocache.SeverityWarning,
+			"tasks-lost",
+			nil,
+			w.manyTask,
+			"episodes have several tasks: robomimic knows one a demo, the first is its lang",
+			"",
+		)
 	}
 	return nil
 }
@@ -292,14 +395,23 @@ func (w *writer) env() (string, error) {
 	}
 	kwargs := map[string]any{}
 	if w.info.FPS.Zero() && !w.clocks {
-		w.find(robocache.SeverityWarning, "no-rate", nil, 0, "nothing says the rate of the rows: control_freq is left out", "name it when reading: "+robocache.Option("rows_hz"))
+		w.find(
+			robocache.SeverityWarning,
+			"no-rate",
+			nil,
+			0,
+			"nothing says the rate of the rows: control_freq is left out",
+			"name it when reading: "+robocache.Option("rows_hz"),
+		)
 	} else if !w.info.FPS.Zero() {
 		kwargs["control_freq"] = w.info.FPS.Float()
 	}
 	if w.info.Robot != "" {
 		kwargs["robots"] = []string{w.info.Robot}
 	}
-	encoded, err := json.Marshal(map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs})
+	encoded, err := json.Marshal(
+		map[string]any{"env_name": "", "env_type": 2, "type": 2, "env_kwargs": kwargs},
+	)
 	if err != nil {
 		return "", err
 	}
@@ -342,7 +454,12 @@ func (w *writer) masks() error {
 				width = max(width, len(demo))
 			}
 		}
-		if err := texts(mask, strings.ReplaceAll(name, "/", "."), h5.Spec{Fixed: width}, demos); err != nil {
+		if err := texts(
+			mask,
+			strings.ReplaceAll(name, "/", "."),
+			h5.Spec{Fixed: width},
+			demos,
+		); err != nil {
 			return err
 		}
 	}
@@ -370,7 +487,8 @@ func (w *writer) timestamps(e, rows int) error {
 	}
 	for k, t := range at {
 		off := t - at[0] - w.info.FPS.Nanos(int64(k))
-		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) { // a thousandth of a step
+		// a thousandth of a step
+		if off = max(off, -off); off > int64(math.Round(1e6/w.info.FPS.Float())) {
 			w.offGrid++
 			w.worst = max(w.worst, off)
 		}
@@ -378,7 +496,8 @@ func (w *writer) timestamps(e, rows int) error {
 	return nil
 }
 
-// whyDropped returns the reason for which a demo has no place for a stream, whatever its name and clock; "" if it has.
+// whyDropped returns the reason for which a demo has no place for a stream, whatever its name and
+// clock; "" if it has.
 func whyDropped(f *robocache.Feature) string {
 	switch {
 	case f.Ragged() || f.Kind == robocache.KindPointCloud:

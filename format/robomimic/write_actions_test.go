@@ -110,7 +110,8 @@ except Exception as e:
 	return
 }
 
-// TestActionsBeyondOne: actions that robomimic's checker refuses are counted; scaled ones pass it, and the attributes give them back.
+// TestActionsBeyondOne: actions that robomimic's checker refuses are counted; scaled ones pass it,
+// and the attributes give them back.
 func TestActionsBeyondOne(t *testing.T) {
 	src := newWide(t)
 	want := all(t, src, "action")
@@ -128,7 +129,11 @@ func TestActionsBeyondOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := finding(r, "actions-beyond-one"); f == nil || f.Count != beyond || f.Where["channel"] != 2 || worst != 42 {
+	if f := finding(
+		r,
+		"actions-beyond-one",
+	); f == nil || f.Count != beyond || f.Where["channel"] != 2 ||
+		worst != 42 {
 		t.Errorf("%d beyond, the largest %g: %+v", beyond, worst, f)
 	}
 	if ok, ran := checker(t, file); ran && ok {
@@ -136,7 +141,12 @@ func TestActionsBeyondOne(t *testing.T) {
 	}
 
 	file = filepath.Join(dir, "scaled.hdf5")
-	if r, err = robomimic.Write(t.Context(), src, file, robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}}); err != nil {
+	if r, err = robomimic.Write(
+		t.Context(),
+		src,
+		file,
+		robocache.WriteOptions{Options: map[string]string{"scale_actions": "true"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	f := finding(r, "actions-scaled")
@@ -158,7 +168,9 @@ func TestActionsBeyondOne(t *testing.T) {
 			t.Fatalf("value %d: %g comes back as %g", i, want[i], back)
 		}
 	}
-	if !slices.Equal(least, []float64{-1, -1, 0}) || !slices.Equal(most, []float64{1, 1, 0}) || scale[2] != 1 || offset[2] != 42 {
+	if !slices.Equal(least, []float64{-1, -1, 0}) || !slices.Equal(most, []float64{1, 1, 0}) ||
+		scale[2] != 1 ||
+		offset[2] != 42 {
 		t.Errorf("from %v to %v; scale %v, offset %v", least, most, scale, offset)
 	}
 	if ok, ran := checker(t, file); ran && !ok {
@@ -174,7 +186,8 @@ a, b = h5py.File(sys.argv[1])["data"], h5py.File(sys.argv[2])["data"]
 for d in a:
     assert np.allclose(b[d]["actions"][...] * b.attrs["actions_scale"] + b.attrs["actions_offset"], a[d]["actions"][...], rtol=1e-6, atol=1e-6), d
 `
-		if out, err := exec.Command(py, "-c", script, filepath.Join(dir, "plain.hdf5"), file).CombinedOutput(); err != nil {
+		if out, err := exec.Command(py, "-c", script, filepath.Join(dir, "plain.hdf5"), file).
+			CombinedOutput(); err != nil {
 			t.Errorf("h5py: %v\n%s", err, out)
 		}
 	}
@@ -184,16 +197,32 @@ for d in a:
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err = robomimic.Write(t.Context(), tame, filepath.Join(t.TempDir(), "tame.hdf5"), robocache.WriteOptions{})
+	r, err = robomimic.Write(
+		t.Context(),
+		tame,
+		filepath.Join(t.TempDir(), "tame.hdf5"),
+		robocache.WriteOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := !slices.ContainsFunc(all(t, tame, "action"), func(v float64) bool { return math.Abs(v) > 1 })
+	quiet := !slices.ContainsFunc(
+		all(t, tame, "action"),
+		func(v float64) bool { return math.Abs(v) > 1 },
+	)
 	if quiet != (finding(r, "actions-beyond-one") == nil) {
 		t.Errorf("%+v", r.Findings)
 	}
 	for _, bad := range []robocache.WriteOptions{{Options: map[string]string{"scale_actions": "yes"}}, {Keys: []string{"observation.state"}, Options: map[string]string{"scale_actions": "true"}}} {
-		if _, err := robomimic.Write(t.Context(), tame, filepath.Join(t.TempDir(), "x.hdf5"), bad); !errors.Is(err, robocache.ErrMisuse) {
+		if _, err := robomimic.Write(
+			t.Context(),
+			tame,
+			filepath.Join(t.TempDir(), "x.hdf5"),
+			bad,
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

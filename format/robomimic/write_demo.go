@@ -25,7 +25,14 @@ const blockBytes = 32 << 20
 func (w *writer) demo(data *h5.GroupWriter, e int) error {
 	rows := w.src.Len(e)
 	if rows == 0 {
-		w.find(robocache.SeverityWarning, "episode-skipped", robocache.Where{"episode": w.info.EpisodeIndex(e)}, 0, "the episode has no rows: robomimic wants one at least", "")
+		w.find(
+			robocache.SeverityWarning,
+			"episode-skipped",
+			robocache.Where{"episode": w.info.EpisodeIndex(e)},
+			0,
+			"the episode has no rows: robomimic wants one at least",
+			"",
+		)
 		return nil
 	}
 	meta, err := w.src.Episode(w.ctx, e)
@@ -117,7 +124,10 @@ func (w *writer) fill(demo *h5.GroupWriter, e, rows int, meta robocache.Episode)
 				return err
 			}
 		}
-		if err := robocache.At(w.stream(s, g, next, reader.Rows(e, 0, rows)), robocache.Where{"stream": s.Key}); err != nil {
+		if err := robocache.At(
+			w.stream(s, g, next, reader.Rows(e, 0, rows)),
+			robocache.Where{"stream": s.Key},
+		); err != nil {
 			return err
 		}
 	}
@@ -140,14 +150,15 @@ func (w *writer) streamsOf(e int) []*outStream {
 	return list
 }
 
-// clockNames is a clock of a demo: the number of its streams, and its timestamps once they are written.
+// clockNames is a clock of a demo: the number of its streams, and its timestamps once they are
+// written.
 type clockNames struct {
 	count   int
 	written *h5.DatasetWriter
 }
 
-// clock writes the timestamps of a stream beside it, once for all streams on its clock, and says how many there are: as seconds where those keep
-// every nanosecond, else as integers.
+// clock writes the timestamps of a stream beside it, once for all streams on its clock, and says
+// how many there are: as seconds where those keep every nanosecond, else as integers.
 func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, clock *clockNames) (int, error) {
 	at, err := w.src.Times(w.ctx, e, s.Key)
 	if err != nil {
@@ -161,7 +172,10 @@ func (w *writer) clock(g *h5.GroupWriter, s *outStream, e int, clock *clockNames
 		return len(at), nil
 	}
 	spec := h5.Spec{DType: robocache.Float64, Shape: []int64{int64(len(at))}, Names: clock.count}
-	if slices.ContainsFunc(at, func(t int64) bool { return int64(math.RoundToEven(float64(t)/1e9*1e9)) != t }) {
+	if slices.ContainsFunc(
+		at,
+		func(t int64) bool { return int64(math.RoundToEven(float64(t)/1e9*1e9)) != t },
+	) {
 		spec.DType = robocache.Int64
 	}
 	b := make([]byte, 0, 8*len(at))
@@ -208,7 +222,12 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 			return err
 		}
 		defer images.Close()
-		spec.DType, spec.Shape = images.DType, append(spec.Shape, int64(images.Height), int64(images.Width), int64(images.Channels))
+		spec.DType, spec.Shape = images.DType, append(
+			spec.Shape,
+			int64(images.Height),
+			int64(images.Width),
+			int64(images.Channels),
+		)
 		if w.deflate > 0 {
 			spec.ChunkRows, spec.Deflate = 1, w.deflate
 		}
@@ -223,7 +242,12 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 			return err
 		}
 		if next != nil {
-			if err := texts(next, s.name, h5.Spec{DType: robocache.String}, append(list[1:rows:rows], list[rows-1])); err != nil {
+			if err := texts(
+				next,
+				s.name,
+				h5.Spec{DType: robocache.String},
+				append(list[1:rows:rows], list[rows-1]),
+			); err != nil {
 				return err
 			}
 		}
@@ -278,13 +302,15 @@ func (w *writer) stream(s *outStream, g, next *h5.GroupWriter, all []robocache.R
 	return d.Close()
 }
 
-// Attributes of data that take a scaling back: action = actions·scale + offset, a number a dimension.
+// Attributes of data that take a scaling back: action = actions·scale + offset, a number a
+// dimension.
 const (
 	scaleName  = "actions_scale"
 	offsetName = "actions_offset"
 )
 
-// actions looks at the values of actions, which robomimic's checker wants in [−1, 1], and scales them where that is asked.
+// actions looks at the values of actions, which robomimic's checker wants in [−1, 1], and scales
+// them where that is asked.
 type actions struct {
 	f             *robocache.Feature
 	scale, offset []float64 // nil: they stay as they are
@@ -294,29 +320,39 @@ type actions struct {
 	values        []float64
 }
 
-// measure finds the range of each dimension in the episodes, and with it what brings it onto [−1, 1].
+// measure finds the range of each dimension in the episodes, and with it what brings it onto [−1,
+// 1].
 func (w *writer) measure(f *robocache.Feature, episodes []int) error {
 	d := f.Elements()
-	least, most := slices.Repeat([]float64{math.Inf(1)}, d), slices.Repeat([]float64{math.Inf(-1)}, d)
+	least, most := slices.Repeat(
+		[]float64{math.Inf(1)},
+		d,
+	), slices.Repeat(
+		[]float64{math.Inf(-1)},
+		d,
+	)
 	block := max(blockBytes/f.RowBytes(), 1)
 	for _, e := range episodes {
 		if robocache.Lacks(w.src, e, f.Key) {
 			continue
 		}
-		if _, err := w.bearable(robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key}, func() error {
-			for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
-				raw := make([]byte, len(part)*f.RowBytes())
-				if err := w.src.Gather(w.ctx, f.Key, part, raw); err != nil {
-					return err
-				}
-				for i, v := range robocache.Float64s(nil, f.DType, raw) {
-					if c := i % d; v-v == 0 { // finite
-						least[c], most[c] = min(least[c], v), max(most[c], v)
+		if _, err := w.bearable(
+			robocache.Where{"episode": w.info.EpisodeIndex(e), "stream": f.Key},
+			func() error {
+				for part := range slices.Chunk(reader.Rows(e, 0, w.src.Len(e)), block) {
+					raw := make([]byte, len(part)*f.RowBytes())
+					if err := w.src.Gather(w.ctx, f.Key, part, raw); err != nil {
+						return err
+					}
+					for i, v := range robocache.Float64s(nil, f.DType, raw) {
+						if c := i % d; v-v == 0 { // finite
+							least[c], most[c] = min(least[c], v), max(most[c], v)
+						}
 					}
 				}
-			}
-			return nil
-		}); err != nil {
+				return nil
+			},
+		); err != nil {
 			return err
 		}
 	}
@@ -333,7 +369,8 @@ func (w *writer) measure(f *robocache.Feature, episodes []int) error {
 	return nil
 }
 
-// dtype is that of the actions in the file: scaled ones are no integers, and HDF5 readers want no halves.
+// dtype is that of the actions in the file: scaled ones are no integers, and HDF5 readers want no
+// halves.
 func (a *actions) dtype() robocache.DType {
 	switch t := a.f.DType; {
 	case a.scale == nil, t == robocache.Float64:
@@ -378,14 +415,34 @@ func (a *actions) take(raw []byte) []byte {
 func (w *writer) closeActions(data *h5.GroupWriter) error {
 	a := &w.acts
 	if a.scale != nil {
-		w.find(robocache.SeverityInfo, "actions-scaled", robocache.Where{"stream": a.f.Key, "scale": a.scale, "offset": a.offset}, 0,
-			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data", "")
-		if err := errors.Join(data.Attribute(scaleName, a.scale), data.Attribute(offsetName, a.offset)); err != nil {
+		w.find(
+			robocache.SeverityInfo,
+			"actions-scaled",
+			robocache.Where{"stream": a.f.Key, "scale": a.scale, "offset": a.offset},
+			0,
+			"each dimension of the actions is scaled onto [-1, 1]: action = actions·scale + offset, the attributes "+scaleName+" and "+offsetName+" of data",
+			"",
+		)
+		if err := errors.Join(
+			data.Attribute(scaleName, a.scale),
+			data.Attribute(offsetName, a.offset),
+		); err != nil {
 			return err
 		}
 	} else if a.beyond > 0 {
-		w.find(robocache.SeverityWarning, "actions-beyond-one", robocache.Where{"stream": a.f.Key, "channel": a.channel}, a.beyond,
-			fmt.Sprintf("%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s", a.beyond, a.worst, a.name()), robocache.Option("scale_actions", true)+" scales each dimension onto [-1, 1]")
+		w.find(
+			robocache.SeverityWarning,
+			"actions-beyond-one",
+			robocache.Where{"stream": a.f.Key, "channel": a.channel},
+			a.beyond,
+			fmt.Sprintf(
+				"%d values of the actions lie beyond [-1, 1], which robomimic's checker refuses; the largest is %.6g, in channel %s",
+				a.beyond,
+				a.worst,
+				a.name(),
+			),
+			robocache.Option("scale_actions", true)+" scales each dimension onto [-1, 1]",
+		)
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ const (
 	poseKey   = "observation.pose"
 )
 
-// lackingFile writes a file with demo_3, demo_7, demo_8 and demo_20 of 5 rows. demo_3 lacks obs/image and
-// demo_8 lacks obs/pose.
+// lackingFile writes a file with demo_3, demo_7, demo_8 and demo_20 of 5 rows. demo_3 lacks
+// obs/image and demo_8 lacks obs/pose.
 func lackingFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "lacking.hdf5")
@@ -76,7 +76,8 @@ func wantLacking(t *testing.T, ds robocache.Dataset, episode int, image, pose bo
 	}
 }
 
-// TestEditLacking checks that an edit keeps episodes that lack a stream, and that they lack it in the result.
+// TestEditLacking checks that an edit keeps episodes that lack a stream, and that they lack it in
+// the result.
 func TestEditLacking(t *testing.T) {
 	from := lackingFile(t)
 	for name, verb := range map[string]edit.Verb{
@@ -86,11 +87,22 @@ func TestEditLacking(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, dry := range []bool{true, false} {
 				dst := filepath.Join(t.TempDir(), "out.hdf5")
-				r, err := edit.Run(t.Context(), &edit.Request{Sources: []string{from}, DST: dst, DryRun: dry, Verbs: []edit.Verb{verb}})
+				r, err := edit.Run(
+					t.Context(),
+					&edit.Request{
+						Sources: []string{from},
+						DST:     dst,
+						DryRun:  dry,
+						Verbs:   []edit.Verb{verb},
+					},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == robocache.LackingStream }) {
+				if !slices.ContainsFunc(
+					r.Findings,
+					func(f robocache.Finding) bool { return f.Code == robocache.LackingStream },
+				) {
 					t.Errorf("dry run %v: no finding of the lacking stream: %v", dry, r.Findings)
 				}
 				if dry {
@@ -103,7 +115,13 @@ func TestEditLacking(t *testing.T) {
 				wantLacking(t, out, last, false, false)
 				f := out.Info().Feature(cameraKey)
 				got := pixels(t, out, f, rows(out, last))
-				if want := slices.Repeat([]byte{20}, out.Len(last)*16*16*3); !slices.Equal(got, want) {
+				if want := slices.Repeat(
+					[]byte{20},
+					out.Len(last)*16*16*3,
+				); !slices.Equal(
+					got,
+					want,
+				) {
 					t.Errorf("the images of the last episode differ")
 				}
 			}
@@ -111,19 +129,23 @@ func TestEditLacking(t *testing.T) {
 	}
 }
 
-// TestEditLackingRefused checks that an edit into a format whose episodes have the same streams is refused
-// before anything is written, and that the episodes of its hint can be deleted.
+// TestEditLackingRefused checks that an edit into a format whose episodes have the same streams is
+// refused before anything is written, and that the episodes of its hint can be deleted.
 func TestEditLackingRefused(t *testing.T) {
 	from := lackingFile(t)
 	request := func(dst, episodes string, dry bool) *edit.Request {
-		return &edit.Request{Sources: []string{from}, DST: dst, To: "zarr", DryRun: dry,
-			Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: episodes}}}}
+		return &edit.Request{
+			Sources: []string{from}, DST: dst, To: "zarr", DryRun: dry,
+			Verbs: []edit.Verb{{Verb: "delete", Choice: edit.Choice{Episodes: episodes}}},
+		}
 	}
 	for _, dry := range []bool{true, false} {
 		dst := filepath.Join(t.TempDir(), "out")
 		_, err := edit.Run(t.Context(), request(dst, "7", dry))
 		var e *robocache.Error
-		if !errors.As(err, &e) || e.Class != robocache.ErrMalformed || e.Where["episode"] != int64(3) || e.Where["stream"] != cameraKey ||
+		if !errors.As(err, &e) || e.Class != robocache.ErrMalformed ||
+			e.Where["episode"] != int64(3) ||
+			e.Where["stream"] != cameraKey ||
 			!strings.Contains(e.Hint, "'robocache edit delete --episodes=3,7-8';") {
 			t.Errorf("dry run %v: %v", dry, err)
 		}
@@ -131,7 +153,11 @@ func TestEditLackingRefused(t *testing.T) {
 			t.Errorf("dry run %v: something was written: %v", dry, err)
 		}
 	}
-	if r, err := edit.Run(t.Context(), request(filepath.Join(t.TempDir(), "out"), "3,7-8", false)); err != nil || r.Episodes != 1 {
+	if r, err := edit.Run(
+		t.Context(),
+		request(filepath.Join(t.TempDir(), "out"), "3,7-8", false),
+	); err != nil ||
+		r.Episodes != 1 {
 		t.Errorf("the edit of the hint: %v", err)
 	}
 }
@@ -140,8 +166,13 @@ func TestEditLackingRefused(t *testing.T) {
 func TestWriteLacking(t *testing.T) {
 	src := openSet(t, lackingFile(t), robocache.OpenOptions{HZ: robocache.Rate{Num: 20, Den: 1}})
 	dst, _ := write(t, src, "out.hdf5", robocache.WriteOptions{Options: map[string]string{
-		"timestamps": "true", "next_obs": "true", "scale_actions": "true"}})
-	out, err := robomimic.Open(t.Context(), dst, robocache.OpenOptions{Options: map[string]string{"next_obs": "true"}})
+		"timestamps": "true", "next_obs": "true", "scale_actions": "true",
+	}})
+	out, err := robomimic.Open(
+		t.Context(),
+		dst,
+		robocache.OpenOptions{Options: map[string]string{"next_obs": "true"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +185,8 @@ func TestWriteLacking(t *testing.T) {
 	}
 }
 
-// TestDropInvalidKeepsLacking checks that a conversion that cuts episodes at rows without a value leaves a
-// stream out of the episodes that lack it.
+// TestDropInvalidKeepsLacking checks that a conversion that cuts episodes at rows without a value
+// leaves a stream out of the episodes that lack it.
 func TestDropInvalidKeepsLacking(t *testing.T) {
 	src, err := robomimic.Open(t.Context(), lackingFile(t), robocache.OpenOptions{})
 	if err != nil {

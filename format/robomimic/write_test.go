@@ -46,14 +46,20 @@ func pixels(t *testing.T, ds robocache.Dataset, f *robocache.Feature, at []roboc
 				t.Fatal(err)
 			}
 			pool := video.NewPool(0)
-			err = pool.Decode(t.Context(), file, nil, []video.Group{video.Plan(file.Index, []int{refs[i].Ordinal})[0]}, func(_ int, p video.Frame) error {
-				n, err := p.Bytes(&video.Spec{})
-				if err != nil {
-					return err
-				}
-				out = append(out, make([]byte, n)...)
-				return p.Convert(&video.Spec{}, out[len(out)-n:])
-			})
+			err = pool.Decode(
+				t.Context(),
+				file,
+				nil,
+				[]video.Group{video.Plan(file.Index, []int{refs[i].Ordinal})[0]},
+				func(_ int, p video.Frame) error {
+					n, err := p.Bytes(&video.Spec{})
+					if err != nil {
+						return err
+					}
+					out = append(out, make([]byte, n)...)
+					return p.Convert(&video.Spec{}, out[len(out)-n:])
+				},
+			)
 			pool.Close()
 			file.Release()
 			if err != nil {
@@ -122,7 +128,10 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 					continue
 				}
 				x, y := make([]byte, len(ra)*f.RowBytes()), make([]byte, len(rb)*f.RowBytes())
-				if err := errors.Join(a.Gather(t.Context(), f.Key, ra, x), b.Gather(t.Context(), key, rb, y)); err != nil {
+				if err := errors.Join(
+					a.Gather(t.Context(), f.Key, ra, x),
+					b.Gather(t.Context(), key, rb, y),
+				); err != nil {
 					t.Fatal(err)
 				}
 				if !bytes.Equal(x, y) {
@@ -135,7 +144,18 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 					t.Errorf("episode %d: %s differs (%v %v)", i, key, err1, err2)
 				}
 			default:
-				if x, y := pixels(t, a, f, ra), pixels(t, b, g, rb); len(x) == 0 || !bytes.Equal(x, y) {
+				if x, y := pixels(
+					t,
+					a,
+					f,
+					ra,
+				), pixels(
+					t,
+					b,
+					g,
+					rb,
+				); len(x) == 0 ||
+					!bytes.Equal(x, y) {
 					t.Errorf("episode %d: the images of %s differ", i, key)
 				}
 			}
@@ -143,7 +163,12 @@ func same(t *testing.T, a, b robocache.Dataset, episodes []int) {
 	}
 }
 
-func write(t *testing.T, src robocache.Dataset, name string, opt robocache.WriteOptions) (string, *robocache.WriteReport) {
+func write(
+	t *testing.T,
+	src robocache.Dataset,
+	name string,
+	opt robocache.WriteOptions,
+) (string, *robocache.WriteReport) {
 	t.Helper()
 	dst := filepath.Join(t.TempDir(), name)
 	r, err := robomimic.Write(t.Context(), src, dst, opt)
@@ -166,22 +191,47 @@ func openSet(t *testing.T, path string, opt robocache.OpenOptions) robocache.Dat
 
 // TestWriteRealAgain: real demos, read and written, are the same demos.
 func TestWriteRealAgain(t *testing.T) {
-	src := openSet(t, realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"), robocache.OpenOptions{})
+	src := openSet(
+		t,
+		realdata.Path(t, "robomimic_like/latest_gzip_shuffle.hdf5"),
+		robocache.OpenOptions{},
+	)
 	for _, options := range []map[string]string{nil, {"compression": "gzip:1", "next_obs": "true"}} {
 		dst, r := write(t, src, "again.hdf5", robocache.WriteOptions{Options: options})
-		if info, err := os.Stat(dst); err != nil || info.Size() != r.Bytes || r.Episodes != 3 || r.Frames != 90 {
+		if info, err := os.Stat(
+			dst,
+		); err != nil || info.Size() != r.Bytes || r.Episodes != 3 ||
+			r.Frames != 90 {
 			t.Errorf("%+v, %v", r, err)
 		}
 		again := openSet(t, dst, robocache.OpenOptions{})
 		same(t, src, again, []int{0, 1, 2})
-		if x, y := src.Info().Splits, again.Info().Splits; len(x) != 2 || x["train"] != y["train"] || x["valid"] != y["valid"] {
+		if x, y := src.Info().Splits, again.Info().Splits; len(x) != 2 ||
+			x["train"] != y["train"] ||
+			x["valid"] != y["valid"] {
 			t.Errorf("splits %v, not %v", y, x)
 		}
-		loadByRobomimic(t, dst, []string{"state"}, []string{"image"}, nil, options["next_obs"] == "true", 90)
+		loadByRobomimic(
+			t,
+			dst,
+			[]string{"state"},
+			[]string{"image"},
+			nil,
+			options["next_obs"] == "true",
+			90,
+		)
 		loadByRobomimic(t, dst, []string{"state"}, []string{}, "train", false, 90)
 	}
 	// A choice of episodes, in another order.
-	dst, _ := write(t, src, "folder", robocache.WriteOptions{Episodes: []int{2, 0}, Keys: []string{"action", "observation.state"}})
+	dst, _ := write(
+		t,
+		src,
+		"folder",
+		robocache.WriteOptions{
+			Episodes: []int{2, 0},
+			Keys:     []string{"action", "observation.state"},
+		},
+	)
 	part := openSet(t, filepath.Join(dst, "demos.hdf5"), robocache.OpenOptions{})
 	if len(part.Info().Features) != 2 || part.Len(0) != src.Len(2) || part.Len(1) != src.Len(0) {
 		t.Errorf("%+v", part.Info().Features)
@@ -191,7 +241,18 @@ func TestWriteRealAgain(t *testing.T) {
 // TestWriteSynthetic: stills of all kinds, text, streams on clocks of their own.
 func TestWriteSynthetic(t *testing.T) {
 	for _, codec := range []string{"png", "jpeg", "raw"} {
-		src, err := synth.New(synth.Options{Episodes: 3, Seconds: 0.5, Cameras: 2, Width: 80, Height: 64, Depth: true, Codec: codec, Spread: 0.3})
+		src, err := synth.New(
+			synth.Options{
+				Episodes: 3,
+				Seconds:  0.5,
+				Cameras:  2,
+				Width:    80,
+				Height:   64,
+				Depth:    true,
+				Codec:    codec,
+				Spread:   0.3,
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +263,14 @@ func TestWriteSynthetic(t *testing.T) {
 			t.Errorf("%s: dropped %v", codec, r.Dropped)
 		}
 	}
-	src, err := synth.New(synth.Options{Episodes: 1, Seconds: 0.5, Cameras: -1, Rates: map[string]float64{"joints": 100, "cloud": 10, "text": 2}})
+	src, err := synth.New(
+		synth.Options{
+			Episodes: 1,
+			Seconds:  0.5,
+			Cameras:  -1,
+			Rates:    map[string]float64{"joints": 100, "cloud": 10, "text": 2},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +289,11 @@ func TestWriteVideo(t *testing.T) {
 		t.Skip("no ffmpeg to encode with")
 	}
 	dir := filepath.Join(t.TempDir(), "set")
-	if _, err := synth.Write(t.Context(), dir, synth.Options{Episodes: 2, Seconds: 0.5, Cameras: 1, Width: 80, Height: 64, Codec: "h264"}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		dir,
+		synth.Options{Episodes: 2, Seconds: 0.5, Cameras: 1, Width: 80, Height: 64, Codec: "h264"},
+	); err != nil {
 		t.Fatal(err)
 	}
 	src, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})
@@ -255,7 +327,13 @@ func TestWriteSkipsBad(t *testing.T) {
 	}
 	src := &broken{made, 1}
 	dst := filepath.Join(t.TempDir(), "a.hdf5")
-	if _, err := robomimic.Write(t.Context(), src, dst, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "episode 1") && !strings.Contains(err.Error(), "episode=1") {
+	if _, err := robomimic.Write(
+		t.Context(),
+		src,
+		dst,
+		robocache.WriteOptions{},
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "episode 1") && !strings.Contains(err.Error(), "episode=1") {
 		t.Errorf("a broken episode: %v", err)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(dst)); len(left) != 0 {
@@ -299,10 +377,18 @@ func bad(t *testing.T, src robocache.Dataset, opt robocache.WriteOptions) error 
 }
 
 // loadByRobomimic loads a file by robomimic's own SequenceDataset.
-func loadByRobomimic(t *testing.T, path string, low, rgb []string, mask any, following bool, total int) {
+func loadByRobomimic(
+	t *testing.T,
+	path string,
+	low, rgb []string,
+	mask any,
+	following bool,
+	total int,
+) {
 	t.Helper()
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(python, "-c", "import robomimic, h5py").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c", "import robomimic, h5py").
+		CombinedOutput(); err != nil {
 		t.Logf("no robomimic in .venv: not read by it: %v %.200s", err, out)
 		return
 	}
@@ -326,7 +412,11 @@ func loadByRobomimic(t *testing.T, path string, low, rgb []string, mask any, fol
 		Items, Demos, Total int
 		Freq                float64 `json:"control_freq"`
 	}
-	if err := json.Unmarshal(line, &got); err != nil || got.Items == 0 || got.Total != total || got.Freq == 0 {
+	if err := json.Unmarshal(
+		line,
+		&got,
+	); err != nil || got.Items == 0 || got.Total != total ||
+		got.Freq == 0 {
 		t.Errorf("robomimic: %s %v", out, err)
 	}
 	t.Logf("robomimic: %s", line)
@@ -352,6 +442,11 @@ func TestManyDemos(t *testing.T) {
 		})
 	}
 	if few, many := opening(100), opening(800); many > 12*few {
-		t.Errorf("8 times the demos take %.1f times the allocations (%.0f and %.0f)", many/few, few, many)
+		t.Errorf(
+			"8 times the demos take %.1f times the allocations (%.0f and %.0f)",
+			many/few,
+			few,
+			many,
+		)
 	}
 }

@@ -8,7 +8,15 @@ import (
 )
 
 // columnsOf reads timestamps and all numeric fields of messages.
-func columnsOf(tb testing.TB, top *Topic, msgs [][]byte, timestamps []int64, fields []int, dst [][]byte, valid [][]uint8) {
+func columnsOf(
+	tb testing.TB,
+	top *Topic,
+	msgs [][]byte,
+	timestamps []int64,
+	fields []int,
+	dst [][]byte,
+	valid [][]uint8,
+) {
 	for k, m := range msgs {
 		ns, _, err := top.Timestamp(m)
 		if err != nil {
@@ -24,7 +32,16 @@ func columnsOf(tb testing.TB, top *Topic, msgs [][]byte, timestamps []int64, fie
 func room(top *Topic, n int) (fields []int, dst [][]byte, valid [][]uint8) {
 	for k, f := range top.Fields() {
 		if b := f.Feature.RowBytes(); b > 0 {
-			fields, dst, valid = append(fields, k), append(dst, make([]byte, n*b)), append(valid, make([]uint8, n))
+			fields, dst, valid = append(
+				fields,
+				k,
+			), append(
+				dst,
+				make([]byte, n*b),
+			), append(
+				valid,
+				make([]uint8, n),
+			)
 		}
 	}
 	return fields, dst, valid
@@ -65,8 +82,13 @@ func benchJoint() []byte {
 
 func BenchmarkJointState(b *testing.B) { benchTopic(b, "sensor_msgs/JointState", benchJoint()) }
 func BenchmarkImu(b *testing.B) {
-	benchTopic(b, "sensor_msgs/Imu", EncodeImu(nil, Header{1e18, "imu_link"}, &Imu{Orientation: [4]float64{1, 0, 0, 0}}))
+	benchTopic(
+		b,
+		"sensor_msgs/Imu",
+		EncodeImu(nil, Header{1e18, "imu_link"}, &Imu{Orientation: [4]float64{1, 0, 0, 0}}),
+	)
 }
+
 func BenchmarkGeneric(b *testing.B) {
 	// A type without a hand path: CameraInfo is 30 leaves.
 	s, _ := KnownSchema("sensor_msgs/CameraInfo")
@@ -92,7 +114,18 @@ func BenchmarkGeneric(b *testing.B) {
 
 func BenchmarkCloud(b *testing.B) {
 	data := make([]byte, 16*20000)
-	msg, err := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}, {"intensity", 12, robocache.Float32, 1}}, 0, data)
+	msg, err := EncodePointCloud2(
+		nil,
+		Header{},
+		[]PointField{
+			{"x", 0, robocache.Float32, 1},
+			{"y", 4, robocache.Float32, 1},
+			{"z", 8, robocache.Float32, 1},
+			{"intensity", 12, robocache.Float32, 1},
+		},
+		0,
+		data,
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -123,7 +156,10 @@ func TestColumnsAllocate(t *testing.T) {
 			msgs[k] = msg
 		}
 		fields, dst, valid := room(top, len(msgs))
-		if n := testing.AllocsPerRun(5, func() { _, _ = top.Columns(msgs, nil, fields, dst, valid) }); n > 8 {
+		if n := testing.AllocsPerRun(
+			5,
+			func() { _, _ = top.Columns(msgs, nil, fields, dst, valid) },
+		); n > 8 {
 			t.Errorf("%s: %v allocations for %d messages", name, n, len(msgs))
 		}
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A block is a message that is, behind its header and names, nothing but float64: poses, twists, wrenches, inertial samples. All its
-// numbers lie in one run, whose place follows from the lengths of the strings before it.
+// A block is a message that is, behind its header and names, nothing but float64: poses, twists,
+// wrenches, inertial samples. All its numbers lie in one run, whose place follows from the lengths
+// of the strings before it.
 type blockType struct {
 	header  bool
 	strings int // between the header and the numbers
@@ -23,7 +24,9 @@ type part struct {
 	at, n  int // float64s
 	names  []string
 	mode   string
-	given  int // of Imu: where the part's covariance is; its first value -1 says that the part is not given. 0 = always given
+	// of Imu: where the part's covariance is; its first value -1 says that the part is not given. 0
+	// = always given
+	given int
 }
 
 var (
@@ -35,6 +38,7 @@ func vec(suffix string, at int) part { return part{suffix: suffix, at: at, n: 3,
 func quat(suffix string, at int) part {
 	return part{suffix: suffix, at: at, n: 4, names: xyzw, mode: "slerp"}
 }
+
 func cov(suffix string, at, n int) part {
 	return part{suffix: suffix, at: at, n: n, mode: "nearest"}
 }
@@ -57,11 +61,25 @@ var (
 	moveParts  = []part{vec(".translation", 0), quat(".rotation", 3)}
 )
 
-// blockTypes: suffixes are the fields' own names, a wrapper's name left out where it is the only one (PoseStamped: ".position").
+// blockTypes: suffixes are the fields' own names, a wrapper's name left out where it is the only
+// one (PoseStamped: ".position").
 var blockTypes = map[string]blockType{
-	"sensor_msgs/Imu": block(true, 37, given(quat(".orientation", 0), 4), cov(".orientation_covariance", 4, 9), given(vec(".angular_velocity", 13), 16), cov(".angular_velocity_covariance", 16, 9),
-		given(vec(".linear_acceleration", 25), 28), cov(".linear_acceleration_covariance", 28, 9)),
-	"sensor_msgs/MagneticField": block(true, 12, vec(".magnetic_field", 0), cov(".magnetic_field_covariance", 3, 9)),
+	"sensor_msgs/Imu": block(
+		true,
+		37,
+		given(quat(".orientation", 0), 4),
+		cov(".orientation_covariance", 4, 9),
+		given(vec(".angular_velocity", 13), 16),
+		cov(".angular_velocity_covariance", 16, 9),
+		given(vec(".linear_acceleration", 25), 28),
+		cov(".linear_acceleration_covariance", 28, 9),
+	),
+	"sensor_msgs/MagneticField": block(
+		true,
+		12,
+		vec(".magnetic_field", 0),
+		cov(".magnetic_field_covariance", 3, 9),
+	),
 
 	"geometry_msgs/Vector3":           block(false, 3, vec3Parts...),
 	"geometry_msgs/Point":             block(false, 3, vec3Parts...),
@@ -80,10 +98,32 @@ var blockTypes = map[string]blockType{
 	"geometry_msgs/WrenchStamped":     block(true, 6, forceParts...),
 	"geometry_msgs/TransformStamped":  named(block(true, 7, moveParts...)),
 
-	"geometry_msgs/PoseWithCovarianceStamped":  block(true, 43, vec(".position", 0), quat(".orientation", 3), cov(".covariance", 7, 36)),
-	"geometry_msgs/TwistWithCovarianceStamped": block(true, 42, vec(".linear", 0), vec(".angular", 3), cov(".covariance", 6, 36)),
-	"nav_msgs/Odometry": named(block(true, 85, vec(".pose.position", 0), quat(".pose.orientation", 3), cov(".pose.covariance", 7, 36),
-		vec(".twist.linear", 43), vec(".twist.angular", 46), cov(".twist.covariance", 49, 36))),
+	"geometry_msgs/PoseWithCovarianceStamped": block(
+		true,
+		43,
+		vec(".position", 0),
+		quat(".orientation", 3),
+		cov(".covariance", 7, 36),
+	),
+	"geometry_msgs/TwistWithCovarianceStamped": block(
+		true,
+		42,
+		vec(".linear", 0),
+		vec(".angular", 3),
+		cov(".covariance", 6, 36),
+	),
+	"nav_msgs/Odometry": named(
+		block(
+			true,
+			85,
+			vec(".pose.position", 0),
+			quat(".pose.orientation", 3),
+			cov(".pose.covariance", 7, 36),
+			vec(".twist.linear", 43),
+			vec(".twist.angular", 46),
+			cov(".twist.covariance", 49, 36),
+		),
+	),
 }
 
 func given(p part, covariance int) part {
@@ -104,8 +144,10 @@ func newBlock(name string, b blockType) *blocks64 {
 func (b *blocks64) layout(key string) ([]Field, []string) {
 	var out []Field
 	for k, p := range b.parts {
-		out = append(out, Field{Suffix: p.suffix, Partial: p.given > 0, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{p.n},
-			Names: namesOf(p.names), Interpolation: p.mode, Masked: b.missing[k] > 0}})
+		out = append(out, Field{Suffix: p.suffix, Partial: p.given > 0, Feature: robocache.Feature{
+			Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{p.n},
+			Names: namesOf(p.names), Interpolation: p.mode, Masked: b.missing[k] > 0,
+		}})
 	}
 	return out, []string{key}
 }
@@ -140,15 +182,16 @@ func float(data []byte, k int) float64 {
 	return math.Float64frombits(binary.LittleEndian.Uint64(data[8*k:]))
 }
 
-// absent says that the part is marked as not given and holds nothing. Drivers also mark parts whose covariance alone they do not know:
-// values that are there are given.
+// absent says that the part is marked as not given and holds nothing. Drivers also mark parts whose
+// covariance alone they do not know: values that are there are given.
 func (p *part) absent(data []byte) bool {
 	if p.given == 0 || float(data, p.given) != -1 {
 		return false
 	}
 	for k := p.at; k < p.at+p.n; k++ {
 		v := float(data, k)
-		if v != 0 && !(p.n == 4 && k == p.at+3 && v == 1) { // the quaternion's default is (0, 0, 0, 1)
+		// the quaternion's default is (0, 0, 0, 1)
+		if v != 0 && !(p.n == 4 && k == p.at+3 && v == 1) {
 			return false
 		}
 	}
@@ -176,8 +219,12 @@ func (b *blocks64) row(msg []byte, _ int, fields []int, to rows) error {
 func (b *blocks64) findings() []robocache.Finding {
 	var out []robocache.Finding
 	for k, n := range b.missing {
-		out = append(out, counted(n, robocache.Finding{Severity: robocache.SeverityInfo, Code: "imu-not-given", Where: robocache.Where{"field": strings.TrimPrefix(b.parts[k].suffix, ".")},
-			Message: "the sender marks the part as not given (covariance -1): its rows are masked"})...)
+		out = append(out, counted(n, robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "imu-not-given",
+			Where:    robocache.Where{"field": strings.TrimPrefix(b.parts[k].suffix, ".")},
+			Message:  "the sender marks the part as not given (covariance -1): its rows are masked",
+		})...)
 	}
 	return out
 }

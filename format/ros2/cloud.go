@@ -10,9 +10,10 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// cloud decodes sensor_msgs/PointCloud2 by its own fields: offsets of any alignment, padding, any datatype, either byte order, organised
-// clouds. x, y, z and all fields of their type are one stream of points, every other field a stream beside it; the points whose
-// coordinates are not finite are left out of all of them.
+// cloud decodes sensor_msgs/PointCloud2 by its own fields: offsets of any alignment, padding, any
+// datatype, either byte order, organised clouds. x, y, z and all fields of their type are one
+// stream of points, every other field a stream beside it; the points whose coordinates are not
+// finite are left out of all of them.
 type cloud struct {
 	onlyType
 	plan    *cloudPlan // of the first cloud that has points' fields
@@ -83,20 +84,42 @@ func (m *cloudMessage) points(p *cloudPlan) (int, error) {
 		return 0, nil
 	}
 	if m.height > len(m.data) || m.width > len(m.data) {
-		return 0, cloudError("data", strconv.Itoa(m.height)+" × "+strconv.Itoa(m.width)+" points", strconv.Itoa(len(m.data))+" bytes")
+		return 0, cloudError(
+			"data",
+			strconv.Itoa(m.height)+" × "+strconv.Itoa(m.width)+" points",
+			strconv.Itoa(len(m.data))+" bytes",
+		)
 	}
 	n := int64(m.height) * int64(m.width)
 	if m.point == 0 || n > int64(len(m.data))/int64(m.point) {
-		return 0, cloudError("data", strconv.FormatInt(n, 10)+" points of "+strconv.Itoa(m.point)+" bytes", strconv.Itoa(len(m.data))+" bytes")
+		return 0, cloudError(
+			"data",
+			strconv.FormatInt(n, 10)+" points of "+strconv.Itoa(m.point)+" bytes",
+			strconv.Itoa(len(m.data))+" bytes",
+		)
 	}
 	row := int64(m.width) * int64(m.point)
-	if m.height > 1 && int64(m.row) < row || int64(m.height-1)*int64(m.row)+row > int64(len(m.data)) {
-		return 0, cloudError("row_step", "at least "+strconv.FormatInt(row, 10)+" and "+strconv.Itoa(m.height)+" rows inside the data", strconv.Itoa(m.row)+" of "+strconv.Itoa(len(m.data))+" bytes")
+	if m.height > 1 && int64(m.row) < row ||
+		int64(m.height-1)*int64(m.row)+row > int64(len(m.data)) {
+		return 0, cloudError(
+			"row_step",
+			"at least "+strconv.FormatInt(
+				row,
+				10,
+			)+" and "+strconv.Itoa(
+				m.height,
+			)+" rows inside the data",
+			strconv.Itoa(m.row)+" of "+strconv.Itoa(len(m.data))+" bytes",
+		)
 	}
 	for k := range p.fields {
 		f := &p.fields[k]
 		if int64(f.offset)+int64(f.dtype.Size())*int64(f.count) > int64(m.point) {
-			return 0, cloudError("fields."+f.name, "a field inside a point of "+strconv.Itoa(m.point)+" bytes", "offset "+strconv.Itoa(f.offset))
+			return 0, cloudError(
+				"fields."+f.name,
+				"a field inside a point of "+strconv.Itoa(m.point)+" bytes",
+				"offset "+strconv.Itoa(f.offset),
+			)
 		}
 	}
 	return int(n), nil
@@ -117,19 +140,32 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 		number := c.u8()
 		f.count = int(c.u32())
 		if int(number) >= len(pointTypes) || number == 0 {
-			return nil, robocache.Unsupported("cdr", robocache.Where{"field": "fields." + f.name}, "datatype %d of a point's field is none of 1 to 8", int(number))
+			return nil, robocache.Unsupported(
+				"cdr",
+				robocache.Where{"field": "fields." + f.name},
+				"datatype %d of a point's field is none of 1 to 8",
+				int(number),
+			)
 		}
 		f.dtype = pointTypes[number]
 		f.count = max(f.count, 1) // some writers leave it 0
 		// An empty cloud has no points that would hold a field against its bytes.
 		if elements += int64(f.count); elements > maxPointElements {
-			return nil, cloudError("fields."+f.name, "at most "+strconv.Itoa(maxPointElements)+" elements a point", strconv.FormatInt(elements, 10))
+			return nil, cloudError(
+				"fields."+f.name,
+				"at most "+strconv.Itoa(maxPointElements)+" elements a point",
+				strconv.FormatInt(elements, 10),
+			)
 		}
 		if slices.ContainsFunc(p.fields, func(o pointField) bool { return o.name == f.name }) {
 			if f.name == "" {
 				continue // padding
 			}
-			return nil, cloudError("fields", "names that differ", strconv.Quote(clip(f.name))+" twice")
+			return nil, cloudError(
+				"fields",
+				"names that differ",
+				strconv.Quote(clip(f.name))+" twice",
+			)
 		}
 		p.fields = append(p.fields, f)
 		if k := slices.Index(xyz, f.name); k >= 0 && f.count == 1 {
@@ -146,13 +182,16 @@ func planOf(m *cloudMessage) (*cloudPlan, error) {
 	return p, nil
 }
 
-// group makes the streams: x, y, z and the fields of their type, then each other field alone. A cloud without coordinates of one type
-// has a stream a field.
+// group makes the streams: x, y, z and the fields of their type, then each other field alone. A
+// cloud without coordinates of one type has a stream a field.
 func (p *cloudPlan) group() {
 	var main []pointField
 	if p.coord != robocache.InvalidDType {
 		for _, n := range xyz {
-			main = append(main, p.fields[slices.IndexFunc(p.fields, func(f pointField) bool { return f.name == n })])
+			main = append(
+				main,
+				p.fields[slices.IndexFunc(p.fields, func(f pointField) bool { return f.name == n })],
+			)
 		}
 		for _, f := range p.fields {
 			if f.dtype == p.coord && !slices.Contains(xyz, f.name) {
@@ -193,7 +232,8 @@ func (d *cloud) read(msg []byte) (m cloudMessage, p *cloudPlan, n int, err error
 	return m, p, n, err
 }
 
-// planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the same streams.
+// planFor is the topic's plan, or where the message's fields lie otherwise one of its own, with the
+// same streams.
 func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 	if d.plan != nil && bytes.Equal(d.plan.block, m.block) {
 		return d.plan, nil
@@ -207,7 +247,11 @@ func (d *cloud) planFor(m *cloudMessage) (*cloudPlan, error) {
 	}
 	same := len(p.groups) == len(d.plan.groups)
 	for k := 0; same && k < len(p.groups); k++ {
-		same = slices.EqualFunc(p.groups[k], d.plan.groups[k], func(a, b pointField) bool { return a.name == b.name && a.dtype == b.dtype && a.count == b.count })
+		same = slices.EqualFunc(
+			p.groups[k],
+			d.plan.groups[k],
+			func(a, b pointField) bool { return a.name == b.name && a.dtype == b.dtype && a.count == b.count },
+		)
 	}
 	if !same {
 		return nil, cloudError("fields", "the fields of the first cloud", "others")
@@ -221,7 +265,9 @@ func (p *cloudPlan) good(pt []byte, big bool) bool {
 	case p.coord == robocache.Float32 && !big && p.xyz[1] == p.xyz[0]+4 && p.xyz[2] == p.xyz[0]+8:
 		q := pt[p.xyz[0] : p.xyz[0]+12]
 		const inf = 0x7f800000
-		return binary.LittleEndian.Uint32(q)&inf != inf && binary.LittleEndian.Uint32(q[4:])&inf != inf && binary.LittleEndian.Uint32(q[8:])&inf != inf
+		return binary.LittleEndian.Uint32(q)&inf != inf &&
+			binary.LittleEndian.Uint32(q[4:])&inf != inf &&
+			binary.LittleEndian.Uint32(q[8:])&inf != inf
 	case p.coord == robocache.Float32:
 		for _, o := range p.xyz {
 			v := binary.LittleEndian.Uint32(pt[o:])
@@ -265,7 +311,18 @@ func (m *cloudMessage) finite(p *cloudPlan, n int) int {
 
 func (d *cloud) layout(key string) ([]Field, []string) {
 	if d.plan == nil {
-		return []Field{{Feature: robocache.Feature{Kind: robocache.KindPointCloud, DType: robocache.Float32, Shape: []int{-1, 3}, Names: namesOf(xyz)}}}, []string{key}
+		return []Field{
+			{
+				Feature: robocache.Feature{
+					Kind:  robocache.KindPointCloud,
+					DType: robocache.Float32,
+					Shape: []int{-1, 3},
+					Names: namesOf(xyz),
+				},
+			},
+		}, []string{
+			key,
+		}
 	}
 	var out []Field
 	for k, g := range d.plan.groups {
@@ -285,7 +342,8 @@ func (d *cloud) layout(key string) ([]Field, []string) {
 			f.Feature.Kind = robocache.KindPointCloud
 		} else {
 			f.Suffix = "." + g[0].name
-			f.Feature.Interpolation = "nearest" // rings, labels and times of points are no quantities to mix
+			// rings, labels and times of points are no quantities to mix
+			f.Feature.Interpolation = "nearest"
 			if len(names) == 1 {
 				f.Feature.Shape = []int{-1}
 			}
@@ -315,7 +373,8 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 	out := dst[at : at+n*width]
 	kept := 0
 	test := p.coord.Float()
-	packed := run && !m.big && width == m.point // rows of the message are rows of the stream: they are copied whole between bad points
+	// rows of the message are rows of the stream: they are copied whole between bad points
+	packed := run && !m.big && width == m.point
 	for y := range m.height {
 		line := m.data[y*m.row : y*m.row+m.width*m.point]
 		if packed {
@@ -355,5 +414,12 @@ func (d *cloud) ragged(msg []byte, field, _ int, dst []byte) ([]byte, int, error
 }
 
 func (d *cloud) findings() []robocache.Finding {
-	return counted(d.dropped, robocache.Finding{Severity: robocache.SeverityInfo, Code: "points-not-finite", Message: "points without finite coordinates are left out"})
+	return counted(
+		d.dropped,
+		robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "points-not-finite",
+			Message:  "points without finite coordinates are left out",
+		},
+	)
 }

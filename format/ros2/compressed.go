@@ -13,8 +13,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// compressed decodes sensor_msgs/CompressedImage. What an image is, its first bytes say: the format text is free, and often wrong.
-// Messages of foxglove's CompressedVideo are packets of video always, those of CompressedImage where their format names a codec.
+// compressed decodes sensor_msgs/CompressedImage. What an image is, its first bytes say: the format
+// text is free, and often wrong. Messages of foxglove's CompressedVideo are packets of video
+// always, those of CompressedImage where their format names a codec.
 type compressed struct {
 	onlyType
 	packetStream
@@ -41,13 +42,15 @@ func (d *compressed) parse(msg []byte, m *compressedMessage) error {
 	return c.end("data")
 }
 
-// depthHead is the head that compressed_depth_image_transport puts before the PNG: a format number and two parameters of the inverse
-// depth's quantisation.
+// depthHead is the head that compressed_depth_image_transport puts before the PNG: a format number
+// and two parameters of the inverse depth's quantisation.
 const depthHead = 12
 
-// depthPNG is the PNG of a compressed depth image, and whether it holds quantised inverse depth (32FC1).
+// depthPNG is the PNG of a compressed depth image, and whether it holds quantised inverse depth
+// (32FC1).
 func (m *compressedMessage) depthPNG() (data []byte, float, ok bool) {
-	if !bytes.Contains(m.format, []byte("compressedDepth")) || len(m.data) < depthHead || sniff(m.data[depthHead:]) != "png" {
+	if !bytes.Contains(m.format, []byte("compressedDepth")) || len(m.data) < depthHead ||
+		sniff(m.data[depthHead:]) != "png" {
 		return nil, false, false
 	}
 	return m.data[depthHead:], bytes.HasPrefix(bytes.TrimSpace(m.format), []byte("32FC1")), true
@@ -88,7 +91,8 @@ func (d *compressed) scan(msg []byte, row rowFunc) error {
 	d.dtype, d.channels, d.depth = robocache.Uint8, 3, depth
 	if cfg, kind, err := image.DecodeConfig(bytes.NewReader(data)); err == nil {
 		d.rows, d.cols = cfg.Height, cfg.Width
-		if kind == "png" && len(data) > 25 && data[25]&^4 == 0 { // colour type: grey, perhaps with alpha
+		// colour type: grey, perhaps with alpha
+		if kind == "png" && len(data) > 25 && data[25]&^4 == 0 {
 			d.channels = 1
 			if data[24] == 16 {
 				d.dtype = robocache.Uint16
@@ -177,7 +181,13 @@ func inverseDepth(data, head []byte) (*robocache.Raw, error) {
 	}
 	// Deflate packs at most 1,032 to 1: a size beyond that is a lie.
 	if n := int64(cfg.Width) * int64(cfg.Height); n > maxPixels || 2*n > 1100*int64(len(data)) {
-		return nil, robocache.ResourceLimit("cdr", nil, "a depth image of %d × %d", cfg.Width, cfg.Height)
+		return nil, robocache.ResourceLimit(
+			"cdr",
+			nil,
+			"a depth image of %d × %d",
+			cfg.Width,
+			cfg.Height,
+		)
 	}
 	img, err := png.Decode(bytes.NewReader(data))
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// cursor reads one CDR message. Its methods check the bytes that are left before anything else; after the first failure short is set and
-// every read gives zero. A big-endian message is a copy, whose numbers are turned around as they are read: nothing else knows of byte order.
+// cursor reads one CDR message. Its methods check the bytes that are left before anything else;
+// after the first failure short is set and every read gives zero. A big-endian message is a copy,
+// whose numbers are turned around as they are read: nothing else knows of byte order.
 type cursor struct {
 	b     []byte // the body: alignment counts from its first byte
 	off   int
@@ -36,7 +37,16 @@ func open(msg []byte) cursor {
 	case 0x0007, 0x0011:
 		c.wide = 4
 	default:
-		return cursor{wide: 8, short: true, err: robocache.Unsupported("cdr", nil, "representation 0x%s is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are", strconv.FormatUint(uint64(id), 16))}
+		return cursor{
+			wide:  8,
+			short: true,
+			err: robocache.Unsupported(
+				"cdr",
+				nil,
+				"representation 0x%s is not read: only plain CDR (0x0000, 0x0001) and plain XCDR2 (0x0006, 0x0007, 0x0010, 0x0011) are",
+				strconv.FormatUint(uint64(id), 16),
+			),
+		}
 	}
 	if c.big {
 		c.b = bytes.Clone(c.b)
@@ -79,7 +89,8 @@ func (c *cursor) u32() uint32 {
 	return binary.LittleEndian.Uint32(p)
 }
 
-// count is the length of a sequence whose elements take at least size bytes each: it is checked against what is left.
+// count is the length of a sequence whose elements take at least size bytes each: it is checked
+// against what is left.
 func (c *cursor) count(size int) int {
 	n := c.u32()
 	if uint64(n)*uint64(max(size, 1)) > uint64(c.left()) {
@@ -90,7 +101,8 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// str is a string's bytes without the final NUL; some writers leave that out, and some write length 0.
+// str is a string's bytes without the final NUL; some writers leave that out, and some write length
+// 0.
 func (c *cursor) str() []byte {
 	n := c.count(1)
 	if n == 0 {
@@ -135,7 +147,11 @@ func (c *cursor) end(path string) error {
 	case c.err != nil:
 		return c.err
 	}
-	return robocache.Malformed("cdr", robocache.Where{"field": path, "bytes": len(c.b) + 4}, "the message ends inside a value")
+	return robocache.Malformed(
+		"cdr",
+		robocache.Where{"field": path, "bytes": len(c.b) + 4},
+		"the message ends inside a value",
+	)
 }
 
 // swap turns the bytes of every element around.

@@ -1,5 +1,6 @@
-// Package ros2 decodes and encodes the messages of ROS 2: CDR by the schema's text, fast paths for the types that robots record, and any
-// other type leaf by leaf. It knows no file: recordings give it payloads (format/internal/bag), writers take payloads from it.
+// Package ros2 decodes and encodes the messages of ROS 2: CDR by the schema's text, fast paths for
+// the types that robots record, and any other type leaf by leaf. It knows no file: recordings give
+// it payloads (format/internal/bag), writers take payloads from it.
 //
 // # Contract
 //

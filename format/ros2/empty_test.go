@@ -7,12 +7,15 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// A type without members, or with a timestamp alone, is a stream of events: its messages have nothing but their times. A definition that was
-// lost looks the same: its messages are longer, and that is found.
+// A type without members, or with a timestamp alone, is a stream of events: its messages have
+// nothing but their times. A definition that was lost looks the same: its messages are longer, and
+// that is found.
 func TestNoMembers(t *testing.T) {
 	events := func(top *Topic) bool {
 		f := top.Fields()
-		return len(f) == 1 && f[0].Feature.Key == "go" && f[0].Feature.Kind == robocache.KindEvent && slices.Equal(top.Clocks(), []string{"go"})
+		return len(f) == 1 && f[0].Feature.Key == "go" &&
+			f[0].Feature.Kind == robocache.KindEvent &&
+			slices.Equal(top.Clocks(), []string{"go"})
 	}
 	for _, c := range []struct {
 		name, text string

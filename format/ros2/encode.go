@@ -24,7 +24,8 @@ type PointField struct {
 	Count  int
 }
 
-// Encode… append a message to dst, from the encapsulation header on, and return it. Names of their types and texts: SchemaText.
+// Encode… append a message to dst, from the encapsulation header on, and return it. Names of their
+// types and texts: SchemaText.
 
 // EncodeString is std_msgs/msg/String.
 func EncodeString(dst []byte, text string) []byte {
@@ -33,7 +34,8 @@ func EncodeString(dst []byte, text string) []byte {
 	return w.b
 }
 
-// EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8, 16UC1 or 32FC1 by the image.
+// EncodeImage is sensor_msgs/msg/Image of packed or strided rows: rgb8, bgr8, mono8, rgba8, bgra8,
+// 16UC1 or 32FC1 by the image.
 func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	encoding, err := encodingOf(p)
 	if err != nil {
@@ -41,7 +43,8 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	}
 	row := p.Width * p.Channels * p.DType.Size()
 	step := cmp.Or(p.Stride, row)
-	if p.Height < 0 || p.Width < 0 || step < row || p.Height > 0 && len(p.Pix) < (p.Height-1)*step+row {
+	if p.Height < 0 || p.Width < 0 || step < row ||
+		p.Height > 0 && len(p.Pix) < (p.Height-1)*step+row {
 		return dst, misuse("the image has fewer bytes than its size says")
 	}
 	w := begin(dst)
@@ -58,7 +61,8 @@ func EncodeImage(dst []byte, h Header, p *robocache.Raw) ([]byte, error) {
 	return w.b, nil
 }
 
-// EncodeCompressedImage is sensor_msgs/msg/CompressedImage; format is "jpeg" or "png", "" looks at the bytes.
+// EncodeCompressedImage is sensor_msgs/msg/CompressedImage; format is "jpeg" or "png", "" looks at
+// the bytes.
 func EncodeCompressedImage(dst []byte, h Header, format string, data []byte) []byte {
 	if format == "" {
 		format = sniff(data)
@@ -81,7 +85,8 @@ func VideoFormat(c video.Codec) string {
 	return string(c)
 }
 
-// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one image (video.Elementary); none where the row has none.
+// EncodeCompressedVideo is foxglove_msgs/msg/CompressedVideo: a packet that decodes to one image
+// (video.Elementary); none where the row has none.
 func EncodeCompressedVideo(dst []byte, h Header, format string, packet []byte) []byte {
 	w := begin(dst)
 	w.header(h) // the same members, under other names
@@ -90,15 +95,26 @@ func EncodeCompressedVideo(dst []byte, h Header, format string, packet []byte) [
 	return w.b
 }
 
-// EncodePointCloud2 is sensor_msgs/msg/PointCloud2 of one row of points, each step bytes (0 = to the end of the last field).
-func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data []byte) ([]byte, error) {
+// EncodePointCloud2 is sensor_msgs/msg/PointCloud2 of one row of points, each step bytes (0 = to
+// the end of the last field).
+func EncodePointCloud2(
+	dst []byte,
+	h Header,
+	fields []PointField,
+	step int,
+	data []byte,
+) ([]byte, error) {
 	end := 0
 	for _, f := range fields {
 		end = max(end, f.Offset+f.DType.Size()*max(f.Count, 1))
 	}
 	step = cmp.Or(step, end)
 	if step < end || step == 0 || len(data)%step != 0 {
-		return dst, misuse("a cloud's bytes are no whole number of points of " + strconv.Itoa(step) + " bytes, or its fields are wider")
+		return dst, misuse(
+			"a cloud's bytes are no whole number of points of " + strconv.Itoa(
+				step,
+			) + " bytes, or its fields are wider",
+		)
 	}
 	w := begin(dst)
 	w.header(h)
@@ -108,7 +124,12 @@ func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data
 	for _, f := range fields {
 		number := slices.Index(pointTypes[:], f.DType)
 		if number <= 0 {
-			return dst, robocache.Unsupported("encode", robocache.Where{"field": f.Name}, "PointField has no datatype for %s", f.DType.String())
+			return dst, robocache.Unsupported(
+				"encode",
+				robocache.Where{"field": f.Name},
+				"PointField has no datatype for %s",
+				f.DType.String(),
+			)
 		}
 		w.str(f.Name)
 		w.u32(uint32(f.Offset))
@@ -123,15 +144,22 @@ func EncodePointCloud2(dst []byte, h Header, fields []PointField, step int, data
 	return w.b, nil
 }
 
-// MultiArrayType is the type whose elements are d: "std_msgs/msg/Float64MultiArray" …; !ok for a dtype that none has (bool, float16).
+// MultiArrayType is the type whose elements are d: "std_msgs/msg/Float64MultiArray" …; !ok for a
+// dtype that none has (bool, float16).
 func MultiArrayType(d robocache.DType) (string, bool) {
 	n, ok := multiArrays[d]
 	return "std_msgs/msg/" + n + "MultiArray", ok
 }
 
-// EncodeMultiArray is the MultiArray of d. shape names its dimensions, outermost first; its product × d.Size() is len(data). labels may
-// be nil.
-func EncodeMultiArray(dst []byte, d robocache.DType, shape []int, labels []string, data []byte) ([]byte, error) {
+// EncodeMultiArray is the MultiArray of d. shape names its dimensions, outermost first; its product
+// × d.Size() is len(data). labels may be nil.
+func EncodeMultiArray(
+	dst []byte,
+	d robocache.DType,
+	shape []int,
+	labels []string,
+	data []byte,
+) ([]byte, error) {
 	if _, ok := multiArrays[d]; !ok {
 		return dst, robocache.Unsupported("encode", nil, "no MultiArray of %s", d.String())
 	}
@@ -140,7 +168,9 @@ func EncodeMultiArray(dst []byte, d robocache.DType, shape []int, labels []strin
 		n *= s
 	}
 	if n*d.Size() != len(data) {
-		return dst, misuse(strconv.Itoa(len(data)) + " bytes are not the shape's " + strconv.Itoa(n) + " elements")
+		return dst, misuse(
+			strconv.Itoa(len(data)) + " bytes are not the shape's " + strconv.Itoa(n) + " elements",
+		)
 	}
 	w := begin(dst)
 	w.u32(uint32(len(shape)))
@@ -166,7 +196,8 @@ func EncodeMultiArray(dst []byte, d robocache.DType, shape []int, labels []strin
 	return w.b, nil
 }
 
-// writer appends plain little-endian CDR. base is where the body begins: alignment counts from there.
+// writer appends plain little-endian CDR. base is where the body begins: alignment counts from
+// there.
 type writer struct {
 	b    []byte
 	base int
@@ -228,7 +259,26 @@ func sniff(data []byte) string {
 }
 
 // pointTypes are the datatypes of sensor_msgs/PointField, by number.
-var pointTypes = [...]robocache.DType{1: robocache.Int8, 2: robocache.Uint8, 3: robocache.Int16, 4: robocache.Uint16, 5: robocache.Int32, 6: robocache.Uint32, 7: robocache.Float32, 8: robocache.Float64}
+var pointTypes = [...]robocache.DType{
+	1: robocache.Int8,
+	2: robocache.Uint8,
+	3: robocache.Int16,
+	4: robocache.Uint16,
+	5: robocache.Int32,
+	6: robocache.Uint32,
+	7: robocache.Float32,
+	8: robocache.Float64,
+}
 
-var multiArrays = map[robocache.DType]string{robocache.Float64: "Float64", robocache.Float32: "Float32", robocache.Int64: "Int64", robocache.Int32: "Int32", robocache.Int16: "Int16", robocache.Int8: "Int8",
-	robocache.Uint64: "UInt64", robocache.Uint32: "UInt32", robocache.Uint16: "UInt16", robocache.Uint8: "UInt8"}
+var multiArrays = map[robocache.DType]string{
+	robocache.Float64: "Float64",
+	robocache.Float32: "Float32",
+	robocache.Int64:   "Int64",
+	robocache.Int32:   "Int32",
+	robocache.Int16:   "Int16",
+	robocache.Int8:    "Int8",
+	robocache.Uint64:  "UInt64",
+	robocache.Uint32:  "UInt32",
+	robocache.Uint16:  "UInt16",
+	robocache.Uint8:   "UInt8",
+}

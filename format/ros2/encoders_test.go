@@ -6,7 +6,12 @@ import (
 )
 
 // EncodeJointState is sensor_msgs/msg/JointState; velocity and effort may be empty.
-func EncodeJointState(dst []byte, h Header, names []string, position, velocity, effort []float64) []byte {
+func EncodeJointState(
+	dst []byte,
+	h Header,
+	names []string,
+	position, velocity, effort []float64,
+) []byte {
 	w := begin(dst)
 	w.header(h)
 	w.u32(uint32(len(names)))

@@ -38,18 +38,66 @@ func everything(t *testing.T, top *Topic, msg []byte) {
 	}
 }
 
-// FuzzMessage: any bytes as a message of any known type, behind a first message that may be another one (R2, R3).
+// FuzzMessage: any bytes as a message of any known type, behind a first message that may be another
+// one (R2, R3).
 func FuzzMessage(f *testing.F) {
-	names := []string{"sensor_msgs/JointState", "sensor_msgs/Imu", "sensor_msgs/Image", "sensor_msgs/CompressedImage", "sensor_msgs/PointCloud2", "tf2_msgs/TFMessage", "std_msgs/Float64MultiArray", "std_msgs/String",
-		"nav_msgs/Odometry", "rcl_interfaces/ParameterEvent", "sensor_msgs/CameraInfo", "visualization_msgs/MarkerArray", "diagnostic_msgs/DiagnosticArray"}
+	names := []string{
+		"sensor_msgs/JointState",
+		"sensor_msgs/Imu",
+		"sensor_msgs/Image",
+		"sensor_msgs/CompressedImage",
+		"sensor_msgs/PointCloud2",
+		"tf2_msgs/TFMessage",
+		"std_msgs/Float64MultiArray",
+		"std_msgs/String",
+		"nav_msgs/Odometry",
+		"rcl_interfaces/ParameterEvent",
+		"sensor_msgs/CameraInfo",
+		"visualization_msgs/MarkerArray",
+		"diagnostic_msgs/DiagnosticArray",
+	}
 	h := Header{5, "f"}
 	joint := EncodeJointState(nil, h, []string{"a", "b"}, []float64{1, 2}, nil, nil)
-	f.Add(uint8(0), joint, EncodeJointState(nil, h, []string{"b", "a"}, []float64{1, 2}, []float64{1}, nil))
+	f.Add(
+		uint8(0),
+		joint,
+		EncodeJointState(nil, h, []string{"b", "a"}, []float64{1, 2}, []float64{1}, nil),
+	)
 	f.Add(uint8(1), EncodeImu(nil, h, &Imu{}), joint)
-	img, _ := EncodeImage(nil, h, &robocache.Raw{Pix: make([]byte, 12), Height: 2, Width: 2, Channels: 3, DType: robocache.Uint8})
+	img, _ := EncodeImage(
+		nil,
+		h,
+		&robocache.Raw{
+			Pix:      make([]byte, 12),
+			Height:   2,
+			Width:    2,
+			Channels: 3,
+			DType:    robocache.Uint8,
+		},
+	)
 	f.Add(uint8(2), img, img)
-	f.Add(uint8(3), EncodeCompressedImage(nil, h, "32FC1; compressedDepth", []byte("000000000000\x89PNG\r\n\x1a\n")), img)
-	cloud, _ := EncodePointCloud2(nil, h, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}, {"r", 12, robocache.Uint16, 1}}, 0, make([]byte, 28))
+	f.Add(
+		uint8(3),
+		EncodeCompressedImage(
+			nil,
+			h,
+			"32FC1; compressedDepth",
+			[]byte("000000000000\x89PNG\r\n\x1a\n"),
+		),
+		img,
+	)
+	cloud, _ := EncodePointCloud2(
+		nil,
+		h,
+		[]PointField{
+			{"x", 0, robocache.Float32, 1},
+			{"y", 4, robocache.Float32, 1},
+			{"z", 8, robocache.Float32, 1},
+			{"r", 12, robocache.Uint16, 1},
+		},
+		0,
+		make([]byte, 28),
+	)
 	f.Add(uint8(4), cloud, cloud)
 	tf := EncodeTFMessage(nil, []Transform{{Header: h, Child: "c"}, {Header: h, Child: "d"}})
 	f.Add(uint8(5), tf, tf)
@@ -74,7 +122,14 @@ func FuzzMessage(f *testing.F) {
 func FuzzSchema(f *testing.F) {
 	text, _ := SchemaText("sensor_msgs/PointCloud2")
 	f.Add(false, text, []byte{0, 1, 0, 0})
-	f.Add(false, "own/B[] b\nstring<=5[<=3] s\nwstring w\nint32 X=1\n"+strings.Repeat("=", 80)+"\nMSG: own/B\nfloat64[1000000] x\nB[2] c\n", []byte{0, 1, 0, 0, 9, 9, 9, 9})
+	f.Add(
+		false,
+		"own/B[] b\nstring<=5[<=3] s\nwstring w\nint32 X=1\n"+strings.Repeat(
+			"=",
+			80,
+		)+"\nMSG: own/B\nfloat64[1000000] x\nB[2] c\n",
+		[]byte{0, 1, 0, 0, 9, 9, 9, 9},
+	)
 	f.Add(true, idlText, []byte{0, 1, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, idl bool, text string, msg []byte) {
 		before := hostile.Allocated()
@@ -126,7 +181,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// R3: up to three bytes behind a message are padding; a message that lacks bytes is Malformed with the field.
+// R3: up to three bytes behind a message are padding; a message that lacks bytes is Malformed with
+// the field.
 func TestMissingBytes(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/Imu")
 	msg := EncodeImu(nil, Header{1, "imu"}, &Imu{})
@@ -143,13 +199,25 @@ func TestMissingBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = logs.Text([]byte{0, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'a', 'b'}, 1, 0)
+	_, err = logs.Text(
+		[]byte{0, 1, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 20, 0, 0, 0, 3, 0, 0, 0, 'a', 'b'},
+		1,
+		0,
+	)
 	var e *robocache.Error
 	if !errors.As(err, &e) || e.Where["field"] != "name" {
 		t.Error(err)
 	}
 	for _, id := range []byte{2, 3, 8, 9, 0x12} {
-		if _, err := top.Numeric(append([]byte{0, id, 0, 0}, msg[4:]...), 0, 0, make([]byte, 32)); !errors.Is(err, robocache.ErrUnsupported) {
+		if _, err := top.Numeric(
+			append([]byte{0, id, 0, 0}, msg[4:]...),
+			0,
+			0,
+			make([]byte, 32),
+		); !errors.Is(
+			err,
+			robocache.ErrUnsupported,
+		) {
 			t.Errorf("representation %d: %v", id, err)
 		}
 	}
@@ -161,7 +229,9 @@ func TestXCDR2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, _ := hex.DecodeString("0007000001000000" + "000000000000f03f" + "05000000" + "01000000" + "0000000000000040")
+	msg, _ := hex.DecodeString(
+		"0007000001000000" + "000000000000f03f" + "05000000" + "01000000" + "0000000000000040",
+	)
 	top, err := NewTopic("/a", s, [][]byte{msg})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +239,13 @@ func TestXCDR2(t *testing.T) {
 	for k, want := range []string{"01000000", "000000000000f03f", "05", "0000000000000040"} {
 		f := top.Fields()[k].Feature
 		dst := make([]byte, f.RowBytes())
-		if ok, err := top.Numeric(msg, k, 0, dst); err != nil || !ok || hex.EncodeToString(dst) != want {
+		if ok, err := top.Numeric(
+			msg,
+			k,
+			0,
+			dst,
+		); err != nil || !ok ||
+			hex.EncodeToString(dst) != want {
 			t.Errorf("%s: %x, %v", f.Key, dst, err)
 		}
 	}
@@ -177,9 +253,16 @@ func TestXCDR2(t *testing.T) {
 
 // Sizes whose product leaves 64 bits are refused.
 func TestHugeSizes(t *testing.T) {
-	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
+	raw := &robocache.Raw{
+		Pix:      make([]byte, 4),
+		Height:   2,
+		Width:    2,
+		Channels: 1,
+		DType:    robocache.Uint8,
+	}
 	img, _ := EncodeImage(nil, Header{}, raw)
-	// header: 8 bytes of timestamp, a length of 1 with its NUL, 3 of padding; then height and width, encoding "mono8", the order, step
+	// header: 8 bytes of timestamp, a length of 1 with its NUL, 3 of padding; then height and
+	// width, encoding "mono8", the order, step
 	huge := append([]byte{}, img...)
 	for k := 20; k < 28; k++ {
 		huge[k] = 0xff
@@ -193,7 +276,17 @@ func TestHugeSizes(t *testing.T) {
 	if _, err := top.Image(huge, 0, 0); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Error(err)
 	}
-	cloud, _ := EncodePointCloud2(nil, Header{}, []PointField{{"x", 0, robocache.Float32, 1}, {"y", 4, robocache.Float32, 1}, {"z", 8, robocache.Float32, 1}}, 0, make([]byte, 12))
+	cloud, _ := EncodePointCloud2(
+		nil,
+		Header{},
+		[]PointField{
+			{"x", 0, robocache.Float32, 1},
+			{"y", 4, robocache.Float32, 1},
+			{"z", 8, robocache.Float32, 1},
+		},
+		0,
+		make([]byte, 12),
+	)
 	if s, _ = KnownSchema("sensor_msgs/PointCloud2"); s == nil {
 		t.Fatal("no schema")
 	}
@@ -212,7 +305,13 @@ func TestHugeSizes(t *testing.T) {
 // What is not read is named.
 func TestUnsupportedImages(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/Image")
-	raw := &robocache.Raw{Pix: make([]byte, 4), Height: 2, Width: 2, Channels: 1, DType: robocache.Uint8}
+	raw := &robocache.Raw{
+		Pix:      make([]byte, 4),
+		Height:   2,
+		Width:    2,
+		Channels: 1,
+		DType:    robocache.Uint8,
+	}
 	msg, _ := EncodeImage(nil, Header{}, raw)
 	for _, enc := range []string{"bayer_rggb8", "nv21", "32FC3"} {
 		w := begin(nil)
@@ -223,7 +322,12 @@ func TestUnsupportedImages(t *testing.T) {
 		w.u8(0)
 		w.u32(2)
 		w.bytes(make([]byte, 4))
-		if _, err := NewTopic("/i", s, [][]byte{w.b}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), enc) {
+		if _, err := NewTopic(
+			"/i",
+			s,
+			[][]byte{w.b},
+		); !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), enc) {
 			t.Errorf("%s: %v", enc, err)
 		}
 	}
@@ -232,11 +336,23 @@ func TestUnsupportedImages(t *testing.T) {
 	}
 	c, _ := KnownSchema("sensor_msgs/CompressedImage")
 	for format, data := range map[string]string{"av1": "\x12\x00\x0a\x0b", "vp9": "\x82\x49\x83\x42", "h264": "\x00\x00\x00\x09\x67", "16UC1; compressedDepth rvl": "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02"} {
-		if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.Fields(format)[0]) {
+		if _, err := NewTopic(
+			"/c",
+			c,
+			[][]byte{EncodeCompressedImage(nil, Header{}, format, []byte(data))},
+		); !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), strings.Fields(format)[0]) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
-	if _, err := NewTopic("/c", c, [][]byte{EncodeCompressedImage(nil, Header{}, "h264", []byte("\x00\x00\x00\x01\x67"))}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := NewTopic(
+		"/c",
+		c,
+		[][]byte{EncodeCompressedImage(nil, Header{}, "h264", []byte("\x00\x00\x00\x01\x67"))},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 	// An empty one is an image that is missing.
@@ -244,7 +360,12 @@ func TestUnsupportedImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ref, err := top.Image(EncodeCompressedImage(nil, Header{}, "jpeg", nil), 0, 0); err != nil || !ref.Missing {
+	if ref, err := top.Image(
+		EncodeCompressedImage(nil, Header{}, "jpeg", nil),
+		0,
+		0,
+	); err != nil ||
+		!ref.Missing {
 		t.Errorf("%+v, %v", ref, err)
 	}
 }

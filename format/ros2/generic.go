@@ -11,15 +11,18 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// noMembers is the row of a type that holds nothing beside its timestamp (std_msgs/Empty): the message is the event.
+// noMembers is the row of a type that holds nothing beside its timestamp (std_msgs/Empty): the
+// message is the event.
 const noMembers = "{}"
 
-// generic decodes any type by its schema: a stream a leaf; of a type without leaves one stream of events.
+// generic decodes any type by its schema: a stream a leaf; of a type without leaves one stream of
+// events.
 type generic struct {
 	onlyType
 	tree   *tree
 	fields []int // leaf of each field
-	// lens is what scanning saw of each leaf inside sequences: its number of elements, unseen, or varying.
+	// lens is what scanning saw of each leaf inside sequences: its number of elements, unseen, or
+	// varying.
 	lens   []int
 	camera bool // CameraInfo: its values are the camera's, and should not change
 	first  []byte
@@ -38,9 +41,18 @@ func newGeneric(s *Schema) (_ *generic, err error) {
 	defer guard.Recover("schema", &err)
 	t := compile(s.root)
 	if p := wide(t.nodes); p != "" {
-		return nil, robocache.Unsupported("schema", robocache.Where{"field": p}, "wide strings (wstring) are not read")
+		return nil, robocache.Unsupported(
+			"schema",
+			robocache.Where{"field": p},
+			"wide strings (wstring) are not read",
+		)
 	}
-	g := &generic{onlyType: onlyType(s.Name), tree: t, lens: make([]int, len(t.leaves)), camera: shortKey(s.Name) == "sensor_msgs/CameraInfo"}
+	g := &generic{
+		onlyType: onlyType(s.Name),
+		tree:     t,
+		lens:     make([]int, len(t.leaves)),
+		camera:   shortKey(s.Name) == "sensor_msgs/CameraInfo",
+	}
 	for k := range t.leaves {
 		g.lens[k] = unseen
 		if k < 2 && (t.header || t.timestamp) {
@@ -59,7 +71,11 @@ func (g *generic) sink(fields ...int) *sink {
 	} else if len(fields) > 0 && slices.Equal(s.fields, fields) {
 		return s
 	}
-	*s = sink{slot: s.slot, fields: append(s.fields[:0], fields...), out: slices.Grow(s.out[:0], len(fields))[:len(fields)]}
+	*s = sink{
+		slot:   s.slot,
+		fields: append(s.fields[:0], fields...),
+		out:    slices.Grow(s.out[:0], len(fields))[:len(fields)],
+	}
 	for k := range s.slot {
 		s.slot[k] = -1
 	}
@@ -124,8 +140,13 @@ func (g *generic) watch(msg []byte) {
 }
 
 func (g *generic) findings() []robocache.Finding {
-	return counted(g.change, robocache.Finding{Severity: robocache.SeverityWarning, Code: "camera-info-changed", Where: robocache.Where{"index": g.at},
-		Message: "the camera's calibration is not that of the first message", Hint: "split the recording where the camera was changed"})
+	return counted(g.change, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "camera-info-changed",
+		Where:    robocache.Where{"index": g.at},
+		Message:  "the camera's calibration is not that of the first message",
+		Hint:     "split the recording where the camera was changed",
+	})
 }
 
 func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
@@ -139,13 +160,31 @@ func (g *generic) timestampOf(msg []byte) (int64, bool, error) {
 
 func (g *generic) layout(key string) ([]Field, []string) {
 	if len(g.fields) == 0 {
-		return []Field{{Feature: robocache.Feature{Kind: robocache.KindEvent, DType: robocache.JSON, Shape: []int{1}}}}, []string{key}
+		return []Field{
+			{
+				Feature: robocache.Feature{
+					Kind:  robocache.KindEvent,
+					DType: robocache.JSON,
+					Shape: []int{1},
+				},
+			},
+		}, []string{
+			key,
+		}
 	}
 	var out []Field
 	for _, k := range g.fields {
 		l := &g.tree.leaves[k]
-		f := Field{Suffix: "." + l.path, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: l.dtype, Shape: []int{1}}}
-		if len(g.tree.leaves) == 1 && l.path == "data" && strings.HasPrefix(string(g.onlyType), "std_msgs/") {
+		f := Field{
+			Suffix: "." + l.path,
+			Feature: robocache.Feature{
+				Kind:  robocache.KindNumeric,
+				DType: l.dtype,
+				Shape: []int{1},
+			},
+		}
+		if len(g.tree.leaves) == 1 && l.path == "data" &&
+			strings.HasPrefix(string(g.onlyType), "std_msgs/") {
 			f.Suffix = ""
 		}
 		switch n := g.lens[k]; {

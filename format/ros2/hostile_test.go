@@ -29,8 +29,12 @@ func TestJointWithoutName(t *testing.T) {
 
 // Arrays of elements that have no bytes are not walked.
 func TestArraysOfNothing(t *testing.T) {
-	s, err := ParseSchema("ros2msg", "own/A", "own/B[2000000000] a\nint32 x\n================================================================================\nMSG: own/B\nown/C[2000000000] c\n"+
-		"================================================================================\nMSG: own/C\nuint8[0] n\n")
+	s, err := ParseSchema(
+		"ros2msg",
+		"own/A",
+		"own/B[2000000000] a\nint32 x\n================================================================================\nMSG: own/B\nown/C[2000000000] c\n"+
+			"================================================================================\nMSG: own/C\nuint8[0] n\n",
+	)
 	if err != nil {
 		return // refused is as good
 	}

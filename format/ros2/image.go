@@ -22,23 +22,37 @@ type pixels struct {
 
 // encodings lists the supported encodings. Images are written in the first encoding that fits.
 var encodings = []pixels{
-	{name: "rgb8", dtype: robocache.Uint8, channels: 3}, {name: "bgr8", dtype: robocache.Uint8, channels: 3, bgr: true},
-	{name: "rgba8", dtype: robocache.Uint8, channels: 4, drop: true}, {name: "bgra8", dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
-	{name: "mono8", dtype: robocache.Uint8, channels: 1}, {name: "8UC1", dtype: robocache.Uint8, channels: 1},
+	{name: "rgb8", dtype: robocache.Uint8, channels: 3},
+	{name: "bgr8", dtype: robocache.Uint8, channels: 3, bgr: true},
+	{name: "rgba8", dtype: robocache.Uint8, channels: 4, drop: true},
+	{name: "bgra8", dtype: robocache.Uint8, channels: 4, bgr: true, drop: true},
+	{name: "mono8", dtype: robocache.Uint8, channels: 1},
+	{name: "8UC1", dtype: robocache.Uint8, channels: 1},
 	{name: "8UC3", dtype: robocache.Uint8, channels: 3, orderUnstated: true},
 	{name: "8UC4", dtype: robocache.Uint8, channels: 4, drop: true, orderUnstated: true},
-	{name: "16UC1", dtype: robocache.Uint16, channels: 1, depth: true}, {name: "mono16", dtype: robocache.Uint16, channels: 1}, {name: "32FC1", dtype: robocache.Float32, channels: 1, depth: true},
-	{name: "yuv422", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"}, {name: "uyvy", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
-	{name: "yuv422_yuy2", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"}, {name: "yuyv", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
+	{name: "16UC1", dtype: robocache.Uint16, channels: 1, depth: true},
+	{name: "mono16", dtype: robocache.Uint16, channels: 1},
+	{name: "32FC1", dtype: robocache.Float32, channels: 1, depth: true},
+	{name: "yuv422", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
+	{name: "uyvy", dtype: robocache.Uint8, channels: 2, yuv: "uyvy"},
+	{name: "yuv422_yuy2", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
+	{name: "yuyv", dtype: robocache.Uint8, channels: 2, yuv: "yuyv"},
 }
 
 // encodingOf is the encoding of an image.
 func encodingOf(r *robocache.Raw) (*pixels, error) {
 	i := slices.IndexFunc(encodings, func(p pixels) bool {
-		return p.dtype == r.DType && p.channels == r.Channels && p.yuv == "" && p.bgr == (r.BGR && r.Channels > 1)
+		return p.dtype == r.DType && p.channels == r.Channels && p.yuv == "" &&
+			p.bgr == (r.BGR && r.Channels > 1)
 	})
 	if i < 0 {
-		return nil, robocache.Unsupported("encode", nil, "no image encoding for %s images of %d channels", r.DType.String(), r.Channels)
+		return nil, robocache.Unsupported(
+			"encode",
+			nil,
+			"no image encoding for %s images of %d channels",
+			r.DType.String(),
+			r.Channels,
+		)
 	}
 	return &encodings[i], nil
 }
@@ -52,7 +66,8 @@ func (p *pixels) given() int {
 
 const maxPixels = 256 << 20
 
-// rawImages decodes sensor_msgs/Image: pixels as they lie in the message where they can be given so, else a copy in RGB.
+// rawImages decodes sensor_msgs/Image: pixels as they lie in the message where they can be given
+// so, else a copy in RGB.
 type rawImages struct {
 	onlyType
 	seen          bool
@@ -88,14 +103,30 @@ func parseImage(msg []byte) (m imageMessage, err error) {
 func (m *imageMessage) check() (p pixels, err error) {
 	i := slices.IndexFunc(encodings, func(p pixels) bool { return p.name == string(m.encoding) })
 	if i < 0 {
-		return p, robocache.Unsupported("cdr", robocache.Where{"field": "encoding"}, "image encoding %q is not read", clip(string(m.encoding)))
+		return p, robocache.Unsupported(
+			"cdr",
+			robocache.Where{"field": "encoding"},
+			"image encoding %q is not read",
+			clip(string(m.encoding)),
+		)
 	}
-	if p = encodings[i]; uint64(m.height)*uint64(m.width) > maxPixels { // both are 32-bit: the product fits
-		return p, robocache.ResourceLimit("cdr", robocache.Where{"field": "width"}, "an image of %d × %d", m.width, m.height)
+	// both are 32-bit: the product fits
+	if p = encodings[i]; uint64(m.height)*uint64(m.width) > maxPixels {
+		return p, robocache.ResourceLimit(
+			"cdr",
+			robocache.Where{"field": "width"},
+			"an image of %d × %d",
+			m.width,
+			m.height,
+		)
 	}
 	row := m.width * p.channels * p.dtype.Size()
 	if m.height == 0 || m.width == 0 {
-		return p, robocache.Malformed("cdr", robocache.Where{"field": "height"}, "an image without pixels")
+		return p, robocache.Malformed(
+			"cdr",
+			robocache.Where{"field": "height"},
+			"an image without pixels",
+		)
 	}
 	if m.step < row || int64(m.step)*int64(m.height-1)+int64(row) > int64(len(m.data)) {
 		return p, robocache.Malformed("cdr", robocache.Where{"field": "data"}, "").
@@ -156,7 +187,8 @@ func (t *Topic) HasRawColour() bool {
 }
 
 // SetChannelOrder states that the channels of images are in the order "rgb" or "bgr". It overrides
-// an encoding that states the order only if force is true. It reports whether HasRawColour. It must not be called concurrently with Image.
+// an encoding that states the order only if force is true. It reports whether HasRawColour. It must
+// not be called concurrently with Image.
 func (t *Topic) SetChannelOrder(order string, force bool) bool {
 	if !t.HasRawColour() {
 		return false
@@ -196,7 +228,15 @@ func (d *rawImages) frame(msg []byte, _, _ int) (robocache.FrameRef, error) {
 	if err != nil {
 		return robocache.FrameRef{}, err
 	}
-	raw := &robocache.Raw{Pix: m.data, Height: m.height, Width: m.width, Channels: p.given(), DType: p.dtype, Stride: m.step, BGR: d.isBGR(&p)}
+	raw := &robocache.Raw{
+		Pix:      m.data,
+		Height:   m.height,
+		Width:    m.width,
+		Channels: p.given(),
+		DType:    p.dtype,
+		Stride:   m.step,
+		BGR:      d.isBGR(&p),
+	}
 	switch {
 	case p.yuv != "":
 		if m.width%2 != 0 {
@@ -229,7 +269,8 @@ func dropAlpha(m *imageMessage) []byte {
 	return out
 }
 
-// rgbOfYUV converts as OpenCV does (BT.601, limited range, 20-bit fixed point): what cv_bridge gives.
+// rgbOfYUV converts as OpenCV does (BT.601, limited range, 20-bit fixed point): what cv_bridge
+// gives.
 func rgbOfYUV(m *imageMessage, order string) []byte {
 	y0, u, y1, v := 1, 0, 3, 2
 	if order == "yuyv" {
@@ -254,5 +295,12 @@ func rgbOfYUV(m *imageMessage, order string) []byte {
 func clamp(v int) byte { return byte(max(0, min(255, v))) }
 
 func (d *rawImages) findings() []robocache.Finding {
-	return counted(d.changed, robocache.Finding{Severity: robocache.SeverityWarning, Code: "image-changed", Message: "images differ in size or encoding from the first one"})
+	return counted(
+		d.changed,
+		robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "image-changed",
+			Message:  "images differ in size or encoding from the first one",
+		},
+	)
 }

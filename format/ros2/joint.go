@@ -9,8 +9,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// joints decodes sensor_msgs/JointState. Columns are keyed by joint name: the first message settles their order. Several nodes may
-// share a topic with joints of their own each (an arm and its gripper): messages without a common joint are groups, with a clock each.
+// joints decodes sensor_msgs/JointState. Columns are keyed by joint name: the first message settles
+// their order. Several nodes may share a topic with joints of their own each (an arm and its
+// gripper): messages without a common joint are groups, with a clock each.
 type joints struct {
 	onlyType
 	groups  []*jointGroup
@@ -20,7 +21,9 @@ type joints struct {
 }
 
 type jointGroup struct {
-	block   []byte // the sequence of names as the first message has it, from its count on: most messages have the same
+	// the sequence of names as the first message has it, from its count on: most messages have the
+	// same
+	block   []byte
 	names   []string
 	columns map[string]int
 	width   int      // columns; of messages without names as many as the first one has values
@@ -57,7 +60,8 @@ func (j *joints) parse(msg []byte, m *jointMessage) error {
 	}
 	m.group, m.same = -1, false
 	for k, g := range j.groups {
-		if !c.short && len(c.b)-start >= len(g.block) && bytes.Equal(c.b[start:start+len(g.block)], g.block) {
+		if !c.short && len(c.b)-start >= len(g.block) &&
+			bytes.Equal(c.b[start:start+len(g.block)], g.block) {
 			m.group, m.same, m.names, m.block = k, true, len(g.names), g.block
 			c.off = start + len(g.block)
 			break
@@ -116,7 +120,12 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	if err == nil {
 		if group = j.find(&m); group < 0 {
 			if len(j.groups) == maxJointGroups {
-				group, err = 0, robocache.ResourceLimit("cdr", nil, "messages with more than %d different sets of joints", maxJointGroups)
+				group, err = 0, robocache.ResourceLimit(
+					"cdr",
+					nil,
+					"messages with more than %d different sets of joints",
+					maxJointGroups,
+				)
 			} else {
 				group = j.add(&m)
 			}
@@ -154,7 +163,8 @@ func (j *joints) scan(msg []byte, row rowFunc) error {
 	return nil
 }
 
-// whole says of which parts the message has a value for every column, and counts the joints that the group does not have.
+// whole says of which parts the message has a value for every column, and counts the joints that
+// the group does not have.
 func (j *joints) whole(g *jointGroup, m *jointMessage) (out [3]bool) {
 	seen := make([]bool, len(g.names))
 	var have [3]int
@@ -191,7 +201,8 @@ func (j *joints) add(m *jointMessage) int {
 		g.names = append(g.names, string(name))
 	})
 	if g.block == nil {
-		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff} // matches no message: a count of names that none has
+		// matches no message: a count of names that none has
+		g.block = []byte{0xff, 0xff, 0xff, 0xff, 0xff}
 	}
 	if g.width = len(g.names); m.names == 0 {
 		g.width = len(m.data[0]) / 8
@@ -210,8 +221,18 @@ func (j *joints) layout(key string) ([]Field, []string) {
 	var out []Field
 	for _, f := range j.fields {
 		g := j.groups[f.group]
-		out = append(out, Field{Suffix: prefix[f.group] + "." + jointParts[f.what], Clock: f.group, Partial: true, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64,
-			Shape: []int{g.width}, Names: namesOf(g.names), Masked: g.partial[f.what] > 0}})
+		out = append(
+			out,
+			Field{
+				Suffix:  prefix[f.group] + "." + jointParts[f.what],
+				Clock:   f.group,
+				Partial: true,
+				Feature: robocache.Feature{
+					Kind: robocache.KindNumeric, DType: robocache.Float64,
+					Shape: []int{g.width}, Names: namesOf(g.names), Masked: g.partial[f.what] > 0,
+				},
+			},
+		)
 	}
 	return out, clocks
 }
@@ -264,12 +285,37 @@ func (j *joints) row(msg []byte, _ int, fields []int, to rows) error {
 }
 
 func (j *joints) findings() []robocache.Finding {
-	out := append(counted(j.moved, robocache.Finding{Severity: robocache.SeverityInfo, Code: "joint-names-changed", Message: "messages name other joints than the first one, or in another order: columns go by name"}),
-		counted(j.strange, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-unknown", Message: "messages hold joints that the first one does not have: they are left out"})...)
+	out := append(
+		counted(
+			j.moved,
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "joint-names-changed",
+				Message:  "messages name other joints than the first one, or in another order: columns go by name",
+			},
+		),
+		counted(
+			j.strange,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "joint-unknown",
+				Message:  "messages hold joints that the first one does not have: they are left out",
+			},
+		)...)
 	for _, g := range j.groups {
 		for p, n := range g.partial {
 			if g.has[p] {
-				out = append(out, counted(n, robocache.Finding{Severity: robocache.SeverityWarning, Code: "joint-missing", Where: robocache.Where{"field": jointParts[p]}, Message: "messages lack the value of a joint: their rows are masked"})...)
+				out = append(
+					out,
+					counted(
+						n,
+						robocache.Finding{
+							Severity: robocache.SeverityWarning,
+							Code:     "joint-missing",
+							Where:    robocache.Where{"field": jointParts[p]},
+							Message:  "messages lack the value of a joint: their rows are masked",
+						},
+					)...)
 			}
 		}
 	}

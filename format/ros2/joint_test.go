@@ -14,14 +14,29 @@ func readF64(p []byte) (out []float64) {
 	return out
 }
 
-// An arm and its gripper share /joint_states, each with joints of its own: two streams, on clocks of their own.
+// An arm and its gripper share /joint_states, each with joints of its own: two streams, on clocks
+// of their own.
 func TestJointGroups(t *testing.T) {
 	s, _ := KnownSchema("sensor_msgs/JointState")
 	arm := func(k int64) []byte {
-		return EncodeJointState(nil, Header{Timestamp: k}, []string{"a", "b"}, []float64{float64(k), 1}, nil, nil)
+		return EncodeJointState(
+			nil,
+			Header{Timestamp: k},
+			[]string{"a", "b"},
+			[]float64{float64(k), 1},
+			nil,
+			nil,
+		)
 	}
 	grip := func(k int64) []byte {
-		return EncodeJointState(nil, Header{Timestamp: k}, []string{"g"}, []float64{float64(-k)}, nil, []float64{7})
+		return EncodeJointState(
+			nil,
+			Header{Timestamp: k},
+			[]string{"g"},
+			[]float64{float64(-k)},
+			nil,
+			[]float64{7},
+		)
 	}
 	msgs := [][]byte{arm(1), grip(2), arm(3), arm(4), grip(5)}
 	top, err := NewTopic("/joint_states", s, msgs[:1])
@@ -61,7 +76,10 @@ func TestJointGroups(t *testing.T) {
 			t.Errorf("%s of another group's message: %v %v", f.Feature.Key, ok, err)
 		}
 	}
-	if got := strings.Join(keys, ", "); got != "joint_states.position on joint_states, joint_states.2.position on joint_states.2, joint_states.2.effort on joint_states.2" {
+	if got := strings.Join(
+		keys,
+		", ",
+	); got != "joint_states.position on joint_states, joint_states.2.position on joint_states.2, joint_states.2.effort on joint_states.2" {
 		t.Error(got)
 	}
 	if len(rows[0]) != 3 || len(rows[1]) != 2 {
@@ -90,7 +108,13 @@ func TestJointNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	dst = dst[:16]
-	if ok, err := top.Numeric(twice, 0, 0, dst); !ok || err != nil || readF64(dst)[0] != 1 || readF64(dst)[1] != 3 {
+	if ok, err := top.Numeric(
+		twice,
+		0,
+		0,
+		dst,
+	); !ok || err != nil || readF64(dst)[0] != 1 ||
+		readF64(dst)[1] != 3 {
 		t.Errorf("%v, %v, %v", ok, err, readF64(dst))
 	}
 }

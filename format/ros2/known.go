@@ -52,7 +52,8 @@ func commonText(short string) (string, bool) {
 	return text, ok
 }
 
-// SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema holds it.
+// SchemaText is the ros2msg text of a common type with all that it depends on, as an MCAP schema
+// holds it.
 func SchemaText(name string) (string, bool) {
 	s, ok := KnownSchema(name)
 	if !ok {
@@ -70,7 +71,14 @@ func SchemaText(name string) (string, bool) {
 				continue
 			}
 			done[d.name] = true
-			b.WriteString(strings.Repeat("=", 80) + "\nMSG: " + shortKey(d.name) + "\n" + knownTexts()[shortKey(d.name)])
+			b.WriteString(
+				strings.Repeat(
+					"=",
+					80,
+				) + "\nMSG: " + shortKey(
+					d.name,
+				) + "\n" + knownTexts()[shortKey(d.name)],
+			)
 			add(d)
 		}
 	}

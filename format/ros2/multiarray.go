@@ -26,8 +26,8 @@ func multiArrayElement(short string) (robocache.DType, bool) {
 	return 0, false
 }
 
-// multiArray decodes std_msgs/…MultiArray: the elements in the shape that the layout gives, or in a row where it gives none that fits.
-// Messages whose lengths differ make it ragged.
+// multiArray decodes std_msgs/…MultiArray: the elements in the shape that the layout gives, or in a
+// row where it gives none that fits. Messages whose lengths differ make it ragged.
 type multiArray struct {
 	onlyType
 	dtype  robocache.DType

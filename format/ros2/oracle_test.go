@@ -150,13 +150,20 @@ func alone(t *testing.T, g *generic, j *reference) {
 		}
 		dst := make([]byte, len(numbers)/2)
 		ok := []uint8{0}
-		if err := g.row(j.raw, 0, []int{k}, rows{[][]byte{dst}, [][]uint8{ok}, 0, 1}); err != nil || ok[0] == 0 || hex.EncodeToString(dst) != numbers {
+		if err := g.row(
+			j.raw,
+			0,
+			[]int{k},
+			rows{[][]byte{dst}, [][]uint8{ok}, 0, 1},
+		); err != nil || ok[0] == 0 ||
+			hex.EncodeToString(dst) != numbers {
 			t.Errorf("%s %s: %x, not %s: %v", j.Type, l.path, dst, numbers, err)
 		}
 	}
 }
 
-// R5: fast paths give what the schema-driven decoder gives, for the types that have one; and the fields of the others, too, are whole.
+// R5: fast paths give what the schema-driven decoder gives, for the types that have one; and the
+// fields of the others, too, are whole.
 func TestFastEqualsGeneric(t *testing.T) {
 	fasts := 0
 	for _, j := range referenceMessages(t, "2") {
@@ -210,7 +217,8 @@ func TestFastEqualsGeneric(t *testing.T) {
 // The embedded texts are those that the script makes.
 func TestKnownFresh(t *testing.T) {
 	p := python(t)
-	out, err := exec.Command(p, filepath.Join(realdata.Root(t), "scripts", "ros2-known.py")).Output()
+	out, err := exec.Command(p, filepath.Join(realdata.Root(t), "scripts", "ros2-known.py")).
+		Output()
 	if err != nil {
 		t.Fatal(err)
 	}

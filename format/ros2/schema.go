@@ -12,7 +12,8 @@ import (
 const (
 	maxSchemaText = 4 << 20
 	maxMembers    = 1 << 16
-	maxLeaves     = 1 << 14 // of the expanded type: a chain of 64 types that hold the next one twice has 2^64
+	// of the expanded type: a chain of 64 types that hold the next one twice has 2^64
+	maxLeaves     = 1 << 14
 	maxDepth      = 64
 	maxFixedBytes = 256 << 20
 )
@@ -58,13 +59,15 @@ type member struct {
 	array int // single, sequence, or the fixed length
 }
 
-// ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too deeply nested types are refused.
+// ParseSchema reads a schema's text; encoding is "ros2msg" or "ros2idl". Missing, recursive and too
+// deeply nested types are refused.
 func ParseSchema(encoding, name, text string) (_ *Schema, err error) {
 	defer guard.Recover("schema", &err)
 	defer guard.In("schema", name)
 	if len(text) > maxSchemaText {
 		guard.Fail(robocache.ResourceLimit("schema", nil, "").
-			Expected("at most "+strconv.Itoa(maxSchemaText)+" bytes of text", strconv.Itoa(len(text))))
+			Expected("at most "+strconv.Itoa(maxSchemaText)+" bytes of text", strconv.Itoa(len(text))),
+		)
 	}
 	var types map[string]*message
 	switch encoding {
@@ -92,7 +95,8 @@ func finish(name string, root *message, types map[string]*message) *Schema {
 
 // shortKey is "pkg/Type" of "pkg/Type" and of "pkg/msg/Type".
 func shortKey(name string) string {
-	if rest, ok := strings.CutPrefix(name, "foxglove."); ok { // as foxglove names its types outside of ROS
+	// as foxglove names its types outside of ROS
+	if rest, ok := strings.CutPrefix(name, "foxglove."); ok {
 		return "foxglove_msgs/" + rest
 	}
 	first, last := strings.IndexByte(name, '/'), strings.LastIndexByte(name, '/')
@@ -135,17 +139,27 @@ func (r *resolver) resolve(m *message) {
 			continue
 		}
 		if f.msg = r.find(m.pkg, f.ref); f.msg == nil {
-			guard.Fail(robocache.Malformed("schema", robocache.Where{"field": m.name + "." + f.name}, "type %s is not defined", f.ref))
+			guard.Fail(
+				robocache.Malformed(
+					"schema",
+					robocache.Where{"field": m.name + "." + f.name},
+					"type %s is not defined",
+					f.ref,
+				),
+			)
 		}
 		r.resolve(f.msg)
 		if m.depth = max(m.depth, f.msg.depth+1); m.depth > maxDepth {
-			guard.Fail(robocache.Unsupported("schema", nil, "types are nested deeper than %d", maxDepth))
+			guard.Fail(
+				robocache.Unsupported("schema", nil, "types are nested deeper than %d", maxDepth),
+			)
 		}
 	}
 	m.state = 2
 }
 
-// find looks a name up: as it is, in the same package, by its bare name where that is unique, and among the known types.
+// find looks a name up: as it is, in the same package, by its bare name where that is unique, and
+// among the known types.
 func (r *resolver) find(pkg, ref string) *message {
 	if strings.Contains(ref, "/") {
 		if m := r.types[shortKey(ref)]; m != nil {
@@ -175,7 +189,8 @@ func (r *resolver) find(pkg, ref string) *message {
 	return nil
 }
 
-// known takes a type that the text leaves out from the embedded texts. It is parsed anew: resolving writes to it.
+// known takes a type that the text leaves out from the embedded texts. It is parsed anew: resolving
+// writes to it.
 func (r *resolver) known(short string) *message {
 	if text, ok := knownTexts()[short]; ok {
 		r.types[short] = parseMembers(short, text)

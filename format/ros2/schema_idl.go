@@ -11,14 +11,29 @@ import (
 
 // idlPrimitives are the types of OMG IDL that rosidl writes, in the order of their words.
 var idlPrimitives = map[string]robocache.DType{
-	"boolean": robocache.Bool, "octet": robocache.Uint8, "char": robocache.Uint8,
-	"int8": robocache.Int8, "uint8": robocache.Uint8, "int16": robocache.Int16, "uint16": robocache.Uint16,
-	"int32": robocache.Int32, "uint32": robocache.Uint32, "int64": robocache.Int64, "uint64": robocache.Uint64,
-	"short": robocache.Int16, "unsigned short": robocache.Uint16, "long": robocache.Int32, "unsigned long": robocache.Uint32,
-	"long long": robocache.Int64, "unsigned long long": robocache.Uint64, "float": robocache.Float32, "double": robocache.Float64,
+	"boolean":            robocache.Bool,
+	"octet":              robocache.Uint8,
+	"char":               robocache.Uint8,
+	"int8":               robocache.Int8,
+	"uint8":              robocache.Uint8,
+	"int16":              robocache.Int16,
+	"uint16":             robocache.Uint16,
+	"int32":              robocache.Int32,
+	"uint32":             robocache.Uint32,
+	"int64":              robocache.Int64,
+	"uint64":             robocache.Uint64,
+	"short":              robocache.Int16,
+	"unsigned short":     robocache.Uint16,
+	"long":               robocache.Int32,
+	"unsigned long":      robocache.Uint32,
+	"long long":          robocache.Int64,
+	"unsigned long long": robocache.Uint64,
+	"float":              robocache.Float32,
+	"double":             robocache.Float64,
 }
 
-// parseIDL reads a ros2idl text: blocks "IDL: pkg/msg/Type", each a module with one structure and perhaps typedefs and constants.
+// parseIDL reads a ros2idl text: blocks "IDL: pkg/msg/Type", each a module with one structure and
+// perhaps typedefs and constants.
 func parseIDL(text string) map[string]*message {
 	names, texts := blocks("", text, "IDL:")
 	types := map[string]*message{}
@@ -27,7 +42,9 @@ func parseIDL(text string) map[string]*message {
 		p := &idlParser{types: types, typedefs: map[string]member{}, constants: map[string]int{}}
 		p.read(t)
 		if err := guard.Try(p.file); err != nil {
-			guard.Fail(robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}))
+			guard.Fail(
+				robocache.At(err, robocache.Where{"type": names[k], "line": p.lex.Pos().Line}),
+			)
 		}
 		if members += p.members; members > maxMembers {
 			guard.Fail(tooManyMembers())
@@ -48,12 +65,14 @@ type idlParser struct {
 	members   int
 }
 
-// read begins with a text. Its tokens are words (with their ::), numbers, strings, single signs; comments and lines of # are passed over.
+// read begins with a text. Its tokens are words (with their ::), numbers, strings, single signs;
+// comments and lines of # are passed over.
 func (p *idlParser) read(text string) {
 	p.lex.Init(strings.NewReader(text))
 	p.lex.Mode = scanner.ScanIdents | scanner.ScanStrings | scanner.ScanComments | scanner.SkipComments
 	p.lex.IsIdentRune = func(c rune, _ int) bool {
-		return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		return c == '_' || c == ':' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' ||
+			c >= 'A' && c <= 'Z'
 	}
 	p.lex.Error = func(*scanner.Scanner, string) {} // what is wrong is said of the token
 }
@@ -265,7 +284,13 @@ func (p *idlParser) declarator(f member) member {
 	n := p.number()
 	p.expect("]")
 	if f.array != single || p.peek() == "[" {
-		p.fail(robocache.Unsupported("", robocache.Where{"field": f.name}, "an array of arrays is not read"))
+		p.fail(
+			robocache.Unsupported(
+				"",
+				robocache.Where{"field": f.name},
+				"an array of arrays is not read",
+			),
+		)
 	}
 	f.array = n
 	return f

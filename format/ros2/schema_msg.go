@@ -11,13 +11,23 @@ import (
 
 // primitives of .msg texts. char is uint8 since Foxy, byte is an octet.
 var primitives = map[string]robocache.DType{
-	"bool": robocache.Bool, "byte": robocache.Uint8, "char": robocache.Uint8,
-	"int8": robocache.Int8, "int16": robocache.Int16, "int32": robocache.Int32, "int64": robocache.Int64,
-	"uint8": robocache.Uint8, "uint16": robocache.Uint16, "uint32": robocache.Uint32, "uint64": robocache.Uint64,
-	"float32": robocache.Float32, "float64": robocache.Float64,
+	"bool":    robocache.Bool,
+	"byte":    robocache.Uint8,
+	"char":    robocache.Uint8,
+	"int8":    robocache.Int8,
+	"int16":   robocache.Int16,
+	"int32":   robocache.Int32,
+	"int64":   robocache.Int64,
+	"uint8":   robocache.Uint8,
+	"uint16":  robocache.Uint16,
+	"uint32":  robocache.Uint32,
+	"uint64":  robocache.Uint64,
+	"float32": robocache.Float32,
+	"float64": robocache.Float64,
 }
 
-// filler is the member that rosidl gives to empty structures: a byte in every message, and no value (see compile).
+// filler is the member that rosidl gives to empty structures: a byte in every message, and no value
+// (see compile).
 const filler = "structure_needs_at_least_one_member"
 
 // separator says whether a line is the line of = between two blocks.
@@ -26,7 +36,8 @@ func separator(line string) bool {
 	return len(line) >= 40 && strings.Trim(line, "=") == ""
 }
 
-// blocks cuts a text at its separators. Each block after the first begins with a line "MSG: name" (or "IDL: name").
+// blocks cuts a text at its separators. Each block after the first begins with a line "MSG: name"
+// (or "IDL: name").
 func blocks(name, text, tag string) (names, texts []string) {
 	var at int
 	start := 0
@@ -83,8 +94,9 @@ func tooManyMembers() error {
 	return robocache.ResourceLimit("schema", nil, "more than %d members", maxMembers)
 }
 
-// serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves become types of their own, and what is
-// given back is the text of the event that rosidl makes of them.
+// serviceEvent: recorders store the .srv text as the schema of a service's events. Its two halves
+// become types of their own, and what is given back is the text of the event that rosidl makes of
+// them.
 func serviceEvent(name, text string, types map[string]*message) string {
 	base, ok := strings.CutSuffix(name, "_Event")
 	if !ok {
@@ -107,7 +119,8 @@ func serviceEvent(name, text string, types map[string]*message) string {
 // eventInfo is service_msgs/ServiceEventInfo.
 const eventInfo = "uint8 event_type\nbuiltin_interfaces/Time stamp\nchar[16] client_gid\nint64 sequence_number\n"
 
-// parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in messages.
+// parseMembers reads one .msg text. Constants and defaults are passed over: they do not stand in
+// messages.
 func parseMembers(name, text string) *message {
 	m := &message{name: name, pkg: packageOf(name)}
 	number := 0
@@ -121,15 +134,24 @@ func parseMembers(name, text string) *message {
 		}
 		part := memberLine.FindStringSubmatch(line)
 		if part == nil {
-			guard.Fail(robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "").
-				Expected("a type and a name", strconv.Quote(clip(line))))
+			guard.Fail(
+				robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "").
+					Expected("a type and a name", strconv.Quote(clip(line))),
+			)
 		}
 		if part[3] == "=" {
 			continue // a constant
 		}
 		f, ok := memberOf(part[1], part[2])
 		if !ok {
-			guard.Fail(robocache.Malformed("schema", robocache.Where{"type": name, "line": number}, "not a type: %q", clip(part[1])))
+			guard.Fail(
+				robocache.Malformed(
+					"schema",
+					robocache.Where{"type": name, "line": number},
+					"not a type: %q",
+					clip(part[1]),
+				),
+			)
 		}
 		if f.name != filler {
 			m.members = append(m.members, f)
@@ -188,7 +210,9 @@ func memberOf(typ, name string) (member, bool) {
 }
 
 // typeName says whether s is made of one to three identifiers with slashes between.
-var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*){0,2}$`).MatchString
+var typeName = regexp.MustCompile(
+	`^[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*){0,2}$`,
+).MatchString
 
 func clip(s string) string {
 	if len(s) > 80 {

@@ -127,11 +127,23 @@ func TestHostileSchemas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewTopic("/a", s, nil); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "field w") {
+	if _, err := NewTopic(
+		"/a",
+		s,
+		nil,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "field w") {
 		t.Error(err)
 	}
 	for _, text := range []string{line + "IDL: own/msg/A\nmodule own { module msg { union A switch (long) { case 1: long x; }; }; };", line + "IDL: own/msg/A\nmodule own { module msg { struct A { sequence<sequence<long>> x; }; }; };"} {
-		if _, err := ParseSchema("ros2idl", "own/msg/A", text); !errors.Is(err, robocache.ErrUnsupported) {
+		if _, err := ParseSchema(
+			"ros2idl",
+			"own/msg/A",
+			text,
+		); !errors.Is(
+			err,
+			robocache.ErrUnsupported,
+		) {
 			t.Error(err)
 		}
 	}
@@ -147,7 +159,8 @@ func TestOtherFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := top.Fields(); len(f) != 1 || f[0].Feature.Key != "imu.only" || f[0].Feature.DType != robocache.Float32 {
+	if f := top.Fields(); len(f) != 1 || f[0].Feature.Key != "imu.only" ||
+		f[0].Feature.DType != robocache.Float32 {
 		t.Errorf("%+v", f)
 	}
 }

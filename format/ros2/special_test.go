@@ -74,7 +74,12 @@ func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 	for k, m := range s.msgs {
 		err := top.Scan(m, func(clock, entry int, timestamp int64, stamped bool) {
 			rows[clock] = append(rows[clock], [2]int{k, entry})
-			if want := int64(1700000000+k)*1e9 + int64(k)*7; stamped && timestamp != want && len(s.msgs) > 1 && !strings.HasPrefix(s.Case, "cloud") {
+			if want := int64(
+				1700000000+k,
+			)*1e9 + int64(
+				k,
+			)*7; stamped && timestamp != want && len(s.msgs) > 1 &&
+				!strings.HasPrefix(s.Case, "cloud") {
 				t.Errorf("%s: timestamp %d, not %d", s.Case, timestamp, want)
 			}
 		})
@@ -86,7 +91,14 @@ func (s *special) scanned(t *testing.T) (*Topic, map[int][][2]int) {
 }
 
 // numbers reads a field through Columns, and compares Numeric with it.
-func numbers(t *testing.T, top *Topic, s *special, rows [][2]int, k int, f Field) ([]byte, []uint8) {
+func numbers(
+	t *testing.T,
+	top *Topic,
+	s *special,
+	rows [][2]int,
+	k int,
+	f Field,
+) ([]byte, []uint8) {
 	t.Helper()
 	size := f.Feature.RowBytes()
 	var msgs [][]byte
@@ -95,7 +107,14 @@ func numbers(t *testing.T, top *Topic, s *special, rows [][2]int, k int, f Field
 		msgs, entries = append(msgs, s.msgs[r[0]]), append(entries, int32(r[1]))
 	}
 	dst, valid := bytes.Repeat([]byte{0xaa}, size*len(rows)), make([]uint8, len(rows))
-	if bad, err := top.Columns(msgs, entries, []int{k}, [][]byte{dst}, [][]uint8{valid}); err != nil || bad != -1 {
+	if bad, err := top.Columns(
+		msgs,
+		entries,
+		[]int{k},
+		[][]byte{dst},
+		[][]uint8{valid},
+	); err != nil ||
+		bad != -1 {
 		t.Fatalf("%s: %d, %v", s.Case, bad, err)
 	}
 	one := make([]byte, size)
@@ -105,7 +124,15 @@ func numbers(t *testing.T, top *Topic, s *special, rows [][2]int, k int, f Field
 			t.Errorf("%s%s: Numeric differs from Columns: %v", s.Case, f.Suffix, err)
 		}
 		rowDst, rowValid := make([]byte, len(dst)), make([]uint8, len(rows))
-		if err := top.Row(msgs[i], int(entries[i]), []int{k}, [][]byte{rowDst}, [][]uint8{rowValid}, i); err != nil || rowValid[i] != valid[i] || !bytes.Equal(rowDst[i*size:(i+1)*size], one) {
+		if err := top.Row(
+			msgs[i],
+			int(entries[i]),
+			[]int{k},
+			[][]byte{rowDst},
+			[][]uint8{rowValid},
+			i,
+		); err != nil || rowValid[i] != valid[i] ||
+			!bytes.Equal(rowDst[i*size:(i+1)*size], one) {
 			t.Errorf("%s%s: Row differs from Columns: %v", s.Case, f.Suffix, err)
 		}
 		if clear(rowDst[i*size : (i+1)*size]); !bytes.Equal(rowDst, make([]byte, len(dst))) {
@@ -145,10 +172,17 @@ func TestSpecial(t *testing.T) {
 				if _, ok := s.Want["values"]; ok {
 					key = "values"
 				}
-				if !bytes.Equal(all, s.hex(key)) || fmt.Sprint(counts) != fmt.Sprint(s.ints("counts")) {
-					t.Errorf("%s: values differ, counts %v, not %v", where, counts, s.ints("counts"))
+				if !bytes.Equal(all, s.hex(key)) ||
+					fmt.Sprint(counts) != fmt.Sprint(s.ints("counts")) {
+					t.Errorf(
+						"%s: values differ, counts %v, not %v",
+						where,
+						counts,
+						s.ints("counts"),
+					)
 				}
-				if c, ok := s.Want["channels"]; ok && f.Suffix == "" && f.Feature.Shape[1] != int(c.(float64)) {
+				if c, ok := s.Want["channels"]; ok && f.Suffix == "" &&
+					f.Feature.Shape[1] != int(c.(float64)) {
 					t.Errorf("%s: shape %v", where, f.Feature.Shape)
 				}
 				seen++
@@ -179,7 +213,10 @@ func TestSpecial(t *testing.T) {
 		}
 		streams := 0
 		for k := range s.Want {
-			if strings.HasPrefix(k, ".") && !strings.HasSuffix(k, ".valid") || k == "" || k == "values" || k == "size" || k == "height" {
+			if strings.HasPrefix(k, ".") && !strings.HasSuffix(k, ".valid") || k == "" ||
+				k == "values" ||
+				k == "size" ||
+				k == "height" {
 				streams++
 			}
 		}
@@ -195,7 +232,10 @@ func (s *special) imaged(t *testing.T, top *Topic, f *robocache.Feature) {
 	if err != nil {
 		t.Fatalf("%s: %v", s.Case, err)
 	}
-	if size := s.ints("size"); size != nil && (size[0] != f.Height || size[1] != f.Width || size[2] != f.Channels) {
+	if size := s.ints(
+		"size",
+	); size != nil &&
+		(size[0] != f.Height || size[1] != f.Width || size[2] != f.Channels) {
 		t.Errorf("%s: %d × %d × %d, not %v", s.Case, f.Height, f.Width, f.Channels, size)
 	}
 	if want := s.hex("encoded"); want != nil {
@@ -205,7 +245,8 @@ func (s *special) imaged(t *testing.T, top *Topic, f *robocache.Feature) {
 		return
 	}
 	r := ref.Raw
-	if d, ok := s.Want["dtype"].(string); ok && r.DType.String() != d || r.DType != f.DType || r.Channels != f.Channels {
+	if d, ok := s.Want["dtype"].(string); ok && r.DType.String() != d || r.DType != f.DType ||
+		r.Channels != f.Channels {
 		t.Errorf("%s: %v", s.Case, r.DType)
 	}
 	size := r.DType.Size()

@@ -7,8 +7,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// transforms decodes tf2_msgs/TFMessage: a pair of streams (translation, rotation) on a clock of their own for every (parent, child).
-// A row is one transform; its entry is the transform's place in its message.
+// transforms decodes tf2_msgs/TFMessage: a pair of streams (translation, rotation) on a clock of
+// their own for every (parent, child). A row is one transform; its entry is the transform's place
+// in its message.
 type transforms struct {
 	onlyType
 	pairs map[string]int // "parent\x00child"
@@ -20,7 +21,11 @@ type transforms struct {
 const maxPairs = 4096
 
 func newTransforms() *transforms {
-	return &transforms{onlyType: "tf2_msgs/TFMessage", pairs: map[string]int{}, taken: map[string]bool{}}
+	return &transforms{
+		onlyType: "tf2_msgs/TFMessage",
+		pairs:    map[string]int{},
+		taken:    map[string]bool{},
+	}
 }
 
 // transform is one of a message.
@@ -73,7 +78,8 @@ func (t *transforms) scan(msg []byte, row rowFunc) error {
 }
 
 func (t *transforms) add(name string) int {
-	suffix := strings.NewReplacer("\x00", ".", "/", ".").Replace(strings.ToValidUTF8(name, "\ufffd"))
+	suffix := strings.NewReplacer("\x00", ".", "/", ".").
+		Replace(strings.ToValidUTF8(name, "\ufffd"))
 	suffix = "." + strings.Trim(suffix, ".")
 	for k := 2; t.taken[suffix]; k++ { // "a/b" and "a.b" are two frames
 		if next := suffix + "#" + strconv.Itoa(k); !t.taken[next] {
@@ -89,9 +95,30 @@ func (t *transforms) add(name string) int {
 func (t *transforms) layout(key string) (fields []Field, clocks []string) {
 	for k, suffix := range t.order {
 		clocks = append(clocks, key+suffix)
-		fields = append(fields,
-			Field{Suffix: suffix + ".translation", Clock: k, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{3}, Names: namesOf(xyz)}},
-			Field{Suffix: suffix + ".rotation", Clock: k, Feature: robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{4}, Names: namesOf(xyzw), Interpolation: "slerp"}})
+		fields = append(
+			fields,
+			Field{
+				Suffix: suffix + ".translation",
+				Clock:  k,
+				Feature: robocache.Feature{
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Float64,
+					Shape: []int{3},
+					Names: namesOf(xyz),
+				},
+			},
+			Field{
+				Suffix: suffix + ".rotation",
+				Clock:  k,
+				Feature: robocache.Feature{
+					Kind:          robocache.KindNumeric,
+					DType:         robocache.Float64,
+					Shape:         []int{4},
+					Names:         namesOf(xyzw),
+					Interpolation: "slerp",
+				},
+			},
+		)
 	}
 	return fields, clocks
 }
@@ -119,5 +146,14 @@ func (t *transforms) row(msg []byte, entry int, fields []int, to rows) error {
 }
 
 func (t *transforms) findings() []robocache.Finding {
-	return counted(t.full, robocache.Finding{Severity: robocache.SeverityError, Code: "too-many-frames", Message: "transforms between more than " + strconv.Itoa(maxPairs) + " pairs of frames: the others are left out"})
+	return counted(
+		t.full,
+		robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "too-many-frames",
+			Message: "transforms between more than " + strconv.Itoa(
+				maxPairs,
+			) + " pairs of frames: the others are left out",
+		},
+	)
 }

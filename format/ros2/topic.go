@@ -13,16 +13,17 @@ type Field struct {
 	Suffix  string // of the topic's key: "", ".position"
 	Feature robocache.Feature
 	Clock   int // index in Topic.Clocks
-	// Partial says that a message may turn out to hold no value for the row, because Scan has not seen every message: who
-	// skips Scan marks such features as Masked.
+	// Partial says that a message may turn out to hold no value for the row, because Scan has not
+	// seen every message: who skips Scan marks such features as Masked.
 	Partial bool
 }
 
 // Topic decodes the messages of one topic into streams.
 //
-// NewTopic settles columns by the first messages. Scan of every message settles them for good: it meets the transforms that come later,
-// arrays whose lengths vary, joints that are missing; after it Fields is what the whole recording holds. Scan is called from one
-// goroutine; all else may be called from many, once scanning is over.
+// NewTopic settles columns by the first messages. Scan of every message settles them for good: it
+// meets the transforms that come later, arrays whose lengths vary, joints that are missing; after
+// it Fields is what the whole recording holds. Scan is called from one goroutine; all else may be
+// called from many, once scanning is over.
 type Topic struct {
 	name   string
 	key    string
@@ -40,12 +41,14 @@ type Topic struct {
 // rowFunc is told a row of a message.
 type rowFunc func(clock, entry int, timestamp int64, stamped bool)
 
-// decoder is one way to decode a type. Methods that take entry: the number of the row within the message (0 for most types).
+// decoder is one way to decode a type. Methods that take entry: the number of the row within the
+// message (0 for most types).
 type decoder interface {
 	// scan reads what settles the columns. A nil row: a first look, which counts nothing
 	// for findings.
 	scan(msg []byte, row rowFunc) error
-	// several says that a message may hold any number of rows, on several clocks, which scan tells; else it holds one, which scan does not tell.
+	// several says that a message may hold any number of rows, on several clocks, which scan tells;
+	// else it holds one, which scan does not tell.
 	several() bool
 	// layout gives the streams and clocks as they are known.
 	layout(key string) ([]Field, []string)
@@ -56,7 +59,8 @@ type decoder interface {
 	findings() []robocache.Finding
 }
 
-// rows is where a message's row of each field goes: place k of n in dst, and 1 or 0 in valid, which may be nil, as may each of its vectors.
+// rows is where a message's row of each field goes: place k of n in dst, and 1 or 0 in valid, which
+// may be nil, as may each of its vectors.
 type rows struct {
 	dst   [][]byte
 	valid [][]uint8
@@ -90,6 +94,7 @@ func (n onlyType) row([]byte, int, []int, rows) error { return n.noSuch("fixed n
 func (n onlyType) ragged([]byte, int, int, []byte) ([]byte, int, error) {
 	return nil, 0, n.noSuch("ragged fields")
 }
+
 func (n onlyType) frame([]byte, int, int) (robocache.FrameRef, error) {
 	return robocache.FrameRef{}, n.noSuch("images")
 }
@@ -110,7 +115,8 @@ func Key(topic string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(topic, "/"), "/", ".")
 }
 
-// fast makes the decoders that are written by hand, by the type's short name. One is taken where the schema is the known one (R5).
+// fast makes the decoders that are written by hand, by the type's short name. One is taken where
+// the schema is the known one (R5).
 func fast(short string) decoder {
 	if b, ok := blockTypes[short]; ok {
 		return newBlock(short, b)
@@ -133,8 +139,9 @@ func fast(short string) decoder {
 	return nil
 }
 
-// NewTopic makes the decoder of a topic. first are its first messages, at least one where it has any: they settle names of joints, the
-// encoding of images, the fields of clouds, and which arrays have one length.
+// NewTopic makes the decoder of a topic. first are its first messages, at least one where it has
+// any: they settle names of joints, the encoding of images, the fields of clouds, and which arrays
+// have one length.
 func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	t := &Topic{name: topic, key: Key(topic), schema: s}
 	where := robocache.Where{"topic": topic, "schema": s.Name}
@@ -142,7 +149,8 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 	if err != nil {
 		return nil, robocache.At(err, where)
 	}
-	// A recording whose schema is not that of its messages (an empty definition, another version) would give values that nobody wrote.
+	// A recording whose schema is not that of its messages (an empty definition, another version)
+	// would give values that nobody wrote.
 	if len(first) > 0 && !g.fits(first) {
 		note := "its schema does not fit the messages: they are longer, or end early"
 		if k, ok := KnownSchema(s.Name); ok && k.sign != s.sign {
@@ -151,7 +159,15 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 				note = "the schema in the recording does not fit the messages: the common type of that name does, and is taken"
 			}
 		}
-		t.found = append(t.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-does-not-fit", Where: robocache.Where{"topic": topic}, Message: topic + " (" + s.Name + "): " + note})
+		t.found = append(
+			t.found,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "schema-does-not-fit",
+				Where:    robocache.Where{"topic": topic},
+				Message:  topic + " (" + s.Name + "): " + note,
+			},
+		)
 	}
 	t.head, t.dec = g, g
 	if d := fast(shortKey(s.Name)); d != nil {
@@ -159,7 +175,8 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 			t.dec = d
 		}
 	}
-	// A damaged message is passed over here, and counted by who reads it; where all of them fail, it is the topic that is not readable.
+	// A damaged message is passed over here, and counted by who reads it; where all of them fail,
+	// it is the topic that is not readable.
 	var failed error
 	good := 0
 	for k, msg := range first {
@@ -171,7 +188,8 @@ func NewTopic(topic string, s *Schema, first [][]byte) (*Topic, error) {
 		}
 		good++
 	}
-	if failed != nil && (good == 0 || t.Codec() != "" && errors.Is(failed, robocache.ErrUnsupported)) {
+	if failed != nil &&
+		(good == 0 || t.Codec() != "" && errors.Is(failed, robocache.ErrUnsupported)) {
 		return nil, robocache.At(failed, where)
 	}
 	t.settle()
@@ -187,8 +205,8 @@ func (t *Topic) Fields() []Field {
 	return f
 }
 
-// Clocks lists the clocks of the streams (Feature.Clock). Most topics have one, their key, and one row a message; a TFMessage has one
-// for each pair of frames, and as many rows as transforms.
+// Clocks lists the clocks of the streams (Feature.Clock). Most topics have one, their key, and one
+// row a message; a TFMessage has one for each pair of frames, and as many rows as transforms.
 func (t *Topic) Clocks() []string {
 	_, c := t.settled()
 	return c
@@ -214,9 +232,10 @@ func (t *Topic) settle() {
 	t.stale = false
 }
 
-// Scan reads one message, calls row for each row that it holds, and settles the columns (see Topic). timestamp is the row's own: its
-// header's, where timestamped. Rows come in the message's order; a decoder of one clock gives exactly one row, also for a message that is
-// wrong inside: then the error says so, and the row holds no value.
+// Scan reads one message, calls row for each row that it holds, and settles the columns (see
+// Topic). timestamp is the row's own: its header's, where timestamped. Rows come in the message's
+// order; a decoder of one clock gives exactly one row, also for a message that is wrong inside:
+// then the error says so, and the row holds no value.
 func (t *Topic) Scan(msg []byte, row func(clock, entry int, timestamp int64, stamped bool)) error {
 	t.stale = true
 	if row != nil && !t.dec.several() {
@@ -227,19 +246,31 @@ func (t *Topic) Scan(msg []byte, row func(clock, entry int, timestamp int64, sta
 }
 
 // Timestamp is header.stamp of a message in ns; !ok where the type has none.
-func (t *Topic) Timestamp(msg []byte) (ns int64, ok bool, err error) { return t.head.timestampOf(msg) }
+func (t *Topic) Timestamp(
+	msg []byte,
+) (ns int64, ok bool, err error) {
+	return t.head.timestampOf(msg)
+}
 
-// Numeric writes a row of a numeric field to dst (RowBytes). A row without value is zeros and !valid.
+// Numeric writes a row of a numeric field to dst (RowBytes). A row without value is zeros and
+// !valid.
 func (t *Topic) Numeric(msg []byte, field, entry int, dst []byte) (valid bool, err error) {
 	var ok [1]uint8
 	err = t.dec.row(msg, entry, []int{field}, rows{[][]byte{dst}, [][]uint8{ok[:]}, 0, 1})
 	return ok[0] != 0, err
 }
 
-// Columns decodes many messages at once: row k of fields[j] goes to dst[j][k*RowBytes:], and valid[j][k] is 1 where it holds a value.
-// entries are the rows' numbers within their messages; nil = all 0. valid may be nil, and so may each of its vectors. The first message
-// that fails ends it: bad is its number, else -1; the rows before it are there.
-func (t *Topic) Columns(msgs [][]byte, entries []int32, fields []int, dst [][]byte, valid [][]uint8) (bad int, err error) {
+// Columns decodes many messages at once: row k of fields[j] goes to dst[j][k*RowBytes:], and
+// valid[j][k] is 1 where it holds a value. entries are the rows' numbers within their messages; nil
+// = all 0. valid may be nil, and so may each of its vectors. The first message that fails ends it:
+// bad is its number, else -1; the rows before it are there.
+func (t *Topic) Columns(
+	msgs [][]byte,
+	entries []int32,
+	fields []int,
+	dst [][]byte,
+	valid [][]uint8,
+) (bad int, err error) {
 	for k, msg := range msgs {
 		entry := 0
 		if entries != nil {
@@ -252,16 +283,29 @@ func (t *Topic) Columns(msgs [][]byte, entries []int32, fields []int, dst [][]by
 	return -1, nil
 }
 
-// Row decodes one message: its row of fields[j] goes to place k of dst[j] and valid[j], all fields in one walk.
-func (t *Topic) Row(msg []byte, entry int, fields []int, dst [][]byte, valid [][]uint8, k int) error {
+// Row decodes one message: its row of fields[j] goes to place k of dst[j] and valid[j], all fields
+// in one walk.
+func (t *Topic) Row(
+	msg []byte,
+	entry int,
+	fields []int,
+	dst [][]byte,
+	valid [][]uint8,
+	k int,
+) error {
 	if len(fields) == 0 {
 		return nil
 	}
 	return t.dec.row(msg, entry, fields, rows{dst, valid, k, len(valid[0])})
 }
 
-// Ragged appends the row of a ragged field to dst; count is the number of its entries (points, elements).
-func (t *Topic) Ragged(msg []byte, field, entry int, dst []byte) (out []byte, count int, err error) {
+// Ragged appends the row of a ragged field to dst; count is the number of its entries (points,
+// elements).
+func (t *Topic) Ragged(
+	msg []byte,
+	field, entry int,
+	dst []byte,
+) (out []byte, count int, err error) {
 	return t.dec.ragged(msg, field, entry, dst)
 }
 
@@ -275,7 +319,8 @@ func (t *Topic) Text(msg []byte, field, entry int) (string, error) {
 	return t.dec.text(msg, field, entry)
 }
 
-// Findings are what scanning noticed: parts not given, joints that change, a camera's calibration that changes.
+// Findings are what scanning noticed: parts not given, joints that change, a camera's calibration
+// that changes.
 func (t *Topic) Findings() []robocache.Finding {
 	return append(t.found[:len(t.found):len(t.found)], t.dec.findings()...)
 }

@@ -32,11 +32,12 @@ type node struct {
 
 // tree is a type ready for decoding.
 type tree struct {
-	nodes     []node
-	leaves    []leaf
-	fixed     int64 // bytes that a message takes at least
-	header    bool  // the first member is a std_msgs/Header
-	timestamp bool  // the first member is a time named timestamp, or timestamp as foxglove's types have it
+	nodes  []node
+	leaves []leaf
+	fixed  int64 // bytes that a message takes at least
+	header bool  // the first member is a std_msgs/Header
+	// the first member is a time named timestamp, or timestamp as foxglove's types have it
+	timestamp bool
 }
 
 type compiler struct {
@@ -49,36 +50,70 @@ func compile(root *message) *tree {
 	c := &compiler{}
 	t := &tree{}
 	if t.nodes, t.fixed = c.members(root, "", nil, 0); t.fixed > maxFixedBytes {
-		guard.Fail(robocache.ResourceLimit("schema", nil, "a message of type %s takes at least %d bytes", root.name, t.fixed))
+		guard.Fail(
+			robocache.ResourceLimit(
+				"schema",
+				nil,
+				"a message of type %s takes at least %d bytes",
+				root.name,
+				t.fixed,
+			),
+		)
 	}
 	t.leaves = c.leaves
 	if len(root.members) > 0 && root.members[0].array == single {
 		f := &root.members[0]
 		t.header = f.base == isMessage && f.name == "header" && isHeader(f.msg)
-		t.timestamp = f.base == isMessage && (f.name == "stamp" || f.name == "timestamp") && isTime(f.msg)
+		t.timestamp = f.base == isMessage && (f.name == "stamp" || f.name == "timestamp") &&
+			isTime(f.msg)
 	}
 	return t
 }
 
 func isTime(m *message) bool {
-	return len(m.members) == 2 && m.members[0].dtype == robocache.Int32 && m.members[1].dtype == robocache.Uint32 && m.members[0].array == single && m.members[1].array == single
+	return len(m.members) == 2 && m.members[0].dtype == robocache.Int32 &&
+		m.members[1].dtype == robocache.Uint32 &&
+		m.members[0].array == single &&
+		m.members[1].array == single
 }
 
 func isHeader(m *message) bool {
-	return len(m.members) == 2 && m.members[0].base == isMessage && m.members[0].array == single && isTime(m.members[0].msg) && m.members[1].base == isString && m.members[1].array == single
+	return len(m.members) == 2 && m.members[0].base == isMessage && m.members[0].array == single &&
+		isTime(m.members[0].msg) &&
+		m.members[1].base == isString &&
+		m.members[1].array == single
 }
 
 func (c *compiler) leaf(l leaf) int {
 	if len(c.leaves) >= maxLeaves {
-		guard.Fail(robocache.ResourceLimit("schema", nil, "the type has more than %d members when expanded", maxLeaves))
+		guard.Fail(
+			robocache.ResourceLimit(
+				"schema",
+				nil,
+				"the type has more than %d members when expanded",
+				maxLeaves,
+			),
+		)
 	}
 	c.leaves = append(c.leaves, l)
 	return len(c.leaves) - 1
 }
 
-func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out []node, total int64) {
+func (c *compiler) members(
+	m *message,
+	prefix string,
+	dims []int,
+	seqs int,
+) (out []node, total int64) {
 	if c.nodes++; c.nodes > 2*maxLeaves {
-		guard.Fail(robocache.ResourceLimit("schema", nil, "the type has more than %d parts when expanded", 2*maxLeaves))
+		guard.Fail(
+			robocache.ResourceLimit(
+				"schema",
+				nil,
+				"the type has more than %d parts when expanded",
+				2*maxLeaves,
+			),
+		)
 	}
 	for k := range m.members {
 		f := &m.members[k]
@@ -89,7 +124,9 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out
 			depth++
 			in = nil // lengths of arrays inside a sequence multiply into its own
 			if depth > 1 {
-				n.lengths = c.leaf(leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1})
+				n.lengths = c.leaf(
+					leaf{path: n.path + ".length", dtype: robocache.Uint32, seqs: depth - 1},
+				)
 			}
 		case f.array >= 0 && depth == 0:
 			in = append(dims[:len(dims):len(dims)], f.array)
@@ -99,7 +136,17 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out
 		case isMessage:
 			if n.children, one = c.members(f.msg, n.path+".", in, depth); len(f.msg.members) == 0 {
 				// An empty structure has one byte on the wire.
-				n.children, one = []node{{array: single, dtype: robocache.Uint8, size: 1, leaf: -1, lengths: -1, least: 1, path: n.path}}, 1
+				n.children, one = []node{
+					{
+						array:   single,
+						dtype:   robocache.Uint8,
+						size:    1,
+						leaf:    -1,
+						lengths: -1,
+						least:   1,
+						path:    n.path,
+					},
+				}, 1
 			}
 		case isNumber:
 			n.dtype, n.size, one = f.dtype, f.dtype.Size(), int64(f.dtype.Size())
@@ -110,7 +157,8 @@ func (c *compiler) members(m *message, prefix string, dims []int, seqs int) (out
 		}
 		n.least = int(min(one, 1<<30)) // × a count stays inside 64 bits
 		if one == 0 && n.array > 0 {
-			n.array = 0 // elements of no bytes: two thousand million of them would be walked for nothing
+			// elements of no bytes: two thousand million of them would be walked for nothing
+			n.array = 0
 		}
 		switch {
 		case f.array == single:

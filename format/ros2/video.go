@@ -21,14 +21,16 @@ func (t *Topic) Codec() video.Codec {
 	return ""
 }
 
-// Undecided says that no message so far said what the topic's images are: who skips Scan of every message reads on.
+// Undecided says that no message so far said what the topic's images are: who skips Scan of every
+// message reads on.
 func (t *Topic) Undecided() bool {
 	d := t.packets()
 	return d != nil && (!d.seen || d.coding != "" && d.height == 0)
 }
 
-// Packet gives the packet of a message, bytes of msg, none where the message holds none; and the coding that the message itself names, which in
-// another recording may be another than the topic's; "" where it names none that is known.
+// Packet gives the packet of a message, bytes of msg, none where the message holds none; and the
+// coding that the message itself names, which in another recording may be another than the topic's;
+// "" where it names none that is known.
 func (t *Topic) Packet(msg []byte) ([]byte, video.Codec, error) {
 	d := t.packets()
 	if d == nil || d.coding == "" {
@@ -60,7 +62,14 @@ func (f *packetStream) look(data []byte, first bool) error {
 }
 
 func (f *packetStream) feature() robocache.Feature {
-	v := robocache.Feature{Kind: robocache.KindVideo, DType: robocache.Uint8, Codec: string(f.coding), Height: f.height, Width: f.width, Channels: 3}
+	v := robocache.Feature{
+		Kind:     robocache.KindVideo,
+		DType:    robocache.Uint8,
+		Codec:    string(f.coding),
+		Height:   f.height,
+		Width:    f.width,
+		Channels: 3,
+	}
 	if f.height > 0 {
 		v.Shape = []int{f.height, f.width, 3}
 	}

@@ -18,8 +18,8 @@ type sink struct {
 	fail   string     // path of the first member that is not there
 }
 
-// walk decodes nodes along a message. It ends early, with true, where nothing more is wanted; once says that the nodes come no more
-// (they stand in no array).
+// walk decodes nodes along a message. It ends early, with true, where nothing more is wanted; once
+// says that the nodes come no more (they stand in no array).
 func (s *sink) walk(nodes []node, c *cursor, once bool) (done bool) {
 	for k := range nodes {
 		n := &nodes[k]

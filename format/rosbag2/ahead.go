@@ -8,11 +8,13 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// A database is read page by page, 4 KiB each. Where each read is a request, blocks are read instead, and the last few are kept: rows lie in
-// the order in which they were recorded.
+// A database is read page by page, 4 KiB each. Where each read is a request, blocks are read
+// instead, and the last few are kept: rows lie in the order in which they were recorded.
 const (
 	aheadBlock = 256 << 10
-	aheadKept  = 16 // blocks at least, of all files of a dataset: were they counted with each file's index, indexes would be closed for them
+	// blocks at least, of all files of a dataset: were they counted with each file's index, indexes
+	// would be closed for them
+	aheadKept = 16
 )
 
 // ahead reads a distant file in blocks, which kept holds; a file near by is given back as it is.

@@ -11,10 +11,15 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// TestUnusableMetadata checks that an empty or broken metadata.yaml does not hide the bag in its folder.
+// TestUnusableMetadata checks that an empty or broken metadata.yaml does not hide the bag in its
+// folder.
 func TestUnusableMetadata(t *testing.T) {
 	for _, variant := range []string{"empty", "tabs"} {
-		ds, err := robocache.Open(t.Context(), cases.Make(t, "M02", variant, "bag"), robocache.OpenOptions{})
+		ds, err := robocache.Open(
+			t.Context(),
+			cases.Make(t, "M02", variant, "bag"),
+			robocache.OpenOptions{},
+		)
 		if err != nil {
 			t.Errorf("%s: %v", variant, err)
 			continue
@@ -25,12 +30,20 @@ func TestUnusableMetadata(t *testing.T) {
 			return f.Code == "no-metadata" && f.Severity == robocache.SeverityWarning
 		})
 		if info.Format != "rosbag2" || info.Episodes != 1 || info.Frames != 20 || !said {
-			t.Errorf("%s: %s, %d episodes, %d frames, %v", variant, info.Format, info.Episodes, info.Frames, info.Findings)
+			t.Errorf(
+				"%s: %s, %d episodes, %d frames, %v",
+				variant,
+				info.Format,
+				info.Episodes,
+				info.Frames,
+				info.Findings,
+			)
 		}
 	}
 }
 
-// TestWrongMetadataTypes checks that a value of a wrong type is a finding, and that the bag is read.
+// TestWrongMetadataTypes checks that a value of a wrong type is a finding, and that the bag is
+// read.
 func TestWrongMetadataTypes(t *testing.T) {
 	bag := cases.Make(t, "M02", "empty", "bag")
 	text := "rosbag2_bagfile_information:\n  version: 5\n  relative_file_paths: bag_0.db3\n"

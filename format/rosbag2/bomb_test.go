@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFramesWithoutSize: a message whose frame does not say how large it is grows as far as the ratio allows, and no further.
+// TestFramesWithoutSize: a message whose frame does not say how large it is grows as far as the
+// ratio allows, and no further.
 func TestFramesWithoutSize(t *testing.T) {
 	pack := func(b []byte) []byte {
 		var out bytes.Buffer
@@ -50,8 +51,17 @@ func TestFramesWithoutSize(t *testing.T) {
 		t.Errorf("black: %d bytes, %v", len(got), err)
 	}
 	bomb := pack(make([]byte, 300<<20))
-	if got, err := d.message(bomb); !errors.Is(err, robocache.ErrResourceLimit) || cap(d.buf) > max(ratio*len(bomb), free) {
-		t.Errorf("a bomb of %d bytes: %d bytes, %v; the buffer holds %d", len(bomb), len(got), err, cap(d.buf))
+	if got, err := d.message(
+		bomb,
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		cap(d.buf) > max(ratio*len(bomb), free) {
+		t.Errorf(
+			"a bomb of %d bytes: %d bytes, %v; the buffer holds %d",
+			len(bomb),
+			len(got),
+			err,
+			cap(d.buf),
+		)
 	}
 	if got, err := d.message(pack(noise)); err != nil || !bytes.Equal(got, noise) {
 		t.Errorf("after it: %d, %v", len(got), err)

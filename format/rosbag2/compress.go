@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	ratio      = 1000     // decompressed to compressed, …
-	free       = 64 << 20 // … above this: images of a camera that sees nothing compress ten thousandfold
+	ratio = 1000 // decompressed to compressed, …
+	// … above this: images of a camera that sees nothing compress ten thousandfold
+	free       = 64 << 20
 	maxMessage = 1 << 30
 )
 
@@ -34,18 +35,29 @@ type zstdMessages struct {
 	decoders sync.Pool
 }
 
-func (z *zstdMessages) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+func (z *zstdMessages) Messages(
+	ctx context.Context,
+	topic, from, to int,
+	fn func(i int, m *bag.Message) error,
+) error {
 	return z.Storage.Messages(ctx, topic, from, to, z.plain(topic, fn))
 }
 
-func (z *zstdMessages) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (map[int]error, error) {
+func (z *zstdMessages) Walk(
+	ctx context.Context,
+	topics []int,
+	fn func(topic, i int, m *bag.Message) error,
+) (map[int]error, error) {
 	return z.Storage.Walk(ctx, topics, func(topic, i int, m *bag.Message) error {
 		return z.plain(topic, func(i int, m *bag.Message) error { return fn(topic, i, m) })(i, m)
 	})
 }
 
 // plain gives fn the messages of a topic as they were recorded.
-func (z *zstdMessages) plain(topic int, fn func(i int, m *bag.Message) error) func(i int, m *bag.Message) error {
+func (z *zstdMessages) plain(
+	topic int,
+	fn func(i int, m *bag.Message) error,
+) func(i int, m *bag.Message) error {
 	return func(i int, m *bag.Message) error {
 		d := z.decoder()
 		defer z.decoders.Put(d)
@@ -84,8 +96,10 @@ func (d *messageDecoder) message(data []byte) ([]byte, error) {
 			Expected(grown, strconv.FormatUint(h.FrameContentSize, 10)+" of "+strconv.Itoa(len(data))).
 			WithHint("%s", grownHint)
 	}
-	// Frames that do not say how large they are, and several, get more room as long as they need it.
-	room := min(int(h.FrameContentSize), max(ratio*len(data), 64<<10)) // the rest when that much came
+	// Frames that do not say how large they are, and several, get more room as long as they need
+	// it.
+	// the rest when that much came
+	room := min(int(h.FrameContentSize), max(ratio*len(data), 64<<10))
 	if room == 0 {
 		room = min(max(64<<10, 4*len(data)), limit)
 	}
@@ -120,7 +134,13 @@ func (u *unpacked) Close() error { return u.file.Close() }
 func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, err error) {
 	full := robocache.ResourceLimit("zstd", nil, "the file decompresses to more than %d times its size", ratio).
 		WithHint("%s", grownHint)
-	u := &unpacked{file: scratch.New(max(ratio*f.Size(), free), full, "set TMPDIR to a folder with more room, or decompress the files: zstd -d")}
+	u := &unpacked{
+		file: scratch.New(
+			max(ratio*f.Size(), free),
+			full,
+			"set TMPDIR to a folder with more room, or decompress the files: zstd -d",
+		),
+	}
 	u.Part = u.file.Part(f.Version() + "+zstd")
 	defer func() {
 		if err != nil {
@@ -129,7 +149,11 @@ func unpack(ctx context.Context, f robocache.Ranged, name string) (_ *unpacked, 
 		}
 	}()
 	src := &scratch.Reader{Ctx: ctx, R: f}
-	d, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(128<<20))
+	d, err := zstd.NewReader(
+		src,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(128<<20),
+	)
 	if err != nil {
 		return nil, robocache.Malformed("zstd", nil, "").WithCause(err)
 	}

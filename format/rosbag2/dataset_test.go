@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are in the order of their header timestamps.
+// Every stream of the real db3 recording equals what rosbags decodes, through the dataset; rows are
+// in the order of their header timestamps.
 func TestDecodedOracle(t *testing.T) {
 	dir := realdata.Path(t, "mcap_robot/recording_db3")
 	text, err := os.ReadFile(realdata.Path(t, "mcap_robot/oracle/decoded.json"))
@@ -125,7 +126,8 @@ type farFile struct{ robocache.Ranged }
 
 func (farFile) Remote() bool { return true }
 
-// TestRemote: films fetch their packets ahead of decoding where the bag lies behind a network, however it is split and compressed.
+// TestRemote: films fetch their packets ahead of decoding where the bag lies behind a network,
+// however it is split and compressed.
 func TestRemote(t *testing.T) {
 	for want, file := range map[bool]robocache.Ranged{true: farFile{}, false: nil} {
 		var s bag.Storage = &zstdMessages{Storage: join([]bag.Storage{&db3{}, &db3{file: file}})}

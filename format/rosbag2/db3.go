@@ -39,8 +39,15 @@ type db3Topic struct {
 
 var _ bag.Storage = (*db3)(nil)
 
-// openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may be empty; nil where there is none. Close of the storage closes the file.
-func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte, kept *lastBlocks) (s *db3, err error) {
+// openDB3 reads the topics and the times of all messages. wal is the log beside the file, which may
+// be empty; nil where there is none. Close of the storage closes the file.
+func openDB3(
+	ctx context.Context,
+	file robocache.Ranged,
+	name string,
+	wal []byte,
+	kept *lastBlocks,
+) (s *db3, err error) {
 	defer crash.RecoverFile("rosbag2 open", name, &err)
 	where := robocache.Where{"file": name}
 	file = ahead(file, name, kept)
@@ -50,8 +57,16 @@ func openDB3(ctx context.Context, file robocache.Ranged, name string, wal []byte
 	}
 	s = &db3{file: file, name: name, db: db}
 	if wal != nil {
-		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-closed", Where: where, Count: int64(db.LogPages()),
-			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(db.LogPages()) + " pages were read from the log", Hint: "open and close the file once with sqlite3"})
+		s.found = append(s.found, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "not-closed",
+			Where:    where,
+			Count:    int64(db.LogPages()),
+			Message: "a write-ahead log lies beside the file: the recorder did not close it. " + strconv.Itoa(
+				db.LogPages(),
+			) + " pages were read from the log",
+			Hint: "open and close the file once with sqlite3",
+		})
 	}
 	err = db.Use(ctx, func(c *sqlite.Conn) error {
 		return func() error {
@@ -86,7 +101,13 @@ func need(c *sqlite.Conn, table string, columns ...string) ([]string, error) {
 	}
 	for _, name := range columns {
 		if !hasColumn(have, name) {
-			return nil, robocache.Malformed("rosbag2", nil, "the table %s has no column %s", table, name)
+			return nil, robocache.Malformed(
+				"rosbag2",
+				nil,
+				"the table %s has no column %s",
+				table,
+				name,
+			)
 		}
 	}
 	return have, nil
@@ -101,22 +122,31 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 	type definition struct{ encoding, text string }
 	defs := map[string]definition{}
 	if func() error {
-		if _, err := need(c, "message_definitions", "topic_type", "encoding", "encoded_message_definition"); err != nil {
+		if _, err := need(
+			c,
+			"message_definitions",
+			"topic_type",
+			"encoding",
+			"encoded_message_definition",
+		); err != nil {
 			return err
 		}
 		return nil
 	}() == nil {
-		if err := c.Query("SELECT topic_type, encoding, encoded_message_definition FROM message_definitions", func(r *sqlite.Row) error {
-			for k := range 3 {
-				if len(r.ColumnRawText(k)) > 4<<20 {
-					return nil // no definition is that long
+		if err := c.Query(
+			"SELECT topic_type, encoding, encoded_message_definition FROM message_definitions",
+			func(r *sqlite.Row) error {
+				for k := range 3 {
+					if len(r.ColumnRawText(k)) > 4<<20 {
+						return nil // no definition is that long
+					}
 				}
-			}
-			if len(defs) < maxTopics {
-				defs[r.ColumnText(0)] = definition{r.ColumnText(1), r.ColumnText(2)}
-			}
-			return nil
-		}); err != nil {
+				if len(defs) < maxTopics {
+					defs[r.ColumnText(0)] = definition{r.ColumnText(1), r.ColumnText(2)}
+				}
+				return nil
+			},
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -129,44 +159,69 @@ func (s *db3) readTopics(c *sqlite.Conn) (map[int64]int, error) {
 		qos = "offered_qos_profiles"
 	}
 	numbers := map[int64]int{}
-	if err := c.Query("SELECT id, name, type, serialization_format, "+qos+" FROM topics", func(r *sqlite.Row) error {
-		if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
-			return robocache.ResourceLimit("rosbag2", nil, "topics without a number, or more than %d", maxTopics)
-		}
-		id := r.ColumnInt64(0)
-		var v [4]string
-		for k := range v {
-			if len(r.ColumnRawText(k+1)) > 1<<20 {
-				return robocache.ResourceLimit("rosbag2", nil, "a topic's name or type of more than 1 MiB")
+	if err := c.Query(
+		"SELECT id, name, type, serialization_format, "+qos+" FROM topics",
+		func(r *sqlite.Row) error {
+			if r.ColumnType(0) != sqlite3.INTEGER || len(numbers) >= maxTopics {
+				return robocache.ResourceLimit(
+					"rosbag2",
+					nil,
+					"topics without a number, or more than %d",
+					maxTopics,
+				)
 			}
-			v[k] = r.ColumnText(k + 1)
-		}
-		n := s.list.Add(bag.TopicInfo{Name: v[0], Type: v[1], Encoding: v[2], Latched: bag.Latched(v[3]), Metadata: map[string]string{"offered_qos_profiles": v[3]}})
-		if n == len(s.topics) {
-			s.topics = append(s.topics, db3Topic{})
-			if d := defs[v[1]]; d.text != "" {
-				s.describe(&s.list.Infos[n], d.encoding, d.text)
+			id := r.ColumnInt64(0)
+			var v [4]string
+			for k := range v {
+				if len(r.ColumnRawText(k+1)) > 1<<20 {
+					return robocache.ResourceLimit(
+						"rosbag2",
+						nil,
+						"a topic's name or type of more than 1 MiB",
+					)
+				}
+				v[k] = r.ColumnText(k + 1)
 			}
-		}
-		numbers[id] = n
-		s.topics[n].ids = append(s.topics[n].ids, id)
-		return nil
-	}); err != nil {
+			n := s.list.Add(
+				bag.TopicInfo{
+					Name:     v[0],
+					Type:     v[1],
+					Encoding: v[2],
+					Latched:  bag.Latched(v[3]),
+					Metadata: map[string]string{"offered_qos_profiles": v[3]},
+				},
+			)
+			if n == len(s.topics) {
+				s.topics = append(s.topics, db3Topic{})
+				if d := defs[v[1]]; d.text != "" {
+					s.describe(&s.list.Infos[n], d.encoding, d.text)
+				}
+			}
+			numbers[id] = n
+			s.topics[n].ids = append(s.topics[n].ids, id)
+			return nil
+		},
+	); err != nil {
 		return nil, err
 	}
 	return numbers, nil
 }
 
-// describe takes a topic's definition as the file has it, unless that cannot be read and its type is a common one.
+// describe takes a topic's definition as the file has it, unless that cannot be read and its type
+// is a common one.
 func (s *db3) describe(info *bag.TopicInfo, encoding, text string) {
 	_, err := ros2.ParseSchema(encoding, info.Type, text)
 	if _, known := ros2.KnownSchema(info.Type); err == nil || !known {
 		info.SchemaEncoding, info.SchemaText = encoding, text
 		return
 	}
-	s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "schema-unreadable", Where: robocache.Where{"file": s.name, "topic": info.Name},
-		Message: "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error(),
-		Hint:    "If values look wrong, record the topic again with its complete definition"})
+	s.found = append(s.found, robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "schema-unreadable",
+		Where:    robocache.Where{"file": s.name, "topic": info.Name},
+		Message:  "the definition of " + info.Type + " in the file is not readable, the common type of that name is taken: " + err.Error(),
+		Hint:     "If values look wrong, record the topic again with its complete definition",
+	})
 }
 
 // index reads the time and number of every message.
@@ -176,30 +231,48 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 		return err
 	}
 	if hasColumn(columns, "rowid") {
-		return robocache.Malformed("rosbag2", nil, "the table messages has a column of its own named rowid")
+		return robocache.Malformed(
+			"rosbag2",
+			nil,
+			"the table messages has a column of its own named rowid",
+		)
 	}
 	lost, high, largest, first := int64(0), int64(0), int64(0), true
-	err = c.Query("SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED", func(r *sqlite.Row) error {
-		row := r.ColumnInt64(0)
-		if !first && row <= high { // else a page that stands many times in the tree would be read as often
-			return robocache.Malformed("rosbag2", nil, "the rows of the table messages are not in their order")
-		}
-		high, first = row, false
-		n, known := numbers[r.ColumnInt64(1)]
-		if !known || r.ColumnType(1) != sqlite3.INTEGER || r.ColumnType(2) != sqlite3.INTEGER {
-			lost++
+	err = c.Query(
+		"SELECT rowid, topic_id, timestamp, octet_length(data) FROM messages NOT INDEXED",
+		func(r *sqlite.Row) error {
+			row := r.ColumnInt64(0)
+			// else a page that stands many times in the tree would be read as often
+			if !first && row <= high {
+				return robocache.Malformed(
+					"rosbag2",
+					nil,
+					"the rows of the table messages are not in their order",
+				)
+			}
+			high, first = row, false
+			n, known := numbers[r.ColumnInt64(1)]
+			if !known || r.ColumnType(1) != sqlite3.INTEGER || r.ColumnType(2) != sqlite3.INTEGER {
+				lost++
+				return nil
+			}
+			tp := &s.topics[n]
+			tp.log, tp.row = append(tp.log, r.ColumnInt64(2)), append(tp.row, row)
+			s.bytes += r.ColumnInt64(3)
+			largest = max(largest, r.ColumnInt64(3))
 			return nil
-		}
-		tp := &s.topics[n]
-		tp.log, tp.row = append(tp.log, r.ColumnInt64(2)), append(tp.row, row)
-		s.bytes += r.ColumnInt64(3)
-		largest = max(largest, r.ColumnInt64(3))
-		return nil
-	})
+		},
+	)
 	if errors.Is(err, robocache.ErrMalformed) && ctx.Err() == nil && s.rows() > 0 {
 		// What the tree gave before the damage is whole: a cut file keeps its first part.
-		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "damaged", Where: robocache.Where{"file": s.name}, Count: int64(s.rows()),
-			Message: "the file is damaged: the messages before the damage are read: " + err.Error(), Hint: "fetch the file again, or use sqlite3 .recover"})
+		s.found = append(s.found, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "damaged",
+			Where:    robocache.Where{"file": s.name},
+			Count:    int64(s.rows()),
+			Message:  "the file is damaged: the messages before the damage are read: " + err.Error(),
+			Hint:     "fetch the file again, or use sqlite3 .recover",
+		})
 		err = nil
 	}
 	if err != nil {
@@ -207,7 +280,16 @@ func (s *db3) index(ctx context.Context, c *sqlite.Conn, numbers map[int64]int) 
 	}
 	s.db.Expect(largest)
 	if lost > 0 {
-		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityError, Code: "lost-messages", Where: robocache.Where{"file": s.name}, Count: lost, Message: "messages of topics that the file does not list, or without a time"})
+		s.found = append(
+			s.found,
+			robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "lost-messages",
+				Where:    robocache.Where{"file": s.name},
+				Count:    lost,
+				Message:  "messages of topics that the file does not list, or without a time",
+			},
+		)
 	}
 	for k := range s.topics {
 		tp := &s.topics[k]
@@ -246,7 +328,8 @@ func (s *db3) Held() int64  { return 16 * int64(s.rows()) }
 func (s *db3) Findings() []robocache.Finding                       { return s.found }
 func (s *db3) Notes(context.Context) (map[string]string, error)    { return nil, nil }
 func (s *db3) Verify(context.Context) ([]robocache.Finding, error) { return nil, nil }
-func (s *db3) Close() error                                        { return errors.Join(s.db.Close(), s.file.Close()) }
+
+func (s *db3) Close() error { return errors.Join(s.db.Close(), s.file.Close()) }
 
 // ref is a message that is wanted.
 type ref struct {
@@ -263,14 +346,28 @@ func (s *db3) refs(topic, from, to int) []ref {
 }
 
 // Messages reads messages of a topic in the order of their times.
-func (s *db3) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+func (s *db3) Messages(
+	ctx context.Context,
+	topic, from, to int,
+	fn func(i int, m *bag.Message) error,
+) error {
 	failed := map[int]error{}
-	err := s.read(ctx, s.refs(topic, from, to), failed, func(_, i int, m *bag.Message) error { return fn(i, m) })
+	err := s.read(
+		ctx,
+		s.refs(topic, from, to),
+		failed,
+		func(_, i int, m *bag.Message) error { return fn(i, m) },
+	)
 	return cmp.Or(err, failed[topic])
 }
 
-// Walk reads the messages of these topics in the order of the file; topics that were not recorded in the order of their times one by one.
-func (s *db3) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (failed map[int]error, err error) {
+// Walk reads the messages of these topics in the order of the file; topics that were not recorded
+// in the order of their times one by one.
+func (s *db3) Walk(
+	ctx context.Context,
+	topics []int,
+	fn func(topic, i int, m *bag.Message) error,
+) (failed map[int]error, err error) {
 	failed = map[int]error{}
 	var all []ref
 	for _, t := range topics {
@@ -291,9 +388,14 @@ const mostBetween = 32
 // errNoMore ends a query whose topics all failed.
 var errNoMore = errors.New("no topic is left")
 
-// read gives messages in the order of refs, with a query for each run of rows that lie near each other. What is wrong with a message ends its
-// topic, and is in failed.
-func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn func(topic, i int, m *bag.Message) error) (err error) {
+// read gives messages in the order of refs, with a query for each run of rows that lie near each
+// other. What is wrong with a message ends its topic, and is in failed.
+func (s *db3) read(
+	ctx context.Context,
+	refs []ref,
+	failed map[int]error,
+	fn func(topic, i int, m *bag.Message) error,
+) (err error) {
 	defer crash.RecoverFile("rosbag2 read", s.name, &err)
 	left := map[int]bool{} // topics that have not failed
 	var list []string
@@ -307,10 +409,16 @@ func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn fun
 	}
 	slices.Sort(list)
 	fail := func(r ref, err error) {
-		failed[r.topic] = robocache.At(err, robocache.Where{"file": s.name, "topic": s.list.Infos[r.topic].Name, "index": r.i})
+		failed[r.topic] = robocache.At(
+			err,
+			robocache.Where{"file": s.name, "topic": s.list.Infos[r.topic].Name, "index": r.i},
+		)
 		delete(left, r.topic)
 	}
-	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(list, ",") + ") ORDER BY rowid"
+	sql := "SELECT rowid, data FROM messages NOT INDEXED WHERE rowid BETWEEN ? AND ? AND topic_id IN (" + strings.Join(
+		list,
+		",",
+	) + ") ORDER BY rowid"
 	lost := robocache.Malformed("rosbag2", nil, "the row of a message is not found again")
 	var m bag.Message
 	for len(refs) > 0 && len(left) > 0 {
@@ -351,7 +459,8 @@ func (s *db3) read(ctx context.Context, refs []ref, failed map[int]error, fn fun
 					}
 					run = run[1:]
 				}
-				if err != nil && len(run) > 0 && run[0].row == first { // else what failed may lie between them
+				// else what failed may lie between them
+				if err != nil && len(run) > 0 && run[0].row == first {
 					fail(run[0], err)
 					run = run[1:]
 				}

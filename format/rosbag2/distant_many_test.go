@@ -32,7 +32,8 @@ func (s *farStore) Open(ctx context.Context, name string) (robocache.Ranged, err
 	return farawayFile{r}, nil
 }
 
-// TestDistantBagsStayOpen: many distant databases stay open: what is kept of their bytes is not counted with their indexes.
+// TestDistantBagsStayOpen: many distant databases stay open: what is kept of their bytes is not
+// counted with their indexes.
 func TestDistantBagsStayOpen(t *testing.T) {
 	src := realdata.Path(t, "mcap_robot/recording_db3")
 	dir := t.TempDir()
@@ -63,7 +64,12 @@ func TestDistantBagsStayOpen(t *testing.T) {
 		f := d.Info().Feature(key)
 		s.opens.Store(0)
 		for e := range d.Info().Episodes {
-			if err := d.Gather(t.Context(), key, []robocache.Row{{Episode: e, Index: 3}}, make([]byte, f.RowBytes())); err != nil {
+			if err := d.Gather(
+				t.Context(),
+				key,
+				[]robocache.Row{{Episode: e, Index: 3}},
+				make([]byte, f.RowBytes()),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}

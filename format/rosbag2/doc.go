@@ -1,5 +1,6 @@
-// Package rosbag2 reads rosbag2 recordings: folders with metadata.yaml and db3 (SQLite) or mcap files, single db3 files, and folders of
-// such recordings. A recording, all its splits together, is an episode.
+// Package rosbag2 reads rosbag2 recordings: folders with metadata.yaml and db3 (SQLite) or mcap
+// files, single db3 files, and folders of such recordings. A recording, all its splits together, is
+// an episode.
 //
 // # Contract
 //

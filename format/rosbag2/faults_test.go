@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// Each operation of the store fails in turn, and each read is cut short in turn: the right answer, or a typed error; never a shorter list.
+// Each operation of the store fails in turn, and each read is cut short in turn: the right answer,
+// or a typed error; never a shorter list.
 func TestFaultAnywhere(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/py/sqlite3/reindex_test_bags/multiple_files")
 	m := storetest.NewMem("rosbag2-faults")
@@ -55,10 +56,16 @@ func TestFaultAnywhere(t *testing.T) {
 			}
 			defer st.Close()
 			for topic, info := range st.Topics() {
-				err := st.Messages(t.Context(), topic, 0, int(info.Messages), func(i int, m *bag.Message) error {
-					fmt.Fprintln(h, topic, i, m.Log, len(m.Data), m.Data)
-					return nil
-				})
+				err := st.Messages(
+					t.Context(),
+					topic,
+					0,
+					int(info.Messages),
+					func(i int, m *bag.Message) error {
+						fmt.Fprintln(h, topic, i, m.Log, len(m.Data), m.Data)
+						return nil
+					},
+				)
 				if err != nil {
 					return "", err
 				}

@@ -13,23 +13,48 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMessageWindows: a message takes no window that a frame of it claims, and no window of the first is refused that its size allows.
+// TestMessageWindows: a message takes no window that a frame of it claims, and no window of the
+// first is refused that its size allows.
 func TestMessageWindows(t *testing.T) {
 	d := (&zstdMessages{}).decoder()
 	// A frame that is skipped, and one of 512 MiB window that holds five bytes.
-	small := []byte{0x50, 0x2a, 0x4d, 0x18, 1, 0, 0, 0, 0, 0x28, 0xb5, 0x2f, 0xfd, 0, 19 << 3, 1 | 1<<1 | 5<<3, 0, 0, 'x'}
+	small := []byte{
+		0x50,
+		0x2a,
+		0x4d,
+		0x18,
+		1,
+		0,
+		0,
+		0,
+		0,
+		0x28,
+		0xb5,
+		0x2f,
+		0xfd,
+		0,
+		19 << 3,
+		1 | 1<<1 | 5<<3,
+		0,
+		0,
+		'x',
+	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	five, err := d.message(small)
 	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; err != nil || string(five) != "xxxxx" || got > 32<<20 {
+	if got := after.TotalAlloc - before.TotalAlloc; err != nil || string(five) != "xxxxx" ||
+		got > 32<<20 {
 		t.Errorf("%q %v: %d bytes were taken for a message of %d", five, err, got, len(small))
 	}
 	want := make([]byte, 17<<20)
 	rand.NewChaCha8([32]byte{}).Read(want[:16<<20])
 	for _, window := range []int{1 << 20, 16 << 20} {
 		for range 2 {
-			if got, err := d.message(squeezed(t, want, window)); err != nil || !bytes.Equal(got, want) {
+			if got, err := d.message(
+				squeezed(t, want, window),
+			); err != nil ||
+				!bytes.Equal(got, want) {
 				t.Errorf("window %d: %d bytes, %v", window, len(got), err)
 			}
 		}
@@ -39,7 +64,12 @@ func TestMessageWindows(t *testing.T) {
 // TestMessageBroken: after a message that grows too large the next one is read.
 func TestMessageBroken(t *testing.T) {
 	d := (&zstdMessages{}).decoder()
-	if _, err := d.message(squeezed(t, make([]byte, free+1), 1<<20)); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := d.message(
+		squeezed(t, make([]byte, free+1), 1<<20),
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Fatal(err)
 	}
 	e, err := zstd.NewWriter(nil)

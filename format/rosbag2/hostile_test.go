@@ -21,10 +21,15 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// FuzzMetadata: any text as metadata.yaml gives files inside the folder, or a typed error, in memory that its size bounds.
+// FuzzMetadata: any text as metadata.yaml gives files inside the folder, or a typed error, in
+// memory that its size bounds.
 func FuzzMetadata(f *testing.F) {
-	f.Add("rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - a_0.db3\n    - ../b\n  topics_with_message_count:\n    - topic_metadata: {name: /a, type: b/msg/C, offered_qos_profiles: \"- durability: 1\"}\n      message_count: 3\n")
-	f.Add("rosbag2_bagfile_information: {relative_file_paths: [x/a.db3], version: 2, custom_data: {a: b}, files: [{path: q}]}\n")
+	f.Add(
+		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - a_0.db3\n    - ../b\n  topics_with_message_count:\n    - topic_metadata: {name: /a, type: b/msg/C, offered_qos_profiles: \"- durability: 1\"}\n      message_count: 3\n",
+	)
+	f.Add(
+		"rosbag2_bagfile_information: {relative_file_paths: [x/a.db3], version: 2, custom_data: {a: b}, files: [{path: q}]}\n",
+	)
 	f.Add("a: &a [1]\nb: [*a, *a]\nrosbag2_bagfile_information: *a\n")
 	f.Add(strings.Repeat("[", 200))
 	f.Add(strings.Repeat("- ", 2000))
@@ -64,7 +69,9 @@ func (m mem) Close() error    { return nil }
 
 // FuzzDB3: any bytes as a db3 file.
 func FuzzDB3(f *testing.F) {
-	small, err := os.ReadFile(filepath.Join(realdata.Path(f, "rosbag2/tests/sqlite3/cdr_test"), "cdr_test_0.db3"))
+	small, err := os.ReadFile(
+		filepath.Join(realdata.Path(f, "rosbag2/tests/sqlite3/cdr_test"), "cdr_test_0.db3"),
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -75,7 +82,16 @@ func FuzzDB3(f *testing.F) {
 		hostile.Typed(t, err)
 		if err == nil {
 			for k, info := range s.Topics() {
-				hostile.Typed(t, s.Messages(t.Context(), k, 0, int(min(info.Messages, 100)), func(int, *bag.Message) error { return nil }))
+				hostile.Typed(
+					t,
+					s.Messages(
+						t.Context(),
+						k,
+						0,
+						int(min(info.Messages, 100)),
+						func(int, *bag.Message) error { return nil },
+					),
+				)
 			}
 		}
 		if got := hostile.Allocated() - before; got > uint64(32<<20+4000*len(b)) {
@@ -97,7 +113,14 @@ func TestBombs(t *testing.T) {
 	if _, err := d.message(bomb); !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
-	if _, err := unpack(t.Context(), mem(bomb), "x.zstd"); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := unpack(
+		t.Context(),
+		mem(bomb),
+		"x.zstd",
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Errorf("%d bytes: %v", len(bomb), err)
 	}
 	if got := hostile.Allocated() - before; got > 64<<20 {
@@ -132,7 +155,12 @@ func TestUnpackLarge(t *testing.T) {
 	}
 	p := make([]byte, 1000)
 	for _, off := range []int64{0, (4 << 20) - 500, int64(len(whole)) - 1000} {
-		if err := u.ReadAt(t.Context(), p, off); err != nil || string(p) != string(whole[off:off+1000]) {
+		if err := u.ReadAt(
+			t.Context(),
+			p,
+			off,
+		); err != nil ||
+			string(p) != string(whole[off:off+1000]) {
 			t.Errorf("at %d: %v", off, err)
 		}
 	}
@@ -141,7 +169,8 @@ func TestUnpackLarge(t *testing.T) {
 	}
 }
 
-// B3: a recorder that was killed left its messages in the write-ahead log; they are read, nothing is written.
+// B3: a recorder that was killed left its messages in the write-ahead log; they are read, nothing
+// is written.
 func TestKilledRecorder(t *testing.T) {
 	dir := t.TempDir()
 	const killed = `
@@ -156,7 +185,8 @@ for k in range(40):
 db.commit()
 os._exit(0)
 `
-	if out, err := exec.Command(python(t), "-c", killed, filepath.Join(dir, "a.db3")).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python(t), "-c", killed, filepath.Join(dir, "a.db3")).
+		CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
 	names := func() (out []string) {
@@ -178,7 +208,10 @@ os._exit(0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(read(t, all[0])); n != 40 || !slices.Contains(codes(all[0]), "not-closed") || !all[0].Topics()[0].Latched {
+	if n := len(
+		read(t, all[0]),
+	); n != 40 || !slices.Contains(codes(all[0]), "not-closed") ||
+		!all[0].Topics()[0].Latched {
 		t.Errorf("%d messages, %v", n, all[0].Findings())
 	}
 	if after := names(); !slices.Equal(before, after) {
@@ -186,7 +219,8 @@ os._exit(0)
 	}
 }
 
-// An empty log beside a file whose messages are all in it says the same: a close takes the log away.
+// An empty log beside a file whose messages are all in it says the same: a close takes the log
+// away.
 func TestEmptyLog(t *testing.T) {
 	dir := t.TempDir()
 	from := realdata.Path(t, "rosbag2/py/sqlite3/wbag")
@@ -233,7 +267,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A folder of recordings: an episode each, in the order of their numbers; one of version 3, whose paths begin with the folder's name.
+// A folder of recordings: an episode each, in the order of their numbers; one of version 3, whose
+// paths begin with the folder's name.
 func TestFolder(t *testing.T) {
 	one, want := written(t, "db3", "none", "9")
 	db, err := os.ReadFile(filepath.Join(one, "bag.db3"))
@@ -250,7 +285,11 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	meta := "rosbag2_bagfile_information:\n  version: 3\n  relative_file_paths:\n    - run_2/run_2_0.db3\n"
-	if err := os.WriteFile(filepath.Join(dir, "run_2", metadataName), []byte(meta), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "run_2", metadataName),
+		[]byte(meta),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := Detect(t.Context(), dir, robocache.OpenOptions{}); !ok || err != nil {

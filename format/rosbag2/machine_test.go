@@ -20,13 +20,18 @@ type starved struct {
 
 func (s starved) Open(ctx context.Context, name string) (robocache.Ranged, error) {
 	if strings.HasSuffix(name, s.file) {
-		return nil, &robocache.Error{Class: robocache.ErrResourceLimit, Op: "test", Msg: "no address space", Err: syscall.ENOMEM}
+		return nil, &robocache.Error{
+			Class: robocache.ErrResourceLimit,
+			Op:    "test",
+			Msg:   "no address space",
+			Err:   syscall.ENOMEM,
+		}
 	}
 	return s.Store.Open(ctx, name)
 }
 
-// TestLackOfMemoryLosesNoRecording checks that a recording that cannot be read for want of memory is
-// an error of opening. It is not left out, as a damaged one of several is.
+// TestLackOfMemoryLosesNoRecording checks that a recording that cannot be read for want of memory
+// is an error of opening. It is not left out, as a damaged one of several is.
 func TestLackOfMemoryLosesNoRecording(t *testing.T) {
 	s, err := store.Open(realdata.Path(t, "rosbag2") + "/py")
 	if err != nil {
@@ -37,7 +42,8 @@ func TestLackOfMemoryLosesNoRecording(t *testing.T) {
 		defer d.Close()
 		t.Fatalf("opened with %d frames", d.Info().Frames)
 	}
-	if !errors.Is(err, robocache.ErrResourceLimit) || !robocache.IsMachineLimit(err) || strings.Contains(err.Error(), "goroutine") {
+	if !errors.Is(err, robocache.ErrResourceLimit) || !robocache.IsMachineLimit(err) ||
+		strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("got %v, want a resource limit without a stack", err)
 	}
 }

@@ -47,9 +47,10 @@ type metadataFile struct {
 		} `yaml:"files"`
 		Topics []struct {
 			Metadata struct {
-				Name string    `yaml:"name"`
-				Type string    `yaml:"type"`
-				QoS  yaml.Node `yaml:"offered_qos_profiles"` // YAML within YAML in most versions, a list in later ones
+				Name string `yaml:"name"`
+				Type string `yaml:"type"`
+				// YAML within YAML in most versions, a list in later ones
+				QoS yaml.Node `yaml:"offered_qos_profiles"`
 			} `yaml:"topic_metadata"`
 		} `yaml:"topics_with_message_count"`
 		Custom map[string]string `yaml:"custom_data"`
@@ -64,7 +65,9 @@ func badMetadata(msg string, err error) error {
 		WithCause(err)
 }
 
-var yamlTypeError = regexp.MustCompile("(?s)^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$")
+var yamlTypeError = regexp.MustCompile(
+	"(?s)^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$",
+)
 
 // plainTypeError returns an error of the YAML decoder without the names of Go types.
 func plainTypeError(text string) string {
@@ -146,10 +149,14 @@ func inside(name, folder string, version int) (string, error) {
 	clean, err := store.CleanName(name)
 	if err != nil {
 		return "", robocache.Malformed("metadata", robocache.Where{"file": metadataName}, "relative_file_paths names a file outside the recording: %q", clip(name)).
-			WithCause(err).WithHint("list the files by their names in the folder")
+			WithCause(err).
+			WithHint("list the files by their names in the folder")
 	}
 	if version < 4 {
-		if dir, base := path.Split(clean); strings.TrimSuffix(dir, "/") == folder || dir != "" && !strings.Contains(strings.TrimSuffix(dir, "/"), "/") && folder == "" {
+		if dir, base := path.Split(
+			clean,
+		); strings.TrimSuffix(dir, "/") == folder ||
+			dir != "" && !strings.Contains(strings.TrimSuffix(dir, "/"), "/") && folder == "" {
 			return base, nil
 		}
 	}

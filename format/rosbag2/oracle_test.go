@@ -84,15 +84,21 @@ func TestOracle(t *testing.T) {
 				}
 				payload, times := sha256.New(), sha256.New()
 				add := func(h hash.Hash, v any) { _ = binary.Write(h, binary.LittleEndian, v) }
-				err = st.Messages(t.Context(), k, 0, int(info.Messages), func(i int, m *bag.Message) error {
-					if ix.Log[i] != m.Log || m.Publish != m.Log {
-						t.Errorf("%s: message %d at %d, not %d", info.Name, i, m.Log, ix.Log[i])
-					}
-					add(times, m.Log)
-					add(payload, uint32(len(m.Data)))
-					payload.Write(m.Data)
-					return nil
-				})
+				err = st.Messages(
+					t.Context(),
+					k,
+					0,
+					int(info.Messages),
+					func(i int, m *bag.Message) error {
+						if ix.Log[i] != m.Log || m.Publish != m.Log {
+							t.Errorf("%s: message %d at %d, not %d", info.Name, i, m.Log, ix.Log[i])
+						}
+						add(times, m.Log)
+						add(payload, uint32(len(m.Data)))
+						payload.Write(m.Data)
+						return nil
+					},
+				)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -121,10 +127,16 @@ func scanned(t *testing.T, st bag.Storage) {
 	sums := map[[2]int]string{}
 	for k, info := range st.Topics() {
 		topics = append(topics, k)
-		err := st.Messages(t.Context(), k, 0, int(info.Messages), func(i int, m *bag.Message) error {
-			sums[[2]int{k, i}] = string(m.Data)
-			return nil
-		})
+		err := st.Messages(
+			t.Context(),
+			k,
+			0,
+			int(info.Messages),
+			func(i int, m *bag.Message) error {
+				sums[[2]int{k, i}] = string(m.Data)
+				return nil
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

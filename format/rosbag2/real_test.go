@@ -72,7 +72,8 @@ func row(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, k int)
 	return out, err
 }
 
-// R1: messages of real recorders, decoded as rosbags or mcap-ros2-support decode them, both storages.
+// R1: messages of real recorders, decoded as rosbags or mcap-ros2-support decode them, both
+// storages.
 func TestRealMessages(t *testing.T) {
 	base := realdata.Path(t, "rosbag2")
 	text, err := os.ReadFile(filepath.Join(base, "oracle", "decoded.json"))
@@ -83,13 +84,18 @@ func TestRealMessages(t *testing.T) {
 	if err := json.Unmarshal(text, &oracle); err != nil {
 		t.Fatal(err)
 	}
-	// rosbags cannot read the events of the mcap twin: they are those of another run, with the same values but for timestamps.
+	// rosbags cannot read the events of the mcap twin: they are those of another run, with the same
+	// values but for timestamps.
 	leaves := 0
 	for name, topics := range oracle {
 		if topics["rosbags_error"] != nil {
 			continue
 		}
-		ds, err := robocache.Open(t.Context(), filepath.Join(base, name), robocache.OpenOptions{Format: Name, Options: map[string]string{"clock": "log"}})
+		ds, err := robocache.Open(
+			t.Context(),
+			filepath.Join(base, name),
+			robocache.OpenOptions{Format: Name, Options: map[string]string{"clock": "log"}},
+		)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -115,7 +121,8 @@ func TestRealMessages(t *testing.T) {
 						f = ds.Info().Feature(key)
 					}
 					if f == nil {
-						if strings.HasPrefix(path, "stamp.") || strings.HasPrefix(path, "header.stamp") {
+						if strings.HasPrefix(path, "stamp.") ||
+							strings.HasPrefix(path, "header.stamp") {
 							continue // it is the row's time
 						}
 						t.Errorf("%s: no stream %s.%s", name, key, path)
@@ -125,8 +132,21 @@ func TestRealMessages(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s: %s: %v", name, f.Key, err)
 					}
-					if times, err := ds.Times(t.Context(), 0, f.Key); err != nil || times[k] != m.Time {
-						t.Errorf("%s: %s: row %d at %d, not %d (%v)", name, f.Key, k, times[k], m.Time, err)
+					if times, err := ds.Times(
+						t.Context(),
+						0,
+						f.Key,
+					); err != nil ||
+						times[k] != m.Time {
+						t.Errorf(
+							"%s: %s: row %d at %d, not %d (%v)",
+							name,
+							f.Key,
+							k,
+							times[k],
+							m.Time,
+							err,
+						)
 					}
 					leaves++
 					if !equal(got, values) {
@@ -164,7 +184,8 @@ func equal(a, b []any) bool {
 	return true
 }
 
-// A recorder stores the .srv text as the schema of a service's events: they are read, though rosbags cannot.
+// A recorder stores the .srv text as the schema of a service's events: they are read, though
+// rosbags cannot.
 func TestServiceEvents(t *testing.T) {
 	dir := realdata.Path(t, "rosbag2/tests/mcap/bag_with_topics_and_service_events")
 	ds, err := robocache.Open(t.Context(), dir, robocache.OpenOptions{})
@@ -202,21 +223,32 @@ func TestOtherSerialization(t *testing.T) {
 		said := false
 		for _, f := range ds.Info().Findings {
 			said = said || f.Code == "unsupported-topic"
-			if strings.Contains(name, "mcap") && f.Code != "empty-episode" && !strings.Contains(f.Message, "wrong_format") {
+			if strings.Contains(name, "mcap") && f.Code != "empty-episode" &&
+				!strings.Contains(f.Message, "wrong_format") {
 				t.Errorf("%s: %v", name, f)
 			}
 		}
 		if !said || len(ds.Info().Features) > 0 {
-			t.Errorf("%s: %d features, findings %v", name, len(ds.Info().Features), ds.Info().Findings)
+			t.Errorf(
+				"%s: %d features, findings %v",
+				name,
+				len(ds.Info().Features),
+				ds.Info().Findings,
+			)
 		}
 		ds.Close()
 	}
 }
 
-// Definitions that say less than is there ("uint8 level" for a Log): the messages show it, and are decoded by the common types, as in the mcap twin.
+// Definitions that say less than is there ("uint8 level" for a Log): the messages show it, and are
+// decoded by the common types, as in the mcap twin.
 func TestStubDefinitions(t *testing.T) {
 	open := func(name string) robocache.Dataset {
-		ds, err := robocache.Open(t.Context(), realdata.Path(t, name), robocache.OpenOptions{Options: map[string]string{"clock": "log"}})
+		ds, err := robocache.Open(
+			t.Context(),
+			realdata.Path(t, name),
+			robocache.OpenOptions{Options: map[string]string{"clock": "log"}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,8 @@ var splitName = regexp.MustCompile(`^(.*)_(\d{1,9})\.(db3|mcap)(\.zstd)?$`)
 // storageName says whether a name is that of a storage file, or of metadata.
 func storageName(name string) bool {
 	plain := strings.TrimSuffix(name, packed)
-	return path.Base(name) == metadataName || strings.HasSuffix(plain, ".db3") || strings.HasSuffix(plain, ".mcap")
+	return path.Base(name) == metadataName || strings.HasSuffix(plain, ".db3") ||
+		strings.HasSuffix(plain, ".mcap")
 }
 
 // find lists the recordings below a store, and the links that may hide others.
@@ -87,7 +88,10 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 				return nil
 			}()
 			if why = unusable(r, err); why == "" || len(files) == 0 {
-				if err := robocache.At(err, robocache.Where{"file": path.Join(dir, metadataName)}); err != nil {
+				if err := robocache.At(
+					err,
+					robocache.Where{"file": path.Join(dir, metadataName)},
+				); err != nil {
 					return out, links, err
 				}
 			}
@@ -101,8 +105,8 @@ func find(ctx context.Context, s store.Store) (out []recording, links []store.En
 	return out, links, nil
 }
 
-// unusable returns the fault of a metadata.yaml that does not describe a recording. It returns "" if the
-// file is valid or could not be read.
+// unusable returns the fault of a metadata.yaml that does not describe a recording. It returns ""
+// if the file is valid or could not be read.
 func unusable(r *recording, err error) string {
 	var e *robocache.Error
 	switch {
@@ -114,11 +118,15 @@ func unusable(r *recording, err error) string {
 	return ""
 }
 
-// byStem makes recordings of files without metadata: splits of one stem belong together. why is the fault
-// of the folder's metadata.yaml, or "" if the folder has none.
+// byStem makes recordings of files without metadata: splits of one stem belong together. why is the
+// fault of the folder's metadata.yaml, or "" if the folder has none.
 func byStem(dir string, files []string, why string) []recording {
-	missing := robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-metadata",
-		Message: "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved", Hint: "ros2 bag reindex"}
+	missing := robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "no-metadata",
+		Message:  "no metadata.yaml lies beside the file: the recorder was killed, or the file was moved",
+		Hint:     "ros2 bag reindex",
+	}
 	if why != "" {
 		missing.Severity = robocache.SeverityWarning
 		missing.Message = why + ": the storage files are read without it"
@@ -154,9 +162,14 @@ func plain(files []string) []string {
 	})
 }
 
-// withMetadata makes the recording of a folder with metadata.yaml; nil where that is none of rosbag2's. there are the storage files of
-// the folder, nil where that is not known.
-func withMetadata(ctx context.Context, s store.Store, dir string, there []string) (*recording, error) {
+// withMetadata makes the recording of a folder with metadata.yaml; nil where that is none of
+// rosbag2's. there are the storage files of the folder, nil where that is not known.
+func withMetadata(
+	ctx context.Context,
+	s store.Store,
+	dir string,
+	there []string,
+) (*recording, error) {
 	text, err := store.ReadFile(ctx, s, path.Join(dir, metadataName), metadataLimit)
 	if errors.Is(err, robocache.ErrNotFound) {
 		return nil, nil
@@ -198,16 +211,30 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 			if listed[n] {
 				continue
 			}
-			if _, err := s.Stat(ctx, path.Join(dir, n)); err == nil || errors.Is(err, robocache.ErrMalformed) { // no file: opening it says why
+			// no file: opening it says why
+			if _, err := s.Stat(
+				ctx,
+				path.Join(dir, n),
+			); err == nil ||
+				errors.Is(err, robocache.ErrMalformed) {
 				name = n
 				break
-			} else if !errors.Is(err, robocache.ErrNotFound) {
+			} else if !errors.Is(
+				err,
+				robocache.ErrNotFound,
+			) {
 				return nil, err
 			}
 		}
 		if name == "" {
-			r.found = append(r.found, robocache.Finding{Severity: robocache.SeverityError, Code: "missing-split", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "metadata.yaml lists the file, and it is not there: its time is a gap", Hint: "fetch the file again", Lost: true})
+			r.found = append(r.found, robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "missing-split",
+				Where:    robocache.Where{"file": path.Join(dir, f)},
+				Message:  "metadata.yaml lists the file, and it is not there: its time is a gap",
+				Hint:     "fetch the file again",
+				Lost:     true,
+			})
 			continue
 		}
 		listed[name] = true
@@ -216,8 +243,13 @@ func withMetadata(ctx context.Context, s store.Store, dir string, there []string
 	for _, f := range there {
 		if !listed[f] {
 			r.files = append(r.files, path.Join(dir, f))
-			r.found = append(r.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unlisted-split", Where: robocache.Where{"file": path.Join(dir, f)},
-				Message: "metadata.yaml does not list the file: it is read", Hint: "ros2 bag reindex"})
+			r.found = append(r.found, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "unlisted-split",
+				Where:    robocache.Where{"file": path.Join(dir, f)},
+				Message:  "metadata.yaml does not list the file: it is read",
+				Hint:     "ros2 bag reindex",
+			})
 		}
 	}
 	return r, nil
@@ -231,7 +263,11 @@ type openOptions struct {
 }
 
 // open opens the files of a recording.
-func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_ bag.Storage, err error) {
+func (r *recording) open(
+	ctx context.Context,
+	s store.Store,
+	opt openOptions,
+) (_ bag.Storage, err error) {
 	var parts []bag.Storage
 	done := false
 	defer func() {
@@ -259,7 +295,16 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 				return nil, err
 			}
 			first = cmp.Or(first, err)
-			found = append(found, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-split", Where: robocache.Where{"file": name}, Message: "the file cannot be read, its time is a gap: " + err.Error(), Lost: true})
+			found = append(
+				found,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-split",
+					Where:    robocache.Where{"file": name},
+					Message:  "the file cannot be read, its time is a gap: " + err.Error(),
+					Lost:     true,
+				},
+			)
 			continue
 		}
 		parts = append(parts, p)
@@ -270,7 +315,11 @@ func (r *recording) open(ctx context.Context, s store.Store, opt openOptions) (_
 				WithHint("fetch them; metadata.yaml lists none that is here")
 			if len(r.found) > 0 {
 				e.Where, e.Hint = r.found[0].Where, r.found[0].Hint
-				e.Msg = fmt.Sprintf("%s lists %d files, and none is there", metadataName, len(r.found))
+				e.Msg = fmt.Sprintf(
+					"%s lists %d files, and none is there",
+					metadataName,
+					len(r.found),
+				)
 				if len(r.found) == 1 {
 					e.Msg = metadataName + " lists the file, and it is not there"
 				}
@@ -308,15 +357,32 @@ func (m *metadata) apply(s *split, name string) {
 		}
 	}
 	if m.messages > 0 && m.messages != n {
-		s.found = append(s.found, robocache.Finding{Severity: robocache.SeverityWarning, Code: "stale-metadata", Where: robocache.Where{"file": name}, Count: n - m.messages,
-			Message: "metadata.yaml counts " + strconv.FormatInt(m.messages, 10) + " messages, the files hold " + strconv.FormatInt(n, 10), Hint: "ros2 bag reindex"})
+		s.found = append(s.found, robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "stale-metadata",
+			Where:    robocache.Where{"file": name},
+			Count:    n - m.messages,
+			Message: "metadata.yaml counts " + strconv.FormatInt(
+				m.messages,
+				10,
+			) + " messages, the files hold " + strconv.FormatInt(
+				n,
+				10,
+			),
+			Hint: "ros2 bag reindex",
+		})
 	}
 }
 
 const walLimit = 1 << 30
 
 // openFile opens one storage file by what its first bytes say.
-func openFile(ctx context.Context, s store.Store, name string, opt openOptions) (_ bag.Storage, err error) {
+func openFile(
+	ctx context.Context,
+	s store.Store,
+	name string,
+	opt openOptions,
+) (_ bag.Storage, err error) {
 	defer crash.Recover("rosbag2", &err)
 	f, err := s.Open(ctx, name)
 	if err != nil {
@@ -377,13 +443,15 @@ func openFile(ctx context.Context, s store.Store, name string, opt openOptions) 
 	return out, nil
 }
 
-// compressedMessages looks at the first message of the file's smallest topic: a zstd frame begins as no CDR message does. The metadata's
-// word is not needed, and is missing where a recorder was killed.
+// compressedMessages looks at the first message of the file's smallest topic: a zstd frame begins
+// as no CDR message does. The metadata's word is not needed, and is missing where a recorder was
+// killed.
 func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error) {
 	best := -1
 	infos := s.Topics()
 	for k := range infos {
-		if infos[k].Encoding == "cdr" && infos[k].Messages > 0 && (best < 0 || infos[k].Messages < infos[best].Messages) {
+		if infos[k].Encoding == "cdr" && infos[k].Messages > 0 &&
+			(best < 0 || infos[k].Messages < infos[best].Messages) {
 			best = k
 		}
 	}
@@ -394,7 +462,8 @@ func compressedMessages(ctx context.Context, s bag.Storage) (yes bool, err error
 		yes = isZstd(m.Data)
 		return nil
 	})
-	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) || robocache.IsMachineLimit(err)
+	isFatal := errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrInternal) ||
+		robocache.IsMachineLimit(err)
 	if err != nil && ctx.Err() == nil && !isFatal {
 		return false, nil // who reads it meets it again
 	}

@@ -23,13 +23,27 @@ import (
 const Name = "rosbag2"
 
 func init() {
-	robocache.Register(robocache.Format{Name: Name, Stamped: true, Extensions: []string{".db3"}, Detect: Detect, Open: reader.Opener(Open), Clocks: true, Options: maps.Clone(bag.Known)})
+	robocache.Register(
+		robocache.Format{
+			Name:       Name,
+			Stamped:    true,
+			Extensions: []string{".db3"},
+			Detect:     Detect,
+			Open:       reader.Opener(Open),
+			Clocks:     true,
+			Options:    maps.Clone(bag.Known),
+		},
+	)
 }
 
 // fileKind describes the files that are a recording each when they are named alone.
-var fileKind = bag.FileKind{Endings: []string{".db3", ".db3" + packed}, Magic: "SQLite format 3\x00"}
+var fileKind = bag.FileKind{
+	Endings: []string{".db3", ".db3" + packed},
+	Magic:   "SQLite format 3\x00",
+}
 
-// Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at its root or in folders of it.
+// Detect says whether uri is a db3 file, or a folder with a rosbag2 metadata.yaml or db3 files, at
+// its root or in folders of it.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	return bag.DetectAt(uri, opt, fileKind, func(s store.Store, file string) (bool, error) {
 		if file != "" {
@@ -52,8 +66,13 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, e
 		}
 		var odd error
 		for _, e := range entries {
-			if odd = cmp.Or(odd, e.Err); e.Err == nil && !strings.Contains(e.Name, "/") && bag.Named(e.Name, ".mcap") {
-				return hasMetadata, nil // without metadata it is a folder of MCAP files: format mcap
+			if odd = cmp.Or(
+				odd,
+				e.Err,
+			); e.Err == nil && !strings.Contains(e.Name, "/") &&
+				bag.Named(e.Name, ".mcap") {
+				// without metadata it is a folder of MCAP files: format mcap
+				return hasMetadata, nil
 			}
 		}
 		for _, e := range entries {
@@ -116,11 +135,22 @@ type Dataset = bag.Dataset
 
 // Open opens a recording, or a folder of them: each is an episode.
 func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset, error) {
-	return bag.OpenAt(uri, opt, fileKind, func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) })
+	return bag.OpenAt(
+		uri,
+		opt,
+		fileKind,
+		func(s store.Store, file string) (*Dataset, error) { return OpenStore(ctx, s, file, opt) },
+	)
 }
 
-// OpenStore opens one file of a store, or with file "" the recordings below it. Close of the dataset closes the store.
-func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.OpenOptions) (_ *Dataset, err error) {
+// OpenStore opens one file of a store, or with file "" the recordings below it. Close of the
+// dataset closes the store.
+func OpenStore(
+	ctx context.Context,
+	s store.Store,
+	file string,
+	opt robocache.OpenOptions,
+) (_ *Dataset, err error) {
 	defer crash.RecoverFile("rosbag2 open", s.URI(), &err)
 	o, err := bag.ParseOptions(opt, s, file, Name)
 	if err != nil {
@@ -144,11 +174,18 @@ func OpenStore(ctx context.Context, s store.Store, file string, opt robocache.Op
 	if m := all[0].meta; m != nil {
 		o.Version = strconv.Itoa(m.version)
 	}
-	oo := openOptions{strict: o.Strict, blocks: newLastBlocks(o.Budget), mcap: mcap.StorageOptionsOf(o)}
+	oo := openOptions{
+		strict: o.Strict,
+		blocks: newLastBlocks(o.Budget),
+		mcap:   mcap.StorageOptionsOf(o),
+	}
 	recs := make([]bag.Recording, len(all))
 	for k := range all {
 		r := &all[k]
-		recs[k] = bag.Recording{Name: r.name, Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) }}
+		recs[k] = bag.Recording{
+			Name: r.name,
+			Open: func(ctx context.Context) (bag.Storage, error) { return r.open(ctx, s, oo) },
+		}
 	}
 	d, err := bag.Open(ctx, recs, o)
 	if err != nil {

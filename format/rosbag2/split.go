@@ -24,8 +24,9 @@ type split struct {
 
 // splitTopic is a topic over the parts.
 type splitTopic struct {
-	in    []int   // its place in each part; -1 = not there
-	start []int   // number of its first message in each part, in the order of the parts; one more for the end
+	in []int // its place in each part; -1 = not there
+	// number of its first message in each part, in the order of the parts; one more for the end
+	start []int
 	order []int32 // message by log time → message by part; nil where they are the same
 	index *bag.Index
 	mu    sync.Mutex
@@ -83,7 +84,10 @@ func (s *split) topic(ctx context.Context, n int) (*splitTopic, error) {
 		index.Publish = nil
 	}
 	if t.order = reader.InOrder(index.Log); t.order != nil {
-		index = &bag.Index{Log: reader.Permute(index.Log, t.order), Publish: reader.Permute(index.Publish, t.order)}
+		index = &bag.Index{
+			Log:     reader.Permute(index.Log, t.order),
+			Publish: reader.Permute(index.Publish, t.order),
+		}
 	}
 	t.start, t.index = start, index
 	return t, nil
@@ -99,7 +103,11 @@ func (s *split) Index(ctx context.Context, topic int) (*bag.Index, error) {
 	return t.index, nil
 }
 
-func (s *split) Messages(ctx context.Context, topic, from, to int, fn func(i int, m *bag.Message) error) error {
+func (s *split) Messages(
+	ctx context.Context,
+	topic, from, to int,
+	fn func(i int, m *bag.Message) error,
+) error {
 	t, err := s.topic(ctx, topic)
 	if err != nil {
 		return err
@@ -115,10 +123,16 @@ func (s *split) Messages(ctx context.Context, topic, from, to int, fn func(i int
 			n++
 		}
 		base := from - (first - t.start[part])
-		err := s.parts[part].Messages(ctx, t.in[part], first-t.start[part], first-t.start[part]+n, func(i int, m *bag.Message) error {
-			m.Source |= uint32(part) << 16 // a file numbers its senders as it likes
-			return fn(base+i, m)
-		})
+		err := s.parts[part].Messages(
+			ctx,
+			t.in[part],
+			first-t.start[part],
+			first-t.start[part]+n,
+			func(i int, m *bag.Message) error {
+				m.Source |= uint32(part) << 16 // a file numbers its senders as it likes
+				return fn(base+i, m)
+			},
+		)
 		if err != nil {
 			return err
 		}
@@ -128,7 +142,11 @@ func (s *split) Messages(ctx context.Context, topic, from, to int, fn func(i int
 }
 
 // Walk walks the parts one after the other; topics whose parts overlap in time one by one.
-func (s *split) Walk(ctx context.Context, topics []int, fn func(topic, i int, m *bag.Message) error) (map[int]error, error) {
+func (s *split) Walk(
+	ctx context.Context,
+	topics []int,
+	fn func(topic, i int, m *bag.Message) error,
+) (map[int]error, error) {
 	failed := map[int]error{}
 	var inStep []int
 	for _, n := range topics {
@@ -138,7 +156,13 @@ func (s *split) Walk(ctx context.Context, topics []int, fn func(topic, i int, m 
 			continue
 		}
 		if err == nil {
-			err = s.Messages(ctx, n, 0, len(t.index.Log), func(i int, m *bag.Message) error { return fn(n, i, m) })
+			err = s.Messages(
+				ctx,
+				n,
+				0,
+				len(t.index.Log),
+				func(i int, m *bag.Message) error { return fn(n, i, m) },
+			)
 		}
 		if err != nil {
 			failed[n] = err

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// script writes a recording by the rosbags package, and prints what rosbags reads of it: [topic, time, payload].
+// script writes a recording by the rosbags package, and prints what rosbags reads of it: [topic,
+// time, payload].
 const script = `
 import json, sys
 from pathlib import Path
@@ -114,14 +115,20 @@ func read(tb testing.TB, st bag.Storage) (out []reference) {
 	tb.Helper()
 	for k, info := range st.Topics() {
 		last := int64(-1)
-		err := st.Messages(tb.Context(), k, 0, int(info.Messages), func(_ int, m *bag.Message) error {
-			if m.Log < last {
-				tb.Errorf("%s: %d after %d", info.Name, m.Log, last)
-			}
-			last = m.Log
-			out = append(out, reference{info.Name, m.Log, string(m.Data)})
-			return nil
-		})
+		err := st.Messages(
+			tb.Context(),
+			k,
+			0,
+			int(info.Messages),
+			func(_ int, m *bag.Message) error {
+				if m.Log < last {
+					tb.Errorf("%s: %d after %d", info.Name, m.Log, last)
+				}
+				last = m.Log
+				out = append(out, reference{info.Name, m.Log, string(m.Data)})
+				return nil
+			},
+		)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -172,7 +179,8 @@ func TestEqualsRosbags(t *testing.T) {
 	}
 }
 
-// B1: without metadata, with stale metadata, with a split that is missing, with one that is not listed.
+// B1: without metadata, with stale metadata, with a split that is missing, with one that is not
+// listed.
 func TestMetadataLies(t *testing.T) {
 	dir, want := written(t, "db3", "none", "9")
 	meta := filepath.Join(dir, metadataName)
@@ -212,9 +220,24 @@ func TestMetadataLies(t *testing.T) {
 	check("no metadata", "none", "no-metadata", false)
 	check("empty metadata", "", "no-metadata", false)
 	check("other YAML", "a: [1, 2]\n", "no-metadata", false)
-	check("stale counts", strings.ReplaceAll(whole, "message_count: 90", "message_count: 89"), "stale-metadata", false)
-	check("a missing split", strings.Replace(whole, "- bag.db3", "- bag.db3\n  - bag_1.db3", 1), "missing-split", true)
-	check("an unlisted split", strings.Replace(whole, "- bag.db3", "- other.db3", 1), "unlisted-split", true)
+	check(
+		"stale counts",
+		strings.ReplaceAll(whole, "message_count: 90", "message_count: 89"),
+		"stale-metadata",
+		false,
+	)
+	check(
+		"a missing split",
+		strings.Replace(whole, "- bag.db3", "- bag.db3\n  - bag_1.db3", 1),
+		"missing-split",
+		true,
+	)
+	check(
+		"an unlisted split",
+		strings.Replace(whole, "- bag.db3", "- other.db3", 1),
+		"unlisted-split",
+		true,
+	)
 }
 
 // B2: paths that leave the folder are refused, whatever they name.
@@ -225,7 +248,12 @@ func TestEscapes(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, metadataName), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := openAll(t, dir, openOptions{}); err == nil || robocache.Classify(err) != robocache.ErrMalformed {
+		if _, err := openAll(
+			t,
+			dir,
+			openOptions{},
+		); err == nil ||
+			robocache.Classify(err) != robocache.ErrMalformed {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
@@ -280,7 +308,10 @@ func TestDamagedFiles(t *testing.T) {
 		}
 		all, err := openAll(t, dir, openOptions{})
 		if err != nil {
-			if c := robocache.Classify(err); c != robocache.ErrMalformed && c != robocache.ErrNotFound {
+			if c := robocache.Classify(
+				err,
+			); c != robocache.ErrMalformed &&
+				c != robocache.ErrNotFound {
 				t.Errorf("cut at %d: %v", n, err)
 			}
 			continue

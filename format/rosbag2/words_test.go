@@ -23,11 +23,18 @@ func TestMetadataWords(t *testing.T) {
 			t.Errorf("%q: %+v, %v, want %s", text, m, err, want)
 		}
 	}
-	m, err := parseMetadata([]byte(head+"  version: 5\n  message_count: 7\n  custom_data: {a: b}\n"), "x")
+	m, err := parseMetadata(
+		[]byte(head+"  version: 5\n  message_count: 7\n  custom_data: {a: b}\n"),
+		"x",
+	)
 	if err != nil || m.wrongTypes != nil || m.messages != 7 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if _, err := parseMetadata([]byte(head+"\t a: 1\n"), "x"); err == nil || strings.Contains(err.Error(), "(yaml: ") {
+	if _, err := parseMetadata(
+		[]byte(head+"\t a: 1\n"),
+		"x",
+	); err == nil ||
+		strings.Contains(err.Error(), "(yaml: ") {
 		t.Errorf("tabs: %v", err)
 	}
 }

@@ -18,7 +18,8 @@ func BenchmarkChunks(b *testing.B) {
 	}
 	b.SetBytes(raw)
 	b.ReportAllocs()
-	// A reader's cache is full of chunks: with an empty heap the collector would run every few of them, which it does nowhere else.
+	// A reader's cache is full of chunks: with an empty heap the collector would run every few of
+	// them, which it does nowhere else.
 	held := make([]byte, 128<<20)
 	defer runtime.KeepAlive(&held)
 	index := make([]int, len(a.grid))

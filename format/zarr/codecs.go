@@ -25,8 +25,26 @@ import (
 )
 
 // Codecs names what is read.
-var Codecs = []string{"blosc (blosclz, lz4, lz4hc, zlib, zstd; byte and bit shuffle)", "zstd", "gzip", "zlib", "lz4", "crc32c", "crc32", "adler32", "shuffle", "bytes", "transpose", "delta", "bitround", "fixedscaleoffset",
-	"sharding_indexed", "vlen-utf8", "json2", "imagecodecs_jpegxl"}
+var Codecs = []string{
+	"blosc (blosclz, lz4, lz4hc, zlib, zstd; byte and bit shuffle)",
+	"zstd",
+	"gzip",
+	"zlib",
+	"lz4",
+	"crc32c",
+	"crc32",
+	"adler32",
+	"shuffle",
+	"bytes",
+	"transpose",
+	"delta",
+	"bitround",
+	"fixedscaleoffset",
+	"sharding_indexed",
+	"vlen-utf8",
+	"json2",
+	"imagecodecs_jpegxl",
+}
 
 // step undoes one codec. size is what it must give, -1 where the metadata does not say.
 type step struct {
@@ -35,7 +53,8 @@ type step struct {
 	undo func(src []byte, size int64) ([]byte, error)
 }
 
-// pipeline undoes a chunk's codecs, in the order that they were applied. texts is set where its last result are texts of varying length.
+// pipeline undoes a chunk's codecs, in the order that they were applied. texts is set where its
+// last result are texts of varying length.
 type pipeline struct {
 	steps []step
 	texts func(b []byte, n int) ([]string, error)
@@ -51,7 +70,8 @@ func (p *pipeline) maxPacked(raw int64) int64 {
 	return raw + raw/2 + 64<<10
 }
 
-// small is the size up to which a chunk may be as empty as it likes; beyond, it must not be more than maxRatio times what is packed.
+// small is the size up to which a chunk may be as empty as it likes; beyond, it must not be more
+// than maxRatio times what is packed.
 const (
 	small    = 64 << 20
 	maxRatio = 1000
@@ -122,7 +142,11 @@ func (a *Array) chain(chunk []int, t npy.Type, codecs []codec) (pipeline, error)
 			b.transpose(order)
 		case name == "bytes" || textCodecs[name] != nil:
 			if packed || a.Text != (name != "bytes") {
-				return pipeline{}, bad("codec %s for elements of kind %c, or behind another that makes bytes of them", name, a.Type.Kind)
+				return pipeline{}, bad(
+					"codec %s for elements of kind %c, or behind another that makes bytes of them",
+					name,
+					a.Type.Kind,
+				)
 			}
 			packed = true
 			if b.texts = textCodecs[name]; c.text("endian") == "big" && t.Size > 1 {
@@ -169,7 +193,11 @@ func (b *builder) transpose(perm []int) {
 		return
 	}
 	shape, size := slices.Clone(b.shape), b.typ.Size
-	b.add("transpose", b.size, func(src []byte, _ int64) ([]byte, error) { return elements.Transposed(src, shape, perm, size), nil })
+	b.add(
+		"transpose",
+		b.size,
+		func(src []byte, _ int64) ([]byte, error) { return elements.Transposed(src, shape, perm, size), nil },
+	)
 	next := make([]int, len(perm))
 	for i, p := range perm {
 		next[i] = shape[p]
@@ -198,7 +226,8 @@ var packers = map[string]func(src []byte, size int64) ([]byte, error){
 	"lz4":   unlz4,
 }
 
-// sums are the checksums, which lie before the bytes or behind them; location says where, else usual does.
+// sums are the checksums, which lie before the bytes or behind them; location says where, else
+// usual does.
 var sums = map[string]struct {
 	of    func([]byte) uint32
 	usual string
@@ -216,7 +245,8 @@ func (b *builder) codec(name string, c config) error {
 		return nil
 	}
 	if sum, ok := sums[name]; ok {
-		front := sum.usual == "start" && c.text("location") != "end" || c.text("location") == "start"
+		front := sum.usual == "start" && c.text("location") != "end" ||
+			c.text("location") == "start"
 		b.sum(name, sum.of, front)
 		return nil
 	}
@@ -233,7 +263,8 @@ func (b *builder) codec(name string, c config) error {
 		})
 	case "bitround":
 		// It rounds when it encodes; nothing is to be undone.
-	case "imagecodecs_jpegxl": // a chunk is a stream of as many images as the chunk has, of its own type
+	case "imagecodecs_jpegxl":
+		// a chunk is a stream of as many images as the chunk has, of its own type
 		if b.typ.Kind != 'u' || b.typ.Size > 2 || b.size < 0 {
 			return unsupported("codec %q for elements of %s", name, b.typ)
 		}
@@ -296,7 +327,11 @@ func unpackZstd(src []byte, size int64) ([]byte, error) {
 		n, err := unzstd.Decode(dst, src, unzstd.Verify)
 		return dst[:n], err
 	}
-	return grow(src, unzstd.ErrRoom, func(dst []byte) (int, error) { return unzstd.Decode(dst, src, unzstd.Verify) })
+	return grow(
+		src,
+		unzstd.ErrRoom,
+		func(dst []byte) (int, error) { return unzstd.Decode(dst, src, unzstd.Verify) },
+	)
 }
 
 func uninflate(kind inflate.Kind, src []byte, size int64) ([]byte, error) {
@@ -360,9 +395,14 @@ func typeOf(c config, name string, or npy.Type) (npy.Type, error) {
 	return npy.ParseType(s)
 }
 
-// numbers adds a filter that keeps numbers of one type as another. undo gives those of the chunk's type t from those that are kept, which
-// come little-endian of type as, and gives them so.
-func (b *builder) numbers(name string, c config, reads func(t, as robocache.DType) bool, undo func(dst, src []byte, t, as npy.Type)) error {
+// numbers adds a filter that keeps numbers of one type as another. undo gives those of the chunk's
+// type t from those that are kept, which come little-endian of type as, and gives them so.
+func (b *builder) numbers(
+	name string,
+	c config,
+	reads func(t, as robocache.DType) bool,
+	undo func(dst, src []byte, t, as npy.Type),
+) error {
 	t, err := typeOf(c, "dtype", b.typ)
 	if err != nil {
 		return err
@@ -371,7 +411,8 @@ func (b *builder) numbers(name string, c config, reads func(t, as robocache.DTyp
 	if err != nil {
 		return err
 	}
-	if as.DType() == robocache.InvalidDType || !reads(t.DType(), as.DType()) || t.Size != b.typ.Size {
+	if as.DType() == robocache.InvalidDType || !reads(t.DType(), as.DType()) ||
+		t.Size != b.typ.Size {
 		return unsupported("codec %s of %s kept as %s", name, t, as)
 	}
 	after := b.size / int64(t.Size) * int64(as.Size)
@@ -396,7 +437,9 @@ func (b *builder) numbers(name string, c config, reads func(t, as robocache.DTyp
 
 func (b *builder) delta(c config) error {
 	reads := func(t, as robocache.DType) bool {
-		return t != robocache.InvalidDType && t != robocache.Bool && t != robocache.Float16 && as != robocache.Float16 && (t.Float() || !as.Float())
+		return t != robocache.InvalidDType && t != robocache.Bool && t != robocache.Float16 &&
+			as != robocache.Float16 &&
+			(t.Float() || !as.Float())
 	}
 	return b.numbers("delta", c, reads, func(dst, src []byte, t, as npy.Type) {
 		switch t.DType() {
@@ -415,7 +458,8 @@ func (b *builder) delta(c config) error {
 		default:
 			var v int64
 			var w [8]byte
-			for i, x := range robocache.Int64s(nil, as.DType(), src) { // sums of unsigned steps wrap alike
+			// sums of unsigned steps wrap alike
+			for i, x := range robocache.Int64s(nil, as.DType(), src) {
 				v += x
 				le.PutUint64(w[:], uint64(v))
 				copy(dst[i*t.Size:(i+1)*t.Size], w[:])
@@ -434,7 +478,8 @@ func (b *builder) fixedScale(c config) error {
 		for i, x := range robocache.Float64s(nil, as.DType(), src) {
 			v := x/scale + offset
 			if as.DType() == robocache.Float32 {
-				v = float64(float32(x)/float32(scale) + float32(offset)) // NumPy computes in the kept type where it is floating
+				// NumPy computes in the kept type where it is floating
+				v = float64(float32(x)/float32(scale) + float32(offset))
 			}
 			putFloat(dst[i*t.Size:(i+1)*t.Size], v)
 		}
@@ -442,7 +487,10 @@ func (b *builder) fixedScale(c config) error {
 }
 
 // textCodecs make bytes of texts: these read them again, n of a chunk.
-var textCodecs = map[string]func(b []byte, n int) ([]string, error){"vlen-utf8": vlenTexts, "json2": jsonTexts}
+var textCodecs = map[string]func(b []byte, n int) ([]string, error){
+	"vlen-utf8": vlenTexts,
+	"json2":     jsonTexts,
+}
 
 // vlenTexts reads a count, and of each text its length and bytes.
 func vlenTexts(b []byte, n int) ([]string, error) {
@@ -476,7 +524,8 @@ func vlenTexts(b []byte, n int) ([]string, error) {
 	return out, nil
 }
 
-// jsonTexts reads numcodecs' json2: the elements, the type and the shape in one list. Elements that are no texts are given as JSON.
+// jsonTexts reads numcodecs' json2: the elements, the type and the shape in one list. Elements that
+// are no texts are given as JSON.
 func jsonTexts(b []byte, n int) ([]string, error) {
 	var list []json.RawMessage
 	err := jsonmeta.Unmarshal("zarr", b, &list)

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestDeltaUnsigned: numcodecs' Delta of unsigned numbers wraps, so that a step down is a step of nearly 2^64.
+// TestDeltaUnsigned: numcodecs' Delta of unsigned numbers wraps, so that a step down is a step of
+// nearly 2^64.
 func TestDeltaUnsigned(t *testing.T) {
 	var want, little []byte
 	last := uint64(0)
@@ -28,7 +29,10 @@ func TestDeltaUnsigned(t *testing.T) {
 	}
 	for order, stored := range map[string][]byte{"<": little, ">": big} {
 		dir := t.TempDir()
-		meta := fmt.Sprintf(`{"zarr_format":2,"shape":[5],"chunks":[5],"dtype":"%su8","compressor":null,"fill_value":0,"order":"C","filters":[{"id":"delta","dtype":"%[1]su8","astype":"%[1]su8"}]}`, order)
+		meta := fmt.Sprintf(
+			`{"zarr_format":2,"shape":[5],"chunks":[5],"dtype":"%su8","compressor":null,"fill_value":0,"order":"C","filters":[{"id":"delta","dtype":"%[1]su8","astype":"%[1]su8"}]}`,
+			order,
+		)
 		for name, b := range map[string][]byte{".zgroup": []byte(`{"zarr_format":2}`), "a/.zarray": []byte(meta), "a/0": stored} {
 			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 				t.Fatal(err)
@@ -41,7 +45,12 @@ func TestDeltaUnsigned(t *testing.T) {
 		for i := range rows {
 			rows[i].Index = i
 		}
-		if err := open(t, dir, ten).Gather(t.Context(), "a", rows, got); err != nil || !bytes.Equal(got, want) {
+		if err := open(
+			t,
+			dir,
+			ten,
+		).Gather(t.Context(), "a", rows, got); err != nil ||
+			!bytes.Equal(got, want) {
 			t.Errorf("%s: % x, not % x: %v", order, got, want, err)
 		}
 	}

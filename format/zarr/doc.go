@@ -1,4 +1,5 @@
-// Package zarr reads Zarr v2 and v3 stores (folders, .zip files, http with consolidated metadata) as datasets, and writes replay buffers.
+// Package zarr reads Zarr v2 and v3 stores (folders, .zip files, http with consolidated metadata)
+// as datasets, and writes replay buffers.
 //
 // # Contract of the reader
 //

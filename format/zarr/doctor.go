@@ -9,12 +9,16 @@ import (
 	"github.com/goatnote-inc/robocache/internal/crash"
 )
 
-// maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every chunk.
+// maxFindings bounds a list: a store whose codec is damaged everywhere says the same of every
+// chunk.
 const maxFindings = 1000
 
-// Diagnose decodes every chunk that the episodes use. It reports damage, wrong checksums and timestamps that go backwards.
-// Package diagnose looks for NaN.
-func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+// Diagnose decodes every chunk that the episodes use. It reports damage, wrong checksums and
+// timestamps that go backwards. Package diagnose looks for NaN.
+func (d *Dataset) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer crash.Recover("zarr diagnose", &err)
 	out = append(out, d.About.Findings...)
 	eps := reader.Episodes(opt.Episodes, len(d.ends)-1)
@@ -24,7 +28,8 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 		}
 		for k := range d.About.Features {
 			f := &d.About.Features[k]
-			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil || f.Kind == robocache.KindImage && !opt.Decode {
+			if d.views[f.Key] == nil || d.views[f.Key].a.err != nil ||
+				f.Kind == robocache.KindImage && !opt.Decode {
 				continue // checkVideos; said when it was opened; not asked for
 			}
 			if found, err := d.checkStream(ctx, e, f); err != nil {
@@ -41,7 +46,16 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 				}
 			}
 			if back > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "timestamps-backwards", Where: robocache.Where{"episode": e}, Message: fmt.Sprintf("%d timestamps are before the one before", back), Count: back})
+				out = append(
+					out,
+					robocache.Finding{
+						Severity: robocache.SeverityError,
+						Code:     "timestamps-backwards",
+						Where:    robocache.Where{"episode": e},
+						Message:  fmt.Sprintf("%d timestamps are before the one before", back),
+						Count:    back,
+					},
+				)
 			}
 		}
 		if opt.Progress != nil {
@@ -56,8 +70,13 @@ func (d *Dataset) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (
 	return out, ctx.Err()
 }
 
-// checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no other.
-func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature) (out []robocache.Finding, err error) {
+// checkStream reads a stream of an episode by the rows of a chunk, so that one bad chunk hides no
+// other.
+func (d *Dataset) checkStream(
+	ctx context.Context,
+	e int,
+	f *robocache.Feature,
+) (out []robocache.Finding, err error) {
 	v := d.views[f.Key]
 	n, step := d.length(v, e), v.a.chunks[0]
 	for from := 0; from < n; {
@@ -81,7 +100,16 @@ func (d *Dataset) checkStream(ctx context.Context, e int, f *robocache.Feature) 
 			return out, err
 		}
 		if err != nil && len(out) < maxFindings {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-chunk", Where: robocache.Where{"stream": f.Key, "episode": e, "row": from}, Message: err.Error(), Hint: "fetch the chunk again"})
+			out = append(
+				out,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "bad-chunk",
+					Where:    robocache.Where{"stream": f.Key, "episode": e, "row": from},
+					Message:  err.Error(),
+					Hint:     "fetch the chunk again",
+				},
+			)
 		}
 		from = to
 	}

@@ -21,10 +21,18 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// small writes a store of few episodes: its chunks of episode ends, timestamps and texts are shorter than 256 bytes before they are packed, or nearly so.
+// small writes a store of few episodes: its chunks of episode ends, timestamps and texts are
+// shorter than 256 bytes before they are packed, or nearly so.
 func small(t *testing.T, episodes int) (string, robocache.Dataset) {
 	t.Helper()
-	src, err := synth.New(synth.Options{Episodes: episodes, Seconds: 0.5, Cameras: 1, Tasks: []string{"push", "wait"}})
+	src, err := synth.New(
+		synth.Options{
+			Episodes: episodes,
+			Seconds:  0.5,
+			Cameras:  1,
+			Tasks:    []string{"push", "wait"},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +44,8 @@ func small(t *testing.T, episodes int) (string, robocache.Dataset) {
 	return dst, src
 }
 
-// TestFramesSayTheirSize: every zstd frame is a single segment with its content size, which numcodecs up to 0.16.1 needs.
+// TestFramesSayTheirSize: every zstd frame is a single segment with its content size, which
+// numcodecs up to 0.16.1 needs.
 func TestFramesSayTheirSize(t *testing.T) {
 	for _, episodes := range []int{1, 3, 40} {
 		dst, _ := small(t, episodes)
@@ -57,8 +66,16 @@ func TestFramesSayTheirSize(t *testing.T) {
 			d, _ := kzstd.NewReader(nil)
 			defer d.Close()
 			whole, err := d.DecodeAll(b, nil)
-			if err != nil || !h.HasFCS || !h.SingleSegment || h.FrameContentSize != uint64(len(whole)) {
-				t.Errorf("%s: content size %v of %d bytes, single segment %v: %v", path, h.HasFCS, len(whole), h.SingleSegment, err)
+			if err != nil || !h.HasFCS || !h.SingleSegment ||
+				h.FrameContentSize != uint64(len(whole)) {
+				t.Errorf(
+					"%s: content size %v of %d bytes, single segment %v: %v",
+					path,
+					h.HasFCS,
+					len(whole),
+					h.SingleSegment,
+					err,
+				)
 			}
 			if frames++; len(whole) < 256 {
 				short++
@@ -83,11 +100,14 @@ for part in ("data", "meta"):
 print(json.dumps({"versions": [zarr.__version__, numcodecs.__version__], "arrays": out}))
 `
 
-// TestPinnedReader: zarr and numcodecs as diffusion_policy pins them open a store of three episodes and read our values.
+// TestPinnedReader: zarr and numcodecs as diffusion_policy pins them open a store of three episodes
+// and read our values.
 func TestPinnedReader(t *testing.T) {
 	py := filepath.Join(realdata.Root(t), ".venv-zarr", "bin", "python")
 	if _, err := os.Stat(py); err != nil {
-		t.Skip("skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make test-zarr makes .venv-zarr)")
+		t.Skip(
+			"skipped: no Python with diffusion_policy's zarr 2.12.0 and numcodecs 0.10.2 (make test-zarr makes .venv-zarr)",
+		)
 	}
 	dst, src := small(t, 3)
 	var stderr bytes.Buffer
@@ -133,7 +153,14 @@ func TestPinnedReader(t *testing.T) {
 		}
 		tasks = append(tasks, ep.Tasks...)
 	}
-	if read := got.Arrays["meta/episode_task"].Text; compared < 2 || !slices.Equal(read, tasks) || got.Arrays["meta/episode_ends"].Rows != 3 {
-		t.Errorf("%d streams compared, tasks %q, %d ends: %v", compared, read, got.Arrays["meta/episode_ends"].Rows, slices.Sorted(maps.Keys(got.Arrays)))
+	if read := got.Arrays["meta/episode_task"].Text; compared < 2 || !slices.Equal(read, tasks) ||
+		got.Arrays["meta/episode_ends"].Rows != 3 {
+		t.Errorf(
+			"%d streams compared, tasks %q, %d ends: %v",
+			compared,
+			read,
+			got.Arrays["meta/episode_ends"].Rows,
+			slices.Sorted(maps.Keys(got.Arrays)),
+		)
 	}
 }

@@ -28,7 +28,11 @@ func mem(files map[string]string) *storetest.Mem {
 
 // readAll opens a store and reads a few rows of everything.
 func readAll(t testing.TB, s store.Store, budget int64) {
-	d, err := OpenStore(t.Context(), s, robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: budget})
+	d, err := OpenStore(
+		t.Context(),
+		s,
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}, MemoryBudget: budget},
+	)
 	hostile.Typed(t, err)
 	if err != nil {
 		return
@@ -49,11 +53,17 @@ func readAll(t testing.TB, s store.Store, budget int64) {
 			switch f.Kind {
 			case robocache.KindNumeric:
 				if f.RowBytes() < 1<<20 {
-					hostile.Typed(t, d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())))
+					hostile.Typed(
+						t,
+						d.Gather(t.Context(), f.Key, rows, make([]byte, len(rows)*f.RowBytes())),
+					)
 				}
 			case robocache.KindImage:
 				if d.views[f.Key].a.row < 1<<20 {
-					hostile.Typed(t, d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))))
+					hostile.Typed(
+						t,
+						d.Frames(t.Context(), f.Key, rows, make([]robocache.FrameRef, len(rows))),
+					)
 				}
 			default:
 				_, err := d.Text(t.Context(), f.Key, rows)
@@ -70,16 +80,32 @@ func packed(b []byte) string {
 
 const arrayMetaV2 = `{"zarr_format":2,"shape":[4,2],"chunks":[3,2],"dtype":"<f4","compressor":%s,"fill_value":0,"order":"C","filters":%s}`
 
-// FuzzMetadata: whatever the metadata files hold, a result or a typed error, and memory within the caps (A6).
+// FuzzMetadata: whatever the metadata files hold, a result or a typed error, and memory within the
+// caps (A6).
 func FuzzMetadata(f *testing.F) {
 	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `{"id":"zstd"}`, "null")), false)
 	f.Add([]byte(fmt.Sprintf(arrayMetaV2, `null`, `[{"id":"delta","dtype":"<f4"}]`)), false)
-	f.Add([]byte(`{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":null,"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`), false)
-	f.Add([]byte(`{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":"0x7fc0","codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"transpose","configuration":{"order":[1,0]}},{"name":"bytes"},{"name":"gzip"}],"index_codecs":[{"name":"bytes"},{"name":"crc32c"}]}}]}`), true)
+	f.Add(
+		[]byte(
+			`{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":null,"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`,
+		),
+		false,
+	)
+	f.Add(
+		[]byte(
+			`{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":"0x7fc0","codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"transpose","configuration":{"order":[1,0]}},{"name":"bytes"},{"name":"gzip"}],"index_codecs":[{"name":"bytes"},{"name":"crc32c"}]}}]}`,
+		),
+		true,
+	)
 	f.Fuzz(func(t *testing.T, b []byte, v3 bool) {
 		before := hostile.Allocated()
 		chunk := packed(make([]byte, 24))
-		files := map[string]string{".zgroup": `{"zarr_format":2}`, "a/.zarray": string(b), "a/0.0": chunk, "a/0": chunk}
+		files := map[string]string{
+			".zgroup":   `{"zarr_format":2}`,
+			"a/.zarray": string(b),
+			"a/0.0":     chunk,
+			"a/0":       chunk,
+		}
 		if v3 {
 			files = map[string]string{"zarr.json": string(b), "c/0/0": chunk, "c/0": chunk}
 		}
@@ -93,14 +119,24 @@ func FuzzMetadata(f *testing.F) {
 // FuzzChunk: any bytes as a chunk or a shard of arrays with each codec (A6).
 func FuzzChunk(f *testing.F) {
 	f.Add([]byte(packed(make([]byte, 24))))
-	f.Add([]byte("\x02\x01\x21\x04\x18\x00\x00\x00\x18\x00\x00\x00\x28\x00\x00\x00012345678901234567890123"))
+	f.Add(
+		[]byte(
+			"\x02\x01\x21\x04\x18\x00\x00\x00\x18\x00\x00\x00\x28\x00\x00\x00012345678901234567890123",
+		),
+	)
 	f.Add([]byte("\x18\x00\x00\x00\x1f\x00\x01\x00\x10000000000"))
-	f.Add([]byte("\x04\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
+	f.Add(
+		[]byte("\x04\x00\x00\x00\x01\x00\x00\x00a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		files := map[string]string{".zgroup": `{"zarr_format":2}`}
 		for _, c := range []string{"blosc", "zstd", "gzip", "zlib", "lz4", "crc32", "adler32"} {
-			files[c+"/.zarray"] = fmt.Sprintf(arrayMetaV2, `{"id":"`+c+`"}`, `[{"id":"shuffle","elementsize":4}]`)
+			files[c+"/.zarray"] = fmt.Sprintf(
+				arrayMetaV2,
+				`{"id":"`+c+`"}`,
+				`[{"id":"shuffle","elementsize":4}]`,
+			)
 			files[c+"/0.0"] = string(b)
 			files["t"+c+"/.zarray"] = `{"zarr_format":2,"shape":[4],"chunks":[4],"dtype":"|O","compressor":{"id":"` + c + `"},"fill_value":"","order":"C","filters":[{"id":"vlen-utf8"}]}`
 			files["t"+c+"/0"] = string(b)
@@ -108,7 +144,8 @@ func FuzzChunk(f *testing.F) {
 		readAll(t, mem(files), 1<<20)
 		shard := `{"zarr_format":3,"node_type":"array","shape":[3,3],"data_type":"int16","chunk_grid":{"name":"regular","configuration":{"chunk_shape":[2,2]}},"chunk_key_encoding":{"name":"default"},"fill_value":7,"codecs":[{"name":"sharding_indexed","configuration":{"chunk_shape":[1,2],"codecs":[{"name":"bytes"}],"index_codecs":[{"name":"bytes"}]}}]}`
 		readAll(t, mem(map[string]string{"zarr.json": shard, "c/0/0": string(b)}), 1<<20)
-		// The first text codec packs may be 1000 times their size up to 64 MiB of room (small/4 for what says no size).
+		// The first text codec packs may be 1000 times their size up to 64 MiB of room (small/4 for
+		// what says no size).
 		if got := hostile.Allocated() - before; got > uint64(48<<20+40_000*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}
@@ -118,7 +155,16 @@ func FuzzChunk(f *testing.F) {
 // TestLies: metadata and chunks that claim what is not there.
 func TestLies(t *testing.T) {
 	meta := func(change map[string]any) string {
-		m := map[string]any{"zarr_format": 2, "shape": []int{4, 2}, "chunks": []int{3, 2}, "dtype": "<f4", "compressor": nil, "fill_value": 0, "order": "C", "filters": nil}
+		m := map[string]any{
+			"zarr_format": 2,
+			"shape":       []int{4, 2},
+			"chunks":      []int{3, 2},
+			"dtype":       "<f4",
+			"compressor":  nil,
+			"fill_value":  0,
+			"order":       "C",
+			"filters":     nil,
+		}
 		for k, v := range change {
 			m[k] = v
 		}
@@ -127,7 +173,11 @@ func TestLies(t *testing.T) {
 	}
 	open := func(files map[string]string) (*Dataset, error) {
 		files[".zgroup"] = `{"zarr_format":2}`
-		return OpenStore(t.Context(), mem(files), robocache.OpenOptions{HZ: robocache.Rate{Num: 1, Den: 1}})
+		return OpenStore(
+			t.Context(),
+			mem(files),
+			robocache.OpenOptions{HZ: robocache.Rate{Num: 1, Den: 1}},
+		)
 	}
 	row := func(d *Dataset, r int) ([]byte, error) {
 		b := make([]byte, 8)
@@ -165,7 +215,13 @@ func TestLies(t *testing.T) {
 		}
 	}
 	// An absent chunk is its fill value; an array of another type is left out, and the others open.
-	d, err := open(map[string]string{"a/.zarray": meta(map[string]any{"fill_value": "NaN"}), "a/0.0": whole, "b/.zarray": meta(map[string]any{"dtype": "<c8"})})
+	d, err := open(
+		map[string]string{
+			"a/.zarray": meta(map[string]any{"fill_value": "NaN"}),
+			"a/0.0":     whole,
+			"b/.zarray": meta(map[string]any{"dtype": "<c8"}),
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,9 +236,23 @@ func TestLies(t *testing.T) {
 	}
 	// Ends that decrease, end beyond the data, or are nothing of the kind.
 	ends := func(shape int, b string) map[string]string {
-		return map[string]string{"data/a/.zarray": meta(nil), "data/a/0.0": whole, "meta/episode_ends/.zarray": fmt.Sprintf(`{"zarr_format":2,"shape":[%d],"chunks":[%d],"dtype":"<i8","compressor":null,"fill_value":0,"order":"C","filters":null}`, shape, min(shape, 1000)), "meta/episode_ends/0": b}
+		return map[string]string{
+			"data/a/.zarray": meta(nil),
+			"data/a/0.0":     whole,
+			"meta/episode_ends/.zarray": fmt.Sprintf(
+				`{"zarr_format":2,"shape":[%d],"chunks":[%d],"dtype":"<i8","compressor":null,"fill_value":0,"order":"C","filters":null}`,
+				shape,
+				min(shape, 1000),
+			),
+			"meta/episode_ends/0": b,
+		}
 	}
-	if _, err := open(ends(2, "\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00")); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := open(
+		ends(2, "\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"),
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error("ends that decrease:", err)
 	}
 	if _, err := open(ends(1<<40, "")); !errors.Is(err, robocache.ErrResourceLimit) {
@@ -192,10 +262,23 @@ func TestLies(t *testing.T) {
 	if err != nil || len(d.Info().Findings) != 1 || d.Info().Findings[0].Code != "short-stream" {
 		t.Fatal(err)
 	}
-	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 1, Index: 5}}, make([]byte, 8)); !errors.Is(err, robocache.ErrMalformed) {
+	if err := d.Gather(
+		t.Context(),
+		"observation.a",
+		[]robocache.Row{{Episode: 1, Index: 5}},
+		make([]byte, 8),
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error("a row beyond the array:", err)
 	}
-	if err := d.Gather(t.Context(), "observation.a", []robocache.Row{{Episode: 0, Index: 2}}, make([]byte, 8)); err != nil {
+	if err := d.Gather(
+		t.Context(),
+		"observation.a",
+		[]robocache.Row{{Episode: 0, Index: 2}},
+		make([]byte, 8),
+	); err != nil {
 		t.Error("the others:", err)
 	}
 }
@@ -212,16 +295,27 @@ func TestZipOfBadNames(t *testing.T) {
 	m := storetest.NewMem("badzip")
 	defer m.Drop()
 	m.Put("x.zarr.zip", b.Bytes())
-	if _, err := Open(t.Context(), "mem://badzip/x.zarr.zip", ten); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := Open(
+		t.Context(),
+		"mem://badzip/x.zarr.zip",
+		ten,
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Error(err)
 	}
 }
 
-// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a store, or a typed error.
+// FuzzSummary: what a plan and two receipts say, which may be a stranger's, makes a store, or a
+// typed error.
 func FuzzSummary(f *testing.F) {
 	const schema = `{"streams":[{"feature":{"key":"x","kind":"numeric","dtype":"float32","shape":[1]},"name":"x","shape":[1],"row":4,"per":4}],"timestamps":false,"root":{}}`
 	f.Add(schema, `{"first_row":0,"ends":[2],"tasks":["a"],"exact":true}`)
-	f.Add(strings.Replace(schema, `"per":4`, `"per":9223372036854775807`, 1), `{"first_row":0,"ends":[-5],"tasks":[]}`)
+	f.Add(
+		strings.Replace(schema, `"per":4`, `"per":9223372036854775807`, 1),
+		`{"first_row":0,"ends":[-5],"tasks":[]}`,
+	)
 	f.Add(strings.Replace(schema, `"row":4`, `"row":1099511627776`, 1), `{"first_row":0}`)
 	f.Add(strings.Replace(schema, `"name":"x"`, `"name":"../../x"`, 1), `{"ends":[1,2,3]}`)
 	f.Add(strings.Replace(schema, `false`, `true`, 1), `{"first_row":-1}`)
@@ -237,7 +331,14 @@ func FuzzSummary(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		hostile.Typed(t, mergeShards(t.Context(), dir, []byte(schema), []robocache.ShardReport{{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"},
-			{Episodes: 1, Frames: 2, Summary: []byte(strings.Replace(summary, `"first_row":0`, `"first_row":2`, 1)), Dir: "b"}}))
+		hostile.Typed(t, mergeShards(t.Context(), dir, []byte(schema), []robocache.ShardReport{
+			{Episodes: 1, Frames: 2, Summary: []byte(summary), Dir: "a"},
+			{
+				Episodes: 1,
+				Frames:   2,
+				Summary:  []byte(strings.Replace(summary, `"first_row":0`, `"first_row":2`, 1)),
+				Dir:      "b",
+			},
+		}))
 	})
 }

@@ -86,7 +86,8 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 	case d.views["task"] == nil && d.tasks != nil && d.tasks[episode] != "":
 		out.Tasks = []string{d.tasks[episode]}
 	case d.taskKey != "" && out.Length > 0:
-		// The texts are read for a bounded number of rows: an episode has few tasks, and each lasts.
+		// The texts are read for a bounded number of rows: an episode has few tasks, and each
+		// lasts.
 		step := 1 + out.Length/4096
 		var rows []robocache.Row
 		for i := 0; i < out.Length; i += step {
@@ -106,7 +107,12 @@ func (d *Dataset) Episode(ctx context.Context, episode int) (out robocache.Episo
 }
 
 // Gather copies rows of a numeric stream into dst.
-func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover("zarr gather", &err)
 	v, err := d.get(key, robocache.KindNumeric)
 	if err != nil {
@@ -123,7 +129,11 @@ func (d *Dataset) Gather(ctx context.Context, key string, rows []robocache.Row, 
 }
 
 // Text gives the rows of a text stream, and of "task".
-func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer crash.Recover("zarr text", &err)
 	out = make([]string, len(rows))
 	if key == "task" && d.views[key] == nil {
@@ -152,7 +162,12 @@ func (d *Dataset) Text(ctx context.Context, key string, rows []robocache.Row) (o
 }
 
 // Frames gives the pixels of images: pieces of decoded chunks where the chunk holds whole images.
-func (d *Dataset) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	defer crash.Recover("zarr frames", &err)
 	if c := d.cameras.cams[key]; c != nil {
 		if err := op.Room(key, "frames", len(rows), len(out)); err != nil {
@@ -203,7 +218,15 @@ func (d *Dataset) images(ctx context.Context, v *view, at []int, out []robocache
 					return err
 				}
 			}
-			out[p] = robocache.FrameRef{Raw: &robocache.Raw{Pix: pix[i], Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}}
+			out[p] = robocache.FrameRef{
+				Raw: &robocache.Raw{
+					Pix:      pix[i],
+					Height:   f.Height,
+					Width:    f.Width,
+					Channels: f.Channels,
+					DType:    f.DType,
+				},
+			}
 		}
 		return nil
 	})
@@ -214,7 +237,10 @@ func rounded(b []byte, t robocache.DType, row int) ([]byte, error) {
 	out := make([]byte, len(b)/t.Size())
 	for i, x := range robocache.Float64s(nil, t, b) {
 		if !(x > -0.5 && x < 255.5) {
-			return nil, robocache.At(malformed("a pixel of %v in images from 0 to 255", x), robocache.Where{"row": row})
+			return nil, robocache.At(
+				malformed("a pixel of %v in images from 0 to 255", x),
+				robocache.Where{"row": row},
+			)
 		}
 		out[i] = uint8(math.RoundToEven(math.Abs(x)))
 	}
@@ -222,7 +248,12 @@ func rounded(b []byte, t robocache.DType, row int) ([]byte, error) {
 }
 
 // Valid says which rows have a value; all have where the store keeps no mask of the stream.
-func (d *Dataset) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) (err error) {
+func (d *Dataset) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) (err error) {
 	defer crash.Recover("zarr valid", &err)
 	v, c := d.views[key], d.cameras.cams[key]
 	if v == nil && c == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// TestHTTP: a consolidated folder and an archive over http give what they give locally; a store that cannot be listed says so.
+// TestHTTP: a consolidated folder and an archive over http give what they give locally; a store
+// that cannot be listed says so.
 func TestHTTP(t *testing.T) {
 	s, err := loopback.Serve(realdata.Path(t, "."), loopback.Options{})
 	if err != nil {
@@ -18,7 +19,11 @@ func TestHTTP(t *testing.T) {
 	}
 	defer s.Close()
 	ten := robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}}
-	local, err := robocache.Open(t.Context(), realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"), ten)
+	local, err := robocache.Open(
+		t.Context(),
+		realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"),
+		ten,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +41,14 @@ func TestHTTP(t *testing.T) {
 		}
 		d.Close()
 	}
-	if _, err := robocache.Open(t.Context(), s.URL+"/zarr/v3/data.zarr", robocache.OpenOptions{Format: "zarr", HZ: ten.HZ}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := robocache.Open(
+		t.Context(),
+		s.URL+"/zarr/v3/data.zarr",
+		robocache.OpenOptions{Format: "zarr", HZ: ten.HZ},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Error(err)
 	}
 }

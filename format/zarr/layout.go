@@ -77,12 +77,25 @@ func (d *Dataset) describeBuffer(ctx context.Context, images string) error {
 			d.single(p)
 			continue
 		}
-		if of, ok := a.Attrs["robocache_mask_of"].(string); ok && a.Type.Kind == 'b' && len(a.Shape) == 1 {
+		if of, ok := a.Attrs["robocache_mask_of"].(string); ok && a.Type.Kind == 'b' &&
+			len(a.Shape) == 1 {
 			masks[of] = a
 			continue
 		}
 		if int64(a.Shape[0]) < total {
-			d.find(robocache.Finding{Severity: robocache.SeverityError, Code: "short-stream", Where: robocache.Where{"stream": p}, Message: fmt.Sprintf("%d rows; the last episode ends at %d", a.Shape[0], total), Hint: "write the missing rows, or take the last episodes off meta/episode_ends"})
+			d.find(
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "short-stream",
+					Where:    robocache.Where{"stream": p},
+					Message: fmt.Sprintf(
+						"%d rows; the last episode ends at %d",
+						a.Shape[0],
+						total,
+					),
+					Hint: "write the missing rows, or take the last episodes off meta/episode_ends",
+				},
+			)
 		}
 		if err := d.describe(ctx, a, bufferKey(name, a), "", images); err != nil {
 			return err
@@ -120,17 +133,22 @@ func (d *Dataset) readTasks(ctx context.Context) error {
 	for _, t := range d.tasks {
 		if t != "" && !seen[t] {
 			seen[t] = true
-			d.About.Tasks = append(d.About.Tasks, robocache.Task{Index: int64(len(d.About.Tasks)), Text: t})
+			d.About.Tasks = append(
+				d.About.Tasks,
+				robocache.Task{Index: int64(len(d.About.Tasks)), Text: t},
+			)
 		}
 	}
 	return nil
 }
 
-// Origin returns the recording that an episode was made from, as the array of our writer says; nil if there is none.
+// Origin returns the recording that an episode was made from, as the array of our writer says; nil
+// if there is none.
 func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin, err error) {
 	defer crash.Recover("zarr", &err)
 	a := d.arrays[sourceArray]
-	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes || episode < 0 || episode >= a.Shape[0] {
+	if a == nil || !a.Text || len(a.Shape) != 1 || a.Shape[0] != d.About.Episodes || episode < 0 ||
+		episode >= a.Shape[0] {
 		return nil, nil
 	}
 	text := make([]string, 1)
@@ -140,7 +158,8 @@ func (d *Dataset) Origin(ctx context.Context, episode int) (_ *robocache.Origin,
 	return origin.Parse(text[0]), nil
 }
 
-// bufferKey is the stream's key: an array that says its own (our writer's do), action and clock under their names, all else as observation.
+// bufferKey is the stream's key: an array that says its own (our writer's do), action and clock
+// under their names, all else as observation.
 func bufferKey(name string, a *Array) string {
 	if k, ok := a.Attrs["robocache_key"].(string); ok && k != "" && len(k) < 256 {
 		return k
@@ -175,7 +194,8 @@ func (d *Dataset) withhold(key func(path string) string) {
 
 // describeGeneric names the streams of a store without a known layout: every array, by its path.
 func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
-	// The rows that most arrays have are the episode's own; arrays of another length have a clock of their own.
+	// The rows that most arrays have are the episode's own; arrays of another length have a clock
+	// of their own.
 	count := map[int]int{}
 	anchor := -1
 	for _, p := range d.paths() {
@@ -210,7 +230,13 @@ func (d *Dataset) describeGeneric(ctx context.Context, images string) error {
 		if a.Shape[0] != anchor {
 			clock = fmt.Sprintf("rows%d", a.Shape[0])
 		}
-		if err := d.describe(ctx, a, cmp.Or(strings.ReplaceAll(p, "/", "."), "values"), clock, images); err != nil {
+		if err := d.describe(
+			ctx,
+			a,
+			cmp.Or(strings.ReplaceAll(p, "/", "."), "values"),
+			clock,
+			images,
+		); err != nil {
 			return err
 		}
 	}
@@ -232,10 +258,25 @@ func (d *Dataset) link() {
 // describe adds an array as a stream.
 func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images string) error {
 	if d.views[key] != nil {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "key-twice", Where: robocache.Where{"stream": a.Path}, Message: "another array has the key " + key + " already; this one is left out"})
+		d.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "key-twice",
+				Where:    robocache.Where{"stream": a.Path},
+				Message:  "another array has the key " + key + " already; this one is left out",
+			},
+		)
 		return nil
 	}
-	f := robocache.Feature{Key: key, Kind: robocache.KindNumeric, DType: a.Type.DType(), Clock: clock, FPS: d.rate, Shape: slices.Clone(a.Shape[1:]), Default: key == "timestamp"}
+	f := robocache.Feature{
+		Key:     key,
+		Kind:    robocache.KindNumeric,
+		DType:   a.Type.DType(),
+		Clock:   clock,
+		FPS:     d.rate,
+		Shape:   slices.Clone(a.Shape[1:]),
+		Default: key == "timestamp",
+	}
 	v := &view{a: a}
 	n := len(a.Shape)
 	switch {
@@ -243,9 +284,21 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 		if n != 1 && !(n == 2 && a.Shape[1] == 1) {
 			why := fmt.Sprintf("texts of shape %v are not read: a text a row is", a.Shape)
 			if a.Text {
-				why = fmt.Sprintf("an array of Python objects (dtype object) of shape %v is not read: a text a row is", a.Shape)
+				why = fmt.Sprintf(
+					"an array of Python objects (dtype object) of shape %v is not read: a text a row is",
+					a.Shape,
+				)
 			}
-			d.find(robocache.Finding{Severity: vital(key), Code: "array-skipped", Where: robocache.Where{"file": a.Path}, Message: why, Hint: "store numbers under a dtype of numbers", NotDelivered: key})
+			d.find(
+				robocache.Finding{
+					Severity:     vital(key),
+					Code:         "array-skipped",
+					Where:        robocache.Where{"file": a.Path},
+					Message:      why,
+					Hint:         "store numbers under a dtype of numbers",
+					NotDelivered: key,
+				},
+			)
 			return nil
 		}
 		f.Kind, f.DType, f.Shape = robocache.KindText, robocache.String, []int{1}
@@ -264,7 +317,18 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 			v.round = true
 			f.DType = robocache.Uint8
 			image(&f, 3)
-			d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "float-images", Where: robocache.Where{"stream": key}, Message: fmt.Sprintf("images kept as %s from 0 to 255 are given as uint8, rounded", a.Type), Hint: robocache.Option("options", "images", "raw") + " gives the numbers"})
+			d.find(
+				robocache.Finding{
+					Severity: robocache.SeverityInfo,
+					Code:     "float-images",
+					Where:    robocache.Where{"stream": key},
+					Message: fmt.Sprintf(
+						"images kept as %s from 0 to 255 are given as uint8, rounded",
+						a.Type,
+					),
+					Hint: robocache.Option("options", "images", "raw") + " gives the numbers",
+				},
+			)
 		}
 	}
 	if turns := umiRotations(a.Path, &f); turns != nil {
@@ -275,7 +339,14 @@ func (d *Dataset) describe(ctx context.Context, a *Array, key, clock, images str
 	}
 	f.StateDepth()
 	if a.err != nil {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "codec-unsupported", Where: robocache.Where{"stream": key}, Message: a.err.Error()})
+		d.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "codec-unsupported",
+				Where:    robocache.Where{"stream": key},
+				Message:  a.err.Error(),
+			},
+		)
 	}
 	d.views[key] = v
 	if key == "task" && f.Kind == robocache.KindText {
@@ -294,7 +365,8 @@ func image(f *robocache.Feature, channels int) {
 
 // own takes what our writer keeps of a feature.
 //
-// A stream of numbers of the shape of images is numbers where it says so, and the other way round for depth.
+// A stream of numbers of the shape of images is numbers where it says so, and the other way round
+// for depth.
 func own(f *robocache.Feature, m map[string]any) {
 	switch kind, _ := m["kind"].(string); {
 	case kind == string(robocache.KindEvent) && f.Kind == robocache.KindText:
@@ -310,7 +382,10 @@ func own(f *robocache.Feature, m map[string]any) {
 	if v, ok := m["rotations"]; ok {
 		f.Rotations = nil
 		var r []robocache.Rotation
-		if b, err := json.Marshal(v); err == nil && json.Unmarshal(b, &r) == nil && robocache.CheckRotations(r, f.Elements()) == nil {
+		if b, err := json.Marshal(
+			v,
+		); err == nil && json.Unmarshal(b, &r) == nil &&
+			robocache.CheckRotations(r, f.Elements()) == nil {
 			f.Rotations = r
 		}
 	}
@@ -361,9 +436,9 @@ func depthName(p string) bool { return strings.Contains(strings.ToLower(p), "dep
 // maxPixelRows is the number of rows that are read to tell pixels from other numbers.
 const maxPixelRows = 16
 
-// pixels reports whether an array of numbers holds pixels from 0 to 255: the first row that decides has
-// values above 1, and none outside. Rows of 0 and 1 alone decide nothing: they may be black. They are
-// skipped, to rows spread over all episodes.
+// pixels reports whether an array of numbers holds pixels from 0 to 255: the first row that decides
+// has values above 1, and none outside. Rows of 0 and 1 alone decide nothing: they may be black.
+// They are skipped, to rows spread over all episodes.
 func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
 	if a.Shape[0] == 0 || a.err != nil || a.row > 64<<20 {
 		return false, nil
@@ -394,5 +469,12 @@ func (d *Dataset) pixels(ctx context.Context, a *Array) (_ bool, err error) {
 
 // single tells of an array of no dimensions, which is left out.
 func (d *Dataset) single(path string) {
-	d.find(robocache.Finding{Severity: robocache.SeverityInfo, Code: "array-skipped", Where: robocache.Where{"file": path}, Message: "a single value, no stream"})
+	d.find(
+		robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "array-skipped",
+			Where:    robocache.Where{"file": path},
+			Message:  "a single value, no stream",
+		},
+	)
 }

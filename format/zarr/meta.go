@@ -74,7 +74,8 @@ type metadata struct {
 	Storage  []any          `json:"storage_transformers"`
 }
 
-// codec is a name with parameters: of v2 {"id", …}, of v3 {"name", "configuration"} or the name alone.
+// codec is a name with parameters: of v2 {"id", …}, of v3 {"name", "configuration"} or the name
+// alone.
 type codec struct {
 	name string
 	raw  json.RawMessage
@@ -241,9 +242,28 @@ func (m *metadata) chain(text, big bool) (out []codec, err error) {
 }
 
 var typesV3 = map[string]npy.Type{
-	"bool": {Kind: 'b', Size: 1}, "int8": {Kind: 'i', Size: 1}, "int16": {Kind: 'i', Size: 2}, "int32": {Kind: 'i', Size: 4}, "int64": {Kind: 'i', Size: 8},
-	"uint8": {Kind: 'u', Size: 1}, "uint16": {Kind: 'u', Size: 2}, "uint32": {Kind: 'u', Size: 4}, "uint64": {Kind: 'u', Size: 8},
-	"float16": {Kind: 'f', Size: 2}, "float32": {Kind: 'f', Size: 4}, "float64": {Kind: 'f', Size: 8}, "string": {Kind: 'O', Size: 8},
+	"bool": {
+		Kind: 'b',
+		Size: 1,
+	},
+	"int8":  {Kind: 'i', Size: 1},
+	"int16": {Kind: 'i', Size: 2},
+	"int32": {Kind: 'i', Size: 4},
+	"int64": {Kind: 'i', Size: 8},
+	"uint8": {
+		Kind: 'u',
+		Size: 1,
+	},
+	"uint16": {Kind: 'u', Size: 2},
+	"uint32": {Kind: 'u', Size: 4},
+	"uint64": {Kind: 'u', Size: 8},
+	"float16": {
+		Kind: 'f',
+		Size: 2,
+	},
+	"float32": {Kind: 'f', Size: 4},
+	"float64": {Kind: 'f', Size: 8},
+	"string":  {Kind: 'O', Size: 8},
 }
 
 // setKeys settles the names of chunks: prefix stands before the numbers.
@@ -421,7 +441,8 @@ func putFloat(dst []byte, f float64) {
 	}
 }
 
-// integerFill reads a number that an integer of so many bytes holds; 0.0 is written for integers too.
+// integerFill reads a number that an integer of so many bytes holds; 0.0 is written for integers
+// too.
 func integerFill(s string, size int, signed bool) (uint64, bool) {
 	if i, err := strconv.ParseInt(s, 10, 64); err == nil {
 		return uint64(i), fits(i, size, signed)
@@ -430,7 +451,10 @@ func integerFill(s string, size int, signed bool) (uint64, bool) {
 		return u, true
 	}
 	f, err := strconv.ParseFloat(s, 64)
-	return uint64(int64(f)), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 && fits(int64(f), size, signed)
+	return uint64(
+			int64(f),
+		), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 &&
+			fits(int64(f), size, signed)
 }
 
 func fits(i int64, size int, signed bool) bool {

@@ -11,10 +11,19 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Two entries of consolidated metadata that name one path are an error: one would hide the other, and they would share what is cached.
+// Two entries of consolidated metadata that name one path are an error: one would hide the other,
+// and they would share what is cached.
 func TestTwoArraysOfOneName(t *testing.T) {
 	one := fmt.Sprintf(arrayMetaV2, "null", "null")
-	_, err := readTree(t.Context(), mem(map[string]string{".zmetadata": `{"metadata": {"data/x/.zarray": ` + one + `, "data//x/.zarray": ` + one + `, "data/y/.zarray": ` + one + `}}`}), 1<<20)
+	_, err := readTree(
+		t.Context(),
+		mem(
+			map[string]string{
+				".zmetadata": `{"metadata": {"data/x/.zarray": ` + one + `, "data//x/.zarray": ` + one + `, "data/y/.zarray": ` + one + `}}`,
+			},
+		),
+		1<<20,
+	)
 	if !errors.Is(err, robocache.ErrMalformed) {
 		t.Error(err)
 	}
@@ -25,9 +34,17 @@ func TestSingleValues(t *testing.T) {
 	const meta = `{"zarr_format":2,"shape":[%s],"chunks":[%[1]s],"dtype":"<i8","compressor":null,"fill_value":3,"order":"C","filters":null}`
 	for _, buffer := range []bool{false, true} {
 		dir := t.TempDir()
-		files := map[string]string{".zgroup": `{"zarr_format":2}`, "data/.zgroup": `{"zarr_format":2}`, "data/one/.zarray": fmt.Sprintf(meta, ""), "data/action/.zarray": fmt.Sprintf(meta, "3")}
+		files := map[string]string{
+			".zgroup":             `{"zarr_format":2}`,
+			"data/.zgroup":        `{"zarr_format":2}`,
+			"data/one/.zarray":    fmt.Sprintf(meta, ""),
+			"data/action/.zarray": fmt.Sprintf(meta, "3"),
+		}
 		if buffer {
-			files["meta/.zgroup"], files["meta/episode_ends/.zarray"] = `{"zarr_format":2}`, fmt.Sprintf(meta, "1")
+			files["meta/.zgroup"], files["meta/episode_ends/.zarray"] = `{"zarr_format":2}`, fmt.Sprintf(
+				meta,
+				"1",
+			)
 		}
 		for name, text := range files {
 			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
@@ -38,7 +55,11 @@ func TestSingleValues(t *testing.T) {
 			}
 		}
 		d := open(t, dir, ten)
-		if d.Len(0) != 3 || !slices.ContainsFunc(d.Info().Findings, func(f robocache.Finding) bool { return f.Code == "array-skipped" && f.Where["file"] == "data/one" }) {
+		if d.Len(0) != 3 ||
+			!slices.ContainsFunc(
+				d.Info().Findings,
+				func(f robocache.Finding) bool { return f.Code == "array-skipped" && f.Where["file"] == "data/one" },
+			) {
 			t.Errorf("buffer %t: %d rows, %+v", buffer, d.Len(0), d.Info().Findings)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestRotations: UMI's layout says where rotation vectors are; what our writer notes of a feature comes back, and no other's nonsense.
+// TestRotations: UMI's layout says where rotation vectors are; what our writer notes of a feature
+// comes back, and no other's nonsense.
 func TestRotations(t *testing.T) {
 	num := func(d robocache.DType, n ...int) robocache.Feature {
 		return robocache.Feature{Key: "x", Kind: robocache.KindNumeric, DType: d, Shape: n}
@@ -21,7 +22,8 @@ func TestRotations(t *testing.T) {
 		{"data/robot0_eef_rot_axis_angle", num(robocache.Float32, 3), []robocache.Rotation{{At: 0, Form: "rotvec"}}},
 		{"data/robot0_demo_start_pose", num(robocache.Float64, 6), []robocache.Rotation{{At: 3, Form: "rotvec"}}},
 		{"data/robot1_demo_end_pose", num(robocache.Float64, 6), []robocache.Rotation{{At: 3, Form: "rotvec"}}},
-		{"data/robot0_eef_rot_axis_angle", num(robocache.Float32, 4), nil}, {"data/robot0_eef_rot_axis_angle", num(robocache.Int32, 3), nil},
+		{"data/robot0_eef_rot_axis_angle", num(robocache.Float32, 4), nil},
+		{"data/robot0_eef_rot_axis_angle", num(robocache.Int32, 3), nil},
 		{"data/robot0_eef_pos", num(robocache.Float32, 3), nil},
 	} {
 		if got := umiRotations(c.path, &c.f); !slices.Equal(got, c.want) {
@@ -41,7 +43,8 @@ func TestRotations(t *testing.T) {
 		}
 		back := num(robocache.Float32, n)
 		own(&back, m)
-		if back.Interpolation != "slerp" || (len(back.Rotations) == 1) != (n == 7) || n == 7 && back.Rotations[0] != out.Rotations[0] {
+		if back.Interpolation != "slerp" || (len(back.Rotations) == 1) != (n == 7) ||
+			n == 7 && back.Rotations[0] != out.Rotations[0] {
 			t.Errorf("%d channels: %+v", n, back)
 		}
 	}

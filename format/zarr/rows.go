@@ -18,7 +18,11 @@ import (
 
 // load gives a decoded chunk.
 func (d *tree) load(ctx context.Context, a *Array, index []int) (*chunk, error) {
-	return d.cache.Load(ctx, unit{a.id, linear(index, a.grid)}, func() (*chunk, int64, error) { return d.read(ctx, a, slices.Clone(index)) })
+	return d.cache.Load(
+		ctx,
+		unit{a.id, linear(index, a.grid)},
+		func() (*chunk, int64, error) { return d.read(ctx, a, slices.Clone(index)) },
+	)
 }
 
 // read decodes a chunk, and says what it takes.
@@ -32,7 +36,9 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 	}
 	defer robocache.LocateIn(&err, "chunk", join(index, "."))
 	room := func(n int64) []byte { return make([]byte, n) }
-	if a.pipe.apart { // the packed bytes are read into memory that is used again: what is new costs more than unpacking
+	// the packed bytes are read into memory that is used again: what is new costs more than
+	// unpacking
+	if a.pipe.apart {
 		l := lease.Get()
 		defer l.Done()
 		room = l.Room
@@ -63,7 +69,13 @@ func (d *tree) read(ctx context.Context, a *Array, index []int) (_ *chunk, _ int
 }
 
 // packed reads a chunk's bytes as they lie in the store; nil where it is absent.
-func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (b []byte, name string, err error) {
+func (d *tree) packed(
+	ctx context.Context,
+	a *Array,
+	index []int,
+	raw int64,
+	room func(n int64) []byte,
+) (b []byte, name string, err error) {
 	if a.shard != nil {
 		return d.packedInShard(ctx, a, index, raw, room)
 	}
@@ -85,8 +97,14 @@ func (d *tree) packed(ctx context.Context, a *Array, index []int, raw int64, roo
 	return b, name, nil
 }
 
-// each calls fn once for every row of chunks that rows touch, with the positions in rows that lie in it; several at the same time.
-func (d *tree) each(ctx context.Context, a *Array, rows []int, fn func(ctx context.Context, c0 int, positions []int) error) error {
+// each calls fn once for every row of chunks that rows touch, with the positions in rows that lie
+// in it; several at the same time.
+func (d *tree) each(
+	ctx context.Context,
+	a *Array,
+	rows []int,
+	fn func(ctx context.Context, c0 int, positions []int) error,
+) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -205,7 +223,8 @@ func (a *Array) blankRow(dst []byte, index []int) {
 	})
 }
 
-// runs gives the stretches of a row that a chunk holds: elements to of the row, from of the chunk's row.
+// runs gives the stretches of a row that a chunk holds: elements to of the row, from of the chunk's
+// row.
 func (a *Array) runs(index []int, fn func(to, from, n int)) {
 	n := len(a.Shape)
 	if n == 1 {

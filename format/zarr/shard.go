@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/npy"
 )
 
-// shard says how chunks lie together in one file: an index of (offset, size) pairs at its end or beginning.
+// shard says how chunks lie together in one file: an index of (offset, size) pairs at its end or
+// beginning.
 type shard struct {
 	outer []int // elements of a shard in each dimension
 	per   []int // chunks of a shard in each dimension
@@ -21,7 +22,8 @@ type shard struct {
 
 const maxShardIndex = 64 << 20
 
-// codecs reads an array's codecs; a chain that is sharding alone makes the inner chunks the array's. t is the type as it is stored.
+// codecs reads an array's codecs; a chain that is sharding alone makes the inner chunks the
+// array's. t is the type as it is stored.
 func (a *Array) codecs(codecs []codec, t npy.Type) error {
 	if len(codecs) != 1 || codecs[0].name != "sharding_indexed" {
 		var err error
@@ -92,41 +94,46 @@ func (a *Array) codecs(codecs []codec, t npy.Type) error {
 
 // table reads a shard's index; without one where the shard is absent.
 func (d *tree) table(ctx context.Context, a *Array, outer []int, name string) (*chunk, error) {
-	return d.cache.Load(ctx, unit{a.id, -1 - linear(outer, outerGrid(a))}, func() (*chunk, int64, error) {
-		r, err := d.st.Open(ctx, name)
-		if errors.Is(err, robocache.ErrNotFound) {
-			return &chunk{}, 64, nil
-		}
-		if err != nil {
-			return nil, 0, err
-		}
-		c, size := &chunk{}, int64(64)
-		if robocache.IsRemote(r) {
-			c.file, size = r, 64+16<<10 // its beginning; opening it again would be a request for each chunk
-		} else {
-			defer r.Close()
-		}
-		s := a.shard
-		if r.Size() < s.bytes {
-			return nil, 0, bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
-		}
-		b := make([]byte, s.bytes)
-		off := r.Size() - s.bytes
-		if s.start {
-			off = 0
-		}
-		if err := r.ReadAt(ctx, b, off); err != nil {
-			return nil, 0, err
-		}
-		if b, err = s.index.decode(b, s.raw); err != nil {
-			return nil, 0, err
-		}
-		c.table = make([]uint64, len(b)/8)
-		for i := range c.table {
-			c.table[i] = le.Uint64(b[8*i:])
-		}
-		return c, int64(len(b)) + size, nil
-	})
+	return d.cache.Load(
+		ctx,
+		unit{a.id, -1 - linear(outer, outerGrid(a))},
+		func() (*chunk, int64, error) {
+			r, err := d.st.Open(ctx, name)
+			if errors.Is(err, robocache.ErrNotFound) {
+				return &chunk{}, 64, nil
+			}
+			if err != nil {
+				return nil, 0, err
+			}
+			c, size := &chunk{}, int64(64)
+			if robocache.IsRemote(r) {
+				// its beginning; opening it again would be a request for each chunk
+				c.file, size = r, 64+16<<10
+			} else {
+				defer r.Close()
+			}
+			s := a.shard
+			if r.Size() < s.bytes {
+				return nil, 0, bad("a shard of %d bytes has no index of %d", r.Size(), s.bytes)
+			}
+			b := make([]byte, s.bytes)
+			off := r.Size() - s.bytes
+			if s.start {
+				off = 0
+			}
+			if err := r.ReadAt(ctx, b, off); err != nil {
+				return nil, 0, err
+			}
+			if b, err = s.index.decode(b, s.raw); err != nil {
+				return nil, 0, err
+			}
+			c.table = make([]uint64, len(b)/8)
+			for i := range c.table {
+				c.table[i] = le.Uint64(b[8*i:])
+			}
+			return c, int64(len(b)) + size, nil
+		},
+	)
 }
 
 func outerGrid(a *Array) []int {
@@ -138,7 +145,13 @@ func outerGrid(a *Array) []int {
 }
 
 // packedInShard gives a chunk's bytes out of its shard; nil where it is absent.
-func (d *tree) packedInShard(ctx context.Context, a *Array, index []int, raw int64, room func(n int64) []byte) (_ []byte, _ string, err error) {
+func (d *tree) packedInShard(
+	ctx context.Context,
+	a *Array,
+	index []int,
+	raw int64,
+	room func(n int64) []byte,
+) (_ []byte, _ string, err error) {
 	s := a.shard
 	outer, inner := make([]int, len(index)), make([]int, len(index))
 	for i, v := range index {

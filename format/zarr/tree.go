@@ -32,13 +32,15 @@ const (
 	wellKnownArrays = "data/action data/state data/img data/obs meta/episode_ends"
 )
 
-// unit names what is cached: a chunk of an array by its number, a shard's index by -1 minus its number.
+// unit names what is cached: a chunk of an array by its number, a shard's index by -1 minus its
+// number.
 type unit struct {
 	array int32
 	n     int64
 }
 
-// chunk is a decoded chunk: data, or texts, or a shard's index and, where that is remote, the shard; all nil where it is absent.
+// chunk is a decoded chunk: data, or texts, or a shard's index and, where that is remote, the
+// shard; all nil where it is absent.
 type chunk struct {
 	data  []byte
 	texts []string
@@ -121,13 +123,15 @@ func hasRoot(ctx context.Context, s store.Store) bool {
 	return false
 }
 
-// hasBuffer says whether a replay buffer lies in the folder, as recordings of real robots have it beside their videos.
+// hasBuffer says whether a replay buffer lies in the folder, as recordings of real robots have it
+// beside their videos.
 func hasBuffer(ctx context.Context, s store.Store) bool {
 	b, err := store.Sub(s, bufferFolder)
 	return err == nil && hasRoot(ctx, b)
 }
 
-// videosBeside opens the folder around a store where it has videos of episodes; nil where there are none.
+// videosBeside opens the folder around a store where it has videos of episodes; nil where there are
+// none.
 func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (store.Store, error) {
 	around, _ := store.Above(uri)
 	s, err := store.OpenFor(around, opt)
@@ -145,7 +149,8 @@ func videosBeside(ctx context.Context, uri string, opt robocache.OpenOptions) (s
 	return nil, err
 }
 
-// readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking through its folders.
+// readTree finds the arrays of a store: by consolidated metadata where it has them, else by looking
+// through its folders.
 func readTree(ctx context.Context, s store.Store, budget int64) (_ *tree, err error) {
 	defer crash.Recover("zarr open", &err)
 	t := &tree{st: s, arrays: map[string]*Array{}, cache: lru.New[unit, *chunk](budget)}
@@ -221,7 +226,8 @@ type node struct {
 	Type string `json:"node_type"`
 }
 
-// take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of them, or "".
+// take reads the metadata of arrays, and of v2 their attributes. in is the file that holds all of
+// them, or "".
 func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 	if in != "" {
 		defer robocache.LocateIn(&err, "file", in)
@@ -236,7 +242,12 @@ func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 			}
 		}
 		if base == metaV2Name || n.Type == "array" {
-			if err := t.add(strings.TrimSuffix(dir, "/"), name, nodes[name], base == metaV3Name); err != nil {
+			if err := t.add(
+				strings.TrimSuffix(dir, "/"),
+				name,
+				nodes[name],
+				base == metaV3Name,
+			); err != nil {
 				return err
 			}
 		}
@@ -256,7 +267,8 @@ func (t *tree) take(nodes map[string]json.RawMessage, in string) (err error) {
 	return nil
 }
 
-// add reads one array's metadata. An array whose type is not read is left out with a finding; broken metadata is an error.
+// add reads one array's metadata. An array whose type is not read is left out with a finding;
+// broken metadata is an error.
 func (t *tree) add(name, file string, b []byte, v3 bool) error {
 	if len(t.arrays) >= maxArrays {
 		return robocache.ResourceLimit("zarr", nil, "too many arrays")
@@ -280,7 +292,16 @@ func (t *tree) add(name, file string, b []byte, v3 bool) error {
 		return nil
 	}()
 	if errors.Is(err, robocache.ErrUnsupported) {
-		t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "array-skipped", Where: robocache.Where{"file": file}, Message: err.Error(), NotDelivered: name})
+		t.findings = append(
+			t.findings,
+			robocache.Finding{
+				Severity:     robocache.SeverityWarning,
+				Code:         "array-skipped",
+				Where:        robocache.Where{"file": file},
+				Message:      err.Error(),
+				NotDelivered: name,
+			},
+		)
 		return nil
 	}
 	if err := robocache.At(err, robocache.Where{"file": file}); err != nil {
@@ -321,11 +342,15 @@ func (t *tree) look(ctx context.Context, base string) (map[string]json.RawMessag
 	return nodes, nil
 }
 
-// walk gives the metadata files below a folder by the folders alone: a store has far more chunks than folders, and below an array there is
-// nothing to find.
+// walk gives the metadata files below a folder by the folders alone: a store has far more chunks
+// than folders, and below an array there is nothing to find.
 func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []string, err error) {
 	if depth > maxDims {
-		return out, robocache.ResourceLimit("zarr open", robocache.Where{"file": dir}, "groups nested too deep")
+		return out, robocache.ResourceLimit(
+			"zarr open",
+			robocache.Where{"file": dir},
+			"groups nested too deep",
+		)
 	}
 	name := path.Join(dir, base)
 	b, err := store.ReadFile(ctx, t.st, name, maxMeta)
@@ -352,7 +377,8 @@ func (t *tree) walk(ctx context.Context, dir, base string, depth int) (out []str
 	return out, nil
 }
 
-// names lists the metadata files of a store; where it cannot be listed, those that replay buffers have are tried.
+// names lists the metadata files of a store; where it cannot be listed, those that replay buffers
+// have are tried.
 func (t *tree) names(ctx context.Context, base string) (out []string, err error) {
 	err = func() error {
 		walk, err := t.walk(ctx, "", base, 0)
@@ -389,7 +415,15 @@ func (t *tree) names(ctx context.Context, base string) (out []string, err error)
 		return out, robocache.Unsupported("zarr open", nil, "this store cannot be listed, and has no consolidated metadata").
 			WithHint("run zarr.consolidate_metadata over the store, or zip it")
 	}
-	t.findings = append(t.findings, robocache.Finding{Severity: robocache.SeverityWarning, Code: "not-consolidated", Message: "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found", Hint: "run zarr.consolidate_metadata over the store"})
+	t.findings = append(
+		t.findings,
+		robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "not-consolidated",
+			Message:  "the store cannot be listed and has no consolidated metadata: only arrays with well-known names are found",
+			Hint:     "run zarr.consolidate_metadata over the store",
+		},
+	)
 	return out, nil
 }
 

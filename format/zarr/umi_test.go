@@ -14,10 +14,12 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy images within 1 (video/jpegxl X1).
+// TestUMI: A2 on UMI's layout as zarr-python and imagecodecs write and read it; lossy images within
+// 1 (video/jpegxl X1).
 func TestUMI(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	if out, err := exec.Command(python, "-c", "import zarr, imagecodecs; assert imagecodecs.JPEGXL.available").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c", "import zarr, imagecodecs; assert imagecodecs.JPEGXL.available").
+		CombinedOutput(); err != nil {
 		t.Skipf("no zarr or imagecodecs in .venv: %v %s", err, out)
 	}
 	dir := t.TempDir()
@@ -42,7 +44,15 @@ func TestUMI(t *testing.T) {
 				t.Errorf("%s: %s differs", name, array)
 			}
 		}
-		lossless, lossy := all(t, d, d.arrays["data/camera0_rgb"]), all(t, d, d.arrays["data/camera1_rgb"])
+		lossless, lossy := all(
+			t,
+			d,
+			d.arrays["data/camera0_rgb"],
+		), all(
+			t,
+			d,
+			d.arrays["data/camera1_rgb"],
+		)
 		var off int
 		for i := range lossy {
 			e := int(lossy[i]) - int(lossless[i])
@@ -57,11 +67,17 @@ func TestUMI(t *testing.T) {
 		t.Errorf("%+v", s.Info())
 	}
 	out2 := make([]robocache.FrameRef, 2)
-	if err := s.Frames(t.Context(), "observation.camera0_rgb", []robocache.Row{{Episode: 1, Index: 13}, {Episode: 0, Index: 0}}, out2); err != nil {
+	if err := s.Frames(
+		t.Context(),
+		"observation.camera0_rgb",
+		[]robocache.Row{{Episode: 1, Index: 13}, {Episode: 0, Index: 0}},
+		out2,
+	); err != nil {
 		t.Fatal(err)
 	}
 	whole := all(t, s.tree, s.arrays["data/camera0_rgb"])
-	if n := 64 * 80 * 3; !bytes.Equal(out2[0].Raw.Pix, whole[22*n:]) || !bytes.Equal(out2[1].Raw.Pix, whole[:n]) {
+	if n := 64 * 80 * 3; !bytes.Equal(out2[0].Raw.Pix, whole[22*n:]) ||
+		!bytes.Equal(out2[1].Raw.Pix, whole[:n]) {
 		t.Error("images of other rows")
 	}
 }
@@ -73,7 +89,12 @@ func TestJPEGXL(t *testing.T) {
 		t.Fatal(err)
 	}
 	meta := func(shape, chunks, dtype string) string {
-		return fmt.Sprintf(`{"zarr_format":2,"shape":%s,"chunks":%s,"dtype":"%s","compressor":{"id":"imagecodecs_jpegxl","lossless":true},"fill_value":7,"order":"C","filters":null}`, shape, chunks, dtype)
+		return fmt.Sprintf(
+			`{"zarr_format":2,"shape":%s,"chunks":%s,"dtype":"%s","compressor":{"id":"imagecodecs_jpegxl","lossless":true},"fill_value":7,"order":"C","filters":null}`,
+			shape,
+			chunks,
+			dtype,
+		)
 	}
 	d, err := OpenStore(t.Context(), mem(map[string]string{
 		".zgroup":       `{"zarr_format":2}`,
@@ -90,7 +111,12 @@ func TestJPEGXL(t *testing.T) {
 	}
 	defer d.Close()
 	out := make([]robocache.FrameRef, 2)
-	if err := d.Frames(t.Context(), "good", []robocache.Row{{Index: 0}, {Index: 1}}, out); err != nil {
+	if err := d.Frames(
+		t.Context(),
+		"good",
+		[]robocache.Row{{Index: 0}, {Index: 1}},
+		out,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if p := out[1].Raw.Pix; p[0] != 7 || p[len(p)-1] != 7 || bytes.Equal(out[0].Raw.Pix, p) {

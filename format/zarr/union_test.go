@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestFirstRowsDecideNothing checks that float images are recognised whichever episode is black, and
-// that every array is a stream of all episodes.
+// TestFirstRowsDecideNothing checks that float images are recognised whichever episode is black,
+// and that every array is a stream of all episodes.
 func TestFirstRowsDecideNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		value func(row int) float32
@@ -32,8 +32,13 @@ func TestFirstRowsDecideNothing(t *testing.T) {
 				}
 			}
 			array := func(shape, chunks, dtype string) string {
-				return fmt.Sprintf(`{"zarr_format":2,"shape":[%s],"chunks":[%s],"dtype":"%s","compressor":null,`+
-					`"fill_value":0,"order":"C","filters":null}`, shape, chunks, dtype)
+				return fmt.Sprintf(
+					`{"zarr_format":2,"shape":[%s],"chunks":[%s],"dtype":"%s","compressor":null,`+
+						`"fill_value":0,"order":"C","filters":null}`,
+					shape,
+					chunks,
+					dtype,
+				)
 			}
 			d, err := OpenStore(t.Context(), mem(map[string]string{
 				".zgroup":                   `{"zarr_format":2}`,
@@ -52,7 +57,12 @@ func TestFirstRowsDecideNothing(t *testing.T) {
 			}
 			for e := range 5 {
 				rows := []robocache.Row{{Episode: e, Index: 3}}
-				if err := d.Gather(t.Context(), "observation.state", rows, make([]byte, 12)); err != nil {
+				if err := d.Gather(
+					t.Context(),
+					"observation.state",
+					rows,
+					make([]byte, 12),
+				); err != nil {
 					t.Error(e, err)
 				}
 			}

@@ -69,7 +69,9 @@ func (d *Dataset) examineOtherClocks(
 		if len(d.About.UnusedClocks) == before && d.rate.Zero() {
 			wanted := strings.TrimSuffix(path, name) + "timestamp"
 			record(robocache.UnusedClock{
-				Stream: path, Sound: true, Reason: "is not taken as the clock of the rows, which is " + wanted,
+				Stream: path,
+				Sound:  true,
+				Reason: "is not taken as the clock of the rows, which is " + wanted,
 				Advice: "Rename the array to " + wanted,
 			})
 		}

@@ -54,12 +54,22 @@ func (d *Dataset) Video() *video.Library { return d.cameras.lib }
 
 func newCameras(st store.Store, budget int64) cameras {
 	open := func(ctx context.Context, name string) (robocache.Ranged, error) { return st.Open(ctx, name) }
-	return cameras{st: st, lib: video.NewLibrary(open, max(budget/8, smallestBudget)), cams: map[string]*camera{}}
+	return cameras{
+		st:   st,
+		lib:  video.NewLibrary(open, max(budget/8, smallestBudget)),
+		cams: map[string]*camera{},
+	}
 }
 
-// findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own streams from nothing.
+// findVideos adds the cameras of videos/. What keeps them from being read keeps the buffer's own
+// streams from nothing.
 func (d *Dataset) findVideos(ctx context.Context) error {
-	list, links, err := store.Files(ctx, d.cameras.st, videosFolder, func(name string) bool { return path.Ext(name) == ".mp4" })
+	list, links, err := store.Files(
+		ctx,
+		d.cameras.st,
+		videosFolder,
+		func(name string) bool { return path.Ext(name) == ".mp4" },
+	)
 	if errors.Is(err, robocache.ErrUnsupported) {
 		return nil // http: nothing says which there are
 	}
@@ -92,12 +102,27 @@ func (d *Dataset) findVideos(ctx context.Context) error {
 			d.cameras.cams[key] = c
 		}
 		if other := c.files[episode]; other != "" {
-			return robocache.At(malformed("two videos of one camera: %s, %s", other, e.Name), robocache.Where{"stream": key, "episode": episode})
+			return robocache.At(
+				malformed("two videos of one camera: %s, %s", other, e.Name),
+				robocache.Where{"stream": key, "episode": episode},
+			)
 		}
 		c.files[episode] = e.Name
 	}
 	if beyond > 0 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "video-beyond", Where: robocache.Where{"file": videosFolder}, Message: fmt.Sprintf("%d videos are of episodes that the buffer does not have", beyond), Count: beyond, Hint: "an episode was dropped from the buffer without its videos"})
+		d.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "video-beyond",
+				Where:    robocache.Where{"file": videosFolder},
+				Message: fmt.Sprintf(
+					"%d videos are of episodes that the buffer does not have",
+					beyond,
+				),
+				Count: beyond,
+				Hint:  "an episode was dropped from the buffer without its videos",
+			},
+		)
 	}
 	for _, k := range slices.Sorted(maps.Keys(d.cameras.cams)) {
 		d.addCamera(ctx, k, d.cameras.cams[k])
@@ -121,8 +146,10 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if d.views[key] != nil {
 		delete(d.cameras.cams, key)
 		d.find(robocache.Finding{
-			Severity: robocache.SeverityInfo, Code: "key-twice", Where: robocache.Where{"stream": key},
-			Message: "the buffer has images of this name; the videos beside it are left out",
+			Severity: robocache.SeverityInfo,
+			Code:     "key-twice",
+			Where:    robocache.Where{"stream": key},
+			Message:  "the buffer has images of this name; the videos beside it are left out",
 		})
 		return
 	}
@@ -156,15 +183,26 @@ func (d *Dataset) addCamera(ctx context.Context, key string, c *camera) {
 	if usual.height == 0 {
 		delete(d.cameras.cams, key)
 		d.find(robocache.Finding{
-			Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"stream": key},
-			Message: fmt.Sprintf("no video of this camera can be read: %v", failed),
-			Hint:    "fetch videos/ again", NotDelivered: key, Class: "malformed",
+			Severity:     robocache.SeverityError,
+			Code:         "bad-video",
+			Where:        robocache.Where{"stream": key},
+			Message:      fmt.Sprintf("no video of this camera can be read: %v", failed),
+			Hint:         "fetch videos/ again",
+			NotDelivered: key,
+			Class:        "malformed",
 		})
 		return
 	}
 	d.About.Features = append(d.About.Features, robocache.Feature{
-		Key: key, Kind: robocache.KindVideo, DType: robocache.Uint8, FPS: d.rate, Codec: usual.codec,
-		Height: usual.height, Width: usual.width, Channels: 3, Shape: []int{usual.height, usual.width, 3},
+		Key:      key,
+		Kind:     robocache.KindVideo,
+		DType:    robocache.Uint8,
+		FPS:      d.rate,
+		Codec:    usual.codec,
+		Height:   usual.height,
+		Width:    usual.width,
+		Channels: 3,
+		Shape:    []int{usual.height, usual.width, 3},
 	})
 }
 
@@ -196,9 +234,9 @@ func (s *cameras) link(info *robocache.Info) {
 	}
 }
 
-// frameMap finds the frames of an episode's rows. Row k shows frame k if the file has as many frames as
-// the episode has rows. Otherwise each row shows the frame within half a frame of its time since the
-// first row; if a row has none, the episode is malformed as a whole.
+// frameMap finds the frames of an episode's rows. Row k shows frame k if the file has as many
+// frames as the episode has rows. Otherwise each row shows the frame within half a frame of its
+// time since the first row; if a row has none, the episode is malformed as a whole.
 func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameMap, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +260,8 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 		times, err := d.Times(ctx, episode, "")
 		if err != nil {
 			return nil, robocache.NewError(robocache.Classify(err), "zarr video", where, "%s, and without a rate nothing says which frame is whose", counts).
-				WithCause(err).WithHint("say the rate of the rows: %s", robocache.Option("rows_hz", 10))
+				WithCause(err).
+				WithHint("say the rate of the rows: %s", robocache.Option("rows_hz", 10))
 		}
 		r.step = (times[rows-1] - times[0]) / int64(max(rows-1, 1))
 		within := video.HalfFrame(r.interval, video.MedianStep(times))
@@ -238,8 +277,8 @@ func (d *Dataset) frameMap(ctx context.Context, c *camera, episode int) (*frameM
 	return r, nil
 }
 
-// sinceFirst moves times so that the first is that of the file's first frame. A time that is too far
-// away for int64 becomes one without a frame.
+// sinceFirst moves times so that the first is that of the file's first frame. A time that is too
+// far away for int64 becomes one without a frame.
 func sinceFirst(times []int64, ix *video.Index) []int64 {
 	begin := int64(0)
 	if ix.NumFrames() > 0 {
@@ -256,14 +295,20 @@ func sinceFirst(times []int64, ix *video.Index) []int64 {
 	return out
 }
 
-// isOtherRate reports whether the frames follow each other at another rate than the rows, by more than
-// a twentieth.
+// isOtherRate reports whether the frames follow each other at another rate than the rows, by more
+// than a twentieth.
 func (r *frameMap) isOtherRate() bool {
-	return r.byTime != nil && float64(max(r.step, r.interval)) > 1.05*float64(min(r.step, r.interval))
+	return r.byTime != nil &&
+		float64(max(r.step, r.interval)) > 1.05*float64(min(r.step, r.interval))
 }
 
 // videoFrames finds the frames of a camera for rows.
-func (d *Dataset) videoFrames(ctx context.Context, c *camera, rows []robocache.Row, out []robocache.FrameRef) error {
+func (d *Dataset) videoFrames(
+	ctx context.Context,
+	c *camera,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	if _, err := d.rows(nil, rows); err != nil {
 		return err
 	}
@@ -306,17 +351,27 @@ func (d *Dataset) checkVideos(ctx context.Context, eps []int) (out []robocache.F
 		}
 		if timed > 0 {
 			out = append(out, robocache.Finding{
-				Severity: robocache.SeverityInfo, Code: "video-rate", Where: robocache.Where{"stream": key}, Count: timed,
-				Message: fmt.Sprintf("%d videos run at another rate than the rows: a row has the frame at its time", timed),
+				Severity: robocache.SeverityInfo,
+				Code:     "video-rate",
+				Where:    robocache.Where{"stream": key},
+				Count:    timed,
+				Message: fmt.Sprintf(
+					"%d videos run at another rate than the rows: a row has the frame at its time",
+					timed,
+				),
 			})
 		}
 	}
 	return out, nil
 }
 
-// checkVideo compares the file of an episode with its rows. otherRate reports that its frames are found
-// by time, at another rate than that of the rows.
-func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *robocache.Finding, otherRate bool, err error) {
+// checkVideo compares the file of an episode with its rows. otherRate reports that its frames are
+// found by time, at another rate than that of the rows.
+func (d *Dataset) checkVideo(
+	ctx context.Context,
+	c *camera,
+	episode int,
+) (f *robocache.Finding, otherRate bool, err error) {
 	var r *frameMap
 	err = func() error {
 		frameMapValue, err := d.frameMap(ctx, c, episode)
@@ -337,20 +392,39 @@ func (d *Dataset) checkVideo(ctx context.Context, c *camera, episode int) (f *ro
 	case err != nil && errors.As(err, &bad) && bad.Op == "zarr video":
 		msg := bad.Msg
 		if bad.Want != "" {
-			msg += fmt.Sprintf(" (row %v: expected %s, found %s)", bad.Where["row"], bad.Want, bad.Got)
+			msg += fmt.Sprintf(
+				" (row %v: expected %s, found %s)",
+				bad.Where["row"],
+				bad.Want,
+				bad.Got,
+			)
 		}
 		return &robocache.Finding{
-			Severity: robocache.SeverityError, Code: "frame-count", Message: msg, Count: 1, Hint: bad.Hint,
+			Severity: robocache.SeverityError,
+			Code:     "frame-count",
+			Message:  msg,
+			Count:    1,
+			Hint:     bad.Hint,
 		}, false, nil
 	case err != nil:
 		return &robocache.Finding{
-			Severity: robocache.SeverityError, Code: "bad-video", Message: err.Error(), Hint: "fetch the file again",
+			Severity: robocache.SeverityError,
+			Code:     "bad-video",
+			Message:  err.Error(),
+			Hint:     "fetch the file again",
 		}, false, nil
 	case r.frames > 0 && (r.height != c.f.Height || r.width != c.f.Width):
 		return &robocache.Finding{
-			Severity: robocache.SeverityError, Code: "bad-video", Hint: "encode the file again in the size of the others",
-			Message: fmt.Sprintf("frames of %d×%d (height × width), those of most episodes are %d×%d",
-				r.height, r.width, c.f.Height, c.f.Width),
+			Severity: robocache.SeverityError,
+			Code:     "bad-video",
+			Hint:     "encode the file again in the size of the others",
+			Message: fmt.Sprintf(
+				"frames of %d×%d (height × width), those of most episodes are %d×%d",
+				r.height,
+				r.width,
+				c.f.Height,
+				c.f.Width,
+			),
 		}, false, nil
 	case r.isOtherRate():
 		return nil, true, nil

@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestMetadataWords checks that errors about metadata name the file, the place and the value, and no
-// type of Go.
+// TestMetadataWords checks that errors about metadata name the file, the place and the value, and
+// no type of Go.
 func TestMetadataWords(t *testing.T) {
 	good := fmt.Sprintf(arrayMetaV2, "null", "null")
 	for name, c := range map[string]struct {
@@ -25,9 +25,11 @@ func TestMetadataWords(t *testing.T) {
 		"node type":    {"zarr.json", `{"zarr_format": 3, "node_type": [1]}`, []string{"zarr.json", "/node_type", "a text", "[1]"}},
 		"attributes":   {"zarr.json", `{"zarr_format": 3, "node_type": "group", "attributes": 4}`, []string{"zarr.json", "/attributes", "an object", "4"}},
 		"consolidated": {".zmetadata", `{"metadata": "none"}`, []string{".zmetadata", "/metadata", "an object", `"none"`}},
-		"chunk grid": {"zarr.json", `{"zarr_format": 3, "node_type": "array", "shape": [3], "data_type": "int64",
+		"chunk grid": {
+			"zarr.json", `{"zarr_format": 3, "node_type": "array", "shape": [3], "data_type": "int64",
 			"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": "x"}}, "chunk_key_encoding": {"name": "default"}, "codecs": []}`,
-			[]string{"zarr.json", "regular", "a list", `"x"`}},
+			[]string{"zarr.json", "regular", "a list", `"x"`},
+		},
 	} {
 		_, err := readTree(t.Context(), mem(map[string]string{c.file: c.text}), 1<<20)
 		if !errors.Is(err, robocache.ErrMalformed) {
@@ -47,7 +49,11 @@ func TestMetadataWords(t *testing.T) {
 	}
 	// An integer may be written as 3.0.
 	whole := swapField(t, good, "zarr_format", "2.0")
-	if _, err := readTree(t.Context(), mem(map[string]string{"x/.zarray": whole}), 1<<20); err != nil {
+	if _, err := readTree(
+		t.Context(),
+		mem(map[string]string{"x/.zarray": whole}),
+		1<<20,
+	); err != nil {
 		t.Error(err)
 	}
 }

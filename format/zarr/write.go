@@ -30,8 +30,8 @@ const (
 // blockBytes is about how much of a stream is read from the source at a time.
 const blockBytes = 16 << 20
 
-// writer writes a replay buffer: data/<name>, meta/episode_ends, meta/episode_task, one clock. The root's metadata come last, so that
-// what is not whole is no store.
+// writer writes a replay buffer: data/<name>, meta/episode_ends, meta/episode_task, one clock. The
+// root's metadata come last, so that what is not whole is no store.
 type writer struct {
 	src     robocache.Dataset
 	dst     store.Writable
@@ -50,8 +50,14 @@ type writer struct {
 	rows    *robocache.RowCounter
 }
 
-// Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one clock (align.View makes them).
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (rep *robocache.WriteReport, err error) {
+// Write writes src as a Zarr v2 replay buffer at dst, which must be empty. Streams must share one
+// clock (align.View makes them).
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (rep *robocache.WriteReport, err error) {
 	defer crash.Recover("zarr write", &err)
 	s, err := store.OpenWritable(dst)
 	if err != nil {
@@ -66,7 +72,12 @@ func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	return rep, robocache.At(err, robocache.Where{"dataset": s.URI()})
 }
 
-func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+func writeTo(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst store.Writable,
+	opt robocache.WriteOptions,
+) (*robocache.WriteReport, error) {
 	if err := opt.Check(src.Info()); err != nil {
 		return nil, err
 	}
@@ -83,7 +94,14 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	w := &writer{ctx: ctx, src: src, dst: dst, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
+	w := &writer{
+		ctx:   ctx,
+		src:   src,
+		dst:   dst,
+		opt:   opt,
+		rep:   &robocache.WriteReport{},
+		names: map[string]bool{"timestamp": true, "task": true},
+	}
 	w.work.SetLimit(threads)
 	err := w.packed(w.run())
 	if err == nil {
@@ -95,7 +113,10 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 				return nil
 			}
 			if w.times != nil {
-				if err := w.timestampArray(exact(w.times.timestamps), func(yield func([]int64) error) error { return yield(w.times.timestamps) }); err != nil {
+				if err := w.timestampArray(
+					exact(w.times.timestamps),
+					func(yield func([]int64) error) error { return yield(w.times.timestamps) },
+				); err != nil {
 					return err
 				}
 			}
@@ -109,7 +130,8 @@ func writeTo(ctx context.Context, src robocache.Dataset, dst store.Writable, opt
 	return w.rep, nil
 }
 
-// packed waits for the packers. Where one of them could not write its chunk, its error says why the writing has ended, with err or without.
+// packed waits for the packers. Where one of them could not write its chunk, its error says why the
+// writing has ended, with err or without.
 func (w *writer) packed(err error) error {
 	if werr := w.work.Wait(); err == nil || w.failed.Load() {
 		return werr
@@ -131,7 +153,8 @@ type badEpisode error
 // bearable runs fn. With SkipBad it returns an error of the data. Any other error ends the writing.
 func (w *writer) bearable(where robocache.Where, fn func() error) (badEpisode, error) {
 	err := fn()
-	if err != nil && (!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
+	if err != nil &&
+		(!w.opt.SkipBad || w.ctx.Err() != nil || w.failed.Load() || !robocache.Bad(err)) {
 		return nil, robocache.At(err, where)
 	}
 	return err, nil
@@ -160,20 +183,30 @@ func (w *writer) run() error {
 			w.mark()
 		}
 		var source string
-		if err, failed := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() error {
-			if err := w.episode(e, n); err != nil {
-				return err
-			}
-			var err error
-			if source, err = w.origins.Text(w.ctx, e); err != nil {
-				return err
-			}
-			return nil
-		}); failed != nil {
+		if err, failed := w.bearable(
+			robocache.Where{"episode": w.src.Info().EpisodeIndex(e)},
+			func() error {
+				if err := w.episode(e, n); err != nil {
+					return err
+				}
+				var err error
+				if source, err = w.origins.Text(w.ctx, e); err != nil {
+					return err
+				}
+				return nil
+			},
+		); failed != nil {
 			return failed
 		} else if err != nil {
 			w.rewind()
-			w.find(robocache.Finding{Severity: robocache.SeverityError, Code: "episode-skipped", Where: robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, Message: err.Error()})
+			w.find(
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "episode-skipped",
+					Where:    robocache.Where{"episode": w.src.Info().EpisodeIndex(e)},
+					Message:  err.Error(),
+				},
+			)
 			w.tasks[i] = skipped
 			w.rows.Finish(e)
 			continue
@@ -207,17 +240,21 @@ func (w *writer) all() []*outStream {
 func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 	w.tasks = make([]string, len(eps))
 	for i, e := range eps {
-		if _, err := w.bearable(robocache.Where{"episode": w.src.Info().EpisodeIndex(e)}, func() error { // The error is reported when the rows are read.
-			ep, err := w.src.Episode(w.ctx, e)
-			if err != nil {
-				return err
-			}
-			if len(ep.Tasks) > 0 {
-				w.tasks[i] = ep.Tasks[0]
-			}
-			perRow = perRow || len(ep.Tasks) > 1
-			return nil
-		}); err != nil {
+		// The error is reported when the rows are read.
+		if _, err := w.bearable(
+			robocache.Where{"episode": w.src.Info().EpisodeIndex(e)},
+			func() error {
+				ep, err := w.src.Episode(w.ctx, e)
+				if err != nil {
+					return err
+				}
+				if len(ep.Tasks) > 0 {
+					w.tasks[i] = ep.Tasks[0]
+				}
+				perRow = perRow || len(ep.Tasks) > 1
+				return nil
+			},
+		); err != nil {
 			return perRow, err
 		}
 	}
@@ -228,7 +265,15 @@ func (w *writer) readTasks(eps []int) (perRow bool, err error) {
 func (w *writer) plan(eps []int, perRow bool) error {
 	info := w.src.Info()
 	if robocache.KeepsTime(w.ctx, w.src) {
-		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
+		w.times = w.stream(
+			&robocache.Feature{
+				Key:   "timestamp",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{1},
+			},
+			"timestamp",
+		)
 	}
 	for i := range info.Features {
 		f := &info.Features[i]
@@ -241,13 +286,28 @@ func (w *writer) plan(eps []int, perRow bool) error {
 		}
 		if why != "" {
 			w.rep.Dropped = append(w.rep.Dropped, f.Key)
-			w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "stream-dropped", Where: robocache.Where{"stream": f.Key}, Message: why})
+			w.find(
+				robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "stream-dropped",
+					Where:    robocache.Where{"stream": f.Key},
+					Message:  why,
+				},
+			)
 			continue
 		}
 		w.streams = append(w.streams, s)
 		if f.Masked {
 			if w.src.Capabilities().Valid != nil {
-				m := w.stream(&robocache.Feature{Key: f.Key, Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}, s.name+"_valid")
+				m := w.stream(
+					&robocache.Feature{
+						Key:   f.Key,
+						Kind:  robocache.KindNumeric,
+						DType: robocache.Bool,
+						Shape: []int{1},
+					},
+					s.name+"_valid",
+				)
 				m.mask, m.attrs = true, map[string]any{"robocache_mask_of": f.Key}
 				w.streams = append(w.streams, m)
 			}
@@ -258,7 +318,15 @@ func (w *writer) plan(eps []int, perRow bool) error {
 			WithHint("formats that keep point clouds and clocks: %s", robocache.Option("to", "mcap"))
 	}
 	if perRow && info.Feature("task") == nil {
-		s := w.stream(&robocache.Feature{Key: "task", Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "task")
+		s := w.stream(
+			&robocache.Feature{
+				Key:   "task",
+				Kind:  robocache.KindText,
+				DType: robocache.String,
+				Shape: []int{1},
+			},
+			"task",
+		)
 		w.streams = append(w.streams, s)
 	}
 	return nil
@@ -296,15 +364,19 @@ func (w *writer) prepare(f *robocache.Feature, eps []int) (s *outStream, why str
 	return w.stream(f, w.name(f.Key)), "", nil
 }
 
-// whyDropped returns the reason for which a replay buffer has no place for a stream, whatever its clock; "" if it has.
+// whyDropped returns the reason for which a replay buffer has no place for a stream, whatever its
+// clock; "" if it has.
 func whyDropped(f *robocache.Feature) string {
 	switch {
 	case f.Ragged():
 		return "its rows vary in length"
 	case f.Kind == robocache.KindNumeric && descr(f.DType) == "":
 		return "NumPy has no " + f.DType.String()
-	case f.Kind == robocache.KindText, f.Kind == robocache.KindEvent, f.Kind == robocache.KindNumeric,
-		f.Kind == robocache.KindImage, f.Kind == robocache.KindVideo:
+	case f.Kind == robocache.KindText,
+		f.Kind == robocache.KindEvent,
+		f.Kind == robocache.KindNumeric,
+		f.Kind == robocache.KindImage,
+		f.Kind == robocache.KindVideo:
 		return ""
 	}
 	return "streams of kind " + string(f.Kind) + " are not written"
@@ -383,7 +455,8 @@ func exact(timestamps []int64) bool {
 	})
 }
 
-// timestampArray keeps timestamps as seconds, as replay buffers do, where that keeps every nanosecond; else as integers.
+// timestampArray keeps timestamps as seconds, as replay buffers do, where that keeps every
+// nanosecond; else as integers.
 func (w *writer) timestampArray(exact bool, each func(yield func([]int64) error) error) error {
 	s := w.times
 	s.attrs = map[string]any{"unit": "s"}
@@ -428,13 +501,24 @@ func (w *writer) root() map[string]any {
 // missed says how many rows of a camera have no image.
 func (w *writer) missed(s *outStream) {
 	if s.missing > 0 {
-		w.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "images-missing", Where: robocache.Where{"stream": s.f.Key}, Message: fmt.Sprintf("%d rows have no image; they are black", s.missing), Count: s.missing})
+		w.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "images-missing",
+				Where:    robocache.Where{"stream": s.f.Key},
+				Message:  fmt.Sprintf("%d rows have no image; they are black", s.missing),
+				Count:    s.missing,
+			},
+		)
 	}
 }
 
 // finish writes what describes the arrays; the root comes last.
 func (w *writer) finish(root map[string]any) error {
-	ends := w.stream(&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}}, "")
+	ends := w.stream(
+		&robocache.Feature{Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}},
+		"",
+	)
 	ends.dir, ends.per = "meta/episode_ends", max(len(w.ends), 1)
 	for _, e := range w.ends {
 		ends.buf = le.AppendUint64(ends.buf, uint64(e))
@@ -450,7 +534,10 @@ func (w *writer) finish(root map[string]any) error {
 		if !slices.ContainsFunc(of.texts, func(t string) bool { return t != "" }) {
 			continue
 		}
-		s := w.stream(&robocache.Feature{Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}}, "")
+		s := w.stream(
+			&robocache.Feature{Kind: robocache.KindText, DType: robocache.String, Shape: []int{1}},
+			"",
+		)
 		s.dir = of.dir
 		if err := w.appendTexts(s, of.texts); err != nil {
 			return err
@@ -462,7 +549,12 @@ func (w *writer) finish(root map[string]any) error {
 		return err
 	}
 	group := json.RawMessage(`{"zarr_format": 2}`)
-	meta := map[string]any{".zgroup": group, "data/.zgroup": group, "meta/.zgroup": group, ".zattrs": root}
+	meta := map[string]any{
+		".zgroup":      group,
+		"data/.zgroup": group,
+		"meta/.zgroup": group,
+		".zattrs":      root,
+	}
 	for _, s := range arrays {
 		if err := w.prune(s); err != nil {
 			return err
@@ -481,7 +573,10 @@ func (w *writer) finish(root map[string]any) error {
 			}
 		}
 	}
-	if err := w.putJSON(consolidated, map[string]any{"zarr_consolidated_format": 1, "metadata": meta}); err != nil {
+	if err := w.putJSON(
+		consolidated,
+		map[string]any{"zarr_consolidated_format": 1, "metadata": meta},
+	); err != nil {
 		return err
 	}
 	return w.putJSON(".zgroup", group)

@@ -121,7 +121,8 @@ func (w *writer) appendTexts(s *outStream, texts []string) error {
 	return w.going()
 }
 
-// flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks are stored whole.
+// flush gives the chunk that was begun to be packed and written. The last one is filled up: chunks
+// are stored whole.
 func (w *writer) flush(s *outStream) {
 	if s.count == 0 {
 		return
@@ -164,10 +165,15 @@ func (w *writer) flush(s *outStream) {
 }
 
 var encoders = sync.Pool{New: func() any {
-	// The checksum is left out, as numcodecs does. Single segments always say their content size, below 256 bytes too: numcodecs up to 0.16.1
-	// refuses frames that do not.
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)),
-		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true))
+	// The checksum is left out, as numcodecs does. Single segments always say their content size,
+	// below 256 bytes too: numcodecs up to 0.16.1 refuses frames that do not.
+	enc, err := zstd.NewWriter(
+		nil,
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(zstdLevel)),
+		zstd.WithEncoderCRC(false),
+		zstd.WithSingleSegment(true),
+	)
 	if err != nil {
 		panic(err) // The options are constants that zstd accepts.
 	}
@@ -182,13 +188,22 @@ func (s *outStream) chunkName() string {
 // mark remembers where the streams stand, for rewind.
 func (w *writer) mark() {
 	for _, s := range w.all() {
-		s.saved = &outMark{buf: bytes.Clone(s.buf), count: s.count, chunk: s.chunk, rows: s.rows, timestamps: len(s.timestamps), missing: s.missing}
+		s.saved = &outMark{
+			buf:        bytes.Clone(s.buf),
+			count:      s.count,
+			chunk:      s.chunk,
+			rows:       s.rows,
+			timestamps: len(s.timestamps),
+			missing:    s.missing,
+		}
 	}
 }
 
 // rewind goes back to the mark. Chunks that were written since are written again, or pruned.
 func (w *writer) rewind() {
-	_ = w.work.Wait() // a chunk on its way must not come after the one that takes its place; its error was seen (failed)
+	// a chunk on its way must not come after the one that takes its place; its error was seen
+	// (failed)
+	_ = w.work.Wait()
 	for _, s := range w.all() {
 		m := s.saved
 		s.buf, s.count, s.chunk, s.rows, s.timestamps, s.missing = m.buf, m.count, m.chunk, m.rows, s.timestamps[:m.timestamps], m.missing
@@ -210,8 +225,10 @@ func (w *writer) prune(s *outStream) error {
 
 // descr is NumPy's name of a type; "" where it has none.
 func descr(t robocache.DType) string {
-	return map[robocache.DType]string{robocache.Bool: "|b1", robocache.Int8: "|i1", robocache.Int16: "<i2", robocache.Int32: "<i4", robocache.Int64: "<i8", robocache.Uint8: "|u1", robocache.Uint16: "<u2",
-		robocache.Uint32: "<u4", robocache.Uint64: "<u8", robocache.Float16: "<f2", robocache.Float32: "<f4", robocache.Float64: "<f8"}[t]
+	return map[robocache.DType]string{
+		robocache.Bool: "|b1", robocache.Int8: "|i1", robocache.Int16: "<i2", robocache.Int32: "<i4", robocache.Int64: "<i8", robocache.Uint8: "|u1", robocache.Uint16: "<u2",
+		robocache.Uint32: "<u4", robocache.Uint64: "<u8", robocache.Float16: "<f2", robocache.Float32: "<f4", robocache.Float64: "<f8",
+	}[t]
 }
 
 // meta is .zarray.
@@ -220,10 +237,19 @@ func (s *outStream) meta() map[string]any {
 	for _, d := range s.shape {
 		shape, chunks = append(shape, int64(d)), append(chunks, max(d, 1))
 	}
-	m := map[string]any{"zarr_format": 2, "shape": shape, "chunks": chunks, "order": "C", "filters": nil, "compressor": map[string]any{"id": "zstd", "level": zstdLevel}}
+	m := map[string]any{
+		"zarr_format": 2,
+		"shape":       shape,
+		"chunks":      chunks,
+		"order":       "C",
+		"filters":     nil,
+		"compressor":  map[string]any{"id": "zstd", "level": zstdLevel},
+	}
 	switch {
 	case s.text:
-		m["dtype"], m["fill_value"], m["filters"] = "|O", "", []any{map[string]any{"id": "vlen-utf8"}}
+		m["dtype"], m["fill_value"], m["filters"] = "|O", "", []any{
+			map[string]any{"id": "vlen-utf8"},
+		}
 	case s.f.DType == robocache.Bool:
 		m["dtype"], m["fill_value"] = "|b1", false
 	default:
@@ -269,7 +295,10 @@ func (s *outStream) attributes() map[string]any {
 }
 
 // prepareImages settles size and type of a camera's pixels by its first image.
-func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, why string, err error) {
+func (w *writer) prepareImages(
+	f *robocache.Feature,
+	eps []int,
+) (s *outStream, why string, err error) {
 	own := *f
 	switch {
 	case f.Kind == robocache.KindImage:
@@ -303,7 +332,10 @@ func (w *writer) prepareImages(f *robocache.Feature, eps []int) (s *outStream, w
 }
 
 // firstImage looks for an image in the first rows of the episodes.
-func (w *writer) firstImage(f *robocache.Feature, eps []int) (info video.StillInfo, ok bool, err error) {
+func (w *writer) firstImage(
+	f *robocache.Feature,
+	eps []int,
+) (info video.StillInfo, ok bool, err error) {
 	for _, e := range eps {
 		if _, err := w.bearable(robocache.Where{"stream": f.Key}, func() error {
 			for _, row := range reader.Rows(e, 0, min(w.src.Len(e), 100)) {
@@ -344,22 +376,31 @@ func (w *writer) copyImages(ctx context.Context, s *outStream, rows []robocache.
 			s.missing++
 		}
 	}
-	if err := video.EachFrame(ctx, video.LibraryOf(w.src), refs, video.Each{Threads: runtime.GOMAXPROCS(0)}, func(at []int, frame video.Frame) error {
-		first := out[at[0]*s.row:][:s.row]
-		switch {
-		case frame == nil && refs[at[0]].Missing:
+	if err := video.EachFrame(
+		ctx,
+		video.LibraryOf(w.src),
+		refs,
+		video.Each{Threads: runtime.GOMAXPROCS(0)},
+		func(at []int, frame video.Frame) error {
+			first := out[at[0]*s.row:][:s.row]
+			switch {
+			case frame == nil && refs[at[0]].Missing:
+				return nil
+			case frame == nil:
+				return robocache.At(
+					s.still(&refs[at[0]], first),
+					robocache.Where{"row": rows[at[0]].Index},
+				)
+			}
+			if err := frame.Convert(spec, first); err != nil {
+				return err
+			}
+			for _, i := range at[1:] {
+				copy(out[i*s.row:][:s.row], first)
+			}
 			return nil
-		case frame == nil:
-			return robocache.At(s.still(&refs[at[0]], first), robocache.Where{"row": rows[at[0]].Index})
-		}
-		if err := frame.Convert(spec, first); err != nil {
-			return err
-		}
-		for _, i := range at[1:] {
-			copy(out[i*s.row:][:s.row], first)
-		}
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return err
 	}
 	return w.append(s, out)
@@ -401,5 +442,11 @@ func (s *outStream) still(ref *robocache.FrameRef, dst []byte) error {
 	case s.f.Channels == 3 && s.f.DType == robocache.Uint8:
 		return video.DecodeImage(ref, &video.Spec{Pixel: video.RGB8}, dst)
 	}
-	return robocache.Unsupported("zarr write", nil, "encoded images of %d channels of %s", s.f.Channels, s.f.DType)
+	return robocache.Unsupported(
+		"zarr write",
+		nil,
+		"encoded images of %d channels of %s",
+		s.f.Channels,
+		s.f.DType,
+	)
 }

@@ -17,9 +17,15 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// sharding: the chunks that lie in one shard are the whole's. Those at its edges belong to its neighbours too: their rows are put together by Merge, and so are
-// the timestamps, whose type follows from all of them.
-var sharding = robocache.Sharding{Plan: planShards, Merge: mergeShards, Whole: true, Kept: func(name string) bool { return !strings.HasPrefix(name, edges) }}
+// sharding: the chunks that lie in one shard are the whole's. Those at its edges belong to its
+// neighbours too: their rows are put together by Merge, and so are the timestamps, whose type
+// follows from all of them.
+var sharding = robocache.Sharding{
+	Plan:  planShards,
+	Merge: mergeShards,
+	Whole: true,
+	Kept:  func(name string) bool { return !strings.HasPrefix(name, edges) },
+}
 
 const edges = "edges/"
 
@@ -55,14 +61,24 @@ type shardSummary struct {
 	Exact    bool     `json:"exact"` // seconds keep its timestamps
 }
 
-func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+func planShards(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	if opt.SkipBad {
 		return nil, robocache.Unsupported("plan", nil, "zarr in shards with episodes left out: a chunk has as many rows as the next, so that each shard stands where it was planned").
 			WithHint("leave the bad episodes out by %s (%s finds them), or convert to lerobot, rlds or mcap",
 				robocache.Option("episodes"), robocache.Command("doctor"))
 	}
-	w := &writer{ctx: ctx, src: src, opt: opt, rep: &robocache.WriteReport{}, names: map[string]bool{"timestamp": true, "task": true}}
+	w := &writer{
+		ctx:   ctx,
+		src:   src,
+		opt:   opt,
+		rep:   &robocache.WriteReport{},
+		names: map[string]bool{"timestamp": true, "task": true},
+	}
 	if err := reader.Op("zarr write").Settle(opt.Options, nil, nil); err != nil {
 		return nil, err
 	}
@@ -81,7 +97,17 @@ func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteO
 		}
 	}
 	for _, s := range w.streams {
-		o := shardStream{Feature: s.f, Name: s.name, Shape: s.shape, Row: s.row, Per: s.per, Text: s.text, Mask: s.mask, Gray: s.gray, Attrs: map[string]json.RawMessage{}}
+		o := shardStream{
+			Feature: s.f,
+			Name:    s.name,
+			Shape:   s.shape,
+			Row:     s.row,
+			Per:     s.per,
+			Text:    s.text,
+			Mask:    s.mask,
+			Gray:    s.gray,
+			Attrs:   map[string]json.RawMessage{},
+		}
 		for key, v := range s.attributes() {
 			if o.Attrs[key], err = json.Marshal(v); err != nil {
 				return nil, err
@@ -98,13 +124,32 @@ func (w *writer) agreed(text json.RawMessage) (schema shardSchema, err error) {
 		return schema, bad("the schema of the plan: %v", err)
 	}
 	if schema.Times {
-		w.times = w.stream(&robocache.Feature{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}}, "timestamp")
+		w.times = w.stream(
+			&robocache.Feature{
+				Key:   "timestamp",
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{1},
+			},
+			"timestamp",
+		)
 	}
 	for _, o := range schema.Streams {
-		if o.Feature == nil || o.Per < 1 || o.Row < 0 || o.Row > math.MaxInt32 || o.Per > max(1, chunkBytes/max(1, o.Row), imageBytes/max(1, o.Row)) {
+		if o.Feature == nil || o.Per < 1 || o.Row < 0 || o.Row > math.MaxInt32 ||
+			o.Per > max(1, chunkBytes/max(1, o.Row), imageBytes/max(1, o.Row)) {
 			return schema, bad("the schema of the plan: a stream %q", o.Name)
 		}
-		s := &outStream{f: o.Feature, name: o.Name, dir: "data/" + o.Name, shape: o.Shape, row: o.Row, per: o.Per, text: o.Text, mask: o.Mask, gray: o.Gray}
+		s := &outStream{
+			f:     o.Feature,
+			name:  o.Name,
+			dir:   "data/" + o.Name,
+			shape: o.Shape,
+			row:   o.Row,
+			per:   o.Per,
+			text:  o.Text,
+			mask:  o.Mask,
+			gray:  o.Gray,
+		}
 		for key, v := range o.Attrs {
 			if s.attrs == nil {
 				s.attrs = map[string]any{}
@@ -122,14 +167,23 @@ func (w *writer) enterShard() error {
 		return err
 	}
 	for _, s := range w.streams {
-		s.chunk, s.lead = int(w.opt.Shard.FirstRow/int64(s.per)), int(w.opt.Shard.FirstRow%int64(s.per))
+		s.chunk, s.lead = int(
+			w.opt.Shard.FirstRow/int64(s.per),
+		), int(
+			w.opt.Shard.FirstRow%int64(s.per),
+		)
 	}
 	return nil
 }
 
 // endShard writes the timestamps, and what Merge wants to know.
 func (w *writer) endShard() error {
-	sum := shardSummary{FirstRow: w.opt.Shard.FirstRow, Ends: w.ends, Tasks: w.tasks, Sources: w.sources}
+	sum := shardSummary{
+		FirstRow: w.opt.Shard.FirstRow,
+		Ends:     w.ends,
+		Tasks:    w.tasks,
+		Sources:  w.sources,
+	}
 	if w.times != nil {
 		var b []byte
 		for _, t := range w.times.timestamps {
@@ -152,7 +206,12 @@ func (w *writer) endShard() error {
 }
 
 // mergeShards writes the chunks at the shards' edges, and what describes the arrays.
-func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards []robocache.ShardReport) (err error) {
+func mergeShards(
+	ctx context.Context,
+	uri string,
+	schema json.RawMessage,
+	shards []robocache.ShardReport,
+) (err error) {
 	defer crash.Recover("commit", &err)
 	dst, err := store.OpenWritable(uri)
 	if err != nil {
@@ -184,7 +243,10 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 			w.ends = append(w.ends, rows+end)
 		}
 		w.sources = append(w.sources, sum.Sources...)
-		w.tasks, rows, seconds = append(w.tasks, sum.Tasks...), rows+shards[i].Frames, seconds && sum.Exact
+		w.tasks, rows, seconds = append(
+			w.tasks,
+			sum.Tasks...), rows+shards[i].Frames, seconds &&
+			sum.Exact
 	}
 	read := func(shard int, name string) ([]byte, error) {
 		return store.ReadFile(ctx, dst, shards[shard].Dir+"/"+name, 16<<30)
@@ -218,7 +280,11 @@ func mergeShards(ctx context.Context, uri string, schema json.RawMessage, shards
 }
 
 // joinEdges writes the chunks of a stream that no shard has whole.
-func (w *writer) joinEdges(s *outStream, shards []robocache.ShardReport, read func(shard int, name string) ([]byte, error)) error {
+func (w *writer) joinEdges(
+	s *outStream,
+	shards []robocache.ShardReport,
+	read func(shard int, name string) ([]byte, error),
+) error {
 	per, from := int64(s.per), int64(0)
 	for i := range shards {
 		to := from + shards[i].Frames

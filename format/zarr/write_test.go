@@ -92,7 +92,10 @@ func same(t *testing.T, src, out robocache.Dataset, eps []int, dropped []string)
 			t.Errorf("%s is missing", f.Key)
 			continue
 		}
-		if g.Kind != f.Kind || g.DType != f.DType && f.Kind != robocache.KindImage || g.Interpolation != f.Interpolation || g.Unit != f.Unit || g.Masked != f.Masked {
+		if g.Kind != f.Kind || g.DType != f.DType && f.Kind != robocache.KindImage ||
+			g.Interpolation != f.Interpolation ||
+			g.Unit != f.Unit ||
+			g.Masked != f.Masked {
 			t.Errorf("%+v\n%+v", f, g)
 		}
 		for to, e := range eps {
@@ -158,9 +161,14 @@ func readByZarrPython(t *testing.T, dir string) *reference {
 	return &j
 }
 
-// TestRoundTrip: what was read from a store and written is read as the same, by us and by zarr-python.
+// TestRoundTrip: what was read from a store and written is read as the same, by us and by
+// zarr-python.
 func TestRoundTrip(t *testing.T) {
-	src, err := robocache.Open(t.Context(), realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	src, err := robocache.Open(
+		t.Context(),
+		realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,23 +198,35 @@ func TestRoundTrip(t *testing.T) {
 			total += v
 		}
 	}
-	if a := j.Arrays["data/state"]; a.DType != "float64" || !slices.Equal(a.Shape, []int{60, 26}) || fmt.Sprintf("%.6f", a.Sum) != fmt.Sprintf("%.6f", total) {
+	if a := j.Arrays["data/state"]; a.DType != "float64" || !slices.Equal(a.Shape, []int{60, 26}) ||
+		fmt.Sprintf("%.6f", a.Sum) != fmt.Sprintf("%.6f", total) {
 		t.Errorf("%+v, want %v", a, total)
 	}
-	if a := j.Arrays["data/img"]; a.DType != "uint8" || !slices.Equal(a.Shape, []int{60, 96, 96, 3}) {
+	if a := j.Arrays["data/img"]; a.DType != "uint8" ||
+		!slices.Equal(a.Shape, []int{60, 96, 96, 3}) {
 		t.Errorf("%+v", a)
 	}
 	if a := j.Arrays["meta/episode_ends"]; a.Sum != 27.0+60 {
 		t.Errorf("%+v", a)
 	}
-	if _, err := zarr.Write(t.Context(), src, dst, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMisuse) {
+	if _, err := zarr.Write(
+		t.Context(),
+		src,
+		dst,
+		robocache.WriteOptions{},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error("a full destination:", err)
 	}
 }
 
 // TestSynth: every kind of stream on one clock; those that a replay buffer cannot hold are named.
 func TestSynth(t *testing.T) {
-	view, err := synth.New(synth.Options{Episodes: 3, Seconds: 1, Depth: true, Tasks: []string{"push", "wait"}})
+	view, err := synth.New(
+		synth.Options{Episodes: 3, Seconds: 1, Depth: true, Tasks: []string{"push", "wait"}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,15 +256,28 @@ func (d torn) Gather(ctx context.Context, key string, rows []robocache.Row, dst 
 	return d.Dataset.Gather(ctx, key, rows, dst)
 }
 
-// TestBadEpisode: an episode that fails leaves nothing behind: neither its rows nor, unless it may be skipped, a store.
+// TestBadEpisode: an episode that fails leaves nothing behind: neither its rows nor, unless it may
+// be skipped, a store.
 func TestBadEpisode(t *testing.T) {
-	src, err := robocache.Open(t.Context(), realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"), robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}})
+	src, err := robocache.Open(
+		t.Context(),
+		realdata.Path(t, "diffusion_policy_zarr/replay_buffer.zarr"),
+		robocache.OpenOptions{HZ: robocache.Rate{Num: 10, Den: 1}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer src.Close()
 	dst := filepath.Join(t.TempDir(), "out.zarr")
-	if _, err := zarr.Write(t.Context(), torn{src}, dst, robocache.WriteOptions{}); !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := zarr.Write(
+		t.Context(),
+		torn{src},
+		dst,
+		robocache.WriteOptions{},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Fatal(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dst, "*")); len(left) > 2 { // empty folders

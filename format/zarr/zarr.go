@@ -21,10 +21,22 @@ var options = map[string]string{
 }
 
 func init() {
-	robocache.Register(robocache.Format{Name: "zarr", Extensions: []string{".zip"}, Detect: Detect, Options: options, Write: Write, Keeps: func(f *robocache.Feature) bool { return whyDropped(f) == "" }, Sharding: &sharding, Open: reader.Opener(Open)})
+	robocache.Register(
+		robocache.Format{
+			Name:       "zarr",
+			Extensions: []string{".zip"},
+			Detect:     Detect,
+			Options:    options,
+			Write:      Write,
+			Keeps:      func(f *robocache.Feature) bool { return whyDropped(f) == "" },
+			Sharding:   &sharding,
+			Open:       reader.Opener(Open),
+		},
+	)
 }
 
-// Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive whose name ends in .zip.
+// Detect says whether the metadata of a Zarr group or array is there: in a folder, or in an archive
+// whose name ends in .zip.
 func Detect(ctx context.Context, uri string, opt robocache.OpenOptions) (bool, error) {
 	s, err := openStore(ctx, uri, opt)
 	if err != nil {
@@ -77,7 +89,11 @@ func Open(ctx context.Context, uri string, opt robocache.OpenOptions) (*Dataset,
 }
 
 // openStores opens the dataset in s, with the videos that lie in beside; nil: in s.
-func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOptions) (d *Dataset, err error) {
+func openStores(
+	ctx context.Context,
+	s, beside store.Store,
+	opt robocache.OpenOptions,
+) (d *Dataset, err error) {
 	defer crash.Recover("zarr open", &err)
 	uri, apart := s.URI(), beside != nil
 	if beside == nil && !hasRoot(ctx, s) && hasBuffer(ctx, s) {
@@ -88,7 +104,14 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 		beside, s = s, sub
 	}
 	images, unit := "auto", ""
-	if err := op.Settle(opt.Options, options, map[string]reader.Set{"images": reader.Text(&images, "auto", "raw"), "timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns")}); err != nil {
+	if err := op.Settle(
+		opt.Options,
+		options,
+		map[string]reader.Set{
+			"images":         reader.Text(&images, "auto", "raw"),
+			"timestamp_unit": reader.Text(&unit, "", "s", "ms", "us", "ns"),
+		},
+	); err != nil {
 		return d, err
 	}
 	budget := reader.Budget(opt, defaultBudget, smallestBudget)
@@ -120,7 +143,10 @@ func openStores(ctx context.Context, s, beside store.Store, opt robocache.OpenOp
 	}
 	ends := t.arrays["meta/episode_ends"]
 	if ends != nil {
-		if err := robocache.At(d.readEnds(ctx, ends), robocache.Where{"stream": ends.Path}); err != nil {
+		if err := robocache.At(
+			d.readEnds(ctx, ends),
+			robocache.Where{"stream": ends.Path},
+		); err != nil {
 			return d, err
 		}
 		if err := d.describeBuffer(ctx, images); err != nil {
@@ -172,7 +198,8 @@ func rateOf(attrs map[string]any) robocache.Rate {
 	return r
 }
 
-// findClock settles where timestamps come from (A5). rateStated reports that the caller states the rate.
+// findClock settles where timestamps come from (A5). rateStated reports that the caller states the
+// rate.
 func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) error {
 	v := d.views["timestamp"]
 	usable, err := d.examineClock(ctx, rateStated)
@@ -197,7 +224,14 @@ func (d *Dataset) findClock(ctx context.Context, unit string, rateStated bool) e
 	d.unit = robocache.TimeUnits[unit]
 	v.f.Unit = unit
 	if v.f.DType == robocache.Float32 {
-		d.find(robocache.Finding{Severity: robocache.SeverityWarning, Code: "coarse-timestamps", Where: robocache.Where{"stream": "timestamp"}, Message: "timestamps kept as float32: after a day they are a hundredth of a second apart"})
+		d.find(
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "coarse-timestamps",
+				Where:    robocache.Where{"stream": "timestamp"},
+				Message:  "timestamps kept as float32: after a day they are a hundredth of a second apart",
+			},
+		)
 	}
 	if d.rate.Zero() && d.unitErr == nil {
 		if err := d.guessRate(ctx); err != nil {
@@ -223,7 +257,12 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 		if err == nil && g.Unit == "" {
 			continue
 		}
-		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"stream": "timestamp"}); f != nil {
+		if f := robocache.UnitFinding(
+			g,
+			err,
+			usual,
+			robocache.Where{"stream": "timestamp"},
+		); f != nil {
 			d.find(*f)
 		}
 		if d.unitErr = err; err == nil {
@@ -234,7 +273,8 @@ func (d *Dataset) inferUnit(ctx context.Context, usual string) string {
 	return usual
 }
 
-// guessRate says a rate where the first episode's timestamps are steady; it is for people, timestamps stay what they are.
+// guessRate says a rate where the first episode's timestamps are steady; it is for people,
+// timestamps stay what they are.
 func (d *Dataset) guessRate(ctx context.Context) error {
 	for e := range min(len(d.ends)-1, 16) {
 		n := min(d.Len(e), 1000)
@@ -283,7 +323,8 @@ func (d *Dataset) timestampsOf(ctx context.Context, episode, n int) (_ []int64, 
 	}
 	if a.Type.DType().Float() {
 		for i, f := range robocache.Float64s(nil, a.Type.DType(), b) {
-			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would round.
+			// Whole units apart from the rest: the product of an epoch in seconds and 1e9 would
+			// round.
 			whole, rest := math.Modf(f)
 			if math.IsNaN(f) || math.Abs(whole) > float64(math.MaxInt64/d.unit-1) {
 				if err := wrong(i, f); err != nil {
@@ -321,7 +362,8 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	if d.timestamps != nil && (v == nil || v.f.Clock == "") {
 		return d.timestampsOf(ctx, episode, n)
 	}
-	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their timestamps 16 GiB: not without their data.
+	// The length is metadata's claim; rows are never more than 2^31 (describe, readEnds), and their
+	// timestamps 16 GiB: not without their data.
 	if v == nil || v.a.Shape[0] < n {
 		for _, other := range d.views {
 			if other.f.Clock == "" && int64(other.a.Shape[0]) >= d.ends[episode]+int64(n) {
@@ -330,7 +372,10 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 			}
 		}
 		if v == nil {
-			return nil, robocache.At(malformed("no array reaches the episode's end"), robocache.Where{"episode": episode})
+			return nil, robocache.At(
+				malformed("no array reaches the episode's end"),
+				robocache.Where{"episode": episode},
+			)
 		}
 	}
 	if n > 1<<26 {
@@ -339,7 +384,11 @@ func (d *Dataset) Times(ctx context.Context, episode int, key string) (out []int
 	}
 	rate := d.rate
 	if rate.Zero() {
-		return nil, d.About.NoClock("zarr times", robocache.Where{"stream": key}, "neither data/timestamp nor an attribute fps is there")
+		return nil, d.About.NoClock(
+			"zarr times",
+			robocache.Where{"stream": key},
+			"neither data/timestamp nor an attribute fps is there",
+		)
 	}
 	return reader.Grid(rate, n), ctx.Err()
 }

@@ -108,9 +108,13 @@ func dashed(line []Point, dash float64) (pieces [][]Point) {
 	return pieces
 }
 
-// Text writes a line on the base line at y. align is the share of it that stands left of x: 0, 0.5 or 1; it is turned around that point by degrees, clockwise.
+// Text writes a line on the base line at y. align is the share of it that stands left of x: 0, 0.5
+// or 1; it is turned around that point by degrees, clockwise.
 func (c *Canvas) Text(x, y, align, turn float64, text string) {
-	c.marks = append(c.marks, mark{color: Black, at: Rect{X: x, Y: y}, align: align, turn: turn, text: text})
+	c.marks = append(
+		c.marks,
+		mark{color: Black, at: Rect{X: x, Y: y}, align: align, turn: turn, text: text},
+	)
 }
 
 // Image scales an image into a part of the canvas.
@@ -124,7 +128,13 @@ var Black = color.RGBA{A: 255}
 // SVG is the drawing as an SVG file.
 func (c *Canvas) SVG() ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="%[1]v" height="%[2]v" viewBox="0 0 %[1]v %[2]v" font-family="Go, sans-serif" font-size="%[3]d">`+"\n", math.Ceil(c.Width), math.Ceil(c.Height), Size)
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="%[1]v" height="%[2]v" viewBox="0 0 %[1]v %[2]v" font-family="Go, sans-serif" font-size="%[3]d">`+"\n",
+		math.Ceil(c.Width),
+		math.Ceil(c.Height),
+		Size,
+	)
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
 	for _, m := range c.marks {
 		hex := fmt.Sprintf("#%02x%02x%02x", m.color.R, m.color.G, m.color.B)
@@ -134,11 +144,23 @@ func (c *Canvas) SVG() ([]byte, error) {
 			if err := png.Encode(&img, m.image); err != nil {
 				return nil, err
 			}
-			fmt.Fprintf(&b, `<image x="%.1f" y="%.1f" width="%.1f" height="%.1f" preserveAspectRatio="none" xlink:href="data:image/png;base64,%s"/>`, m.at.X, m.at.Y, m.at.W, m.at.H, base64.StdEncoding.EncodeToString(img.Bytes()))
+			fmt.Fprintf(
+				&b,
+				`<image x="%.1f" y="%.1f" width="%.1f" height="%.1f" preserveAspectRatio="none" xlink:href="data:image/png;base64,%s"/>`,
+				m.at.X,
+				m.at.Y,
+				m.at.W,
+				m.at.H,
+				base64.StdEncoding.EncodeToString(img.Bytes()),
+			)
 		case m.text != "":
 			fmt.Fprintf(&b, `<text x="%.1f" y="%.1f"`, m.at.X, m.at.Y)
 			if m.align > 0 {
-				fmt.Fprintf(&b, ` text-anchor="%s"`, map[bool]string{true: "end", false: "middle"}[m.align == 1])
+				fmt.Fprintf(
+					&b,
+					` text-anchor="%s"`,
+					map[bool]string{true: "end", false: "middle"}[m.align == 1],
+				)
 			}
 			if m.turn != 0 {
 				fmt.Fprintf(&b, ` transform="rotate(%v %.1f %.1f)"`, m.turn, m.at.X, m.at.Y)
@@ -149,7 +171,13 @@ func (c *Canvas) SVG() ([]byte, error) {
 			}
 			b.WriteString("</text>")
 		case m.width > 0:
-			fmt.Fprintf(&b, `<path fill="none" stroke="%s" stroke-width="%v" d="%s"/>`, hex, m.width, pathText(m.lines, ""))
+			fmt.Fprintf(
+				&b,
+				`<path fill="none" stroke="%s" stroke-width="%v" d="%s"/>`,
+				hex,
+				m.width,
+				pathText(m.lines, ""),
+			)
 		default:
 			fmt.Fprintf(&b, `<path fill="%s" d="%s"/>`, hex, pathText(m.lines, "Z"))
 		}

@@ -80,7 +80,12 @@ func TestMarks(t *testing.T) {
 		canvas := &Canvas{Width: 100, Height: 100}
 		c.draw(canvas)
 		img, svg := drawn(t, canvas)
-		if n := dark(img, c.in); n < c.pixels[0] || n > c.pixels[1] || n > 0 && n != dark(img, img.Bounds()) && !slices.Contains([]string{"gap", "crossing"}, name) {
+		if n := dark(
+			img,
+			c.in,
+		); n < c.pixels[0] || n > c.pixels[1] ||
+			n > 0 && n != dark(img, img.Bounds()) &&
+				!slices.Contains([]string{"gap", "crossing"}, name) {
 			t.Errorf("%s: %d pixels, %d in all", name, n, dark(img, img.Bounds()))
 		}
 		if !strings.Contains(svg, c.svg) {
@@ -93,7 +98,11 @@ func TestMarks(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	c := &Canvas{Width: 300, Height: 40}
 	c.Text(0, 20, 0, 0, "</text><script>\x00\x1b\xff ]]> µ × 倉庫")
-	if img, svg := drawn(t, c); strings.Contains(svg, "<script") || !strings.Contains(svg, "µ × 倉庫") || dark(img, img.Bounds()) < 100 {
+	if img, svg := drawn(
+		t,
+		c,
+	); strings.Contains(svg, "<script") || !strings.Contains(svg, "µ × 倉庫") ||
+		dark(img, img.Bounds()) < 100 {
 		t.Error(svg)
 	}
 }
@@ -124,11 +133,18 @@ func TestTicks(t *testing.T) {
 // A plot of any values ends, and is well formed: none, one, equal ones, none that is finite.
 func TestPlotOfAnyValues(t *testing.T) {
 	for _, values := range [][]Point{nil, {{0, 0}}, {{1, 5}, {2, 5}}, {{math.NaN(), 1}, {1, math.Inf(1)}}, {{0, 0}, {0, -1}}, {{1e300, -1e300}, {-1e300, 1e300}}, {{1, 1e-320}, {2, 2e-320}}} {
-		p := &Plot{Title: "t", X: Axis{Label: "x"}, Y: Axis{Label: "y"}, Grid: true, Lines: []Line{{Color: red, Width: 1, Points: values}}}
+		p := &Plot{
+			Title: "t",
+			X:     Axis{Label: "x"},
+			Y:     Axis{Label: "y"},
+			Grid:  true,
+			Lines: []Line{{Color: red, Width: 1, Points: values}},
+		}
 		c := &Canvas{Width: 200, Height: 100}
 		p.Draw(c, Rect{0, 0, 200, 100})
 		img, svg := drawn(t, c)
-		if dark(img, img.Bounds()) < 100 || strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+		if dark(img, img.Bounds()) < 100 || strings.Contains(svg, "NaN") ||
+			strings.Contains(svg, "Inf") {
 			t.Errorf("%v: %s", values, svg)
 		}
 	}

@@ -25,7 +25,12 @@ func (c *Canvas) PNG() ([]byte, error) {
 		var p path
 		switch {
 		case m.image != nil:
-			to := image.Rect(int(math.Round(m.at.X)), int(math.Round(m.at.Y)), int(math.Round(m.at.X+m.at.W)), int(math.Round(m.at.Y+m.at.H)))
+			to := image.Rect(
+				int(math.Round(m.at.X)),
+				int(math.Round(m.at.Y)),
+				int(math.Round(m.at.X+m.at.W)),
+				int(math.Round(m.at.Y+m.at.H)),
+			)
 			scale.ApproxBiLinear.Scale(img, to, m.image, m.image.Bounds(), draw.Over, nil)
 		case m.text != "":
 			p.text(&m)
@@ -55,12 +60,14 @@ type step struct {
 
 func (p *path) outline(points ...Point) {
 	for i, at := range points {
-		*p = append(*p, step{sfnt.SegmentOp(min(i, 1)), [3]Point{at, at, at}}) // SegmentOpMoveTo, then SegmentOpLineTo
+		// SegmentOpMoveTo, then SegmentOpLineTo
+		*p = append(*p, step{sfnt.SegmentOp(min(i, 1)), [3]Point{at, at, at}})
 	}
 }
 
-// stroke adds a rectangle for each piece of a line. All go round the same way, so that none takes from another. Pieces are not made longer to meet where a
-// line turns: what two share counts twice at an edge, and a straight line of many pieces shows as beads.
+// stroke adds a rectangle for each piece of a line. All go round the same way, so that none takes
+// from another. Pieces are not made longer to meet where a line turns: what two share counts twice
+// at an edge, and a straight line of many pieces shows as beads.
 func (p *path) stroke(line []Point, half float64) {
 	for i := 1; i < len(line); i++ {
 		a, b := line[i-1], line[i]
@@ -69,7 +76,12 @@ func (p *path) stroke(line []Point, half float64) {
 			continue
 		}
 		x, y := (b.X-a.X)/d*half, (b.Y-a.Y)/d*half
-		p.outline(Point{a.X - y, a.Y + x}, Point{b.X - y, b.Y + x}, Point{b.X + y, b.Y - x}, Point{a.X + y, a.Y - x})
+		p.outline(
+			Point{a.X - y, a.Y + x},
+			Point{b.X - y, b.Y + x},
+			Point{b.X + y, b.Y - x},
+			Point{a.X + y, a.Y - x},
+		)
 	}
 }
 
@@ -80,7 +92,8 @@ var goFont = struct {
 	sfnt.Buffer
 }{parse: sync.OnceValues(func() (*sfnt.Font, error) { return sfnt.Parse(goregular.TTF) })}
 
-// letters calls each with the outline of every letter and the place where it stands, and gives how wide they are together.
+// letters calls each with the outline of every letter and the place where it stands, and gives how
+// wide they are together.
 func letters(text string, each func(sfnt.Segments, float64)) (wide float64) {
 	goFont.Lock()
 	defer goFont.Unlock()
@@ -126,12 +139,23 @@ func (p path) fill(on *image.RGBA, with image.Image) {
 	low, high := Point{math.Inf(1), math.Inf(1)}, Point{math.Inf(-1), math.Inf(-1)}
 	for _, s := range p {
 		for _, at := range s.at[:points(s.op)] {
-			low, high = Point{min(low.X, at.X), min(low.Y, at.Y)}, Point{max(high.X, at.X), max(high.Y, at.Y)}
+			low, high = Point{
+				min(low.X, at.X),
+				min(low.Y, at.Y),
+			}, Point{
+				max(high.X, at.X),
+				max(high.Y, at.Y),
+			}
 		}
 	}
 	whole := image.Rect(0, 0, 0, 0)
 	if len(p) > 0 {
-		whole = image.Rect(int(math.Floor(low.X)), int(math.Floor(low.Y)), int(math.Ceil(high.X)), int(math.Ceil(high.Y)))
+		whole = image.Rect(
+			int(math.Floor(low.X)),
+			int(math.Floor(low.Y)),
+			int(math.Ceil(high.X)),
+			int(math.Ceil(high.Y)),
+		)
 	}
 	box := whole.Intersect(on.Rect)
 	if box.Empty() {
@@ -141,7 +165,10 @@ func (p path) fill(on *image.RGBA, with image.Image) {
 	for _, s := range p {
 		var v [3][2]float32
 		for i, at := range s.at {
-			v[i] = [2]float32{float32(at.X) - float32(box.Min.X), float32(at.Y) - float32(box.Min.Y)}
+			v[i] = [2]float32{
+				float32(at.X) - float32(box.Min.X),
+				float32(at.Y) - float32(box.Min.Y),
+			}
 		}
 		switch s.op {
 		case sfnt.SegmentOpMoveTo:

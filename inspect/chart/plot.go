@@ -39,7 +39,8 @@ type Line struct {
 	Dots        float64 // a dot of this radius at each point
 }
 
-// Bar is a bar of a plot, Wide pixels, beside its place by Offset pixels, with its spread where Low and High differ.
+// Bar is a bar of a plot, Wide pixels, beside its place by Offset pixels, with its spread where Low
+// and High differ.
 type Bar struct {
 	Color        color.RGBA
 	X, From, To  float64
@@ -85,7 +86,8 @@ func (a *Axis) ticks(low, high float64, about int) (out []Tick) {
 	for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
 		v := i*step + 0 // of a negative zero
 		if digits := math.Ceil(-math.Log10(step) - 1e-9); digits > 0 && digits < 300 {
-			v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', int(digits), 64), 64) // 0.3, not 0.30000000000000004
+			// 0.3, not 0.30000000000000004
+			v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'f', int(digits), 64), 64)
 		}
 		if out = append(out, Tick{v, strconv.FormatFloat(v, 'g', -1, 64)}); len(out) > 4*about {
 			break // values so near that their step is lost
@@ -108,7 +110,9 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 			bar(b)
 		}
 	}
-	x0, x1 := p.X.ends(func(take func(float64)) { each(func(at Point) { take(at.X) }, func(b Bar) { take(b.X) }) })
+	x0, x1 := p.X.ends(
+		func(take func(float64)) { each(func(at Point) { take(at.X) }, func(b Bar) { take(b.X) }) },
+	)
 	y0, y1 := p.Y.ends(func(take func(float64)) {
 		each(func(at Point) { take(at.Y) }, func(b Bar) { take(b.From); take(b.To); take(b.High) })
 	})
@@ -173,7 +177,13 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 	for _, b := range p.Bars {
 		from, to := at(Point{b.X, b.From}), at(Point{b.X, b.To})
 		x := from.X + b.Offset
-		c.Area(b.Color, Point{x - b.Wide/2, from.Y}, Point{x + b.Wide/2, from.Y}, Point{x + b.Wide/2, to.Y}, Point{x - b.Wide/2, to.Y})
+		c.Area(
+			b.Color,
+			Point{x - b.Wide/2, from.Y},
+			Point{x + b.Wide/2, from.Y},
+			Point{x + b.Wide/2, to.Y},
+			Point{x - b.Wide/2, to.Y},
+		)
 		if b.High > b.Low {
 			low, high := at(Point{b.X, b.Low}).Y, at(Point{b.X, b.High}).Y
 			for _, l := range [][2]Point{{{x, low}, {x, high}}, {{x - 3, low}, {x + 3, low}}, {{x - 3, high}, {x + 3, high}}} {
@@ -194,7 +204,12 @@ func (p *Plot) Draw(c *Canvas, r Rect) {
 	for _, l := range p.Points {
 		for _, v := range l.Points {
 			v = at(v)
-			c.Area(l.Color, Point{v.X, v.Y - 5}, Point{v.X + 4.5, v.Y + 3}, Point{v.X - 4.5, v.Y + 3})
+			c.Area(
+				l.Color,
+				Point{v.X, v.Y - 5},
+				Point{v.X + 4.5, v.Y + 3},
+				Point{v.X - 4.5, v.Y + 3},
+			)
 		}
 	}
 }

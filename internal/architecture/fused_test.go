@@ -15,7 +15,8 @@ import (
 // exact are the packages whose numbers are promised to the bit on every processor.
 var exact = []string{"", "align", "kernel", "kernel/cpu", "kernel/cuda", "mapping", "stats"}
 
-// fused are their functions in which Go on arm64 may fuse a product into a sum, and why that changes no bit that is promised.
+// fused are their functions in which Go on arm64 may fuse a product into a sum, and why that
+// changes no bit that is promised.
 var fused = map[string]string{
 	"kernel.fma64":                          "math.FMA",
 	"kernel.(*run).angle":                   "math.FMA",
@@ -36,8 +37,9 @@ var (
 	instruction = regexp.MustCompile(`\((\S+:\d+)\)\tFN?M(?:ADD|SUB)[SD]\t`)
 )
 
-// TestNoFusedProducts looks into what the compiler makes for arm64: a product that feeds a sum is rounded by an explicit conversion,
-// float32(a*b) + c, where bits are promised. The packages are compiled without cgo; none of them has any.
+// TestNoFusedProducts looks into what the compiler makes for arm64: a product that feeds a sum is
+// rounded by an explicit conversion, float32(a*b) + c, where bits are promised. The packages are
+// compiled without cgo; none of them has any.
 func TestNoFusedProducts(t *testing.T) {
 	args := []string{"build", "-gcflags=-S"}
 	for _, p := range exact {
@@ -58,7 +60,11 @@ func TestNoFusedProducts(t *testing.T) {
 			functions++
 		} else if m := instruction.FindSubmatch(lines.Bytes()); m != nil {
 			if delete(unseen, name); fused[name] == "" {
-				t.Errorf("%s fuses a product into a sum at %s on arm64: write float64(a*b) + c or float32(a*b) + c", name, m[1])
+				t.Errorf(
+					"%s fuses a product into a sum at %s on arm64: write float64(a*b) + c or float32(a*b) + c",
+					name,
+					m[1],
+				)
 			}
 		}
 	}

@@ -13,7 +13,8 @@ func TestFindingsHaveHints(t *testing.T) {
 	for name, path := range damaged(t) {
 		for _, f := range hintsOf(t, path) {
 			findings++
-			if f.Severity != robocache.SeverityInfo && f.Hint == "" && !strings.Contains(f.Message, "hint: ") {
+			if f.Severity != robocache.SeverityInfo && f.Hint == "" &&
+				!strings.Contains(f.Message, "hint: ") {
 				t.Errorf("%s: %s without a hint: %s", name, f.Code, f.Message)
 			}
 		}

@@ -37,16 +37,39 @@ Everything in it can be made again: removing it costs time, never data. RoboCach
 }
 
 func newCacheList() *cobra.Command {
-	c := &cobra.Command{Use: "ls DIR", Short: "shards, entries and bytes; the most recently used first", Example: "  robocache cache ls /scratch/robocache", Args: cobra.ExactArgs(1)}
+	c := &cobra.Command{
+		Use:     "ls DIR",
+		Short:   "shards, entries and bytes; the most recently used first",
+		Example: "  robocache cache ls /scratch/robocache",
+		Args:    cobra.ExactArgs(1),
+	}
 	return runs(c, &verbs.CacheListRequest{}, verbs.CacheList, func(w io.Writer, l *cache.Listing) {
-		fmt.Fprintf(w, "%s\n  %s on disk in %d files, %d entries of %s", l.Dir, bytesText(l.Bytes), len(l.Shards), l.Entries, bytesText(l.DataBytes))
+		fmt.Fprintf(
+			w,
+			"%s\n  %s on disk in %d files, %d entries of %s",
+			l.Dir,
+			bytesText(l.Bytes),
+			len(l.Shards),
+			l.Entries,
+			bytesText(l.DataBytes),
+		)
 		if l.Foreign > 0 {
 			fmt.Fprintf(w, "; %d other files, which are not ours", l.Foreign)
 		}
 		fmt.Fprintln(w)
 		rows := [][]string{{"shard", "state", "on disk", "entries", "data", "last used"}}
 		for _, s := range l.Shards {
-			rows = append(rows, []string{s.File, s.State, bytesText(s.Bytes), strconv.Itoa(s.Entries), bytesText(s.DataBytes), s.LastUsed.Format(time.DateTime)})
+			rows = append(
+				rows,
+				[]string{
+					s.File,
+					s.State,
+					bytesText(s.Bytes),
+					strconv.Itoa(s.Entries),
+					bytesText(s.DataBytes),
+					s.LastUsed.Format(time.DateTime),
+				},
+			)
 		}
 		if len(rows) > 1 {
 			table(w, rows)
@@ -68,9 +91,21 @@ Shards that a living process is writing stay. Processes that read a removed shar
 	c.Flags().StringVar(&r.Budget, "budget", "", "bytes that may stay, such as 10GiB")
 	_ = c.MarkFlagRequired("budget")
 	return runs(c, &r, verbs.CachePrune, func(w io.Writer, p *cache.Pruned) {
-		fmt.Fprintf(w, "%s\n  removed %d shards (%s), %s left\n", p.Dir, p.Removed, bytesText(p.RemovedBytes), bytesText(p.Bytes))
+		fmt.Fprintf(
+			w,
+			"%s\n  removed %d shards (%s), %s left\n",
+			p.Dir,
+			p.Removed,
+			bytesText(p.RemovedBytes),
+			bytesText(p.Bytes),
+		)
 		if p.Recovered+p.Leftovers > 0 {
-			fmt.Fprintf(w, "  of writers that died: %d shards sealed, %d empty ones removed\n", p.Recovered, p.Leftovers)
+			fmt.Fprintf(
+				w,
+				"  of writers that died: %d shards sealed, %d empty ones removed\n",
+				p.Recovered,
+				p.Leftovers,
+			)
 		}
 	})
 }
@@ -88,9 +123,25 @@ something about the disk. The exit code is 3 where there is any; --drop removes 
 	}
 	c.Flags().BoolVar(&r.Drop, "drop", false, "remove shards that are damaged")
 	return runs(c, &r, verbs.CacheVerify, func(w io.Writer, v *verbs.Verification) {
-		fmt.Fprintf(w, "%s\n  %d shards, %d entries, %s read: %d damaged\n", v.Dir, v.Shards, v.Entries, bytesText(v.Bytes), len(v.Damaged))
+		fmt.Fprintf(
+			w,
+			"%s\n  %d shards, %d entries, %s read: %d damaged\n",
+			v.Dir,
+			v.Shards,
+			v.Entries,
+			bytesText(v.Bytes),
+			len(v.Damaged),
+		)
 		for _, d := range v.Damaged {
-			fmt.Fprintf(w, "  %s: offset %d, %d bytes, key %s: %s\n", d.File, d.Offset, d.Bytes, d.Key, d.What)
+			fmt.Fprintf(
+				w,
+				"  %s: offset %d, %d bytes, key %s: %s\n",
+				d.File,
+				d.Offset,
+				d.Bytes,
+				d.Key,
+				d.What,
+			)
 		}
 		if v.Dropped > 0 {
 			fmt.Fprintf(w, "  removed %d shards\n", v.Dropped)

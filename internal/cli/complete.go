@@ -21,27 +21,53 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// flagValues are what a shell completes behind a flag: those of "verb --flag" before those of "--flag".
+// flagValues are what a shell completes behind a flag: those of "verb --flag" before those of
+// "--flag".
 var flagValues = map[string]func(cmd *cobra.Command, args []string) []string{
-	"--log-level":   oneOf("debug", "info", "warn", "error"),
-	"--format":      listed(robocache.Formats),
-	"--split":       ofSource(func(info *robocache.Info) []string { return slices.Sorted(maps.Keys(info.Splits)) }),
-	"--keys":        ofSource((*robocache.Info).Keys),
-	"--option":      optionsOf("format", func(f robocache.Format) map[string]string { return f.Options }),
-	"--frames":      oneOf(string(stats.SampledFrames), string(stats.AllFrames), string(stats.NoFrames)),
+	"--log-level": oneOf("debug", "info", "warn", "error"),
+	"--format":    listed(robocache.Formats),
+	"--split": ofSource(
+		func(info *robocache.Info) []string { return slices.Sorted(maps.Keys(info.Splits)) },
+	),
+	"--keys": ofSource((*robocache.Info).Keys),
+	"--option": optionsOf(
+		"format",
+		func(f robocache.Format) map[string]string { return f.Options },
+	),
+	"--frames": oneOf(
+		string(stats.SampledFrames),
+		string(stats.AllFrames),
+		string(stats.NoFrames),
+	),
 	"--codec":       oneOf(string(video.AV1), string(video.H264), string(video.HEVC)),
 	"--video-codec": oneOf("copy", string(video.AV1), string(video.H264), string(video.HEVC)),
 	"--images":      oneOf("video", "images"),
 	"--balance":     oneOf(shard.Balances...),
 
-	"convert --to":           listed(convert.Formats),
-	"convert --write-option": optionsOf("to", func(f robocache.Format) map[string]string { return f.WriteOptions }),
-	"plan --to":              listed(convert.Formats),
-	"plan --write-option":    optionsOf("to", func(f robocache.Format) map[string]string { return f.WriteOptions }),
-	"synth --format":         listed(convert.Formats),
-	"synth --write-option":   optionsOf("format", func(f robocache.Format) map[string]string { return f.WriteOptions }),
-	"synth --codec":          oneOf(string(video.AV1), string(video.H264), string(video.HEVC), "png", "jpeg", "raw"),
-	"synth --preset":         listed(synth.Presets),
+	"convert --to": listed(convert.Formats),
+	"convert --write-option": optionsOf(
+		"to",
+		func(f robocache.Format) map[string]string { return f.WriteOptions },
+	),
+	"plan --to": listed(convert.Formats),
+	"plan --write-option": optionsOf(
+		"to",
+		func(f robocache.Format) map[string]string { return f.WriteOptions },
+	),
+	"synth --format": listed(convert.Formats),
+	"synth --write-option": optionsOf(
+		"format",
+		func(f robocache.Format) map[string]string { return f.WriteOptions },
+	),
+	"synth --codec": oneOf(
+		string(video.AV1),
+		string(video.H264),
+		string(video.HEVC),
+		"png",
+		"jpeg",
+		"raw",
+	),
+	"synth --preset": listed(synth.Presets),
 
 	"--as":              listed(convert.Formats),
 	"--cut":             oneOf(edit.CutHidden, edit.CutExact, edit.CutSnap),
@@ -64,23 +90,26 @@ func completeValues(c *cobra.Command) {
 		}
 		_, several := f.Value.(pflag.SliceValue)
 		several = several && f.Value.Type() == "stringSlice"
-		_ = c.RegisterFlagCompletionFunc(f.Name, func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-			before, how := "", cobra.ShellCompDirectiveNoFileComp
-			if several { // those that stand before the last comma stay
-				before = begun[:strings.LastIndex(begun, ",")+1]
-				how |= cobra.ShellCompDirectiveNoSpace
-			}
-			var out []string
-			for _, v := range of(cmd, args) {
-				if strings.HasPrefix(before+v, begun) {
-					out = append(out, before+v)
-				}
-				if strings.Contains(v, "=\t") {
+		_ = c.RegisterFlagCompletionFunc(
+			f.Name,
+			func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+				before, how := "", cobra.ShellCompDirectiveNoFileComp
+				if several { // those that stand before the last comma stay
+					before = begun[:strings.LastIndex(begun, ",")+1]
 					how |= cobra.ShellCompDirectiveNoSpace
 				}
-			}
-			return out, how
-		})
+				var out []string
+				for _, v := range of(cmd, args) {
+					if strings.HasPrefix(before+v, begun) {
+						out = append(out, before+v)
+					}
+					if strings.Contains(v, "=\t") {
+						how |= cobra.ShellCompDirectiveNoSpace
+					}
+				}
+				return out, how
+			},
+		)
 	})
 	if c.Name() == "plan" {
 		c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -103,7 +132,8 @@ func listed(list func() []string) func(*cobra.Command, []string) []string {
 	return func(*cobra.Command, []string) []string { return list() }
 }
 
-// ofSource asks the dataset that the line names, where it is on this machine and opens within two seconds: a shell waits for it.
+// ofSource asks the dataset that the line names, where it is on this machine and opens within two
+// seconds: a shell waits for it.
 func ofSource(list func(*robocache.Info) []string) func(*cobra.Command, []string) []string {
 	return func(cmd *cobra.Command, args []string) []string {
 		if cmd.Name() == "plan" && len(args) > 0 {
@@ -124,8 +154,12 @@ func ofSource(list func(*robocache.Info) []string) func(*cobra.Command, []string
 	}
 }
 
-// optionsOf are the choices of the format that a flag names, each with what it does; without it, those of the format that is written where none is named.
-func optionsOf(flag string, of func(robocache.Format) map[string]string) func(*cobra.Command, []string) []string {
+// optionsOf are the choices of the format that a flag names, each with what it does; without it,
+// those of the format that is written where none is named.
+func optionsOf(
+	flag string,
+	of func(robocache.Format) map[string]string,
+) func(*cobra.Command, []string) []string {
 	return func(cmd *cobra.Command, _ []string) (out []string) {
 		name, _ := cmd.Flags().GetString(flag)
 		f, err := robocache.FormatNamed(name)

@@ -15,7 +15,17 @@ import (
 // TestComplete asks as the scripts of bash, zsh and fish do.
 func TestComplete(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
-	if code, _, errs := call(t, "synth", set, "--codec", "png", "--episodes", "1", "--seconds", "0.2"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		set,
+		"--codec",
+		"png",
+		"--episodes",
+		"1",
+		"--seconds",
+		"0.2",
+	); code != exitDone {
 		t.Fatal(errs)
 	}
 	for _, c := range []struct {
@@ -51,7 +61,14 @@ func TestComplete(t *testing.T) {
 			got[i], _, _ = strings.Cut(l, "\t")
 		}
 		if code != exitDone || got[len(got)-1] != c.directive {
-			t.Errorf("%s: exit %d, %q, want %s; %s", c.args, code, got[len(got)-1], c.directive, errs)
+			t.Errorf(
+				"%s: exit %d, %q, want %s; %s",
+				c.args,
+				code,
+				got[len(got)-1],
+				c.directive,
+				errs,
+			)
 		}
 		for _, w := range strings.Fields(c.has) {
 			if !slices.Contains(got, w) {
@@ -66,13 +83,26 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// Each entry of the table belongs to a flag, and flags whose help lists words complete them: a value that is gone from the one is gone from the other.
+// Each entry of the table belongs to a flag, and flags whose help lists words complete them: a
+// value that is gone from the one is gone from the other.
 func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 	unused := map[string]bool{}
 	for k := range flagValues {
 		unused[k] = true
 	}
-	inHelp := []string{"--log-level", "--frames", "--video-codec", "--images", "--codec", "--balance", "--cut", "--stats", "--by", "--stratify", "--preset"}
+	inHelp := []string{
+		"--log-level",
+		"--frames",
+		"--video-codec",
+		"--images",
+		"--codec",
+		"--balance",
+		"--cut",
+		"--stats",
+		"--by",
+		"--stratify",
+		"--preset",
+	}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
 		_, verb, _ := strings.Cut(c.CommandPath(), " ")
@@ -81,13 +111,26 @@ func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 			if flagValues[key] == nil {
 				key = "--" + f.Name
 			}
-			if delete(unused, key); flagValues[key] == nil || !slices.Contains(inHelp, "--"+f.Name) {
+			if delete(
+				unused,
+				key,
+			); flagValues[key] == nil ||
+				!slices.Contains(inHelp, "--"+f.Name) {
 				return
 			}
-			help := strings.FieldsFunc(f.Usage, func(r rune) bool { return strings.ContainsRune(" ,;:()", r) })
+			help := strings.FieldsFunc(
+				f.Usage,
+				func(r rune) bool { return strings.ContainsRune(" ,;:()", r) },
+			)
 			for _, v := range flagValues[key](c, nil) {
 				if !strings.Contains(v, ",") && !slices.Contains(help, v) {
-					t.Errorf("%s --%s completes %s, which its help does not name: %s", verb, f.Name, v, f.Usage)
+					t.Errorf(
+						"%s --%s completes %s, which its help does not name: %s",
+						verb,
+						f.Name,
+						v,
+						f.Usage,
+					)
 				}
 			}
 		})

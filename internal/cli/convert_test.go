@@ -15,11 +15,28 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestConvertCutRecording: a recording that was cut converts, and says so: in the report, in the dataset, and by exit code 3, to every format.
+// TestConvertCutRecording: a recording that was cut converts, and says so: in the report, in the
+// dataset, and by exit code 3, to every format.
 func TestConvertCutRecording(t *testing.T) {
 	dir := t.TempDir()
 	whole := filepath.Join(dir, "whole.mcap")
-	if code, _, errs := call(t, "synth", whole, "--format", "mcap", "--episodes", "1", "--seconds", "3", "--cameras", "0", "--rates", "camera=30,joints=100", "--write-option", "chunk=4096"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		whole,
+		"--format",
+		"mcap",
+		"--episodes",
+		"1",
+		"--seconds",
+		"3",
+		"--cameras",
+		"0",
+		"--rates",
+		"camera=30,joints=100",
+		"--write-option",
+		"chunk=4096",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	b, err := os.ReadFile(whole)
@@ -31,34 +48,78 @@ func TestConvertCutRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, to := range []string{"lerobot", "mcap", "zarr", "rlds", "robomimic"} {
-		args := []string{"convert", whole, filepath.Join(dir, "whole_"+to, "1.0.0"), "--to", to, "--hz", "30"}
+		args := []string{
+			"convert",
+			whole,
+			filepath.Join(dir, "whole_"+to, "1.0.0"),
+			"--to",
+			to,
+			"--hz",
+			"30",
+		}
 		if to == "robomimic" {
 			args = append(args, "--scale-actions") // else actions beyond [-1, 1] are a warning
 		}
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Errorf("%s of a whole recording: exit %d: %s%s", to, code, out, errs)
 		}
-		code, out, errs := call(t, "convert", cut, filepath.Join(dir, "cut_"+to, "1.0.0"), "--to", to, "--hz", "30", "--json")
+		code, out, errs := call(
+			t,
+			"convert",
+			cut,
+			filepath.Join(dir, "cut_"+to, "1.0.0"),
+			"--to",
+			to,
+			"--hz",
+			"30",
+			"--json",
+		)
 		var r struct{ Findings []struct{ Code string } }
-		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitFindings || !strings.Contains(out, `"cut-file"`) || len(r.Findings) == 0 {
+		if err := json.Unmarshal(
+			[]byte(out),
+			&r,
+		); err != nil || code != exitFindings || !strings.Contains(out, `"cut-file"`) ||
+			len(r.Findings) == 0 {
 			t.Errorf("%s: exit %d: %s%s", to, code, out, errs)
 		}
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "cut_lerobot", "1.0.0", "meta", "conversion.json")); err != nil || !strings.Contains(string(b), `"cut-file"`) {
+	if b, err := os.ReadFile(
+		filepath.Join(dir, "cut_lerobot", "1.0.0", "meta", "conversion.json"),
+	); err != nil ||
+		!strings.Contains(string(b), `"cut-file"`) {
 		t.Errorf("%v: %s", err, b)
 	}
 }
 
-// TestConvertForLeRobot: a recording of a camera and joints becomes a set with lerobot's names, and its action is the state one row later.
+// TestConvertForLeRobot: a recording of a camera and joints becomes a set with lerobot's names, and
+// its action is the state one row later.
 func TestConvertForLeRobot(t *testing.T) {
 	recording := filepath.Join(realdata.Path(t, "mcap_robot"), "recording_zstd.mcap")
 	dir := t.TempDir()
-	if code, out, errs := call(t, "convert", recording, filepath.Join(dir, "as-it-is"), "--images", "images"); code != exitFindings || !strings.Contains(out, "no-action") || !strings.Contains(out, "no-state") || !strings.Contains(out, `{"observation.state": {"from": ["joint_states.position"]}}`) {
+	if code, out, errs := call(
+		t,
+		"convert",
+		recording,
+		filepath.Join(dir, "as-it-is"),
+		"--images",
+		"images",
+	); code != exitFindings || !strings.Contains(out, "no-action") || !strings.Contains(out, "no-state") ||
+		!strings.Contains(out, `{"observation.state": {"from": ["joint_states.position"]}}`) {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 	dst := filepath.Join(dir, "set")
-	code, out, errs := call(t, "convert", recording, dst, "--images", "images", "--preset", "lerobot")
-	if strings.Contains(out, "no-action") || strings.Contains(out, "no-state") || !strings.Contains(errs, "one row later") {
+	code, out, errs := call(
+		t,
+		"convert",
+		recording,
+		dst,
+		"--images",
+		"images",
+		"--preset",
+		"lerobot",
+	)
+	if strings.Contains(out, "no-action") || strings.Contains(out, "no-state") ||
+		!strings.Contains(errs, "one row later") {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
 	ds, err := robocache.Open(t.Context(), dst)
@@ -93,20 +154,39 @@ func TestConvertForLeRobot(t *testing.T) {
 func TestLinkedRecording(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "store", "a.mcap")
-	if code, _, errs := call(t, "synth", file, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		file,
+		"--format",
+		"mcap",
+		"--episodes",
+		"1",
+		"--seconds",
+		"1",
+		"--cameras",
+		"0",
+		"--rates",
+		"camera=30,joints=100",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	link := filepath.Join(dir, "link.mcap")
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := call(t, "inspect", link); code != exitDone || !strings.Contains(out, "1 episodes, 30 frames") {
+	if code, out, errs := call(
+		t,
+		"inspect",
+		link,
+	); code != exitDone ||
+		!strings.Contains(out, "1 episodes, 30 frames") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 
-// TestProvenanceOfLeRobotSource checks that an episode converted or edited from a LeRobot set names its
-// data file with a checksum.
+// TestProvenanceOfLeRobotSource checks that an episode converted or edited from a LeRobot set names
+// its data file with a checksum.
 func TestProvenanceOfLeRobotSource(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "set")
@@ -135,11 +215,26 @@ func TestProvenanceOfLeRobotSource(t *testing.T) {
 	}
 }
 
-// TestProvenance: an episode names the recording that it came from, with its checksum, and edits and conversions keep that.
+// TestProvenance: an episode names the recording that it came from, with its checksum, and edits
+// and conversions keep that.
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "recordings")
-	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "3", "--seconds", "1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		src,
+		"--format",
+		"mcap",
+		"--episodes",
+		"3",
+		"--seconds",
+		"1",
+		"--cameras",
+		"0",
+		"--rates",
+		"camera=30,joints=100",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	files, err := filepath.Glob(filepath.Join(src, "*.mcap"))
@@ -161,7 +256,13 @@ func TestProvenance(t *testing.T) {
 		if err != nil || json.Unmarshal([]byte(out), &r) != nil {
 			t.Fatal(err, out, errs)
 		}
-		want := robocache.Origin{Dataset: src, Format: "mcap", File: filepath.Base(files[recording]), Episode: int64(recording), Checksum: fmt.Sprintf("sha256:%x", sha256.Sum256(b))}
+		want := robocache.Origin{
+			Dataset:  src,
+			Format:   "mcap",
+			File:     filepath.Base(files[recording]),
+			Episode:  int64(recording),
+			Checksum: fmt.Sprintf("sha256:%x", sha256.Sum256(b)),
+		}
 		if r.Origin != want {
 			t.Errorf("episode %d of %s: %+v, want %+v", episode, set, r.Origin, want)
 		}
@@ -187,14 +288,38 @@ func TestProvenance(t *testing.T) {
 	check(in("merged"), 0, 2)
 	run("convert", in("merged"), in("again"))
 	check(in("again"), 1, 0)
-	run("plan", "convert", src, in("sharded"), "--hz", "30", "--shards", "2", "--manifest", in("plan.json"))
+	run(
+		"plan",
+		"convert",
+		src,
+		in("sharded"),
+		"--hz",
+		"30",
+		"--shards",
+		"2",
+		"--manifest",
+		in("plan.json"),
+	)
 	run("run", "--manifest", in("plan.json"), "--shard", "0")
 	run("run", "--manifest", in("plan.json"), "--shard", "1")
 	run("commit", "--manifest", in("plan.json"))
 	check(in("sharded"), 1, 1)
 	for _, format := range []string{"zarr", "rlds", "delta"} {
 		dst, manifest := in("shards_"+format), in(format+".json")
-		run("plan", "convert", src, dst, "--to", format, "--hz", "30", "--shards", "2", "--manifest", manifest)
+		run(
+			"plan",
+			"convert",
+			src,
+			dst,
+			"--to",
+			format,
+			"--hz",
+			"30",
+			"--shards",
+			"2",
+			"--manifest",
+			manifest,
+		)
 		run("run", "--manifest", manifest, "--shard", "0")
 		run("run", "--manifest", manifest, "--shard", "1")
 		run("commit", "--manifest", manifest)
@@ -202,17 +327,36 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// An edit in place of a set that says nothing of its origins does not name the set itself as the source: another set has its place.
+// An edit in place of a set that says nothing of its origins does not name the set itself as the
+// source: another set has its place.
 func TestProvenanceInPlace(t *testing.T) {
 	set := filepath.Join(t.TempDir(), "set")
-	if code, _, errs := call(t, "synth", set, "--codec", "png", "--episodes", "3", "--seconds", "1"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		set,
+		"--codec",
+		"png",
+		"--episodes",
+		"3",
+		"--seconds",
+		"1",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	report := filepath.Join(set, "meta", "conversion.json")
 	if err := os.Remove(report); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if code, out, errs := call(t, "edit", "delete", set, "--episodes", "0", "--in-place"); code != exitDone {
+	if code, out, errs := call(
+		t,
+		"edit",
+		"delete",
+		set,
+		"--episodes",
+		"0",
+		"--in-place",
+	); code != exitDone {
 		t.Fatal(code, out, errs)
 	}
 	b, err := os.ReadFile(report)
@@ -232,14 +376,32 @@ func TestProvenanceInPlace(t *testing.T) {
 	}
 }
 
-// TestDoctorSummary: many findings of one code are a few places and their number, and --verbose lists all.
+// TestDoctorSummary: many findings of one code are a few places and their number, and --verbose
+// lists all.
 func TestDoctorSummary(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "a")
-	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "8", "--seconds", "3", "--cameras", "0", "--rates", "camera=30,joints=100", "--dropout", "1s"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		src,
+		"--format",
+		"mcap",
+		"--episodes",
+		"8",
+		"--seconds",
+		"3",
+		"--cameras",
+		"0",
+		"--rates",
+		"camera=30,joints=100",
+		"--dropout",
+		"1s",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	code, out, _ := call(t, "doctor", src)
-	if code != exitFindings || strings.Count(out, "warning  gap:") != 3 || !strings.Contains(out, "8 in all in 8 episodes") {
+	if code != exitFindings || strings.Count(out, "warning  gap:") != 3 ||
+		!strings.Contains(out, "8 in all in 8 episodes") {
 		t.Errorf("exit %d: %s", code, out)
 	}
 	if _, out, _ := call(t, "doctor", src, "-v"); strings.Count(out, "warning  gap:") != 8 {
@@ -250,11 +412,31 @@ func TestDoctorSummary(t *testing.T) {
 // TestPushPlanned: a dry run of push needs neither the Hub nor Python.
 func TestPushPlanned(t *testing.T) {
 	src := filepath.Join(t.TempDir(), "a")
-	if code, _, errs := call(t, "synth", src, "--codec", "png", "--episodes", "1", "--seconds", "0.5"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		src,
+		"--codec",
+		"png",
+		"--episodes",
+		"1",
+		"--seconds",
+		"0.5",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
-	code, out, errs := call(t, "push", src, "me/set", "--dry-run", "--python", "/no/such/python", "--json")
-	if code != exitDone || !strings.Contains(out, "meta/info.json") || !strings.Contains(out, "the Hub was not asked") {
+	code, out, errs := call(
+		t,
+		"push",
+		src,
+		"me/set",
+		"--dry-run",
+		"--python",
+		"/no/such/python",
+		"--json",
+	)
+	if code != exitDone || !strings.Contains(out, "meta/info.json") ||
+		!strings.Contains(out, "the Hub was not asked") {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
@@ -263,12 +445,34 @@ func TestPushPlanned(t *testing.T) {
 func TestAlignInline(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "a.mcap")
-	if code, _, errs := call(t, "synth", src, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "camera=30,joints=100"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		src,
+		"--format",
+		"mcap",
+		"--episodes",
+		"1",
+		"--seconds",
+		"1",
+		"--cameras",
+		"0",
+		"--rates",
+		"camera=30,joints=100",
+	); code != exitDone {
 		t.Fatal(code, errs)
 	}
 	frames := func(name, text string) float64 {
 		t.Helper()
-		code, out, errs := call(t, "convert", src, filepath.Join(dir, name), "--align", text, "--json")
+		code, out, errs := call(
+			t,
+			"convert",
+			src,
+			filepath.Join(dir, name),
+			"--align",
+			text,
+			"--json",
+		)
 		var r map[string]any
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone {
 			t.Fatalf("%s: exit %d: %s%s", text, code, out, errs)
@@ -290,7 +494,15 @@ func TestAlignInline(t *testing.T) {
 		t.Error("the offset changes nothing")
 	}
 	for _, bad := range []string{`{"hz": 20`, `{"hzz": 20}`, `{}x`} {
-		if code, _, errs := call(t, "convert", src, filepath.Join(dir, "bad"), "--align", bad); code != exitMisuse || !strings.Contains(errs, "--align") {
+		if code, _, errs := call(
+			t,
+			"convert",
+			src,
+			filepath.Join(dir, "bad"),
+			"--align",
+			bad,
+		); code != exitMisuse ||
+			!strings.Contains(errs, "--align") {
 			t.Errorf("%s: exit %d: %s", bad, code, errs)
 		}
 	}

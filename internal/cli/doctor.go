@@ -32,12 +32,17 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 	}
 	addOpening(c, &r.Opening)
 	c.Flags().BoolVar(&r.Decode, "decode", false, "also decode every image (slow)")
-	c.Flags().BoolVar(&r.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
+	c.Flags().
+		BoolVar(&r.Deep, "deep", false, "also read every column of every data file to its last page (LeRobot; other formats are read to their end without it)")
 	addEpisodes(c, &r.Episodes)
-	c.Flags().BoolVarP(&r.Verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
-	c.Flags().BoolVar(&r.Fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
-	c.Flags().BoolVar(&r.DropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
-	c.Flags().BoolVar(&r.InPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
+	c.Flags().
+		BoolVarP(&r.Verbose, "verbose", "v", false, "list every finding, instead of the first places of each code")
+	c.Flags().
+		BoolVar(&r.Fix, "fix", false, "plan the edit that removes findings; with DST or --in-place, make it")
+	c.Flags().
+		BoolVar(&r.DropBad, "drop-bad", false, "with --fix: leave out episodes with findings that no edit removes")
+	c.Flags().
+		BoolVar(&r.InPlace, "in-place", false, "with --fix: put the result in the place of the dataset ('edit undo' gives it back)")
 	return runs(c, &r, verbs.Doctor, func(w io.Writer, d *verbs.Diagnosis) {
 		if d.Fix != nil {
 			printFixed(w, d.Fix)
@@ -48,7 +53,15 @@ result: exit code 1 if a finding stayed. --decode and --deep apply to both exami
 		} else {
 			printSummary(w, d.Findings)
 		}
-		fmt.Fprintf(w, "%s, %d episodes, %d frames: %d errors, %d warnings\n", strings.TrimSpace(d.Format+" "+d.Version), d.Episodes, d.Frames, d.Errors, d.Warnings)
+		fmt.Fprintf(
+			w,
+			"%s, %d episodes, %d frames: %d errors, %d warnings\n",
+			strings.TrimSpace(d.Format+" "+d.Version),
+			d.Episodes,
+			d.Frames,
+			d.Errors,
+			d.Warnings,
+		)
 	})
 }
 
@@ -60,7 +73,10 @@ func printFixed(w io.Writer, x *edit.Fixed) {
 		}
 	}
 	done := x.Report != nil && !x.Report.DryRun
-	list(map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by writing the dataset anew:"}[done], x.Fixable)
+	list(
+		map[bool]string{true: "fixed by writing the dataset anew:", false: "an edit fixes, by writing the dataset anew:"}[done],
+		x.Fixable,
+	)
 	list("no edit gives back:", x.Beyond)
 	if len(x.Dropped) > 0 {
 		fmt.Fprintln(w, "left out: the episodes", x.Dropped)

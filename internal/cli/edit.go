@@ -51,15 +51,25 @@ The result has the source's format where that is written, else LeRobot v3.0; LeR
 	for _, v := range editVerbs {
 		c.AddCommand(v.command())
 	}
-	c.AddCommand(newEditApply(), newEditPlace("undo DIR", "give a dataset back as it was before its last edit in place", verbs.UndoEdit),
-		newEditPlace("recover DIR", "end an edit in place that was interrupted", verbs.RecoverEdit))
+	c.AddCommand(
+		newEditApply(),
+		newEditPlace(
+			"undo DIR",
+			"give a dataset back as it was before its last edit in place",
+			verbs.UndoEdit,
+		),
+		newEditPlace("recover DIR", "end an edit in place that was interrupted", verbs.RecoverEdit),
+	)
 	return c
 }
 
-// word takes the one argument between SRC and DST for the verb. In place there is no DST, and a dry run may do without.
+// word takes the one argument between SRC and DST for the verb. In place there is no DST, and a dry
+// run may do without.
 func word(f *editFlags, args []string, take func(word string) error) ([]string, error) {
 	if n := len(args); n < 2 || n < 3 && !f.req.InPlace && !f.req.DryRun {
-		return nil, misuse("expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes")
+		return nil, misuse(
+			"expected SRC, what to change, and DST (or --in-place): of several words one text is made by quotes",
+		)
 	}
 	if err := take(args[1]); err != nil {
 		return nil, err
@@ -67,8 +77,14 @@ func word(f *editFlags, args []string, take func(word string) error) ([]string, 
 	return slices.Concat(args[:1], args[2:]), nil
 }
 
-// words takes the arguments between SRC and DST for the verb. Of a dry run the last is DST where it is no such as the verb takes.
-func words(f *editFlags, args []string, is func(arg string) bool, take func(words []string) error) ([]string, error) {
+// words takes the arguments between SRC and DST for the verb. Of a dry run the last is DST where it
+// is no such as the verb takes.
+func words(
+	f *editFlags,
+	args []string,
+	is func(arg string) bool,
+	take func(words []string) error,
+) ([]string, error) {
 	n := len(args) - 1
 	if f.req.InPlace || f.req.DryRun && is(args[n]) {
 		n = len(args)
@@ -89,18 +105,36 @@ func isKey(arg string) bool {
 }
 
 var editVerbs = []editVerb{
-	{use: "delete SRC [DST]", short: "delete episodes", choice: true, example: `  robocache edit delete ./set ./clean --episodes 0,3,5-9
+	{
+		use:    "delete SRC [DST]",
+		short:  "delete episodes",
+		choice: true,
+		example: `  robocache edit delete ./set ./clean --episodes 0,3,5-9
   robocache edit delete ./set ./clean --where 'length < 30 or max(action[gripper]) > 1.2'
-  robocache edit delete ./set --in-place --flags flags.json`},
-	{use: "keep SRC [DST]", short: "keep some episodes, in the order in which they are named", choice: true, example: `  robocache edit keep ./set ./pick --task 'pick*'`},
-	{use: "trim SRC [DST]", short: "cut rows off the ends of episodes", choice: true, example: `  robocache edit trim ./set ./cut --from 0.5 --to -1.0
+  robocache edit delete ./set --in-place --flags flags.json`,
+	},
+	{
+		use:     "keep SRC [DST]",
+		short:   "keep some episodes, in the order in which they are named",
+		choice:  true,
+		example: `  robocache edit keep ./set ./pick --task 'pick*'`,
+	},
+	{
+		use:    "trim SRC [DST]",
+		short:  "cut rows off the ends of episodes",
+		choice: true,
+		example: `  robocache edit trim ./set ./cut --from 0.5 --to -1.0
   robocache edit trim ./set ./cut --idle action=0.01 --skip-short
   robocache edit trim ./set ./cut --from 12r --episodes 3 --cut exact`,
 		flags: func(f *editFlags, c *cobra.Command) {
-			c.Flags().StringVar(&f.verb.From, "from", "", "where to begin: seconds (0.5), or rows (12r); from the end with - before it")
-			c.Flags().StringVar(&f.verb.To, "to", "", "where to end: seconds or rows from the beginning, or before the end (-1.0)")
-			c.Flags().StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in which no channel changes by more than EPS from row to row; of several keys, all rest")
-			c.Flags().BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
+			c.Flags().
+				StringVar(&f.verb.From, "from", "", "where to begin: seconds (0.5), or rows (12r); from the end with - before it")
+			c.Flags().
+				StringVar(&f.verb.To, "to", "", "where to end: seconds or rows from the beginning, or before the end (-1.0)")
+			c.Flags().
+				StringArrayVar(&f.idle, "idle", nil, "KEY=EPS: cut off the head and tail in which no channel changes by more than EPS from row to row; of several keys, all rest")
+			c.Flags().
+				BoolVar(&f.verb.SkipShort, "skip-short", false, "delete episodes of which nothing is left, instead of failing")
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
 			pairsValue, err := verbs.ParsePairs("--idle", f.idle)
@@ -118,40 +152,65 @@ var editVerbs = []editVerb{
 				f.verb.Idle[k] = eps
 			}
 			return args, nil
-		}},
-	{use: "split SRC [DST]", short: "split a dataset into folders below DST", example: `  robocache edit split ./set ./parts --into train=0.8,val=0.2 --seed 1
+		},
+	},
+	{
+		use:   "split SRC [DST]",
+		short: "split a dataset into folders below DST",
+		example: `  robocache edit split ./set ./parts --into train=0.8,val=0.2 --seed 1
   robocache edit split ./set ./parts --into train=0-79,test=80-99
   robocache edit split ./set ./parts --by task
   robocache edit split ./set ./parts --flags flags.json`,
 		flags: func(f *editFlags, c *cobra.Command) {
-			c.Flags().StringArrayVar(&f.verb.Into, "into", nil, "name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest")
+			c.Flags().
+				StringArrayVar(&f.verb.Into, "into", nil, "name=0.8 (fractions), name=40 (episodes), name=0-79,90 (which); name=rest")
 			c.Flags().StringVar(&f.verb.By, "by", "", "task: a part for each")
-			c.Flags().Uint64Var(&f.seed, "seed", 0, "deal the episodes out in this order (default: as they stand)")
-			c.Flags().StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
-			c.Flags().StringVar(&f.verb.Group, "group", "", "episodes with one value of this column stay together")
+			c.Flags().
+				Uint64Var(&f.seed, "seed", 0, "deal the episodes out in this order (default: as they stand)")
+			c.Flags().
+				StringVar(&f.verb.Stratify, "stratify", "", "task: the same fractions of each task")
+			c.Flags().
+				StringVar(&f.verb.Group, "group", "", "episodes with one value of this column stay together")
 			c.Flags().StringVar(&f.verb.Flags, "flags", "",
 				"a part for each label of a file of flags (episodes, or rows of them), and one for the rest")
-			c.Flags().StringVar(&f.verb.Label, "label", "", "of the file of flags, only those with this label")
-		}},
-	{use: "merge A B… DST", short: "join datasets", many: true, example: `  robocache edit merge ./a ./b ./both
+			c.Flags().
+				StringVar(&f.verb.Label, "label", "", "of the file of flags, only those with this label")
+		},
+	},
+	{
+		use:   "merge A B… DST",
+		short: "join datasets",
+		many:  true,
+		example: `  robocache edit merge ./a ./b ./both
   robocache edit merge ./a ./b ./c ./all --keys union --hz 30`,
 		flags: func(f *editFlags, c *cobra.Command) {
-			c.Flags().StringVar(&f.verb.Keys, "keys", "strict", "where features differ: strict (an error), intersection, or union (zeros, and KEY.valid says where)")
-			c.Flags().BoolVar(&f.verb.Black, "black", false, "with union: cameras that a dataset lacks have black frames there")
+			c.Flags().
+				StringVar(&f.verb.Keys, "keys", "strict", "where features differ: strict (an error), intersection, or union (zeros, and KEY.valid says where)")
+			c.Flags().
+				BoolVar(&f.verb.Black, "black", false, "with union: cameras that a dataset lacks have black frames there")
 			c.Flags().StringVar(&f.verb.HZ, "hz", "", "bring all to this rate")
-		}},
-	{use: "add SRC KEY [DST]", short: "add a feature", example: `  robocache edit add ./set reward ./more --from reward.npy
+		},
+	},
+	{
+		use:   "add SRC KEY [DST]",
+		short: "add a feature",
+		example: `  robocache edit add ./set reward ./more --from reward.npy
   robocache edit add ./set robot_id ./more --from 7`,
 		flags: func(f *editFlags, c *cobra.Command) {
-			c.Flags().StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
+			c.Flags().
+				StringVar(&f.verb.From, "from", "", "FILE.npy or FILE.parquet with a row for each of the dataset's (joined on index, or episode_index and frame_index), or a constant: 7, 0.5, true, [1, 2], a text")
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return word(f, args, func(key string) error {
 				f.verb.Features = []string{key}
 				return nil
 			})
-		}},
-	{use: "rename SRC OLD=NEW… [DST]", short: "rename features", example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
+		},
+	},
+	{
+		use:     "rename SRC OLD=NEW… [DST]",
+		short:   "rename features",
+		example: `  robocache edit rename ./set observation.images.cam_high=observation.images.top ./renamed`,
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return words(f, args, isPair, func(words []string) error {
 				var err error
@@ -160,25 +219,40 @@ var editVerbs = []editVerb{
 				}
 				return nil
 			})
-		}},
-	{use: "remove SRC KEY… [DST]", short: "remove features", example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
+		},
+	},
+	{
+		use:     "remove SRC KEY… [DST]",
+		short:   "remove features",
+		example: `  robocache edit remove ./set observation.images.wrist ./smaller`,
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return words(f, args, isKey, func(words []string) error {
 				f.verb.Features = words
 				return nil
 			})
-		}},
-	{use: "set-task SRC TEXT [DST]", short: "give episodes one task", choice: true, example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
+		},
+	},
+	{
+		use:     "set-task SRC TEXT [DST]",
+		short:   "give episodes one task",
+		choice:  true,
+		example: `  robocache edit set-task ./set "pick up the cube" ./named --episodes 0-9`,
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return word(f, args, func(text string) error {
 				f.verb.Text = text
 				return nil
 			})
-		}},
-	{use: "relabel SRC OLD=NEW… [DST]", short: "change the text of tasks, or of rows", choice: true, example: `  robocache edit relabel ./set "pick cube=pick up the cube" ./named
+		},
+	},
+	{
+		use:    "relabel SRC OLD=NEW… [DST]",
+		short:  "change the text of tasks, or of rows",
+		choice: true,
+		example: `  robocache edit relabel ./set "pick cube=pick up the cube" ./named
   robocache edit relabel ./set ./named --rows 3:40-80="close the gripper"`,
 		flags: func(f *editFlags, c *cobra.Command) {
-			c.Flags().StringVar(&f.verb.Rows, "rows", "", "EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task")
+			c.Flags().
+				StringVar(&f.verb.Rows, "rows", "", "EPISODE:FROM-TO=TEXT: these rows (TO not included) have this task")
 		},
 		args: func(f *editFlags, args []string) ([]string, error) {
 			if rows, text, ok := strings.Cut(f.verb.Rows, "="); ok {
@@ -192,18 +266,39 @@ var editVerbs = []editVerb{
 				}
 				return nil
 			})
-		}},
-	{use: "reencode SRC [DST]", short: "encode all video anew, and say how near it comes to what it was", example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
-  robocache edit reencode ./set ./small --crf 35`, flags: (*editFlags).coding},
-	{use: "resize SRC WxH [DST]", short: "encode all video anew in another size", example: `  robocache edit resize ./set 224x224 ./small`, flags: (*editFlags).coding,
+		},
+	},
+	{
+		use:   "reencode SRC [DST]",
+		short: "encode all video anew, and say how near it comes to what it was",
+		example: `  robocache edit reencode ./set ./h264 --codec h264 --gop 8
+  robocache edit reencode ./set ./small --crf 35`,
+		flags: (*editFlags).coding,
+	},
+	{
+		use:     "resize SRC WxH [DST]",
+		short:   "encode all video anew in another size",
+		example: `  robocache edit resize ./set 224x224 ./small`,
+		flags:   (*editFlags).coding,
 		args: func(f *editFlags, args []string) ([]string, error) {
 			return word(f, args, f.sized)
-		}},
-	{use: "recompute-stats SRC [DST]", short: "count all statistics anew", example: `  robocache edit recompute-stats ./set --in-place`},
+		},
+	},
+	{
+		use:     "recompute-stats SRC [DST]",
+		short:   "count all statistics anew",
+		example: `  robocache edit recompute-stats ./set --in-place`,
+	},
 }
 
 func (f *editFlags) sized(text string) error {
-	if n, err := fmt.Sscanf(text, "%dx%d", &f.verb.Video.Width, &f.verb.Video.Height); n != 2 || err != nil || text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
+	if n, err := fmt.Sscanf(
+		text,
+		"%dx%d",
+		&f.verb.Video.Width,
+		&f.verb.Video.Height,
+	); n != 2 || err != nil ||
+		text != fmt.Sprintf("%dx%d", f.verb.Video.Width, f.verb.Video.Height) {
 		return misuse("expected a size such as 224x224, found " + text)
 	}
 	return nil
@@ -220,12 +315,42 @@ func (f *editFlags) coding(c *cobra.Command) {
 // common are the flags of every verb.
 func (f *editFlags) common(c *cobra.Command) {
 	fl := c.Flags()
-	fl.BoolVar(&f.req.InPlace, "in-place", false, "put the result in the place of the dataset, and keep that for 'edit undo'")
-	fl.BoolVar(&f.req.DryRun, "dry-run", false, "say what would be copied, hidden and encoded, and write nothing; with --json, the plan too")
-	fl.StringVar(&f.req.To, "as", "", "the format to write (default: the source's, where it is written; else lerobot)")
-	fl.StringVar(&f.req.Cut, "cut", "", "a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the frames up to the next key frame, or where that cannot be, the episode), snap (move the cut)")
-	fl.StringVar(&f.req.Stats, "stats", "", "rows: count no frames, and cameras have no statistics (default: frames where episodes changed)")
-	fl.IntVar(&f.req.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+	fl.BoolVar(
+		&f.req.InPlace,
+		"in-place",
+		false,
+		"put the result in the place of the dataset, and keep that for 'edit undo'",
+	)
+	fl.BoolVar(
+		&f.req.DryRun,
+		"dry-run",
+		false,
+		"say what would be copied, hidden and encoded, and write nothing; with --json, the plan too",
+	)
+	fl.StringVar(
+		&f.req.To,
+		"as",
+		"",
+		"the format to write (default: the source's, where it is written; else lerobot)",
+	)
+	fl.StringVar(
+		&f.req.Cut,
+		"cut",
+		"",
+		"a cut inside a group of frames: hidden (default: up to 16 frames that no row shows are copied too), exact (encode the frames up to the next key frame, or where that cannot be, the episode), snap (move the cut)",
+	)
+	fl.StringVar(
+		&f.req.Stats,
+		"stats",
+		"",
+		"rows: count no frames, and cameras have no statistics (default: frames where episodes changed)",
+	)
+	fl.IntVar(
+		&f.req.Threads,
+		"threads",
+		0,
+		"episodes that are read and encoded at once (0: the number of CPUs)",
+	)
 }
 
 // choice are the flags that choose episodes.
@@ -233,9 +358,24 @@ func (f *editFlags) choice(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.verb.Episodes, "episodes", "", "by episode index: 0,3,5-9")
 	fl.StringVar(&f.verb.Task, "task", "", "by task: a pattern such as 'pick*'")
-	fl.StringVar(&f.verb.Flags, "flags", "", "those of a file of flags (robocache view --flags), or of a list of episode indices such as [3, 7]")
-	fl.StringVar(&f.verb.Label, "label", "", "of the file of flags, those with this label: needed if it has several")
-	fl.StringVar(&f.verb.Where, "where", "", "by an expression: length, index, duration, task, source; min, max, mean, std, first, last, count of a column")
+	fl.StringVar(
+		&f.verb.Flags,
+		"flags",
+		"",
+		"those of a file of flags (robocache view --flags), or of a list of episode indices such as [3, 7]",
+	)
+	fl.StringVar(
+		&f.verb.Label,
+		"label",
+		"",
+		"of the file of flags, those with this label: needed if it has several",
+	)
+	fl.StringVar(
+		&f.verb.Where,
+		"where",
+		"",
+		"by an expression: length, index, duration, task, source; min, max, mean, std, first, last, count of a column",
+	)
 	fl.BoolVar(&f.verb.Invert, "invert", false, "those that are not chosen")
 }
 
@@ -256,7 +396,9 @@ func (v editVerb) command() *cobra.Command {
 		for _, name := range []string{"episodes", "task", "flags", "label", "where"} {
 			// An empty value usually comes from a shell variable that is not set.
 			if fl := cmd.Flags().Lookup(name); fl != nil && fl.Changed && fl.Value.String() == "" {
-				return nil, nil, misuse("--" + name + " is empty: without it, all episodes are meant")
+				return nil, nil, misuse(
+					"--" + name + " is empty: without it, all episodes are meant",
+				)
 			}
 		}
 		if v.args != nil {
@@ -273,7 +415,9 @@ func (v editVerb) command() *cobra.Command {
 			n = max(2, len(args)-1)
 		}
 		if len(args) > n+1 || len(args) < n || len(args) == n+1 && f.req.InPlace {
-			return nil, nil, misuse(name + ": expected " + v.use + ", found " + strings.Join(args, " "))
+			return nil, nil, misuse(
+				name + ": expected " + v.use + ", found " + strings.Join(args, " "),
+			)
 		}
 		f.req.Sources = args[:n]
 		if len(args) > n {
@@ -295,7 +439,10 @@ func (f *editFlags) run(cmd *cobra.Command) (*edit.Report, error, error) {
 		return nil, nil, err
 	}
 	var found error
-	if slices.ContainsFunc(r.Findings, func(x robocache.Finding) bool { return x.Severity == robocache.SeverityError }) {
+	if slices.ContainsFunc(
+		r.Findings,
+		func(x robocache.Finding) bool { return x.Severity == robocache.SeverityError },
+	) {
 		found = errFindings
 	}
 	return r, found, nil
@@ -321,7 +468,8 @@ each other: an episode is kept that all of them keep, with the rows that all of 
 	addOpening(c, &f.open)
 	f.common(c)
 	return answers(c, func(cmd *cobra.Command, args []string) (*edit.Report, error, error) {
-		if !f.req.InPlace && (!f.req.DryRun || len(args) > 1 && !strings.HasSuffix(args[len(args)-1], ".json")) {
+		if !f.req.InPlace &&
+			(!f.req.DryRun || len(args) > 1 && !strings.HasSuffix(args[len(args)-1], ".json")) {
 			f.req.DST, args = args[len(args)-1], args[:len(args)-1]
 		}
 		if len(args) == 0 {
@@ -348,6 +496,16 @@ func newEditPlace(
 	do func(context.Context, *verbs.EditedRequest, verbs.Observer) (*verbs.Restored, error),
 ) *cobra.Command {
 	name, _, _ := strings.Cut(use, " ")
-	c := &cobra.Command{Use: use, Short: short, Example: "  robocache edit " + name + " ./set", Args: cobra.ExactArgs(1)}
-	return runs(c, &verbs.EditedRequest{}, do, func(w io.Writer, r *verbs.Restored) { fmt.Fprintln(w, r.Done) })
+	c := &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: "  robocache edit " + name + " ./set",
+		Args:    cobra.ExactArgs(1),
+	}
+	return runs(
+		c,
+		&verbs.EditedRequest{},
+		do,
+		func(w io.Writer, r *verbs.Restored) { fmt.Fprintln(w, r.Done) },
+	)
 }

@@ -8,7 +8,8 @@ import (
 	testcases "github.com/goatnote-inc/robocache/internal/tests/cases"
 )
 
-// A LeRobot set without episodes goes through every verb and into every format: with length 0, or with an error that says why.
+// A LeRobot set without episodes goes through every verb and into every format: with length 0, or
+// with an error that says why.
 func TestEmptySet(t *testing.T) {
 	src := testcases.EmptySet(t)
 	dir := t.TempDir()
@@ -21,7 +22,10 @@ func TestEmptySet(t *testing.T) {
 	}
 	refused := func(want int, args ...string) {
 		t.Helper()
-		if code, _, errs := call(t, args...); code != want || !strings.Contains(strings.ToLower(errs), noEpisodes) {
+		if code, _, errs := call(
+			t,
+			args...); code != want ||
+			!strings.Contains(strings.ToLower(errs), noEpisodes) {
 			t.Errorf("%v: exit %d, want %d: %s", args, code, want, errs)
 		}
 	}
@@ -34,12 +38,17 @@ func TestEmptySet(t *testing.T) {
 			dst := filepath.Join(dir, format+strings.Join(more, ""))
 			done(append([]string{"convert", src, dst, "--to", format}, more...)...)
 			code, out, errs := call(t, "inspect", dst, "--json")
-			if code != exitDone || !strings.Contains(out, `"num_episodes": 0`) || strings.Contains(out, `"error"`) {
+			if code != exitDone || !strings.Contains(out, `"num_episodes": 0`) ||
+				strings.Contains(out, `"error"`) {
 				t.Errorf("inspect %s %v: exit %d: %s%s", format, more, code, out, errs)
 			}
 		}
 		for _, format := range []string{"mcap", "robomimic"} {
-			refused(exitUnsupported, append([]string{"convert", src, filepath.Join(dir, format), "--to", format}, more...)...)
+			refused(
+				exitUnsupported,
+				append(
+					[]string{"convert", src, filepath.Join(dir, format), "--to", format},
+					more...)...)
 		}
 	}
 	for _, args := range [][]string{
@@ -50,6 +59,26 @@ func TestEmptySet(t *testing.T) {
 	} {
 		refused(exitMisuse, append([]string{"edit"}, args...)...)
 	}
-	refused(exitMisuse, "plot", src, "--episode", "0", "--keys", "action", "-o", filepath.Join(dir, "x.png"))
-	refused(exitMisuse, "plan", "convert", src, filepath.Join(dir, "p"), "--shards", "2", "--manifest", filepath.Join(dir, "p.json"))
+	refused(
+		exitMisuse,
+		"plot",
+		src,
+		"--episode",
+		"0",
+		"--keys",
+		"action",
+		"-o",
+		filepath.Join(dir, "x.png"),
+	)
+	refused(
+		exitMisuse,
+		"plan",
+		"convert",
+		src,
+		filepath.Join(dir, "p"),
+		"--shards",
+		"2",
+		"--manifest",
+		filepath.Join(dir, "p.json"),
+	)
 }

@@ -51,7 +51,11 @@ func exitCode(ctx context.Context, err error) int {
 		return exitInterrupted
 	case errors.As(err, &child):
 		return child.ExitCode()
-	case errors.Is(err, robocache.ErrMisuse), strings.HasPrefix(err.Error(), "unknown command"), strings.Contains(err.Error(), "arg(s)"), strings.HasPrefix(err.Error(), "required flag"), strings.HasPrefix(err.Error(), "if any flags in the group"):
+	case errors.Is(err, robocache.ErrMisuse),
+		strings.HasPrefix(err.Error(), "unknown command"),
+		strings.Contains(err.Error(), "arg(s)"),
+		strings.HasPrefix(err.Error(), "required flag"),
+		strings.HasPrefix(err.Error(), "if any flags in the group"):
 		return exitMisuse // of cobra's own words: it has no error type for these
 	}
 	_, code := robocache.ClassOf(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// A file that no format knows by its contents is answered by the reader that its name calls for, or by name.
+// A file that no format knows by its contents is answered by the reader that its name calls for, or
+// by name.
 func TestFilesThatAreNotWhatTheySay(t *testing.T) {
 	dir := t.TempDir()
 	for name, want := range map[string]int{"a.h5": 11, "a.HDF5": 11, "a.zarr.zip": 11, "a.db3": 11, "a.mcap": 11, "a.npy": 12, "a.txt": 12} {
@@ -21,7 +22,8 @@ func TestFilesThatAreNotWhatTheySay(t *testing.T) {
 				t.Fatal(err)
 			}
 			code, _, errs := call(t, "inspect", path)
-			if code != want || !strings.Contains(errs, name) || strings.Contains(errs, "a folder, found") {
+			if code != want || !strings.Contains(errs, name) ||
+				strings.Contains(errs, "a folder, found") {
 				t.Errorf("%s of %d bytes: exit %d, want %d: %s", name, len(text), code, want, errs)
 			}
 		}
@@ -41,12 +43,14 @@ func TestRecordingOfSeveralClocks(t *testing.T) {
 		t.Error("inspect shows a rate of 0 Hz")
 	}
 	code, out, errs = call(t, "stats", path, "--frames", "none", "--json")
-	if code != exitDone || !strings.Contains(out, `"imu.data.angular_velocity"`) || !strings.Contains(out, `"points"`) {
+	if code != exitDone || !strings.Contains(out, `"imu.data.angular_velocity"`) ||
+		!strings.Contains(out, `"points"`) {
 		t.Errorf("stats: exit %d: %s", code, errs)
 	}
 }
 
-// What is only noted (float depth has no statistics) is no finding that a script must look at: exit 0, as of doctor.
+// What is only noted (float depth has no statistics) is no finding that a script must look at: exit
+// 0, as of doctor.
 func TestStatsNotesAreNoFindings(t *testing.T) {
 	path := realdata.Path(t, "calvin_like")
 	code, _, errs := call(t, "stats", path, "--keys", "action,observation.depth_gripper")
@@ -55,11 +59,26 @@ func TestStatsNotesAreNoFindings(t *testing.T) {
 	}
 }
 
-// A recording of a folder that leads nowhere ends stats and convert by name; --skip-bad goes on and says so.
+// A recording of a folder that leads nowhere ends stats and convert by name; --skip-bad goes on and
+// says so.
 func TestLostFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"a.mcap", "b.mcap"} {
-		if code, _, errs := call(t, "synth", filepath.Join(dir, name), "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "0", "--rates", "joints=20"); code != exitDone {
+		if code, _, errs := call(
+			t,
+			"synth",
+			filepath.Join(dir, name),
+			"--format",
+			"mcap",
+			"--episodes",
+			"1",
+			"--seconds",
+			"1",
+			"--cameras",
+			"0",
+			"--rates",
+			"joints=20",
+		); code != exitDone {
 			t.Fatal(errs)
 		}
 	}
@@ -68,23 +87,42 @@ func TestLostFilesAreRefused(t *testing.T) {
 	}
 	out := t.TempDir()
 	for _, args := range [][]string{
-		{"stats", dir}, {"convert", dir, filepath.Join(out, "lerobot")}, {"convert", dir, filepath.Join(out, "zarr"), "--to", "zarr"},
-		{"convert", dir, filepath.Join(out, "mcap"), "--to", "mcap"}, {"convert", dir, filepath.Join(out, "rlds"), "--to", "rlds"}, {"convert", dir, filepath.Join(out, "r.hdf5"), "--to", "robomimic"},
+		{"stats", dir},
+		{"convert", dir, filepath.Join(out, "lerobot")},
+		{"convert", dir, filepath.Join(out, "zarr"), "--to", "zarr"},
+		{"convert", dir, filepath.Join(out, "mcap"), "--to", "mcap"},
+		{"convert", dir, filepath.Join(out, "rlds"), "--to", "rlds"},
+		{"convert", dir, filepath.Join(out, "r.hdf5"), "--to", "robomimic"},
 	} {
-		if code, _, errs := call(t, args...); code != exitMalformed || !strings.Contains(errs, "c.mcap") || !strings.Contains(errs, "--skip-bad") {
+		if code, _, errs := call(
+			t,
+			args...); code != exitMalformed || !strings.Contains(errs, "c.mcap") ||
+			!strings.Contains(errs, "--skip-bad") {
 			t.Errorf("%q: exit %d: %s", args, code, errs)
 		}
-		if code, text, errs := call(t, append(args, "--skip-bad")...); code != exitFindings || !strings.Contains(text+errs, "c.mcap") {
+		if code, text, errs := call(
+			t,
+			append(args, "--skip-bad")...); code != exitFindings ||
+			!strings.Contains(text+errs, "c.mcap") {
 			t.Errorf("%q --skip-bad: exit %d: %s%s", args, code, errs, text)
 		}
 	}
-	if code, text, errs := call(t, "convert", dir, filepath.Join(out, "whole"), "--episodes", "0,1"); code != exitFindings || !strings.Contains(text, "2 episodes") {
+	if code, text, errs := call(
+		t,
+		"convert",
+		dir,
+		filepath.Join(out, "whole"),
+		"--episodes",
+		"0,1",
+	); code != exitFindings ||
+		!strings.Contains(text, "2 episodes") {
 		t.Errorf("whole episodes: exit %d: %s%s", code, errs, text)
 	}
 }
 
-// Files of arrays of several lengths that say nothing of time: every array is a stream, its values are looked at and counted, and only timestamps
-// want a rate. Both files also hold arrays that cannot be given, which doctor names: exit 3.
+// Files of arrays of several lengths that say nothing of time: every array is a stream, its values
+// are looked at and counted, and only timestamps want a rate. Both files also hold arrays that
+// cannot be given, which doctor names: exit 3.
 func TestArraysWithoutTime(t *testing.T) {
 	for name, code := range map[string]string{"hdf5_features/latest.hdf5": "unsupported-stream", "zarr/v3/data.zarr": "array-skipped"} {
 		path := realdata.Path(t, name)
@@ -106,11 +144,24 @@ func TestArraysWithoutTime(t *testing.T) {
 	}
 }
 
-// Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5 names robomimic's layout.
+// Datasets of every written format open again, also with text in each row (RLDS to Zarr), and hdf5
+// names robomimic's layout.
 func TestConvertedSetsOpenAgain(t *testing.T) {
 	dir := t.TempDir()
 	src := filepath.Join(dir, "rlds")
-	if code, _, errs := call(t, "synth", src, "--format", "rlds", "--episodes", "2", "--seconds", "0.5", "--cameras", "0"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		src,
+		"--format",
+		"rlds",
+		"--episodes",
+		"2",
+		"--seconds",
+		"0.5",
+		"--cameras",
+		"0",
+	); code != exitDone {
 		t.Fatal(errs)
 	}
 	for _, to := range []string{"zarr", "hdf5", "mcap", "rlds"} {

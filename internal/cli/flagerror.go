@@ -9,11 +9,19 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// valueWords describes the values of the flag types of pflag, whose own errors are those of strconv.
+// valueWords describes the values of the flag types of pflag, whose own errors are those of
+// strconv.
 var valueWords = map[string]string{
-	"int": "an integer", "int64": "an integer", "int32": "an integer", "uint": "an integer of at least 0",
-	"uint64": "an integer of at least 0", "float64": "a number", "bool": "true or false",
-	"duration": "a duration such as 90s", "intSlice": "integers", "int64Slice": "integers",
+	"int":          "an integer",
+	"int64":        "an integer",
+	"int32":        "an integer",
+	"uint":         "an integer of at least 0",
+	"uint64":       "an integer of at least 0",
+	"float64":      "a number",
+	"bool":         "true or false",
+	"duration":     "a duration such as 90s",
+	"intSlice":     "integers",
+	"int64Slice":   "integers",
 	"float64Slice": "numbers",
 }
 
@@ -27,7 +35,8 @@ func flagError(err error) error {
 	if errors.As(err, &invalid) {
 		flag := invalid.GetFlag()
 		if want := valueWords[flag.Value.Type()]; want != "" {
-			return robocache.Misuse("", nil, "--%s", flag.Name).Expected(want, strconv.Quote(invalid.GetValue()))
+			return robocache.Misuse("", nil, "--%s", flag.Name).
+				Expected(want, strconv.Quote(invalid.GetValue()))
 		}
 	}
 	return misuse(err.Error())

@@ -24,9 +24,12 @@ import (
 )
 
 var (
-	// hintedCommand is a command line of a hint: up to the end of the quotes, or of the words that belong to it.
-	hintedCommand = regexp.MustCompile(`'robocache ([^']*)'|robocache ((?:[a-z]+(?:-[a-z]+)*)(?: (?:--?[a-z][a-z-]*(?:[= ][A-Za-z0-9_./=%-]+)?|[A-Z][A-Z/]*|%s|%d))*)`)
-	hintedFlag    = regexp.MustCompile(`(?:^|[\s('"])--([a-z][a-z-]+)`)
+	// hintedCommand is a command line of a hint: up to the end of the quotes, or of the words that
+	// belong to it.
+	hintedCommand = regexp.MustCompile(
+		`'robocache ([^']*)'|robocache ((?:[a-z]+(?:-[a-z]+)*)(?: (?:--?[a-z][a-z-]*(?:[= ][A-Za-z0-9_./=%-]+)?|[A-Z][A-Z/]*|%s|%d))*)`,
+	)
+	hintedFlag = regexp.MustCompile(`(?:^|[\s('"])--([a-z][a-z-]+)`)
 )
 
 // commandsOf returns the command lines of a hint, without the name of the program.
@@ -39,7 +42,8 @@ func commandsOf(hint string) (out [][]string) {
 
 // checkCommand returns an error if the command-line parser does not accept a command line.
 func checkCommand(words []string) error {
-	if i := slices.Index(words, "VERB"); i > 0 { // stands for any verb below: checked with one of them
+	// stands for any verb below: checked with one of them
+	if i := slices.Index(words, "VERB"); i > 0 {
 		words = slices.Concat(words[:i], []string{"delete"}, words[i+1:])
 	}
 	c, rest, err := newRoot().Find(words)
@@ -49,7 +53,8 @@ func checkCommand(words []string) error {
 	for _, word := range rest {
 		name, isFlag := strings.CutPrefix(word, "--")
 		name, _, _ = strings.Cut(name, "=")
-		if isFlag && name != "help" && c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
+		if isFlag && name != "help" && c.Flags().Lookup(name) == nil &&
+			c.InheritedFlags().Lookup(name) == nil {
 			return fmt.Errorf("%s has no --%s", c.CommandPath(), name)
 		}
 	}
@@ -72,8 +77,8 @@ func allFlags() map[string]bool {
 	return out
 }
 
-// literals calls fn with each string of the product's source that is a hint: the values of fields named Hint, and all strings
-// that name a command.
+// literals calls fn with each string of the product's source that is a hint: the values of fields
+// named Hint, and all strings that name a command.
 func literals(t *testing.T, fn func(file, text string, hint bool)) {
 	t.Helper()
 	root := realdata.Root(t)
@@ -82,7 +87,8 @@ func literals(t *testing.T, fn func(file, text string, hint bool)) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); path != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "python", "tests", "docs", "scripts", "bench"}, name)) {
+			if name := d.Name(); path != root &&
+				(strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "python", "tests", "docs", "scripts", "bench"}, name)) {
 				return fs.SkipDir
 			}
 			return nil
@@ -160,7 +166,9 @@ func damaged(t *testing.T) map[string]string {
 	made := func(name, format string, args ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		options := append([]string{"synth", path, "--format", format, "--episodes", "3", "--seconds", "2"}, args...)
+		options := append(
+			[]string{"synth", path, "--format", format, "--episodes", "3", "--seconds", "2"},
+			args...)
 		if code, _, errs := call(t, options...); code != exitDone {
 			t.Fatalf("%v: exit %d: %s", options, code, errs)
 		}
@@ -195,7 +203,10 @@ func damaged(t *testing.T) map[string]string {
 		}
 	}
 	clocks := []string{"--cameras", "0", "--rates", "camera=30,joints=100"}
-	made("mcap-gaps", "mcap", append(clocks, "--dropout", "1s", "--late", "500ms", "--offset", "60ms")...)
+	made(
+		"mcap-gaps",
+		"mcap",
+		append(clocks, "--dropout", "1s", "--late", "500ms", "--offset", "60ms")...)
 	cut(first(made("mcap-cut", "mcap", append(clocks, "--write-option", "chunk=4096")...), ".mcap"))
 	cut(first(made("rlds-cut", "rlds", "--cameras", "0"), "-00000-of-00001"))
 	zarr := made("zarr-cut", "zarr", "--cameras", "0")
@@ -209,7 +220,11 @@ func damaged(t *testing.T) map[string]string {
 	cut(first(delta, ".parquet"))
 	loose := made("robomimic-loose", "robomimic", "--cameras", "0")
 	if i, err := os.Stat(loose); err == nil && i.IsDir() {
-		if err := os.WriteFile(filepath.Join(loose, "camera.mp4"), []byte("no video"), 0o644); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(loose, "camera.mp4"),
+			[]byte("no video"),
+			0o644,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,18 +266,32 @@ func hintsOf(t *testing.T, path string) []robocache.Finding {
 	if json.Unmarshal([]byte(out), &d) == nil && code != exitMalformed {
 		return d.Findings
 	}
-	return []robocache.Finding{{Severity: robocache.SeverityError, Code: "error", Message: errs, Hint: errs}}
+	return []robocache.Finding{
+		{Severity: robocache.SeverityError, Code: "error", Message: errs, Hint: errs},
+	}
 }
 
-// stepsOf returns the command lines, without the name of the program, that a hint of doctor on a dataset
-// asks for. dst is absent; a command that works in place gets a copy of the dataset there.
+// stepsOf returns the command lines, without the name of the program, that a hint of doctor on a
+// dataset asks for. dst is absent; a command that works in place gets a copy of the dataset there.
 func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
 	t.Helper()
 	const aligned = "robocache convert --align '"
 	if before, text, ok := strings.Cut(hint, aligned); ok {
 		var config json.RawMessage
 		if json.NewDecoder(strings.NewReader(text)).Decode(&config) == nil {
-			out = append(out, []string{"convert", path, dst, "--hz", "30", "--skip-bad", "--align", string(config)})
+			out = append(
+				out,
+				[]string{
+					"convert",
+					path,
+					dst,
+					"--hz",
+					"30",
+					"--skip-bad",
+					"--align",
+					string(config),
+				},
+			)
 		}
 		hint = before
 	}
@@ -270,7 +299,10 @@ func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
 		if c, _, err := newRoot().Find(words[:1]); err != nil || c.Parent() == nil {
 			continue // prose
 		}
-		words = slices.DeleteFunc(words, func(w string) bool { return w == "SRC" || w == "DST" || w == "URI" })
+		words = slices.DeleteFunc(
+			words,
+			func(w string) bool { return w == "SRC" || w == "DST" || w == "URI" },
+		)
 		if slices.Contains(words, "--in-place") {
 			if err := os.CopyFS(dst, os.DirFS(path)); err != nil {
 				t.Fatal(err)
@@ -286,8 +318,8 @@ func stepsOf(t *testing.T, hint, path, dst string) (out [][]string) {
 	return out
 }
 
-// A hint of a finding of any format leads on: each of its commands is accepted, and if it fails, its own hint does not send back to
-// doctor or to the same command.
+// A hint of a finding of any format leads on: each of its commands is accepted, and if it fails,
+// its own hint does not send back to doctor or to the same command.
 func TestHintsLeadOn(t *testing.T) {
 	all := map[string]bool{}
 	for name, path := range damaged(t) {
@@ -295,7 +327,10 @@ func TestHintsLeadOn(t *testing.T) {
 			followed := map[string]bool{}
 			for _, f := range hintsOf(t, path) {
 				for _, words := range stepsOf(t, f.Hint, path, filepath.Join(t.TempDir(), "out")) {
-					line := strings.Join(slices.DeleteFunc(slices.Clone(words), filepath.IsAbs), " ")
+					line := strings.Join(
+						slices.DeleteFunc(slices.Clone(words), filepath.IsAbs),
+						" ",
+					)
 					if followed[line] {
 						continue
 					}

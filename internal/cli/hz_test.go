@@ -10,13 +10,25 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// --hz of convert is the rate to resample onto, --rows-hz the rate of rows that keep no clock; --fps names another rate for the rows as they
-// are; a recording's steady anchor says the rate where nobody does.
+// --hz of convert is the rate to resample onto, --rows-hz the rate of rows that keep no clock;
+// --fps names another rate for the rows as they are; a recording's steady anchor says the rate
+// where nobody does.
 func TestConvertRates(t *testing.T) {
 	path := func(set, name string) string { return filepath.Join(realdata.Path(t, set), name) }
 	plan := func(want int, args ...string) (frames, fps float64, errs string) {
 		t.Helper()
-		code, out, errs := call(t, append([]string{"convert"}, append(args, filepath.Join(t.TempDir(), "out"), "--dry-run", "--json", "--frames", "none")...)...)
+		code, out, errs := call(
+			t,
+			append(
+				[]string{"convert"},
+				append(
+					args,
+					filepath.Join(t.TempDir(), "out"),
+					"--dry-run",
+					"--json",
+					"--frames",
+					"none",
+				)...)...)
 		if code != want {
 			t.Fatalf("%v: exit %d, want %d: %s", args, code, want, errs)
 		}
@@ -36,7 +48,8 @@ func TestConvertRates(t *testing.T) {
 		fps  float64 // the source's own; 0 = it knows none
 	}{
 		{"RLDS, a rate of the table", path("bridge_rlds", "bridge_dataset"), "10", 5},
-		{"robomimic, control_freq", path("robomimic_like", "earliest_gzip.hdf5"), "10", 5}, // loses a split
+		// loses a split
+		{"robomimic, control_freq", path("robomimic_like", "earliest_gzip.hdf5"), "10", 5},
 		{"Zarr without a clock", path("diffusion_policy_zarr", "replay_buffer.zarr"), "20", 0},
 	} {
 		rows, own := 0.0, 0.0
@@ -48,9 +61,18 @@ func TestConvertRates(t *testing.T) {
 			if rows, own, _ = plan(code, c.uri); own != c.fps {
 				t.Fatalf("%s: %v Hz", c.name, own)
 			}
-			twice, at, _ := plan(exitFindings, c.uri, "--hz", c.hz) // every second frame is repeated
+			// every second frame is repeated
+			twice, at, _ := plan(exitFindings, c.uri, "--hz", c.hz)
 			if at != 2*own || twice < 1.7*rows || twice > 2*rows {
-				t.Errorf("%s: --hz %s gives %v rows at %v Hz of %v at %v", c.name, c.hz, twice, at, rows, own)
+				t.Errorf(
+					"%s: --hz %s gives %v rows at %v Hz of %v at %v",
+					c.name,
+					c.hz,
+					twice,
+					at,
+					rows,
+					own,
+				)
 			}
 			if same, at, _ := plan(code, c.uri, "--fps", c.hz); same != rows || at != 2*own {
 				t.Errorf("%s: --fps %s gives %v rows at %v Hz of %v", c.name, c.hz, same, at, rows)
@@ -58,10 +80,32 @@ func TestConvertRates(t *testing.T) {
 		} else {
 			first, at, _ := plan(exitDone, c.uri, "--rows-hz", c.hz)
 			again, other, _ := plan(exitDone, c.uri, "--rows-hz", "7")
-			if twice, at, _ := plan(exitFindings, c.uri, "--rows-hz", "7", "--hz", "14"); at != 14 || twice < 1.7*first || twice > 2*first {
-				t.Errorf("%s: rows at 7 Hz resampled to 14 are %v at %v Hz of %v", c.name, twice, at, first)
+			if twice, at, _ := plan(
+				exitFindings,
+				c.uri,
+				"--rows-hz",
+				"7",
+				"--hz",
+				"14",
+			); at != 14 || twice < 1.7*first ||
+				twice > 2*first {
+				t.Errorf(
+					"%s: rows at 7 Hz resampled to 14 are %v at %v Hz of %v",
+					c.name,
+					twice,
+					at,
+					first,
+				)
 			}
-			if _, _, errs := plan(exitMisuse, c.uri, "--hz", c.hz); !strings.Contains(errs, "--rows-hz "+c.hz) {
+			if _, _, errs := plan(
+				exitMisuse,
+				c.uri,
+				"--hz",
+				c.hz,
+			); !strings.Contains(
+				errs,
+				"--rows-hz "+c.hz,
+			) {
 				t.Errorf("%s: --hz alone: %s", c.name, errs)
 			}
 			if named, at, _ := plan(exitDone, c.uri, "--fps", "7"); named != first || at != 7 {
@@ -74,12 +118,23 @@ func TestConvertRates(t *testing.T) {
 				t.Errorf("%s: %v rows at %v Hz, %v at %v", c.name, first, at, again, other)
 			}
 		}
-		if _, _, errs := plan(exitMisuse, c.uri, "--hz", "10", "--fps", "12"); !strings.Contains(errs, "--fps") {
+		if _, _, errs := plan(
+			exitMisuse,
+			c.uri,
+			"--hz",
+			"10",
+			"--fps",
+			"12",
+		); !strings.Contains(
+			errs,
+			"--fps",
+		) {
 			t.Errorf("%s: %s", c.name, errs)
 		}
 	}
 	rows, fps, told := plan(exitFindings, path("mcap_robot", "recording_zstd.mcap"))
-	if fps != 30 || rows < 50 || !strings.Contains(told, "30 Hz") || !strings.Contains(told, "--hz") {
+	if fps != 30 || rows < 50 || !strings.Contains(told, "30 Hz") ||
+		!strings.Contains(told, "--hz") {
 		t.Errorf("the recording: %v rows at %v Hz, told %q", rows, fps, told)
 	}
 	more, fps, told := plan(exitFindings, path("mcap_robot", "recording_zstd.mcap"), "--hz", "60")
@@ -105,22 +160,39 @@ func TestConvertOneRate(t *testing.T) {
 		{exitMisuse, []string{demos, "--align", file, "--fps", "15"}},
 		{exitFindings, []string{recording, "--align", file, "--hz", "50"}}, // frames are repeated,
 	} {
-		code, _, errs := call(t, append(append([]string{"convert"}, c.args...), filepath.Join(t.TempDir(), "out"), "--dry-run", "--frames", "none")...)
+		code, _, errs := call(
+			t,
+			append(
+				append([]string{"convert"}, c.args...),
+				filepath.Join(t.TempDir(), "out"),
+				"--dry-run",
+				"--frames",
+				"none",
+			)...)
 		if code != c.want || code == exitMisuse && !strings.Contains(errs, "--hz") {
 			t.Errorf("%v: exit %d: %s", c.args, code, errs)
 		}
 	}
 }
 
-// A choice that the writer of the format does not have is refused, not left out in silence; --hz of synth is the grid in LeRobot too.
+// A choice that the writer of the format does not have is refused, not left out in silence; --hz of
+// synth is the grid in LeRobot too.
 func TestWriterChoices(t *testing.T) {
 	demos := filepath.Join(realdata.Path(t, "robomimic_like"), "earliest_gzip.hdf5")
 	for _, args := range [][]string{
-		{"--to", "mcap", "--video-codec", "h264"}, {"--to", "zarr", "--frames", "all"}, {"--to", "hdf5", "--gop", "8"}, {"--to", "rlds", "--copy-only"},
-		{"--write-option", "pictures=raw"}, {"--to", "zarr", "--write-option", "pictures=raw"}, {"--to", "mcap", "--write-option", "shards=3"},
+		{"--to", "mcap", "--video-codec", "h264"},
+		{"--to", "zarr", "--frames", "all"},
+		{"--to", "hdf5", "--gop", "8"},
+		{"--to", "rlds", "--copy-only"},
+		{"--write-option", "pictures=raw"},
+		{"--to", "zarr", "--write-option", "pictures=raw"},
+		{"--to", "mcap", "--write-option", "shards=3"},
 	} {
 		dst := filepath.Join(t.TempDir(), "out")
-		if code, _, errs := call(t, append([]string{"convert", demos, dst}, args...)...); code != exitMisuse || !strings.Contains(errs, "option") {
+		if code, _, errs := call(
+			t,
+			append([]string{"convert", demos, dst}, args...)...); code != exitMisuse ||
+			!strings.Contains(errs, "option") {
 			t.Errorf("%v: exit %d: %s", args, code, errs)
 		}
 		if _, err := os.Stat(dst); err == nil {
@@ -128,7 +200,19 @@ func TestWriterChoices(t *testing.T) {
 		}
 	}
 	dst := filepath.Join(t.TempDir(), "arm")
-	if code, _, errs := call(t, "synth", dst, "--hz", "15", "--codec", "png", "--episodes", "1", "--cameras", "1"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		dst,
+		"--hz",
+		"15",
+		"--codec",
+		"png",
+		"--episodes",
+		"1",
+		"--cameras",
+		"1",
+	); code != exitDone {
 		t.Fatalf("synth --hz: exit %d: %s", code, errs)
 	}
 	if _, out, _ := call(t, "inspect", dst); !strings.Contains(out, "at 15 fps") {
@@ -141,13 +225,16 @@ func TestNoClock(t *testing.T) {
 	for _, uri := range []string{filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr"), filepath.Join(realdata.Path(t, "hdf5_features"), "latest.hdf5")} {
 		for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"doctor"}, {"stats", "--frames", "none"}} {
 			code, out, errs := call(t, append(verb, uri)...)
-			if verb[0] == "doctor" && code == exitFindings && strings.Contains(uri, "hdf5_features") && !strings.Contains(out+errs, "unreadable-timestamps") {
+			if verb[0] == "doctor" && code == exitFindings &&
+				strings.Contains(uri, "hdf5_features") &&
+				!strings.Contains(out+errs, "unreadable-timestamps") {
 				code = exitDone // it has other faults, by intention
 			}
 			if code != exitDone {
 				t.Errorf("%v %s: exit %d: %s", verb, uri, code, errs)
 			}
-			if len(verb) > 1 && verb[1] == "--episode" && (strings.Contains(out, "0.000") || !strings.Contains(out, "–")) {
+			if len(verb) > 1 && verb[1] == "--episode" &&
+				(strings.Contains(out, "0.000") || !strings.Contains(out, "–")) {
 				t.Errorf("%s: of time nothing is known, and the episode says\n%s", uri, out)
 			}
 			if verb[0] == "doctor" && strings.Count(out, "no-rate") != 1 {
@@ -157,7 +244,8 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
-// Every verb that opens a dataset takes --rows-hz; --hz resamples, and is refused with that hint where nothing says when the rows were.
+// Every verb that opens a dataset takes --rows-hz; --hz resamples, and is refused with that hint
+// where nothing says when the rows were.
 func TestRowsHZ(t *testing.T) {
 	none := filepath.Join(realdata.Path(t, "diffusion_policy_zarr"), "replay_buffer.zarr")
 	for _, verb := range [][]string{{"inspect"}, {"inspect", "--episode", "0"}, {"stats", "--frames", "none"}, {"doctor"}, {"convert"}} {
@@ -197,10 +285,29 @@ func TestRowsHZ(t *testing.T) {
 	}
 	// A rate that a format only assumes is not taken for the recorded one.
 	assumed := realdata.Path(t, "aloha_like")
-	if code, _, errs := call(t, "stats", assumed, "--frames", "none", "--hz", "30"); code != exitMisuse || !strings.Contains(errs, "assumed") || !strings.Contains(errs, "--rows-hz 30") {
+	if code, _, errs := call(
+		t,
+		"stats",
+		assumed,
+		"--frames",
+		"none",
+		"--hz",
+		"30",
+	); code != exitMisuse || !strings.Contains(errs, "assumed") ||
+		!strings.Contains(errs, "--rows-hz 30") {
 		t.Errorf("an assumed rate: exit %d: %s", code, errs)
 	}
-	if code, _, errs := call(t, "stats", none, "--rows-hz", "10", "--hz", "20", "--write"); code != exitMisuse || !strings.Contains(errs, "--out") {
+	if code, _, errs := call(
+		t,
+		"stats",
+		none,
+		"--rows-hz",
+		"10",
+		"--hz",
+		"20",
+		"--write",
+	); code != exitMisuse ||
+		!strings.Contains(errs, "--out") {
 		t.Errorf("stats of a grid into the dataset: exit %d: %s", code, errs)
 	}
 }
@@ -219,20 +326,37 @@ func TestSplit(t *testing.T) {
 		var r struct {
 			Episodes json.Number `json:"num_episodes"`
 		}
-		if code, out, errs := call(t, args...); code != exitDone || json.Unmarshal([]byte(out), &r) != nil || r.Episodes != "2" {
+		if code, out, errs := call(
+			t,
+			args...); code != exitDone || json.Unmarshal([]byte(out), &r) != nil ||
+			r.Episodes != "2" {
 			t.Errorf("%v: exit %d, %s episodes: %s", verb, code, r.Episodes, errs)
 		}
 		args[len(verb)+2] = "test"
-		if code, _, errs := call(t, args...); code != exitMisuse || !strings.Contains(errs, "train") || !strings.Contains(errs, "valid") {
+		if code, _, errs := call(
+			t,
+			args...); code != exitMisuse || !strings.Contains(errs, "train") ||
+			!strings.Contains(errs, "valid") {
 			t.Errorf("%v of an unknown split: exit %d: %s", verb, code, errs)
 		}
 	}
-	if code, _, errs := call(t, "stats", demos, "--frames", "none", "--split", "train", "--write"); code != exitMisuse || !strings.Contains(errs, "--out") {
+	if code, _, errs := call(
+		t,
+		"stats",
+		demos,
+		"--frames",
+		"none",
+		"--split",
+		"train",
+		"--write",
+	); code != exitMisuse ||
+		!strings.Contains(errs, "--out") {
 		t.Errorf("stats of a split into the dataset: exit %d: %s", code, errs)
 	}
 }
 
-// --rows-hz and a mapping's hz of a dataset whose rows have timestamps would be ignored: they are refused, in every verb.
+// --rows-hz and a mapping's hz of a dataset whose rows have timestamps would be ignored: they are
+// refused, in every verb.
 func TestRowsWithTimestamps(t *testing.T) {
 	dir := t.TempDir()
 	m := filepath.Join(dir, "map.yaml")
@@ -252,7 +376,10 @@ func TestRowsWithTimestamps(t *testing.T) {
 				if verb[0] == "convert" {
 					args = append(args, filepath.Join(dir, "out"))
 				}
-				if code, _, errs := call(t, args...); code != exitMisuse || !strings.Contains(errs, "have timestamps") || !strings.Contains(errs, "--fps") {
+				if code, _, errs := call(
+					t,
+					args...); code != exitMisuse || !strings.Contains(errs, "have timestamps") ||
+					!strings.Contains(errs, "--fps") {
 					t.Errorf("%s: %v: exit %d: %s", format, args, code, errs)
 				}
 			}

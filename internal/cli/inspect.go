@@ -29,11 +29,21 @@ func newInspect() *cobra.Command {
 	}
 	addOpening(c, &r.Opening)
 	addGrid(c, &r.HZ)
-	optionalInt(c, &r.Episode, "episode", 0, "show the streams of the episode with this index: timestamps, gaps, jitter")
-	c.Flags().StringVar(&r.ContactSheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
-	c.Flags().BoolVar(&r.SuggestMap, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
-	c.Flags().BoolVar(&r.DecodeCost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
-	c.Flags().StringVar(&r.Codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
+	optionalInt(
+		c,
+		&r.Episode,
+		"episode",
+		0,
+		"show the streams of the episode with this index: timestamps, gaps, jitter",
+	)
+	c.Flags().
+		StringVar(&r.ContactSheet, "contact-sheet", "", "draw an episode into this file (.png, .svg, .html): frames of its cameras, and all other streams over its whole time")
+	c.Flags().
+		BoolVar(&r.SuggestMap, "suggest-map", false, "write a mapping of the dataset as it is, to begin with (--map)")
+	c.Flags().
+		BoolVar(&r.DecodeCost, "decode-cost", false, "decode frames in random order on the CPU, and the GPU where there is one; then a piece of an episode encoded by --codec and --gop")
+	c.Flags().
+		StringVar(&r.Codec, "codec", "", "with --decode-cost: av1, h264 or hevc (default: the cameras', where a GPU's engines take it, else hevc)")
 	optionalInt(c, &r.GOP, "gop", video.AdvisedGOP, "with --decode-cost: frames between key frames")
 	return answers(c, func(cmd *cobra.Command, args []string) (answer *any, _, err error) {
 		if err := verbs.Decode(cmd.Name(), args, nil, &r); err != nil {
@@ -69,7 +79,13 @@ func newInspect() *cobra.Command {
 
 func printReport(w io.Writer, r *inspect.Report) {
 	fmt.Fprintf(w, "%s\n", r.URI)
-	fmt.Fprintf(w, "  %s, %d episodes, %d frames", strings.TrimSpace(r.Format+" "+r.Version), r.Episodes, r.Frames)
+	fmt.Fprintf(
+		w,
+		"  %s, %d episodes, %d frames",
+		strings.TrimSpace(r.Format+" "+r.Version),
+		r.Episodes,
+		r.Frames,
+	)
 	switch {
 	case !r.FPS.Zero():
 		fmt.Fprintf(w, " at %s fps (%.1f s)", r.FPS, r.DurationS)
@@ -82,7 +98,13 @@ func printReport(w io.Writer, r *inspect.Report) {
 	if r.Robot != "" {
 		fmt.Fprintf(w, ", robot %s", r.Robot)
 	}
-	fmt.Fprintf(w, "\n  episode length %d to %d, mean %.1f\n", r.Length.Min, r.Length.Max, r.Length.Mean)
+	fmt.Fprintf(
+		w,
+		"\n  episode length %d to %d, mean %.1f\n",
+		r.Length.Min,
+		r.Length.Max,
+		r.Length.Mean,
+	)
 	if r.Split != "" {
 		fmt.Fprintf(w, "  only the split %s\n", r.Split)
 	} else if len(r.SplitEpisodes) > 0 {
@@ -96,12 +118,26 @@ func printReport(w io.Writer, r *inspect.Report) {
 		fmt.Fprintf(w, "  %s in %d files\n", bytesText(r.Bytes.Total), r.Bytes.Files)
 	}
 	fmt.Fprintln(w, "\nstreams")
-	rows := [][]string{{"key", "kind", "dtype", "shape", "rate", "codec", "GOP", "decoded/sample", "NVDEC"}}
+	rows := [][]string{
+		{"key", "kind", "dtype", "shape", "rate", "codec", "GOP", "decoded/sample", "NVDEC"},
+	}
 	var problems [][2]string
 	for _, s := range r.Streams {
-		row := []string{s.Key, string(s.Kind), s.DType.String(), strings.ReplaceAll(fmt.Sprint(s.Shape), " ", ","), rateText(&s), s.Codec}
+		row := []string{
+			s.Key,
+			string(s.Kind),
+			s.DType.String(),
+			strings.ReplaceAll(fmt.Sprint(s.Shape), " ", ","),
+			rateText(&s),
+			s.Codec,
+		}
 		if s.GOP > 0 {
-			row = append(row, strconv.FormatFloat(s.GOP, 'f', 1, 64), strconv.FormatFloat(s.Decoded, 'f', 1, 64), "yes")
+			row = append(
+				row,
+				strconv.FormatFloat(s.GOP, 'f', 1, 64),
+				strconv.FormatFloat(s.Decoded, 'f', 1, 64),
+				"yes",
+			)
 		}
 		if s.NotNVDEC != "" {
 			row[len(row)-1] = "no"
@@ -136,7 +172,8 @@ func printReport(w io.Writer, r *inspect.Report) {
 	}
 }
 
-// rateText is a declared rate as it is, a measured one with a tilde, and a dash where nothing is known.
+// rateText is a declared rate as it is, a measured one with a tilde, and a dash where nothing is
+// known.
 func rateText(s *inspect.Stream) string {
 	switch {
 	case s.RateHz == 0:
@@ -160,14 +197,54 @@ func printEpisode(w io.Writer, r *inspect.EpisodeReport) {
 		}
 		fmt.Fprintf(w, "  from episode %d of %s %s %s\n", o.Episode, o.Dataset, file, o.Checksum)
 	}
-	rows := [][]string{{"key", "kind", "rows", "first s", "last s", "rate", "jitter ms", "max gap ms", "gaps", "repeated"}}
+	rows := [][]string{
+		{
+			"key",
+			"kind",
+			"rows",
+			"first s",
+			"last s",
+			"rate",
+			"jitter ms",
+			"max gap ms",
+			"gaps",
+			"repeated",
+		},
+	}
 	for _, s := range r.Streams {
-		row := []string{s.Key, string(s.Kind), strconv.Itoa(s.Rows), "–", "–", "–", "–", "–", "–", "–"} // of time nothing is known
+		// of time nothing is known
+		row := []string{
+			s.Key,
+			string(s.Kind),
+			strconv.Itoa(s.Rows),
+			"–",
+			"–",
+			"–",
+			"–",
+			"–",
+			"–",
+			"–",
+		}
 		if s.FirstNS != nil && s.LastNS != nil {
-			row[3], row[4] = fmt.Sprintf("%.6f", float64(*s.FirstNS)/1e9), fmt.Sprintf("%.6f", float64(*s.LastNS)/1e9)
+			row[3], row[4] = fmt.Sprintf(
+				"%.6f",
+				float64(*s.FirstNS)/1e9,
+			), fmt.Sprintf(
+				"%.6f",
+				float64(*s.LastNS)/1e9,
+			)
 		}
 		if s.JitterMS != nil && s.MaxGapMS != nil {
-			copy(row[5:], []string{fmt.Sprintf("%.3f Hz", s.RateHz), fmt.Sprintf("%.3f", *s.JitterMS), fmt.Sprintf("%.1f", *s.MaxGapMS), strconv.Itoa(s.Gaps), strconv.Itoa(s.Repeated)})
+			copy(
+				row[5:],
+				[]string{
+					fmt.Sprintf("%.3f Hz", s.RateHz),
+					fmt.Sprintf("%.3f", *s.JitterMS),
+					fmt.Sprintf("%.1f", *s.MaxGapMS),
+					strconv.Itoa(s.Gaps),
+					strconv.Itoa(s.Repeated),
+				},
+			)
 		}
 		rows = append(rows, row)
 	}

@@ -13,7 +13,15 @@ var costSpan time.Duration
 
 func printDecoding(w io.Writer, d *inspect.Decoding) {
 	fmt.Fprintf(w, "\ndecoding any frames, each alone: %d cores\n", d.Cores)
-	head := []string{"key", "decoded/sample", "bytes/frame", "CPU s per 1,000", "samples/s", "on the GPU: CPU s per 1,000", "samples/s"}
+	head := []string{
+		"key",
+		"decoded/sample",
+		"bytes/frame",
+		"CPU s per 1,000",
+		"samples/s",
+		"on the GPU: CPU s per 1,000",
+		"samples/s",
+	}
 	cells := func(s *inspect.StreamCost) []string {
 		row := []string{s.Key, fmt.Sprintf("%.1f", s.Decoded), fmt.Sprintf("%.0f", s.Bytes)}
 		for _, r := range []*inspect.DecodeRun{s.CPU, s.GPU} {
@@ -48,7 +56,14 @@ func printDecoding(w io.Writer, d *inspect.Decoding) {
 	rows, problems = [][]string{append(head, "size", "PSNR dB")}, nil
 	for i := range t.Streams {
 		s := &t.Streams[i]
-		rows = append(rows, append(cells(&s.StreamCost), fmt.Sprintf("×%.2f", s.SizeRatio), fmt.Sprintf("%.1f, least %.1f", s.PSNR, s.LeastPSNR)))
+		rows = append(
+			rows,
+			append(
+				cells(&s.StreamCost),
+				fmt.Sprintf("×%.2f", s.SizeRatio),
+				fmt.Sprintf("%.1f, least %.1f", s.PSNR, s.LeastPSNR),
+			),
+		)
 		note(&s.StreamCost)
 	}
 	table(w, rows)

@@ -17,7 +17,17 @@ func TestDecodeCost(t *testing.T) {
 	set := realdata.Path(t, "g1_v30_exact")
 	costSpan = 100 * time.Millisecond
 	defer func() { costSpan = 2 * time.Second }()
-	code, out, errs := call(t, "inspect", set, "--decode-cost", "--codec", "h264", "--gop", "4", "--json")
+	code, out, errs := call(
+		t,
+		"inspect",
+		set,
+		"--decode-cost",
+		"--codec",
+		"h264",
+		"--gop",
+		"4",
+		"--json",
+	)
 	if code != exitDone {
 		t.Fatal(code, errs)
 	}
@@ -29,19 +39,24 @@ func TestDecodeCost(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range r.Streams {
-		if s.Codec != "" && (math.Abs(s.Decoded-1.5) > 0.01 || s.NVDEC == nil || *s.NVDEC || !strings.Contains(s.NotNVDEC, "av1")) {
+		if s.Codec != "" &&
+			(math.Abs(s.Decoded-1.5) > 0.01 || s.NVDEC == nil || *s.NVDEC || !strings.Contains(s.NotNVDEC, "av1")) {
 			t.Errorf("%+v", s)
 		}
 	}
 	d := r.Decoding
-	if d == nil || len(d.Streams) != 1 || d.Trial == nil || d.Trial.Problem != "" || len(d.Trial.Streams) != 1 {
+	if d == nil || len(d.Streams) != 1 || d.Trial == nil || d.Trial.Problem != "" ||
+		len(d.Trial.Streams) != 1 {
 		t.Fatalf("%+v", d)
 	}
 	is, trial := d.Streams[0], d.Trial.Streams[0]
-	if math.Abs(is.Decoded-1.5) > 0.01 || is.CPU == nil || is.CPU.Samples == 0 || is.CPU.CPU <= 0 || is.Bytes < 1000 {
+	if math.Abs(is.Decoded-1.5) > 0.01 || is.CPU == nil || is.CPU.Samples == 0 || is.CPU.CPU <= 0 ||
+		is.Bytes < 1000 {
 		t.Errorf("%+v", is)
 	}
-	if trial.Decoded != 2.5 || trial.CPU == nil || trial.SizeRatio <= 0.01 || trial.SizeRatio > 3 || trial.PSNR < 30 || trial.LeastPSNR > trial.PSNR {
+	if trial.Decoded != 2.5 || trial.CPU == nil || trial.SizeRatio <= 0.01 || trial.SizeRatio > 3 ||
+		trial.PSNR < 30 ||
+		trial.LeastPSNR > trial.PSNR {
 		t.Errorf("%+v", trial)
 	}
 	if _, err := video.OpenDevice(0); err != nil && (is.GPU != nil || is.NoGPU == "") {
@@ -50,7 +65,13 @@ func TestDecodeCost(t *testing.T) {
 	if !strings.HasSuffix(d.Trial.Command, "DST --codec h264 --gop 4") {
 		t.Error(d.Trial.Command)
 	}
-	if code, out, errs = call(t, "inspect", set, "--decode-cost"); code != exitDone || !strings.Contains(out, "128 frames of episode 2 as hevc, GOP 8") || !strings.Contains(out, "decoded on the CPU: no GPU engine is used for av1") {
+	if code, out, errs = call(
+		t,
+		"inspect",
+		set,
+		"--decode-cost",
+	); code != exitDone || !strings.Contains(out, "128 frames of episode 2 as hevc, GOP 8") ||
+		!strings.Contains(out, "decoded on the CPU: no GPU engine is used for av1") {
 		t.Error(code, out, errs)
 	}
 }
@@ -65,7 +86,8 @@ func TestDecodeCostRefused(t *testing.T) {
 		"the dataset has no video":              {realdata.Path(t, "robomimic_like"), "--decode-cost"},
 	} {
 		code, _, errs := call(t, append([]string{"inspect"}, c...)...)
-		if want := map[bool]int{true: 12, false: exitMisuse}[strings.Contains(say, "no video")]; code != want || !strings.Contains(errs, say) {
+		if want := map[bool]int{true: 12, false: exitMisuse}[strings.Contains(say, "no video")]; code != want ||
+			!strings.Contains(errs, say) {
 			t.Errorf("%v: exit code %d, %q", c, code, errs)
 		}
 	}
@@ -74,10 +96,19 @@ func TestDecodeCostRefused(t *testing.T) {
 // Long ways from key frames are told of, as no fault.
 func TestDoctorTellsOfLongGOPs(t *testing.T) {
 	code, out, _ := call(t, "doctor", realdata.Path(t, "g1_h264_v30"))
-	if code != exitDone || !strings.Contains(out, "long-gop: a frame in random order makes 15.2 be decoded") || !strings.Contains(out, "robocache edit reencode SRC DST --codec=h264 --gop=8") {
+	if code != exitDone ||
+		!strings.Contains(out, "long-gop: a frame in random order makes 15.2 be decoded") ||
+		!strings.Contains(out, "robocache edit reencode SRC DST --codec=h264 --gop=8") {
 		t.Error(code, out)
 	}
-	if _, out, _ = call(t, "doctor", realdata.Path(t, "g1_v30_exact")); strings.Contains(out, "long-gop") {
+	if _, out, _ = call(
+		t,
+		"doctor",
+		realdata.Path(t, "g1_v30_exact"),
+	); strings.Contains(
+		out,
+		"long-gop",
+	) {
 		t.Error(out)
 	}
 }

@@ -1,4 +1,5 @@
-// Package cli is the command line: one file a verb. It is run by the command robocache, and by the C library for Python's.
+// Package cli is the command line: one file a verb. It is run by the command robocache, and by the
+// C library for Python's.
 package cli
 
 import (
@@ -25,7 +26,8 @@ import (
 // version is set by the build of the program.
 var version = "unknown"
 
-// Main runs a command line on the process's streams until it is done or interrupted, and gives the exit code.
+// Main runs a command line on the process's streams until it is done or interrupted, and gives the
+// exit code.
 func Main(args []string, programVersion string) int {
 	version = programVersion
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -44,7 +46,11 @@ func run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	err := execute(ctx, root)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitFindings {
-		fmt.Fprintln(stderr, "robocache:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+		fmt.Fprintln(
+			stderr,
+			"robocache:",
+			strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"),
+		)
 	}
 	return code
 }
@@ -83,15 +89,37 @@ A URI is a path, file://, http(s)://, s3://bucket/prefix, gs://bucket/prefix or 
 			return setLog(cmd.ErrOrStderr(), level)
 		},
 	}
-	root.PersistentFlags().StringVar(&level, "log-level", cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"), "debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)")
+	root.PersistentFlags().
+		StringVar(&level, "log-level", cmp.Or(os.Getenv("ROBOCACHE_LOG_LEVEL"), "warn"), "debug, info, warn or error; logs go to stderr (default: ROBOCACHE_LOG_LEVEL)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if err.Error() == "unknown flag: --hz" { // of the verbs that do not resample; it used to be the rate of the rows
+		// of the verbs that do not resample; it used to be the rate of the rows
+		if err.Error() == "unknown flag: --hz" {
 			return robocache.Misuse("", nil, "%s", err.Error()).
 				WithHint("--rows-hz says the rate of rows that keep no clock; inspect, stats and convert resample with --hz")
 		}
 		return flagError(err)
 	})
-	root.AddCommand(newInspect(), newDoctor(), newStats(), newPlot(), newConvert(), newEdit(), newSynth(), newPlan(), newRun(), newCommit(), newStatus(), newGC(), newSubmit(), newView(), newPull(), newPush(), newCache(), newSelfTest(), newVersion())
+	root.AddCommand(
+		newInspect(),
+		newDoctor(),
+		newStats(),
+		newPlot(),
+		newConvert(),
+		newEdit(),
+		newSynth(),
+		newPlan(),
+		newRun(),
+		newCommit(),
+		newStatus(),
+		newGC(),
+		newSubmit(),
+		newView(),
+		newPull(),
+		newPush(),
+		newCache(),
+		newSelfTest(),
+		newVersion(),
+	)
 	for _, c := range root.Commands() {
 		withExitCodes(c)
 	}

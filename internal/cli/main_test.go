@@ -48,7 +48,8 @@ func TestHelpIsEnoughToBegin(t *testing.T) {
 		if code != exitDone {
 			t.Errorf("%s --help: exit %d", verb, code)
 		}
-		if verb != "submit" && (!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
+		if verb != "submit" &&
+			(!strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") || !strings.Contains(help, "--json")) {
 			t.Errorf("%s --help lacks an example, the exit codes or --json:\n%s", verb, help)
 		}
 	}
@@ -60,14 +61,22 @@ func TestExitCodes(t *testing.T) {
 	if err := os.MkdirAll(bad, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bad, "info.json"), []byte(`{"codebase_version":"v3.0","fps":0}`), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(bad, "info.json"),
+		[]byte(`{"codebase_version":"v3.0","fps":0}`),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	old := filepath.Join(dir, "old", "meta")
 	if err := os.MkdirAll(old, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(old, "info.json"), []byte(`{"codebase_version":"v1.6","fps":30}`), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(old, "info.json"),
+		[]byte(`{"codebase_version":"v1.6","fps":30}`),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -88,7 +97,14 @@ func TestExitCodes(t *testing.T) {
 	} {
 		code, _, errs := call(t, c.args...)
 		if code != c.want || !strings.Contains(errs, c.says) {
-			t.Errorf("%v: exit %d, want %d; stderr %q, want it to say %q", c.args, code, c.want, errs, c.says)
+			t.Errorf(
+				"%v: exit %d, want %d; stderr %q, want it to say %q",
+				c.args,
+				code,
+				c.want,
+				errs,
+				c.says,
+			)
 		}
 	}
 }
@@ -97,7 +113,13 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	if code := run(ctx, newRoot(), []string{"doctor", realdata.Path(t, "g1_v30_exact")}, &out, &errs); code != exitInterrupted {
+	if code := run(
+		ctx,
+		newRoot(),
+		[]string{"doctor", realdata.Path(t, "g1_v30_exact")},
+		&out,
+		&errs,
+	); code != exitInterrupted {
 		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, errs.String())
 	}
 }
@@ -121,7 +143,8 @@ func TestInspectJSON(t *testing.T) {
 		m := s.(map[string]any)
 		if m["key"] == "observation.images.cam_high" {
 			found = true
-			if m["codec"] != "h264" || m["width"] != 320.0 || m["height"] != 240.0 || m["gop"].(float64) < 20 {
+			if m["codec"] != "h264" || m["width"] != 320.0 || m["height"] != 240.0 ||
+				m["gop"].(float64) < 20 {
 				t.Errorf("camera stream: %v", m)
 			}
 		}
@@ -148,7 +171,10 @@ func TestDoctorExitCodes(t *testing.T) {
 		if f.Code == "timestamp-drift" {
 			seen = true
 			if f.Count != 778 {
-				t.Errorf("frames where a lookup by time gives another: %d, want 778 (the oracle's)", f.Count)
+				t.Errorf(
+					"frames where a lookup by time gives another: %d, want 778 (the oracle's)",
+					f.Count,
+				)
 			}
 		}
 	}
@@ -159,7 +185,13 @@ func TestDoctorExitCodes(t *testing.T) {
 
 func TestContactSheet(t *testing.T) {
 	png := filepath.Join(t.TempDir(), "sheet.png")
-	if code, _, errs := call(t, "inspect", realdata.Path(t, "g1_h264_v30"), "--contact-sheet", png); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"inspect",
+		realdata.Path(t, "g1_h264_v30"),
+		"--contact-sheet",
+		png,
+	); code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
 	st, err := os.Stat(png)
@@ -171,7 +203,13 @@ func TestContactSheet(t *testing.T) {
 // The suffix is looked at before the dataset is: nothing was read for nothing.
 func TestContactSheetSuffix(t *testing.T) {
 	dir := t.TempDir()
-	code, _, errs := call(t, "inspect", filepath.Join(dir, "nothing"), "--contact-sheet", filepath.Join(dir, "sheet.jpg"))
+	code, _, errs := call(
+		t,
+		"inspect",
+		filepath.Join(dir, "nothing"),
+		"--contact-sheet",
+		filepath.Join(dir, "sheet.jpg"),
+	)
 	if code != exitMisuse || !strings.Contains(errs, ".png, .svg or .html") {
 		t.Errorf("exit %d: %s", code, errs)
 	}

@@ -16,7 +16,8 @@ func describe(t *testing.T, args ...string) (r struct {
 	Clock    string
 	Episodes int   `json:"num_episodes"`
 	Frames   int64 `json:"num_frames"`
-}) {
+},
+) {
 	t.Helper()
 	code, out, errs := call(t, append([]string{"inspect", "--json"}, args...)...)
 	if code != exitDone && code != exitFindings || json.Unmarshal([]byte(out), &r) != nil {
@@ -65,18 +66,25 @@ func TestFilesWithoutEnding(t *testing.T) {
 	if err := os.WriteFile(text, []byte("a note"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := call(t, "inspect", text); code == exitDone || !strings.Contains(errs, "a file that no format knows") {
+	if code, _, errs := call(
+		t,
+		"inspect",
+		text,
+	); code == exitDone ||
+		!strings.Contains(errs, "a file that no format knows") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 }
 
-// TestMappingNamesStreamsOfRecordings checks that clock: and task: of a mapping accept the new name of a
-// stream and its name in the recordings.
+// TestMappingNamesStreamsOfRecordings checks that clock: and task: of a mapping accept the new name
+// of a stream and its name in the recordings.
 func TestMappingNamesStreamsOfRecordings(t *testing.T) {
 	dir := t.TempDir()
 	src, file := filepath.Join(dir, "recordings"), filepath.Join(dir, "map.yaml")
-	args := []string{"synth", src, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "1",
-		"--rates", "camera=30,joints=100"}
+	args := []string{
+		"synth", src, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--cameras", "1",
+		"--rates", "camera=30,joints=100",
+	}
 	if code, out, errs := call(t, args...); code != exitDone {
 		t.Fatalf("exit %d: %s%s", code, out, errs)
 	}
@@ -97,14 +105,22 @@ func TestPushSummary(t *testing.T) {
 		pushed hub.Pushed
 		want   string
 	}{
-		{hub.Pushed{Repo: "me/set", Branch: "main", Tag: "v3.0", Added: []string{"a"}, Bytes: 10, DryRun: true},
-			"would push to me/set (main): 1 files, 10 B, 0 deleted; tag v3.0"},
-		{hub.Pushed{Repo: "me/set", Branch: "dev", DryRun: true},
-			"would push to me/set (dev): 0 files, 0 B, 0 deleted"},
-		{hub.Pushed{Repo: "me/set", Branch: "main", Commit: "0123456789abcdef", DryRun: true},
-			"would push to me/set (main): 0 files, 0 B, 0 deleted; on top of commit 0123456789ab"},
-		{hub.Pushed{Repo: "me/set", Branch: "main", Commit: "0123456789abcdef", Tag: "v3.0"},
-			"pushed to me/set (main): 0 files, 0 B, 0 deleted; commit 0123456789ab, tag v3.0"},
+		{
+			hub.Pushed{Repo: "me/set", Branch: "main", Tag: "v3.0", Added: []string{"a"}, Bytes: 10, DryRun: true},
+			"would push to me/set (main): 1 files, 10 B, 0 deleted; tag v3.0",
+		},
+		{
+			hub.Pushed{Repo: "me/set", Branch: "dev", DryRun: true},
+			"would push to me/set (dev): 0 files, 0 B, 0 deleted",
+		},
+		{
+			hub.Pushed{Repo: "me/set", Branch: "main", Commit: "0123456789abcdef", DryRun: true},
+			"would push to me/set (main): 0 files, 0 B, 0 deleted; on top of commit 0123456789ab",
+		},
+		{
+			hub.Pushed{Repo: "me/set", Branch: "main", Commit: "0123456789abcdef", Tag: "v3.0"},
+			"pushed to me/set (main): 0 files, 0 B, 0 deleted; commit 0123456789ab, tag v3.0",
+		},
 	} {
 		if got := pushSummary(&c.pushed); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

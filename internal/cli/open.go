@@ -10,12 +10,18 @@ import (
 // addOpening adds the flags of every verb that opens a dataset.
 func addOpening(c *cobra.Command, o *verbs.Opening) {
 	c.Flags().StringVar(&o.Format, "format", "", "the dataset's format; detected when not given")
-	c.Flags().StringVar(&o.MemoryBudget, "memory-budget", verbs.DefaultMemoryBudget, "bytes for tables, sample tables and open files")
-	c.Flags().StringVar(&o.RowsHZ, "rows-hz", "", "the rate of the rows, for formats that keep no clock, refused for others (30, 12.5, 30000/1001)")
-	c.Flags().StringVar(&o.Split, "split", "", "only the episodes of this split (train, val; inspect lists them)")
-	c.Flags().StringVar(&o.Map, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
-	c.Flags().StringArrayVar(&o.Option, "option", nil, "a choice of the format as key=value; may be given several times")
-	c.Flags().BoolVar(&o.FollowLinks, "follow-links", false, "let links lead out of the dataset's folder (git-annex, DVC), if you trust it; Hugging Face's cache needs it not")
+	c.Flags().
+		StringVar(&o.MemoryBudget, "memory-budget", verbs.DefaultMemoryBudget, "bytes for tables, sample tables and open files")
+	c.Flags().
+		StringVar(&o.RowsHZ, "rows-hz", "", "the rate of the rows, for formats that keep no clock, refused for others (30, 12.5, 30000/1001)")
+	c.Flags().
+		StringVar(&o.Split, "split", "", "only the episodes of this split (train, val; inspect lists them)")
+	c.Flags().
+		StringVar(&o.Map, "map", "", "a file, or JSON, that names streams, clocks and units where the format leaves them open")
+	c.Flags().
+		StringArrayVar(&o.Option, "option", nil, "a choice of the format as key=value; may be given several times")
+	c.Flags().
+		BoolVar(&o.FollowLinks, "follow-links", false, "let links lead out of the dataset's folder (git-annex, DVC), if you trust it; Hugging Face's cache needs it not")
 	rejectEmpty(c, "memory-budget")
 }
 
@@ -26,7 +32,8 @@ func addEpisodes(c *cobra.Command, episodes *string) {
 
 // addGrid adds --hz, of the verbs that resample.
 func addGrid(c *cobra.Command, hz *string) {
-	c.Flags().StringVar(hz, "hz", "", "resample: bring all streams onto a grid of this rate (30, 12.5, 30000/1001)")
+	c.Flags().
+		StringVar(hz, "hz", "", "resample: bring all streams onto a grid of this rate (30, 12.5, 30000/1001)")
 }
 
 // hookedValue is the value of a flag that calls set when the flag is given.

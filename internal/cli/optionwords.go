@@ -35,8 +35,8 @@ func flagFor(c *cobra.Command, option string) string {
 	return flag
 }
 
-// wordsOf returns the words of hints on the command line while the verb c runs. An option is a flag of
-// the verb, else one of convert, else a keyword in Python.
+// wordsOf returns the words of hints on the command line while the verb c runs. An option is a flag
+// of the verb, else one of convert, else a keyword in Python.
 func wordsOf(c *cobra.Command) robocache.Words {
 	return robocache.Words{
 		Command: robocache.GoWords.Command,

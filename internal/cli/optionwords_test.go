@@ -22,7 +22,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// Each surface writes an option in its own words, and the command line by the flags of the verb that runs.
+// Each surface writes an option in its own words, and the command line by the flags of the verb
+// that runs.
 func TestOptionWords(t *testing.T) {
 	path := map[string][]any{
 		"keys":           nil,
@@ -125,7 +126,8 @@ func calls(t *testing.T, fn func(file, name string, call *ast.CallExpr, inFuncti
 	}
 	for _, path := range files {
 		name, _ := filepath.Rel(root, path)
-		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(name, ".") || strings.Contains(name, "testdata") {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(name, ".") ||
+			strings.Contains(name, "testdata") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -146,7 +148,10 @@ func calls(t *testing.T, fn func(file, name string, call *ast.CallExpr, inFuncti
 				if !ok || len(call.Args) == 0 {
 					return true
 				}
-				inFunction := slices.ContainsFunc(functions, func(f ast.Node) bool { return f.Pos() <= call.Pos() && call.End() <= f.End() })
+				inFunction := slices.ContainsFunc(
+					functions,
+					func(f ast.Node) bool { return f.Pos() <= call.Pos() && call.End() <= f.End() },
+				)
 				switch f := call.Fun.(type) {
 				case *ast.SelectorExpr:
 					x, _ := f.X.(*ast.Ident)
@@ -198,7 +203,8 @@ func pythonParameters(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, verb := range []string{"convert", "doctor", "stats", "inspect", "pull", "push"} { // **options are their flags
+	// **options are their flags
+	for _, verb := range []string{"convert", "doctor", "stats", "inspect", "pull", "push"} {
 		c, _, err := newRoot().Find([]string{verb})
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +250,12 @@ func TestHintedOptionsExist(t *testing.T) {
 		case name != "Option" && name != "Command" || !ok:
 			return
 		case !inFunction:
-			t.Errorf("%s: %s(%q) is the value of a package variable: its words are those of Go", file, name, text)
+			t.Errorf(
+				"%s: %s(%q) is the value of a package variable: its words are those of Go",
+				file,
+				name,
+				text,
+			)
 		case name == "Option":
 			options[text] = true
 		default:
@@ -321,7 +332,9 @@ func TestConfigInWords(t *testing.T) {
 			continue
 		}
 		keyword := strings.TrimSuffix(text, "=")
-		if group := keyword == "align" || keyword == "augment"; !group && !strings.Contains(signature, "\n        "+keyword+": ") {
+		if group := keyword == "align" ||
+			keyword == "augment"; !group &&
+			!strings.Contains(signature, "\n        "+keyword+": ") {
 			t.Errorf("%s: %s: not a keyword of robocache.Loader", name, text)
 		}
 	}
@@ -364,14 +377,26 @@ func eachVerb(c *cobra.Command, fn func(c *cobra.Command)) {
 }
 
 // ofOneSurface are the packages whose hints only the users of one surface see.
-var ofOneSurface = []string{"internal/cli/", "bench/", "submit/", "shard/", "synth/", "cmd/librobocache/", "hints.go"}
+var ofOneSurface = []string{
+	"internal/cli/",
+	"bench/",
+	"submit/",
+	"shard/",
+	"synth/",
+	"cmd/librobocache/",
+	"hints.go",
+}
 
 // spelled is an option in the words of one surface.
-var spelled = regexp.MustCompile(`(?:^|[\s('])--[a-z]|\b(?:keys|on_bad_episode|missing|rows_hz|hz|image_size|options|align|cache|stats|anchor|map)=|align=\{|\boption \w+=`)
+var spelled = regexp.MustCompile(
+	`(?:^|[\s('])--[a-z]|\b(?:keys|on_bad_episode|missing|rows_hz|hz|image_size|options|align|cache|stats|anchor|map)=|align=\{|\boption \w+=`,
+)
 
 // keyword is an option of a Loader as Python spells it, with or without a value.
-var keyword = regexp.MustCompile(`\b(?:normalize|augment|image_\w+|batch_size|world_size|shuffle|stratified|stop|cache\w*|keys|cameras|` +
-	`anchor|hz|rows_hz|depth_unit|edge|times|windows|delta_\w+|on_\w+|missing|pool_\w+|device|decode)=`)
+var keyword = regexp.MustCompile(
+	`\b(?:normalize|augment|image_\w+|batch_size|world_size|shuffle|stratified|stop|cache\w*|keys|cameras|` +
+		`anchor|hz|rows_hz|depth_unit|edge|times|windows|delta_\w+|on_\w+|missing|pool_\w+|device|decode)=`,
+)
 
 // No message of the loader or of align has an option in the words of Python.
 func TestMessagesNameOptionsByWords(t *testing.T) {
@@ -394,15 +419,24 @@ func TestMessagesNameOptionsByWords(t *testing.T) {
 func TestHintsNameOptionsByWords(t *testing.T) {
 	foreign := []string{"hf download", "mcap compress", "--shards of plan"}
 	check := func(file, text string) {
-		if slices.ContainsFunc(ofOneSurface, func(p string) bool { return strings.HasPrefix(file, p) }) ||
+		if slices.ContainsFunc(
+			ofOneSurface,
+			func(p string) bool { return strings.HasPrefix(file, p) },
+		) ||
 			slices.ContainsFunc(foreign, func(p string) bool { return strings.Contains(text, p) }) {
 			return
 		}
-		if c, _, err := newRoot().Find(strings.Fields(text + " x")[:1]); err == nil && c.HasParent() {
+		if c, _, err := newRoot().Find(strings.Fields(text + " x")[:1]); err == nil &&
+			c.HasParent() {
 			return // the argument of Command
 		}
 		if m := spelled.FindString(text); m != "" && !strings.Contains(text, "VERB") {
-			t.Errorf("%s: %q has %q in the words of one surface: use robocache.Option or Command", file, text, m)
+			t.Errorf(
+				"%s: %q has %q in the words of one surface: use robocache.Option or Command",
+				file,
+				text,
+				m,
+			)
 		}
 	}
 	hints := 0

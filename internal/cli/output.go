@@ -31,9 +31,13 @@ func printJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed. found is told after that: what the verb found
-// (errFindings) and what is wrong with its answer.
-func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string) (answer *T, found, err error), text func(w io.Writer, answer *T)) *cobra.Command {
+// answers gives a verb --json: what run answers is printed as JSON, or by text; nil is not printed.
+// found is told after that: what the verb found (errFindings) and what is wrong with its answer.
+func answers[T any](
+	c *cobra.Command,
+	run func(cmd *cobra.Command, args []string) (answer *T, found, err error),
+	text func(w io.Writer, answer *T),
+) *cobra.Command {
 	var asJSON bool
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -59,7 +63,8 @@ func answers[T any](c *cobra.Command, run func(cmd *cobra.Command, args []string
 	return c
 }
 
-// runs makes a command of a function of package verbs. The flags of c and its arguments fill request.
+// runs makes a command of a function of package verbs. The flags of c and its arguments fill
+// request.
 func runs[R, A any](
 	c *cobra.Command,
 	request *R,

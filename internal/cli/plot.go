@@ -24,9 +24,17 @@ Without --keys all streams but cameras are drawn; of a camera that is named, eig
 	}
 	addOpening(c, &r.Opening)
 	addGrid(c, &r.HZ)
-	optionalInt(c, &r.Episode, "episode", 0, "the index of the episode (default: the first episode)")
-	c.Flags().StringSliceVar(&r.Keys, "keys", nil, "these streams, in this order; default: all but cameras")
-	c.Flags().StringVarP(&r.Out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
+	optionalInt(
+		c,
+		&r.Episode,
+		"episode",
+		0,
+		"the index of the episode (default: the first episode)",
+	)
+	c.Flags().
+		StringSliceVar(&r.Keys, "keys", nil, "these streams, in this order; default: all but cameras")
+	c.Flags().
+		StringVarP(&r.Out, "out", "o", "", "the file to write: its suffix (.png, .svg, .html) says what")
 	mustConfigure(c.MarkFlagRequired("out"))
 	return runs(c, &r, verbs.Plot, func(w io.Writer, r *inspect.Plotted) {
 		fmt.Fprintf(w, "wrote %s: %d streams of episode %d\n", r.File, len(r.Streams), r.Episode)

@@ -20,7 +20,8 @@ func TestPlot(t *testing.T) {
 	uri := realdata.Path(t, "g1_h264_v30")
 	for _, name := range []string{"a.png", "a.svg", "a.html"} {
 		code, out, errs := call(t, "plot", uri, "--episode", "1", "-o", in(name))
-		if code != exitDone || !strings.Contains(out, "streams of episode 1") || !strings.Contains(out, "not drawn, cameras") {
+		if code != exitDone || !strings.Contains(out, "streams of episode 1") ||
+			!strings.Contains(out, "not drawn, cameras") {
 			t.Fatalf("%s: %d %s %s", name, code, out, errs)
 		}
 		b, err := os.ReadFile(in(name))
@@ -39,7 +40,9 @@ func TestPlot(t *testing.T) {
 				t.Error("no title of a stream")
 			}
 		default:
-			if !bytes.HasPrefix(b, []byte("<!doctype html>")) || bytes.Contains(b, []byte("<script")) || !bytes.Contains(b, []byte("<svg")) {
+			if !bytes.HasPrefix(b, []byte("<!doctype html>")) ||
+				bytes.Contains(b, []byte("<script")) ||
+				!bytes.Contains(b, []byte("<svg")) {
 				t.Errorf("%.200s", b)
 			}
 		}
@@ -55,7 +58,10 @@ func TestPlot(t *testing.T) {
 		{"episode", exitMisuse, []string{"-o", in("b.png"), "--episode", "999"}},
 		{"out", exitMisuse, nil},
 	} {
-		if code, _, errs := call(t, append([]string{"plot", uri}, c.args...)...); code != c.code || !strings.Contains(errs, c.want) {
+		if code, _, errs := call(
+			t,
+			append([]string{"plot", uri}, c.args...)...); code != c.code ||
+			!strings.Contains(errs, c.want) {
 			t.Errorf("%v: %d %s", c.args, code, errs)
 		}
 	}
@@ -64,11 +70,32 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// TestPlotOfManyClocks: a recording whose streams have clocks of their own; cameras where they are named; hostile text stays text.
+// TestPlotOfManyClocks: a recording whose streams have clocks of their own; cameras where they are
+// named; hostile text stays text.
 func TestPlotOfManyClocks(t *testing.T) {
 	dir := t.TempDir()
-	set, out := filepath.Join(dir, `<img src=x onerror=alert(1)> & "set"`), filepath.Join(dir, "p.html")
-	if code, _, errs := call(t, "synth", set, "--format", "mcap", "--episodes", "1", "--seconds", "1", "--rates", "camera=15,joints=50,force=100", "--size", "64x64"); code != exitDone {
+	set, out := filepath.Join(
+		dir,
+		`<img src=x onerror=alert(1)> & "set"`,
+	), filepath.Join(
+		dir,
+		"p.html",
+	)
+	if code, _, errs := call(
+		t,
+		"synth",
+		set,
+		"--format",
+		"mcap",
+		"--episodes",
+		"1",
+		"--seconds",
+		"1",
+		"--rates",
+		"camera=15,joints=50,force=100",
+		"--size",
+		"64x64",
+	); code != exitDone {
 		t.Skip(errs)
 	}
 	_, text, _ := call(t, "inspect", set, "--json")
@@ -91,7 +118,8 @@ func TestPlotOfManyClocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bytes.Contains(b, []byte("<img")) || key != "" && !bytes.Contains(b, []byte("data:image/png;base64")) {
+	if bytes.Contains(b, []byte("<img")) ||
+		key != "" && !bytes.Contains(b, []byte("data:image/png;base64")) {
 		t.Errorf("%.600s", b)
 	}
 	wellFormed(t, b[bytes.Index(b, []byte("<svg")):bytes.LastIndex(b, []byte("</body>"))])

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// newProgress returns a function that shows how far a verb is on stderr. With --json it shows nothing.
+// newProgress returns a function that shows how far a verb is on stderr. With --json it shows
+// nothing.
 func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
 	if !showsProgress(cmd) {
 		return func(robocache.Progress) {}
@@ -21,8 +22,8 @@ func newProgress(cmd *cobra.Command, verb string) func(robocache.Progress) {
 	return progressTo(cmd.ErrOrStderr(), verb)
 }
 
-// progressTo returns a function that shows how far a verb is: on a terminal one line that is rewritten,
-// with rate and remaining time; elsewhere at most one line a minute.
+// progressTo returns a function that shows how far a verb is: on a terminal one line that is
+// rewritten, with rate and remaining time; elsewhere at most one line a minute.
 func progressTo(w io.Writer, verb string) func(robocache.Progress) {
 	if isTerminal(w) {
 		return progressBar(w, verb)
@@ -81,7 +82,8 @@ func progressBar(w io.Writer, verb string) func(robocache.Progress) {
 	}
 }
 
-// progressLines returns a function that writes a line to w if a minute has passed since the last one.
+// progressLines returns a function that writes a line to w if a minute has passed since the last
+// one.
 func progressLines(w io.Writer, verb string, now func() time.Time) func(robocache.Progress) {
 	start := now()
 	last := start
@@ -92,7 +94,18 @@ func progressLines(w io.Writer, verb string, now func() time.Time) func(robocach
 		}
 		last = t
 		rate := float64(p.Done) / t.Sub(start).Seconds()
-		left := time.Duration(float64(p.Total-p.Done) / rate * float64(time.Second)).Round(time.Second)
-		fmt.Fprintf(w, "%s: %d of %d %s, %.1f %s/s, %s left\n", verb, p.Done, p.Total, p.Unit, rate, p.Unit, left)
+		left := time.Duration(float64(p.Total-p.Done) / rate * float64(time.Second)).
+			Round(time.Second)
+		fmt.Fprintf(
+			w,
+			"%s: %d of %d %s, %.1f %s/s, %s left\n",
+			verb,
+			p.Done,
+			p.Total,
+			p.Unit,
+			rate,
+			p.Unit,
+			left,
+		)
 	}
 }

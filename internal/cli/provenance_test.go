@@ -51,12 +51,26 @@ func TestProvenanceOfSharedFiles(t *testing.T) {
 				t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
 			}
 		}
-		// The set names the recordings that it was made from. A copy of one that names none names itself.
+		// The set names the recordings that it was made from. A copy of one that names none names
+		// itself.
 		if o := originOf(t, src, 3); o.Dataset != first || o.Format != "lerobot" || o.Episode != 3 {
 			t.Errorf("%s: %+v", format, o)
 		}
 		bare := filepath.Join(dir, "bare")
-		args := append([]string{"synth", bare, "--format", format, "--episodes", "4", "--seconds", "1", "--cameras", "0"}, more...)
+		args := append(
+			[]string{
+				"synth",
+				bare,
+				"--format",
+				format,
+				"--episodes",
+				"4",
+				"--seconds",
+				"1",
+				"--cameras",
+				"0",
+			},
+			more...)
 		if code, out, errs := call(t, args...); code != exitDone {
 			t.Fatalf("%v: exit %d: %s%s", args, code, out, errs)
 		}
@@ -84,8 +98,8 @@ func TestProvenanceOfSharedFiles(t *testing.T) {
 	}
 }
 
-// TestProvenanceOfRuns checks that an episode converted from CALVIN names its first and its last frame,
-// and the checksum of the list of their checksums.
+// TestProvenanceOfRuns checks that an episode converted from CALVIN names its first and its last
+// frame, and the checksum of the list of their checksums.
 func TestProvenanceOfRuns(t *testing.T) {
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "calvin"), filepath.Join(dir, "converted")
@@ -112,7 +126,11 @@ func TestProvenanceOfRuns(t *testing.T) {
 		if err := z.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("episode_%07d.npz", n)), b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(
+			filepath.Join(folder, fmt.Sprintf("episode_%07d.npz", n)),
+			b.Bytes(),
+			0o644,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +152,12 @@ func TestProvenanceOfRuns(t *testing.T) {
 	if o := originOf(t, dst, 0); o != want {
 		t.Errorf("%+v, want %+v", o, want)
 	}
-	if o := originOf(t, dst, 1); o.File != "training/episode_0000102.npz" || o.Episode != 1 || o.Checksum == "" {
+	if o := originOf(
+		t,
+		dst,
+		1,
+	); o.File != "training/episode_0000102.npz" || o.Episode != 1 ||
+		o.Checksum == "" {
 		t.Errorf("%+v", o)
 	}
 }

@@ -15,15 +15,27 @@ import (
 
 // requests are the requests of package verbs, by the command that binds its flags to them.
 var requests = map[string]any{
-	"inspect": &verbs.InspectRequest{}, "doctor": &verbs.DoctorRequest{}, "stats": &verbs.StatsRequest{},
-	"plot": &verbs.PlotRequest{}, "convert": &verbs.ConvertRequest{}, "synth": &verbs.SynthRequest{},
-	"plan": &verbs.PlanRequest{}, "run": &verbs.RunRequest{}, "commit": &verbs.CommitRequest{},
-	"status": &verbs.StatusRequest{}, "gc": &verbs.GCRequest{}, "pull": &verbs.PullRequest{},
-	"push": &verbs.PushRequest{}, "cache ls": &verbs.CacheListRequest{},
-	"cache prune": &verbs.CachePruneRequest{}, "cache verify": &verbs.CacheVerifyRequest{},
-	"submit local": &verbs.SubmitLocalRequest{}, "submit slurm": &verbs.SubmitSlurmRequest{},
+	"inspect":           &verbs.InspectRequest{},
+	"doctor":            &verbs.DoctorRequest{},
+	"stats":             &verbs.StatsRequest{},
+	"plot":              &verbs.PlotRequest{},
+	"convert":           &verbs.ConvertRequest{},
+	"synth":             &verbs.SynthRequest{},
+	"plan":              &verbs.PlanRequest{},
+	"run":               &verbs.RunRequest{},
+	"commit":            &verbs.CommitRequest{},
+	"status":            &verbs.StatusRequest{},
+	"gc":                &verbs.GCRequest{},
+	"pull":              &verbs.PullRequest{},
+	"push":              &verbs.PushRequest{},
+	"cache ls":          &verbs.CacheListRequest{},
+	"cache prune":       &verbs.CachePruneRequest{},
+	"cache verify":      &verbs.CacheVerifyRequest{},
+	"submit local":      &verbs.SubmitLocalRequest{},
+	"submit slurm":      &verbs.SubmitSlurmRequest{},
 	"submit kubernetes": &verbs.SubmitKubernetesRequest{},
-	"edit undo":         &verbs.EditedRequest{}, "edit recover": &verbs.EditedRequest{},
+	"edit undo":         &verbs.EditedRequest{},
+	"edit recover":      &verbs.EditedRequest{},
 }
 
 // TestRequestsHaveOptionsOfFlags is verbs.C1.

@@ -28,7 +28,10 @@ func newPlan() *cobra.Command {
 		Long: `plan looks at a source and writes a manifest: what is to be done, with which options, of which episodes in which shard. The same source and options give
 the same manifest, byte for byte. 'run' makes a shard of it, anywhere; 'commit' puts them together.
 --estimate runs a few episodes through the job into a temporary store, and says what the whole would take; it writes a manifest only if --manifest is given.
-Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those of 'robocache convert'; resample is convert with --hz, reencode with --video-codec.`,
+Jobs: ` + strings.Join(
+			shard.Jobs(),
+			", ",
+		) + `. The options of convert are those of 'robocache convert'; resample is convert with --hz, reencode with --video-codec.`,
 		Example: `  robocache plan convert ./recordings ./set --hz 50 --shards 64 --manifest set.json
   robocache run --manifest set.json --shard 0
   robocache status --manifest set.json
@@ -38,17 +41,24 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	}
 	addConversion(c, &r.Conversion)
 	optionalInt(c, &r.Shards, "shards", 1, "how many shards")
-	c.Flags().StringVar(&r.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
+	c.Flags().
+		StringVar(&r.Balance, "balance", "bytes", "what shards have alike: "+strings.Join(shard.Balances, ", "))
 	c.Flags().StringVar(&r.Manifest, "manifest", "", "the file to write")
 	c.Flags().BoolVar(&r.Decode, "decode", false, "doctor: also decode every image (slow)")
 	c.Flags().BoolVar(&r.Deep, "deep", false, "doctor: also read every column to its last page")
-	c.Flags().BoolVar(&r.Estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
-	c.Flags().IntVar(&r.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
+	c.Flags().
+		BoolVar(&r.Estimate, "estimate", false, "measure a few episodes, and say what the whole would take and cost")
+	c.Flags().
+		IntVar(&r.Trajectories, "trajectories", 0, "estimate: for as many trajectories as this, alike (default: the source's)")
 	optionalInt(c, &r.Workers, "workers", 1, "estimate: shards at once, a core each")
-	c.Flags().Float64Var(&r.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
-	c.Flags().Float64Var(&r.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
-	c.Flags().Float64Var(&r.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
-	c.Flags().StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
+	c.Flags().
+		Float64Var(&r.Retried, "retried", 0, "estimate: the share of shards that is run a second time, such as 0.02")
+	c.Flags().
+		Float64Var(&r.PricePerCoreHour, "price-per-core-hour", 0, "estimate: what an hour of a worker costs")
+	c.Flags().
+		Float64Var(&r.PricePerGB, "price-per-gb", 0, "estimate: what reading or writing 10⁹ bytes costs")
+	c.Flags().
+		StringVar(&r.EstimateIn, "estimate-in", "", "estimate: the folder or URI in which the sample is written and removed again, such as one beside DST (default: this machine's temporary folder)")
 	rejectEmpty(c, "balance")
 	plan := func(ctx context.Context, r *verbs.PlanRequest, o verbs.Observer) (*verbs.Planned, error) {
 		debug.SetGCPercent(400) // it holds little, and looks at much
@@ -56,18 +66,55 @@ Jobs: ` + strings.Join(shard.Jobs(), ", ") + `. The options of convert are those
 	}
 	return runs(c, &r, plan, func(w io.Writer, p *verbs.Planned) {
 		if e := p.Estimate; e != nil {
-			fmt.Fprintf(w, "%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, which took %.1f s on one thread\n", p.Job, e.Episodes, e.Frames, e.Shards, e.Sample.Episodes, e.Sample.Seconds)
-			rows := [][]string{{"stage", "bytes a shard", "seconds a shard", "bytes in all", "core hours in all"}}
+			fmt.Fprintf(
+				w,
+				"%s: %d episodes, about %d frames, in %d shards; reckoned from %d episodes, which took %.1f s on one thread\n",
+				p.Job,
+				e.Episodes,
+				e.Frames,
+				e.Shards,
+				e.Sample.Episodes,
+				e.Sample.Seconds,
+			)
+			rows := [][]string{
+				{"stage", "bytes a shard", "seconds a shard", "bytes in all", "core hours in all"},
+			}
 			for _, s := range e.Stages {
-				rows = append(rows, []string{s.Name, bytesText(s.ShardBytes), fmt.Sprintf("%.3g", s.ShardSeconds), bytesText(s.Bytes), fmt.Sprintf("%.3g", s.Seconds/3600)})
+				rows = append(
+					rows,
+					[]string{
+						s.Name,
+						bytesText(s.ShardBytes),
+						fmt.Sprintf("%.3g", s.ShardSeconds),
+						bytesText(s.Bytes),
+						fmt.Sprintf("%.3g", s.Seconds/3600),
+					},
+				)
 			}
 			table(w, rows)
-			fmt.Fprintf(w, "on %d workers: %s, %.3g core hours with retries, cost %.2f\n", e.Workers, time.Duration(e.Elapsed*1e9).Round(time.Second), e.Seconds/3600, e.Cost)
+			fmt.Fprintf(
+				w,
+				"on %d workers: %s, %.3g core hours with retries, cost %.2f\n",
+				e.Workers,
+				time.Duration(e.Elapsed*1e9).Round(time.Second),
+				e.Seconds/3600,
+				e.Cost,
+			)
 		}
 		if p.Manifest == "" {
 			return
 		}
-		fmt.Fprintf(w, "wrote %s: %s, %d episodes, %d frames, %s in %d shards of at most %s\n", p.Manifest, p.Job, p.Episodes, p.Frames, bytesText(p.Bytes), p.Shards, bytesText(p.Heaviest))
+		fmt.Fprintf(
+			w,
+			"wrote %s: %s, %d episodes, %d frames, %s in %d shards of at most %s\n",
+			p.Manifest,
+			p.Job,
+			p.Episodes,
+			p.Frames,
+			bytesText(p.Bytes),
+			p.Shards,
+			bytesText(p.Heaviest),
+		)
 		printFindings(w, p.Findings)
 	})
 }
@@ -93,7 +140,8 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 	addManifest(c, &r.Manifest)
 	optionalInt(c, &r.Shard, "shard", -1, "its number, from 0")
 	metricsFlag(c, &address)
-	c.Flags().IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
+	c.Flags().
+		IntVar(&r.Threads, "threads", 0, "episodes that are read and encoded at once (0: the number of CPUs)")
 	verb := func(ctx context.Context, r *verbs.RunRequest, o verbs.Observer) (*verbs.ShardRun, error) {
 		return runShard(ctx, r, o, address)
 	}
@@ -102,15 +150,23 @@ Exit code 42: the shard can never succeed (the source changed, cannot be read, o
 			fmt.Fprintf(w, "shard %d is done already, by attempt %s\n", r.Shard, r.Attempt)
 			return
 		}
-		fmt.Fprintf(w, "shard %d: %d episodes, %d frames, %s in %.1f s\n", r.Shard, r.Report.Episodes, r.Report.Frames, bytesText(r.Bytes), r.Seconds)
+		fmt.Fprintf(
+			w,
+			"shard %d: %d episodes, %d frames, %s in %.1f s\n",
+			r.Shard,
+			r.Report.Episodes,
+			r.Report.Frames,
+			bytesText(r.Bytes),
+			r.Seconds,
+		)
 		for _, s := range r.Skipped {
 			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
 		}
 	})
 }
 
-// runShard makes a shard until a scheduler takes the machine back. It logs begin and end, and serves
-// metrics if there is an address.
+// runShard makes a shard until a scheduler takes the machine back. It logs begin and end, and
+// serves metrics if there is an address.
 func runShard(
 	parent context.Context, r *verbs.RunRequest, o verbs.Observer, address string,
 ) (*verbs.ShardRun, error) {
@@ -149,7 +205,8 @@ func runShard(
 	return made, err
 }
 
-// stoppable ends with the cause shard.ErrStopped on the signals by which schedulers take a machine back.
+// stoppable ends with the cause shard.ErrStopped on the signals by which schedulers take a machine
+// back.
 func stoppable(parent context.Context) (context.Context, func()) {
 	// TERM also ends the parent's context: it is looked at first.
 	signals := make(chan os.Signal, 1)
@@ -185,9 +242,18 @@ code: 3 where a finding is a warning or an error, or episodes were left out.`,
 	}
 	addManifest(c, &r.Manifest)
 	c.Flags().BoolVar(&r.Partial, "partial", false, "make a result of the shards that are there")
-	c.Flags().BoolVar(&r.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
+	c.Flags().
+		BoolVar(&r.Verify, "verify", false, "read every file of the shards first, and compare its checksum; sizes are always compared")
 	return runs(c, &r, verbs.Commit, func(w io.Writer, r *verbs.Committed) {
-		fmt.Fprintf(w, "committed %s: %d shards, %d episodes, %d frames, %s\n", r.Destination, r.Shards, r.Episodes, r.Frames, bytesText(r.Bytes))
+		fmt.Fprintf(
+			w,
+			"committed %s: %d shards, %d episodes, %d frames, %s\n",
+			r.Destination,
+			r.Shards,
+			r.Episodes,
+			r.Frames,
+			bytesText(r.Bytes),
+		)
 		for _, s := range r.Skipped {
 			fmt.Fprintf(w, "  episode %d was left out: %s\n", s.Episode, s.Reason)
 		}
@@ -206,7 +272,18 @@ func newStatus() *cobra.Command {
 	}
 	addManifest(c, &r.Manifest)
 	return runs(c, &r, verbs.Status, func(w io.Writer, s *verbs.ShardStatus) {
-		fmt.Fprintf(w, "%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n", s.Done, s.Total, s.Running, s.Failed, s.Lost, s.Episodes, s.Frames, bytesText(s.Bytes))
+		fmt.Fprintf(
+			w,
+			"%d of %d shards done, %d running, %d failed, %d lost; %d episodes, %d frames, %s\n",
+			s.Done,
+			s.Total,
+			s.Running,
+			s.Failed,
+			s.Lost,
+			s.Episodes,
+			s.Frames,
+			bytesText(s.Bytes),
+		)
 		for _, e := range s.Errors {
 			fmt.Fprintf(w, "  failed: %s\n", e)
 		}
@@ -236,8 +313,20 @@ func newGC() *cobra.Command {
 	}
 	addManifest(c, &r.Manifest)
 	const age = verbs.DefaultAttemptAge
-	optional(c, "age", &r.Age, c.Flags().Duration("age", age, "how long an attempt must have been silent"))
+	optional(
+		c,
+		"age",
+		&r.Age,
+		c.Flags().Duration("age", age, "how long an attempt must have been silent"),
+	)
 	return runs(c, &r, verbs.GC, func(w io.Writer, r *shard.Collected) {
-		fmt.Fprintf(w, "removed %d files of %d attempts, %s; %d attempts may be running\n", r.Files, r.Attempts, bytesText(r.Bytes), r.Kept)
+		fmt.Fprintf(
+			w,
+			"removed %d files of %d attempts, %s; %d attempts may be running\n",
+			r.Files,
+			r.Attempts,
+			bytesText(r.Bytes),
+			r.Kept,
+		)
 	})
 }

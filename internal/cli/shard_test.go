@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/verbs"
 )
 
-// From a plan to a result by the command line, with the keys and exit codes that schedulers rely on.
+// From a plan to a result by the command line, with the keys and exit codes that schedulers rely
+// on.
 func TestShards(t *testing.T) {
 	dir := t.TempDir()
 	m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
@@ -29,7 +30,10 @@ func TestShards(t *testing.T) {
 	}
 	stateWith := func(code int) (s map[string]any) {
 		t.Helper()
-		if err := json.Unmarshal([]byte(ok(code, "status", "--manifest", m, "--json")), &s); err != nil {
+		if err := json.Unmarshal(
+			[]byte(ok(code, "status", "--manifest", m, "--json")),
+			&s,
+		); err != nil {
 			t.Fatal(err)
 		}
 		return s
@@ -38,10 +42,36 @@ func TestShards(t *testing.T) {
 	ok(2, "plan", "convert", "synth://heterogeneous", dst)
 	ok(2, "plan", "nothing", "synth://heterogeneous", dst, "--manifest", m)
 	ok(2, "plan", "resample", "synth://heterogeneous", dst, "--manifest", m)
-	ok(12, "plan", "convert", "synth://heterogeneous", dst, "--manifest", m, "--to", "zarr", "--hz", "50", "--skip-bad")
+	ok(
+		12,
+		"plan",
+		"convert",
+		"synth://heterogeneous",
+		dst,
+		"--manifest",
+		m,
+		"--to",
+		"zarr",
+		"--hz",
+		"50",
+		"--skip-bad",
+	)
 	ok(10, "run", "--manifest", m, "--shard", "0")
-	ok(0, "plan", "resample", "synth://heterogeneous?episodes=7&cap=20", dst, "--hz", "20", "--shards", "3", "--manifest", m)
-	if s := state(); s["total"] != 3.0 || s["done"] != 0.0 || s["missing"] != "0-2" || s["array"] != "--array=0-2" {
+	ok(
+		0,
+		"plan",
+		"resample",
+		"synth://heterogeneous?episodes=7&cap=20",
+		dst,
+		"--hz",
+		"20",
+		"--shards",
+		"3",
+		"--manifest",
+		m,
+	)
+	if s := state(); s["total"] != 3.0 || s["done"] != 0.0 || s["missing"] != "0-2" ||
+		s["array"] != "--array=0-2" {
 		t.Errorf("%v", s)
 	}
 	ok(2, "run", "--manifest", m)
@@ -49,16 +79,33 @@ func TestShards(t *testing.T) {
 	ok(75, "commit", "--manifest", m)
 	t.Setenv("JOB_COMPLETION_INDEX", "2")
 	t.Setenv("ROBOCACHE_LOG_LEVEL", "info")
-	if log, run := ok(0, "run", "--manifest", m), state()["run"].(string); len(run) != 12 || strings.Count(log, `"run":"`+run+`","shard":2`) != 2 || !strings.Contains(log, `"exit_code":0`) {
+	if log, run := ok(
+		0,
+		"run",
+		"--manifest",
+		m,
+	), state()["run"].(string); len(run) != 12 || strings.Count(log, `"run":"`+run+`","shard":2`) != 2 ||
+		!strings.Contains(log, `"exit_code":0`) {
 		t.Errorf("%s: %s", run, log)
 	}
 	t.Setenv("ROBOCACHE_LOG_LEVEL", "")
 	t.Setenv("SLURM_ARRAY_TASK_ID", "0")
 	ok(0, "run", "--manifest", m)
-	if s := state(); s["done"] != 2.0 || s["missing"] != "1" || s["running"] != 0.0 || s["failed"] != 0.0 {
+	if s := state(); s["done"] != 2.0 || s["missing"] != "1" || s["running"] != 0.0 ||
+		s["failed"] != 0.0 {
 		t.Errorf("%v", s)
 	}
-	if text := ok(0, "run", "--manifest", m, "--shard", "2"); !strings.Contains(text, "done already") {
+	if text := ok(
+		0,
+		"run",
+		"--manifest",
+		m,
+		"--shard",
+		"2",
+	); !strings.Contains(
+		text,
+		"done already",
+	) {
 		t.Error(text)
 	}
 	ok(0, "run", "--manifest", m, "--shard", "1")
@@ -73,7 +120,19 @@ func TestShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok(0, "plan", "resample", "synth://heterogeneous?episodes=7&cap=20", dst, "--hz", "20", "--shards", "3", "--manifest", m)
+	ok(
+		0,
+		"plan",
+		"resample",
+		"synth://heterogeneous?episodes=7&cap=20",
+		dst,
+		"--hz",
+		"20",
+		"--shards",
+		"3",
+		"--manifest",
+		m,
+	)
 	if again, err := os.ReadFile(m); err != nil || string(again) != string(b) {
 		t.Error("another manifest of the same input")
 	}
@@ -85,7 +144,8 @@ func TestShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok(42, "run", "--manifest", m, "--shard", "0")
-	if s := state(); s["failed"] != 1.0 || s["failed_by_class"].(map[string]any)["malformed"] != 1.0 {
+	if s := state(); s["failed"] != 1.0 ||
+		s["failed_by_class"].(map[string]any)["malformed"] != 1.0 {
 		t.Errorf("%v", s)
 	}
 }
@@ -99,7 +159,17 @@ func TestShardSignals(t *testing.T) {
 	for signal, want := range map[syscall.Signal]int{syscall.SIGTERM: 75, syscall.SIGUSR1: 75, syscall.SIGINT: 130} {
 		dir := t.TempDir()
 		m, dst := filepath.Join(dir, "m.json"), filepath.Join(dir, "out")
-		if code, _, errs := call(t, "plan", "resample", "synth://heterogeneous?episodes=20000&cap=120", dst, "--hz", "50", "--manifest", m); code != 0 {
+		if code, _, errs := call(
+			t,
+			"plan",
+			"resample",
+			"synth://heterogeneous?episodes=20000&cap=120",
+			dst,
+			"--hz",
+			"50",
+			"--manifest",
+			m,
+		); code != 0 {
 			t.Fatal(errs)
 		}
 		c := exec.Command(os.Args[0], "-test.run=^TestShardSignals$")
@@ -108,7 +178,11 @@ func TestShardSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 500 { // until it has begun
-			if notes, _ := filepath.Glob(filepath.Join(dst, "_staging", "00000", "*", "*")); len(notes) > 0 {
+			if notes, _ := filepath.Glob(
+				filepath.Join(dst, "_staging", "00000", "*", "*"),
+			); len(
+				notes,
+			) > 0 {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -122,18 +196,43 @@ func TestShardSignals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, err := shard.StatusOf(t.Context(), man); err != nil || s.Failed != 1 || s.Running != 0 || len(s.Never) != 0 {
+		if s, err := shard.StatusOf(
+			t.Context(),
+			man,
+		); err != nil || s.Failed != 1 || s.Running != 0 ||
+			len(s.Never) != 0 {
 			t.Errorf("%+v %v", s, err)
 		}
 	}
 }
 
-// An estimate writes nothing; its shares are those of the whole, and a price is that of its hours and bytes.
+// An estimate writes nothing; its shares are those of the whole, and a price is that of its hours
+// and bytes.
 func TestShardEstimate(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
 	dst := filepath.Join(dir, "out")
-	args := []string{"plan", "resample", "synth://heterogeneous?episodes=100&cap=120", dst, "--hz", "50", "--trajectories", "10000000", "--shards", "10000", "--estimate", "--workers", "100", "--retried", "0.5", "--price-per-core-hour", "2", "--price-per-gb", "1"}
+	args := []string{
+		"plan",
+		"resample",
+		"synth://heterogeneous?episodes=100&cap=120",
+		dst,
+		"--hz",
+		"50",
+		"--trajectories",
+		"10000000",
+		"--shards",
+		"10000",
+		"--estimate",
+		"--workers",
+		"100",
+		"--retried",
+		"0.5",
+		"--price-per-core-hour",
+		"2",
+		"--price-per-gb",
+		"1",
+	}
 	code, out, errs := call(t, append(args, "--json")...)
 	var p verbs.Planned
 	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Estimate == nil {
@@ -145,7 +244,9 @@ func TestShardEstimate(t *testing.T) {
 		sum, bytes = sum+s.Seconds, bytes+s.Bytes
 	}
 	if e.Episodes != 10_000_000 || e.Shards != 10_000 || e.Frames < 1e8 || e.Frames > 3e9 || bytes <= 0 || math.Abs(e.Seconds/sum-1.5) > 1e-6 ||
-		math.Abs(e.Elapsed/(e.Seconds/100)-1) > 1e-6 || math.Abs(e.Cost-(e.Seconds/3600*2+float64(bytes)*1.5/1e9)) > 1e-6*e.Cost || p.Manifest != "" {
+		math.Abs(e.Elapsed/(e.Seconds/100)-1) > 1e-6 ||
+		math.Abs(e.Cost-(e.Seconds/3600*2+float64(bytes)*1.5/1e9)) > 1e-6*e.Cost ||
+		p.Manifest != "" {
 		t.Errorf("%+v", e)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 && (len(left) != 1 || left[0].Name() != "tmp") {
@@ -159,17 +260,46 @@ func TestShardEstimate(t *testing.T) {
 	if code, _, errs := call(t, "synth", src, "--cameras", "0", "--episodes", "9"); code != 0 {
 		t.Fatal(errs)
 	}
-	code, out, errs = call(t, "plan", "convert", src, dst, "--shards", "3", "--estimate", "--manifest", m)
+	code, out, errs = call(
+		t,
+		"plan",
+		"convert",
+		src,
+		dst,
+		"--shards",
+		"3",
+		"--estimate",
+		"--manifest",
+		m,
+	)
 	if code != 0 || !strings.Contains(out, "compute") || !strings.Contains(out, "wrote ") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
-	code, out, errs = call(t, "plan", "convert", src, dst, "--shards", "3", "--estimate", "--manifest", m, "--json")
+	code, out, errs = call(
+		t,
+		"plan",
+		"convert",
+		src,
+		dst,
+		"--shards",
+		"3",
+		"--estimate",
+		"--manifest",
+		m,
+		"--json",
+	)
 	p = verbs.Planned{}
-	if err := json.Unmarshal([]byte(out), &p); code != 0 || err != nil || p.Manifest != m || p.Estimate.Frames != p.Frames || math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
+	if err := json.Unmarshal(
+		[]byte(out),
+		&p,
+	); code != 0 || err != nil || p.Manifest != m || p.Estimate.Frames != p.Frames ||
+		math.Abs(float64(p.Estimate.Stages[1].Bytes)/float64(p.Bytes)-1) > 0.01 {
 		t.Errorf("%d %v %s%s", code, err, out, errs)
 	}
 	for _, bad := range [][]string{{"--workers", "0"}, {"--retried", "-1"}, {"--price-per-gb", "nan"}} {
-		if code, _, _ := call(t, append([]string{"plan", "convert", src, dst, "--estimate"}, bad...)...); code != 2 {
+		if code, _, _ := call(
+			t,
+			append([]string{"plan", "convert", src, dst, "--estimate"}, bad...)...); code != 2 {
 			t.Errorf("%v: %d", bad, code)
 		}
 	}

@@ -25,9 +25,11 @@ func newStats() *cobra.Command {
 	addGrid(c, &r.HZ)
 	c.Flags().StringVar(&r.Out, "out", "", "write stats.json here")
 	c.Flags().BoolVar(&r.Write, "write", false, "write into the dataset (meta/stats.json)")
-	c.Flags().StringVar(&r.Frames, "frames", "sampled", "images looked at: sampled (as LeRobot chooses them), all, none")
+	c.Flags().
+		StringVar(&r.Frames, "frames", "sampled", "images looked at: sampled (as LeRobot chooses them), all, none")
 	c.Flags().StringSliceVar(&r.Keys, "keys", nil, "only these features")
-	c.Flags().BoolVar(&r.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
+	c.Flags().
+		BoolVar(&r.SkipBad, "skip-bad", false, "leave out episodes that cannot be read (exit code 3) instead of failing")
 	addEpisodes(c, &r.Episodes)
 	rejectEmpty(c, "frames")
 	return runs(c, &r, verbs.Stats, func(w io.Writer, s *verbs.Statistics) {

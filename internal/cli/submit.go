@@ -37,7 +37,13 @@ another engine.`,
 			return misuse("submit: expected local, slurm, kubernetes or ray")
 		},
 	}
-	c.AddCommand(newSubmitLocal(), newSubmitSlurm(), newSubmitKubernetes(), newSubmitRay(), newSubmitTask())
+	c.AddCommand(
+		newSubmitLocal(),
+		newSubmitSlurm(),
+		newSubmitKubernetes(),
+		newSubmitRay(),
+		newSubmitTask(),
+	)
 	return c
 }
 
@@ -45,14 +51,26 @@ another engine.`,
 func addSubmission(c *cobra.Command, r *verbs.Submission) {
 	fl := c.Flags()
 	fl.StringVar(&r.Manifest, "manifest", "", "path or URI of the manifest, as the workers see it")
-	fl.StringVar(&r.Program, "program", "", "robocache as the workers call it (default: this program)")
-	optionalInt(c, &r.Retries, "retries", verbs.DefaultRetries, "further tries of a shard that ends with a temporary failure (75) or a crash")
+	fl.StringVar(
+		&r.Program,
+		"program",
+		"",
+		"robocache as the workers call it (default: this program)",
+	)
+	optionalInt(
+		c,
+		&r.Retries,
+		"retries",
+		verbs.DefaultRetries,
+		"further tries of a shard that ends with a temporary failure (75) or a crash",
+	)
 	mustConfigure(c.MarkFlagRequired("manifest"))
 }
 
 // addPartial adds --partial.
 func addPartial(c *cobra.Command, partial *bool) {
-	c.Flags().BoolVar(partial, "partial", false, "commit the shards that are done, where others have failed for good")
+	c.Flags().
+		BoolVar(partial, "partial", false, "commit the shards that are done, where others have failed for good")
 }
 
 func newSubmitLocal() *cobra.Command {
@@ -71,7 +89,8 @@ Ctrl-C and SIGTERM are passed on.`,
 	addSubmission(c, &r.Submission)
 	addPartial(c, &r.Partial)
 	optional(c, "jobs", &r.Jobs, c.Flags().IntP("jobs", "j", 1, "processes at once"))
-	c.Flags().IntVar(&r.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
+	c.Flags().
+		IntVar(&r.Threads, "threads", 0, "threads and cores of each (0: the cores, shared among --jobs)")
 	metricsFlag(c, &address)
 	verb := func(ctx context.Context, r *verbs.SubmitLocalRequest, o verbs.Observer) (*verbs.LocalRun, error) {
 		r.Stderr = c.ErrOrStderr()
@@ -85,7 +104,14 @@ Ctrl-C and SIGTERM are passed on.`,
 		return verbs.SubmitLocal(ctx, r, o)
 	}
 	return runs(c, &r, verb, func(w io.Writer, s *verbs.LocalRun) {
-		fmt.Fprintf(w, "%d of %d shards done, %d failed, %d retries; committed\n", s.Done, s.Total, s.Failed, s.Retries)
+		fmt.Fprintf(
+			w,
+			"%d of %d shards done, %d failed, %d retries; committed\n",
+			s.Done,
+			s.Total,
+			s.Failed,
+			s.Retries,
+		)
 		if s.Commit != nil {
 			printFindings(w, s.Commit.Findings)
 		}
@@ -93,11 +119,16 @@ Ctrl-C and SIGTERM are passed on.`,
 }
 
 func metricsFlag(c *cobra.Command, address *string) {
-	c.Flags().StringVar(address, "metrics", "", "serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or 0.0.0.0:9400")
+	c.Flags().
+		StringVar(address, "metrics", "", "serve Prometheus metrics and /healthz meanwhile: :9400 (of this machine alone), or 0.0.0.0:9400")
 }
 
 // serveMetrics serves where there is an address; a nil server may be closed.
-func serveMetrics(o verbs.Observer, address string, of ...prometheus.Collector) (*metrics.Server, error) {
+func serveMetrics(
+	o verbs.Observer,
+	address string,
+	of ...prometheus.Collector,
+) (*metrics.Server, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -134,19 +165,49 @@ The commit depends on all arrays (afterok, with --partial afterany). More shards
 	addPartial(c, &r.Partial)
 	fl := c.Flags()
 	fl.StringVar(&r.Out, "out", "", "the folder for the scripts")
-	fl.StringVar(&r.Logs, "logs", verbs.DefaultLogs, "the folder for the jobs' output, which the nodes see; relative to --out")
+	fl.StringVar(
+		&r.Logs,
+		"logs",
+		verbs.DefaultLogs,
+		"the folder for the jobs' output, which the nodes see; relative to --out",
+	)
 	fl.StringVar(&r.Name, "name", verbs.DefaultJobName, "the jobs' name")
-	fl.IntVar(&r.Parallel, "parallel", 0, "shards at once (0: as the cluster allows); several arrays then run one after the other")
-	fl.IntVar(&r.MaxArray, "max-array", 0, "the cluster's MaxArraySize (0: ask it; 1001 where it does not answer)")
-	fl.StringArrayVar(&r.Sbatch, "sbatch", nil, "an option of sbatch for all jobs, such as --partition=cpu; may be given several times")
-	fl.StringArrayVar(&r.SbatchArray, "sbatch-array", nil, "an option of sbatch for the arrays alone, such as --gpus=1")
+	fl.IntVar(
+		&r.Parallel,
+		"parallel",
+		0,
+		"shards at once (0: as the cluster allows); several arrays then run one after the other",
+	)
+	fl.IntVar(
+		&r.MaxArray,
+		"max-array",
+		0,
+		"the cluster's MaxArraySize (0: ask it; 1001 where it does not answer)",
+	)
+	fl.StringArrayVar(
+		&r.Sbatch,
+		"sbatch",
+		nil,
+		"an option of sbatch for all jobs, such as --partition=cpu; may be given several times",
+	)
+	fl.StringArrayVar(
+		&r.SbatchArray,
+		"sbatch-array",
+		nil,
+		"an option of sbatch for the arrays alone, such as --gpus=1",
+	)
 	fl.BoolVar(&r.Now, "now", false, "submit the jobs")
 	mustConfigure(c.MarkFlagRequired("out"))
 	rejectEmpty(c, "name", "logs")
 	return runs(c, &r, verbs.SubmitSlurm, func(w io.Writer, j *verbs.SlurmJobs) {
 		fmt.Fprintf(w, "%d shards; scripts in %s\n", j.Shards, j.Out)
 		if len(j.Jobs) > 0 {
-			fmt.Fprintf(w, "submitted: %s, commit %s\n", strings.Join(j.Jobs[:len(j.Jobs)-1], ", "), j.Jobs[len(j.Jobs)-1])
+			fmt.Fprintf(
+				w,
+				"submitted: %s, commit %s\n",
+				strings.Join(j.Jobs[:len(j.Jobs)-1], ", "),
+				j.Jobs[len(j.Jobs)-1],
+			)
 		} else {
 			fmt.Fprintf(w, "submit with %s, or with --now\n", filepath.Join(j.Out, "submit.sh"))
 		}
@@ -170,15 +231,40 @@ retry helps fails its index and ends the Job; drained nodes do not count. Pods r
 	fl.StringVar(&r.Image, "image", "", "the image that holds robocache")
 	fl.StringVar(&r.Name, "name", verbs.DefaultJobName, "begin of the Jobs' names")
 	fl.StringVar(&r.Namespace, "namespace", "", "of the folder's kustomization")
-	fl.StringVar(&r.ServiceAccount, "service-account", "", "of the pods, for credentials by web identity")
-	fl.IntVar(&r.Shards, "shards", 0, "shards of the manifest (0: it is asked, which needs the manifest here too)")
+	fl.StringVar(
+		&r.ServiceAccount,
+		"service-account",
+		"",
+		"of the pods, for credentials by web identity",
+	)
+	fl.IntVar(
+		&r.Shards,
+		"shards",
+		0,
+		"shards of the manifest (0: it is asked, which needs the manifest here too)",
+	)
 	optionalInt(c, &r.Parallel, "parallel", verbs.DefaultPodsAtOnce, "shards at once")
 	fl.StringVar(&r.CPU, "cpu", verbs.DefaultShardCPU, "cores of a shard")
 	fl.StringVar(&r.Memory, "memory", verbs.DefaultShardMemory, "memory of a shard")
-	fl.StringVar(&r.GPUs, "gpus", "", "GPUs of a shard: a number of nvidia.com/gpu, or RESOURCE=NUMBER")
+	fl.StringVar(
+		&r.GPUs,
+		"gpus",
+		"",
+		"GPUs of a shard: a number of nvidia.com/gpu, or RESOURCE=NUMBER",
+	)
 	fl.StringVar(&r.Scratch, "scratch", verbs.DefaultShardScratch, "size of /tmp")
-	optional(c, "wait", &r.Wait, fl.Duration("wait", verbs.DefaultCommitWait, "how long the commit waits for the shards"))
-	fl.StringSliceVar(&r.EnvFrom, "env-from", nil, "secrets whose keys become environment variables")
+	optional(
+		c,
+		"wait",
+		&r.Wait,
+		fl.Duration("wait", verbs.DefaultCommitWait, "how long the commit waits for the shards"),
+	)
+	fl.StringSliceVar(
+		&r.EnvFrom,
+		"env-from",
+		nil,
+		"secrets whose keys become environment variables",
+	)
 	fl.StringSliceVar(&r.Volume, "volume", nil, "volumes, as CLAIM:/path")
 	fl.StringVar(&r.Out, "out", "", "write a folder for kustomize")
 	mustConfigure(c.MarkFlagRequired("image"))
@@ -210,8 +296,18 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 	addPartial(c, &partial)
 	mustConfigure(c.Flags().MarkHidden("program"))
 	fl := c.Flags()
-	fl.StringVar(&python, "python", "", "the Python that has ray and robocache (default: the one that runs this, else python3)")
-	fl.StringVar(&address, "address", "", "of the cluster (default: RAY_ADDRESS, else one of this machine)")
+	fl.StringVar(
+		&python,
+		"python",
+		"",
+		"the Python that has ray and robocache (default: the one that runs this, else python3)",
+	)
+	fl.StringVar(
+		&address,
+		"address",
+		"",
+		"of the cluster (default: RAY_ADDRESS, else one of this machine)",
+	)
 	fl.Float64Var(&cpus, "num-cpus", 1, "CPUs of a shard")
 	fl.Float64Var(&gpus, "num-gpus", 0, "GPUs of a shard")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -222,14 +318,29 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 		if r.Retries != nil {
 			retries = *r.Retries
 		}
-		args := []string{"-m", "robocache.ray", r.Manifest, "--num-cpus", fmt.Sprint(cpus), "--num-gpus", fmt.Sprint(gpus), "--retries", strconv.Itoa(retries)}
+		args := []string{
+			"-m",
+			"robocache.ray",
+			r.Manifest,
+			"--num-cpus",
+			fmt.Sprint(cpus),
+			"--num-gpus",
+			fmt.Sprint(gpus),
+			"--retries",
+			strconv.Itoa(retries),
+		}
 		if address != "" {
 			args = append(args, "--address", address)
 		}
 		if partial {
 			args = append(args, "--partial")
 		}
-		err := submit.Exec(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmp.Or(python, "python3"), args...)
+		err := submit.Exec(
+			cmd.Context(),
+			cmd.OutOrStdout(),
+			cmd.ErrOrStderr(),
+			cmp.Or(python, "python3"),
+			args...)
 		if child := (*submit.Failed)(nil); errors.As(err, &child) && child.Code == exitFindings {
 			return errFindings
 		}
@@ -238,11 +349,15 @@ worker or node dies. What it did is printed as JSON, and the exit code is that o
 	return c
 }
 
-// newSubmitTask is what a pod runs: schedulers take every exit code but 0 for a failure, and an image may have no shell to map 3.
+// newSubmitTask is what a pod runs: schedulers take every exit code but 0 for a failure, and an
+// image may have no shell to map 3.
 func newSubmitTask() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
-		Use: "task -- VERB …", Short: "run a verb for a scheduler: 3 becomes 0", Hidden: true, Args: cobra.MinimumNArgs(1),
+		Use:    "task -- VERB …",
+		Short:  "run a verb for a scheduler: 3 becomes 0",
+		Hidden: true,
+		Args:   cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for {
 				code := run(cmd.Context(), newRoot(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -260,7 +375,8 @@ func newSubmitTask() *cobra.Command {
 			}
 		},
 	}
-	c.Flags().BoolVar(&wait, "wait", false, "try again while it ends with 75, as commit does until all shards are done")
+	c.Flags().
+		BoolVar(&wait, "wait", false, "try again while it ends with 75, as commit does until all shards are done")
 	return c
 }
 

@@ -14,14 +14,35 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// TestSynthSameSamples: the same seed and options give the same samples, timestamps and losses in every format; what one has no place for is a finding.
+// TestSynthSameSamples: the same seed and options give the same samples, timestamps and losses in
+// every format; what one has no place for is a finding.
 func TestSynthSameSamples(t *testing.T) {
 	dir := t.TempDir()
-	options := []string{"--episodes", "2", "--seconds", "3", "--cameras", "2", "--rates", "camera=30,joints=100,force=333", "--jitter", "2ms", "--gaps", "0.2", "--seed", "7", "--codec", "png", "--json"}
+	options := []string{
+		"--episodes",
+		"2",
+		"--seconds",
+		"3",
+		"--cameras",
+		"2",
+		"--rates",
+		"camera=30,joints=100,force=333",
+		"--jitter",
+		"2ms",
+		"--gaps",
+		"0.2",
+		"--seed",
+		"7",
+		"--codec",
+		"png",
+		"--json",
+	}
 	made := func(format string) (robocache.Dataset, []robocache.Finding) {
 		t.Helper()
 		dst := filepath.Join(dir, format, "1.0.0")
-		code, out, errs := call(t, append([]string{"synth", dst, "--format", format}, options...)...)
+		code, out, errs := call(
+			t,
+			append([]string{"synth", dst, "--format", format}, options...)...)
 		var r struct{ Findings []robocache.Finding }
 		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone {
 			t.Fatalf("%s: exit %d: %s%s", format, code, out, errs)
@@ -39,18 +60,35 @@ func TestSynthSameSamples(t *testing.T) {
 		ds, found := made(format)
 		for e := range 2 {
 			for _, key := range []string{"observation.state", "action"} {
-				if got := column(t, ds, key, e); !slices.Equal(got, column(t, want, key, e)) || len(got) == 0 {
+				if got := column(
+					t,
+					ds,
+					key,
+					e,
+				); !slices.Equal(got, column(t, want, key, e)) ||
+					len(got) == 0 {
 					t.Errorf("%s: %s of episode %d differs", format, key, e)
 				}
 			}
-			recorded := map[string]string{"observation.state": "observation.state.recorded", "observation.images.cam_0": "observation.images.cam_0.recorded", "observation.images.cam_1": "observation.images.cam_1.recorded"}
+			recorded := map[string]string{
+				"observation.state":        "observation.state.recorded",
+				"observation.images.cam_0": "observation.images.cam_0.recorded",
+				"observation.images.cam_1": "observation.images.cam_1.recorded",
+			}
 			for key, held := range recorded {
 				times, err := want.Times(t.Context(), e, key)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got := nanos(column(t, ds, held, e)); !slices.Equal(got, times) {
-					t.Errorf("%s: timestamps of %s in episode %d differ: %d rows, %d messages", format, key, e, len(got), len(times))
+					t.Errorf(
+						"%s: timestamps of %s in episode %d differ: %d rows, %d messages",
+						format,
+						key,
+						e,
+						len(got),
+						len(times),
+					)
 				}
 				lost += 90 - len(times)
 			}
@@ -71,19 +109,45 @@ func TestSynthSameSamples(t *testing.T) {
 				d := len(values) / len(times)
 				var got []float64
 				var at []int64
-				rows, timestamps, counts := column(t, ds, key, e), column(t, ds, key+".recorded", e), column(t, ds, key+".count", e)
+				rows, timestamps, counts := column(
+					t,
+					ds,
+					key,
+					e,
+				), column(
+					t,
+					ds,
+					key+".recorded",
+					e,
+				), column(
+					t,
+					ds,
+					key+".count",
+					e,
+				)
 				k := len(timestamps) / len(counts)
 				for r, n := range counts {
 					at = append(at, nanos(timestamps[r*k:r*k+int(n)])...)
 					got = append(got, rows[r*k*d:(r*k+int(n))*d]...)
 				}
-				if len(at) > len(times) || !slices.Equal(at, times[:len(at)]) || !slices.Equal(got, values[:len(got)]) {
-					t.Errorf("%s: samples of %s in episode %d differ: %d of %d", format, key, e, len(at), len(times))
+				if len(at) > len(times) || !slices.Equal(at, times[:len(at)]) ||
+					!slices.Equal(got, values[:len(got)]) {
+					t.Errorf(
+						"%s: samples of %s in episode %d differ: %d of %d",
+						format,
+						key,
+						e,
+						len(at),
+						len(times),
+					)
 					continue
 				}
 				after += len(times) - len(at)
 			}
-			i := slices.IndexFunc(found, func(f robocache.Finding) bool { return f.Code == "samples-after-last-row" && f.Where["stream"] == key })
+			i := slices.IndexFunc(
+				found,
+				func(f robocache.Finding) bool { return f.Code == "samples-after-last-row" && f.Where["stream"] == key },
+			)
 			if (i >= 0) != (after > 0) || i >= 0 && found[i].Count != int64(after) || after > 40 {
 				t.Errorf("%s: %d samples of %s are in no row: %+v", format, after, key, found)
 			}
@@ -94,9 +158,22 @@ func TestSynthSameSamples(t *testing.T) {
 	}
 	// On a grid the values are others, and that is said.
 	for _, args := range [][]string{{"--hz", "20"}, {"--late", "100ms"}} {
-		code, out, errs := call(t, append(append([]string{"synth", filepath.Join(dir, "grid"+args[0]), "--format", "zarr"}, options...), args...)...)
+		code, out, errs := call(
+			t,
+			append(
+				append(
+					[]string{"synth", filepath.Join(dir, "grid"+args[0]), "--format", "zarr"},
+					options...),
+				args...)...)
 		var r struct{ Findings []robocache.Finding }
-		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || !slices.ContainsFunc(r.Findings, func(f robocache.Finding) bool { return f.Code == "resampled" }) {
+		if err := json.Unmarshal(
+			[]byte(out),
+			&r,
+		); err != nil || code != exitDone ||
+			!slices.ContainsFunc(
+				r.Findings,
+				func(f robocache.Finding) bool { return f.Code == "resampled" },
+			) {
 			t.Errorf("%v: exit %d: %s%s", args, code, out, errs)
 		}
 	}

@@ -2,4 +2,5 @@
 
 package cli
 
-import _ "github.com/goatnote-inc/robocache/internal/e2e/tests/toy" // a format with faults, for tests of them
+// a format with faults, for tests of them
+import _ "github.com/goatnote-inc/robocache/internal/e2e/tests/toy"

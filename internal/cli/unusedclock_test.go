@@ -23,13 +23,15 @@ func TestUnusedClock(t *testing.T) {
 		message := c.column + " " + c.want
 		for _, verb := range []string{"inspect", "doctor"} {
 			_, out, errs := call(t, verb, uri)
-			if strings.Count(out, "clock-unusable: "+message) != 1 || !strings.Contains(out, "state the rate of the rows with --rows-hz") {
+			if strings.Count(out, "clock-unusable: "+message) != 1 ||
+				!strings.Contains(out, "state the rate of the rows with --rows-hz") {
 				t.Errorf("%s %s: want %q\n%s%s", verb, variant, message, out, errs)
 			}
 		}
 		code, _, errs := call(t, "convert", uri, filepath.Join(t.TempDir(), "out"), "--hz", "5")
 		want := "--hz resamples, but the clock of the rows cannot be used, and " + c.state + ": " + message + "; hint: Write " + c.column + " again"
-		if code != exitMisuse || !strings.Contains(errs, want) || !strings.Contains(errs, "or state their rate: --rows-hz 5 says") {
+		if code != exitMisuse || !strings.Contains(errs, want) ||
+			!strings.Contains(errs, "or state their rate: --rows-hz 5 says") {
 			t.Errorf("convert %s: exit %d, want %q\n%s", variant, code, want, errs)
 		}
 	}

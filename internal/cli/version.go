@@ -16,8 +16,9 @@ import (
 
 // Versions is what `robocache version --json` prints.
 type Versions struct {
-	Version string   `json:"version"`
-	Commit  string   `json:"commit,omitempty"` // commit of the source, or "" when the build did not record it
+	Version string `json:"version"`
+	// commit of the source, or "" when the build did not record it
+	Commit  string   `json:"commit,omitempty"`
 	Go      string   `json:"go"`
 	OS      string   `json:"os"`
 	Formats []string `json:"formats"`
@@ -25,9 +26,20 @@ type Versions struct {
 }
 
 func newVersion() *cobra.Command {
-	c := &cobra.Command{Use: "version", Short: "the version, and what this build can do", Example: "  robocache version --json", Args: cobra.NoArgs}
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "the version, and what this build can do",
+		Example: "  robocache version --json",
+		Args:    cobra.NoArgs,
+	}
 	return answers(c, func(*cobra.Command, []string) (*Versions, error, error) {
-		v := &Versions{Version: robocache.Version, Commit: commit(), Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, Formats: robocache.Formats()}
+		v := &Versions{
+			Version: robocache.Version,
+			Commit:  commit(),
+			Go:      runtime.Version(),
+			OS:      runtime.GOOS + "/" + runtime.GOARCH,
+			Formats: robocache.Formats(),
+		}
 		if b, err := video.ActiveBackend(); err != nil {
 			v.Decoder = "none: " + err.Error()
 		} else {
@@ -35,7 +47,15 @@ func newVersion() *cobra.Command {
 		}
 		return v, nil, nil
 	}, func(w io.Writer, v *Versions) {
-		fmt.Fprintf(w, "robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n", fullVersion(), v.Go, v.OS, strings.Join(v.Formats, ", "), v.Decoder)
+		fmt.Fprintf(
+			w,
+			"robocache %s (%s, %s)\nformats: %s\ndecoder: %s\n",
+			fullVersion(),
+			v.Go,
+			v.OS,
+			strings.Join(v.Formats, ", "),
+			v.Decoder,
+		)
 	})
 }
 
@@ -57,8 +77,10 @@ func fullVersion() string {
 
 func newSelfTest() *cobra.Command {
 	c := &cobra.Command{
-		Use:   "self-test",
-		Short: "run the conformance vectors on every back end, and say which are there and why others are not", Example: "  robocache self-test --json", Args: cobra.NoArgs,
+		Use:     "self-test",
+		Short:   "run the conformance vectors on every back end, and say which are there and why others are not",
+		Example: "  robocache self-test --json",
+		Args:    cobra.NoArgs,
 	}
 	return answers(c, func(cmd *cobra.Command, _ []string) (*[]selftest.Result, error, error) {
 		results := selftest.Run(cmd.Context())

@@ -46,11 +46,15 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 	c.Flags().Lookup("hz").Usage = "begin with the rows that convert --hz would make beside the streams' own"
 	mustConfigure(c.Flags().Set("memory-budget", "192MiB"))
 	c.Flags().Lookup("memory-budget").DefValue = "192MiB"
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "address and port; port 0 takes a free one")
+	c.Flags().
+		StringVar(&listen, "listen", "127.0.0.1:0", "address and port; port 0 takes a free one")
 	c.Flags().BoolVar(&browse, "open", false, "open the page in this machine's browser")
-	c.Flags().StringVar(&opt.Flags, "flags", "", "the file of flagged episodes, which the page writes and edit --flags reads")
-	c.Flags().StringVar(&alignFlag, "align", "", "the choices of the alignment, as convert --align takes them: a JSON file, or the JSON itself")
-	c.Flags().StringSliceVar(&opt.AllowHosts, "allow-host", nil, "a host name beside localhost that the page is reached by")
+	c.Flags().
+		StringVar(&opt.Flags, "flags", "", "the file of flagged episodes, which the page writes and edit --flags reads")
+	c.Flags().
+		StringVar(&alignFlag, "align", "", "the choices of the alignment, as convert --align takes them: a JSON file, or the JSON itself")
+	c.Flags().
+		StringSliceVar(&opt.AllowHosts, "allow-host", nil, "a host name beside localhost that the page is reached by")
 	c.Flags().BoolVar(&noToken, "no-token", false, "ask for no token (on a loopback address only)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -92,13 +96,18 @@ On another machine: ssh -L 8080:127.0.0.1:8080 HOST, and there view --listen 127
 				return err
 			}
 			defer l.Close()
-			debug.SetMemoryLimit(400 << 20) // the collector's aim, not a bound: the page is looked at beside a training run
+			// the collector's aim, not a bound: the page is looked at beside a training run
+			debug.SetMemoryLimit(400 << 20)
 			s, err := view.New(ctx, sets, opt)
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			out := Viewing{Listen: l.Addr().String(), Token: opt.Token, URL: "http://" + l.Addr().String() + "/"}
+			out := Viewing{
+				Listen: l.Addr().String(),
+				Token:  opt.Token,
+				URL:    "http://" + l.Addr().String() + "/",
+			}
 			if opt.Token != "" {
 				out.URL += "#token=" + opt.Token
 			}

@@ -54,7 +54,15 @@ func TestViewDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if code, _, errs := call(t, "synth", filepath.Join(dir, "arm50"), "--codec", "png", "--episodes", "1"); code != exitDone {
+	if code, _, errs := call(
+		t,
+		"synth",
+		filepath.Join(dir, "arm50"),
+		"--codec",
+		"png",
+		"--episodes",
+		"1",
+	); code != exitDone {
 		t.Fatal(errs)
 	}
 	n := 0
@@ -82,7 +90,13 @@ func TestViewDocument(t *testing.T) {
 	if n < 6 {
 		t.Errorf("only %d commands", n)
 	}
-	if code, out, _ := viewed(t, filepath.Join(dir, "arm"), "--json", "--no-token"); code != exitDone || !strings.Contains(out, `"url":"http://127.0.0.1:`) || strings.Contains(out, "token") {
+	if code, out, _ := viewed(
+		t,
+		filepath.Join(dir, "arm"),
+		"--json",
+		"--no-token",
+	); code != exitDone || !strings.Contains(out, `"url":"http://127.0.0.1:`) ||
+		strings.Contains(out, "token") {
 		t.Errorf("%d %q", code, out)
 	}
 	for _, bad := range [][]string{{filepath.Join(dir, "arm"), "--no-token", "--listen", "0.0.0.0:0"}, {}, {"a", "b", "c"}, {filepath.Join(dir, "arm"), "--hz", "x"}} {

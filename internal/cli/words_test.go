@@ -34,20 +34,32 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		text, want string
 	}{
 		{parseLoader, `{"augment": {"hflip": true}}`, "augment.hflip: expected an object, found true"},
-		{parseLoader, `{"augment": {"random_crop": [40, 40]}}`,
-			"augment.random_crop: expected an object, found the list [40, 40]"},
+		{
+			parseLoader, `{"augment": {"random_crop": [40, 40]}}`,
+			"augment.random_crop: expected an object, found the list [40, 40]",
+		},
 		{parseLoader, `{"augment": {"crop": {"size": [8, 8]}}}`, "augment: unknown name crop; hint: nearest: random_crop"},
-		{parseLoader, `{"augment": {"random_crop": {"sise": [8, 8]}}}`,
-			"augment.random_crop: unknown name sise; hint: nearest: size, pad, keep"},
+		{
+			parseLoader, `{"augment": {"random_crop": {"sise": [8, 8]}}}`,
+			"augment.random_crop: unknown name sise; hint: nearest: size, pad, keep",
+		},
 		{parseLoader, `{"augment": 40}`, "Augment: expected an object, found 40"},
-		{parseLoader, `{"augment": {"random_crop": {"size": "big"}}}`,
-			`augment.random_crop.size: expected a list, found the text "big"`},
-		{parseLoader, `{"augment": {"random_crop": {"size": ["big"]}}}`,
-			`augment.random_crop.size.0: expected an integer, found the text "big"`},
-		{parseLoader, `{"augment": {"hflip": {"p": 1, "swap": {"a": 5}}}}`,
-			"augment.hflip.swap.a: expected a list, found 5"},
-		{parseLoader, `{"augment": {"color_jitter": {"hue": "x"}}}`,
-			`expected a number, or [low, high], found the text "x"`},
+		{
+			parseLoader, `{"augment": {"random_crop": {"size": "big"}}}`,
+			`augment.random_crop.size: expected a list, found the text "big"`,
+		},
+		{
+			parseLoader, `{"augment": {"random_crop": {"size": ["big"]}}}`,
+			`augment.random_crop.size.0: expected an integer, found the text "big"`,
+		},
+		{
+			parseLoader, `{"augment": {"hflip": {"p": 1, "swap": {"a": 5}}}}`,
+			"augment.hflip.swap.a: expected a list, found 5",
+		},
+		{
+			parseLoader, `{"augment": {"color_jitter": {"hue": "x"}}}`,
+			`expected a number, or [low, high], found the text "x"`,
+		},
 		{parseLoader, `{"augment": {"noise": {"std": [1]}}}`, "expected a number, or an object of numbers, found the list [1]"},
 		{parseLoader, `{"batch_size": "x"}`, `batch_size: expected an integer, found the text "x"`},
 		{parseLoader, `{"threads": 1.5}`, "threads: expected an integer, found 1.5"},
@@ -63,8 +75,10 @@ func TestOptionErrorsInPlainWords(t *testing.T) {
 		{parseAlign, `{"rotations": {"a": [{"at": "x"}]}}`, ""},
 		{parseMapping, `{"streams": {"a": 5}}`, "streams.a: expected an object, found 5"},
 		{parseMapping, `{"streams": [1]}`, "streams: expected an object, found the list [1]"},
-		{parseMapping, `{"streams": {"a": {"from": ["b"], "scale": "x"}}}`,
-			`streams.a.scale: expected a number, found the text "x"`},
+		{
+			parseMapping, `{"streams": {"a": {"from": ["b"], "scale": "x"}}}`,
+			`streams.a.scale: expected a number, found the text "x"`,
+		},
 		{parseMapping, `5`, "the mapping: expected an object, found 5"},
 		{parseMapping, "streams: {1: {from: [a]}}", ""},
 		{parseMapping, `{"stream": {}}`, "unknown name stream"},

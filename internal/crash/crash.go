@@ -45,10 +45,15 @@ func FromPanic(op string, where robocache.Where, panicked any) error {
 	if f, ok := panicked.(Raised); ok {
 		return f.Raised()
 	}
-	if err, ok := panicked.(error); ok && errors.Is(err, syscall.ENOMEM) { // a reservation of go-sqlite3 or wazero
+	// a reservation of go-sqlite3 or wazero
+	if err, ok := panicked.(error); ok && errors.Is(err, syscall.ENOMEM) {
 		return &robocache.Error{
-			Class: robocache.ErrResourceLimit, Op: op, Where: where, Msg: "no address space is left",
-			Hint: "Raise the limit of the process (ulimit -v).", Err: err,
+			Class: robocache.ErrResourceLimit,
+			Op:    op,
+			Where: where,
+			Msg:   "no address space is left",
+			Hint:  "Raise the limit of the process (ulimit -v).",
+			Err:   err,
 		}
 	}
 	return &robocache.Error{

@@ -1,5 +1,6 @@
-// Package cudahost is the door to the CUDA driver: its library, opened once, and page-locked memory of the host through it, for batches
-// that a GPU copies from. The devices and their kernels are kernel/cuda's.
+// Package cudahost is the door to the CUDA driver: its library, opened once, and page-locked memory
+// of the host through it, for batches that a GPU copies from. The devices and their kernels are
+// kernel/cuda's.
 //
 // # Contract
 //

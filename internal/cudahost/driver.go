@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Driver is the CUDA driver's library, open: the one door to it. It is never closed, because a framework in the process may use it too.
+// Driver is the CUDA driver's library, open: the one door to it. It is never closed, because a
+// framework in the process may use it too.
 type Driver struct {
 	library uintptr
 	version int32 // 12080 = CUDA 12.8; 0 = it does not say
@@ -60,7 +61,8 @@ func (d *Driver) noStart(code int32) error {
 	return e
 }
 
-// Symbol finds a function of the driver. One that is missing means a driver older than the caller needs: the error names both.
+// Symbol finds a function of the driver. One that is missing means a driver older than the caller
+// needs: the error names both.
 func (d *Driver) Symbol(name string) (uintptr, error) {
 	p, err := Dlsym(d.library, name)
 	if err != nil {
@@ -85,13 +87,16 @@ func VersionText(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) 
 // CUDA is the CUDA version that the driver serves: 12080 is 12.8, 0 unknown.
 func (d *Driver) CUDA() int { return int(d.version) }
 
-// Lost says whether a result means that the device is lost to this process: each later call there fails too.
+// Lost says whether a result means that the device is lost to this process: each later call there
+// fails too.
 func Lost(code int32) bool {
 	switch code {
 	case 46, // CUDA_ERROR_DEVICE_UNAVAILABLE
 		214, 220, 226, // of memory (ECC), NVLink, contained
-		700, 702, 709, 710, // illegal address, launch timeout, the context is destroyed, an assertion
-		714, 715, 716, 717, 718, 719: // stack, instruction, misaligned address, address space, program counter, launch
+		// illegal address, launch timeout, the context is destroyed, an assertion
+		700, 702, 709, 710,
+		// stack, instruction, misaligned address, address space, program counter, launch
+		714, 715, 716, 717, 718, 719:
 		return true
 	}
 	return false
@@ -103,7 +108,8 @@ const LostHint = "the device is lost to this process: a kernel before, of any li
 // Name is the driver's name for a result.
 func (d *Driver) Name(code int32) string {
 	p := new(unsafe.Pointer)
-	if d.nameOf == 0 || Call(d.nameOf, uintptr(code), uintptr(unsafe.Pointer(p))) != 0 || *p == nil {
+	if d.nameOf == 0 || Call(d.nameOf, uintptr(code), uintptr(unsafe.Pointer(p))) != 0 ||
+		*p == nil {
 		return fmt.Sprintf("CUDA error %d", code)
 	}
 	return text(*p)
@@ -120,9 +126,15 @@ func load() (*driver, error) {
 		name string
 		to   any
 	}{
-		{"cuDeviceGetCount", &d.deviceCount}, {"cuDeviceGet", &d.deviceGet}, {"cuDevicePrimaryCtxGetState", &d.primaryState},
-		{"cuDevicePrimaryCtxRetain", &d.primaryRetain}, {"cuDevicePrimaryCtxRelease_v2", &d.primaryRelease}, {"cuCtxPushCurrent_v2", &d.push},
-		{"cuCtxPopCurrent_v2", &d.pop}, {"cuMemHostAlloc", &d.hostAlloc}, {"cuMemFreeHost", &d.hostFree},
+		{"cuDeviceGetCount", &d.deviceCount},
+		{"cuDeviceGet", &d.deviceGet},
+		{"cuDevicePrimaryCtxGetState", &d.primaryState},
+		{"cuDevicePrimaryCtxRetain", &d.primaryRetain},
+		{"cuDevicePrimaryCtxRelease_v2", &d.primaryRelease},
+		{"cuCtxPushCurrent_v2", &d.push},
+		{"cuCtxPopCurrent_v2", &d.pop},
+		{"cuMemHostAlloc", &d.hostAlloc},
+		{"cuMemFreeHost", &d.hostFree},
 	} {
 		p, err := lib.Symbol(f.name)
 		if err != nil {

@@ -40,7 +40,8 @@ type Host struct {
 	closed bool
 }
 
-// Open prepares for allocations. device: the driver's number of it; below 0 the first that has a context already, else the first.
+// Open prepares for allocations. device: the driver's number of it; below 0 the first that has a
+// context already, else the first.
 func Open(device int) (*Host, error) {
 	d, err := load()
 	if err != nil {
@@ -79,7 +80,8 @@ func (d *driver) inUse(n int32) int {
 	for i := range n {
 		var device, active int32
 		var flags uint32
-		if d.deviceGet(&device, i) == 0 && d.primaryState(device, &flags, &active) == 0 && active != 0 {
+		if d.deviceGet(&device, i) == 0 && d.primaryState(device, &flags, &active) == 0 &&
+			active != 0 {
 			return int(i)
 		}
 	}
@@ -117,7 +119,9 @@ func (h *Host) Alloc(n int) ([]byte, error) {
 		return nil, robocache.Misuse("page-locked memory", nil, "closed")
 	}
 	var p unsafe.Pointer
-	if code := h.within(func() int32 { return h.d.hostAlloc(&p, uintptr(n), portable) }); code != 0 {
+	if code := h.within(
+		func() int32 { return h.d.hostAlloc(&p, uintptr(n), portable) },
+	); code != 0 {
 		h.gone()
 		return nil, robocache.At(h.d.fail("allocate", code), robocache.Where{"bytes": n})
 	}
@@ -126,7 +130,8 @@ func (h *Host) Alloc(n int) ([]byte, error) {
 	return m, nil
 }
 
-// Free gives memory of Alloc back. At the end of a process, when the driver is gone, there is nothing to do.
+// Free gives memory of Alloc back. At the end of a process, when the driver is gone, there is
+// nothing to do.
 func (h *Host) Free(m []byte) {
 	if len(m) == 0 {
 		return
@@ -168,7 +173,14 @@ func (d *driver) fail(op string, code int32) error {
 	case Lost(code):
 		e.Class, e.Hint = robocache.ErrTemporary, LostHint
 	case code == outOfMemory:
-		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller "+robocache.Option("batch_size")+" or "+robocache.Option("prefetch")+", or "+robocache.Option("pin_memory", false)+"; page-locked memory is limited by the machine's"
+		e.Class, e.Hint = robocache.ErrResourceLimit, "a smaller "+robocache.Option(
+			"batch_size",
+		)+" or "+robocache.Option(
+			"prefetch",
+		)+", or "+robocache.Option(
+			"pin_memory",
+			false,
+		)+"; page-locked memory is limited by the machine's"
 	case code == noDevice:
 		e.Msg = "the CUDA driver finds no device"
 	}

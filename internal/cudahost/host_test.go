@@ -34,7 +34,9 @@ func (f *fake) driver() *driver {
 			return 0
 		},
 		primaryRetain: func(c *uintptr, d int32) int32 {
-			return locked(func() int32 { f.lastDevice = d - 10; *c = 0xc0; f.retained++; return code("retain") })
+			return locked(
+				func() int32 { f.lastDevice = d - 10; *c = 0xc0; f.retained++; return code("retain") },
+			)
 		},
 		primaryRelease: func(int32) int32 { return locked(func() int32 { f.retained--; return 0 }) },
 		push:           func(uintptr) int32 { return locked(func() int32 { f.pushed++; return code("push") }) },
@@ -73,7 +75,12 @@ func (f *fake) driver() *driver {
 }
 
 func newFake() *fake {
-	return &fake{devices: 2, active: -1, live: map[unsafe.Pointer][]byte{}, fail: map[string]int32{}}
+	return &fake{
+		devices: 2,
+		active:  -1,
+		live:    map[unsafe.Pointer][]byte{},
+		fail:    map[string]int32{},
+	}
 }
 
 func TestAllocations(t *testing.T) {
@@ -141,13 +148,21 @@ func TestFailures(t *testing.T) {
 	for op, class := range map[string]error{"count": robocache.ErrUnsupported, "get": robocache.ErrUnsupported, "retain": robocache.ErrUnsupported} {
 		f := newFake()
 		f.fail[op] = 35
-		if _, err := open(f.driver(), 0); !errors.Is(err, class) || !strings.Contains(err.Error(), "CUDA_ERROR_OF_SORTS") {
+		if _, err := open(
+			f.driver(),
+			0,
+		); !errors.Is(err, class) ||
+			!strings.Contains(err.Error(), "CUDA_ERROR_OF_SORTS") {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
 	f := newFake()
 	f.devices = 0
-	if _, err := open(f.driver(), -1); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "no device") {
+	if _, err := open(
+		f.driver(),
+		-1,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "no device") {
 		t.Error(err)
 	}
 	f = newFake()
@@ -160,7 +175,10 @@ func TestFailures(t *testing.T) {
 		t.Error(err, f.pushed)
 	}
 	f.fail["alloc"], f.fail["push"] = 0, 999
-	if _, err := h.Alloc(1); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "999") {
+	if _, err := h.Alloc(
+		1,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "999") {
 		t.Error(err)
 	}
 	h.Close()

@@ -16,9 +16,10 @@ func Dlopen(name string) (uintptr, error) {
 
 func Dlsym(library uintptr, name string) (uintptr, error) { return purego.Dlsym(library, name) }
 
-// Call calls a function of the driver by the address that Symbol gave, with words: integers, addresses, handles; floats do not go this way.
-// Unlike a function of purego.RegisterFunc it looks at no types, and costs a fraction: what is called for every launch goes this way.
-// Memory whose address is passed lies on the heap, and the caller keeps it alive.
+// Call calls a function of the driver by the address that Symbol gave, with words: integers,
+// addresses, handles; floats do not go this way. Unlike a function of purego.RegisterFunc it looks
+// at no types, and costs a fraction: what is called for every launch goes this way. Memory whose
+// address is passed lies on the heap, and the caller keeps it alive.
 //
 //go:uintptrescapes
 func Call(fn uintptr, args ...uintptr) int32 {
@@ -26,13 +27,15 @@ func Call(fn uintptr, args ...uintptr) int32 {
 	return int32(r)
 }
 
-// Callback gives an address by which a library of the driver calls fn, for the life of the process: few are made, once.
+// Callback gives an address by which a library of the driver calls fn, for the life of the process:
+// few are made, once.
 func Callback(fn any) uintptr { return purego.NewCallback(fn) }
 
 // Bind makes a Go function, fn points to it, of the address that Symbol gave.
 func Bind(fn any, address uintptr) { purego.RegisterFunc(fn, address) }
 
-// Nap sleeps for less than a millisecond, which time.Sleep rounds up to one where the process is idle.
+// Nap sleeps for less than a millisecond, which time.Sleep rounds up to one where the process is
+// idle.
 func Nap(d time.Duration) {
 	t := syscall.NsecToTimespec(int64(d))
 	_ = syscall.Nanosleep(&t, nil) // woken early, the caller looks early

@@ -7,8 +7,11 @@ import (
 	"time"
 )
 
-// The tag nocuda leaves out what opens libraries at run time, and with it the C library: such a program is static.
-var errPlatform = errors.New("this build opens no library at run time: it is not for Linux, or was made with the tag nocuda")
+// The tag nocuda leaves out what opens libraries at run time, and with it the C library: such a
+// program is static.
+var errPlatform = errors.New(
+	"this build opens no library at run time: it is not for Linux, or was made with the tag nocuda",
+)
 
 func Dlopen(string) (uintptr, error)         { return 0, errPlatform }
 func Dlsym(uintptr, string) (uintptr, error) { return 0, errPlatform }

@@ -20,16 +20,33 @@ import (
 
 // addressSpaceSets are datasets of every format.
 var addressSpaceSets = []string{
-	"rosbag2/py", "rosbag2/cpp", "mcap_robot/recording_zstd.mcap", "mcap_robot/recording_db3",
-	"g1_h264_v30", "g1_h264_v30_bigdrift", "g1_v21", "g1_v30_drift", "g1_v30_exact", "gr00t_picknplace_v20",
-	"bridge_rlds", "robomimic_like/latest_gzip_shuffle.hdf5", "aloha_like", "hdf5_features/latest.hdf5", "calvin_like",
-	"diffusion_policy_zarr/replay_buffer.zarr", "diffusion_policy_zarr/replay_buffer.zarr.zip",
-	"pointclouds/kitti", "pointclouds/nuscenes",
+	"rosbag2/py",
+	"rosbag2/cpp",
+	"mcap_robot/recording_zstd.mcap",
+	"mcap_robot/recording_db3",
+	"g1_h264_v30",
+	"g1_h264_v30_bigdrift",
+	"g1_v21",
+	"g1_v30_drift",
+	"g1_v30_exact",
+	"gr00t_picknplace_v20",
+	"bridge_rlds",
+	"robomimic_like/latest_gzip_shuffle.hdf5",
+	"aloha_like",
+	"hdf5_features/latest.hdf5",
+	"calvin_like",
+	"diffusion_policy_zarr/replay_buffer.zarr",
+	"diffusion_policy_zarr/replay_buffer.zarr.zip",
+	"pointclouds/kitti",
+	"pointclouds/nuscenes",
 }
 
 // limited returns a command that runs in 4 GiB of address space, as batch systems set it.
 func limited(ctx context.Context, program string, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 4194304; exec "$@"`, "sh", program}, args...)...)
+	return exec.CommandContext(
+		ctx,
+		"sh",
+		append([]string{"-c", `ulimit -v 4194304; exec "$@"`, "sh", program}, args...)...)
 }
 
 // setPath returns the path of a dataset of addressSpaceSets.
@@ -78,7 +95,8 @@ func batchesDigest(ctx context.Context, path string) (digest []byte, batches int
 	}
 	defer ds.Close()
 	cfg := loader.Config{Order: loader.Order{BatchSize: 4, Shuffle: loader.Global, Seed: 1}}
-	for _, f := range ds.Info().Features { // streams of other clocks need windows, and numbers may be NaN by design
+	// streams of other clocks need windows, and numbers may be NaN by design
+	for _, f := range ds.Info().Features {
 		if f.Clock == ds.Info().Features[0].Clock && !f.Default {
 			cfg.Windows.Keys = append(cfg.Windows.Keys, f.Key)
 		}
@@ -111,8 +129,8 @@ func batchesDigest(ctx context.Context, path string) (digest []byte, batches int
 	return h.Sum(nil), batches, nil
 }
 
-// TestAddressSpaceOfLoader loads batches in a process with 4 GiB of address space: they are those of
-// a process without a limit.
+// TestAddressSpaceOfLoader loads batches in a process with 4 GiB of address space: they are those
+// of a process without a limit.
 func TestAddressSpaceOfLoader(t *testing.T) {
 	decoders(t)
 	const list = "ROBOCACHE_TEST_ADDRESS_SPACE"
@@ -137,7 +155,9 @@ func TestAddressSpaceOfLoader(t *testing.T) {
 		}
 		return lines
 	}
-	want := run(exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAddressSpaceOfLoader$"))
+	want := run(
+		exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAddressSpaceOfLoader$"),
+	)
 	got := run(limited(t.Context(), os.Args[0], "-test.run=^TestAddressSpaceOfLoader$"))
 	loaded := 0
 	for i, line := range want {

@@ -37,7 +37,13 @@ const (
 )
 
 // toLeRobot converts to LeRobot with options of its writer.
-func toLeRobot(ctx context.Context, src robocache.Dataset, dst string, opt convert.Options, options map[string]string) (*write.Report, error) {
+func toLeRobot(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt convert.Options,
+	options map[string]string,
+) (*write.Report, error) {
 	opt.Options = options
 	r, err := convert.Write(ctx, src, "lerobot", dst, opt)
 	if err != nil {
@@ -143,7 +149,11 @@ func open(t testing.TB, uri string) robocache.Dataset {
 }
 
 // digest is the hash of everything that an epoch gives, and the number of its samples.
-func digest(ctx context.Context, ds robocache.Dataset, cfg loader.Config) (sum string, samples int, err error) {
+func digest(
+	ctx context.Context,
+	ds robocache.Dataset,
+	cfg loader.Config,
+) (sum string, samples int, err error) {
 	l, err := loader.New(ctx, ds, cfg)
 	if err != nil {
 		return "", 0, err
@@ -175,7 +185,8 @@ func digest(ctx context.Context, ds robocache.Dataset, cfg loader.Config) (sum s
 	}
 }
 
-// read touches everything of a dataset but pixels: Open, all rows of all columns, texts, timestamps, frame places, statistics.
+// read touches everything of a dataset but pixels: Open, all rows of all columns, texts,
+// timestamps, frame places, statistics.
 func read(ctx context.Context, uri string) error {
 	ds, err := robocache.Open(ctx, uri, robocache.OpenOptions{})
 	if err != nil {
@@ -219,7 +230,8 @@ func readAll(ctx context.Context, ds robocache.Dataset) error {
 	return err
 }
 
-// sound fails the test where an error is not of the promised kind: typed or the context's own, and no recovered panic.
+// sound fails the test where an error is not of the promised kind: typed or the context's own, and
+// no recovered panic.
 func sound(t testing.TB, err error) {
 	t.Helper()
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -253,10 +265,12 @@ func want(t testing.TB, err, class error, words ...string) {
 // hangs is beyond what any step takes on the slowest machine.
 const hangs = 5 * time.Minute
 
-// busy is far beyond the CPU time that any step takes, under the race detector too: that is less than a second.
+// busy is far beyond the CPU time that any step takes, under the race detector too: that is less
+// than a second.
 const busy = time.Minute
 
-// bounded runs f and fails where it hangs, computes for long or allocates more than ceiling. Tests that run in parallel with it would count too.
+// bounded runs f and fails where it hangs, computes for long or allocates more than ceiling. Tests
+// that run in parallel with it would count too.
 func bounded(t testing.TB, ceiling uint64, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -275,7 +289,12 @@ func bounded(t testing.TB, ceiling uint64, f func()) {
 	}
 	runtime.ReadMemStats(&after)
 	if got := after.TotalAlloc - before.TotalAlloc; got > ceiling {
-		t.Errorf("allocated %d MiB, the ceiling is %d MiB (%v)", got>>20, ceiling>>20, time.Since(begin))
+		t.Errorf(
+			"allocated %d MiB, the ceiling is %d MiB (%v)",
+			got>>20,
+			ceiling>>20,
+			time.Since(begin),
+		)
 	}
 }
 

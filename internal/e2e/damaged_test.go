@@ -53,7 +53,8 @@ func copySet(t *testing.T, name string) (dir, video string) {
 	return dir, videos[0]
 }
 
-// The error of a Loader that meets a damaged video names the command that finds all damage of the dataset.
+// The error of a Loader that meets a damaged video names the command that finds all damage of the
+// dataset.
 func TestDamagedVideoHint(t *testing.T) {
 	decoders(t)
 	for name, damage := range map[string]func(b []byte) []byte{
@@ -77,7 +78,8 @@ func TestDamagedVideoHint(t *testing.T) {
 			}
 			err = firstError(t, dir)
 			var e *robocache.Error
-			if want := "'robocache doctor --decode " + dir + "'"; !errors.As(err, &e) || !strings.Contains(e.Hint, want) {
+			if want := "'robocache doctor --decode " + dir + "'"; !errors.As(err, &e) ||
+				!strings.Contains(e.Hint, want) {
 				t.Errorf("hint without %s: %v", want, err)
 			}
 			if strings.Count(err.Error(), "doctor") > 1 {
@@ -96,13 +98,18 @@ func TestVideoOfPNGIsNamed(t *testing.T) {
 	}
 	dir, video := copySet(t, "g1_h264_v30")
 	coded := filepath.Join(t.TempDir(), "png.mp4")
-	if out, err := exec.Command(program, "-nostdin", "-v", "error", "-i", video, "-map", "0:v:0", "-c:v", "png", coded).CombinedOutput(); err != nil {
+	if out, err := exec.Command(program, "-nostdin", "-v", "error", "-i", video, "-map", "0:v:0", "-c:v", "png", coded).
+		CombinedOutput(); err != nil {
 		t.Skipf("the program ffmpeg does not write PNG into mp4: %v: %s", err, out)
 	}
 	if err := os.Rename(coded, video); err != nil {
 		t.Fatal(err)
 	}
-	if err := firstError(t, dir); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), `found "png"`) {
+	if err := firstError(
+		t,
+		dir,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), `found "png"`) {
 		t.Errorf("error: %v", err)
 	}
 	ds := open(t, dir)
@@ -112,7 +119,9 @@ func TestVideoOfPNGIsNamed(t *testing.T) {
 	}
 	found := 0
 	for _, f := range findings {
-		if f.Code == "codec-unsupported" && strings.HasPrefix(f.Message, "the file is coded as png: ") && f.Hint != "" {
+		if f.Code == "codec-unsupported" &&
+			strings.HasPrefix(f.Message, "the file is coded as png: ") &&
+			f.Hint != "" {
 			found++
 		}
 	}

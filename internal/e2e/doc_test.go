@@ -1,5 +1,5 @@
-// Package e2e tests the rooms together, from bytes in a store to batches, on real data and on damaged copies of it.
-// It holds tests and their helpers only; nothing imports it.
+// Package e2e tests the rooms together, from bytes in a store to batches, on real data and on
+// damaged copies of it. It holds tests and their helpers only; nothing imports it.
 //
 // # What is proved
 //

@@ -30,14 +30,22 @@ func use(t *testing.T, dir string) (err error) {
 		}
 		defer ds.Close()
 		if err = readAll(t.Context(), ds); err == nil {
-			_, _, err = digest(t.Context(), ds, loader.Config{Order: loader.Order{Episodes: []int{0, 1}}, Windows: loader.Windows{Keys: []string{"action", camera}}})
+			_, _, err = digest(
+				t.Context(),
+				ds,
+				loader.Config{
+					Order:   loader.Order{Episodes: []int{0, 1}},
+					Windows: loader.Windows{Keys: []string{"action", camera}},
+				},
+			)
 		}
 	})
 	sound(t, err)
 	return err
 }
 
-// E3: what stands where a file should be: a folder, a FIFO, a device, links inside and out of the root.
+// E3: what stands where a file should be: a folder, a FIFO, a device, links inside and out of the
+// root.
 func TestStrangeFiles(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
@@ -132,13 +140,15 @@ func TestStrangeFiles(t *testing.T) {
 	})
 }
 
-// E3: folders and files that may not be read: a typed error that says so, with the name. Run as root, the thread gives its right up.
+// E3: folders and files that may not be read: a typed error that says so, with the name. Run as
+// root, the thread gives its right up.
 func TestUnreadable(t *testing.T) {
 	base := load(t, small)
 	for _, name := range []string{"", "meta", info, "meta/episodes", eptab, "data", table, "videos", mp4} {
 		t.Run(strings.ReplaceAll(name, "/", "."), func(t *testing.T) {
 			dir := base.disk(t)
-			for p := dir; p != os.TempDir() && p != "/"; p = filepath.Dir(p) { // the folders above may be passed
+			// the folders above may be passed
+			for p := dir; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 				os.Chmod(p, 0o755)
 			}
 			p := filepath.Join(dir, name)
@@ -220,13 +230,20 @@ func left(dir string) (out []string) {
 func TestNoSpace(t *testing.T) {
 	decoders(t)
 	src := open(t, realdata.Path(t, small))
-	for _, size := range []string{"4k", "64k", "300k", "500k", "900k"} { // the result has about 0.8 MB
+	// the result has about 0.8 MB
+	for _, size := range []string{"4k", "64k", "300k", "500k", "900k"} {
 		t.Run("convert "+size, func(t *testing.T) {
 			dir := full(t, size)
 			dst := filepath.Join(dir, "out")
 			var err error
 			bounded(t, 1<<30, func() {
-				_, err = toLeRobot(t.Context(), src, dst, convert.Options{}, map[string]string{"temp_dir": t.TempDir()})
+				_, err = toLeRobot(
+					t.Context(),
+					src,
+					dst,
+					convert.Options{},
+					map[string]string{"temp_dir": t.TempDir()},
+				)
 			})
 			if err == nil {
 				if _, e := os.Stat(filepath.Join(dst, info)); e != nil {
@@ -248,7 +265,11 @@ func TestNoSpace(t *testing.T) {
 			dir := full(t, size)
 			var err error
 			bounded(t, 1<<30, func() {
-				_, err = synth.Write(t.Context(), filepath.Join(dir, "out"), synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Codec: "png", Seed: 1})
+				_, err = synth.Write(
+					t.Context(),
+					filepath.Join(dir, "out"),
+					synth.Options{Episodes: 2, Seconds: 1, Cameras: 1, Codec: "png", Seed: 1},
+				)
 			})
 			want(t, err, robocache.ErrResourceLimit)
 			if files := left(dir); len(files) > 0 {
@@ -258,7 +279,13 @@ func TestNoSpace(t *testing.T) {
 	}
 	t.Run("temporary folder", func(t *testing.T) {
 		dst := filepath.Join(t.TempDir(), "out")
-		_, err := toLeRobot(t.Context(), src, dst, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1, 2}}}, map[string]string{"video_codec": "h264", "temp_dir": full(t, "8k")})
+		_, err := toLeRobot(
+			t.Context(),
+			src,
+			dst,
+			convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1, 2}}},
+			map[string]string{"video_codec": "h264", "temp_dir": full(t, "8k")},
+		)
 		if err != nil && errors.Is(err, robocache.ErrUnsupported) {
 			t.Skip(err)
 		}

@@ -17,8 +17,13 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// sampled is what an epoch gives of some keys: tensors by key, in the order of the samples, and the tasks.
-func sampled(ctx context.Context, ds robocache.Dataset, cfg loader.Config) (map[string][]byte, map[string][]int, error) {
+// sampled is what an epoch gives of some keys: tensors by key, in the order of the samples, and the
+// tasks.
+func sampled(
+	ctx context.Context,
+	ds robocache.Dataset,
+	cfg loader.Config,
+) (map[string][]byte, map[string][]int, error) {
 	l, err := loader.New(ctx, ds, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +52,8 @@ func sampled(ctx context.Context, ds robocache.Dataset, cfg loader.Config) (map[
 	}
 }
 
-// written lists the formats with a writer and the name under which each is written: some want a file.
+// written lists the formats with a writer and the name under which each is written: some want a
+// file.
 func written() map[string]string {
 	out := map[string]string{}
 	for _, f := range convert.Formats() {
@@ -62,7 +68,8 @@ func written() map[string]string {
 	return out
 }
 
-// rated is how a set of a format opens whose rows are at a rate: formats with timestamps refuse to be told one.
+// rated is how a set of a format opens whose rows are at a rate: formats with timestamps refuse to
+// be told one.
 func rated(t *testing.T, format string, hz robocache.Rate) robocache.OpenOptions {
 	f, err := robocache.FormatNamed(format)
 	if err != nil {
@@ -83,7 +90,12 @@ func asImages(format string) map[string]string {
 	return map[string]string{"images": "images"}
 }
 
-func inEvery(t *testing.T, src robocache.Dataset, opt convert.Options, each func(t *testing.T, ds robocache.Dataset, r *robocache.WriteReport)) {
+func inEvery(
+	t *testing.T,
+	src robocache.Dataset,
+	opt convert.Options,
+	each func(t *testing.T, ds robocache.Dataset, r *robocache.WriteReport),
+) {
 	t.Helper()
 	for format, name := range written() {
 		t.Run(format, func(t *testing.T) {
@@ -116,23 +128,48 @@ func TestOneSetInEveryFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{"observation.state", "action", "observation.images.cam_0", "observation.images.cam_1", "task"}, Deltas: loader.Deltas{{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}}, {Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}}}}}
+	cfg := loader.Config{
+		Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3},
+		Windows: loader.Windows{
+			Keys: []string{
+				"observation.state",
+				"action",
+				"observation.images.cam_0",
+				"observation.images.cam_1",
+				"task",
+			},
+			Deltas: loader.Deltas{
+				{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}},
+				{Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}},
+			},
+		},
+	}
 	want, shapes, err := sampled(t.Context(), src, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inEvery(t, src, convert.Options{}, func(t *testing.T, ds robocache.Dataset, r *robocache.WriteReport) {
-		got, have, err := sampled(t.Context(), ds, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		compare(t, want, got, shapes, have)
-		for _, f := range src.Info().Features {
-			if ds.Info().Feature(f.Key) == nil && !slices.Contains(r.Dropped, f.Key) && strings.HasPrefix(f.Key, "observation.") {
-				t.Errorf("%s is neither there nor reported as dropped (there are %v)", f.Key, keys(ds))
+	inEvery(
+		t,
+		src,
+		convert.Options{},
+		func(t *testing.T, ds robocache.Dataset, r *robocache.WriteReport) {
+			got, have, err := sampled(t.Context(), ds, cfg)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			compare(t, want, got, shapes, have)
+			for _, f := range src.Info().Features {
+				if ds.Info().Feature(f.Key) == nil && !slices.Contains(r.Dropped, f.Key) &&
+					strings.HasPrefix(f.Key, "observation.") {
+					t.Errorf(
+						"%s is neither there nor reported as dropped (there are %v)",
+						f.Key,
+						keys(ds),
+					)
+				}
+			}
+		},
+	)
 }
 
 func keys(ds robocache.Dataset) (out []string) {
@@ -150,25 +187,72 @@ func compare(t *testing.T, want, got map[string][]byte, shapes, have map[string]
 			for n < min(len(data), len(got[key])) && data[n] == got[key][n] {
 				n++
 			}
-			t.Errorf("%s differs from byte %d on: %d bytes of shape %v, want %d of %v", key, n, len(got[key]), have[key], len(data), shapes[key])
+			t.Errorf(
+				"%s differs from byte %d on: %d bytes of shape %v, want %d of %v",
+				key,
+				n,
+				len(got[key]),
+				have[key],
+				len(data),
+				shapes[key],
+			)
 		}
 	}
 }
 
-// TestClocksInEveryFormat: streams on bent clocks give the same samples at 50 Hz, whether the loader brings them there off the clocks that a
-// format keeps, or the writer did for a format that keeps none.
+// TestClocksInEveryFormat: streams on bent clocks give the same samples at 50 Hz, whether the
+// loader brings them there off the clocks that a format keeps, or the writer did for a format that
+// keeps none.
 func TestClocksInEveryFormat(t *testing.T) {
-	src, err := synth.New(synth.Options{Episodes: 3, Seconds: 1.2, Spread: 0.3, Seed: 5, Rates: map[string]float64{"camera": 30, "joints": 100, "force": 333, "cloud": 10, "text": 4},
-		Jitter: time.Millisecond, Gaps: 0.02, Late: 100 * time.Millisecond, Skew: 60})
+	src, err := synth.New(synth.Options{
+		Episodes: 3,
+		Seconds:  1.2,
+		Spread:   0.3,
+		Seed:     5,
+		Rates: map[string]float64{
+			"camera": 30,
+			"joints": 100,
+			"force":  333,
+			"cloud":  10,
+			"text":   4,
+		},
+		Jitter: time.Millisecond,
+		Gaps:   0.02,
+		Late:   100 * time.Millisecond,
+		Skew:   60,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	hz := robocache.Rate{Num: 50, Den: 1}
-	cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{"observation.state", "action", "observation.joints", "observation.force", "observation.images.cam_0", "observation.images.cam_1", "task"}}}
+	cfg := loader.Config{
+		Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3},
+		Windows: loader.Windows{
+			Keys: []string{
+				"observation.state",
+				"action",
+				"observation.joints",
+				"observation.force",
+				"observation.images.cam_0",
+				"observation.images.cam_1",
+				"task",
+			},
+		},
+	}
 	grid := cfg
 	grid.Hz = &hz
 	// The grid is that of these streams, whatever else a format keeps.
-	on := align.Config{HZ: hz, Keys: []string{"observation.state", "action", "observation.joints", "observation.force", "observation.images.cam_0", "observation.images.cam_1"}}
+	on := align.Config{
+		HZ: hz,
+		Keys: []string{
+			"observation.state",
+			"action",
+			"observation.joints",
+			"observation.force",
+			"observation.images.cam_0",
+			"observation.images.cam_1",
+		},
+	}
 	view, err := align.View(t.Context(), src, on, align.ViewOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +299,8 @@ func TestClocksInEveryFormat(t *testing.T) {
 	}
 }
 
-// kept compares what a format with clocks keeps, stream by stream: timestamps less where they begin, values, texts, clouds.
+// kept compares what a format with clocks keeps, stream by stream: timestamps less where they
+// begin, values, texts, clouds.
 func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 	t.Helper()
 	ctx := t.Context()
@@ -240,7 +325,13 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 				b[i] -= first2[0]
 			}
 			if !slices.Equal(a, b) {
-				t.Errorf("%s of episode %d: other timestamps (%d, want %d)", f.Key, e, len(b), len(a))
+				t.Errorf(
+					"%s of episode %d: other timestamps (%d, want %d)",
+					f.Key,
+					e,
+					len(b),
+					len(a),
+				)
 				continue
 			}
 			rows := make([]robocache.Row, len(a))
@@ -256,7 +347,11 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 					continue
 				}
 				y, m, err2 := gather(ctx, f.Key, rows)
-				if err := errors.Join(err1, err2); err != nil || !slices.Equal(n, m) || string(x) != string(y) {
+				if err := errors.Join(
+					err1,
+					err2,
+				); err != nil || !slices.Equal(n, m) ||
+					string(x) != string(y) {
 					t.Errorf("%s of episode %d: another cloud (%v)", f.Key, e, err)
 				}
 			case f.Kind == robocache.KindText:
@@ -267,7 +362,11 @@ func kept(t *testing.T, src *synth.Dataset, ds robocache.Dataset) {
 				}
 			case f.Kind == robocache.KindNumeric:
 				x, y := make([]byte, len(rows)*f.RowBytes()), make([]byte, len(rows)*g.RowBytes())
-				if err := errors.Join(src.Gather(ctx, f.Key, rows, x), ds.Gather(ctx, f.Key, rows, y)); err != nil || string(x) != string(y) {
+				if err := errors.Join(
+					src.Gather(ctx, f.Key, rows, x),
+					ds.Gather(ctx, f.Key, rows, y),
+				); err != nil ||
+					string(x) != string(y) {
 					t.Errorf("%s of episode %d: other values (%v)", f.Key, e, err)
 				}
 			}
@@ -285,15 +384,36 @@ func TestRoundTrips(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	first, mid, last := filepath.Join(dir, "first"), filepath.Join(dir, "mid.mcap"), filepath.Join(dir, "last")
-	if _, err := toLeRobot(t.Context(), src, first, convert.Options{}, asImages("lerobot")); err != nil {
+	first, mid, last := filepath.Join(
+		dir,
+		"first",
+	), filepath.Join(
+		dir,
+		"mid.mcap",
+	), filepath.Join(
+		dir,
+		"last",
+	)
+	if _, err := toLeRobot(
+		t.Context(),
+		src,
+		first,
+		convert.Options{},
+		asImages("lerobot"),
+	); err != nil {
 		t.Fatal(err)
 	}
 	one := open(t, first)
 	if _, err := convert.Write(t.Context(), one, "mcap", mid, convert.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := toLeRobot(t.Context(), open(t, mid), last, convert.Options{WriteOptions: robocache.WriteOptions{FPS: one.Info().FPS}}, asImages("lerobot"))
+	rep, err := toLeRobot(
+		t.Context(),
+		open(t, mid),
+		last,
+		convert.Options{WriteOptions: robocache.WriteOptions{FPS: one.Info().FPS}},
+		asImages("lerobot"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

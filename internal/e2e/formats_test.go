@@ -63,7 +63,10 @@ func gridded(t testing.TB, ds robocache.Dataset, rate robocache.Rate) robocache.
 }
 
 func manyClocks(ds robocache.Dataset) bool {
-	return slices.ContainsFunc(ds.Info().Features, func(f robocache.Feature) bool { return f.Clock != "" })
+	return slices.ContainsFunc(
+		ds.Info().Features,
+		func(f robocache.Feature) bool { return f.Clock != "" },
+	)
 }
 
 func allRows(ds robocache.Dataset, e int) []robocache.Row {
@@ -75,7 +78,12 @@ func allRows(ds robocache.Dataset, e int) []robocache.Row {
 }
 
 // pixels decodes the still images of rows.
-func pixels(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row) ([][]byte, error) {
+func pixels(
+	ctx context.Context,
+	ds robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+) ([][]byte, error) {
 	refs := make([]robocache.FrameRef, len(rows))
 	if err := ds.Frames(ctx, key, rows, refs); err != nil {
 		return nil, err
@@ -111,7 +119,13 @@ func sameRows(t *testing.T, src, out robocache.Dataset, rep *write.Report) {
 	t.Helper()
 	ctx := t.Context()
 	if out.Info().Episodes != src.Info().Episodes || out.Info().Frames != src.Info().Frames {
-		t.Fatalf("%d episodes, %d rows; want %d, %d", out.Info().Episodes, out.Info().Frames, src.Info().Episodes, src.Info().Frames)
+		t.Fatalf(
+			"%d episodes, %d rows; want %d, %d",
+			out.Info().Episodes,
+			out.Info().Frames,
+			src.Info().Episodes,
+			src.Info().Frames,
+		)
 	}
 	for _, f := range src.Info().Features {
 		name := f.Key
@@ -154,7 +168,8 @@ func sameRows(t *testing.T, src, out robocache.Dataset, rep *write.Report) {
 	}
 }
 
-// E7: datasets of every format become LeRobot with every row, text and frame they had, and lerobot opens what was written.
+// E7: datasets of every format become LeRobot with every row, text and frame they had, and lerobot
+// opens what was written.
 func TestOthersToLeRobot(t *testing.T) {
 	var roots []string
 	for _, o := range others {
@@ -170,13 +185,22 @@ func TestOthersToLeRobot(t *testing.T) {
 	}
 	python := interpreter(t)
 	decoders(t)
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{Width: 64, Height: 64, Rate: robocache.Rate{Num: 30, Den: 1}},
+	); err != nil {
 		t.Skip(err)
 	}
 	want := map[string]robocache.Dataset{}
 	for _, o := range others[:3] {
 		dst := filepath.Join(t.TempDir(), "set")
-		if _, err := toLeRobot(t.Context(), opened(t, o.path, o.hz), dst, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 0}}}, nil); err != nil {
+		if _, err := toLeRobot(
+			t.Context(),
+			opened(t, o.path, o.hz),
+			dst,
+			convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{1, 0}}},
+			nil,
+		); err != nil {
 			t.Fatal(err)
 		}
 		roots = append(roots, dst)
@@ -184,8 +208,16 @@ func TestOthersToLeRobot(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, append([]string{"testdata/open_lerobot.py"}, roots...)...)
-	cmd.Env = append(os.Environ(), "HF_HUB_OFFLINE=1", "HF_HOME="+t.TempDir(), "TOKENIZERS_PARALLELISM=false")
+	cmd := exec.CommandContext(
+		ctx,
+		python,
+		append([]string{"testdata/open_lerobot.py"}, roots...)...)
+	cmd.Env = append(
+		os.Environ(),
+		"HF_HUB_OFFLINE=1",
+		"HF_HOME="+t.TempDir(),
+		"TOKENIZERS_PARALLELISM=false",
+	)
 	cmd.Stderr = os.Stderr
 	said, err := cmd.Output()
 	if err != nil {

@@ -21,15 +21,17 @@ import (
 
 type hash = [sha256.Size]byte
 
-// sequence decodes a whole file by the ffmpeg program, in order, and gives the hash of each frame, channels first.
-// It takes the same converter arithmetic as the field's readers (bilinear); which frame is which it knows by counting alone.
+// sequence decodes a whole file by the ffmpeg program, in order, and gives the hash of each frame,
+// channels first. It takes the same converter arithmetic as the field's readers (bilinear); which
+// frame is which it knows by counting alone.
 func sequence(t testing.TB, path string) []hash {
 	t.Helper()
 	program, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Skip("no ffmpeg program to compare with: ", err)
 	}
-	probe, err := exec.Command("ffprobe", "-v", "error", "-select_streams", "v:0", "-show_entries", "stream=width,height", "-of", "csv=p=0", path).Output()
+	probe, err := exec.Command("ffprobe", "-v", "error", "-select_streams", "v:0", "-show_entries", "stream=width,height", "-of", "csv=p=0", path).
+		Output()
 	if err != nil {
 		t.Skip("no ffprobe program: ", err)
 	}
@@ -37,7 +39,27 @@ func sequence(t testing.TB, path string) []hash {
 	if _, err := fmt.Sscanf(string(probe), "%d,%d", &w, &h); err != nil {
 		t.Fatalf("ffprobe says %q", probe)
 	}
-	cmd := exec.Command(program, "-nostdin", "-v", "error", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-sws_flags", "bilinear", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
+	cmd := exec.Command(
+		program,
+		"-nostdin",
+		"-v",
+		"error",
+		"-threads",
+		"1",
+		"-i",
+		path,
+		"-map",
+		"0:v:0",
+		"-fps_mode",
+		"passthrough",
+		"-sws_flags",
+		"bilinear",
+		"-pix_fmt",
+		"rgb24",
+		"-f",
+		"rawvideo",
+		"-",
+	)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -73,7 +95,8 @@ type place struct {
 	ordinal int
 }
 
-// places says where each row's frames lie, by the oracle that came with the data (v3.0), or because the file is the episode (v2).
+// places says where each row's frames lie, by the oracle that came with the data (v3.0), or because
+// the file is the episode (v2).
 func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robocache.Row]place {
 	t.Helper()
 	out := map[string]map[robocache.Row]place{}
@@ -96,7 +119,13 @@ func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robo
 		// The oracle lists some rows of each episode; between them the frames are counted.
 		for _, f := range list {
 			for k := range ds.Len(f.Episode) {
-				r, p := robocache.Row{Episode: f.Episode, Index: k}, place{f.File, f.Ordinal - f.Frame + k}
+				r, p := robocache.Row{
+					Episode: f.Episode,
+					Index:   k,
+				}, place{
+					f.File,
+					f.Ordinal - f.Frame + k,
+				}
 				if old, ok := out[f.Key][r]; ok && old != p {
 					t.Fatalf("the oracle contradicts itself: %v at %v and at %v", r, old, p)
 				}
@@ -111,14 +140,19 @@ func places(t testing.TB, name string, ds robocache.Dataset) map[string]map[robo
 		}
 		for e := range ds.Info().Episodes {
 			for k := range ds.Len(e) {
-				put(f.Key, robocache.Row{Episode: e, Index: k}, place{fmt.Sprintf("videos/chunk-000/%s/episode_%06d.mp4", f.Key, e), k})
+				put(
+					f.Key,
+					robocache.Row{Episode: e, Index: k},
+					place{fmt.Sprintf("videos/chunk-000/%s/episode_%06d.mp4", f.Key, e), k},
+				)
 			}
 		}
 	}
 	return out
 }
 
-// E4: 2,000 random single frames and 200 random windows of 8 (over the sets), whatever the order and the number of threads.
+// E4: 2,000 random single frames and 200 random windows of 8 (over the sets), whatever the order
+// and the number of threads.
 func TestRightFrames(t *testing.T) {
 	decoders(t)
 	for _, c := range []struct {
@@ -165,8 +199,17 @@ func TestRightFrames(t *testing.T) {
 	}
 }
 
-// checkFrames asks for n random samples with windows of the given number of steps, in calls of 1 to 40 samples.
-func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand, where map[string]map[robocache.Row]place, oracle map[string][]hash, n, steps int) {
+// checkFrames asks for n random samples with windows of the given number of steps, in calls of 1 to
+// 40 samples.
+func checkFrames(
+	t *testing.T,
+	ds robocache.Dataset,
+	threads int,
+	rng *rand.Rand,
+	where map[string]map[robocache.Row]place,
+	oracle map[string][]hash,
+	n, steps int,
+) {
 	t.Helper()
 	cfg := loader.Config{Memory: loader.Memory{Threads: threads}}
 	fps := ds.Info().FPS.Float()
@@ -215,14 +258,36 @@ func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand
 					p := of[at]
 					sums := oracle[p.file]
 					if p.ordinal >= len(sums) {
-						t.Fatalf("%s has %d frames, the oracle says %d", p.file, len(sums), p.ordinal)
+						t.Fatalf(
+							"%s has %d frames, the oracle says %d",
+							p.file,
+							len(sums),
+							p.ordinal,
+						)
 					}
 					s := i*steps + k
 					if sha256.Sum256(pixels.Data[s*one:(s+1)*one]) != sums[p.ordinal] {
-						t.Fatalf("%s of episode %d row %d (offset %d, %d threads) is not frame %d of %s", key, row.Episode, row.Index, off, threads, p.ordinal, p.file)
+						t.Fatalf(
+							"%s of episode %d row %d (offset %d, %d threads) is not frame %d of %s",
+							key,
+							row.Episode,
+							row.Index,
+							off,
+							threads,
+							p.ordinal,
+							p.file,
+						)
 					}
-					if outside := at.Index != row.Index+off; steps > 1 && (pads[s] != 0) != outside {
-						t.Fatalf("%s_is_pad of episode %d row %d offset %d is %d", key, row.Episode, row.Index, off, pads[s])
+					if outside := at.Index != row.Index+off; steps > 1 &&
+						(pads[s] != 0) != outside {
+						t.Fatalf(
+							"%s_is_pad of episode %d row %d offset %d is %d",
+							key,
+							row.Episode,
+							row.Index,
+							off,
+							pads[s],
+						)
 					}
 				}
 			}
@@ -231,11 +296,19 @@ func checkFrames(t *testing.T, ds robocache.Dataset, threads int, rng *rand.Rand
 	}
 }
 
-// E4: what synth draws into its frames is read back through a loader: each sample shows its own episode and row. Converted
-// once more, and encoded once more, it still does.
+// E4: what synth draws into its frames is read back through a loader: each sample shows its own
+// episode and row. Converted once more, and encoded once more, it still does.
 func TestRoundTripShowsItsRows(t *testing.T) {
 	decoders(t)
-	if err := video.CanEncode(t.Context(), video.EncodeConfig{Codec: "h264", Width: 128, Height: 96, Rate: robocache.Rate{Num: 30, Den: 1}}); err != nil {
+	if err := video.CanEncode(
+		t.Context(),
+		video.EncodeConfig{
+			Codec:  "h264",
+			Width:  128,
+			Height: 96,
+			Rate:   robocache.Rate{Num: 30, Den: 1},
+		},
+	); err != nil {
 		t.Skip(err)
 	}
 	made := filepath.Join(t.TempDir(), "made")
@@ -245,7 +318,11 @@ func TestRoundTripShowsItsRows(t *testing.T) {
 	converted(t, copied, encoded, []int{2, 0, 1})
 	for dir, order := range map[string][]int{made: {0, 1, 2}, copied: {0, 1, 2}, encoded: {2, 0, 1}} {
 		ds := open(t, dir)
-		l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3}})
+		l, err := loader.New(
+			t.Context(),
+			ds,
+			loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3}},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +349,16 @@ func TestRoundTripShowsItsRows(t *testing.T) {
 					n++
 					e, r, ok := codeOf(x.Data[i*3*h*w:(i+1)*3*h*w], w, h)
 					if !ok || e != order[row.Episode] || r != row.Index {
-						t.Fatalf("%s: %s of episode %d row %d shows episode %d row %d (%v)", filepath.Base(dir), f.Key, row.Episode, row.Index, e, r, ok)
+						t.Fatalf(
+							"%s: %s of episode %d row %d shows episode %d row %d (%v)",
+							filepath.Base(dir),
+							f.Key,
+							row.Episode,
+							row.Index,
+							e,
+							r,
+							ok,
+						)
 					}
 				}
 			}

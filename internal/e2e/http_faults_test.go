@@ -21,7 +21,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server), or all from the nth on.
+// misbehave strikes the nth and every 3rd request after it (so that a retry meets a sound server),
+// or all from the nth on.
 type misbehave struct {
 	files  http.Handler
 	dir    string
@@ -49,9 +50,22 @@ func answer(r *http.Request, dir string) (head string, body []byte) {
 	st, _ := os.Stat(filepath.Join(dir, filepath.FromSlash(r.URL.Path)))
 	timestamp := "\r\nLast-Modified: " + st.ModTime().UTC().Format(http.TimeFormat)
 	var from, to int
-	if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && from < len(data) {
+	if n, _ := fmt.Sscanf(
+		r.Header.Get("Range"),
+		"bytes=%d-%d",
+		&from,
+		&to,
+	); n == 2 &&
+		from < len(data) {
 		to = min(to, len(data)-1)
-		return fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d%s", from, to, len(data), to-from+1, timestamp), data[from : to+1]
+		return fmt.Sprintf(
+			"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/%d\r\nContent-Length: %d%s",
+			from,
+			to,
+			len(data),
+			to-from+1,
+			timestamp,
+		), data[from : to+1]
 	}
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d%s", len(data), timestamp), data
 }
@@ -80,7 +94,11 @@ var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string
 	},
 	"short body with 200": func(w http.ResponseWriter, r *http.Request, dir string) {
 		_, body := answer(r, dir)
-		raw(w, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d", len(body)/2), body[:len(body)/2])
+		raw(
+			w,
+			fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d", len(body)/2),
+			body[:len(body)/2],
+		)
 	},
 	"another ETag": func(w http.ResponseWriter, r *http.Request, dir string) {
 		head, body := answer(r, dir)
@@ -88,7 +106,12 @@ var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string
 	},
 	"another size": func(w http.ResponseWriter, r *http.Request, dir string) {
 		head, body := answer(r, dir)
-		head = strings.Replace(head, "/"+fmt.Sprint(sizeOf(r, dir))+"\r\n", "/"+fmt.Sprint(sizeOf(r, dir)+1)+"\r\n", 1)
+		head = strings.Replace(
+			head,
+			"/"+fmt.Sprint(sizeOf(r, dir))+"\r\n",
+			"/"+fmt.Sprint(sizeOf(r, dir)+1)+"\r\n",
+			1,
+		)
 		raw(w, head, body)
 	},
 	"another range": func(w http.ResponseWriter, r *http.Request, dir string) {
@@ -112,7 +135,8 @@ var strikes = map[string]func(w http.ResponseWriter, r *http.Request, dir string
 	},
 	"500": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(500) },
 	"401": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(401) },
-	"403": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(403) }, // a signature that has expired
+	// a signature that has expired
+	"403": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(403) },
 	"404": func(w http.ResponseWriter, r *http.Request, dir string) { w.WriteHeader(404) },
 	"redirect to metadata": func(w http.ResponseWriter, r *http.Request, dir string) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/", http.StatusFound)
@@ -127,26 +151,54 @@ func sizeOf(r *http.Request, dir string) int64 {
 	return st.Size()
 }
 
-// E2: a server that misbehaves now and then, or for ever from some request on: exact data or a typed error, in time.
+// E2: a server that misbehaves now and then, or for ever from some request on: exact data or a
+// typed error, in time.
 func TestHTTPFaults(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
-	cfg := loader.Config{Order: loader.Order{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}}, Memory: loader.Memory{Prefetch: 2, Threads: 2}}
+	cfg := loader.Config{
+		Order: loader.Order{
+			BatchSize: 10,
+			Shuffle:   loader.Global,
+			Seed:      2,
+			Episodes:  []int{0, 30, 65},
+		},
+		Memory: loader.Memory{Prefetch: 2, Threads: 2},
+	}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No clock decides: only a server that is silent is given up, and where that has to pass a slow machine's own silences pass as well.
-	patient := store.HTTPOptions{Backoff: time.Millisecond, Stall: time.Hour, Timeout: time.Hour, Attempts: 8}
-	silent := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Hour, Attempts: 1000}
-	mute := store.HTTPOptions{Backoff: time.Millisecond, Stall: 60 * time.Millisecond, Timeout: time.Second, Attempts: 8}
+	// No clock decides: only a server that is silent is given up, and where that has to pass a slow
+	// machine's own silences pass as well.
+	patient := store.HTTPOptions{
+		Backoff:  time.Millisecond,
+		Stall:    time.Hour,
+		Timeout:  time.Hour,
+		Attempts: 8,
+	}
+	silent := store.HTTPOptions{
+		Backoff:  time.Millisecond,
+		Stall:    60 * time.Millisecond,
+		Timeout:  time.Hour,
+		Attempts: 1000,
+	}
+	mute := store.HTTPOptions{
+		Backoff:  time.Millisecond,
+		Stall:    60 * time.Millisecond,
+		Timeout:  time.Second,
+		Attempts: 8,
+	}
 	// told: opening said that something is missing.
 	run := func(m *misbehave, opt store.HTTPOptions) (digested string, told bool, err error) {
 		srv := httptest.NewServer(m)
 		defer srv.Close()
 		defer srv.CloseClientConnections()
 		const secret = "hunter2"
-		s, err := store.NewHTTP(strings.Replace(srv.URL, "http://", "http://me:"+secret+"@", 1)+"?sig="+secret, opt)
+		s, err := store.NewHTTP(
+			strings.Replace(srv.URL, "http://", "http://me:"+secret+"@", 1)+"?sig="+secret,
+			opt,
+		)
 		if err != nil {
 			return "", false, err
 		}
@@ -193,7 +245,13 @@ func TestHTTPFaults(t *testing.T) {
 					if always && n%8 != 1 { // for ever: some places will do
 						continue
 					}
-					m := &misbehave{files: clean.files, dir: dir, nth: n, always: always, strike: strike}
+					m := &misbehave{
+						files:  clean.files,
+						dir:    dir,
+						nth:    n,
+						always: always,
+						strike: strike,
+					}
 					opt := patient
 					if name == "stall" {
 						if opt = silent; always {
@@ -204,7 +262,9 @@ func TestHTTPFaults(t *testing.T) {
 					sound(t, err)
 					switch {
 					case err == nil && name == "404" && told:
-						typed++ // a server that says that a camera's files are not there is believed, and it is a finding
+						// a server that says that a camera's files are not there is believed, and
+						// it is a finding
+						typed++
 					case err == nil && sum != wantSum:
 						t.Fatalf("request %d (always %v): other data without an error", n, always)
 					case err == nil:
@@ -213,9 +273,18 @@ func TestHTTPFaults(t *testing.T) {
 						typed++
 						var e *robocache.Error
 						if errors.As(err, &e) && e.Where["file"] == nil {
-							t.Errorf("request %d (always %v): the error names no file: %v", n, always, err)
+							t.Errorf(
+								"request %d (always %v): the error names no file: %v",
+								n,
+								always,
+								err,
+							)
 						}
-						if hints := name == "500" || name == "503" || name == "429" || name == "reset before" || name == "reset mid-body" || name == "stall"; hints && !always {
+						if hints := name == "500" || name == "503" || name == "429" ||
+							name == "reset before" ||
+							name == "reset mid-body" ||
+							name == "stall"; hints &&
+							!always {
 							t.Errorf("request %d: a fault that passes was not fixed: %v", n, err)
 						}
 					}

@@ -69,7 +69,8 @@ func TestHTTPEqualsDisk(t *testing.T) {
 				t.Errorf("%d samples from disk hash to %s, %d over http to %s", n, wantSum, m, got)
 			}
 			a, b := local.Info(), remote.Info()
-			if a.Episodes != b.Episodes || a.Frames != b.Frames || fmt.Sprint(a.Tasks, a.Splits, a.FPS) != fmt.Sprint(b.Tasks, b.Splits, b.FPS) {
+			if a.Episodes != b.Episodes || a.Frames != b.Frames ||
+				fmt.Sprint(a.Tasks, a.Splits, a.FPS) != fmt.Sprint(b.Tasks, b.Splits, b.FPS) {
 				t.Error("Info differs")
 			}
 		})
@@ -83,18 +84,23 @@ func TestHTTPReadsLittle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := realdata.Path(t, name)
 			var total int64
-			filepath.Walk(filepath.Join(dir, "videos"), func(_ string, i os.FileInfo, err error) error {
-				if err == nil && !i.IsDir() {
-					total += i.Size()
-				}
-				return nil
-			})
+			filepath.Walk(
+				filepath.Join(dir, "videos"),
+				func(_ string, i os.FileInfo, err error) error {
+					if err == nil && !i.IsDir() {
+						total += i.Size()
+					}
+					return nil
+				},
+			)
 			var sent, requests atomic.Int64
 			files := http.FileServer(http.Dir(dir))
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				files.ServeHTTP(&meter{ResponseWriter: w, n: &sent}, r)
-			}))
+			srv := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					requests.Add(1)
+					files.ServeHTTP(&meter{ResponseWriter: w, n: &sent}, r)
+				}),
+			)
 			defer srv.Close()
 			s, err := store.Open(srv.URL)
 			if err != nil {
@@ -108,10 +114,22 @@ func TestHTTPReadsLittle(t *testing.T) {
 			defer ds.Close()
 			opened, openedSent, openedRequests := counter.Counts(), sent.Load(), requests.Load()
 			if opened.BytesRead > 200<<10 || openedSent > 250<<10 {
-				t.Errorf("opening read %d bytes in %d requests; the server sent %d", opened.BytesRead, openedRequests, openedSent)
+				t.Errorf(
+					"opening read %d bytes in %d requests; the server sent %d",
+					opened.BytesRead,
+					openedRequests,
+					openedSent,
+				)
 			}
 			// 8 rows, all of one episode: its row group or file, and 8 groups of frames.
-			l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global}, Memory: loader.Memory{Prefetch: 1, Threads: 2}})
+			l, err := loader.New(
+				t.Context(),
+				ds,
+				loader.Config{
+					Order:  loader.Order{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global},
+					Memory: loader.Memory{Prefetch: 1, Threads: 2},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -127,19 +145,39 @@ func TestHTTPReadsLittle(t *testing.T) {
 				t.Errorf("one batch of 8 read %d bytes, of %d bytes of video", read, total)
 			}
 			if got := sent.Load() - openedSent; got > total/4 {
-				t.Errorf("one batch of 8: the server sent %d bytes, of %d bytes of video", got, total)
+				t.Errorf(
+					"one batch of 8: the server sent %d bytes, of %d bytes of video",
+					got,
+					total,
+				)
 			}
 			// L12: numbers alone touch no video.
 			before := counter.Counts()
-			cfg := loader.Config{Order: loader.Order{BatchSize: 64}, Windows: loader.Windows{Keys: []string{"observation.state"}}}
-			if _, n, err := digest(t.Context(), ds, cfg); err != nil || int64(n) != ds.Info().Frames {
+			cfg := loader.Config{
+				Order:   loader.Order{BatchSize: 64},
+				Windows: loader.Windows{Keys: []string{"observation.state"}},
+			}
+			if _, n, err := digest(
+				t.Context(),
+				ds,
+				cfg,
+			); err != nil ||
+				int64(n) != ds.Info().Frames {
 				t.Fatal(n, err)
 			}
 			after := counter.Counts()
 			if n := after.BytesRead - before.BytesRead; n > 400<<10 {
 				t.Errorf("an epoch of states read %d bytes", n)
 			}
-			t.Logf("opening: %d requests, %d bytes (sent %d); a batch of 8: %d bytes of %d of video; an epoch of states: %d bytes", openedRequests, opened.BytesRead, openedSent, read, total, after.BytesRead-before.BytesRead)
+			t.Logf(
+				"opening: %d requests, %d bytes (sent %d); a batch of 8: %d bytes of %d of video; an epoch of states: %d bytes",
+				openedRequests,
+				opened.BytesRead,
+				openedSent,
+				read,
+				total,
+				after.BytesRead-before.BytesRead,
+			)
 		})
 	}
 }
@@ -160,7 +198,14 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 	decoders(t)
 	dir := load(t, small).disk(t)
 	ds := open(t, serve(t, dir))
-	l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 19}, Memory: loader.Memory{Prefetch: 1, Threads: 1}})
+	l, err := loader.New(
+		t.Context(),
+		ds,
+		loader.Config{
+			Order:  loader.Order{BatchSize: 19},
+			Memory: loader.Memory{Prefetch: 1, Threads: 1},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +251,15 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 func TestNthOperationFails(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
-	cfg := loader.Config{Order: loader.Order{BatchSize: 10, Shuffle: loader.Global, Seed: 2, Episodes: []int{0, 30, 65}}, Memory: loader.Memory{Prefetch: 2, Threads: 2}}
+	cfg := loader.Config{
+		Order: loader.Order{
+			BatchSize: 10,
+			Shuffle:   loader.Global,
+			Seed:      2,
+			Episodes:  []int{0, 30, 65},
+		},
+		Memory: loader.Memory{Prefetch: 2, Threads: 2},
+	}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +283,13 @@ func TestNthOperationFails(t *testing.T) {
 			goroutines := 0
 			failed := 0
 			for n := int64(1); ; n++ {
-				plan := &storetest.Plan{Nth: n, Fault: c.fault, Err: c.err, Repeat: c.again, Delay: 2 * time.Millisecond}
+				plan := &storetest.Plan{
+					Nth:    n,
+					Fault:  c.fault,
+					Err:    c.err,
+					Repeat: c.again,
+					Delay:  2 * time.Millisecond,
+				}
 				s, err := store.Open(dir)
 				if err != nil {
 					t.Fatal(err)
@@ -316,8 +375,9 @@ func readEpisodes(ctx context.Context, ds robocache.Dataset, episodes ...int) er
 	return nil
 }
 
-// An epoch of a pool over http is a request for each eight frames (of HDF5 each three), and a few for tables and indexes: tasks of two frames, which begin the first
-// batch sooner where files are at hand, would be four times as many, and so would be a request for each chunk.
+// An epoch of a pool over http is a request for each eight frames (of HDF5 each three), and a few
+// for tables and indexes: tasks of two frames, which begin the first batch sooner where files are
+// at hand, would be four times as many, and so would be a request for each chunk.
 func TestPoolAsksLittle(t *testing.T) {
 	decoders(t)
 	for format, c := range map[string]struct {
@@ -326,15 +386,29 @@ func TestPoolAsksLittle(t *testing.T) {
 	}{"lerobot": {"", 8}, "robomimic": {"set.hdf5", 3}} {
 		t.Run(format, func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := synth.Write(t.Context(), filepath.Join(dir, c.name), synth.Options{Format: format, Episodes: 3, Seconds: 4, Width: 160, Height: 120, Cameras: 1, Seed: 1}); err != nil {
+			if _, err := synth.Write(
+				t.Context(),
+				filepath.Join(dir, c.name),
+				synth.Options{
+					Format:   format,
+					Episodes: 3,
+					Seconds:  4,
+					Width:    160,
+					Height:   120,
+					Cameras:  1,
+					Seed:     1,
+				},
+			); err != nil {
 				t.Fatal(err)
 			}
 			var requests atomic.Int64
 			files := http.FileServer(http.Dir(dir))
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				requests.Add(1)
-				files.ServeHTTP(w, r)
-			}))
+			srv := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					requests.Add(1)
+					files.ServeHTTP(w, r)
+				}),
+			)
 			defer srv.Close()
 			opt := robocache.OpenOptions{}
 			if c.name != "" {
@@ -346,7 +420,10 @@ func TestPoolAsksLittle(t *testing.T) {
 			}
 			defer ds.Close()
 			opened := requests.Load()
-			cfg := loader.Config{Order: loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1}, Memory: loader.Memory{Threads: 2}}
+			cfg := loader.Config{
+				Order:  loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1},
+				Memory: loader.Memory{Threads: 2},
+			}
 			_, n, err := digest(t.Context(), ds, cfg)
 			if err != nil {
 				t.Fatal(err)

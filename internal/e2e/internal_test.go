@@ -37,7 +37,17 @@ func TestInternalErrors(t *testing.T) {
 		return exit.ExitCode(), string(out)
 	}
 	plan := filepath.Join(dir, "plan.json")
-	if code, out := run("plan", "convert", src, filepath.Join(dir, "sharded"), "--skip-bad", "--shards", "1", "--manifest", plan); code != 0 {
+	if code, out := run(
+		"plan",
+		"convert",
+		src,
+		filepath.Join(dir, "sharded"),
+		"--skip-bad",
+		"--shards",
+		"1",
+		"--manifest",
+		plan,
+	); code != 0 {
 		t.Fatal(code, out)
 	}
 	for name, args := range map[string][]string{

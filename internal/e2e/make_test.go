@@ -12,7 +12,11 @@ import (
 // writeSynth makes three short episodes with two H.264 cameras, and says how many rows they have.
 func writeSynth(t testing.TB, dir string) int64 {
 	t.Helper()
-	rep, err := synth.Write(t.Context(), dir, synth.Options{Episodes: 3, Seconds: 1.5, Cameras: 2, Codec: "h264", Seed: 4})
+	rep, err := synth.Write(
+		t.Context(),
+		dir,
+		synth.Options{Episodes: 3, Seconds: 1.5, Cameras: 2, Codec: "h264", Seed: 4},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// fixedPart is what a process holds besides its memory budgets: the Go runtime and its garbage, the code and the tables of the
-// decoders, the dataset's index.
+// fixedPart is what a process holds besides its memory budgets: the Go runtime and its garbage, the
+// code and the tables of the decoders, the dataset's index.
 const fixedPart = 96 << 20
 
 const childSet = "ROBOCACHE_E2E_CHILD"
@@ -34,12 +34,19 @@ func TestChild(t *testing.T) {
 	var batch, windows int
 	var keep string
 	fmt.Sscan(os.Getenv(childSet+"_ARGS"), &budget, &batch, &windows, &keep)
-	ds, err := robocache.Open(t.Context(), realdata.Path(t, name), robocache.OpenOptions{MemoryBudget: 32 << 20})
+	ds, err := robocache.Open(
+		t.Context(),
+		realdata.Path(t, name),
+		robocache.OpenOptions{MemoryBudget: 32 << 20},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	cfg := loader.Config{Order: loader.Order{BatchSize: batch, Shuffle: loader.Global, Seed: 1}, Memory: loader.Memory{MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4}}
+	cfg := loader.Config{
+		Order:  loader.Order{BatchSize: batch, Shuffle: loader.Global, Seed: 1},
+		Memory: loader.Memory{MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4},
+	}
 	switch keep {
 	case "pool":
 		cfg.Shuffle = loader.Pool
@@ -92,7 +99,8 @@ func peak(t testing.TB) int64 {
 	return 0
 }
 
-// E5: ten times the budget is streamed through; the peak stays inside the budgets and the fixed part.
+// E5: ten times the budget is streamed through; the peak stays inside the budgets and the fixed
+// part.
 func TestPeakMemory(t *testing.T) {
 	decoders(t)
 	for _, c := range []struct {
@@ -115,7 +123,11 @@ func TestPeakMemory(t *testing.T) {
 			}
 			realdata.Path(t, c.name)
 			cmd := exec.Command(os.Args[0], "-test.run=^TestChild$", "-test.v")
-			cmd.Env = append(os.Environ(), childSet+"="+c.name, fmt.Sprintf("%s_ARGS=%d %d %d %s", childSet, c.budget, c.batch, c.windows, c.keep))
+			cmd.Env = append(
+				os.Environ(),
+				childSet+"="+c.name,
+				fmt.Sprintf("%s_ARGS=%d %d %d %s", childSet, c.budget, c.batch, c.windows, c.keep),
+			)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -125,10 +137,20 @@ func TestPeakMemory(t *testing.T) {
 			if i < 0 {
 				t.Fatalf("the child says %s", out)
 			}
-			if _, err := fmt.Sscanf(string(out[i:]), "given %d peak %d", &given, &high); err != nil {
+			if _, err := fmt.Sscanf(
+				string(out[i:]),
+				"given %d peak %d",
+				&given,
+				&high,
+			); err != nil {
 				t.Fatalf("the child says %s", out)
 			}
-			t.Logf("budget %d MiB (+32 for the dataset): %d MiB of batches streamed, peak %d MiB", c.budget>>20, given>>20, high>>20)
+			t.Logf(
+				"budget %d MiB (+32 for the dataset): %d MiB of batches streamed, peak %d MiB",
+				c.budget>>20,
+				given>>20,
+				high>>20,
+			)
 			if limit := c.budget + 32<<20 + fixedPart; high > limit {
 				t.Errorf("peak %d MiB, limit %d MiB", high>>20, limit>>20)
 			}
@@ -136,7 +158,8 @@ func TestPeakMemory(t *testing.T) {
 	}
 }
 
-// E5: 100 times opened, read for a while, and closed at a random moment, some of them in the middle of Next: nothing is left.
+// E5: 100 times opened, read for a while, and closed at a random moment, some of them in the middle
+// of Next: nothing is left.
 func TestCloseAtAnyMoment(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
@@ -146,7 +169,18 @@ func TestCloseAtAnyMoment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := loader.New(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 1 + rng.IntN(32), Shuffle: loader.Global, Seed: rng.Int64()}, Memory: loader.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)}})
+		l, err := loader.New(
+			t.Context(),
+			ds,
+			loader.Config{
+				Order: loader.Order{
+					BatchSize: 1 + rng.IntN(32),
+					Shuffle:   loader.Global,
+					Seed:      rng.Int64(),
+				},
+				Memory: loader.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)},
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,11 +251,16 @@ func TestCloseAtAnyMoment(t *testing.T) {
 	}
 }
 
-// E5: a cancelled Next or Items does not do the work first, however long that would take, and the loader goes on afterwards.
+// E5: a cancelled Next or Items does not do the work first, however long that would take, and the
+// loader goes on afterwards.
 func TestCancel(t *testing.T) {
 	decoders(t)
-	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20")) // two key frames a file: a batch takes seconds
-	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1}, Memory: loader.Memory{Threads: 2, Prefetch: 8}}
+	// two key frames a file: a batch takes seconds
+	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20"))
+	cfg := loader.Config{
+		Order:  loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1},
+		Memory: loader.Memory{Threads: 2, Prefetch: 8},
+	}
 	l, err := loader.New(t.Context(), ds, cfg)
 	if err != nil {
 		t.Fatal(err)

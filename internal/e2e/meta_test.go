@@ -128,12 +128,14 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// E3: a shape that is possible but absurd: nothing of that size is allocated on the way to the error.
+// E3: a shape that is possible but absurd: nothing of that size is allocated on the way to the
+// error.
 func TestAbsurdShape(t *testing.T) {
 	base := load(t, small)
 	for _, shape := range []string{"1073741824", "65536, 65536", "4611686018427387904, 0"} {
 		t.Run(shape, func(t *testing.T) {
-			uri := base.edit(t, info, "\"shape\": [\n                26\n            ]", `"shape": [`+shape+`]`).mem(t)
+			uri := base.edit(t, info, "\"shape\": [\n                26\n            ]", `"shape": [`+shape+`]`).
+				mem(t)
 			for what, use := range map[string]func(ds robocache.Dataset) error{
 				"loader": func(ds robocache.Dataset) error {
 					_, _, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Memory: loader.Memory{MemoryBudget: 64 << 20}})
@@ -163,7 +165,11 @@ func TestAbsurdShape(t *testing.T) {
 				var err error
 				bounded(t, 256<<20, func() {
 					var ds robocache.Dataset
-					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err == nil {
+					if ds, err = robocache.Open(
+						t.Context(),
+						uri,
+						robocache.OpenOptions{},
+					); err == nil {
 						defer ds.Close()
 						err = use(ds)
 					}
@@ -227,11 +233,15 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// E3: each file cut at many places, emptied, replaced by an LFS pointer or noise: the true data, or a typed error; never other data.
+// E3: each file cut at many places, emptied, replaced by an LFS pointer or noise: the true data, or
+// a typed error; never other data.
 func TestCutFiles(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{Order: loader.Order{BatchSize: 19, Episodes: []int{0, 65}}, Windows: loader.Windows{Keys: []string{"action", camera, "task", "index"}}}
+	cfg := loader.Config{
+		Order:   loader.Order{BatchSize: 19, Episodes: []int{0, 65}},
+		Windows: loader.Windows{Keys: []string{"action", camera, "task", "index"}},
+	}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +262,10 @@ func TestCutFiles(t *testing.T) {
 	optional := map[string]bool{"meta/stats.json": true} // nothing but Stats needs it
 	t.Run("stats", func(t *testing.T) {
 		for n := 0; n < len(base["meta/stats.json"])-1; n += 1000 {
-			_, err := open(t, base.with("meta/stats.json", base["meta/stats.json"][:n]).mem(t)).Stats(t.Context())
+			_, err := open(
+				t,
+				base.with("meta/stats.json", base["meta/stats.json"][:n]).mem(t),
+			).Stats(t.Context())
 			want(t, err, robocache.ErrMalformed, "meta/stats.json")
 		}
 	})
@@ -297,20 +310,30 @@ func TestCutFiles(t *testing.T) {
 				}
 			}
 			// A camera without any file is not delivered: asking for it says so.
-			if _, err := run(t, base.with(name, nil)); err != nil && !errors.Is(err, robocache.ErrNotFound) && !(name == mp4 && strings.Contains(err.Error(), camera+": the stream is declared")) && !strings.Contains(err.Error(), name) {
+			if _, err := run(
+				t,
+				base.with(name, nil),
+			); err != nil && !errors.Is(err, robocache.ErrNotFound) && !(name == mp4 && strings.Contains(err.Error(), camera+": the stream is declared")) &&
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("missing: %v", err)
-			} else if err == nil && !optional[name] {
+			} else if err == nil &&
+				!optional[name] {
 				t.Error("missing: no error")
 			}
 		})
 	}
 }
 
-// E3: bytes flipped in headers and footers, runs of 0xff (the largest varints and counts), zeros: no panic, no hang, no large allocation.
+// E3: bytes flipped in headers and footers, runs of 0xff (the largest varints and counts), zeros:
+// no panic, no hang, no large allocation.
 func TestFlippedBytes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{Order: loader.Order{BatchSize: 19, Episodes: []int{0}}, Windows: loader.Windows{Keys: []string{"action", camera, "task"}}, Memory: loader.Memory{Deadline: 15}}
+	cfg := loader.Config{
+		Order:   loader.Order{BatchSize: 19, Episodes: []int{0}},
+		Windows: loader.Windows{Keys: []string{"action", camera, "task"}},
+		Memory:  loader.Memory{Deadline: 15},
+	}
 	for _, c := range []struct {
 		name     string
 		from, to int // negative: from the end
@@ -357,7 +380,11 @@ func TestFlippedBytes(t *testing.T) {
 				var err error
 				bounded(t, 300<<20, func() {
 					var ds robocache.Dataset
-					if ds, err = robocache.Open(t.Context(), uri, robocache.OpenOptions{}); err == nil {
+					if ds, err = robocache.Open(
+						t.Context(),
+						uri,
+						robocache.OpenOptions{},
+					); err == nil {
 						defer ds.Close()
 						if err = readEpisodes(t.Context(), ds, 0); err == nil {
 							_, _, err = digest(t.Context(), ds, cfg)

@@ -28,7 +28,13 @@ type ranges struct {
 // note reads a request.
 func (r *ranges) note(_ int64, q *http.Request) string {
 	var from, to int64
-	if n, _ := fmt.Sscanf(q.Header.Get("Range"), "bytes=%d-%d", &from, &to); n == 2 && q.Method == http.MethodGet {
+	if n, _ := fmt.Sscanf(
+		q.Header.Get("Range"),
+		"bytes=%d-%d",
+		&from,
+		&to,
+	); n == 2 &&
+		q.Method == http.MethodGet {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.of[q.URL.Path] = append(r.of[q.URL.Path], [2]int64{from, to + 1})
@@ -67,15 +73,29 @@ func (r *ranges) video() (asked int64, once [][2]int64) {
 	return asked, once
 }
 
-// Two nodes read one bucket: together they give the epoch, no sample twice. With a pool whose shards can be dealt out evenly each byte of a video goes to
-// one of them, but for some at the epoch's end; with a global shuffle to both.
+// Two nodes read one bucket: together they give the epoch, no sample twice. With a pool whose
+// shards can be dealt out evenly each byte of a video goes to one of them, but for some at the
+// epoch's end; with a global shuffle to both.
 func TestObjectStoreTwoNodes(t *testing.T) {
 	decoders(t)
 	dir, endpoint := servers.S3(t)
 	if err := os.Mkdir(filepath.Join(dir, "lab"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := synth.Write(t.Context(), filepath.Join(dir, "lab", "set"), synth.Options{Format: "lerobot", Episodes: 64, Seconds: 2, Width: 160, Height: 120, Cameras: 1, Seed: 1, Spread: 0.5}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		filepath.Join(dir, "lab", "set"),
+		synth.Options{
+			Format:   "lerobot",
+			Episodes: 64,
+			Seconds:  2,
+			Width:    160,
+			Height:   120,
+			Cameras:  1,
+			Seed:     1,
+			Spread:   0.5,
+		},
+	); err != nil {
 		t.Skip("no set with video: ", err)
 	}
 	const batch, world = 16, 2
@@ -83,9 +103,11 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 		loader.Order
 		least, most float64 // part of the video that both ask for
 	}{
-		"global":    {loader.Order{Shuffle: loader.Global}, 0.9, 1},
-		"pool":      {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}}, 0, 0.05},                  // 8 shards, 4 a rank
-		"pool of 7": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 14, PoolShards: 7}}, 0.05, 0.3}, // a shard is of both
+		"global": {loader.Order{Shuffle: loader.Global}, 0.9, 1},
+		// 8 shards, 4 a rank
+		"pool": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 16}}, 0, 0.05},
+		// a shard is of both
+		"pool of 7": {loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolEpisodes: 14, PoolShards: 7}}, 0.05, 0.3},
 	} {
 		var of [world]*ranges
 		var bytes [world]int64
@@ -94,12 +116,24 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 			of[rank] = &ranges{of: map[string][][2]int64{}}
 			p := servers.NewProxy(t, endpoint)
 			p.Strike = of[rank].note
-			ds, err := robocache.Open(t.Context(), "s3://lab/set?region=us-east-1&endpoint="+p.URL, robocache.OpenOptions{})
+			ds, err := robocache.Open(
+				t.Context(),
+				"s3://lab/set?region=us-east-1&endpoint="+p.URL,
+				robocache.OpenOptions{},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.BatchSize, c.WorldSize, c.Rank, c.Uneven, c.Seed = batch, world, rank, loader.Short, 3
-			l, err := loader.New(t.Context(), ds, loader.Config{Order: c.Order, Windows: loader.Windows{Keys: []string{"observation.images.cam_0"}}, Memory: loader.Memory{Threads: 2}})
+			l, err := loader.New(
+				t.Context(),
+				ds,
+				loader.Config{
+					Order:   c.Order,
+					Windows: loader.Windows{Keys: []string{"observation.images.cam_0"}},
+					Memory:  loader.Memory{Threads: 2},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,6 +167,18 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 		if shared < c.least || shared > c.most || size(both) == 0 {
 			t.Errorf("%s: %.3f of the video went to both", name, shared)
 		}
-		t.Logf("%s: %d samples; video %d bytes; asked for by rank 0 %d, by rank 1 %d (without repeats %d and %d): %.0f %% by both; all bytes %d and %d", name, total, size(both), asked0, asked1, size(once0), size(once1), 100*shared, bytes[0], bytes[1])
+		t.Logf(
+			"%s: %d samples; video %d bytes; asked for by rank 0 %d, by rank 1 %d (without repeats %d and %d): %.0f %% by both; all bytes %d and %d",
+			name,
+			total,
+			size(both),
+			asked0,
+			asked1,
+			size(once0),
+			size(once1),
+			100*shared,
+			bytes[0],
+			bytes[1],
+		)
 	}
 }

@@ -47,8 +47,9 @@ func evict(t testing.TB, path string) {
 	}
 }
 
-// slow speaks as much of S3 over a folder as reading wants, at little CPU of its own: a real server and a proxy before it take more than
-// the loader. Each answer comes after 5 ms, or ROBOCACHE_RATE_LATENCY.
+// slow speaks as much of S3 over a folder as reading wants, at little CPU of its own: a real server
+// and a proxy before it take more than the loader. Each answer comes after 5 ms, or
+// ROBOCACHE_RATE_LATENCY.
 type slow struct {
 	url                            string
 	requests, bytes, now, mostOnce atomic.Int64
@@ -98,20 +99,30 @@ func newSlow(t testing.TB, dir string) *slow {
 		}
 		root := filepath.Join(dir, strings.Trim(r.URL.Path, "/"))
 		prefix := q.Get("prefix")
-		filepath.WalkDir(filepath.Join(root, prefix), func(p string, e fs.DirEntry, err error) error {
-			key := strings.TrimPrefix(strings.TrimPrefix(p, root), "/")
-			switch {
-			case err != nil:
+		filepath.WalkDir(
+			filepath.Join(root, prefix),
+			func(p string, e fs.DirEntry, err error) error {
+				key := strings.TrimPrefix(strings.TrimPrefix(p, root), "/")
+				switch {
+				case err != nil:
+					return nil
+				case e.IsDir() && q.Get("delimiter") != "" && len(key) > len(prefix):
+					out.CommonPrefixes = append(out.CommonPrefixes, folder{key + "/"})
+					return fs.SkipDir
+				case !e.IsDir():
+					i, _ := e.Info()
+					out.Contents = append(
+						out.Contents,
+						object{
+							key,
+							fmt.Sprintf(`"%x-%x"`, i.Size(), i.ModTime().UnixNano()),
+							i.Size(),
+						},
+					)
+				}
 				return nil
-			case e.IsDir() && q.Get("delimiter") != "" && len(key) > len(prefix):
-				out.CommonPrefixes = append(out.CommonPrefixes, folder{key + "/"})
-				return fs.SkipDir
-			case !e.IsDir():
-				i, _ := e.Info()
-				out.Contents = append(out.Contents, object{key, fmt.Sprintf(`"%x-%x"`, i.Size(), i.ModTime().UnixNano()), i.Size()})
-			}
-			return nil
-		})
+			},
+		)
 		xml.NewEncoder(&meter{w, &s.bytes}).Encode(out)
 	}))
 	t.Cleanup(srv.Close)
@@ -119,7 +130,8 @@ func newSlow(t testing.TB, dir string) *slow {
 	return s
 }
 
-// apart is a slow server in a process of its own, on the cores that ROBOCACHE_RATE_CPUS names (taskset -c): what it costs is not ours.
+// apart is a slow server in a process of its own, on the cores that ROBOCACHE_RATE_CPUS names
+// (taskset -c): what it costs is not ours.
 func apart(t *testing.T, dir string) (counts func() (requests, bytes, mostOnce int64), url string) {
 	args := []string{os.Args[0], "-test.run=^TestObjectStoreRate$"}
 	if cpus := os.Getenv("ROBOCACHE_RATE_CPUS"); cpus != "" {
@@ -147,8 +159,8 @@ func apart(t *testing.T, dir string) (counts func() (requests, bytes, mostOnce i
 	}, url
 }
 
-// TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files, in turn, and two with a
-// cache directory: ROBOCACHE_RATE=10, the number of episodes.
+// TestObjectStoreRate measures an epoch over s3 at 5 ms a request beside one of cold local files,
+// in turn, and two with a cache directory: ROBOCACHE_RATE=10, the number of episodes.
 func TestObjectStoreRate(t *testing.T) {
 	episodes, _ := strconv.Atoi(os.Getenv("ROBOCACHE_RATE"))
 	if episodes == 0 {
@@ -168,7 +180,20 @@ func TestObjectStoreRate(t *testing.T) {
 		t.Run(format, func(t *testing.T) {
 			local := filepath.Join(root, "lab", format, name)
 			rates := map[string]float64{"camera": 30, "joints": 30, "force": 30}
-			if _, err := synth.Write(t.Context(), local, synth.Options{Format: format, Episodes: episodes, Seconds: 10, Width: 320, Height: 240, Cameras: 1, Rates: rates, Seed: 1}); err != nil {
+			if _, err := synth.Write(
+				t.Context(),
+				local,
+				synth.Options{
+					Format:   format,
+					Episodes: episodes,
+					Seconds:  10,
+					Width:    320,
+					Height:   240,
+					Cameras:  1,
+					Rates:    rates,
+					Seed:     1,
+				},
+			); err != nil {
 				t.Fatal(err)
 			}
 			for _, order := range []loader.Shuffle{loader.Global, loader.Pool} {
@@ -191,19 +216,36 @@ func TestObjectStoreRate(t *testing.T) {
 					opened, _, _ := counts()
 					opened -= requests
 					begin := time.Now()
-					_, n, err := digest(t.Context(), ds, loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
-						Memory: loader.Memory{Threads: runtime.NumCPU(), Prefetch: 4, Cache: cache}})
+					_, n, err := digest(t.Context(), ds, loader.Config{
+						Order:  loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
+						Memory: loader.Memory{Threads: runtime.NumCPU(), Prefetch: 4, Cache: cache},
+					})
 					if err != nil {
 						t.Fatal(err)
 					}
 					took := time.Since(begin)
 					var used syscall.Rusage
 					syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-					cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
-					line := fmt.Sprintf("%-9s %-6s %5d samples %7.0f/s, %.2f CPU s", format, order, n, float64(n)/took.Seconds(), cpu.Seconds())
+					cpu := time.Duration(
+						used.Utime.Nano() + used.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano(),
+					)
+					line := fmt.Sprintf(
+						"%-9s %-6s %5d samples %7.0f/s, %.2f CPU s",
+						format,
+						order,
+						n,
+						float64(n)/took.Seconds(),
+						cpu.Seconds(),
+					)
 					if uri != local {
 						now, sent, atOnce := counts()
-						line += fmt.Sprintf(", %d requests (%d to open, %d at once), %.0f bytes a sample", now-requests, opened, atOnce, float64(sent-bytes)/float64(n))
+						line += fmt.Sprintf(
+							", %d requests (%d to open, %d at once), %.0f bytes a sample",
+							now-requests,
+							opened,
+							atOnce,
+							float64(sent-bytes)/float64(n),
+						)
 					}
 					t.Log(line)
 					return float64(n) / took.Seconds()

@@ -49,7 +49,8 @@ func upload(t testing.TB, uri, path string) {
 	}
 }
 
-// inS3 starts a server with one bucket and copies what datasets need into it; it gives the URI of the bucket.
+// inS3 starts a server with one bucket and copies what datasets need into it; it gives the URI of
+// the bucket.
 func inS3(t testing.TB, paths ...string) (uri, endpoint string) {
 	t.Helper()
 	dir, endpoint := servers.S3(t)
@@ -59,7 +60,11 @@ func inS3(t testing.TB, paths ...string) (uri, endpoint string) {
 	}
 	for _, p := range paths {
 		top, _, _ := strings.Cut(p, "/")
-		upload(t, "s3://lab/"+filepath.ToSlash(filepath.Dir(p)), filepath.Join(realdata.Path(t, top), strings.TrimPrefix(p, top)))
+		upload(
+			t,
+			"s3://lab/"+filepath.ToSlash(filepath.Dir(p)),
+			filepath.Join(realdata.Path(t, top), strings.TrimPrefix(p, top)),
+		)
 	}
 	return "s3://lab", endpoint
 }
@@ -69,12 +74,22 @@ var sets = []struct {
 	path string
 	hz   int64
 }{
-	{small, 0}, {"g1_v21", 0}, {"bridge_rlds/bridge_dataset", 0}, {"robomimic_like/earliest_gzip.hdf5", 0}, {"aloha_like", 0}, {"calvin_like", 0},
-	{"diffusion_policy_zarr/replay_buffer.zarr", 10}, {"diffusion_policy_zarr/replay_buffer.zarr.zip", 10}, {"mcap_robot/recording_zstd.mcap", 0}, {"mcap_robot/recording_db3", 0},
-	{"hdf5_features", 0}, {"rosbag2/py", 0},
+	{small, 0},
+	{"g1_v21", 0},
+	{"bridge_rlds/bridge_dataset", 0},
+	{"robomimic_like/earliest_gzip.hdf5", 0},
+	{"aloha_like", 0},
+	{"calvin_like", 0},
+	{"diffusion_policy_zarr/replay_buffer.zarr", 10},
+	{"diffusion_policy_zarr/replay_buffer.zarr.zip", 10},
+	{"mcap_robot/recording_zstd.mcap", 0},
+	{"mcap_robot/recording_db3", 0},
+	{"hdf5_features", 0},
+	{"rosbag2/py", 0},
 }
 
-// all is what a person asks of a dataset: what is in it, what is wrong with it, its statistics, and an epoch of it.
+// all is what a person asks of a dataset: what is in it, what is wrong with it, its statistics, and
+// an epoch of it.
 func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string) {
 	t.Helper()
 	opt := robocache.OpenOptions{}
@@ -98,7 +113,10 @@ func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string)
 	text("doctor", findings, err)
 	st, err := stats.Compute(ctx, ds, stats.Options{})
 	text("stats", st, err)
-	l := loader.Config{Order: loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3}, Memory: loader.Memory{Threads: 3}}
+	l := loader.Config{
+		Order:  loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3},
+		Memory: loader.Memory{Threads: 3},
+	}
 	if manyClocks(ds) {
 		ds = gridded(t, ds, robocache.Rate{Num: 50, Den: 1})
 	}
@@ -119,7 +137,12 @@ func TestObjectStoreEqualsDisk(t *testing.T) {
 		t.Run(s.path, func(t *testing.T) {
 			top, rest, _ := strings.Cut(s.path, "/")
 			want := all(t.Context(), t, filepath.Join(realdata.Path(t, top), rest), s.hz)
-			got := all(t.Context(), t, bucket+"/"+s.path+"?region=us-east-1&endpoint="+endpoint, s.hz)
+			got := all(
+				t.Context(),
+				t,
+				bucket+"/"+s.path+"?region=us-east-1&endpoint="+endpoint,
+				s.hz,
+			)
 			if len(got) != len(want) {
 				t.Fatal(got)
 			}
@@ -140,7 +163,8 @@ func TestObjectStoreEqualsDisk(t *testing.T) {
 	}
 }
 
-// unnamedSource is a dataset whose episodes have the same origin wherever it lies: results name the source and its checksum.
+// unnamedSource is a dataset whose episodes have the same origin wherever it lies: results name the
+// source and its checksum.
 type unnamedSource struct{ robocache.Dataset }
 
 func (s unnamedSource) Unwrap() robocache.Dataset { return s.Dataset }
@@ -161,14 +185,21 @@ func TestObjectStoreConversions(t *testing.T) {
 	const path = "robomimic_like/earliest_gzip.hdf5"
 	bucket, _ := inS3(t, small, path)
 	for format, name := range written() {
-		if format == "delta" { // its data files are named anew by each writer, so that two never share a name; format/delta tests them in a bucket
+		// its data files are named anew by each writer, so that two never share a name;
+		// format/delta tests them in a bucket
+		if format == "delta" {
 			continue
 		}
 		for _, source := range []string{small, path} {
 			t.Run(format+" of "+filepath.Base(source), func(t *testing.T) {
 				top, rest, _ := strings.Cut(source, "/")
 				local := t.TempDir()
-				want := wrote(t, filepath.Join(realdata.Path(t, top), rest), format, filepath.Join(local, name))
+				want := wrote(
+					t,
+					filepath.Join(realdata.Path(t, top), rest),
+					format,
+					filepath.Join(local, name),
+				)
 				got := wrote(t, bucket+"/"+source, format, bucket+"/out/"+t.Name()+"/"+name)
 				if len(want) == 0 || len(got) != len(want) {
 					t.Fatalf("%d files, %d on disk", len(got), len(want))
@@ -191,7 +222,13 @@ func wrote(t *testing.T, from, format, to string) map[string][]byte {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if _, err := convert.Write(t.Context(), unnamedSource{ds}, format, to, convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1}}}); err != nil {
+	if _, err := convert.Write(
+		t.Context(),
+		unnamedSource{ds},
+		format,
+		to,
+		convert.Options{WriteOptions: robocache.WriteOptions{Episodes: []int{0, 1}}},
+	); err != nil {
 		t.Fatalf("%s: %v", to, err)
 	}
 	folder, _ := store.Above(to)

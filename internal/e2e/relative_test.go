@@ -28,10 +28,23 @@ func rowsOfStream(t *testing.T, ds robocache.Dataset, position int, key string) 
 }
 
 // samplesOf reads all samples of an episode through a loader's dataset.
-func samplesOf(t *testing.T, ds robocache.Dataset, position int, key string, cfg loader.Windows) (rows [][]float64, pads []byte, notes []string) {
+func samplesOf(
+	t *testing.T,
+	ds robocache.Dataset,
+	position int,
+	key string,
+	cfg loader.Windows,
+) (rows [][]float64, pads []byte, notes []string) {
 	t.Helper()
 	cfg.Keys = []string{key}
-	m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: cfg, Order: loader.Order{Episodes: []int{int(ds.Info().EpisodeIndex(position))}}})
+	m, err := loader.NewMap(
+		t.Context(),
+		ds,
+		loader.Config{
+			Windows: cfg,
+			Order:   loader.Order{Episodes: []int{int(ds.Info().EpisodeIndex(position))}},
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +60,15 @@ func samplesOf(t *testing.T, ds robocache.Dataset, position int, key string, cfg
 	defer b.Release()
 	x := b.Tensor(key)
 	values := robocache.Float64s(nil, x.DType, x.Data)
-	return slices.Collect(slices.Chunk(values, ds.Info().Feature(key).Elements())), slices.Clone(b.Tensor(key + "_is_pad").Data), m.Notes()
+	return slices.Collect(
+			slices.Chunk(values, ds.Info().Feature(key).Elements()),
+		), slices.Clone(
+			b.Tensor(key + "_is_pad").Data,
+		), m.Notes()
 }
 
-// slowTick is what a tick holds of one column of rows at a rate: row k lasts until row k+1, the last one as long.
+// slowTick is what a tick holds of one column of rows at a rate: row k lasts until row k+1, the
+// last one as long.
 func slowTick(rows [][]float64, column int, rate, from, to float64) (sum float64) {
 	for k := range rows {
 		start, end := float64(k)/rate, float64(k+1)/rate
@@ -83,8 +101,9 @@ var relativeSets = []struct {
 	{"calvin_like", "rel_actions", 30},
 }
 
-// TestRelativeActionsKeepTheirSum checks that delta actions of two formats keep their total at rates above and below
-// their own, in Loader and in convert, and that the gripper is interpolated as before.
+// TestRelativeActionsKeepTheirSum checks that delta actions of two formats keep their total at
+// rates above and below their own, in Loader and in convert, and that the gripper is interpolated
+// as before.
 func TestRelativeActionsKeepTheirSum(t *testing.T) {
 	for _, set := range relativeSets {
 		for _, hz := range []int64{2, 3, 4, 5, 7, 10, 25, 30, 60} {
@@ -110,17 +129,35 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 					}
 					written := rowsOfStream(t, converted, e, key)
 					if len(written) != len(got) {
-						t.Fatalf("episode %d: convert wrote %d rows, Loader has %d", e, len(written), len(got))
+						t.Fatalf(
+							"episode %d: convert wrote %d rows, Loader has %d",
+							e,
+							len(written),
+							len(got),
+						)
 					}
-					// The last tick of the grid ends here; what the last row does after it is on no tick.
+					// The last tick of the grid ends here; what the last row does after it is on no
+					// tick.
 					end := float64(len(got)) / float64(hz)
 					for c := range 6 {
 						want := slowTick(rows, c, set.rate, 0, end)
 						if sum := total(got, c); math.Abs(sum-want) > 1e-5 {
 							t.Errorf("episode %d, column %d: total %v, want %v", e, c, sum, want)
 						}
-						if lost := total(rows, c) - want; math.Abs(lost) > math.Abs(rows[len(rows)-1][c])+1e-9 {
-							t.Errorf("episode %d, column %d: %v is lost, more than the last row", e, c, lost)
+						if lost := total(
+							rows,
+							c,
+						) - want; math.Abs(
+							lost,
+						) > math.Abs(
+							rows[len(rows)-1][c],
+						)+1e-9 {
+							t.Errorf(
+								"episode %d, column %d: %v is lost, more than the last row",
+								e,
+								c,
+								lost,
+							)
 						}
 					}
 					for i, row := range got {
@@ -131,7 +168,15 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 								want = slowLinear(rows, c, set.rate, from)
 							}
 							if math.Abs(row[c]-want) > 1e-5 || math.Abs(written[i][c]-want) > 1e-5 {
-								t.Fatalf("episode %d, row %d, column %d: Loader %v, convert %v; want %v", e, i, c, row[c], written[i][c], want)
+								t.Fatalf(
+									"episode %d, row %d, column %d: Loader %v, convert %v; want %v",
+									e,
+									i,
+									c,
+									row[c],
+									written[i][c],
+									want,
+								)
 							}
 						}
 					}
@@ -141,7 +186,8 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 	}
 }
 
-// TestRelativeGolden checks the numbers of the report: the sum of dz of one episode of Bridge, at 5 Hz and at 10 Hz.
+// TestRelativeGolden checks the numbers of the report: the sum of dz of one episode of Bridge, at 5
+// Hz and at 10 Hz.
 func TestRelativeGolden(t *testing.T) {
 	ds := open(t, realdata.Path(t, relativeSets[0].name))
 	rate := robocache.Rate{Num: 10, Den: 1}
@@ -157,15 +203,33 @@ func TestRelativeGolden(t *testing.T) {
 	}
 	rows := rowsOfStream(t, ds, golden, "action")
 	got, _, notes := samplesOf(t, ds, golden, "action", loader.Windows{Hz: &rate})
-	if sum, want := total(got, 2), total(rows, 2)-rows[len(rows)-1][2]/2; math.Abs(sum-want) > 1e-6 {
+	if sum, want := total(
+		got,
+		2,
+	), total(
+		rows,
+		2,
+	)-rows[len(rows)-1][2]/2; math.Abs(
+		sum-want,
+	) > 1e-6 {
 		t.Errorf("episode %d: dz add up to %v at 10 Hz, want %v", golden, sum, want)
 	}
-	if len(notes) == 0 || !strings.Contains(notes[0], "action is relative (as known of bridge_dataset): columns 0–5 of its rows are summed") ||
+	if len(notes) == 0 ||
+		!strings.Contains(
+			notes[0],
+			"action is relative (as known of bridge_dataset): columns 0–5 of its rows are summed",
+		) ||
 		!strings.Contains(notes[0], `Align: {Relative: {"action": false}}`) {
 		t.Errorf("notes %q", notes)
 	}
 	absolute := &align.Config{Relative: map[string]robocache.Relative{"action": {None: true}}}
-	linear, _, notes := samplesOf(t, ds, golden, "action", loader.Windows{Hz: &rate, Align: absolute})
+	linear, _, notes := samplesOf(
+		t,
+		ds,
+		golden,
+		"action",
+		loader.Windows{Hz: &rate, Align: absolute},
+	)
 	for i, row := range linear {
 		if want := slowLinear(rows, 2, 5, float64(i)/10); math.Abs(row[2]-want) > 1e-6 {
 			t.Fatalf("absolute, row %d: %v, want %v", i, row[2], want)

@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/loopback"
 )
 
-// A remote file read through a cache directory: exact, and what one handle has read costs the next one no request.
+// A remote file read through a cache directory: exact, and what one handle has read costs the next
+// one no request.
 func TestRemoteBlocksOnDisk(t *testing.T) {
 	dir := realdata.Path(t, small)
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(mp4)))
@@ -63,11 +64,15 @@ func TestRemoteBlocksOnDisk(t *testing.T) {
 	}
 }
 
-// The loader over http with a cache directory: the same batches, and the second run asks for no video but for its opening.
+// The loader over http with a cache directory: the same batches, and the second run asks for no
+// video but for its opening.
 func TestLoaderRemoteCache(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
-	cfg := loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}, Memory: loader.Memory{Threads: 2}}
+	cfg := loader.Config{
+		Order:  loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5},
+		Memory: loader.Memory{Threads: 2},
+	}
 	want, n, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
 		t.Fatal(err)

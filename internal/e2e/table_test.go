@@ -25,7 +25,8 @@ func altered(t testing.TB) map[string]tree {
 		t.Skip("no .venv with pyarrow to rewrite tables with")
 	}
 	dst := t.TempDir()
-	if out, err := exec.Command(python, filepath.Join("testdata", "alter.py"), src, dst).CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, filepath.Join("testdata", "alter.py"), src, dst).
+		CombinedOutput(); err != nil {
 		t.Fatalf("alter.py: %v\n%s", err, out)
 	}
 	cases := map[string]tree{}
@@ -49,28 +50,31 @@ func altered(t testing.TB) map[string]tree {
 // alteredOnce keeps what alter.py made: the tests that want it run one after the other.
 var alteredOnce map[string]tree
 
-// outcome is what must come of a damaged table: a class of error with words in its message, or data with findings.
+// outcome is what must come of a damaged table: a class of error with words in its message, or data
+// with findings.
 type outcome struct {
 	class error  // of the first error of reading everything; nil = all is readable
 	words string // separated by "|"
 	codes string // findings that must be there
 }
 
-// E3: what parquet tables may hold. The timestamps of a LeRobot row are not needed to find its frame: only Times looks at them.
+// E3: what parquet tables may hold. The timestamps of a LeRobot row are not needed to find its
+// frame: only Times looks at them.
 func TestBadTables(t *testing.T) {
 	cases := altered(t)
 	base := load(t, small)
 	mal := robocache.ErrMalformed
 	outcomes := map[string]outcome{
-		"timestamp-nan":       {mal, table + "|timestamp|index 3|episode 1", ""},
-		"timestamp-inf":       {mal, table + "|timestamp|index 3|episode 1", ""},
-		"timestamp-huge":      {mal, table + "|timestamp|index 3|episode 1", ""},
-		"timestamp-null":      {mal, table + "|timestamp|row", ""},
-		"list-null":           {mal, table + "|action|row", ""},
-		"element-null":        {mal, table + "|action|row", ""},
-		"list-short":          {mal, table + "|action|row", ""},
-		"list-long":           {mal, table + "|action|row", ""},
-		"scalar-for-list":     {mal, info + "|action|26", ""}, // all rows have one width: info.json lies
+		"timestamp-nan":  {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-inf":  {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-huge": {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamp-null": {mal, table + "|timestamp|row", ""},
+		"list-null":      {mal, table + "|action|row", ""},
+		"element-null":   {mal, table + "|action|row", ""},
+		"list-short":     {mal, table + "|action|row", ""},
+		"list-long":      {mal, table + "|action|row", ""},
+		// all rows have one width: info.json lies
+		"scalar-for-list":     {mal, info + "|action|26", ""},
 		"nested":              {mal, table + "|action", ""},
 		"text-for-number":     {mal, table + "|frame_index", ""},
 		"list-for-scalar":     {nil, "", ""},
@@ -79,7 +83,11 @@ func TestBadTables(t *testing.T) {
 		"index-wrong":         {nil, "", ""},
 		"rows-none":           {mal, table, ""},
 		"rows-fewer":          {mal, table + "|episode", ""},
-		"rows-more":           {robocache.ErrMisuse, table + "|episode_index 65 occurs twice|doctor --fix", ""},
+		"rows-more": {
+			robocache.ErrMisuse,
+			table + "|episode_index 65 occurs twice|doctor --fix",
+			"",
+		},
 		"rows-reversed":       {mal, table, ""},
 		"column-missing":      {nil, "", "feature-dropped"},
 		"length-2e60":         {nil, "", "episode-length"},
@@ -100,17 +108,18 @@ func TestBadTables(t *testing.T) {
 		"episode-negative":    {mal, eptab + "|episode_index", ""},
 		"episode-2e60":        {mal, table + "|1152921504606846976", ""},
 		"episodes-none":       {mal, "meta/episodes|66 episodes", ""},
-		"episodes-half":       {mal, mp4 + "|episode 25|within half a frame", ""}, // its video drifts
-		"episodes-reversed":   {nil, "", ""},
-		"timestamp-unsorted":  {mal, table + "|timestamp|index 3|episode 1", ""},
-		"timestamps-zero":     {nil, "", ""},
-		"value-nan":           {nil, "", ""},
-		"task-number-null":    {mal, "meta/tasks.parquet|null", ""},
-		"task-1mb":            {nil, "", ""},
-		"task-nul":            {nil, "", ""},
-		"tasks-none":          {mal, "task|episode 0|row 0", ""},
-		"length-0":            {nil, "", ""},
-		"length-1":            {nil, "", ""},
+		// its video drifts
+		"episodes-half":      {mal, mp4 + "|episode 25|within half a frame", ""},
+		"episodes-reversed":  {nil, "", ""},
+		"timestamp-unsorted": {mal, table + "|timestamp|index 3|episode 1", ""},
+		"timestamps-zero":    {nil, "", ""},
+		"value-nan":          {nil, "", ""},
+		"task-number-null":   {mal, "meta/tasks.parquet|null", ""},
+		"task-1mb":           {nil, "", ""},
+		"task-nul":           {nil, "", ""},
+		"tasks-none":         {mal, "task|episode 0|row 0", ""},
+		"length-0":           {nil, "", ""},
+		"length-1":           {nil, "", ""},
 	}
 	for name, files := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,10 +169,19 @@ func TestBadTimestamps(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			ds := open(t, base.with(table, cases[c.name][table]).mem(t))
 			keys := []string{"action"}
-			if _, n, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys}}); err != nil || n != 1254 {
+			if _, n, err := digest(
+				t.Context(),
+				ds,
+				loader.Config{Windows: loader.Windows{Keys: keys}},
+			); err != nil ||
+				n != 1254 {
 				t.Errorf("rows need no timestamps: %d, %v", n, err)
 			}
-			_, n, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys, Hz: &hz}})
+			_, n, err := digest(
+				t.Context(),
+				ds,
+				loader.Config{Windows: loader.Windows{Keys: keys, Hz: &hz}},
+			)
 			sound(t, err)
 			if c.ok != (err == nil) {
 				t.Errorf("on a timeline: %d samples, %v", n, err)
@@ -175,7 +193,14 @@ func TestBadTimestamps(t *testing.T) {
 					}
 				}
 				// One bad episode ends no run that may skip.
-				_, n, err = digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: keys, Hz: &hz}, Order: loader.Order{OnBadEpisode: "skip"}})
+				_, n, err = digest(
+					t.Context(),
+					ds,
+					loader.Config{
+						Windows: loader.Windows{Keys: keys, Hz: &hz},
+						Order:   loader.Order{OnBadEpisode: "skip"},
+					},
+				)
 				if err != nil || n == 0 {
 					t.Errorf("skip: %d samples, %v", n, err)
 				}
@@ -184,21 +209,29 @@ func TestBadTimestamps(t *testing.T) {
 	}
 }
 
-// E3: episodes of no row and of one row are episodes: the rows of the others stay where they are, and windows are clamped.
+// E3: episodes of no row and of one row are episodes: the rows of the others stay where they are,
+// and windows are clamped.
 func TestShortestEpisodes(t *testing.T) {
 	decoders(t)
 	cases := altered(t)
 	base := load(t, small)
 	// The bookkeeping columns differ by construction.
 	back := loader.Delta{Key: camera, Offsets: []float64{-1.0 / 30, 0, 1.0 / 30}}
-	cfg := loader.Config{Order: loader.Order{BatchSize: 50, Split: robocache.SplitAll}, Windows: loader.Windows{Keys: []string{"observation.state", "action", camera, "index"}}} // train is 0:66, and an episode is added
+	// train is 0:66, and an episode is added
+	cfg := loader.Config{
+		Order:   loader.Order{BatchSize: 50, Split: robocache.SplitAll},
+		Windows: loader.Windows{Keys: []string{"observation.state", "action", camera, "index"}},
+	}
 	wantSum, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"length-0", "length-1"} {
 		t.Run(name, func(t *testing.T) {
-			ds := open(t, base.with(table, cases[name][table]).with(eptab, cases[name][eptab]).mem(t))
+			ds := open(
+				t,
+				base.with(table, cases[name][table]).with(eptab, cases[name][eptab]).mem(t),
+			)
 			if n := ds.Info().Episodes; n != 67 {
 				t.Fatalf("%d episodes", n)
 			}
@@ -213,14 +246,27 @@ func TestShortestEpisodes(t *testing.T) {
 				if times, err := ds.Times(t.Context(), 2, ""); err != nil || len(times) != 0 {
 					t.Error(times, err)
 				}
-				_, n, err := digest(t.Context(), ds, loader.Config{Order: loader.Order{Episodes: []int{2}}, Windows: loader.Windows{Keys: []string{"action"}}})
+				_, n, err := digest(
+					t.Context(),
+					ds,
+					loader.Config{
+						Order:   loader.Order{Episodes: []int{2}},
+						Windows: loader.Windows{Keys: []string{"action"}},
+					},
+				)
 				if n != 0 {
 					t.Error(n, err)
 				}
 				sound(t, err)
 				return
 			}
-			m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{camera}, Deltas: loader.Deltas{back}}})
+			m, err := loader.NewMap(
+				t.Context(),
+				ds,
+				loader.Config{
+					Windows: loader.Windows{Keys: []string{camera}, Deltas: loader.Deltas{back}},
+				},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +278,10 @@ func TestShortestEpisodes(t *testing.T) {
 			defer b.Release()
 			x := b.Tensor(camera).Data
 			n = len(x) / 3
-			if pads := b.Tensor(camera + "_is_pad").Data; fmt.Sprint(pads) != "[1 0 1]" || string(x[:n]) != string(x[n:2*n]) || string(x[:n]) != string(x[2*n:]) {
+			if pads := b.Tensor(
+				camera + "_is_pad",
+			).Data; fmt.Sprint(pads) != "[1 0 1]" || string(x[:n]) != string(x[n:2*n]) ||
+				string(x[:n]) != string(x[2*n:]) {
 				t.Error("the window of a one-frame episode is not its one frame three times:", pads)
 			}
 		})

@@ -17,37 +17,113 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// folders are datasets whose files are found by listing: name → real file, and the files that strange things take the place of.
+// folders are datasets whose files are found by listing: name → real file, and the files that
+// strange things take the place of.
 var folders = map[string]struct {
 	files   map[string]string
 	victims []string
 }{
-	"aloha":     {map[string]string{"episode_0.hdf5": "aloha_like/episode_0.hdf5", "episode_1.hdf5": "aloha_like/episode_1.hdf5"}, []string{"episode_0.hdf5", "episode_1.hdf5"}},
-	"robomimic": {map[string]string{"a_0.hdf5": "robomimic_like/earliest_gzip.hdf5", "a_1.hdf5": "robomimic_like/earliest_gzip.hdf5"}, []string{"a_0.hdf5", "a_1.hdf5"}},
-	"hdf5":      {map[string]string{"a_0.h5": "hdf5_features/v108.hdf5", "a_1.h5": "hdf5_features/v108.hdf5"}, []string{"a_0.h5", "a_1.h5"}},
-	"kitti":     {map[string]string{"velodyne/000000.bin": "pointclouds/kitti/000000.bin", "velodyne/000001.bin": "pointclouds/kitti/000000.bin"}, []string{"velodyne/000000.bin", "velodyne/000001.bin"}},
-	"nuscenes": {map[string]string{
-		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
-		"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
-	}, []string{"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin"}},
-	"mcap": {map[string]string{"a_0.mcap": "rosbag2/py/mcap/talker/talker.mcap", "a_1.mcap": "rosbag2/py/mcap/talker/talker.mcap"}, []string{"a_0.mcap", "a_1.mcap"}},
-	"rosbag2": {map[string]string{"a_0.db3": "rosbag2/py/sqlite3/talker/talker.db3", "b/metadata.yaml": "rosbag2/py/sqlite3/wbag/metadata.yaml", "b/wbag_0.db3": "rosbag2/py/sqlite3/wbag/wbag_0.db3", "b/wbag_1.db3": "rosbag2/py/sqlite3/wbag/wbag_1.db3",
-		"b/wbag_2.db3": "rosbag2/py/sqlite3/wbag/wbag_2.db3", "b/wbag_3.db3": "rosbag2/py/sqlite3/wbag/wbag_3.db3", "b/wbag_4.db3": "rosbag2/py/sqlite3/wbag/wbag_4.db3"}, []string{"a_0.db3", "b/wbag_0.db3", "b/metadata.yaml"}},
-	"calvin": {map[string]string{"episode_0000000.npz": "calvin_like/training/episode_0000000.npz", "episode_0000001.npz": "calvin_like/training/episode_0000001.npz", "episode_0000002.npz": "calvin_like/training/episode_0000002.npz"},
-		[]string{"episode_0000000.npz", "episode_0000001.npz", "episode_0000002.npz"}},
-	"rlds": {map[string]string{"1.0.0/features.json": "bridge_rlds/bridge_dataset/1.0.0/features.json", "1.0.0/dataset_info.json": "bridge_rlds/bridge_dataset/1.0.0/dataset_info.json",
-		"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001": "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-train.tfrecord-00000-of-00001", "1.0.0/bridge_dataset-val.tfrecord-00000-of-00001": "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-val.tfrecord-00000-of-00001"},
-		[]string{"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001", "1.0.0/features.json"}},
-	"zarr": {map[string]string{".zgroup": "diffusion_policy_zarr/replay_buffer.zarr/.zgroup", "data/.zgroup": "diffusion_policy_zarr/replay_buffer.zarr/data/.zgroup", "meta/.zgroup": "diffusion_policy_zarr/replay_buffer.zarr/meta/.zgroup",
-		"data/action/.zarray": "diffusion_policy_zarr/replay_buffer.zarr/data/action/.zarray", "data/action/0.0": "diffusion_policy_zarr/replay_buffer.zarr/data/action/0.0",
-		"meta/episode_ends/.zarray": "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/.zarray", "meta/episode_ends/0": "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/0"},
-		[]string{"data/action/0.0", "data/action/.zarray"}},
-	"lerobot": {map[string]string{info: small + "/" + info, eptab: small + "/" + eptab, "meta/tasks.parquet": small + "/meta/tasks.parquet", "meta/stats.json": small + "/meta/stats.json", table: small + "/" + table, mp4: small + "/" + mp4},
-		[]string{table, mp4, eptab, "meta/tasks.parquet", "meta/stats.json"}},
+	"aloha": {
+		map[string]string{
+			"episode_0.hdf5": "aloha_like/episode_0.hdf5",
+			"episode_1.hdf5": "aloha_like/episode_1.hdf5",
+		},
+		[]string{"episode_0.hdf5", "episode_1.hdf5"},
+	},
+	"robomimic": {
+		map[string]string{
+			"a_0.hdf5": "robomimic_like/earliest_gzip.hdf5",
+			"a_1.hdf5": "robomimic_like/earliest_gzip.hdf5",
+		},
+		[]string{"a_0.hdf5", "a_1.hdf5"},
+	},
+	"hdf5": {
+		map[string]string{"a_0.h5": "hdf5_features/v108.hdf5", "a_1.h5": "hdf5_features/v108.hdf5"},
+		[]string{"a_0.h5", "a_1.h5"},
+	},
+	"kitti": {
+		map[string]string{
+			"velodyne/000000.bin": "pointclouds/kitti/000000.bin",
+			"velodyne/000001.bin": "pointclouds/kitti/000000.bin",
+		},
+		[]string{"velodyne/000000.bin", "velodyne/000001.bin"},
+	},
+	"nuscenes": {
+		map[string]string{
+			"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
+			"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin": "pointclouds/nuscenes/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083900561.pcd.bin",
+		},
+		[]string{
+			"samples/LIDAR_TOP/n008-2018-09-18-12-07-26-0400__LIDAR_TOP__1537287083950561.pcd.bin",
+		},
+	},
+	"mcap": {
+		map[string]string{
+			"a_0.mcap": "rosbag2/py/mcap/talker/talker.mcap",
+			"a_1.mcap": "rosbag2/py/mcap/talker/talker.mcap",
+		},
+		[]string{"a_0.mcap", "a_1.mcap"},
+	},
+	"rosbag2": {
+		map[string]string{
+			"a_0.db3":         "rosbag2/py/sqlite3/talker/talker.db3",
+			"b/metadata.yaml": "rosbag2/py/sqlite3/wbag/metadata.yaml",
+			"b/wbag_0.db3":    "rosbag2/py/sqlite3/wbag/wbag_0.db3",
+			"b/wbag_1.db3":    "rosbag2/py/sqlite3/wbag/wbag_1.db3",
+			"b/wbag_2.db3":    "rosbag2/py/sqlite3/wbag/wbag_2.db3",
+			"b/wbag_3.db3":    "rosbag2/py/sqlite3/wbag/wbag_3.db3",
+			"b/wbag_4.db3":    "rosbag2/py/sqlite3/wbag/wbag_4.db3",
+		},
+		[]string{"a_0.db3", "b/wbag_0.db3", "b/metadata.yaml"},
+	},
+	"calvin": {
+		map[string]string{
+			"episode_0000000.npz": "calvin_like/training/episode_0000000.npz",
+			"episode_0000001.npz": "calvin_like/training/episode_0000001.npz",
+			"episode_0000002.npz": "calvin_like/training/episode_0000002.npz",
+		},
+		[]string{"episode_0000000.npz", "episode_0000001.npz", "episode_0000002.npz"},
+	},
+	"rlds": {
+		map[string]string{
+			"1.0.0/features.json":                                "bridge_rlds/bridge_dataset/1.0.0/features.json",
+			"1.0.0/dataset_info.json":                            "bridge_rlds/bridge_dataset/1.0.0/dataset_info.json",
+			"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001": "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-train.tfrecord-00000-of-00001",
+			"1.0.0/bridge_dataset-val.tfrecord-00000-of-00001":   "bridge_rlds/bridge_dataset/1.0.0/bridge_dataset-val.tfrecord-00000-of-00001",
+		},
+		[]string{"1.0.0/bridge_dataset-train.tfrecord-00000-of-00001", "1.0.0/features.json"},
+	},
+	"zarr": {
+		map[string]string{
+			".zgroup":                   "diffusion_policy_zarr/replay_buffer.zarr/.zgroup",
+			"data/.zgroup":              "diffusion_policy_zarr/replay_buffer.zarr/data/.zgroup",
+			"meta/.zgroup":              "diffusion_policy_zarr/replay_buffer.zarr/meta/.zgroup",
+			"data/action/.zarray":       "diffusion_policy_zarr/replay_buffer.zarr/data/action/.zarray",
+			"data/action/0.0":           "diffusion_policy_zarr/replay_buffer.zarr/data/action/0.0",
+			"meta/episode_ends/.zarray": "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/.zarray",
+			"meta/episode_ends/0":       "diffusion_policy_zarr/replay_buffer.zarr/meta/episode_ends/0",
+		},
+		[]string{"data/action/0.0", "data/action/.zarray"},
+	},
+	"lerobot": {
+		map[string]string{
+			info:                 small + "/" + info,
+			eptab:                small + "/" + eptab,
+			"meta/tasks.parquet": small + "/meta/tasks.parquet",
+			"meta/stats.json":    small + "/meta/stats.json",
+			table:                small + "/" + table,
+			mp4:                  small + "/" + mp4,
+		},
+		[]string{table, mp4, eptab, "meta/tasks.parquet", "meta/stats.json"},
+	},
 }
 
 // faults opens a dataset as doctor does: what is wrong with it, and how many episodes it has.
-func faults(t *testing.T, dir, format string, opt robocache.OpenOptions) (said []string, episodes int) {
+func faults(
+	t *testing.T,
+	dir, format string,
+	opt robocache.OpenOptions,
+) (said []string, episodes int) {
 	t.Helper()
 	if opt.Options = nil; format == "rlds" {
 		opt.Options = map[string]string{"split": "all"}
@@ -89,7 +165,13 @@ func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats,
 		return loader.Stats{}, err
 	}
 	defer ds.Close()
-	cfg := loader.Config{Order: loader.Order{BatchSize: 2, OnBadEpisode: loader.OnBad(onBad), Split: robocache.SplitAll}}
+	cfg := loader.Config{
+		Order: loader.Order{
+			BatchSize:    2,
+			OnBadEpisode: loader.OnBad(onBad),
+			Split:        robocache.SplitAll,
+		},
+	}
 	if _, err := video.ActiveBackend(); err != nil {
 		cfg.Keys = []string{}
 		for _, f := range ds.Info().Features {
@@ -122,7 +204,8 @@ func trains(t *testing.T, dir, format, onBad string, follow bool) (loader.Stats,
 	}
 }
 
-// E3: an RLDS shard that was cut stops training by name; with skip it goes on without what was lost, and lists it.
+// E3: an RLDS shard that was cut stops training by name; with skip it goes on without what was
+// lost, and lists it.
 func TestCutShardStopsTraining(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "set")
 	const victim = "bridge_dataset-train.tfrecord-00000-of-00001"
@@ -142,11 +225,19 @@ func TestCutShardStopsTraining(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := trains(t, dir, "rlds", "error", false); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), victim) {
+	if _, err := trains(
+		t,
+		dir,
+		"rlds",
+		"error",
+		false,
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), victim) {
 		t.Errorf("training says %v", err)
 	}
 	stats, err := trains(t, dir, "rlds", "skip", false)
-	if err != nil || stats.Samples == 0 || !strings.Contains(fmt.Sprint(stats.BadEpisodes), victim) {
+	if err != nil || stats.Samples == 0 ||
+		!strings.Contains(fmt.Sprint(stats.BadEpisodes), victim) {
 		t.Errorf("with skip: %v, %d samples, %v", err, stats.Samples, stats.BadEpisodes)
 	}
 }
@@ -198,7 +289,10 @@ func TestNothingVanishes(t *testing.T) {
 							write(dir, name)
 						}
 					}
-					if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, victim)), 0o755); err != nil {
+					if err := os.MkdirAll(
+						filepath.Dir(filepath.Join(dir, victim)),
+						0o755,
+					); err != nil {
 						t.Fatal(err)
 					}
 					if err := make(filepath.Join(dir, victim)); err != nil {
@@ -206,33 +300,82 @@ func TestNothingVanishes(t *testing.T) {
 					}
 					said, _ := faults(t, dir, format, robocache.OpenOptions{})
 					unused := victim == "meta/stats.json" // by training on raw values
-					if _, err := trains(t, dir, format, "error", false); !unused && (err == nil || !strings.Contains(err.Error(), filepath.Base(victim)) || !errors.Is(err, robocache.ErrMalformed)) {
+					if _, err := trains(
+						t,
+						dir,
+						format,
+						"error",
+						false,
+					); !unused &&
+						(err == nil || !strings.Contains(err.Error(), filepath.Base(victim)) || !errors.Is(err, robocache.ErrMalformed)) {
 						t.Errorf("%s for %s: training says %v", what, victim, err)
 					}
 					stats, err := trains(t, dir, format, "skip", false)
-					if listed := fmt.Sprint(err, stats.BadEpisodes); !unused && !strings.Contains(listed, filepath.Base(victim)) {
+					if listed := fmt.Sprint(
+						err,
+						stats.BadEpisodes,
+					); !unused &&
+						!strings.Contains(listed, filepath.Base(victim)) {
 						t.Errorf("%s for %s: with skip %s", what, victim, listed)
 					}
 					sameAnchor := format != "rosbag2" // its two recordings have different topics
 					if err == nil && !unused && sameAnchor && stats.Samples >= whole.Samples {
-						t.Errorf("%s for %s: %d samples of %d", what, victim, stats.Samples, whole.Samples)
+						t.Errorf(
+							"%s for %s: %d samples of %d",
+							what,
+							victim,
+							stats.Samples,
+							whole.Samples,
+						)
 					}
-					if all := strings.Join(said, "\n"); !strings.Contains(all, filepath.Base(victim)) {
+					if all := strings.Join(
+						said,
+						"\n",
+					); !strings.Contains(
+						all,
+						filepath.Base(victim),
+					) {
 						t.Errorf("%s for %s is not named: %q", what, victim, all)
 					} else if what == "link to outside" {
 						if !strings.Contains(all, "link") {
 							t.Errorf("%s for %s: %q", what, victim, all)
 						}
-						if said, n := faults(t, dir, format, robocache.OpenOptions{FollowLinks: true}); len(said) != len(before) || n != episodes {
-							t.Errorf("%s is followed: %d episodes of %d, %q", victim, n, episodes, said)
+						if said, n := faults(
+							t,
+							dir,
+							format,
+							robocache.OpenOptions{FollowLinks: true},
+						); len(said) != len(before) ||
+							n != episodes {
+							t.Errorf(
+								"%s is followed: %d episodes of %d, %q",
+								victim,
+								n,
+								episodes,
+								said,
+							)
 						}
-						if got, err := trains(t, dir, format, "error", true); err != nil || got.Samples != whole.Samples {
-							t.Errorf("%s is followed: %d samples of %d, %v", victim, got.Samples, whole.Samples, err)
+						if got, err := trains(
+							t,
+							dir,
+							format,
+							"error",
+							true,
+						); err != nil ||
+							got.Samples != whole.Samples {
+							t.Errorf(
+								"%s is followed: %d samples of %d, %v",
+								victim,
+								got.Samples,
+								whole.Samples,
+								err,
+							)
 						}
 					}
 				}
 			}
-			// The hub's cache: each file is a link to a blob beside the snapshots, and needs no flag.
+			// The hub's cache: each file is a link to a blob beside the snapshots, and needs no
+			// flag.
 			hub := filepath.Join(t.TempDir(), "datasets--o--n")
 			snapshot := filepath.Join(hub, "snapshots", "c0ffee")
 			n := 0
@@ -255,11 +398,29 @@ func TestNothingVanishes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if said, n := faults(t, snapshot, format, robocache.OpenOptions{}); len(said) != len(before) || n != episodes {
+			if said, n := faults(
+				t,
+				snapshot,
+				format,
+				robocache.OpenOptions{},
+			); len(said) != len(before) ||
+				n != episodes {
 				t.Errorf("a snapshot of the hub's cache: %d episodes of %d, %q", n, episodes, said)
 			}
-			if got, err := trains(t, snapshot, format, "error", false); err != nil || got.Samples != whole.Samples {
-				t.Errorf("a snapshot of the hub's cache: %d samples of %d, %v", got.Samples, whole.Samples, err)
+			if got, err := trains(
+				t,
+				snapshot,
+				format,
+				"error",
+				false,
+			); err != nil ||
+				got.Samples != whole.Samples {
+				t.Errorf(
+					"a snapshot of the hub's cache: %d samples of %d, %v",
+					got.Samples,
+					whole.Samples,
+					err,
+				)
 			}
 		})
 	}
@@ -267,7 +428,9 @@ func TestNothingVanishes(t *testing.T) {
 
 // TestMissingStorage: of a bag whose files were not fetched they are named.
 func TestMissingStorage(t *testing.T) {
-	b := []byte("rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - run_0.db3\n  duration:\n    nanoseconds: 1\n  starting_time:\n    nanoseconds_since_epoch: 1\n  message_count: 0\n  topics_with_message_count: []\n  compression_format: \"\"\n  compression_mode: \"\"\n")
+	b := []byte(
+		"rosbag2_bagfile_information:\n  version: 5\n  storage_identifier: sqlite3\n  relative_file_paths:\n    - run_0.db3\n  duration:\n    nanoseconds: 1\n  starting_time:\n    nanoseconds_since_epoch: 1\n  message_count: 0\n  topics_with_message_count: []\n  compression_format: \"\"\n  compression_mode: \"\"\n",
+	)
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "metadata.yaml"), b, 0o644); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/loader"
 )
 
-// box finds a box by its path and gives the offsets of its first payload byte and of its end; each step goes into the first of its name.
+// box finds a box by its path and gives the offsets of its first payload byte and of its end; each
+// step goes into the first of its name.
 func box(t testing.TB, data []byte, path string) (from, to int) {
 	t.Helper()
 	from, to = 0, len(data)
@@ -39,11 +40,16 @@ func box(t testing.TB, data []byte, path string) (from, to int) {
 
 const stbl = "moov/trak/mdia/minf/stbl/"
 
-// E3: mp4 tables that declare the absurd: a typed error that names the file and the box, or only the true frames; little memory.
+// E3: mp4 tables that declare the absurd: a typed error that names the file and the box, or only
+// the true frames; little memory.
 func TestBadBoxes(t *testing.T) {
 	decoders(t)
 	base := load(t, small)
-	cfg := loader.Config{Order: loader.Order{Episodes: []int{0, 33, 65}}, Windows: loader.Windows{Keys: []string{camera}}, Memory: loader.Memory{Deadline: 15}}
+	cfg := loader.Config{
+		Order:   loader.Order{Episodes: []int{0, 33, 65}},
+		Windows: loader.Windows{Keys: []string{camera}},
+		Memory:  loader.Memory{Deadline: 15},
+	}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +124,8 @@ func TestBadBoxes(t *testing.T) {
 		}, outcome{nil, "", "any"}},
 		{"width 65535 x 65535", func(t *testing.T, b []byte) []byte {
 			from, _ := box(t, b, stbl+"stsd")
-			binary.BigEndian.PutUint32(b[from+8+8+24:], 1<<32-1) // width and height of the first sample entry
+			// width and height of the first sample entry
+			binary.BigEndian.PutUint32(b[from+8+8+24:], 1<<32-1)
 			return b
 		}, outcome{nil, "", "any"}},
 		{"codec of no one", func(t *testing.T, b []byte) []byte {
@@ -180,7 +187,8 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	base := load(t, "gr00t_picknplace_v20")
 	const dir, key = "videos/chunk-000/observation.images.ego_view/episode_", "observation.images.ego_view"
 	// Episode 3 has 412 rows, episode 4 has 328: each gets the other's file.
-	tr := base.with(dir+"000003.mp4", base[dir+"000004.mp4"]).with(dir+"000004.mp4", base[dir+"000003.mp4"])
+	tr := base.with(dir+"000003.mp4", base[dir+"000004.mp4"]).
+		with(dir+"000004.mp4", base[dir+"000003.mp4"])
 	ds := open(t, tr.mem(t))
 	rows := func(e int, k ...int) (out []robocache.Row) {
 		for _, i := range k {
@@ -190,13 +198,20 @@ func TestVideoOfAnotherLength(t *testing.T) {
 	}
 	for e, words := range map[int][]string{3: {"episode 3", "328 frames for 412 rows"}, 4: {"episode 4", "412 frames for 328 rows", "one frame after 0"}} {
 		for _, k := range []int{0, 1, ds.Len(e) - 1} {
-			want(t, ds.Frames(t.Context(), key, rows(e, k), make([]robocache.FrameRef, 1)), robocache.ErrMalformed, append(words, key)...)
+			want(
+				t,
+				ds.Frames(t.Context(), key, rows(e, k), make([]robocache.FrameRef, 1)),
+				robocache.ErrMalformed,
+				append(words, key)...)
 		}
 	}
 	if n := codes(ds)["frame-count"]; n != 2 {
 		t.Errorf("%d findings, %v", n, codes(ds))
 	}
-	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Episodes: []int{2, 3, 4}}, Windows: loader.Windows{Keys: []string{key, "index"}}}
+	cfg := loader.Config{
+		Order:   loader.Order{BatchSize: 64, Episodes: []int{2, 3, 4}},
+		Windows: loader.Windows{Keys: []string{key, "index"}},
+	}
 	_, _, err := digest(t.Context(), ds, cfg)
 	want(t, err, robocache.ErrMalformed, "episode 3", key)
 	l := listed(t, ds, cfg, 2)
@@ -248,14 +263,19 @@ func listed(t testing.TB, ds robocache.Dataset, cfg loader.Config, bad int) tall
 	return out
 }
 
-// E3: the mp4 of some episodes is missing, an LFS pointer, cut, empty or noise: those episodes are errors or skipped, the others are served.
+// E3: the mp4 of some episodes is missing, an LFS pointer, cut, empty or noise: those episodes are
+// errors or skipped, the others are served.
 func TestSomeVideosBad(t *testing.T) {
 	decoders(t)
 	base := load(t, "g1_h264_v30")
 	const key = "observation.images.cam_high_flip"
 	const name = "videos/" + key + "/chunk-000/file-001.mp4" // episodes 2 to 4
 	cut := base[name][:len(base[name])*2/3]
-	cfg := loader.Config{Order: loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 3}, Windows: loader.Windows{Keys: []string{key}}, Memory: loader.Memory{Prefetch: 4}}
+	cfg := loader.Config{
+		Order:   loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 3},
+		Windows: loader.Windows{Keys: []string{key}},
+		Memory:  loader.Memory{Prefetch: 4},
+	}
 	good := cfg
 	good.Episodes = []int{0, 1}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), good)
@@ -296,7 +316,8 @@ func TestSomeVideosBad(t *testing.T) {
 			}
 			named := false
 			for _, f := range found {
-				if f.Severity == robocache.SeverityError && strings.Contains(fmt.Sprint(f.Where, f.Message), "file-001.mp4") {
+				if f.Severity == robocache.SeverityError &&
+					strings.Contains(fmt.Sprint(f.Where, f.Message), "file-001.mp4") {
 					named = true
 				}
 			}
@@ -327,15 +348,42 @@ func TestSomeVideosBad(t *testing.T) {
 var fragmented = func() []byte {
 	b := func(name string, payload ...[]byte) []byte {
 		body := bytes.Join(payload, nil)
-		return append(append(binary.BigEndian.AppendUint32(nil, uint32(8+len(body))), name...), body...)
+		return append(
+			append(binary.BigEndian.AppendUint32(nil, uint32(8+len(body))), name...),
+			body...)
 	}
 	zeros := func(n int) []byte { return make([]byte, n) }
 	mdhd := zeros(24)
 	binary.BigEndian.PutUint32(mdhd[12:], 15360)
 	hdlr := append(zeros(8), "vide\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
-	entry := b("avc1", zeros(24), []byte{1, 64, 0, 240}, zeros(50), b("avcC", []byte{1, 100, 0, 20, 255, 224, 0}))
-	stbl := b("stbl", b("stsd", []byte{0, 0, 0, 0, 0, 0, 0, 1}, entry), b("stts", zeros(8)), b("stsc", zeros(8)), b("stsz", zeros(12)), b("stco", zeros(8)))
-	trak := b("trak", b("tkhd", zeros(84)), b("mdia", b("mdhd", mdhd), b("hdlr", hdlr), b("minf", stbl)))
+	entry := b(
+		"avc1",
+		zeros(24),
+		[]byte{1, 64, 0, 240},
+		zeros(50),
+		b("avcC", []byte{1, 100, 0, 20, 255, 224, 0}),
+	)
+	stbl := b(
+		"stbl",
+		b("stsd", []byte{0, 0, 0, 0, 0, 0, 0, 1}, entry),
+		b("stts", zeros(8)),
+		b("stsc", zeros(8)),
+		b("stsz", zeros(12)),
+		b("stco", zeros(8)),
+	)
+	trak := b(
+		"trak",
+		b("tkhd", zeros(84)),
+		b("mdia", b("mdhd", mdhd), b("hdlr", hdlr), b("minf", stbl)),
+	)
 	moov := b("moov", b("mvhd", zeros(100)), trak, b("mvex", b("trex", zeros(24))))
-	return bytes.Join([][]byte{b("ftyp", []byte("isom\x00\x00\x02\x00isomiso2avc1mp41")), moov, b("moof", b("mfhd", zeros(8))), b("mdat", zeros(64))}, nil)
+	return bytes.Join(
+		[][]byte{
+			b("ftyp", []byte("isom\x00\x00\x02\x00isomiso2avc1mp41")),
+			moov,
+			b("moof", b("mfhd", zeros(8))),
+			b("mdat", zeros(64)),
+		},
+		nil,
+	)
 }()

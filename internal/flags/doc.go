@@ -1,4 +1,5 @@
-// Package flags is the file of flagged episodes: `robocache view --flags FILE` writes it, `robocache edit` reads it.
+// Package flags is the file of flagged episodes: `robocache view --flags FILE` writes it,
+// `robocache edit` reads it.
 //
 // # Contract
 //

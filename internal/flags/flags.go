@@ -25,11 +25,13 @@ const (
 
 // Flag is a reason to do something with an episode, or with some of its rows.
 type Flag struct {
-	Episode int64  `json:"episode_index"`    // robocache.Episode.Index
-	Length  int    `json:"length,omitempty"` // rows of the episode when it was flagged; 0 = not said
-	Label   string `json:"label,omitempty"`
-	Note    string `json:"note,omitempty"`
-	Rows    []int  `json:"rows,omitempty"` // [from, to) of the episode's own rows; none = the whole episode
+	Episode int64 `json:"episode_index"` // robocache.Episode.Index
+	// rows of the episode when it was flagged; 0 = not said
+	Length int    `json:"length,omitempty"`
+	Label  string `json:"label,omitempty"`
+	Note   string `json:"note,omitempty"`
+	// [from, to) of the episode's own rows; none = the whole episode
+	Rows []int `json:"rows,omitempty"`
 }
 
 // File is the flags of one dataset.
@@ -46,11 +48,18 @@ func New(ctx context.Context, ds robocache.Dataset) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{Version: version, Dataset: robocache.Redact(ds.Info().URI), Fingerprint: fingerprint, Flags: []Flag{}}, nil
+	return &File{
+		Version:     version,
+		Dataset:     robocache.Redact(ds.Info().URI),
+		Fingerprint: fingerprint,
+		Flags:       []Flag{},
+	}, nil
 }
 
-// Fingerprint says which dataset it is, wherever it lies: a hash over its schema, the length of each episode, and some rows: two recordings of one robot may
-// have the same lengths. Of streams on clocks of their own it takes timestamps, which no two recordings share, instead of values, which are far to read.
+// Fingerprint says which dataset it is, wherever it lies: a hash over its schema, the length of
+// each episode, and some rows: two recordings of one robot may have the same lengths. Of streams on
+// clocks of their own it takes timestamps, which no two recordings share, instead of values, which
+// are far to read.
 func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 	info := ds.Info()
 	h := sha256.New()
@@ -81,7 +90,11 @@ func Fingerprint(ctx context.Context, ds robocache.Dataset) (string, error) {
 				}
 			case f.Kind == robocache.KindNumeric && !f.Ragged():
 				raw := make([]byte, 3*f.RowBytes())
-				rows := []robocache.Row{{Episode: e}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}
+				rows := []robocache.Row{
+					{Episode: e},
+					{Episode: e, Index: n / 2},
+					{Episode: e, Index: n - 1},
+				}
 				problem := ds.Gather(ctx, f.Key, rows, raw)
 				if robocache.IsFatal(problem) {
 					return "", problem
@@ -127,7 +140,9 @@ func (f *File) Choose(label string) error {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		labels = append(labels, fmt.Sprintf("%q (%d)", name, counts[name]))
 	}
-	msg, hint := "the file has flags of several labels", "Choose one with "+robocache.Option("label")
+	msg, hint := "the file has flags of several labels", "Choose one with "+robocache.Option(
+		"label",
+	)
 	if label != "" {
 		msg, hint = fmt.Sprintf("no flag has the label %q", label), "Choose a label of the file."
 	}
@@ -143,7 +158,10 @@ func Parse(b []byte) (_ *File, err error) {
 			e = robocache.Malformed("flags", nil, "")
 		}
 		e.Msg = fmt.Sprintf(format, args...)
-		return e.WithHint("a file of %s, or a list of episode indexes such as [3, 7]", robocache.Command("view --flags=FILE"))
+		return e.WithHint(
+			"a file of %s, or a list of episode indexes such as [3, 7]",
+			robocache.Command("view --flags=FILE"),
+		)
 	}
 	f := &File{Version: version}
 	if text := bytes.TrimSpace(b); len(text) > 0 && text[0] == '[' {
@@ -167,12 +185,25 @@ func Parse(b []byte) (_ *File, err error) {
 	}
 	for i, x := range f.Flags {
 		if x.Episode < 0 || x.Length < 0 {
-			if err := bad(nil, "flag %d: episode_index %d, length %d", i, x.Episode, x.Length); err != nil {
+			if err := bad(
+				nil,
+				"flag %d: episode_index %d, length %d",
+				i,
+				x.Episode,
+				x.Length,
+			); err != nil {
 				return nil, err
 			}
 		}
-		if r := x.Rows; len(r) != 0 && (len(r) != 2 || r[0] < 0 || r[1] <= r[0] || x.Length > 0 && r[1] > x.Length) {
-			if err := bad(nil, "flag %d: rows %v of an episode of %d, expected [from, to)", i, r, x.Length); err != nil {
+		if r := x.Rows; len(r) != 0 &&
+			(len(r) != 2 || r[0] < 0 || r[1] <= r[0] || x.Length > 0 && r[1] > x.Length) {
+			if err := bad(
+				nil,
+				"flag %d: rows %v of an episode of %d, expected [from, to)",
+				i,
+				r,
+				x.Length,
+			); err != nil {
 				return nil, err
 			}
 		}
@@ -207,7 +238,12 @@ func (f *File) Write(ctx context.Context, path string) error {
 // Bytes is the file.
 func (f *File) Bytes() ([]byte, error) {
 	slices.SortStableFunc(f.Flags, func(a, b Flag) int {
-		return cmp.Or(cmp.Compare(a.Episode, b.Episode), slices.Compare(a.Rows, b.Rows), cmp.Compare(a.Label, b.Label), cmp.Compare(a.Note, b.Note))
+		return cmp.Or(
+			cmp.Compare(a.Episode, b.Episode),
+			slices.Compare(a.Rows, b.Rows),
+			cmp.Compare(a.Label, b.Label),
+			cmp.Compare(a.Note, b.Note),
+		)
 	})
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -27,7 +27,11 @@ func TestWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Flags = append(f.Flags, Flag{Episode: 1, Length: 20, Label: "<b>bad", Rows: []int{3, 9}}, Flag{Episode: 0, Length: 20, Note: "dropped it"})
+	f.Flags = append(
+		f.Flags,
+		Flag{Episode: 1, Length: 20, Label: "<b>bad", Rows: []int{3, 9}},
+		Flag{Episode: 0, Length: 20, Note: "dropped it"},
+	)
 	path := filepath.Join(t.TempDir(), "flags.json")
 	for range 2 {
 		if err := f.Write(t.Context(), path); err != nil {
@@ -41,7 +45,13 @@ func TestWritten(t *testing.T) {
 	if err := got.Check(t.Context(), ds); err != nil {
 		t.Error(err)
 	}
-	if err := got.Check(t.Context(), open("g1_h264_v30_bigdrift")); !errors.Is(err, robocache.ErrMisuse) {
+	if err := got.Check(
+		t.Context(),
+		open("g1_h264_v30_bigdrift"),
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
@@ -54,8 +64,10 @@ func TestParse(t *testing.T) {
 	if err != nil || len(f.Flags) != 2 || f.Flags[1].Episode != 7 || f.Fingerprint != "" {
 		t.Error(f, err)
 	}
-	for _, text := range []string{"", "{}", "[3.5]", `["a"]`, "[-1]", `{"robocache_flags": 2}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 6]}]}`,
-		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2]}]}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2, 2]}]}`} {
+	for _, text := range []string{
+		"", "{}", "[3.5]", `["a"]`, "[-1]", `{"robocache_flags": 2}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 6]}]}`,
+		`{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2]}]}`, `{"robocache_flags": 1, "flags": [{"episode_index": 0, "rows": [2, 2]}]}`,
+	} {
 		if _, err := Parse([]byte(text)); !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%s: %v", text, err)
 		}
@@ -64,7 +76,11 @@ func TestParse(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("[1, 2]"))
-	f.Add([]byte(`{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 4]}]}`))
+	f.Add(
+		[]byte(
+			`{"robocache_flags": 1, "flags": [{"episode_index": 0, "length": 5, "rows": [2, 4]}]}`,
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x, err := Parse(b)
 		if err != nil {

@@ -43,9 +43,9 @@ func Must[T any](v T, err error) T {
 	return v
 }
 
-// RaiseInternal ends the work if err says nothing about the data, because it is an internal error or
-// a limit of this machine; otherwise it returns err.
-// Code that turns errors into findings, or ignores them, calls it first.
+// RaiseInternal ends the work if err says nothing about the data, because it is an internal error
+// or a limit of this machine; otherwise it returns err. Code that turns errors into findings, or
+// ignores them, calls it first.
 func RaiseInternal(err error) error {
 	if robocache.IsFatal(err) {
 		Fail(err)
@@ -60,7 +60,8 @@ func Try(fn func()) (err error) {
 	return nil
 }
 
-// Into gives the error that the function ends with, where the work in it may Fail: defer guard.Into(&err). A panic passes.
+// Into gives the error that the function ends with, where the work in it may Fail: defer
+// guard.Into(&err). A panic passes.
 func Into(err *error) {
 	switch r := recover().(type) {
 	case nil:
@@ -71,7 +72,8 @@ func Into(err *error) {
 	}
 }
 
-// Func returns a function for a goroutine that runs fn and returns its error; Recover handles a panic.
+// Func returns a function for a goroutine that runs fn and returns its error; Recover handles a
+// panic.
 func Func(op string, fn func()) func() error {
 	return func() (err error) {
 		defer Recover(op, &err)

@@ -31,7 +31,10 @@ func TestPanicsAreErrors(t *testing.T) {
 	}
 	err := index(nil, 3)
 	var e *robocache.Error
-	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrInternal) || robocache.Bad(err) || e.Op != "test read" || !strings.Contains(e.Msg, "index out of range") || !strings.Contains(e.Err.Error(), "guard_test.go") {
+	if !errors.As(err, &e) || !errors.Is(err, robocache.ErrInternal) || robocache.Bad(err) ||
+		e.Op != "test read" ||
+		!strings.Contains(e.Msg, "index out of range") ||
+		!strings.Contains(e.Err.Error(), "guard_test.go") {
 		t.Errorf("%#v", err)
 	}
 	if err := indexFile(nil, 3); !errors.As(err, &e) || e.Where["file"] != "a.bin" {
@@ -53,7 +56,10 @@ func TestRaiseInternal(t *testing.T) {
 		{&robocache.Error{Class: robocache.ErrInternal, Msg: "index out of range"}, true},
 	} {
 		ended := true
-		if err := guard.Try(func() { _ = guard.RaiseInternal(c.err); ended = false }); ended != c.ends || c.ends && !errors.Is(err, c.err) {
+		if err := guard.Try(
+			func() { _ = guard.RaiseInternal(c.err); ended = false },
+		); ended != c.ends ||
+			c.ends && !errors.Is(err, c.err) {
 			t.Errorf("%v: ended %v with %v, want %v", c.err, ended, err, c.ends)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package inflate decompresses deflate, zlib and gzip data whose size is known, whole buffers at once: by libdeflate where
-// 'make native' built it (two to three times the speed), by klauspost/compress elsewhere.
+// Package inflate decompresses deflate, zlib and gzip data whose size is known, whole buffers at
+// once: by libdeflate where 'make native' built it (two to three times the speed), by
+// klauspost/compress elsewhere.
 //
 // # Contract
 //

@@ -60,8 +60,9 @@ func whole(kind Kind, dst, src []byte) error {
 	return err
 }
 
-// Some decompresses one stream of at most len(dst) bytes: written of them, from the first read bytes of src.
-// Where dst is too small, the error is ErrRoom (errors.Is); of damaged data it may be that too.
+// Some decompresses one stream of at most len(dst) bytes: written of them, from the first read
+// bytes of src. Where dst is too small, the error is ErrRoom (errors.Is); of damaged data it may be
+// that too.
 func Some(kind Kind, dst, src []byte) (written, read int, err error) {
 	written, read, err = some(kind, dst, src)
 	if err != nil {

@@ -69,7 +69,17 @@ func TestRoundTrip(t *testing.T) {
 					dst := make([]byte, n+5)
 					w, r, err := way(kind, dst, src)
 					if err != nil || w != n || r != len(src)-4 || !bytes.Equal(dst[:w], data) {
-						t.Fatalf("%s %s level %d of %d bytes: wrote %d, read %d of %d, %v", name, kind, level, n, w, r, len(src)-4, err)
+						t.Fatalf(
+							"%s %s level %d of %d bytes: wrote %d, read %d of %d, %v",
+							name,
+							kind,
+							level,
+							n,
+							w,
+							r,
+							len(src)-4,
+							err,
+						)
 					}
 					if w, _, err = way(kind, dst[:n], src[:len(src)-4]); err != nil || w != n {
 						t.Fatalf("%s %s: into exactly %d bytes: %d %v", name, kind, n, w, err)
@@ -93,7 +103,13 @@ func TestCut(t *testing.T) {
 		for _, kind := range kinds {
 			src := deflated(t, kind, 6, data)
 			for n := range src {
-				if _, _, err := way(kind, dst, src[:n]); !errors.Is(err, errData) && !errors.Is(err, ErrRoom) { // what is cut may look longer
+				// what is cut may look longer
+				if _, _, err := way(
+					kind,
+					dst,
+					src[:n],
+				); !errors.Is(err, errData) &&
+					!errors.Is(err, ErrRoom) {
 					t.Fatalf("%s %s cut at %d of %d: %v", name, kind, n, len(src), err)
 				}
 			}
@@ -133,7 +149,11 @@ func TestGzipMembers(t *testing.T) {
 	want := append(bytes.Clone(a), b...)
 	for _, tail := range []string{"", "\x00\x00\x00"} {
 		dst := make([]byte, 800)
-		if err := Gzip(dst, append(bytes.Clone(src), tail...)); err != nil || !bytes.Equal(dst, want) {
+		if err := Gzip(
+			dst,
+			append(bytes.Clone(src), tail...),
+		); err != nil ||
+			!bytes.Equal(dst, want) {
 			t.Errorf("tail %q: %v", tail, err)
 		}
 	}
@@ -155,7 +175,12 @@ func TestManyAtOnce(t *testing.T) {
 				data := plain(1000+g*100+i, uint64(i))
 				kind := kinds[(g+i)%3]
 				dst := make([]byte, len(data))
-				if _, _, err := Some(kind, dst, deflated(t, kind, 6, data)); err != nil || !bytes.Equal(dst, data) {
+				if _, _, err := Some(
+					kind,
+					dst,
+					deflated(t, kind, 6, data),
+				); err != nil ||
+					!bytes.Equal(dst, data) {
 					t.Errorf("%v %v", kind, err)
 				}
 			}
@@ -164,7 +189,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzBothWays: what both implementations take, they take alike, and data with a checksum they both take or refuse (N2).
+// FuzzBothWays: what both implementations take, they take alike, and data with a checksum they both
+// take or refuse (N2).
 func FuzzBothWays(f *testing.F) {
 	for _, kind := range kinds {
 		src := deflated(f, kind, 6, plain(300, 9))
@@ -177,7 +203,8 @@ func FuzzBothWays(f *testing.F) {
 		a, b := make([]byte, room), make([]byte, room)
 		wa, ra, ea := some(kind, a, src)
 		wb, rb, eb := pure(kind, b, src)
-		if ea == nil && eb == nil && (wa != wb || ra != rb || !bytes.Equal(a[:wa], b[:wb])) || kind == ZlibStream && (ea == nil) != (eb == nil) {
+		if ea == nil && eb == nil && (wa != wb || ra != rb || !bytes.Equal(a[:wa], b[:wb])) ||
+			kind == ZlibStream && (ea == nil) != (eb == nil) {
 			t.Fatalf("%s into %d: %d %d %v; pure: %d %d %v", kind, room, wa, ra, ea, wb, rb, eb)
 		}
 	})

@@ -42,7 +42,13 @@ func some(kind Kind, dst, src []byte) (written, read int, err error) {
 	if len(src) == 0 {
 		return 0, 0, errData
 	}
-	r := C.rc_inflate(C.int(kind), unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), unsafe.Pointer(unsafe.SliceData(dst)), C.size_t(len(dst)))
+	r := C.rc_inflate(
+		C.int(kind),
+		unsafe.Pointer(unsafe.SliceData(src)),
+		C.size_t(len(src)),
+		unsafe.Pointer(unsafe.SliceData(dst)),
+		C.size_t(len(dst)),
+	)
 	switch r.code {
 	case 0:
 		return int(r.written), int(r.read), nil

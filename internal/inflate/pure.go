@@ -10,8 +10,9 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// cut has no end: where the decompressor wants more, the stream is cut. Of a plain deflate stream that ends within a code
-// klauspost/compress says io.EOF, as of a whole one; in the other kinds the checksum is missing then.
+// cut has no end: where the decompressor wants more, the stream is cut. Of a plain deflate stream
+// that ends within a code klauspost/compress says io.EOF, as of a whole one; in the other kinds the
+// checksum is missing then.
 type cut struct{ *bytes.Reader }
 
 func (c cut) Read(p []byte) (int, error) {

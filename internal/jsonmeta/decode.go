@@ -1,5 +1,5 @@
-// Package jsonmeta decodes the JSON of dataset metadata and of options. Its errors name the place and
-// the value in words of JSON; they never name a Go type.
+// Package jsonmeta decodes the JSON of dataset metadata and of options. Its errors name the place
+// and the value in words of JSON; they never name a Go type.
 package jsonmeta
 
 import (
@@ -211,7 +211,13 @@ func syntaxError(op string, b []byte, err *json.SyntaxError) error {
 		}
 	}
 	e.Where["offset"] = at
-	if line := bytes.Count(b[:at], []byte("\n")) + 1; bytes.Contains(bytes.TrimSpace(b), []byte("\n")) {
+	if line := bytes.Count(
+		b[:at],
+		[]byte("\n"),
+	) + 1; bytes.Contains(
+		bytes.TrimSpace(b),
+		[]byte("\n"),
+	) {
 		e.Where["line"] = line
 	}
 	return e

@@ -21,7 +21,9 @@ func TestOptionErrorsNameOptionAndValue(t *testing.T) {
 	} {
 		err := jsonmeta.Option("test", c.name, []byte(c.text), &line{})
 		var e *robocache.Error
-		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMisuse) || e.Msg != c.message || e.Want != c.want || e.Got != c.got {
+		if !errors.As(err, &e) || !errors.Is(err, robocache.ErrMisuse) || e.Msg != c.message ||
+			e.Want != c.want ||
+			e.Got != c.got {
 			t.Errorf("%s: %v", c.text, err)
 		}
 	}

@@ -25,8 +25,9 @@ type Cache[K comparable, V any] struct {
 	items sync.Map     // K → *item[K, V]
 	now   atomic.Int64 // counts what was kept: the time of C3
 
-	mu     sync.Mutex // of what follows
-	recent list.List  // of *item[K, V] that are kept; the order is brought up to date when one must go
+	mu sync.Mutex // of what follows
+	// of *item[K, V] that are kept; the order is brought up to date when one must go
+	recent list.List
 	bytes  int64
 	budget int64
 	stats  Stats
@@ -57,7 +58,8 @@ func New[K comparable, V any](budget int64) *Cache[K, V] {
 	return &Cache[K, V]{budget: budget, gone: func(V) {}}
 }
 
-// Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called with the cache locked: it does not call back.
+// Gone sets what hears of a value that the cache no longer holds, or did not keep. It is called
+// with the cache locked: it does not call back.
 func (c *Cache[K, V]) Gone(fn func(V)) { c.gone = fn }
 
 // find gives the item of a key, and notes its use.
@@ -206,7 +208,8 @@ func (c *Cache[K, V]) Peek(key K) (V, bool) {
 	return zero, false
 }
 
-// Grow tells that a value that is kept takes more memory than when it was loaded: it was unfolded further.
+// Grow tells that a value that is kept takes more memory than when it was loaded: it was unfolded
+// further.
 func (c *Cache[K, V]) Grow(key K, by int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,11 @@ func TestCache(t *testing.T) {
 	c := New[int, int](100)
 	var loads atomic.Int32
 	get := func(k int, size int64) int {
-		v, err := c.Get(ctx, k, func() (int, int64, error) { loads.Add(1); return k * k, size, nil })
+		v, err := c.Get(
+			ctx,
+			k,
+			func() (int, int64, error) { loads.Add(1); return k * k, size, nil },
+		)
 		if err != nil || v != k*k {
 			t.Fatal(v, err)
 		}
@@ -114,7 +118,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestTogether: C1 to C3 under many goroutines: values are right, the budget holds, and what is used all the time stays.
+// TestTogether: C1 to C3 under many goroutines: values are right, the budget holds, and what is
+// used all the time stays.
 func TestTogether(t *testing.T) {
 	c := New[int, int](1000)
 	var hot atomic.Int64

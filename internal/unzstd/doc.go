@@ -1,5 +1,5 @@
-// Package unzstd decompresses zstd data whose size is known or bounded, whole buffers at once: by libzstd where 'make native' built it (about
-// twice the speed), by klauspost/compress elsewhere.
+// Package unzstd decompresses zstd data whose size is known or bounded, whole buffers at once: by
+// libzstd where 'make native' built it (about twice the speed), by klauspost/compress elsewhere.
 //
 // # Contract
 //

@@ -50,7 +50,14 @@ func some(dst, src []byte, need int, sums Sums) (int, error) {
 	if sums == Verify {
 		verify = 1
 	}
-	r := C.rc_unzstd(unsafe.Pointer(unsafe.SliceData(src)), C.size_t(len(src)), unsafe.Pointer(unsafe.SliceData(dst)), C.size_t(len(dst)), want, verify)
+	r := C.rc_unzstd(
+		unsafe.Pointer(unsafe.SliceData(src)),
+		C.size_t(len(src)),
+		unsafe.Pointer(unsafe.SliceData(dst)),
+		C.size_t(len(dst)),
+		want,
+		verify,
+	)
 	switch r.code {
 	case 0:
 		return int(r.written), nil

@@ -12,7 +12,13 @@ var decoders = map[Sums]*sync.Pool{Verify: pool(false), Ignore: pool(true)}
 
 func pool(ignore bool) *sync.Pool {
 	return &sync.Pool{New: func() any {
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(15<<28), zstd.IgnoreChecksum(ignore))
+		d, err := zstd.NewReader(
+			nil,
+			zstd.WithDecoderConcurrency(1),
+			zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderMaxWindow(15<<28),
+			zstd.IgnoreChecksum(ignore),
+		)
 		if err != nil {
 			panic(err)
 		}
@@ -20,7 +26,8 @@ func pool(ignore bool) *sync.Pool {
 	}}
 }
 
-// pure is some by klauspost/compress. It cannot stop, so of a prefix it is given the blocks that most likely hold it.
+// pure is some by klauspost/compress. It cannot stop, so of a prefix it is given the blocks that
+// most likely hold it.
 func pure(dst, src []byte, need int, sums Sums) (int, error) {
 	if end := prefix(src, need); need < whole && end > 0 {
 		if n, _ := decode(dst, src[:end], sums); n >= need {
@@ -47,7 +54,8 @@ func decode(dst, src []byte, sums Sums) (int, error) {
 	return n, err
 }
 
-// prefix is the length of the blocks of the first frame that most likely hold need bytes; 0 = take all.
+// prefix is the length of the blocks of the first frame that most likely hold need bytes; 0 = take
+// all.
 func prefix(b []byte, need int) int {
 	const block = 128 << 10
 	if len(b) < 6 || binary.LittleEndian.Uint32(b) != 0xFD2FB528 {

@@ -44,9 +44,10 @@ func Fill(dst, src []byte, sums Sums) error {
 	return err
 }
 
-// Prefix decompresses until need bytes are there, or a little more: n are, and dst has room for all that the first frame declares.
-// n < need where the data holds no more, or with an error where it is damaged or cut; then too the n bytes are right.
-// Check sums are of whole frames: a part has none.
+// Prefix decompresses until need bytes are there, or a little more: n are, and dst has room for all
+// that the first frame declares. n < need where the data holds no more, or with an error where it
+// is damaged or cut; then too the n bytes are right. Check sums are of whole frames: a part has
+// none.
 func Prefix(dst, src []byte, need int) (n int, err error) {
 	n, err = some(dst, src, min(need, whole-1), Ignore)
 	if err != nil && n < need {

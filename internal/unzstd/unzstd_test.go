@@ -31,7 +31,12 @@ func plain(n int, seed uint64) []byte {
 // frame packs data; a stream's frame does not say its size.
 func frame(t testing.TB, data []byte, sums, stream bool, level int) []byte {
 	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, zstd.WithEncoderCRC(sums), zstd.WithEncoderLevel(zstd.EncoderLevel(level)), zstd.WithEncoderConcurrency(1))
+	w, err := zstd.NewWriter(
+		&out,
+		zstd.WithEncoderCRC(sums),
+		zstd.WithEncoderLevel(zstd.EncoderLevel(level)),
+		zstd.WithEncoderConcurrency(1),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +58,10 @@ func frame(t testing.TB, data []byte, sums, stream bool, level int) []byte {
 }
 
 // ways are the two implementations; where libzstd is not linked they are one.
-var ways = map[string]func(dst, src []byte, need int, sums Sums) (int, error){"built": some, "pure": pure}
+var ways = map[string]func(dst, src []byte, need int, sums Sums) (int, error){
+	"built": some,
+	"pure":  pure,
+}
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
@@ -73,16 +81,47 @@ func TestRoundTrip(t *testing.T) {
 					}
 					for _, room := range []int{len(want), len(want) + 9} {
 						dst := make([]byte, room+16)
-						if got, err := way(dst[:room:room], src, whole, Verify); err != nil || !bytes.Equal(dst[:got], want) {
-							t.Fatalf("%s %s %d of %d, stream %v: %d %v", name, form, n, room, stream, got, err)
+						if got, err := way(
+							dst[:room:room],
+							src,
+							whole,
+							Verify,
+						); err != nil ||
+							!bytes.Equal(dst[:got], want) {
+							t.Fatalf(
+								"%s %s %d of %d, stream %v: %d %v",
+								name,
+								form,
+								n,
+								room,
+								stream,
+								got,
+								err,
+							)
 						}
 						if !bytes.Equal(dst[room:], make([]byte, 16)) {
 							t.Fatalf("%s writes behind dst", name)
 						}
 					}
 					if n > 0 {
-						if got, err := way(make([]byte, len(want)-1), src, whole, Verify); !errors.Is(err, ErrRoom) {
-							t.Fatalf("%s %s %d, stream %v: one byte less of room: %d %v", name, form, n, stream, got, err)
+						if got, err := way(
+							make([]byte, len(want)-1),
+							src,
+							whole,
+							Verify,
+						); !errors.Is(
+							err,
+							ErrRoom,
+						) {
+							t.Fatalf(
+								"%s %s %d, stream %v: one byte less of room: %d %v",
+								name,
+								form,
+								n,
+								stream,
+								got,
+								err,
+							)
 						}
 					}
 				}
@@ -102,7 +141,15 @@ func TestPrefix(t *testing.T) {
 				clear(dst)
 				n, err := way(dst, src, need, Ignore)
 				if err != nil || n < min(need, len(data)) || !bytes.Equal(dst[:n], data[:n]) {
-					t.Fatalf("%s: %d of %d, stream %v: %d %v", name, need, len(data), stream, n, err)
+					t.Fatalf(
+						"%s: %d of %d, stream %v: %d %v",
+						name,
+						need,
+						len(data),
+						stream,
+						n,
+						err,
+					)
 				}
 				if most := need + 128<<10; n > most && (name == "built" && Native() || !stream) {
 					t.Errorf("%s: %d decoded where %d are wanted, stream %v", name, n, need, stream)
@@ -113,7 +160,15 @@ func TestPrefix(t *testing.T) {
 				clear(dst)
 				n, err := way(dst, src[:cut], len(data), Ignore)
 				if cut > 0 && err == nil || n < last || !bytes.Equal(dst[:n], data[:n]) {
-					t.Fatalf("%s: cut at %d of %d: %d, before %d: %v", name, cut, len(src), n, last, err)
+					t.Fatalf(
+						"%s: cut at %d of %d: %d, before %d: %v",
+						name,
+						cut,
+						len(src),
+						n,
+						last,
+						err,
+					)
 				}
 				last = n
 			}
@@ -128,7 +183,12 @@ func TestTypedErrors(t *testing.T) {
 	data := plain(1000, 2)
 	src := frame(t, data, true, false, 1)
 	for _, n := range []int{0, 999} {
-		if _, err := Decode(make([]byte, n), src, Verify); !errors.Is(err, robocache.ErrMalformed) || !errors.Is(err, ErrRoom) {
+		if _, err := Decode(
+			make([]byte, n),
+			src,
+			Verify,
+		); !errors.Is(err, robocache.ErrMalformed) ||
+			!errors.Is(err, ErrRoom) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -145,7 +205,12 @@ func TestTypedErrors(t *testing.T) {
 		t.Errorf("a sum that nobody asks for: %v", err)
 	}
 	for n := 1; n < len(src); n++ {
-		if _, err := Decode(dst, src[:n], Verify); !errors.Is(err, errData) && !errors.Is(err, ErrRoom) {
+		if _, err := Decode(
+			dst,
+			src[:n],
+			Verify,
+		); !errors.Is(err, errData) &&
+			!errors.Is(err, ErrRoom) {
 			t.Fatalf("cut at %d: %v", n, err)
 		}
 	}
@@ -193,7 +258,12 @@ func TestManyAtOnce(t *testing.T) {
 			for i := range 50 {
 				data := plain(1000+g*100+i, uint64(i))
 				dst := make([]byte, len(data))
-				if err := Fill(dst, frame(t, data, i%2 == 0, g%2 == 0, 1), Verify); err != nil || !bytes.Equal(dst, data) {
+				if err := Fill(
+					dst,
+					frame(t, data, i%2 == 0, g%2 == 0, 1),
+					Verify,
+				); err != nil ||
+					!bytes.Equal(dst, data) {
 					t.Error(err)
 				}
 			}
@@ -202,7 +272,8 @@ func TestManyAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// FuzzBothWays: what both implementations take, they take alike; a part is the beginning of the whole (U2, U3).
+// FuzzBothWays: what both implementations take, they take alike; a part is the beginning of the
+// whole (U2, U3).
 func FuzzBothWays(f *testing.F) {
 	data := plain(300, 9)
 	for _, src := range [][]byte{frame(f, data, true, false, 1), frame(f, data, false, true, 2), join(frame(f, data, true, false, 3), skippable, frame(f, data[:9], false, true, 1))} {
@@ -210,7 +281,11 @@ func FuzzBothWays(f *testing.F) {
 		f.Add(uint16(200), uint16(200), src)
 		f.Add(uint16(400), uint16(1), src[:len(src)-3])
 	}
-	f.Add(uint16(64), uint16(1), []byte("\x28\xb5\x2f\xfd\x20\x40\x15\x00\x00\x08\x00\x01\x00\xfa\x2b\x80\x05"))
+	f.Add(
+		uint16(64),
+		uint16(1),
+		[]byte("\x28\xb5\x2f\xfd\x20\x40\x15\x00\x00\x08\x00\x01\x00\xfa\x2b\x80\x05"),
+	)
 	f.Fuzz(func(t *testing.T, room, need uint16, src []byte) {
 		a, b := make([]byte, room), make([]byte, room)
 		for _, sums := range []Sums{Verify, Ignore} {
@@ -224,7 +299,13 @@ func FuzzBothWays(f *testing.F) {
 			}
 			for name, way := range ways {
 				part := make([]byte, room)
-				if n, err := way(part, src, int(need), Ignore); err != nil || n < min(int(need), na) || n > na || !bytes.Equal(part[:n], a[:n]) {
+				if n, err := way(
+					part,
+					src,
+					int(need),
+					Ignore,
+				); err != nil || n < min(int(need), na) || n > na ||
+					!bytes.Equal(part[:n], a[:n]) {
 					t.Fatalf("%s: %d of %d: %d %v", name, need, na, n, err)
 				}
 			}

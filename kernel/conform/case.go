@@ -68,7 +68,13 @@ func Load() (all []Case, _ error) {
 
 // Plan is the stored plan.
 func (c *Case) Plan() *kernel.Plan {
-	p := &kernel.Plan{Mode: c.Mode, Sources: len(c.Times), Kind: c.Stored.Kind, Left: c.Stored.Left, Right: c.Stored.Right}
+	p := &kernel.Plan{
+		Mode:    c.Mode,
+		Sources: len(c.Times),
+		Kind:    c.Stored.Kind,
+		Left:    c.Stored.Left,
+		Right:   c.Stored.Right,
+	}
 	for i, w := range c.Stored.Weight {
 		p.Weight, p.Valid = append(p.Weight, float64(w)), append(p.Valid, uint8(c.Stored.Valid[i]))
 	}
@@ -80,8 +86,15 @@ func (c *Case) run(b kernel.Backend) (err error) {
 	src, rule := kernel.Tensor(c.Data.tensor), c.rule()
 	values := src
 	values.Shape, values.Stride = append([]int{1}, src.Shape...), append([]int{0}, src.Stride...)
-	op := &kernel.FuseOp{Series: []kernel.Series{{Values: values, Times: *Int64s(c.Times...), Rule: rule}}, Targets: *Int64s(c.Targets...), Validate: true,
-		Out: *Filled(c.Out, 1, len(c.Targets), c.Data.cols), Valid: Filled(robocache.Uint8, 1, len(c.Targets), 1)}
+	op := &kernel.FuseOp{
+		Series: []kernel.Series{
+			{Values: values, Times: *Int64s(c.Times...), Rule: rule},
+		},
+		Targets:  *Int64s(c.Targets...),
+		Validate: true,
+		Out:      *Filled(c.Out, 1, len(c.Targets), c.Data.cols),
+		Valid:    Filled(robocache.Uint8, 1, len(c.Targets), 1),
+	}
 	runs, err := c.Error.runs(b, op)
 	if err != nil {
 		return err
@@ -104,7 +117,12 @@ func (c *Case) run(b kernel.Backend) (err error) {
 
 // check compares a result with what the case wants.
 func (c *Case) check(out, valid *kernel.Tensor) error {
-	if err := expect("out", out, c.Want, func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP }); err != nil {
+	if err := expect(
+		"out",
+		out,
+		c.Want,
+		func(_ []int, want, got uint64) bool { return c.ULP != 0 && apart(want, got, c.Out) <= c.ULP },
+	); err != nil {
 		return err
 	}
 	return expect("valid", valid, words(c.Valid, 2), nil)
@@ -113,12 +131,34 @@ func (c *Case) check(out, valid *kernel.Tensor) error {
 // Planned is a part with a plan's arrays as tensors.
 func Planned(p *kernel.Plan) kernel.Part {
 	n := p.Len()
-	kind, left, right, weight, valid := Filled(robocache.Uint8, n), Filled(robocache.Int32, n), Filled(robocache.Int32, n), Filled(robocache.Float64, n), Filled(robocache.Uint8, n)
+	kind, left, right, weight, valid := Filled(
+		robocache.Uint8,
+		n,
+	), Filled(
+		robocache.Int32,
+		n,
+	), Filled(
+		robocache.Int32,
+		n,
+	), Filled(
+		robocache.Float64,
+		n,
+	), Filled(
+		robocache.Uint8,
+		n,
+	)
 	for i := range n {
 		kind.Data[i], valid.Data[i] = byte(p.Kind[i]), p.Valid[i]
 		Put(left, 4*i, 0, uint64(p.Left[i]))
 		Put(right, 4*i, 0, uint64(p.Right[i]))
 		Put(weight, 8*i, p.Weight[i], 0)
 	}
-	return kernel.Part{Rule: kernel.Rule{Mode: p.Mode}, Kind: kind, Left: left, Right: right, Weight: weight, Valid: valid}
+	return kernel.Part{
+		Rule:   kernel.Rule{Mode: p.Mode},
+		Kind:   kind,
+		Left:   left,
+		Right:  right,
+		Weight: weight,
+		Valid:  valid,
+	}
 }

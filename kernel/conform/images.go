@@ -33,8 +33,8 @@ type imageCase struct {
 	Draw       []uint32    `json:"draw"`
 }
 
-// RunImages gives every vector of images to the back end, alone and all in one call, as bytes and as floats; and compares the draws, which hosts
-// alone make.
+// RunImages gives every vector of images to the back end, alone and all in one call, as bytes and
+// as floats; and compares the draws, which hosts alone make.
 func RunImages(b kernel.Backend) (ran int, failures []error) {
 	cases, err := load[imageCase]("images/images.json")
 	if err != nil {
@@ -52,7 +52,11 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 		if err == nil {
 			all.Parts, wants = append(all.Parts, part), append(wants, want)
 			floats := part
-			floats.Table, floats.Out = table, kernel.Tensor{DType: robocache.Float32, Shape: part.Out.Shape, Data: bytes.Repeat([]byte{Poison}, 4*len(want))}
+			floats.Table, floats.Out = table, kernel.Tensor{
+				DType: robocache.Float32,
+				Shape: part.Out.Shape,
+				Data:  bytes.Repeat([]byte{Poison}, 4*len(want)),
+			}
 			all.Parts, wants = append(all.Parts, floats), append(wants, tabled(want, table))
 			err = b.Run(&kernel.ImageOp{Parts: []kernel.ImagePart{part}})
 		}
@@ -68,7 +72,10 @@ func RunImages(b kernel.Backend) (ran int, failures []error) {
 	}
 	for i := range all.Parts {
 		if !bytes.Equal(all.Parts[i].Out.Data, wants[i]) {
-			failures = append(failures, fmt.Errorf("images together: part %d (%s): other pixels", i, cases[i/2].Name))
+			failures = append(
+				failures,
+				fmt.Errorf("images together: part %d (%s): other pixels", i, cases[i/2].Name),
+			)
 		}
 	}
 	return ran, failures
@@ -84,7 +91,20 @@ func tabled(b []byte, table []float32) []byte {
 }
 
 func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
-	a := kernel.ImageAugment{Seed: c.Seed, Epoch: c.Epoch, Camera: c.Camera, Height: c.Crop[0], Width: c.Crop[1], Pad: c.Pad, Brightness: c.Brightness, Contrast: c.Contrast, Saturation: c.Saturation, Hue: c.Hue, Flip: c.Flip, Noise: c.Noise}
+	a := kernel.ImageAugment{
+		Seed:       c.Seed,
+		Epoch:      c.Epoch,
+		Camera:     c.Camera,
+		Height:     c.Crop[0],
+		Width:      c.Crop[1],
+		Pad:        c.Pad,
+		Brightness: c.Brightness,
+		Contrast:   c.Contrast,
+		Saturation: c.Saturation,
+		Hue:        c.Hue,
+		Flip:       c.Flip,
+		Noise:      c.Noise,
+	}
 	src, err1 := hex.DecodeString(c.Src)
 	want, err2 := hex.DecodeString(c.Want)
 	if err := errors.Join(a.Check(c.Size[0], c.Size[1]), err1, err2); err != nil {
@@ -97,8 +117,20 @@ func (c *imageCase) part() (p kernel.ImagePart, want []byte, err error) {
 			return p, nil, fmt.Errorf("word %d of the draw is %d, want %d", i, int32(got), int32(w))
 		}
 	}
-	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Size[0], c.Size[1]}, Data: src}
-	p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{1, kernel.ImageDrawWords}, Data: words}
-	p.Out = kernel.Tensor{DType: robocache.Uint8, Shape: []int{1, 3, c.Crop[0], c.Crop[1]}, Data: bytes.Repeat([]byte{Poison}, len(want))}
+	p.Src = kernel.Tensor{
+		DType: robocache.Uint8,
+		Shape: []int{1, 3, c.Size[0], c.Size[1]},
+		Data:  src,
+	}
+	p.Draws = kernel.Tensor{
+		DType: robocache.Int32,
+		Shape: []int{1, kernel.ImageDrawWords},
+		Data:  words,
+	}
+	p.Out = kernel.Tensor{
+		DType: robocache.Uint8,
+		Shape: []int{1, 3, c.Crop[0], c.Crop[1]},
+		Data:  bytes.Repeat([]byte{Poison}, len(want)),
+	}
 	return p, want, nil
 }

@@ -75,7 +75,14 @@ func (c *opCase) continuous() bool {
 }
 
 func (s *opSeries) series() kernel.Series {
-	out := kernel.Series{Name: s.Name, Values: kernel.Tensor(s.Values), Times: kernel.Tensor(s.Times), Lengths: s.Lengths.index(), Offsets: s.Offsets.index(), Rule: s.rule()}
+	out := kernel.Series{
+		Name:    s.Name,
+		Values:  kernel.Tensor(s.Values),
+		Times:   kernel.Tensor(s.Times),
+		Lengths: s.Lengths.index(),
+		Offsets: s.Offsets.index(),
+		Rule:    s.rule(),
+	}
 	out.Rule.Quats, out.Rule.Continuous = s.Quats, s.Continuous
 	e := s.Epilogue
 	if e == nil {
@@ -83,21 +90,45 @@ func (s *opSeries) series() kernel.Series {
 	}
 	out.Epilogue = kernel.Epilogue{Unit: e.Unit, Plane: e.Plane}
 	if n := e.Norm; n != nil {
-		out.Epilogue.Norm = &kernel.Norm{Kind: map[string]kernel.NormKind{"mean_std": kernel.MeanStd, "min_max": kernel.MinMax}[n.Kind], A: n.A, B: n.B}
+		out.Epilogue.Norm = &kernel.Norm{
+			Kind: map[string]kernel.NormKind{"mean_std": kernel.MeanStd, "min_max": kernel.MinMax}[n.Kind],
+			A:    n.A,
+			B:    n.B,
+		}
 	}
 	if e.Clip != nil {
 		out.Epilogue.Clip = (*[2]float32)(e.Clip)
 	}
 	if a := e.Augment; a != nil {
-		out.Epilogue.Augment = &kernel.Augment{Seed: a.Seed, Epoch: a.Epoch, Op: a.Op, Samples: a.Samples.index(), Noise: float32(a.Noise), Dropout: float32(a.Dropout), ScaleLo: a.Scale[0], ScaleHi: a.Scale[1]}
+		out.Epilogue.Augment = &kernel.Augment{
+			Seed:    a.Seed,
+			Epoch:   a.Epoch,
+			Op:      a.Op,
+			Samples: a.Samples.index(),
+			Noise:   float32(a.Noise),
+			Dropout: float32(a.Dropout),
+			ScaleLo: a.Scale[0],
+			ScaleHi: a.Scale[1],
+		}
 	}
 	return out
 }
 
-var clocks = map[string]kernel.Clock{"": kernel.Nanoseconds, "ns": kernel.Nanoseconds, "as_given": kernel.AsGiven}
+var clocks = map[string]kernel.Clock{
+	"":         kernel.Nanoseconds,
+	"ns":       kernel.Nanoseconds,
+	"as_given": kernel.AsGiven,
+}
 
 func (c *opCase) fuse(b kernel.Backend) error {
-	op := &kernel.FuseOp{Targets: kernel.Tensor(c.Targets), Out: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Validate: true, Counts: Int64s(7, 1<<40)}
+	op := &kernel.FuseOp{
+		Targets:  kernel.Tensor(c.Targets),
+		Out:      *blank(c.Out),
+		Clock:    clocks[c.Clock],
+		Epsilon:  float64(c.Epsilon),
+		Validate: true,
+		Counts:   Int64s(7, 1<<40),
+	}
 	for i := range c.Series {
 		op.Series = append(op.Series, c.Series[i].series())
 	}
@@ -124,7 +155,8 @@ func (c *opCase) fuse(b kernel.Backend) error {
 	return nil
 }
 
-// apply makes the same result by Apply: a part for every entry and stream, with the reference's plans, all into the op's tensors.
+// apply makes the same result by Apply: a part for every entry and stream, with the reference's
+// plans, all into the op's tensors.
 func (c *opCase) apply(b kernel.Backend, op *kernel.FuseOp) (err error) {
 	defer robocache.LocateIn(&err, "by", "plans")
 	Fill(&op.Out)
@@ -187,7 +219,14 @@ func view(t *kernel.Tensor, entry, first, n int) kernel.Tensor {
 }
 
 func (c *opCase) grad(b kernel.Backend) error {
-	op := &kernel.FuseGradOp{Targets: kernel.Tensor(c.Targets), Out: kernel.Tensor(c.Gradient), Grad: *blank(c.Out), Clock: clocks[c.Clock], Epsilon: float64(c.Epsilon), Series: c.Series[0].series()}
+	op := &kernel.FuseGradOp{
+		Targets: kernel.Tensor(c.Targets),
+		Out:     kernel.Tensor(c.Gradient),
+		Grad:    *blank(c.Out),
+		Clock:   clocks[c.Clock],
+		Epsilon: float64(c.Epsilon),
+		Series:  c.Series[0].series(),
+	}
 	runs, err := c.Error.runs(b, op)
 	if err != nil {
 		return err
@@ -200,7 +239,8 @@ func (c *opCase) grad(b kernel.Backend) error {
 	return nil
 }
 
-// compare looks at the results: out to the bit, or within the slack of its column; counts begin at what was counted before.
+// compare looks at the results: out to the bit, or within the slack of its column; counts begin at
+// what was counted before.
 func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64) error {
 	if err := expect("out", out, c.Want, func(index []int, want, got uint64) bool {
 		return c.Slack != nil && Near(want, got, out.DType, float64(c.Slack[index[len(index)-1]]))
@@ -211,7 +251,12 @@ func (c *opCase) compare(out, valid, counts *kernel.Tensor, overflow, nan int64)
 		return err
 	}
 	if c.Counts != nil {
-		if err := expect("counts", counts, words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16), nil); err != nil {
+		if err := expect(
+			"counts",
+			counts,
+			words([]int64{overflow + c.Counts[0], nan + c.Counts[1]}, 16),
+			nil,
+		); err != nil {
 			return err
 		}
 	}

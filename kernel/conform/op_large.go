@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// largeCase is a generated Fuse and the SHA-256 of its result; vectorgen/large_ops.py says how it is made.
+// largeCase is a generated Fuse and the SHA-256 of its result; vectorgen/large_ops.py says how it
+// is made.
 type largeCase struct {
 	named
 	Batch    int  `json:"batch"`
@@ -26,7 +27,8 @@ type largeCase struct {
 	SHA256 string          `json:"sha256"`
 }
 
-// hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is made.
+// hour is an hour of a stream on a grid, brought onto another; vectorgen/more.py says how it is
+// made.
 type hour struct {
 	named
 	Rate       int64       `json:"rate"`
@@ -58,8 +60,28 @@ func (c *hour) run(b kernel.Backend) error {
 	}); err != nil {
 		return err
 	}
-	out, valid := Filled(robocache.Float32, 1, len(to), c.Cols), Filled(robocache.Uint8, 1, len(to), 1)
-	if err := b.Run(&kernel.FuseOp{Series: []kernel.Series{{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}}}, Targets: *Int64s(to...), Out: *out, Valid: valid, Validate: true}); err != nil {
+	out, valid := Filled(
+		robocache.Float32,
+		1,
+		len(to),
+		c.Cols,
+	), Filled(
+		robocache.Uint8,
+		1,
+		len(to),
+		1,
+	)
+	if err := b.Run(
+		&kernel.FuseOp{
+			Series: []kernel.Series{
+				{Values: *values, Times: *Int64s(src...), Rule: kernel.Rule{Mode: c.Mode}},
+			},
+			Targets:  *Int64s(to...),
+			Out:      *out,
+			Valid:    valid,
+			Validate: true,
+		},
+	); err != nil {
 		return err
 	}
 	return digest(c.SHA256, out.Data, valid.Data)
@@ -100,11 +122,22 @@ func (c *largeCase) run(b kernel.Backend) error {
 		}); err != nil {
 			return err
 		}
-		series := kernel.Series{Values: *values, Times: *Int64s(timestamps...), Rule: kernel.Rule{Mode: s.Mode}}
+		series := kernel.Series{
+			Values: *values,
+			Times:  *Int64s(timestamps...),
+			Rule:   kernel.Rule{Mode: s.Mode},
+		}
 		if s.Ragged {
 			series.Offsets = Int64s(offsets...)
 		} else {
-			series.Values.Shape, series.Times.Shape = []int{c.Batch, s.Rows, s.Cols}, []int{c.Batch, s.Rows}
+			series.Values.Shape, series.Times.Shape = []int{
+				c.Batch,
+				s.Rows,
+				s.Cols,
+			}, []int{
+				c.Batch,
+				s.Rows,
+			}
 		}
 		op.Series = append(op.Series, series)
 	}

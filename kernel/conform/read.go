@@ -17,11 +17,13 @@ type array struct {
 	Shape  []int           `json:"shape"`
 	Stride []int           `json:"stride"`
 	Base   int             `json:"base"`
-	Skip   int             `json:"skip"` // bytes before the memory, so that elements are not aligned
-	Memory []string        `json:"memory"`
+	// bytes before the memory, so that elements are not aligned
+	Skip   int      `json:"skip"`
+	Memory []string `json:"memory"`
 }
 
-// What vectors are made of: numbers by their hexadecimal bits, whole numbers as decimal texts, tensors.
+// What vectors are made of: numbers by their hexadecimal bits, whole numbers as decimal texts,
+// tensors.
 type (
 	bits32   float32
 	bits64   float64
@@ -97,5 +99,13 @@ type options struct {
 }
 
 func (o *options) rule() kernel.Rule {
-	return kernel.Rule{Mode: o.Mode, Edge: o.Edge, MaxGap: o.MaxGap, Before: o.Before, After: o.After, Period: float64(o.Period), Lo: (*float64)(o.Lo)}
+	return kernel.Rule{
+		Mode:   o.Mode,
+		Edge:   o.Edge,
+		MaxGap: o.MaxGap,
+		Before: o.Before,
+		After:  o.After,
+		Period: float64(o.Period),
+		Lo:     (*float64)(o.Lo),
+	}
 }

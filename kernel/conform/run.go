@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Run gives every vector to the back end; a plan's by its times through a FuseOp, and as it is stored through an ApplyOp. It returns how many ran,
-// and the failures.
+// Run gives every vector to the back end; a plan's by its times through a FuseOp, and as it is
+// stored through an ApplyOp. It returns how many ran, and the failures.
 func Run(b kernel.Backend) (ran int, failures []error) {
 	s := suite{b: b}
 	for _, file := range files(".") {
@@ -58,7 +58,10 @@ func each[C any, V interface {
 		if err := func() error {
 			return V(&cases[i]).run(s.b)
 		}(); err != nil {
-			s.failures = append(s.failures, fmt.Errorf("%s: %s: %w", file, V(&cases[i]).title(), err))
+			s.failures = append(
+				s.failures,
+				fmt.Errorf("%s: %s: %w", file, V(&cases[i]).title(), err),
+			)
 		}
 	}
 }
@@ -75,7 +78,8 @@ func load[C any](file string) ([]C, error) {
 	return f.Cases, nil
 }
 
-// files are those of a folder of vectors; scalar.json and large.json have contents of their own and are left out.
+// files are those of a folder of vectors; scalar.json and large.json have contents of their own and
+// are left out.
 func files(folder string) (names []string) {
 	entries, _ := kernel.Vectors.ReadDir(path.Join("testdata/vectors", folder))
 	for _, e := range entries {
@@ -92,10 +96,17 @@ type ExpectedError struct {
 	Phrase string `json:"phrase"`
 }
 
-var classes = map[string]error{"misuse": robocache.ErrMisuse, "malformed": robocache.ErrMalformed, "unsupported": robocache.ErrUnsupported, "resource": robocache.ErrResourceLimit,
-	robocache.ErrMalformed.Error(): robocache.ErrMalformed, robocache.ErrResourceLimit.Error(): robocache.ErrResourceLimit}
+var classes = map[string]error{
+	"misuse":                           robocache.ErrMisuse,
+	"malformed":                        robocache.ErrMalformed,
+	"unsupported":                      robocache.ErrUnsupported,
+	"resource":                         robocache.ErrResourceLimit,
+	robocache.ErrMalformed.Error():     robocache.ErrMalformed,
+	robocache.ErrResourceLimit.Error(): robocache.ErrResourceLimit,
+}
 
-// runs gives an op to the back end and compares its error. It says whether there are results to compare; the inputs are as they were then.
+// runs gives an op to the back end and compares its error. It says whether there are results to
+// compare; the inputs are as they were then.
 func (e *ExpectedError) runs(b kernel.Backend, op kernel.Op) (bool, error) {
 	before := inputs(op)
 	err := b.Run(op)

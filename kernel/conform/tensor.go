@@ -22,7 +22,8 @@ func Filled(d robocache.DType, shape ...int) *kernel.Tensor {
 	return blank(&array{DType: d, Shape: shape})
 }
 
-// blank is a tensor of a layout that holds poison; one too large for any memory has none: an error is expected of it.
+// blank is a tensor of a layout that holds poison; one too large for any memory has none: an error
+// is expected of it.
 func blank(a *array) *kernel.Tensor {
 	t := &kernel.Tensor{DType: a.DType, Shape: a.Shape, Stride: a.Stride, Base: a.Base}
 	size := 1 + a.Base
@@ -86,7 +87,8 @@ func Word(b []byte) (u uint64) {
 	return u
 }
 
-// Near says whether two elements are the same bits, both NaN, or by no more than the slack and one step of the type apart.
+// Near says whether two elements are the same bits, both NaN, or by no more than the slack and one
+// step of the type apart.
 func Near(a, b uint64, dt robocache.DType, slack float64) bool {
 	if a == b || IsNaN(a, dt) && IsNaN(b, dt) {
 		return true
@@ -112,11 +114,16 @@ func decode(u uint64, dt robocache.DType) float64 {
 // IsNaN says whether an element's bits are those of a NaN.
 func IsNaN(u uint64, dt robocache.DType) bool { return dt.Float() && math.IsNaN(decode(u, dt)) }
 
-// apart is the distance in steps of the type; float64 results (the computing type itself) are compared as float32 steps. Near zero a type has steps
-// that the computation in float64 does not resolve.
+// apart is the distance in steps of the type; float64 results (the computing type itself) are
+// compared as float32 steps. Near zero a type has steps that the computation in float64 does not
+// resolve.
 func apart(a, b uint64, dt robocache.DType) int64 {
 	if dt == robocache.Float64 {
-		a, b = uint64(math.Float32bits(float32(decode(a, dt)))), uint64(math.Float32bits(float32(decode(b, dt))))
+		a, b = uint64(
+			math.Float32bits(float32(decode(a, dt))),
+		), uint64(
+			math.Float32bits(float32(decode(b, dt))),
+		)
 		dt = robocache.Float32
 	}
 	if dt == robocache.Float32 && math.Abs(decode(a, dt)-decode(b, dt)) < 0x1p-40 {
@@ -133,9 +140,15 @@ func apart(a, b uint64, dt robocache.DType) int64 {
 	return max(d, -d)
 }
 
-// expect compares a result with hex bits in C order, and proves that nothing beside it was written. near, where it is given, says which other bits
-// will do. Without a tensor there is nothing to compare.
-func expect(name string, t *kernel.Tensor, want []string, near func(index []int, want, got uint64) bool) error {
+// expect compares a result with hex bits in C order, and proves that nothing beside it was written.
+// near, where it is given, says which other bits will do. Without a tensor there is nothing to
+// compare.
+func expect(
+	name string,
+	t *kernel.Tensor,
+	want []string,
+	near func(index []int, want, got uint64) bool,
+) error {
 	if t == nil {
 		return nil
 	}

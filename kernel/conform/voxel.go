@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// spaceCase is one vector of voxels, depth images or TSDF; generate_voxels.py says what the fields are.
+// spaceCase is one vector of voxels, depth images or TSDF; generate_voxels.py says what the fields
+// are.
 type spaceCase struct {
 	named
 	Op       string           `json:"op"`
@@ -47,7 +48,8 @@ type spaceCase struct {
 	Error     *ExpectedError `json:"error"`
 }
 
-// RunVoxels gives every vector of voxels, depth images and TSDF to the back end. It returns how many ran, and the failures.
+// RunVoxels gives every vector of voxels, depth images and TSDF to the back end. It returns how
+// many ran, and the failures.
 func RunVoxels(b kernel.Backend) (ran int, failures []error) {
 	s := suite{b: b}
 	for _, file := range files("voxels") {
@@ -58,12 +60,29 @@ func RunVoxels(b kernel.Backend) (ran int, failures []error) {
 }
 
 func (c *spaceCase) run(b kernel.Backend) error {
-	return map[string]func(b kernel.Backend) error{"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](b)
+	return map[string]func(b kernel.Backend) error{"voxelize": c.voxelize, "unproject": c.unproject, "integrate": c.integrate}[c.Op](
+		b,
+	)
 }
 
 func (c *spaceCase) voxelize(b kernel.Backend) error {
-	op := &kernel.VoxelOp{Points: kernel.Tensor(c.Points), Features: (*kernel.Tensor)(c.Features), Lengths: c.Lengths.index(), Offsets: c.Offsets.index(), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
-		Grid: c.Grid, Mode: c.Mode, Outside: c.Outside, Bits: c.Bits, Fill: float32(c.Fill), Validate: c.Error != nil, Stats: Filled(robocache.Int64, 3)}
+	op := &kernel.VoxelOp{
+		Points: kernel.Tensor(
+			c.Points,
+		),
+		Features: (*kernel.Tensor)(c.Features),
+		Lengths:  c.Lengths.index(),
+		Offsets:  c.Offsets.index(),
+		Min:      [3]float32(c.Min),
+		Size:     [3]float32(c.Size),
+		Grid:     c.Grid,
+		Mode:     c.Mode,
+		Outside:  c.Outside,
+		Bits:     c.Bits,
+		Fill:     float32(c.Fill),
+		Validate: c.Error != nil,
+		Stats:    Filled(robocache.Int64, 3),
+	}
 	if c.Capacity != nil {
 		n := *c.Capacity
 		op.Coords, op.Found = Filled(robocache.Int32, n, 4), Filled(robocache.Int64, 1)
@@ -117,7 +136,11 @@ func (c *spaceCase) voxelize(b kernel.Backend) error {
 }
 
 func (c *spaceCase) unproject(b kernel.Backend) error {
-	op := &kernel.DepthOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale)}
+	op := &kernel.DepthOp{
+		Depth:  kernel.Tensor(c.Depth),
+		Camera: [4]float32(c.Camera),
+		Scale:  float32(c.Scale),
+	}
 	if c.Pose != nil {
 		op.Pose = (*[12]float32)(c.Pose)
 	}
@@ -139,8 +162,22 @@ func (c *spaceCase) unproject(b kernel.Backend) error {
 }
 
 func (c *spaceCase) integrate(b kernel.Backend) error {
-	op := &kernel.TSDFOp{Depth: kernel.Tensor(c.Depth), Camera: [4]float32(c.Camera), Scale: float32(c.Scale), View: [12]float32(c.View), Min: [3]float32(c.Min), Size: [3]float32(c.Size),
-		Truncate: float32(c.Truncate), MaxWeight: float32(c.MaxWeight), Value: kernel.Tensor(c.Value), Weight: kernel.Tensor(c.Weight)}
+	op := &kernel.TSDFOp{
+		Depth: kernel.Tensor(
+			c.Depth,
+		),
+		Camera: [4]float32(c.Camera),
+		Scale:  float32(c.Scale),
+		View:   [12]float32(c.View),
+		Min:    [3]float32(c.Min),
+		Size:   [3]float32(c.Size),
+		Truncate: float32(
+			c.Truncate,
+		),
+		MaxWeight: float32(c.MaxWeight),
+		Value:     kernel.Tensor(c.Value),
+		Weight:    kernel.Tensor(c.Weight),
+	}
 	runs, err := c.Error.runs(b, op)
 	if err != nil {
 		return err

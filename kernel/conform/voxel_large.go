@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// largeVoxels is a generated cloud and the SHA-256 of its voxels; generate_voxels.py says how it is made.
+// largeVoxels is a generated cloud and the SHA-256 of its voxels; generate_voxels.py says how it is
+// made.
 type largeVoxels struct {
 	named
 	Seed     uint64           `json:"seed,string"`
@@ -36,7 +37,13 @@ func splitmix(state *uint64) uint64 {
 
 // op lays the case out, with blank results.
 func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
-	seed, op := c.Seed, &kernel.VoxelOp{Grid: c.Grid, Size: [3]float32(c.Size), Mode: c.Mode, Bits: c.Layout == "bits", Stats: Filled(robocache.Int64, 3)}
+	seed, op := c.Seed, &kernel.VoxelOp{
+		Grid:  c.Grid,
+		Size:  [3]float32(c.Size),
+		Mode:  c.Mode,
+		Bits:  c.Layout == "bits",
+		Stats: Filled(robocache.Int64, 3),
+	}
 	lead := []int{c.Points}
 	if c.Batch > 1 {
 		lead = []int{c.Batch, c.Points / c.Batch}
@@ -44,18 +51,42 @@ func (c *largeVoxels) op() (*kernel.VoxelOp, error) {
 	points := make([]byte, 0, 12*c.Points)
 	for range 3 * c.Points {
 		x := float64(splitmix(&seed) >> 40)
-		points = le.AppendUint32(points, math.Float32bits(float32(float64(x*0x1p-24*c.Spread)+c.From)))
+		points = le.AppendUint32(
+			points,
+			math.Float32bits(float32(float64(x*0x1p-24*c.Spread)+c.From)),
+		)
 	}
-	op.Points = kernel.Tensor{DType: robocache.Float32, Shape: append(lead[:len(lead):len(lead)], 3), Data: points}
+	op.Points = kernel.Tensor{
+		DType: robocache.Float32,
+		Shape: append(lead[:len(lead):len(lead)], 3),
+		Data:  points,
+	}
 	if c.Features > 0 {
 		features := make([]byte, 0, 4*c.Points*c.Features)
 		for range c.Points * c.Features {
-			features = le.AppendUint32(features, math.Float32bits((float32(splitmix(&seed)>>40)-1<<23)*0x1p-20))
+			features = le.AppendUint32(
+				features,
+				math.Float32bits((float32(splitmix(&seed)>>40)-1<<23)*0x1p-20),
+			)
 		}
-		op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: append(lead[:len(lead):len(lead)], c.Features), Data: features}
+		op.Features = &kernel.Tensor{
+			DType: robocache.Float32,
+			Shape: append(lead[:len(lead):len(lead)], c.Features),
+			Data:  features,
+		}
 	}
 	if c.Layout == "sparse" {
-		op.Coords, op.Counts, op.Found = Filled(robocache.Int32, c.Found, 4), Filled(robocache.Int32, c.Found), Filled(robocache.Int64, 1)
+		op.Coords, op.Counts, op.Found = Filled(
+			robocache.Int32,
+			c.Found,
+			4,
+		), Filled(
+			robocache.Int32,
+			c.Found,
+		), Filled(
+			robocache.Int64,
+			1,
+		)
 		if op.Mode.Featured() {
 			op.Rows = Filled(robocache.Float32, c.Found, c.Features)
 		}

@@ -65,7 +65,8 @@ func TestVoxelsFresh(t *testing.T) {
 	}{{"voxels", 5}, {"images", 1}} {
 		dir := t.TempDir()
 		script := "generate_" + x.name + ".py"
-		if out, err := exec.Command(python, filepath.Join("..", "testdata", script), dir).CombinedOutput(); err != nil {
+		if out, err := exec.Command(python, filepath.Join("..", "testdata", script), dir).
+			CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 		list, err := os.ReadDir(dir)
@@ -79,7 +80,12 @@ func TestVoxelsFresh(t *testing.T) {
 			}
 			have, err := kernel.Vectors.ReadFile("testdata/vectors/" + x.name + "/" + e.Name())
 			if err != nil || string(made) != string(have) {
-				t.Errorf("%s is not what %s makes (%v): run go generate ./kernel", e.Name(), script, err)
+				t.Errorf(
+					"%s is not what %s makes (%v): run go generate ./kernel",
+					e.Name(),
+					script,
+					err,
+				)
 			}
 		}
 	}

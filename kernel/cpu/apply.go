@@ -50,7 +50,16 @@ func (c *apply) start(op *kernel.ApplyOp, threads int) {
 	for i := range op.Parts {
 		p, s := &op.Parts[i], &c.streams[i]
 		rows, cols := p.Out.Shape[0], p.Out.Shape[1]
-		s.start(&p.Rule, &p.Epilogue, viewOf(&p.Out), viewOf(&p.Src), cols, op.Counts != nil, false, rows == 0)
+		s.start(
+			&p.Rule,
+			&p.Epilogue,
+			viewOf(&p.Out),
+			viewOf(&p.Src),
+			cols,
+			op.Counts != nil,
+			false,
+			rows == 0,
+		)
 		row := cols * (p.Out.DType.Size() + p.Src.DType.Size())
 		c.bytes += rows * row
 		c.split(i, rows, cols, row, threads)
@@ -67,8 +76,11 @@ func (c *apply) split(part, rows, cols, row, threads int) {
 	height, width := rows, cols
 	if threads > 1 && s.epilogue.Augment == nil {
 		height = max(1, (rows+most-1)/most)
-		// A row whose validity is asked for, or that slerp may leave to the reference, is one thread's.
-		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 && s.least == 0 && c.op.Parts[part].Valid == nil {
+		// A row whose validity is asked for, or that slerp may leave to the reference, is one
+		// thread's.
+		if wide := most / rows; wide > 1 && s.kernel != nil && !s.general && s.infinity == 0 &&
+			s.least == 0 &&
+			c.op.Parts[part].Valid == nil {
 			width = max(blockCols, (cols/wide+blockCols-1)/blockCols*blockCols)
 		}
 	}
@@ -119,7 +131,8 @@ func (c *apply) unit(w *worker, u int) bool {
 	return true
 }
 
-// load puts the part's plan of rows r … r+n-1 into the worker's. It proves them, and says whether the part's kernel makes all of them.
+// load puts the part's plan of rows r … r+n-1 into the worker's. It proves them, and says whether
+// the part's kernel makes all of them.
 func (w *worker) load(part *kernel.Part, s *stream, r, n int) (usable, ok bool) {
 	w.resizePlan(n)
 	p := &w.plan

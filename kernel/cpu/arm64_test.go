@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestArm64 runs what has instructions of its own on arm64 there, by qemu: the vectors, the kernels at the ends of memory, shuffled bytes. The whole suite is a
-// matter of releases: make test-arm64.
+// TestArm64 runs what has instructions of its own on arm64 there, by qemu: the vectors, the kernels
+// at the ends of memory, shuffled bytes. The whole suite is a matter of releases: make test-arm64.
 func TestArm64(t *testing.T) {
 	qemu, err := exec.LookPath("qemu-aarch64-static")
 	if err != nil || testing.Short() {
@@ -26,7 +26,8 @@ func TestArm64(t *testing.T) {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("go test -c %s: %v\n%s", folder, err, out)
 		}
-		if out, err := exec.Command(qemu, bin, "-test.short", "-test.run", "^("+tests+")$").CombinedOutput(); err != nil {
+		if out, err := exec.Command(qemu, bin, "-test.short", "-test.run", "^("+tests+")$").
+			CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", folder, err, out)
 		}
 	}

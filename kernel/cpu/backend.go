@@ -6,7 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Backend runs the operations on the processor's cores. It may be used by many goroutines at once; each call uses up to Threads of them.
+// Backend runs the operations on the processor's cores. It may be used by many goroutines at once;
+// each call uses up to Threads of them.
 type Backend struct {
 	threads int
 }
@@ -46,7 +47,8 @@ func (b *Backend) Run(op kernel.Op) error {
 // Threads is how many cores a call uses at most.
 func (b *Backend) Threads() int { return b.threads }
 
-// Instructions says what the back end computes with on this processor: what self-tests and benchmarks print.
+// Instructions says what the back end computes with on this processor: what self-tests and
+// benchmarks print.
 func (b *Backend) Instructions() string {
 	if instructions != "" {
 		return instructions

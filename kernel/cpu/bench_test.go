@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// shape is a workload of bench ops and of the sweep: B entries of S samples and D columns, brought to T rows.
+// shape is a workload of bench ops and of the sweep: B entries of S samples and D columns, brought
+// to T rows.
 type shape struct {
 	b, s, t, d int
 	dtype      robocache.DType
@@ -42,7 +43,8 @@ func (s shape) touched() int {
 	return s.b * ((min(s.s, 2*s.t)+s.t)*s.d*s.dtype.Size() + 8*(s.s+s.t))
 }
 
-// op has timestamps at 100 Hz that are late by up to a fifth of a period, and targets at an even rate.
+// op has timestamps at 100 Hz that are late by up to a fifth of a period, and targets at an even
+// rate.
 func (s shape) op() *kernel.FuseOp {
 	r := dice{rand.New(rand.NewPCG(1, 1))}
 	dense := func(d robocache.DType, shape ...int) kernel.Tensor {
@@ -53,7 +55,13 @@ func (s shape) op() *kernel.FuseOp {
 		}
 		return t
 	}
-	op := &kernel.FuseOp{Series: []kernel.Series{{Values: dense(s.dtype, s.b, s.s, s.d), Times: dense(robocache.Int64, s.b, s.s)}}, Targets: dense(robocache.Int64, s.b, s.t), Out: dense(s.dtype, s.b, s.t, s.d)}
+	op := &kernel.FuseOp{
+		Series: []kernel.Series{
+			{Values: dense(s.dtype, s.b, s.s, s.d), Times: dense(robocache.Int64, s.b, s.s)},
+		},
+		Targets: dense(robocache.Int64, s.b, s.t),
+		Out:     dense(s.dtype, s.b, s.t, s.d),
+	}
 	op.Series[0].Rule = kernel.Rule{Mode: s.mode, Before: 10e6, After: 10e6}
 	v := &op.Series[0].Values
 	r.floats(v)
@@ -68,7 +76,8 @@ func (s shape) op() *kernel.FuseOp {
 	return op
 }
 
-// BenchmarkFuse has beside each workload a memcpy that touches as many bytes, half of them read and half written: the floor.
+// BenchmarkFuse has beside each workload a memcpy that touches as many bytes, half of them read and
+// half written: the floor.
 func BenchmarkFuse(b *testing.B) {
 	for _, s := range shapes {
 		op := s.op()

@@ -23,18 +23,33 @@ func TestConform(t *testing.T) {
 	}
 }
 
-// TestNothingIsAllocated is C8: beyond what the checks allocate, and what sync.Pool loses to a collection meanwhile.
+// TestNothingIsAllocated is C8: beyond what the checks allocate, and what sync.Pool loses to a
+// collection meanwhile.
 func TestNothingIsAllocated(t *testing.T) {
 	if raced {
 		t.Skip("sync.Pool forgets at random under the race detector")
 	}
 	k := New(1)
 	op := shape{8, 40, 30, 14, robocache.Float32, kernel.Linear}.op()
-	apply := &kernel.ApplyOp{Parts: []kernel.Part{{
-		Src:      kernel.Tensor{DType: robocache.Uint8, Shape: []int{4, 3 * 64 * 64}, Data: make([]byte, 4*3*64*64)},
-		Out:      kernel.Tensor{DType: robocache.Float32, Shape: []int{4, 3 * 64 * 64}, Data: make([]byte, 16*3*64*64)},
-		Epilogue: kernel.Epilogue{Unit: true, Norm: kernel.NewMeanStd([]float64{.4, .5, .4}, []float64{.2, .2, .2}), Plane: 64 * 64},
-	}}}
+	apply := &kernel.ApplyOp{Parts: []kernel.Part{
+		{
+			Src: kernel.Tensor{
+				DType: robocache.Uint8,
+				Shape: []int{4, 3 * 64 * 64},
+				Data:  make([]byte, 4*3*64*64),
+			},
+			Out: kernel.Tensor{
+				DType: robocache.Float32,
+				Shape: []int{4, 3 * 64 * 64},
+				Data:  make([]byte, 16*3*64*64),
+			},
+			Epilogue: kernel.Epilogue{
+				Unit:  true,
+				Norm:  kernel.NewMeanStd([]float64{.4, .5, .4}, []float64{.2, .2, .2}),
+				Plane: 64 * 64,
+			},
+		},
+	}}
 	for name, f := range map[string][2]func() error{
 		"fuse":  {func() error { return kernel.CheckHost(op) }, func() error { return k.Run(op) }},
 		"apply": {func() error { return kernel.CheckHost(apply) }, func() error { return k.Run(apply) }},

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// fast says whether the vector kernels run here. One question for all of them: no processor has some of these and not the others.
+// fast says whether the vector kernels run here. One question for all of them: no processor has
+// some of these and not the others.
 var fast = cpu.X86.HasAVX2 && cpu.X86.HasFMA && cpu.X86.HasF16C && cpu.X86.HasOSXSAVE
 
 // instructions is what rows are blended with; "" is plain Go.

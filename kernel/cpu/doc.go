@@ -1,5 +1,6 @@
-// Package cpu is the back end for the processor's cores: AVX2 where the processor has it; on arm64 NEON for rows that are blended (slerp too), normalised and
-// cast, and plain Go for the search for timestamps and voxels; plain Go elsewhere.
+// Package cpu is the back end for the processor's cores: AVX2 where the processor has it; on arm64
+// NEON for rows that are blended (slerp too), normalised and cast, and plain Go for the search for
+// timestamps and voxels; plain Go elsewhere.
 //
 // # Contract
 //
@@ -13,7 +14,8 @@
 //	C8  Scratch is kept from call to call: on one thread a call allocates no more than the checks of package kernel do.
 //	C9  A panic on any thread is the caller's, when all threads are done.
 //
-// The assembly is written by gen, a module of its own; a test compares it with what gen writes. The build tag purego leaves it out.
+// The assembly is written by gen, a module of its own; a test compares it with what gen writes. The
+// build tag purego leaves it out.
 //
 //go:generate go -C gen run .
 package cpu

@@ -33,10 +33,12 @@ func (b *Backend) fuse(op *kernel.FuseOp) error {
 	return nil
 }
 
-// rowsPerPlan is how many rows are planned before they are made: their plan stays in the first cache.
+// rowsPerPlan is how many rows are planned before they are made: their plan stays in the first
+// cache.
 const rowsPerPlan = 512
 
-// call is one Fuse while it runs. It is kept and used again, so that a call allocates nothing once its size has been seen.
+// call is one Fuse while it runs. It is kept and used again, so that a call allocates nothing once
+// its size has been seen.
 type call struct {
 	op          *kernel.FuseOp
 	batch, rows int
@@ -90,7 +92,16 @@ func (c *call) start(op *kernel.FuseOp) {
 		c.whole = c.whole || s.Epilogue.Augment != nil
 		dst := viewOf(&op.Out)
 		dst.base += col * dst.step
-		c.streams[i].start(&s.Rule, &s.Epilogue, dst, viewOf(&s.Values), d, op.Counts != nil, streaming, c.batch == 0 || c.rows == 0)
+		c.streams[i].start(
+			&s.Rule,
+			&s.Epilogue,
+			dst,
+			viewOf(&s.Values),
+			d,
+			op.Counts != nil,
+			streaming,
+			c.batch == 0 || c.rows == 0,
+		)
 		c.clock(s, i)
 		col += d
 	}
@@ -114,11 +125,18 @@ func (c *call) clock(s *kernel.Series, i int) {
 
 func sameClock(a, b *kernel.Series) bool {
 	r, q := &a.Rule, &b.Rule
-	return sameTensor(&a.Times, &b.Times) && a.Lengths == b.Lengths && a.Offsets == b.Offsets && r.Mode == q.Mode && r.Edge == q.Edge && r.MaxGap == q.MaxGap && r.Before == q.Before && r.After == q.After
+	return sameTensor(&a.Times, &b.Times) && a.Lengths == b.Lengths && a.Offsets == b.Offsets &&
+		r.Mode == q.Mode &&
+		r.Edge == q.Edge &&
+		r.MaxGap == q.MaxGap &&
+		r.Before == q.Before &&
+		r.After == q.After
 }
 
 func sameTensor(a, b *kernel.Tensor) bool {
-	if unsafe.SliceData(a.Data) != unsafe.SliceData(b.Data) || a.Base != b.Base || a.DType != b.DType || len(a.Shape) != len(b.Shape) {
+	if unsafe.SliceData(a.Data) != unsafe.SliceData(b.Data) || a.Base != b.Base ||
+		a.DType != b.DType ||
+		len(a.Shape) != len(b.Shape) {
 		return false
 	}
 	for i := range a.Shape {
@@ -149,7 +167,8 @@ func (c *call) begin(w *worker) {
 	}
 }
 
-// unit makes a part of the rows of one entry. Neighbouring entries come one after another: a plan that they share is made once a worker.
+// unit makes a part of the rows of one entry. Neighbouring entries come one after another: a plan
+// that they share is made once a worker.
 func (c *call) unit(w *worker, u int) bool {
 	part, b := u/c.batch, u%c.batch
 	return w.entryRows(c, b, part*c.rows/c.parts, (part+1)*c.rows/c.parts)
@@ -163,7 +182,8 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// maxSpan is the longest interval whose length, and so every distance in it, is exact in the vector kernels' way to float64.
+// maxSpan is the longest interval whose length, and so every distance in it, is exact in the vector
+// kernels' way to float64.
 const maxSpan = 1<<52 - 1
 
 func gapLimit(rule *kernel.Rule) int64 {

@@ -21,7 +21,22 @@ func (b *Backend) grad(op *kernel.FuseGradOp) error {
 	each(threads, func(t int) {
 		from, to := t*batch/threads, (t+1)*batch/threads
 		part := *op
-		part.Series.Values, part.Series.Times, part.Targets = entries(op.Series.Values, 3, from, to), entries(op.Series.Times, 2, from, to), entries(op.Targets, 2, from, to)
+		part.Series.Values, part.Series.Times, part.Targets = entries(
+			op.Series.Values,
+			3,
+			from,
+			to,
+		), entries(
+			op.Series.Times,
+			2,
+			from,
+			to,
+		), entries(
+			op.Targets,
+			2,
+			from,
+			to,
+		)
 		part.Out, part.Grad = entries(op.Out, 3, from, to), entries(op.Grad, 3, from, to)
 		if l := op.Series.Lengths; l != nil {
 			n := entries(*l, 1, from, to)

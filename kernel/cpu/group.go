@@ -13,7 +13,8 @@ const aloneBytes = 64 << 10
 // task is work that falls into units, which any worker may do in any order.
 type task interface {
 	begin(w *worker)
-	unit(w *worker, u int) bool // false: something is wrong with what the caller gave, and the rest need not be done
+	// false: something is wrong with what the caller gave, and the rest need not be done
+	unit(w *worker, u int) bool
 }
 
 // workerGroup does a task on the caller's thread, and on as many others as are worth waking.
@@ -74,8 +75,8 @@ func (c *workerGroup) tell(t *kernel.Tensor) {
 	}
 }
 
-// each runs f for every thread and waits; f has the thread's number. A panic on any of them is the caller's, which can recover from it: elsewhere it
-// would end the process.
+// each runs f for every thread and waits; f has the thread's number. A panic on any of them is the
+// caller's, which can recover from it: elsewhere it would end the process.
 func each(threads int, f func(t int)) {
 	var wg sync.WaitGroup
 	var panicked atomic.Pointer[any]
@@ -97,7 +98,8 @@ func each(threads int, f func(t int)) {
 	}
 }
 
-// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is called once a thread.
+// spread gives 0 … n-1 to threads, some neighbours at a time; who is done takes the next. begin is
+// called once a thread.
 func spread(threads, n int, begin func() func(i int)) {
 	step := max(1, n/(8*threads))
 	var next atomic.Int64

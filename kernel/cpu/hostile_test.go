@@ -17,8 +17,24 @@ func TestWideRowsKeepTheirValidity(t *testing.T) {
 		for i := range 2 * rows * cols {
 			le.PutUint32(src[4*i:], math.Float32bits(float32(i%7)+1))
 		}
-		clear(src[4*(4*cols+cols/2):][:16]) // a quaternion of row 2's left sample, beyond the first block
-		kinds, left, right, weight, valid := make([]byte, rows), make([]byte, 4*rows), make([]byte, 4*rows), make([]byte, 8*rows), bytes.Repeat([]byte{1}, rows)
+		// a quaternion of row 2's left sample, beyond the first block
+		clear(src[4*(4*cols+cols/2):][:16])
+		kinds, left, right, weight, valid := make(
+			[]byte,
+			rows,
+		), make(
+			[]byte,
+			4*rows,
+		), make(
+			[]byte,
+			4*rows,
+		), make(
+			[]byte,
+			8*rows,
+		), bytes.Repeat(
+			[]byte{1},
+			rows,
+		)
 		for i := range rows {
 			kinds[i] = byte(kernel.Blend)
 			le.PutUint32(left[4*i:], uint32(2*i))
@@ -28,14 +44,29 @@ func TestWideRowsKeepTheirValidity(t *testing.T) {
 		tensor := func(d robocache.DType, data []byte) *kernel.Tensor {
 			return &kernel.Tensor{DType: d, Shape: []int{rows}, Data: data}
 		}
-		return &kernel.ApplyOp{Parts: []kernel.Part{{
-			Src:   kernel.Tensor{DType: robocache.Float32, Shape: []int{2 * rows, cols}, Data: src},
-			Out:   kernel.Tensor{DType: robocache.Float32, Shape: []int{rows, cols}, Data: make([]byte, rows*cols*4)},
-			Rule:  kernel.Rule{Mode: kernel.Slerp},
-			Kind:  tensor(robocache.Uint8, kinds),
-			Left:  tensor(robocache.Int32, left),
-			Right: tensor(robocache.Int32, right), Weight: tensor(robocache.Float64, weight), Valid: tensor(robocache.Uint8, valid),
-		}}}
+		return &kernel.ApplyOp{Parts: []kernel.Part{
+			{
+				Src: kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{2 * rows, cols},
+					Data:  src,
+				},
+				Out: kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{rows, cols},
+					Data:  make([]byte, rows*cols*4),
+				},
+				Rule: kernel.Rule{Mode: kernel.Slerp},
+				Kind: tensor(robocache.Uint8, kinds),
+				Left: tensor(robocache.Int32, left),
+				Right: tensor(
+					robocache.Int32,
+					right,
+				),
+				Weight: tensor(robocache.Float64, weight),
+				Valid:  tensor(robocache.Uint8, valid),
+			},
+		}}
 	}
 	for _, mode := range []kernel.Mode{kernel.Slerp, kernel.Linear} {
 		want, got := part(), part()
@@ -62,7 +93,12 @@ func TestNothingOfGreatWidth(t *testing.T) {
 	i32 := kernel.Tensor{DType: robocache.Int32, Shape: []int{0, 4}}
 	one := f32(1, 3)
 	one.Data = make([]byte, 12)
-	wide := kernel.Tensor{DType: robocache.Float32, Shape: []int{1, huge}, Stride: []int{0, 0}, Data: make([]byte, 4)}
+	wide := kernel.Tensor{
+		DType:  robocache.Float32,
+		Shape:  []int{1, huge},
+		Stride: []int{0, 0},
+		Data:   make([]byte, 4),
+	}
 	none := f32(0, huge)
 	norm := kernel.NewMeanStd(make([]float64, 4096), make([]float64, 4096))
 	for name, run := range map[string]func(b *Backend) error{
@@ -90,11 +126,39 @@ func TestNothingOfGreatWidth(t *testing.T) {
 // An expanded image has more pixels than any memory: what is not looked at costs nothing.
 func TestExpandedImage(t *testing.T) {
 	op := func() *kernel.TSDFOp {
-		x := &kernel.TSDFOp{Depth: kernel.Tensor{DType: robocache.Float32, Shape: []int{1 << 30, 1 << 30}, Stride: []int{0, 0}, Data: make([]byte, 4)}, Camera: [4]float32{9, 9, 2, 2},
-			View: [12]float32{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0}, Size: [3]float32{1, 1, 1}, Truncate: 1, MaxWeight: 4}
+		x := &kernel.TSDFOp{
+			Depth: kernel.Tensor{
+				DType:  robocache.Float32,
+				Shape:  []int{1 << 30, 1 << 30},
+				Stride: []int{0, 0},
+				Data:   make([]byte, 4),
+			},
+			Camera: [4]float32{9, 9, 2, 2},
+			View: [12]float32{
+				1,
+				0,
+				0,
+				0,
+				0,
+				1,
+				0,
+				0,
+				0,
+				0,
+				1,
+				0,
+			},
+			Size:      [3]float32{1, 1, 1},
+			Truncate:  1,
+			MaxWeight: 4,
+		}
 		le.PutUint32(x.Depth.Data, math.Float32bits(2))
 		for _, v := range []*kernel.Tensor{&x.Value, &x.Weight} {
-			*v = kernel.Tensor{DType: robocache.Float32, Shape: []int{3, 3, 3}, Data: make([]byte, 4*27)}
+			*v = kernel.Tensor{
+				DType: robocache.Float32,
+				Shape: []int{3, 3, 3},
+				Data:  make([]byte, 4*27),
+			}
 		}
 		return x
 	}
@@ -105,7 +169,8 @@ func TestExpandedImage(t *testing.T) {
 	if err := New(2).Run(got); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(want.Value.Data, got.Value.Data) || bytes.Equal(want.Weight.Data, make([]byte, 4*27)) {
+	if !bytes.Equal(want.Value.Data, got.Value.Data) ||
+		bytes.Equal(want.Weight.Data, make([]byte, 4*27)) {
 		t.Errorf("%v, want %v", got.Value.Data, want.Value.Data)
 	}
 }

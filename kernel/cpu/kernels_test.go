@@ -47,13 +47,33 @@ func FuzzBracket(f *testing.F) {
 		}
 		n := len(targets)
 		left, right, weight := make([]int32, n), make([]int32, n), make([]float64, n)
-		a := searchArgs{timestamps: &s[0], last: len(s) - 1, targets: &targets[0], rows: n, left: &left[0], right: &right[0], weight: &weight[0], maxGap: gap, start: s[0], rate: float64(len(s)-1) / float64(s[len(s)-1]-s[0])}
+		a := searchArgs{
+			timestamps: &s[0],
+			last:       len(s) - 1,
+			targets:    &targets[0],
+			rows:       n,
+			left:       &left[0],
+			right:      &right[0],
+			weight:     &weight[0],
+			maxGap:     gap,
+			start:      s[0],
+			rate:       float64(len(s)-1) / float64(s[len(s)-1]-s[0]),
+		}
 		for name, find := range map[string]func(*searchArgs) int{"bracket": bracket, "find": find, "plain Go": func(a *searchArgs) int { return bracketGo(a, 0) }} {
 			for i := range find(&a) {
 				k := left[i]
 				lo, hi := s[k], s[right[i]]
-				if right[i] != k+1 || targets[i] < lo || targets[i] >= hi || hi-lo > gap || weight[i] != float64(targets[i]-lo)/float64(hi-lo) {
-					t.Fatalf("%s: row %d: t %d in [%d, %d), weight %v", name, i, targets[i], lo, hi, weight[i])
+				if right[i] != k+1 || targets[i] < lo || targets[i] >= hi || hi-lo > gap ||
+					weight[i] != float64(targets[i]-lo)/float64(hi-lo) {
+					t.Fatalf(
+						"%s: row %d: t %d in [%d, %d), weight %v",
+						name,
+						i,
+						targets[i],
+						lo,
+						hi,
+						weight[i],
+					)
 				}
 			}
 		}

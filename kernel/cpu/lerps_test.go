@@ -21,8 +21,10 @@ import (
 // TestLayout: the generator counts fields in eights.
 func TestLayout(t *testing.T) {
 	var a rowArgs
-	for name, at := range map[string][2]uintptr{"cols": {unsafe.Offsetof(a.cols), 64}, "a": {unsafe.Offsetof(a.a), 72}, "scale": {unsafe.Offsetof(a.scale), 88}, "lo": {unsafe.Offsetof(a.lo), 96},
-		"limits": {unsafe.Offsetof(a.limits), 104}, "ahead": {unsafe.Offsetof(a.ahead), 120}, "valid": {unsafe.Offsetof(a.valid), 128}} {
+	for name, at := range map[string][2]uintptr{
+		"cols": {unsafe.Offsetof(a.cols), 64}, "a": {unsafe.Offsetof(a.a), 72}, "scale": {unsafe.Offsetof(a.scale), 88}, "lo": {unsafe.Offsetof(a.lo), 96},
+		"limits": {unsafe.Offsetof(a.limits), 104}, "ahead": {unsafe.Offsetof(a.ahead), 120}, "valid": {unsafe.Offsetof(a.valid), 128},
+	} {
 		if at[0] != at[1] {
 			t.Errorf("%s at %d, want %d", name, at[0], at[1])
 		}
@@ -38,7 +40,13 @@ func guarded(t testing.TB, n int) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
 	room := (n + page - 1) / page * page
-	m, err := unix.Mmap(-1, 0, room+page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	m, err := unix.Mmap(
+		-1,
+		0,
+		room+page,
+		unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE,
+	)
 	if err != nil {
 		t.Skip("no memory map: ", err)
 	}
@@ -53,8 +61,8 @@ func guarded(t testing.TB, n int) []byte {
 	return m[room-n : room : room]
 }
 
-// TestRowsEndWhereTheyEnd runs every kernel on rows that end at a page that may not be touched, and looks for bytes changed before the result's rows and
-// between them.
+// TestRowsEndWhereTheyEnd runs every kernel on rows that end at a page that may not be touched, and
+// looks for bytes changed before the result's rows and between them.
 func TestRowsEndWhereTheyEnd(t *testing.T) {
 	if instructions == "" {
 		t.Skip("this processor has no AVX2, FMA and F16C")
@@ -72,10 +80,45 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 			dst[i] = 0xa5
 		}
 		ab := slices.Repeat([]float32{2}, cols)
-		left, right, weight := []int32{0, 3, 1, 2, 3}, []int32{3, 3, 2, 3, 0}, []float64{0.5, 0, 0.25, 1, 0}
+		left, right, weight := []int32{
+			0,
+			3,
+			1,
+			2,
+			3,
+		}, []int32{
+			3,
+			3,
+			2,
+			3,
+			0,
+		}, []float64{
+			0.5,
+			0,
+			0.25,
+			1,
+			0,
+		}
 		valid := make([]uint8, rows)
-		a := rowArgs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), dstStep: (cols + gap) * out, srcStep: (cols + gap) * in, left: &left[0], right: &right[0], weight: &weight[0],
-			rows: rows, cols: cols, a: &ab[0], b: &ab[0], scale: 1, lo: -1e30, hi: 1e30, valid: &valid[0]}
+		a := rowArgs{
+			dst: unsafe.Pointer(
+				&dst[0],
+			),
+			src:     unsafe.Pointer(&src[0]),
+			dstStep: (cols + gap) * out,
+			srcStep: (cols + gap) * in,
+			left:    &left[0],
+			right:   &right[0],
+			weight:  &weight[0],
+			rows:    rows,
+			cols:    cols,
+			a:       &ab[0],
+			b:       &ab[0],
+			scale:   1,
+			lo:      -1e30,
+			hi:      1e30,
+			valid:   &valid[0],
+		}
 		k(&a)
 		for row := range rows - 1 {
 			end := (row*(cols+gap) + cols) * out
@@ -105,7 +148,18 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 			size := d.Size()
 			src, dst := guarded(t, 4*cols*size), guarded(t, 4*cols*size)
 			left, weight := []int32{0, 1, 2, 3}, []float64{0.5, 0, 0.5, 0.5}
-			a := rowArgs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), dstStep: cols * size, srcStep: cols * size, left: &left[0], right: &left[0], weight: &weight[0], rows: 4, cols: cols, ahead: cols / 100}
+			a := rowArgs{
+				dst:     unsafe.Pointer(&dst[0]),
+				src:     unsafe.Pointer(&src[0]),
+				dstStep: cols * size,
+				srcStep: cols * size,
+				left:    &left[0],
+				right:   &left[0],
+				weight:  &weight[0],
+				rows:    4,
+				cols:    cols,
+				ahead:   cols / 100,
+			}
 			if k := streamKernel(d, d); k != nil {
 				k(&a)
 			}
@@ -113,7 +167,8 @@ func TestRowsEndWhereTheyEnd(t *testing.T) {
 	}
 }
 
-// FuzzLerp compares the float32 kernel with the reference's fused multiply-add, bit for bit, on any bits.
+// FuzzLerp compares the float32 kernel with the reference's fused multiply-add, bit for bit, on any
+// bits.
 func FuzzLerp(f *testing.F) {
 	f.Add(uint32(0x3f800001), uint32(0x40000000), 0.1, uint64(1))
 	f.Add(uint32(0x7f800000), uint32(0xff800000), 0.5, uint64(2))
@@ -131,7 +186,17 @@ func FuzzLerp(f *testing.F) {
 		src[r.IntN(cols)], src[cols+r.IntN(cols)] = math.Float32frombits(x), math.Float32frombits(y)
 		dst := make([]float32, cols)
 		left, right := int32(0), int32(1)
-		a := rowArgs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), dstStep: 4 * cols, srcStep: 4 * cols, left: &left, right: &right, weight: &w, rows: 1, cols: cols}
+		a := rowArgs{
+			dst:     unsafe.Pointer(&dst[0]),
+			src:     unsafe.Pointer(&src[0]),
+			dstStep: 4 * cols,
+			srcStep: 4 * cols,
+			left:    &left,
+			right:   &right,
+			weight:  &w,
+			rows:    1,
+			cols:    cols,
+		}
 		lerpF32F32(&a)
 		for i, got := range dst {
 			want := kernel.FMA32(float32(w), src[cols+i]-src[i], src[i])
@@ -139,13 +204,23 @@ func FuzzLerp(f *testing.F) {
 				want = src[i]
 			}
 			if math.Float32bits(got) != math.Float32bits(want) && !(got != got && want != want) {
-				t.Fatalf("column %d of %d: %x and %x at %v: %x, want %x", i, cols, math.Float32bits(src[i]), math.Float32bits(src[cols+i]), w, math.Float32bits(got), math.Float32bits(want))
+				t.Fatalf(
+					"column %d of %d: %x and %x at %v: %x, want %x",
+					i,
+					cols,
+					math.Float32bits(src[i]),
+					math.Float32bits(src[cols+i]),
+					w,
+					math.Float32bits(got),
+					math.Float32bits(want),
+				)
 			}
 		}
 	})
 }
 
-// TestSlerpBits: quaternions are the same bits on every machine that has the kernel, with what is not valid and what is left to the reference.
+// TestSlerpBits: quaternions are the same bits on every machine that has the kernel, with what is
+// not valid and what is left to the reference.
 func TestSlerpBits(t *testing.T) {
 	k := slerpKernel()
 	if k == nil {
@@ -174,7 +249,19 @@ func TestSlerpBits(t *testing.T) {
 			}
 		}
 	}
-	left, right, weight, valid := make([]int32, rows), make([]int32, rows), make([]float64, rows), slices.Repeat([]uint8{1}, rows)
+	left, right, weight, valid := make(
+		[]int32,
+		rows,
+	), make(
+		[]int32,
+		rows,
+	), make(
+		[]float64,
+		rows,
+	), slices.Repeat(
+		[]uint8{1},
+		rows,
+	)
 	for i := range rows {
 		left[i] = int32(r.IntN(sources - 1))
 		right[i] = left[i] + 1
@@ -182,7 +269,18 @@ func TestSlerpBits(t *testing.T) {
 			weight[i] = r.Float64()
 		}
 	}
-	a := rowArgs{dst: unsafe.Pointer(&dst[0]), src: unsafe.Pointer(&src[0]), dstStep: 4 * cols, srcStep: 4 * cols, left: &left[0], right: &right[0], weight: &weight[0], rows: rows, cols: cols, valid: &valid[0]}
+	a := rowArgs{
+		dst:     unsafe.Pointer(&dst[0]),
+		src:     unsafe.Pointer(&src[0]),
+		dstStep: 4 * cols,
+		srcStep: 4 * cols,
+		left:    &left[0],
+		right:   &right[0],
+		weight:  &weight[0],
+		rows:    rows,
+		cols:    cols,
+		valid:   &valid[0],
+	}
 	k(&a)
 	h := fnv.New64a()
 	var kinds [3]int

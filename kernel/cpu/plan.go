@@ -8,7 +8,22 @@ import (
 
 func (w *worker) resizePlan(n int) {
 	p := &w.plan
-	p.Kind, p.Left, p.Right, p.Weight, p.Valid = resize(p.Kind, n), resize(p.Left, n), resize(p.Right, n), resize(p.Weight, n), resize(p.Valid, n)
+	p.Kind, p.Left, p.Right, p.Weight, p.Valid = resize(
+		p.Kind,
+		n,
+	), resize(
+		p.Left,
+		n,
+	), resize(
+		p.Right,
+		n,
+	), resize(
+		p.Weight,
+		n,
+	), resize(
+		p.Valid,
+		n,
+	)
 }
 
 // What a row that bracket found begins as.
@@ -26,15 +41,23 @@ func kernelKinds(k kernel.Kind) []kernel.Kind {
 	return s
 }
 
-// setAll fills dst from a slice of equal values: a move of bytes, where a loop stores one at a time.
+// setAll fills dst from a slice of equal values: a move of bytes, where a loop stores one at a
+// time.
 func setAll[T any](dst, from []T) {
 	for len(dst) > 0 {
 		dst = dst[copy(dst, from):]
 	}
 }
 
-// fill plans targets t … t+n-1. The search finds the rows inside the data; all others are the reference's to decide.
-func (w *worker) fill(rule *kernel.Rule, src, to *timestamps, t, n int, clock kernel.Clock, epsilon float64) bool {
+// fill plans targets t … t+n-1. The search finds the rows inside the data; all others are the
+// reference's to decide.
+func (w *worker) fill(
+	rule *kernel.Rule,
+	src, to *timestamps,
+	t, n int,
+	clock kernel.Clock,
+	epsilon float64,
+) bool {
 	p := &w.plan
 	if clock == kernel.AsGiven {
 		p.Mode = rule.Mode
@@ -53,7 +76,13 @@ func (w *worker) fill(rule *kernel.Rule, src, to *timestamps, t, n int, clock ke
 	}
 	a := &w.search
 	rate := float64(len(s)-1) / float64(s[len(s)-1]-s[0])
-	*a = searchArgs{timestamps: &s[0], last: len(s) - 1, maxGap: gapLimit(rule), start: s[0], rate: rate}
+	*a = searchArgs{
+		timestamps: &s[0],
+		last:       len(s) - 1,
+		maxGap:     gapLimit(rule),
+		start:      s[0],
+		rate:       rate,
+	}
 	chunk := 4
 	for i := 0; i < n; {
 		a.targets, a.left, a.right, a.weight, a.rows = &targets[i], &p.Left[i], &p.Right[i], &p.Weight[i], n-i
@@ -77,7 +106,8 @@ func (w *worker) fill(rule *kernel.Rule, src, to *timestamps, t, n int, clock ke
 			return false
 		}
 		i = end
-		// Guesses go on from where the last row was found: after a gap in the timestamps they are all off by as much.
+		// Guesses go on from where the last row was found: after a gap in the timestamps they are
+		// all off by as much.
 		l := int(p.Left[end-1])
 		a.start, a.first = s[l], float64(l)
 		if k < 16 {
@@ -92,8 +122,8 @@ func (w *worker) fill(rule *kernel.Rule, src, to *timestamps, t, n int, clock ke
 	return true
 }
 
-// outside does rows from i on that lie before the first timestamp, or not before the last; it returns how many. Lines through the edge samples, and
-// errors, are the reference's.
+// outside does rows from i on that lie before the first timestamp, or not before the last; it
+// returns how many. Lines through the edge samples, and errors, are the reference's.
 func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
 	if rule.Edge > kernel.Mask {
 		return 0
@@ -126,7 +156,13 @@ func (w *worker) outside(rule *kernel.Rule, s, targets []int64, i int) int {
 // slow has the reference decide rows from … to-1.
 func (w *worker) slow(rule *kernel.Rule, s, targets []int64, from, to int) bool {
 	p := &w.plan
-	part := kernel.Plan{Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
+	part := kernel.Plan{
+		Kind:   p.Kind[from:to],
+		Left:   p.Left[from:to],
+		Right:  p.Right[from:to],
+		Weight: p.Weight[from:to],
+		Valid:  p.Valid[from:to],
+	}
 	if part.Fill(s, targets[from:to], rule) != nil {
 		return false
 	}

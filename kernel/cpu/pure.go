@@ -8,13 +8,25 @@ import (
 // moveRows copies rows; cols counts bytes.
 func moveRows(a *rowArgs) {
 	for i, k := range unsafe.Slice(a.left, a.rows) {
-		copy(unsafe.Slice((*byte)(unsafe.Add(a.dst, i*a.dstStep)), a.cols), unsafe.Slice((*byte)(unsafe.Add(a.src, int(k)*a.srcStep)), a.cols))
+		copy(
+			unsafe.Slice((*byte)(unsafe.Add(a.dst, i*a.dstStep)), a.cols),
+			unsafe.Slice((*byte)(unsafe.Add(a.src, int(k)*a.srcStep)), a.cols),
+		)
 	}
 }
 
 // lerpWide blends rows of float64, and rounds once.
 func lerpWide[T float32 | float64](a *rowArgs) {
-	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
+	left, right, weight := unsafe.Slice(
+		a.left,
+		a.rows,
+	), unsafe.Slice(
+		a.right,
+		a.rows,
+	), unsafe.Slice(
+		a.weight,
+		a.rows,
+	)
 	for i, w := range weight {
 		dst := unsafe.Slice((*T)(unsafe.Add(a.dst, i*a.dstStep)), a.cols)
 		x := unsafe.Slice((*float64)(unsafe.Add(a.src, int(left[i])*a.srcStep)), a.cols)
@@ -41,11 +53,21 @@ func sortedGo(s []int64) bool {
 	return true
 }
 
-// bracketGo is bracket in plain Go, one row at a time from row n on. Steps are numbers that are added, not branches: which way they go nobody can predict.
+// bracketGo is bracket in plain Go, one row at a time from row n on. Steps are numbers that are
+// added, not branches: which way they go nobody can predict.
 func bracketGo(a *searchArgs, n int) int {
 	at := func(k int) *[2]int64 { return (*[2]int64)(unsafe.Add(unsafe.Pointer(a.timestamps), 8*k)) }
 	targets := unsafe.Slice(a.targets, a.rows)
-	left, right, weight := unsafe.Slice(a.left, a.rows), unsafe.Slice(a.right, a.rows), unsafe.Slice(a.weight, a.rows)
+	left, right, weight := unsafe.Slice(
+		a.left,
+		a.rows,
+	), unsafe.Slice(
+		a.right,
+		a.rows,
+	), unsafe.Slice(
+		a.weight,
+		a.rows,
+	)
 	for ; n < len(targets); n++ {
 		t := targets[n]
 		g := math.FMA(float64(t-a.start), a.rate, a.first)

@@ -14,7 +14,8 @@ type region struct {
 	left, right int // columns that are made
 }
 
-// rows makes the planned rows of one stream, and returns their validity. It is false where kernel.Resample refuses.
+// rows makes the planned rows of one stream, and returns their validity. It is false where
+// kernel.Resample refuses.
 func (w *worker) rows(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	n := len(p.Kind)
@@ -80,12 +81,31 @@ func (w *worker) left(s *stream, at region, valid []uint8, from, to int) bool {
 // few makes rows from … to-1, fewer than the kernel can, by kernel.Resample.
 func (w *worker) few(s *stream, at region, valid []uint8, from, to int) bool {
 	p := &w.plan
-	part := kernel.Plan{Mode: p.Mode, Sources: p.Sources, Kind: p.Kind[from:to], Left: p.Left[from:to], Right: p.Right[from:to], Weight: p.Weight[from:to], Valid: p.Valid[from:to]}
-	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Valid: valid[from:to], Counts: &w.counts}
-	return kernel.Resample(s.dst.matrix(at.b, at.row+from, to-from, s.cols), s.src.matrix(at.batch, at.from, at.sources, s.cols), &part, opt) == nil
+	part := kernel.Plan{
+		Mode:    p.Mode,
+		Sources: p.Sources,
+		Kind:    p.Kind[from:to],
+		Left:    p.Left[from:to],
+		Right:   p.Right[from:to],
+		Weight:  p.Weight[from:to],
+		Valid:   p.Valid[from:to],
+	}
+	opt := kernel.Options{
+		Rule:     *s.rule,
+		Epilogue: *s.epilogue,
+		Valid:    valid[from:to],
+		Counts:   &w.counts,
+	}
+	return kernel.Resample(
+		s.dst.matrix(at.b, at.row+from, to-from, s.cols),
+		s.src.matrix(at.batch, at.from, at.sources, s.cols),
+		&part,
+		opt,
+	) == nil
 }
 
-// piece makes rows from … to-1, a block of columns at a time where a normalisation's table is shorter than a row.
+// piece makes rows from … to-1, a block of columns at a time where a normalisation's table is
+// shorter than a row.
 func (w *worker) piece(s *stream, dst, src unsafe.Pointer, from, to int, at region) (peak uint16) {
 	p, a := &w.plan, &w.args
 	a.left, a.right, a.weight, a.rows = &p.Left[from], &p.Right[from], &p.Weight[from], to-from
@@ -113,7 +133,12 @@ func (w *worker) piece(s *stream, dst, src unsafe.Pointer, from, to int, at regi
 func (s *stream) zeros(dst unsafe.Pointer, rows int, at region) {
 	size := s.dst.dtype.Size()
 	for i := range rows {
-		clear(unsafe.Slice((*byte)(unsafe.Add(dst, i*s.args.dstStep+at.left*size)), (at.right-at.left)*size))
+		clear(
+			unsafe.Slice(
+				(*byte)(unsafe.Add(dst, i*s.args.dstStep+at.left*size)),
+				(at.right-at.left)*size,
+			),
+		)
 	}
 }
 
@@ -121,8 +146,19 @@ func (s *stream) zeros(dst unsafe.Pointer, rows int, at region) {
 func (w *worker) reference(s *stream, at region, samples []int64) ([]uint8, bool) {
 	p := &w.plan
 	w.valid = resize(w.valid, len(p.Valid))
-	opt := kernel.Options{Rule: *s.rule, Epilogue: *s.epilogue, Samples: samples, Valid: w.valid, Counts: &w.counts}
-	if err := kernel.Resample(s.dst.matrix(at.b, at.row, len(p.Kind), s.cols), s.src.matrix(at.batch, at.from, at.sources, s.cols), p, opt); err != nil {
+	opt := kernel.Options{
+		Rule:     *s.rule,
+		Epilogue: *s.epilogue,
+		Samples:  samples,
+		Valid:    w.valid,
+		Counts:   &w.counts,
+	}
+	if err := kernel.Resample(
+		s.dst.matrix(at.b, at.row, len(p.Kind), s.cols),
+		s.src.matrix(at.batch, at.from, at.sources, s.cols),
+		p,
+		opt,
+	); err != nil {
 		return nil, false
 	}
 	return w.valid, true

@@ -11,7 +11,8 @@ import (
 
 var le = binary.LittleEndian
 
-// streamBytes is the size of a result that leaves the second cache before anyone reads it: its rows are stored round the caches. Tests lower it.
+// streamBytes is the size of a result that leaves the second cache before anyone reads it: its rows
+// are stored round the caches. Tests lower it.
 var streamBytes = 4 << 20
 
 // rowsAhead is how many rows before their turn long source rows are asked for.
@@ -23,10 +24,11 @@ type stream struct {
 	epilogue *kernel.Epilogue
 	cols     int
 	dst, src view
-	kernel   func(*rowArgs) // rows that are copied, and blended where the mode is linear; nil = kernel.Resample makes them
-	moves    bool           // the kernel counts bytes
-	least    int            // rows that the kernel needs; slerp's also writes the validity
-	general  bool           // blended rows and windows are for kernel.Resample
+	// rows that are copied, and blended where the mode is linear; nil = kernel.Resample makes them
+	kernel   func(*rowArgs)
+	moves    bool // the kernel counts bytes
+	least    int  // rows that the kernel needs; slerp's also writes the validity
+	general  bool // blended rows and windows are for kernel.Resample
 	args     rowArgs
 	table    table
 	infinity uint16 // bits of a 16-bit infinity, where results are counted
@@ -50,15 +52,33 @@ func viewOf(t *kernel.Tensor) view {
 }
 
 func (v *view) at(b, row int) unsafe.Pointer {
-	return unsafe.Add(unsafe.Pointer(unsafe.SliceData(v.data)), (v.base+b*v.batch+row*v.row)*v.dtype.Size())
+	return unsafe.Add(
+		unsafe.Pointer(unsafe.SliceData(v.data)),
+		(v.base+b*v.batch+row*v.row)*v.dtype.Size(),
+	)
 }
 
 func (v *view) matrix(b, row, rows, cols int) kernel.Matrix {
-	return kernel.Matrix{Data: v.data, DType: v.dtype, Rows: rows, Cols: cols, RowStride: v.row, ColStride: v.step, Base: v.base + b*v.batch + row*v.row}
+	return kernel.Matrix{
+		Data:      v.data,
+		DType:     v.dtype,
+		Rows:      rows,
+		Cols:      cols,
+		RowStride: v.row,
+		ColStride: v.step,
+		Base:      v.base + b*v.batch + row*v.row,
+	}
 }
 
-// start chooses what makes the rows; dst and src are the tensors' views. Of an empty result nothing is made, whose rows may be of any length.
-func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, cols int, counted, streaming, empty bool) {
+// start chooses what makes the rows; dst and src are the tensors' views. Of an empty result nothing
+// is made, whose rows may be of any length.
+func (s *stream) start(
+	rule *kernel.Rule,
+	e *kernel.Epilogue,
+	dst, src view,
+	cols int,
+	counted, streaming, empty bool,
+) {
 	s.forget()
 	s.rule, s.epilogue, s.cols, s.dst, s.src = rule, e, cols, dst, src
 	from, to := src.dtype, dst.dtype
@@ -77,7 +97,12 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 	default:
 		s.kernel = lerpKernel(from, to, f)
 	}
-	if k := slerpKernel(); rule.Mode == kernel.Slerp && rule.Quats == nil && rule.Rotations == nil && f == plain && from == robocache.Float32 && to == from && k != nil {
+	if k := slerpKernel(); rule.Mode == kernel.Slerp && rule.Quats == nil &&
+		rule.Rotations == nil &&
+		f == plain &&
+		from == robocache.Float32 &&
+		to == from &&
+		k != nil {
 		s.kernel, s.moves, s.least = k, false, 4
 		return
 	}
@@ -95,7 +120,8 @@ func (s *stream) start(rule *kernel.Rule, e *kernel.Epilogue, dst, src view, col
 		return
 	}
 	k := streamKernel(from, to)
-	if streaming && rule.Mode == kernel.Linear && k != nil && (uintptr(dst.at(0, 0))|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
+	if streaming && rule.Mode == kernel.Linear && k != nil &&
+		(uintptr(dst.at(0, 0))|uintptr(a.dstStep)|uintptr(dst.batch*to.Size())|uintptr(cols*to.Size()))%32 == 0 {
 		s.kernel = k
 		if cols*from.Size() >= 512 {
 			a.ahead = rowsAhead

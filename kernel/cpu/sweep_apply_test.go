@@ -16,7 +16,12 @@ func TestGradIsTheReference(t *testing.T) {
 	for seed := range n {
 		r := dice{rand.New(rand.NewPCG(uint64(seed), 8))}
 		f := r.fuse()
-		op := &kernel.FuseGradOp{Series: f.Series[0], Targets: f.Targets, Clock: f.Clock, Epsilon: f.Epsilon}
+		op := &kernel.FuseGradOp{
+			Series:  f.Series[0],
+			Targets: f.Targets,
+			Clock:   f.Clock,
+			Epsilon: f.Epsilon,
+		}
 		op.Series.Epilogue = kernel.Epilogue{}
 		op.Series.Rule.Mode %= 4
 		batch, rows := f.Out.Shape[0], f.Out.Shape[1]
@@ -24,7 +29,10 @@ func TestGradIsTheReference(t *testing.T) {
 		d := r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16)
 		op.Out = r.layout(d, true, batch, rows, shape[len(shape)-1])
 		r.values(&op.Out)
-		op.Grad = r.layout(r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16), false, shape...)
+		op.Grad = r.layout(
+			r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16),
+			false,
+			shape...)
 		r.values(&op.Grad)
 		want := *op
 		want.Grad = *twin(&op.Grad)
@@ -38,7 +46,16 @@ func TestGradIsTheReference(t *testing.T) {
 			continue
 		}
 		if err := sameBits(op.Grad.Data, want.Grad.Data, op.Grad.DType); err != nil {
-			t.Fatalf("seed %d: %v %v %v of %v %v: %v", seed, op.Grad.DType, op.Grad.Shape, op.Grad.Stride, op.Out.DType, op.Out.Stride, err)
+			t.Fatalf(
+				"seed %d: %v %v %v of %v %v: %v",
+				seed,
+				op.Grad.DType,
+				op.Grad.Shape,
+				op.Grad.Stride,
+				op.Out.DType,
+				op.Out.Stride,
+				err,
+			)
 		}
 	}
 	if failed > n/2 {
@@ -54,7 +71,14 @@ func (r dice) part() kernel.Part {
 		d = 5040 + 42*r.IntN(100)
 	}
 	out := r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64)
-	from := r.oneOf(out, robocache.Uint8, robocache.Float32, robocache.Float64, robocache.Uint8, robocache.Int16)
+	from := r.oneOf(
+		out,
+		robocache.Uint8,
+		robocache.Float32,
+		robocache.Float64,
+		robocache.Uint8,
+		robocache.Int16,
+	)
 	if r.IntN(6) == 0 {
 		out = r.oneOf(robocache.Uint8, robocache.Bool, robocache.Int64)
 		from = out
@@ -79,14 +103,32 @@ func (r dice) part() kernel.Part {
 	if !plan {
 		return p
 	}
-	kind, left, right, weight := r.layout(robocache.Uint8, true, rows), r.layout(robocache.Int32, false, rows), r.layout(robocache.Int32, false, rows), r.layout(robocache.Float64, false, rows)
+	kind, left, right, weight := r.layout(
+		robocache.Uint8,
+		true,
+		rows,
+	), r.layout(
+		robocache.Int32,
+		false,
+		rows,
+	), r.layout(
+		robocache.Int32,
+		false,
+		rows,
+	), r.layout(
+		robocache.Float64,
+		false,
+		rows,
+	)
 	clear(kind.Data)
 	for i := range rows {
 		k, a, b, w := kernel.Kind(r.IntN(4)), r.IntN(sources+1), r.IntN(sources+1), r.Float64()
 		if kind.Stride[0] == 0 {
 			k = kernel.Kind(kind.Data[kind.Base])
 		}
-		if a == sources && (k == kernel.Copy || k == kernel.Blend) || b == sources && k == kernel.Blend || k == kernel.Window && a >= b {
+		if a == sources && (k == kernel.Copy || k == kernel.Blend) ||
+			b == sources && k == kernel.Blend ||
+			k == kernel.Window && a >= b {
 			k = kernel.Zero
 		}
 		if r.IntN(4) == 0 {
@@ -118,7 +160,11 @@ func TestApplyIsTheReference(t *testing.T) {
 			slerp = slerp || op.Parts[len(op.Parts)-1].Rule.Mode == kernel.Slerp
 		}
 		if r.IntN(3) == 0 {
-			op.Counts = &kernel.Tensor{DType: robocache.Int64, Shape: []int{2}, Data: make([]byte, 16)}
+			op.Counts = &kernel.Tensor{
+				DType: robocache.Int64,
+				Shape: []int{2},
+				Data:  make([]byte, 16),
+			}
 		}
 		want := &kernel.ApplyOp{Counts: twin(op.Counts)}
 		for _, p := range op.Parts {
@@ -148,7 +194,20 @@ func TestApplyIsTheReference(t *testing.T) {
 				err = sameBits(op.Counts.Data, want.Counts.Data, robocache.Int64)
 			}
 			if err != nil {
-				t.Fatalf("seed %d part %d: %v %v %v → %v %v mode %v %+v plan %v: %v", seed, i, p.Src.DType, p.Src.Shape, p.Src.Stride, p.Out.DType, p.Out.Stride, p.Rule.Mode, p.Epilogue, p.Kind != nil, err)
+				t.Fatalf(
+					"seed %d part %d: %v %v %v → %v %v mode %v %+v plan %v: %v",
+					seed,
+					i,
+					p.Src.DType,
+					p.Src.Shape,
+					p.Src.Stride,
+					p.Out.DType,
+					p.Out.Stride,
+					p.Rule.Mode,
+					p.Epilogue,
+					p.Kind != nil,
+					err,
+				)
 			}
 		}
 	}

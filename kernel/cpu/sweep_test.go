@@ -14,12 +14,14 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// dice makes random operations. Everything that it draws is legal but for a few timestamps out of order.
+// dice makes random operations. Everything that it draws is legal but for a few timestamps out of
+// order.
 type dice struct{ *rand.Rand }
 
 func (r dice) oneOf(d ...robocache.DType) robocache.DType { return d[r.IntN(len(d))] }
 
-// layout gives a tensor of this shape room of its own, in C order, with gaps, turned round, or expanded.
+// layout gives a tensor of this shape room of its own, in C order, with gaps, turned round, or
+// expanded.
 func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
 	n := len(shape)
@@ -60,7 +62,25 @@ func (r dice) layout(d robocache.DType, source bool, shape ...int) kernel.Tensor
 	return t
 }
 
-var special = []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 1e-310, 1e-45, -1e-40, 3e38, -3.3e38, 65504, 65520, 1e300, 0.1, 1, -1, math.Pi}
+var special = []float64{
+	0,
+	math.Copysign(0, -1),
+	math.Inf(1),
+	math.Inf(-1),
+	math.NaN(),
+	1e-310,
+	1e-45,
+	-1e-40,
+	3e38,
+	-3.3e38,
+	65504,
+	65520,
+	1e300,
+	0.1,
+	1,
+	-1,
+	math.Pi,
+}
 
 func (r dice) values(t *kernel.Tensor) {
 	for i := range t.Data {
@@ -157,7 +177,12 @@ func readTime(t *kernel.Tensor, o int) int64 {
 }
 
 func (r dice) rule(cols int) kernel.Rule {
-	rule := kernel.Rule{Mode: kernel.Mode(r.IntN(7)), Edge: kernel.Edge(r.IntN(4)), Before: 1 << r.IntN(30), After: 1 << r.IntN(30)}
+	rule := kernel.Rule{
+		Mode:   kernel.Mode(r.IntN(7)),
+		Edge:   kernel.Edge(r.IntN(4)),
+		Before: 1 << r.IntN(30),
+		After:  1 << r.IntN(30),
+	}
 	if r.IntN(5) == 0 && cols%4 == 0 {
 		rule.Mode = kernel.Slerp
 		return rule
@@ -218,7 +243,14 @@ func (r dice) epilogue(cols int, out robocache.DType) (e kernel.Epilogue) {
 		e.Clip = &[2]float32{-0.5, 0.7}
 	}
 	if r.IntN(8) == 0 {
-		e.Augment = &kernel.Augment{Seed: r.Uint64(), Epoch: 3, Noise: 0.1, Dropout: 0.2, ScaleLo: 0.5, ScaleHi: 2}
+		e.Augment = &kernel.Augment{
+			Seed:    r.Uint64(),
+			Epoch:   3,
+			Noise:   0.1,
+			Dropout: 0.2,
+			ScaleLo: 0.5,
+			ScaleHi: 2,
+		}
 	}
 	return e
 }
@@ -236,7 +268,13 @@ func (r dice) fuse() *kernel.FuseOp {
 	if timeType != robocache.Int64 && r.IntN(2) == 0 {
 		op.Clock, op.Epsilon = kernel.AsGiven, 1e-8
 	}
-	out := r.oneOf(robocache.Float32, robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64)
+	out := r.oneOf(
+		robocache.Float32,
+		robocache.Float32,
+		robocache.Float16,
+		robocache.BFloat16,
+		robocache.Float64,
+	)
 	if r.IntN(10) == 0 {
 		out = r.oneOf(robocache.Uint8, robocache.Int16, robocache.Int64, robocache.Bool)
 	}
@@ -246,7 +284,14 @@ func (r dice) fuse() *kernel.FuseOp {
 		d := dims[r.IntN(len(dims))]
 		from := out
 		if out.Float() && r.IntN(2) == 0 {
-			from = r.oneOf(robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64, robocache.Uint8, robocache.Int32)
+			from = r.oneOf(
+				robocache.Float32,
+				robocache.Float16,
+				robocache.BFloat16,
+				robocache.Float64,
+				robocache.Uint8,
+				robocache.Int32,
+			)
 		}
 		s.Rule, s.Epilogue = r.rule(d), r.epilogue(d, out)
 		s.Rule.Continuous = from.Float() && r.IntN(3) == 0
@@ -256,7 +301,11 @@ func (r dice) fuse() *kernel.FuseOp {
 		samples := r.IntN(60)
 		switch r.IntN(4) {
 		case 0: // ragged
-			off := kernel.Tensor{DType: robocache.Int64, Shape: []int{batch + 1}, Data: make([]byte, 8*(batch+1))}
+			off := kernel.Tensor{
+				DType: robocache.Int64,
+				Shape: []int{batch + 1},
+				Data:  make([]byte, 8*(batch+1)),
+			}
 			total := 0
 			for b := range batch {
 				le.PutUint64(off.Data[8*b:], uint64(total))
@@ -267,28 +316,62 @@ func (r dice) fuse() *kernel.FuseOp {
 			s.Values, s.Times = r.layout(from, true, total, d), r.layout(timeType, false, total)
 			for b := range batch {
 				first := int(le.Uint64(off.Data[8*b:]))
-				r.timestamps(&s.Times, func(i int) int { return (first + i) * s.Times.Stride[0] }, int(le.Uint64(off.Data[8*b+8:]))-first)
+				r.timestamps(
+					&s.Times,
+					func(i int) int { return (first + i) * s.Times.Stride[0] },
+					int(le.Uint64(off.Data[8*b+8:]))-first,
+				)
 			}
 		case 1: // shared
-			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, samples)
+			s.Values, s.Times = r.layout(
+				from,
+				true,
+				batch,
+				samples,
+				d,
+			), r.layout(
+				timeType,
+				false,
+				samples,
+			)
 			r.timestamps(&s.Times, func(i int) int { return i * s.Times.Stride[0] }, samples)
 		default:
-			s.Values, s.Times = r.layout(from, true, batch, samples, d), r.layout(timeType, false, batch, samples)
+			s.Values, s.Times = r.layout(
+				from,
+				true,
+				batch,
+				samples,
+				d,
+			), r.layout(
+				timeType,
+				false,
+				batch,
+				samples,
+			)
 			if r.IntN(6) == 0 {
 				s.Times.Base, s.Times.Stride = 0, []int{0, 1}
 			}
 			for b := range batch {
-				r.timestamps(&s.Times, func(i int) int { return b*s.Times.Stride[0] + i*s.Times.Stride[1] }, samples)
+				r.timestamps(
+					&s.Times,
+					func(i int) int { return b*s.Times.Stride[0] + i*s.Times.Stride[1] },
+					samples,
+				)
 			}
 			if r.IntN(3) == 0 {
-				l := kernel.Tensor{DType: robocache.Int64, Shape: []int{batch}, Data: make([]byte, 8*batch)}
+				l := kernel.Tensor{
+					DType: robocache.Int64,
+					Shape: []int{batch},
+					Data:  make([]byte, 8*batch),
+				}
 				for b := range batch {
 					le.PutUint64(l.Data[8*b:], uint64(r.IntN(samples+1)))
 				}
 				s.Lengths = &l
 			}
 		}
-		if i > 0 && r.IntN(3) == 0 && op.Series[0].Offsets == nil && op.Series[0].Values.Shape[1] > 0 {
+		if i > 0 && r.IntN(3) == 0 && op.Series[0].Offsets == nil &&
+			op.Series[0].Values.Shape[1] > 0 {
 			// On the clock of the first.
 			o := op.Series[0]
 			s.Times, s.Lengths, s.Offsets = o.Times, o.Lengths, nil
@@ -315,7 +398,11 @@ func (r dice) fuse() *kernel.FuseOp {
 	}
 	op.Out = r.layout(out, false, batch, rows, cols)
 	if r.IntN(3) == 0 {
-		op.Out = kernel.Tensor{DType: out, Shape: []int{batch, rows, cols}, Data: make([]byte, max(batch*rows*cols*out.Size(), 4096))}
+		op.Out = kernel.Tensor{
+			DType: out,
+			Shape: []int{batch, rows, cols},
+			Data:  make([]byte, max(batch*rows*cols*out.Size(), 4096)),
+		}
 	}
 	if r.IntN(2) == 0 {
 		v := r.layout(robocache.Uint8, false, batch, rows, len(op.Series))
@@ -327,7 +414,8 @@ func (r dice) fuse() *kernel.FuseOp {
 	return op
 }
 
-// targets lie among the timestamps of the first series: on them, between them, and outside; in order or not.
+// targets lie among the timestamps of the first series: on them, between them, and outside; in
+// order or not.
 func (r dice) targets(op *kernel.FuseOp, b, at, rows int) {
 	t := &op.Targets
 	step := t.Stride[len(t.Stride)-1]
@@ -376,12 +464,15 @@ func sameBits(a, b []byte, d robocache.DType) error {
 	return nil
 }
 
-// near allows slerp what its contract does: a float32 step, and what float64 does not resolve near zero.
+// near allows slerp what its contract does: a float32 step, and what float64 does not resolve near
+// zero.
 func near(a, b []byte, d robocache.DType) error {
 	n := d.Size()
 	for o := 0; o+n <= len(a); o += n {
 		x, y := float(a[o:], d), float(b[o:], d)
-		if isNaN(a[o:o+n], d) && isNaN(b[o:o+n], d) || x == y || math.Abs(x-y) < 0x1p-40 || d != robocache.Float16 && d != robocache.BFloat16 && math.Abs(x-y) <= 0x1.1p-23*math.Abs(y) {
+		if isNaN(a[o:o+n], d) && isNaN(b[o:o+n], d) || x == y || math.Abs(x-y) < 0x1p-40 ||
+			d != robocache.Float16 && d != robocache.BFloat16 &&
+				math.Abs(x-y) <= 0x1.1p-23*math.Abs(y) {
 			continue
 		}
 		return fmt.Errorf("element %d: %v, want %v", o/n, x, y)
@@ -465,9 +556,27 @@ func TestFuseIsTheReference(t *testing.T) {
 		if err != nil {
 			for i := range op.Series {
 				s := &op.Series[i]
-				t.Logf("series %d: %v %v %v mode %v edge %v gap %d times %v epilogue %+v", i, s.Values.DType, s.Values.Shape, s.Values.Stride, s.Rule.Mode, s.Rule.Edge, s.Rule.MaxGap, s.Times.DType, s.Epilogue)
+				t.Logf(
+					"series %d: %v %v %v mode %v edge %v gap %d times %v epilogue %+v",
+					i,
+					s.Values.DType,
+					s.Values.Shape,
+					s.Values.Stride,
+					s.Rule.Mode,
+					s.Rule.Edge,
+					s.Rule.MaxGap,
+					s.Times.DType,
+					s.Epilogue,
+				)
 			}
-			t.Fatalf("seed %d: out %v %v %v: %v", seed, op.Out.DType, op.Out.Shape, op.Out.Stride, err)
+			t.Fatalf(
+				"seed %d: out %v %v %v: %v",
+				seed,
+				op.Out.DType,
+				op.Out.Shape,
+				op.Out.Stride,
+				err,
+			)
 		}
 	}
 	if failed > n/2 {

@@ -2,19 +2,23 @@ package cpu
 
 import "github.com/goatnote-inc/robocache/kernel"
 
-// blockCols is how many columns of a wide row are made at a time: their numbers stay in the first cache.
+// blockCols is how many columns of a wide row are made at a time: their numbers stay in the first
+// cache.
 const blockCols = 2048
 
-// table holds a normalisation's two numbers for each column: x/255 is ((x-0)·1)/255 - 0, and where there is nothing to do it is (x-0)/1.
+// table holds a normalisation's two numbers for each column: x/255 is ((x-0)·1)/255 - 0, and where
+// there is nothing to do it is (x-0)/1.
 type table struct {
-	a, b     []float32
-	size     int  // columns of a block; 0 = no table
-	whole    bool // the table is as long as a row
-	plane    int  // columns that share an entry, where blocks end with them; 0 = all blocks have the same table
+	a, b  []float32
+	size  int  // columns of a block; 0 = no table
+	whole bool // the table is as long as a row
+	// columns that share an entry, where blocks end with them; 0 = all blocks have the same table
+	plane    int
 	channels int
 }
 
-// block is how many of the next n columns from c on go together, and where their numbers begin; -1 = there are none.
+// block is how many of the next n columns from c on go together, and where their numbers begin; -1
+// = there are none.
 func (t *table) block(c, n int) (cols, entry int) {
 	switch {
 	case t.size == 0:

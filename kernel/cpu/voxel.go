@@ -12,8 +12,9 @@ import (
 // little says that memory holds numbers as tensors do; elsewhere the reference runs.
 var little = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought into the order of the cells bucket by bucket, so
-// that each bucket is worked on by one thread in its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
+// voxelize sorts points into cells. Points become keys (flat index, row), and the keys are brought
+// into the order of the cells bucket by bucket, so that each bucket is worked on by one thread in
+// its cache and float64 sums stay in the order of the points. A count or an occupancy on one thread
 // needs no order: it goes straight into the result.
 func (b *Backend) voxelize(given *kernel.VoxelOp) error {
 	op, finish := plainResults(given)
@@ -164,8 +165,8 @@ func put64(t *kernel.Tensor, i int, n int64) {
 	binary.LittleEndian.PutUint64(t.Data[8*(t.Base+i*t.Step(0)):], uint64(n))
 }
 
-// sortKeys sorts keys, which are all different, by their bits below top and from bit on; what is equal there is in order already. It uses
-// as much of tmp.
+// sortKeys sorts keys, which are all different, by their bits below top and from bit on; what is
+// equal there is in order already. It uses as much of tmp.
 func sortKeys(keys, tmp []uint64, bit, top int, at *[1 << widest]uint32) {
 	n := len(keys)
 	if n < 2 {

@@ -12,7 +12,10 @@ import (
 
 func bytesOf[T any](x []T) []byte {
 	var zero T
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
+	return unsafe.Slice(
+		(*byte)(unsafe.Pointer(unsafe.SliceData(x))),
+		len(x)*int(unsafe.Sizeof(zero)),
+	)
 }
 
 func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.VoxelOp {
@@ -21,14 +24,20 @@ func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.Vox
 	for i := range points {
 		points[i] = r.Float32() * float32(side) * 0.1
 	}
-	op := &kernel.VoxelOp{Mode: mode, Size: [3]float32{0.1, 0.1, 0.1}, Grid: [3]int{side, side, side},
-		Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: bytesOf(points)}}
+	op := &kernel.VoxelOp{
+		Mode: mode, Size: [3]float32{0.1, 0.1, 0.1}, Grid: [3]int{side, side, side},
+		Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: bytesOf(points)},
+	}
 	if mode.Featured() {
 		features := make([]float32, n*width)
 		for i := range features {
 			features[i] = r.Float32()
 		}
-		op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: []int{n, width}, Data: bytesOf(features)}
+		op.Features = &kernel.Tensor{
+			DType: robocache.Float32,
+			Shape: []int{n, width},
+			Data:  bytesOf(features),
+		}
 	}
 	tensor := func(dt robocache.DType, shape ...int) *kernel.Tensor {
 		t := &kernel.Tensor{DType: dt, Shape: shape}
@@ -36,7 +45,17 @@ func benchOp(n, width, side int, mode kernel.VoxelMode, sparse bool) *kernel.Vox
 		return t
 	}
 	if sparse {
-		op.Coords, op.Counts, op.Found = tensor(robocache.Int32, n, 4), tensor(robocache.Int32, n), tensor(robocache.Int64, 1)
+		op.Coords, op.Counts, op.Found = tensor(
+			robocache.Int32,
+			n,
+			4,
+		), tensor(
+			robocache.Int32,
+			n,
+		), tensor(
+			robocache.Int64,
+			1,
+		)
 		if mode.Featured() {
 			op.Rows = tensor(robocache.Float32, n, width)
 		}
@@ -66,7 +85,14 @@ func BenchmarkVoxelize(b *testing.B) {
 		{17_000, 4, 400, kernel.Average, true},
 	} {
 		for _, threads := range []int{1, 2} {
-			name := fmt.Sprintf("%s%d-sparse=%v-%d-threads%d", c.mode, c.width, c.sparse, c.n, threads)
+			name := fmt.Sprintf(
+				"%s%d-sparse=%v-%d-threads%d",
+				c.mode,
+				c.width,
+				c.sparse,
+				c.n,
+				threads,
+			)
 			b.Run(name, func(b *testing.B) {
 				op, be := benchOp(c.n, c.width, c.side, c.mode, c.sparse), New(threads)
 				b.ReportAllocs()

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// No byte behind a dense result is written, whatever the width of its rows and the number of its cells.
+// No byte behind a dense result is written, whatever the width of its rows and the number of its
+// cells.
 func TestVoxelsStayInTheirMemory(t *testing.T) {
 	const guard = 64
 	for width := 1; width <= 9; width++ {
@@ -30,17 +31,32 @@ func TestVoxelsStayInTheirMemory(t *testing.T) {
 				data[i] = 0xa5
 			}
 			op := &kernel.VoxelOp{
-				Points:   kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: points},
-				Features: &kernel.Tensor{DType: robocache.Float32, Shape: []int{n, width}, Data: features},
-				Size:     [3]float32{1, 1, 1}, Grid: grid, Mode: kernel.Sum,
-				Out: &kernel.Tensor{DType: robocache.Float32, Shape: []int{grid[0], grid[1], grid[2], width}, Data: data[:4*cells*width]},
+				Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: points},
+				Features: &kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{n, width},
+					Data:  features,
+				},
+				Size: [3]float32{1, 1, 1},
+				Grid: grid,
+				Mode: kernel.Sum,
+				Out: &kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{grid[0], grid[1], grid[2], width},
+					Data:  data[:4*cells*width],
+				},
 			}
 			if err := New(2).Run(op); err != nil {
 				t.Fatal(err)
 			}
 			for i, b := range data[4*cells*width:] {
 				if b != 0xa5 {
-					t.Fatalf("grid %v, width %d: byte %d behind the result was written", grid, width, i)
+					t.Fatalf(
+						"grid %v, width %d: byte %d behind the result was written",
+						grid,
+						width,
+						i,
+					)
 				}
 			}
 		}

@@ -8,10 +8,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// direct says whether points can go straight into the result: whole numbers that need no order, on one thread.
+// direct says whether points can go straight into the result: whole numbers that need no order, on
+// one thread.
 func (v *voxels) direct() bool {
 	op := v.op
-	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() && op.Outside != kernel.FailOutside && (!op.Bits || v.l.Batch == 1)
+	return v.threads == 1 && op.Out != nil && !op.Mode.Featured() &&
+		op.Outside != kernel.FailOutside &&
+		(!op.Bits || v.l.Batch == 1)
 }
 
 // memory is a result's, in C order.
@@ -20,17 +23,24 @@ func memory(t *kernel.Tensor) []byte {
 	return t.Data[t.Base*size : (t.Base+t.Len())*size]
 }
 
-// plainResults is the op with results in C order at multiples of their elements, and what brings those to where they belong: most lie so already.
+// plainResults is the op with results in C order at multiples of their elements, and what brings
+// those to where they belong: most lie so already.
 func plainResults(op *kernel.VoxelOp) (_ *kernel.VoxelOp, finish func(found int64) error) {
 	p, finish := *op, func(int64) error {
 		return nil
 	}
 	for _, held := range []**kernel.Tensor{&p.Out, &p.Coords, &p.Rows, &p.Counts} {
 		t := *held
-		if t == nil || t.Contiguous() && uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))%8 == 0 && t.Base*t.DType.Size()%8 == 0 {
+		if t == nil ||
+			t.Contiguous() && uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))%8 == 0 &&
+				t.Base*t.DType.Size()%8 == 0 {
 			continue
 		}
-		fresh := &kernel.Tensor{DType: t.DType, Shape: t.Shape, Data: make([]byte, t.Len()*t.DType.Size())}
+		fresh := &kernel.Tensor{
+			DType: t.DType,
+			Shape: t.Shape,
+			Data:  make([]byte, t.Len()*t.DType.Size()),
+		}
 		*held, p.Zeroed = fresh, p.Zeroed || held == &p.Out
 		rest := finish
 		finish = func(found int64) error {
@@ -70,7 +80,12 @@ func (v *voxels) straight() {
 	}
 	// FailOutside does not come here: there is no error.
 	_ = v.visit(v.work[0], &v.stats, func(c chunk, _ int, flat []int64) {
-		v.mark(unsafe.Slice((*uint64)(unsafe.Pointer(&flat[0])), len(flat)), 0, 0, out[int64(c.entry)*size:int64(c.entry+1)*size])
+		v.mark(
+			unsafe.Slice((*uint64)(unsafe.Pointer(&flat[0])), len(flat)),
+			0,
+			0,
+			out[int64(c.entry)*size:int64(c.entry+1)*size],
+		)
 	})
 }
 
@@ -109,7 +124,8 @@ func (v *voxels) share(f func(r *reducer, d int)) {
 	})
 }
 
-// mark counts or occupies the cells of keys, of which the first is out's; a key beyond them is none.
+// mark counts or occupies the cells of keys, of which the first is out's; a key beyond them is
+// none.
 func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 	op, words := v.op, []uint32(nil)
 	if op.Out.DType.Size() == 4 {
@@ -122,7 +138,8 @@ func (v *voxels) mark(keys []uint64, shift int, first uint64, out []byte) {
 				out[i>>3] |= 1 << (i & 7)
 			}
 		}
-	case op.Mode == kernel.Count && shift == 0 && first == 0: // points far apart: what stands between two cache misses is time
+	case op.Mode == kernel.Count && shift == 0 && first == 0:
+		// points far apart: what stands between two cache misses is time
 		for _, i := range keys {
 			if i < uint64(len(words)) {
 				words[i]++

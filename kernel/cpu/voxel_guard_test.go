@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Points, features and results of voxels end at pages that may not be touched: nothing beyond a row is read or written (C4).
+// Points, features and results of voxels end at pages that may not be touched: nothing beyond a row
+// is read or written (C4).
 func TestVoxelsEndWhereTheyEnd(t *testing.T) {
 	defer func(n int) { apiece = n }(apiece)
 	apiece = 64
@@ -30,18 +31,47 @@ func TestVoxelsEndWhereTheyEnd(t *testing.T) {
 				for _, sparse := range []bool{false, true} {
 					for _, threads := range []int{1, 3} {
 						op := func(memory func(n int) []byte) (*kernel.VoxelOp, []byte) {
-							o := &kernel.VoxelOp{Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: points}, Features: &kernel.Tensor{DType: robocache.Float32, Shape: []int{n, width}, Data: features},
-								Size: [3]float32{1, 1, 1}, Grid: [3]int{5, 5, 5}, Mode: mode}
+							o := &kernel.VoxelOp{
+								Points: kernel.Tensor{
+									DType: robocache.Float32,
+									Shape: []int{n, 3},
+									Data:  points,
+								},
+								Features: &kernel.Tensor{
+									DType: robocache.Float32,
+									Shape: []int{n, width},
+									Data:  features,
+								},
+								Size: [3]float32{1, 1, 1},
+								Grid: [3]int{5, 5, 5},
+								Mode: mode,
+							}
 							if !sparse {
 								data := memory(4 * 125 * width)
-								o.Out = &kernel.Tensor{DType: robocache.Float32, Shape: []int{5, 5, 5, width}, Data: data}
+								o.Out = &kernel.Tensor{
+									DType: robocache.Float32,
+									Shape: []int{5, 5, 5, width},
+									Data:  data,
+								}
 								return o, data
 							}
 							capacity := min(n, 4)
 							data := memory(4 * capacity * width)
-							o.Coords = &kernel.Tensor{DType: robocache.Int32, Shape: []int{capacity, 4}, Data: memory(16 * capacity)}
-							o.Rows = &kernel.Tensor{DType: robocache.Float32, Shape: []int{capacity, width}, Data: data}
-							o.Found = &kernel.Tensor{DType: robocache.Int64, Shape: []int{1}, Data: memory(8)}
+							o.Coords = &kernel.Tensor{
+								DType: robocache.Int32,
+								Shape: []int{capacity, 4},
+								Data:  memory(16 * capacity),
+							}
+							o.Rows = &kernel.Tensor{
+								DType: robocache.Float32,
+								Shape: []int{capacity, width},
+								Data:  data,
+							}
+							o.Found = &kernel.Tensor{
+								DType: robocache.Int64,
+								Shape: []int{1},
+								Data:  memory(8),
+							}
 							return o, data
 						}
 						want, w := op(func(n int) []byte { return make([]byte, n) })
@@ -53,7 +83,21 @@ func TestVoxelsEndWhereTheyEnd(t *testing.T) {
 							t.Fatal(err)
 						}
 						if !slices.Equal(w, g) {
-							t.Error(fmt.Sprint("width ", width, ", ", n, " points, ", mode, ", sparse ", sparse, ", ", threads, " threads: not the reference's bytes"))
+							t.Error(
+								fmt.Sprint(
+									"width ",
+									width,
+									", ",
+									n,
+									" points, ",
+									mode,
+									", sparse ",
+									sparse,
+									", ",
+									threads,
+									" threads: not the reference's bytes",
+								),
+							)
 						}
 					}
 				}

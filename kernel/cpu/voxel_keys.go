@@ -5,12 +5,14 @@ import "math/bits"
 // bucketed is about how many keys a bucket has.
 var bucketed = 512
 
-// produce makes the keys of all points, each thread those of its own run, and counts them by bucket.
+// produce makes the keys of all points, each thread those of its own run, and counts them by
+// bucket.
 func (v *voxels) produce() error {
 	// sumRuns looks at keys ahead of those that it adds.
 	v.s.a = grow(&v.s.a, v.points+64)[:v.points]
 	v.s.b = grow(&v.s.b, v.points+64)[:v.points]
-	// As many buckets as keep a bucket's keys in the fastest cache, and its cells too where there is a dense result.
+	// As many buckets as keep a bucket's keys in the fastest cache, and its cells too where there
+	// is a dense result.
 	width := bits.Len64(uint64(max(v.l.Total-1, 0)))
 	top := min(11, bits.Len(uint(v.points/bucketed)), width)
 	if v.threads == 1 && v.points < 64*bucketed {
@@ -62,7 +64,8 @@ func (v *voxels) produce() error {
 	return nil
 }
 
-// scatter brings the keys into the order of their buckets; within one they stay in the order of the points.
+// scatter brings the keys into the order of their buckets; within one they stay in the order of the
+// points.
 func (v *voxels) scatter() {
 	hist := v.s.hist[:v.threads*v.buckets]
 	v.first = grow(&v.s.first, v.buckets+1)

@@ -31,7 +31,8 @@ func elements[T float32 | float64 | uint32 | int32 | uint64 | uint16](b []byte) 
 	return unsafe.Slice((*T)(p), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// load gives n points from a row on as x, y, z, x, y, z …: of the memory itself where it lies so, else in buf.
+// load gives n points from a row on as x, y, z, x, y, z …: of the memory itself where it lies so,
+// else in buf.
 func (s *source) load(buf *[3 * block]float32, entry, row, n int) []float32 {
 	at := s.base + entry*s.batch + row*s.row
 	if s.f32 != nil {
@@ -73,15 +74,16 @@ type lattice struct {
 	gy, gz          int32
 }
 
-// flattenGo finds the flat index of each point inside, within its entry; -1 for all others. It returns how many are inside. The grid has less
-// than 2^31 cells.
+// flattenGo finds the flat index of each point inside, within its entry; -1 for all others. It
+// returns how many are inside. The grid has less than 2^31 cells.
 func flattenGo(out []int64, p []float32, g *lattice) int {
 	inside := 0
 	for i := range out {
 		x, y, z := p[3*i], p[3*i+1], p[3*i+2]
 		qx, qy, qz := (x-g.min[0])/g.size[0], (y-g.min[1])/g.size[1], (z-g.min[2])/g.size[2]
 		f := int32(-1)
-		// A quotient's floor lies in 0 … G-1 where the quotient itself lies in [0, G), and truncation is the floor there.
+		// A quotient's floor lies in 0 … G-1 where the quotient itself lies in [0, G), and
+		// truncation is the floor there.
 		if qx >= 0 && qx < g.grid[0] && qy >= 0 && qy < g.grid[1] && qz >= 0 && qz < g.grid[2] {
 			f = (int32(qx)*g.gy+int32(qy))*g.gz + int32(qz)
 			inside++
@@ -91,9 +93,14 @@ func flattenGo(out []int64, p []float32, g *lattice) int {
 	return inside
 }
 
-// visit calls f with the flat indices of one block after the other of the thread's points: within their entry, -1 for points that are dropped.
-// It counts, and stops at the first point that is an error.
-func (v *voxels) visit(chunks []chunk, stats *[3]int64, f func(c chunk, row int, flat []int64)) error {
+// visit calls f with the flat indices of one block after the other of the thread's points: within
+// their entry, -1 for points that are dropped. It counts, and stops at the first point that is an
+// error.
+func (v *voxels) visit(
+	chunks []chunk,
+	stats *[3]int64,
+	f func(c chunk, row int, flat []int64),
+) error {
 	var buf [3 * block]float32
 	var flat [block]int64
 	op := v.op
@@ -120,12 +127,17 @@ func (v *voxels) visit(chunks []chunk, stats *[3]int64, f func(c chunk, row int,
 				stats[place]++
 				flat[i] = -1
 				switch {
-				case place == kernel.NotFinite, place == kernel.Beyond && op.Outside == kernel.DropOutside:
+				case place == kernel.NotFinite,
+					place == kernel.Beyond && op.Outside == kernel.DropOutside:
 					continue
 				case place == kernel.Beyond && op.Outside == kernel.FailOutside:
 					return op.OutsideError(c.entry, row+i, point)
 				}
-				flat[i] = (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(op.Grid[2]) + int64(cell[2])
+				flat[i] = (int64(cell[0])*int64(op.Grid[1])+int64(cell[1]))*int64(
+					op.Grid[2],
+				) + int64(
+					cell[2],
+				)
 			}
 			f(c, row, flat[:n])
 		}

@@ -16,8 +16,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// TestRealClouds counts frames of KITTI and nuScenes at 1 m and compares the cells and their counts with the oracle's, which another reader made in
-// float64 from an origin at 0. Where float32 carries no point over a border when the origin is subtracted, all must be equal.
+// TestRealClouds counts frames of KITTI and nuScenes at 1 m and compares the cells and their counts
+// with the oracle's, which another reader made in float64 from an origin at 0. Where float32
+// carries no point over a border when the origin is subtracted, all must be equal.
 func TestRealClouds(t *testing.T) {
 	dir := realdata.Path(t, "pointclouds")
 	raw, err := os.ReadFile(filepath.Join(dir, "oracle", "points.json"))
@@ -52,10 +53,24 @@ func TestRealClouds(t *testing.T) {
 			columns = 5
 		}
 		v := want.Voxels["1.0"]
-		op := &kernel.VoxelOp{Mode: kernel.Average, Size: [3]float32{1, 1, 1},
-			Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{want.Points, 3}, Stride: []int{columns, 1}, Data: data},
+		op := &kernel.VoxelOp{
+			Mode: kernel.Average,
+			Size: [3]float32{1, 1, 1},
+			Points: kernel.Tensor{
+				DType:  robocache.Float32,
+				Shape:  []int{want.Points, 3},
+				Stride: []int{columns, 1},
+				Data:   data,
+			},
 			// Intensity alone: one column among others.
-			Features: &kernel.Tensor{DType: robocache.Float32, Shape: []int{want.Points, 1}, Stride: []int{columns, 1}, Base: 3, Data: data}}
+			Features: &kernel.Tensor{
+				DType:  robocache.Float32,
+				Shape:  []int{want.Points, 1},
+				Stride: []int{columns, 1},
+				Base:   3,
+				Data:   data,
+			},
+		}
 		for a := range 3 {
 			op.Min[a] = float32(v.MinCell[a])
 			op.Grid[a] = v.MaxCell[a] - v.MinCell[a] + 1
@@ -70,7 +85,17 @@ func TestRealClouds(t *testing.T) {
 			}
 		}
 		room := v.Occupied + carried
-		op.Coords, op.Counts, op.Found = blankTensor(robocache.Int32, room, 4), blankTensor(robocache.Int32, room), blankTensor(robocache.Int64, 1)
+		op.Coords, op.Counts, op.Found = blankTensor(
+			robocache.Int32,
+			room,
+			4,
+		), blankTensor(
+			robocache.Int32,
+			room,
+		), blankTensor(
+			robocache.Int64,
+			1,
+		)
 		op.Rows, op.Stats = blankTensor(robocache.Float32, room, 1), blankTensor(robocache.Int64, 3)
 		if err := New(2).Run(op); err != nil {
 			t.Fatal(err)
@@ -87,12 +112,18 @@ func TestRealClouds(t *testing.T) {
 		total := 0.0
 		for i := range found {
 			for a := range 3 {
-				at := int(int32(binary.LittleEndian.Uint32(op.Coords.Data[16*i+4+4*a:]))) + v.MinCell[a]
+				at := int(
+					int32(binary.LittleEndian.Uint32(op.Coords.Data[16*i+4+4*a:])),
+				) + v.MinCell[a]
 				_ = binary.Write(cells, binary.LittleEndian, int64(at))
 			}
 			n := int64(binary.LittleEndian.Uint32(op.Counts.Data[4*i:]))
 			_ = binary.Write(counts, binary.LittleEndian, n)
-			total += float64(n) * float64(math.Float32frombits(binary.LittleEndian.Uint32(op.Rows.Data[4*i:])))
+			total += float64(
+				n,
+			) * float64(
+				math.Float32frombits(binary.LittleEndian.Uint32(op.Rows.Data[4*i:])),
+			)
 		}
 		sum := 0.0
 		for i := range want.Points {
@@ -125,16 +156,32 @@ func blankTensor(dt robocache.DType, shape ...int) *kernel.Tensor {
 
 // FuzzVoxelize holds points, features and options of any bits against the reference.
 func FuzzVoxelize(f *testing.F) {
-	f.Add([]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"), uint64(0x30201), uint8(3), uint8(3))
+	f.Add(
+		[]byte("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+		uint64(0x30201),
+		uint8(3),
+		uint8(3),
+	)
 	f.Add(make([]byte, 400), uint64(0x7ffff0), uint8(4), uint8(1))
 	f.Fuzz(func(t *testing.T, data []byte, bits uint64, mode, width uint8) {
 		w := int(width%9) + 1
 		n := len(data) / (4 * (3 + w))
 		fresh := func() *kernel.VoxelOp {
-			op := &kernel.VoxelOp{Mode: kernel.VoxelMode(mode % 7), Outside: kernel.Outside(bits >> 40 % 2),
-				Points: kernel.Tensor{DType: robocache.Float32, Shape: []int{n, 3}, Data: data[:12*n]}}
+			op := &kernel.VoxelOp{
+				Mode:    kernel.VoxelMode(mode % 7),
+				Outside: kernel.Outside(bits >> 40 % 2),
+				Points: kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{n, 3},
+					Data:  data[:12*n],
+				},
+			}
 			if op.Mode.Featured() {
-				op.Features = &kernel.Tensor{DType: robocache.Float32, Shape: []int{n, w}, Data: data[12*n : 4*n*(3+w)]}
+				op.Features = &kernel.Tensor{
+					DType: robocache.Float32,
+					Shape: []int{n, w},
+					Data:  data[12*n : 4*n*(3+w)],
+				}
 			}
 			for a := range 3 {
 				op.Grid[a] = int(bits>>(6*a)&15) + 1
@@ -145,7 +192,17 @@ func FuzzVoxelize(f *testing.F) {
 			}
 			op.Stats = blankTensor(robocache.Int64, 3)
 			if bits>>41&1 == 1 {
-				op.Coords, op.Counts, op.Found = blankTensor(robocache.Int32, n, 4), blankTensor(robocache.Int32, n), blankTensor(robocache.Int64, 1)
+				op.Coords, op.Counts, op.Found = blankTensor(
+					robocache.Int32,
+					n,
+					4,
+				), blankTensor(
+					robocache.Int32,
+					n,
+				), blankTensor(
+					robocache.Int64,
+					1,
+				)
 				if op.Mode.Featured() {
 					op.Rows = blankTensor(robocache.Float32, n, w)
 				}
@@ -171,9 +228,20 @@ func FuzzVoxelize(f *testing.F) {
 				if x.Data[o] == y.Data[o] {
 					continue
 				}
-				p, q := math.Float32frombits(binary.LittleEndian.Uint32(x.Data[o&^3:])), math.Float32frombits(binary.LittleEndian.Uint32(y.Data[o&^3:]))
+				p, q := math.Float32frombits(
+					binary.LittleEndian.Uint32(x.Data[o&^3:]),
+				), math.Float32frombits(
+					binary.LittleEndian.Uint32(y.Data[o&^3:]),
+				)
 				if x.DType != robocache.Float32 || p == p || q == q {
-					t.Fatalf("%v %v: byte %d: %x, want %x", a.Mode, x.Shape, o, y.Data[o], x.Data[o])
+					t.Fatalf(
+						"%v %v: byte %d: %x, want %x",
+						a.Mode,
+						x.Shape,
+						o,
+						y.Data[o],
+						x.Data[o],
+					)
 				}
 			}
 		}

@@ -10,8 +10,9 @@ import (
 
 // reducer makes a cell's row of the features of its points. Each thread has its own.
 //
-// Rows of features lie anywhere, so that each costs the time of a cache miss. They are first gathered, many keys at a time and without a branch
-// between them, which lets the processor wait for many misses at once; then cells are made of rows that lie side by side.
+// Rows of features lie anywhere, so that each costs the time of a cache miss. They are first
+// gathered, many keys at a time and without a branch between them, which lets the processor wait
+// for many misses at once; then cells are made of rows that lie side by side.
 type reducer struct {
 	mode     kernel.VoxelMode
 	width    int       // F
@@ -29,8 +30,8 @@ type reducer struct {
 	long     bool      // they are one cell's and not gathered
 }
 
-// gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them: rows should stay in a near cache. Wider rows
-// are read where they are.
+// gatherable is the most keys that are gathered at a time, and gatherRoom the most numbers of them:
+// rows should stay in a near cache. Wider rows are read where they are.
 const (
 	gatherable = 512
 	gatherRoom = 1 << 18
@@ -92,7 +93,8 @@ func (r *reducer) begin(keys []uint64) []uint64 {
 	return keys
 }
 
-// four and eight are so many float32, as what the compiler moves through registers; arrays it moves by a call.
+// four and eight are so many float32, as what the compiler moves through registers; arrays it moves
+// by a call.
 type (
 	four  struct{ a, b uint64 }
 	eight struct{ a, b, c, d uint64 }
@@ -187,7 +189,8 @@ func (r *reducer) sum(dst, rows []float32, n int) {
 	}
 }
 
-// ordered turns the bits of a float that is no NaN into an integer that sorts as the float does, with -0 < +0; it is its own inverse.
+// ordered turns the bits of a float that is no NaN into an integer that sorts as the float does,
+// with -0 < +0; it is its own inverse.
 func ordered(b uint32) int32 {
 	k := int32(b)
 	return k ^ (k>>31)&math.MaxInt32
@@ -254,7 +257,12 @@ func (r *reducer) columns(dst []float32, n int, at func(i, j int) float64) {
 	}
 }
 
-// longCell is reduce for a cell of more points than are gathered: their rows come in order, which needs no help.
+// longCell is reduce for a cell of more points than are gathered: their rows come in order, which
+// needs no help.
 func (r *reducer) longCell(dst []float32, keys []uint64) {
-	r.columns(dst, len(keys), func(i, j int) float64 { return number(r.data, r.dtype, r.element(keys[i])+j*r.step) })
+	r.columns(
+		dst,
+		len(keys),
+		func(i, j int) float64 { return number(r.data, r.dtype, r.element(keys[i])+j*r.step) },
+	)
 }

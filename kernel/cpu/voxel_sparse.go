@@ -7,7 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// sparse lists the occupied cells. Over several threads, buckets are sorted and their cells counted first, so that each knows where its rows begin.
+// sparse lists the occupied cells. Over several threads, buckets are sorted and their cells counted
+// first, so that each knows where its rows begin.
 func (v *voxels) sparse() {
 	rows := lists{op: v.op, capacity: v.op.Coords.Shape[0], rowBits: v.rowBits}
 	rows.open()
@@ -40,7 +41,8 @@ func (r *reducer) split(keys []uint64) []uint32 {
 	m, last, rowBits := 0, ^uint64(0), r.rowBits
 	for i, k := range keys {
 		f := k >> (rowBits & 63)
-		// Written each time and kept where a cell begins: a branch would be guessed wrong too often.
+		// Written each time and kept where a cell begins: a branch would be guessed wrong too
+		// often.
 		starts[m] = uint32(i)
 		if f != last {
 			m++
@@ -107,7 +109,8 @@ func (l *lists) features(r *reducer, at int, keys []uint64, starts []uint32) {
 	}
 }
 
-// cells writes coordinates. The next cell lies mostly in the same line of the grid, where z alone is another.
+// cells writes coordinates. The next cell lies mostly in the same line of the grid, where z alone
+// is another.
 func (l *lists) cells(out []uint64, keys []uint64, starts []uint32) {
 	var bx, yz uint64
 	flat, y, rowBits := uint64(0), uint64(0), l.rowBits
@@ -141,7 +144,8 @@ func (l *lists) cell(flat uint64) (bx, yz uint64) {
 	return x | (y-x*l.gx.d)<<32, z - y*l.gy.d | (flat-z*l.gz.d)<<32
 }
 
-// divisor divides numbers below 2^32 by a product: the high half of n·(2^64/d + 1) is n/d where both have 32 bits (Lemire, Kaser, Kurz 2019).
+// divisor divides numbers below 2^32 by a product: the high half of n·(2^64/d + 1) is n/d where
+// both have 32 bits (Lemire, Kaser, Kurz 2019).
 type divisor struct{ d, m uint64 }
 
 func divide(d int) divisor { return divisor{uint64(d), ^uint64(0)/uint64(d) + 1} }

@@ -94,7 +94,14 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	}
 	for _, i := range clock.users {
 		s := &c.streams[i]
-		at := region{b: b, row: t, batch: b, from: p.from, sources: p.timestamps.len(), right: s.cols}
+		at := region{
+			b:       b,
+			row:     t,
+			batch:   b,
+			from:    p.from,
+			sources: p.timestamps.len(),
+			right:   s.cols,
+		}
 		if clock.series.Offsets != nil {
 			at.batch = 0
 		}
@@ -118,12 +125,17 @@ func (w *worker) clock(c *call, k, b, t, n int) bool {
 	return true
 }
 
-// continuous is the stream with the entry's quaternions turned to one side (K20), in the worker's room.
+// continuous is the stream with the entry's quaternions turned to one side (K20), in the worker's
+// room.
 func (w *worker) continuous(s *stream, at *region) *stream {
 	size := s.src.dtype.Size()
 	w.turned = resize(w.turned, at.sources*s.cols*size)
 	signed := kernel.Dense(w.turned, s.src.dtype, at.sources, s.cols)
-	if kernel.ContinuousSigns(signed, s.src.matrix(at.batch, at.from, at.sources, s.cols), s.rule.Quats) != nil {
+	if kernel.ContinuousSigns(
+		signed,
+		s.src.matrix(at.batch, at.from, at.sources, s.cols),
+		s.rule.Quats,
+	) != nil {
 		return nil
 	}
 	w.turnedStream = *s
@@ -161,7 +173,8 @@ func (p *prepared) prepare(clock *clock, b int) bool {
 
 func (s *timestamps) len() int { return len(s.ns) + len(s.seconds) }
 
-// proved says that the timestamps do not decrease and are in range. Of those in order the first and the last say it for all.
+// proved says that the timestamps do not decrease and are in range. Of those in order the first and
+// the last say it for all.
 func (s *timestamps) proved() bool {
 	if v := s.ns; len(v) > 0 {
 		return isSorted(v) && inRange(v[0]) && inRange(v[len(v)-1])
@@ -183,7 +196,10 @@ type clockView struct {
 
 func clockOf(t *kernel.Tensor, clock kernel.Clock) clockView {
 	axis := len(t.Shape) - 1
-	v := clockView{view{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis)}, clock == kernel.AsGiven}
+	v := clockView{
+		view{data: t.Data, dtype: t.DType, base: t.Base, step: t.Step(axis)},
+		clock == kernel.AsGiven,
+	}
 	if axis == 1 {
 		v.batch = t.Step(0)
 	}

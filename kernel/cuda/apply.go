@@ -37,8 +37,8 @@ type applyParams struct {
 // applyThreads is the block of both kernels.
 const applyThreads = 256
 
-// prepareApply makes rows of several tensors by plans that are there, or casts and normalises them, in one launch; in two where some parts need the
-// general kernel and some do not.
+// prepareApply makes rows of several tensors by plans that are there, or casts and normalises them,
+// in one launch; in two where some parts need the general kernel and some do not.
 func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 	l := newLaunch(d.on, "apply", op)
 	var parts [2][]preparedPart // fast, general
@@ -49,7 +49,11 @@ func (d *Device) prepareApply(op *kernel.ApplyOp) (*Launch, error) {
 			continue
 		}
 		if p.Out.Shape[0] > math.MaxInt32/2 || p.Out.Shape[1] > math.MaxInt32/2 {
-			return nil, tooLarge("apply", "elements of an axis", max(p.Out.Shape[0], p.Out.Shape[1]))
+			return nil, tooLarge(
+				"apply",
+				"elements of an axis",
+				max(p.Out.Shape[0], p.Out.Shape[1]),
+			)
 		}
 		if err := hostForms("apply", i, &p.Rule); err != nil {
 			return nil, err
@@ -80,13 +84,22 @@ type preparedPart struct {
 func preparePart(p *kernel.Part, t *table) (x preparedPart, general int) {
 	from, to, cols := p.Src.DType, p.Out.DType, p.Out.Shape[1]
 	x.of = p
-	x.rows, x.sources, x.columns = int32(p.Out.Shape[0]), int32(min(p.Src.Shape[0], math.MaxInt32)), int32(cols)
+	x.rows, x.sources, x.columns = int32(
+		p.Out.Shape[0],
+	), int32(
+		min(p.Src.Shape[0], math.MaxInt32),
+	), int32(
+		cols,
+	)
 	x.srcRow, x.outRow = bytesStep(&p.Src, 0), bytesStep(&p.Out, 0)
 	x.dtype, x.outType, x.mode = uint8(from), uint8(to), uint8(p.Rule.Mode)
-	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) && small(x.srcRow) && small(x.outRow)
+	dense := (p.Src.Step(1) == 1 || cols <= 1) && (p.Out.Step(1) == 1 || cols <= 1) &&
+		small(x.srcRow) &&
+		small(x.outRow)
 	_, mapped := fast(&p.Rule, &p.Epilogue, from, to)
 	// Rows are moved where nothing is computed: without a plan, or by one that only takes samples.
-	moved := from == to && !rare(&p.Epilogue) && (p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous || p.Rule.Mode == kernel.Next)
+	moved := from == to && !rare(&p.Epilogue) &&
+		(p.Kind == nil || p.Rule.Mode == kernel.Nearest || p.Rule.Mode == kernel.Previous || p.Rule.Mode == kernel.Next)
 	general = int(flag(!dense || !moved && !mapped))
 	x.extra, x.widest = -1, 1
 	if general == 1 || p.Kind != nil || rare(&p.Epilogue) {
@@ -133,7 +146,8 @@ func partExtra(p *kernel.Part, t *table) int32 {
 	return at
 }
 
-// size chooses the tiles of a part, by a vector of columns a thread and a few rows: it gives the blocks.
+// size chooses the tiles of a part, by a vector of columns a thread and a few rows: it gives the
+// blocks.
 func (x *applyPart) size(general bool, vector uint8) int64 {
 	if general {
 		x.tile, x.chunks = min(x.rows, 32), 1
@@ -161,10 +175,17 @@ func (x *preparedPart) needs(l *Launch) [2]need {
 	return [2]need{{l.number[&x.of.Src], in}, {l.number[&x.of.Out], out}}
 }
 
-// addApply adds the launch of the fast or of the general parts. In each run those whose addresses do not allow vectors are made by single columns.
+// addApply adds the launch of the fast or of the general parts. In each run those whose addresses
+// do not allow vectors are made by single columns.
 func addApply(l *Launch, op *kernel.ApplyOp, parts []preparedPart, general bool, table uintptr) {
 	p := &applyParams{table: table, parts: int32(len(parts))}
-	k := call{kernel: "apply", block: applyThreads, early: true, params: paramsOf(p), args: func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }}
+	k := call{
+		kernel: "apply",
+		block:  applyThreads,
+		early:  true,
+		params: paramsOf(p),
+		args:   func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) },
+	}
 	bytes := rowBytes
 	if general {
 		k.kernel, bytes = "apply_any", wideRowBytes

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// What a launch costs the host, by each way to the driver. Queues are kept short: a full one would be measured instead.
+// What a launch costs the host, by each way to the driver. Queues are kept short: a full one would
+// be measured instead.
 func BenchmarkLaunch(b *testing.B) {
 	d := device(b)
 	s := stream(b, d)
@@ -62,11 +63,25 @@ func BenchmarkLaunch(b *testing.B) {
 	each("cuLaunchKernel, Call", func() {
 		cudahost.Call(g.f.LaunchKernel, f.handle, 1, 1, 1, 32, 1, 1, 0, s, ptr(params), 0)
 	})
-	config := &launchConfig{gridX: 1, gridY: 1, gridZ: 1, blockX: 32, blockY: 1, blockZ: 1, stream: s}
-	each("cuLaunchKernelEx, Call", func() { cudahost.Call(g.launchEx, ptr(config), f.handle, ptr(params), 0) })
+	config := &launchConfig{
+		gridX:  1,
+		gridY:  1,
+		gridZ:  1,
+		blockX: 32,
+		blockY: 1,
+		blockZ: 1,
+		stream: s,
+	}
+	each(
+		"cuLaunchKernelEx, Call",
+		func() { cudahost.Call(g.launchEx, ptr(config), f.handle, ptr(params), 0) },
+	)
 	var launch func(f uintptr, gx, gy, gz, bx, by, bz, sh uint32, stream uintptr, params unsafe.Pointer, extra uintptr) int32
 	purego.RegisterFunc(&launch, g.f.LaunchKernel)
-	each("cuLaunchKernel, RegisterFunc", func() { launch(f.handle, 1, 1, 1, 32, 1, 1, 0, s, unsafe.Pointer(params), 0) })
+	each(
+		"cuLaunchKernel, RegisterFunc",
+		func() { launch(f.handle, 1, 1, 1, 32, 1, 1, 0, s, unsafe.Pointer(params), 0) },
+	)
 	current := new(uintptr)
 	each("cuCtxGetCurrent, Call", func() { cudahost.Call(g.f.CtxGetCurrent, ptr(current)) })
 	var get func(*uintptr) int32
@@ -75,7 +90,8 @@ func BenchmarkLaunch(b *testing.B) {
 	runtime.KeepAlive(k.params)
 }
 
-// What a node of a graph costs the device: empty kernels one after the other, and with programmatic launches.
+// What a node of a graph costs the device: empty kernels one after the other, and with programmatic
+// launches.
 func TestGraphNodes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -98,7 +114,14 @@ func TestGraphNodes(t *testing.T) {
 			t.Error(c, err)
 			continue
 		}
-		t.Logf("%-12s early %-5v n %-8d: %.3f µs a node (best %.3f)", c.kernel, c.early, c.n, got.Median, got.Best)
+		t.Logf(
+			"%-12s early %-5v n %-8d: %.3f µs a node (best %.3f)",
+			c.kernel,
+			c.early,
+			c.n,
+			got.Median,
+			got.Best,
+		)
 	}
 }
 
@@ -139,7 +162,11 @@ func TestCopyRates(t *testing.T) {
 	}
 	rate("on the device, read and written", 2*n, func() error { return d.copyThere(b, a, n, s) })
 	rate("to the device, page-locked", len(in), func() error { return d.CopyInAsync(a, in, s) })
-	rate("from the device, page-locked", len(out), func() error { return d.CopyOutAsync(out, b, r) })
+	rate(
+		"from the device, page-locked",
+		len(out),
+		func() error { return d.CopyOutAsync(out, b, r) },
+	)
 	rate("both ways, page-locked", 2*len(in), func() error {
 		if err := d.CopyInAsync(a, in, s); err != nil {
 			return err

@@ -9,8 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// driver is the functions of the driver that are used here, by address. All are looked for at once: one that is missing is told before
-// anything is begun.
+// driver is the functions of the driver that are used here, by address. All are looked for at once:
+// one that is missing is told before anything is begun.
 type driver struct {
 	lib *cudahost.Driver
 	f   functions
@@ -62,8 +62,9 @@ func (d *driver) count() (int, error) {
 	return int(*n), nil
 }
 
-// ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie on the goroutine's stack, which a call on its
-// way to the driver may grow, and so move: the driver then writes where nobody looks any more.
+// ptr is the address of p for the driver, and makes p lie on the heap. What new gave would else lie
+// on the goroutine's stack, which a call on its way to the driver may grow, and so move: the driver
+// then writes where nobody looks any more.
 func ptr[T any](p *T) uintptr {
 	if sink != nil {
 		sink = unsafe.Pointer(p)
@@ -93,7 +94,13 @@ const (
 
 // fail makes an error of a result of the driver. What: "allocate 5 bytes".
 func (d *driver) fail(what string, code int32) error {
-	e := robocache.Unsupported("CUDA", nil, "the CUDA driver could not %s: %s", what, d.lib.Name(code))
+	e := robocache.Unsupported(
+		"CUDA",
+		nil,
+		"the CUDA driver could not %s: %s",
+		what,
+		d.lib.Name(code),
+	)
 	switch code {
 	case invalidValue, invalidContext, invalidHandle, captureForbids:
 		e.Class = robocache.ErrMisuse

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// shuffled is the simulator: its seed alone gives the order of threads, the same one in each launch.
+// shuffled is the simulator: its seed alone gives the order of threads, the same one in each
+// launch.
 type shuffled struct{ *Hosted }
 
 func (shuffled) Repeats() {}
@@ -27,7 +28,9 @@ func TestConformOnSimulator(t *testing.T) {
 	suite(t, shuffled{&Hosted{d: d}}, 200, 60)
 	t.Run("checked", func(t *testing.T) { // ten times slower: random ops only
 		d := simulator(t, sim.Options{Seed: 2, Checked: true}, names...)
-		d.on.(*simulated).align = 8 // each tensor ends where its page does, but for an element: what lies between elements is unsupported
+		// each tensor ends where its page does, but for an element: what lies between elements is
+		// unsupported
+		d.on.(*simulated).align = 8
 		sweeps(t, &Hosted{d: d}, 60, 20)
 	})
 }

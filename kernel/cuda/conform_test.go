@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// suite runs everything that conform has on a back end: random ops beside the reference, and all vectors.
+// suite runs everything that conform has on a back end: random ops beside the reference, and all
+// vectors.
 func suite(t *testing.T, b kernel.Backend, fuses, voxels int) {
 	t.Helper()
 	sweeps(t, b, fuses, voxels)
@@ -57,7 +58,12 @@ func TestConformOnGPU(t *testing.T) {
 	}
 	suite(t, &Hosted{d: d, stream: stream(t, d)}, n, n/3)
 	t.Run("graphs", func(t *testing.T) { // what is captured is not proved: no vectors of errors
-		ran, failures := sweep.Ops(kernel.Reference{}, graphed{&Hosted{d: d, stream: stream(t, d)}}, 1, n/10)
+		ran, failures := sweep.Ops(
+			kernel.Reference{},
+			graphed{&Hosted{d: d, stream: stream(t, d)}},
+			1,
+			n/10,
+		)
 		for _, err := range failures {
 			t.Error(err)
 		}

@@ -30,8 +30,20 @@ func planeStrides(t *kernel.Tensor, rank int) (entry, row, column int64) {
 
 func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 	rank := len(op.Depth.Shape)
-	p := &depthParams{pixels: int64(op.Depth.Len()), height: uint32(op.Depth.Shape[rank-2]), width: uint32(op.Depth.Shape[rank-1]),
-		fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3], scale: op.DepthScale(), depthType: uint8(op.Depth.DType), flat: flag(op.Out.Contiguous())}
+	p := &depthParams{
+		pixels: int64(
+			op.Depth.Len(),
+		),
+		height:    uint32(op.Depth.Shape[rank-2]),
+		width:     uint32(op.Depth.Shape[rank-1]),
+		fx:        op.Camera[0],
+		fy:        op.Camera[1],
+		cx:        op.Camera[2],
+		cy:        op.Camera[3],
+		scale:     op.DepthScale(),
+		depthType: uint8(op.Depth.DType),
+		flat:      flag(op.Out.Contiguous()),
+	}
 	if most := max(op.Depth.Shape[rank-2], op.Depth.Shape[rank-1]); most > math.MaxUint32 {
 		return nil, extentTooLarge("depth_to_points", most)
 	}
@@ -50,7 +62,15 @@ func (d *Device) prepareUnproject(op *kernel.DepthOp) (*Launch, error) {
 		return nil, extentTooLarge("depth_to_points", int(p.pixels))
 	}
 	l := newLaunch(d.on, "depth_to_points", op)
-	n := l.add(call{kernel: "depth_points", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) }})
+	n := l.add(
+		call{
+			kernel: "depth_points",
+			grid:   uint32(blocks),
+			block:  block,
+			params: paramsOf(p),
+			args:   func() string { return fmt.Sprintf("depth %s %v", op.Depth.DType, op.Depth.Shape) },
+		},
+	)
 	l.bind(n, &p.depth, &op.Depth)
 	l.bind(n, &p.out, &op.Out)
 	l.bind(n, &p.valid, op.Valid)

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Device runs operations. One value stands for a device in the whole process; calls may come from many goroutines.
+// Device runs operations. One value stands for a device in the whole process; calls may come from
+// many goroutines.
 type Device struct {
 	on  launcher
 	gpu *gpu // nil: the simulator
@@ -19,9 +20,10 @@ var devices struct {
 	open map[int]*Device
 }
 
-// Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the device's primary context, the one that
-// frameworks use too, and keeps it for the life of the process. Without a driver, a device or an image for the chip the error is Unsupported
-// and says which.
+// Open gives a device by the driver's number of it (CUDA_VISIBLE_DEVICES counts). It takes the
+// device's primary context, the one that frameworks use too, and keeps it for the life of the
+// process. Without a driver, a device or an image for the chip the error is Unsupported and says
+// which.
 func Open(number int) (_ *Device, err error) {
 	devices.mu.Lock()
 	defer devices.mu.Unlock()
@@ -49,7 +51,8 @@ func Count() (_ int, err error) {
 	return d.count()
 }
 
-// Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp brings scratch memory: see VoxelScratch.
+// Prepare makes a Launch of an operation, to run on any addresses of tensors of its form. A VoxelOp
+// brings scratch memory: see VoxelScratch.
 func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 	if err := op.Check(); err != nil {
 		return nil, err
@@ -91,8 +94,9 @@ func (d *Device) Prepare(op kernel.Op) (_ *Launch, err error) {
 	return l.prepared()
 }
 
-// Run prepares an operation and launches it on a stream: a CUstream of the device's primary context, 0 (legacy), 1 (legacy) or 2 (per thread). It
-// proves that the tensors lie on the device, and returns when all is launched. Who calls often keeps a Launch.
+// Run prepares an operation and launches it on a stream: a CUstream of the device's primary
+// context, 0 (legacy), 1 (legacy) or 2 (per thread). It proves that the tensors lie on the device,
+// and returns when all is launched. Who calls often keeps a Launch.
 func (d *Device) Run(op kernel.Op, stream uintptr) error {
 	l, err := d.Prepare(op)
 	if err != nil {
@@ -116,14 +120,16 @@ func (d *Device) Run(op kernel.Op, stream uintptr) error {
 	return l.Run(addrs, stream)
 }
 
-// Call calls a function of one of the driver's libraries, which makes its result a CUresult, with the device's context current. What: "make a decoder".
+// Call calls a function of one of the driver's libraries, which makes its result a CUresult, with
+// the device's context current. What: "make a decoder".
 //
 //go:uintptrescapes
 func (d *Device) Call(what string, fn uintptr, args ...uintptr) error {
 	return d.gpu.do(what, fn, args...)
 }
 
-// Within runs f with the device's context current, on one thread: calls in f find it there, which takes a third of the time that making it current for each does.
+// Within runs f with the device's context current, on one thread: calls in f find it there, which
+// takes a third of the time that making it current for each does.
 func (d *Device) Within(f func()) {
 	pushed, _ := d.gpu.enter() // what fails, fails in f too
 	defer d.gpu.leave(pushed)

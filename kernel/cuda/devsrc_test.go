@@ -9,15 +9,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/build"
 )
 
-// ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder by the libnvrtc of this machine, instead of taking the images: kernels are tried
-// on a GPU machine so. It is a means of the tests; the product does not compile. ROBOCACHE_CUDA_OPTIONS: one more option for the compiler.
+// ROBOCACHE_CUDA_SRC=folder compiles the sources of that folder by the libnvrtc of this machine,
+// instead of taking the images: kernels are tried on a GPU machine so. It is a means of the tests;
+// the product does not compile. ROBOCACHE_CUDA_OPTIONS: one more option for the compiler.
 func init() {
 	dir := os.Getenv("ROBOCACHE_CUDA_SRC")
 	if dir == "" {
 		return
 	}
 	override = func(source string, c chip) ([]byte, error) {
-		compiler, err := build.FindCompiler("libnvrtc.so.13", "libnvrtc.so.12", "/opt/torch/.venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.1?", "/usr/local/cuda*/lib64/libnvrtc.so")
+		compiler, err := build.FindCompiler(
+			"libnvrtc.so.13",
+			"libnvrtc.so.12",
+			"/opt/torch/.venv/lib/python3*/site-packages/nvidia/cu13/lib/libnvrtc.so.1?",
+			"/usr/local/cuda*/lib64/libnvrtc.so",
+		)
 		if err != nil {
 			return nil, err
 		}

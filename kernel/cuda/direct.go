@@ -41,17 +41,19 @@ type directParams struct {
 
 const directStreams = 4 // DIRECT_STREAMS
 
-// directLimit is how many vectors the direct kernels still make faster than the others (H200, µs against those: 470,000 of 8 bytes 6.1 and 8.7,
-// 520,000 of 16 bytes 6.4 and 8.4, 1,900,000 of 8 bytes 20.5 and 13.4). Above, planning a tile once for all its columns pays; for single
-// columns sooner. Tests set it.
+// directLimit is how many vectors the direct kernels still make faster than the others (H200, µs
+// against those: 470,000 of 8 bytes 6.1 and 8.7, 520,000 of 16 bytes 6.4 and 8.4, 1,900,000 of 8
+// bytes 20.5 and 13.4). Above, planning a tile once for all its columns pays; for single columns
+// sooner. Tests set it.
 var directLimit int64 = 600_000
 
-// directVectors is how few vectors a row of one stream has where planning it once for all of them does not pay at any size (H200, 16,384 entries
-// 100→50 of 1, 2 and 4 vectors: 16, 28 and 52 µs, the others' best 53, 55 and 63; of 8: 98 and 97).
+// directVectors is how few vectors a row of one stream has where planning it once for all of them
+// does not pay at any size (H200, 16,384 entries 100→50 of 1, 2 and 4 vectors: 16, 28 and 52 µs,
+// the others' best 53, 55 and 63; of 8: 98 and 97).
 const directVectors = 4
 
-// divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m exceeds n·2^(31+s)/d by less than
-// 2^(31+s)/d, so that the quotient is exact.
+// divide makes the divisor of numbers below 2^31: with 2^(s-1) < d ≤ 2^s and m = ⌈2^(31+s)/d⌉, n·m
+// exceeds n·2^(31+s)/d by less than 2^(31+s)/d, so that the quotient is exact.
 func divide(d uint32) divisor {
 	s := uint32(bits.Len32(d - 1))
 	return divisor{uint32((1<<(31+uint64(s)) + uint64(d) - 1) / uint64(d)), 31 + s}
@@ -60,13 +62,18 @@ func divide(d uint32) divisor {
 // direct says whether the direct kernels can make the group's rows, and are the faster ones.
 func (g *fuseGroup) direct() bool {
 	f, op := g.f, g.f.op
-	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds || op.Counts != nil || op.Targets.DType != robocache.Int64 {
+	if g.kind == fuseAny || g.to-g.from > directStreams || op.Clock != kernel.Nanoseconds ||
+		op.Counts != nil ||
+		op.Targets.DType != robocache.Int64 {
 		return false
 	}
 	for i := g.from; i < g.to; i++ {
 		s := &op.Series[i]
 		d := s.Values.DType
-		if columns(s) == 0 || s.Times.DType != robocache.Int64 || s.Rule.Edge == kernel.Extrapolate || d != op.Series[g.from].Values.DType || d == robocache.Uint8 {
+		if columns(s) == 0 || s.Times.DType != robocache.Int64 ||
+			s.Rule.Edge == kernel.Extrapolate ||
+			d != op.Series[g.from].Values.DType ||
+			d == robocache.Uint8 {
 			return false
 		}
 		if e := &s.Epilogue; e.Unit || e.Clip != nil {
@@ -87,7 +94,8 @@ func (g *fuseGroup) direct() bool {
 	return few || lines <= limit && lines*vectors <= limit
 }
 
-// launchDirect adds the group's calls: of vectors, and of single columns where addresses do not allow these.
+// launchDirect adds the group's calls: of vectors, and of single columns where addresses do not
+// allow these.
 func (g *fuseGroup) launchDirect(p fuseParams) {
 	g.wide = g.addDirect(p, g.vector)
 	if g.vector > 1 {
@@ -99,16 +107,41 @@ func (g *fuseGroup) launchDirect(p fuseParams) {
 // addDirect adds the call of vectors of so many columns; it gives its number.
 func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 	f := g.f
-	p := &directParams{fuseHead: params.fuseHead, vectors: uint32(g.cols / vector), rows: uint32(params.rows), streams: params.streams,
-		targetsEntry: params.targetsEntry, targetsRow: params.targetsRow, outEntry: params.outEntry, outRow: params.outRow,
-		validEntry: params.validEntry, validRow: params.validRow, validStream: params.validStream, first: params.first, outType: params.outType}
+	p := &directParams{
+		fuseHead:     params.fuseHead,
+		vectors:      uint32(g.cols / vector),
+		rows:         uint32(params.rows),
+		streams:      params.streams,
+		targetsEntry: params.targetsEntry,
+		targetsRow:   params.targetsRow,
+		outEntry:     params.outEntry,
+		outRow:       params.outRow,
+		validEntry:   params.validEntry,
+		validRow:     params.validRow,
+		validStream:  params.validStream,
+		first:        params.first,
+		outType:      params.outType,
+	}
 	p.total = uint32(params.batch) * p.rows * p.vectors
 	p.byVectors, p.byRows = divide(p.vectors), divide(p.rows)
 	at := int32(0)
 	for i := range int(params.streams) {
 		x := &params.s[i]
-		p.s[i] = directStream{entry: x.entry, row: x.row, timesEntry: x.timesEntry, timesRow: x.timesRow, maxGap: x.maxGap, out: x.out,
-			rowsStep: x.rowsStep, n: x.n, vector: at, dtype: x.dtype, mode: x.mode, edge: x.edge, flags: x.flags}
+		p.s[i] = directStream{
+			entry:      x.entry,
+			row:        x.row,
+			timesEntry: x.timesEntry,
+			timesRow:   x.timesRow,
+			maxGap:     x.maxGap,
+			out:        x.out,
+			rowsStep:   x.rowsStep,
+			n:          x.n,
+			vector:     at,
+			dtype:      x.dtype,
+			mode:       x.mode,
+			edge:       x.edge,
+			flags:      x.flags,
+		}
 		at += x.columns / int32(vector)
 		if x.extra >= 0 {
 			e := (*fuseExtra)(unsafe.Pointer(&f.table.b[x.extra]))
@@ -116,17 +149,30 @@ func (g *fuseGroup) addDirect(params fuseParams, vector int) int {
 		}
 	}
 	block, early := directShape(p.total)
-	k := call{kernel: g.directKernel(vector), grid: uint32(ceilDiv(int64(p.total), int64(block))), block: block, params: paramsOf(p), early: early}
+	k := call{
+		kernel: g.directKernel(vector),
+		grid:   uint32(ceilDiv(int64(p.total), int64(block))),
+		block:  block,
+		params: paramsOf(p),
+		early:  early,
+	}
 	k.args = func() string {
-		return fmt.Sprintf("B %d, T %d, streams %d, columns %d", params.batch, p.rows, p.streams, g.cols)
+		return fmt.Sprintf(
+			"B %d, T %d, streams %d, columns %d",
+			params.batch,
+			p.rows,
+			p.streams,
+			g.cols,
+		)
 	}
 	n := f.l.add(k)
 	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })
 	return n
 }
 
-// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of 50 launches): few small
-// blocks wait beside those before them at no cost, more of them take their room, and where not all fit at once those that wait are the next.
+// directShape chooses the threads of a block, and whether a launch may begin early (H200, graphs of
+// 50 launches): few small blocks wait beside those before them at no cost, more of them take their
+// room, and where not all fit at once those that wait are the next.
 func directShape(total uint32) (block uint32, early bool) {
 	if total > 1<<17 {
 		return 256, true

@@ -55,7 +55,8 @@ func TestDivisor(t *testing.T) {
 	}
 }
 
-// What weight in src/direct.cuh rests on: of integers up to 2^24, division in float32 is division in float64, rounded.
+// What weight in src/direct.cuh rests on: of integers up to 2^24, division in float32 is division
+// in float64, rounded.
 func TestWeightInFloat32(t *testing.T) {
 	check := func(a, b int64) {
 		if float32(a)/float32(b) != float32(float64(a)/float64(b)) {
@@ -110,7 +111,10 @@ func directCase(seed uint64) *kernel.FuseOp {
 			case robocache.BFloat16:
 				binary.LittleEndian.PutUint16(t.Data[i*2:], uint16(math.Float32bits(x)>>16))
 			default:
-				binary.LittleEndian.PutUint16(t.Data[i*2:], uint16(r.Uint32N(0x7800))|uint16(r.Uint32N(2)<<15))
+				binary.LittleEndian.PutUint16(
+					t.Data[i*2:],
+					uint16(r.Uint32N(0x7800))|uint16(r.Uint32N(2)<<15),
+				)
 			}
 		}
 	}
@@ -152,7 +156,13 @@ func directCase(seed uint64) *kernel.FuseOp {
 	for s := range streams {
 		n := pick(1, 2, 3, 5, 17, 60, 200)
 		d := e * (1 + r.IntN(4))
-		x := kernel.Series{Name: fmt.Sprint("s", s), Rule: kernel.Rule{Mode: []kernel.Mode{kernel.Linear, kernel.Linear, kernel.Nearest, kernel.Previous, kernel.Next}[r.IntN(5)], Edge: kernel.Edge(r.IntN(2))}}
+		x := kernel.Series{
+			Name: fmt.Sprint("s", s),
+			Rule: kernel.Rule{
+				Mode: []kernel.Mode{kernel.Linear, kernel.Linear, kernel.Nearest, kernel.Previous, kernel.Next}[r.IntN(5)],
+				Edge: kernel.Edge(r.IntN(2)),
+			},
+		}
 		if r.IntN(3) == 0 {
 			x.Rule.MaxGap = 1 + r.Int64N(2*period)
 		}
@@ -169,7 +179,16 @@ func directCase(seed uint64) *kernel.FuseOp {
 			o := kernel.Tensor{DType: robocache.Int64, Shape: []int{b + 1}, Data: times(offsets)}
 			x.Offsets = &o
 		case 1: // shared timestamps
-			x.Values, x.Times = tensor(from, b, n, d), kernel.Tensor{DType: robocache.Int64, Shape: []int{n}, Data: times(timestamps(n))}
+			x.Values, x.Times = tensor(
+				from,
+				b,
+				n,
+				d,
+			), kernel.Tensor{
+				DType: robocache.Int64,
+				Shape: []int{n},
+				Data:  times(timestamps(n)),
+			}
 		default:
 			x.Values, x.Times = tensor(from, b, n, d), tensor(robocache.Int64, b, n)
 			var all []int64
@@ -182,14 +201,24 @@ func directCase(seed uint64) *kernel.FuseOp {
 				for range b {
 					lengths = append(lengths, r.Int64N(int64(n+1)))
 				}
-				x.Lengths = &kernel.Tensor{DType: robocache.Int64, Shape: []int{b}, Data: times(lengths)}
+				x.Lengths = &kernel.Tensor{
+					DType: robocache.Int64,
+					Shape: []int{b},
+					Data:  times(lengths),
+				}
 			}
 		}
 		random(&x.Values)
 		if mapped && r.IntN(3) != 0 {
 			norm := &kernel.Norm{Kind: kernel.NormKind(r.IntN(2))}
 			for range d {
-				norm.A, norm.B = append(norm.A, float32(r.NormFloat64())), append(norm.B, float32(r.IntN(4))*float32(r.Float64()))
+				norm.A, norm.B = append(
+					norm.A,
+					float32(r.NormFloat64()),
+				), append(
+					norm.B,
+					float32(r.IntN(4))*float32(r.Float64()),
+				)
 			}
 			x.Epilogue.Norm = norm
 		}
@@ -202,14 +231,25 @@ func directCase(seed uint64) *kernel.FuseOp {
 		switch s := &op.Series[r.IntN(streams)]; {
 		case r.IntN(3) == 0 && len(s.Times.Data) > 0: // a timestamp, or beside it
 			i := r.IntN(len(s.Times.Data) / 8)
-			targets = append(targets, int64(binary.LittleEndian.Uint64(s.Times.Data[8*i:]))+r.Int64N(3)-1)
+			targets = append(
+				targets,
+				int64(binary.LittleEndian.Uint64(s.Times.Data[8*i:]))+r.Int64N(3)-1,
+			)
 		default:
-			targets = append(targets, base+r.Int64N(period*int64(longest+3)+1)*int64(pick(1, 1, 2, 20)))
+			targets = append(
+				targets,
+				base+r.Int64N(period*int64(longest+3)+1)*int64(pick(1, 1, 2, 20)),
+			)
 		}
 	}
 	op.Targets = kernel.Tensor{DType: robocache.Int64, Shape: []int{rows}, Data: times(targets)}
 	gap := pick(0, 0, e, 1)
-	op.Out = kernel.Tensor{DType: to, Shape: []int{b, rows, cols}, Stride: []int{rows * (cols + gap), cols + gap, 1}, Data: make([]byte, b*rows*(cols+gap)*to.Size())}
+	op.Out = kernel.Tensor{
+		DType:  to,
+		Shape:  []int{b, rows, cols},
+		Stride: []int{rows * (cols + gap), cols + gap, 1},
+		Data:   make([]byte, b*rows*(cols+gap)*to.Size()),
+	}
 	if r.IntN(4) != 0 {
 		v := tensor(robocache.Uint8, b, rows, streams)
 		op.Valid = &v
@@ -251,7 +291,17 @@ func directSweep(t *testing.T, h *Hosted, seed uint64, n int) {
 		if say != "" {
 			if bad++; bad < 10 {
 				x := &op.Series[0]
-				t.Errorf("seed %d: %s differ: %d streams, first %v %v %v of %v to %v", seed+i, say, len(op.Series), x.Values.Shape, x.Rule, x.Epilogue.Norm != nil, x.Values.DType, op.Out.DType)
+				t.Errorf(
+					"seed %d: %s differ: %d streams, first %v %v %v of %v to %v",
+					seed+i,
+					say,
+					len(op.Series),
+					x.Values.Shape,
+					x.Rule,
+					x.Epilogue.Norm != nil,
+					x.Values.DType,
+					op.Out.DType,
+				)
 			}
 		}
 	}
@@ -290,7 +340,12 @@ func sameFloats(a, b []byte, dt robocache.DType) bool {
 func TestDirectOnSimulator(t *testing.T) {
 	limitDirect(t, math.MaxInt64)
 	for seed := range uint64(3) { // each another order of the threads
-		directSweep(t, &Hosted{d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")}, seed*1000, 400)
+		directSweep(
+			t,
+			&Hosted{d: simulator(t, sim.Options{Seed: seed + 1}, "direct", "any")},
+			seed*1000,
+			400,
+		)
 	}
 	if !testing.Short() {
 		d := simulator(t, sim.Options{Seed: 9, Checked: true}, "direct", "any")
@@ -322,8 +377,9 @@ func TestDirectChoice(t *testing.T) {
 		return l.calls[0].kernel
 	}
 	for want, got := range map[string]string{
-		"direct_bf16_8":        kernelOf(nil, 256),
-		"direct_bf16_8  ":      kernelOf(nil, 1<<14) + "  ", // few vectors a row of one stream: at any size
+		"direct_bf16_8": kernelOf(nil, 256),
+		// few vectors a row of one stream: at any size
+		"direct_bf16_8  ":      kernelOf(nil, 1<<14) + "  ",
 		"fuse_8":               kernelOf(func(op *kernel.FuseOp) { op.Series[0].Values.Shape[2], op.Out.Shape[2] = 128, 128 }, 1<<12),
 		"fuse_any":             kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Mode = kernel.Mean; op.Series[0].Rule.After = 1 }, 4),
 		"fuse_8 ":              kernelOf(func(op *kernel.FuseOp) { op.Series[0].Rule.Edge = kernel.Extrapolate }, 4) + " ",

@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// What the direct kernels take and what the others, in a graph of 50 launches: the figures that directLimit and directShape are chosen by.
+// What the direct kernels take and what the others, in a graph of 50 launches: the figures that
+// directLimit and directShape are chosen by.
 func TestDirectTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -51,12 +52,20 @@ func TestDirectTimes(t *testing.T) {
 		{"fuse3 B256 bf16 norm", 256, 50, fused, bf, bf, true},
 	} {
 		for _, jitter := range []bool{false, true} {
-			op := &kernel.FuseOp{Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}}}
+			op := &kernel.FuseOp{
+				Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}},
+			}
 			cols := 0
 			for _, s := range c.streams {
-				x := kernel.Series{Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}}}
+				x := kernel.Series{
+					Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}},
+					Times:  kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}},
+				}
 				if c.norm {
-					x.Epilogue.Norm = &kernel.Norm{A: make([]float32, s[1]), B: slices.Repeat([]float32{1.5}, s[1])}
+					x.Epilogue.Norm = &kernel.Norm{
+						A: make([]float32, s[1]),
+						B: slices.Repeat([]float32{1.5}, s[1]),
+					}
 				}
 				op.Series = append(op.Series, x)
 				cols += s[1]
@@ -84,7 +93,12 @@ func TestDirectTimes(t *testing.T) {
 					continue
 				}
 				k := l.calls[0]
-				line += fmt.Sprintf(" | %d x %d, chosen %6.2f", k.grid, k.block, graphTime(t, d, st, l, addrs, 0, true))
+				line += fmt.Sprintf(
+					" | %d x %d, chosen %6.2f",
+					k.grid,
+					k.block,
+					graphTime(t, d, st, l, addrs, 0, true),
+				)
 				for _, early := range []bool{false, true} {
 					line += fmt.Sprintf(" | early %v", early)
 					for _, block := range []uint32{64, 128, 256, 512} {
@@ -142,14 +156,25 @@ func directInputs(t *testing.T, d *Device, op *kernel.FuseOp, jitter bool) []uin
 }
 
 // graphTime is the median µs of one of 50 launches in a graph; block 0: as prepared.
-func graphTime(t *testing.T, d *Device, s uintptr, l *Launch, addrs []uintptr, block uint32, early bool) float64 {
+func graphTime(
+	t *testing.T,
+	d *Device,
+	s uintptr,
+	l *Launch,
+	addrs []uintptr,
+	block uint32,
+	early bool,
+) float64 {
 	was := l.adjust
 	defer func() { l.adjust = was }()
 	l.adjust = append(was[:len(was):len(was)], func([]uintptr) {
 		for i := range l.calls {
-			if k := &l.calls[i]; k.grid != 0 && block != 0 && strings.HasPrefix(k.kernel, "direct_") {
+			if k := &l.calls[i]; k.grid != 0 && block != 0 &&
+				strings.HasPrefix(k.kernel, "direct_") {
 				p := (*directParams)(unsafe.Pointer(unsafe.SliceData(k.params)))
-				k.block, k.grid, k.early = block, uint32(ceilDiv(int64(p.total), int64(block))), early
+				k.block, k.grid, k.early = block, uint32(
+					ceilDiv(int64(p.total), int64(block)),
+				), early
 			}
 		}
 	})

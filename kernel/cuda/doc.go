@@ -13,7 +13,8 @@
 //
 // # How it is built
 //
-// Host code makes a Launch: calls of kernels, each with one parameter struct (its Go mirror has the same layout), and the fields that addresses
-// go into. What runs it is a launcher: the driver's device (gpu), or the simulator of package sim, which compiles the same sources for the CPU. All
+// Host code makes a Launch: calls of kernels, each with one parameter struct (its Go mirror has the
+// same layout), and the fields that addresses go into. What runs it is a launcher: the driver's
+// device (gpu), or the simulator of package sim, which compiles the same sources for the CPU. All
 // but the launch itself is so tested without a GPU.
 package cuda

@@ -34,14 +34,16 @@ type FrameForm struct {
 	Weight        [4][]int16
 }
 
-// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as pairs. They are read by words of four bytes,
-// each of which holds a byte of them. Where frames are scaled, rows lie a multiple of four bytes apart.
+// FramePlanes is where the planes of a frame lie on the device: 4:2:0 of 8 bits, chroma as pairs.
+// They are read by words of four bytes, each of which holds a byte of them. Where frames are
+// scaled, rows lie a multiple of four bytes apart.
 type FramePlanes struct {
 	Luma, Chroma       uintptr
 	LumaRow, ChromaRow int // bytes from row to row
 }
 
-// Frames makes RGB of frames of one form. It keeps the form's tables for as long as it lives; runs may come from many goroutines.
+// Frames makes RGB of frames of one form. It keeps the form's tables for as long as it lives; runs
+// may come from many goroutines.
 type Frames struct {
 	on     launcher
 	call   call
@@ -50,7 +52,10 @@ type Frames struct {
 
 // PrepareFrames makes the kernel of a form ready.
 func (d *Device) PrepareFrames(f *FrameForm) (_ *Frames, err error) {
-	x := &Frames{on: d.on, params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers}}
+	x := &Frames{
+		on:     d.on,
+		params: frameParams{width: int32(f.Width), height: int32(f.Height), numbers: f.Numbers},
+	}
 	pairs := int64(f.Width+1) / 2 * int64(f.Height)
 	if f.Width < 1 || f.Height < 1 || pairs > math.MaxInt32-256 || f.Scaled && f.Width%2 != 0 {
 		return nil, unsuitable(f)
@@ -126,11 +131,15 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 			return most
 		}
 		p.lumaRows, p.chromaRows = rows(2), rows(3)
-		if x.call.shared = uint32(2 * frameTile * (p.lumaRows + p.chromaRows)); x.call.shared <= frameScratch {
+		if x.call.shared = uint32(
+			2 * frameTile * (p.lumaRows + p.chromaRows),
+		); x.call.shared <= frameScratch {
 			break
 		}
 	}
-	x.call.kernel, x.call.grid = "frame_scaled", uint32(ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)))
+	x.call.kernel, x.call.grid = "frame_scaled", uint32(
+		ceilDiv(int64(f.Width), frameTile)*ceilDiv(int64(f.Height), int64(p.tile)),
+	)
 	base, err := d.on.upload(tables)
 	if err != nil {
 		return err
@@ -141,7 +150,8 @@ func (x *Frames) scale(d *Device, f *FrameForm) error {
 	return nil
 }
 
-// fours makes filters of a multiple of four taps, all before limit; nil where there are fewer samples than taps.
+// fours makes filters of a multiple of four taps, all before limit; nil where there are fewer
+// samples than taps.
 func fours(position []int32, weight []int16, taps int, limit int32) ([]int32, []int16, int) {
 	n := (taps + 3) &^ 3
 	if int(limit) < n {
@@ -189,7 +199,15 @@ func (x *Frames) Run(from []FramePlanes, out []uintptr, planes bool, stream uint
 	if planes {
 		p.outRow, p.outColumn, p.outChannel = int64(p.width), 1, int64(p.width)*int64(p.height)
 	}
-	p.lumaRow, p.chromaRow, p.chroma, p.blocks = int32(from[0].LumaRow), int32(from[0].ChromaRow), int64(from[0].Chroma-from[0].Luma), int32(x.call.grid)
+	p.lumaRow, p.chromaRow, p.chroma, p.blocks = int32(
+		from[0].LumaRow,
+	), int32(
+		from[0].ChromaRow,
+	), int64(
+		from[0].Chroma-from[0].Luma,
+	), int32(
+		x.call.grid,
+	)
 	for len(from) > 0 {
 		n := min(len(from), framesOfLaunch)
 		for i := range n {

@@ -13,17 +13,38 @@ import (
 
 // frameShapes are sizes as decoded and of the result, which the host's own code makes.
 var frameShapes = [][4]int{
-	{640, 480, 0, 0}, {322, 242, 0, 0}, {33, 8, 0, 0}, {640, 480, 224, 224}, {640, 480, 320, 240}, {96, 84, 224, 224}, {322, 242, 84, 84}, {640, 480, 96, 128},
-	{128, 96, 130, 96}, {64, 64, 640, 480}, {1280, 720, 224, 224},
+	{640, 480, 0, 0},
+	{322, 242, 0, 0},
+	{33, 8, 0, 0},
+	{640, 480, 224, 224},
+	{640, 480, 320, 240},
+	{96, 84, 224, 224},
+	{322, 242, 84, 84},
+	{640, 480, 96, 128},
+	{128, 96, 130, 96},
+	{64, 64, 640, 480},
+	{1280, 720, 224, 224},
 }
 
-// Frames come out of the kernel as the host makes them, to the bit: one and many, packed and as planes, each matrix and range.
+// Frames come out of the kernel as the host makes them, to the bit: one and many, packed and as
+// planes, each matrix and range.
 func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 	t.Helper()
 	rng, ran := rand.New(rand.NewPCG(seed, 1)), 0
 	for i, shape := range shapes {
-		info := video.PlaneInfo{Width: int32(shape[0]), Height: int32(shape[1]), Format: video.PlaneFormat("yuv420p"), Matrix: []uint8{2, 1, 5, 9}[i%4], FullRange: i%3 == 1}
-		spec := video.Spec{Pixel: video.RGB8, Width: shape[2], Height: shape[3], ChannelsFirst: i%2 == 0}
+		info := video.PlaneInfo{
+			Width:     int32(shape[0]),
+			Height:    int32(shape[1]),
+			Format:    video.PlaneFormat("yuv420p"),
+			Matrix:    []uint8{2, 1, 5, 9}[i%4],
+			FullRange: i%3 == 1,
+		}
+		spec := video.Spec{
+			Pixel:         video.RGB8,
+			Width:         shape[2],
+			Height:        shape[3],
+			ChannelsFirst: i%2 == 0,
+		}
 		f, ok := video.FormulaOf(info, &spec)
 		if !ok {
 			t.Logf("%v: the host has another's code", shape)
@@ -63,7 +84,11 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			}
 			for y := range p[1].Rows {
 				for x := range p[1].RowBytes {
-					pairs = append(pairs, planes[p[1].Offset+y*p[1].Stride+x], planes[p[2].Offset+y*p[2].Stride+x])
+					pairs = append(
+						pairs,
+						planes[p[1].Offset+y*p[1].Stride+x],
+						planes[p[2].Offset+y*p[2].Stride+x],
+					)
 				}
 				if y+1 < p[1].Rows {
 					pairs = append(pairs, make([]byte, -len(pairs)&3)...)
@@ -71,7 +96,12 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 			}
 			pairs = append(pairs, make([]byte, -len(pairs)&3)...)
 			at := memory(append(slices.Clone(planes[:p[1].Offset]), pairs...))
-			from[k] = FramePlanes{at, at + uintptr(p[1].Offset), p[0].Stride, (2*p[1].RowBytes + 3) &^ 3}
+			from[k] = FramePlanes{
+				at,
+				at + uintptr(p[1].Offset),
+				p[0].Stride,
+				(2*p[1].RowBytes + 3) &^ 3,
+			}
 			want[k] = make([]byte, 3*f.Width*f.Height)
 			if err := video.ConvertPlanes(info, planes, &spec, want[k]); err != nil {
 				t.Fatal(err)
@@ -95,7 +125,15 @@ func checkFrames(t *testing.T, d *Device, shapes [][4]int, seed uint64) {
 				}
 				for j := range got {
 					if got[j] != want[frame%2][j] {
-						t.Fatalf("%v, %+v, frame %d: byte %d is %d, not %d", shape, spec, frame, j, got[j], want[frame%2][j])
+						t.Fatalf(
+							"%v, %+v, frame %d: byte %d is %d, not %d",
+							shape,
+							spec,
+							frame,
+							j,
+							got[j],
+							want[frame%2][j],
+						)
 					}
 				}
 			}
@@ -127,7 +165,12 @@ func checkRows(t *testing.T, d *Device) {
 		copies, off int
 		rows        Rows
 	}{
-		{1, 0, plain(1)}, {3, 0, plain(16)}, {130, 0, plain(4112)}, {5, 3, plain(5000)}, {2, 1, plain(100_000)}, {4, 0, Rows{}},
+		{1, 0, plain(1)},
+		{3, 0, plain(16)},
+		{130, 0, plain(4112)},
+		{5, 3, plain(5000)},
+		{2, 1, plain(100_000)},
+		{4, 0, Rows{}},
 		{3, 0, Rows{{Bytes: 64, Rows: 6, From: 80, To: 64}, {Bytes: 64, Rows: 3, From: 80, To: 64, FromAt: 7 * 80, ToAt: 6 * 64}}},
 		{40, 0, Rows{{Bytes: 321, Rows: 5, From: 512, To: 384}, {Bytes: 322, Rows: 3, From: 512, To: 448, FromAt: 8 * 512, ToAt: 5 * 384}}},
 		{2, 6, Rows{{Bytes: 50, Rows: 40, From: 64, To: 64}, {Bytes: 50, Rows: 20, From: 64, To: 64, FromAt: 41 * 64, ToAt: 40 * 64}}},
@@ -172,7 +215,12 @@ func checkRows(t *testing.T, d *Device) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d copies of %+v, %d beyond: not what was to be copied", c.copies, c.rows, c.off)
+			t.Errorf(
+				"%d copies of %+v, %d beyond: not what was to be copied",
+				c.copies,
+				c.rows,
+				c.off,
+			)
 		}
 		d.Free(from)
 		d.Free(to)
@@ -181,7 +229,8 @@ func checkRows(t *testing.T, d *Device) {
 
 func TestRowsOnGPU(t *testing.T) { checkRows(t, device(t)) }
 
-// What frames take on a device alone, one a launch and many: the work that is taken from a trainer's kernels.
+// What frames take on a device alone, one a launch and many: the work that is taken from a
+// trainer's kernels.
 func TestFrameTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -189,8 +238,18 @@ func TestFrameTimes(t *testing.T) {
 	d := device(t)
 	st := stream(t, d)
 	for _, shape := range [][4]int{{640, 480, 0, 0}, {640, 480, 224, 224}, {1920, 1080, 224, 224}} {
-		info := video.PlaneInfo{Width: int32(shape[0]), Height: int32(shape[1]), Format: video.PlaneFormat("yuv420p"), Matrix: 1}
-		spec := video.Spec{Pixel: video.RGB8, Width: shape[2], Height: shape[3], ChannelsFirst: true}
+		info := video.PlaneInfo{
+			Width:  int32(shape[0]),
+			Height: int32(shape[1]),
+			Format: video.PlaneFormat("yuv420p"),
+			Matrix: 1,
+		}
+		spec := video.Spec{
+			Pixel:         video.RGB8,
+			Width:         shape[2],
+			Height:        shape[3],
+			ChannelsFirst: true,
+		}
 		f, ok := video.FormulaOf(info, &spec)
 		if !ok {
 			t.Fatal(shape)

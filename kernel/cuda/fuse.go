@@ -8,14 +8,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// prepareFuse resamples any number of streams into neighbouring columns, in one launch. With Validate, or the policy error, it waits for a check of
-// times before anything is written.
+// prepareFuse resamples any number of streams into neighbouring columns, in one launch. With
+// Validate, or the policy error, it waits for a check of times before anything is written.
 func (d *Device) prepareFuse(op *kernel.FuseOp) (*Launch, error) {
 	name := "fuse"
 	if len(op.Series) == 1 {
 		name = "resample"
 	}
-	f := fuser{on: d.on, op: op, l: newLaunch(d.on, name, op), batch: op.Out.Shape[0], rows: op.Out.Shape[1], cols: op.Out.Shape[2]}
+	f := fuser{
+		on:    d.on,
+		op:    op,
+		l:     newLaunch(d.on, name, op),
+		batch: op.Out.Shape[0],
+		rows:  op.Out.Shape[1],
+		cols:  op.Out.Shape[2],
+	}
 	if err := f.calls(); err != nil {
 		return nil, err
 	}
@@ -115,8 +122,25 @@ func (g *fuseGroup) describe() error {
 	f, op := g.f, g.f.op
 	p := &g.p
 	size := op.Out.DType.Size()
-	p.batch, p.rows, p.streams, p.first = int64(f.batch), int32(f.rows), int32(g.to-g.from), int32(g.from)
-	p.outEntry, p.outRow, p.outColumn = bytesStep(&op.Out, 0), bytesStep(&op.Out, 1), bytesStep(&op.Out, 2)
+	p.batch, p.rows, p.streams, p.first = int64(
+		f.batch,
+	), int32(
+		f.rows,
+	), int32(
+		g.to-g.from,
+	), int32(
+		g.from,
+	)
+	p.outEntry, p.outRow, p.outColumn = bytesStep(
+		&op.Out,
+		0,
+	), bytesStep(
+		&op.Out,
+		1,
+	), bytesStep(
+		&op.Out,
+		2,
+	)
 	p.outType, p.clock, p.epsilon = uint8(op.Out.DType), uint8(op.Clock), op.Epsilon
 	p.timeType = uint8(op.Targets.DType)
 	p.targetsEntry, p.targetsRow = timeSteps(&op.Targets)
@@ -132,7 +156,14 @@ func (g *fuseGroup) describe() error {
 			return tooLarge(f.l.op, "channels", d)
 		}
 		axis := len(s.Values.Shape) - 2
-		x.columns, x.n, x.row = int32(d), int32(min(s.Values.Shape[axis], math.MaxInt32)), bytesStep(&s.Values, axis)
+		x.columns, x.n, x.row = int32(
+			d,
+		), int32(
+			min(s.Values.Shape[axis], math.MaxInt32),
+		), bytesStep(
+			&s.Values,
+			axis,
+		)
 		x.entry = int64(s.Values.Shape[0]) // ragged: the number of rows
 		if axis == 1 {
 			x.entry = bytesStep(&s.Values, 0)
@@ -155,10 +186,18 @@ func (g *fuseGroup) describe() error {
 		if s.Lengths != nil || s.Offsets != nil {
 			p.ragged = 1
 		}
-		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask && op.Clock == kernel.Nanoseconds && s.Times.DType == robocache.Int64 {
+		if s.Rule.Mode == kernel.Linear && s.Rule.Edge <= kernel.Mask &&
+			op.Clock == kernel.Nanoseconds &&
+			s.Times.DType == robocache.Int64 {
 			x.flags |= streamBrief
 		}
-		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(s.Rule.Mode), uint8(s.Rule.Edge), uint8(s.Values.DType)
+		x.maxGap, x.mode, x.edge, x.dtype = s.Rule.MaxGap, uint8(
+			s.Rule.Mode,
+		), uint8(
+			s.Rule.Edge,
+		), uint8(
+			s.Values.DType,
+		)
 		x.out = int64(g.col+g.cols) * p.outColumn
 		if s.Rule.Mode == kernel.Slerp && s.Rule.Continuous {
 			return robocache.Unsupported(f.l.op, robocache.Where{"stream": i}, "continuous signs are not made on a GPU").
@@ -182,7 +221,11 @@ func (g *fuseGroup) describe() error {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		x.extra = -1
 		if g.kind == fuseAny || g.kind == fuseMapped && rare(&s.Epilogue) {
-			x.extra = f.table.extra(&s.Rule, &s.Epilogue, int(bytesStep(&s.Values, len(s.Values.Shape)-1)))
+			x.extra = f.table.extra(
+				&s.Rule,
+				&s.Epilogue,
+				int(bytesStep(&s.Values, len(s.Values.Shape)-1)),
+			)
 		}
 	}
 	g.vector = 1
@@ -209,8 +252,9 @@ func timeSteps(t *kernel.Tensor) (entry, row int64) {
 // small says that the fast kernels can count in 32 bits with such a step.
 func small(step int64) bool { return step > math.MinInt32/2 && step < math.MaxInt32/2 }
 
-// width chooses how many neighbouring columns a thread makes at once: as many as each stream's extent and strides allow, at most 16 bytes of
-// the larger side. What addresses allow is seen in each run.
+// width chooses how many neighbouring columns a thread makes at once: as many as each stream's
+// extent and strides allow, at most 16 bytes of the larger side. What addresses allow is seen in
+// each run.
 func (g *fuseGroup) width(size int) {
 	p := &g.p
 	widest := 4
@@ -226,7 +270,8 @@ func (g *fuseGroup) width(size int) {
 		for i := g.from; i < g.to && ok; i++ {
 			s, x := &g.f.op.Series[i], &p.s[i-g.from]
 			in := int64(e * s.Values.DType.Size())
-			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 && (g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
+			ok = int(x.columns)%e == 0 && x.out%out == 0 && x.row%in == 0 &&
+				(g.f.batch == 1 || s.Offsets != nil || x.entry%in == 0)
 		}
 		if ok {
 			g.vector = e
@@ -296,12 +341,20 @@ func (g *fuseGroup) add(params fuseParams, vector int, name string, how fuseWay)
 	k := call{kernel: name, params: paramsOf(p), early: true}
 	k.block, k.grid, k.shared = g.shape(p, vector, how)
 	if how == fuseTiles && p.long() && int64(k.grid) <= 2*int64(f.on.sm().processors) {
-		// Blocks that begin early take the room in which the last ones of the launch before would have gone side by side (H200, 64×4096→1024×128 bf16: 17.1
-		// and 12.4 µs, 32×4096 f32 16.3 and 11.6; of short streams early blocks are the faster ones).
+		// Blocks that begin early take the room in which the last ones of the launch before would
+		// have gone side by side (H200, 64×4096→1024×128 bf16: 17.1 and 12.4 µs, 32×4096 f32 16.3
+		// and 11.6; of short streams early blocks are the faster ones).
 		k.early = false
 	}
 	k.args = func() string {
-		return fmt.Sprintf("B %d, T %d, streams %d, columns %d, tile %d", p.batch, p.rows, p.streams, g.cols, p.tile)
+		return fmt.Sprintf(
+			"B %d, T %d, streams %d, columns %d, tile %d",
+			p.batch,
+			p.rows,
+			p.streams,
+			g.cols,
+			p.tile,
+		)
 	}
 	n := f.l.add(k)
 	g.bind(n, &p.fuseHead, func(i int) *streamHead { return &p.s[i].streamHead })

@@ -7,18 +7,30 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// check proves times, lengths and offsets before a FuseOp, and under the policy error that every target lies inside the data: it brings them to the host, where
-// the reference looks at the op without its values.
+// check proves times, lengths and offsets before a FuseOp, and under the policy error that every
+// target lies inside the data: it brings them to the host, where the reference looks at the op
+// without its values.
 func (f *fuser) check(addrs []uintptr, stream uintptr) error {
 	from := &fetcher{l: f.l, addrs: addrs, stream: stream}
-	host := kernel.FuseOp{Series: slices.Clone(f.op.Series), Clock: f.op.Clock, Epsilon: f.op.Epsilon, Targets: *from.tensor(&f.op.Targets),
-		Out: kernel.Tensor{DType: f.op.Out.DType, Shape: []int{f.batch, f.rows, 0}}}
+	host := kernel.FuseOp{
+		Series: slices.Clone(
+			f.op.Series,
+		),
+		Clock:   f.op.Clock,
+		Epsilon: f.op.Epsilon,
+		Targets: *from.tensor(&f.op.Targets),
+		Out:     kernel.Tensor{DType: f.op.Out.DType, Shape: []int{f.batch, f.rows, 0}},
+	}
 	for i := range host.Series {
 		s := &host.Series[i]
 		shape := slices.Clone(s.Values.Shape)
 		shape[len(shape)-1] = 0
 		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: shape}
-		s.Times, s.Lengths, s.Offsets = *from.tensor(&f.op.Series[i].Times), from.tensor(s.Lengths), from.tensor(s.Offsets)
+		s.Times, s.Lengths, s.Offsets = *from.tensor(&f.op.Series[i].Times), from.tensor(
+			s.Lengths,
+		), from.tensor(
+			s.Offsets,
+		)
 		s.Rule.Quats, s.Epilogue = nil, kernel.Epilogue{}
 	}
 	if from.err != nil {

@@ -74,7 +74,8 @@ type fuseParams struct {
 	s                                 [maxStreams]fuseStream
 }
 
-// table is what of an operation is too large or too rare for parameters: Extras, statistics, channels of quaternions.
+// table is what of an operation is too large or too rare for parameters: Extras, statistics,
+// channels of quaternions.
 type table struct{ b []byte }
 
 func (t *table) pad(n int) {
@@ -92,9 +93,17 @@ func (t *table) floats(v []float32) int32 {
 	return int32(at)
 }
 
-// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the offset in the table.
+// extra appends what is rare of a stream; column is the stride of its values in bytes. It gives the
+// offset in the table.
 func (t *table) extra(rule *kernel.Rule, e *kernel.Epilogue, column int) int32 {
-	x := fuseExtra{plane: int32(max(e.Plane, 1)), entries: 1, column: int64(column), before: rule.Before, after: rule.After, quatCount: -1}
+	x := fuseExtra{
+		plane:     int32(max(e.Plane, 1)),
+		entries:   1,
+		column:    int64(column),
+		before:    rule.Before,
+		after:     rule.After,
+		quatCount: -1,
+	}
 	x.period, x.lo = rule.Period, 0
 	if x.period == 0 {
 		x.period = 2 * math.Pi
@@ -148,7 +157,8 @@ func rare(e *kernel.Epilogue) bool {
 	return e.Unit || e.Norm != nil || e.Clip != nil || e.Augment != nil
 }
 
-// fast says what of a stream the fast kernels can do: lean takes equal types and no epilogue, mapped an epilogue and casts.
+// fast says what of a stream the fast kernels can do: lean takes equal types and no epilogue,
+// mapped an epilogue and casts.
 func fast(rule *kernel.Rule, e *kernel.Epilogue, from, to robocache.DType) (lean, mapped bool) {
 	if rule.Mode > kernel.Next || e.Augment != nil {
 		return false, false

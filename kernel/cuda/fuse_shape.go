@@ -13,13 +13,15 @@ type fuseWay uint8
 const (
 	fuseTiles fuseWay = iota // a tile of rows of one, from memory
 	fuseWhole                // whole, in shared memory; a thread has columns
-	fuseRows                 // whole, and a thread makes small rows, which go out through shared memory
+	// whole, and a thread makes small rows, which go out through shared memory
+	fuseRows
 )
 
 // unroll is how many rows a thread of the fast kernels has in flight (UNROLL of src/lanes.cuh).
 const unroll = 4
 
-// fuseChoice stands for the way that would be chosen: "direct", "tiles" or "whole". Tests set it, to time one way beside another.
+// fuseChoice stands for the way that would be chosen: "direct", "tiles" or "whole". Tests set it,
+// to time one way beside another.
 var fuseChoice string
 
 const (
@@ -28,7 +30,8 @@ const (
 	spanBytes    = 16 // Span
 )
 
-// shape chooses threads, tiles and shared memory of a call, and puts into p what the kernel wants to know of them.
+// shape chooses threads, tiles and shared memory of a call, and puts into p what the kernel wants
+// to know of them.
 func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, shared uint32) {
 	if how != fuseTiles {
 		return g.stagedShape(p, vector, how)
@@ -46,9 +49,12 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 		}
 	} else {
 		vectors := int(p.vectors)
-		threads = min(threadsFor(vectors), max(128, (int(p.rows)*vectors/unroll+31)&^31)) // each thread makes a few rows
+		// each thread makes a few rows
+		threads = min(threadsFor(vectors), max(128, (int(p.rows)*vectors/unroll+31)&^31))
 		if g.kind == fuseMapped && p.batch > int64(4*c.processors) {
-			threads = min(threads, 160) // they hold many registers: small blocks fill a multiprocessor better (fuse of three streams, B 4096: 211 µs, 320 threads 251)
+			// they hold many registers: small blocks fill a multiprocessor better (fuse of three
+			// streams, B 4096: 211 µs, 320 threads 251)
+			threads = min(threads, 160)
 		}
 		p.chunks = int32(ceilDiv(int64(vectors), int64(threads)))
 		p.chunk = int32(ceilDiv(int64(vectors), int64(p.chunks)))
@@ -72,8 +78,9 @@ func (g *fuseGroup) shape(p *fuseParams, vector int, how fuseWay) (block, grid, 
 	return uint32(threads), uint32(min(p.work, 1<<30)), uint32(at)
 }
 
-// tileRows is how many target rows a block is best given, by sweeps on an H200: few entries' rows whole, else as many as keep each thread busy for
-// two rounds, or more where a tile needs a sample of all timestamps.
+// tileRows is how many target rows a block is best given, by sweeps on an H200: few entries' rows
+// whole, else as many as keep each thread busy for two rounds, or more where a tile needs a sample
+// of all timestamps.
 func (g *fuseGroup) tileRows(p *fuseParams, lanes int) int {
 	if p.rows <= 64 {
 		return int(p.rows)
@@ -99,8 +106,13 @@ func (p *fuseParams) long() bool {
 
 func align16(n int) int { return (n + 15) &^ 15 }
 
-// stagedShape is shape for the kernels that take entries whole: a grid of as many blocks as the chip holds at once.
-func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, grid, shared uint32) {
+// stagedShape is shape for the kernels that take entries whole: a grid of as many blocks as the
+// chip holds at once.
+func (g *fuseGroup) stagedShape(
+	p *fuseParams,
+	vector int,
+	how fuseWay,
+) (block, grid, shared uint32) {
 	c := g.f.on.sm()
 	g.layout(p, how, g.buffers(p, how))
 	threads := 320
@@ -121,7 +133,13 @@ func (g *fuseGroup) stagedShape(p *fuseParams, vector int, how fuseWay) (block, 
 	}
 	bytes := stagedBytes(p)
 	p.work = p.batch
-	return uint32(threads), uint32(min(p.batch, int64(max(stagedBlocks(c, bytes, threads), 1)*c.processors))), uint32(bytes)
+	return uint32(
+			threads,
+		), uint32(
+			min(p.batch, int64(max(stagedBlocks(c, bytes, threads), 1)*c.processors)),
+		), uint32(
+			bytes,
+		)
 }
 
 // stagedBlocks is how many blocks of a staged kernel a multiprocessor holds.
@@ -129,7 +147,8 @@ func stagedBlocks(c chip, bytes, threads int) int {
 	return min((c.shared+1024)/(bytes+1024), c.threads/threads, 65536/(80*threads))
 }
 
-// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result; one or two buffers of targets, timestamps and values.
+// layout places what a staged kernel has in shared memory: plan and a row of zeros, or the result;
+// one or two buffers of targets, timestamps and values.
 func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 	at := 16 + 2*spanBytes*int(p.streams)
 	if how == fuseWhole {
@@ -165,25 +184,32 @@ func (g *fuseGroup) layout(p *fuseParams, how fuseWay, buffers int) {
 // stagedBytes is the shared memory of a block.
 func stagedBytes(p *fuseParams) int { return int(p.buffer + p.buffers*p.bufferBytes) }
 
-// way says how entries are best taken: tile by tile, or whole through shared memory. Whole, all samples are read, also those that no row wants;
-// in return they are on their way long before they are wanted, and no sample is fetched twice.
+// way says how entries are best taken: tile by tile, or whole through shared memory. Whole, all
+// samples are read, also those that no row wants; in return they are on their way long before they
+// are wanted, and no sample is fetched twice.
 func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	c := g.f.on.sm()
 	op := g.f.op
-	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 || op.Targets.DType == robocache.Float32 || p.batch < int64(c.processors)/2 {
+	if g.kind == fuseAny || op.Clock != kernel.Nanoseconds || p.targetsRow != 8 || p.rows > 1024 ||
+		op.Targets.DType == robocache.Float32 ||
+		p.batch < int64(c.processors)/2 {
 		return fuseTiles
 	}
 	var in, out int64
 	for i := g.from; i < g.to; i++ {
 		s, x := &op.Series[i], &p.s[i-g.from]
 		size := int64(s.Values.DType.Size())
-		if s.Offsets != nil || s.Times.DType == robocache.Float32 || x.timesRow != 8 || x.row != int64(x.columns)*size || x.n > 8192 || int64(x.n)*x.row > 1<<17 {
+		if s.Offsets != nil || s.Times.DType == robocache.Float32 || x.timesRow != 8 ||
+			x.row != int64(x.columns)*size ||
+			x.n > 8192 ||
+			int64(x.n)*x.row > 1<<17 {
 			return fuseTiles
 		}
 		in += int64(x.n) * (x.row + 8)
 		out += int64(p.rows) * x.row
 	}
-	packed := p.outRow == int64(g.f.cols)*p.outColumn && g.cols == g.f.cols && p.outColumn == int64(op.Out.DType.Size())
+	packed := p.outRow == int64(g.f.cols)*p.outColumn && g.cols == g.f.cols &&
+		p.outColumn == int64(op.Out.DType.Size())
 	how := fuseTiles
 	switch {
 	case in > 4*out:
@@ -214,7 +240,8 @@ func (g *fuseGroup) way(p *fuseParams) fuseWay {
 	return how
 }
 
-// buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way then is on its way earlier.
+// buffers is two where that leaves room for several blocks on a multiprocessor: what is on its way
+// then is on its way earlier.
 func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
 	q := *p
 	g.layout(&q, how, 2)
@@ -228,8 +255,9 @@ func (g *fuseGroup) buffers(p *fuseParams, how fuseWay) int {
 	return 2
 }
 
-// pivots decides how many timestamps of each stream lie in shared memory: all where a tile needs a good part of them, else enough that what is left
-// of a search is a few steps in one or two cache lines. It gives how many there are in all; alone: one stream at a time.
+// pivots decides how many timestamps of each stream lie in shared memory: all where a tile needs a
+// good part of them, else enough that what is left of a search is a few steps in one or two cache
+// lines. It gives how many there are in all; alone: one stream at a time.
 func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	streams := int(p.streams)
 	budget := 24 << 10 / 8
@@ -257,7 +285,8 @@ func (g *fuseGroup) pivots(p *fuseParams, alone bool, tile int) int {
 	return total
 }
 
-// threadsFor is a block's size: a multiple of 32, not far from 256, that rows of so many vectors leave few threads of idle.
+// threadsFor is a block's size: a multiple of 32, not far from 256, that rows of so many vectors
+// leave few threads of idle.
 func threadsFor(vectors int) int {
 	best, most := 256, 0.0
 	for n := 128; n <= 320; n += 32 {

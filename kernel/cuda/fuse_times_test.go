@@ -14,8 +14,8 @@ import (
 // times is the flag of tests that print what ways take: they are for people who choose them.
 var times = stdflag.Bool("times", false, "measure the ways to launch a kernel")
 
-// What each way takes, in graphs of 50 launches: the figures that way and directLimit are chosen by.
-// -times asks for it, -times -run TestFuseTimes/fuse3 for the shapes whose name has that in it.
+// What each way takes, in graphs of 50 launches: the figures that way and directLimit are chosen
+// by. -times asks for it, -times -run TestFuseTimes/fuse3 for the shapes whose name has that in it.
 func TestFuseTimes(t *testing.T) {
 	if !*times {
 		t.Skip("-times measures")
@@ -67,12 +67,20 @@ func TestFuseTimes(t *testing.T) {
 		{"fuse3 B4096 bf16-f16 norm", 4096, 50, fused, bf, f16, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			op := &kernel.FuseOp{Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}}}
+			op := &kernel.FuseOp{
+				Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, c.rows}},
+			}
 			cols := 0
 			for _, s := range c.streams {
-				x := kernel.Series{Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}}}
+				x := kernel.Series{
+					Values: kernel.Tensor{DType: c.from, Shape: []int{c.b, s[0], s[1]}},
+					Times:  kernel.Tensor{DType: robocache.Int64, Shape: []int{c.b, s[0]}},
+				}
 				if c.norm {
-					x.Epilogue.Norm = &kernel.Norm{A: make([]float32, s[1]), B: slices.Repeat([]float32{1.5}, s[1])}
+					x.Epilogue.Norm = &kernel.Norm{
+						A: make([]float32, s[1]),
+						B: slices.Repeat([]float32{1.5}, s[1]),
+					}
 				}
 				op.Series = append(op.Series, x)
 				cols += s[1]
@@ -103,10 +111,25 @@ func TestFuseTimes(t *testing.T) {
 							l.calls[i].early = early
 						}
 					})
-					if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 { // it needs a thread a vector
+					// it needs a thread a vector
+					if strings.HasPrefix(k.kernel, "fuse_4_staged") && int(k.block) < cols/4 {
 						continue
 					}
-					all = append(all, result{graphTime(t, d, st, l, addrs, 0, early), fmt.Sprintf("%s %s %d x %d, %d B, early %v", what, k.kernel, k.grid, k.block, k.shared, early)})
+					all = append(
+						all,
+						result{
+							graphTime(t, d, st, l, addrs, 0, early),
+							fmt.Sprintf(
+								"%s %s %d x %d, %d B, early %v",
+								what,
+								k.kernel,
+								k.grid,
+								k.block,
+								k.shared,
+								early,
+							),
+						},
+					)
 				}
 			}
 			fuseChoice = was
@@ -123,7 +146,8 @@ func TestFuseTimes(t *testing.T) {
 			})
 			fmt.Printf("%-26s %8.2f  %s\n", c.name, chosen.us, chosen.what)
 			for i, x := range all {
-				if i < 8 || strings.HasPrefix(x.what, "chosen") || strings.HasPrefix(x.what, "direct") {
+				if i < 8 || strings.HasPrefix(x.what, "chosen") ||
+					strings.HasPrefix(x.what, "direct") {
 					fmt.Printf("%-26s %8.2f  %s\n", "", x.us, x.what)
 				}
 			}

@@ -81,7 +81,11 @@ func (c wayCase) op(seed uint64) *kernel.FuseOp {
 				v.Data[i] = byte(r.IntN(256))
 			}
 		}
-		series := kernel.Series{Values: v, Times: times(entries, 1000, 0.01, append(lead[:len(lead):len(lead)], s[0])...), Rule: kernel.Rule{Mode: c.mode, Edge: c.edge, MaxGap: c.gap}}
+		series := kernel.Series{
+			Values: v,
+			Times:  times(entries, 1000, 0.01, append(lead[:len(lead):len(lead)], s[0])...),
+			Rule:   kernel.Rule{Mode: c.mode, Edge: c.edge, MaxGap: c.gap},
+		}
 		if c.lengths {
 			t := kernel.Tensor{DType: robocache.Int64, Shape: []int{c.batch}}
 			for range c.batch {
@@ -97,7 +101,13 @@ func (c wayCase) op(seed uint64) *kernel.FuseOp {
 			if c.norm == 1 {
 				series.Epilogue.Norm = kernel.NewMeanStd(mean, std)
 			} else {
-				series.Epilogue.Norm, series.Epilogue.Clip = kernel.NewMinMax(mean, std), &[2]float32{-2, 2}
+				series.Epilogue.Norm, series.Epilogue.Clip = kernel.NewMinMax(
+					mean,
+					std,
+				), &[2]float32{
+					-2,
+					2,
+				}
 			}
 		}
 		op.Series = append(op.Series, series)
@@ -122,21 +132,118 @@ const (
 )
 
 var wayCases = []wayCase{
-	{batch: 20, rows: 50, streams: [][2]int{{30, 24}, {41, 16}, {21, 12}}, from: b16, to: b16, kernel: "fuse_4_staged"},
-	{batch: 17, rows: 40, streams: [][2]int{{30, 8}, {20, 4}}, from: f32, to: f32, seconds: true, lengths: true, edge: kernel.Mask, kernel: "fuse_4_staged"},
-	{batch: 19, rows: 33, streams: [][2]int{{7, 4}, {0, 4}, {1, 8}}, from: f16, to: f16, shared: true, kernel: "fuse_4_staged"},
-	{batch: 18, rows: 50, streams: [][2]int{{31, 8}, {20, 12}}, from: b16, to: b16, norm: 1, kernel: "fuse_4_mapped"},
-	{batch: 18, rows: 50, streams: [][2]int{{31, 8}, {20, 12}}, from: f32, to: f16, norm: 2, counts: true, gap: 15e6, edge: kernel.Mask, kernel: "fuse_4_mapped"},
+	{
+		batch:   20,
+		rows:    50,
+		streams: [][2]int{{30, 24}, {41, 16}, {21, 12}},
+		from:    b16,
+		to:      b16,
+		kernel:  "fuse_4_staged",
+	},
+	{
+		batch:   17,
+		rows:    40,
+		streams: [][2]int{{30, 8}, {20, 4}},
+		from:    f32,
+		to:      f32,
+		seconds: true,
+		lengths: true,
+		edge:    kernel.Mask,
+		kernel:  "fuse_4_staged",
+	},
+	{
+		batch:   19,
+		rows:    33,
+		streams: [][2]int{{7, 4}, {0, 4}, {1, 8}},
+		from:    f16,
+		to:      f16,
+		shared:  true,
+		kernel:  "fuse_4_staged",
+	},
+	{
+		batch:   18,
+		rows:    50,
+		streams: [][2]int{{31, 8}, {20, 12}},
+		from:    b16,
+		to:      b16,
+		norm:    1,
+		kernel:  "fuse_4_mapped",
+	},
+	{
+		batch:   18,
+		rows:    50,
+		streams: [][2]int{{31, 8}, {20, 12}},
+		from:    f32,
+		to:      f16,
+		norm:    2,
+		counts:  true,
+		gap:     15e6,
+		edge:    kernel.Mask,
+		kernel:  "fuse_4_mapped",
+	},
 	{batch: 9, rows: 25, streams: [][2]int{{50, 7}}, from: f32, to: f32, kernel: "fuse_small_rows"},
-	{batch: 5, rows: 70, streams: [][2]int{{33, 7}, {50, 3}, {12, 1}}, from: f16, to: f16, lengths: true, gap: 15e6, edge: kernel.Mask, kernel: "fuse_small_rows"},
-	{batch: 5, rows: 21, streams: [][2]int{{33, 13}}, from: b16, to: b16, seconds: true, edge: kernel.Extrapolate, kernel: "fuse_small_rows"},
-	{batch: 6, rows: 29, streams: [][2]int{{33, 5}, {20, 2}}, from: u8, to: f32, norm: 1, mode: kernel.Nearest, kernel: "fuse_small_rows_mapped"},
-	{batch: 6, rows: 29, streams: [][2]int{{33, 5}, {20, 2}}, from: f32, to: b16, norm: 2, counts: true, kernel: "fuse_small_rows_mapped"},
+	{
+		batch:   5,
+		rows:    70,
+		streams: [][2]int{{33, 7}, {50, 3}, {12, 1}},
+		from:    f16,
+		to:      f16,
+		lengths: true,
+		gap:     15e6,
+		edge:    kernel.Mask,
+		kernel:  "fuse_small_rows",
+	},
+	{
+		batch:   5,
+		rows:    21,
+		streams: [][2]int{{33, 13}},
+		from:    b16,
+		to:      b16,
+		seconds: true,
+		edge:    kernel.Extrapolate,
+		kernel:  "fuse_small_rows",
+	},
+	{
+		batch:   6,
+		rows:    29,
+		streams: [][2]int{{33, 5}, {20, 2}},
+		from:    u8,
+		to:      f32,
+		norm:    1,
+		mode:    kernel.Nearest,
+		kernel:  "fuse_small_rows_mapped",
+	},
+	{
+		batch:   6,
+		rows:    29,
+		streams: [][2]int{{33, 5}, {20, 2}},
+		from:    f32,
+		to:      b16,
+		norm:    2,
+		counts:  true,
+		kernel:  "fuse_small_rows_mapped",
+	},
 	{batch: 3, rows: 300, streams: [][2]int{{1500, 8}}, from: b16, to: b16, kernel: "fuse_8"},
 	{batch: 1, rows: 64, streams: [][2]int{{64, 600}}, from: f32, to: f32, kernel: "fuse_4"},
 	{batch: 1, rows: 10, streams: [][2]int{{5000, 3}}, from: f32, to: f32, kernel: "fuse_1"},
-	{batch: 3, rows: 31, streams: [][2]int{{200, 40}}, from: b16, to: f32, norm: 1, kernel: "fuse_4_mapped"},
-	{batch: 3, rows: 31, streams: [][2]int{{900, 21}}, from: u8, to: f16, norm: 2, kernel: "fuse_1_mapped"},
+	{
+		batch:   3,
+		rows:    31,
+		streams: [][2]int{{200, 40}},
+		from:    b16,
+		to:      f32,
+		norm:    1,
+		kernel:  "fuse_4_mapped",
+	},
+	{
+		batch:   3,
+		rows:    31,
+		streams: [][2]int{{900, 21}},
+		from:    u8,
+		to:      f16,
+		norm:    2,
+		kernel:  "fuse_1_mapped",
+	},
 }
 
 // Each fast kernel gives the reference's bits.

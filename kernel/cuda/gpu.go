@@ -53,12 +53,22 @@ func openGPU(number int) (*gpu, error) {
 		return nil, g.fail("find the device", code)
 	}
 	g.handle = *handle
-	if code := cudahost.Call(d.f.DeviceGetName, ptr(name), uintptr(len(name)-1), uintptr(g.handle)); code == 0 {
+	if code := cudahost.Call(
+		d.f.DeviceGetName,
+		ptr(name),
+		uintptr(len(name)-1),
+		uintptr(g.handle),
+	); code == 0 {
 		g.name, _, _ = strings.Cut(string(name[:]), "\x00")
 	}
 	for attr, to := range map[int]*int{attrProcessors: &g.chip.processors, attrL2: &g.chip.l2, attrThreads: &g.chip.threads, attrMajor: &g.chip.major, attrMinor: &g.chip.minor, attrSharedPerBlok: &g.chip.shared} {
 		v := new(int32)
-		if code := cudahost.Call(d.f.DeviceGetAttribute, ptr(v), uintptr(attr), uintptr(g.handle)); code != 0 {
+		if code := cudahost.Call(
+			d.f.DeviceGetAttribute,
+			ptr(v),
+			uintptr(attr),
+			uintptr(g.handle),
+		); code != 0 {
 			return nil, g.fail(fmt.Sprintf("tell attribute %d", attr), code)
 		}
 		*to = int(*v)
@@ -67,7 +77,11 @@ func openGPU(number int) (*gpu, error) {
 		return nil, robocache.Unsupported("CUDA", robocache.Where{"device": number}, "no image for the chip").
 			Expected("sm_80 or later", g.name+", "+g.chip.String())
 	}
-	if code := cudahost.Call(d.f.DevicePrimaryCtxRetain, ptr(context), uintptr(g.handle)); code != 0 {
+	if code := cudahost.Call(
+		d.f.DevicePrimaryCtxRetain,
+		ptr(context),
+		uintptr(g.handle),
+	); code != 0 {
 		return nil, g.fail("make a context", code)
 	}
 	g.context = *context
@@ -79,8 +93,8 @@ func (g *gpu) fail(what string, code int32) error {
 	return robocache.At(g.driver.fail(what, code), robocache.Where{"device": g.number})
 }
 
-// enter makes the device's context current on this thread, which the goroutine keeps until leave. Where a framework's thread calls, its
-// context is there already: the primary one.
+// enter makes the device's context current on this thread, which the goroutine keeps until leave.
+// Where a framework's thread calls, its context is there already: the primary one.
 func (g *gpu) enter() (pushed bool, code int32) {
 	runtime.LockOSThread()
 	s := scratch.Get().(*scratchWords)
@@ -163,7 +177,8 @@ func (g *gpu) launch(k *call, stream uintptr) error {
 		}
 		f = k.device.(*function)
 	}
-	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared || k.grid > 1<<31-1 {
+	if k.block == 0 || k.block > uint32(f.maxThreads) || int(k.shared) > f.maxShared ||
+		k.grid > 1<<31-1 {
 		return g.refused(k, f)
 	}
 	s := scratch.Get().(*scratchWords)
@@ -181,7 +196,16 @@ func (g *gpu) launch(k *call, stream uintptr) error {
 // put is the launch itself.
 func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	if g.launchEx != 0 {
-		s.launch = launchConfig{gridX: k.grid, gridY: 1, gridZ: 1, blockX: k.block, blockY: 1, blockZ: 1, shared: k.shared, stream: stream}
+		s.launch = launchConfig{
+			gridX:  k.grid,
+			gridY:  1,
+			gridZ:  1,
+			blockX: k.block,
+			blockY: 1,
+			blockZ: 1,
+			shared: k.shared,
+			stream: stream,
+		}
 		if k.early && f.early {
 			s.attr.id, s.attr.value[0] = attrEarly, 1
 			s.launch.attrs, s.launch.count = unsafe.Pointer(&s.attr), 1
@@ -191,13 +215,27 @@ func (g *gpu) put(s *scratchWords, k *call, f *function, stream uintptr) int32 {
 	if code == 0 && g.launchEx != 0 {
 		code = s.call(g.launchEx, ptr(&s.launch), f.handle, ptr(&s.param), 0)
 	} else if code == 0 {
-		code = s.call(g.f.LaunchKernel, f.handle, uintptr(k.grid), 1, 1, uintptr(k.block), 1, 1, uintptr(k.shared), stream, ptr(&s.param), 0)
+		code = s.call(
+			g.f.LaunchKernel,
+			f.handle,
+			uintptr(k.grid),
+			1,
+			1,
+			uintptr(k.block),
+			1,
+			1,
+			uintptr(k.shared),
+			stream,
+			ptr(&s.param),
+			0,
+		)
 	}
 	g.leave(pushed)
 	return code
 }
 
-// refused tells what of a launch is outside the kernel's limits, before the driver says "invalid argument".
+// refused tells what of a launch is outside the kernel's limits, before the driver says "invalid
+// argument".
 func (g *gpu) refused(k *call, f *function) error {
 	return robocache.Unsupported("CUDA", robocache.Where{"device": g.number}, "launch %s", k.String()).
 		Expected(fmt.Sprintf("1 to %d threads, at most %d bytes of shared memory, a grid below 2^31", f.maxThreads, f.maxShared), fmt.Sprintf("%d, %d, %d", k.block, k.shared, k.grid))

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// More than 2^31 elements, in and out: rows at the start, around 2^31 and at the end are those of the reference.
+// More than 2^31 elements, in and out: rows at the start, around 2^31 and at the end are those of
+// the reference.
 func TestFuseManyElements(t *testing.T) {
 	d := device(t)
 	const b, s, cols = 1<<16 + 1, 64, 513 // 2,150,... million elements
@@ -20,8 +21,18 @@ func TestFuseManyElements(t *testing.T) {
 		t.Skip("needs 13 GiB of the device: ", free, err)
 	}
 	op := &kernel.FuseOp{
-		Series:  []kernel.Series{{Name: "x", Values: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{b, s, cols}}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}}}},
-		Targets: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}}, Out: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{b, s, cols}},
+		Series: []kernel.Series{
+			{
+				Name:   "x",
+				Values: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{b, s, cols}},
+				Times:  kernel.Tensor{DType: robocache.Int64, Shape: []int{s}},
+			},
+		},
+		Targets: kernel.Tensor{
+			DType: robocache.Int64,
+			Shape: []int{s},
+		},
+		Out: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{b, s, cols}},
 	}
 	l := prepareFuse(t, d, op)
 	// A pattern that no entry shares with its neighbours: 64 MiB and a bit, doubled on the device.
@@ -29,7 +40,10 @@ func TestFuseManyElements(t *testing.T) {
 	x := uint32(7)
 	for i := 0; i+1 < len(pattern); i += 2 {
 		x = x*1664525 + 1013904223
-		binary.LittleEndian.PutUint16(pattern[i:], uint16(math.Float32bits(float32(int32(x))/(1<<28))>>16))
+		binary.LittleEndian.PutUint16(
+			pattern[i:],
+			uint16(math.Float32bits(float32(int32(x))/(1<<28))>>16),
+		)
 	}
 	values, out := words(t, d, size/4+1), words(t, d, size/4+1)
 	timestamps, targets := make([]byte, s*8), make([]byte, s*8)
@@ -49,11 +63,28 @@ func TestFuseManyElements(t *testing.T) {
 	const entry = s * cols * 2
 	for _, i := range []int{0, 1, 1<<31/(s*cols) - 1, 1 << 31 / (s * cols), 1<<31/(s*cols) + 1, b - 1} {
 		one := *op
-		one.Series = []kernel.Series{{Values: kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}, Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}, Data: timestamps}}}
+		one.Series = []kernel.Series{
+			{
+				Values: kernel.Tensor{
+					DType: robocache.BFloat16,
+					Shape: []int{1, s, cols},
+					Data:  make([]byte, entry),
+				},
+				Times: kernel.Tensor{DType: robocache.Int64, Shape: []int{s}, Data: timestamps},
+			},
+		}
 		one.Targets.Data = targets
-		one.Out = kernel.Tensor{DType: robocache.BFloat16, Shape: []int{1, s, cols}, Data: make([]byte, entry)}
+		one.Out = kernel.Tensor{
+			DType: robocache.BFloat16,
+			Shape: []int{1, s, cols},
+			Data:  make([]byte, entry),
+		}
 		got := make([]byte, entry)
-		err := errors.Join(d.CopyOut(one.Series[0].Values.Data, values+uintptr(i*entry)), d.CopyOut(got, out+uintptr(i*entry)), (kernel.Reference{}).Run(&one))
+		err := errors.Join(
+			d.CopyOut(one.Series[0].Values.Data, values+uintptr(i*entry)),
+			d.CopyOut(got, out+uintptr(i*entry)),
+			(kernel.Reference{}).Run(&one),
+		)
 		if err != nil || !bytes.Equal(got, one.Out.Data) {
 			t.Errorf("entry %d of %d differs: %v", i, b, err)
 		}
@@ -72,17 +103,33 @@ func TestFuseExtents(t *testing.T) {
 				t.Data = bytes.Repeat([]byte{1, 2, 3, 0x40}, t.Len()*dt.Size()/4+1)[:t.Len()*dt.Size()]
 				return t
 			}
-			op := &kernel.FuseOp{Series: []kernel.Series{{Name: "x", Values: tensor(robocache.Float32, b, s, cols), Times: tensor(robocache.Int64, b, s)}}, Targets: tensor(robocache.Int64, n), Out: tensor(robocache.Float32, b, n, cols)}
+			op := &kernel.FuseOp{
+				Series: []kernel.Series{
+					{
+						Name:   "x",
+						Values: tensor(robocache.Float32, b, s, cols),
+						Times:  tensor(robocache.Int64, b, s),
+					},
+				},
+				Targets: tensor(robocache.Int64, n),
+				Out:     tensor(robocache.Float32, b, n, cols),
+			}
 			valid := tensor(robocache.Uint8, b, n, 1)
 			op.Valid = &valid
 			for i := range b * s {
-				binary.LittleEndian.PutUint64(op.Series[0].Times.Data[i*8:], uint64(i%max(s, 1)*100))
+				binary.LittleEndian.PutUint64(
+					op.Series[0].Times.Data[i*8:],
+					uint64(i%max(s, 1)*100),
+				)
 			}
 			for i := range n {
 				binary.LittleEndian.PutUint64(op.Targets.Data[i*8:], uint64(i*7%(s*100+50)))
 			}
 			for i := range b * s * cols {
-				binary.LittleEndian.PutUint32(op.Series[0].Values.Data[i*4:], math.Float32bits(float32(i%1009)))
+				binary.LittleEndian.PutUint32(
+					op.Series[0].Values.Data[i*4:],
+					math.Float32bits(float32(i%1009)),
+				)
 			}
 			return op
 		}
@@ -91,7 +138,8 @@ func TestFuseExtents(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 			continue
 		}
-		if !bytes.Equal(got.Out.Data, want.Out.Data) || !bytes.Equal(got.Valid.Data, want.Valid.Data) {
+		if !bytes.Equal(got.Out.Data, want.Out.Data) ||
+			!bytes.Equal(got.Valid.Data, want.Valid.Data) {
 			t.Errorf("%v: differs from the reference", c)
 		}
 	}
@@ -104,9 +152,18 @@ func TestFuseReplay(t *testing.T) {
 	values, times, out := make([]byte, b*6400), make([]byte, b*800), make([]byte, b*3200)
 	l := prepareFuse(t, d, trajectories(b))
 	s := stream(t, d)
-	addrs := []uintptr{words(t, d, b*1600), words(t, d, b*200), words(t, d, 100), words(t, d, b*800)}
+	addrs := []uintptr{
+		words(t, d, b*1600),
+		words(t, d, b*200),
+		words(t, d, 100),
+		words(t, d, b*800),
+	}
 	fillTrajectories(values, times, b)
-	if err := errors.Join(d.CopyIn(addrs[0], values), d.CopyIn(addrs[1], times), d.CopyIn(addrs[2], targets50())); err != nil {
+	if err := errors.Join(
+		d.CopyIn(addrs[0], values),
+		d.CopyIn(addrs[1], times),
+		d.CopyIn(addrs[2], targets50()),
+	); err != nil {
 		t.Fatal(err)
 	}
 	g, err := d.Capture(s, func() error { return l.Run(addrs, s) })
@@ -116,10 +173,19 @@ func TestFuseReplay(t *testing.T) {
 	defer g.Free()
 	for round := range 3 {
 		for i := range b * 100 {
-			binary.LittleEndian.PutUint64(times[i*8:], binary.LittleEndian.Uint64(times[i*8:])+uint64(round*1_234_567))
+			binary.LittleEndian.PutUint64(
+				times[i*8:],
+				binary.LittleEndian.Uint64(times[i*8:])+uint64(round*1_234_567),
+			)
 		}
 		values[round*2+1] ^= 0x80
-		err := errors.Join(d.CopyIn(addrs[0], values), d.CopyIn(addrs[1], times), g.Launch(s), d.Wait(s), d.CopyOut(out, addrs[3]))
+		err := errors.Join(
+			d.CopyIn(addrs[0], values),
+			d.CopyIn(addrs[1], times),
+			g.Launch(s),
+			d.Wait(s),
+			d.CopyOut(out, addrs[3]),
+		)
 		if err == nil {
 			err = compareTrajectories(values, times, out, b)
 		}

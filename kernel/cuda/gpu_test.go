@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/cudahost"
 )
 
-// device is the first GPU. Where there is none the test is skipped, with the reason; ROBOCACHE_NEED_GPU=1 makes that a failure.
+// device is the first GPU. Where there is none the test is skipped, with the reason;
+// ROBOCACHE_NEED_GPU=1 makes that a failure.
 func device(t testing.TB) *Device {
 	t.Helper()
 	d, err := Open(0)
@@ -94,7 +95,14 @@ func TestOpen(t *testing.T) {
 	if err != nil || free <= 0 || total < free {
 		t.Error(free, total, err)
 	}
-	t.Logf("%s, driver for CUDA %d, %d of %d MiB free, %+v", d.Name(), d.Driver(), free>>20, total>>20, d.on.sm())
+	t.Logf(
+		"%s, driver for CUDA %d, %d of %d MiB free, %+v",
+		d.Name(),
+		d.Driver(),
+		free>>20,
+		total>>20,
+		d.on.sm(),
+	)
 	if same, err := Open(0); err != nil || same != d {
 		t.Error("another value for the same device")
 	}
@@ -167,7 +175,8 @@ func TestManyElements(t *testing.T) {
 	}
 }
 
-// G4: a graph is captured, and replayed with what the memory holds by then; the legacy stream and the thread's own pass through.
+// G4: a graph is captured, and replayed with what the memory holds by then; the legacy stream and
+// the thread's own pass through.
 func TestGraph(t *testing.T) {
 	d := device(t)
 	const n = 5000
@@ -184,7 +193,11 @@ func TestGraph(t *testing.T) {
 	s := stream(t, d)
 	g, err := d.Capture(s, func() error {
 		for range 20 {
-			if err := errors.Join(l.Run([]uintptr{a}, s), e.Run([]uintptr{a}, s), e.Run([]uintptr{a}, s)); err != nil {
+			if err := errors.Join(
+				l.Run([]uintptr{a}, s),
+				e.Run([]uintptr{a}, s),
+				e.Run([]uintptr{a}, s),
+			); err != nil {
 				return err
 			}
 		}
@@ -267,7 +280,8 @@ func TestErrorsOfLaunches(t *testing.T) {
 		s := change(&l.calls[0])
 		err = l.Run([]uintptr{a}, s)
 		var e *robocache.Error
-		if !errors.As(err, &e) || !strings.Contains(err.Error(), "probe_add<<<") || !strings.Contains(err.Error(), "B 3, T 70000") {
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), "probe_add<<<") ||
+			!strings.Contains(err.Error(), "B 3, T 70000") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err := errors.Join(ok.Run([]uintptr{a}, 0), d.Wait(0)); err != nil {
@@ -282,7 +296,10 @@ func TestErrorsOfLaunches(t *testing.T) {
 	}
 	// G8
 	free, total, _ := d.Memory()
-	if _, err := d.Alloc(int(total) + 1<<30); !errors.Is(err, robocache.ErrResourceLimit) || !strings.Contains(err.Error(), "memory budget") {
+	if _, err := d.Alloc(
+		int(total) + 1<<30,
+	); !errors.Is(err, robocache.ErrResourceLimit) ||
+		!strings.Contains(err.Error(), "memory budget") {
 		t.Error(free, total, err)
 	}
 	if err := errors.Join(ok.Run([]uintptr{a}, 0), d.Wait(0)); err != nil {
@@ -290,7 +307,8 @@ func TestErrorsOfLaunches(t *testing.T) {
 	}
 }
 
-// G3: many goroutines and threads, none with the device's context; and one with another context current, which is there again afterwards.
+// G3: many goroutines and threads, none with the device's context; and one with another context
+// current, which is there again afterwards.
 func TestContexts(t *testing.T) {
 	d := device(t)
 	g := d.gpu
@@ -354,7 +372,10 @@ func TestOwns(t *testing.T) {
 		}
 	}
 	for _, bad := range []uintptr{uintptr(unsafe.Pointer(&plain[0])), 12} {
-		if err := d.on.owns(bad); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "must be on the same device") {
+		if err := d.on.owns(
+			bad,
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "must be on the same device") {
 			t.Error(err)
 		}
 	}
@@ -370,7 +391,10 @@ func TestOwns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.on.owns(words(t, o, 1)); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "memory of device 1") {
+		if err := d.on.owns(
+			words(t, o, 1),
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			!strings.Contains(err.Error(), "memory of device 1") {
 			t.Error(err)
 		}
 	}
@@ -408,7 +432,13 @@ func TestMemory(t *testing.T) {
 	}
 	a, b := words(t, d, n/4), words(t, d, n/4)
 	out := make([]byte, n)
-	if err := errors.Join(d.CopyInAsync(a, in, s), d.copyThere(b, a, n, s), d.CopyOutAsync(out, b, s), d.Wait(s)); err != nil || !bytes.Equal(in, out) {
+	if err := errors.Join(
+		d.CopyInAsync(a, in, s),
+		d.copyThere(b, a, n, s),
+		d.CopyOutAsync(out, b, s),
+		d.Wait(s),
+	); err != nil ||
+		!bytes.Equal(in, out) {
 		t.Fatal("copies differ", err)
 	}
 }

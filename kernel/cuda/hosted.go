@@ -9,9 +9,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// Hosted runs operations on tensors in host memory: what they lie in is copied to the device with its strides and bases, and what the device
-// made of it back, also the memory around a tensor. It serves tests and self-tests, which compare a device with other back ends; who wants
-// speed keeps its tensors on the device.
+// Hosted runs operations on tensors in host memory: what they lie in is copied to the device with
+// its strides and bases, and what the device made of it back, also the memory around a tensor. It
+// serves tests and self-tests, which compare a device with other back ends; who wants speed keeps
+// its tensors on the device.
 type Hosted struct {
 	d      *Device
 	stream uintptr
@@ -29,7 +30,8 @@ type region struct {
 func (r *region) start() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(r.data))) }
 func (r *region) end() uintptr   { return r.start() + uintptr(len(r.data)) }
 
-// regions joins what overlaps: an output may be columns of a larger tensor, and two of them columns of the same one.
+// regions joins what overlaps: an output may be columns of a larger tensor, and two of them columns
+// of the same one.
 func regions(tensors []*kernel.Tensor) []*region {
 	var all []*region
 	for _, t := range tensors {
@@ -42,7 +44,10 @@ func regions(tensors []*kernel.Tensor) []*region {
 	for _, r := range all {
 		if n := len(out); n > 0 && r.start() < out[n-1].end() {
 			last := out[n-1]
-			last.data = unsafe.Slice(unsafe.SliceData(last.data), max(last.end(), r.end())-last.start())
+			last.data = unsafe.Slice(
+				unsafe.SliceData(last.data),
+				max(last.end(), r.end())-last.start(),
+			)
 			continue
 		}
 		out = append(out, r)
@@ -94,8 +99,8 @@ func (h *Hosted) run(tensors []*kernel.Tensor, f func() error) (err error) {
 	return err
 }
 
-// Run runs an op on the device. Of a backward the times are proved first, as the host does: a device trusts that the forward did. Voxels get the scratch
-// memory that they want.
+// Run runs an op on the device. Of a backward the times are proved first, as the host does: a
+// device trusts that the forward did. Voxels get the scratch memory that they want.
 func (h *Hosted) Run(op kernel.Op) error {
 	return h.with(op, func() error { return h.d.Run(op, h.stream) })
 }
@@ -109,9 +114,20 @@ func (h *Hosted) with(op kernel.Op, f func() error) (err error) {
 	case *kernel.FuseGradOp:
 		s, out := op.Series, op.Out
 		s.Epilogue, s.Rule.Quats = kernel.Epilogue{}, nil
-		s.Values = kernel.Tensor{DType: s.Values.DType, Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0)}
+		s.Values = kernel.Tensor{
+			DType: s.Values.DType,
+			Shape: append(slices.Clone(s.Values.Shape[:len(s.Values.Shape)-1]), 0),
+		}
 		out = kernel.Tensor{DType: out.DType, Shape: []int{out.Shape[0], out.Shape[1], 0}}
-		if err := (kernel.Reference{}).Run(&kernel.FuseOp{Series: []kernel.Series{s}, Targets: op.Targets, Out: out, Clock: op.Clock, Epsilon: op.Epsilon}); err != nil {
+		if err := (kernel.Reference{}).Run(
+			&kernel.FuseOp{
+				Series:  []kernel.Series{s},
+				Targets: op.Targets,
+				Out:     out,
+				Clock:   op.Clock,
+				Epsilon: op.Epsilon,
+			},
+		); err != nil {
 			return err
 		}
 	case *kernel.VoxelOp:

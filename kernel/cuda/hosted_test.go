@@ -12,7 +12,9 @@ import (
 func TestRegions(t *testing.T) {
 	one, other := make([]byte, 100), make([]byte, 50)
 	at := func(b []byte) *kernel.Tensor { return &kernel.Tensor{DType: robocache.Uint8, Data: b} }
-	list := regions([]*kernel.Tensor{at(one[10:60]), at(other), at(nil), at(one[40:100]), at(one[20:30])})
+	list := regions(
+		[]*kernel.Tensor{at(one[10:60]), at(other), at(nil), at(one[40:100]), at(one[20:30])},
+	)
 	if len(list) != 2 {
 		t.Fatalf("%d regions", len(list))
 	}
@@ -22,7 +24,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// graphed runs each op as a graph that was captured, but for those that wait for a check, and without checks of the order of times.
+// graphed runs each op as a graph that was captured, but for those that wait for a check, and
+// without checks of the order of times.
 type graphed struct{ *Hosted }
 
 func (g graphed) Run(op kernel.Op) error {

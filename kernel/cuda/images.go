@@ -61,12 +61,27 @@ func (d *Device) prepareImages(op *kernel.ImageOp) (*Launch, error) {
 		}
 		if p == nil || p.parts == maxImageParts {
 			p = &imageParams{}
-			k := call{kernel: "augment_images", block: 256, shared: 3072, early: true, params: paramsOf(p)}
+			k := call{
+				kernel: "augment_images",
+				block:  256,
+				shared: 3072,
+				early:  true,
+				params: paramsOf(p),
+			}
 			k.args = func() string { return fmt.Sprintf("parts %d, blocks %d", p.parts, p.work) }
 			n = l.add(k)
 		}
 		x := &p.s[p.parts]
-		*x = imagePart{table: at, work: p.work, bytes: int64(part.Src.Len()), fromHeight: int32(s[2]), fromWidth: int32(s[3]), height: int32(o[2]), width: int32(o[3]), quads: int32((o[3] + 3) / 4)}
+		*x = imagePart{
+			table:      at,
+			work:       p.work,
+			bytes:      int64(part.Src.Len()),
+			fromHeight: int32(s[2]),
+			fromWidth:  int32(s[3]),
+			height:     int32(o[2]),
+			width:      int32(o[3]),
+			quads:      int32((o[3] + 3) / 4),
+		}
 		x.tiles = int32(ceilDiv(int64(x.quads)*int64(x.height), imageQuads))
 		p.work += int64(s[0]) * int64(x.tiles)
 		l.bind(n, &x.src, &part.Src)

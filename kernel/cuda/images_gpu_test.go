@@ -23,7 +23,8 @@ func TestImagesOnGPU(t *testing.T) {
 	}
 }
 
-// What augmentation costs beside a copy of the same bytes: what is read of the images (the crop), and what is written.
+// What augmentation costs beside a copy of the same bytes: what is read of the images (the crop),
+// and what is written.
 func TestImageTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -33,7 +34,19 @@ func TestImageTimes(t *testing.T) {
 	const images, from, to, launches = 768, 256, 224, 20
 	crop := kernel.ImageAugment{Height: to, Width: to, Flip: 0.5}
 	jitter := crop
-	jitter.Brightness, jitter.Contrast, jitter.Saturation, jitter.Hue = &[2]float64{0.8, 1.2}, &[2]float64{0.8, 1.2}, &[2]float64{0.8, 1.2}, &[2]float64{-0.05, 0.05}
+	jitter.Brightness, jitter.Contrast, jitter.Saturation, jitter.Hue = &[2]float64{
+		0.8,
+		1.2,
+	}, &[2]float64{
+		0.8,
+		1.2,
+	}, &[2]float64{
+		0.8,
+		1.2,
+	}, &[2]float64{
+		-0.05,
+		0.05,
+	}
 	noisy := jitter
 	noisy.Noise = 0.02
 	best := func(f func() error) float64 {
@@ -58,11 +71,24 @@ func TestImageTimes(t *testing.T) {
 		a     kernel.ImageAugment
 		dtype robocache.DType
 	}{
-		{"crop, flip", crop, robocache.Uint8}, {"and colours", jitter, robocache.Uint8}, {"and noise", noisy, robocache.Uint8},
-		{"crop, flip, floats", crop, robocache.Float32}, {"and colours, floats", jitter, robocache.Float32}, {"and noise, floats", noisy, robocache.Float32},
+		{"crop, flip", crop, robocache.Uint8},
+		{"and colours", jitter, robocache.Uint8},
+		{"and noise", noisy, robocache.Uint8},
+		{"crop, flip, floats", crop, robocache.Float32},
+		{"and colours, floats", jitter, robocache.Float32},
+		{"and noise, floats", noisy, robocache.Float32},
 	} {
-		p := kernel.ImagePart{Src: kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, from, from}}, Draws: kernel.Tensor{DType: robocache.Int32, Shape: []int{images, kernel.ImageDrawWords}},
-			Out: kernel.Tensor{DType: x.dtype, Shape: []int{images, 3, to, to}}}
+		p := kernel.ImagePart{
+			Src: kernel.Tensor{
+				DType: robocache.Uint8,
+				Shape: []int{images, 3, from, from},
+			},
+			Draws: kernel.Tensor{
+				DType: robocache.Int32,
+				Shape: []int{images, kernel.ImageDrawWords},
+			},
+			Out: kernel.Tensor{DType: x.dtype, Shape: []int{images, 3, to, to}},
+		}
 		if x.dtype == robocache.Float32 {
 			p.Table = make([]float32, 768)
 		}
@@ -97,6 +123,14 @@ func TestImageTimes(t *testing.T) {
 		}
 		own := best(func() error { return l.Run(addrs[:3], s) })
 		copied := best(func() error { return d.copyThere(addrs[4], addrs[3], (read+written)/2, s) })
-		t.Logf("%-22s %8.1f µs, %6.0f GB/s; a copy of the same bytes %8.1f µs, %6.0f GB/s: %.2f times", x.name, own, float64(read+written)/own/1e3, copied, float64(read+written)/copied/1e3, own/copied)
+		t.Logf(
+			"%-22s %8.1f µs, %6.0f GB/s; a copy of the same bytes %8.1f µs, %6.0f GB/s: %.2f times",
+			x.name,
+			own,
+			float64(read+written)/own/1e3,
+			copied,
+			float64(read+written)/copied/1e3,
+			own/copied,
+		)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// Images augmented by the kernel are those of the host, to the bit: the vectors, and random ones beside the reference; races, barriers and
-// accesses outside memory are found.
+// Images augmented by the kernel are those of the host, to the bit: the vectors, and random ones
+// beside the reference; races, barriers and accesses outside memory are found.
 func TestImagesOnSimulator(t *testing.T) {
 	d := simulator(t, sim.Options{Seed: 5, Checked: true}, "images")
 	d.on.(*simulated).align = 1 // each tensor ends where its page does

@@ -11,18 +11,21 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// launcher is what runs kernels: a device, or the simulator of kernel/cuda/tests/sim. All host code above it is the same for both.
+// launcher is what runs kernels: a device, or the simulator of kernel/cuda/tests/sim. All host code
+// above it is the same for both.
 type launcher interface {
 	launch(k *call, stream uintptr) error
-	wait(stream uintptr) error     // until what was launched on the stream is done; an error of it, if there was one
+	// until what was launched on the stream is done; an error of it, if there was one
+	wait(stream uintptr) error
 	capturing(stream uintptr) bool // a graph is being captured: nothing may be waited for
 	prepare(k *call) error         // loads the kernel, so that launch does not
 	sm() chip
 	owns(addr uintptr) error // an error if the device cannot reach the address
 
-	alloc(n int) (uintptr, error)     // device memory
-	free(addr uintptr)                //
-	upload(b []byte) (uintptr, error) // new memory with these bytes; also while a graph is being captured
+	alloc(n int) (uintptr, error) // device memory
+	free(addr uintptr)            //
+	// new memory with these bytes; also while a graph is being captured
+	upload(b []byte) (uintptr, error)
 	newStream() (uintptr, error)
 	freeStream(stream uintptr)
 	clear(addr uintptr, n int, stream uintptr) error // zeros
@@ -41,12 +44,17 @@ type chip struct {
 
 // call is one launch of a kernel.
 type call struct {
-	kernel string        // extern "C" name
-	grid   uint32        // blocks; one-dimensional (grid.y and grid.z end at 65,535). 0: nothing is launched
-	block  uint32        // threads
-	shared uint32        // dynamic shared memory, bytes
-	params []byte        // the one struct that the kernel takes, as bytes; 8-aligned where it has 8-byte fields (see paramsOf)
-	early  bool          // programmatic dependent launch: it may begin before the launch before it has ended; the kernel itself waits. Ignored below sm_90
+	kernel string // extern "C" name
+	// blocks; one-dimensional (grid.y and grid.z end at 65,535). 0: nothing is launched
+	grid   uint32
+	block  uint32 // threads
+	shared uint32 // dynamic shared memory, bytes
+	// the one struct that the kernel takes, as bytes; 8-aligned where it has 8-byte fields (see
+	// paramsOf)
+	params []byte
+	// programmatic dependent launch: it may begin before the launch before it has ended; the kernel
+	// itself waits. Ignored below sm_90
+	early  bool
 	args   func() string // for the error of a failed launch; nil: none
 	device any           // what the launcher keeps of a prepared kernel
 }
@@ -60,18 +68,20 @@ func (k *call) String() string {
 	return s
 }
 
-// paramsOf gives the bytes of a parameter struct. The struct moves to the heap and is seen through both, so that host code may keep p and
-// change fields between runs.
+// paramsOf gives the bytes of a parameter struct. The struct moves to the heap and is seen through
+// both, so that host code may keep p and change fields between runs.
 func paramsOf[T any](p *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(p)), int(unsafe.Sizeof(*p)))
 }
 
-// binding says that an address goes into the parameters of a call: addrs[tensor] at params[at:at+8].
+// binding says that an address goes into the parameters of a call: addrs[tensor] at
+// params[at:at+8].
 type binding struct{ call, at, tensor int }
 
-// Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go in these. It holds no memory
-// of a device but its tables, and no stream. Runs may come from many goroutines; each is a launch, not a wait. Who prepares once and runs often
-// keeps it. Tables that a graph captured are kept for the life of the process: nobody says when a graph goes.
+// Launch is a prepared operation: kernels, their parameters, and where the addresses of tensors go
+// in these. It holds no memory of a device but its tables, and no stream. Runs may come from many
+// goroutines; each is a launch, not a wait. Who prepares once and runs often keeps it. Tables that
+// a graph captured are kept for the life of the process: nobody says when a graph goes.
 type Launch struct {
 	op       string // for errors
 	on       launcher
@@ -80,9 +90,11 @@ type Launch struct {
 	sizes    []uintptr              // bytes of an element of each tensor whose address Run takes
 	number   map[*kernel.Tensor]int // which of the addresses a tensor has
 
-	// adjust changes parameters and calls by the addresses, after they are bound: the width of vectors, say. It does not allocate.
+	// adjust changes parameters and calls by the addresses, after they are bound: the width of
+	// vectors, say. It does not allocate.
 	adjust []func(addrs []uintptr)
-	// before and after, if set, come before and after the launches: checks of values, which wait. They cannot be captured.
+	// before and after, if set, come before and after the launches: checks of values, which wait.
+	// They cannot be captured.
 	before, after func(addrs []uintptr, stream uintptr) error
 
 	tables *tables
@@ -107,7 +119,11 @@ func (l *Launch) add(k call) int {
 // bind has a tensor's address go into a field of a call's parameters; nil has none.
 func (l *Launch) bind(n int, field *uintptr, t *kernel.Tensor) {
 	if t != nil {
-		at := uintptr(unsafe.Pointer(field)) - uintptr(unsafe.Pointer(unsafe.SliceData(l.calls[n].params)))
+		at := uintptr(
+			unsafe.Pointer(field),
+		) - uintptr(
+			unsafe.Pointer(unsafe.SliceData(l.calls[n].params)),
+		)
 		l.bindings = append(l.bindings, binding{n, int(at), l.number[t]})
 	}
 }
@@ -146,7 +162,8 @@ func (l *Launch) table(b []byte) (uintptr, error) {
 	return addr, nil
 }
 
-// Close gives the tables back, when nothing that was launched is running. Without it they go when the Launch is collected.
+// Close gives the tables back, when nothing that was launched is running. Without it they go when
+// the Launch is collected.
 func (l *Launch) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,9 +173,10 @@ func (l *Launch) Close() {
 	l.calls = nil
 }
 
-// Run launches the operation on a stream: that of the caller, where all its inputs are ready in stream order. Addresses stand in the order of
-// the op's Tensors. It allocates nothing and waits for nothing, so that a graph can capture it, unless the op asks for a check of values.
-// A launch that fails is reported here, by kernel and arguments, and leaves nothing pending.
+// Run launches the operation on a stream: that of the caller, where all its inputs are ready in
+// stream order. Addresses stand in the order of the op's Tensors. It allocates nothing and waits
+// for nothing, so that a graph can capture it, unless the op asks for a check of values. A launch
+// that fails is reported here, by kernel and arguments, and leaves nothing pending.
 func (l *Launch) Run(addrs []uintptr, stream uintptr) error {
 	if len(addrs) != len(l.sizes) {
 		return l.misuse(addrs)
@@ -225,7 +243,8 @@ func (l *Launch) misaligned(i int, addr uintptr) error {
 		Expected(fmt.Sprint("a multiple of ", l.sizes[i]), fmt.Sprintf("%#x", addr))
 }
 
-// prepared finishes a Launch: kernels are loaded, and parameters are looked at once, so that Run need not.
+// prepared finishes a Launch: kernels are loaded, and parameters are looked at once, so that Run
+// need not.
 func (l *Launch) prepared() (*Launch, error) {
 	if l.calls == nil {
 		l.calls = []call{} // nothing to launch, but not closed

@@ -29,9 +29,15 @@ func TestLaunch(t *testing.T) {
 		addrs[i] = a
 	}
 	p, q := probeParams{n: n, add: 3}, probeParams{n: n, add: 4}
-	l := &Launch{op: "test", on: d.on, sizes: []uintptr{4, 4}, bindings: []binding{{call: 0, tensor: 0}, {call: 1, tensor: 1}, {call: 2, tensor: 1}}}
+	l := &Launch{
+		op:       "test",
+		on:       d.on,
+		sizes:    []uintptr{4, 4},
+		bindings: []binding{{call: 0, tensor: 0}, {call: 1, tensor: 1}, {call: 2, tensor: 1}},
+	}
 	l.calls = []call{
-		{kernel: "probe_add", grid: 4, block: 256, params: paramsOf(&p)}, {kernel: "probe_early", grid: 8, block: 128, params: paramsOf(&q), early: true},
+		{kernel: "probe_add", grid: 4, block: 256, params: paramsOf(&p)},
+		{kernel: "probe_early", grid: 8, block: 128, params: paramsOf(&q), early: true},
 		{kernel: "probe_early", grid: 0, block: 128, params: paramsOf(&q)},
 	}
 	adjusted := 0
@@ -57,7 +63,12 @@ func TestLaunch(t *testing.T) {
 		if err := d.CopyOut(b, addrs[i]); err != nil {
 			t.Fatal(err)
 		}
-		if first, last := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[n*4-4:]); first != want[0] || last != want[1] {
+		if first, last := binary.LittleEndian.Uint32(
+			b,
+		), binary.LittleEndian.Uint32(
+			b[n*4-4:],
+		); first != want[0] ||
+			last != want[1] {
 			t.Errorf("tensor %d: %d … %d, not %v", i, first, last, want)
 		}
 	}
@@ -85,14 +96,25 @@ func TestLaunchErrors(t *testing.T) {
 	checks := 0
 	l.after = func([]uintptr, uintptr) error { checks++; return nil }
 	s.capture = true
-	if err := l.Run([]uintptr{a}, 0); !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "capture") {
+	if err := l.Run(
+		[]uintptr{a},
+		0,
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "capture") {
 		t.Error(err)
 	}
 	s.capture = false
 	if err := l.Run([]uintptr{a}, 0); err != nil || checks != 1 {
 		t.Error(err, checks)
 	}
-	if _, err := probe(d, "probe_missing", probeParams{n: 1}, 32, 0); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "probe_missing") {
+	if _, err := probe(
+		d,
+		"probe_missing",
+		probeParams{n: 1},
+		32,
+		0,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "probe_missing") {
 		t.Error(err)
 	}
 	var big struct {
@@ -100,7 +122,8 @@ func TestLaunchErrors(t *testing.T) {
 		_ [maxParams]byte
 	}
 	l = &Launch{op: "test", on: d.on, calls: []call{{kernel: "probe_add", params: paramsOf(&big)}}}
-	if _, err := l.prepared(); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "4096") {
+	if _, err := l.prepared(); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "4096") {
 		t.Error(err)
 	}
 	k := call{kernel: "k", grid: 5, block: 6, shared: 7, args: func() string { return "B 3, T 4" }}
@@ -123,7 +146,11 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := make([]byte, 8)
-	if err := errors.Join(l.Run(nil, 0), d.CopyOut(b, p.out)); err != nil || b[0] != 6 || b[4] != 7 {
+	if err := errors.Join(
+		l.Run(nil, 0),
+		d.CopyOut(b, p.out),
+	); err != nil || b[0] != 6 ||
+		b[4] != 7 {
 		t.Error(err, b)
 	}
 	// What a graph captured is replayed after the Launch is gone.
@@ -144,7 +171,13 @@ func TestTables(t *testing.T) {
 
 // G5, above the driver.
 func TestRunDoesNotAllocate(t *testing.T) {
-	l := &Launch{op: "test", on: nowhere{}, sizes: []uintptr{4}, bindings: []binding{{at: 0}}, calls: []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}}}
+	l := &Launch{
+		op:       "test",
+		on:       nowhere{},
+		sizes:    []uintptr{4},
+		bindings: []binding{{at: 0}},
+		calls:    []call{{kernel: "k", grid: 1, block: 32, params: paramsOf(&probeParams{})}},
+	}
 	addrs := []uintptr{4096}
 	if n := testing.AllocsPerRun(100, func() {
 		if err := l.Run(addrs, 7); err != nil {

@@ -36,6 +36,14 @@ type probeParams struct {
 // probe prepares a launch of a kernel of src/probe.cu over n words.
 func probe(d *Device, kernel string, p probeParams, block, shared uint32) (*Launch, error) {
 	l := &Launch{op: kernel, on: d.on, sizes: []uintptr{4}, bindings: []binding{{at: 0}}}
-	l.calls = []call{{kernel: kernel, grid: uint32((p.n + int64(block) - 1) / int64(block)), block: block, shared: shared, params: paramsOf(&p)}}
+	l.calls = []call{
+		{
+			kernel: kernel,
+			grid:   uint32((p.n + int64(block) - 1) / int64(block)),
+			block:  block,
+			shared: shared,
+			params: paramsOf(&p),
+		},
+	}
 	return l.prepared()
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/images"
 )
 
-// Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there before. More than is free is a ResourceLimit
-// that says how much there is, before the driver is asked.
+// Alloc gives n bytes of the device's memory, at least 256-byte aligned, with whatever was there
+// before. More than is free is a ResourceLimit that says how much there is, before the driver is
+// asked.
 func (d *Device) Alloc(n int) (uintptr, error) {
 	if n < 0 {
 		return 0, robocache.Misuse("CUDA", nil, "size").Expected("0 or more", fmt.Sprint(n))
@@ -52,8 +53,8 @@ func (d *Device) Clear(addr uintptr, n int) error {
 	return d.waited(d.ClearAsync(addr, n, 0))
 }
 
-// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked (cudahost.Host), and b must stay as it is until
-// the stream has come past it.
+// CopyInAsync copies from the host on a stream. It overlaps with other work if b is page-locked
+// (cudahost.Host), and b must stay as it is until the stream has come past it.
 func (d *Device) CopyInAsync(to uintptr, b []byte, stream uintptr) error {
 	if len(b) == 0 {
 		return nil
@@ -96,7 +97,8 @@ func (d *Device) Name() string {
 	return d.gpu.name + " (" + d.gpu.chip.String() + ")"
 }
 
-// Image is which of the compiled kernels fit the device best: sm_90, or compute_80 where the driver compiles PTX; "" without any.
+// Image is which of the compiled kernels fit the device best: sm_90, or compute_80 where the driver
+// compiles PTX; "" without any.
 func (d *Device) Image() string {
 	c := d.on.sm()
 	list, err := images.For("probe", c.major, c.minor)
@@ -120,11 +122,14 @@ func (g *gpu) memory() (free, total int64, err error) {
 	return int64(words[0]), int64(words[1]), err
 }
 
-// alloc takes whole words: atomics have no smaller ones, and that of the last byte of a bit field must not lie outside (the driver gives
-// multiples of 512 anyway, but compute-sanitizer goes by what was asked).
+// alloc takes whole words: atomics have no smaller ones, and that of the last byte of a bit field
+// must not lie outside (the driver gives multiples of 512 anyway, but compute-sanitizer goes by
+// what was asked).
 func (g *gpu) alloc(n int) (uintptr, error) {
 	p := new(uintptr)
-	code := g.relaxed(func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n+3)&^3) })
+	code := g.relaxed(
+		func() int32 { return cudahost.Call(g.f.MemAlloc_v2, ptr(p), uintptr(n+3)&^3) },
+	)
 	if code == 0 {
 		return *p, nil
 	}
@@ -144,13 +149,16 @@ const (
 	attrOrdinal = 9
 )
 
-// owns asks the driver whose memory an address is: a kernel that touches another's would break the context.
+// owns asks the driver whose memory an address is: a kernel that touches another's would break the
+// context.
 func (g *gpu) owns(addr uintptr) error {
 	s := scratch.Get().(*scratchWords)
 	defer scratch.Put(s)
 	ask := func(attr uintptr) (int, int32) {
 		s.word = 0
-		code := g.within(func() int32 { return s.call(g.f.PointerGetAttribute, ptr(&s.word), attr, addr) })
+		code := g.within(
+			func() int32 { return s.call(g.f.PointerGetAttribute, ptr(&s.word), attr, addr) },
+		)
 		return int(int32(s.word)), code
 	}
 	if kind, code := ask(attrMemory); code == 0 && kind == 1 {
@@ -174,7 +182,8 @@ func (g *gpu) free(addr uintptr) {
 	_ = g.relaxed(func() int32 { return cudahost.Call(g.f.MemFree_v2, addr) })
 }
 
-// relaxed runs f where a graph may be being captured on this thread, which forbids what f does although it is no part of the graph.
+// relaxed runs f where a graph may be being captured on this thread, which forbids what f does
+// although it is no part of the graph.
 func (g *gpu) relaxed(f func() int32) int32 {
 	return g.within(func() int32 {
 		mode := new(int32)
@@ -188,7 +197,8 @@ func (g *gpu) relaxed(f func() int32) int32 {
 	})
 }
 
-// upload copies on a stream of its own: the legacy one may not be touched while another is captured.
+// upload copies on a stream of its own: the legacy one may not be touched while another is
+// captured.
 func (g *gpu) upload(b []byte) (uintptr, error) {
 	addr, err := g.alloc(len(b))
 	if err != nil {
@@ -199,7 +209,13 @@ func (g *gpu) upload(b []byte) (uintptr, error) {
 		if code := cudahost.Call(g.f.StreamCreate, ptr(s), 1); code != 0 {
 			return code
 		}
-		code := cudahost.Call(g.f.MemcpyHtoDAsync_v2, addr, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), *s)
+		code := cudahost.Call(
+			g.f.MemcpyHtoDAsync_v2,
+			addr,
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)),
+			*s,
+		)
 		if waited := cudahost.Call(g.f.StreamSynchronize, *s); code == 0 {
 			code = waited
 		}
@@ -219,9 +235,23 @@ func (g *gpu) clear(addr uintptr, n int, stream uintptr) error {
 }
 
 func (g *gpu) copyIn(to uintptr, b []byte, stream uintptr) error {
-	return g.do("copy to the device", g.f.MemcpyHtoDAsync_v2, to, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), stream)
+	return g.do(
+		"copy to the device",
+		g.f.MemcpyHtoDAsync_v2,
+		to,
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		uintptr(len(b)),
+		stream,
+	)
 }
 
 func (g *gpu) copyOut(b []byte, from uintptr, stream uintptr) error {
-	return g.do("copy from the device", g.f.MemcpyDtoHAsync_v2, uintptr(unsafe.Pointer(unsafe.SliceData(b))), from, uintptr(len(b)), stream)
+	return g.do(
+		"copy from the device",
+		g.f.MemcpyDtoHAsync_v2,
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+		from,
+		uintptr(len(b)),
+		stream,
+	)
 }

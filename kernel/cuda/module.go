@@ -33,8 +33,8 @@ const (
 	attrFuncMaxShared = 8 // dynamic, bytes
 )
 
-// override stands for the images while kernels are tried on a machine with NVRTC: tests set it (devsrc_test.go). It gives nil for a source
-// that it does not have.
+// override stands for the images while kernels are tried on a machine with NVRTC: tests set it
+// (devsrc_test.go). It gives nil for a source that it does not have.
 var override func(source string, c chip) ([]byte, error)
 
 // prepare loads the kernel's module when it is first wanted, and finds the kernel.
@@ -94,14 +94,24 @@ func (g *gpu) loadModule(source string) *module {
 	for _, image := range list {
 		handle := new(uintptr)
 		code := g.relaxed(func() int32 {
-			return cudahost.Call(g.f.ModuleLoadDataEx, ptr(handle), uintptr(unsafe.Pointer(unsafe.SliceData(image.Code))), 0, 0, 0)
+			return cudahost.Call(
+				g.f.ModuleLoadDataEx,
+				ptr(handle),
+				uintptr(unsafe.Pointer(unsafe.SliceData(image.Code))),
+				0,
+				0,
+				0,
+			)
 		})
 		runtime.KeepAlive(image.Code)
 		if code == 0 {
 			m.handle, m.err, m.early = *handle, nil, !image.PTX && image.Arch >= 90
 			return m
 		}
-		m.err = robocache.At(g.fail("load the image "+image.Name(), code), robocache.Where{"source": source})
+		m.err = robocache.At(
+			g.fail("load the image "+image.Name(), code),
+			robocache.Where{"source": source},
+		)
 		if errors.Is(m.err, robocache.ErrResourceLimit) {
 			break
 		}
@@ -115,20 +125,40 @@ func (g *gpu) find(m *module, name string) (*function, error) {
 	f := &function{early: m.early}
 	what, code := "find kernel "+name, int32(0)
 	code = g.within(func() int32 {
-		if code := cudahost.Call(g.f.ModuleGetFunction, ptr(handle), m.handle, uintptr(unsafe.Pointer(&b[0]))); code != 0 {
+		if code := cudahost.Call(
+			g.f.ModuleGetFunction,
+			ptr(handle),
+			m.handle,
+			uintptr(unsafe.Pointer(&b[0])),
+		); code != 0 {
 			return code
 		}
 		f.handle = *handle
-		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncThreads, f.handle); code != 0 {
+		if code := cudahost.Call(
+			g.f.FuncGetAttribute,
+			ptr(v),
+			attrFuncThreads,
+			f.handle,
+		); code != 0 {
 			return code
 		}
 		f.maxThreads = int(*v)
-		if code := cudahost.Call(g.f.FuncGetAttribute, ptr(v), attrFuncShared, f.handle); code != 0 {
+		if code := cudahost.Call(
+			g.f.FuncGetAttribute,
+			ptr(v),
+			attrFuncShared,
+			f.handle,
+		); code != 0 {
 			return code
 		}
 		f.maxShared = g.chip.shared - int(*v)
 		what = "allow shared memory to kernel " + name
-		return cudahost.Call(g.f.FuncSetAttribute, f.handle, attrFuncMaxShared, uintptr(f.maxShared))
+		return cudahost.Call(
+			g.f.FuncSetAttribute,
+			f.handle,
+			attrFuncMaxShared,
+			uintptr(f.maxShared),
+		)
 	})
 	runtime.KeepAlive(b)
 	if code != 0 {

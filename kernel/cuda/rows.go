@@ -25,10 +25,12 @@ type rowsArea struct {
 // Rows is a form of copies: rows of up to two areas. A copy of n bytes is one row of n.
 type Rows [2]Area
 
-// Area is rows of so many bytes. Behind where a copy begins they begin FromAt and ToAt bytes; they follow each other at From and To bytes.
+// Area is rows of so many bytes. Behind where a copy begins they begin FromAt and ToAt bytes; they
+// follow each other at From and To bytes.
 type Area struct{ Bytes, Rows, From, To, FromAt, ToAt int }
 
-// RowCopies copies rows within a device's memory, many copies at once: each alone is a call of the driver, and calls wait for one another.
+// RowCopies copies rows within a device's memory, many copies at once: each alone is a call of the
+// driver, and calls wait for one another.
 type RowCopies struct {
 	on   launcher
 	call call
@@ -50,7 +52,15 @@ func (x *RowCopies) Run(to, from []uintptr, rows *Rows, stream uintptr) error {
 	for i, a := range rows {
 		row := ceilDiv(int64(a.Bytes), 16)
 		items += row * int64(a.Rows)
-		p.areas[i] = rowsArea{bytes: int64(a.Bytes), from: int64(a.From), to: int64(a.To), fromAt: int64(a.FromAt), toAt: int64(a.ToAt), rows: int32(a.Rows), row: int32(row)}
+		p.areas[i] = rowsArea{
+			bytes:  int64(a.Bytes),
+			from:   int64(a.From),
+			to:     int64(a.To),
+			fromAt: int64(a.FromAt),
+			toAt:   int64(a.ToAt),
+			rows:   int32(a.Rows),
+			row:    int32(row),
+		}
 	}
 	blocks := ceilDiv(items, 256)
 	if blocks > math.MaxInt32/copiesOfLaunch {

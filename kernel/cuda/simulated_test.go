@@ -19,7 +19,8 @@ type simulated struct {
 	align   int
 }
 
-// simulator gives a device that runs the kernels of some sources of src ("fuse" is fuse.cu) on the host. Without g++ the test is skipped.
+// simulator gives a device that runs the kernels of some sources of src ("fuse" is fuse.cu) on the
+// host. Without g++ the test is skipped.
 func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 	t.Helper()
 	m, err := sim.New("src", sources, o)
@@ -30,7 +31,20 @@ func simulator(t testing.TB, o sim.Options, sources ...string) *Device {
 		t.Fatal(err)
 	}
 	// An H200, with fewer multiprocessors: a grid that fills it is small.
-	return &Device{on: &simulated{m: m, chip: chip{processors: 4, major: 9, minor: 0, shared: 227 << 10, l2: 50 << 20, threads: 2048}, align: 16}}
+	return &Device{
+		on: &simulated{
+			m: m,
+			chip: chip{
+				processors: 4,
+				major:      9,
+				minor:      0,
+				shared:     227 << 10,
+				l2:         50 << 20,
+				threads:    2048,
+			},
+			align: 16,
+		},
+	}
 }
 
 func (s *simulated) launch(k *call, _ uintptr) error {
@@ -39,7 +53,11 @@ func (s *simulated) launch(k *call, _ uintptr) error {
 
 func (s *simulated) prepare(k *call) error {
 	if !s.m.Has(k.kernel) {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "simulator", Msg: "no image has kernel " + k.kernel}
+		return &robocache.Error{
+			Class: robocache.ErrUnsupported,
+			Op:    "simulator",
+			Msg:   "no image has kernel " + k.kernel,
+		}
 	}
 	return nil
 }
@@ -57,7 +75,11 @@ func (s *simulated) owns(addr uintptr) error {
 	if s.m.Owns(addr) {
 		return nil
 	}
-	return &robocache.Error{Class: robocache.ErrMisuse, Op: "simulator", Msg: "must be on the same device"}
+	return &robocache.Error{
+		Class: robocache.ErrMisuse,
+		Op:    "simulator",
+		Msg:   "must be on the same device",
+	}
 }
 
 func (s *simulated) upload(b []byte) (uintptr, error) {

@@ -7,15 +7,16 @@ import (
 
 const (
 	captureRelaxed   = 2
-	eventWithoutTime = 2                // CU_EVENT_DISABLE_TIMING
-	mostUrgent       = ^uintptr(0) - 99 // -100: the driver takes its least number, a few below 0, for one below that
+	eventWithoutTime = 2 // CU_EVENT_DISABLE_TIMING
+	// -100: the driver takes its least number, a few below 0, for one below that
+	mostUrgent = ^uintptr(0) - 99
 )
 
 // NewStream makes a stream that does not wait for the legacy one.
 func (d *Device) NewStream() (uintptr, error) { return d.on.newStream() }
 
-// NewUrgentStream makes a stream whose kernels come before those of others that are not running yet: small work that a network's large kernels would
-// keep waiting at each step.
+// NewUrgentStream makes a stream whose kernels come before those of others that are not running
+// yet: small work that a network's large kernels would keep waiting at each step.
 func (d *Device) NewUrgentStream() (uintptr, error) {
 	s := new(uintptr)
 	err := d.gpu.do("make a stream", d.gpu.f.StreamCreateWithPriority, ptr(s), 1, mostUrgent)
@@ -73,7 +74,8 @@ func (d *Device) real() (*gpu, error) {
 	return d.gpu, nil
 }
 
-// Elapsed is how long what f puts on a stream takes there, by the device's clock, in microseconds. It waits for its end.
+// Elapsed is how long what f puts on a stream takes there, by the device's clock, in microseconds.
+// It waits for its end.
 func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error) {
 	g, err := d.real()
 	if err != nil {
@@ -98,7 +100,13 @@ func (d *Device) Elapsed(stream uintptr, f func() error) (us float64, err error)
 	if err := g.do("wait for an event", g.f.EventSynchronize, events[1]); err != nil {
 		return us, err
 	}
-	if err := g.do("tell the time between events", g.f.EventElapsedTime, ptr(ms), events[0], events[1]); err != nil {
+	if err := g.do(
+		"tell the time between events",
+		g.f.EventElapsedTime,
+		ptr(ms),
+		events[0],
+		events[1],
+	); err != nil {
 		return us, err
 	}
 	return float64(*ms) * 1000, nil
@@ -111,13 +119,19 @@ type Graph struct {
 	exec   uintptr
 }
 
-// Capture records what f puts on the stream, instead of running it. The stream is none of the legacy ones.
+// Capture records what f puts on the stream, instead of running it. The stream is none of the
+// legacy ones.
 func (d *Device) Capture(stream uintptr, f func() error) (_ *Graph, err error) {
 	g, err := d.real()
 	if err != nil {
 		return nil, err
 	}
-	if err := g.do("begin to capture", g.f.StreamBeginCapture_v2, stream, captureRelaxed); err != nil {
+	if err := g.do(
+		"begin to capture",
+		g.f.StreamBeginCapture_v2,
+		stream,
+		captureRelaxed,
+	); err != nil {
 		return nil, err
 	}
 	failed := f()

@@ -9,8 +9,9 @@ type Timing struct {
 	Rounds       int
 }
 
-// Time captures f called `calls` times, with i = 0, 1, 2 …, and replays the graph `rounds` times: microseconds a call. Rotating buffers by i
-// through more than four times the L2 cache gives a cold figure, the same buffers a hot one.
+// Time captures f called `calls` times, with i = 0, 1, 2 …, and replays the graph `rounds` times:
+// microseconds a call. Rotating buffers by i through more than four times the L2 cache gives a cold
+// figure, the same buffers a hot one.
 func (d *Device) Time(calls, rounds int, f func(i int, stream uintptr) error) (Timing, error) {
 	stream, err := d.NewStream()
 	if err != nil {

@@ -10,12 +10,23 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// trajectories is the resample of the bars: 100 → 50 rows of 32 bfloat16, timestamps of each trajectory its own.
+// trajectories is the resample of the bars: 100 → 50 rows of 32 bfloat16, timestamps of each
+// trajectory its own.
 func trajectories(b int) *kernel.FuseOp {
 	bf, ns := robocache.BFloat16, robocache.Int64
 	return &kernel.FuseOp{
-		Series:  []kernel.Series{{Name: "state", Values: kernel.Tensor{DType: bf, Shape: []int{b, 100, 32}}, Times: kernel.Tensor{DType: ns, Shape: []int{b, 100}}}},
-		Targets: kernel.Tensor{DType: ns, Shape: []int{50}}, Out: kernel.Tensor{DType: bf, Shape: []int{b, 50, 32}},
+		Series: []kernel.Series{
+			{
+				Name:   "state",
+				Values: kernel.Tensor{DType: bf, Shape: []int{b, 100, 32}},
+				Times:  kernel.Tensor{DType: ns, Shape: []int{b, 100}},
+			},
+		},
+		Targets: kernel.Tensor{
+			DType: ns,
+			Shape: []int{50},
+		},
+		Out: kernel.Tensor{DType: bf, Shape: []int{b, 50, 32}},
 	}
 }
 
@@ -24,7 +35,10 @@ func fillTrajectories(values, times []byte, b int) {
 	x := uint32(1)
 	for i := range b * 100 * 32 {
 		x = x*1664525 + 1013904223
-		binary.LittleEndian.PutUint16(values[i*2:], uint16(math.Float32bits(float32(int32(x))/(1<<30))>>16))
+		binary.LittleEndian.PutUint16(
+			values[i*2:],
+			uint16(math.Float32bits(float32(int32(x))/(1<<30))>>16),
+		)
 	}
 	for i := range b {
 		for s := range 100 {

@@ -27,8 +27,24 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 	if max(h, w) > math.MaxUint32 {
 		return nil, extentTooLarge("tsdf_integrate", max(h, w))
 	}
-	p := &tsdfParams{voxels: int64(op.Value.Len()), height: uint32(h), width: uint32(w), fx: op.Camera[0], fy: op.Camera[1], cx: op.Camera[2], cy: op.Camera[3],
-		scale: op.DepthScale(), view: op.View, lo: op.Min, size: op.Size, truncate: op.Truncate, most: op.MaxWeight, depthType: uint8(op.Depth.DType)}
+	p := &tsdfParams{
+		voxels: int64(
+			op.Value.Len(),
+		),
+		height:    uint32(h),
+		width:     uint32(w),
+		fx:        op.Camera[0],
+		fy:        op.Camera[1],
+		cx:        op.Camera[2],
+		cy:        op.Camera[3],
+		scale:     op.DepthScale(),
+		view:      op.View,
+		lo:        op.Min,
+		size:      op.Size,
+		truncate:  op.Truncate,
+		most:      op.MaxWeight,
+		depthType: uint8(op.Depth.DType),
+	}
 	for a, g := range op.Value.Shape {
 		p.grid[a] = uint32(g)
 	}
@@ -44,9 +60,22 @@ func (d *Device) prepareIntegrate(op *kernel.TSDFOp) (*Launch, error) {
 		blocks = 0 // no voxel is seen
 	}
 	l := newLaunch(d.on, "tsdf_integrate", op)
-	n := l.add(call{kernel: "tsdf_integrate", grid: uint32(blocks), block: block, params: paramsOf(p), args: func() string {
-		return fmt.Sprintf("depth %s %v, voxels %v", op.Depth.DType, op.Depth.Shape, op.Value.Shape)
-	}})
+	n := l.add(
+		call{
+			kernel: "tsdf_integrate",
+			grid:   uint32(blocks),
+			block:  block,
+			params: paramsOf(p),
+			args: func() string {
+				return fmt.Sprintf(
+					"depth %s %v, voxels %v",
+					op.Depth.DType,
+					op.Depth.Shape,
+					op.Value.Shape,
+				)
+			},
+		},
+	)
 	l.bind(n, &p.depth, &op.Depth)
 	l.bind(n, &p.value, &op.Value)
 	l.bind(n, &p.weight, &op.Weight)

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// VoxelScratch is how many bytes of device memory the op needs as its Scratch. What they hold means nothing, before and after.
+// VoxelScratch is how many bytes of device memory the op needs as its Scratch. What they hold means
+// nothing, before and after.
 func (d *Device) VoxelScratch(op *kernel.VoxelOp) (_ int, err error) {
 	if err := op.Check(); err != nil {
 		return 0, err
@@ -21,8 +22,9 @@ func (d *Device) VoxelScratch(op *kernel.VoxelOp) (_ int, err error) {
 	return p.bytes, nil
 }
 
-// prepareVoxelize makes a launch that is deterministic, and equal to the reference to the bit, also where op.Fast allows otherwise: the ordered sums
-// are faster than float atomics. FailOutside waits for the device, and so does Validate, which proves lengths and offsets: otherwise values out of
+// prepareVoxelize makes a launch that is deterministic, and equal to the reference to the bit, also
+// where op.Fast allows otherwise: the ordered sums are faster than float atomics. FailOutside waits
+// for the device, and so does Validate, which proves lengths and offsets: otherwise values out of
 // range are taken for the nearest that is in it.
 func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 	plan, err := d.planVoxels(op)
@@ -44,9 +46,26 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 		p := new(voxelParams)
 		*p = plan.params
 		all = append(all, p)
-		n := l.add(call{kernel: step.kernel, grid: step.grid, block: step.block, shared: step.shared, early: step.early, params: paramsOf(p), args: func() string {
-			return fmt.Sprintf("%s of points %s %v, grid %v, batch %d", op.Mode, op.Points.DType, op.Points.Shape, op.Grid, p.batch)
-		}})
+		n := l.add(
+			call{
+				kernel: step.kernel,
+				grid:   step.grid,
+				block:  step.block,
+				shared: step.shared,
+				early:  step.early,
+				params: paramsOf(p),
+				args: func() string {
+					return fmt.Sprintf(
+						"%s of points %s %v, grid %v, batch %d",
+						op.Mode,
+						op.Points.DType,
+						op.Points.Shape,
+						op.Grid,
+						p.batch,
+					)
+				},
+			},
+		)
 		if step.blank {
 			continue
 		}
@@ -70,7 +89,8 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 			p.scratch = aligned(addrs)
 		}
 	})
-	if plan.params.batch > 0 && (op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
+	if plan.params.batch > 0 &&
+		(op.Outside == kernel.FailOutside || op.Validate && plan.params.entries != equalEntries) {
 		l.after = func(addrs []uintptr, stream uintptr) error {
 			return lookAtVoxels(op, aligned(addrs), &fetcher{l: l, addrs: addrs, stream: stream})
 		}
@@ -78,7 +98,8 @@ func (d *Device) prepareVoxelize(op *kernel.VoxelOp) (*Launch, error) {
 	return l, nil
 }
 
-// lookAtVoxels looks at values after a run: lengths and offsets (Validate), and the first point outside (FailOutside).
+// lookAtVoxels looks at values after a run: lengths and offsets (Validate), and the first point
+// outside (FailOutside).
 func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	host := *op
 	host.Lengths, host.Offsets = f.tensor(op.Lengths), f.tensor(op.Offsets)
@@ -113,9 +134,18 @@ func lookAtVoxels(op *kernel.VoxelOp, scratch uintptr, f *fetcher) error {
 	if rank == 3 {
 		at += b * op.Points.Step(0)
 	}
-	t := f.strided(op.Points.DType, []int{3}, []int{op.Points.Step(rank - 1)}, f.addrs[f.l.number[&op.Points]]+uintptr(at*op.Points.DType.Size()))
+	t := f.strided(
+		op.Points.DType,
+		[]int{3},
+		[]int{op.Points.Step(rank - 1)},
+		f.addrs[f.l.number[&op.Points]]+uintptr(at*op.Points.DType.Size()),
+	)
 	if f.err != nil {
 		return f.err
 	}
-	return op.OutsideError(b, row, [3]float32{float32(t.Float(0)), float32(t.Float(1)), float32(t.Float(2))})
+	return op.OutsideError(
+		b,
+		row,
+		[3]float32{float32(t.Float(0)), float32(t.Float(1)), float32(t.Float(2))},
+	)
 }

@@ -27,20 +27,42 @@ func TestVoxelTimes(t *testing.T) {
 		sparse  bool
 		spread  float64 // part of the grid that points lie in
 	}{
-		{"as bench", kernel.Count, 1, 500000, 128, 0, false, 1}, {"as bench", kernel.Count, 1, 5000000, 128, 0, false, 1}, {"as bench, inside", kernel.Count, 1, 5000000, 128, 0, false, 1},
-		{"bar", kernel.Count, 1, 500000, 128, 0, false, 1}, {"bar", kernel.Occupancy, 1, 500000, 128, 0, false, 1}, {"bar", kernel.Average, 1, 500000, 128, 8, false, 1},
-		{"bar", kernel.Maximum, 1, 500000, 128, 8, false, 1}, {"bar", kernel.Count, 1, 5000000, 128, 0, false, 1}, {"bar", kernel.Occupancy, 1, 5000000, 128, 0, false, 1},
-		{"bar", kernel.Average, 1, 5000000, 128, 8, false, 1}, {"bar", kernel.Maximum, 1, 5000000, 128, 8, false, 1},
-		{"sum", kernel.Sum, 1, 500000, 128, 8, false, 1}, {"first", kernel.FirstPoint, 1, 500000, 128, 8, false, 1}, {"sparse", kernel.Average, 1, 500000, 128, 8, true, 1},
-		{"sparse, large grid", kernel.Average, 1, 120000, 448, 8, true, 1}, {"sparse, large grid", kernel.Count, 1, 120000, 448, 0, true, 0.3},
-		{"small", kernel.Count, 1, 1000, 128, 0, false, 1}, {"small", kernel.Average, 1, 10000, 64, 8, false, 1}, {"small", kernel.Average, 1, 100000, 64, 8, false, 1},
-		{"batch", kernel.Average, 32, 20000, 64, 8, false, 1}, {"batch", kernel.Count, 32, 20000, 64, 0, false, 1}, {"batch", kernel.Maximum, 256, 2000, 32, 4, false, 1},
-		{"odd columns", kernel.Average, 1, 500000, 128, 3, false, 1}, {"odd columns", kernel.Average, 1, 500000, 128, 13, false, 1},
-		{"large grid", kernel.Count, 1, 500000, 512, 0, false, 1}, {"large grid", kernel.Average, 1, 500000, 256, 4, false, 1},
-		{"dense cloud", kernel.Average, 1, 500000, 128, 8, false, 0.2}, {"one cell", kernel.Average, 1, 100000, 128, 8, false, 0.001}, {"one cell", kernel.Maximum, 1, 100000, 128, 8, false, 0.001},
+		{"as bench", kernel.Count, 1, 500000, 128, 0, false, 1},
+		{"as bench", kernel.Count, 1, 5000000, 128, 0, false, 1},
+		{"as bench, inside", kernel.Count, 1, 5000000, 128, 0, false, 1},
+		{"bar", kernel.Count, 1, 500000, 128, 0, false, 1},
+		{"bar", kernel.Occupancy, 1, 500000, 128, 0, false, 1},
+		{"bar", kernel.Average, 1, 500000, 128, 8, false, 1},
+		{"bar", kernel.Maximum, 1, 500000, 128, 8, false, 1},
+		{"bar", kernel.Count, 1, 5000000, 128, 0, false, 1},
+		{"bar", kernel.Occupancy, 1, 5000000, 128, 0, false, 1},
+		{"bar", kernel.Average, 1, 5000000, 128, 8, false, 1},
+		{"bar", kernel.Maximum, 1, 5000000, 128, 8, false, 1},
+		{"sum", kernel.Sum, 1, 500000, 128, 8, false, 1},
+		{"first", kernel.FirstPoint, 1, 500000, 128, 8, false, 1},
+		{"sparse", kernel.Average, 1, 500000, 128, 8, true, 1},
+		{"sparse, large grid", kernel.Average, 1, 120000, 448, 8, true, 1},
+		{"sparse, large grid", kernel.Count, 1, 120000, 448, 0, true, 0.3},
+		{"small", kernel.Count, 1, 1000, 128, 0, false, 1},
+		{"small", kernel.Average, 1, 10000, 64, 8, false, 1},
+		{"small", kernel.Average, 1, 100000, 64, 8, false, 1},
+		{"batch", kernel.Average, 32, 20000, 64, 8, false, 1},
+		{"batch", kernel.Count, 32, 20000, 64, 0, false, 1},
+		{"batch", kernel.Maximum, 256, 2000, 32, 4, false, 1},
+		{"odd columns", kernel.Average, 1, 500000, 128, 3, false, 1},
+		{"odd columns", kernel.Average, 1, 500000, 128, 13, false, 1},
+		{"large grid", kernel.Count, 1, 500000, 512, 0, false, 1},
+		{"large grid", kernel.Average, 1, 500000, 256, 4, false, 1},
+		{"dense cloud", kernel.Average, 1, 500000, 128, 8, false, 0.2},
+		{"one cell", kernel.Average, 1, 100000, 128, 8, false, 0.001},
+		{"one cell", kernel.Maximum, 1, 100000, 128, 8, false, 0.001},
 		{"one cell", kernel.Count, 1, 100000, 128, 0, false, 0.001},
 	} {
-		op := &kernel.VoxelOp{Mode: c.mode, Grid: [3]int{c.grid, c.grid, c.grid}, Size: [3]float32{1, 1, 1}}
+		op := &kernel.VoxelOp{
+			Mode: c.mode,
+			Grid: [3]int{c.grid, c.grid, c.grid},
+			Size: [3]float32{1, 1, 1},
+		}
 		place := func(dt robocache.DType, shape ...int) kernel.Tensor {
 			x := kernel.Tensor{DType: dt, Shape: shape}
 			addr, err := d.Alloc(max(x.Len(), 1) * dt.Size())
@@ -84,7 +106,17 @@ func TestVoxelTimes(t *testing.T) {
 		}
 		if c.sparse {
 			n := c.batch * c.points
-			co, cn, fo := place(robocache.Int32, n, 4), place(robocache.Int32, n), place(robocache.Int64, 1)
+			co, cn, fo := place(
+				robocache.Int32,
+				n,
+				4,
+			), place(
+				robocache.Int32,
+				n,
+			), place(
+				robocache.Int64,
+				1,
+			)
 			op.Coords, op.Counts, op.Found = &co, &cn, &fo
 			if c.columns > 0 {
 				ro := place(robocache.Float32, n, c.columns)
@@ -112,11 +144,27 @@ func TestVoxelTimes(t *testing.T) {
 		for _, x := range op.Tensors() {
 			addrs = append(addrs, x.Addr)
 		}
-		timing, err := d.Time(20, 20, func(_ int, stream uintptr) error { return l.Run(addrs, stream) })
+		timing, err := d.Time(
+			20,
+			20,
+			func(_ int, stream uintptr) error { return l.Run(addrs, stream) },
+		)
 		if err != nil {
 			t.Error(c, err)
 			continue
 		}
-		t.Logf("%-20s %-10s B %3d N %8d grid %3d³ F %2d sparse %-5v: %9.2f µs (best %.2f), scratch %.1f MB", c.name, c.mode, c.batch, c.points, c.grid, c.columns, c.sparse, timing.Median, timing.Best, float64(n)/1e6)
+		t.Logf(
+			"%-20s %-10s B %3d N %8d grid %3d³ F %2d sparse %-5v: %9.2f µs (best %.2f), scratch %.1f MB",
+			c.name,
+			c.mode,
+			c.batch,
+			c.points,
+			c.grid,
+			c.columns,
+			c.sparse,
+			timing.Median,
+			timing.Best,
+			float64(n)/1e6,
+		)
 	}
 }

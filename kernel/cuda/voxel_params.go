@@ -56,8 +56,21 @@ func flag(b bool) uint8 {
 
 // layoutOf fills in all that an op's tensors say.
 func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
-	*p = voxelParams{lo: op.Min, size: op.Size, cells: l.Cells, batch: int64(l.Batch), rowsIn: int64(l.Rows), columns: uint32(l.Features),
-		pointType: uint8(op.Points.DType), mode: uint8(op.Mode), outside: uint8(op.Outside), bit: flag(op.Bits), sparse: flag(op.Coords != nil)}
+	*p = voxelParams{
+		lo:      op.Min,
+		size:    op.Size,
+		cells:   l.Cells,
+		batch:   int64(l.Batch),
+		rowsIn:  int64(l.Rows),
+		columns: uint32(l.Features),
+		pointType: uint8(
+			op.Points.DType,
+		),
+		mode:    uint8(op.Mode),
+		outside: uint8(op.Outside),
+		bit:     flag(op.Bits),
+		sparse:  flag(op.Coords != nil),
+	}
 	for a, g := range op.Grid {
 		p.grid[a] = uint32(g)
 	}
@@ -97,7 +110,9 @@ func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	if op.Mode.Featured() {
 		bytes = p.featureRow * int64(op.Features.DType.Size())
 	}
-	narrow := p.featureType == uint8(robocache.Float64) || p.featureColumn != 1 || p.columns == 0 || bytes < 0 || bytes > math.MaxUint32
+	narrow := p.featureType == uint8(robocache.Float64) || p.featureColumn != 1 || p.columns == 0 ||
+		bytes < 0 ||
+		bytes > math.MaxUint32
 	p.featureBytes = uint32(bytes)
 	p.wide = flag(!narrow && (p.featureEntry|p.featureRow|int64(p.columns))%4 == 0 && p.wide != 0)
 }
@@ -105,7 +120,9 @@ func (p *voxelParams) layoutOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 // quickOf makes ready for quick_cell of src/voxel.cuh, whose error it knows.
 func (p *voxelParams) quickOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	row, axis := p.pointRow*4, p.pointAxis*4
-	ok := op.Points.DType == robocache.Float32 && int64(int32(row)) == row && int64(int32(axis)) == axis && l.Cells < math.MaxUint32
+	ok := op.Points.DType == robocache.Float32 && int64(int32(row)) == row &&
+		int64(int32(axis)) == axis &&
+		l.Cells < math.MaxUint32
 	most := 0
 	for a, s := range op.Size {
 		most = max(most, op.Grid[a])
@@ -141,13 +158,20 @@ func (p *voxelParams) denseOf(op *kernel.VoxelOp, l *kernel.VoxelLayout) {
 	if l.Batched {
 		p.outEntry, first = int64(o.Step(0)), 1
 	}
-	p.outX, p.outY, p.outZ, p.outColumn = int64(o.Step(first)), int64(o.Step(first+1)), int64(o.Step(first+2)), 1
+	p.outX, p.outY, p.outZ, p.outColumn = int64(
+		o.Step(first),
+	), int64(
+		o.Step(first+1),
+	), int64(
+		o.Step(first+2),
+	), 1
 	pitch := int64(1)
 	if op.Mode.Featured() {
 		p.outColumn = int64(o.Step(first + 3))
 		pitch = int64(p.columns)
 	}
-	// Neighbouring cells lie a fixed step apart, in C order: an index is enough. Axes of one element have no step.
+	// Neighbouring cells lie a fixed step apart, in C order: an index is enough. Axes of one
+	// element have no step.
 	even := func(axis int, step, want int64) bool { return op.Grid[axis] == 1 || step == want }
 	run := p.outZ
 	if op.Grid[2] == 1 {

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/kernel"
 )
 
-// voxelPlan is which kernels make an op, how its grid and points are cut, and where things lie in scratch.
+// voxelPlan is which kernels make an op, how its grid and points are cut, and where things lie in
+// scratch.
 type voxelPlan struct {
 	params voxelParams
 	steps  []voxelStep
@@ -67,7 +68,10 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 		if p.bit != 0 {
 			p.words = voxelAlign
 			plan.bytes = int(voxelAlign*2 + ceilDiv(l.Total, 128)*16)
-			plan.steps = append(plan.steps, voxelStep{kernel: "voxel_bits", grid: clear.grid, block: clear.block})
+			plan.steps = append(
+				plan.steps,
+				voxelStep{kernel: "voxel_bits", grid: clear.grid, block: clear.block},
+			)
 		}
 		if err := plan.limits(points); err != nil {
 			return nil, err
@@ -78,7 +82,9 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	if p.list != 0 && p.sparse == 0 && p.columns > 0 {
 		plan.steps = append([]voxelStep{clear}, plan.steps...)
 	} else if op.Outside == kernel.FailOutside {
-		plan.steps = append([]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}}, plan.steps...)
+		plan.steps = append(
+			[]voxelStep{{kernel: "voxel_clear", grid: 1, block: 32, blank: true}},
+			plan.steps...)
 	}
 	if err := plan.limits(points); err != nil {
 		return nil, err
@@ -86,7 +92,8 @@ func (d *Device) planVoxels(op *kernel.VoxelOp) (*voxelPlan, error) {
 	return plan, nil
 }
 
-// countable says whether counts go by buckets in shared memory: atomics in global memory are for grids that have too many cells.
+// countable says whether counts go by buckets in shared memory: atomics in global memory are for
+// grids that have too many cells.
 func (v *voxelPlan) countable(points int64) bool {
 	p := &v.params
 	if p.cells > maxBuckets/2<<countShift {
@@ -131,7 +138,10 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	few := p.sparse != 0 && p.rowsIn < p.cells/64 // so few points are rather sorted than counted
 	switch {
 	case few || shift > widest && p.cells>>widest > maxBuckets:
-		shift = max(log2Ceil(p.cells)-bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))+1, widest+1)
+		shift = max(
+			log2Ceil(p.cells)-bits.Len64(uint64(min(max(p.rowsIn/256, 1), 1024)))+1,
+			widest+1,
+		)
 	case shift > widest:
 		shift = widest // as many cells as can be counted
 	default:
@@ -139,7 +149,8 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 			shift++ // many entries: no more blocks than fill the chip a few times
 		}
 	}
-	if !counts && shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2 && points>>11 > p.batch*p.cells>>shift {
+	if !counts && shift <= widest && shift > 8 && p.cells>>shift <= maxBuckets/2 &&
+		points>>11 > p.batch*p.cells>>shift {
 		shift-- // many points a bucket: more blocks beside each other
 	}
 	if counts {
@@ -155,8 +166,19 @@ func (v *voxelPlan) bucketed(op *kernel.VoxelOp, points int64, chip chip) {
 	}
 	v.areas(points)
 
-	tile := voxelStep{kernel: fmt.Sprintf("voxel_tile_%d", rounds), grid: max(p.tiles, 1), block: uint32(threads), shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3)}
-	second := voxelStep{kernel: "voxel_count", grid: uint32(min(p.batch*int64(p.buckets), math.MaxUint32)), block: uint32(min(max(1<<shift/8, 128), 1024)), shared: uint32(4 * max(1<<shift, 4)), early: true}
+	tile := voxelStep{
+		kernel: fmt.Sprintf("voxel_tile_%d", rounds),
+		grid:   max(p.tiles, 1),
+		block:  uint32(threads),
+		shared: uint32(256 + 4*threads*rounds + 4*(int(p.buckets)+3)&^3),
+	}
+	second := voxelStep{
+		kernel: "voxel_count",
+		grid:   uint32(min(p.batch*int64(p.buckets), math.MaxUint32)),
+		block:  uint32(min(max(1<<shift/8, 128), 1024)),
+		shared: uint32(4 * max(1<<shift, 4)),
+		early:  true,
+	}
 	p.log = 2
 	if !counts {
 		second.kernel, second.block = "voxel_add", 256

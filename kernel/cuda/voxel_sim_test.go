@@ -15,9 +15,16 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda/tests/sim"
 )
 
-// Cells with many points take other ways: sorted by the block, added up by it; grids too large to count cell by cell have lists.
+// Cells with many points take other ways: sorted by the block, added up by it; grids too large to
+// count cell by cell have lists.
 func TestCrowdedCells(t *testing.T) {
-	d := simulator(t, sim.Options{Seed: 3, Checked: true}, "voxel_tile", "voxel_count", "voxel_rows")
+	d := simulator(
+		t,
+		sim.Options{Seed: 3, Checked: true},
+		"voxel_tile",
+		"voxel_count",
+		"voxel_rows",
+	)
 	h := &Hosted{d: d}
 	for i, c := range []struct {
 		mode    kernel.VoxelMode
@@ -27,13 +34,33 @@ func TestCrowdedCells(t *testing.T) {
 		sparse  bool
 		points  int
 	}{
-		{kernel.Average, [3]int{4, 4, 4}, 8, robocache.Float32, false, 3000}, {kernel.Sum, [3]int{4, 5, 4}, 3, robocache.Float64, false, 3000},
-		{kernel.Maximum, [3]int{4, 4, 4}, 8, robocache.Float32, false, 3000}, {kernel.FirstPoint, [3]int{4, 4, 4}, 4, robocache.BFloat16, false, 1500},
-		{kernel.Average, [3]int{4, 4, 4}, 36, robocache.Float16, true, 2500}, {kernel.Minimum, [3]int{500, 400, 300}, 8, robocache.Float32, true, 2500},
-		{kernel.Average, [3]int{1 << 20, 1 << 20, 1 << 20}, 4, robocache.Float32, true, 1500}, {kernel.Sum, [3]int{70, 300, 256}, 4, robocache.Float32, false, 300},
+		{kernel.Average, [3]int{4, 4, 4}, 8, robocache.Float32, false, 3000},
+		{kernel.Sum, [3]int{4, 5, 4}, 3, robocache.Float64, false, 3000},
+		{kernel.Maximum, [3]int{4, 4, 4}, 8, robocache.Float32, false, 3000},
+		{kernel.FirstPoint, [3]int{4, 4, 4}, 4, robocache.BFloat16, false, 1500},
+		{kernel.Average, [3]int{4, 4, 4}, 36, robocache.Float16, true, 2500},
+		{kernel.Minimum, [3]int{500, 400, 300}, 8, robocache.Float32, true, 2500},
+		{kernel.Average, [3]int{1 << 20, 1 << 20, 1 << 20}, 4, robocache.Float32, true, 1500},
+		{kernel.Sum, [3]int{70, 300, 256}, 4, robocache.Float32, false, 300},
 		{kernel.Count, [3]int{300, 300, 300}, 0, 0, false, 300},
 	} {
-		x, y := crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points), crowded(uint64(i), c.mode, c.grid, c.columns, c.dtype, c.sparse, c.points)
+		x, y := crowded(
+			uint64(i),
+			c.mode,
+			c.grid,
+			c.columns,
+			c.dtype,
+			c.sparse,
+			c.points,
+		), crowded(
+			uint64(i),
+			c.mode,
+			c.grid,
+			c.columns,
+			c.dtype,
+			c.sparse,
+			c.points,
+		)
 		if err := (kernel.Reference{}).Run(x); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +77,15 @@ func TestCrowdedCells(t *testing.T) {
 }
 
 // crowded is a cloud of which half lies in one cell, a tenth in another, the rest anywhere.
-func crowded(seed uint64, mode kernel.VoxelMode, grid [3]int, columns int, dt robocache.DType, sparse bool, n int) *kernel.VoxelOp {
+func crowded(
+	seed uint64,
+	mode kernel.VoxelMode,
+	grid [3]int,
+	columns int,
+	dt robocache.DType,
+	sparse bool,
+	n int,
+) *kernel.VoxelOp {
 	r := rand.New(rand.NewPCG(7, seed))
 	op := &kernel.VoxelOp{Mode: mode, Grid: grid, Size: [3]float32{1, 1, 1}}
 	blank := func(dt robocache.DType, shape ...int) *kernel.Tensor {
@@ -88,7 +123,21 @@ func crowded(seed uint64, mode kernel.VoxelMode, grid [3]int, columns int, dt ro
 	}
 	op.Stats = blank(robocache.Int64, 3)
 	if sparse {
-		op.Coords, op.Rows, op.Counts, op.Found = blank(robocache.Int32, n, 4), blank(robocache.Float32, n, columns), blank(robocache.Int32, n), blank(robocache.Int64, 1)
+		op.Coords, op.Rows, op.Counts, op.Found = blank(
+			robocache.Int32,
+			n,
+			4,
+		), blank(
+			robocache.Float32,
+			n,
+			columns,
+		), blank(
+			robocache.Int32,
+			n,
+		), blank(
+			robocache.Int64,
+			1,
+		)
 		return op
 	}
 	l, err := op.Layout()

@@ -29,7 +29,8 @@ type Augment struct {
 // position.
 type RandomCrop struct {
 	Size []int `json:"size,omitempty"` // [height, width]; nil: the size of the image
-	Pad  int   `json:"pad,omitempty"`  // pixels by which the edges are extended first, by repetition
+	// pixels by which the edges are extended first, by repetition
+	Pad int `json:"pad,omitempty"`
 	// Keep lists the depth cameras that are not aligned with a cropped camera. They are not
 	// cropped.
 	Keep []string `json:"keep,omitempty"`
@@ -51,10 +52,11 @@ type ColorJitter struct {
 // HFlip mirrors all cameras of a sample. For every other delivered key it must state whether
 // numbers change sign or position, or stay.
 type HFlip struct {
-	P      float64             `json:"p"`
-	Negate map[string][]int    `json:"negate,omitempty"` // elements of a row that change sign, after the swaps
-	Swap   map[string][][2]int `json:"swap,omitempty"`   // pairs of elements that are exchanged
-	Keep   []string            `json:"keep,omitempty"`   // keys that a flip leaves as they are
+	P float64 `json:"p"`
+	// elements of a row that change sign, after the swaps
+	Negate map[string][]int    `json:"negate,omitempty"`
+	Swap   map[string][][2]int `json:"swap,omitempty"` // pairs of elements that are exchanged
+	Keep   []string            `json:"keep,omitempty"` // keys that a flip leaves as they are
 }
 
 // Noise adds normal noise. For images its deviation is a fraction of full scale. For numbers it has
@@ -133,7 +135,8 @@ func partWith(augment []byte, name string) string {
 	_ = json.Unmarshal(augment, &parts)
 	for part, known := range augmentNames {
 		var names map[string]json.RawMessage
-		if json.Unmarshal(parts[part], &names) == nil && names[name] != nil && !slices.Contains(known, name) {
+		if json.Unmarshal(parts[part], &names) == nil && names[name] != nil &&
+			!slices.Contains(known, name) {
 			return part
 		}
 	}
@@ -153,7 +156,9 @@ func (a *Augment) Named() []string {
 		list = slices.Concat(list, Keys(f.Negate), Keys(f.Swap), f.Keep)
 	}
 	if a.Noise != nil {
-		list = append(list, slices.DeleteFunc(Keys(a.Noise.Std), func(k string) bool { return k == "" })...)
+		list = append(
+			list,
+			slices.DeleteFunc(Keys(a.Noise.Std), func(k string) bool { return k == "" })...)
 	}
 	return list
 }

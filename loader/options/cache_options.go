@@ -14,5 +14,6 @@ func (cfg *Config) HasCacheDirectory() bool {
 // CachesEncoded reports whether the cache directory holds the bytes that are read of remote files,
 // not frames.
 func (cfg *Config) CachesEncoded() bool {
-	return cfg.CacheFormat == CacheEncoded || cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
+	return cfg.CacheFormat == CacheEncoded ||
+		cfg.CacheFormat == CacheAuto && len(cfg.ImageSize) == 0
 }

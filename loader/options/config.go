@@ -91,9 +91,11 @@ const (
 type Decode string
 
 const (
-	DecodeCPU  Decode = "cpu"  // default
-	DecodeAuto Decode = "auto" // both: a decode group goes to the device if it has space, else to a core
-	DecodeGPU  Decode = "gpu"  // the device, for streams that it decodes exactly; an error if there is none
+	DecodeCPU Decode = "cpu" // default
+	// both: a decode group goes to the device if it has space, else to a core
+	DecodeAuto Decode = "auto"
+	// the device, for streams that it decodes exactly; an error if there is none
+	DecodeGPU Decode = "gpu"
 )
 
 // Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
@@ -118,14 +120,17 @@ type Order struct {
 	Episodes []int `json:"episodes,omitempty"`
 	// Split selects episodes by a split of the dataset instead. "" selects train (training) if it
 	// exists, robocache.SplitAll all episodes.
-	Split     string        `json:"split,omitempty"`
-	DropFirst int           `json:"drop_n_first_frames,omitempty"` // rows at the start of each episode that are not samples
-	DropTail  int           `json:"drop_n_last_frames,omitempty"`  // rows at its end that are not samples
-	BatchSize int           `json:"batch_size,omitempty"`          // default 64
+	Split string `json:"split,omitempty"`
+	// rows at the start of each episode that are not samples
+	DropFirst int `json:"drop_n_first_frames,omitempty"`
+	// rows at its end that are not samples
+	DropTail  int           `json:"drop_n_last_frames,omitempty"`
+	BatchSize int           `json:"batch_size,omitempty"` // default 64
 	Shuffle   order.Shuffle `json:"shuffle,omitempty"`
 	Seed      int64         `json:"seed,omitempty"`
 	PoolOrder
-	DropLast     bool   `json:"drop_last,omitempty"` // omit an incomplete last global batch of the epoch
+	// omit an incomplete last global batch of the epoch
+	DropLast     bool   `json:"drop_last,omitempty"`
 	Uneven       Uneven `json:"uneven,omitempty"`
 	Rank         int    `json:"rank,omitempty"`
 	WorldSize    int    `json:"world_size,omitempty"`
@@ -136,9 +141,11 @@ type Order struct {
 
 // PoolOrder bounds what is resident under shuffle="pool". The order depends on it.
 type PoolOrder struct {
-	PoolSize     Bytes `json:"pool_size,omitempty"`     // bytes of resident frames; default half of memory_budget
+	// bytes of resident frames; default half of memory_budget
+	PoolSize     Bytes `json:"pool_size,omitempty"`
 	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // maximum of resident episodes; 0: no limit
-	PoolShards   int   `json:"pool_shards,omitempty"`   // shards of the order; 0: chosen by the number of episodes, never by world_size
+	// shards of the order; 0: chosen by the number of episodes, never by world_size
+	PoolShards int `json:"pool_shards,omitempty"`
 }
 
 // Mixture states how several datasets are mixed (NewMix).
@@ -148,38 +155,47 @@ type Mixture struct {
 	Temperature float64 `json:"temperature,omitempty"`
 	// Stop ends an epoch when the "first" source has delivered all its samples, or when "all" have.
 	// By default the epoch has as many samples as all sources together.
-	Stop       order.Stop `json:"stop,omitempty"`
-	EpochSize  int64      `json:"epoch_size,omitempty"` // number of samples after which an epoch ends
-	Stratified bool       `json:"stratified,omitempty"` // each global batch has exactly the shares
+	Stop order.Stop `json:"stop,omitempty"`
+	// number of samples after which an epoch ends
+	EpochSize  int64 `json:"epoch_size,omitempty"`
+	Stratified bool  `json:"stratified,omitempty"` // each global batch has exactly the shares
 }
 
 // Windows selects the streams of a sample, their rows and their times.
 type Windows struct {
 	// Keys lists the delivered keys; nil delivers all. Data of other keys is not read.
-	Keys    []string        `json:"keys,omitempty"`
-	Deltas  Deltas          `json:"delta_timestamps,omitempty"` // windows: offsets in seconds, per key
-	Indices Indices         `json:"delta_indices,omitempty"`    // windows: offsets in rows, per key
-	Native  NativeWindows   `json:"windows,omitzero"`           // windows at a stream's own rate: offsets, or all samples of a span
-	Anchor  string          `json:"anchor,omitempty"`           // the stream whose rows are samples; "": the dataset's rows (Info.Clock)
-	Hz      *robocache.Rate `json:"hz,omitempty"`               // rate of a uniform timeline per episode, whose rows are samples
-	Align   *align.Config   `json:"align,omitempty"`            // alignment rules: the keywords of Episode.align
+	Keys []string `json:"keys,omitempty"`
+	// windows: offsets in seconds, per key
+	Deltas  Deltas  `json:"delta_timestamps,omitempty"`
+	Indices Indices `json:"delta_indices,omitempty"` // windows: offsets in rows, per key
+	// windows at a stream's own rate: offsets, or all samples of a span
+	Native NativeWindows `json:"windows,omitzero"`
+	// the stream whose rows are samples; "": the dataset's rows (Info.Clock)
+	Anchor string `json:"anchor,omitempty"`
+	// rate of a uniform timeline per episode, whose rows are samples
+	Hz *robocache.Rate `json:"hz,omitempty"`
+	// alignment rules: the keywords of Episode.align
+	Align *align.Config `json:"align,omitempty"`
 	// Tolerance is the maximum difference in seconds of offsets and of frame times from those of
 	// rows. nil: offsets may differ by 1e-4 s, and frame times are not checked.
 	Tolerance *float64 `json:"tolerance_s,omitempty"`
 	// OffsetTolerance applies to offsets only. nil: Tolerance, or 1e-4 s.
 	OffsetTolerance *float64 `json:"offset_tolerance_s,omitempty"`
 	Compat          Compat   `json:"compat,omitempty"`
-	DType           DType    `json:"dtype,omitempty"` // of float64 streams; timestamps stay float64, except in LeRobot datasets
-	Missing         Missing  `json:"missing,omitempty"`
+	// of float64 streams; timestamps stay float64, except in LeRobot datasets
+	DType   DType   `json:"dtype,omitempty"`
+	Missing Missing `json:"missing,omitempty"`
 }
 
 // Frames states how decoded frames are delivered.
 type Frames struct {
-	ImageDType  ImageDType `json:"image_dtype,omitempty"`
-	ImageSize   []int      `json:"image_size,omitempty"` // [height, width]; frames are scaled while they are decoded
-	ImageResize Resize     `json:"image_resize,omitempty"`
-	Augment     *Augment   `json:"augment,omitempty"` // seeded random changes of images and numbers (Loader only)
-	DepthUnit   DepthUnit  `json:"depth_unit,omitempty"`
+	ImageDType ImageDType `json:"image_dtype,omitempty"`
+	// [height, width]; frames are scaled while they are decoded
+	ImageSize   []int  `json:"image_size,omitempty"`
+	ImageResize Resize `json:"image_resize,omitempty"`
+	// seeded random changes of images and numbers (Loader only)
+	Augment   *Augment  `json:"augment,omitempty"`
+	DepthUnit DepthUnit `json:"depth_unit,omitempty"`
 }
 
 // Device states which values are normalized or computed, and on which device.
@@ -204,16 +220,20 @@ type Device struct {
 
 // Memory bounds memory, threads and caches.
 type Memory struct {
-	Threads      int               `json:"threads,omitempty"`       // default: the number of cores
-	Prefetch     int               `json:"prefetch,omitempty"`      // batches of one decode horizon; default 4
-	MemoryBudget Bytes             `json:"memory_budget,omitempty"` // default 4 GiB
-	Allocator    buffers.Allocator `json:"-"`                       // allocates batches; nil: anonymous mappings
+	Threads int `json:"threads,omitempty"` // default: the number of cores
+	// batches of one decode horizon; default 4
+	Prefetch     int   `json:"prefetch,omitempty"`
+	MemoryBudget Bytes `json:"memory_budget,omitempty"` // default 4 GiB
+	// allocates batches; nil: anonymous mappings
+	Allocator buffers.Allocator `json:"-"`
 	// Cache selects a cache of decoded frames. "" is none, "ram" is host memory, "device" is memory
 	// of the device that decodes, and any other value is a directory.
-	Cache       string      `json:"cache,omitempty"`
-	CacheBudget Bytes       `json:"cache_budget,omitempty"` // default: half of memory_budget for "ram", 64 GiB for a directory
+	Cache string `json:"cache,omitempty"`
+	// default: half of memory_budget for "ram", 64 GiB for a directory
+	CacheBudget Bytes       `json:"cache_budget,omitempty"`
 	CacheFormat CacheFormat `json:"cache_format,omitempty"`
-	IOThreads   int         `json:"io_threads,omitempty"` // concurrent reads of remote files; default 32
+	// concurrent reads of remote files; default 32
+	IOThreads int `json:"io_threads,omitempty"`
 	// Deadline is the number of seconds without progress of a batch after which Next returns an
 	// error. The default is 300; a negative value disables it.
 	Deadline float64 `json:"deadline_s,omitempty"`
@@ -238,7 +258,8 @@ func ParseConfig(text []byte) (Config, error) {
 		}
 	}
 	if a := raw["align"]; len(a) > 0 && string(a) != "null" {
-		if _, err := align.ParseConfig(a); err != nil { // rejects unknown keywords, which json.Unmarshal ignores
+		// rejects unknown keywords, which json.Unmarshal ignores
+		if _, err := align.ParseConfig(a); err != nil {
 			return c, err
 		}
 	}
@@ -366,12 +387,21 @@ func (c *Config) Validate(batches bool) error {
 	}
 	for i, s := range []*float64{c.Tolerance, c.OffsetTolerance} {
 		if s != nil && !(*s > 0) {
-			return Misuse([]string{"tolerance_s", "offset_tolerance_s"}[i], "seconds above 0", fmt.Sprint(*s))
+			return Misuse(
+				[]string{"tolerance_s", "offset_tolerance_s"}[i],
+				"seconds above 0",
+				fmt.Sprint(*s),
+			)
 		}
 	}
 	switch {
-	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9): // a timer's duration would be 0 or overflow
-		return Misuse("deadline_s", "0.001 to 1e9 seconds, or below 0 for none", fmt.Sprint(c.Deadline))
+	case c.Deadline > 0 && (c.Deadline < 1e-3 || c.Deadline > 1e9):
+		// a timer's duration would be 0 or overflow
+		return Misuse(
+			"deadline_s",
+			"0.001 to 1e9 seconds, or below 0 for none",
+			fmt.Sprint(c.Deadline),
+		)
 	case !c.Shuffle.Known():
 		return Misuse("shuffle", `"global", "pool" or false`, string(c.Shuffle))
 	case c.CacheFormat == CacheEncoded && !c.HasCacheDirectory():
@@ -382,8 +412,14 @@ func (c *Config) Validate(batches bool) error {
 		)
 	case c.Cache == CacheOnDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
 		want := "with " + robocache.Option("cache", "device") + ", and in place of " +
-			robocache.Option("cache_budget") + ": the bytes of the device's memory that frames may take"
-		got := fmt.Sprintf("%d, %s", c.DeviceMemory, robocache.Option("cache_budget", c.CacheBudget))
+			robocache.Option(
+				"cache_budget",
+			) + ": the bytes of the device's memory that frames may take"
+		got := fmt.Sprintf(
+			"%d, %s",
+			c.DeviceMemory,
+			robocache.Option("cache_budget", c.CacheBudget),
+		)
 		return Misuse("device_memory_budget", want, got)
 	case !batches && c.Cache != "":
 		return robocache.Unsupported("map", nil, "a cache of single items").
@@ -409,7 +445,8 @@ func (c *Config) Validate(batches bool) error {
 // checkSize rejects a size that is not [height, width] with plausible numbers. An empty size is
 // valid.
 func checkSize(option string, size []int) error {
-	if len(size) == 0 || len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
+	if len(size) == 0 ||
+		len(size) == 2 && min(size[0], size[1]) >= 1 && max(size[0], size[1]) <= 1<<15 {
 		return nil
 	}
 	return Misuse(option, "[height, width], each 1 to 32768", fmt.Sprint(size))
@@ -417,5 +454,9 @@ func checkSize(option string, size []int) error {
 
 // RankOutOfRange returns the error of a rank that does not exist in a world of the given size.
 func RankOutOfRange(option string, world, got int) error {
-	return Misuse(option, fmt.Sprintf("0 to %d (world_size is %d)", world-1, world), fmt.Sprint(got))
+	return Misuse(
+		option,
+		fmt.Sprintf("0 to %d (world_size is %d)", world-1, world),
+		fmt.Sprint(got),
+	)
 }

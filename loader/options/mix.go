@@ -11,13 +11,14 @@ import (
 // their zero value take the Config's.
 type Mix struct {
 	Dataset robocache.Dataset
-	Name    string            // in errors, states and statistics; default: its position
-	Weight  *float64          // share of the samples, independent of its size; nil for all sources: shares by size
-	Rename  map[string]string // the dataset's key → the batch's key
-	Keys    []string          // by the batch's names
-	Hz      *robocache.Rate
-	Align   *align.Config
-	Anchor  string // stream whose rows are its samples, by the batch's key
+	Name    string // in errors, states and statistics; default: its position
+	// share of the samples, independent of its size; nil for all sources: shares by size
+	Weight *float64
+	Rename map[string]string // the dataset's key → the batch's key
+	Keys   []string          // by the batch's names
+	Hz     *robocache.Rate
+	Align  *align.Config
+	Anchor string // stream whose rows are its samples, by the batch's key
 	MixFrames
 	Episodes []int  // indices
 	Split    string // as in Config; Episodes must be nil

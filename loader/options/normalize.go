@@ -21,7 +21,8 @@ type Normalize struct {
 
 // Norm states how one key is normalized. Without vectors, the dataset's statistics apply.
 type Norm struct {
-	Mode string    `json:"mode"`           // "mean_std" | "min_max" | "quantiles" (q01, q99) | "quantile10" (q10, q90)
+	// "mean_std" | "min_max" | "quantiles" (q01, q99) | "quantile10" (q10, q90)
+	Mode string    `json:"mode"`
 	Clip bool      `json:"clip,omitempty"` // to [-1, 1]; not for mean_std
 	Mean []float64 `json:"mean,omitempty"`
 	Std  []float64 `json:"std,omitempty"`
@@ -46,9 +47,14 @@ func (n *Normalize) UnmarshalJSON(b []byte) error {
 		var one Norm
 		if json.Unmarshal(raw, &one.Mode) != nil {
 			dec := json.NewDecoder(bytes.NewReader(raw))
-			dec.DisallowUnknownFields() // ignoring "means" would silently apply the dataset's statistics
+			// ignoring "means" would silently apply the dataset's statistics
+			dec.DisallowUnknownFields()
 			if err := dec.Decode(&one); err != nil {
-				return Misuse("normalize", "a mode, or {mode, clip, mean, std, low, high} for "+key, Clip(string(raw)))
+				return Misuse(
+					"normalize",
+					"a mode, or {mode, clip, mean, std, low, high} for "+key,
+					Clip(string(raw)),
+				)
 			}
 		}
 		n.Keys[key] = one
@@ -67,7 +73,8 @@ func (n Normalize) MarshalJSON() ([]byte, error) {
 // Check rejects unknown modes, even of columns that would not use them.
 func (n *Normalize) Check() error {
 	known := func(mode string) bool {
-		return mode == "mean_std" || mode == "min_max" || mode == "quantiles" || mode == "quantile10"
+		return mode == "mean_std" || mode == "min_max" || mode == "quantiles" ||
+			mode == "quantile10"
 	}
 	bad := func(mode string) error {
 		return Misuse("normalize", "mean_std, min_max, quantiles or quantile10", mode)

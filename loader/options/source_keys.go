@@ -27,9 +27,18 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 		keys = m.Keys
 	}
 	gives := func(k string) bool { return has(k) && (keys == nil || slices.Contains(keys, k)) }
-	c.Deltas = slices.DeleteFunc(slices.Clone(c.Deltas), func(d Delta) bool { return !gives(d.Key) })
-	c.Indices = slices.DeleteFunc(slices.Clone(c.Indices), func(x Index) bool { return !gives(x.Key) })
-	c.Native = slices.DeleteFunc(slices.Clone(c.Native), func(w Window) bool { return !gives(w.Key) })
+	c.Deltas = slices.DeleteFunc(
+		slices.Clone(c.Deltas),
+		func(d Delta) bool { return !gives(d.Key) },
+	)
+	c.Indices = slices.DeleteFunc(
+		slices.Clone(c.Indices),
+		func(x Index) bool { return !gives(x.Key) },
+	)
+	c.Native = slices.DeleteFunc(
+		slices.Clone(c.Native),
+		func(w Window) bool { return !gives(w.Key) },
+	)
 	if c.Anchor != "" && info.Feature(c.Anchor) == nil {
 		c.Anchor = "" // the dataset's rows
 	}
@@ -53,8 +62,8 @@ func (c *Config) limitToSource(m *Mix, generated []string) {
 	}
 }
 
-// CheckSourceNames rejects options of a mixture that name a key that no source has. generated lists the
-// keys that any dataset has on request.
+// CheckSourceNames rejects options of a mixture that name a key that no source has. generated lists
+// the keys that any dataset has on request.
 func CheckSourceNames(mix []Mix, cfg *Config, generated []string) error {
 	known := map[string]bool{"task": true}
 	var names []string

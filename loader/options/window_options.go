@@ -18,7 +18,9 @@ func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
 			var e *robocache.Error
 			err := info.Withheld(f.NotDelivered)
 			if errors.As(err, &e) {
-				e.Hint = robocache.Option("keys") + " names what is wanted and goes on without it; or: " + e.Hint
+				e.Hint = robocache.Option(
+					"keys",
+				) + " names what is wanted and goes on without it; or: " + e.Hint
 			}
 			return err
 		}
@@ -36,7 +38,11 @@ func (c *Config) checkAlign() error {
 		return robocache.Unsupported("loader", nil, "align: times in a loader").
 			WithHint("give %s; times is for one episode's align", robocache.Option("hz"))
 	case len(a.Keys) > 0:
-		return Misuse("align keys", "none: "+robocache.Option("keys")+" of the loader chooses", fmt.Sprint(a.Keys))
+		return Misuse(
+			"align keys",
+			"none: "+robocache.Option("keys")+" of the loader chooses",
+			fmt.Sprint(a.Keys),
+		)
 	case !a.HZ.Zero() && (a.HZ.Num < 0 || a.HZ.Den <= 0):
 		return Misuse("align", "hz, a rate above 0", a.HZ.String())
 	case a.HZ.Zero() && a.Extent != "":
@@ -61,7 +67,13 @@ func (c *Config) CheckWindows(
 		case !slices.Contains(known, key):
 			return MissingKey(info, option, key, known)
 		case !wanted(key):
-			return robocache.Misuse("loader", nil, "%s names %s, which keys leaves out", option, key)
+			return robocache.Misuse(
+				"loader",
+				nil,
+				"%s names %s, which keys leaves out",
+				option,
+				key,
+			)
 		case another:
 			return Misuse(option, option+" or another window of "+key, "both")
 		}
@@ -89,7 +101,11 @@ func (c *Config) CheckWindows(
 	}
 	for i := range c.Native {
 		key := c.Native[i].Key
-		if err := check("windows", key, c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil); err != nil {
+		if err := check(
+			"windows",
+			key,
+			c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil,
+		); err != nil {
 			return err
 		}
 	}

@@ -116,31 +116,36 @@ type spanJSON struct {
 // UnmarshalJSON reads the object in its order. ParseSeconds parses each time.
 func (w *NativeWindows) UnmarshalJSON(b []byte) (err error) {
 	const want = `a list of seconds, or {"span": [from, to], "count": n}`
-	*w, err = readKeys(b, "windows", want, func(key string, raw json.RawMessage) (_ Window, err error) {
-		one := Window{Key: key}
-		if len(raw) > 0 && raw[0] == '[' {
-			one.Offsets, err = readSeconds(raw)
-			if err == nil && len(one.Offsets) == 0 {
-				err = errors.New("no offsets")
+	*w, err = readKeys(
+		b,
+		"windows",
+		want,
+		func(key string, raw json.RawMessage) (_ Window, err error) {
+			one := Window{Key: key}
+			if len(raw) > 0 && raw[0] == '[' {
+				one.Offsets, err = readSeconds(raw)
+				if err == nil && len(one.Offsets) == 0 {
+					err = errors.New("no offsets")
+				}
+				return one, err
 			}
-			return one, err
-		}
-		var o spanJSON
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&o); err != nil {
-			return one, err
-		}
-		ends, err := readSeconds(o.Span)
-		if err != nil || len(ends) != 2 || o.Count != nil && *o.Count < 1 {
-			return one, cmp.Or(err, errors.New("no span"))
-		}
-		one.Span = (*[2]float64)(ends)
-		if o.Count != nil {
-			one.Count = *o.Count
-		}
-		return one, nil
-	})
+			var o spanJSON
+			dec := json.NewDecoder(bytes.NewReader(raw))
+			dec.DisallowUnknownFields()
+			if err := dec.Decode(&o); err != nil {
+				return one, err
+			}
+			ends, err := readSeconds(o.Span)
+			if err != nil || len(ends) != 2 || o.Count != nil && *o.Count < 1 {
+				return one, cmp.Or(err, errors.New("no span"))
+			}
+			one.Span = (*[2]float64)(ends)
+			if o.Count != nil {
+				one.Count = *o.Count
+			}
+			return one, nil
+		},
+	)
 	return err
 }
 

@@ -37,7 +37,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import _torch
-from ._errors import Error, ForkError, Internal, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
+from ._errors import (
+    Error,
+    ForkError,
+    Internal,
+    Malformed,
+    Misuse,
+    NotFound,
+    ResourceLimit,
+    Temporary,
+    Unsupported,
+)
 from ._version import __version__
 from .dataset import Dataset, Episode, Feature, Stream, open
 
@@ -45,11 +55,19 @@ if TYPE_CHECKING:
     from . import datasets as datasets
     from ._verbs import convert, doctor, inspect, pull, push, stats
     from .compat import (
-        check_installation as check_installation, enable_jit_cache as enable_jit_cache, fuse_multimodal as fuse_multimodal,
-        fuse_multimodal_alignment as fuse_multimodal_alignment, fused_multimodal_alignment as fused_multimodal_alignment, is_cuda_available as is_cuda_available,
-        print_installation_info as print_installation_info, resample_trajectories as resample_trajectories, set_device as set_device,
-        voxelize_occupancy as voxelize_occupancy, voxelize_point_cloud as voxelize_point_cloud, voxelize_pointcloud as voxelize_pointcloud,
-    )  # fmt: skip
+        check_installation as check_installation,
+        enable_jit_cache as enable_jit_cache,
+        fuse_multimodal as fuse_multimodal,
+        fuse_multimodal_alignment as fuse_multimodal_alignment,
+        fused_multimodal_alignment as fused_multimodal_alignment,
+        is_cuda_available as is_cuda_available,
+        print_installation_info as print_installation_info,
+        resample_trajectories as resample_trajectories,
+        set_device as set_device,
+        voxelize_occupancy as voxelize_occupancy,
+        voxelize_point_cloud as voxelize_point_cloud,
+        voxelize_pointcloud as voxelize_pointcloud,
+    )
     from .edit import merge
     from .lerobot import LeRobotDataset, LeRobotDatasetMetadata
     from .loader import Loader
@@ -57,18 +75,76 @@ if TYPE_CHECKING:
     from .mix import Mix
     from .normalizer import Normalizer
     from .ops import fuse, resample
-    from .options import Align, Augment, Cache, Device, Images, Mixture, Open, Order, Runtime, Statistics, Windows
+    from .options import (
+        Align,
+        Augment,
+        Cache,
+        Device,
+        Images,
+        Mixture,
+        Open,
+        Order,
+        Runtime,
+        Statistics,
+        Windows,
+    )
     from .voxels import SparseVoxels, depth_to_points, tsdf_integrate, voxelize
     from .writer import Writer
 
 __all__ = [
-    "open", "Dataset", "Episode", "Stream", "Feature", "MapDataset", "LeRobotDataset", "LeRobotDatasetMetadata", "Loader", "Mix", "Normalizer", "Writer",
-    "Windows", "Align", "Images", "Augment", "Order", "Mixture", "Cache", "Device", "Statistics", "Runtime", "Open",
-    "resample", "fuse", "voxelize",
-    "depth_to_points", "tsdf_integrate", "SparseVoxels", "inspect", "doctor", "convert", "stats", "edit", "merge", "pull", "push", "versions", "self_test", "is_cuda_available", "check_installation",
+    "open",
+    "Dataset",
+    "Episode",
+    "Stream",
+    "Feature",
+    "MapDataset",
+    "LeRobotDataset",
+    "LeRobotDatasetMetadata",
+    "Loader",
+    "Mix",
+    "Normalizer",
+    "Writer",
+    "Windows",
+    "Align",
+    "Images",
+    "Augment",
+    "Order",
+    "Mixture",
+    "Cache",
+    "Device",
+    "Statistics",
+    "Runtime",
+    "Open",
+    "resample",
+    "fuse",
+    "voxelize",
+    "depth_to_points",
+    "tsdf_integrate",
+    "SparseVoxels",
+    "inspect",
+    "doctor",
+    "convert",
+    "stats",
+    "edit",
+    "merge",
+    "pull",
+    "push",
+    "versions",
+    "self_test",
+    "is_cuda_available",
+    "check_installation",
     "print_installation_info",
-    "Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "Internal", "ForkError", "__version__",
-]  # fmt: skip
+    "Error",
+    "NotFound",
+    "Malformed",
+    "Unsupported",
+    "ResourceLimit",
+    "Temporary",
+    "Misuse",
+    "Internal",
+    "ForkError",
+    "__version__",
+]
 
 # Names of the earlier RoboCache that still work; docs/migration.md has the ways on.
 _OLD = (
@@ -82,11 +158,21 @@ _OLD_DATASETS = (
 
 # Where each name is, and is looked for when it is used first.
 _PLACES = {
-    "mapdataset": "MapDataset", "lerobot": "LeRobotDataset LeRobotDatasetMetadata", "loader": "Loader", "mix": "Mix", "normalizer": "Normalizer", "ops": "resample fuse",
+    "mapdataset": "MapDataset",
+    "lerobot": "LeRobotDataset LeRobotDatasetMetadata",
+    "loader": "Loader",
+    "mix": "Mix",
+    "normalizer": "Normalizer",
+    "ops": "resample fuse",
     "options": "Windows Align Images Augment Order Mixture Cache Device Statistics Runtime Open",
-    "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels", "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
-    "_verbs": "inspect doctor convert stats pull push", "writer": "Writer", "edit": "edit merge", "datasets": " ".join(["datasets", *_OLD_DATASETS]), "ray": "ray",
-}  # fmt: skip
+    "voxels": "voxelize depth_to_points tsdf_integrate SparseVoxels",
+    "compat": " ".join(["is_cuda_available check_installation print_installation_info", *_OLD]),
+    "_verbs": "inspect doctor convert stats pull push",
+    "writer": "Writer",
+    "edit": "edit merge",
+    "datasets": " ".join(["datasets", *_OLD_DATASETS]),
+    "ray": "ray",
+}
 _LAZY = {name: module for module, names in _PLACES.items() for name in names.split()}
 
 
@@ -97,7 +183,12 @@ def versions() -> dict[str, Any]:
 
     from . import _engine
 
-    out = {"package": __version__, **_engine.call("robocache_versions"), "library": str(_engine.library_path()), "python": platform.python_version()}
+    out = {
+        "package": __version__,
+        **_engine.call("robocache_versions"),
+        "library": str(_engine.library_path()),
+        "python": platform.python_version(),
+    }
     for name in ("numpy", "torch"):
         try:
             out[name] = importlib.metadata.version(name)
@@ -111,14 +202,19 @@ def self_test() -> bool:
     from . import _engine
 
     v = versions()
-    print(f"robocache {v['package']}, engine {v['robocache']} (ABI {v['abi']}, {v['go']}), formats: {', '.join(v['formats']) or 'none'}")
+    print(
+        f"robocache {v['package']}, engine {v['robocache']} (ABI {v['abi']}, {v['go']}), formats: {', '.join(v['formats']) or 'none'}"
+    )
     failed = []
     for r in _engine.call("robocache_self_test"):
         state = "ok" if r["ok"] else "WRONG" if r["present"] else "not here"
         print(f"{r['part']}: {state}{': ' + r['detail'] if r.get('detail') else ''}")
         failed += [r["part"]] if r["present"] and not r["ok"] else []
     if failed:
-        raise Error(f"{', '.join(failed)} gave wrong results", hint="please report what robocache.self_test() printed")
+        raise Error(
+            f"{', '.join(failed)} gave wrong results",
+            hint="please report what robocache.self_test() printed",
+        )
     if not v["formats"]:
         raise Unsupported("the engine knows no format", hint="build it from ./cmd/librobocache")
     if v.get("decoder"):
@@ -146,7 +242,9 @@ def __getattr__(name: str) -> Any:
         return value
     from ._options import nearest
 
-    raise AttributeError(f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}")
+    raise AttributeError(
+        f"module 'robocache' has no attribute {name!r}: {nearest(name, [*__all__, *_OLD])}"
+    )
 
 
 def __dir__() -> list[str]:

@@ -18,7 +18,8 @@ def main() -> NoReturn:
         sys.exit(f"robocache: {e}")
     sys.stdout.flush()
     sys.stderr.flush()
-    # The engine's runtime has threads and signal handlers of its own: Python's way down would have nothing to do but meet them.
+    # The engine's runtime has threads and signal handlers of its own: Python's way down would have
+    # nothing to do but meet them.
     os._exit(run(sys.argv[1:]))
 
 

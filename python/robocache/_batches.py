@@ -18,6 +18,7 @@ from ._finish import Raw
 
 _TAKEN = 8  # words of robocache_taken: rows, epoch, position, tensors, seq, batch, text, text_bytes
 
+
 class Taken:
     """A batch that the engine gave."""
 
@@ -42,14 +43,19 @@ class Batches:
         self._keys = [f["key"] for f in self._fields]
         text = ("string", "json")
         self._tensors = [f for f in self._fields if f["dtype"] not in text]
-        self._texts = [(i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text]
+        self._texts = [
+            (i, f["dtype"] == "json") for i, f in enumerate(self._fields) if f["dtype"] in text
+        ]
         self._taken = (ctypes.c_int64 * _TAKEN)()
         self._at = ctypes.addressof(self._taken)
         self._torch = _memory.torch_module()
         self._convert = None if self._torch is None else _memory.converter(self._torch)
-        self._turn = threading.Lock()  # one taker at a time: what was taken must be told before the next
+        # one taker at a time: what was taken must be told before the next
+        self._turn = threading.Lock()
 
-    def next(self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None) -> Taken | None | bool:
+    def next(
+        self, epoch: int = -1, wait: bool = True, into: deque[Taken] | None = None
+    ) -> Taken | None | bool:
         """The next batch; None at the end of the epoch; False where wait is False and it is not finished.
 
         epoch: of the batches that this pass has had. into: a queue that takes it before it counts, so that an exception in between loses
@@ -74,8 +80,15 @@ class Batches:
         rows, epoch, _, count, seq, batch, text, text_bytes = self._taken
         capsules = self._engine.capsules(batch)
         if len(capsules) != count:
-            raise Misuse("the loader was closed or moved while a batch was on its way", hint="begin a new `for`")
-        values = list(map(self._convert, capsules)) if self._convert is not None else self._arrays(capsules, rows)
+            raise Misuse(
+                "the loader was closed or moved while a batch was on its way",
+                hint="begin a new `for`",
+            )
+        values = (
+            list(map(self._convert, capsules))
+            if self._convert is not None
+            else self._arrays(capsules, rows)
+        )
         texts = self._read_texts(rows, ctypes.string_at(text, text_bytes)) if self._texts else []
         if self._raw:
             taken = Taken(seq, epoch, Raw(rows, values, texts))
@@ -84,15 +97,21 @@ class Batches:
                 values.insert(position, column)
             taken = Taken(seq, epoch, dict(zip(self._keys, values)))
         if into is not None:
-            if into and into[-1].seq == seq:  # given again, because an exception came before it counted
+            # given again, because an exception came before it counted
+            if into and into[-1].seq == seq:
                 into.pop()
             into.append(taken)
         self._engine.arrived(batch)
         return taken
 
     def _arrays(self, capsules: list[Any], rows: int) -> list[Any]:
-        first = [_memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)]
-        return [_memory.array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :])) for c, f, n in zip(capsules, self._tensors, first)]
+        first = [
+            _memory.entries(c) if f.get("ragged") else rows for c, f in zip(capsules, self._tensors)
+        ]
+        return [
+            _memory.array(c, f["dtype"], (n, *f["shape"][bool(f.get("ragged")) :]))
+            for c, f, n in zip(capsules, self._tensors, first)
+        ]
 
     def _read_texts(self, rows: int, blob: bytes) -> list[tuple[int, list[Any]]]:
         """The text columns, each beside its position among the fields; robocache.h says how they are written."""

@@ -13,7 +13,21 @@ import numpy as np
 
 from . import _options, _statistics
 from ._errors import Misuse
-from ._options import bytes_of, duration, flag, frame_size, integer, is_integer, moment, nearest, number, rate, real, seconds, whole
+from ._options import (
+    bytes_of,
+    duration,
+    flag,
+    frame_size,
+    integer,
+    is_integer,
+    moment,
+    nearest,
+    number,
+    rate,
+    real,
+    seconds,
+    whole,
+)
 from ._tensors.rules import EDGES, MODES
 from .normalizer import Normalizer, Vectors, taken_over
 from ._given import Given, refuse_size
@@ -24,7 +38,9 @@ NORMS = ("mean_std", "min_max", "quantiles", "quantile10")
 UNITS = ("mm", "m")
 
 
-def settle(table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None) -> dict[str, Any]:
+def settle(
+    table: Mapping[str, Check], given: Mapping[str, Any], features: Iterable[str] | None = None
+) -> dict[str, Any]:
     """The options of a table that are given (not None), checked. features: the keys that may be named."""
     out: dict[str, Any] = {}
     labels = getattr(given, "labels", {})  # how messages name options of groups
@@ -32,7 +48,9 @@ def settle(table: Mapping[str, Check], given: Mapping[str, Any], features: Itera
         if (value := given.get(name)) is None:
             continue
         label = labels.get(name, name)
-        settled = check(label, value, features) if getattr(check, "keyed", False) else check(label, value)
+        settled = (
+            check(label, value, features) if getattr(check, "keyed", False) else check(label, value)
+        )
         if settled is not None:
             out[name] = settled
     return out
@@ -53,9 +71,14 @@ def by_key(check: Check, what: str = "key of {}", or_all: bool = False) -> Check
 
     def table(name: str, v: Any, features: Iterable[str]) -> Any:
         if isinstance(v, Mapping):
-            return {_options.key(k, features, what.format(name)): check(f"{name}[{k!r}]", x) for k, x in v.items()}
+            return {
+                _options.key(k, features, what.format(name)): check(f"{name}[{k!r}]", x)
+                for k, x in v.items()
+            }
         if not or_all:
-            raise Misuse(f"{name}={v!r}: expected a dict by {'stream ' if what == 'stream' else ''}key")
+            raise Misuse(
+                f"{name}={v!r}: expected a dict by {'stream ' if what == 'stream' else ''}key"
+            )
         return check(name, v)
 
     return _keyed(table)
@@ -100,7 +123,13 @@ def _rotations(name: str, v: Any) -> list[dict[str, Any]]:
     """A form, or a list of (first channel, form)."""
     out = []
     for r in [(0, v)] if isinstance(v, str) else v if isinstance(v, (list, tuple)) else [v]:
-        at, form = (r["at"], r["form"]) if isinstance(r, Mapping) and set(r) == {"at", "form"} else r if isinstance(r, (tuple, list)) and len(r) == 2 else (None, None)
+        at, form = (
+            (r["at"], r["form"])
+            if isinstance(r, Mapping) and set(r) == {"at", "form"}
+            else r
+            if isinstance(r, (tuple, list)) and len(r) == 2
+            else (None, None)
+        )
         if not is_integer(at) or not isinstance(form, str):
             raise Misuse(f"{name}={v!r}: expected a form, or a list of (first channel, form)")
         out.append({"at": int(at), "form": form})
@@ -153,7 +182,12 @@ def _align(name: str, v: Any, features: Iterable[str]) -> dict[str, Any]:
 def _keys(name: str, v: Any, features: Iterable[str]) -> list[str]:
     if isinstance(v, str):
         raise Misuse(f"{name}={v!r}: expected a list of keys")
-    return [_options.key(k, [*features, "task", "episode_id", "index", "episode_index", "frame_index"], "key") for k in v]
+    return [
+        _options.key(
+            k, [*features, "task", "episode_id", "index", "episode_index", "frame_index"], "key"
+        )
+        for k in v
+    ]
 
 
 def _indices(name: str, v: Any) -> list[int]:
@@ -179,9 +213,17 @@ def _seconds(name: str, v: Any, want: str = "a list of seconds for each key") ->
 def _window(name: str, w: Any) -> Any:
     """One entry of windows=: a tuple is a span, (from, to) or (from, to, count), a list offsets."""
     want = "(from, to) or (from, to, count) for a span, or a list of offsets, in seconds"
-    if isinstance(w, Mapping) and set(w) <= {"span", "count"} and isinstance(w.get("span"), (tuple, list)):
+    if (
+        isinstance(w, Mapping)
+        and set(w) <= {"span", "count"}
+        and isinstance(w.get("span"), (tuple, list))
+    ):
         w = (*w["span"], *([w["count"]] if w.get("count") is not None else []))
-    if isinstance(w, Mapping) or isinstance(w, tuple) and (len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1)):
+    if (
+        isinstance(w, Mapping)
+        or isinstance(w, tuple)
+        and (len(w) not in (2, 3) or len(w) == 3 and (not is_integer(w[2]) or int(w[2]) < 1))
+    ):
         raise Misuse(f"{name}={w!r}: expected {want}")
     if not isinstance(w, tuple):
         return w if isinstance(w, list) and not w else _seconds(name, w, want)
@@ -197,16 +239,24 @@ def _normalize(name: str, v: Any, features: Iterable[str]) -> Any:
         v = getattr(v, "normalizer", v)  # a Loader or MapDataset
     if isinstance(v, Normalizer):
         if v.sources:
-            raise Misuse(f"{name}: the normalizer of a mixture of {len(v.sources)} sources", hint=f"name one source: normalizer[{v.sources[0]!r}]")
+            raise Misuse(
+                f"{name}: the normalizer of a mixture of {len(v.sources)} sources",
+                hint=f"name one source: normalizer[{v.sources[0]!r}]",
+            )
         if not v.keys:
-            raise Misuse(f"{name}: the other loader normalises nothing", hint='give it normalize="mean_std", and this one its normalizer')
+            raise Misuse(
+                f"{name}: the other loader normalises nothing",
+                hint='give it normalize="mean_std", and this one its normalizer',
+            )
         for key in v.keys:
             _options.key(key, features, "key of the normalizer")
         return taken_over(v)
     if isinstance(v, str):
         return _options.choice(name, v, NORMS)
     if not isinstance(v, Mapping):
-        raise Misuse(f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, or the normalizer of another loader")
+        raise Misuse(
+            f"{name}={v!r}: expected one of {', '.join(map(repr, NORMS))}, a dict by key, or the normalizer of another loader"
+        )
     return by_key(_norm)(name, v, features)
 
 
@@ -220,7 +270,10 @@ def _norm(name: str, one: Any) -> Any:
         if k not in known:
             raise Misuse(f"unknown entry {k!r} in {name}", hint=nearest(k, known))
     try:
-        return {n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x) for n, x in one.items()}
+        return {
+            n: (np.asarray(x, np.float64).ravel().tolist() if n not in ("mode", "clip") else x)
+            for n, x in one.items()
+        }
     except (TypeError, ValueError):
         raise Misuse(f"{name}: expected numbers, found {dict(one)!r}") from None
 
@@ -244,7 +297,11 @@ SAMPLE: dict[str, Check] = {
     "split": text,
     # Seconds, ints too: lerobot's rule, where [-1, 0] is one second.
     "delta_timestamps": by_key(_seconds),
-    "delta_indices": by_key(listed(integer, "a list of whole rows", "delta_timestamps= and Windows(seconds=…) take seconds")),
+    "delta_indices": by_key(
+        listed(
+            integer, "a list of whole rows", "delta_timestamps= and Windows(seconds=…) take seconds"
+        )
+    ),
     "windows": by_key(_window),
     "anchor": _keyed(lambda name, v, features: _options.key(v, features, f"key of {name}")),
     "hz": rate,
@@ -296,7 +353,9 @@ LOADER: dict[str, Check] = {
     "metrics": text,
     "decode": one_of("cpu", "auto", "gpu"),
     "device_memory_budget": bytes_of,
-    "dtype": lambda name, v: _options.choice(name, str(v).removeprefix("torch."), ("float32", "keep")),
+    "dtype": lambda name, v: _options.choice(
+        name, str(v).removeprefix("torch."), ("float32", "keep")
+    ),
 }
 
 MIXTURE: dict[str, Check] = {
@@ -325,7 +384,10 @@ def loader(given: Given, mixed: bool) -> dict[str, Any]:
         if name.startswith("pool_") and shuffle != "pool":
             raise Misuse(f"{label} is for shuffle='pool'", hint="add shuffle='pool'")
         if name.startswith("cache_") and "cache" not in c:
-            raise Misuse(f"{label} without a place", hint="robocache.Cache('ram', …) or robocache.Cache(directory, …)")
+            raise Misuse(
+                f"{label} without a place",
+                hint="robocache.Cache('ram', …) or robocache.Cache(directory, …)",
+            )
     mixture = settle(MIXTURE, given)
     if mixture and not mixed:
         raise Misuse("mixture= is for mixtures", hint="give a list of robocache.Mix")
@@ -355,11 +417,19 @@ def _mapping(_: str, v: Any) -> Any:
 def _format_options(name: str, v: Any) -> dict[str, str]:
     if not isinstance(v, Mapping):
         raise Misuse(f"{name}={v!r}: expected a dict")
-    return {str(k): ("true" if x else "false") if isinstance(x, bool) else str(x) for k, x in v.items()}
+    return {
+        str(k): ("true" if x else "false") if isinstance(x, bool) else str(x) for k, x in v.items()
+    }
 
 
 # How a dataset is opened.
 OPEN: dict[str, Check] = {
-    "format": text, "rows_hz": rate, "map": _mapping, "split": text, "options": _format_options, "follow_links": lambda _, v: bool(v),
-    "memory_budget": bytes_of, "depth_unit": one_of(*UNITS),
-}  # fmt: skip
+    "format": text,
+    "rows_hz": rate,
+    "map": _mapping,
+    "split": text,
+    "options": _format_options,
+    "follow_links": lambda _, v: bool(v),
+    "memory_budget": bytes_of,
+    "depth_unit": one_of(*UNITS),
+}

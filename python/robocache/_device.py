@@ -18,10 +18,23 @@ from ._errors import Error, Temporary
 from ._finish import Finisher
 
 
-_LOST = (  # of CUDA's messages; internal/cudahost has the numbers. After others, as of a stream that is captured, the device works
-    "an illegal memory access", "the launch timed out", "context is destroyed", "device-side assert", "hardware stack error", "an illegal instruction", "misaligned address",
-    "global/shared address space", "invalid program counter", "unspecified launch failure", "uncorrectable ECC", "uncorrectable NVLink", "busy or unavailable",
-)  # fmt: skip
+# of CUDA's messages; internal/cudahost has the numbers. After others, as of a stream that is
+# captured, the device works
+_LOST = (
+    "an illegal memory access",
+    "the launch timed out",
+    "context is destroyed",
+    "device-side assert",
+    "hardware stack error",
+    "an illegal instruction",
+    "misaligned address",
+    "global/shared address space",
+    "invalid program counter",
+    "unspecified launch failure",
+    "uncorrectable ECC",
+    "uncorrectable NVLink",
+    "busy or unavailable",
+)
 _LOST_HINT = "a kernel before, of any library, broke the process's context, or the device failed. Start the process anew (the loader's state_dict goes on where it was); compute-sanitizer finds such a kernel"
 
 
@@ -41,12 +54,14 @@ def _settle(*flights: deque[Taken]) -> None:
     """Waits for copies that are under way, so that their host memory may go."""
     for queue in flights:
         while queue:
-            t = queue[0]  # it stays there until its copy is done: an interrupt must not let its memory go
+            # it stays there until its copy is done: an interrupt must not let its memory go
+            t = queue[0]
             if t.copy is not None:
                 try:
                     t.copy.event.synchronize()
                 except RuntimeError:
-                    pass  # the device has failed, or is gone at exit: nothing reads the memory any more
+                    # the device has failed, or is gone at exit: nothing reads the memory any more
+                    pass
             queue.popleft()
 
 
@@ -56,15 +71,20 @@ class Device:
     What was taken ahead is not the user's yet: `before` names the first such batch, so that a state stands before it.
     """
 
-    def __init__(self, batches: Batches, torch: Any, target: Any, finisher: Finisher | None = None) -> None:
+    def __init__(
+        self, batches: Batches, torch: Any, target: Any, finisher: Finisher | None = None
+    ) -> None:
         self._batches, self._torch, self._target, self._finisher = batches, torch, target, finisher
         self._stream = torch.cuda.Stream(device=target)
         self._began = torch.cuda.Event()  # what the caller's stream was asked for before a copy
-        self._spare: list[Any] = []  # events of copies that are over: making one is a call of the driver
-        self._moving: list[Any] = []  # what copies write to: an exception must not let it go while they do
+        # events of copies that are over: making one is a call of the driver
+        self._spare: list[Any] = []
+        # what copies write to: an exception must not let it go while they do
+        self._moving: list[Any] = []
         self._ahead: deque[Taken] = deque()  # taken from the engine, not given
         self._behind: deque[Taken] = deque()  # given, copies perhaps under way
-        self._epoch, self._follows = -2, False  # of the batch that was given last; whether it followed the one before
+        # of the batch that was given last; whether it followed the one before
+        self._epoch, self._follows = -2, False
         self._turn = threading.RLock()
         weakref.finalize(self, _settle, self._behind, self._ahead)
 
@@ -88,7 +108,11 @@ class Device:
             with self._turn:
                 return self._next(epoch)
         except RuntimeError as e:
-            if isinstance(e, Error) or "CUDA" not in str(e) or not any(said in str(e) for said in _LOST):
+            if (
+                isinstance(e, Error)
+                or "CUDA" not in str(e)
+                or not any(said in str(e) for said in _LOST)
+            ):
                 raise
             raise Temporary(f"the CUDA device failed, and torch says: {e}", hint=_LOST_HINT) from e
 
@@ -98,7 +122,8 @@ class Device:
             if not copied.query():
                 if len(self._behind) <= 2:
                     break
-                copied.synchronize()  # or a host that is far ahead of the device collects what is copied from
+                # or a host that is far ahead of the device collects what is copied from
+                copied.synchronize()
             self._behind.popleft()
             self._spare.append(copied)
         if not self._ahead and self._batches.next(epoch, into=self._ahead) is None:
@@ -112,20 +137,27 @@ class Device:
             self._epoch, self._follows = first.epoch, first.epoch == self._epoch + 1
         if len(self._ahead) < 2:
             try:
-                if self._batches.next(first.epoch, wait=False, into=self._ahead) is None and self._follows:
-                    self._batches.next(wait=False, into=self._ahead)  # the next epoch's first, as the engine makes it ahead
+                if (
+                    self._batches.next(first.epoch, wait=False, into=self._ahead) is None
+                    and self._follows
+                ):
+                    # the next epoch's first, as the engine makes it ahead
+                    self._batches.next(wait=False, into=self._ahead)
             except Error:
                 pass  # it belongs to the next batch, and comes again with it
         for t in self._ahead:
             self._send(t, now)
-        if not first.copy.event.query():  # even a wait for a copy that is over holds the stream up for microseconds
+        # even a wait for a copy that is over holds the stream up for microseconds
+        if not first.copy.event.query():
             now.wait_event(first.copy.event)
         tensors = first.copy.tensors
         if first.copy.stream != now:
-            for v in first.copy.owners:  # or its memory is given out again while this stream still reads it
+            # or its memory is given out again while this stream still reads it
+            for v in first.copy.owners:
                 self._in_use(v, now)
         given = Taken(first.seq, first.epoch, tensors)
-        # What it was copied from stays until the copy has read it. In this order an exception in between gives it again.
+        # What it was copied from stays until the copy has read it. In this order an exception in
+        # between gives it again.
         self._behind.append(first)
         self._ahead.popleft()
         first.copy.tensors, first.copy.owners = {}, []
@@ -146,7 +178,8 @@ class Device:
             event.record(self._stream)
             t.copy = _Copy(event, tensors, owners, now)
         except BaseException:
-            self._stream.synchronize()  # part of it may be under way, and nothing else would wait for it
+            # part of it may be under way, and nothing else would wait for it
+            self._stream.synchronize()
             raise
         finally:
             self._moving = []
@@ -155,7 +188,8 @@ class Device:
         """Copies of tensors, also of what the engine decoded on the device, whose memory it writes to again. made: what is written after them, on the same stream."""
         to = [self._torch.empty(v.shape, dtype=v.dtype, device=self._target) for v in host]
         self._moving = [*to, *made]
-        self._began.record(self._torch.cuda.current_stream(self._target))  # behind the allocation of memory, and what used it before
+        # behind the allocation of memory, and what used it before
+        self._began.record(self._torch.cuda.current_stream(self._target))
         self._stream.wait_event(self._began)
         self._move(to, host)
         return to
@@ -199,7 +233,8 @@ class PageLocked:
         self._left: deque[tuple[Any, list[Any]]] = deque()  # nobody's, copies perhaps under way
         self._turn = threading.RLock()
         self._count = getattr(torch._C, "_storage_Use_Count", None)
-        self._alone = self._holders(deque([torch.empty(1)]))  # of a tensor that is nobody else's; versions of Python and torch differ
+        # of a tensor that is nobody else's; versions of Python and torch differ
+        self._alone = self._holders(deque([torch.empty(1)]))
         weakref.finalize(self, _quiet, torch, device, self._given, self._older, self._left)
 
     @property
@@ -218,13 +253,18 @@ class PageLocked:
     def _holders(self, queue: deque[Any]) -> tuple[int, int]:
         """How many references a queue's first tensor has, and how many its memory: views have their own."""
         t = queue[0]
-        return sys.getrefcount(t), 0 if self._count is None else self._count(t.untyped_storage()._cdata)
+        return sys.getrefcount(t), 0 if self._count is None else self._count(
+            t.untyped_storage()._cdata
+        )
 
     def _let_go(self) -> None:
         while self._left and self._left[0][0].query():
             self._left.popleft()
         free: list[Any] = []
-        for queue, n in ((self._given, len(self._given)), (self._older, min(len(self._older), self._LOOKED_AT))):
+        for queue, n in (
+            (self._given, len(self._given)),
+            (self._older, min(len(self._older), self._LOOKED_AT)),
+        ):
             for _ in range(n):
                 used = self._holders(queue) != self._alone
                 (queue if used else free).append(queue[0])

@@ -37,21 +37,47 @@ _CALLS = (
 _PYTHON = "PyCapsule_New PyCapsule_IsValid PyCapsule_GetPointer PyList_New PyList_SetItem Py_DecRef".split()
 
 _STATUS, _NUMBER, _PLACE = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
-_CALL: list[Any] = [_NUMBER, ctypes.c_char_p, _STATUS, ctypes.POINTER(_NUMBER), ctypes.POINTER(_PLACE)]
-_RUN: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _PLACE]  # op, addresses as packed int64, how many, stream, where the text of an error goes
+_CALL: list[Any] = [
+    _NUMBER,
+    ctypes.c_char_p,
+    _STATUS,
+    ctypes.POINTER(_NUMBER),
+    ctypes.POINTER(_PLACE),
+]
+# op, addresses as packed int64, how many, stream, where the text of an error goes
+_RUN: list[Any] = [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, _PLACE]
 
-# The functions of robocache.h that are no calls: attribute of Engine, name, result, arguments. Those with an attribute keep the GIL.
+# The functions of robocache.h that are no calls: attribute of Engine, name, result, arguments.
+# Those with an attribute keep the GIL.
 _FUNCTIONS: list[tuple[str, str, Any, list[Any]]] = [
     ("", "robocache_free", None, [_PLACE]),
     ("", "robocache_cancel", None, [_NUMBER]),
     ("", "robocache_interrupt", None, [_NUMBER]),
     ("", "robocache_main", _STATUS, [_STATUS, ctypes.POINTER(ctypes.c_char_p)]),
-    ("", "robocache_loader_take", _STATUS, [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)]),
+    (
+        "",
+        "robocache_loader_take",
+        _STATUS,
+        [_NUMBER, _NUMBER, _STATUS, _PLACE, ctypes.POINTER(_PLACE)],
+    ),
     ("", "robocache_op_run", _STATUS, _RUN),
-    ("", "robocache_writer_add", _STATUS, [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)]),
-    ("", "robocache_writer_sample", _STATUS, [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_PLACE)]),
-    ("launch", "robocache_op_run", _STATUS, _RUN),  # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL again
-    ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),  # these two enter no Go and wait for nothing: no signal handler runs within them
+    (
+        "",
+        "robocache_writer_add",
+        _STATUS,
+        [_NUMBER, ctypes.c_char_p, _PLACE, _NUMBER, _STATUS, ctypes.POINTER(_PLACE)],
+    ),
+    (
+        "",
+        "robocache_writer_sample",
+        _STATUS,
+        [_NUMBER, ctypes.c_char_p, _NUMBER, _NUMBER, ctypes.POINTER(_PLACE)],
+    ),
+    # a launch waits for nothing: with other threads about it can cost milliseconds to have the GIL
+    # again
+    ("launch", "robocache_op_run", _STATUS, _RUN),
+    # these two enter no Go and wait for nothing: no signal handler runs within them
+    ("capsules", "robocache_capsules", ctypes.py_object, [_PLACE]),
     ("arrived", "robocache_arrived", None, [_PLACE]),
     ("update_environment", "robocache_environment", None, [ctypes.c_char_p, _STATUS]),
 ]
@@ -83,7 +109,9 @@ class Engine:
         found = self.lib.robocache_abi_version()
         if found != ABI:
             raise Unsupported(
-                f"the engine speaks ABI {found}, this package {ABI}", {"file": path}, "build both from one version: 'make lib', or pip install again"
+                f"the engine speaks ABI {found}, this package {ABI}",
+                {"file": path},
+                "build both from one version: 'make lib', or pip install again",
             )
         held = ctypes.PyDLL(path)  # keeps the GIL
         calls = [("", name, _STATUS, _CALL) for name in _CALLS]
@@ -92,7 +120,9 @@ class Engine:
             fn.restype, fn.argtypes = result, arguments
             if attribute:
                 setattr(self, attribute, fn)
-        functions = (ctypes.c_void_p * len(_PYTHON))(*(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON))
+        functions = (ctypes.c_void_p * len(_PYTHON))(
+            *(ctypes.cast(getattr(ctypes.pythonapi, n), ctypes.c_void_p).value for n in _PYTHON)
+        )
         held.robocache_python(functions)
 
     @property
@@ -106,7 +136,8 @@ class Engine:
         if current == self._environment:
             return
         with self._environment_lock:
-            # The first call passes every variable. A variable that was removed and set again differs
+            # The first call passes every variable. A variable that was removed and set again
+            # differs
             # from the engine's copy, although it equals its value at the start of the process.
             known = self._environment or {}
             gone = self._initial if self._environment is None else known
@@ -122,7 +153,14 @@ class Engine:
         texts = (ctypes.c_char_p * len(args))(*map(os.fsencode, args))
         return int(self.lib.robocache_main(len(args), texts))
 
-    def call(self, name: str, handle: int = 0, args: dict[str, Any] | None = None, *, settle: bool = False) -> tuple[int, Any]:
+    def call(
+        self,
+        name: str,
+        handle: int = 0,
+        args: dict[str, Any] | None = None,
+        *,
+        settle: bool = False,
+    ) -> tuple[int, Any]:
         """Calls the engine and gives (status, answer). Waits in short steps without the GIL, so that signals are seen; an exception cancels the work.
 
         settle: waits for the end of work that was cancelled, which removes what it left unfinished; a second Ctrl-C does not.
@@ -132,12 +170,16 @@ class Engine:
         ticket = ctypes.c_int64(0)
         out = ctypes.c_void_p()
         try:
-            status = getattr(self.lib, name)(handle, payload, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
+            status = getattr(self.lib, name)(
+                handle, payload, STEP_MS, ctypes.byref(ticket), ctypes.byref(out)
+            )
             while status == PENDING:
                 for line in (self.answer(out) or {}).get("log", ()):
                     _log.warning("%s", line)
                 out.value = None
-                status = self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out))
+                status = self.lib.robocache_wait(
+                    0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out)
+                )
         except BaseException:
             if ticket.value:
                 self._give_up(ticket, settle)
@@ -152,7 +194,12 @@ class Engine:
             if settle:
                 self.lib.robocache_interrupt(ticket)
                 out = ctypes.c_void_p()
-                while self.lib.robocache_wait(0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out)) == PENDING:
+                while (
+                    self.lib.robocache_wait(
+                        0, None, STEP_MS, ctypes.byref(ticket), ctypes.byref(out)
+                    )
+                    == PENDING
+                ):
                     pass
                 self.lib.robocache_free(out)
         finally:
@@ -174,14 +221,18 @@ def _initial_environment() -> dict[bytes, bytes]:
         entries = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:
         return {}
-    return {name: value for name, found, value in (entry.partition(b"=") for entry in entries) if found}
+    return {
+        name: value for name, found, value in (entry.partition(b"=") for entry in entries) if found
+    }
 
 
 def _json(args: dict[str, Any]) -> bytes:
     """JSON as the library reads it: it has no NaN and no infinities, so they go as null and as numbers beyond all."""
     text = json.dumps(args)
     if "NaN" in text or "Infinity" in text:
-        text = _UNTOLD.sub(lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text)
+        text = _UNTOLD.sub(
+            lambda m: m[0] if m[0][0] == '"' else "null" if m[0] == "NaN" else "1e999", text
+        )
     return text.encode()
 
 
@@ -208,7 +259,9 @@ def library_path() -> Path:
     path = Path(named) if named else Path(__file__).resolve().parent / "_lib" / "librobocache.so"
     if not path.is_file():
         raise NotFound(
-            f"the engine's library is not there: {path}", {"file": str(path)}, "in a checkout run 'make lib'; otherwise 'pip install ./python'"
+            f"the engine's library is not there: {path}",
+            {"file": str(path)},
+            "in a checkout run 'make lib'; otherwise 'pip install ./python'",
         )
     return path
 
@@ -225,7 +278,8 @@ def _private_copy(path: Path) -> Engine:
                 if n == 0:
                     break
                 done += n
-        # The descriptor stays open and the pid is in the name: dlopen compares names, and a reused one would give an ancestor's copy.
+        # The descriptor stays open and the pid is in the name: dlopen compares names, and a reused
+        # one would give an ancestor's copy.
         return Engine(f"/proc/{os.getpid()}/fd/{fd}")
     except (OSError, Unsupported):
         pass  # no memfd, or not executable there: a file that is removed at once
@@ -270,7 +324,17 @@ def _close(e: Engine, number: int) -> None:
 class Handle:
     """An object of the engine. In a forked or other process it makes itself again; collected, it closes itself."""
 
-    __slots__ = ("_engine", "_number", "_finalizer", "_make", "_mutex", "_process", "closed", "info", "__weakref__")
+    __slots__ = (
+        "_engine",
+        "_number",
+        "_finalizer",
+        "_make",
+        "_mutex",
+        "_process",
+        "closed",
+        "info",
+        "__weakref__",
+    )
 
     def __init__(self, make: Callable[[], tuple[int, Any]]) -> None:
         self._make = make

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Error", "NotFound", "Malformed", "Unsupported", "ResourceLimit", "Temporary", "Misuse", "Internal", "ForkError"]
+__all__ = [
+    "Error",
+    "NotFound",
+    "Malformed",
+    "Unsupported",
+    "ResourceLimit",
+    "Temporary",
+    "Misuse",
+    "Internal",
+    "ForkError",
+]
 
 
 class Error(RuntimeError):
@@ -13,7 +23,9 @@ class Error(RuntimeError):
     where: dict[str, Any]
     hint: str
 
-    def __init__(self, message: str = "", where: dict[str, Any] | None = None, hint: str = "") -> None:
+    def __init__(
+        self, message: str = "", where: dict[str, Any] | None = None, hint: str = ""
+    ) -> None:
         if hint and hint not in message:
             message = f"{message}; hint: {hint}"
         super().__init__(message)
@@ -24,7 +36,9 @@ class Error(RuntimeError):
         """Returns the same error with more of its place: in .where, and ahead of the message."""
         added = {k: v for k, v in where.items() if k not in self.where}
         place = ", ".join(f"{k} {v}" for k, v in added.items())
-        return type(self)(f"{place}: {self}" if place else str(self), {**added, **self.where}, self.hint)
+        return type(self)(
+            f"{place}: {self}" if place else str(self), {**added, **self.where}, self.hint
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (str(self), self.where, self.hint)
@@ -83,4 +97,6 @@ _CLASSES: dict[str, type[Error]] = {
 def from_engine(failure: dict[str, Any]) -> Error:
     """The exception for an error as the engine tells it."""
     cls = _CLASSES.get(failure.get("class", ""), Error)
-    return cls(failure.get("message", "the engine failed"), failure.get("where"), failure.get("hint", ""))
+    return cls(
+        failure.get("message", "the engine failed"), failure.get("where"), failure.get("hint", "")
+    )

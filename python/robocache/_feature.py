@@ -33,17 +33,24 @@ class Feature:
     depth: Mapping[str, Any] | None = None
     default: bool = False  # a bookkeeping column of the format: timestamp, index …
     clock: str = ""  # streams of one clock have the same timestamps and rows; "": the episode's own
-    interpolation: str = ""  # the mode of align that suits the values, where that does not follow from kind and dtype
+    # the mode of align that suits the values, where that does not follow from kind and dtype
+    interpolation: str = ""
     unit: str = ""
     masked: bool = False  # some rows hold no value
-    rotations: tuple[Mapping[str, Any], ...] = ()  # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
-    relative: tuple[int, ...] | None = None  # channels that hold changes (delta actions), summed at another rate; None: not stated
+    # channels that are one rotation: {"at": 3, "form": "rotvec"}; turned under slerp
+    rotations: tuple[Mapping[str, Any], ...] = ()
+    # channels that hold changes (delta actions), summed at another rate; None: not stated
+    relative: tuple[int, ...] | None = None
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         """The attribute of that name: f["dtype"] is f.dtype, as in the format's own dicts."""
         if name not in self.__dataclass_fields__:
-            raise NoKey(f"unknown attribute {name!r} of the feature {self.key!r}", {"stream": self.key}, nearest(str(name), self.__dataclass_fields__))
+            raise NoKey(
+                f"unknown attribute {name!r} of the feature {self.key!r}",
+                {"stream": self.key},
+                nearest(str(name), self.__dataclass_fields__),
+            )
         return getattr(self, name)
 
     @property
@@ -54,11 +61,26 @@ class Feature:
     @staticmethod
     def of(d: Mapping[str, Any]) -> Feature:
         return Feature(
-            d["key"], d["kind"], d["dtype"], tuple(d.get("shape") or ()), d.get("names"), d.get("height", 0), d.get("width", 0),
-            d.get("channels", 0), told_rate(d.get("fps")), d.get("codec", ""), d.get("depth"), d.get("default", False),
-            d.get("clock", ""), d.get("interpolation", ""), d.get("unit", ""), d.get("masked", False), tuple(d.get("rotations") or ()),
-            tuple(d["relative"]) if "relative" in d else None, dict(d),
-        )  # fmt: skip
+            d["key"],
+            d["kind"],
+            d["dtype"],
+            tuple(d.get("shape") or ()),
+            d.get("names"),
+            d.get("height", 0),
+            d.get("width", 0),
+            d.get("channels", 0),
+            told_rate(d.get("fps")),
+            d.get("codec", ""),
+            d.get("depth"),
+            d.get("default", False),
+            d.get("clock", ""),
+            d.get("interpolation", ""),
+            d.get("unit", ""),
+            d.get("masked", False),
+            tuple(d.get("rotations") or ()),
+            tuple(d["relative"]) if "relative" in d else None,
+            dict(d),
+        )
 
 
 class Features(dict[str, Feature]):
@@ -68,7 +90,10 @@ class Features(dict[str, Feature]):
 
     def __missing__(self, key: str) -> Feature:
         if key in self.withheld:
-            raise Unsupported(f"the stream {key!r} is declared and cannot be delivered: {self.withheld[key]}", {"stream": key})
+            raise Unsupported(
+                f"the stream {key!r} is declared and cannot be delivered: {self.withheld[key]}",
+                {"stream": key},
+            )
         raise NoKey(f"unknown stream {key!r}", {"stream": key}, nearest(str(key), self))
 
     def _repr_html_(self) -> str:
@@ -85,13 +110,27 @@ class Features(dict[str, Feature]):
             names = ", ".join(map(str, own)) if isinstance(own, (list, tuple)) else ""
             shape = ", ".join(map(str, f.shape))
             return [
-                f.key, f.kind, f.dtype, f"[{shape}]", size, f.codec, "" if f.fps is None else f"{f.fps:g} Hz", f.clock, f.unit,
+                f.key,
+                f.kind,
+                f.dtype,
+                f"[{shape}]",
+                size,
+                f.codec,
+                "" if f.fps is None else f"{f.fps:g} Hz",
+                f.clock,
+                f.unit,
                 "bookkeeping" if f.default else names if len(names) <= 40 else names[:39] + "…",
-            ]  # fmt: skip
+            ]
 
         if not self:
             return "no features"
-        rows = [["key", "kind", "dtype", "shape", "size", "codec", "rate", "clock", "unit", "names"], *map(cells, self.values())]
+        rows = [
+            ["key", "kind", "dtype", "shape", "size", "codec", "rate", "clock", "unit", "names"],
+            *map(cells, self.values()),
+        ]
         columns = [c for c in zip(*rows, strict=True) if any(c[1:])]  # those that say something
         wide = [max(map(len, c)) for c in columns]
-        return "\n".join("  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip() for row in zip(*columns, strict=True))
+        return "\n".join(
+            "  ".join(t.ljust(w) for t, w in zip(row, wide, strict=True)).rstrip()
+            for row in zip(*columns, strict=True)
+        )

@@ -55,7 +55,9 @@ def names_checked(cls: type[T]) -> type[T]:
             if name not in known:
                 raise Misuse(f"unknown field {name!r} of {title}", hint=_hint(cls, name, known))
             if name in unnamed[: len(args)]:
-                raise Misuse(f"{title}: {args[0]!r} and {name}={given[name]!r}: expected one of them")
+                raise Misuse(
+                    f"{title}: {args[0]!r} and {name}={given[name]!r}: expected one of them"
+                )
         init(self, *args, **given)
 
     cls.__init__ = __init__  # type: ignore[method-assign]

@@ -23,16 +23,25 @@ class _Plan:
 
     __slots__ = ("ops", "bases", "fields", "outputs")
 
-    def __init__(self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any) -> None:
+    def __init__(
+        self, engine: _engine.Engine, info: dict[str, Any], held: bool, torch: Any
+    ) -> None:
         self.ops = []
         for op, places in (("op", "places"), ("images", "drawn")):
             if info[op]:
                 at = [(p.get("output", False), p["index"], p["offset"]) for p in info[places]]
                 self.ops.append((Prepared(engine, info[op], len(at), 0, held), at))
-        bases: dict[tuple[int, Any], int] = {}  # a buffer seen as one dtype: a field is one view of it, where slicing and two casts were a third of a batch's time
+        bases: dict[
+            tuple[int, Any], int
+        ] = {}  # a buffer seen as one dtype: a field is one view of it, where slicing and two casts were a third of a batch's time
         self.fields = []
         for f in info["fields"] or []:
-            dtype, shape, index, offset = getattr(torch, f["dtype"]), tuple(f["shape"]), f["index"], 0
+            dtype, shape, index, offset = (
+                getattr(torch, f["dtype"]),
+                tuple(f["shape"]),
+                f["index"],
+                0,
+            )
             if not f.get("output", False):
                 index, offset = -1, f["offset"] // dtype.itemsize
                 if f["bytes"]:
@@ -40,13 +49,17 @@ class _Plan:
             strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
             self.fields.append((f.get("output", False), index, dtype, shape, strides, offset))
         self.bases = list(bases)
-        self.outputs = [(tuple(o["shape"]), getattr(torch, o["dtype"])) for o in info["outputs"] or []]
+        self.outputs = [
+            (tuple(o["shape"]), getattr(torch, o["dtype"])) for o in info["outputs"] or []
+        ]
 
 
 class Finisher:
     """Finishes the raw batches of one loader, by `kernels` (back end and device)."""
 
-    def __init__(self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]) -> None:
+    def __init__(
+        self, loader: _engine.Handle, torch: Any, target: Any, kernels: dict[str, Any]
+    ) -> None:
         self._loader, self._torch, self._target, self._kernels = loader, torch, target, kernels
         self._plans: dict[int, _Plan] = {}
         fields = loader.info["fields"]
@@ -60,23 +73,41 @@ class Finisher:
             if len(self._plans) >= 4:
                 self._plans.clear()  # an epoch has two sizes of batches
             engine, number = self._loader._resolve()
-            info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[1]
-            p = self._plans[rows] = _Plan(engine, info, self._kernels["backend"] == "cuda", self._torch)
+            info = engine.call("robocache_loader_finish", number, {"rows": rows, **self._kernels})[
+                1
+            ]
+            p = self._plans[rows] = _Plan(
+                engine, info, self._kernels["backend"] == "cuda", self._torch
+            )
         return p
 
-    def __call__(self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int) -> tuple[dict[str, Any], list[Any]]:
+    def __call__(
+        self, raw: Raw, copy: Callable[[list[Any], list[Any]], list[Any]], stream: int
+    ) -> tuple[dict[str, Any], list[Any]]:
         """The batch on the device, and whose memory its tensors share.
 
         copy(buffers, outputs) copies buffers there on `stream`, on which the launch comes next and writes outputs. All memory is allocated before, on the stream that is current.
         """
         plan = self.plan(raw.rows)
-        made = [self._torch.empty(shape, dtype=dtype, device=self._target) for shape, dtype in plan.outputs]
+        made = [
+            self._torch.empty(shape, dtype=dtype, device=self._target)
+            for shape, dtype in plan.outputs
+        ]
         moved = copy(raw.buffers, made)
         self._launch(plan, moved, made, stream)
-        bases = [moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype) for index, dtype in plan.bases]
+        bases = [
+            moved[index] if dtype == self._torch.uint8 else moved[index].view(dtype)
+            for index, dtype in plan.bases
+        ]
         values = []
         for output, index, dtype, shape, strides, offset in plan.fields:
-            values.append(made[index] if output else self._nothing(dtype, shape) if index < 0 else bases[index].as_strided(shape, strides, offset))
+            values.append(
+                made[index]
+                if output
+                else self._nothing(dtype, shape)
+                if index < 0
+                else bases[index].as_strided(shape, strides, offset)
+            )
         items = list(zip(self._keys, values))
         for (position, column), key in zip(raw.texts, self._texts):
             items.insert(position, (key, column))
@@ -87,4 +118,10 @@ class Finisher:
 
     def _launch(self, plan: _Plan, moved: list[Any], made: list[Any], stream: int) -> None:
         for op, places in plan.ops:
-            op.run(stream, *(made[index].data_ptr() if output else moved[index].data_ptr() + offset for output, index, offset in places))
+            op.run(
+                stream,
+                *(
+                    made[index].data_ptr() if output else moved[index].data_ptr() + offset
+                    for output, index, offset in places
+                ),
+            )

@@ -43,7 +43,10 @@ class Given(dict[str, Any]):
 
     def pop_group(self, keyword: str) -> dict[str, Any]:
         """Removes the options of a group and returns them."""
-        names = [options.engine_name(keyword, f.name) for f in dataclasses.fields(options.GROUPS[keyword])]
+        names = [
+            options.engine_name(keyword, f.name)
+            for f in dataclasses.fields(options.GROUPS[keyword])
+        ]
         return {k: self.pop(k) for k in names if k in self}
 
     def refuse_unknown(self, known: Iterable[str], owner: str, hint: str) -> None:

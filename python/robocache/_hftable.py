@@ -67,15 +67,28 @@ class View(Sequence[Any]):
         return View({k: [v[i] for i in at] for k, v in self._columns.items()}, self.features)
 
     def select_columns(self, column_names: str | Sequence[str]) -> View:
-        names = [_options.key(k, self._columns, "column") for k in ([column_names] if isinstance(column_names, str) else column_names)]
+        names = [
+            _options.key(k, self._columns, "column")
+            for k in ([column_names] if isinstance(column_names, str) else column_names)
+        ]
         return View({k: self._columns[k] for k in names}, {k: self.features[k] for k in names})
 
-    def filter(self, function: Callable[..., bool], *, input_columns: str | Sequence[str] | None = None, **_: Any) -> View:
+    def filter(
+        self,
+        function: Callable[..., bool],
+        *,
+        input_columns: str | Sequence[str] | None = None,
+        **_: Any,
+    ) -> View:
         """The rows for which function says True. input_columns: what it takes instead of the row. Other keywords of datasets are without effect."""
         if input_columns is None:
             return self.select(i for i, row in enumerate(self) if function(row))
         names = [input_columns] if isinstance(input_columns, str) else list(input_columns)
-        return self.select(i for i, row in enumerate(self) if function(*(row[_options.key(n, row, "column")] for n in names)))
+        return self.select(
+            i
+            for i, row in enumerate(self)
+            if function(*(row[_options.key(n, row, "column")] for n in names))
+        )
 
     def unique(self, column: str) -> list[Any]:
         return list(dict.fromkeys(v.item() if hasattr(v, "item") else v for v in self[column]))
@@ -94,7 +107,9 @@ class View(Sequence[Any]):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise AttributeError(f"a table's {name} needs the package datasets, which is not installed; there are [i], ['column'], slices, select, select_columns, filter, unique")
+        raise AttributeError(
+            f"a table's {name} needs the package datasets, which is not installed; there are [i], ['column'], slices, select, select_columns, filter, unique"
+        )
 
 
 def _arrow_type(pa: Any, name: str) -> Any:
@@ -118,7 +133,11 @@ def episodes(columns: Iterable[Mapping[str, Any]]) -> Any:
         return View(data, typed)
     import pyarrow as pa
 
-    return _made(datasets, pa.table({k: pa.array(v, _arrow_type(pa, typed[k])) for k, v in data.items()}), None)
+    return _made(
+        datasets,
+        pa.table({k: pa.array(v, _arrow_type(pa, typed[k])) for k, v in data.items()}),
+        None,
+    )
 
 
 def _made(datasets: Any, table: Any, features: Any) -> Any:
@@ -134,14 +153,27 @@ def _feature(datasets: Any, key: str, dtype: str, shape: tuple[int, ...]) -> Any
         text = datasets.Value("string")
         time = {"timestamp": datasets.Value("float32")} if key == LANGUAGE[0] else {}
         calls = datasets.List(datasets.Json() if hasattr(datasets, "Json") else text)
-        return datasets.List({"role": text, "content": text, "style": text, **time, "camera": text, "tool_calls": calls})
+        return datasets.List(
+            {
+                "role": text,
+                "content": text,
+                "style": text,
+                **time,
+                "camera": text,
+                "tool_calls": calls,
+            }
+        )
     if shape in ((), (1,)):
         return datasets.Value(dtype)
     if len(shape) == 1:
         return datasets.Sequence(datasets.Value(dtype), length=shape[0])
     array = getattr(datasets, f"Array{len(shape)}D", None)
     if array is None:
-        raise Misuse(f"a column {key!r} of {len(shape)} dimensions has no type in datasets", {"column": key}, "read it by the items")
+        raise Misuse(
+            f"a column {key!r} of {len(shape)} dimensions has no type in datasets",
+            {"column": key},
+            "read it by the items",
+        )
     return array(shape=shape, dtype=dtype)
 
 
@@ -150,26 +182,44 @@ def _column(datasets: Any, key: str, feature: Any, v: Any) -> Any:
     import pyarrow as pa
 
     if not isinstance(v, np.ndarray):
-        return datasets.Dataset.from_dict({key: v}, features=datasets.Features({key: feature})).data.column(key).combine_chunks()
+        return (
+            datasets.Dataset.from_dict({key: v}, features=datasets.Features({key: feature}))
+            .data.column(key)
+            .combine_chunks()
+        )
     kind = datasets.features.features.get_nested_type(feature)
     flat = v.reshape(-1)
-    out = pa.array(flat) if flat.dtype == bool else pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), flat.size, [None, pa.py_buffer(flat)])
+    out = (
+        pa.array(flat)
+        if flat.dtype == bool
+        else pa.Array.from_buffers(
+            pa.from_numpy_dtype(flat.dtype), flat.size, [None, pa.py_buffer(flat)]
+        )
+    )
     if pa.types.is_fixed_size_list(kind):
         return pa.FixedSizeListArray.from_arrays(out, kind.list_size)
     if isinstance(kind, pa.ExtensionType):
         for n in reversed(feature.shape):
-            out = pa.ListArray.from_arrays(pa.array(np.arange(0, len(out) + 1, n, dtype=np.int32)), out)
+            out = pa.ListArray.from_arrays(
+                pa.array(np.arange(0, len(out) + 1, n, dtype=np.int32)), out
+            )
         return pa.ExtensionArray.from_storage(kind, out)
     return out
 
 
-def _pieces(dataset: Dataset, config: dict[str, Any], step: int, torch: Any) -> Iterator[dict[str, Any]]:
+def _pieces(
+    dataset: Dataset, config: dict[str, Any], step: int, torch: Any
+) -> Iterator[dict[str, Any]]:
     """The rows of a dataset, some at a time."""
     handle = _engine.Handle(lambda: dataset._made("robocache_map_new", "map", config)).open()
     try:
         n = handle.info["len"]
         for at in range(0, n, step):
-            yield _memory.values(handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}), torch, True)
+            yield _memory.values(
+                handle.call("robocache_map_items", {"indices": list(range(at, min(at + step, n)))}),
+                torch,
+                True,
+            )
     finally:
         handle.close()
 
@@ -181,18 +231,32 @@ def _view(dataset: Dataset, features: Mapping[str, Any], config: dict[str, Any],
     joined: dict[str, Any] = {}
     for k in config["keys"]:
         parts = [p[k] for p in pieces] or [[]]
-        joined[k] = list(itertools.chain(*parts)) if isinstance(parts[0], list) else np.concatenate(parts) if torch is None else torch.cat(parts)
+        joined[k] = (
+            list(itertools.chain(*parts))
+            if isinstance(parts[0], list)
+            else np.concatenate(parts)
+            if torch is None
+            else torch.cat(parts)
+        )
     return View(joined, {k: features[k] for k in config["keys"]})
 
 
-def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], episodes: list[int] | None, budget: int) -> Any:
+def rows(
+    dataset: Dataset,
+    features: Mapping[str, Mapping[str, Any]],
+    episodes: list[int] | None,
+    budget: int,
+) -> Any:
     """The rows of the columns that features name, as a datasets.Dataset with lerobot's types and its torch transform; a View without that package.
 
     Images that take more than budget bytes as stored are left out, with a warning.
     """
     images = {k for k in features if dataset.features[k].kind == "image"}
     columns = [k for k in features if k not in images]
-    config: dict[str, Any] = {"keys": columns, **({} if episodes is None else {"episodes": episodes})}
+    config: dict[str, Any] = {
+        "keys": columns,
+        **({} if episodes is None else {"episodes": episodes}),
+    }
     widest = max([int(np.prod(features[k]["shape"])) for k in columns], default=1)
     step = max(1, min(_ROWS, _NUMBERS // max(widest, 1)))
     datasets = hf()
@@ -200,15 +264,33 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], episodes: 
         return _view(dataset, features, config, step)
     import pyarrow as pa
 
-    told = {k: datasets.Image() if k in images else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"])) for k, f in features.items()}
+    told = {
+        k: datasets.Image()
+        if k in images
+        else _feature(datasets, k, dataset.features[k].dtype, tuple(f["shape"]))
+        for k, f in features.items()
+    }
     pieces: dict[str, list[Any]] = {k: [] for k in features}
     for v in _pieces(dataset, config, step, None):
         for k in columns:
             pieces[k].append(_column(datasets, k, told[k], v[k]))
     used = 0
-    for p in np.flatnonzero(np.isin(dataset.episode_indices, dataset.episode_indices if episodes is None else episodes)).tolist() if images else ():
+    for p in (
+        np.flatnonzero(
+            np.isin(
+                dataset.episode_indices, dataset.episode_indices if episodes is None else episodes
+            )
+        ).tolist()
+        if images
+        else ()
+    ):
         for k in images:
-            v = _memory.values(dataset._handle.call("robocache_stream", {"position": p, "key": k, "encoded": True}), None)
+            v = _memory.values(
+                dataset._handle.call(
+                    "robocache_stream", {"position": p, "key": k, "encoded": True}
+                ),
+                None,
+            )
             pieces[k].append(_encoded(told[k], v["values"], v["lengths"]))
             used += v["values"].nbytes
         if used > budget:
@@ -220,7 +302,9 @@ def rows(dataset: Dataset, features: Mapping[str, Mapping[str, Any]], episodes: 
             told = {k: told[k] for k in columns}
             break
     schema = datasets.Features(told).arrow_schema
-    table = pa.table({k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in told}, schema=schema)
+    table = pa.table(
+        {k: pa.chunked_array(pieces[k], type=schema.field(k).type) for k in told}, schema=schema
+    )
     out = _made(datasets, table, datasets.Features(told))
     out.set_transform(to_torch)
     return out
@@ -231,19 +315,40 @@ def _encoded(feature: Any, data: np.ndarray, lengths: np.ndarray) -> Any:
     import pyarrow as pa
 
     if data.size > np.iinfo(np.int32).max:
-        raise ResourceLimit(f"the images of an episode take {data.size} bytes", hint="read them by the items")
+        raise ResourceLimit(
+            f"the images of an episode take {data.size} bytes", hint="read them by the items"
+        )
     missing = lengths < 0
     ends = np.concatenate([[0], np.cumsum(np.where(missing, 0, lengths))]).astype(np.int32)
-    raw = pa.Array.from_buffers(pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(data)])
-    return pa.StructArray.from_arrays([raw, pa.nulls(len(lengths), pa.string())], fields=list(feature.pa_type), mask=pa.array(missing))
+    raw = pa.Array.from_buffers(
+        pa.binary(), len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    )
+    return pa.StructArray.from_arrays(
+        [raw, pa.nulls(len(lengths), pa.string())],
+        fields=list(feature.pa_type),
+        mask=pa.array(missing),
+    )
 
 
 def to_torch(items: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Columns of Python values as lists of tensors, as lerobot's own transform makes them: text and language columns stay as they are."""
     torch = _memory.torch_module()
     for k, v in items.items():
-        if torch is not None and k not in LANGUAGE and v and v[0] is not None and not isinstance(v[0], dict):
-            items[k] = [x if isinstance(x, str) else _image(torch, x) if hasattr(x, "getbands") else torch.tensor(x) for x in v]
+        if (
+            torch is not None
+            and k not in LANGUAGE
+            and v
+            and v[0] is not None
+            and not isinstance(v[0], dict)
+        ):
+            items[k] = [
+                x
+                if isinstance(x, str)
+                else _image(torch, x)
+                if hasattr(x, "getbands")
+                else torch.tensor(x)
+                for x in v
+            ]
     return items
 
 

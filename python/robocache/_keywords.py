@@ -131,7 +131,9 @@ def _refuse_other_group(keyword: str, value: Any) -> None:
     other = next((k for k, v in options.GROUPS.items() if isinstance(value, v)), keyword)
     if other != keyword:
         name = f"robocache.{type(value).__name__}"
-        raise Misuse(f"{keyword}={name}(…): expected another type", hint=f"a {name} is for {other}=")
+        raise Misuse(
+            f"{keyword}={name}(…): expected another type", hint=f"a {name} is for {other}="
+        )
 
 
 def _check_group(keyword: str, group: Any) -> None:

@@ -25,12 +25,18 @@ def locate(repo_id: Any, root: Any) -> str:
     text = _options.uri(repo_id)
     if "://" in text or os.path.isdir(text):
         return text
-    base = os.environ.get("HF_LEROBOT_HOME") or os.path.join(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "lerobot")
+    base = os.environ.get("HF_LEROBOT_HOME") or os.path.join(
+        os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "lerobot"
+    )
     local = os.path.join(base, text)
     if os.path.isdir(local):
         return local
     snapshots = Path(base, "hub", "datasets--" + text.replace("/", "--"), "snapshots")
-    found = sorted(snapshots.glob("*/meta/info.json"), key=lambda p: p.stat().st_mtime) if snapshots.is_dir() else []
+    found = (
+        sorted(snapshots.glob("*/meta/info.json"), key=lambda p: p.stat().st_mtime)
+        if snapshots.is_dir()
+        else []
+    )
     if found:
         return str(found[-1].parent.parent)
     raise NotFound(
@@ -54,7 +60,10 @@ class DatasetInfo(dict[str, Any]):
     def to_dict(self) -> dict[str, Any]:
         """As JSON takes it: shapes are lists, and tools that are not set stay out."""
         out = {k: v for k, v in self.items() if k != "tools" or v is not None}
-        out["features"] = {k: {**f, "shape": list(f["shape"])} if isinstance(f.get("shape"), tuple) else dict(f) for k, f in self["features"].items()}
+        out["features"] = {
+            k: {**f, "shape": list(f["shape"])} if isinstance(f.get("shape"), tuple) else dict(f)
+            for k, f in self["features"].items()
+        }
         return out
 
 
@@ -65,7 +74,10 @@ def read_only(names: str) -> Callable[[type[T]], type[T]]:
         for name in names.split():
 
             def method(*_: Any, _name: str = name, **__: Any) -> Any:
-                raise Unsupported(f"{cls.__name__}.{_name}(): the dataset is read-only here", hint="record and change datasets with lerobot, and read here what it wrote")
+                raise Unsupported(
+                    f"{cls.__name__}.{_name}(): the dataset is read-only here",
+                    hint="record and change datasets with lerobot, and read here what it wrote",
+                )
 
             method.__name__, method.__doc__ = name, f"{name} writes: Unsupported here."
             setattr(cls, name, classmethod(method) if name in ("create", "resume") else method)
@@ -99,11 +111,24 @@ class LeRobotDatasetMetadata:
 
     @_keywords.checked
     def __init__(
-        self, repo_id: Any, root: Any = None, revision: str | None = None, force_cache_sync: bool = False, metadata_buffer_size: int = 10, *,
-        repo_type: str = "dataset", token: Any = None,
-    ) -> None:  # fmt: skip
-        if _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket" and root is None:
-            raise Unsupported("repo_type='bucket' is streamed from the Hub", hint="fetch it to a folder, and give root=")
+        self,
+        repo_id: Any,
+        root: Any = None,
+        revision: str | None = None,
+        force_cache_sync: bool = False,
+        metadata_buffer_size: int = 10,
+        *,
+        repo_type: str = "dataset",
+        token: Any = None,
+    ) -> None:
+        if (
+            _options.choice("repo_type", repo_type, ("dataset", "bucket")) == "bucket"
+            and root is None
+        ):
+            raise Unsupported(
+                "repo_type='bucket' is streamed from the Hub",
+                hint="fetch it to a folder, and give root=",
+            )
         self._of(Dataset(locate(repo_id, root), format="lerobot"), repo_id, revision)
         self._dataset._handle.open()
 
@@ -111,7 +136,9 @@ class LeRobotDatasetMetadata:
     _depth_unit: str | None = None  # of the frames that the statistics go with; None: as stored
 
     @classmethod
-    def _over(cls, dataset: Dataset, repo_id: Any, revision: str | None, depth_unit: str) -> LeRobotDatasetMetadata:
+    def _over(
+        cls, dataset: Dataset, repo_id: Any, revision: str | None, depth_unit: str
+    ) -> LeRobotDatasetMetadata:
         """The metadata of a dataset that is open, with statistics in the unit that its depth is given in."""
         meta = cls.__new__(cls)
         meta._of(dataset, repo_id, revision)
@@ -143,16 +170,34 @@ class LeRobotDatasetMetadata:
     video_keys: list[str]
     image_keys: list[str]
     camera_keys: list[str]
-    data_path, video_path, chunks_size, data_files_size_in_mb, video_files_size_in_mb, total_episodes, total_frames, total_tasks = map(
-        _told, "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb total_episodes total_frames total_tasks".split()
+    (
+        data_path,
+        video_path,
+        chunks_size,
+        data_files_size_in_mb,
+        video_files_size_in_mb,
+        total_episodes,
+        total_frames,
+        total_tasks,
+    ) = map(
+        _told,
+        "data_path video_path chunks_size data_files_size_in_mb video_files_size_in_mb total_episodes total_frames total_tasks".split(),
     )
     fps: property = property(lambda self: self._dataset.fps)
     robot_type: property = property(lambda self: self._dataset.robot_type)
-    video_keys, image_keys, camera_keys = _of_kind("video"), _of_kind("image"), _of_kind("video", "image")
+    video_keys, image_keys, camera_keys = (
+        _of_kind("video"),
+        _of_kind("image"),
+        _of_kind("video", "image"),
+    )
     url_root: property = property(lambda self: f"hf://datasets/{self.repo_id}")
-    has_language_columns: property = property(lambda self: any(k in self.features for k in _hftable.LANGUAGE))
+    has_language_columns: property = property(
+        lambda self: any(k in self.features for k in _hftable.LANGUAGE)
+    )
     names: property = property(lambda self: {k: f.get("names") for k, f in self.features.items()})
-    shapes: property = property(lambda self: {k: tuple(f["shape"]) for k, f in self.features.items()})
+    shapes: property = property(
+        lambda self: {k: tuple(f["shape"]) for k, f in self.features.items()}
+    )
 
     @cached_property
     def info(self) -> DatasetInfo:
@@ -161,13 +206,32 @@ class LeRobotDatasetMetadata:
         name = "episode_{episode_index:06d}" if v2 else "file-{file_index:03d}"
         chunk = "chunk-{episode_chunk:03d}" if v2 else "chunk-{chunk_index:03d}"
         info = DatasetInfo(
-            codebase_version=d.version, fps=d.fps, features={}, total_episodes=d.num_episodes, total_frames=d.num_frames, total_tasks=len(d.tasks),
-            chunks_size=1000, data_files_size_in_mb=100, video_files_size_in_mb=200, data_path=f"data/{chunk}/{name}.parquet",
-            video_path=f"videos/{chunk}/{{video_key}}/{name}.mp4" if v2 else f"videos/{{video_key}}/{chunk}/{name}.mp4",
-            robot_type=None, splits={}, tools=None,
-        )  # fmt: skip
+            codebase_version=d.version,
+            fps=d.fps,
+            features={},
+            total_episodes=d.num_episodes,
+            total_frames=d.num_frames,
+            total_tasks=len(d.tasks),
+            chunks_size=1000,
+            data_files_size_in_mb=100,
+            video_files_size_in_mb=200,
+            data_path=f"data/{chunk}/{name}.parquet",
+            video_path=f"videos/{chunk}/{{video_key}}/{name}.mp4"
+            if v2
+            else f"videos/{{video_key}}/{chunk}/{name}.mp4",
+            robot_type=None,
+            splits={},
+            tools=None,
+        )
         told = d._handle.call("robocache_episodes", {"of": "info"})
-        info.update({k: v for k, v in told.items() if k not in ("total_episodes", "total_frames", "total_tasks")})  # these are counted
+        # these are counted
+        info.update(
+            {
+                k: v
+                for k, v in told.items()
+                if k not in ("total_episodes", "total_frames", "total_tasks")
+            }
+        )
         for f in info["features"].values():
             if isinstance(f, dict) and isinstance(f.get("shape"), list):
                 f["shape"] = tuple(f["shape"])
@@ -178,13 +242,19 @@ class LeRobotDatasetMetadata:
         told = self.info["features"]
         out: dict[str, dict[str, Any]] = {}
         for k, f in self._dataset.features.items():
-            out[k] = told.get(k) or {"dtype": f.kind if f.kind in ("video", "image") else f.dtype, "shape": f.shape, "names": f.names}
+            out[k] = told.get(k) or {
+                "dtype": f.kind if f.kind in ("video", "image") else f.dtype,
+                "shape": f.shape,
+                "names": f.names,
+            }
             out[k]["shape"] = tuple(out[k].get("shape") or f.shape)
         return out
 
     @cached_property
     def stats(self) -> dict[str, dict[str, Any]] | None:
-        out = {k: {n: v.copy() for n, v in s.items()} for k, s in self._dataset.stats.items()} or None
+        out = {
+            k: {n: v.copy() for n, v in s.items()} for k, s in self._dataset.stats.items()
+        } or None
         if self._depth_unit is not None:
             self._rescale(out, self._depth_unit)
         return out
@@ -199,7 +269,9 @@ class LeRobotDatasetMetadata:
             import pandas as pd
         except ImportError:
             return {t: i for i, t in texts.items()}
-        return pd.DataFrame({"task_index": list(texts)}, index=pd.Index(list(texts.values()), name="task"))
+        return pd.DataFrame(
+            {"task_index": list(texts)}, index=pd.Index(list(texts.values()), name="task")
+        )
 
     @cached_property
     def _table(self) -> dict[str, Any]:
@@ -220,7 +292,10 @@ class LeRobotDatasetMetadata:
         wanted = list(episodes)
         missing = [e for e in wanted if int(e) not in self._place]
         if missing:
-            raise Misuse(f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes", {"dataset": self._dataset.uri, "episode": int(missing[0])})
+            raise Misuse(
+                f"episodes {missing[:5]} are not in this dataset of {len(self._place)} episodes",
+                {"dataset": self._dataset.uri, "episode": int(missing[0])},
+            )
         return [int(e) for e in wanted]
 
     def positions(self, episodes: Iterable[int]) -> list[int]:
@@ -231,10 +306,16 @@ class LeRobotDatasetMetadata:
         """Opens the dataset; an open one is as it is."""
         self._dataset._handle.open()
 
-    def filter_episodes(self, predicate: Callable[[dict[str, Any]], bool], candidates: Iterable[int] | None = None) -> list[int]:
+    def filter_episodes(
+        self, predicate: Callable[[dict[str, Any]], bool], candidates: Iterable[int] | None = None
+    ) -> list[int]:
         """The numbers of the episodes for whose row predicate says True, ascending. candidates: only these are asked about."""
         among = None if candidates is None else {int(c) for c in candidates}
-        return sorted(int(r["episode_index"]) for r in self.episodes or () if (among is None or r["episode_index"] in among) and predicate(r))
+        return sorted(
+            int(r["episode_index"])
+            for r in self.episodes or ()
+            if (among is None or r["episode_index"] in among) and predicate(r)
+        )
 
     def _file(self, files: Mapping[str, Any], ep_index: int) -> Path:
         n = self.total_episodes
@@ -251,7 +332,9 @@ class LeRobotDatasetMetadata:
         """The mp4 of an episode's camera, relative to root. IndexError past the last episode, KeyError for a key that is no video."""
         videos = self._table["videos"]
         if vid_key not in videos:
-            raise KeyError(f"{vid_key!r} is no camera of videos: {_options.nearest(vid_key, videos)}")
+            raise KeyError(
+                f"{vid_key!r} is no camera of videos: {_options.nearest(vid_key, videos)}"
+            )
         return self._file(videos[vid_key], ep_index)
 
     def rescale_depth_stats(self, output_unit: str) -> None:
@@ -266,7 +349,10 @@ class LeRobotDatasetMetadata:
                 stats[k] = {n: v if n == "count" else v * factor for n, v in stats[k].items()}
 
     def get_chunk_settings(self) -> dict[str, Any]:
-        return {k: self.info[k] for k in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb")}
+        return {
+            k: self.info[k]
+            for k in ("chunks_size", "data_files_size_in_mb", "video_files_size_in_mb")
+        }
 
     @property
     def tools(self) -> list[dict[str, Any]]:
@@ -279,9 +365,17 @@ class LeRobotDatasetMetadata:
 
         def marked(f: Mapping[str, Any]) -> bool:
             info, video_info = f.get("info") or {}, f.get("video_info") or {}
-            return bool(info.get("is_depth_map") or info.get("video.is_depth_map") or video_info.get("video.is_depth_map"))
+            return bool(
+                info.get("is_depth_map")
+                or info.get("video.is_depth_map")
+                or video_info.get("video.is_depth_map")
+            )
 
-        return [k for k in self.camera_keys if self._dataset.features[k].depth or marked(self.features[k])]
+        return [
+            k
+            for k in self.camera_keys
+            if self._dataset.features[k].depth or marked(self.features[k])
+        ]
 
     def get_task_index(self, task: str) -> int | None:
         return next((i for i, t in self._dataset.tasks.items() if t == task), None)

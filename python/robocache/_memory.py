@@ -49,14 +49,31 @@ class _Span:
 
     def __init__(self, capsule: Any, typestr: str, shape: tuple[int, ...]) -> None:
         self.capsule = capsule
-        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0  # DLManagedTensor begins with it
-        self.__array_interface__ = {"data": (data, False), "typestr": typestr, "shape": shape, "version": 3}
+        # DLManagedTensor begins with it
+        data = ctypes.c_void_p.from_address(_pointer(capsule, b"dltensor")).value or 0
+        self.__array_interface__ = {
+            "data": (data, False),
+            "typestr": typestr,
+            "shape": shape,
+            "version": 3,
+        }
 
 
 _TYPESTR = {
-    "bool": "|b1", "int8": "|i1", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint8": "|u1", "uint16": "<u2", "uint32": "<u4",
-    "uint64": "<u8", "float16": "<f2", "bfloat16": "<u2", "float32": "<f4", "float64": "<f8",
-}  # fmt: skip
+    "bool": "|b1",
+    "int8": "|i1",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint8": "|u1",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "float32": "<f4",
+    "float64": "<f8",
+}
 
 
 def array(capsule: Any, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -40,17 +40,41 @@ def _text(v: Any, most: int = 80) -> str:
 
 def table(head: list[str], rows: Iterable[Iterable[Any]], most: int = _ROWS) -> str:
     rows = [list(r) for r in rows]
-    used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]  # columns that say something
+    # columns that say something
+    used = [i for i in range(len(head)) if any(str(r[i]) for r in rows)]
 
     def line(tag: str, cells: list[Any]) -> str:
-        return "<tr>" + "".join(f'<{tag} style="text-align:left">{_text(cells[i])}</{tag}>' for i in used) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(f'<{tag} style="text-align:left">{_text(cells[i])}</{tag}>' for i in used)
+            + "</tr>"
+        )
 
     more = f"<div>… and {len(rows) - most} more</div>" if len(rows) > most else ""
-    return "<table>" + line("th", head) + "".join(line("td", r) for r in rows[:most]) + "</table>" + more
+    return (
+        "<table>"
+        + line("th", head)
+        + "".join(line("td", r) for r in rows[:most])
+        + "</table>"
+        + more
+    )
 
 
 def features(fs: Mapping[str, Any]) -> str:
-    shown = ([f.key, f.kind, f.dtype, list(f.shape), f"{f.height}×{f.width}" if f.height else "", f.codec, "" if f.fps is None else f"{f.fps:g} Hz", f.unit] for f in fs.values() if not f.default)
+    shown = (
+        [
+            f.key,
+            f.kind,
+            f.dtype,
+            list(f.shape),
+            f"{f.height}×{f.width}" if f.height else "",
+            f.codec,
+            "" if f.fps is None else f"{f.fps:g} Hz",
+            f.unit,
+        ]
+        for f in fs.values()
+        if not f.default
+    )
     return table(["key", "kind", "dtype", "shape", "size", "codec", "rate", "unit"], shown)
 
 
@@ -63,7 +87,10 @@ def histogram(lengths: np.ndarray) -> str:
         return ""
     counts, edges = np.histogram(lengths, bins=min(40, max(1, len(np.unique(lengths)))))
     top = max(1, counts.max())
-    bars = "".join(f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>' for i, c in enumerate(counts))
+    bars = "".join(
+        f'<rect x="{i * 8}" y="{60 - 60 * c / top:.1f}" width="7" height="{60 * c / top:.1f}" fill="{_COLORS[0]}"/>'
+        for i, c in enumerate(counts)
+    )
     label = f"lengths of episodes: {int(edges[0])} to {int(edges[-1])} rows"
     return f"<div>{label}<br>{_svg(8 * len(counts), 60, bars, label)}</div>"
 
@@ -84,7 +111,10 @@ def lines(values: np.ndarray, label: str) -> str:
             part = v[a:b, c]
             part = part[np.isfinite(part)]
             if len(part):
-                points += [f"{4 * i},{62 - scale * (x - low):.0f}" for x in ([part[0]] if part.min() == part.max() else [part.min(), part.max()])]
+                points += [
+                    f"{4 * i},{62 - scale * (x - low):.0f}"
+                    for x in ([part[0]] if part.min() == part.max() else [part.min(), part.max()])
+                ]
         drawn += f'<polyline points="{" ".join(points)}" fill="none" stroke="{_COLORS[c % len(_COLORS)]}"/>'
     return f"<div>{_text(label)}<br>{_svg(4 * _POINTS, 64, drawn, label)}</div>"
 
@@ -148,7 +178,10 @@ def _matplotlib() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as e:
-        raise Unsupported("plots need matplotlib, which is not installed", hint="pip install matplotlib; `robocache plot` draws without it") from e
+        raise Unsupported(
+            "plots need matplotlib, which is not installed",
+            hint="pip install matplotlib; `robocache plot` draws without it",
+        ) from e
     return plt
 
 
@@ -157,17 +190,31 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
     if keys is None:
         shown = [s for s in ep.streams.values() if _numeric(s)]
     else:
-        shown = [ep.streams[_options.key(k, known, "key")] for k in ([keys] if isinstance(keys, str) else keys)]
+        shown = [
+            ep.streams[_options.key(k, known, "key")]
+            for k in ([keys] if isinstance(keys, str) else keys)
+        ]
         for s in shown:
             if s.kind != "numeric" or s.feature.ragged:
-                raise Misuse(f"stream {s.key!r} is {s.kind}: numbers are plotted", {"stream": s.key}, "thumbnails() shows images")
+                raise Misuse(
+                    f"stream {s.key!r} is {s.kind}: numbers are plotted",
+                    {"stream": s.key},
+                    "thumbnails() shows images",
+                )
     if not shown:
         raise Unsupported("the episode has no stream of numbers to plot", {"episode": ep.index})
     plt = _matplotlib()
     if ax is not None:
         figure, axes = ax.figure, [ax] * len(shown)
     else:
-        figure, grid = plt.subplots(len(shown), 1, sharex=True, squeeze=False, figsize=(10, 1 + 2 * len(shown)), layout="constrained")
+        figure, grid = plt.subplots(
+            len(shown),
+            1,
+            sharex=True,
+            squeeze=False,
+            figsize=(10, 1 + 2 * len(shown)),
+            layout="constrained",
+        )
         axes = list(grid[:, 0])
         figure.suptitle(f"episode {ep.index}: {' | '.join(ep.tasks)}".replace("$", r"\$"))
     start = min(int(s.times[0]) for s in shown if len(s.times))
@@ -176,13 +223,25 @@ def plot_episode(ep: Any, keys: Iterable[str] | None, ax: Any) -> Any:
         names = s.feature.names
         while isinstance(names, (list, tuple, dict)) and len(names) == 1:  # {"motors": […]}, [[…]]
             names = next(iter(names.values() if isinstance(names, dict) else names))
-        names = names if isinstance(names, (list, tuple)) and len(names) == v.shape[1] else range(v.shape[1])
+        names = (
+            names
+            if isinstance(names, (list, tuple)) and len(names) == v.shape[1]
+            else range(v.shape[1])
+        )
         for c, name in enumerate(names):
             label = f"{s.key} {name}" if ax is not None else str(name)
             a.plot((s.times - start) / 1e9, v[:, c], label=label.replace("$", r"\$"), linewidth=1)
         if ax is None:
-            a.set_title(s.key.replace("$", r"\$") + (f" ({s.feature.unit})" if s.feature.unit else ""), fontsize="medium")
-        a.legend(fontsize="xx-small", loc="center left", bbox_to_anchor=(1, 0.5), ncols=1 + v.shape[1] // 16)
+            a.set_title(
+                s.key.replace("$", r"\$") + (f" ({s.feature.unit})" if s.feature.unit else ""),
+                fontsize="medium",
+            )
+        a.legend(
+            fontsize="xx-small",
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+            ncols=1 + v.shape[1] // 16,
+        )
     axes[-1].set_xlabel("s")
     return figure if ax is None else ax
 
@@ -210,11 +269,23 @@ class Images(np.ndarray):
             a = np.concatenate(list(a), axis=1)
 
         def chunk(kind: bytes, data: bytes) -> bytes:
-            return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            return (
+                struct.pack(">I", len(data))
+                + kind
+                + data
+                + struct.pack(">I", zlib.crc32(kind + data))
+            )
 
-        rows = np.concatenate([np.zeros((a.shape[0], 1), np.uint8), a.reshape(a.shape[0], -1)], axis=1)
+        rows = np.concatenate(
+            [np.zeros((a.shape[0], 1), np.uint8), a.reshape(a.shape[0], -1)], axis=1
+        )
         head = struct.pack(">IIBBBBB", a.shape[1], a.shape[0], 8, 2, 0, 0, 0)
-        return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes(), 6)) + chunk(b"IEND", b"")
+        return (
+            b"\x89PNG\r\n\x1a\n"
+            + chunk(b"IHDR", head)
+            + chunk(b"IDAT", zlib.compress(rows.tobytes(), 6))
+            + chunk(b"IEND", b"")
+        )
 
 
 def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
@@ -225,7 +296,11 @@ def thumbnails(ep: Any, n: int, key: str | None, height: int) -> Images:
     rows, n, height = len(s), _options.whole("n", n), _options.whole("height", height)
     if not rows:
         raise Unsupported("the episode has no images", {"episode": ep.index, "stream": s.key})
-    at = [rows // 2] if n == 1 else np.linspace(0, rows - 1, min(n, rows)).round().astype(int).tolist()
+    at = (
+        [rows // 2]
+        if n == 1
+        else np.linspace(0, rows - 1, min(n, rows)).round().astype(int).tolist()
+    )
     f = s.feature
     size = (height, max(1, round(height * f.width / f.height))) if f.height and f.width else None
     v = s.frames(at, image_size=size)

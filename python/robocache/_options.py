@@ -43,7 +43,10 @@ def choice(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     """value, where it is one of allowed."""
     allowed = list(allowed)
     if value not in allowed:
-        raise Misuse(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}", hint=nearest(str(value), [str(a) for a in allowed]))
+        raise Misuse(
+            f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}",
+            hint=nearest(str(value), [str(a) for a in allowed]),
+        )
     return value
 
 
@@ -51,7 +54,11 @@ def key(name: str, known: Iterable[str], what: str = "stream") -> str:
     """name, where it is one of the known keys."""
     known = list(known)
     if name not in known:
-        raise Misuse(f"unknown {what} {name!r}", {"stream" if what.startswith("key") else what: name}, nearest(name, known))
+        raise Misuse(
+            f"unknown {what} {name!r}",
+            {"stream" if what.startswith("key") else what: name},
+            nearest(name, known),
+        )
     return name
 
 
@@ -85,7 +92,13 @@ def whole(name: str, v: Any, least: int = 1) -> int:
     return int(v)
 
 
-def real(name: str, v: Any, want: str = "a finite number", least: float = -math.inf, above: float = -math.inf) -> float:
+def real(
+    name: str,
+    v: Any,
+    want: str = "a finite number",
+    least: float = -math.inf,
+    above: float = -math.inf,
+) -> float:
     """A finite number of at least so much, or above so much."""
     try:
         f = float(v)
@@ -127,7 +140,15 @@ def told_rate(v: Any) -> Any:
     return int(f) if f == int(f) else float(f)
 
 
-_TIME_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_TIME_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 _DURATION = "seconds as a number, or text with a unit, as '50ms'"
 
 
@@ -236,7 +257,18 @@ def uri(v: Any) -> str:
     return os.path.expanduser(s) if s.startswith("~") else s
 
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 
 
 def bytes_of(name: str, v: Any) -> int:

@@ -87,13 +87,18 @@ class Ordered:
         Samples are numbered as MapDataset counts; those of a mixture one source after the other. locate() says where they lie.
         """
         which = {} if rank is None else {"rank": operator.index(rank)}
-        handle = self._open() if rank is None else self._use()  # the epoch does not depend on the ranks; a rank's share does
-        return _memory.values(handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which}))["order"]
+        # the epoch does not depend on the ranks; a rank's share does
+        handle = self._open() if rank is None else self._use()
+        return _memory.values(
+            handle.call("robocache_loader_order", {"epoch": operator.index(epoch), **which})
+        )["order"]
 
     def locate(self, samples: Any) -> Located:
         """Where samples lie that order() named: dataset_index, episode (its index) and row, int64 arrays."""
         a = np.asarray(samples)
         if a.dtype.kind not in "iu" and a.size:
             raise Misuse(f"samples of {a.dtype}: expected integers")
-        got = _memory.values(self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()}))
+        got = _memory.values(
+            self._open().call("robocache_loader_locate", {"samples": a.ravel().tolist()})
+        )
         return Located(*(got[k].reshape(a.shape) for k in Located._fields))

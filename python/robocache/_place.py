@@ -58,7 +58,10 @@ class Place:
             elif w is None:
                 w = found[1] if found is not None else 1 if r == 0 else None
         if r is None or w is None:
-            raise Misuse(f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=", hint="give both")
+            raise Misuse(
+                f"world_size={w} without rank=" if r is None else f"rank={r} without world_size=",
+                hint="give both",
+            )
         if not 0 <= r < w:
             raise Misuse(f"rank {r} of a world of {w}: expected 0 to world_size - 1")
         return r, w
@@ -67,7 +70,11 @@ class Place:
         # A worker process of this rank has no process group: it must not fall back to rank 0 of 1.
         # If neither a group nor an environment exists, the unpickling process resolves its rank.
         known = self.given or _group() is not None or _environment() is not None
-        return {"rank": self.rank, "world_size": self.world_size, "settled": self.now() if known else None}
+        return {
+            "rank": self.rank,
+            "world_size": self.world_size,
+            "settled": self.now() if known else None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -96,5 +103,12 @@ def _surroundings() -> tuple[tuple[int, int] | None, str]:
     """Returns the place that this process was given, and by what. Raises Misuse if two sources differ."""
     group, env = _group(), _environment()
     if group is not None and env is not None and env != group:
-        raise Misuse(f"torch.distributed says rank {group[0]} of {group[1]}, the environment {env[0]} of {env[1]}", hint="give rank= and world_size=")
-    return (group, "torch.distributed") if group is not None else (env, "the environment (RANK, WORLD_SIZE)")
+        raise Misuse(
+            f"torch.distributed says rank {group[0]} of {group[1]}, the environment {env[0]} of {env[1]}",
+            hint="give rank= and world_size=",
+        )
+    return (
+        (group, "torch.distributed")
+        if group is not None
+        else (env, "the environment (RANK, WORLD_SIZE)")
+    )

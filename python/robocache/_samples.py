@@ -10,7 +10,16 @@ from . import _config
 from .dataset import Dataset
 from .mapdataset import MapDataset
 
-_ITEM = frozenset({*_config.SAMPLE, "stats", "compute_stats", "drop_n_first_frames", "drop_n_last_frames", "dtype"}) - {"augment"}
+_ITEM = frozenset(
+    {
+        *_config.SAMPLE,
+        "stats",
+        "compute_stats",
+        "drop_n_first_frames",
+        "drop_n_last_frames",
+        "dtype",
+    }
+) - {"augment"}
 
 
 class Samples(Dataset):
@@ -20,7 +29,9 @@ class Samples(Dataset):
     Loader.order numbers it, without augmentation. Episodes come from episode(i) and `episodes`.
     """
 
-    def __init__(self, dataset: Dataset, config: Mapping[str, Any], count: Callable[[], int]) -> None:
+    def __init__(
+        self, dataset: Dataset, config: Mapping[str, Any], count: Callable[[], int]
+    ) -> None:
         self.__dict__.update(dataset.__dict__)
         self._count = count
         self._item_config = {k: v for k, v in config.items() if k in _ITEM}

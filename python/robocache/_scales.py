@@ -16,7 +16,11 @@ _seen: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {}
 _warned: set[tuple[str, str]] = set()
 
 
-def compare(datasets: Sequence[Dataset], configs: Sequence[Mapping[str, Any]], normalizers: Sequence[Mapping[str, Any]]) -> None:
+def compare(
+    datasets: Sequence[Dataset],
+    configs: Sequence[Mapping[str, Any]],
+    normalizers: Sequence[Mapping[str, Any]],
+) -> None:
     """Warns of keys that another part of the same dataset has with other numbers in this process."""
     for ds, config, normalizer in zip(datasets, configs, normalizers):
         part = _part(ds, config)
@@ -26,7 +30,11 @@ def compare(datasets: Sequence[Dataset], configs: Sequence[Mapping[str, Any]], n
         for key, one in normalizer["keys"].items():
             name = own_keys.get(key, key)
             other_part, other = before.setdefault(name, (part, one))
-            if other_part != part and other["mode"] == one["mode"] and (other["shift"], other["scale"]) != (one["shift"], one["scale"]):
+            if (
+                other_part != part
+                and other["mode"] == one["mode"]
+                and (other["shift"], other["scale"]) != (one["shift"], one["scale"])
+            ):
                 differing.append((key, other, one))
         while len(_seen) > _KEPT:
             del _seen[next(iter(_seen))]

@@ -12,8 +12,21 @@ from . import _memory, _options
 from ._errors import Misuse
 from .dataset import Dataset, Episode, Feature
 
-_MODALITIES = {"vision": "vision", "rgb": "vision", "depth": "depth", "proprio": "proprio", "rewards": "rewards", "language": "language", "actions": "actions"}
-_STATES = ("observation.state", "observation.proprio", "observation.robot_obs", "observation.robot_state")
+_MODALITIES = {
+    "vision": "vision",
+    "rgb": "vision",
+    "depth": "depth",
+    "proprio": "proprio",
+    "rewards": "rewards",
+    "language": "language",
+    "actions": "actions",
+}
+_STATES = (
+    "observation.state",
+    "observation.proprio",
+    "observation.robot_obs",
+    "observation.robot_state",
+)
 _HANDS = ("wrist", "gripper", "hand")
 _SEEN = ("image", "rgb", "vision", "visual")
 _OTHER = ("embedding", "language", "instruction")
@@ -36,7 +49,9 @@ def modalities(asked: Iterable[str] | None) -> tuple[tuple[str, ...] | None, boo
     if asked is None:
         return None, True
     if isinstance(asked, str):
-        raise Misuse(f"modalities={asked!r}: expected a list of {', '.join(map(repr, _MODALITIES))}")
+        raise Misuse(
+            f"modalities={asked!r}: expected a list of {', '.join(map(repr, _MODALITIES))}"
+        )
     named = [_MODALITIES[_options.choice("modalities", m, _MODALITIES)] for m in asked]
     return tuple(m for m in named if m not in ("language", "actions")), "language" in named
 
@@ -51,14 +66,25 @@ def names(option: str, v: Iterable[str] | None) -> list[str] | None:
     return out
 
 
-def roles(ds: Dataset, streams: Mapping[str, Any] | None, wanted: Sequence[str] | None, everything: bool = False) -> dict[str, list[str]]:
+def roles(
+    ds: Dataset,
+    streams: Mapping[str, Any] | None,
+    wanted: Sequence[str] | None,
+    everything: bool = False,
+) -> dict[str, list[str]]:
     """role → the streams that play it. streams: what the caller says of some; wanted: which must be there (None: which there are).
 
     everything: proprio is all numeric observations, also where one of them is called state.
     """
     out: dict[str, list[str]] = {}
     given = _given(ds, streams)
-    found = {"vision": _vision, "depth": _depth, "proprio": _numeric if everything else _proprio, "actions": _actions, "rewards": _rewards}
+    found = {
+        "vision": _vision,
+        "depth": _depth,
+        "proprio": _numeric if everything else _proprio,
+        "actions": _actions,
+        "rewards": _rewards,
+    }
     for role, find in found.items():
         if role in given:
             keys = given.pop(role)
@@ -70,7 +96,9 @@ def roles(ds: Dataset, streams: Mapping[str, Any] | None, wanted: Sequence[str] 
             out[role] = keys
         elif role == "actions" or wanted is not None and role != "rewards":
             raise Misuse(
-                f"no stream of {ds.uri!r} is known to be {role}", {"dataset": ds.uri}, f"streams={{{role!r}: key}}; there are: {', '.join(k for k, f in ds.features.items() if not f.default)}"
+                f"no stream of {ds.uri!r} is known to be {role}",
+                {"dataset": ds.uri},
+                f"streams={{{role!r}: key}}; there are: {', '.join(k for k, f in ds.features.items() if not f.default)}",
             )
     return {**out, **given}
 
@@ -84,14 +112,28 @@ def _given(ds: Dataset, streams: Mapping[str, Any] | None) -> dict[str, list[str
     for role, keys in streams.items():
         name = {"rgb": "vision", "action": "actions", "reward": "rewards"}.get(role, role)
         listed = [_options.key(k, ds.features) for k in ([keys] if isinstance(keys, str) else keys)]
-        if not isinstance(name, str) or name in ("language", "episode_id", "fused") or name.endswith("_is_pad") or not listed:
-            raise Misuse(f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or 'actions', and keys")
+        if (
+            not isinstance(name, str)
+            or name in ("language", "episode_id", "fused")
+            or name.endswith("_is_pad")
+            or not listed
+        ):
+            raise Misuse(
+                f"streams[{role!r}]={keys!r}: expected a role such as 'vision', 'proprio' or 'actions', and keys"
+            )
         for k in listed:
             f = ds.features[k]
             if f.ragged or not (is_numeric(f) or _is_image(f) and len(listed) == 1):
-                raise Misuse(f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}", {"stream": k}, "one image stream, or numeric ones, which are joined")
+                raise Misuse(
+                    f"streams[{role!r}]: {k!r} is {f.kind}{' of varying length' if f.ragged else ''}",
+                    {"stream": k},
+                    "one image stream, or numeric ones, which are joined",
+                )
         if name in ("actions", "proprio", "rewards") and not is_numeric(ds.features[listed[0]]):
-            raise Misuse(f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, expected numbers", {"stream": listed[0]})
+            raise Misuse(
+                f"streams[{role!r}]: {listed[0]!r} is {ds.features[listed[0]].kind}, expected numbers",
+                {"stream": listed[0]},
+            )
         out[name] = listed
     return out
 
@@ -100,7 +142,11 @@ def _vision(features: Mapping[str, Feature]) -> list[str]:
     """The first colour camera that is not at a hand; of a dataset without images, a stored vector of what was seen."""
     imgs = [k for k, f in features.items() if _is_image(f) and not _is_depth(f)]
     aside = [k for k in imgs if not any(h in k.lower() for h in _HANDS)]
-    vectors = [k for k, f in features.items() if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _SEEN)]
+    vectors = [
+        k
+        for k, f in features.items()
+        if _is_vector(k, f) and any(s in k.rpartition(".")[2].lower() for s in _SEEN)
+    ]
     return (aside or imgs or vectors)[:1]
 
 
@@ -109,12 +155,24 @@ def _depth(features: Mapping[str, Feature]) -> list[str]:
 
 
 def _is_vector(key: str, f: Feature) -> bool:
-    return key.startswith("observation") and is_numeric(f) and f.dtype.startswith("float") and not f.ragged and not f.default
+    return (
+        key.startswith("observation")
+        and is_numeric(f)
+        and f.dtype.startswith("float")
+        and not f.ragged
+        and not f.default
+    )
 
 
 def _numeric(features: Mapping[str, Feature]) -> list[str]:
     """All numbers that were observed of the robot: no embeddings, no images as vectors."""
-    return [k for k, f in features.items() if _is_vector(k, f) and len(f.shape) <= 1 and not any(w in k.lower() for w in (*_SEEN, *_OTHER))]
+    return [
+        k
+        for k, f in features.items()
+        if _is_vector(k, f)
+        and len(f.shape) <= 1
+        and not any(w in k.lower() for w in (*_SEEN, *_OTHER))
+    ]
 
 
 def _proprio(features: Mapping[str, Feature]) -> list[str]:
@@ -127,7 +185,14 @@ def _proprio(features: Mapping[str, Feature]) -> list[str]:
 def _actions(features: Mapping[str, Feature]) -> list[str]:
     if "action" in features:
         return ["action"]
-    return [k for k, f in features.items() if k.startswith("action.") and is_numeric(f) and f.dtype.startswith("float") and not f.ragged]
+    return [
+        k
+        for k, f in features.items()
+        if k.startswith("action.")
+        and is_numeric(f)
+        and f.dtype.startswith("float")
+        and not f.ragged
+    ]
 
 
 def _rewards(features: Mapping[str, Feature]) -> list[str]:
@@ -139,7 +204,11 @@ def cameras(ds: Dataset, asked: Iterable[str], depth: bool) -> dict[str, str]:
     listed = names("cameras", asked) or []
     out: dict[str, str] = {}
     for kind, what in (("rgb", "vision"), *([("depth", "depth")] if depth else [])):
-        there = [k.removeprefix(f"observation.{kind}_") for k in ds.features if k.startswith(f"observation.{kind}_")]
+        there = [
+            k.removeprefix(f"observation.{kind}_")
+            for k in ds.features
+            if k.startswith(f"observation.{kind}_")
+        ]
         for i, c in enumerate(listed):
             _options.choice("cameras", c, there)
             out[what if i == 0 else f"{what}_{c}"] = f"observation.{kind}_{c}"
@@ -152,9 +221,15 @@ def all_images(ds: Dataset, *, colour: bool, depth: bool) -> dict[str, str]:
     for kind, want, first in (("vision", colour, _vision), ("depth", depth, _depth)):
         if not want:
             continue
-        keys = [k for k, f in ds.features.items() if _is_image(f) and _is_depth(f) == (kind == "depth")]
+        keys = [
+            k for k, f in ds.features.items() if _is_image(f) and _is_depth(f) == (kind == "depth")
+        ]
         if not keys:
-            raise Misuse(f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} images", {"dataset": ds.uri}, "obs_modality='low_dim'")
+            raise Misuse(
+                f"obs_modality: {ds.uri!r} has no {'colour' if kind == 'vision' else 'depth'} images",
+                {"dataset": ds.uri},
+                "obs_modality='low_dim'",
+            )
         main = first(ds.features)[0]
         out.update({kind if k == main else f"{kind}_{k.rpartition('.')[2]}": k for k in keys})
     return out
@@ -172,12 +247,18 @@ def split_of(ds: Dataset, split: str | None, usual: str) -> list[int] | None:
     return [int(n) for a, b in spans for n in ds.episode_indices[int(a) : int(b)]]
 
 
-def with_tasks(ds: Dataset, indices: list[int] | None, tasks: Sequence[str], stream: str | None) -> list[int]:
+def with_tasks(
+    ds: Dataset, indices: list[int] | None, tasks: Sequence[str], stream: str | None
+) -> list[int]:
     """The indices of the episodes of some tasks, by a text stream of names, or by the episodes' own tasks and what else the recording calls them."""
     indices = ds.episode_indices.tolist() if indices is None else indices
     if stream is not None:
         if stream not in ds.features:
-            raise Misuse(f"tasks={list(tasks)!r}: {ds.uri!r} names no tasks", {"dataset": ds.uri}, "tasks=['all']")
+            raise Misuse(
+                f"tasks={list(tasks)!r}: {ds.uri!r} names no tasks",
+                {"dataset": ds.uri},
+                "tasks=['all']",
+            )
         of = {i: set(ds.episode(i).streams[stream].values) for i in indices}
     else:
         of = {}
@@ -193,7 +274,11 @@ def with_tasks(ds: Dataset, indices: list[int] | None, tasks: Sequence[str], str
 def dataset_name(ds: Dataset) -> str:
     """<name>/<version> is where an RLDS set lies; else the name of the path."""
     parts = PurePath(ds.info.get("uri") or ds.uri).parts
-    return parts[-2] if len(parts) > 1 and ds.format == "rlds" and parts[-1] == ds.version else parts[-1]
+    return (
+        parts[-2]
+        if len(parts) > 1 and ds.format == "rlds" and parts[-1] == ds.version
+        else parts[-1]
+    )
 
 
 def _once(episode: Episode, key: str) -> Any:
@@ -257,7 +342,12 @@ def nested(flat: dict[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
     else:
         like = masks["actions_is_pad"]
         none = np.ones_like(like) if isinstance(like, np.ndarray) else like | True
-        out["rewards"], masks["rewards_is_pad"] = (none & False).astype(np.float32) if isinstance(none, np.ndarray) else (none & False).float(), none
+        out["rewards"], masks["rewards_is_pad"] = (
+            (none & False).astype(np.float32)
+            if isinstance(none, np.ndarray)
+            else (none & False).float(),
+            none,
+        )
     return {**out, "language": flat["language"], "episode_id": flat["episode_id"], **masks}
 
 
@@ -271,7 +361,9 @@ def encoded(frames: Any, encoder: Any) -> Any:
             vectors = [encoder(f) for f in frames]
     for v, f in zip(vectors, frames, strict=True):
         if not hasattr(v, "shape") or len(v.shape) < 2 or v.shape[0] != f.shape[0]:
-            raise Misuse(f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} for frames {tuple(f.shape)}: expected (T, D)")
+            raise Misuse(
+                f"vision_encoder gave {tuple(getattr(v, 'shape', ())) or type(v).__name__} for frames {tuple(f.shape)}: expected (T, D)"
+            )
     out = stacked(vectors)
     return out.reshape((*out.shape[:2], -1))
 
@@ -287,7 +379,12 @@ def _columns(episode: Episode, keys: Sequence[str]) -> np.ndarray:
     return np.concatenate([p.reshape(len(p), -1).astype(np.float32) for p in parts], -1)
 
 
-def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_size: tuple[int, int] | None, step: Any) -> dict[str, Any]:
+def episode_fields(
+    episode: Episode,
+    streams: Mapping[str, Any] | None,
+    image_size: tuple[int, int] | None,
+    step: Any,
+) -> dict[str, Any]:
     """The fields of RLDSEpisode, from the rows of an episode."""
     ds = episode.dataset
     of = roles(ds, streams, None)
@@ -298,27 +395,54 @@ def episode_fields(episode: Episode, streams: Mapping[str, Any] | None, image_si
         if is_numeric(ds.features[keys[0]]):
             observations[role if role != "vision" else "rgb"] = _tensor(_columns(episode, keys))
         else:
-            observations[role if role != "vision" else "rgb"] = _last(_tensor(episode.streams[keys[0]].frames(image_dtype="float32", image_size=image_size, depth_unit="mm")))
+            observations[role if role != "vision" else "rgb"] = _last(
+                _tensor(
+                    episode.streams[keys[0]].frames(
+                        image_dtype="float32", image_size=image_size, depth_unit="mm"
+                    )
+                )
+            )
     n = episode.length
     actions = _tensor(_columns(episode, of["actions"]))
     rewards = _columns(episode, of["rewards"])[:, 0] if "rewards" in of else np.zeros(n, np.float32)
-    ends = np.asarray(episode.streams["is_terminal"].values).reshape(-1) if "is_terminal" in ds.features else np.zeros(n, bool)
-    texts = list(episode.streams["language_instruction"].values) if "language_instruction" in ds.features else [(episode.tasks or [""])[0]] * n
+    ends = (
+        np.asarray(episode.streams["is_terminal"].values).reshape(-1)
+        if "is_terminal" in ds.features
+        else np.zeros(n, bool)
+    )
+    texts = (
+        list(episode.streams["language_instruction"].values)
+        if "language_instruction" in ds.features
+        else [(episode.tasks or [""])[0]] * n
+    )
     key = of["actions"][0]
     times = episode.streams[key].times
-    notes = {k.removeprefix("episode_metadata."): _once(episode, k) for k in ds.features if k.startswith("episode_metadata.")}
+    notes = {
+        k.removeprefix("episode_metadata."): _once(episode, k)
+        for k in ds.features
+        if k.startswith("episode_metadata.")
+    }
     steps = [
         step(
-            observation={k: v[i] for k, v in observations.items()}, action=actions[i], reward=float(rewards[i]), is_terminal=bool(ends[i]),
-            language_instruction=texts[i] or None, metadata=notes or None, timestamp_ms=float(times[i]) / 1e6,
+            observation={k: v[i] for k, v in observations.items()},
+            action=actions[i],
+            reward=float(rewards[i]),
+            is_terminal=bool(ends[i]),
+            language_instruction=texts[i] or None,
+            metadata=notes or None,
+            timestamp_ms=float(times[i]) / 1e6,
         )
         for i in range(n)
-    ]  # fmt: skip
+    ]
     success, scene = notes.get("success"), notes.get("scene_description")
     return {
-        "steps": steps, "episode_id": str(episode.index), "dataset_name": dataset_name(ds), "success": None if success is None else bool(np.ravel(success)[0]),
-        "language_instruction": next((t for t in (*episode.tasks, *texts) if t), None), "scene_description": None if scene is None else str(scene),
-    }  # fmt: skip
+        "steps": steps,
+        "episode_id": str(episode.index),
+        "dataset_name": dataset_name(ds),
+        "success": None if success is None else bool(np.ravel(success)[0]),
+        "language_instruction": next((t for t in (*episode.tasks, *texts) if t), None),
+        "scene_description": None if scene is None else str(scene),
+    }
 
 
 def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -328,6 +452,10 @@ def stream_fields(episode: Episode, streams: Mapping[str, Any] | None) -> dict[s
     for role, name in (("vision", "vision"), ("actions", "action"), ("proprio", "proprio")):
         if role in of:
             s = episode.streams[of[role][0]]
-            out[role] = _tensor(_columns(episode, of[role])) if is_numeric(s.feature) else _tensor(s.frames(depth_unit="mm"))
+            out[role] = (
+                _tensor(_columns(episode, of[role]))
+                if is_numeric(s.feature)
+                else _tensor(s.frames(depth_unit="mm"))
+            )
             out[name + "_times"] = _tensor(s.times / 1e9)
     return out

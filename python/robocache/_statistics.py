@@ -69,13 +69,22 @@ def given(v: Any, features: Iterable[str]) -> dict[str, Any]:
     for k, one in v.items():
         _options.key(k, features, "key of Statistics.values")
         if not isinstance(one, Mapping):
-            raise Misuse(f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles")
+            raise Misuse(
+                f"Statistics.values[{k!r}]: expected a dict with mean, std, min, max or quantiles"
+            )
         s: dict[str, Any] = {"count": int(np.asarray(one.get("count", 0)).ravel()[0])}
         for name, x in one.items():
             if name == "count":
                 continue
-            if name not in ("mean", "std", "min", "max") and not (name.startswith("q") and name[1:].isdigit()):
-                raise Misuse(f"unknown statistic {name!r} in Statistics.values[{k!r}]", hint=_options.nearest(name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]))
+            if name not in ("mean", "std", "min", "max") and not (
+                name.startswith("q") and name[1:].isdigit()
+            ):
+                raise Misuse(
+                    f"unknown statistic {name!r} in Statistics.values[{k!r}]",
+                    hint=_options.nearest(
+                        name, ["mean", "std", "min", "max", "q01", "q10", "q90", "q99"]
+                    ),
+                )
             a = np.asarray(x, np.float64)
             if np.isinf(a).any():
                 raise Misuse(f"Statistics.values[{k!r}][{name!r}] is infinite")

@@ -16,7 +16,11 @@ def register() -> None:
     try:
         from ._tensors import torchops as _torchops, torchvoxels as _torchvoxels  # noqa: F401
     except Exception as e:  # `import torch` must not fail by it
-        warnings.warn(f"torch.ops.robocache is not there: {type(e).__name__}: {e}", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"torch.ops.robocache is not there: {type(e).__name__}: {e}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def watch() -> None:

@@ -16,7 +16,24 @@ import numpy as np
 from . import _engine, _options
 from ._errors import Misuse
 
-__all__ = ["inspect", "doctor", "convert", "stats", "pull", "push", "Result", "Finding", "Report", "EpisodeReport", "StreamSummary", "EpisodeStream", "Diagnosis", "Conversion", "Pulled", "Pushed"]
+__all__ = [
+    "inspect",
+    "doctor",
+    "convert",
+    "stats",
+    "pull",
+    "push",
+    "Result",
+    "Finding",
+    "Report",
+    "EpisodeReport",
+    "StreamSummary",
+    "EpisodeStream",
+    "Diagnosis",
+    "Conversion",
+    "Pulled",
+    "Pushed",
+]
 
 
 class Result(dict[str, Any]):
@@ -33,10 +50,17 @@ class Result(dict[str, Any]):
     def __getattr__(self, name: str) -> Any:
         if name in self:
             return self[name]
-        known = [n for kind in type(self).__mro__ for n in getattr(kind, "__annotations__", ()) if not n.startswith("_")]
+        known = [
+            n
+            for kind in type(self).__mro__
+            for n in getattr(kind, "__annotations__", ())
+            if not n.startswith("_")
+        ]
         if name in known:
             return None
-        raise AttributeError(f"{type(self).__name__} has no {name!r}: {_options.nearest(name, {*self, *known})}")
+        raise AttributeError(
+            f"{type(self).__name__} has no {name!r}: {_options.nearest(name, {*self, *known})}"
+        )
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self})
@@ -147,7 +171,9 @@ class Conversion(Result):
     source_format: str | None
     source_version: str | None
     fps: float | str | None
-    episodes: list[dict[str, Any]] | None  # old_episode_index, new_episode_index (-1: left out), length, dataset_from_index, start_ns, video
+    # old_episode_index, new_episode_index (-1: left out), length, dataset_from_index, start_ns,
+    # video
+    episodes: list[dict[str, Any]] | None
     tasks: list[dict[str, Any]] | None  # old_task_index, new_task_index, task
     added_features: list[str] | None
     renamed_features: dict[str, str] | None
@@ -209,25 +235,41 @@ def _plain(v: Any) -> Any:
         return sorted(v)
     if hasattr(v, "item"):
         return v.item()
-    raise Misuse(f"an option cannot be a {type(v).__name__}", hint="text, numbers, True and False, lists and dicts of them can")
+    raise Misuse(
+        f"an option cannot be a {type(v).__name__}",
+        hint="text, numbers, True and False, lists and dicts of them can",
+    )
 
 
 def _run(verb: str, args: list[str], options: dict[str, Any], progress: bool | None) -> Any:
     terminal = sys.stderr.isatty() if progress is None else bool(progress)
     given = json.loads(json.dumps(options, default=_plain))
     try:
-        _, answer = _engine.engine().call("robocache_verb", 0, {"verb": verb, "args": args, "options": given, "terminal": terminal}, settle=True)
+        _, answer = _engine.engine().call(
+            "robocache_verb",
+            0,
+            {"verb": verb, "args": args, "options": given, "terminal": terminal},
+            settle=True,
+        )
     except Misuse as e:
         if "known" in e.where:
             name = e.where["option"]
-            raise Misuse(f"unknown option {name!r} of {verb}", {"option": name}, _options.nearest(name, e.where["known"])) from None
+            raise Misuse(
+                f"unknown option {name!r} of {verb}",
+                {"option": name},
+                _options.nearest(name, e.where["known"]),
+            ) from None
         raise
     for line in answer.get("notes") or ():
-        logging.getLogger("robocache").log(logging.WARNING if answer["findings"] else logging.INFO, "%s: %s", verb, line)
+        logging.getLogger("robocache").log(
+            logging.WARNING if answer["findings"] else logging.INFO, "%s: %s", verb, line
+        )
     return answer["result"]
 
 
-def inspect(uri: Any, *, episode: int | None = None, progress: bool | None = None, **options: Any) -> Report | EpisodeReport:
+def inspect(
+    uri: Any, *, episode: int | None = None, progress: bool | None = None, **options: Any
+) -> Report | EpisodeReport:
     """What is in a dataset: streams, rates, codecs, tasks, sizes. Decodes nothing.
 
     uri: a path or URI of any readable format. episode: an index: that one's streams, with first and last timestamp, gaps and jitter.
@@ -254,14 +296,19 @@ def convert(src: Any, dst: Any, *, progress: bool | None = None, **options: Any)
     return Conversion(_run("convert", [_options.uri(src), _options.uri(dst)], options, progress))
 
 
-def stats(uri: Any, *, progress: bool | None = None, **options: Any) -> dict[str, dict[str, np.ndarray]]:
+def stats(
+    uri: Any, *, progress: bool | None = None, **options: Any
+) -> dict[str, dict[str, np.ndarray]]:
     """Exact statistics of every feature, in the shape of Dataset.stats: min, max, mean, std, q01 … as float64 arrays, count as int64 of shape (1,).
 
     uri: a path or URI of any readable format. frames: the frames of cameras that are looked at, "sampled" (default, as LeRobot chooses them), "all" or
     "none"; theirs are in [0, 1] by channel, shape (C, 1, 1). out= writes a stats.json, write=True puts it into the dataset.
     """
     answer = _run("stats", [_options.uri(uri)], options, progress)
-    return {k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()} for k, one in answer.items()}
+    return {
+        k: {n: np.array(v, np.int64 if n == "count" else np.float64) for n, v in one.items()}
+        for k, one in answer.items()
+    }
 
 
 def _hub() -> dict[str, str]:
@@ -269,12 +316,21 @@ def _hub() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k.startswith("HF_")}
 
 
-def pull(uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any) -> Pulled:
+def pull(
+    uri: str, dst: Any, *, episodes: Any = None, progress: bool | None = None, **options: Any
+) -> Pulled:
     """Copies a dataset of the Hugging Face Hub into a folder, each file held against the Hub's checksum. A second call goes on, and reads only what is missing.
 
     uri: hf://datasets/owner/name, with @revision where wanted. episodes: indices (ints, or text such as "0,3,5-9"); metadata and the files that hold them, of a LeRobot dataset.
     """
-    return Pulled(_run("pull", [uri, _options.uri(dst)], {"episodes": episodes, "env": _hub(), **options}, progress))
+    return Pulled(
+        _run(
+            "pull",
+            [uri, _options.uri(dst)],
+            {"episodes": episodes, "env": _hub(), **options},
+            progress,
+        )
+    )
 
 
 def push(dir: Any, repo: str, *, progress: bool | None = None, **options: Any) -> Pushed:
@@ -282,12 +338,27 @@ def push(dir: Any, repo: str, *, progress: bool | None = None, **options: Any) -
 
     dir: a dataset of any readable format, without errors of doctor. Its card (README.md, assets/preview.png) is made from inspect, in dir too.
     """
-    return Pushed(_run("push", [_options.uri(dir), repo], {"python": sys.executable, "env": _hub(), **options}, progress))
+    return Pushed(
+        _run(
+            "push",
+            [_options.uri(dir), repo],
+            {"python": sys.executable, "env": _hub(), **options},
+            progress,
+        )
+    )
 
 
 for _verb, _examples in (
-    (inspect, "format=, hz=, contact_sheet=, suggest_map="), (doctor, "decode=, deep=, episodes=, format=, map="),
-    (convert, "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option="), (stats, "keys=, episodes=, frames=, skip_bad=, format="), (pull, "episodes="),
+    (inspect, "format=, hz=, contact_sheet=, suggest_map="),
+    (doctor, "decode=, deep=, episodes=, format=, map="),
+    (
+        convert,
+        "to=, hz=, align=, episodes=, keys=, video_codec=, skip_bad=, resume=, write_option=",
+    ),
+    (stats, "keys=, episodes=, frames=, skip_bad=, format="),
+    (pull, "episodes="),
     (push, "private=, branch=, license=, message=, dry_run=, skip_doctor=, format="),
-):  # fmt: skip
-    _verb.__doc__ = (_verb.__doc__ or "").rstrip() + _OPTIONS.format(verb=_verb.__name__, examples=_examples)
+):
+    _verb.__doc__ = (_verb.__doc__ or "").rstrip() + _OPTIONS.format(
+        verb=_verb.__name__, examples=_examples
+    )

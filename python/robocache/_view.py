@@ -15,7 +15,15 @@ from typing import Any
 from . import _errors
 from ._errors import Error, Unsupported
 
-_CLASSES = {2: _errors.Misuse, 10: _errors.NotFound, 11: _errors.Malformed, 12: _errors.Unsupported, 13: _errors.ResourceLimit, 70: _errors.Internal, 75: _errors.Temporary}
+_CLASSES = {
+    2: _errors.Misuse,
+    10: _errors.NotFound,
+    11: _errors.Malformed,
+    12: _errors.Unsupported,
+    13: _errors.ResourceLimit,
+    70: _errors.Internal,
+    75: _errors.Temporary,
+}
 
 
 class View:
@@ -24,10 +32,22 @@ class View:
     url: str
 
     def __init__(self, args: list[str]) -> None:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]))}
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                filter(
+                    None, [str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")]
+                )
+            ),
+        }
         with tempfile.TemporaryFile() as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "robocache", "view", "--json", *args], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
+                [sys.executable, "-m", "robocache", "view", "--json", *args],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                start_new_session=True,
             )
             self._finalizer = weakref.finalize(self, _end, self._process)
             line = self._process.stdout.readline()  # type: ignore[union-attr]
@@ -72,6 +92,13 @@ def arguments(opened: dict[str, Any]) -> list[str]:
     """The flags by which the command line opens a dataset as it was opened here."""
     for name in ("episodes", "map", "options", "depth_unit"):
         if opened.get(name):
-            raise Unsupported(f"the page of a dataset that was opened with {name} is not served from here", hint="open the dataset as a whole, or use `robocache view`")
-    out = [f"--{name.replace('_', '-')}={opened[name]}" for name in ("format", "rows_hz", "split") if opened.get(name)]
+            raise Unsupported(
+                f"the page of a dataset that was opened with {name} is not served from here",
+                hint="open the dataset as a whole, or use `robocache view`",
+            )
+    out = [
+        f"--{name.replace('_', '-')}={opened[name]}"
+        for name in ("format", "rows_hz", "split")
+        if opened.get(name)
+    ]
     return [*out, *(["--follow-links"] if opened.get("follow_links") else [])]

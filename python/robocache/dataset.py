@@ -47,7 +47,10 @@ class Dataset:
             "split": split,
             "depth_unit": depth_unit,
         }
-        self._args: dict[str, Any] = {"uri": _options.uri(uri), **_config.settle(_config.OPEN, given)}
+        self._args: dict[str, Any] = {
+            "uri": _options.uri(uri),
+            **_config.settle(_config.OPEN, given),
+        }
         self.uri = self._args["uri"]
         self._fresh()
 
@@ -115,8 +118,14 @@ class Dataset:
     def features(self) -> Features:
         """The streams by key, in the dataset's order: a dict that prints as a table."""
         if self._features is None:
-            self._features = Features((d["key"], Feature.of(d)) for d in self.info["features"] or [])
-            self._features.withheld = {f["not_delivered"]: f["message"] for f in self.findings if f.get("not_delivered") and f["not_delivered"] not in self._features}
+            self._features = Features(
+                (d["key"], Feature.of(d)) for d in self.info["features"] or []
+            )
+            self._features.withheld = {
+                f["not_delivered"]: f["message"]
+                for f in self.findings
+                if f.get("not_delivered") and f["not_delivered"] not in self._features
+            }
         return self._features
 
     @property
@@ -135,7 +144,15 @@ class Dataset:
             raise Misuse("a part of a dataset has no splits of its own", {"dataset": self.uri})
         return self._of({"split": str(name)})
 
-    def random_split(self, fractions: Any, seed: int = 0, *, by: str = "episode", stratify: str | None = None, group: str | None = None) -> tuple[Dataset, ...]:
+    def random_split(
+        self,
+        fractions: Any,
+        seed: int = 0,
+        *,
+        by: str = "episode",
+        stratify: str | None = None,
+        group: str | None = None,
+    ) -> tuple[Dataset, ...]:
         """Deals the episodes out at random: train, val = ds.random_split(0.9).
 
         fractions: of the first part, the second takes the rest; or of each part, (0.8, 0.1, 0.1), or numbers of episodes, (40, 10). Each episode goes into one part.
@@ -144,10 +161,22 @@ class Dataset:
         Returns Datasets, whose episodes are in their order and keep their indices. Raises Misuse where a part would be empty.
         """
         _options.choice("by", by, ("episode",))
-        shares = list(fractions) if isinstance(fractions, (list, tuple, np.ndarray)) else [_options.real("fractions", fractions), None]
+        shares = (
+            list(fractions)
+            if isinstance(fractions, (list, tuple, np.ndarray))
+            else [_options.real("fractions", fractions), None]
+        )
         into = [f"{i}={'rest' if x is None else x}" for i, x in enumerate(shares)]
-        given = {"verb": "split", "into": into, "seed": _options.whole("seed", seed, 0), "stratify": stratify, "group": group}
-        dealt = self._handle.call("robocache_deal", {k: v for k, v in given.items() if v is not None})
+        given = {
+            "verb": "split",
+            "into": into,
+            "seed": _options.whole("seed", seed, 0),
+            "stratify": stratify,
+            "group": group,
+        }
+        dealt = self._handle.call(
+            "robocache_deal", {k: v for k, v in given.items() if v is not None}
+        )
         return tuple(self._of({"episodes": part}) for part in dealt["parts"])
 
     def _of(self, change: dict[str, Any]) -> Dataset:
@@ -177,7 +206,14 @@ class Dataset:
             self._stats = _statistics.of(self._handle.call("robocache_stats") or {})
         return self._stats
 
-    def compute_stats(self, keys: Iterable[str] | None = None, *, episodes: Iterable[int] | None = None, frames: str = "none", skip_bad: bool = False) -> dict[str, dict[str, np.ndarray]]:
+    def compute_stats(
+        self,
+        keys: Iterable[str] | None = None,
+        *,
+        episodes: Iterable[int] | None = None,
+        frames: str = "none",
+        skip_bad: bool = False,
+    ) -> dict[str, dict[str, np.ndarray]]:
         """Counts the statistics now, in one pass of float64 with exact quantiles, in the shape of `stats`: for Loader(stats=), Mix(stats=).
 
         keys: these features (default: all that can have statistics; text has none). episodes: indices, say those one trains on.
@@ -185,9 +221,16 @@ class Dataset:
         skip_bad: leave out episodes that cannot be read.
         Raises Misuse for an unknown key or episode, Malformed where files or episodes cannot be read.
         """
-        how: dict[str, Any] = {"count": True, "skip_bad": bool(skip_bad), "frames": _options.choice("frames", frames, ("none", "sampled", "all"))}
+        how: dict[str, Any] = {
+            "count": True,
+            "skip_bad": bool(skip_bad),
+            "frames": _options.choice("frames", frames, ("none", "sampled", "all")),
+        }
         if keys is not None:
-            how["keys"] = [_options.key(k, self.features, "key") for k in ([keys] if isinstance(keys, str) else keys)]
+            how["keys"] = [
+                _options.key(k, self.features, "key")
+                for k in ([keys] if isinstance(keys, str) else keys)
+            ]
         if episodes is not None:
             how["episodes"] = [_options.whole("episodes", i, 0) for i in episodes]
         return _statistics.of(self._handle.call("robocache_stats", how) or {})
@@ -197,7 +240,11 @@ class Dataset:
         """Columns over all episodes: episode_index, lengths (arrays) and tasks (lists of texts)."""
         if self._table is None:
             t = self._handle.call("robocache_episodes")
-            self._table = {"episode_index": np.array(t["episode_index"], np.int64), "lengths": np.array(t["lengths"], np.int64), "tasks": t["tasks"]}
+            self._table = {
+                "episode_index": np.array(t["episode_index"], np.int64),
+                "lengths": np.array(t["lengths"], np.int64),
+                "tasks": t["tasks"],
+            }
         return self._table
 
     @property
@@ -207,7 +254,9 @@ class Dataset:
         LeRobot's episode_index, the N of HDF5's demo_N; formats without numbers count from 0."""
         if self._indices is None:
             told = self.info.get("episode_indices")
-            self._indices = np.arange(self.num_episodes) if told is None else np.array(told, np.int64)
+            self._indices = (
+                np.arange(self.num_episodes) if told is None else np.array(told, np.int64)
+            )
         return self._indices
 
     def episode(self, index: int) -> Episode:
@@ -223,8 +272,16 @@ class Dataset:
             raise Misuse(f"episode {index!r}: expected an integer")
         found = np.flatnonzero(self.episode_indices == int(index))
         if len(found) != 1:
-            what = "no episode has this index" if len(found) == 0 else f"{len(found)} episodes have this index"
-            hint = "Pass one of ds.episode_indices; ds[i] takes a position." if len(found) == 0 else "Renumber them: robocache convert does."
+            what = (
+                "no episode has this index"
+                if len(found) == 0
+                else f"{len(found)} episodes have this index"
+            )
+            hint = (
+                "Pass one of ds.episode_indices; ds[i] takes a position."
+                if len(found) == 0
+                else "Renumber them: robocache convert does."
+            )
             raise Misuse(what, {"dataset": self.uri, "episode": int(index)}, hint)
         return Episode(self, int(found[0]))
 
@@ -237,7 +294,10 @@ class Dataset:
             raise Misuse(f"position {position!r}: expected an integer")
         n, position = self.num_episodes, int(position)
         if not -n <= position < n:
-            raise Misuse(f"position {position} of a dataset of {n} episodes", {"dataset": self.uri, "position": position})
+            raise Misuse(
+                f"position {position} of a dataset of {n} episodes",
+                {"dataset": self.uri, "position": position},
+            )
         return Episode(self, position % n)
 
     def __iter__(self) -> Iterator[Episode]:
@@ -250,8 +310,19 @@ class Dataset:
         """
         from ._view import View, arguments
 
-        args = [f"--listen={listen}", *arguments(self._args), *([] if flags is None else [f"--flags={os.fspath(flags)}"])]
-        return View([*args, "--", self.uri, *([] if other is None else [getattr(other, "uri", None) or _options.uri(other)])])
+        args = [
+            f"--listen={listen}",
+            *arguments(self._args),
+            *([] if flags is None else [f"--flags={os.fspath(flags)}"]),
+        ]
+        return View(
+            [
+                *args,
+                "--",
+                self.uri,
+                *([] if other is None else [getattr(other, "uri", None) or _options.uri(other)]),
+            ]
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """The lengths of the episodes, as a histogram. Returns matplotlib's Figure, or ax where one is given. Unsupported without matplotlib."""

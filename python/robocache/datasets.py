@@ -27,12 +27,21 @@ from .loader import Loader
 from .mapdataset import MapDataset, _Base
 
 __all__ = [
-    "RTXDataset", "RTXDataLoader", "RLDSStep", "RLDSEpisode", "RTXEpisode", "create_rtx_dataloader", "CALVINDataset", "RoboMimicDataset",
-]  # fmt: skip
+    "RTXDataset",
+    "RTXDataLoader",
+    "RLDSStep",
+    "RLDSEpisode",
+    "RTXEpisode",
+    "create_rtx_dataloader",
+    "CALVINDataset",
+    "RoboMimicDataset",
+]
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module 'robocache.datasets' has no attribute {name!r}: {_options.nearest(name, __all__)}")
+    raise AttributeError(
+        f"module 'robocache.datasets' has no attribute {name!r}: {_options.nearest(name, __all__)}"
+    )
 
 
 _warned = False
@@ -58,7 +67,11 @@ def _one_path(use_robocache: Any) -> None:
     if _options.flag("use_robocache", use_robocache) or _warned:
         return
     _warned = True
-    warnings.warn("use_robocache=False: there is one path, the engine's; the keyword changes nothing", UserWarning, stacklevel=4)
+    warnings.warn(
+        "use_robocache=False: there is one path, the engine's; the keyword changes nothing",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 class _Sequences(_Base):
@@ -69,14 +82,29 @@ class _Sequences(_Base):
     target_hz: Any
 
     def _begin(
-        self, dataset: Dataset, roles: Mapping[str, Sequence[str]], *, language: bool, sequence_length: int, target_hz: Any, episodes: Iterable[int] | None,
-        image_size: Any, image_dtype: str = "float32", cache: Any = False, threads: int | None = None, memory_budget: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        dataset: Dataset,
+        roles: Mapping[str, Sequence[str]],
+        *,
+        language: bool,
+        sequence_length: int,
+        target_hz: Any,
+        episodes: Iterable[int] | None,
+        image_size: Any,
+        image_dtype: str = "float32",
+        cache: Any = False,
+        threads: int | None = None,
+        memory_budget: Any = None,
+    ) -> None:
         self.dataset = dataset
         self.sequence_length = _options.whole("sequence_length", sequence_length)
         hz = target_hz if target_hz is not None else dataset.info.get("fps")
         if hz is None:
-            raise Misuse(f"the rate of {dataset.uri!r} is not known", {"dataset": dataset.uri}, "give target_hz=, and rows_hz= where the format keeps no clock")
+            raise Misuse(
+                f"the rate of {dataset.uri!r} is not known",
+                {"dataset": dataset.uri},
+                "give target_hz=, and rows_hz= where the format keeps no clock",
+            )
         exact = Fraction(str(rate("target_hz", hz)))
         self.target_hz = float(exact)
         self.roles: dict[str, list[str]] = {k: list(v) for k, v in roles.items()}
@@ -88,11 +116,18 @@ class _Sequences(_Base):
         span = (0.0, float((self.sequence_length - 1) / exact), self.sequence_length)
         self._task = "task" if language and dataset.info.get("tasks") else None
         align: dict[str, Any] = {
-            "dtypes": {k: "float32" for k in streams if _sequences.is_numeric(features[k]) and features[k].dtype != "float32"},
+            "dtypes": {
+                k: "float32"
+                for k in streams
+                if _sequences.is_numeric(features[k]) and features[k].dtype != "float32"
+            },
             "modes": {k: "previous" for k in self.roles.get("rewards", ())},
         }
         self.map: MapDataset = MapDataset(
-            dataset, episodes=None if episodes is None else list(episodes), hz=exact / self.sequence_length, keys=[*streams, *([self._task] if self._task else []), "episode_id"],
+            dataset,
+            episodes=None if episodes is None else list(episodes),
+            hz=exact / self.sequence_length,
+            keys=[*streams, *([self._task] if self._task else []), "episode_id"],
             windows=options.Windows(seconds={k: span for k in streams}),
             align=options.Align(**{k: v for k, v in align.items() if v}),
             images=options.Images(dtype=image_dtype),  # type: ignore[arg-type]
@@ -133,11 +168,17 @@ class _Sequences(_Base):
                 out[role] = v[..., 0] if role == "rewards" and v.shape[-1] == 1 else v
             else:
                 out[role] = got[keys[0]]
-        fused = [out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1]
+        fused = [
+            out[r] for r in ("vision", "proprio") if r in out and len(out[r].shape) == axes + 1
+        ]
         if fused:
             out["fused"] = _sequences.joined(fused, axes)
         texts = got[self._task] if self._task else None
-        out["language"] = (texts if texts is not None else "") if axes == 1 else (list(texts) if texts is not None else [""] * len(got["episode_id"]))
+        out["language"] = (
+            (texts if texts is not None else "")
+            if axes == 1
+            else (list(texts) if texts is not None else [""] * len(got["episode_id"]))
+        )
         out["episode_id"] = got["episode_id"]
         for role, keys in self.roles.items():
             out[role + "_is_pad"] = _sequences.any_of([got[k + "_is_pad"] for k in keys])
@@ -161,12 +202,20 @@ class _Batches(Loader):
 
     sequences: _Sequences
 
-    def _serve(self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any) -> None:
+    def _serve(
+        self, sequences: _Sequences, form: Callable[[dict[str, Any]], dict[str, Any]], **how: Any
+    ) -> None:
         self.sequences, self._form = sequences, form
         if sequences._memo is not None:
             cache = _given.as_cache(how.get("cache", "ram"))
-            if cache is not None and cache.where == "ram" and cache.budget is None and sequences._bound:
-                cache = replace(cache, budget=sequences._bound)  # cache_in_memory bounds neither a directory nor no cache
+            if (
+                cache is not None
+                and cache.where == "ram"
+                and cache.budget is None
+                and sequences._bound
+            ):
+                # cache_in_memory bounds neither a directory nor no cache
+                cache = replace(cache, budget=sequences._bound)
             how["cache"] = cache
         super().__init__(sequences.map, **how)
 
@@ -202,7 +251,13 @@ class RLDSEpisode:
         return len(self.steps)
 
     @classmethod
-    def of(cls, episode: Episode, streams: Mapping[str, Any] | None = None, *, image_size: tuple[int, int] | None = None) -> RLDSEpisode:
+    def of(
+        cls,
+        episode: Episode,
+        streams: Mapping[str, Any] | None = None,
+        *,
+        image_size: tuple[int, int] | None = None,
+    ) -> RLDSEpisode:
         """The rows of an episode as recorded, at their own rate. streams: as of RTXDataset."""
         return cls(**_sequences.episode_fields(episode, streams, image_size, RLDSStep))
 
@@ -211,7 +266,10 @@ class RLDSEpisode:
         if not self.steps:
             raise Misuse(f"episode {self.episode_id!r} has no steps")
         return {
-            "observations": {k: _sequences.stacked([s.observation[k] for s in self.steps]) for k in self.steps[0].observation},
+            "observations": {
+                k: _sequences.stacked([s.observation[k] for s in self.steps])
+                for k in self.steps[0].observation
+            },
             "actions": _sequences.stacked([s.action for s in self.steps]),
             "rewards": _sequences.numbers([s.reward for s in self.steps], "float32"),
             "terminals": _sequences.numbers([s.is_terminal for s in self.steps], "bool"),
@@ -269,14 +327,37 @@ class RTXDataset(_Sequences):
 
     @_keywords.checked
     def __init__(
-        self, dataset_name: str | None = None, data_dir: Any = None, split: str | None = "train", max_episodes: int | None = None, sequence_length: int = 50,
-        image_size: Sequence[int] | None = (224, 224), use_robocache: bool = True, cache_in_memory: bool | int | str = False, *, path: Any = None,
-        modalities: Iterable[str] | None = None, target_hz: Any = None, episode_length_sec: float | None = None, streams: Mapping[str, Any] | None = None,
-        rows_hz: Any = None, map: Any = None, options: Mapping[str, Any] | None = None, image_dtype: str = "float32", threads: int | None = None,
-        memory_budget: int | str | None = None, follow_links: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        dataset_name: str | None = None,
+        data_dir: Any = None,
+        split: str | None = "train",
+        max_episodes: int | None = None,
+        sequence_length: int = 50,
+        image_size: Sequence[int] | None = (224, 224),
+        use_robocache: bool = True,
+        cache_in_memory: bool | int | str = False,
+        *,
+        path: Any = None,
+        modalities: Iterable[str] | None = None,
+        target_hz: Any = None,
+        episode_length_sec: float | None = None,
+        streams: Mapping[str, Any] | None = None,
+        rows_hz: Any = None,
+        map: Any = None,
+        options: Mapping[str, Any] | None = None,
+        image_dtype: str = "float32",
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
+        follow_links: bool | None = None,
+    ) -> None:
         _one_path(use_robocache)
-        how: dict[str, Any] = {"format": "rlds", "rows_hz": rows_hz, "map": map, "follow_links": follow_links, "options": {**(options or {}), **({"split": split} if split is not None else {})}}
+        how: dict[str, Any] = {
+            "format": "rlds",
+            "rows_hz": rows_hz,
+            "map": map,
+            "follow_links": follow_links,
+            "options": {**(options or {}), **({"split": split} if split is not None else {})},
+        }
         wanted, language = _sequences.modalities(modalities)
         ds = _found(dataset_name, data_dir, path, how)
         self.dataset_name: str = dataset_name or _sequences.dataset_name(ds)
@@ -285,13 +366,28 @@ class RTXDataset(_Sequences):
             hz = target_hz if target_hz is not None else ds.fps
             seconds = _options.number("episode_length_sec", episode_length_sec)
             if seconds == 0:
-                raise Misuse(f"episode_length_sec={episode_length_sec!r}: expected more than 0 seconds")
+                raise Misuse(
+                    f"episode_length_sec={episode_length_sec!r}: expected more than 0 seconds"
+                )
             sequence_length = max(1, round(float(Fraction(str(rate("target_hz", hz)))) * seconds))
-        n = ds.num_episodes if max_episodes is None else min(_options.whole("max_episodes", max_episodes), ds.num_episodes)
+        n = (
+            ds.num_episodes
+            if max_episodes is None
+            else min(_options.whole("max_episodes", max_episodes), ds.num_episodes)
+        )
         self._begin(
-            ds, _sequences.roles(ds, streams, wanted), language=language, sequence_length=sequence_length, target_hz=target_hz, episodes=None if n == ds.num_episodes else ds.episode_indices[:n].tolist(),
-            image_size=image_size, image_dtype=image_dtype, cache=cache_in_memory, threads=threads, memory_budget=memory_budget,
-        )  # fmt: skip
+            ds,
+            _sequences.roles(ds, streams, wanted),
+            language=language,
+            sequence_length=sequence_length,
+            target_hz=target_hz,
+            episodes=None if n == ds.num_episodes else ds.episode_indices[:n].tolist(),
+            image_size=image_size,
+            image_dtype=image_dtype,
+            cache=cache_in_memory,
+            threads=threads,
+            memory_budget=memory_budget,
+        )
         self._streams = streams
         self.num_episodes: int = n
 
@@ -322,14 +418,22 @@ def _found(name: str | None, data_dir: Any, path: Any, how: Mapping[str, Any]) -
         return open_dataset(path, **how)
     if name is None and data_dir is None:
         raise Misuse("RTXDataset: expected dataset_name=, data_dir= or path=")
-    root = _options.uri(data_dir if data_dir is not None else os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+    root = _options.uri(
+        data_dir
+        if data_dir is not None
+        else os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    )
     if name is None or "://" in root:
         return open_dataset(root if name is None else f"{root.rstrip('/')}/{name}", **how)
     if not isinstance(name, str) or not name:
         raise Misuse(f"dataset_name={name!r}: expected a name")
     folder = Path(root)
     if not folder.is_dir():
-        raise NotFound(f"no folder {root}", {"dataset": root}, "data_dir= is where datasets lie, or the folder of one")
+        raise NotFound(
+            f"no folder {root}",
+            {"dataset": root},
+            "data_dir= is where datasets lie, or the folder of one",
+        )
     if (folder / name).is_dir():
         return open_dataset(folder / name, **how)
     own = (folder / "features.json").is_file() or any(folder.glob("*/features.json"))
@@ -350,12 +454,27 @@ class RTXDataLoader(_Batches):
     "rewards": float32 [B, T], "language": list of str, "episode_id": list of str} and "<name>_is_pad": bool [B, T].
     """
 
-    def __init__(self, dataset_name: str | None = None, batch_size: int = 32, num_workers: int = 4, split: str | None = "train", **kw: Any) -> None:
+    def __init__(
+        self,
+        dataset_name: str | None = None,
+        batch_size: int = 32,
+        num_workers: int = 4,
+        split: str | None = "train",
+        **kw: Any,
+    ) -> None:
         known = inspect.signature(RTXDataset.__init__).parameters
-        of_loader = {k: kw.pop(k) for k in list(kw) if k not in known and k in inspect.signature(Loader.__init__).parameters}
+        of_loader = {
+            k: kw.pop(k)
+            for k in list(kw)
+            if k not in known and k in inspect.signature(Loader.__init__).parameters
+        }
         sequences = RTXDataset(dataset_name, split=split, **kw)
         of_loader.setdefault("shuffle", "global" if split == "train" else False)
-        of_loader = {**_threads(num_workers), **{k: kw[k] for k in ("threads", "memory_budget") if kw.get(k) is not None}, **of_loader}
+        of_loader = {
+            **_threads(num_workers),
+            **{k: kw[k] for k in ("threads", "memory_budget") if kw.get(k) is not None},
+            **of_loader,
+        }
         self._serve(sequences, sequences._nested, batch_size=batch_size, **of_loader)
 
 
@@ -374,19 +493,40 @@ class _Encoded:
         batch = self.sequences._flat(got)
         frames = batch["vision"]
         if frames is None or frames.ndim != 5:
-            raise Misuse("vision_encoder= is for frames, and there are none", {"dataset": self.sequences.dataset.uri})
+            raise Misuse(
+                "vision_encoder= is for frames, and there are none",
+                {"dataset": self.sequences.dataset.uri},
+            )
         batch["vision"] = _sequences.encoded(frames, self.encoder)
-        batch["fused"] = _sequences.joined([batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2)
+        batch["fused"] = _sequences.joined(
+            [batch["vision"], *([batch["proprio"]] if batch["proprio"] is not None else [])], 2
+        )
         return batch
 
 
 @_keywords.checked
 def create_rtx_dataloader(
-    data_dir: Any, batch_size: int = 32, target_hz: Any = 50.0, episode_length_sec: float = 5.0, num_workers: int = 0, use_robocache: bool = True,
-    device: Any = "cuda", *, vision_encoder: Callable[[Any], Any] | None = None, split: str | None = "train", image_size: Sequence[int] | None = None,
-    image_dtype: str = "float32", modalities: Iterable[str] | None = None, streams: Mapping[str, Any] | None = None, rows_hz: Any = None,
-    max_episodes: int | None = None, shuffle: Any = "global", seed: int = 0, drop_last: bool = False, memory_budget: int | str = "4GiB",
-) -> Loader:  # fmt: skip
+    data_dir: Any,
+    batch_size: int = 32,
+    target_hz: Any = 50.0,
+    episode_length_sec: float = 5.0,
+    num_workers: int = 0,
+    use_robocache: bool = True,
+    device: Any = "cuda",
+    *,
+    vision_encoder: Callable[[Any], Any] | None = None,
+    split: str | None = "train",
+    image_size: Sequence[int] | None = None,
+    image_dtype: str = "float32",
+    modalities: Iterable[str] | None = None,
+    streams: Mapping[str, Any] | None = None,
+    rows_hz: Any = None,
+    max_episodes: int | None = None,
+    shuffle: Any = "global",
+    seed: int = 0,
+    drop_last: bool = False,
+    memory_budget: int | str = "4GiB",
+) -> Loader:
     """A Loader over an RLDS dataset in data_dir: sequences of episode_length_sec at target_hz, T = target_hz · episode_length_sec rows.
 
     A batch, on device:
@@ -403,15 +543,33 @@ def create_rtx_dataloader(
     """
     _one_path(use_robocache)
     if vision_encoder is not None and not callable(vision_encoder):
-        raise Misuse(f"vision_encoder={vision_encoder!r}: expected a function of frames [T, C, H, W]")
+        raise Misuse(
+            f"vision_encoder={vision_encoder!r}: expected a function of frames [T, C, H, W]"
+        )
     sequences = RTXDataset(
-        data_dir=data_dir, split=split, max_episodes=max_episodes, image_size=image_size, target_hz=target_hz, episode_length_sec=episode_length_sec, modalities=modalities,
-        streams=streams, rows_hz=rows_hz, image_dtype="float32" if vision_encoder is not None else image_dtype,
-    )  # fmt: skip
+        data_dir=data_dir,
+        split=split,
+        max_episodes=max_episodes,
+        image_size=image_size,
+        target_hz=target_hz,
+        episode_length_sec=episode_length_sec,
+        modalities=modalities,
+        streams=streams,
+        rows_hz=rows_hz,
+        image_dtype="float32" if vision_encoder is not None else image_dtype,
+    )
     form = sequences._flat if vision_encoder is None else _Encoded(sequences, vision_encoder)
     loader = _Batches.__new__(_Batches)
     loader._serve(
-        sequences, form, batch_size=batch_size, device=device, shuffle=shuffle, seed=seed, drop_last=drop_last, memory_budget=memory_budget, **_threads(num_workers)
+        sequences,
+        form,
+        batch_size=batch_size,
+        device=device,
+        shuffle=shuffle,
+        seed=seed,
+        drop_last=drop_last,
+        memory_budget=memory_budget,
+        **_threads(num_workers),
     )
     return loader
 
@@ -433,22 +591,54 @@ class CALVINDataset(_Sequences):
 
     @_keywords.checked
     def __init__(
-        self, path: Any, tasks: Iterable[str] | None = ("all",), cameras: Iterable[str] = ("static", "gripper"), target_hz: Any = None, *, split: str | None = None,
-        sequence_length: int = 50, depth: bool = False, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None,
-        rows_hz: Any = None, options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None,
+        self,
+        path: Any,
+        tasks: Iterable[str] | None = ("all",),
+        cameras: Iterable[str] = ("static", "gripper"),
+        target_hz: Any = None,
+        *,
+        split: str | None = None,
+        sequence_length: int = 50,
+        depth: bool = False,
+        image_size: Sequence[int] | None = None,
+        image_dtype: str = "float32",
+        streams: Mapping[str, Any] | None = None,
+        rows_hz: Any = None,
+        options: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
         follow_links: bool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="calvin", rows_hz=rows_hz, follow_links=follow_links, options={**(options or {}), **({} if chosen is None else {"language": "episodes"})} or None)
+        ds = open_dataset(
+            path,
+            format="calvin",
+            rows_hz=rows_hz,
+            follow_links=follow_links,
+            options={**(options or {}), **({} if chosen is None else {"language": "episodes"})}
+            or None,
+        )
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, "training")
         if chosen is not None and "all" not in chosen:
             picked = _sequences.with_tasks(ds, picked, chosen, "language_task")
-        roles = _sequences.roles(ds, {**_sequences.cameras(ds, cameras, _options.flag("depth", depth)), **(streams or {})}, ("proprio",))
+        roles = _sequences.roles(
+            ds,
+            {**_sequences.cameras(ds, cameras, _options.flag("depth", depth)), **(streams or {})},
+            ("proprio",),
+        )
         self._begin(
-            ds, roles, language=True, sequence_length=sequence_length, target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads,
+            ds,
+            roles,
+            language=True,
+            sequence_length=sequence_length,
+            target_hz=target_hz,
+            episodes=picked,
+            image_size=image_size,
+            image_dtype=image_dtype,
+            threads=threads,
             memory_budget=memory_budget,
-        )  # fmt: skip
+        )
 
 
 class RoboMimicDataset(_Sequences):
@@ -466,20 +656,50 @@ class RoboMimicDataset(_Sequences):
 
     @_keywords.checked
     def __init__(
-        self, path: Any, tasks: Iterable[str] | None = None, obs_modality: str | Iterable[str] = "low_dim", target_hz: Any = None, *, split: str | None = None,
-        sequence_length: int = 50, image_size: Sequence[int] | None = None, image_dtype: str = "float32", streams: Mapping[str, Any] | None = None, rows_hz: Any = None,
-        options: Mapping[str, Any] | None = None, threads: int | None = None, memory_budget: int | str | None = None, follow_links: bool | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        path: Any,
+        tasks: Iterable[str] | None = None,
+        obs_modality: str | Iterable[str] = "low_dim",
+        target_hz: Any = None,
+        *,
+        split: str | None = None,
+        sequence_length: int = 50,
+        image_size: Sequence[int] | None = None,
+        image_dtype: str = "float32",
+        streams: Mapping[str, Any] | None = None,
+        rows_hz: Any = None,
+        options: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        memory_budget: int | str | None = None,
+        follow_links: bool | None = None,
+    ) -> None:
         known = ("low_dim", "rgb", "image", "depth")
-        kinds = {_options.choice("obs_modality", m, known) for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)}
+        kinds = {
+            _options.choice("obs_modality", m, known)
+            for m in ([obs_modality] if isinstance(obs_modality, str) else obs_modality)
+        }
         chosen = _sequences.names("tasks", tasks)
-        ds = open_dataset(path, format="robomimic", rows_hz=rows_hz, options=options, follow_links=follow_links)
+        ds = open_dataset(
+            path, format="robomimic", rows_hz=rows_hz, options=options, follow_links=follow_links
+        )
         self.tasks = chosen
         picked = _sequences.split_of(ds, split, "all")
         if chosen is not None and "all" not in chosen:
             picked = _sequences.with_tasks(ds, picked, chosen, None)
-        imgs = _sequences.all_images(ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds)
+        imgs = _sequences.all_images(
+            ds, colour=bool(kinds & {"rgb", "image"}), depth="depth" in kinds
+        )
         self._begin(
-            ds, _sequences.roles(ds, {**imgs, **(streams or {})}, ("proprio", "rewards"), everything=True), language=True, sequence_length=sequence_length,
-            target_hz=target_hz, episodes=picked, image_size=image_size, image_dtype=image_dtype, threads=threads, memory_budget=memory_budget,
-        )  # fmt: skip
+            ds,
+            _sequences.roles(
+                ds, {**imgs, **(streams or {})}, ("proprio", "rewards"), everything=True
+            ),
+            language=True,
+            sequence_length=sequence_length,
+            target_hz=target_hz,
+            episodes=picked,
+            image_size=image_size,
+            image_dtype=image_dtype,
+            threads=threads,
+            memory_budget=memory_budget,
+        )

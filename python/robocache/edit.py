@@ -24,7 +24,25 @@ from . import _engine, _options
 from ._errors import Misuse
 from ._verbs import Finding, Result, _run
 
-__all__ = ["Edit", "EditReport", "merge", "delete", "keep", "trim", "split", "rename", "remove", "add", "set_task", "relabel", "reencode", "resize", "recompute_stats", "undo", "recover"]
+__all__ = [
+    "Edit",
+    "EditReport",
+    "merge",
+    "delete",
+    "keep",
+    "trim",
+    "split",
+    "rename",
+    "remove",
+    "add",
+    "set_task",
+    "relabel",
+    "reencode",
+    "resize",
+    "recompute_stats",
+    "undo",
+    "recover",
+]
 
 
 class EditReport(Result):
@@ -60,39 +78,113 @@ _CHOICE = """
 class Edit:
     """Changes of a dataset, one after the other, which write() makes in one pass. Each method gives a new Edit. Made by Dataset.edit and robocache.merge."""
 
-    def __init__(self, sources: Iterable[Any], verbs: Iterable[Mapping[str, Any]] = (), files: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Any],
+        verbs: Iterable[Mapping[str, Any]] = (),
+        files: tuple[Any, ...] = (),
+    ) -> None:
         self._sources = list(sources)
         self._verbs = list(verbs)
         self._files = files  # of values that were given as arrays
 
-    def _and(self, verb: str, choice: Mapping[str, Any] | None = None, files: tuple[Any, ...] = (), **given: Any) -> Edit:
+    def _and(
+        self,
+        verb: str,
+        choice: Mapping[str, Any] | None = None,
+        files: tuple[Any, ...] = (),
+        **given: Any,
+    ) -> Edit:
         v = {"verb": verb, **{k: x for k, x in given.items() if _said(x)}}
         for name, x in (choice or {}).items():
             if isinstance(x, str) and not x:
                 raise Misuse(f"{name} is empty", hint="leave it out for all episodes")
             if _said(x):
-                v[name] = _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
+                v[name] = (
+                    _numbers(x) if name == "episodes" else os.fspath(x) if name == "flags" else x
+                )
         return Edit(self._sources, [*self._verbs, v], self._files + files)
 
-    def delete(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
+    def delete(
+        self,
+        episodes: Any = None,
+        *,
+        where: str | None = None,
+        task: str | None = None,
+        flags: Any = None,
+        label: str | None = None,
+        invert: bool = False,
+    ) -> Edit:
         """Deletes episodes."""
-        return self._and("delete", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert})
+        return self._and(
+            "delete",
+            {
+                "episodes": episodes,
+                "where": where,
+                "task": task,
+                "flags": flags,
+                "label": label,
+                "invert": invert,
+            },
+        )
 
-    def keep(self, episodes: Any = None, *, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
+    def keep(
+        self,
+        episodes: Any = None,
+        *,
+        where: str | None = None,
+        task: str | None = None,
+        flags: Any = None,
+        label: str | None = None,
+        invert: bool = False,
+    ) -> Edit:
         """Keeps episodes, and deletes the others."""
-        return self._and("keep", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert})
+        return self._and(
+            "keep",
+            {
+                "episodes": episodes,
+                "where": where,
+                "task": task,
+                "flags": flags,
+                "label": label,
+                "invert": invert,
+            },
+        )
 
     def trim(
-        self, start: Any = None, stop: Any = None, *, idle: Mapping[str, float] | None = None, skip_short: bool = False,
-        episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False,
-    ) -> Edit:  # fmt: skip
+        self,
+        start: Any = None,
+        stop: Any = None,
+        *,
+        idle: Mapping[str, float] | None = None,
+        skip_short: bool = False,
+        episodes: Any = None,
+        where: str | None = None,
+        task: str | None = None,
+        flags: Any = None,
+        label: str | None = None,
+        invert: bool = False,
+    ) -> Edit:
         """Cuts the beginnings and ends of episodes.
 
         start, stop: seconds as floats (0.5; -1.0: from the end), or rows as text ("12r", "-12r"). idle: {stream: the greatest change from row to row at which it
         rests}: what rests at both ends goes. skip_short: episodes of which nothing is left are deleted; else they are an error.
         """
-        choice = {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert}
-        return self._and("trim", choice, **{"from": _moment("start", start), "to": _moment("stop", stop)}, idle=dict(idle) if idle else None, skip_short=skip_short)
+        choice = {
+            "episodes": episodes,
+            "where": where,
+            "task": task,
+            "flags": flags,
+            "label": label,
+            "invert": invert,
+        }
+        return self._and(
+            "trim",
+            choice,
+            **{"from": _moment("start", start), "to": _moment("stop", stop)},
+            idle=dict(idle) if idle else None,
+            skip_short=skip_short,
+        )
 
     def split(
         self,
@@ -117,9 +209,19 @@ class Edit:
             label: Takes only the flags with this label.
         """
         if isinstance(into, Mapping):
-            into = [f"{k}={_numbers(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}" for k, v in into.items()]
-        v = self._and("split", into=[into] if isinstance(into, str) else into, by=by, stratify=stratify, group=group,
-                      flags=None if flags is None else os.fspath(flags), label=label)
+            into = [
+                f"{k}={_numbers(v) if isinstance(v, (list, tuple, range, np.ndarray)) else v}"
+                for k, v in into.items()
+            ]
+        v = self._and(
+            "split",
+            into=[into] if isinstance(into, str) else into,
+            by=by,
+            stratify=stratify,
+            group=group,
+            flags=None if flags is None else os.fspath(flags),
+            label=label,
+        )
         if seed is not None:
             v._verbs[-1]["seed"] = _options.whole("seed", seed, 0)
         return v
@@ -130,37 +232,92 @@ class Edit:
 
     def remove(self, *features: str) -> Edit:
         """Removes features."""
-        return self._and("remove", features=[f for x in features for f in ([x] if isinstance(x, str) else x)])
+        return self._and(
+            "remove", features=[f for x in features for f in ([x] if isinstance(x, str) else x)]
+        )
 
     def add(self, key: str, values: Any) -> Edit:
         """Adds a feature: an array with a row for each row of the dataset, the path of a .npy or .parquet file, or one value for all rows."""
         files: tuple[Any, ...] = ()
-        if isinstance(values, os.PathLike) or isinstance(values, str) and values.endswith((".npy", ".parquet")):
+        if (
+            isinstance(values, os.PathLike)
+            or isinstance(values, str)
+            and values.endswith((".npy", ".parquet"))
+        ):
             source = os.fspath(values)
         elif hasattr(values, "__array__") and np.ndim(values) > 0 or hasattr(values, "detach"):
             folder = tempfile.TemporaryDirectory(prefix="robocache-add-")
             files, source = (folder,), os.path.join(folder.name, "values.npy")
-            np.save(source, np.asarray(values.detach().cpu() if hasattr(values, "detach") else values), allow_pickle=False)
+            np.save(
+                source,
+                np.asarray(values.detach().cpu() if hasattr(values, "detach") else values),
+                allow_pickle=False,
+            )
         else:
             source = json.dumps(values.item() if hasattr(values, "item") else values)
         return self._and("add", None, files, features=[key], **{"from": source})
 
-    def set_task(self, text: str, *, episodes: Any = None, where: str | None = None, task: str | None = None, flags: Any = None, label: str | None = None, invert: bool = False) -> Edit:
+    def set_task(
+        self,
+        text: str,
+        *,
+        episodes: Any = None,
+        where: str | None = None,
+        task: str | None = None,
+        flags: Any = None,
+        label: str | None = None,
+        invert: bool = False,
+    ) -> Edit:
         """Gives all rows of episodes a task."""
-        return self._and("set-task", {"episodes": episodes, "where": where, "task": task, "flags": flags, "label": label, "invert": invert}, text=text)
+        return self._and(
+            "set-task",
+            {
+                "episodes": episodes,
+                "where": where,
+                "task": task,
+                "flags": flags,
+                "label": label,
+                "invert": invert,
+            },
+            text=text,
+        )
 
-    def relabel(self, names: Mapping[str, str] | None = None, *, rows: str | None = None, text: str | None = None) -> Edit:
+    def relabel(
+        self,
+        names: Mapping[str, str] | None = None,
+        *,
+        rows: str | None = None,
+        text: str | None = None,
+    ) -> Edit:
         """Changes task texts, {old: new}; or gives rows ("3:40-80", rows 40 to 79 of episode 3) the task `text`."""
         return self._and("relabel", names=dict(names) if names else None, rows=rows, text=text)
 
-    def reencode(self, codec: str | None = None, *, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
+    def reencode(
+        self,
+        codec: str | None = None,
+        *,
+        gop: int | None = None,
+        crf: int | None = None,
+        preset: str | None = None,
+    ) -> Edit:
         """Encodes all video anew. codec: "av1", "h264" or "hevc". The report's video["psnr"] says how near it comes to the source."""
         return self._and("reencode", video=_set(codec=codec, gop=gop, crf=crf, preset=preset))
 
-    def resize(self, size: Any, *, codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | None = None) -> Edit:
+    def resize(
+        self,
+        size: Any,
+        *,
+        codec: str | None = None,
+        gop: int | None = None,
+        crf: int | None = None,
+        preset: str | None = None,
+    ) -> Edit:
         """Encodes all video anew at (height, width)."""
         height, width = _options.frame_size("size", size)
-        return self._and("resize", video=_set(codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width))
+        return self._and(
+            "resize",
+            video=_set(codec=codec, gop=gop, crf=crf, preset=preset, height=height, width=width),
+        )
 
     def recompute_stats(self) -> Edit:
         """Counts the statistics anew. All edits do; this alone copies the rest."""
@@ -170,7 +327,15 @@ class Edit:
         """What write() would do: episodes, bytes, frames to encode and why. Writes nothing. The plan itself is .plan, which `robocache edit apply` takes."""
         return self._run(dst, dry_run=True, **options)
 
-    def write(self, dst: Any = None, *, in_place: bool = False, cut: str | None = None, stats: str | None = None, to: str | None = None) -> EditReport:
+    def write(
+        self,
+        dst: Any = None,
+        *,
+        in_place: bool = False,
+        cut: str | None = None,
+        stats: str | None = None,
+        to: str | None = None,
+    ) -> EditReport:
         """Writes the result, to a new folder or in place of the dataset.
 
         cut: what a cut inside a group of video frames does: "hidden" (default: frames that no row shows stay in the file), "exact" (encodes the frames up to the next key
@@ -183,9 +348,16 @@ class Edit:
 
     def _run(self, dst: Any, **options: Any) -> EditReport:
         opened = [_source(s) for s in self._sources]
-        request: dict[str, Any] = {"sources": [uri for uri, _ in opened], "verbs": self._verbs, **{k: v for k, v in options.items() if _said(v)}}
+        request: dict[str, Any] = {
+            "sources": [uri for uri, _ in opened],
+            "verbs": self._verbs,
+            **{k: v for k, v in options.items() if _said(v)},
+        }
         if any(how != opened[0][1] for _, how in opened):
-            raise Misuse("the datasets were opened by different options", hint="open them alike, or give their paths")
+            raise Misuse(
+                "the datasets were opened by different options",
+                hint="open them alike, or give their paths",
+            )
         if opened and opened[0][1]:
             request["open"] = opened[0][1]
         if dst is not None:
@@ -201,11 +373,18 @@ def _source(s: Any) -> tuple[str, dict[str, Any]]:
     args = getattr(s, "_args", None)
     if args is None:
         return _options.uri(s), {}
-    how = {k: v for k, v in args.items() if k in ("format", "rows_hz", "split", "episodes", "options", "follow_links") and v}
+    how = {
+        k: v
+        for k, v in args.items()
+        if k in ("format", "rows_hz", "split", "episodes", "options", "follow_links") and v
+    }
     if isinstance(args.get("map"), Mapping):
         how["map"] = args["map"]
     elif args.get("map"):
-        raise Misuse("a dataset that was opened with a file of a mapping is not edited", hint="give map= a dict, or use `robocache edit --map`")
+        raise Misuse(
+            "a dataset that was opened with a file of a mapping is not edited",
+            hint="give map= a dict, or use `robocache edit --map`",
+        )
     return args["uri"], how
 
 
@@ -219,7 +398,12 @@ def _set(**given: Any) -> dict[str, Any]:
 
 def _numbers(v: Any) -> str:
     if not isinstance(v, str):
-        v = ",".join(str(_options.whole("episodes", x, 0)) for x in np.atleast_1d(np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)).tolist())
+        v = ",".join(
+            str(_options.whole("episodes", x, 0))
+            for x in np.atleast_1d(
+                np.asarray(list(v) if isinstance(v, (range, set, frozenset)) else v)
+            ).tolist()
+        )
     if not v:
         raise Misuse("episodes: none are named", hint="leave it out for all episodes")
     return v
@@ -229,18 +413,33 @@ def _moment(name: str, v: Any) -> str | None:
     if v is None or isinstance(v, str):
         return v
     if _options.is_integer(v):
-        raise Misuse(f"{name}={v}: seconds are floats", hint=f'{name}={float(v)} is seconds, {name}="{v}r" is rows')
+        raise Misuse(
+            f"{name}={v}: seconds are floats",
+            hint=f'{name}={float(v)} is seconds, {name}="{v}r" is rows',
+        )
     return repr(_options.real(name, v))
 
 
-def merge(sources: Iterable[Any], *, keys: str = "strict", hz: Any = None, black: bool = False) -> Edit:
+def merge(
+    sources: Iterable[Any], *, keys: str = "strict", hz: Any = None, black: bool = False
+) -> Edit:
     """Joins datasets, one after the other, as an Edit: .write(dst) writes it, other changes may follow.
 
     sources: paths, URIs or Datasets. keys: "strict" (the same features), "intersection", or "union" (zeros where a dataset has none, and "<key>.valid" says so;
     black=True: black frames too). hz: the rate that all are brought to; None: they must have the same. Tasks are joined by their texts, joints by their names.
     """
     sources = list(sources)
-    return Edit(sources, [{"verb": "merge", "keys": keys, **({"hz": str(hz)} if hz is not None else {}), **({"black": True} if black else {})}])
+    return Edit(
+        sources,
+        [
+            {
+                "verb": "merge",
+                "keys": keys,
+                **({"hz": str(hz)} if hz is not None else {}),
+                **({"black": True} if black else {}),
+            }
+        ],
+    )
 
 
 def undo(dataset: Any) -> str:
@@ -256,18 +455,31 @@ def recover(dataset: Any) -> str:
 def _one(name: str) -> Any:
     method = getattr(Edit, name)
 
-    def verb(source: Any, dst: Any = None, *args: Any, in_place: bool = False, **given: Any) -> EditReport:
+    def verb(
+        source: Any, dst: Any = None, *args: Any, in_place: bool = False, **given: Any
+    ) -> EditReport:
         return method(Edit([source]), *args, **given).write(dst, in_place=in_place)
 
     kinds = _inspect.Parameter
     own = list(_inspect.signature(method).parameters.values())[1:]
     verb.__name__ = verb.__qualname__ = name
-    verb.__doc__ = (method.__doc__ or "").rstrip() + "\n\n        In one call: source is a path or a Dataset, dst a new folder; or in_place=True.\n        "
-    verb.__signature__ = _inspect.Signature([  # type: ignore[attr-defined]
-        kinds("source", kinds.POSITIONAL_OR_KEYWORD), kinds("dst", kinds.POSITIONAL_OR_KEYWORD, default=None),
-        *[p for p in own if p.kind is kinds.VAR_POSITIONAL], *[p.replace(kind=kinds.KEYWORD_ONLY) for p in own if p.kind is not kinds.VAR_POSITIONAL],
-        kinds("in_place", kinds.KEYWORD_ONLY, default=False),
-    ])  # fmt: skip
+    verb.__doc__ = (
+        (method.__doc__ or "").rstrip()
+        + "\n\n        In one call: source is a path or a Dataset, dst a new folder; or in_place=True.\n        "
+    )
+    verb.__signature__ = _inspect.Signature(
+        [  # type: ignore[attr-defined]
+            kinds("source", kinds.POSITIONAL_OR_KEYWORD),
+            kinds("dst", kinds.POSITIONAL_OR_KEYWORD, default=None),
+            *[p for p in own if p.kind is kinds.VAR_POSITIONAL],
+            *[
+                p.replace(kind=kinds.KEYWORD_ONLY)
+                for p in own
+                if p.kind is not kinds.VAR_POSITIONAL
+            ],
+            kinds("in_place", kinds.KEYWORD_ONLY, default=False),
+        ]
+    )
     return verb
 
 

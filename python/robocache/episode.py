@@ -76,7 +76,11 @@ class Episode:
         return self.length
 
     def __getitem__(self, key: Any) -> Any:
-        raise NotIndexed("an Episode has no items", {"episode": self.index}, f"episode.streams[{key!r}].values is a whole stream; MapDataset and Loader give rows")
+        raise NotIndexed(
+            "an Episode has no items",
+            {"episode": self.index},
+            f"episode.streams[{key!r}].values is a whole stream; MapDataset and Loader give rows",
+        )
 
     def plot(self, keys: Iterable[str] | str | None = None, ax: Any = None) -> Any:
         """Streams of numbers over their own timestamps, in seconds. keys: default all. Returns matplotlib's Figure, with one Axes a stream; or draws all into ax,
@@ -164,10 +168,26 @@ class Episode:
             args.update(hz=_options.rate("hz", hz), extent=extent)
         else:
             args["times_ns"] = _options.times_ns("times", times).tolist()
-        wanted = [k for k, f in features.items() if f.kind not in _IMAGES and not f.ragged and not f.default] if keys is None else keys
+        wanted = (
+            [
+                k
+                for k, f in features.items()
+                if f.kind not in _IMAGES and not f.ragged and not f.default
+            ]
+            if keys is None
+            else keys
+        )
         args["keys"] = [_options.key(k, [*features, "task"]) for k in wanted]
-        size = {} if image_size is None else {"image_size": _options.frame_size("image_size", image_size)}
-        return _memory.values(self.dataset._handle.call("robocache_align", {"position": self.position, "align": args, **size}))
+        size = (
+            {}
+            if image_size is None
+            else {"image_size": _options.frame_size("image_size", image_size)}
+        )
+        return _memory.values(
+            self.dataset._handle.call(
+                "robocache_align", {"position": self.position, "align": args, **size}
+            )
+        )
 
 
 class Stream:
@@ -195,7 +215,17 @@ class Stream:
         return self.feature.shape
 
     def _read(self, times: bool, values: bool) -> dict[str, Any]:
-        return _memory.values(self.episode.dataset._handle.call("robocache_stream", {"position": self.episode.position, "key": self.key, "times": times, "values": values}))
+        return _memory.values(
+            self.episode.dataset._handle.call(
+                "robocache_stream",
+                {
+                    "position": self.episode.position,
+                    "key": self.key,
+                    "times": times,
+                    "values": values,
+                },
+            )
+        )
 
     @property
     def times(self) -> np.ndarray:
@@ -211,49 +241,94 @@ class Stream:
         if self.kind in _IMAGES:
             return self.frames()
         got = self._read(False, True)
-        return np.split(got["values"], np.cumsum(got["lengths"])[:-1]) if self.feature.ragged and len(got["lengths"]) else got["values"]
+        return (
+            np.split(got["values"], np.cumsum(got["lengths"])[:-1])
+            if self.feature.ragged and len(got["lengths"])
+            else got["values"]
+        )
 
-    def frames(self, rows: Iterable[int] | None = None, *, image_dtype: str = "uint8", image_size: tuple[int, int] | None = None, depth_unit: str | None = None) -> np.ndarray:
+    def frames(
+        self,
+        rows: Iterable[int] | None = None,
+        *,
+        image_dtype: str = "uint8",
+        image_size: tuple[int, int] | None = None,
+        depth_unit: str | None = None,
+    ) -> np.ndarray:
         """Images of the given rows (default all), in the given order: (N, C, H, W), grey ones as three equal planes.
 
         Depth is (N, 1, H, W), in feature.unit ("m" or "mm"), or in depth_unit: kept in that unit it comes as stored, to the bit, uint16 or
         float32; else, and from coded video, it is float32."""
         if self.kind not in _IMAGES:
-            raise Misuse(f"stream {self.key!r} is {self.kind}, not images", {"stream": self.key}, "use .values")
+            raise Misuse(
+                f"stream {self.key!r} is {self.kind}, not images",
+                {"stream": self.key},
+                "use .values",
+            )
         n = len(self)
         chosen = range(n) if rows is None else [int(r) for r in rows]
         for r in chosen:
             if not -n <= r < n:
-                raise Misuse(f"row {r} of a stream of {n}", {"episode": self.episode.index, "stream": self.key, "row": r})
+                raise Misuse(
+                    f"row {r} of a stream of {n}",
+                    {"episode": self.episode.index, "stream": self.key, "row": r},
+                )
         if depth_unit is None:
             depth_unit = self.feature.unit if self.feature.unit in ("mm", "m") else "mm"
-        given = {"depth_unit": depth_unit, "keys": [self.key], "episodes": [self.episode.index], "image_dtype": image_dtype, "image_size": image_size}
-        config = _config.sample(self.episode.dataset.features, {**given, "anchor": self.key if self.feature.clock else None})
+        given = {
+            "depth_unit": depth_unit,
+            "keys": [self.key],
+            "episodes": [self.episode.index],
+            "image_dtype": image_dtype,
+            "image_size": image_size,
+        }
+        config = _config.sample(
+            self.episode.dataset.features,
+            {**given, "anchor": self.key if self.feature.clock else None},
+        )
         if not chosen:
             return self._no_frames(image_dtype, image_size, depth_unit)
-        m = _engine.Handle(lambda: self.episode.dataset._made("robocache_map_new", "map", config)).open()
+        m = _engine.Handle(
+            lambda: self.episode.dataset._made("robocache_map_new", "map", config)
+        ).open()
         try:
-            return _memory.values(m.call("robocache_map_items", {"indices": [r % n for r in chosen]}))[self.key]
+            return _memory.values(
+                m.call("robocache_map_items", {"indices": [r % n for r in chosen]})
+            )[self.key]
         finally:
             m.close()
 
-    def _no_frames(self, image_dtype: str, image_size: tuple[int, int] | None, depth_unit: str) -> np.ndarray:
+    def _no_frames(
+        self, image_dtype: str, image_size: tuple[int, int] | None, depth_unit: str
+    ) -> np.ndarray:
         """frames of no rows: the engine makes no samples out of an empty episode."""
         f = self.feature
         depth = f.depth is not None or f.channels == 1 and f.dtype != "uint8"
         height, width = image_size if image_size is not None else (f.height, f.width)
-        whole = f.depth is None and f.dtype == "uint16" and (depth_unit == "mm" or f.unit not in ("mm", "m"))
+        whole = (
+            f.depth is None
+            and f.dtype == "uint16"
+            and (depth_unit == "mm" or f.unit not in ("mm", "m"))
+        )
         dtype = image_dtype if not depth else "uint16" if whole else "float32"
         return np.zeros((0, 1 if depth else 3, int(height), int(width)), dtype)
 
     def __getitem__(self, i: Any) -> Any:
-        raise NotIndexed("a Stream has no items", {"stream": self.key}, "stream.values[i] are recorded rows, stream.times[i] their timestamps, stream.frames([i]) images")
+        raise NotIndexed(
+            "a Stream has no items",
+            {"stream": self.key},
+            "stream.values[i] are recorded rows, stream.times[i] their timestamps, stream.frames([i]) images",
+        )
 
     @property
     def rate_hz(self) -> float:
         """Mean rate: (N-1) / (last - first); NaN below two timestamps."""
         t = self.times
-        return float((len(t) - 1) / ((int(t[-1]) - int(t[0])) / 1e9)) if len(t) > 1 and t[-1] > t[0] else float("nan")
+        return (
+            float((len(t) - 1) / ((int(t[-1]) - int(t[0])) / 1e9))
+            if len(t) > 1 and t[-1] > t[0]
+            else float("nan")
+        )
 
     def __len__(self) -> int:
         """Rows. No rate is needed where the rows keep no clock."""

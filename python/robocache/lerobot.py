@@ -71,18 +71,39 @@ class LeRobotDataset(MapDataset):
     ) -> None:
         if image_transforms is not None and not callable(image_transforms):
             raise TypeError("image_transforms must be callable or None.")
-        if batch_encoding_size != 1 or streaming_encoding or rgb_encoder is not None or depth_encoder is not None:
-            raise Unsupported("robocache.LeRobotDataset reads; the options of recording are not for it", hint="record with lerobot, or write with 'robocache convert'")
+        if (
+            batch_encoding_size != 1
+            or streaming_encoding
+            or rgb_encoder is not None
+            or depth_encoder is not None
+        ):
+            raise Unsupported(
+                "robocache.LeRobotDataset reads; the options of recording are not for it",
+                hint="record with lerobot, or write with 'robocache convert'",
+            )
         self.repo_id: str = str(repo_id)
-        plain = {"keys": keys, "image_size": image_size, "threads": threads, "memory_budget": memory_budget}
+        plain = {
+            "keys": keys,
+            "image_size": image_size,
+            "threads": threads,
+            "memory_budget": memory_budget,
+        }
         own = _given.Given(plain, groups)
         how = {**own.pop_group("open"), "memory_budget": memory_budget}
         if how.setdefault("format", "lerobot") != "lerobot":
-            raise Misuse(f"Open.format={how['format']!r}: robocache.LeRobotDataset reads LeRobot's format")
-        own.refuse_unknown(["image_size", "image_resize"], "LeRobotDataset", "return_uint8= and depth_output_unit= say it")
+            raise Misuse(
+                f"Open.format={how['format']!r}: robocache.LeRobotDataset reads LeRobot's format"
+            )
+        own.refuse_unknown(
+            ["image_size", "image_resize"],
+            "LeRobotDataset",
+            "return_uint8= and depth_output_unit= say it",
+        )
         self.dataset: Dataset = Dataset(locate(repo_id, root), **how)
         self.depth_output_unit: Any = _options.choice("depth_output_unit", depth_output_unit, UNITS)
-        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(self.dataset, repo_id, revision, depth_output_unit)
+        self.meta: LeRobotDatasetMetadata = LeRobotDatasetMetadata._over(
+            self.dataset, repo_id, revision, depth_output_unit
+        )
         self.root: Path = self.meta.root
         self.revision: str = self.meta.revision
         self.image_transforms = image_transforms
@@ -91,7 +112,10 @@ class LeRobotDataset(MapDataset):
         if episode_filter is not None:
             episodes = self.meta.filter_episodes(episode_filter, episodes)
             if not episodes:
-                raise Misuse("episode_filter: The episode filter did not match any episode", {"dataset": self.dataset.uri})
+                raise Misuse(
+                    "episode_filter: The episode filter did not match any episode",
+                    {"dataset": self.dataset.uri},
+                )
         self.episodes: list[int] | None = None if episodes is None else list(episodes)
         own.update(
             {
@@ -107,7 +131,11 @@ class LeRobotDataset(MapDataset):
 
     def __getstate__(self) -> dict[str, Any]:
         # Made again where they are needed: a worker needs neither.
-        return {k: v for k, v in super().__getstate__().items() if k not in ("hf_dataset", "absolute_to_relative_idx")}
+        return {
+            k: v
+            for k, v in super().__getstate__().items()
+            if k not in ("hf_dataset", "absolute_to_relative_idx")
+        }
 
     @property
     def num_frames(self) -> int:
@@ -130,8 +158,15 @@ class LeRobotDataset(MapDataset):
         All of it is read into memory, once. Images that take more than memory_budget as stored (default 4 GiB) are left out, with a warning.
         Without the package datasets: a view with [i], ["column"], slices, select, filter, and without images.
         """
-        columns = {k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"}
-        return _hftable.rows(self.dataset, columns, self._config.get("episodes"), self._config.get("memory_budget", _hftable.IMAGES))
+        columns = {
+            k: f for k, f in self.meta.features.items() if self.dataset.features[k].kind != "video"
+        }
+        return _hftable.rows(
+            self.dataset,
+            columns,
+            self._config.get("episodes"),
+            self._config.get("memory_budget", _hftable.IMAGES),
+        )
 
     @cached_property
     def absolute_to_relative_idx(self) -> dict[int, int] | None:
@@ -140,7 +175,11 @@ class LeRobotDataset(MapDataset):
             return None
         lengths = self.dataset.episodes["lengths"].tolist()
         ends = list(itertools.accumulate(lengths))
-        rows = (r for p in self.meta.positions(self._config["episodes"]) for r in range(ends[p] - lengths[p], ends[p]))
+        rows = (
+            r
+            for p in self.meta.positions(self._config["episodes"])
+            for r in range(ends[p] - lengths[p], ends[p])
+        )
         return {r: i for i, r in enumerate(rows)}
 
     def select_columns(self, column_names: str | Sequence[str]) -> Any:
@@ -162,9 +201,15 @@ class LeRobotDataset(MapDataset):
 
     def get_episodes_file_paths(self) -> list[Path]:
         """The files of the selected episodes, relative to root, each once."""
-        numbers = self.dataset.episodes["episode_index"].tolist() if self.episodes is None else self.episodes
+        numbers = (
+            self.dataset.episodes["episode_index"].tolist()
+            if self.episodes is None
+            else self.episodes
+        )
         paths = [self.meta.get_data_file_path(e) for e in numbers]
-        paths += [self.meta.get_video_file_path(e, k) for k in self.meta.video_keys for e in numbers]
+        paths += [
+            self.meta.get_video_file_path(e, k) for k in self.meta.video_keys for e in numbers
+        ]
         return list(dict.fromkeys(paths))
 
     def set_image_transforms(self, image_transforms: Callable[[Any], Any] | None) -> None:

@@ -9,7 +9,18 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _config, _engine, _given, _keywords, _memory, _options, _scales, _sources, _statistics, options
+from . import (
+    _config,
+    _engine,
+    _given,
+    _keywords,
+    _memory,
+    _options,
+    _scales,
+    _sources,
+    _statistics,
+    options,
+)
 from ._batches import Batches, Taken
 from ._device import Device, PageLocked
 from ._epoch import Epoch
@@ -112,7 +123,9 @@ class Loader(Ordered, _Base):
             train(batch["observation.state"], batch["action"])
     """
 
-    @_keywords.grouped("windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "open")
+    @_keywords.grouped(
+        "windows", "align", "images", "augment", "order", "mixture", "statistics", "runtime", "open"
+    )
     def __init__(
         self,
         source: Any,
@@ -170,7 +183,11 @@ class Loader(Ordered, _Base):
             inherited.pop("stats", None)
         if "stats" in own:
             inherited.pop("compute_stats", None)
-        self._config: dict[str, Any] = {**inherited, **own, **_config.loader(given, self._mix is not None)}
+        self._config: dict[str, Any] = {
+            **inherited,
+            **own,
+            **_config.loader(given, self._mix is not None),
+        }
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config, [m._config for m in self._mix or []])
         self._place = Place(rank, world_size)
@@ -216,7 +233,10 @@ class Loader(Ordered, _Base):
     def batch_size(self, n: int) -> None:
         n = _options.whole("batch_size", n)
         if self._midway:
-            raise Misuse(f"batch_size={n} in the middle of an epoch", hint="set it after the `for` has ended, or after set_epoch()")
+            raise Misuse(
+                f"batch_size={n} in the middle of an epoch",
+                hint="set it after the `for` has ended, or after set_epoch()",
+            )
         if n != self.batch_size:
             self._remake(batch_size=n)
 
@@ -229,7 +249,10 @@ class Loader(Ordered, _Base):
         super().__setattr__(name, value)
 
     def __getitem__(self, i: Any) -> Any:
-        raise NotIndexed("a Loader gives batches one after the other, and has none by number", hint="next(iter(loader)) is a batch, loader.dataset[i] a sample, loader.keys the names")
+        raise NotIndexed(
+            "a Loader gives batches one after the other, and has none by number",
+            hint="next(iter(loader)) is a batch, loader.dataset[i] a sample, loader.keys the names",
+        )
 
     @property
     def _uri(self) -> Any:
@@ -262,7 +285,9 @@ class Loader(Ordered, _Base):
         return bool(self._config.get("raw"))
 
     def _finisher(self, handle: _engine.Handle) -> Finisher:
-        return Finisher(handle, _memory.torch_module(), self._delivered_to.device, self._delivered_to.kernels)
+        return Finisher(
+            handle, _memory.torch_module(), self._delivered_to.device, self._delivered_to.kernels
+        )
 
     def _make(self) -> tuple[int, Any]:
         try:
@@ -273,7 +298,8 @@ class Loader(Ordered, _Base):
                 del self._config["raw"]
                 self._on_host = str(why)
                 return self._make()
-            # Page-locked memory is what the user gets by default: where the driver does not give it, ordinary memory does.
+            # Page-locked memory is what the user gets by default: where the driver does not give
+            # it, ordinary memory does.
             if self._delivered_to.pin is not None or not self._config.pop("pin_memory", False):
                 raise
             del self._config["pin_device"]
@@ -339,7 +365,11 @@ class Loader(Ordered, _Base):
         """Makes the engine's loader again with other options. It continues at the same position."""
         old = self._open()
         before = self._batches.before if isinstance(self._batches, Device) else 0
-        state = old.call("robocache_loader_state", {"before": before} if before else None) if self._iterated or self._positioned else None
+        state = (
+            old.call("robocache_loader_state", {"before": before} if before else None)
+            if self._iterated or self._positioned
+            else None
+        )
         iterated, positioned, turn = self._iterated, self._positioned, self._turn
         self.close()
         self._fresh()
@@ -351,9 +381,19 @@ class Loader(Ordered, _Base):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        for name in ("_handle", "_batches", "_midway", "_given", "_iterated", "_positioned", "_turn", "_samples"):
+        for name in (
+            "_handle",
+            "_batches",
+            "_midway",
+            "_given",
+            "_iterated",
+            "_positioned",
+            "_turn",
+            "_samples",
+        ):
             del state[name]
-        state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}  # the address is this process's
+        # the address is this process's
+        state["_config"] = {k: v for k, v in self._config.items() if k != "metrics"}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -396,7 +436,11 @@ class Loader(Ordered, _Base):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         data = sys.modules.get("torch.utils.data")
-        if data is not None and (worker := data.get_worker_info()) is not None and worker.num_workers > 1:
+        if (
+            data is not None
+            and (worker := data.get_worker_info()) is not None
+            and worker.num_workers > 1
+        ):
             raise Misuse(
                 f"a Loader in {worker.num_workers} workers of a DataLoader: each would give every batch",
                 hint="a Loader needs no workers: DataLoader(loader, batch_size=None, num_workers=0), or the Loader alone; or workers over a MapDataset",
@@ -414,7 +458,12 @@ class Loader(Ordered, _Base):
             handle = self._open().open()
             taker = Batches(handle, raw=self._raw)
             if self._delivered_to.device is not None:
-                taker = Device(taker, _memory.torch_module(), self._delivered_to.device, self._finisher(handle) if self._raw else None)
+                taker = Device(
+                    taker,
+                    _memory.torch_module(),
+                    self._delivered_to.device,
+                    self._finisher(handle) if self._raw else None,
+                )
             elif self.pin_memory:
                 taker = PageLocked(taker, _memory.torch_module(), self._config["pin_device"])
             self._batches = taker
@@ -446,8 +495,13 @@ class Loader(Ordered, _Base):
         """
         from ._notebook import Counts
 
-        where = {"finished_on": "cuda" if self._raw else "host", **({"not_on_device": self._on_host} if self._on_host else {})}
-        return Counts({**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where})
+        where = {
+            "finished_on": "cuda" if self._raw else "host",
+            **({"not_on_device": self._on_host} if self._on_host else {}),
+        }
+        return Counts(
+            {**self._open().call("robocache_loader_stats"), "pinned": self.pin_memory, **where}
+        )
 
     def close(self) -> None:
         """Ends all work. Batches that were taken stay valid."""
@@ -475,7 +529,9 @@ def _fixed_options() -> dict[str, str]:
     names = {name: f"{name}=…" for name in inspect.signature(Loader.__init__).parameters}
     for keyword, group in options.GROUPS.items():
         for field in dataclasses.fields(group):
-            names.setdefault(options.engine_name(keyword, field.name), options.spelled(keyword, field.name))
+            names.setdefault(
+                options.engine_name(keyword, field.name), options.spelled(keyword, field.name)
+            )
     return {k: v for k, v in names.items() if k not in ("self", "batch_size", "order")}
 
 

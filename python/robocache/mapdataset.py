@@ -123,7 +123,9 @@ class MapDataset(_Base):
         }
         given = _given.Given(plain, groups)
         self.dataset: Dataset = opened(source, given.pop_group("open"))
-        given.refuse_unknown([*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it")
+        given.refuse_unknown(
+            [*_config.SAMPLE, "stats", "compute_stats"], "MapDataset", "robocache.Loader takes it"
+        )
         self._config = _config.sample(self.dataset.features, given)
         _config.normalize_selected(self._config)
         _statistics.refuse_unused(self._config)
@@ -147,9 +149,14 @@ class MapDataset(_Base):
             _options.note(answer)
             _scales.compare([self.dataset], [self._config], answer["normalizers"])
         told = (answer["len"], answer["fields"])
-        # Opened again in another process: a camera whose files are gone by now must not drop out of the items silently.
+        # Opened again in another process: a camera whose files are gone by now must not drop out of
+        # the items silently.
         if self._told is not None and self._told != told:
-            raise Malformed("the dataset has changed since it was first opened", {"dataset": self.dataset.uri}, "make the MapDataset again")
+            raise Malformed(
+                "the dataset has changed since it was first opened",
+                {"dataset": self.dataset.uri},
+                "make the MapDataset again",
+            )
         self._told = told
         self._settled = again(self._config, answer["settled"][0])
         return answer["map"], answer
@@ -210,14 +217,30 @@ class MapDataset(_Base):
 
     def batch(self, indices: Sequence[Any]) -> dict[str, Any]:
         """Several items stacked: one tensor a key, as a Loader's batch."""
-        return _memory.values(self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}), _memory.torch_module(), True)
+        return _memory.values(
+            self._map.call("robocache_map_items", {"indices": [self._index(i) for i in indices]}),
+            _memory.torch_module(),
+            True,
+        )
 
     def _items(self, indices: list[int]) -> list[dict[str, Any]]:
         torch = _memory.torch_module()
-        columns = _memory.values(self._map.call("robocache_map_items", {"indices": indices}), torch, True)
+        columns = _memory.values(
+            self._map.call("robocache_map_items", {"indices": indices}), torch, True
+        )
         ragged = [f["key"] for f in self._map.open().info["fields"] if f.get("ragged")]
-        lengths = {k: columns[(k if k + "_lengths" in columns else k.removesuffix("_times")) + "_lengths"] for k in ragged}
-        rows = {k: v if isinstance(v, list) else _entries(v, lengths[k]) if k in ragged else _rows(v, torch) for k, v in columns.items()}
+        lengths = {
+            k: columns[(k if k + "_lengths" in columns else k.removesuffix("_times")) + "_lengths"]
+            for k in ragged
+        }
+        rows = {
+            k: v
+            if isinstance(v, list)
+            else _entries(v, lengths[k])
+            if k in ragged
+            else _rows(v, torch)
+            for k, v in columns.items()
+        }
         return [{k: v[i] for k, v in rows.items()} for i in range(len(indices))]
 
     def close(self) -> None:

@@ -118,11 +118,18 @@ class Mix:
         if isinstance(source, Mix):
             raise Misuse("a Mix of a Mix", hint="give its path, URI or Dataset")
         if isinstance(source, MapDataset):
-            raise Misuse("a Mix of a MapDataset", hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here")
+            raise Misuse(
+                "a Mix of a MapDataset",
+                hint="give its .dataset; windows are the Loader's delta_timestamps=, the rest are keywords here",
+            )
         self._failure: Error | None = None
-        self._config: dict[str, Any] = {k: v for k, v in (("name", name), ("weight", weight)) if v is not None}
+        self._config: dict[str, Any] = {
+            k: v for k, v in (("name", name), ("weight", weight)) if v is not None
+        }
         self._dataset: Dataset = opened(source, given.pop_group("open"))
-        given.refuse_unknown([*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader")
+        given.refuse_unknown(
+            [*_OWN, "stats", "compute_stats"], "Mix", "give it to the robocache.Loader"
+        )
         try:
             self._configure(rename, given)
         except Misuse as e:

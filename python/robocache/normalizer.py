@@ -50,7 +50,9 @@ class Normalizer:
         """From what the engine says of a loader: one entry a source."""
         if len(sources) == 1:
             return cls({"version": 1, "keys": sources[0]["keys"]})
-        return cls({"version": 1, "sources": [{"name": s["name"], "keys": s["keys"]} for s in sources]})
+        return cls(
+            {"version": 1, "sources": [{"name": s["name"], "keys": s["keys"]} for s in sources]}
+        )
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Normalizer:
@@ -60,25 +62,47 @@ class Normalizer:
     def state_dict(self) -> dict[str, Any]:
         """All there is to it: a small dict that JSON holds without loss."""
         if self._sources:
-            return {"version": 1, "sources": [{"name": n, "keys": s.state_dict()["keys"]} for n, s in self._sources.items()]}
-        return {"version": 1, "keys": {k: {n: v for n, v in one.items() if n in _FIELDS} for k, one in self._keys.items()}}
+            return {
+                "version": 1,
+                "sources": [
+                    {"name": n, "keys": s.state_dict()["keys"]} for n, s in self._sources.items()
+                ],
+            }
+        return {
+            "version": 1,
+            "keys": {
+                k: {n: v for n, v in one.items() if n in _FIELDS} for k, one in self._keys.items()
+            },
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes over what state_dict() gave."""
         if not isinstance(state, Mapping) or not ({"keys", "sources"} & set(state)):
-            raise Misuse(f"a state of {type(state).__name__}: expected what Normalizer.state_dict() gave")
+            raise Misuse(
+                f"a state of {type(state).__name__}: expected what Normalizer.state_dict() gave"
+            )
         if state.get("version") != 1:
             raise Misuse(f"a normalizer's state of version {state.get('version')!r}: expected 1")
         try:
-            self._sources = {str(s["name"]): Normalizer({"version": 1, "keys": s["keys"]}) for s in state.get("sources", ())}
+            self._sources = {
+                str(s["name"]): Normalizer({"version": 1, "keys": s["keys"]})
+                for s in state.get("sources", ())
+            }
             self._keys = {k: _ready(k, one) for k, one in state.get("keys", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as e:
-            raise Malformed(f"a normalizer's state: {type(e).__name__}: {e}", hint="expected what Normalizer.state_dict() gave") from None
+            raise Malformed(
+                f"a normalizer's state: {type(e).__name__}: {e}",
+                hint="expected what Normalizer.state_dict() gave",
+            ) from None
 
     @property
     def keys(self) -> list[str]:
         """The keys that are normalised."""
-        return list(dict.fromkeys(k for s in self._sources.values() for k in s.keys)) if self._sources else list(self._keys)
+        return (
+            list(dict.fromkeys(k for s in self._sources.values() for k in s.keys))
+            if self._sources
+            else list(self._keys)
+        )
 
     @property
     def sources(self) -> list[str]:
@@ -93,7 +117,9 @@ class Normalizer:
     def __getitem__(self, source: str | int) -> Normalizer:
         """The one of a mixture's source, by name or position."""
         if not self._sources:
-            raise Misuse(f"source {source!r}: this is the normalizer of one dataset", hint="use it as it is")
+            raise Misuse(
+                f"source {source!r}: this is the normalizer of one dataset", hint="use it as it is"
+            )
         names = self.sources
         if _options.is_integer(source):
             if not -len(names) <= int(source) < len(names):
@@ -114,27 +140,46 @@ class Normalizer:
 
     def _apply(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
         if not isinstance(batch, Mapping):
-            raise Misuse(f"a batch of {type(batch).__name__}: expected a dict by key", hint='norm({"action": x})["action"]')
+            raise Misuse(
+                f"a batch of {type(batch).__name__}: expected a dict by key",
+                hint='norm({"action": x})["action"]',
+            )
         known = self.keys
         if known and batch and not set(known) & set(batch):
-            raise Misuse(f"none of {', '.join(map(repr, batch))} was normalised", hint=_options.nearest(str(next(iter(batch))), known))
+            raise Misuse(
+                f"none of {', '.join(map(repr, batch))} was normalised",
+                hint=_options.nearest(str(next(iter(batch))), known),
+            )
         if self._sources:
             return self._mixed(batch, how)
-        return {k: how(self._keys[k], _values(k, v)) if k in self._keys else v for k, v in batch.items()}
+        return {
+            k: how(self._keys[k], _values(k, v)) if k in self._keys else v for k, v in batch.items()
+        }
 
     def _mixed(self, batch: Mapping[str, Any], how: Any) -> dict[str, Any]:
         if "dataset_index" not in batch:
-            raise Misuse("which source a row is of decides how it is normalised: the batch has no dataset_index", hint=f"one source's: normalizer[{self.sources[0]!r}]")
+            raise Misuse(
+                "which source a row is of decides how it is normalised: the batch has no dataset_index",
+                hint=f"one source's: normalizer[{self.sources[0]!r}]",
+            )
         index = np.asarray(_host(batch["dataset_index"]))
         if index.size and not 0 <= int(index.min()) <= int(index.max()) < len(self._sources):
-            raise Misuse(f"dataset_index {index.min()} to {index.max()} of {len(self._sources)} sources")
+            raise Misuse(
+                f"dataset_index {index.min()} to {index.max()} of {len(self._sources)} sources"
+            )
         out = dict(batch)
         for k in set(self.keys) & set(batch):
             v = _values(k, batch[k])
             # One column of several sources has one dtype: that of the first that normalises it.
             done = None
             for i, source in enumerate(self._sources.values()):
-                at = np.flatnonzero(index == i) if index.ndim else None if index == i else np.empty(0, int)
+                at = (
+                    np.flatnonzero(index == i)
+                    if index.ndim
+                    else None
+                    if index == i
+                    else np.empty(0, int)
+                )
                 if at is not None and not at.size:
                     continue
                 part = v if at is None else v[_like(at, v)]
@@ -161,9 +206,17 @@ def _ready(key: str, one: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(one)
     shift, scale = (np.asarray(out[n], np.float32) for n in ("shift", "scale"))
     size = int(np.prod(out["shape"]))
-    if shift.ndim != 1 or shift.shape != scale.shape or not shift.size or size % shift.size or not isinstance(out["mode"], str):
+    if (
+        shift.ndim != 1
+        or shift.shape != scale.shape
+        or not shift.size
+        or size % shift.size
+        or not isinstance(out["mode"], str)
+    ):
         raise ValueError(f"{key}: a shift and a scale for each of {out['shape']}")
-    if out.get("dims") and (len(out["dims"]) != size or min(out["dims"]) < 0 or max(out["dims"]) >= out["width"]):
+    if out.get("dims") and (
+        len(out["dims"]) != size or min(out["dims"]) < 0 or max(out["dims"]) >= out["width"]
+    ):
         raise ValueError(f"{key}: a position among {out['width']} for each of {size} numbers")
     out["_vectors"] = (shift, scale)
     out["_made"] = {}
@@ -208,7 +261,9 @@ def _vectors(one: dict[str, Any], v: Any, wide: Any, torch: Any) -> tuple[Any, A
         return tuple(x.astype(wide) for x in one["_vectors"])  # type: ignore[return-value]
     made = one["_made"].get(v.device)
     if made is None:
-        made = one["_made"][v.device] = tuple(torch.from_numpy(x).to(v.device, wide) for x in one["_vectors"])
+        made = one["_made"][v.device] = tuple(
+            torch.from_numpy(x).to(v.device, wide) for x in one["_vectors"]
+        )
     return made
 
 
@@ -221,12 +276,22 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
     full, dims = v, None
     if one.get("image"):
         if v.ndim < 3 or v.shape[-3] not in (n, *shape):
-            raise Misuse(f"an image of shape {tuple(v.shape)}: expected (…, {shape[0]}, height, width)")
+            raise Misuse(
+                f"an image of shape {tuple(v.shape)}: expected (…, {shape[0]}, height, width)"
+            )
         byte = v.dtype == names.uint8
         x = v.to(wide) if torch else v.astype(wide)
         x = x / _scalar(255, x, torch) if byte else x
         x = (x.movedim(-3, -1) if torch else np.moveaxis(x, -3, -1)) if n > 1 else x[..., None]
-        return x, (lambda y, _dtype: (y.movedim(-1, -3) if torch else np.moveaxis(y, -1, -3)) if n > 1 else y[..., 0]), wide
+        return (
+            x,
+            (
+                lambda y, _dtype: (
+                    (y.movedim(-1, -3) if torch else np.moveaxis(y, -1, -3)) if n > 1 else y[..., 0]
+                )
+            ),
+            wide,
+        )
     if one.get("dims") and v.ndim and v.shape[-1] == one["width"]:
         at = one["dims"]
         dims = at if at != list(range(len(at))) else slice(0, len(at))
@@ -235,7 +300,9 @@ def _rows(one: dict[str, Any], v: Any) -> tuple[Any, Any, Any]:
             v = v[..., 0]
     if shape and tuple(v.shape[-len(shape) :]) != tuple(shape):
         also = f" or the padded (…, {one['width']})" if one.get("dims") else ""
-        raise Misuse(f"values of shape {tuple(full.shape)}: expected (…, {', '.join(map(str, shape))}){also}")
+        raise Misuse(
+            f"values of shape {tuple(full.shape)}: expected (…, {', '.join(map(str, shape))}){also}"
+        )
     lead = tuple(v.shape[: v.ndim - len(shape)])
     size = int(np.prod(shape))
     x = (v.to(wide) if torch else v.astype(wide)).reshape((*lead, size // n, n))
@@ -260,7 +327,8 @@ def _scalar(x: float, like: Any, torch: Any) -> Any:
 def _dtype(one: dict[str, Any], torch: Any) -> Any:
     name = one.get("dtype", "float32")
     if torch is None:
-        return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)  # NumPy has no bfloat16
+        # NumPy has no bfloat16
+        return np.dtype(name) if name in ("float16", "float32", "float64") else np.dtype(np.float32)
     return getattr(torch, name)
 
 
@@ -273,7 +341,11 @@ def _forward(one: dict[str, Any], v: Any) -> Any:
         y = (x - shift if one["mode"] == "mean_std" else 2 * (x - shift)) / scale
         if one["mode"] != "mean_std":
             y = y - 1
-    y = torch.where(constant, torch.zeros_like(y), y) if torch else np.where(constant, y.dtype.type(0), y)
+    y = (
+        torch.where(constant, torch.zeros_like(y), y)
+        if torch
+        else np.where(constant, y.dtype.type(0), y)
+    )
     if one.get("clip"):
         y = y.clamp(-1, 1) if torch else np.clip(y, -1, 1)
     dtype = _dtype(one, torch)
@@ -303,16 +375,23 @@ def taken_over(n: Normalizer) -> Vectors:
         shift, scale = one["_vectors"]
         if one["mode"] == "mean_std":
             std = _solved(scale, scale - np.float32(1e-8), lambda c: c + np.float32(1e-8))
-            std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)  # 0 would mean a constant
+            # 0 would mean a constant
+            std = np.where((std == 0) & (scale != 0), np.float32(1e-30), std)
             numbers = {"mean": shift, "std": np.where(scale == 0, np.float32(0), std)}
         else:
             numbers = {"low": shift, "high": _solved(scale, shift + scale, lambda c: c - shift)}
         clip = {"clip": True} if one.get("clip") else {}
-        out[key] = {"mode": one["mode"], **clip, **{k: v.astype(np.float64).tolist() for k, v in numbers.items()}}
+        out[key] = {
+            "mode": one["mode"],
+            **clip,
+            **{k: v.astype(np.float64).tolist() for k, v in numbers.items()},
+        }
     return out
 
 
-def _solved(want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _solved(
+    want: np.ndarray, guess: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
     """Returns the float32 numbers next to guess whose image under of is want: rounding hides up to one step."""
     best = guess
     for c in (np.nextafter(guess, np.float32(-np.inf)), np.nextafter(guess, np.float32(np.inf))):
@@ -324,4 +403,7 @@ def again(config: dict[str, Any], settled: Any) -> dict[str, Any]:
     """The configuration that makes the same loader without computing statistics again. settled: the engine's normalisation with its vectors."""
     if not settled:
         return config
-    return {**{k: v for k, v in config.items() if k not in ("stats", "compute_stats")}, "normalize": settled}
+    return {
+        **{k: v for k, v in config.items() if k not in ("stats", "compute_stats")},
+        "normalize": settled,
+    }

@@ -24,9 +24,30 @@ __all__ = ["resample", "fuse"]
 _fast: Recent[Plan] = Recent()
 
 _RESAMPLE = (
-    "data", "times", "target_times", "mode", "edge", "max_gap", "out", "hz", "dtype", "return_valid", "return_times", "normalize", "clip", "augment", "window",
-    "period", "lo", "quats", "sign", "lengths", "offsets", "backend", "validate",
-)  # fmt: skip
+    "data",
+    "times",
+    "target_times",
+    "mode",
+    "edge",
+    "max_gap",
+    "out",
+    "hz",
+    "dtype",
+    "return_valid",
+    "return_times",
+    "normalize",
+    "clip",
+    "augment",
+    "window",
+    "period",
+    "lo",
+    "quats",
+    "sign",
+    "lengths",
+    "offsets",
+    "backend",
+    "validate",
+)
 _FUSE = tuple(n for n in _RESAMPLE if n not in ("data", "times", "lengths", "offsets"))
 
 
@@ -44,11 +65,16 @@ _guards: Any = None
 def _bind(torch: Any) -> None:
     """Keeps what each call asks of torch: looking it up costs as much as calling it."""
     global _tensor, _compiling, _modes, _transforms, _dual, _stream, _bool, _strided, _guards
-    _compiling, _modes, _transforms = torch.compiler.is_compiling, torch._C._len_torch_dispatch_stack, torch._C._functorch.peek_interpreter_stack
+    _compiling, _modes, _transforms = (
+        torch.compiler.is_compiling,
+        torch._C._len_torch_dispatch_stack,
+        torch._C._functorch.peek_interpreter_stack,
+    )
     _stream, _bool = getattr(torch._C, "_cuda_getCurrentRawStream", None), torch.bool
     _strided = torch.strided
     try:
-        # What torch.compile looks at tensors with: one call proves types, shapes, strides, devices, no gradient, and that nothing is recorded.
+        # What torch.compile looks at tensors with: one call proves types, shapes, strides, devices,
+        # no gradient, and that nothing is recorded.
         from torch._C._dynamo.guards import TensorGuards as _guards
     except ImportError:
         pass
@@ -58,16 +84,39 @@ def _bind(torch: Any) -> None:
 
 def _traced(torch: Any) -> bool:
     """Whether torch records what is done (beside torch.compile, which is asked first): then all of it must be torch's own operations."""
-    return bool(torch._C._len_torch_dispatch_stack() or torch._C._functorch.peek_interpreter_stack() is not None)
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
 
 
 def resample(
-    data: Any, times: Any, target_times: Any = None, *, mode: str = "linear", edge: str = "clamp", max_gap: float | None = None, out: Any = None,
-    hz: Any = None, dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: tuple[float, float] | None = None,
-    augment: Mapping[str, Any] | None = None, window: Any = None, period: float | None = None, lo: float | None = None,
-    quats: Sequence[Sequence[int]] | None = None, sign: str | None = None, lengths: Any = None, offsets: Any = None, backend: str | None = None, validate: bool | None = None,
+    data: Any,
+    times: Any,
+    target_times: Any = None,
+    *,
+    mode: str = "linear",
+    edge: str = "clamp",
+    max_gap: float | None = None,
+    out: Any = None,
+    hz: Any = None,
+    dtype: Any = None,
+    return_valid: bool = False,
+    return_times: bool = False,
+    normalize: Any = None,
+    clip: tuple[float, float] | None = None,
+    augment: Mapping[str, Any] | None = None,
+    window: Any = None,
+    period: float | None = None,
+    lo: float | None = None,
+    quats: Sequence[Sequence[int]] | None = None,
+    sign: str | None = None,
+    lengths: Any = None,
+    offsets: Any = None,
+    backend: str | None = None,
+    validate: bool | None = None,
     **unknown: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Brings rows onto new times.
 
     data: [B, S, D], [S, D] or [S]; float32, float16, bfloat16, float64, any type under previous, next and nearest; any strides. A ragged batch is a
@@ -90,14 +139,41 @@ def resample(
         raise _unknown("resample", unknown, _RESAMPLE)
     kind: Any = type(data)
     key: Any = None
-    if kind is _tensor and (_compiling() or _dual._current_level >= 0) or not (
-        hz is None and dtype is None and normalize is None and clip is None and augment is None and window is None and period is None and lo is None
-        and quats is None and sign is None and lengths is None and offsets is None and not return_times and type(times) is kind and type(target_times) is kind
-    ):  # fmt: skip
+    if (
+        kind is _tensor
+        and (_compiling() or _dual._current_level >= 0)
+        or not (
+            hz is None
+            and dtype is None
+            and normalize is None
+            and clip is None
+            and augment is None
+            and window is None
+            and period is None
+            and lo is None
+            and quats is None
+            and sign is None
+            and lengths is None
+            and offsets is None
+            and not return_times
+            and type(times) is kind
+            and type(target_times) is kind
+        )
+    ):
         pass
     elif kind is _tensor:
-        options = (mode, edge, None if max_gap is None else _options.nanoseconds("max_gap", max_gap), return_valid, backend, validate, out is None)
-        tensors: tuple[Any, ...] = (data, times, target_times) if out is None else (data, times, target_times, out)
+        options = (
+            mode,
+            edge,
+            None if max_gap is None else _options.nanoseconds("max_gap", max_gap),
+            return_valid,
+            backend,
+            validate,
+            out is None,
+        )
+        tensors: tuple[Any, ...] = (
+            (data, times, target_times) if out is None else (data, times, target_times, out)
+        )
         try:
             plan = None
             for check, known in _near.get(options) or ():
@@ -111,35 +187,103 @@ def resample(
         if plan is not None:
             got = out
             if out is None:
-                got = data.new_empty(plan.shape) if plan.alike else data.new_empty(plan.shape, dtype=plan.dtype)
+                got = (
+                    data.new_empty(plan.shape)
+                    if plan.alike
+                    else data.new_empty(plan.shape, dtype=plan.dtype)
+                )
             op = plan.op
             stream = _stream(plan.cuda) if plan.cuda >= 0 else 0
             if plan.valid is None:
-                if op.start(op.number, op.pack(data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr()), op.count, stream, None):
-                    op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr())  # says what is wrong
+                if op.start(
+                    op.number,
+                    op.pack(
+                        data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr()
+                    ),
+                    op.count,
+                    stream,
+                    None,
+                ):
+                    # says what is wrong
+                    op.run(
+                        stream,
+                        data.data_ptr(),
+                        times.data_ptr(),
+                        target_times.data_ptr(),
+                        got.data_ptr(),
+                    )
                 return got
             valid = data.new_empty(plan.valid, dtype=_bool)
-            op.run(stream, data.data_ptr(), times.data_ptr(), target_times.data_ptr(), got.data_ptr(), valid.data_ptr())
+            op.run(
+                stream,
+                data.data_ptr(),
+                times.data_ptr(),
+                target_times.data_ptr(),
+                got.data_ptr(),
+                valid.data_ptr(),
+            )
             return got, valid
     elif kind is np.ndarray:
         gap = None if max_gap is None else _options.nanoseconds("max_gap", max_gap)
-        key, plan, got = _quick((mode, edge, gap, return_valid, backend), (data, times, target_times), out)
+        key, plan, got = _quick(
+            (mode, edge, gap, return_valid, backend), (data, times, target_times), out
+        )
         if plan is not None:
             return got
     rule = {
-        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "sign": sign, "normalize": normalize, "clip": clip,
-        "augment": augment, "lengths": lengths, "offsets": offsets,
-    }  # fmt: skip
+        "mode": mode,
+        "edge": edge,
+        "max_gap": max_gap,
+        "window": window,
+        "period": period,
+        "lo": lo,
+        "quats": quats,
+        "sign": sign,
+        "normalize": normalize,
+        "clip": clip,
+        "augment": augment,
+        "lengths": lengths,
+        "offsets": offsets,
+    }
     return _call(
-        [("data", data, times, rule)], target_times, key, True, hz=hz, out=out, dtype=dtype, want_valid=return_valid, return_times=return_times, validate=validate, backend=backend
+        [("data", data, times, rule)],
+        target_times,
+        key,
+        True,
+        hz=hz,
+        out=out,
+        dtype=dtype,
+        want_valid=return_valid,
+        return_times=return_times,
+        validate=validate,
+        backend=backend,
     )
 
 
 def fuse(
-    streams: Sequence[Any], target_times: Any = None, *, mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, out: Any = None, hz: Any = None,
-    dtype: Any = None, return_valid: bool = False, return_times: bool = False, normalize: Any = None, clip: Any = None, augment: Any = None,
-    window: Any = None, period: Any = None, lo: Any = None, quats: Any = None, sign: Any = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
-) -> Any:  # fmt: skip
+    streams: Sequence[Any],
+    target_times: Any = None,
+    *,
+    mode: Any = "linear",
+    edge: Any = "clamp",
+    max_gap: Any = None,
+    out: Any = None,
+    hz: Any = None,
+    dtype: Any = None,
+    return_valid: bool = False,
+    return_times: bool = False,
+    normalize: Any = None,
+    clip: Any = None,
+    augment: Any = None,
+    window: Any = None,
+    period: Any = None,
+    lo: Any = None,
+    quats: Any = None,
+    sign: Any = None,
+    backend: str | None = None,
+    validate: bool | None = None,
+    **unknown: Any,
+) -> Any:
     """Brings several streams onto the same times, side by side in one result, in one launch.
 
     streams: (data, times) pairs, each as in resample; a third part holds options of that stream alone, as
@@ -152,11 +296,22 @@ def fuse(
     if unknown:
         raise _unknown("fuse", unknown, _FUSE)
     options = {
-        "mode": mode, "edge": edge, "max_gap": max_gap, "window": window, "period": period, "lo": lo, "quats": quats, "sign": sign, "normalize": normalize, "clip": clip,
+        "mode": mode,
+        "edge": edge,
+        "max_gap": max_gap,
+        "window": window,
+        "period": period,
+        "lo": lo,
+        "quats": quats,
+        "sign": sign,
+        "normalize": normalize,
+        "clip": clip,
         "augment": augment,
-    }  # fmt: skip
+    }
     arrays, key = [], None
-    plain = hz is None and not return_times and normalize is None and augment is None and quats is None
+    plain = (
+        hz is None and not return_times and normalize is None and augment is None and quats is None
+    )
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
         plain = False
@@ -168,30 +323,71 @@ def fuse(
                 plain = False
             arrays += s[:2]
     except TypeError:
-        raise Misuse(f"streams: expected (data, times) pairs, found {_kinds(streams)}", hint="resample(data, times, …) takes one stream") from None
+        raise Misuse(
+            f"streams: expected (data, times) pairs, found {_kinds(streams)}",
+            hint="resample(data, times, …) takes one stream",
+        ) from None
     if plain and arrays:
-        given = tuple(tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip))
+        given = tuple(
+            tuple(v) if isinstance(v, list) else v for v in (mode, edge, period, lo, clip)
+        )
         # 1 and 1.0 are equal, and a nanosecond and a second.
-        key, plan, got = _quick((*given, _gaps(window), _gaps(max_gap), str(dtype), return_valid, backend, validate, "fuse"), (*arrays, target_times), out)
+        key, plan, got = _quick(
+            (
+                *given,
+                _gaps(window),
+                _gaps(max_gap),
+                str(dtype),
+                return_valid,
+                backend,
+                validate,
+                "fuse",
+            ),
+            (*arrays, target_times),
+            out,
+        )
         if plan is not None:
             return got
     return _call(
-        _each(streams, options), target_times, key, False, hz=hz, out=out, dtype=dtype, want_valid=return_valid, return_times=return_times, validate=validate, backend=backend
+        _each(streams, options),
+        target_times,
+        key,
+        False,
+        hz=hz,
+        out=out,
+        dtype=dtype,
+        want_valid=return_valid,
+        return_times=return_times,
+        validate=validate,
+        backend=backend,
     )
 
 
 def recorded(torch: Any, streams: Sequence[Any], target_times: Any) -> bool:
     """Whether a call is to be made of torch's own operators: it is traced, needs a gradient, or has tensors that are more than memory."""
     if torch.compiler.is_compiling():
-        return any(isinstance(s[1], torch.Tensor) or isinstance(s[1], (list, tuple)) and isinstance(s[1][0], torch.Tensor) for s in streams)
-    data = [p for s in streams for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],)) if isinstance(p, torch.Tensor)]
+        return any(
+            isinstance(s[1], torch.Tensor)
+            or isinstance(s[1], (list, tuple))
+            and isinstance(s[1][0], torch.Tensor)
+            for s in streams
+        )
+    data = [
+        p
+        for s in streams
+        for p in (s[1] if isinstance(s[1], (list, tuple)) else (s[1],))
+        if isinstance(p, torch.Tensor)
+    ]
     if not data:
         return False
     no_tangents(torch, data)
     if _traced(torch) or torch.is_grad_enabled() and any(d.requires_grad for d in data):
         return True
     plain = (torch.Tensor, torch.nn.Parameter)
-    return any(isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested for t in (*data, *(s[2] for s in streams), target_times))
+    return any(
+        isinstance(t, torch.Tensor) and type(t) not in plain and not t.is_nested
+        for t in (*data, *(s[2] for s in streams), target_times)
+    )
 
 
 def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
@@ -199,8 +395,15 @@ def no_tangents(torch: Any, tensors: Sequence[Any]) -> None:
     if torch.autograd.forward_ad._current_level < 0:
         return
     for t in tensors:
-        if isinstance(t, torch.Tensor) and t.is_floating_point() and torch.autograd.forward_ad.unpack_dual(t).tangent is not None:
-            raise Unsupported("there is no derivative in forward mode (jvp, jacfwd, dual numbers)", hint="use reverse mode: torch.autograd.grad, .backward()")
+        if (
+            isinstance(t, torch.Tensor)
+            and t.is_floating_point()
+            and torch.autograd.forward_ad.unpack_dual(t).tangent is not None
+        ):
+            raise Unsupported(
+                "there is no derivative in forward mode (jvp, jacfwd, dual numbers)",
+                hint="use reverse mode: torch.autograd.grad, .backward()",
+            )
 
 
 def _unknown(op: str, unknown: Mapping[str, Any], known: Sequence[str]) -> Misuse:
@@ -220,18 +423,27 @@ def _gaps(v: Any) -> Any:
     return None if v is None else _options.nanoseconds("max_gap", v)
 
 
-def _each(streams: Sequence[Any], options: Mapping[str, Any]) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
+def _each(
+    streams: Sequence[Any], options: Mapping[str, Any]
+) -> list[tuple[str, Any, Any, Mapping[str, Any]]]:
     """Name, data, times and options of each stream."""
     n = len(streams)
     spread = {k: _rules.per_stream(k, v, n) for k, v in options.items()}
     out: list[tuple[str, Any, Any, Mapping[str, Any]]] = []
     for i, s in enumerate(streams):
         if len(s) not in (2, 3):
-            raise Misuse(f"stream {i}: expected (data, times) or (data, times, options), found {len(s)} parts", {"stream": i})
+            raise Misuse(
+                f"stream {i}: expected (data, times) or (data, times, options), found {len(s)} parts",
+                {"stream": i},
+            )
         own = dict(s[2]) if len(s) == 3 else {}
         for k in own:
             if k not in _rules.RULE:
-                raise Misuse(f"stream {i}: unknown option {k!r}", {"stream": i}, _options.nearest(k, _rules.RULE))
+                raise Misuse(
+                    f"stream {i}: unknown option {k!r}",
+                    {"stream": i},
+                    _options.nearest(k, _rules.RULE),
+                )
         out.append((f"stream {i}", s[0], s[1], {**{k: v[i] for k, v in spread.items()}, **own}))
     return out
 
@@ -240,7 +452,9 @@ _near: Recent[list[tuple[Any, Any]]] = Recent()
 _NEAR = 4  # shapes of a kind of call that one check each is kept for
 
 
-def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast) -> tuple[Any, Any]:
+def _look(
+    options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = _fast
+) -> tuple[Any, Any]:
     """The plan of a call with tensors, by all that it depends on: (key, plan). The key is None where the call cannot be kept."""
     if _modes() or _transforms() is not None or _dual._current_level >= 0:
         return None, None
@@ -248,7 +462,11 @@ def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = 
     for t in tensors:
         if type(t) is not _tensor or t.requires_grad or t.is_neg() or t.is_nested or t.is_meta:
             return None, None
-        key += (t.dtype, t.shape, t.layout, t.get_device()) if t.layout is not _strided else (t.dtype, t.shape, t.stride(), t.get_device())
+        key += (
+            (t.dtype, t.shape, t.layout, t.get_device())
+            if t.layout is not _strided
+            else (t.dtype, t.shape, t.stride(), t.get_device())
+        )
     whole = tuple(key)
     plan = kept.get(whole)
     if plan is not None and _guards is not None:
@@ -258,14 +476,26 @@ def _look(options: tuple[Any, ...], tensors: Sequence[Any], kept: Recent[Any] = 
             _near.put(options, near)
         if len(near) < _NEAR:
             sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
-            near.append((_guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check, plan))
+            near.append(
+                (
+                    _guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check,
+                    plan,
+                )
+            )
     return whole, plan
 
 
-def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple[Any, Plan | None, Any]:
+def _quick(
+    options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any
+) -> tuple[Any, Plan | None, Any]:
     """A call that was made before with other addresses: (key, plan, result). The key is None where the call cannot be kept."""
     kind: Any = type(arrays[0])
-    if kind is not _tensor and kind is not np.ndarray or kind is _tensor and _dual._current_level >= 0:
+    if (
+        kind is not _tensor
+        and kind is not np.ndarray
+        or kind is _tensor
+        and _dual._current_level >= 0
+    ):
         return None, None, None
     given = arrays if out is None else (*arrays, out)
     options = (options, out is None)
@@ -289,7 +519,9 @@ def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple
                 whole.append(out.flags.writeable)
             key = tuple(whole)
             plan = _fast.get(key)
-            addresses = [a.__array_interface__["data"][0] for a in given] if plan is not None else []
+            addresses = (
+                [a.__array_interface__["data"][0] for a in given] if plan is not None else []
+            )
     except TypeError:  # an option that is no plain value
         return None, None, None
     if plan is None:
@@ -299,7 +531,16 @@ def _quick(options: tuple[Any, ...], arrays: tuple[Any, ...], out: Any) -> tuple
     return key, plan, got if valid is None else (got, valid)
 
 
-def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, return_times: bool, want_valid: bool, **options: Any) -> Any:
+def _call(
+    streams: list[Any],
+    target_times: Any,
+    key: Any,
+    single: bool,
+    *,
+    return_times: bool,
+    want_valid: bool,
+    **options: Any,
+) -> Any:
     """The long way: everything is looked at, and what it comes to is kept under the key."""
     if not streams:
         raise Misuse("no stream: expected at least one (data, times) pair")
@@ -309,8 +550,19 @@ def _call(streams: list[Any], target_times: Any, key: Any, single: bool, *, retu
     if torch is not None and recorded(torch, streams, target_times):
         from ._tensors import torchops as _torchops
 
-        return _torchops.call(streams, target_times, single=single, want_valid=want_valid, return_times=return_times, **options)
-    got, valid, targets, plan = _resampling.call(streams, target_times, single=single, want_valid=want_valid, **options)
+        return _torchops.call(
+            streams,
+            target_times,
+            single=single,
+            want_valid=want_valid,
+            return_times=return_times,
+            **options,
+        )
+    got, valid, targets, plan = _resampling.call(
+        streams, target_times, single=single, want_valid=want_valid, **options
+    )
     if key is not None and plan is not None and not plan.far:
         _fast.put(key, plan)
-    return deliver((got, valid if want_valid else None, targets.array if return_times else None), streams[0][1])
+    return deliver(
+        (got, valid if want_valid else None, targets.array if return_times else None), streams[0][1]
+    )

@@ -19,16 +19,36 @@ from typing import Any
 import numpy as np
 
 from . import _options
-from ._errors import Error, Internal, Malformed, Misuse, NotFound, ResourceLimit, Temporary, Unsupported
+from ._errors import (
+    Error,
+    Internal,
+    Malformed,
+    Misuse,
+    NotFound,
+    ResourceLimit,
+    Temporary,
+    Unsupported,
+)
 from ._verbs import Result
 
 __all__ = ["run", "read", "Run"]
 
-_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}  # exit codes that no retry changes
+# exit codes that no retry changes
+_FINAL = {2: Misuse, 10: NotFound, 11: Malformed, 12: Unsupported, 42: Error, 70: Internal}
 _CLASSES = {**_FINAL, 13: ResourceLimit, 75: Temporary}
-# What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or the connection died.
-_RAY = dict.fromkeys(("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit) | dict.fromkeys(
-    ("TaskUnschedulableError", "RuntimeEnvSetupError", "AuthenticationError", "UnserializableException"), Misuse)  # fmt: skip
+# What Ray raises in place of a task's answer, where it is not Temporary: that a worker, its node or
+# the connection died.
+_RAY = dict.fromkeys(
+    ("OutOfMemoryError", "OutOfDiskError", "ObjectStoreFullError"), ResourceLimit
+) | dict.fromkeys(
+    (
+        "TaskUnschedulableError",
+        "RuntimeEnvSetupError",
+        "AuthenticationError",
+        "UnserializableException",
+    ),
+    Misuse,
+)
 _JOIN = 60  # seconds for a cluster to answer
 _PAUSE = 1.0  # seconds before the first retry at most; it doubles up to a minute
 
@@ -41,10 +61,12 @@ class Run(Result):
     failed: int  # given up; only with partial=True
     findings: int  # shards of this run in which episodes were skipped
     retries: int
-    codes: dict[str, int]  # tries that were no success by exit code; "signal", or "lost": the worker or its node died
+    # tries that were no success by exit code; "signal", or "lost": the worker or its node died
+    codes: dict[str, int]
     committed: bool
     commit: Result  # the report of the commit; findings are those of the whole job
-    exit_code: int  # exit code of the commit: 3 if a finding is a warning or an error, or episodes were left out
+    # exit code of the commit: 3 if a finding is a warning or an error, or episodes were left out
+    exit_code: int
 
 
 def _ray(what: str = "ray") -> Any:
@@ -82,7 +104,10 @@ def _connect(address: str | None = None) -> Any:
         if e is not None:
             raise e
     except (OSError, RuntimeError, SystemExit) as e:
-        raise Temporary(f"no Ray cluster at {at or 'this machine'}: {e}", hint="ray start --head, or another --address") from e
+        raise Temporary(
+            f"no Ray cluster at {at or 'this machine'}: {e}",
+            hint="ray start --head, or another --address",
+        ) from e
     except ValueError as e:
         raise Misuse(f"--address: {e}") from e
     return ray
@@ -91,7 +116,13 @@ def _connect(address: str | None = None) -> Any:
 def _call(program: Sequence[str] | None, args: list[str]) -> tuple[int, str, str]:
     """Runs the command line where the task runs: exit code (3 is as it is), stdout, and the last message on stderr."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    p = subprocess.Popen([*(program or (sys.executable, "-m", "robocache")), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    p = subprocess.Popen(
+        [*(program or (sys.executable, "-m", "robocache")), *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=env,
+    )
     try:
         out, err = p.communicate()
     except BaseException:  # the task is cancelled: the worker leaves what can be resumed
@@ -118,25 +149,45 @@ def _typed(e: Exception, what: str, where: dict[str, Any]) -> Error:
     """An exception of Ray as one of ours."""
     cause = getattr(e, "cause", None)  # what the task raised, where it ran
     text = f"{what}: {type(e).__name__}: {(str(cause or e).strip().splitlines() or [''])[0]}"
-    if isinstance(cause, OSError) and cause.errno in (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC):
+    if isinstance(cause, OSError) and cause.errno in (
+        errno.ENOENT,
+        errno.EACCES,
+        errno.ENOTDIR,
+        errno.ENOEXEC,
+    ):
         return Misuse(text, where, "program= is a path on the workers' nodes")
     if isinstance(cause, OSError):  # no memory for a process, too many of them, too many open files
         return ResourceLimit(text, where)
     if isinstance(cause, ImportError) or "failed to import" in str(e):
-        return Unsupported(text, where, "install this package on the nodes, or give program=[path of robocache there]")
+        return Unsupported(
+            text,
+            where,
+            "install this package on the nodes, or give program=[path of robocache there]",
+        )
     if cause is not None:
         return cause if isinstance(cause, Error) else Error(text, where)
-    return next((_RAY[c.__name__] for c in type(e).__mro__ if c.__name__ in _RAY), Temporary)(text, where)
+    return next((_RAY[c.__name__] for c in type(e).__mro__ if c.__name__ in _RAY), Temporary)(
+        text, where
+    )
 
 
 def _failure(verb: str, code: int, last: str, where: dict[str, Any]) -> Error:
-    return _CLASSES.get(code, Temporary)(f"{verb} ended with exit code {code}: {last}", {**where, "exit_code": code})
+    return _CLASSES.get(code, Temporary)(
+        f"{verb} ended with exit code {code}: {last}", {**where, "exit_code": code}
+    )
 
 
 def run(
-    manifest: Any, *, num_cpus: float = 1, num_gpus: float = 0, retries: int = 5, partial: bool = False, program: Sequence[str] | None = None, in_flight: int = 1000,
+    manifest: Any,
+    *,
+    num_cpus: float = 1,
+    num_gpus: float = 0,
+    retries: int = 5,
+    partial: bool = False,
+    program: Sequence[str] | None = None,
+    in_flight: int = 1000,
     resources: dict[str, float] | None = None,
-) -> Run:  # fmt: skip
+) -> Run:
     """Runs the shards of a manifest that have no receipt, a Ray task each, and commits.
 
     manifest: its path or URI, as the workers see it. num_cpus, num_gpus, resources: of a shard. retries: further tries of a shard that ends with a temporary
@@ -155,7 +206,11 @@ def run(
 
     def ask(verb: str, *more: str) -> tuple[int, str]:
         try:
-            code, out, last = ray.get(call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(program, [verb, *args, *more]))
+            code, out, last = ray.get(
+                call.options(name=f"robocache {verb}", num_cpus=1, max_retries=retries).remote(
+                    program, [verb, *args, *more]
+                )
+            )
         except ray.exceptions.RayError as e:
             raise _typed(e, verb, where) from e
         if code not in (0, 3):
@@ -167,19 +222,47 @@ def run(
     except ValueError as e:
         raise Misuse(f"program= gives no status: {e}", where) from None
     todo = list(_shards(status.get("missing", "")))[::-1]
-    made = Run({"total": status["total"], "done": status["total"] - len(todo), "failed": 0, "findings": 0, "retries": 0, "codes": {}, "committed": False})
+    made = Run(
+        {
+            "total": status["total"],
+            "done": status["total"] - len(todo),
+            "failed": 0,
+            "findings": 0,
+            "retries": 0,
+            "codes": {},
+            "committed": False,
+        }
+    )
     threads = ["--threads", str(max(int(num_cpus), 1))]
     wanted = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-    if not any(all(n["Resources"].get(k, 0) >= v for k, v in wanted.items()) for n in ray.nodes() if n["Alive"]):
-        logging.getLogger("robocache").warning("no node of the cluster has %s: the shards wait until one comes", wanted)
+    if not any(
+        all(n["Resources"].get(k, 0) >= v for k, v in wanted.items())
+        for n in ray.nodes()
+        if n["Alive"]
+    ):
+        logging.getLogger("robocache").warning(
+            "no node of the cluster has %s: the shards wait until one comes", wanted
+        )
     running: dict[Any, tuple[int, int]] = {}
     later: list[tuple[float, int, int]] = []
     try:
         while todo or running or later:
             while len(running) < in_flight and (todo or later and later[0][0] <= time.monotonic()):
-                _, shard, tries = heapq.heappop(later) if later and later[0][0] <= time.monotonic() else (0.0, todo.pop(), 1)
-                options = call.options(name=f"robocache shard {shard}", num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, max_retries=0)
-                running[options.remote(program, ["run", *args, "--shard", str(shard), *threads])] = shard, tries
+                _, shard, tries = (
+                    heapq.heappop(later)
+                    if later and later[0][0] <= time.monotonic()
+                    else (0.0, todo.pop(), 1)
+                )
+                options = call.options(
+                    name=f"robocache shard {shard}",
+                    num_cpus=num_cpus,
+                    num_gpus=num_gpus,
+                    resources=resources,
+                    max_retries=0,
+                )
+                running[
+                    options.remote(program, ["run", *args, "--shard", str(shard), *threads])
+                ] = shard, tries
             if not running:
                 time.sleep(max(later[0][0] - time.monotonic(), 0.01))
                 continue
@@ -196,9 +279,21 @@ def run(
                     continue
                 key = "lost" if code is None else "signal" if code < 0 else str(code)
                 made["codes"][key] = made["codes"].get(key, 0) + 1
-                if tries <= retries and (code not in _FINAL if code is not None else isinstance(failed, (Temporary, ResourceLimit))):
+                if tries <= retries and (
+                    code not in _FINAL
+                    if code is not None
+                    else isinstance(failed, (Temporary, ResourceLimit))
+                ):
                     made["retries"] += 1
-                    heapq.heappush(later, (time.monotonic() + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)), shard, tries + 1))
+                    heapq.heappush(
+                        later,
+                        (
+                            time.monotonic()
+                            + random.uniform(0, min(_PAUSE * 2 ** (tries - 1), 60 * _PAUSE)),
+                            shard,
+                            tries + 1,
+                        ),
+                    )
                     continue
                 if not partial:
                     raise failed
@@ -218,9 +313,16 @@ def _block(batch: dict[str, Any]) -> Any:
     from ray.data.block import BlockAccessor
 
     columns = {k: v if isinstance(v, list) else np.asarray(v) for k, v in batch.items()}
-    for key, lengths in [(k.removesuffix("_lengths"), v) for k, v in columns.items() if k.endswith("_lengths")]:
+    for key, lengths in [
+        (k.removesuffix("_lengths"), v) for k, v in columns.items() if k.endswith("_lengths")
+    ]:
         for k in (key, key + "_times"):
-            if k in columns and len(columns[k]) != len(lengths) or k in columns and columns[k].ndim == 1:
+            if (
+                k in columns
+                and len(columns[k]) != len(lengths)
+                or k in columns
+                and columns[k].ndim == 1
+            ):
                 parts = np.empty(len(lengths), object)
                 parts[:] = np.split(columns[k], np.cumsum(lengths)[:-1])
                 columns[k] = parts
@@ -236,8 +338,14 @@ def _read_task(uri: Any, options: dict[str, Any], episodes: list[int]) -> Iterat
 
 
 def read(
-    uri: Any, *, batch_size: int = 64, override_num_blocks: int | None = None, concurrency: int | None = None, ray_remote_args: dict[str, Any] | None = None, **options: Any
-) -> Any:  # fmt: skip
+    uri: Any,
+    *,
+    batch_size: int = 64,
+    override_num_blocks: int | None = None,
+    concurrency: int | None = None,
+    ray_remote_args: dict[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """A dataset as ray.data.Dataset: a row is a sample as a Loader gives it (windows, hz=, align=, normalize=, image_size= …), tensors as Arrow tensors.
 
     uri and options: of robocache.Loader, but for the order: rows come in the order of the files, whole episodes a read task, and Ray shuffles, repartitions and
@@ -252,7 +360,9 @@ def read(
 
     from .loader import Loader
 
-    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "mixture"} & set(options)
+    taken = {"shuffle", "seed", "drop_last", "rank", "world_size", "device", "mixture"} & set(
+        options
+    )
     runtime, order = options.get("runtime"), options.get("order")
     if getattr(runtime, "metrics", None) is not None:
         taken.add("Runtime.metrics")
@@ -267,13 +377,27 @@ def read(
         raise Misuse("a mixture", hint="read each, and union the datasets")
     uri = _options.uri(uri)
     _connect()
-    fixed = {"shuffle": False, "rank": 0, "world_size": 1, "batch_size": batch_size, "threads": 1, "memory_budget": "1GiB", **options}
+    fixed = {
+        "shuffle": False,
+        "rank": 0,
+        "world_size": 1,
+        "batch_size": batch_size,
+        "threads": 1,
+        "memory_budget": "1GiB",
+        **options,
+    }
     with Loader(uri, **fixed) as loader:
         rows = loader.num_samples
-        size = sum(int(np.prod(f["shape"])) * np.dtype(f["dtype"]).itemsize for f in loader._open().open().info["fields"] if f["dtype"] in np.sctypeDict)
+        size = sum(
+            int(np.prod(f["shape"])) * np.dtype(f["dtype"]).itemsize
+            for f in loader._open().open().info["fields"]
+            if f["dtype"] in np.sctypeDict
+        )
         counts: dict[int, int] = {}  # samples by episode, in their order
         for at in range(0, rows, 1 << 20):
-            episodes, n = np.unique(loader.locate(np.arange(at, min(at + (1 << 20), rows))).episode, return_counts=True)
+            episodes, n = np.unique(
+                loader.locate(np.arange(at, min(at + (1 << 20), rows))).episode, return_counts=True
+            )
             for e, k in zip(episodes.tolist(), n.tolist(), strict=True):
                 counts[e] = counts.get(e, 0) + k
     for name in ("episodes", "split"):
@@ -283,27 +407,51 @@ def read(
         def estimate_inmemory_data_size(self) -> int:
             return size * rows
 
-        def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None) -> list[Any]:
+        def get_read_tasks(
+            self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        ) -> list[Any]:
             ends = np.cumsum(list(counts.values()))
-            parts = np.searchsorted(np.linspace(0, rows, min(parallelism, len(counts)) + 1)[1:-1], ends - np.array(list(counts.values())) / 2, side="right")
+            parts = np.searchsorted(
+                np.linspace(0, rows, min(parallelism, len(counts)) + 1)[1:-1],
+                ends - np.array(list(counts.values())) / 2,
+                side="right",
+            )
             tasks = []
             for part in np.unique(parts):
                 own = [e for e, p in zip(counts, parts, strict=True) if p == part]
                 n = sum(counts[e] for e in own)
-                meta = BlockMetadata(num_rows=n, size_bytes=n * size, input_files=None, exec_stats=None)
-                tasks.append(ReadTask(partial(_read_task, uri, fixed, own), meta, per_task_row_limit=per_task_row_limit))
+                meta = BlockMetadata(
+                    num_rows=n, size_bytes=n * size, input_files=None, exec_stats=None
+                )
+                tasks.append(
+                    ReadTask(
+                        partial(_read_task, uri, fixed, own),
+                        meta,
+                        per_task_row_limit=per_task_row_limit,
+                    )
+                )
             return tasks
 
-    return data.read_datasource(RoboCacheDatasource(), override_num_blocks=override_num_blocks, concurrency=concurrency, ray_remote_args=ray_remote_args)
+    return data.read_datasource(
+        RoboCacheDatasource(),
+        override_num_blocks=override_num_blocks,
+        concurrency=concurrency,
+        ray_remote_args=ray_remote_args,
+    )
 
 
 def main() -> None:
     """python -m robocache.ray MANIFEST: what `robocache submit ray` starts. Exit codes as those of the command line."""
     import argparse
 
-    p = argparse.ArgumentParser(prog="python -m robocache.ray", description="Runs the shards of a manifest on a Ray cluster, and commits.")
+    p = argparse.ArgumentParser(
+        prog="python -m robocache.ray",
+        description="Runs the shards of a manifest on a Ray cluster, and commits.",
+    )
     p.add_argument("manifest")
-    p.add_argument("--address", help="of the cluster (default: RAY_ADDRESS, else one of this machine)")
+    p.add_argument(
+        "--address", help="of the cluster (default: RAY_ADDRESS, else one of this machine)"
+    )
     p.add_argument("--num-cpus", type=float, default=1)
     p.add_argument("--num-gpus", type=float, default=0)
     p.add_argument("--retries", type=int, default=5)
@@ -316,7 +464,10 @@ def main() -> None:
         sys.exit(made["exit_code"])
     except Error as e:
         print(f"robocache: {e}", file=sys.stderr)
-        sys.exit(e.where.get("exit_code") or next((c for c, k in _CLASSES.items() if type(e) is k and c != 42), 1))
+        sys.exit(
+            e.where.get("exit_code")
+            or next((c for c, k in _CLASSES.items() if type(e) is k and c != 42), 1)
+        )
 
 
 if __name__ == "__main__":

@@ -21,11 +21,30 @@ __all__ = ["voxelize", "depth_to_points", "tsdf_integrate", "SparseVoxels"]
 
 VOXEL_MODES = ("occupancy", "count", "sum", "mean", "max", "min", "first")
 OUTSIDE = ("drop", "clip", "error")
-traced: Any = None  # voxelize where torch records operations: _torchvoxels sets it when the operators are registered
+# voxelize where torch records operations: _torchvoxels sets it when the operators are registered
+traced: Any = None
 _NAMES = (
-    "points", "features", "grid_min", "voxel_size", "grid_size", "mode", "layout", "outside", "fill", "dtype", "bits", "deterministic", "lengths", "offsets",
-    "capacity", "out", "return_stats", "memory_budget", "backend", "validate",
-)  # fmt: skip
+    "points",
+    "features",
+    "grid_min",
+    "voxel_size",
+    "grid_size",
+    "mode",
+    "layout",
+    "outside",
+    "fill",
+    "dtype",
+    "bits",
+    "deterministic",
+    "lengths",
+    "offsets",
+    "capacity",
+    "out",
+    "return_stats",
+    "memory_budget",
+    "backend",
+    "validate",
+)
 
 
 class SparseVoxels(NamedTuple):
@@ -54,10 +73,29 @@ _fast: Recent[Any] = Recent()
 
 
 def voxelize(
-    points: Any, features: Any = None, *, grid_min: Any, voxel_size: Any, grid_size: Any, mode: str = "occupancy", layout: str = "dense", outside: str = "drop",
-    fill: float = 0.0, dtype: Any = None, bits: bool = False, deterministic: bool = True, lengths: Any = None, offsets: Any = None, capacity: int | None = None,
-    out: Any = None, return_stats: bool = False, memory_budget: int | str | None = None, backend: str | None = None, validate: bool | None = None, **unknown: Any,
-) -> Any:  # fmt: skip
+    points: Any,
+    features: Any = None,
+    *,
+    grid_min: Any,
+    voxel_size: Any,
+    grid_size: Any,
+    mode: str = "occupancy",
+    layout: str = "dense",
+    outside: str = "drop",
+    fill: float = 0.0,
+    dtype: Any = None,
+    bits: bool = False,
+    deterministic: bool = True,
+    lengths: Any = None,
+    offsets: Any = None,
+    capacity: int | None = None,
+    out: Any = None,
+    return_stats: bool = False,
+    memory_budget: int | str | None = None,
+    backend: str | None = None,
+    validate: bool | None = None,
+    **unknown: Any,
+) -> Any:
     """Sorts points into the voxels of a grid: index floor((p - grid_min) / voxel_size) in float32, half-open, NaN and Inf dropped.
 
     points: [N, 3], [B, N, 3] (lengths= [B]: how many count), a list of [N, 3], or [sum of N, 3] with offsets= [B+1]; floating point, any strides.
@@ -75,25 +113,65 @@ def voxelize(
         raise Misuse(f"unknown keyword {name!r} of voxelize", hint=_options.nearest(name, _NAMES))
     key = None
     if lengths is None and offsets is None and out is None and memory_budget is None:
-        options = ("voxelize", mode, layout, outside, fill, str(dtype), bits, deterministic, capacity, return_stats, backend, validate)
-        key, plan, addresses = _quick((points,) if features is None else (points, features), options, (grid_min, voxel_size, grid_size))
+        options = (
+            "voxelize",
+            mode,
+            layout,
+            outside,
+            fill,
+            str(dtype),
+            bits,
+            deterministic,
+            capacity,
+            return_stats,
+            backend,
+            validate,
+        )
+        key, plan, addresses = _quick(
+            (points,) if features is None else (points, features),
+            options,
+            (grid_min, voxel_size, grid_size),
+        )
         if plan is not None:
             return plan.run(addresses, points)
     torch: Any = sys.modules.get("torch")
     if torch is not None and features is not None and not torch.compiler.is_compiling():
         ops.no_tangents(torch, [features])
-    if torch is not None and (ops.recorded(torch, [("points", points, features, {})], None) or getattr(features, "requires_grad", False) and torch.is_grad_enabled()):
+    if torch is not None and (
+        ops.recorded(torch, [("points", points, features, {})], None)
+        or getattr(features, "requires_grad", False)
+        and torch.is_grad_enabled()
+    ):
         return traced(
-            points, features, grid_min=grid_min, voxel_size=voxel_size, grid_size=grid_size, mode=mode, layout=layout, outside=outside, fill=fill, dtype=dtype, bits=bits,
-            deterministic=deterministic, lengths=lengths, offsets=offsets, out=out, return_stats=return_stats, backend=backend,
-        )  # fmt: skip
+            points,
+            features,
+            grid_min=grid_min,
+            voxel_size=voxel_size,
+            grid_size=grid_size,
+            mode=mode,
+            layout=layout,
+            outside=outside,
+            fill=fill,
+            dtype=dtype,
+            bits=bits,
+            deterministic=deterministic,
+            lengths=lengths,
+            offsets=offsets,
+            out=out,
+            return_stats=return_stats,
+            backend=backend,
+        )
     call = _Call(points, features, mode, layout, lengths, offsets)
-    spec = _spec(call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget)
+    spec = _spec(
+        call, grid_min, voxel_size, grid_size, outside, fill, bits, deterministic, memory_budget
+    )
     chosen = _rules.backend_of(backend, call.points.device, "points")
     if chosen == "pytorch":
         from ._tensors import oracle as _oracle
 
-        return _oracle.voxelize(call, spec, dtype=dtype, capacity=capacity, return_stats=return_stats, out=out)
+        return _oracle.voxelize(
+            call, spec, dtype=dtype, capacity=capacity, return_stats=return_stats, out=out
+        )
     spec["backend"] = chosen
     if validate or call.points.device == HOST:
         spec["validate"] = True
@@ -110,11 +188,18 @@ def voxelize(
     return plan.run(call.addresses(), points, out)
 
 
-def _quick(arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]) -> tuple[Any, Any, list[int]]:
+def _quick(
+    arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, ...]
+) -> tuple[Any, Any, list[int]]:
     """A call that was made before with other addresses: (key, plan, addresses). The key is None where the call cannot be kept."""
     kind: Any = type(arrays[0])
     tensor = kind is ops._tensor
-    if tensor and (ops._compiling() or ops._dual._current_level >= 0) or not tensor and kind is not np.ndarray:
+    if (
+        tensor
+        and (ops._compiling() or ops._dual._current_level >= 0)
+        or not tensor
+        and kind is not np.ndarray
+    ):
         return None, None, []
     for g in grid:
         if isinstance(g, (list, tuple)):
@@ -140,9 +225,14 @@ def _quick(arrays: tuple[Any, ...], options: tuple[Any, ...], grid: tuple[Any, .
 class _Call:
     """The inputs of a voxelize, looked at."""
 
-    def __init__(self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any) -> None:
+    def __init__(
+        self, points: Any, features: Any, mode: Any, layout: Any, lengths: Any, offsets: Any
+    ) -> None:
         if mode not in VOXEL_MODES:
-            raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}", hint=_options.nearest(str(mode), VOXEL_MODES))
+            raise Misuse(
+                f"Invalid mode {mode!r}: expected {', '.join(VOXEL_MODES)}",
+                hint=_options.nearest(str(mode), VOXEL_MODES),
+            )
         _options.choice("layout", layout, ("dense", "sparse"))
         self.mode = mode
         self.featured: bool = mode not in ("occupancy", "count")
@@ -150,33 +240,64 @@ class _Call:
             raise Misuse(f"features required for mean/max modes: mode={mode!r} reads them")
         if _resampling.ragged(points):
             if offsets is not None or lengths is not None:
-                raise Misuse("points: a ragged batch has lengths of its own: leave lengths= and offsets= out")
+                raise Misuse(
+                    "points: a ragged batch has lengths of its own: leave lengths= and offsets= out"
+                )
             points, offsets = _resampling.joined("points", points)
             if self.featured:
                 features, other = _resampling.joined("features", features)
                 if other != offsets:
-                    raise Misuse(f"length mismatch of points and features: {np.diff(offsets).tolist()} and {np.diff(other).tolist()}")
+                    raise Misuse(
+                        f"length mismatch of points and features: {np.diff(offsets).tolist()} and {np.diff(other).tolist()}"
+                    )
         elif _resampling.jagged(points):
             offsets, points = points.offsets(), points.values()
             features = features.values() if _resampling.jagged(features) else features
         self.points = _arrays.view("points", points)
-        if len(self.points.shape) == 0 or len(self.points.shape) == 1 and self.points.shape[0] == 0 and not self.points.tensor:
+        if (
+            len(self.points.shape) == 0
+            or len(self.points.shape) == 1
+            and self.points.shape[0] == 0
+            and not self.points.tensor
+        ):
             self.points = _arrays.view("points", np.empty((0, 3), np.float32))  # an empty list
-        if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(points, "dtype"):
-            self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))  # a list of whole numbers
+        if self.points.dtype not in ("float32", "float16", "bfloat16", "float64") and not hasattr(
+            points, "dtype"
+        ):
+            # a list of whole numbers
+            self.points: _arrays.View = _arrays.view("points", np.asarray(points, np.float64))
         if len(self.points.shape) not in (2, 3) or self.points.shape[-1] != 3:
-            raise Misuse(f"points must have shape [N, 3] or [B, N, 3], found {list(self.points.shape)}", {"tensor": "points"})
-        self.features: _arrays.View | None = _arrays.view_like("features", features, self.points) if self.featured else None
-        self.lengths: _arrays.View | None = None if lengths is None else _resampling.index("lengths", lengths, self.points)
-        self.offsets: _arrays.View | None = None if offsets is None else _resampling.index("offsets", offsets, self.points)
+            raise Misuse(
+                f"points must have shape [N, 3] or [B, N, 3], found {list(self.points.shape)}",
+                {"tensor": "points"},
+            )
+        self.features: _arrays.View | None = (
+            _arrays.view_like("features", features, self.points) if self.featured else None
+        )
+        self.lengths: _arrays.View | None = (
+            None if lengths is None else _resampling.index("lengths", lengths, self.points)
+        )
+        self.offsets: _arrays.View | None = (
+            None if offsets is None else _resampling.index("offsets", offsets, self.points)
+        )
         same_place(self.views())
         shape = self.points.shape
-        self.batch: int | None = self.offsets.shape[0] - 1 if self.offsets is not None else shape[0] if len(shape) == 3 else None
+        self.batch: int | None = (
+            self.offsets.shape[0] - 1
+            if self.offsets is not None
+            else shape[0]
+            if len(shape) == 3
+            else None
+        )
         self.total: int = shape[0] if len(shape) == 2 else shape[0] * shape[1]
-        self.width: int = self.features.shape[-1] if self.features is not None and self.features.shape else 0
+        self.width: int = (
+            self.features.shape[-1] if self.features is not None and self.features.shape else 0
+        )
 
     def views(self) -> list[View]:
-        return [v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None]
+        return [
+            v for v in (self.points, self.features, self.lengths, self.offsets) if v is not None
+        ]
 
     def describe(self) -> list[dict[str, Any]]:
         return [v.describe() for v in self.views()]
@@ -186,21 +307,55 @@ class _Call:
 
 
 def _spec(
-    call: _Call, grid_min: Any, voxel_size: Any, grid_size: Any, outside: Any, fill: float, bits: bool, deterministic: bool, memory_budget: Any
-) -> dict[str, Any]:  # fmt: skip
+    call: _Call,
+    grid_min: Any,
+    voxel_size: Any,
+    grid_size: Any,
+    outside: Any,
+    fill: float,
+    bits: bool,
+    deterministic: bool,
+    memory_budget: Any,
+) -> dict[str, Any]:
     _options.choice("outside", outside, OUTSIDE)
     size = three("voxel_size", voxel_size, "voxel_size must be positive: ")
     grid = three("grid_size", grid_size, "Invalid grid dimensions: ")
     if any(not s > 0 or s == float("inf") for s in size):
-        raise Misuse(f"voxel_size must be positive (a voxel size must be positive and finite): found {voxel_size!r}")
+        raise Misuse(
+            f"voxel_size must be positive (a voxel size must be positive and finite): found {voxel_size!r}"
+        )
     if any(g != int(g) or g <= 0 if g == g and abs(g) < 2**62 else True for g in grid):
-        raise Misuse(f"Invalid grid dimensions (invalid grid dimensions): expected whole numbers above 0, found {grid_size!r}", hint="grid_size is voxels an axis")
-    budget = _options.bytes_of("memory_budget", memory_budget) if memory_budget is not None else _memory(call.points)
+        raise Misuse(
+            f"Invalid grid dimensions (invalid grid dimensions): expected whole numbers above 0, found {grid_size!r}",
+            hint="grid_size is voxels an axis",
+        )
+    budget = (
+        _options.bytes_of("memory_budget", memory_budget)
+        if memory_budget is not None
+        else _memory(call.points)
+    )
     return {
-        "op": "voxelize", "device": max(call.points.device, 0), "mode": call.mode, "outside": outside, "min": three("grid_min", grid_min), "size": size,
-        "grid": [int(g) for g in grid], "fill": _fill(fill), "bits": bool(bits), "fast": not deterministic, "budget": budget,
-        "has": [n for n, v in (("features", call.features), ("lengths", call.lengths), ("offsets", call.offsets)) if v is not None],
-    }  # fmt: skip
+        "op": "voxelize",
+        "device": max(call.points.device, 0),
+        "mode": call.mode,
+        "outside": outside,
+        "min": three("grid_min", grid_min),
+        "size": size,
+        "grid": [int(g) for g in grid],
+        "fill": _fill(fill),
+        "bits": bool(bits),
+        "fast": not deterministic,
+        "budget": budget,
+        "has": [
+            n
+            for n, v in (
+                ("features", call.features),
+                ("lengths", call.lengths),
+                ("offsets", call.offsets),
+            )
+            if v is not None
+        ],
+    }
 
 
 def _fill(v: Any) -> float:
@@ -217,7 +372,9 @@ def _memory(like: View) -> int:
     return int(_arrays.torch_of().cuda.get_device_properties(like.device).total_memory)
 
 
-def dense_shape(call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any) -> tuple[tuple[int, ...], str]:
+def dense_shape(
+    call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any
+) -> tuple[tuple[int, ...], str]:
     """Shape and dtype of a dense result."""
     kind = {"occupancy": "uint8", "count": "int32"}.get(call.mode, "float32")
     if dtype is not None:
@@ -225,13 +382,17 @@ def dense_shape(call: _Call, spec: Mapping[str, Any], dtype: Any, out: Any) -> t
     elif out is not None and call.mode == "occupancy" and not spec["bits"]:
         kind = _arrays.view("out", out).dtype
     if spec["bits"]:
-        cells = int(np.prod([call.batch or 0 if call.batch is not None else 1, *spec["grid"]], dtype=object))
+        cells = int(
+            np.prod([call.batch or 0 if call.batch is not None else 1, *spec["grid"]], dtype=object)
+        )
         return ((cells + 7) // 8,), kind
     shape = [] if call.batch is None else [call.batch]
     return (*shape, *spec["grid"], *([call.width] if call.featured else [])), kind
 
 
-def _stats(spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool) -> None:
+def _stats(
+    spec: dict[str, Any], tensors: list[Any], results: list[Any], call: _Call, wanted: bool
+) -> None:
     if wanted:
         spec["has"].append("stats")
         tensors.append({"dtype": "int64", "shape": [3], "stride": [1]})
@@ -255,21 +416,38 @@ class _DensePlan:
 FRESH = 1 << 20  # bytes: from here on new memory comes from the system, and is zeros
 
 
-def _dense(call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool) -> _DensePlan:
+def _dense(
+    call: _Call, spec: dict[str, Any], dtype: Any, out: Any, return_stats: bool
+) -> _DensePlan:
     shape, kind = dense_shape(call, spec, dtype, out)
     into = None if out is None else writable("out", out, shape, kind, call.points)
-    tensors = [*call.describe(), {"dtype": kind, "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
+    tensors = [
+        *call.describe(),
+        {
+            "dtype": kind,
+            "shape": list(shape),
+            "stride": dense(shape) if into is None else list(into.stride),
+        },
+    ]
     spec["has"] += ["out"]
     results: list[Any] = [None if into is not None else (shape, native(kind, call.points))]
     _stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
     zeroed = None
-    if into is None and call.points.device == HOST and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH:
+    if (
+        into is None
+        and call.points.device == HOST
+        and np.dtype(kind).itemsize * float(np.prod(shape, dtype=float)) >= FRESH
+    ):
         zeroed = spec["zeroed"] = True
-    return _DensePlan(Made(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into)
+    return _DensePlan(
+        Made(prepare(spec), results, call.points, np.dtype(kind) if zeroed else None), into
+    )
 
 
-def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool) -> _SparsePlan:
+def _sparse(
+    call: _Call, spec: dict[str, Any], capacity: int | None, return_stats: bool
+) -> _SparsePlan:
     cells = int(np.prod([1 if call.batch is None else call.batch, *spec["grid"]], dtype=object))
     if capacity is not None and not hasattr(capacity, "__index__"):
         raise Misuse(f"capacity={capacity!r}: expected a number of rows")
@@ -281,18 +459,36 @@ def _sparse(call: _Call, spec: dict[str, Any], capacity: int | None, return_stat
         made.append(("rows", "float32", (rows, call.width)))
     made += [("counts", "int32", (rows,)), ("found", "int64", (1,))]
     spec["has"] += [m[0] for m in made]
-    tensors = call.describe() + [{"dtype": d, "shape": list(s), "stride": dense(s)} for _, d, s in made]
+    tensors = call.describe() + [
+        {"dtype": d, "shape": list(s), "stride": dense(s)} for _, d, s in made
+    ]
     results: list[Any] = [(s, native(d, call.points)) for _, d, s in made]
     _stats(spec, tensors, results, call, return_stats)
     spec["tensors"] = tensors
-    return _SparsePlan(Made(prepare(spec), results, call.points), capacity is None, return_stats, call.featured, rows, call.points.tensor)
+    return _SparsePlan(
+        Made(prepare(spec), results, call.points),
+        capacity is None,
+        return_stats,
+        call.featured,
+        rows,
+        call.points.tensor,
+    )
 
 
 class _SparsePlan:
     """The occupied voxels, ready but for addresses."""
 
-    def __init__(self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool) -> None:
-        self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = made, trim, stats, featured, rows, tensor
+    def __init__(
+        self, made: Made, trim: bool, stats: bool, featured: bool, rows: int, tensor: bool
+    ) -> None:
+        self.made, self.trim, self.stats, self.featured, self.rows, self.tensor = (
+            made,
+            trim,
+            stats,
+            featured,
+            rows,
+            tensor,
+        )
 
     def run(self, addresses: list[int], like: Any, out: Any = None) -> Any:
         got = self.made.run(addresses)
@@ -301,10 +497,16 @@ class _SparsePlan:
         if self.trim:
             m = int(found[0])  # on a GPU this waits
             # Few rows of a large buffer should not keep it.
-            got = [(a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m] for a in got]
+            got = [
+                (a[:m].clone() if self.tensor else a[:m].copy()) if m < self.rows // 2 else a[:m]
+                for a in got
+            ]
             found = m
         sparse = SparseVoxels(
-            deliver((got[0],), like), deliver((got[1],), like) if self.featured else None, deliver((got[-1],), like), found if self.trim else deliver((found,), like)
+            deliver((got[0],), like),
+            deliver((got[1],), like) if self.featured else None,
+            deliver((got[-1],), like),
+            found if self.trim else deliver((found,), like),
         )
         return sparse if stats is None else (sparse, deliver((stats,), like))
 
@@ -344,8 +546,15 @@ def _no_gradient(op: str, *tensors: Any) -> None:
 
 
 def depth_to_points(
-    depth: Any, camera: Any, *, scale: float | None = None, pose: Any = None, out: Any = None, return_valid: bool = False, backend: str | None = None
-) -> Any:  # fmt: skip
+    depth: Any,
+    camera: Any,
+    *,
+    scale: float | None = None,
+    pose: Any = None,
+    out: Any = None,
+    return_valid: bool = False,
+    backend: str | None = None,
+) -> Any:
     """Makes points of depth images: z = depth·scale, x = ((u - cx)·z) / fx, y = ((v - cy)·z) / fy, then the pose.
 
     depth: [H, W] or [B, H, W]; uint16 (scale 0.001 by default) or floating point (scale 1). camera: (fx, fy, cx, cy) or a 3×3 matrix.
@@ -355,13 +564,28 @@ def depth_to_points(
     """
     d = _arrays.view("depth", depth)
     if len(d.shape) not in (2, 3):
-        raise Misuse(f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"})
+        raise Misuse(
+            f"depth must have shape [H, W] or [B, H, W], found {list(d.shape)}", {"tensor": "depth"}
+        )
     chosen = _rules.backend_of(backend, d.device, "depth")
     _no_gradient("depth_to_points", depth)
     shape = (*d.shape, 3)
     into = None if out is None else writable("out", out, shape, "float32", d)
-    tensors = [d.describe(), {"dtype": "float32", "shape": list(shape), "stride": dense(shape) if into is None else list(into.stride)}]
-    spec: dict[str, Any] = {"op": "unproject", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "has": []}
+    tensors = [
+        d.describe(),
+        {
+            "dtype": "float32",
+            "shape": list(shape),
+            "stride": dense(shape) if into is None else list(into.stride),
+        },
+    ]
+    spec: dict[str, Any] = {
+        "op": "unproject",
+        "backend": "cuda" if chosen == "pytorch" else chosen,
+        "device": max(d.device, 0),
+        "camera": camera_of(camera),
+        "has": [],
+    }
     if scale is not None:
         spec["scale"] = _options.positive("scale", scale)
     if pose is not None:
@@ -379,9 +603,19 @@ def depth_to_points(
 
 
 def tsdf_integrate(
-    value: Any, weight: Any, depth: Any, camera: Any, *, view: Any, grid_min: Any, voxel_size: Any, truncate: float, max_weight: float = 64.0, scale: float | None = None,
+    value: Any,
+    weight: Any,
+    depth: Any,
+    camera: Any,
+    *,
+    view: Any,
+    grid_min: Any,
+    voxel_size: Any,
+    truncate: float,
+    max_weight: float = 64.0,
+    scale: float | None = None,
     backend: str | None = None,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """Integrates one depth image into a truncated signed distance field, in place: value and weight, float32 [X, Y, Z].
 
     view: world to camera, 4×4 or 3×4. truncate: the distance that counts as 1. A voxel that no image saw has weight 0; its value means nothing.
@@ -398,10 +632,17 @@ def tsdf_integrate(
     v = writable("value", value, v.shape, "float32", d)
     w = writable("weight", weight, v.shape, "float32", d)
     spec: dict[str, Any] = {
-        "op": "integrate", "backend": "cuda" if chosen == "pytorch" else chosen, "device": max(d.device, 0), "camera": camera_of(camera), "pose": pose_of("view", view),
-        "min": three("grid_min", grid_min), "size": three("voxel_size", voxel_size), "truncate": _options.positive("truncate", truncate),
-        "max_weight": _options.positive("max_weight", max_weight), "tensors": [d.describe(), v.describe(), w.describe()],
-    }  # fmt: skip
+        "op": "integrate",
+        "backend": "cuda" if chosen == "pytorch" else chosen,
+        "device": max(d.device, 0),
+        "camera": camera_of(camera),
+        "pose": pose_of("view", view),
+        "min": three("grid_min", grid_min),
+        "size": three("voxel_size", voxel_size),
+        "truncate": _options.positive("truncate", truncate),
+        "max_weight": _options.positive("max_weight", max_weight),
+        "tensors": [d.describe(), v.describe(), w.describe()],
+    }
     if scale is not None:
         spec["scale"] = _options.positive("scale", scale)
     Made(prepare(spec), [], d).run([d.addr, v.addr, w.addr])

@@ -20,7 +20,8 @@ __all__ = ["Writer"]
 _BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _CAMERAS = ("video", "image")
 _KINDS = {"string": "text"}
-# lerobot's code of depth video, where none is declared: metres, and whether steps are even in the logarithm.
+# lerobot's code of depth video, where none is declared: metres, and whether steps are even in the
+# logarithm.
 _DEPTH_CODE = {"depth_min": 0.01, "depth_max": 10.0, "shift": 3.5, "use_log": True}
 
 
@@ -75,25 +76,62 @@ class Writer:
 
     @_keywords.checked
     def __init__(
-        self, path: Any, fps: Any = None, features: Mapping[str, Any] | None = None, *, robot_type: str | None = None, use_videos: bool = True,
-        video_codec: str | None = None, gop: int | None = None, crf: int | None = None, preset: str | int | None = None,
-        queue_bytes: int | str = "256MiB", on_full: str = "block", allow_nan: bool | Sequence[str] = False, mode: str = "a",
-    ) -> None:  # fmt: skip
+        self,
+        path: Any,
+        fps: Any = None,
+        features: Mapping[str, Any] | None = None,
+        *,
+        robot_type: str | None = None,
+        use_videos: bool = True,
+        video_codec: str | None = None,
+        gop: int | None = None,
+        crf: int | None = None,
+        preset: str | int | None = None,
+        queue_bytes: int | str = "256MiB",
+        on_full: str = "block",
+        allow_nan: bool | Sequence[str] = False,
+        mode: str = "a",
+    ) -> None:
         self.path: str = os.path.abspath(os.fspath(path))
-        declared = [_declared(key, f, use_videos) for key, f in (features or {}).items() if key not in _BOOKKEEPING]
-        streams = {k: _options.positive(f"{k}: hz", f["hz"]) for k, f in (features or {}).items() if isinstance(f, Mapping) and f.get("hz") is not None}
+        declared = [
+            _declared(key, f, use_videos)
+            for key, f in (features or {}).items()
+            if key not in _BOOKKEEPING
+        ]
+        streams = {
+            k: _options.positive(f"{k}: hz", f["hz"])
+            for k, f in (features or {}).items()
+            if isinstance(f, Mapping) and f.get("hz") is not None
+        }
         args: dict[str, Any] = {
-            "streams": streams, "path": self.path, "features": declared, "robot_type": robot_type or "", "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
-            "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")), "allow_nan": _allowed_nan(allow_nan),
+            "streams": streams,
+            "path": self.path,
+            "features": declared,
+            "robot_type": robot_type or "",
+            "queue_bytes": _options.bytes_of("queue_bytes", queue_bytes),
+            "on_full": _options.choice("on_full", on_full, ("block", "raise", "drop")),
+            "allow_nan": _allowed_nan(allow_nan),
             "only_new": _options.choice("mode", mode, ("a", "x")) == "x",
-            "video_codec": "" if video_codec is None else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
+            "video_codec": ""
+            if video_codec is None
+            else _options.choice("video_codec", video_codec, ("av1", "h264", "hevc")),
             "preset": "" if preset is None else str(preset),
-            **{name: _options.whole(name, v) for name, v in (("gop", gop), ("crf", crf)) if v is not None},
-        }  # fmt: skip
+            **{
+                name: _options.whole(name, v)
+                for name, v in (("gop", gop), ("crf", crf))
+                if v is not None
+            },
+        }
         if fps is not None:
             args["fps"] = _options.rate("fps", fps)
-        if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (fps is None or not declared):
-            raise Misuse(f"there is no dataset in {self.path} yet", {"dataset": self.path}, "give fps= and features= of the new one")
+        if not os.path.exists(os.path.join(self.path, "meta", "info.json")) and (
+            fps is None or not declared
+        ):
+            raise Misuse(
+                f"there is no dataset in {self.path} yet",
+                {"dataset": self.path},
+                "give fps= and features= of the new one",
+            )
         self._pid = os.getpid()
         self._handle = _engine.Handle(lambda: self._open(args)).open()
         info = self._handle.info
@@ -106,7 +144,9 @@ class Writer:
         self.features: Features = Features((d["key"], Feature.of(d)) for d in info["features"])
         self.streams: dict[str, float] = dict(info.get("streams") or {})
         self._rows = [_Row(f) for f in self.features.values()]
-        self._native = {row.f.key: (row, row.f.key.encode()) for row in self._rows if row.f.key in self.streams}
+        self._native = {
+            row.f.key: (row, row.f.key.encode()) for row in self._rows if row.f.key in self.streams
+        }
         self._sample = self._engine.lib.robocache_writer_sample
         self._addresses = (ctypes.c_int64 * len(self._rows))()
         self._pending = 0
@@ -114,7 +154,11 @@ class Writer:
 
     def _open(self, args: dict[str, Any]) -> tuple[int, Any]:
         if os.getpid() != self._pid:
-            raise ForkError("a Writer records in the process that made it", {"dataset": self.path}, "make it in the process that calls add_frame")
+            raise ForkError(
+                "a Writer records in the process that made it",
+                {"dataset": self.path},
+                "make it in the process that calls add_frame",
+            )
         answer = _engine.call("robocache_writer_new", args)
         return answer["writer"], answer
 
@@ -132,7 +176,9 @@ class Writer:
         """Rows of the episode under way."""
         return self._pending
 
-    def add(self, key: str, value: Any, time: float | None = None, *, time_ns: int | None = None) -> None:
+    def add(
+        self, key: str, value: Any, time: float | None = None, *, time_ns: int | None = None
+    ) -> None:
         """Adds a sample of a stream with a native rate to the current episode.
 
         Args:
@@ -153,14 +199,32 @@ class Writer:
             self._open({})
         if key not in self._native:
             known = list(self._native)
-            raise Misuse(f"the stream {key!r} has no rate of its own", {"stream": key}, _options.nearest(key, known) if known else f'features={{{key!r}: {{..., "hz": 100}}}}')
+            raise Misuse(
+                f"the stream {key!r} has no rate of its own",
+                {"stream": key},
+                _options.nearest(key, known)
+                if known
+                else f'features={{{key!r}: {{..., "hz": 100}}}}',
+            )
         row, name = self._native[key]
         a = row.of(value)
         out = ctypes.c_void_p()
-        if self._sample(self._number, name, a.ctypes.data, _time_ns(time, time_ns), ctypes.byref(out)) != _engine.DONE:
+        if (
+            self._sample(
+                self._number, name, a.ctypes.data, _time_ns(time, time_ns), ctypes.byref(out)
+            )
+            != _engine.DONE
+        ):
             raise from_engine(self._engine.answer(out) or {})
 
-    def add_frame(self, frame: Mapping[str, Any], task: str | None = None, time: float | None = None, *, time_ns: int | None = None) -> bool:
+    def add_frame(
+        self,
+        frame: Mapping[str, Any],
+        task: str | None = None,
+        time: float | None = None,
+        *,
+        time_ns: int | None = None,
+    ) -> bool:
         """Adds a row to the episode under way.
 
         Args:
@@ -185,11 +249,19 @@ class Writer:
         said = values.pop("task", None)
         task = said if task is None else task
         if not isinstance(task, str):
-            raise Misuse("a frame without a task" if task is None else f"a task is text, not {type(task).__name__}", hint='add_frame(frame, task="pick the cube"), or frame["task"]')
+            raise Misuse(
+                "a frame without a task"
+                if task is None
+                else f"a task is text, not {type(task).__name__}",
+                hint='add_frame(frame, task="pick the cube"), or frame["task"]',
+            )
         if values.keys() != self.features.keys() - self.streams.keys():
             _mismatch(values, self.features, self.streams)
         if (time is not None or time_ns is not None) and not self.streams:
-            raise Misuse("add_frame: time= is for a Writer with streams at rates of their own", hint="row k is at k / fps; declare a float64 feature to keep a measured time")
+            raise Misuse(
+                "add_frame: time= is for a Writer with streams at rates of their own",
+                hint="row k is at k / fps; declare a float64 feature to keep a measured time",
+            )
         at = _time_ns(time, time_ns) if self.streams else 0
         keep, texts = [], {}
         for i, row in enumerate(self._rows):
@@ -199,7 +271,9 @@ class Writer:
             v = values[row.f.key]
             if row.text:
                 if not isinstance(v, str):
-                    raise Misuse(f"{row.f.key}: expected text, got {type(v).__name__}", {"stream": row.f.key})
+                    raise Misuse(
+                        f"{row.f.key}: expected text, got {type(v).__name__}", {"stream": row.f.key}
+                    )
                 texts[row.f.key], self._addresses[i] = v, 0
             else:
                 a = row.of(v)
@@ -208,15 +282,26 @@ class Writer:
         out = ctypes.c_void_p()
         told = json.dumps({"task": task, "time_ns": at, "texts": texts}).encode()
         while True:
-            status = self._add(self._number, told, self._addresses, len(self._rows), _engine.STEP_MS, ctypes.byref(out))
+            status = self._add(
+                self._number,
+                told,
+                self._addresses,
+                len(self._rows),
+                _engine.STEP_MS,
+                ctypes.byref(out),
+            )
             if status == _engine.DONE:
                 break
             if status == _engine.END:
-                self._warn_once("the encoders are slower than the loop: rows are dropped (stats()[\"dropped\"]), and later rows move up")
+                self._warn_once(
+                    'the encoders are slower than the loop: rows are dropped (stats()["dropped"]), and later rows move up'
+                )
                 return False
             if status != _engine.PENDING:
                 raise from_engine(self._engine.answer(out) or {})
-            self._warn_once("the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec=\"h264\" costs less)")
+            self._warn_once(
+                'the encoders are slower than the loop: add_frame waits for them (queue_bytes is full; video_codec="h264" costs less)'
+            )
         self._pending += 1
         return True
 
@@ -275,7 +360,11 @@ class Writer:
         if self._handle.closed or os.getpid() != self._pid:
             return
         if self._pending:
-            warnings.warn(f"{self._pending} rows of an episode that was not saved are dropped: save_episode() comes before close()", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"{self._pending} rows of an episode that was not saved are dropped: save_episode() comes before close()",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         try:
             self._call("robocache_writer_finish")
         finally:
@@ -293,7 +382,9 @@ class Writer:
         self.close()
 
     def __reduce__(self) -> Any:
-        raise Misuse("a Writer cannot be pickled", hint="make it in the process that calls add_frame")
+        raise Misuse(
+            "a Writer cannot be pickled", hint="make it in the process that calls add_frame"
+        )
 
     def __repr__(self) -> str:
         state = "closed" if self._handle.closed else f"{self._pending} rows under way"
@@ -334,13 +425,24 @@ class _Row:
                 if self.dtype != np.uint8 or v.dtype.kind != "f":
                     raise wrong(f"an image of {self.dtype}", v.dtype)
                 if not (v.min() >= 0 and v.max() <= 1):
-                    raise wrong("floats in [0, 1], or uint8", f"values from {v.min():g} to {v.max():g}")
+                    raise wrong(
+                        "floats in [0, 1], or uint8", f"values from {v.min():g} to {v.max():g}"
+                    )
                 v = np.rint(v * 255).astype(np.uint8)
             return np.ascontiguousarray(v)
         if v.shape != self.shape and not (v.shape == () and self.shape == (1,)):
             raise wrong(f"shape {self.shape}", v.shape)
-        whole = v.dtype.kind in "iu" and self.dtype.kind in "iu" or v.dtype.kind == "i" and self.dtype.kind == "f"
-        if v.dtype != self.dtype and not np.can_cast(v.dtype, self.dtype, "same_kind") and not whole:
+        whole = (
+            v.dtype.kind in "iu"
+            and self.dtype.kind in "iu"
+            or v.dtype.kind == "i"
+            and self.dtype.kind == "f"
+        )
+        if (
+            v.dtype != self.dtype
+            and not np.can_cast(v.dtype, self.dtype, "same_kind")
+            and not whole
+        ):
             raise wrong(str(self.dtype), v.dtype)
         out = np.ascontiguousarray(v, self.dtype).reshape(self.shape)
         if v.dtype.kind in "iu" and not np.array_equal(out, v.reshape(self.shape)):
@@ -352,30 +454,56 @@ def _allowed_nan(v: Any) -> list[str]:
     if isinstance(v, (bool, np.bool_)):
         return ["*"] if v else []
     if isinstance(v, str) or not isinstance(v, Sequence) or not all(isinstance(k, str) for k in v):
-        raise Misuse(f"allow_nan={v!r}: expected True, False or a list of keys", hint='allow_nan=["observation.force"]')
+        raise Misuse(
+            f"allow_nan={v!r}: expected True, False or a list of keys",
+            hint='allow_nan=["observation.force"]',
+        )
     return list(v)
 
 
 def _time_ns(seconds: Any, ns: Any) -> int:
     """A time on the caller's clock in nanoseconds."""
     if (seconds is None) == (ns is None):
-        raise Misuse("expected time= in seconds, or time_ns= in nanoseconds", hint="time.monotonic(), or time.monotonic_ns()")
+        raise Misuse(
+            "expected time= in seconds, or time_ns= in nanoseconds",
+            hint="time.monotonic(), or time.monotonic_ns()",
+        )
     if ns is not None:
         return _options.integer("time_ns", ns)
     if _options.real("time", seconds) > 9.2e9 or seconds < -9.2e9:
-        raise Misuse(f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds", hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=")
+        raise Misuse(
+            f"time={seconds!r} is {seconds / 3.15576e7:.3g} years as seconds",
+            hint=f"if it is in nanoseconds ({seconds / 1e9:.6g} s), pass time_ns=",
+        )
     return round(seconds * 1e9)
 
 
-def _mismatch(given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]) -> None:
-    missing, extra = [k for k in features if k not in given and k not in streams], [k for k in given if k not in features or k in streams]
-    parts = [f"{what}: {', '.join(map(repr, keys))}" for what, keys in (("missing", missing), ("not declared", extra)) if keys]
+def _mismatch(
+    given: Mapping[str, Any], features: Mapping[str, Any], streams: Mapping[str, float]
+) -> None:
+    missing, extra = (
+        [k for k in features if k not in given and k not in streams],
+        [k for k in given if k not in features or k in streams],
+    )
+    parts = [
+        f"{what}: {', '.join(map(repr, keys))}"
+        for what, keys in (("missing", missing), ("not declared", extra))
+        if keys
+    ]
     hint = ""
     if extra and extra[0] in streams:
         hint = f"it has a rate of its own: add({extra[0]!r}, value, time)"
     elif extra:
-        hint = "rows are at k / fps; declare a float64 feature of another name to keep a measured time" if extra[0] in _BOOKKEEPING else _options.nearest(extra[0], features)
-    raise Misuse(f"the frame does not fit the features: {'; '.join(parts)}", {"missing": missing, "extra": extra}, hint)
+        hint = (
+            "rows are at k / fps; declare a float64 feature of another name to keep a measured time"
+            if extra[0] in _BOOKKEEPING
+            else _options.nearest(extra[0], features)
+        )
+    raise Misuse(
+        f"the frame does not fit the features: {'; '.join(parts)}",
+        {"missing": missing, "extra": extra},
+        hint,
+    )
 
 
 def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
@@ -386,32 +514,77 @@ def _declared(key: str, f: Any, use_videos: bool) -> dict[str, Any]:
             d["kind"] = "image"
         return d
     if not isinstance(f, Mapping) or "dtype" not in f:
-        raise Misuse(f"feature {key!r}: expected a dict with dtype and shape, got {f!r}", {"stream": key}, '{"dtype": "float32", "shape": (6,), "names": [...]}')
+        raise Misuse(
+            f"feature {key!r}: expected a dict with dtype and shape, got {f!r}",
+            {"stream": key},
+            '{"dtype": "float32", "shape": (6,), "names": [...]}',
+        )
     dtype, info = str(f["dtype"]), f.get("info") or {}
-    shape = [_options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()]
+    shape = [
+        _options.whole(f"{key}: shape", n) for n in np.atleast_1d(f.get("shape") or (1,)).tolist()
+    ]
     if f.get("hz") is not None and dtype in (*_CAMERAS, "string"):
-        raise Unsupported(f"feature {key!r}: only streams of numbers are recorded at a rate of their own", {"stream": key}, "leave hz out: cameras and texts have a value in each row")
-    out: dict[str, Any] = {"key": key, "kind": _KINDS.get(dtype, "numeric"), "dtype": dtype, "shape": shape}
+        raise Unsupported(
+            f"feature {key!r}: only streams of numbers are recorded at a rate of their own",
+            {"stream": key},
+            "leave hz out: cameras and texts have a value in each row",
+        )
+    out: dict[str, Any] = {
+        "key": key,
+        "kind": _KINDS.get(dtype, "numeric"),
+        "dtype": dtype,
+        "shape": shape,
+    }
     if f.get("names") is not None:
         out["names"] = f["names"]
     if dtype not in _CAMERAS:
-        if dtype != "string" and dtype not in ("bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)), "float16", "float32", "float64"):
-            raise Unsupported(f"feature {key!r}: dtype {dtype!r} is not recorded", {"stream": key}, 'video, image, string, bool, or a NumPy name such as "float32"')
+        if dtype != "string" and dtype not in (
+            "bool",
+            *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)),
+            "float16",
+            "float32",
+            "float64",
+        ):
+            raise Unsupported(
+                f"feature {key!r}: dtype {dtype!r} is not recorded",
+                {"stream": key},
+                'video, image, string, bool, or a NumPy name such as "float32"',
+            )
         return out
     if len(shape) != 3:
-        raise Misuse(f"camera {key!r}: expected a shape (H, W, C), got {tuple(shape)}", {"stream": key})
+        raise Misuse(
+            f"camera {key!r}: expected a shape (H, W, C), got {tuple(shape)}", {"stream": key}
+        )
     names = f.get("names")
-    first = isinstance(names, (list, tuple)) and str(names[0]).startswith("channel") or shape[0] in (1, 3) and shape[2] not in (1, 3)
+    first = (
+        isinstance(names, (list, tuple))
+        and str(names[0]).startswith("channel")
+        or shape[0] in (1, 3)
+        and shape[2] not in (1, 3)
+    )
     channels, height, width = shape if first else (shape[2], shape[0], shape[1])
-    out.update(kind="image" if dtype == "image" or not use_videos else "video", dtype="uint8", height=height, width=width, channels=channels)
+    out.update(
+        kind="image" if dtype == "image" or not use_videos else "video",
+        dtype="uint8",
+        height=height,
+        width=width,
+        channels=channels,
+    )
     if names is None:
         out["names"] = ["channels", "height", "width"] if first else ["height", "width", "channels"]
     if info.get("is_depth_map") or info.get("video.is_depth_map"):
         unit = _options.choice(f"{key}: depth_unit", info.get("depth_unit", "mm"), ("mm", "m"))
         out.update(dtype="uint16" if unit == "mm" else "float32", unit=unit)
         if out["kind"] == "video":
-            code = {name: info.get(f"video.{name}", info.get(name, v)) for name, v in _DEPTH_CODE.items()}
+            code = {
+                name: info.get(f"video.{name}", info.get(name, v))
+                for name, v in _DEPTH_CODE.items()
+            }
             out.update(dtype="uint16", depth={**code, "depth_unit": unit})
             if not 0 < code["depth_min"] + code["shift"] < code["depth_max"] + code["shift"]:
-                raise Misuse(f"camera {key!r}: depth_min {code['depth_min']}, depth_max {code['depth_max']}, shift {code['shift']}", {"stream": key}, "metres, the least first; depth_min + shift above 0")
+                raise Misuse(
+                    f"camera {key!r}: depth_min {code['depth_min']}, depth_max {code['depth_max']}, shift {code['shift']}",
+                    {"stream": key},
+                    "metres, the least first; depth_min + shift above 0",
+                )
     return out

@@ -75,7 +75,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     scripts/tests/with-data.sh runs these tests again.
     """
     path = os.environ.get("ROBOCACHE_SKIPPED")
-    if path and report.skipped and isinstance(report.longrepr, tuple) and NO_DATA in report.longrepr[2]:
+    if (
+        path
+        and report.skipped
+        and isinstance(report.longrepr, tuple)
+        and NO_DATA in report.longrepr[2]
+    ):
         with open(path, "a") as f:
             f.write(f"{report.nodeid}\n")
 
@@ -90,7 +95,8 @@ def ordinary_priority() -> Iterator[None]:
 
 def data_root() -> Path:
     root = Path(os.environ.get("ROBOCACHE_TESTDATA") or ROOT.parent / "shared" / "data")
-    return root if root.exists() else ROOT / "testdata" / "shared"  # the small sets that every clone has
+    # the small sets that every clone has
+    return root if root.exists() else ROOT / "testdata" / "shared"
 
 
 def dataset_path(name: str) -> str:
@@ -106,8 +112,15 @@ def cli(*args: str) -> subprocess.CompletedProcess[str]:
         command = [str(ROOT / "bin" / "robocache")]
     else:  # the library's own
         command = [sys.executable, "-m", "robocache"]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
-    return subprocess.run([*command, *args], cwd=ROOT, text=True, capture_output=True, timeout=300, env=env)
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(
+            [str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]
+        ).rstrip(os.pathsep),
+    }
+    return subprocess.run(
+        [*command, *args], cwd=ROOT, text=True, capture_output=True, timeout=300, env=env
+    )
 
 
 def synth(path: Path, *options: str) -> Path:
@@ -140,10 +153,19 @@ def torch():  # type: ignore[no-untyped-def]
 def script(tmp_path: Path):  # type: ignore[no-untyped-def]
     """Runs Python text in a fresh process: what a user's script would see."""
 
-    def run(text: str, *args: str, timeout: float = 300, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    def run(
+        text: str, *args: str, timeout: float = 300, **kwargs: object
+    ) -> subprocess.CompletedProcess[str]:
         path = tmp_path / "script.py"
         path.write_text(textwrap.dedent(text))
         env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-        return subprocess.run([sys.executable, str(path), *args], env=env, text=True, capture_output=True, timeout=timeout, **kwargs)  # type: ignore[call-overload]
+        return subprocess.run(
+            [sys.executable, str(path), *args],
+            env=env,
+            text=True,
+            capture_output=True,
+            timeout=timeout,
+            **kwargs,
+        )  # type: ignore[call-overload]
 
     return run

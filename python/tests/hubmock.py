@@ -29,7 +29,9 @@ class Repo:
         self.add("main", {".gitattributes": b"*.mp4 filter=lfs\n"})
 
     def add(self, branch: str, files: dict[str, bytes]) -> str:
-        sha = hashlib.sha1(repr((len(self.commits), sorted(files), self.branches)).encode()).hexdigest()
+        sha = hashlib.sha1(
+            repr((len(self.commits), sorted(files), self.branches)).encode()
+        ).hexdigest()
         self.commits[sha] = files
         self.branches[branch] = sha
         return sha
@@ -87,7 +89,11 @@ class Hub:
             r.close_connection = True
             r.connection.close()
             return
-        body = r.rfile.read(int(r.headers.get("Content-Length") or 0)) if r.headers.get("Transfer-Encoding") != "chunked" else self.chunks(r)
+        body = (
+            r.rfile.read(int(r.headers.get("Content-Length") or 0))
+            if r.headers.get("Transfer-Encoding") != "chunked"
+            else self.chunks(r)
+        )
         if what:
             self.send(r, what, {"error": f"struck {what}"}, {"Retry-After": "0"})
             return
@@ -112,7 +118,15 @@ class Hub:
                 if m.re.groups and (name := m.group(1)) and "create" not in pattern:
                     repo = self.repos.get(name)
                     if repo is None or repo.private and not token:
-                        self.send(r, 401 if not token else 404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
+                        self.send(
+                            r,
+                            401 if not token else 404,
+                            {"error": "Repository not found"},
+                            {
+                                "X-Error-Code": "RepoNotFound",
+                                "X-Error-Message": "Repository not found",
+                            },
+                        )
                         return
                     if r.command in ("POST", "DELETE") and not token:
                         self.send(r, 401, {"error": "no token"})
@@ -130,10 +144,20 @@ class Hub:
         r.rfile.readline()
         return out
 
-    def send(self, r: BaseHTTPRequestHandler, status: int, answer: Any, headers: dict[str, str] | None = None) -> None:
+    def send(
+        self,
+        r: BaseHTTPRequestHandler,
+        status: int,
+        answer: Any,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         b = json.dumps(answer).encode()
         r.send_response(status)
-        for k, v in {"Content-Type": "application/json", "Content-Length": str(len(b)), **(headers or {})}.items():
+        for k, v in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(b)),
+            **(headers or {}),
+        }.items():
             r.send_header(k, v)
         r.end_headers()
         if r.command != "HEAD":
@@ -146,7 +170,11 @@ class Hub:
             if a >= total:
                 self.send(r, 416, {}, {"Content-Range": f"bytes */{total}"})
                 return
-            status, data, headers = 206, data[a : b + 1], {**headers, "Content-Range": f"bytes {a}-{b}/{total}"}
+            status, data, headers = (
+                206,
+                data[a : b + 1],
+                {**headers, "Content-Range": f"bytes {a}-{b}/{total}"},
+            )
         r.send_response(status)
         for k, v in {"Content-Length": str(len(data)), "Accept-Ranges": "bytes", **headers}.items():
             r.send_header(k, v)
@@ -157,13 +185,22 @@ class Hub:
     def routes(self) -> list[tuple[str, Callable[..., None]]]:
         i = r"([\w.-]+/[\w.-]+)"
         return [
-            (r"POST /api/repos/create", self.create), (r"POST /api/validate-yaml", lambda r, m, q, b: self.send(r, 200, {"errors": [], "warnings": []})),
-            (rf"GET /api/datasets/{i}(?:/revision/(.+))?", self.info), (rf"GET /api/datasets/{i}/tree/([^/]+)/?(.*)", self.tree),
-            (rf"GET /api/datasets/{i}/refs", self.refs), (rf"POST /api/datasets/{i}/branch/(.+)", self.branch), (rf"POST /api/datasets/{i}/tag/(.+)", self.tag),
-            (rf"DELETE /api/datasets/{i}/tag/(.+)", self.untag), (rf"POST /api/datasets/{i}/preupload/(.+)", self.preupload),
-            (rf"POST /datasets/{i}.git/info/lfs/objects/batch", self.batch), (rf"POST /api/datasets/{i}/commit/(.+)", self.commit),
+            (r"POST /api/repos/create", self.create),
+            (
+                r"POST /api/validate-yaml",
+                lambda r, m, q, b: self.send(r, 200, {"errors": [], "warnings": []}),
+            ),
+            (rf"GET /api/datasets/{i}(?:/revision/(.+))?", self.info),
+            (rf"GET /api/datasets/{i}/tree/([^/]+)/?(.*)", self.tree),
+            (rf"GET /api/datasets/{i}/refs", self.refs),
+            (rf"POST /api/datasets/{i}/branch/(.+)", self.branch),
+            (rf"POST /api/datasets/{i}/tag/(.+)", self.tag),
+            (rf"DELETE /api/datasets/{i}/tag/(.+)", self.untag),
+            (rf"POST /api/datasets/{i}/preupload/(.+)", self.preupload),
+            (rf"POST /datasets/{i}.git/info/lfs/objects/batch", self.batch),
+            (rf"POST /api/datasets/{i}/commit/(.+)", self.commit),
             (rf"(?:GET|HEAD) /datasets/{i}/resolve/([^/]+)/(.+)", self.resolve),
-        ]  # fmt: skip
+        ]
 
     def create(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         d = json.loads(body)
@@ -171,7 +208,14 @@ class Hub:
         if r.headers.get("Authorization") is None:
             self.send(r, 401, {"error": "no token"})
         elif name in self.repos:
-            self.send(r, 409, {"error": "You already created this dataset repo", "url": f"{self.url}/datasets/{name}"})
+            self.send(
+                r,
+                409,
+                {
+                    "error": "You already created this dataset repo",
+                    "url": f"{self.url}/datasets/{name}",
+                },
+            )
         else:
             self.repos[name] = Repo(bool(d.get("private")) or d.get("visibility") == "private")
             self.send(r, 200, {"url": f"{self.url}/datasets/{name}", "name": name})
@@ -180,14 +224,31 @@ class Hub:
         repo = self.repos[m[1]]
         sha = repo.at(rev)
         if sha is None:
-            self.send(r, 404, {"error": f"Invalid rev id: {rev}"}, {"X-Error-Code": "RevisionNotFound", "X-Error-Message": f"Invalid rev id: {rev}"})
+            self.send(
+                r,
+                404,
+                {"error": f"Invalid rev id: {rev}"},
+                {"X-Error-Code": "RevisionNotFound", "X-Error-Message": f"Invalid rev id: {rev}"},
+            )
         return repo, sha
 
     def info(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo, sha = self.found(r, m, m[2] or "main")
         if sha:
             siblings = [{"rfilename": p} for p in sorted(repo.commits[sha])]
-            self.send(r, 200, {"id": m[1], "_id": "1", "sha": sha, "private": repo.private, "tags": [], "siblings": siblings}, {"X-Repo-Commit": sha})
+            self.send(
+                r,
+                200,
+                {
+                    "id": m[1],
+                    "_id": "1",
+                    "sha": sha,
+                    "private": repo.private,
+                    "tags": [],
+                    "siblings": siblings,
+                },
+                {"X-Repo-Commit": sha},
+            )
 
     def tree(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo, sha = self.found(r, m, m[2])
@@ -209,19 +270,39 @@ class Hub:
                 git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
                 e: dict[str, Any] = {"type": "file", "path": p, "size": len(data), "oid": git}
                 if lfs(p, data):
-                    e["lfs"] = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+                    e["lfs"] = {
+                        "oid": hashlib.sha256(data).hexdigest(),
+                        "size": len(data),
+                        "pointerSize": 130,
+                    }
                 out.append(e)
         if folder and not out:
             self.send(r, 404, {"error": "no folder"}, {"X-Error-Code": "EntryNotFound"})
             return
         at = int(q.get("cursor", ["0"])[0])
-        more = {"Link": f'<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; rel="next"'} if at + PAGE < len(out) else {}
+        more = (
+            {
+                "Link": f'<{self.url}/api/datasets/{m[1]}/tree/{m[2]}/{m[3]}?recursive={deep}&cursor={at + PAGE}>; rel="next"'
+            }
+            if at + PAGE < len(out)
+            else {}
+        )
         self.send(r, 200, out[at : at + PAGE], more)
 
     def refs(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo = self.repos[m[1]]
-        one = lambda kind, refs: [{"name": n, "ref": f"refs/{kind}/{n}", "targetCommit": c} for n, c in refs.items()]  # noqa: E731
-        self.send(r, 200, {"branches": one("heads", repo.branches), "tags": one("tags", repo.tags), "converts": []})
+        one = lambda kind, refs: [
+            {"name": n, "ref": f"refs/{kind}/{n}", "targetCommit": c} for n, c in refs.items()
+        ]  # noqa: E731
+        self.send(
+            r,
+            200,
+            {
+                "branches": one("heads", repo.branches),
+                "tags": one("tags", repo.tags),
+                "converts": [],
+            },
+        )
 
     def branch(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo = self.repos[m[1]]
@@ -245,7 +326,21 @@ class Hub:
 
     def preupload(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         files = json.loads(body)["files"]
-        self.send(r, 200, {"files": [{"path": f["path"], "uploadMode": "lfs" if lfs(f["path"], b"") else "regular", "shouldIgnore": False, "oid": None} for f in files]})
+        self.send(
+            r,
+            200,
+            {
+                "files": [
+                    {
+                        "path": f["path"],
+                        "uploadMode": "lfs" if lfs(f["path"], b"") else "regular",
+                        "shouldIgnore": False,
+                        "oid": None,
+                    }
+                    for f in files
+                ]
+            },
+        )
 
     def batch(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         out = []
@@ -254,7 +349,12 @@ class Hub:
             if o["oid"] not in self.blobs:
                 e["actions"] = {"upload": {"href": f"{self.url}/lfs/{o['oid']}", "header": {}}}
             out.append(e)
-        self.send(r, 200, {"transfer": "basic", "objects": out}, {"Content-Type": "application/vnd.git-lfs+json"})
+        self.send(
+            r,
+            200,
+            {"transfer": "basic", "objects": out},
+            {"Content-Type": "application/vnd.git-lfs+json"},
+        )
 
     def commit(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo = self.repos[m[1]]
@@ -264,7 +364,9 @@ class Hub:
         for line in lines:
             v = line["value"]
             if line["key"] == "header" and v.get("parentCommit") not in (None, parent):
-                self.send(r, 412, {"error": "A commit has happened since. Please refresh and try again."})
+                self.send(
+                    r, 412, {"error": "A commit has happened since. Please refresh and try again."}
+                )
                 return
             if line["key"] == "file":
                 files[v["path"]] = base64.b64decode(v["content"])
@@ -273,7 +375,16 @@ class Hub:
             if line["key"] == "deletedFile":
                 del files[v["path"]]
         sha = repo.add(m[2], files)
-        self.send(r, 200, {"success": True, "commitOid": sha, "commitUrl": f"{self.url}/datasets/{m[1]}/commit/{sha}", "hookOutput": ""})
+        self.send(
+            r,
+            200,
+            {
+                "success": True,
+                "commitOid": sha,
+                "commitUrl": f"{self.url}/datasets/{m[1]}/commit/{sha}",
+                "hookOutput": "",
+            },
+        )
 
     def resolve(self, r: Any, m: Any, q: Any, body: bytes) -> None:
         repo, sha = self.found(r, m, m[2])
@@ -281,7 +392,12 @@ class Hub:
             return
         data = repo.commits[sha].get(m[3])
         if data is None:
-            self.send(r, 404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": sha})
+            self.send(
+                r,
+                404,
+                {"error": "Entry not found"},
+                {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": sha},
+            )
             return
         if not lfs(m[3], data):
             git = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
@@ -290,9 +406,28 @@ class Hub:
         oid = hashlib.sha256(data).hexdigest()
         self.blobs[oid] = data
         # Another name of this machine, as the Hub's files lie on another host.
-        self.send(r, 302, {}, {"Location": f"http://localhost:{self.server.server_port}/cdn/{oid}", "X-Repo-Commit": sha, "X-Linked-Etag": f'"{oid}"', "X-Linked-Size": str(len(data)), "ETag": f'"{oid}"'})
+        self.send(
+            r,
+            302,
+            {},
+            {
+                "Location": f"http://localhost:{self.server.server_port}/cdn/{oid}",
+                "X-Repo-Commit": sha,
+                "X-Linked-Etag": f'"{oid}"',
+                "X-Linked-Size": str(len(data)),
+                "ETag": f'"{oid}"',
+            },
+        )
 
 
 def environment(hub: Hub, home: str) -> dict[str, str]:
     """What makes huggingface_hub and the engine speak to the mock."""
-    return {**os.environ, "HF_ENDPOINT": hub.url, "HF_HOME": home, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    return {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": home,
+        "HF_TOKEN": TOKEN,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }

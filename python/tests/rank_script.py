@@ -20,10 +20,16 @@ def make_loader(path: str) -> robocache.Loader:
 
 def write_samples(out: str, loader: robocache.Loader, samples: list[int]) -> None:
     rank = dist.get_rank()
-    Path(out, f"{rank}.json").write_text(json.dumps({"place": [loader.rank, loader.world_size], "len": len(loader), "samples": samples}))
+    Path(out, f"{rank}.json").write_text(
+        json.dumps(
+            {"place": [loader.rank, loader.world_size], "len": len(loader), "samples": samples}
+        )
+    )
 
 
-def run_rank(rank: int, when: str, path: str, out: str, loader: robocache.Loader | None = None) -> None:
+def run_rank(
+    rank: int, when: str, path: str, out: str, loader: robocache.Loader | None = None
+) -> None:
     """One rank of a plain spawn."""
     if when == "before":
         loader = make_loader(path)
@@ -96,4 +102,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     launcher, when, path, out = sys.argv[1:]
-    {"torchrun": run_torchrun, "accelerate": run_accelerate, "lightning": run_lightning}[launcher](when, path, out)
+    {"torchrun": run_torchrun, "accelerate": run_accelerate, "lightning": run_lightning}[launcher](
+        when, path, out
+    )

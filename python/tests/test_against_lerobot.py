@@ -13,7 +13,9 @@ from conftest import cli, dataset_path
 import robocache
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed: it needs Python 3.12")
+lerobot = pytest.importorskip(
+    "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed: it needs Python 3.12"
+)
 
 
 def theirs(path: str, **kwargs):
@@ -63,7 +65,10 @@ def test_windows(name: str, count: int) -> None:
     }
     if len(cameras) > 1:
         deltas[cameras[1]] = [0.0]  # one frame: squeezed there
-    a, b = (f(path, delta_timestamps=deltas, return_uint8=True) for f in (robocache.LeRobotDataset, theirs))
+    a, b = (
+        f(path, delta_timestamps=deltas, return_uint8=True)
+        for f in (robocache.LeRobotDataset, theirs)
+    )
     ends = np.cumsum(a.meta.episodes["length"]).tolist()
     wanted = [i for i in some(len(a), ends, count)]
     for i, item in zip(wanted, a.__getitems__(wanted), strict=True):
@@ -73,14 +78,23 @@ def test_windows(name: str, count: int) -> None:
 
 def test_numeric_windows_of_one(h264: str) -> None:
     deltas = {"observation.state": [0.0], "action": [0.1]}
-    a, b = robocache.LeRobotDataset(h264, delta_timestamps=deltas), theirs(h264, delta_timestamps=deltas)
+    a, b = (
+        robocache.LeRobotDataset(h264, delta_timestamps=deltas),
+        theirs(h264, delta_timestamps=deltas),
+    )
     for i in (0, 50, len(a) - 1):
         same(a[i], b[i], str(i))
 
 
 def test_episodes_slices_attributes(h264: str) -> None:
     a, b = robocache.LeRobotDataset(h264, episodes=[2, 0]), theirs(h264, episodes=[2, 0])
-    assert (len(a), a.num_frames, a.num_episodes, a.episodes, a.fps) == (len(b), b.num_frames, b.num_episodes, b.episodes, b.fps)
+    assert (len(a), a.num_frames, a.num_episodes, a.episodes, a.fps) == (
+        len(b),
+        b.num_frames,
+        b.num_episodes,
+        b.episodes,
+        b.fps,
+    )
     for i in (0, len(a) // 2, len(a) - 1):
         same(a[i], b[i], f"episodes=[2, 0] [{i}]")
     for x, y in zip(a[3:6], b[3:6], strict=True):
@@ -91,7 +105,19 @@ def test_episodes_slices_attributes(h264: str) -> None:
             ds[len(ds)]
 
     m, r = a.meta, b.meta
-    for name in ("fps", "video_keys", "image_keys", "camera_keys", "depth_keys", "total_episodes", "total_frames", "total_tasks", "names", "shapes", "robot_type"):
+    for name in (
+        "fps",
+        "video_keys",
+        "image_keys",
+        "camera_keys",
+        "depth_keys",
+        "total_episodes",
+        "total_frames",
+        "total_tasks",
+        "names",
+        "shapes",
+        "robot_type",
+    ):
         assert getattr(m, name) == getattr(r, name), name
     assert m.features == r.features and a.features == b.features
     assert m.tasks.equals(r.tasks) and list(m.tasks.index) == list(r.tasks.index)
@@ -115,7 +141,9 @@ def test_table(h264: str) -> None:
         same(a.get_raw_item(i), b.get_raw_item(i), "raw")
     assert x.data.table.equals(y.data.table.combine_chunks())
     assert torch.equal(torch.stack(list(x["action"])), torch.stack(list(y["action"])))
-    assert torch.equal(torch.stack(x[2:5]["observation.state"]), torch.stack(y[2:5]["observation.state"]))
+    assert torch.equal(
+        torch.stack(x[2:5]["observation.state"]), torch.stack(y[2:5]["observation.state"])
+    )
     assert list(a.select_columns("action")[0]) == list(b.select_columns("action")[0])
     assert a.hf_dataset is x
     assert a.absolute_to_relative_idx is b.absolute_to_relative_idx is None
@@ -131,15 +159,30 @@ def test_table_without_datasets(h264: str, monkeypatch: pytest.MonkeyPatch) -> N
     ds = robocache.LeRobotDataset(h264)
     table, episodes = ds.hf_dataset, ds.meta.episodes
     same(table[7], reference.hf_dataset[7], "view[7]")
-    assert torch.equal(torch.stack(table["action"]), torch.stack(list(reference.hf_dataset["action"])))
+    assert torch.equal(
+        torch.stack(table["action"]), torch.stack(list(reference.hf_dataset["action"]))
+    )
     with pytest.raises(AttributeError, match="package datasets"):
         _ = table.map
-    assert list(episodes) == list(reference.meta.episodes) and episodes[-1] == reference.meta.episodes[-1]
+    assert (
+        list(episodes) == list(reference.meta.episodes)
+        and episodes[-1] == reference.meta.episodes[-1]
+    )
     assert episodes.column_names == reference.meta.episodes.column_names
-    assert episodes["length"] == list(reference.meta.episodes["length"]) and episodes[:2] == reference.meta.episodes[:2]
-    for f in (lambda t: t.select([2, 0]), lambda t: t.filter(lambda r: r["length"] > 100), lambda t: t.select_columns("tasks")):
+    assert (
+        episodes["length"] == list(reference.meta.episodes["length"])
+        and episodes[:2] == reference.meta.episodes[:2]
+    )
+    for f in (
+        lambda t: t.select([2, 0]),
+        lambda t: t.filter(lambda r: r["length"] > 100),
+        lambda t: t.select_columns("tasks"),
+    ):
         assert list(f(episodes)) == list(f(reference.meta.episodes))
-    assert episodes.to_pandas()["length"].tolist() == reference.meta.episodes.to_pandas()["length"].tolist()
+    assert (
+        episodes.to_pandas()["length"].tolist()
+        == reference.meta.episodes.to_pandas()["length"].tolist()
+    )
 
 
 def test_transforms_once_per_camera(h264: str) -> None:
@@ -150,7 +193,10 @@ def test_transforms_once_per_camera(h264: str) -> None:
         return x[..., ::2, ::2]
 
     deltas = {robocache.LeRobotDataset(h264).meta.camera_keys[0]: [-1 / 30, 0.0]}
-    a, b = (f(h264, image_transforms=half, delta_timestamps=deltas) for f in (robocache.LeRobotDataset, theirs))
+    a, b = (
+        f(h264, image_transforms=half, delta_timestamps=deltas)
+        for f in (robocache.LeRobotDataset, theirs)
+    )
     ours = a[5]
     first, calls[:] = list(calls), []
     same(ours, b[5], "transformed")
@@ -162,7 +208,8 @@ def test_wrong_arguments() -> None:
     for f in (robocache.LeRobotDataset, theirs):
         with pytest.raises(ValueError):
             f(path, delta_timestamps={"action": [0.02]})  # not a multiple of 1/30
-    with pytest.raises(robocache.Misuse, match="observation.state"):  # lerobot fails at the first item only
+    # lerobot fails at the first item only
+    with pytest.raises(robocache.Misuse, match="observation.state"):
         robocache.LeRobotDataset(path, delta_timestamps={"observation.stat": [0.0]})
     with pytest.raises(robocache.Misuse, match="delta_timestamps"):
         robocache.LeRobotDataset(path, delta_timestamp={"action": [0.0]})
@@ -213,7 +260,10 @@ def raises(ds, i: int) -> bool:
 def test_where_it_gives_a_neighbour() -> None:
     """66 short episodes, drift of more than a frame: with a loose tolerance lerobot silently gives other frames, ours the right ones."""
     path = dataset_path("g1_h264_v30_bigdrift")
-    a, b = robocache.LeRobotDataset(path, return_uint8=True, tolerance_s=0.05), theirs(path, return_uint8=True, tolerance_s=0.05)
+    a, b = (
+        robocache.LeRobotDataset(path, return_uint8=True, tolerance_s=0.05),
+        theirs(path, return_uint8=True, tolerance_s=0.05),
+    )
     key = a.meta.video_keys[0]
     frames = list(decoded(path, key))
     assert len(frames) == len(a)
@@ -267,16 +317,26 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
         "still": {"dtype": "image", "shape": (32, 40, 3), "names": ["height", "width", "channels"]},
     }
     try:
-        w = lerobot.LeRobotDataset.create("local/recorded", fps=10, features=features, root=root, use_videos=False)
+        w = lerobot.LeRobotDataset.create(
+            "local/recorded", fps=10, features=features, root=root, use_videos=False
+        )
         rng = np.random.default_rng(3)
         for e in range(2):
             for i in range(6):
-                w.add_frame({
-                    "f64": rng.normal(size=3), "f16": rng.normal(size=2).astype(np.float16), "i8": rng.integers(-100, 100, 2).astype(np.int8),
-                    "u16": np.array([60000 + i], np.uint16), "flag": np.array([i % 2 == 0]), "flags": rng.random(4) > 0.5,
-                    "grid": rng.normal(size=(2, 3)).astype(np.float32), "note": f"row {i} é", "still": rng.integers(0, 256, (32, 40, 3), dtype=np.uint8),
-                    "task": f"task {e}" if i < 3 else "other",
-                })  # fmt: skip
+                w.add_frame(
+                    {
+                        "f64": rng.normal(size=3),
+                        "f16": rng.normal(size=2).astype(np.float16),
+                        "i8": rng.integers(-100, 100, 2).astype(np.int8),
+                        "u16": np.array([60000 + i], np.uint16),
+                        "flag": np.array([i % 2 == 0]),
+                        "flags": rng.random(4) > 0.5,
+                        "grid": rng.normal(size=(2, 3)).astype(np.float32),
+                        "note": f"row {i} é",
+                        "still": rng.integers(0, 256, (32, 40, 3), dtype=np.uint8),
+                        "task": f"task {e}" if i < 3 else "other",
+                    }
+                )
             w.save_episode()
         w.finalize()
     except Exception as e:  # what it can record differs between its versions
@@ -286,9 +346,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("uint8", [False, True])
 def test_recorded_types(recorded: str, uint8: bool) -> None:
-    deltas = {"f64": [-0.1, 0.0], "flag": [0.0, 0.1], "still": [0.0], "grid": [0.0, 0.1], "u16": [0.0]}
+    deltas = {
+        "f64": [-0.1, 0.0],
+        "flag": [0.0, 0.1],
+        "still": [0.0],
+        "grid": [0.0, 0.1],
+        "u16": [0.0],
+    }
     for kwargs in ({}, {"delta_timestamps": deltas}):
-        a, b = robocache.LeRobotDataset(recorded, return_uint8=uint8, **kwargs), theirs(recorded, return_uint8=uint8, **kwargs)
+        a, b = (
+            robocache.LeRobotDataset(recorded, return_uint8=uint8, **kwargs),
+            theirs(recorded, return_uint8=uint8, **kwargs),
+        )
         assert len(a) == 12
         for i in range(12):
             same(a[i], b[i], f"recorded[{i}] {list(kwargs)}")
@@ -303,7 +372,9 @@ def same_table(a, b) -> None:
     plain = [k for k in y.column_names if k not in a.meta.image_keys]
     assert x.data.table.select(plain).to_pydict() == y.data.table.select(plain).to_pydict()
     for k in a.meta.image_keys:  # paths are those of files that recording removed
-        assert [v["bytes"] for v in x.data.column(k).to_pylist()] == [v["bytes"] for v in y.data.column(k).to_pylist()]
+        assert [v["bytes"] for v in x.data.column(k).to_pylist()] == [
+            v["bytes"] for v in y.data.column(k).to_pylist()
+        ]
 
 
 def test_recorded_table(recorded: str) -> None:
@@ -318,21 +389,39 @@ def test_recorded_table(recorded: str) -> None:
 def depth(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A dataset that lerobot records with depth, as video (open-GOP HEVC, gray12) and as still images (TIFF), beside an AV1 camera."""
     root = tmp_path_factory.mktemp("depth") / "set"
-    shape = {"shape": (64, 96, 1), "names": ["height", "width", "channels"], "info": {"is_depth_map": True}}
+    shape = {
+        "shape": (64, 96, 1),
+        "names": ["height", "width", "channels"],
+        "info": {"is_depth_map": True},
+    }
     features = {
-        "observation.images.rgb": {"dtype": "video", "shape": (64, 96, 3), "names": ["height", "width", "channels"]},
+        "observation.images.rgb": {
+            "dtype": "video",
+            "shape": (64, 96, 3),
+            "names": ["height", "width", "channels"],
+        },
         "observation.images.depth": {"dtype": "video", **shape},
         "still_depth": {"dtype": "image", **shape},
         "action": {"dtype": "float32", "shape": (2,), "names": None},
     }
     try:
-        w = lerobot.LeRobotDataset.create("local/depth", fps=10, features=features, root=root, use_videos=True)
+        w = lerobot.LeRobotDataset.create(
+            "local/depth", fps=10, features=features, root=root, use_videos=True
+        )
         rng = np.random.default_rng(0)
         for _ in range(2):
             for i in range(8):
                 d = (500 + 40 * i + np.arange(64 * 96).reshape(64, 96, 1) % 3000).astype(np.uint16)
                 rgb = rng.integers(0, 256, (64, 96, 3), dtype=np.uint8)
-                w.add_frame({"observation.images.rgb": rgb, "observation.images.depth": d, "still_depth": d, "action": rng.normal(size=2).astype(np.float32), "task": "t"})
+                w.add_frame(
+                    {
+                        "observation.images.rgb": rgb,
+                        "observation.images.depth": d,
+                        "still_depth": d,
+                        "action": rng.normal(size=2).astype(np.float32),
+                        "task": "t",
+                    }
+                )
             w.save_episode()
         w.finalize()
     except Exception as e:  # encoders differ between installations
@@ -343,8 +432,20 @@ def depth(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.parametrize("unit", ["mm", "m"])
 def test_depth(depth: str, unit: str) -> None:
     """Millimetres to the bit; metres to a unit of float32, because torch's exp is not rounded exactly."""
-    for kwargs in ({}, {"delta_timestamps": {"observation.images.depth": [-0.1, 0.0], "still_depth": [0.0], "observation.images.rgb": [0.0]}}):
-        a, b = (f(depth, depth_output_unit=unit, return_uint8=True, **kwargs) for f in (robocache.LeRobotDataset, theirs))
+    for kwargs in (
+        {},
+        {
+            "delta_timestamps": {
+                "observation.images.depth": [-0.1, 0.0],
+                "still_depth": [0.0],
+                "observation.images.rgb": [0.0],
+            }
+        },
+    ):
+        a, b = (
+            f(depth, depth_output_unit=unit, return_uint8=True, **kwargs)
+            for f in (robocache.LeRobotDataset, theirs)
+        )
         assert a.meta.depth_keys == b.meta.depth_keys and len(a) == len(b) == 16
         for i in range(16):
             x, y = a[i], b[i]
@@ -366,24 +467,41 @@ def test_depth_table(depth: str) -> None:
 def test_depth_units_agree(depth: str, unit: str | None, tmp_path: Path) -> None:
     """Coded video and stills: features, streams, statistics and batches speak of one unit; and metres come out of a conversion."""
     ds = robocache.open(depth, depth_unit=unit)
-    levels = np.stack([500 + 40 * i + np.arange(64 * 96).reshape(1, 64, 96) % 3000 for i in range(8)]) / 1000
+    levels = (
+        np.stack([500 + 40 * i + np.arange(64 * 96).reshape(1, 64, 96) % 3000 for i in range(8)])
+        / 1000
+    )
     for key in ("observation.images.depth", "still_depth"):
         stream = ds[0].streams[key]
         assert stream.feature.unit == (unit or "mm")
         scale = {"m": 1, "mm": 1000}
         np.testing.assert_allclose(stream.values, levels * scale[stream.feature.unit], rtol=2e-3)
         for stats in (ds.stats, ds.compute_stats([key], frames="all")):
-            assert np.ravel(stats[key]["min"])[0] == pytest.approx(0.5 * scale[stream.feature.unit], rel=2e-3)
+            assert np.ravel(stats[key]["min"])[0] == pytest.approx(
+                0.5 * scale[stream.feature.unit], rel=2e-3
+            )
         for wanted in (None, "m"):
-            loader = robocache.Loader(ds, keys=[key], batch_size=8, shuffle=False, images=robocache.Images(depth_unit=wanted))
+            loader = robocache.Loader(
+                ds,
+                keys=[key],
+                batch_size=8,
+                shuffle=False,
+                images=robocache.Images(depth_unit=wanted),
+            )
             assert loader.features[key].unit == (wanted or unit or "mm")
-            np.testing.assert_allclose(next(iter(loader))[key].numpy(), levels * scale[loader.features[key].unit], rtol=2e-3)
+            np.testing.assert_allclose(
+                next(iter(loader))[key].numpy(),
+                levels * scale[loader.features[key].unit],
+                rtol=2e-3,
+            )
     if unit is None:
         for to in ("mcap", "rlds"):
             done = cli("convert", depth, str(tmp_path / to), "--to", to, "--episodes", "0")
             assert done.returncode in (0, 3), done.stderr
             out = robocache.open(tmp_path / to)
-            key = next(k for k in out.features if k.endswith("images.depth") or k.endswith("images/depth"))
+            key = next(
+                k for k in out.features if k.endswith("images.depth") or k.endswith("images/depth")
+            )
             assert out.features[key].unit == "m"
             np.testing.assert_allclose(out[0].streams[key].values, levels, rtol=2e-3)
 
@@ -392,7 +510,9 @@ def test_language(recorded: str, tmp_path: Path) -> None:
     """Language columns are lists of dicts, as there."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    language = pytest.importorskip("lerobot.datasets.language", reason="this lerobot has no language columns")
+    language = pytest.importorskip(
+        "lerobot.datasets.language", reason="this lerobot has no language columns"
+    )
     import json
     import shutil
 
@@ -400,14 +520,35 @@ def test_language(recorded: str, tmp_path: Path) -> None:
     shutil.copytree(recorded, root)
     (file,) = root.glob("data/*/*.parquet")
     table = pq.read_table(file)
-    event = [("role", pa.string()), ("content", pa.string()), ("style", pa.string()), ("camera", pa.string()), ("tool_calls", pa.list_(pa.string()))]
+    event = [
+        ("role", pa.string()),
+        ("content", pa.string()),
+        ("style", pa.string()),
+        ("camera", pa.string()),
+        ("tool_calls", pa.list_(pa.string())),
+    ]
     persistent = event[:3] + [("timestamp", pa.float32())] + event[3:]
-    say = {"role": "user", "content": "wait é", "style": "interjection", "camera": None, "tool_calls": None}
-    plan = {"role": "assistant", "content": "1. grasp", "style": "plan", "timestamp": 0.1, "camera": None, "tool_calls": None}
+    say = {
+        "role": "user",
+        "content": "wait é",
+        "style": "interjection",
+        "camera": None,
+        "tool_calls": None,
+    }
+    plan = {
+        "role": "assistant",
+        "content": "1. grasp",
+        "style": "plan",
+        "timestamp": 0.1,
+        "camera": None,
+        "tool_calls": None,
+    }
     rows = len(table)
     columns = {
         "language_persistent": pa.array([[plan]] * rows, pa.list_(pa.struct(persistent))),
-        "language_events": pa.array([[say] if i == 4 else [] for i in range(rows)], pa.list_(pa.struct(event))),
+        "language_events": pa.array(
+            [[say] if i == 4 else [] for i in range(rows)], pa.list_(pa.struct(event))
+        ),
     }
     info = json.loads((root / "meta/info.json").read_text())
     for k, v in columns.items():

@@ -18,7 +18,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 NUMBERS = ["action", "index", "observation.state", "task"]
 
 
-def test_a_batch_that_did_not_arrive_is_given_again(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_did_not_arrive_is_given_again(
+    h264: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loader = robocache.Loader(h264, batch_size=16, keys=NUMBERS, seed=4)
     order = loader.order(0).tolist()
     it = iter(loader)
@@ -125,7 +127,13 @@ def test_signals_at_any_moment(script, h264: str) -> None:  # type: ignore[no-un
 def test_memory_comes_back_tensor_by_tensor(h264: str) -> None:
     """A small tensor that is kept does not keep the images."""
     cam = "observation.images.cam_high"
-    loader = robocache.Loader(h264, batch_size=16, keys=[cam, "index"], runtime=robocache.Runtime(prefetch=1), drop_last=True)
+    loader = robocache.Loader(
+        h264,
+        batch_size=16,
+        keys=[cam, "index"],
+        runtime=robocache.Runtime(prefetch=1),
+        drop_last=True,
+    )
     batches = [b for b, _ in zip(iter(loader), range(6))]
     held = loader.stats()["buffer_bytes"]
     size = batches[0][cam].nbytes
@@ -145,7 +153,9 @@ def test_tensors_are_the_users(h264: str) -> None:
     loader = robocache.Loader(h264, batch_size=8, keys=NUMBERS)
     b = next(iter(loader))
     other = next(iter(loader))
-    assert b["action"].untyped_storage().nbytes() == b["action"].nbytes, "saving one tensor saves no other"
+    assert b["action"].untyped_storage().nbytes() == b["action"].nbytes, (
+        "saving one tensor saves no other"
+    )
     b["action"].add_(1)
     before = {k: v.clone() for k, v in b.items() if k != "task"}
     loader.close()
@@ -188,7 +198,9 @@ def test_texts() -> None:
     def column(values: list[str]) -> bytes:
         distinct = list(dict.fromkeys(values))
         raw = [t.encode() for t in distinct]
-        blob = struct.pack("<ii", len(raw), sum(map(len, raw))) + struct.pack(f"<{len(raw)}i", *map(len, raw))
+        blob = struct.pack("<ii", len(raw), sum(map(len, raw))) + struct.pack(
+            f"<{len(raw)}i", *map(len, raw)
+        )
         if len(raw) > 1:
             blob += struct.pack(f"<{len(values)}i", *map(distinct.index, values))
         blob += b"".join(raw)
@@ -196,7 +208,11 @@ def test_texts() -> None:
 
     b = Batches.__new__(Batches)
     b._texts = [(1, False), (2, True), (3, False)]
-    tasks, events, empty = ["größer", "öl", "größer"], ['{"a": [1]}', '{"a": [1]}', "null"], ["", "", ""]
+    tasks, events, empty = (
+        ["größer", "öl", "größer"],
+        ['{"a": [1]}', '{"a": [1]}', "null"],
+        ["", "", ""],
+    )
     out: list = ["tensor"]
     for place, values in b._read_texts(3, column(tasks) + column(events) + column(empty)):
         out.insert(place, values)
@@ -236,7 +252,9 @@ def test_two_threads_take_turns(h264: str) -> None:
     assert sorted(sum(got, [])) == list(range(loader.num_samples))
 
 
-def test_a_late_thread_gets_nothing_of_the_next_epoch(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_thread_gets_nothing_of_the_next_epoch(
+    h264: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread that asked for the first batch, and was then held up while another took the epoch, is not given the epoch behind it."""
     loader = robocache.Loader(h264, batch_size=8, keys=["index"], threads=2)
     it, got, asked, go, take = iter(loader), [], threading.Event(), threading.Event(), loader._next
@@ -248,7 +266,10 @@ def test_a_late_thread_gets_nothing_of_the_next_epoch(h264: str, monkeypatch: py
         return take(epoch)
 
     monkeypatch.setattr(loader, "_next", held_up)
-    late, other = (threading.Thread(target=lambda: got.extend(i for b in it for i in b["index"].tolist())) for _ in range(2))
+    late, other = (
+        threading.Thread(target=lambda: got.extend(i for b in it for i in b["index"].tolist()))
+        for _ in range(2)
+    )
     late.start()
     asked.wait(60)
     other.start()

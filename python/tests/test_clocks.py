@@ -17,7 +17,17 @@ def test_spans_and_offsets(h264: str) -> None:
     """A span is all samples timestamped in it, a count makes it even, offsets take samples; all beside windows of rows."""
     ds = robocache.open(h264)
     key = "action"
-    m = robocache.MapDataset(ds, keys=[key, "observation.state", "timestamp"], windows=robocache.Windows(seconds={key: (-0.1, 0.0), "observation.state": (-0.2, 0.0, 5), "timestamp": [-0.05, 0.0]}))
+    m = robocache.MapDataset(
+        ds,
+        keys=[key, "observation.state", "timestamp"],
+        windows=robocache.Windows(
+            seconds={
+                key: (-0.1, 0.0),
+                "observation.state": (-0.2, 0.0, 5),
+                "timestamp": [-0.05, 0.0],
+            }
+        ),
+    )
     ep = ds.episode(0)
     times, values = ep.streams[key].times, ep.streams[key].values
     b = m.batch(range(12))
@@ -26,15 +36,22 @@ def test_spans_and_offsets(h264: str) -> None:
         rows = np.flatnonzero((times >= times[i] - 100_000_000) & (times <= times[i]))
         assert b[key + "_lengths"][i] == len(rows)
         assert np.array_equal(b[key][at : at + len(rows)].numpy(), values[rows])
-        assert np.array_equal(b[key + "_times"][at : at + len(rows)].numpy(), times[rows] - times[i])
+        assert np.array_equal(
+            b[key + "_times"][at : at + len(rows)].numpy(), times[rows] - times[i]
+        )
         at += len(rows)
         item = m[i]
         assert np.array_equal(item[key + "_times"].numpy(), times[rows] - times[i])
-        assert np.array_equal(item[key].numpy(), values[rows]) and item[key + "_lengths"] == len(rows)
+        assert np.array_equal(item[key].numpy(), values[rows]) and item[key + "_lengths"] == len(
+            rows
+        )
     assert len(b[key]) == at and key + "_is_pad" not in b
     state = ep.streams["observation.state"]
     targets = times[11] + np.linspace(-200_000_000, 0, 5).astype(np.int64)
-    want = np.stack([np.interp(targets / 1e9, state.times / 1e9, c) for c in state.values.T.astype(np.float64)], 1)
+    want = np.stack(
+        [np.interp(targets / 1e9, state.times / 1e9, c) for c in state.values.T.astype(np.float64)],
+        1,
+    )
     assert np.allclose(b["observation.state"][11].numpy(), want, atol=1e-5)
     assert b["observation.state_is_pad"][0].tolist() == [True] * 4 + [False]
     assert b["timestamp"].shape == (12, 2) and b["timestamp"][11, 1] == b["timestamp"][11].max()
@@ -45,7 +62,9 @@ def test_ragged_batches(h264: str, arrays: bool, monkeypatch: pytest.MonkeyPatch
     """A Loader gives the entries of all samples and their lengths, as tensors and as arrays; state and workers hold."""
     if arrays:
         monkeypatch.setattr(_memory, "torch_module", lambda: None)
-    how = dict(keys=["action", "index"], windows=robocache.Windows(seconds={"action": (-0.1, 0.05)}))
+    how = dict(
+        keys=["action", "index"], windows=robocache.Windows(seconds={"action": (-0.1, 0.05)})
+    )
     m = robocache.MapDataset(h264, **how)
     one = {int(i["index"]): np.asarray(i["action"]) for i in m[0:200]}
     with robocache.Loader(m, batch_size=16, episodes=[0], seed=5) as loader:
@@ -70,7 +89,12 @@ def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None
 
     raw = Target("cuda", None, config={"raw": True}, kernels={"backend": "cpu"})
     monkeypatch.setattr("robocache.loader.find_target", lambda where, decode: raw)
-    with robocache.Loader(h264, batch_size=4, keys=["action"], windows=robocache.Windows(seconds={"action": (-0.1, 0.0)})) as loader:
+    with robocache.Loader(
+        h264,
+        batch_size=4,
+        keys=["action"],
+        windows=robocache.Windows(seconds={"action": (-0.1, 0.0)}),
+    ) as loader:
         assert len(next(iter(loader))["action"]) > 0
         told = loader.stats()
         assert told["finished_on"] == "host" and "varying length" in told["not_on_device"]
@@ -78,7 +102,11 @@ def test_ragged_for_a_device(h264: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_nothing_in_a_span(h264: str) -> None:
     """A batch without any entry, from both."""
-    how = dict(keys=["action"], windows=robocache.Windows(seconds={"action": (-900.0, -800.0)}), episodes=[0])
+    how = dict(
+        keys=["action"],
+        windows=robocache.Windows(seconds={"action": (-900.0, -800.0)}),
+        episodes=[0],
+    )
     m = robocache.MapDataset(h264, **how)
     assert m[3]["action"].shape == (0, 26) and m.batch([1, 2])["action_lengths"].tolist() == [0, 0]
     with robocache.Loader(m, batch_size=4) as loader:
@@ -87,8 +115,15 @@ def test_nothing_in_a_span(h264: str) -> None:
 
 
 def test_ragged_in_workers(h264: str) -> None:
-    m = robocache.MapDataset(h264, keys=["action"], windows=robocache.Windows(seconds={"action": (-0.1, 0.0)}))
-    loader = torch.utils.data.DataLoader(m, batch_size=8, num_workers=2, collate_fn=lambda items: torch.cat([i["action"] for i in items]))
+    m = robocache.MapDataset(
+        h264, keys=["action"], windows=robocache.Windows(seconds={"action": (-0.1, 0.0)})
+    )
+    loader = torch.utils.data.DataLoader(
+        m,
+        batch_size=8,
+        num_workers=2,
+        collate_fn=lambda items: torch.cat([i["action"] for i in items]),
+    )
     got = next(iter(loader))
     assert torch.equal(got, m.batch(range(8))["action"])
 
@@ -102,11 +137,23 @@ def test_ragged_in_workers(h264: str) -> None:
         (dict(windows=robocache.Windows(seconds={"action": (0.0,)})), "expected"),
         (dict(windows=robocache.Windows(seconds={"action": "now"})), "expected"),
         (dict(windows=robocache.Windows(seconds=[("action", 1)])), "expected a dict"),
-        (dict(windows=robocache.Windows(seconds={"action": [0.0]}), delta_timestamps={"action": [0.0]}), "both"),
+        (
+            dict(
+                windows=robocache.Windows(seconds={"action": [0.0]}),
+                delta_timestamps={"action": [0.0]},
+            ),
+            "both",
+        ),
         (dict(windows=robocache.Windows(anchor="acton")), "did you mean"),
         (dict(windows=robocache.Windows(anchor="action"), hz=10), "anchor or hz"),
         (dict(align=robocache.Align(modes={"action": "linear"})), "hz"),
-        (dict(windows=robocache.Windows(seconds={"action": [0.0]}), align=robocache.Align(clock={"action": "log"})), "one clock"),
+        (
+            dict(
+                windows=robocache.Windows(seconds={"action": [0.0]}),
+                align=robocache.Align(clock={"action": "log"}),
+            ),
+            "one clock",
+        ),
     ],
 )
 def test_misuse(h264: str, kwargs: dict, words: str) -> None:
@@ -128,7 +175,13 @@ def recording(request: pytest.FixtureRequest) -> str:
 
 def test_images_and_clouds_of_a_span(recording: str) -> None:
     ds = robocache.open(recording)
-    m = robocache.MapDataset(ds, keys=[JOINTS, CAMERA, CLOUD], windows=robocache.Windows(anchor=JOINTS, seconds={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)}))
+    m = robocache.MapDataset(
+        ds,
+        keys=[JOINTS, CAMERA, CLOUD],
+        windows=robocache.Windows(
+            anchor=JOINTS, seconds={CAMERA: (-0.2, 0.05), CLOUD: (-0.2, 0.05)}
+        ),
+    )
     ep = ds.episode(0)
     now, camera, cloud = (ep.streams[k].times for k in (JOINTS, CAMERA, CLOUD))
     images, points = ep.streams[CAMERA].frames(range(12)), ep.streams[CLOUD].values
@@ -136,42 +189,80 @@ def test_images_and_clouds_of_a_span(recording: str) -> None:
     batch = m.batch(rows)
     seen = 0
     for i, r in enumerate(rows):
-        mine = [k for k in range(len(camera)) if now[r] - 200_000_000 <= camera[k] <= now[r] + 50_000_000]
-        assert int(batch[CAMERA + "_lengths"][i]) == len(mine) == int((~batch[CAMERA + "_is_pad"][i]).sum())
-        assert batch[CAMERA + "_times"][i][: len(mine)].tolist() == [int(camera[k] - now[r]) for k in mine]
+        mine = [
+            k
+            for k in range(len(camera))
+            if now[r] - 200_000_000 <= camera[k] <= now[r] + 50_000_000
+        ]
+        assert (
+            int(batch[CAMERA + "_lengths"][i])
+            == len(mine)
+            == int((~batch[CAMERA + "_is_pad"][i]).sum())
+        )
+        assert batch[CAMERA + "_times"][i][: len(mine)].tolist() == [
+            int(camera[k] - now[r]) for k in mine
+        ]
         for at, k in enumerate(mine):
             if k < 12:
                 assert np.array_equal(np.asarray(batch[CAMERA][i, at]), images[k])
                 seen += 1
         assert not np.asarray(batch[CAMERA][i, len(mine) :]).any()
-        mine = [k for k in range(len(cloud)) if now[r] - 200_000_000 <= cloud[k] <= now[r] + 50_000_000]
+        mine = [
+            k for k in range(len(cloud)) if now[r] - 200_000_000 <= cloud[k] <= now[r] + 50_000_000
+        ]
         item = m[r]
         assert item[CLOUD + "_lengths"].tolist()[: len(mine)] == [len(points[k]) for k in mine]
-        assert np.array_equal(np.asarray(item[CLOUD]), np.concatenate([points[k] for k in mine]) if mine else np.zeros((0, points[0].shape[1]), np.float32), equal_nan=True)
+        assert np.array_equal(
+            np.asarray(item[CLOUD]),
+            np.concatenate([points[k] for k in mine])
+            if mine
+            else np.zeros((0, points[0].shape[1]), np.float32),
+            equal_nan=True,
+        )
     assert seen > 8
 
 
 def interp(t: np.ndarray, timestamps: np.ndarray, values: np.ndarray) -> np.ndarray:
     """np.interp in float64 a column; times relative to the first timestamp, for seconds since an epoch have no nanoseconds left."""
     x, xp = (t - timestamps[0]) * 1e-9, (timestamps - timestamps[0]) * 1e-9
-    return np.stack([np.interp(x, xp, c) for c in values.reshape(len(values), -1).T.astype(np.float64)], 1)
+    return np.stack(
+        [np.interp(x, xp, c) for c in values.reshape(len(values), -1).T.astype(np.float64)], 1
+    )
 
 
-CAMERA, CLOUD, GYRO, JOINTS = "camera.color.image_raw.compressed", "points", "imu.data.angular_velocity", "joint_states.position"
+CAMERA, CLOUD, GYRO, JOINTS = (
+    "camera.color.image_raw.compressed",
+    "points",
+    "imu.data.angular_velocity",
+    "joint_states.position",
+)
 
 
 def test_recording_to_50_hz(recording: str) -> None:
     """A recording on four clocks to one of 50 Hz equals the float64 reference; masks say where the gap and the late start are."""
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
-    keys = [CAMERA, GYRO, JOINTS, "imu.data.orientation", CLOUD, "tf_static.torso.velodyne.translation"]
-    how = dict(hz=50, keys=keys, align=robocache.Align(extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1}))
+    keys = [
+        CAMERA,
+        GYRO,
+        JOINTS,
+        "imu.data.orientation",
+        CLOUD,
+        "tf_static.torso.velodyne.translation",
+    ]
+    how = dict(
+        hz=50,
+        keys=keys,
+        align=robocache.Align(extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1}),
+    )
     m = robocache.MapDataset(ds, **how)
     b = m.batch(range(len(m)))
     joints, gyro, camera, cloud = (streams[k] for k in (JOINTS, GYRO, CAMERA, CLOUD))
     t = joints.times[0] + np.arange(len(m)) * 20_000_000
     assert t[-1] <= joints.times[-1] < t[-1] + 20_000_000
-    assert np.allclose(b[JOINTS].numpy(), interp(t, joints.times, joints.values), rtol=0, atol=1e-12)
+    assert np.allclose(
+        b[JOINTS].numpy(), interp(t, joints.times, joints.values), rtol=0, atol=1e-12
+    )
     assert not b[JOINTS + "_is_pad"].any()
 
     after = np.searchsorted(gyro.times, t)
@@ -180,14 +271,21 @@ def test_recording_to_50_hz(recording: str) -> None:
     valid = inside & (hole <= 50_000_000)
     assert np.array_equal(b[GYRO + "_is_pad"].numpy(), ~valid)
     seconds = (t - joints.times[0]) * 1e-9
-    assert (~valid & (seconds > 1.99) & (seconds < 2.41)).sum() == 21 and valid[(seconds > 0.05) & (seconds < 1.98)].all()
-    assert np.allclose(b[GYRO].numpy()[valid], interp(t, gyro.times, gyro.values)[valid], rtol=0, atol=1e-12)
+    assert (~valid & (seconds > 1.99) & (seconds < 2.41)).sum() == 21 and valid[
+        (seconds > 0.05) & (seconds < 1.98)
+    ].all()
+    assert np.allclose(
+        b[GYRO].numpy()[valid], interp(t, gyro.times, gyro.values)[valid], rtol=0, atol=1e-12
+    )
     assert not b[GYRO].numpy()[~valid].any()
     quaternions = b["imu.data.orientation"].numpy()
     assert np.allclose(np.linalg.norm(quaternions[valid], axis=1), 1, atol=1e-12)
 
     late = b[CAMERA + "_is_pad"].numpy()
-    assert np.array_equal(late, (t < camera.times[0]) | (t > camera.times[-1])) and 26 <= late[:40].sum() <= 27
+    assert (
+        np.array_equal(late, (t < camera.times[0]) | (t > camera.times[-1]))
+        and 26 <= late[:40].sum() <= 27
+    )
     nearest = np.abs(camera.times[None, :] - t[:, None]).argmin(1)
     frames = camera.frames()
     for i in np.flatnonzero(~late)[::7]:
@@ -203,7 +301,9 @@ def test_recording_to_50_hz(recording: str) -> None:
     assert not b["tf_static.torso.velodyne.translation_is_pad"].any()
 
     # And align of the whole episode is the same.
-    whole = ds.episode(0).align(hz=50, keys=keys, extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1})
+    whole = ds.episode(0).align(
+        hz=50, keys=keys, extent=JOINTS, edge="mask", max_gap={GYRO: 0.05, CAMERA: 0.1}
+    )
     for k in (JOINTS, GYRO, CAMERA, CLOUD, CLOUD + "_lengths", GYRO + "_is_pad"):
         assert np.array_equal(whole[k], b[k].numpy(), equal_nan=whole[k].dtype.kind == "f"), k
 
@@ -212,7 +312,12 @@ def test_recording_at_native_rates(recording: str) -> None:
     """Anchored on the camera, with windows of other streams at their own rates; through a Loader, resumed."""
     ds = robocache.open(recording)
     streams = ds.episode(0).streams
-    how = dict(keys=[CAMERA, GYRO, JOINTS, CLOUD], windows=robocache.Windows(seconds={GYRO: (-0.5, 0.0), JOINTS: (-0.2, 0.0, 5), CLOUD: [-0.1, 0.0]}))
+    how = dict(
+        keys=[CAMERA, GYRO, JOINTS, CLOUD],
+        windows=robocache.Windows(
+            seconds={GYRO: (-0.5, 0.0), JOINTS: (-0.2, 0.0, 5), CLOUD: [-0.1, 0.0]}
+        ),
+    )
     with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, **how) as loader:
         assert loader.num_samples == len(streams[CAMERA])
         order = loader.order(0)
@@ -229,12 +334,20 @@ def test_recording_at_native_rates(recording: str) -> None:
             gyro = streams[GYRO]
             rows = (gyro.times >= now - 500_000_000) & (gyro.times <= now)
             got = b[GYRO][ends[n] - rows.sum() : ends[n]]
-            assert np.array_equal(got.numpy(), gyro.values[rows].astype(np.float32)), "float64 comes as float32"
-            want = interp(now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values)
+            assert np.array_equal(got.numpy(), gyro.values[rows].astype(np.float32)), (
+                "float64 comes as float32"
+            )
+            want = interp(
+                now + np.arange(-4, 1) * 50_000_000, streams[JOINTS].times, streams[JOINTS].values
+            )
             assert np.allclose(b[JOINTS][n].numpy(), want, rtol=0, atol=1e-6)
-        assert b[CLOUD + "_lengths"].shape == (len(ends), 2) and b[CLOUD + "_lengths"].sum() == len(b[CLOUD])
+        assert b[CLOUD + "_lengths"].shape == (len(ends), 2) and b[CLOUD + "_lengths"].sum() == len(
+            b[CLOUD]
+        )
         at += len(ends)
-    with robocache.Loader(ds, batch_size=16, image_size=(24, 32), seed=2, cache="ram", threads=1, **how) as again:
+    with robocache.Loader(
+        ds, batch_size=16, image_size=(24, 32), seed=2, cache="ram", threads=1, **how
+    ) as again:
         again.load_state_dict(state)
         for b, x in zip(seen[3:], again):
             for k, v in b.items():
@@ -247,11 +360,21 @@ def test_anchor_and_clock(recording: str) -> None:
     m = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=JOINTS))
     assert len(m) == len(streams[JOINTS]) and JOINTS + "_is_pad" not in m.keys
     assert np.array_equal(m[17][JOINTS].numpy(), streams[JOINTS].values[17])
-    log = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO), align=robocache.Align(clock={JOINTS: "log"}))
+    log = robocache.MapDataset(
+        ds,
+        keys=[JOINTS, GYRO],
+        windows=robocache.Windows(anchor=GYRO),
+        align=robocache.Align(clock={JOINTS: "log"}),
+    )
     plain = robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO))
     assert not np.array_equal(log[300][JOINTS].numpy(), plain[300][JOINTS].numpy())
     with pytest.raises(robocache.Misuse, match="header"):
-        robocache.MapDataset(ds, keys=[JOINTS, GYRO], windows=robocache.Windows(anchor=GYRO), align=robocache.Align(clock={JOINTS: "wall"}))[0]
+        robocache.MapDataset(
+            ds,
+            keys=[JOINTS, GYRO],
+            windows=robocache.Windows(anchor=GYRO),
+            align=robocache.Align(clock={JOINTS: "wall"}),
+        )[0]
 
 
 def test_mixture_with_lerobot(recording: str, h264: str) -> None:
@@ -259,13 +382,35 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
     a, r = robocache.open(h264), robocache.open(recording)
     key, window = "observation.state", {"observation.state": [-0.1, 0.0]}
     assert (a.features[key].dtype, r.features[JOINTS].dtype) == ("float32", "float64")
-    mix = [robocache.Mix(a, weight=1, name="arm"), robocache.Mix(r, weight=1, rename={JOINTS: key}, name="robot")]
+    mix = [
+        robocache.Mix(a, weight=1, name="arm"),
+        robocache.Mix(r, weight=1, rename={JOINTS: key}, name="robot"),
+    ]
     with pytest.raises(robocache.Misuse, match="dtypes"):
-        robocache.Loader(mix, batch_size=8, keys=[key], delta_timestamps=window, windows=robocache.Windows(dtype="keep"))
+        robocache.Loader(
+            mix,
+            batch_size=8,
+            keys=[key],
+            delta_timestamps=window,
+            windows=robocache.Windows(dtype="keep"),
+        )
     mix[1] = robocache.Mix(r, weight=1, rename={JOINTS: key, GYRO: "gyro"}, name="robot")
     arm = robocache.MapDataset(a, keys=[key], delta_timestamps=window)
-    robot = robocache.MapDataset(r, keys=[JOINTS, GYRO], delta_timestamps={JOINTS: window[key]}, windows=robocache.Windows(seconds={GYRO: (-0.1, 0.0)}), align=robocache.Align(dtypes={JOINTS: "float32", GYRO: "float32"}))
-    with robocache.Loader(mix, batch_size=8, keys=[key, "gyro"], delta_timestamps=window, windows=robocache.Windows(seconds={"gyro": (-0.1, 0.0)}, missing="pad"), mixture=robocache.Mixture(epoch_size=64)) as loader:
+    robot = robocache.MapDataset(
+        r,
+        keys=[JOINTS, GYRO],
+        delta_timestamps={JOINTS: window[key]},
+        windows=robocache.Windows(seconds={GYRO: (-0.1, 0.0)}),
+        align=robocache.Align(dtypes={JOINTS: "float32", GYRO: "float32"}),
+    )
+    with robocache.Loader(
+        mix,
+        batch_size=8,
+        keys=[key, "gyro"],
+        delta_timestamps=window,
+        windows=robocache.Windows(seconds={"gyro": (-0.1, 0.0)}, missing="pad"),
+        mixture=robocache.Mixture(epoch_size=64),
+    ) as loader:
         at = loader.locate(loader.order(0))
         n = 0
         for b in loader:
@@ -273,9 +418,16 @@ def test_mixture_with_lerobot(recording: str, h264: str) -> None:
             for i in range(len(b[key])):
                 if at.dataset_index[n]:
                     want = robot[int(at.row[n])]
-                    assert torch.equal(b[key][i], want[JOINTS]) and torch.equal(b[key + "_is_pad"][i], want[JOINTS + "_is_pad"]) and torch.equal(gyro[i], want[GYRO])
+                    assert (
+                        torch.equal(b[key][i], want[JOINTS])
+                        and torch.equal(b[key + "_is_pad"][i], want[JOINTS + "_is_pad"])
+                        and torch.equal(gyro[i], want[GYRO])
+                    )
                 else:
-                    assert torch.equal(b[key][i], arm[int(loader.order(0)[n])][key]) and len(gyro[i]) == 0
+                    assert (
+                        torch.equal(b[key][i], arm[int(loader.order(0)[n])][key])
+                        and len(gyro[i]) == 0
+                    )
                 assert int(b["dataset_index"][i]) == at.dataset_index[n]
                 n += 1
     assert n == 64 and set(at.dataset_index) == {0, 1}
@@ -286,7 +438,9 @@ def test_rows_without_a_clock() -> None:
     uri = dataset_path("diffusion_policy_zarr")
     with pytest.raises(robocache.Misuse, match="rows_hz=10"):
         robocache.Loader(uri, hz=10, keys=["action"])
-    with robocache.Loader(uri, open=robocache.Open(rows_hz=10), hz=20, keys=["action"], batch_size=4) as loader:
+    with robocache.Loader(
+        uri, open=robocache.Open(rows_hz=10), hz=20, keys=["action"], batch_size=4
+    ) as loader:
         assert next(iter(loader))["action"].shape == (4, 26)
 
 
@@ -294,19 +448,59 @@ def test_drift() -> None:
     """drift= is at + (timestamp - at) / (1 + ppm / 1e6), in Episode.align and in the loader; at is the first timestamp, or the one that is given."""
     with robocache.open(f"{dataset_path('mcap_robot')}/recording_zstd.mcap") as ds:
         ep = ds.episode(0)
-        key = next(k for k, f in ds.features.items() if f.kind == "numeric" and f.dtype == "float64" and f.clock and not f.ragged and len(ep.streams[k].times) > 300)
-        timestamps, values = ep.streams[key].times, ep.streams[key].values.reshape(len(ep.streams[key].times), -1)
+        key = next(
+            k
+            for k, f in ds.features.items()
+            if f.kind == "numeric"
+            and f.dtype == "float64"
+            and f.clock
+            and not f.ragged
+            and len(ep.streams[k].times) > 300
+        )
+        timestamps, values = (
+            ep.streams[key].times,
+            ep.streams[key].values.reshape(len(ep.streams[key].times), -1),
+        )
         first = int(timestamps[0])
         for drift, at in (400.0, first), ((400.0, f"{first - 10**9}ns"), first - 10**9):
             moved = at + (timestamps - at) / (1 + 400e-6) + 5e6
-            got = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: drift})
+            got = ep.align(
+                hz=50,
+                extent=key,
+                keys=[key],
+                modes={key: "linear"},
+                offset={key: 0.005},
+                drift={key: drift},
+            )
             assert abs(got["times"][0] - moved[0]) <= 256  # the float64 of an epoch
-            want = np.stack([np.interp((got["times"] - first).astype(float), moved - first, c) for c in values.T], 1)
-            assert np.allclose(got[key].reshape(want.shape), want, atol=1e-3 * max(1e-9, np.abs(values).max()))
-        align = {"modes": {key: "linear"}, "extent": key, "offset": {key: 0.005}, "drift": {key: 400.0}}
+            want = np.stack(
+                [
+                    np.interp((got["times"] - first).astype(float), moved - first, c)
+                    for c in values.T
+                ],
+                1,
+            )
+            assert np.allclose(
+                got[key].reshape(want.shape), want, atol=1e-3 * max(1e-9, np.abs(values).max())
+            )
+        align = {
+            "modes": {key: "linear"},
+            "extent": key,
+            "offset": {key: 0.005},
+            "drift": {key: 400.0},
+        }
         m = robocache.MapDataset(ds, keys=[key], hz=50, align=robocache.Align(**align))
-        one = ep.align(hz=50, extent=key, keys=[key], modes={key: "linear"}, offset={key: 0.005}, drift={key: {"ppm": 400.0}})
-        assert len(m) == len(one["times"]) and np.array_equal(np.asarray(m[10][key]).ravel(), one[key][10].ravel())
+        one = ep.align(
+            hz=50,
+            extent=key,
+            keys=[key],
+            modes={key: "linear"},
+            offset={key: 0.005},
+            drift={key: {"ppm": 400.0}},
+        )
+        assert len(m) == len(one["times"]) and np.array_equal(
+            np.asarray(m[10][key]).ravel(), one[key][10].ravel()
+        )
         for bad in 1e9, (400.0, first), "fast", (1, 2, 3), {"rate": 1}, True:
             with pytest.raises(robocache.Misuse, match="drift"):
                 ep.align(hz=50, keys=[key], drift={key: bad})

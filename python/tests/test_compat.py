@@ -45,7 +45,9 @@ def test_reference_a() -> None:
     for i, (b, s, t, d) in enumerate(CASES):
         data, times, targets = case(b, s, t, d, i)
         want = old(data, times, targets, 1e-8)
-        np.testing.assert_allclose(robocache.resample_trajectories(data, times, targets), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            robocache.resample_trajectories(data, times, targets), want, rtol=1e-5, atol=1e-6
+        )
         new += not np.allclose(robocache.resample(data, times, targets), want, rtol=1e-5, atol=1e-6)
     assert new > 0, "the two clocks cannot be told apart by these cases"
 
@@ -56,8 +58,15 @@ def test_reference_b() -> None:
     for i, (b, s, t, d) in enumerate(CASES[::3]):
         data, times, targets = case(b, s, t, d, 100 + i)
         want = old(data, times, targets, 1e-9)
-        np.testing.assert_allclose(robocache.resample_trajectories(data, times, targets, epsilon=1e-9), want, rtol=1e-4, atol=1e-7)
-        default += not np.allclose(robocache.resample_trajectories(data, times, targets), want, rtol=1e-4, atol=1e-9)
+        np.testing.assert_allclose(
+            robocache.resample_trajectories(data, times, targets, epsilon=1e-9),
+            want,
+            rtol=1e-4,
+            atol=1e-7,
+        )
+        default += not np.allclose(
+            robocache.resample_trajectories(data, times, targets), want, rtol=1e-4, atol=1e-9
+        )
     assert default > 0
 
 
@@ -65,11 +74,26 @@ def test_reference_c() -> None:
     """No epsilon at rtol 1e-5: the new names, with float64 times on the grid of nanoseconds."""
     for i, (b, s, t, d) in enumerate(CASES[::3]):
         data, times, targets = case(b, s, t, d, 200 + i)
-        times, targets = (np.unique(np.rint(times.astype(np.float64) * 1e9), axis=1) / 1e9 if b == 1 else np.rint(x.astype(np.float64) * 1e9) / 1e9 for x in (times, targets))
+        times, targets = (
+            np.unique(np.rint(times.astype(np.float64) * 1e9), axis=1) / 1e9
+            if b == 1
+            else np.rint(x.astype(np.float64) * 1e9) / 1e9
+            for x in (times, targets)
+        )
         if times.shape[1] != s:
             continue
-        np.testing.assert_allclose(robocache.resample(data, times, targets), old(data, times, targets, 0), rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(robocache.resample_trajectories(data, times, targets, epsilon=0), old(data, times, targets, 0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            robocache.resample(data, times, targets),
+            old(data, times, targets, 0),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+        np.testing.assert_allclose(
+            robocache.resample_trajectories(data, times, targets, epsilon=0),
+            old(data, times, targets, 0),
+            rtol=1e-5,
+            atol=1e-6,
+        )
 
 
 def test_clock() -> None:
@@ -93,24 +117,47 @@ def test_clock() -> None:
 
 
 def test_signatures(torch) -> None:  # type: ignore[no-untyped-def]
-    x, t, u = torch.randn(2, 10, 3), torch.arange(10.0).expand(2, -1), torch.linspace(0, 9, 7).expand(2, -1)
+    x, t, u = (
+        torch.randn(2, 10, 3),
+        torch.arange(10.0).expand(2, -1),
+        torch.linspace(0, 9, 7).expand(2, -1),
+    )
     want = robocache.resample_trajectories(x, t, u)
     assert want.dtype == x.dtype and want.shape == (2, 7, 3)
-    assert torch.equal(robocache.resample_trajectories(source_data=x, source_times=t, target_times=u, backend="pytorch"), want)
+    assert torch.equal(
+        robocache.resample_trajectories(
+            source_data=x, source_times=t, target_times=u, backend="pytorch"
+        ),
+        want,
+    )
     assert torch.equal(robocache.resample_trajectories(x, t, u, "cpu", "cpu"), want)
-    assert isinstance(robocache.resample_trajectories(x.numpy(), t.numpy(), u.numpy(), device="cpu"), torch.Tensor)
+    assert isinstance(
+        robocache.resample_trajectories(x.numpy(), t.numpy(), u.numpy(), device="cpu"), torch.Tensor
+    )
     for dtype in (torch.bfloat16, torch.float16, torch.float64):
         assert robocache.resample_trajectories(x.to(dtype), t, u).dtype == dtype
-    assert torch.equal(robocache.resample_trajectories(x, t.half(), u.bfloat16().float()), robocache.resample_trajectories(x, t.half().float(), u.bfloat16().float()))
+    assert torch.equal(
+        robocache.resample_trajectories(x, t.half(), u.bfloat16().float()),
+        robocache.resample_trajectories(x, t.half().float(), u.bfloat16().float()),
+    )
     y = torch.randn(2, 5, 4)
     s = torch.linspace(0, 9, 5).expand(2, -1)
     odd = robocache.fuse_multimodal(x, t, y, s, u)
     assert odd.shape == (2, 7, 7) and torch.equal(odd[..., :3], want)
     even = robocache.fuse_multimodal(x, t, y, s)
-    assert even.shape == (2, 10, 7) and torch.equal(even[..., :3], x) and torch.equal(even[..., 3:], robocache.resample_trajectories(y, s, t))
+    assert (
+        even.shape == (2, 10, 7)
+        and torch.equal(even[..., :3], x)
+        and torch.equal(even[..., 3:], robocache.resample_trajectories(y, s, t))
+    )
     named = {"stream1_data": x, "stream1_times": t, "stream2_data": y, "stream2_times": s}
     assert torch.equal(robocache.fuse_multimodal(**named, target_times=u), odd)
-    assert torch.equal(robocache.fuse_multimodal(primary_data=x, primary_times=t, secondary_data=y, secondary_times=s), even)
+    assert torch.equal(
+        robocache.fuse_multimodal(
+            primary_data=x, primary_times=t, secondary_data=y, secondary_times=s
+        ),
+        even,
+    )
     assert torch.equal(robocache.fuse_multimodal_alignment(x, t, y, s, None, None, u), odd)
     assert robocache.fused_multimodal_alignment is robocache.fuse_multimodal_alignment
     out = torch.empty(2, 7, 7)
@@ -140,21 +187,41 @@ def test_signatures(torch) -> None:  # type: ignore[no-untyped-def]
 
 def test_voxel_types(torch) -> None:  # type: ignore[no-untyped-def]
     p = torch.randn(50, 3)
-    assert robocache.voxelize_pointcloud(p).dtype == torch.int32 and robocache.voxelize_pointcloud(p).shape == (128, 128, 128)
+    assert robocache.voxelize_pointcloud(p).dtype == torch.int32 and robocache.voxelize_pointcloud(
+        p
+    ).shape == (128, 128, 128)
     assert robocache.voxelize_pointcloud(p, mode="count").dtype == torch.int32
     for mode in ("mean", "max", "min", "sum", "first"):
         got = robocache.voxelize_pointcloud(p, torch.randn(50, 2), [-2.0] * 3, 0.5, [8, 8, 8], mode)
         assert got.dtype == torch.float32 and got.shape == (8, 8, 8, 2)
-    assert robocache.voxelize_pointcloud(p.expand(3, 50, 3), grid_size=[8, 9, 10]).shape == (3, 8, 9, 10)
+    assert robocache.voxelize_pointcloud(p.expand(3, 50, 3), grid_size=[8, 9, 10]).shape == (
+        3,
+        8,
+        9,
+        10,
+    )
     assert isinstance(robocache.voxelize_pointcloud(p.tolist(), grid_size=(4, 4, 4)), np.ndarray)
     for f in (robocache.voxelize_occupancy, robocache.voxelize_point_cloud):
         got = f(p, (8, 8, 8), 0.5, (-2.0, -2.0, -2.0))
-        assert got.dtype == torch.float32 and set(got.unique().tolist()) <= {0.0, 1.0} and got.shape == (8, 8, 8)
-        assert f(p[None], torch.tensor([8, 8, 8]), 0.5, torch.tensor([-2.0, -2, -2])).shape == (1, 8, 8, 8)
+        assert (
+            got.dtype == torch.float32
+            and set(got.unique().tolist()) <= {0.0, 1.0}
+            and got.shape == (8, 8, 8)
+        )
+        assert f(p[None], torch.tensor([8, 8, 8]), 0.5, torch.tensor([-2.0, -2, -2])).shape == (
+            1,
+            8,
+            8,
+            8,
+        )
     for kw, phrase in (
-        ({"voxel_size": 0.0}, "voxel_size must be positive"), ({"voxel_size": float("nan")}, "voxel_size must be positive"), ({"grid_size": [0, 1, 1]}, "Invalid grid dimensions"),
-        ({"mode": "mean"}, "features required for mean/max modes"), ({"mode": "median"}, "Invalid mode"), ({"points": torch.zeros(5, 4)}, "points must have shape"),
-    ):  # fmt: skip
+        ({"voxel_size": 0.0}, "voxel_size must be positive"),
+        ({"voxel_size": float("nan")}, "voxel_size must be positive"),
+        ({"grid_size": [0, 1, 1]}, "Invalid grid dimensions"),
+        ({"mode": "mean"}, "features required for mean/max modes"),
+        ({"mode": "median"}, "Invalid mode"),
+        ({"points": torch.zeros(5, 4)}, "points must have shape"),
+    ):
         with pytest.raises(robocache.Misuse, match=phrase):
             robocache.voxelize_pointcloud(**{"points": p, **kw})
 
@@ -173,24 +240,53 @@ def test_what_was_wrong(torch, device: str) -> None:  # type: ignore[no-untyped-
         assert torch.equal(f(x, line.expand(32, -1), u.expand(32, -1)), full)
         wide = torch.randn(32, 20, 12, **on)
         assert torch.equal(f(wide[:, :, ::2], line, u), f(wide[:, :, ::2].contiguous(), line, u))
-        ends = f(torch.tensor([[[0.0], [1.0]]], **on), torch.tensor([[0.0, 1.0]], **on), torch.tensor([[2.0, -1.0]], **on))
+        ends = f(
+            torch.tensor([[[0.0], [1.0]]], **on),
+            torch.tensor([[0.0, 1.0]], **on),
+            torch.tensor([[2.0, -1.0]], **on),
+        )
         assert ends.flatten().tolist() == [1, 0]
-    ends = robocache.fuse_multimodal(*[torch.tensor([[[0.0], [1.0]]], **on), torch.tensor([[0.0, 1.0]], **on)] * 2, torch.tensor([[2.0, -1.0]], **on))
+    ends = robocache.fuse_multimodal(
+        *[torch.tensor([[[0.0], [1.0]]], **on), torch.tensor([[0.0, 1.0]], **on)] * 2,
+        torch.tensor([[2.0, -1.0]], **on),
+    )
     assert ends.tolist() == [[[1, 1], [0, 0]]]
     epoch = torch.tensor([0, 100_000_000, 50_000_000_000], **on) + 1_760_000_000_000_000_000
-    assert robocache.resample(torch.tensor([1.0, 2.0, 3.0], **on), epoch, epoch).tolist() == [1, 2, 3]
+    assert robocache.resample(torch.tensor([1.0, 2.0, 3.0], **on), epoch, epoch).tolist() == [
+        1,
+        2,
+        3,
+    ]
     many = torch.linspace(0, 1, 70_000, **on)
-    assert torch.equal(robocache.fuse([(x[:1], line), (x[:1], line)], many)[..., :6], robocache.resample(x[:1], line, many))
+    assert torch.equal(
+        robocache.fuse([(x[:1], line), (x[:1], line)], many)[..., :6],
+        robocache.resample(x[:1], line, many),
+    )
     grid = {"grid_min": 0, "voxel_size": 1.0}
     assert not robocache.voxelize(torch.zeros(0, 3, **on), grid_size=4, **grid).any()
     for size in ((4, 4, 4), (2, 3, 5)):
-        assert robocache.voxelize(torch.tensor([[0.5, 1.5, 3.5]], **on), grid_size=size, **grid).nonzero().tolist() == [[0, 1, 3]]
+        assert robocache.voxelize(
+            torch.tensor([[0.5, 1.5, 3.5]], **on), grid_size=size, **grid
+        ).nonzero().tolist() == [[0, 1, 3]]
     two = torch.tensor([[0.5, 0.5, 0.5]] * 2, **on)
-    assert robocache.voxelize(two, torch.tensor([[-3.0], [-1.0]], **on), grid_size=1, mode="max", **grid).item() == -1
-    got, stats = robocache.voxelize(torch.tensor([[float("nan"), 0, 0], [9, 9, 9]], **on), grid_size=4, return_stats=True, **grid)
+    assert (
+        robocache.voxelize(
+            two, torch.tensor([[-3.0], [-1.0]], **on), grid_size=1, mode="max", **grid
+        ).item()
+        == -1
+    )
+    got, stats = robocache.voxelize(
+        torch.tensor([[float("nan"), 0, 0], [9, 9, 9]], **on),
+        grid_size=4,
+        return_stats=True,
+        **grid,
+    )
     assert not got.any() and stats.tolist() == [0, 1, 1]
     p, f = torch.rand(20_000, 3, **on), torch.randn(20_000, 4, **on)
-    runs = [robocache.voxelize(p, f, grid_min=0, voxel_size=0.25, grid_size=4, mode="mean") for _ in range(5)]
+    runs = [
+        robocache.voxelize(p, f, grid_min=0, voxel_size=0.25, grid_size=4, mode="mean")
+        for _ in range(5)
+    ]
     assert all(torch.equal(r, runs[0]) for r in runs)
     got, valid = robocache.resample(x[:, :0], line[:0], u, return_valid=True)
     assert not got.any() and not valid.any()
@@ -228,13 +324,28 @@ def test_set_device(torch) -> None:  # type: ignore[no-untyped-def]
 def test_information(monkeypatch: pytest.MonkeyPatch) -> None:
     info = robocache.check_installation()
     assert {
-        "cuda_extension_available", "multimodal_extension_available", "voxelize_extension_available", "pytorch_available", "cuda_device_available", "gpu_name", "version",
-        "cpu_features", "driver", "reasons",
-    } <= set(info)  # fmt: skip
-    assert robocache.is_cuda_available() == info["cuda_extension_available"] == ("cuda" not in info["reasons"])
+        "cuda_extension_available",
+        "multimodal_extension_available",
+        "voxelize_extension_available",
+        "pytorch_available",
+        "cuda_device_available",
+        "gpu_name",
+        "version",
+        "cpu_features",
+        "driver",
+        "reasons",
+    } <= set(info)
+    assert (
+        robocache.is_cuda_available()
+        == info["cuda_extension_available"]
+        == ("cuda" not in info["reasons"])
+    )
     text = io.StringIO()
     robocache.print_installation_info(text)
-    assert text.getvalue().startswith("RoboCache Installation Info\n") and info["version"] in text.getvalue()
+    assert (
+        text.getvalue().startswith("RoboCache Installation Info\n")
+        and info["version"] in text.getvalue()
+    )
     monkeypatch.setenv("CUDA_CACHE_PATH", "/somewhere")
     monkeypatch.setenv("CUDA_CACHE_DISABLE", "1")
     assert robocache.enable_jit_cache() == "/somewhere"
@@ -255,19 +366,33 @@ def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
     nan = t.clone()
     nan[1, 4] = float("nan")
     for error, phrase, args, kw in (
-        (robocache.Misuse, "Stream dtypes must match", (x, t, y.double(), s), {}), (robocache.Misuse, "Source length mismatch", (x, t[:, :5], y, s), {}),
-        (robocache.Misuse, "Source length mismatch", (x, t[:, :5]), {}), (robocache.Misuse, "Batch size mismatch", (x, t, y[:1], s[:1]), {}),
-        (robocache.Malformed, "timestamps must not decrease", (x, t.flip(1), y, s), {}), (robocache.Malformed, "not finite", (x, nan), {}),
-        (robocache.Misuse, "Invalid backend 'x'", (x, t), {"backend": "x"}), (robocache.Unsupported, "CUDA backend requested but", (x, t), {"backend": "cuda"}),
-        (robocache.Misuse, "Invalid mode", (x, t), {"mode": "cubic"}), (robocache.Misuse, "out has wrong shape", (x[:1], t[:1], y[:1], s[:1]), {"out": torch.empty(2, 10, 7)}),
-        (robocache.Misuse, "out aliases", (x, t), {"out": x}), (robocache.Misuse, "complex", (x + 0j, t), {}), (robocache.Misuse, "target_times", ([x[0], x[1, :4]], t), {}),
-    ):  # fmt: skip
+        (robocache.Misuse, "Stream dtypes must match", (x, t, y.double(), s), {}),
+        (robocache.Misuse, "Source length mismatch", (x, t[:, :5], y, s), {}),
+        (robocache.Misuse, "Source length mismatch", (x, t[:, :5]), {}),
+        (robocache.Misuse, "Batch size mismatch", (x, t, y[:1], s[:1]), {}),
+        (robocache.Malformed, "timestamps must not decrease", (x, t.flip(1), y, s), {}),
+        (robocache.Malformed, "not finite", (x, nan), {}),
+        (robocache.Misuse, "Invalid backend 'x'", (x, t), {"backend": "x"}),
+        (robocache.Unsupported, "CUDA backend requested but", (x, t), {"backend": "cuda"}),
+        (robocache.Misuse, "Invalid mode", (x, t), {"mode": "cubic"}),
+        (
+            robocache.Misuse,
+            "out has wrong shape",
+            (x[:1], t[:1], y[:1], s[:1]),
+            {"out": torch.empty(2, 10, 7)},
+        ),
+        (robocache.Misuse, "out aliases", (x, t), {"out": x}),
+        (robocache.Misuse, "complex", (x + 0j, t), {}),
+        (robocache.Misuse, "target_times", ([x[0], x[1, :4]], t), {}),
+    ):
         with pytest.raises(error, match=phrase):
             f(*args, **kw)
     want = f(x, t, y, s)
     for a, b in ((x, t.numpy()), (x, t)):
         assert torch.equal(f(a, b, y.numpy(), s), want)  # of the first one's family
-    assert isinstance(f(x.numpy(), t, y, s), np.ndarray) and np.array_equal(f(x.numpy(), t, y, s), want)
+    assert isinstance(f(x.numpy(), t, y, s), np.ndarray) and np.array_equal(
+        f(x.numpy(), t, y, s), want
+    )
     assert f(x[0, :, 0], t[0], y[0, :, 0], s[0]).shape == (10, 2)
     got, valid = f(x, t, y, s, return_valid=True)
     assert torch.equal(got, want) and valid[..., 0].all()
@@ -277,7 +402,9 @@ def test_onto_the_first_clock(torch) -> None:  # type: ignore[no-untyped-def]
     g, h = x.clone().requires_grad_(), y.clone().requires_grad_()
     f(g, t, h, s).sum().backward()
     assert torch.equal(g.grad, torch.ones_like(x)) and h.grad.abs().sum() > 0
-    assert torch.equal(f(x, t, y, s, epsilon=np.float32(1e-8)), f(x, t, y, s, epsilon=float(np.float32(1e-8))))
+    assert torch.equal(
+        f(x, t, y, s, epsilon=np.float32(1e-8)), f(x, t, y, s, epsilon=float(np.float32(1e-8)))
+    )
 
 
 def test_devices_that_are_not_here(torch) -> None:  # type: ignore[no-untyped-def]
@@ -289,7 +416,11 @@ def test_devices_that_are_not_here(torch) -> None:  # type: ignore[no-untyped-de
 
 
 def test_other_imports_fail_as_ever() -> None:
-    for statement in ("import robocache.nothing", "from robocache import Loadr", "from robocache.datasets import RTXDatset"):
+    for statement in (
+        "import robocache.nothing",
+        "from robocache import Loadr",
+        "from robocache.datasets import RTXDatset",
+    ):
         with pytest.raises(ImportError) as e:
             exec(statement)
         assert not isinstance(e.value, robocache.Error)

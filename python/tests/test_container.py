@@ -42,25 +42,47 @@ def made(stage: str, path: str) -> bool:
     ran = " ".join(rest for s in lineage(stage) for word, rest in STAGES[s] if word == "RUN")
     targets = re.findall(r"make ([a-z ]+)", ran)
     makefile = (ROOT / "Makefile").read_text()
-    recipes = "".join(re.findall(rf"(?m)^(?:{'|'.join(' '.join(targets).split()) or '-'}):.*\n(?:\t.*\n)*", makefile))
-    return f"-o {inside}" in recipes or f"-w {path}" in ran or path == "/etc/ssl/certs/ca-certificates.crt"
+    recipes = "".join(
+        re.findall(
+            rf"(?m)^(?:{'|'.join(' '.join(targets).split()) or '-'}):.*\n(?:\t.*\n)*", makefile
+        )
+    )
+    return (
+        f"-o {inside}" in recipes
+        or f"-w {path}" in ran
+        or path == "/etc/ssl/certs/ca-certificates.crt"
+    )
 
 
 def test_stages_and_sources() -> None:
     assert set(TARGETS) < set(STAGES) and list(STAGES)[-1] == "cli"  # the default is the last
-    tracked = set(subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n"))
+    tracked = set(
+        subprocess.run(
+            ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split("\n")
+    )
     seen: set[str] = set()
     for name, instructions in STAGES.items():
         base = instructions[0][1].split(" AS ")[0]
-        assert base in seen or base == "scratch" or re.fullmatch(r"[a-z]+(/[a-z]+)?:(?!latest)[\w.-]+", base), f"{name}: an image without a version, or of a named host: {base}"
+        assert (
+            base in seen
+            or base == "scratch"
+            or re.fullmatch(r"[a-z]+(/[a-z]+)?:(?!latest)[\w.-]+", base)
+        ), f"{name}: an image without a version, or of a named host: {base}"
         for word, rest in instructions[1:]:
             for source in re.findall(r"(?:--from=|--mount=from=)([\w-]+)", rest):
                 assert source in seen, f"{name}: {rest}"
-                path = re.findall(r"source=([^,\s]+)", rest) or re.findall(r"--from=\S+ (\S+)", rest)
+                path = re.findall(r"source=([^,\s]+)", rest) or re.findall(
+                    r"--from=\S+ (\S+)", rest
+                )
                 assert made(source, path[0]), f"{name}: nothing makes {path[0]} in {source}"
             if word == "COPY" and "--from" not in rest:
                 for source in rest.split()[:-1]:
-                    assert source == "." or source in tracked or any(t.startswith(source + "/") for t in tracked), f"{name}: {rest}"
+                    assert (
+                        source == "."
+                        or source in tracked
+                        or any(t.startswith(source + "/") for t in tracked)
+                    ), f"{name}: {rest}"
             for target in re.findall(r"make ([a-z]+)", rest) if word == "RUN" else ():
                 assert re.search(rf"(?m)^{target}:", (ROOT / "Makefile").read_text()), target
         seen.add(name)
@@ -70,15 +92,27 @@ def test_stages_and_sources() -> None:
 def test_runs_as_nobody(target: str) -> None:
     said = dict(STAGES[target])
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", said["USER"]) and said["ENTRYPOINT"].startswith("[")
-    assert [word for word, _ in STAGES[target]].index("USER") > max(n for n, (word, _) in enumerate(STAGES[target]) if word in ("RUN", "COPY"))
+    assert [word for word, _ in STAGES[target]].index("USER") > max(
+        n for n, (word, _) in enumerate(STAGES[target]) if word in ("RUN", "COPY")
+    )
     assert "VOLUME" not in said
     assert f"`{target}`" in (ROOT / "docs" / "install.md").read_text()
 
 
 def test_what_was_built_here_stays_here() -> None:
     """A library of this machine, taken for a fresh one, would be in the image."""
-    patterns = [p for p in (ROOT / ".dockerignore").read_text().split("\n") if p and not p.startswith("#")]
-    for path in (".build", ".venv", ".venv-zarr", "bin", "dist", "python/robocache/_lib", "python/build"):
+    patterns = [
+        p for p in (ROOT / ".dockerignore").read_text().split("\n") if p and not p.startswith("#")
+    ]
+    for path in (
+        ".build",
+        ".venv",
+        ".venv-zarr",
+        "bin",
+        "dist",
+        "python/robocache/_lib",
+        "python/build",
+    ):
         assert any(fnmatch(path, p) for p in patterns), path
     assert not [p for p in patterns if fnmatch(".git", p)]
 
@@ -86,7 +120,11 @@ def test_what_was_built_here_stays_here() -> None:
 def test_devcontainer() -> None:
     said = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
     build = said["build"]
-    assert (ROOT / ".devcontainer" / build["dockerfile"]).resolve() == ROOT / "Dockerfile" and build["target"] in STAGES
-    assert f" {said['remoteUser']}" in " ".join(rest for word, rest in STAGES[build["target"]] if "useradd" in rest)
+    assert (
+        ROOT / ".devcontainer" / build["dockerfile"]
+    ).resolve() == ROOT / "Dockerfile" and build["target"] in STAGES
+    assert f" {said['remoteUser']}" in " ".join(
+        rest for word, rest in STAGES[build["target"]] if "useradd" in rest
+    )
     for target in said["postCreateCommand"].split()[1:]:
         assert re.search(rf"(?m)^{target}:", (ROOT / "Makefile").read_text()), target

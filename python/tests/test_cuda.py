@@ -16,7 +16,12 @@ torch = pytest.importorskip("torch")
 import robocache  # noqa: E402
 
 PATH = os.environ.get("ROBOCACHE_CUDA_SET") or str(
-    pathlib.Path(os.environ.get("ROBOCACHE_TESTDATA", pathlib.Path(__file__).parents[2].parent / "shared" / "data")) / "g1_h264_v30"
+    pathlib.Path(
+        os.environ.get(
+            "ROBOCACHE_TESTDATA", pathlib.Path(__file__).parents[2].parent / "shared" / "data"
+        )
+    )
+    / "g1_h264_v30"
 )
 
 pytestmark = [
@@ -62,12 +67,32 @@ AUGMENT = {
 KEYS = ["action", "observation.state", "observation.images.cam_high"]
 FINISHED = [
     {"keys": KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96)},
-    {"keys": KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(fit="letterbox", dtype="float32"), "normalize": "mean_std"},
-    {"keys": KEYS, "augment": robocache.Augment(**{**AUGMENT, "random_crop": {"size": (64, 64)}}), "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]}, "images": robocache.Images(dtype="float32")},
+    {
+        "keys": KEYS,
+        "augment": robocache.Augment(**AUGMENT),
+        "image_size": (96, 96),
+        "images": robocache.Images(fit="letterbox", dtype="float32"),
+        "normalize": "mean_std",
+    },
+    {
+        "keys": KEYS,
+        "augment": robocache.Augment(**{**AUGMENT, "random_crop": {"size": (64, 64)}}),
+        "delta_timestamps": {"observation.images.cam_high": [-0.1, 0.0]},
+        "images": robocache.Images(dtype="float32"),
+    },
     {"images": robocache.Images(dtype="float32")},
     {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
-    {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
-    {"hz": 50, "align": robocache.Align(edge="mask", extent="union"), "images": robocache.Images(dtype="float32"), "keys": ["action", "observation.state", "observation.images.cam_high"]},
+    {
+        "hz": 20,
+        "normalize": {"action": {"mode": "min_max", "clip": True}},
+        "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]},
+    },
+    {
+        "hz": 50,
+        "align": robocache.Align(edge="mask", extent="union"),
+        "images": robocache.Images(dtype="float32"),
+        "keys": ["action", "observation.state", "observation.images.cam_high"],
+    },
 ]
 
 
@@ -134,7 +159,8 @@ def test_on_the_callers_stream():
     with open_loader(device="cuda") as loader, torch.cuda.stream(stream):
         for b in loader:
             torch.cuda._sleep(2_000_000)  # this stream lags behind the copies
-            # Used after the lag, and dropped at once: the memory must not be another batch's before.
+            # Used after the lag, and dropped at once: the memory must not be another batch's
+            # before.
             sums.append({k: v.double().sum() for k, v in tensors(b).items()})
             del b
     stream.synchronize()
@@ -155,7 +181,10 @@ def test_a_caller_who_changes_streams():
                 b = next(batches)
                 if n == 0:
                     real = loader._batches._in_use
-                    loader._batches._in_use = lambda v, stream: (noted.append(v.nbytes), real(v, stream))
+                    loader._batches._in_use = lambda v, stream: (
+                        noted.append(v.nbytes),
+                        real(v, stream),
+                    )
                 assert n % 3 == 0 or len(noted) == before, n
                 torch.cuda._sleep(2_000_000)
                 sums.append({k: v.double().sum() for k, v in tensors(b).items()})
@@ -184,7 +213,12 @@ def test_state_counts_what_was_given():
 
 def test_copies_overlap():
     """While the device works on one batch, the next is on its way: it is there when asked for."""
-    with open_loader(device="cuda", keys=["observation.images.cam_high", "index"], batch_size=64, runtime=robocache.Runtime(prefetch=8)) as loader:
+    with open_loader(
+        device="cuda",
+        keys=["observation.images.cam_high", "index"],
+        batch_size=64,
+        runtime=robocache.Runtime(prefetch=8),
+    ) as loader:
         it = iter(loader)
         next(it)
         time.sleep(1.0)  # the engine is ahead
@@ -239,8 +273,18 @@ def rates():
 def kept_rates():
     """Pools and caches: what the way to the device costs where decoding costs little."""
     normal = {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"}
-    for kw in ({"shuffle": "pool"}, {"cache": "ram"}, {"cache": "ram", **normal}, {"cache": "ram", "image_size": (224, 224)}, {"cache": "ram", "image_size": (224, 224), **normal}):
-        for device in ({}, {"device": robocache.Device("cuda", pin_memory=False)}, {"device": "cuda"}):
+    for kw in (
+        {"shuffle": "pool"},
+        {"cache": "ram"},
+        {"cache": "ram", **normal},
+        {"cache": "ram", "image_size": (224, 224)},
+        {"cache": "ram", "image_size": (224, 224), **normal},
+    ):
+        for device in (
+            {},
+            {"device": robocache.Device("cuda", pin_memory=False)},
+            {"device": "cuda"},
+        ):
             with robocache.Loader(PATH, batch_size=64, seed=3, **kw, **device) as loader:
                 for _ in loader:
                     pass
@@ -252,7 +296,9 @@ def kept_rates():
                         size += sum(v.numel() * v.element_size() for v in tensors(b).values())
                 torch.cuda.synchronize()
                 took = time.perf_counter() - start
-                print(f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, {size / took / 1e9:.2f} GB/s")
+                print(
+                    f"{kw}, {device or 'cpu'}: {n / took:.0f} samples/s, {(time.process_time() - cpu) / n * 1000:.3f} CPU s a 1,000, {size / took / 1e9:.2f} GB/s"
+                )
 
 
 ON_ENGINES = {
@@ -275,7 +321,9 @@ def test_decode_on_device_equals_cpu(decode, how):
     epochs = 3 if "cache" in options else 1
     with open_loader(device="cuda", **{k: v for k, v in options.items() if k != "cache"}) as loader:
         want = [dict(b) for _ in range(epochs) for b in loader]
-    with open_loader(device=robocache.Device("cuda", decode=decode, memory_budget=memory), **options) as loader:
+    with open_loader(
+        device=robocache.Device("cuda", decode=decode, memory_budget=memory), **options
+    ) as loader:
         n, done = 0, []
         for _ in range(epochs):
             for b in loader:
@@ -307,9 +355,16 @@ except robocache.Error as e:
 """
 
 
-@pytest.mark.parametrize("decode, shuffle", [("gpu", "global"), ("gpu", "pool"), ("auto", "global"), ("cpu", "global")])
+@pytest.mark.parametrize(
+    "decode, shuffle", [("gpu", "global"), ("gpu", "pool"), ("auto", "global"), ("cpu", "global")]
+)
 def test_a_lost_device_is_an_error(decode, shuffle):
-    r = subprocess.run([sys.executable, "-c", LOST, PATH, decode, shuffle], capture_output=True, text=True, timeout=60)
+    r = subprocess.run(
+        [sys.executable, "-c", LOST, PATH, decode, shuffle],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     said = next((x for x in r.stdout.splitlines() if x.startswith("Temporary")), "")
     print(said[:300])
     assert "bad episodes: 0" in said, r.stdout + r.stderr[-2000:]
@@ -337,12 +392,20 @@ print(",".join(map(str, seen)), n / (time.time() - begin))
 def test_ranks_share_a_device(shuffle):
     """Two processes on one device: together an epoch, and neither starves."""
     start = time.time() + 15
-    ranks = [subprocess.Popen([sys.executable, "-c", SHARED, PATH, str(r), "2", "gpu", shuffle, str(start)], stdout=subprocess.PIPE, text=True) for r in range(2)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", SHARED, PATH, str(r), "2", "gpu", shuffle, str(start)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for r in range(2)
+    ]
     said = [p.communicate(timeout=120)[0].split() for p in ranks]
     seen = [int(i) for s in said for i in s[0].split(",")]
     rates = [float(s[1]) for s in said]
     print(shuffle, "samples/s of each:", [round(r) for r in rates])
-    assert set(seen) == set(range(max(seen) + 1)) and len(seen) - len(set(seen)) < 2 * 64  # ranks wrap at an epoch's end
+    # ranks wrap at an epoch's end
+    assert set(seen) == set(range(max(seen) + 1)) and len(seen) - len(set(seen)) < 2 * 64
     assert min(rates) > max(rates) / 3
 
 
@@ -356,8 +419,14 @@ if __name__ == "__main__":
         test_the_device_finishes_batches(how)
         print("finished on the device:", how)
     for test in (
-        test_pinned_on_the_host, test_pinned_by_default_with_a_device, test_on_the_callers_stream, test_a_caller_who_changes_streams, test_state_counts_what_was_given, test_copies_overlap, test_memory_comes_back,
-    ):  # fmt: skip
+        test_pinned_on_the_host,
+        test_pinned_by_default_with_a_device,
+        test_on_the_callers_stream,
+        test_a_caller_who_changes_streams,
+        test_state_counts_what_was_given,
+        test_copies_overlap,
+        test_memory_comes_back,
+    ):
         test()
         print(test.__name__, "ok")
     if torch.cuda.device_count() > 1:

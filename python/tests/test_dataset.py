@@ -17,12 +17,21 @@ NS = 1_000_000_000
 def test_dataset(h264: str) -> None:
     ds = robocache.open(h264)
     assert (ds.format, ds.version, ds.fps) == ("lerobot", "v3.0", 30)
-    assert ds.num_episodes == len(ds) == len(list(ds)) and ds.num_frames == sum(e.length for e in ds)
+    assert ds.num_episodes == len(ds) == len(list(ds)) and ds.num_frames == sum(
+        e.length for e in ds
+    )
     f = ds.features["observation.images.cam_high"]
-    assert f.kind == "video" and f.codec == "h264" and (f.height, f.width, f.channels) == f.shape[:2] + (3,)
+    assert (
+        f.kind == "video"
+        and f.codec == "h264"
+        and (f.height, f.width, f.channels) == f.shape[:2] + (3,)
+    )
     assert ds.features["action"].dtype == "float32" and ds.features["index"].default
     assert list(ds.tasks) == [0] and all(isinstance(t, str) for t in ds.tasks.values())
-    assert ds.stats["action"]["mean"].shape == ds.features["action"].shape and ds.stats["action"]["count"].dtype == np.int64
+    assert (
+        ds.stats["action"]["mean"].shape == ds.features["action"].shape
+        and ds.stats["action"]["count"].dtype == np.int64
+    )
     assert ds.episodes["lengths"].sum() == ds.num_frames
     assert ds[-1].position == ds.num_episodes - 1
     for bad in (ds.num_episodes, -1, "0"):
@@ -31,7 +40,11 @@ def test_dataset(h264: str) -> None:
     for beyond in (ds.num_episodes, -ds.num_episodes - 1, "0"):
         with pytest.raises(robocache.Misuse):
             ds[beyond]  # type: ignore[index]
-    assert robocache.open(Path(h264)).num_frames == robocache.open("file://" + h264).num_frames == ds.num_frames
+    assert (
+        robocache.open(Path(h264)).num_frames
+        == robocache.open("file://" + h264).num_frames
+        == ds.num_frames
+    )
 
 
 def test_closing(h264: str) -> None:
@@ -49,10 +62,16 @@ def test_streams(h264: str) -> None:
     pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     ds = robocache.open(h264)
     ep = ds.episode(1)
-    table = pq.read_table(Path(h264) / "data/chunk-000/file-000.parquet", filters=[("episode_index", "=", ep.index)])
+    table = pq.read_table(
+        Path(h264) / "data/chunk-000/file-000.parquet", filters=[("episode_index", "=", ep.index)]
+    )
     s = ep.streams["observation.state"]
     assert np.array_equal(s.values, np.stack(table["observation.state"].to_numpy()))
-    assert s.values.dtype == np.float32 and s.times.dtype == np.int64 and len(s) == ep.length == len(table)
+    assert (
+        s.values.dtype == np.float32
+        and s.times.dtype == np.int64
+        and len(s) == ep.length == len(table)
+    )
     assert np.abs(s.times / 1e9 - table["timestamp"].to_numpy()).max() < 1e-6
     assert s.rate_hz == pytest.approx(30, rel=1e-4)
     assert np.array_equal(ep.streams["index"].values, table["index"].to_numpy())
@@ -71,10 +90,16 @@ def test_streams(h264: str) -> None:
 
 def test_align(h264: str) -> None:
     ep = robocache.open(h264).episode(0)
-    state, times = ep.streams["observation.state"].values.astype(np.float64), ep.streams["observation.state"].times
+    state, times = (
+        ep.streams["observation.state"].values.astype(np.float64),
+        ep.streams["observation.state"].times,
+    )
     a = ep.align(hz=50)
     t = a["times"]
-    assert np.array_equal(t, times[0] + np.rint(np.arange(len(t)) * NS / 50).astype(np.int64)) and t[-1] <= times[-1]
+    assert (
+        np.array_equal(t, times[0] + np.rint(np.arange(len(t)) * NS / 50).astype(np.int64))
+        and t[-1] <= times[-1]
+    )
     assert a["observation.state_is_pad"].dtype == bool and not a["observation.state_is_pad"].any()
     want = np.stack([np.interp(t, times, state[:, c]) for c in range(state.shape[1])], 1)
     assert a["observation.state"].dtype == np.float32
@@ -82,21 +107,44 @@ def test_align(h264: str) -> None:
     # Given times, seconds and nanoseconds; outside the data: masked, and by policy.
     given = [-0.5, 0.1, 1.0, 1e4]
     b = ep.align(times=given, keys=["action", "task"], modes={"action": "previous"})
-    c = ep.align(times=[int(x * NS) for x in given], keys=["action"], modes={"action": "previous"}, edge="mask")
+    c = ep.align(
+        times=[int(x * NS) for x in given],
+        keys=["action"],
+        modes={"action": "previous"},
+        edge="mask",
+    )
     assert b["action_is_pad"].tolist() == c["action_is_pad"].tolist() == [True, False, False, True]
     assert not c["action"][[0, 3]].any() and np.array_equal(b["action"][1:3], c["action"][1:3])
-    assert np.array_equal(b["action"][3], ep.streams["action"].values[-1]) and isinstance(b["task"], list) and len(b["task"]) == 4
+    assert (
+        np.array_equal(b["action"][3], ep.streams["action"].values[-1])
+        and isinstance(b["task"], list)
+        and len(b["task"]) == 4
+    )
     # A duration is seconds, int or float, or text with a unit; an offset moves a stream.
     for gap in (0.02, "20ms", "20000000ns", np.float32(0.02)):
         assert ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
     for gap in (1, 1.0, np.int64(1), "1s"):
         assert not ep.align(hz=50, keys=["action"], max_gap=gap)["action_is_pad"].any()
-    moved = ep.align(times=[0.5], keys=["action"], modes={"action": "nearest"}, offset={"action": 0.1})["action"]
-    assert np.array_equal(moved, ep.align(times=[0.4], keys=["action"], modes={"action": "nearest"})["action"])
-    assert len(ep.align(hz=Fraction(30000, 1001), keys=["action"])["times"]) == len(ep.align(hz="30000/1001", keys=["action"])["times"])
-    images = ep.align(times=[0.0, 0.34, -9.0], keys=["observation.images.cam_high"], edge="mask", image_size=(24, 32))
+    moved = ep.align(
+        times=[0.5], keys=["action"], modes={"action": "nearest"}, offset={"action": 0.1}
+    )["action"]
+    assert np.array_equal(
+        moved, ep.align(times=[0.4], keys=["action"], modes={"action": "nearest"})["action"]
+    )
+    assert len(ep.align(hz=Fraction(30000, 1001), keys=["action"])["times"]) == len(
+        ep.align(hz="30000/1001", keys=["action"])["times"]
+    )
+    images = ep.align(
+        times=[0.0, 0.34, -9.0],
+        keys=["observation.images.cam_high"],
+        edge="mask",
+        image_size=(24, 32),
+    )
     frames = ep.streams["observation.images.cam_high"].frames([0, 10], image_size=(24, 32))
-    assert np.array_equal(images["observation.images.cam_high"][:2], frames) and not images["observation.images.cam_high"][2].any()
+    assert (
+        np.array_equal(images["observation.images.cam_high"][:2], frames)
+        and not images["observation.images.cam_high"][2].any()
+    )
     assert images["observation.images.cam_high_is_pad"].tolist() == [False, False, True]
 
 
@@ -111,7 +159,10 @@ def test_align(h264: str) -> None:
         ({"hz": 10, "edge": "clip"}, "clamp"),
         ({"hz": 10, "max_gap": "long"}, "seconds as a number, or text with a unit"),
         ({"hz": 10, "max_gap": "0.05"}, "with a unit"),
-        ({"hz": 10, "max_gap": 50_000_000}, r"50000000 s \(578\.7 days\), and as nanoseconds 50 ms"),
+        (
+            {"hz": 10, "max_gap": 50_000_000},
+            r"50000000 s \(578\.7 days\), and as nanoseconds 50 ms",
+        ),
         ({"hz": 10, "latency": {"action": 5e7}}, "as nanoseconds 50 ms"),
         ({"hz": 10, "offset": {"action": -100_000}}, "as nanoseconds -100 us"),
         ({"hz": 10, "drift": {"action": (3, 500_000_000)}}, "as nanoseconds 500 ms"),
@@ -120,7 +171,14 @@ def test_align(h264: str) -> None:
         ({"hz": 10, "keys": ["task"], "modes": {"index": "linear"}}, ""),
         ({"hz": 10, "mode": {}}, "modes"),
         ({"hz": 10, "extent": "everything"}, "intersection"),
-        ({"hz": 10, "modes": {"observation.images.cam_high": "linear"}, "keys": ["observation.images.cam_high"]}, "nearest"),
+        (
+            {
+                "hz": 10,
+                "modes": {"observation.images.cam_high": "linear"},
+                "keys": ["observation.images.cam_high"],
+            },
+            "nearest",
+        ),
     ],
 )
 def test_align_misuse(h264: str, kwargs: dict, words: str) -> None:
@@ -132,7 +190,9 @@ def test_align_misuse(h264: str, kwargs: dict, words: str) -> None:
         ep.align(**kwargs)
 
 
-@pytest.mark.parametrize("name,version", [("g1_v21", "v2.1"), ("gr00t_picknplace_v20", "v2.0"), ("g1_v30_drift", "v3.0")])
+@pytest.mark.parametrize(
+    "name,version", [("g1_v21", "v2.1"), ("gr00t_picknplace_v20", "v2.0"), ("g1_v30_drift", "v3.0")]
+)
 def test_versions_of_the_format(name: str, version: str) -> None:
     ds = robocache.open(dataset_path(name))
     assert ds.version == version
@@ -204,10 +264,18 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
         ):
             with pytest.raises(robocache.Misuse, match="have timestamps") as e:
                 opens(h264, **ways)
-            assert "hz= resamples" in e.value.hint and "robocache.convert(…, fps=RATE)" in e.value.hint and "--" not in e.value.hint
+            assert (
+                "hz= resamples" in e.value.hint
+                and "robocache.convert(…, fps=RATE)" in e.value.hint
+                and "--" not in e.value.hint
+            )
     good.write_text('{"streams": {}}')
     ds = robocache.open(h264, format="lerobot", map=good)
-    assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": h264, "format": "lerobot", "map": str(good)}
+    assert (
+        pickle.loads(pickle.dumps(ds))._args
+        == ds._args
+        == {"uri": h264, "format": "lerobot", "map": str(good)}
+    )
     buffer = dataset_path("diffusion_policy_zarr/replay_buffer.zarr")
     ds = robocache.open(buffer, rows_hz=30)
     assert pickle.loads(pickle.dumps(ds))._args == ds._args == {"uri": buffer, "rows_hz": 30}
@@ -217,7 +285,13 @@ def test_how_it_is_opened(h264: str, tmp_path: Path) -> None:
         robocache.Loader([h264, h264], open=robocache.Open(format="lerobot"))
 
 
-@pytest.mark.parametrize("name, key, rows", [("hdf5_features/latest.hdf5", "layout.contiguous", 200), ("zarr/v3/data.zarr", "1d.chunked.ragged.i2", 5)])
+@pytest.mark.parametrize(
+    "name, key, rows",
+    [
+        ("hdf5_features/latest.hdf5", "layout.contiguous", 200),
+        ("zarr/v3/data.zarr", "1d.chunked.ragged.i2", 5),
+    ],
+)
 def test_values_without_a_clock(name: str, key: str, rows: int) -> None:
     """An array whose rows nothing gives a time has values; its timestamps want a rate."""
     stream = robocache.open(dataset_path(name)).episode(0).streams[key]
@@ -233,11 +307,22 @@ def test_features_print_as_a_table(exact: str) -> None:
 
     f = robocache.open(exact).features
     lines = repr(f).splitlines()
-    assert str(f) == repr(f) and len(lines) == len(f) + 1 and all(line == line.rstrip() for line in lines)
+    assert (
+        str(f) == repr(f)
+        and len(lines) == len(f) + 1
+        and all(line == line.rstrip() for line in lines)
+    )
     assert lines[0].split()[:4] == ["key", "kind", "dtype", "shape"]
     at = lines[0].index("kind")
-    assert [line[:at].strip() for line in lines[1:]] == list(f) and {line[at:].split()[0] for line in lines[1:]} == {x.kind for x in f.values()}
-    assert any("av1" in line and "480×640" in line for line in lines) and "kLeftShoulderPitch, " in lines[1]
+    assert [line[:at].strip() for line in lines[1:]] == list(f) and {
+        line[at:].split()[0] for line in lines[1:]
+    } == {x.kind for x in f.values()}
+    assert (
+        any("av1" in line and "480×640" in line for line in lines)
+        and "kLeftShoulderPitch, " in lines[1]
+    )
     assert any(line.startswith("timestamp") and line.endswith("bookkeeping") for line in lines)
-    assert isinstance(f, dict) and f == dict(f) and pickle.loads(pickle.dumps(f)) == f == copy.copy(f)
+    assert (
+        isinstance(f, dict) and f == dict(f) and pickle.loads(pickle.dumps(f)) == f == copy.copy(f)
+    )
     assert repr(type(f)()) == "no features"

@@ -27,10 +27,18 @@ ORDERS: dict[str, dict[str, Any]] = {
     "global": {},
     "drop": {"drop_last": True},
     "pool": {"shuffle": "pool", "order": robocache.Order(pool_episodes=8, pool_shards=4)},
-    "pool, dropped": {"shuffle": "pool", "order": robocache.Order(pool_episodes=4, pool_shards=2), "drop_last": True},
+    "pool, dropped": {
+        "shuffle": "pool",
+        "order": robocache.Order(pool_episodes=4, pool_shards=2),
+        "drop_last": True,
+    },
     "file": {"shuffle": False},
     "mixture": {"sources": 2},
-    "mixture of pools": {"sources": 2, "shuffle": "pool", "order": robocache.Order(pool_episodes=4)},
+    "mixture of pools": {
+        "sources": 2,
+        "shuffle": "pool",
+        "order": robocache.Order(pool_episodes=4),
+    },
 }
 RESUMED = ("global", "pool", "mixture", "mixture of pools")
 
@@ -39,13 +47,20 @@ RESUMED = ("global", "pool", "mixture", "mixture of pools")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """429 samples and 120: no video, so that every process is quick."""
     folder = tmp_path_factory.mktemp("ddp")
-    size = {"one": ["--episodes", "13", "--seconds", "1.1"], "two": ["--episodes", "5", "--seconds", "0.8", "--seed", "4"]}
+    size = {
+        "one": ["--episodes", "13", "--seconds", "1.1"],
+        "two": ["--episodes", "5", "--seconds", "0.8", "--seed", "4"],
+    }
     return [str(synth(folder / n, "--cameras", "0", *s)) for n, s in size.items()]
 
 
 def loader(paths: list[str], sources: int = 1, **kwargs: Any) -> robocache.Loader:
-    source = [robocache.Mix(p, weight=w) for p, w in zip(paths, (2, 1))] if sources == 2 else paths[0]
-    return robocache.Loader(source, **{"batch_size": BATCH, "seed": 5, "keys": ["index"], "threads": 1, **kwargs})
+    source = (
+        [robocache.Mix(p, weight=w) for p, w in zip(paths, (2, 1))] if sources == 2 else paths[0]
+    )
+    return robocache.Loader(
+        source, **{"batch_size": BATCH, "seed": 5, "keys": ["index"], "threads": 1, **kwargs}
+    )
 
 
 def numbers(batch: dict[str, Any]) -> list[int]:
@@ -106,7 +121,9 @@ def joined(paths: list[str], batch: int) -> dict[str, Any]:
     from torch.distributed.algorithms.join import Join
     from torch.nn.parallel import DistributedDataParallel
 
-    with loader(paths, batch_size=batch, order=robocache.Order(uneven="short"), keys=["index", "action"]) as ld:
+    with loader(
+        paths, batch_size=batch, order=robocache.Order(uneven="short"), keys=["index", "action"]
+    ) as ld:
         model = DistributedDataParallel(torch.nn.Linear(ld.dataset.features["action"].shape[0], 1))
         got = []
         with Join([model]):
@@ -121,9 +138,13 @@ def trained(paths: list[str]) -> dict[str, Any]:
     from torch.nn.parallel import DistributedDataParallel
 
     world = dist.get_world_size() if dist.is_initialized() else 1
-    with loader(paths, batch_size=24 // world, drop_last=True, keys=["observation.state", "action"]) as ld:
+    with loader(
+        paths, batch_size=24 // world, drop_last=True, keys=["observation.state", "action"]
+    ) as ld:
         f = ld.dataset.features
-        net = torch.nn.Linear(f["observation.state"].shape[0], f["action"].shape[0], dtype=torch.float64)
+        net = torch.nn.Linear(
+            f["observation.state"].shape[0], f["action"].shape[0], dtype=torch.float64
+        )
         for p in net.parameters():
             torch.nn.init.constant_(p, 0.1)
         model = DistributedDataParallel(net) if world > 1 else net
@@ -138,23 +159,46 @@ def trained(paths: list[str]) -> dict[str, Any]:
             if world > 1:
                 dist.all_reduce(whole)
             losses.append(whole.item())
-    return {"losses": losses, "weights": torch.cat([p.detach().ravel() for p in net.parameters()]).tolist()}
+    return {
+        "losses": losses,
+        "weights": torch.cat([p.detach().ravel() for p in net.parameters()]).tolist(),
+    }
 
 
 def enter(rank: int, world: int, meet: str) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meet}", rank=rank, world_size=world, timeout=timedelta(seconds=600))
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{meet}",
+        rank=rank,
+        world_size=world,
+        timeout=timedelta(seconds=600),
+    )
 
 
 def worker(rank: int, world: int, folder: str, jobs: dict[str, dict[str, Any]]) -> None:
     enter(rank, world, os.path.join(folder, "meet"))
-    done: dict[str, Callable[..., Any]] = {"epochs": epochs, "heads": heads, "tails": tails, "joined": joined, "trained": trained}
+    done: dict[str, Callable[..., Any]] = {
+        "epochs": epochs,
+        "heads": heads,
+        "tails": tails,
+        "joined": joined,
+        "trained": trained,
+    }
     results = {name: done[name](**kwargs) for name, kwargs in jobs.items()}
     Path(folder, f"{rank}.json").write_text(json.dumps(results))
     dist.destroy_process_group()
 
 
-def doomed(rank: int, world: int, folder: str, paths: list[str], kwargs: dict[str, Any], turn: int, die: int) -> None:
+def doomed(
+    rank: int,
+    world: int,
+    folder: str,
+    paths: list[str],
+    kwargs: dict[str, Any],
+    turn: int,
+    die: int,
+) -> None:
     """Trains with a state saved after each step; one rank is killed in the middle of a step."""
     enter(rank, world, os.path.join(folder, f"meet{turn}"))
     saved = Path(folder, "state.json")
@@ -180,7 +224,9 @@ def doomed(rank: int, world: int, folder: str, paths: list[str], kwargs: dict[st
 def server() -> str:
     """Processes that begin with torch imported: clean as spawned ones, and eight of them cost one import."""
     os.environ["OMP_NUM_THREADS"] = "1"
-    multiprocessing.set_forkserver_preload(["torch", "torch.distributed", "torch.nn.parallel", "robocache"])
+    multiprocessing.set_forkserver_preload(
+        ["torch", "torch.distributed", "torch.nn.parallel", "robocache"]
+    )
     return "forkserver"
 
 
@@ -192,15 +238,23 @@ def group(world: int, folder: Path, jobs: dict[str, dict[str, Any]]) -> list[dic
 
 def odd_batch(world: int, samples: int) -> int:
     """A batch size that leaves fewer samples than ranks to the last step."""
-    return next(b for b in range(2, samples) if 0 < samples % (b * world) < world and samples > b * world)
+    return next(
+        b for b in range(2, samples) if 0 < samples % (b * world) < world and samples > b * world
+    )
 
 
 @pytest.fixture(scope="module")
-def runs(paths: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
+def runs(
+    paths: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, list[dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("runs")
 
     def jobs(w: int) -> dict[str, dict[str, Any]]:
-        return {"epochs": {"paths": paths}, "joined": {"paths": paths, "batch": odd_batch(w, 429)}, "trained": {"paths": paths}}
+        return {
+            "epochs": {"paths": paths},
+            "joined": {"paths": paths, "batch": odd_batch(w, 429)},
+            "trained": {"paths": paths},
+        }
 
     out = {4: group(4, folder / "4", {**jobs(4), "heads": {"paths": paths}})}
     # Any rank's state is everyone's.
@@ -210,7 +264,9 @@ def runs(paths: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[int
     return out
 
 
-def check(ranks: list[list[list[int]]], order: list[int], start: int, name: str, batch: int = BATCH) -> None:
+def check(
+    ranks: list[list[list[int]]], order: list[int], start: int, name: str, batch: int = BATCH
+) -> None:
     """The ranks' steps are the order from a position on, cut; and the last one is filled up with the first of it."""
     world, pool, drop = len(ranks), "pool" in name, "drop" in name
     size = batch * world
@@ -225,7 +281,9 @@ def check(ranks: list[list[list[int]]], order: list[int], start: int, name: str,
         if pool and len(order) - at >= size and len(set(want)) == size:
             place = {s: p for p, s in enumerate(want)}
             for r in ranks:
-                assert [place[i] for i in r[t]] == sorted(place[i] for i in r[t]), "each in the order of positions"
+                assert [place[i] for i in r[t]] == sorted(place[i] for i in r[t]), (
+                    "each in the order of positions"
+                )
 
 
 def order(paths: list[str], name: str, epoch: int) -> list[int]:
@@ -246,9 +304,13 @@ def test_ranks_are_the_epoch(name: str, world: int, runs: dict[int, Any], paths:
 
 @pytest.mark.parametrize("world", (2, 8))
 @pytest.mark.parametrize("name", RESUMED)
-def test_a_state_of_four_ranks_on_more_and_on_fewer(name: str, world: int, runs: dict[int, Any], paths: list[str]) -> None:
+def test_a_state_of_four_ranks_on_more_and_on_fewer(
+    name: str, world: int, runs: dict[int, Any], paths: list[str]
+) -> None:
     heads = [r["heads"][name] for r in runs[4]]
-    assert all({**h["state"], "rank": 0} == {**heads[0]["state"], "rank": 0} for h in heads), "the ranks' states are one"
+    assert all({**h["state"], "rank": 0} == {**heads[0]["state"], "rank": 0} for h in heads), (
+        "the ranks' states are one"
+    )
     whole, at = order(paths, name, 0), HEAD * 4 * BATCH
     given = [i for t in range(HEAD) for h in heads for i in h["got"][t]]
     assert heads[0]["state"]["position"] == at == len(given) and sorted(given) == sorted(whole[:at])
@@ -260,12 +322,18 @@ def test_a_state_of_four_ranks_on_more_and_on_fewer(name: str, world: int, runs:
 def test_a_short_end_under_join(world: int, runs: dict[int, Any], paths: list[str]) -> None:
     ranks = [r["joined"] for r in runs[world]]
     counts = [len(r["got"]) for r in ranks]
-    assert counts == [r["len"] for r in ranks] and max(counts) - min(counts) == 1, "some have a batch less"
-    assert sorted(i for r in ranks for b in r["got"] for i in b) == list(range(429)), "every sample once"
+    assert counts == [r["len"] for r in ranks] and max(counts) - min(counts) == 1, (
+        "some have a batch less"
+    )
+    assert sorted(i for r in ranks for b in r["got"] for i in b) == list(range(429)), (
+        "every sample once"
+    )
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_training_is_that_of_one_process(world: int, runs: dict[int, Any], paths: list[str]) -> None:
+def test_training_is_that_of_one_process(
+    world: int, runs: dict[int, Any], paths: list[str]
+) -> None:
     one = trained(paths)
     assert len(one["losses"]) == 429 // 24 and one["losses"][-1] < one["losses"][0]
     for r in runs[world]:
@@ -292,8 +360,17 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
         if die:
             state = json.loads((tmp_path / "state.json").read_text())
             done = (state["position"] - at) / (world * BATCH)
-            assert done in (die - 2, die - 1), "the step in which it died did not count; the one before may not have been saved yet"
-        logs = [[json.loads(line) for line in (tmp_path / f"{turn}.{r}.log").read_text().splitlines() if line.endswith("]")] for r in range(world)]
+            assert done in (die - 2, die - 1), (
+                "the step in which it died did not count; the one before may not have been saved yet"
+            )
+        logs = [
+            [
+                json.loads(line)
+                for line in (tmp_path / f"{turn}.{r}.log").read_text().splitlines()
+                if line.endswith("]")
+            ]
+            for r in range(world)
+        ]
         end = state["position"] if die else len(whole)
         for t in range(-(-(end - at) // (world * BATCH))):
             got = [i for log in logs for i in log[t][2]]
@@ -302,4 +379,6 @@ def test_killed_ranks(name: str, paths: list[str], tmp_path: Path) -> None:
             counted += got
         at = end
     lost, extra = Counter(whole) - Counter(counted), Counter(counted) - Counter(whole)
-    assert not lost and extra.total() < 3 * BATCH, "the last step was filled up, and nothing else came twice"
+    assert not lost and extra.total() < 3 * BATCH, (
+        "the last step was filled up, and nothing else came twice"
+    )

@@ -25,17 +25,37 @@ def test_units_and_empty_episodes(tmp_path: Path) -> None:
     ds = robocache.open(uri, rows_hz=10)
     depth = ds[0].streams["observation.depth"]
     # Float metres: as stored, to the bit, or millimetres.
-    assert depth.feature.unit == "m" and depth.frames().tobytes() == depth.frames(depth_unit="m").tobytes() == metres.tobytes()
+    assert (
+        depth.feature.unit == "m"
+        and depth.frames().tobytes() == depth.frames(depth_unit="m").tobytes() == metres.tobytes()
+    )
     assert np.array_equal(depth.frames(depth_unit="mm")[:, 0], metres * np.float32(1000))
     assert np.array_equal(depth.frames([2, 0], depth_unit="m")[:, 0], metres[[2, 0]])
     assert np.array_equal(ds[0].streams["observation.codes"].frames()[:, 0], codes[..., 0])
-    batch = next(iter(robocache.Loader(uri, open=robocache.Open(rows_hz=10), batch_size=4, shuffle=False, images=robocache.Images(depth_unit="m"))))
+    batch = next(
+        iter(
+            robocache.Loader(
+                uri,
+                open=robocache.Open(rows_hz=10),
+                batch_size=4,
+                shuffle=False,
+                images=robocache.Images(depth_unit="m"),
+            )
+        )
+    )
     assert np.asarray(batch["observation.depth"]).tobytes() == metres.tobytes()
     with pytest.raises(robocache.Misuse):
         depth.frames(depth_unit="cm")
     # No rows: arrays of none, of the kind that rows would have.
-    for key, shape, dtype in (("depth", (0, 1, 12, 9), "float32"), ("codes", (0, 1, 12, 9), "uint16"), ("cam", (0, 3, 12, 9), "uint8")):
-        for got in (ds[1].streams[f"observation.{key}"].frames(), ds[0].streams[f"observation.{key}"].frames([])):
+    for key, shape, dtype in (
+        ("depth", (0, 1, 12, 9), "float32"),
+        ("codes", (0, 1, 12, 9), "uint16"),
+        ("cam", (0, 3, 12, 9), "uint8"),
+    ):
+        for got in (
+            ds[1].streams[f"observation.{key}"].frames(),
+            ds[0].streams[f"observation.{key}"].frames([]),
+        ):
             assert got.shape == shape and got.dtype == dtype
 
 
@@ -45,7 +65,13 @@ def agreed(uri: str, key: str, metres: np.ndarray, **how: object) -> None:
 
     def check(got: object, unit: str, what: str) -> None:
         scale = {"m": 1.0, "mm": 1000.0}[unit]
-        np.testing.assert_allclose(np.asarray(got, np.float64)[:rows], metres * scale, rtol=2e-6, atol=1e-6 * scale, err_msg=what)
+        np.testing.assert_allclose(
+            np.asarray(got, np.float64)[:rows],
+            metres * scale,
+            rtol=2e-6,
+            atol=1e-6 * scale,
+            err_msg=what,
+        )
 
     for unit in (None, "m", "mm"):
         ds = robocache.open(uri, depth_unit=unit, **how)
@@ -56,8 +82,17 @@ def agreed(uri: str, key: str, metres: np.ndarray, **how: object) -> None:
         check(stream.frames(depth_unit="mm"), "mm", "frames in mm")
         check(ds[0].align(times=stream.times, keys=[key])[key], stream.feature.unit, "align")
         for wanted in (None, "m", "mm"):
-            m = robocache.MapDataset(ds, episodes=[0], keys=[key], images=robocache.Images(depth_unit=wanted))
-            loader = robocache.Loader(ds, episodes=[0], keys=[key], batch_size=rows, shuffle=False, images=robocache.Images(depth_unit=wanted))
+            m = robocache.MapDataset(
+                ds, episodes=[0], keys=[key], images=robocache.Images(depth_unit=wanted)
+            )
+            loader = robocache.Loader(
+                ds,
+                episodes=[0],
+                keys=[key],
+                batch_size=rows,
+                shuffle=False,
+                images=robocache.Images(depth_unit=wanted),
+            )
             for x in (m, loader):
                 assert x.features[key].unit == (wanted or unit or "mm")
             check(m.batch(range(rows))[key], m.features[key].unit, "items")
@@ -67,7 +102,9 @@ def agreed(uri: str, key: str, metres: np.ndarray, **how: object) -> None:
         except robocache.Unsupported:
             continue
         if top is not None:
-            assert np.ravel(top)[0] == pytest.approx(metres.max() * (1 if stream.feature.unit == "m" else 1000), rel=2e-6)
+            assert np.ravel(top)[0] == pytest.approx(
+                metres.max() * (1 if stream.feature.unit == "m" else 1000), rel=2e-6
+            )
 
 
 @pytest.mark.parametrize("kind", ["uint16", "float32"])
@@ -78,7 +115,11 @@ def test_units_agree(tmp_path: Path, format: str, kind: str) -> None:
     with h5py.File(tmp_path / "depth.hdf5", "w") as f:
         g = f.create_group("data/demo_0")
         g["actions"] = np.zeros((6, 2), np.float32)
-        g["obs/cam_depth"] = np.rint(metres * 1000).astype(np.uint16) if kind == "uint16" else metres.astype(np.float32)
+        g["obs/cam_depth"] = (
+            np.rint(metres * 1000).astype(np.uint16)
+            if kind == "uint16"
+            else metres.astype(np.float32)
+        )
     uri, key, how = os.fspath(tmp_path / "depth.hdf5"), "observation.cam_depth", {"rows_hz": 10}
     if format != "hdf5":
         done = cli("convert", uri, os.fspath(tmp_path / "out"), "--to", format, "--rows-hz", "10")
@@ -104,7 +145,12 @@ def test_no_depth(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "heat.hdf5", "w") as f:
         f["heat"] = heat
         f["depth"] = np.full((3, 12, 9), 1500, np.float32)
-    mapping = {"streams": {"heat": {"from": ["heat"], "unit": "K"}, "depth": {"from": ["depth"], "unit": "mm"}}}
+    mapping = {
+        "streams": {
+            "heat": {"from": ["heat"], "unit": "K"},
+            "depth": {"from": ["depth"], "unit": "mm"},
+        }
+    }
     ds = robocache.open(tmp_path / "heat.hdf5", rows_hz=10, map=mapping)
     loader = robocache.Loader(ds, batch_size=3, images=robocache.Images(depth_unit="m"))
     batch = next(iter(loader))

@@ -33,7 +33,10 @@ class Late(_device.Device):
 
     def _move(self, to, host) -> None:  # type: ignore[no-untyped-def]
         for out, v in zip(to, host, strict=True):
-            self._stream.work.append(lambda to=out.data_ptr(), place=(v.data_ptr(), v.nbytes): ctypes.memmove(to, *place))  # addresses: the tensors may be gone by then
+            # addresses: the tensors may be gone by then
+            self._stream.work.append(
+                lambda to=out.data_ptr(), place=(v.data_ptr(), v.nbytes): ctypes.memmove(to, *place)
+            )
 
     def _in_use(self, v, stream) -> None:  # type: ignore[no-untyped-def]
         assert stream is caller.stream
@@ -61,7 +64,12 @@ used: list = []
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     """Loaders of the test give their batches through Late."""
-    cuda = types.SimpleNamespace(Stream=Stream, Event=Event, stream=lambda s: contextlib.nullcontext(), current_stream=lambda d: caller.stream)
+    cuda = types.SimpleNamespace(
+        Stream=Stream,
+        Event=Event,
+        stream=lambda s: contextlib.nullcontext(),
+        current_stream=lambda d: caller.stream,
+    )
     used.clear()
     main.run()
 
@@ -79,7 +87,9 @@ def late(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
                 finisher = None
                 if self._raw:
                     finisher = LateFinisher(self._open(), torch, "cpu", self._delivered_to.kernels)
-                self._batches = Late(batches, types.SimpleNamespace(cuda=cuda, empty=empty), "device", finisher)
+                self._batches = Late(
+                    batches, types.SimpleNamespace(cuda=cuda, empty=empty), "device", finisher
+                )
                 if finisher is not None:
                     finisher.queue = self._batches._stream.work
             return self._batches
@@ -126,7 +136,12 @@ def test_a_caller_who_changes_the_stream(h264: str, late, monkeypatch: pytest.Mo
         used.clear()
         b = next(it)
         assert b["index"].tolist() == want
-        assert began is not caller.stream and len(used) == 2 and used[0] is b["action"] and used[1] is b["index"]
+        assert (
+            began is not caller.stream
+            and len(used) == 2
+            and used[0] is b["action"]
+            and used[1] is b["index"]
+        )
 
 
 def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # type: ignore[no-untyped-def]
@@ -153,7 +168,9 @@ def test_copies_come_after_what_the_caller_began(h264: str, late) -> None:  # ty
 
 
 @pytest.mark.parametrize("place", ["_send", "_copy", "_in_use"])
-def test_a_lost_device_is_temporary(h264: str, late, place: str, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_lost_device_is_temporary(
+    h264: str, late, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
     loader = late(h264)
     it = iter(loader)
     next(it)
@@ -170,7 +187,10 @@ def test_a_lost_device_is_temporary(h264: str, late, place: str, monkeypatch: py
         with pytest.raises(robocache.Temporary, match="device-side assert") as e:
             next(it)
         assert "state_dict" in e.value.hint
-        for other in ("CUDA out of memory", "CUDA error: operation not permitted when stream is capturing"):
+        for other in (
+            "CUDA out of memory",
+            "CUDA error: operation not permitted when stream is capturing",
+        ):
             said[0] = other
             with pytest.raises(RuntimeError, match=other) as e:
                 next(it)
@@ -184,11 +204,28 @@ def test_a_lost_device_is_temporary(h264: str, late, place: str, monkeypatch: py
         {},
         {"images": robocache.Images(dtype="float32")},
         {"images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
-        {"hz": 20, "normalize": {"action": {"mode": "min_max", "clip": True}}, "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]}},
+        {
+            "hz": 20,
+            "normalize": {"action": {"mode": "min_max", "clip": True}},
+            "delta_timestamps": {"action": [0.0, 0.1], "observation.state": [-0.2, 0.0]},
+        },
         {"cache": "ram", "images": robocache.Images(dtype="float32")},
         {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96)},
-        {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(dtype="float32"), "normalize": "mean_std"},
-        {"keys": CAMERA_KEYS, "augment": robocache.Augment(**AUGMENT), "image_size": (96, 96), "images": robocache.Images(dtype="float32"), "hz": 20, "align": robocache.Align(edge="mask", extent="union")},
+        {
+            "keys": CAMERA_KEYS,
+            "augment": robocache.Augment(**AUGMENT),
+            "image_size": (96, 96),
+            "images": robocache.Images(dtype="float32"),
+            "normalize": "mean_std",
+        },
+        {
+            "keys": CAMERA_KEYS,
+            "augment": robocache.Augment(**AUGMENT),
+            "image_size": (96, 96),
+            "images": robocache.Images(dtype="float32"),
+            "hz": 20,
+            "align": robocache.Align(edge="mask", extent="union"),
+        },
     ],
     ids=str,
 )
@@ -205,14 +242,27 @@ def test_raw_batches_become_those_of_the_host(h264: str, late, how) -> None:  # 
                     assert a[k] == v
                     continue
                 assert a[k].dtype == v.dtype and a[k].shape == v.shape, k
-                assert torch.equal(a[k].view(torch.uint8) if v.is_floating_point() and v.dim() else a[k], v.view(torch.uint8) if v.is_floating_point() and v.dim() else v), k
+                assert torch.equal(
+                    a[k].view(torch.uint8) if v.is_floating_point() and v.dim() else a[k],
+                    v.view(torch.uint8) if v.is_floating_point() and v.dim() else v,
+                ), k
             n += 1
         assert n == len(loader)
-    assert loader.stats()["normalization"] == twin.stats()["normalization"] if "normalization" in twin.stats() else True
+    assert (
+        loader.stats()["normalization"] == twin.stats()["normalization"]
+        if "normalization" in twin.stats()
+        else True
+    )
 
 
 def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
-    how = {"keys": None, "batch_size": 16, "threads": 2, "images": robocache.Images(dtype="float32"), "normalize": "mean_std"}
+    how = {
+        "keys": None,
+        "batch_size": 16,
+        "threads": 2,
+        "images": robocache.Images(dtype="float32"),
+        "normalize": "mean_std",
+    }
     mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", hz=15)]
     loader, twin = late(mix, raw=True, **how), plain(mix, **how)
     for n, (a, b) in enumerate(zip(loader, twin, strict=True)):
@@ -224,9 +274,18 @@ def test_raw_mixtures(h264: str, late) -> None:  # type: ignore[no-untyped-def]
 
 def test_raw_mixtures_of_two_widths(h264: str, late) -> None:  # type: ignore[no-untyped-def]
     """Keys that are padded are finished on the host, beside others that are not."""
-    how = {"keys": ["action", "observation.state"], "batch_size": 16, "threads": 2, "normalize": "mean_std", "windows": robocache.Windows(missing="pad")}
+    how = {
+        "keys": ["action", "observation.state"],
+        "batch_size": 16,
+        "threads": 2,
+        "normalize": "mean_std",
+        "windows": robocache.Windows(missing="pad"),
+    }
     dims = {"action": [*range(1, 26), 30]}
-    mix = [robocache.Mix(h264, weight=2, name="a"), robocache.Mix(h264, weight=1, name="b", dims=dims)]
+    mix = [
+        robocache.Mix(h264, weight=2, name="a"),
+        robocache.Mix(h264, weight=1, name="b", dims=dims),
+    ]
     loader, twin = late(mix, raw=True, **how), plain(mix, **how)
     for a, b in itertools.islice(zip(loader, twin, strict=True), 4):
         assert a["action"].shape == (16, 31) and a["action_dim_is_pad"].sum() == 16 * 5
@@ -307,7 +366,13 @@ def test_the_next_epoch_begins_ahead(h264: str, late, monkeypatch: pytest.Monkey
             batch = next(a)
             if e == k == 0:  # what is taken ahead is waited for
                 source = loader._batches._batches
-                monkeypatch.setattr(source, "next", lambda epoch=-1, wait=True, into=None, real=source.next: real(epoch, True, into))
+                monkeypatch.setattr(
+                    source,
+                    "next",
+                    lambda epoch=-1, wait=True, into=None, real=source.next: real(
+                        epoch, True, into
+                    ),
+                )
             assert torch.equal(batch["index"], y["index"])
             assert loader.epoch == twin.epoch and loader.state_dict() == twin.state_dict(), (e, k)
         ahead.append(loader._batches.waiting)
@@ -340,8 +405,18 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     source = device._batches
-    monkeypatch.setattr(source, "next", lambda epoch=-1, wait=True, into=None, real=source.next: wait and real(epoch, into=into))  # nothing is ahead but where it is asked for
-    for place, how in [("_send", strike), ("_in_use", strike), ("_copy", strike), ("_move", half)] * 10:
+    # nothing is ahead but where it is asked for
+    monkeypatch.setattr(
+        source,
+        "next",
+        lambda epoch=-1, wait=True, into=None, real=source.next: wait and real(epoch, into=into),
+    )
+    for place, how in [
+        ("_send", strike),
+        ("_in_use", strike),
+        ("_copy", strike),
+        ("_move", half),
+    ] * 10:
         if place == "_in_use":
             surely_ahead(loader)
         with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
@@ -349,15 +424,21 @@ def test_exceptions_lose_nothing(h264: str, late, monkeypatch: pytest.MonkeyPatc
             m.setattr(caller, "stream", Caller())  # or nothing is noted there
             next(it)
         assert loader.state_dict()["position"] == len(got)
-        assert place != "_move" or not device._stream.work, "a copy is under way into memory that may be given out again"
+        assert place != "_move" or not device._stream.work, (
+            "a copy is under way into memory that may be given out again"
+        )
         got += next(it)["index"].tolist()
     got += sum((b["index"].tolist() for b in it), [])
     assert got == want
 
 
-def test_what_copies_write_to_stays_until_they_are_over(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_what_copies_write_to_stays_until_they_are_over(
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
     """An interrupt as the finisher returns: nobody else has its tensors, which a copy and a launch on the way still write to."""
-    loader = late(h264, raw=True, keys=CAMERA_KEYS, images=robocache.Images(dtype="float32"), episodes=[0])
+    loader = late(
+        h264, raw=True, keys=CAMERA_KEYS, images=robocache.Images(dtype="float32"), episodes=[0]
+    )
     it = iter(loader)
     next(it)
     device, owners, alive = loader._batches, [], []
@@ -380,7 +461,9 @@ def test_what_copies_write_to_stays_until_they_are_over(h264: str, late, monkeyp
     assert len(alive) > 1 and all(alive)
 
 
-def test_an_error_ahead_comes_with_its_own_batch(h264: str, late, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_an_error_ahead_comes_with_its_own_batch(
+    h264: str, late, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
     loader = late(h264)
     it = iter(loader)
     next(it)

@@ -31,7 +31,9 @@ def test_links(doc: Path) -> None:
         target = (doc.parent / name) if name else doc
         assert target.exists(), link
         if place:
-            assert place in [anchor(t) for t in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)], link
+            assert place in [
+                anchor(t) for t in re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+            ], link
 
 
 PARAMETERS = {
@@ -73,8 +75,15 @@ def test_keywords_exist(doc: Path) -> None:
 
 def test_changes_are_readable() -> None:
     """They become a release's notes. Merges keep the lines of both sides, so that a section may come back whole."""
-    for name, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE | re.DOTALL):
-        kinds, lines = re.findall(r"^### (.*)$", text, re.MULTILINE), re.findall(r"^- .*$", text, re.MULTILINE)
+    for name, text in re.findall(
+        r"^## (.*?)\n(.*?)(?=^## |\Z)",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.MULTILINE | re.DOTALL,
+    ):
+        kinds, lines = (
+            re.findall(r"^### (.*)$", text, re.MULTILINE),
+            re.findall(r"^- .*$", text, re.MULTILINE),
+        )
         assert kinds == [k for k in ("Added", "Changed", "Fixed", "Removed") if k in kinds], name
         assert text.strip().startswith("### ") and len(lines) == len(set(lines)), name
 
@@ -83,7 +92,11 @@ def test_every_verb_is_documented() -> None:
     binary = ROOT / "bin" / "robocache"
     if not binary.exists():
         pytest.skip("no bin/robocache: 'make build' makes one")
-    listed = subprocess.run([str(binary), "--help"], text=True, capture_output=True, check=True).stdout
-    verbs = re.findall(r"^  ([a-z-]+) +\S", listed.split("Available Commands:")[1].split("Flags:")[0], re.MULTILINE)
+    listed = subprocess.run(
+        [str(binary), "--help"], text=True, capture_output=True, check=True
+    ).stdout
+    verbs = re.findall(
+        r"^  ([a-z-]+) +\S", listed.split("Available Commands:")[1].split("Flags:")[0], re.MULTILINE
+    )
     titles = re.findall(r"^## (.*)$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE)
     assert not [v for v in verbs if v != "help" and not any(v in t for t in titles)]

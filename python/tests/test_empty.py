@@ -31,16 +31,33 @@ def mcap(folder: Path) -> str:
 
 
 def rosbag2(folder: Path) -> str:
-    bags, typesys = pytest.importorskip("rosbags.rosbag2"), importlib.import_module("rosbags.typesys")
+    bags, typesys = (
+        pytest.importorskip("rosbags.rosbag2"),
+        importlib.import_module("rosbags.typesys"),
+    )
     types = typesys.get_typestore(typesys.Stores.ROS2_JAZZY)
-    names = {"/speed": "std_msgs/msg/Float64", "/go": "std_msgs/msg/Empty", "/switch": "std_msgs/msg/Empty"}
+    names = {
+        "/speed": "std_msgs/msg/Float64",
+        "/go": "std_msgs/msg/Empty",
+        "/switch": "std_msgs/msg/Empty",
+    }
     with bags.Writer(folder / "bag", version=9) as w:
-        to = {topic: w.add_connection(topic, name, typestore=types) for topic, name in names.items()}
+        to = {
+            topic: w.add_connection(topic, name, typestore=types) for topic, name in names.items()
+        }
         for t in range(0, 1000 * MS, 50 * MS):
-            w.write(to["/speed"], t, types.serialize_cdr(types.types["std_msgs/msg/Float64"](t / 1e9), names["/speed"]))
+            w.write(
+                to["/speed"],
+                t,
+                types.serialize_cdr(types.types["std_msgs/msg/Float64"](t / 1e9), names["/speed"]),
+            )
         for topic, times in (("/go", GO), ("/switch", SWITCH)):
             for t in times:
-                w.write(to[topic], t, types.serialize_cdr(types.types["std_msgs/msg/Empty"](), names[topic]))
+                w.write(
+                    to[topic],
+                    t,
+                    types.serialize_cdr(types.types["std_msgs/msg/Empty"](), names[topic]),
+                )
     return os.fspath(folder / "bag")
 
 
@@ -48,7 +65,11 @@ def rosbag2(folder: Path) -> str:
 def test_events_without_members(write, tmp_path: Path) -> None:
     uri = write(tmp_path)
     ds = robocache.open(uri)
-    assert {f.key: f.kind for f in ds.features.values()} == {"speed": "numeric", "go": "event", "switch": "event"}
+    assert {f.key: f.kind for f in ds.features.values()} == {
+        "speed": "numeric",
+        "go": "event",
+        "switch": "event",
+    }
     assert not ds.info.get("findings")
     ep = ds.episode(0)
     assert ep.streams["go"].times.tolist() == GO and ep.streams["switch"].times.tolist() == SWITCH
@@ -62,6 +83,10 @@ def test_events_without_members(write, tmp_path: Path) -> None:
     robocache.convert(uri, tmp_path / "out.mcap", to="mcap")
     again = robocache.open(tmp_path / "out.mcap").episode(0).streams["go"]
     assert again.kind == "event" and again.times.tolist() == GO and list(again.values) == ["{}"] * 3
-    report = robocache.convert(uri, tmp_path / "lerobot", hz=20)  # LeRobot has two streams of events, by name
+    # LeRobot has two streams of events, by name
+    report = robocache.convert(uri, tmp_path / "lerobot", hz=20)
     assert report["dropped_features"] == ["go", "switch"]
-    assert {f["where"]["stream"] for f in report["findings"] if f["code"] == "feature-dropped"} == {"go", "switch"}
+    assert {f["where"]["stream"] for f in report["findings"] if f["code"] == "feature-dropped"} == {
+        "go",
+        "switch",
+    }

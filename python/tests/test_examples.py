@@ -23,35 +23,76 @@ EXAMPLES = {
     "resume.py": ["killed after 48 samples", "resumed: 42 samples"],
     "lerobot_dropin.py": ["fork: 90 samples", "spawn: 90 samples"],
     # 90 samples: 64 by two ranks, 26 and the filling by three; then the next epoch.
-    "ddp.py": ["step 4, epoch 0: 2 ranks saw 64 of 90", "step 6, epoch 0: 3 ranks saw 48 of 90", "step 7, epoch 1: 3 ranks saw 24 of 90"],
-    "accelerate_train.py": ["4 steps, epoch 0: 2 ranks saw 64 of 90", "2 steps, epoch 0: 2 ranks saw 32 of 90", "3 steps, epoch 1: 2 ranks saw 16 of 90"],
+    "ddp.py": [
+        "step 4, epoch 0: 2 ranks saw 64 of 90",
+        "step 6, epoch 0: 3 ranks saw 48 of 90",
+        "step 7, epoch 1: 3 ranks saw 24 of 90",
+    ],
+    "accelerate_train.py": [
+        "4 steps, epoch 0: 2 ranks saw 64 of 90",
+        "2 steps, epoch 0: 2 ranks saw 32 of 90",
+        "3 steps, epoch 1: 2 ranks saw 16 of 90",
+    ],
     "lightning_train.py": [],
-    "delta.py": ["version 1: 180 rows of 6 episodes, by ['task']", "trained on 180 rows of version 1, and there are 90 in version 0"],
-    "mixture.py": ["240 of most, 80 of some", "by the normalizers of most and some", "resumed: the 240 samples"],
+    "delta.py": [
+        "version 1: 180 rows of 6 episodes, by ['task']",
+        "trained on 180 rows of version 1, and there are 90 in version 0",
+    ],
+    "mixture.py": [
+        "240 of most, 80 of some",
+        "by the normalizers of most and some",
+        "resumed: the 240 samples",
+    ],
     "train_policy.py": ["from the file alone: 8 actions of"],
     "guide": ["90\n", "(8, 96, 96, 3) (96, 96, 3)\n2 1\n", "did you mean 'batch_size'"],
     "batches": ["torch.Size([16, 3, 64, 64])\n", "torch.Size([16, 3, 44, 60])\n"],
     "options": ["torch.Size([16, 8, "],
-    "README": [], "package": [], "cli": ["0 0 []\n30\n"],
+    "README": [],
+    "package": [],
+    "cli": ["0 0 []\n30\n"],
     "record": ["2 40\n", "3 {0: 'pick the cube', 1: 'place the cube'}\n0\n"],
 }
-# Their snippets, one after the other, on "arm". The others are run by tests of their own: docs/cluster.md (submit/real_test.go), edit.md and view.md
+# Their snippets, one after the other, on "arm". The others are run by tests of their own:
+# docs/cluster.md (submit/real_test.go), edit.md and view.md
 # (internal/cli), hub.md (test_hub.py), lerobot.md (test_lerobot_train.py).
-PAGES = {**{n: f"docs/{n}.md" for n in ("guide", "batches", "options", "record", "cli")}, "README": "README.md", "package": "python/README.md"}
-ELSEWHERE = re.compile(r"/tmp/arm|/data/my_dataset|path/to/lerobot/dataset")  # where a page has a dataset lie
+PAGES = {
+    **{n: f"docs/{n}.md" for n in ("guide", "batches", "options", "record", "cli")},
+    "README": "README.md",
+    "package": "python/README.md",
+}
+# where a page has a dataset lie
+ELSEWHERE = re.compile(r"/tmp/arm|/data/my_dataset|path/to/lerobot/dataset")
 # What an example imports beside ours; without it, it is not run.
 NEEDS = {
-    "lerobot_dropin.py": [["torch"]], "ddp.py": [["torch"]], "guide": [["torch"]], "batches": [["torch"]], "options": [["torch"]], "README": [["torch"]], "package": [["torch"]], "train_policy.py": [["torch"]],
-    "accelerate_train.py": [["accelerate"]], "lightning_train.py": [["pytorch_lightning"]], "delta.py": [["deltalake"]],
-}  # fmt: skip
+    "lerobot_dropin.py": [["torch"]],
+    "ddp.py": [["torch"]],
+    "guide": [["torch"]],
+    "batches": [["torch"]],
+    "options": [["torch"]],
+    "README": [["torch"]],
+    "package": [["torch"]],
+    "train_policy.py": [["torch"]],
+    "accelerate_train.py": [["accelerate"]],
+    "lightning_train.py": [["pytorch_lightning"]],
+    "delta.py": [["deltalake"]],
+}
 
 
 def runs_of(name: str) -> list[list[str]]:
     """Arguments of the processes that an example is run as, one after the other; PATH follows the file."""
-    torchrun, kept = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node"], ["--checkpoint", f"{name}.kept"]
+    torchrun, kept = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node"],
+        ["--checkpoint", f"{name}.kept"],
+    )
     return {
-        "ddp.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "3", name, "--steps", "7", *kept]],
-        "accelerate_train.py": [[*torchrun, "2", name, "--steps", "4", *kept], [*torchrun, "2", name, "--steps", "3", *kept]],
+        "ddp.py": [
+            [*torchrun, "2", name, "--steps", "4", *kept],
+            [*torchrun, "3", name, "--steps", "7", *kept],
+        ],
+        "accelerate_train.py": [
+            [*torchrun, "2", name, "--steps", "4", *kept],
+            [*torchrun, "2", name, "--steps", "3", *kept],
+        ],
         "train_policy.py": [[name, "--steps", "60"]],
         "lightning_train.py": [[name, "--devices", "2", "--steps", n, *kept] for n in ("4", "7")],
     }.get(name, [[name]])
@@ -60,7 +101,17 @@ def runs_of(name: str) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three episodes of a second, one camera; made by the command line."""
-    return synth(tmp_path_factory.mktemp("examples") / "arm", "--episodes", "3", "--seconds", "1", "--cameras", "1", "--size", "64x64")
+    return synth(
+        tmp_path_factory.mktemp("examples") / "arm",
+        "--episodes",
+        "3",
+        "--seconds",
+        "1",
+        "--cameras",
+        "1",
+        "--size",
+        "64x64",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,11 +128,23 @@ def runs(tiny: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
             file = tiny.parent / f"{n}.py"  # beside the dataset, which the guide calls "arm"
             text = ELSEWHERE.sub("arm", (ROOT / PAGES[n]).read_text())
             file.write_text("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)))
-        commands = [[sys.executable, *(w for a in args for w in ((str(file), str(tiny)) if a == n else (a,)))] for args in runs_of(n)]
+        commands = [
+            [
+                sys.executable,
+                *(w for a in args for w in ((str(file), str(tiny)) if a == n else (a,))),
+            ]
+            for args in runs_of(n)
+        ]
         started[n] = subprocess.Popen(
-            " && ".join(map(shlex.join, commands)), shell=True, start_new_session=True, env=env, cwd=tiny.parent, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            " && ".join(map(shlex.join, commands)),
+            shell=True,
+            start_new_session=True,
+            env=env,
+            cwd=tiny.parent,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     yield started
     for p in started.values():
         if p.poll() is None:
@@ -102,16 +165,28 @@ def test_example(name: str, tiny: Path, runs: dict[str, subprocess.Popen[str]]) 
 
 def test_commands(tmp_path: Path) -> None:
     """The command lines of the guide and of the README, in their order; a verb that finds something ends with 3."""
-    synth(tmp_path / "once", "--episodes", "1", "--seconds", "1", "--cameras", "1", "--size", "64x64")
-    lines = [line for page in ("docs/guide.md", "README.md") for line in re.findall(r"^robocache .*$", (ROOT / page).read_text(), re.MULTILINE)]
+    synth(
+        tmp_path / "once", "--episodes", "1", "--seconds", "1", "--cameras", "1", "--size", "64x64"
+    )
+    lines = [
+        line
+        for page in ("docs/guide.md", "README.md")
+        for line in re.findall(r"^robocache .*$", (ROOT / page).read_text(), re.MULTILINE)
+    ]
     assert len(lines) > 15
     small = " --seconds 1 --size 64x64 --episodes 3"
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     run = f"{shlex.quote(sys.executable)} -m robocache "
-    for line in ["robocache convert once recording --to mcap", "mv recording/*.mcap recording.mcap", *lines]:
+    for line in [
+        "robocache convert once recording --to mcap",
+        "mv recording/*.mcap recording.mcap",
+        *lines,
+    ]:
         command = re.sub("/tmp/", "new", line.split("#")[0])
         command = command.replace("robocache ", run, 1) + (small if " synth " in command else "")
-        r = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True)
+        r = subprocess.run(
+            command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True
+        )
         repeats_frames = "recording.mcap" in line and "--hz 50" in line  # a camera of 30 Hz: 3
         assert r.returncode == (3 if repeats_frames else 0), f"{line}\n{r.stdout}{r.stderr}"
 

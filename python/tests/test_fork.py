@@ -57,7 +57,14 @@ def test_dataloader_workers(h264: str, method: str) -> None:
     first = ds[0]
     with robocache.Loader(h264, batch_size=4, threads=2) as running:
         next(iter(running))
-        dl = DataLoader(ds, batch_size=32, num_workers=2, multiprocessing_context=method, shuffle=False, persistent_workers=True)
+        dl = DataLoader(
+            ds,
+            batch_size=32,
+            num_workers=2,
+            multiprocessing_context=method,
+            shuffle=False,
+            persistent_workers=True,
+        )
         for _ in range(2):
             n = 0
             for b in dl:
@@ -76,7 +83,10 @@ def test_several_epochs_of_fresh_workers(h264: str) -> None:
     ds = small(h264, episodes=[0])
     _ = ds[3]
     for _ in range(3):
-        assert sum(len(b["index"]) for b in DataLoader(ds, batch_size=50, num_workers=2, multiprocessing_context="fork")) == len(ds)
+        assert sum(
+            len(b["index"])
+            for b in DataLoader(ds, batch_size=50, num_workers=2, multiprocessing_context="fork")
+        ) == len(ds)
 
 
 def test_everything_reopens_in_a_child(h264: str) -> None:
@@ -139,7 +149,12 @@ def test_a_loader_in_use_does_not_cross(h264: str) -> None:
     kept = batch["action"].clone()
 
     def child() -> bool:
-        for use in (lambda: next(it), lambda: loader.state_dict(), lambda: next(iter(loader)), loader.stats):
+        for use in (
+            lambda: next(it),
+            lambda: loader.state_dict(),
+            lambda: next(iter(loader)),
+            loader.stats,
+        ):
             with pytest.raises(robocache.ForkError) as e:
                 use()
             assert "child" in e.value.hint
@@ -181,8 +196,13 @@ def test_pickle(h264: str) -> None:
     lr = pickle.loads(pickle.dumps(robocache.LeRobotDataset(h264)))
     assert lr[2]["index"] == 2 and lr.fps == 30
     assert pickle.loads(pickle.dumps(robocache.open(h264))).num_episodes > 0
-    loader = pickle.loads(pickle.dumps(robocache.Loader(h264, batch_size=8, keys=["index"], seed=3)))
-    assert torch.equal(next(iter(loader))["index"], next(iter(robocache.Loader(h264, batch_size=8, keys=["index"], seed=3)))["index"])
+    loader = pickle.loads(
+        pickle.dumps(robocache.Loader(h264, batch_size=8, keys=["index"], seed=3))
+    )
+    assert torch.equal(
+        next(iter(loader))["index"],
+        next(iter(robocache.Loader(h264, batch_size=8, keys=["index"], seed=3)))["index"],
+    )
 
 
 def test_without_memfd(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +211,9 @@ def test_without_memfd(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     m = small(h264, keys=["index"])
     _ = m[0]
-    monkeypatch.setattr(os, "memfd_create", lambda *a: (_ for _ in ()).throw(PermissionError("no memfd")))
+    monkeypatch.setattr(
+        os, "memfd_create", lambda *a: (_ for _ in ()).throw(PermissionError("no memfd"))
+    )
     assert in_child(lambda: int(m[4]["index"])) == 4
     assert not [f for f in os.listdir(tempfile.gettempdir()) if f.startswith("librobocache-")]
 

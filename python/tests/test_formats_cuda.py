@@ -14,12 +14,18 @@ torch = pytest.importorskip("torch")
 
 # ROBOCACHE_FORMATS_DEVICE=cpu tries the tests themselves where there is no device.
 DEVICE = os.environ.get("ROBOCACHE_FORMATS_DEVICE", "cuda")
-pytestmark = pytest.mark.skipif(DEVICE == "cuda" and not torch.cuda.is_available(), reason="torch finds no CUDA device")
+pytestmark = pytest.mark.skipif(
+    DEVICE == "cuda" and not torch.cuda.is_available(), reason="torch finds no CUDA device"
+)
 
 RECORDING = "mcap_robot/recording_zstd.mcap"
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("bridge_rlds", {"options": {"split": "train"}}, {}),
-    ("robomimic_like/earliest_gzip_shuffle.hdf5", {"rows_hz": 20}, {"delta_timestamps": {"actions": [0.0, 0.05, 0.1]}, "normalize": {"actions": "mean_std"}}),
+    (
+        "robomimic_like/earliest_gzip_shuffle.hdf5",
+        {"rows_hz": 20},
+        {"delta_timestamps": {"actions": [0.0, 0.05, 0.1]}, "normalize": {"actions": "mean_std"}},
+    ),
     ("aloha_like", {}, {"images": robocache.Images(dtype="float32")}),
     ("calvin_like/training", {}, {}),
     ("diffusion_policy_zarr/replay_buffer.zarr", {"rows_hz": 10}, {}),
@@ -35,13 +41,22 @@ def batches(uri: str, how: dict[str, Any], kw: dict[str, Any], device: str) -> l
     spans: dict[str, Any] = {}
     if kw.get("windows") == "spans":
         # Inertia ragged at its own rate, joints on five even points.
-        spans = {k: (-0.5, 0.0) if k.startswith("imu") else (-0.2, 0.0, 5) for k in ds.features if k.startswith(("imu", "joint_states"))}
+        spans = {
+            k: (-0.5, 0.0) if k.startswith("imu") else (-0.2, 0.0, 5)
+            for k in ds.features
+            if k.startswith(("imu", "joint_states"))
+        }
         kw["windows"] = robocache.Windows(seconds=spans)
     # Rows of varying length are ragged as they are: not on a grid, not beside windows of others.
-    kw["keys"] = [k for k, f in ds.features.items() if k in spans or -1 not in tuple(f.shape) or not kw]
+    kw["keys"] = [
+        k for k, f in ds.features.items() if k in spans or -1 not in tuple(f.shape) or not kw
+    ]
     if "normalize" in kw or "delta_timestamps" in kw:
         name = next(k for k in ds.features if k in ("action", "actions"))
-        kw = {k: {name: v for v in x.values()} if k in ("normalize", "delta_timestamps") else x for k, x in kw.items()}
+        kw = {
+            k: {name: v for v in x.values()} if k in ("normalize", "delta_timestamps") else x
+            for k, x in kw.items()
+        }
     if "normalize" in kw:
         kw["statistics"] = robocache.Statistics(values=ds.compute_stats([name]))
     with robocache.Loader(ds, batch_size=8, seed=7, device=device, **kw) as loader:
@@ -61,6 +76,9 @@ def test_device_equals_host(uri: str, how: dict[str, Any], kw: dict[str, Any]) -
                 assert v == b[k], k
                 continue
             assert b[k].device.type == DEVICE and b[k].dtype == v.dtype and b[k].shape == v.shape, k
-            assert torch.equal(b[k].cpu().contiguous().reshape(-1).view(torch.uint8), v.contiguous().reshape(-1).view(torch.uint8)), k
+            assert torch.equal(
+                b[k].cpu().contiguous().reshape(-1).view(torch.uint8),
+                v.contiguous().reshape(-1).view(torch.uint8),
+            ), k
             moved += v.numel()
     assert moved

@@ -29,7 +29,10 @@ def make_case(path: Path, name: str, variant: str) -> str:
     """Runs a script of testdata/cases; its frames carry their number as bars."""
     if name == "V01" and shutil.which("ffmpeg") is None:
         pytest.skip("ffmpeg is not installed")
-    subprocess.run([sys.executable, str(ROOT / "testdata/cases" / f"{name}.py"), str(path), variant], check=True)
+    subprocess.run(
+        [sys.executable, str(ROOT / "testdata/cases" / f"{name}.py"), str(path), variant],
+        check=True,
+    )
     return str(path)
 
 
@@ -40,7 +43,10 @@ def frame_number(picture: Any) -> int:
         p = p.transpose(1, 2, 0)
     if p.max() <= 1.5:
         p = p * 255
-    return sum(int(p[HEIGHT // 2 - 4 : HEIGHT // 2 + 4, b * 8 + 2 : b * 8 + 6].mean() > 127) << b for b in range(8))
+    return sum(
+        int(p[HEIGHT // 2 - 4 : HEIGHT // 2 + 4, b * 8 + 2 : b * 8 + 6].mean() > 127) << b
+        for b in range(8)
+    )
 
 
 def delivered(root: str, **options: Any) -> tuple[dict[tuple[int, int], int], list[int]]:
@@ -56,7 +62,13 @@ def delivered(root: str, **options: Any) -> tuple[dict[tuple[int, int], int], li
     return frames, sorted(bad["episode"] for bad in loader.stats().get("bad_episodes") or [])
 
 
-def expect_frames(root: str, truth: Callable[[int, int], int], episodes: dict[int, int], bad: list[int], **options: Any) -> None:
+def expect_frames(
+    root: str,
+    truth: Callable[[int, int], int],
+    episodes: dict[int, int],
+    bad: list[int],
+    **options: Any,
+) -> None:
     """Asserts that the rows of some episodes get the right frames, and that others are skipped whole."""
     frames, skipped = delivered(root, **options)
     assert frames == {(e, k): truth(e, k) for e, n in episodes.items() for k in range(n)}
@@ -73,7 +85,15 @@ def test_camera_at_its_own_rate(tmp_path: Path, variant: str) -> None:
         return 12 * episode + row + 1
 
     expect_frames(root, truth, both, [], shuffle=False)
-    expect_frames(root, truth, both, [], shuffle=True, seed=1, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
+    expect_frames(
+        root,
+        truth,
+        both,
+        [],
+        shuffle=True,
+        seed=1,
+        windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}),
+    )
     expect_frames(root, truth, both, [], shuffle=True, hz=10)
     items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
     assert [frame_number(items[i][CAMERA]) for i in range(24)] == list(range(1, 25))
@@ -109,9 +129,21 @@ def test_two_episodes_name_the_same_frames(tmp_path: Path) -> None:
         return 5 * episode + row
 
     expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle=False)
-    expect_frames(root, truth, {0: 5, 2: 5}, [1, 3], shuffle="pool", seed=2, order=robocache.Order(pool_size=4, on_bad_episode="skip"))
+    expect_frames(
+        root,
+        truth,
+        {0: 5, 2: 5},
+        [1, 3],
+        shuffle="pool",
+        seed=2,
+        order=robocache.Order(pool_size=4, on_bad_episode="skip"),
+    )
     findings = json.loads(cli("doctor", root, "--json").stdout)["findings"]
-    assert [f["where"]["episode"] for f in findings if f["code"] == "frame-count" and f["severity"] == "error"] == [1, 3]
+    assert [
+        f["where"]["episode"]
+        for f in findings
+        if f["code"] == "frame-count" and f["severity"] == "error"
+    ] == [1, 3]
     out = tmp_path / "out"
     assert cli("convert", root, str(out)).returncode == 11
     assert cli("convert", root, str(out), "--skip-bad").returncode == 3
@@ -144,7 +176,12 @@ def make_mp4(path: Path, codes: list[int], rate: int = 10, times: list[int] | No
 
 
 def make_shared(
-    root: Path, lengths: list[int], codes: list[int], ends: list[float], rate: int = 10, times: list[int] | None = None
+    root: Path,
+    lengths: list[int],
+    codes: list[int],
+    ends: list[float],
+    rate: int = 10,
+    times: list[int] | None = None,
 ) -> str:
     """A v3.0 set of rows at 10 Hz whose episodes share an mp4 with some numbered frames.
 
@@ -160,13 +197,36 @@ def make_shared(
     starts = [sum(lengths[:e]) for e in range(len(lengths))]
     rows = [(e, k) for e, n in enumerate(lengths) for k in range(n)]
     pairs = pa.array([[float(e), float(k)] for e, k in rows], pa.list_(pa.float32()))
-    columns = {"observation.state": pairs, "action": pairs, "timestamp": pa.array([k / 10 for _, k in rows], pa.float32())}
-    numbers = {"frame_index": [k for _, k in rows], "episode_index": [e for e, _ in rows], "index": list(range(len(rows))), "task_index": [0] * len(rows)}
+    columns = {
+        "observation.state": pairs,
+        "action": pairs,
+        "timestamp": pa.array([k / 10 for _, k in rows], pa.float32()),
+    }
+    numbers = {
+        "frame_index": [k for _, k in rows],
+        "episode_index": [e for e, _ in rows],
+        "index": list(range(len(rows))),
+        "task_index": [0] * len(rows),
+    }
     pq.write_table(pa.table({**columns, **numbers}), root / "data/chunk-000/file-000.parquet")
     v, zeros = f"videos/{CAMERA}/", [0] * len(lengths)
-    table = {"episode_index": list(range(len(lengths))), "tasks": [["stack"]] * len(lengths), "length": lengths, "data/chunk_index": zeros, "data/file_index": zeros}
-    table |= {"dataset_from_index": starts, "dataset_to_index": [a + n for a, n in zip(starts, lengths, strict=True)]}
-    table |= {v + "chunk_index": zeros, v + "file_index": zeros, v + "from_timestamp": ends[:-1], v + "to_timestamp": ends[1:]}
+    table = {
+        "episode_index": list(range(len(lengths))),
+        "tasks": [["stack"]] * len(lengths),
+        "length": lengths,
+        "data/chunk_index": zeros,
+        "data/file_index": zeros,
+    }
+    table |= {
+        "dataset_from_index": starts,
+        "dataset_to_index": [a + n for a, n in zip(starts, lengths, strict=True)],
+    }
+    table |= {
+        v + "chunk_index": zeros,
+        v + "file_index": zeros,
+        v + "from_timestamp": ends[:-1],
+        v + "to_timestamp": ends[1:],
+    }
     pq.write_table(pa.table(table), root / "meta/episodes/chunk-000/file-000.parquet")
     shutil.rmtree(root / "videos")
     (root / v / "chunk-000").mkdir(parents=True)
@@ -186,14 +246,24 @@ def test_shared_videos(tmp_path: Path) -> None:
     lengths, nominal = [5, 6, 4], [0.0, 0.5, 1.1, 1.5]
     every = dict(enumerate(lengths))
     own = codes((0, 5), (0, 6), (0, 4))
-    expect_frames(make_shared(tmp_path / "equal", lengths, own, nominal), truth, every, [], shuffle=False)
+    expect_frames(
+        make_shared(tmp_path / "equal", lengths, own, nominal), truth, every, [], shuffle=False
+    )
     spare = make_shared(tmp_path / "spare", lengths, [*own, 99, 99, 99], nominal)
     expect_frames(spare, truth, every, [], shuffle=True)
     # Two spare frames behind the rows of episode 0, and the table knows.
-    inside = make_shared(tmp_path / "inside", lengths, codes((0, 7), (0, 6), (0, 4)), [0.0, 0.7, 1.3, 1.7])
+    inside = make_shared(
+        tmp_path / "inside", lengths, codes((0, 7), (0, 6), (0, 4)), [0.0, 0.7, 1.3, 1.7]
+    )
     expect_frames(inside, truth, every, [], shuffle=False)
-    # Episode 1 lost a frame, and the table knows how long its video is: its own rows are lost, no others.
-    lost = make_shared(tmp_path / "lost", lengths, [*codes((0, 5), (0, 3)), *[14 + k for k in range(2)], *[truth(2, k) for k in range(4)]], [0.0, 0.5, 1.0, 1.4])
+    # Episode 1 lost a frame, and the table knows how long its video is: its own rows are lost, no
+    # others.
+    lost = make_shared(
+        tmp_path / "lost",
+        lengths,
+        [*codes((0, 5), (0, 3)), *[14 + k for k in range(2)], *[truth(2, k) for k in range(4)]],
+        [0.0, 0.5, 1.0, 1.4],
+    )
     expect_frames(lost, truth, {0: 5, 2: 4}, [1], shuffle=False)
     # The video ends too early.
     short = make_shared(tmp_path / "short", lengths, own[:-1], nominal)
@@ -233,7 +303,13 @@ SEAMS = {
     # The last row of episode 0 lies within half a frame of the first frame of episode 1.
     "near": ([9, 10], [*range(0, 90, 10), *range(94, 194, 10)], [0.0, 0.94], [0.94, 1.94], {1: 10}),
     # The same, without the ends.
-    "near, no ends": ([9, 10], [*range(0, 90, 10), *range(94, 194, 10)], [0.0, 0.94], [float("nan")] * 2, {}),
+    "near, no ends": (
+        [9, 10],
+        [*range(0, 90, 10), *range(94, 194, 10)],
+        [0.0, 0.94],
+        [float("nan")] * 2,
+        {},
+    ),
     # The last frame of episode 0 lies nearest to the first row of episode 1.
     "late": ([10, 9], [*range(0, 90, 10), 94, *range(104, 194, 10)], [0.0, 0.96], [1.0, 1.96], {}),
     # Spare frames at the seam, and the table knows.
@@ -260,7 +336,15 @@ def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
         assert cli("convert", root, str(tmp_path / "converted")).returncode == 11
         return
     expect_frames(root, own_frame, good, bad, shuffle=False)
-    expect_frames(root, own_frame, good, bad, shuffle=True, seed=3, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
+    expect_frames(
+        root,
+        own_frame,
+        good,
+        bad,
+        shuffle=True,
+        seed=3,
+        windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}),
+    )
     expect_frames(root, own_frame, good, bad, shuffle=False, hz=10)
     converted, kept, trimmed = (tmp_path / part for part in ("converted", "kept", "trimmed"))
     done = cli("convert", root, str(converted), "--skip-bad")
@@ -271,7 +355,9 @@ def test_no_frame_of_another_episode(tmp_path: Path, name: str) -> None:
         frames, skipped = delivered(str(out), shuffle=False)
         # --drop-bad also leaves out an episode whose start the table contradicts (boundary-jump).
         episodes = [0] if out == kept and "boundary-jump" in done.stdout else good
-        assert frames == {(e, k): own_frame(e, k) for e in episodes for k in range(10)} and not skipped
+        assert (
+            frames == {(e, k): own_frame(e, k) for e in episodes for k in range(10)} and not skipped
+        )
     done = cli("edit", "keep", root, str(trimmed), "--episodes", ",".join(map(str, good)))
     assert done.returncode == 0, done.stderr
     expect_frames(str(trimmed), own_frame, good, [], shuffle=False)
@@ -305,7 +391,9 @@ def test_many_bad_episodes(tmp_path: Path, lost: str) -> None:
     found = json.loads(cli("doctor", root, "--json").stdout)["findings"]
     code = {"rows": "rows-missing", "frames": "frame-count"}[lost]
     bad = [f for f in found if f["code"] == code and f["severity"] == "error"]
-    assert [f["where"]["episode"] for f in bad] == list(range(2, n)) and sum(f["count"] for f in bad) == n - 2
+    assert [f["where"]["episode"] for f in bad] == list(range(2, n)) and sum(
+        f["count"] for f in bad
+    ) == n - 2
     assert f"{n - 2} in all in {n - 2} episodes" in cli("doctor", root).stdout
     done = cli("doctor", root, str(tmp_path / "fixed"), "--fix", "--drop-bad")
     assert done.returncode in (0, 3), done.stdout + done.stderr
@@ -322,7 +410,10 @@ def test_timestamps_are_checked_on_v2(tmp_path: Path, variant: str) -> None:
         items = robocache.LeRobotDataset("me/set", root=root, check_timestamps=True)
         for i in range(24):
             items[i]
-    for options in ({"windows": robocache.Windows(tolerance_s=1e-4)}, {"windows": robocache.Windows(tolerance_s=0.01), "shuffle": True}):
+    for options in (
+        {"windows": robocache.Windows(tolerance_s=1e-4)},
+        {"windows": robocache.Windows(tolerance_s=0.01), "shuffle": True},
+    ):
         with pytest.raises(robocache.Malformed, match="tolerance_s"):
             for _ in robocache.Loader(root, batch_size=4, **options):
                 pass

@@ -22,11 +22,24 @@ BATCH, N = 8, 93
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(synth(tmp_path_factory.mktemp("frameworks") / "arm", "--cameras", "0", "--episodes", "3", "--seconds", str(31 / 30)))
+    return str(
+        synth(
+            tmp_path_factory.mktemp("frameworks") / "arm",
+            "--cameras",
+            "0",
+            "--episodes",
+            "3",
+            "--seconds",
+            str(31 / 30),
+        )
+    )
 
 
 def loader(path: str, **kwargs: Any) -> robocache.Loader:
-    return robocache.Loader(path, **{"batch_size": BATCH, "seed": 3, "threads": 1, "keys": ["action", "index"], **kwargs})
+    return robocache.Loader(
+        path,
+        **{"batch_size": BATCH, "seed": 3, "threads": 1, "keys": ["action", "index"], **kwargs},
+    )
 
 
 def ids(batches: Any) -> list[int]:
@@ -38,9 +51,13 @@ def ids(batches: Any) -> list[int]:
 
 def under_accelerate(rank: int, world: int, folder: str, path: str) -> None:
     """One rank: what prepare() leaves alone, what it makes of a DataLoader, and a checkpoint in mid-epoch."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1")
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1"
+    )
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=world
+    )
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
@@ -56,7 +73,8 @@ def under_accelerate(rank: int, world: int, folder: str, path: str) -> None:
     out["next"] = ids(ld)
     accelerator.load_state(f"{folder}/saved")
     out["again"] = ids(ld)
-    out["plain"] = ids(DataLoader(loader(path), batch_size=None))  # where code insists on a DataLoader: not prepared
+    # where code insists on a DataLoader: not prepared
+    out["plain"] = ids(DataLoader(loader(path), batch_size=None))
     try:
         out["prepared"] = ids(accelerator.prepare(DataLoader(loader(path), batch_size=None)))
     except Exception as e:
@@ -72,11 +90,16 @@ def test_accelerate(path: str, tmp_path: Path) -> None:
     order = [loader(path).order(e).tolist() for e in range(2)]
     size = 2 * BATCH
     for r, got in enumerate(ranks):
-        mine = [[i for t in range(0, N, size) for i in (o + o)[t + r * BATCH : t + (r + 1) * BATCH]] for o in order]
+        mine = [
+            [i for t in range(0, N, size) for i in (o + o)[t + r * BATCH : t + (r + 1) * BATCH]]
+            for o in order
+        ]
         assert got["head"] + got["rest"] == mine[0] and got["next"] == mine[1]
         assert got["again"] == got["rest"], "the same after load_state"
         assert got["plain"] == mine[0]
-    assert not set(range(N)) <= {i for got in ranks for i in got["prepared"]}, "what the guide warns of: a prepared DataLoader shards again"
+    assert not set(range(N)) <= {i for got in ranks for i in got["prepared"]}, (
+        "what the guide warns of: a prepared DataLoader shards again"
+    )
 
 
 # Lightning.
@@ -84,13 +107,24 @@ def test_accelerate(path: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def lightning():  # type: ignore[no-untyped-def]
-    return pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed: scripts/venv.sh peers")
+    return pytest.importorskip(
+        "pytorch_lightning", reason="pytorch_lightning is not installed: scripts/venv.sh peers"
+    )
 
 
 class Run:
     """A short training that notes its batches, and writes checkpoints after given steps."""
 
-    def __init__(self, L: Any, source: Any, folder: Path, save: tuple[int, ...] = (), plain: bool = False, batch: int = BATCH, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        L: Any,
+        source: Any,
+        folder: Path,
+        save: tuple[int, ...] = (),
+        plain: bool = False,
+        batch: int = BATCH,
+        **kwargs: Any,
+    ) -> None:
         run = self
         self.seen: list[tuple[int, list[int]]] = []  # epoch, samples
 
@@ -140,9 +174,16 @@ class Run:
                     trainer.save_checkpoint(folder / f"epoch{trainer.current_epoch}.ckpt")
 
         self.trainer = L.Trainer(
-            accelerator="cpu", devices=1, use_distributed_sampler=False, enable_checkpointing=False, logger=False, enable_progress_bar=False,
-            enable_model_summary=False, callbacks=[Save()], **{"max_epochs": 3, **kwargs},
-        )  # fmt: skip
+            accelerator="cpu",
+            devices=1,
+            use_distributed_sampler=False,
+            enable_checkpointing=False,
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            callbacks=[Save()],
+            **{"max_epochs": 3, **kwargs},
+        )
         self.model, self.data = Policy(), Plain() if plain else Data()
 
     def fit(self, checkpoint: Path | None = None) -> list[tuple[int, list[int]]]:
@@ -165,9 +206,14 @@ def test_lightning_resumes(lightning: Any, path: str, tmp_path: Path, plain: boo
         assert [e for e, _ in rest] == [e for e, _ in whole[n:]], n
     if not plain:
         for e in range(2):
-            assert Run(lightning, path, tmp_path).fit(tmp_path / f"epoch{e}.ckpt") == whole[(e + 1) * steps :], e
+            assert (
+                Run(lightning, path, tmp_path).fit(tmp_path / f"epoch{e}.ckpt")
+                == whole[(e + 1) * steps :]
+            ), e
         other = Run(lightning, path, tmp_path, batch=20).fit(tmp_path / "epoch0.ckpt")
-        assert [i for _, b in other for i in b] == orders[1] + orders[2], "at an epoch's end anything may change"
+        assert [i for _, b in other for i in b] == orders[1] + orders[2], (
+            "at an epoch's end anything may change"
+        )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -188,5 +234,7 @@ def test_lightning_stops_and_goes_on(lightning: Any, path: str, tmp_path: Path) 
 def test_lightning_takes_mixtures(lightning: Any, path: str, tmp_path: Path) -> None:
     source = [robocache.Mix(path, weight=1), robocache.Mix(path, weight=2)]
     whole = Run(lightning, source, tmp_path, (3,), max_epochs=1).fit()
-    assert [b for _, b in Run(lightning, source, tmp_path, max_epochs=1).fit(tmp_path / "3.ckpt")] == [b for _, b in whole[3:]]
+    assert [
+        b for _, b in Run(lightning, source, tmp_path, max_epochs=1).fit(tmp_path / "3.ckpt")
+    ] == [b for _, b in whole[3:]]
     assert len(whole) == -(-2 * N // BATCH)

@@ -17,25 +17,44 @@ COMMAND = [sys.executable, "-m", "robocache"]
 def recording(tmp_path_factory):
     """A recording with two clocks."""
     path = tmp_path_factory.mktemp("hints") / "recording"
-    args = ["--format", "mcap", "--cameras", "0", "--rates", "camera=30,joints=100", "--episodes", "2", "--seconds", "3"]
+    args = [
+        "--format",
+        "mcap",
+        "--cameras",
+        "0",
+        "--rates",
+        "camera=30,joints=100",
+        "--episodes",
+        "2",
+        "--seconds",
+        "3",
+    ]
     subprocess.run([*COMMAND, "synth", str(path), *args], check=True, capture_output=True)
     return path
 
 
 def test_hints_of_findings(recording, tmp_path):
     hints = [f.hint for f in robocache.doctor(recording).findings if f.hint]
-    hints += [f.hint for f in robocache.convert(recording, tmp_path / "set", hz=30).findings if f.hint]
+    hints += [
+        f.hint for f in robocache.convert(recording, tmp_path / "set", hz=30).findings if f.hint
+    ]
     assert any("align=robocache.Align(modes={" in h for h in hints), hints
-    assert not [h for h in hints if re.search(r"(^|\s)--[a-z]|in Python|robocache (convert|doctor)\b", h)]
+    assert not [
+        h for h in hints if re.search(r"(^|\s)--[a-z]|in Python|robocache (convert|doctor)\b", h)
+    ]
     ran = subprocess.run([*COMMAND, "doctor", str(recording)], capture_output=True, text=True)
-    assert """robocache convert --align '{"modes": {""" in ran.stdout and "align=" not in ran.stdout, ran.stdout
+    assert (
+        """robocache convert --align '{"modes": {""" in ran.stdout and "align=" not in ran.stdout
+    ), ran.stdout
 
 
 def test_hints_of_errors(recording):
     with pytest.raises(robocache.Misuse) as e:
         robocache.open(recording, rows_hz=30)  # its rows have timestamps
     assert "hz= resamples" in e.value.hint and "--" not in e.value.hint
-    ran = subprocess.run([*COMMAND, "inspect", str(recording), "--rows-hz", "30"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [*COMMAND, "inspect", str(recording), "--rows-hz", "30"], capture_output=True, text=True
+    )
     assert ran.returncode == 2 and "leave it out; --hz resamples" in ran.stderr, ran.stderr
 
 
@@ -115,14 +134,19 @@ def test_groups_in_hints(h264):
 
 def test_align_of_verbs(recording, tmp_path):
     """A verb takes the group that its hints name."""
-    hint = next(f.hint for f in robocache.doctor(recording).findings if f.hint and "robocache.Align(" in f.hint)
+    hint = next(
+        f.hint
+        for f in robocache.doctor(recording).findings
+        if f.hint and "robocache.Align(" in f.hint
+    )
     group = eval(re.search(r"robocache\.Align\(.*?\}\)", hint)[0], {"robocache": robocache})  # noqa: S307
     made = robocache.convert(recording, tmp_path / "aligned", hz=30, align=group)
     assert made.num_episodes == 2
 
 
 def test_options_of_verbs(recording):
-    found = robocache.inspect(recording, options={"clock": "log"})  # as robocache.open and hints name it
+    # as robocache.open and hints name it
+    found = robocache.inspect(recording, options={"clock": "log"})
     assert found.num_episodes == robocache.open(recording, options={"clock": "log"}).num_episodes
 
 

@@ -37,7 +37,21 @@ def hub() -> Iterator[Hub]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four episodes with video, each in files of its own."""
     path = tmp_path_factory.mktemp("hub") / "made"
-    done = command(None, "synth", str(path), "--episodes", "4", "--seconds", "1", "--size", "96x64", "--cameras", "1", "--task", "reach <b>|x|")
+    done = command(
+        None,
+        "synth",
+        str(path),
+        "--episodes",
+        "4",
+        "--seconds",
+        "1",
+        "--size",
+        "96x64",
+        "--cameras",
+        "1",
+        "--task",
+        "reach <b>|x|",
+    )
     if done.returncode == 12:
         pytest.skip(f"no encoder: {done.stderr}")
     assert done.returncode == 0, done.stderr
@@ -49,10 +63,26 @@ def arm(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "arm")  # type: ignore[no-any-return]
 
 
-def command(hub: Hub | None, *args: str, cwd: str | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+def command(
+    hub: Hub | None, *args: str, cwd: str | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
     base = environment(hub, "/nonexistent-robocache-home") if hub else dict(os.environ)
-    base.update({"PYTHONPATH": str(HERE.parent), "ROBOCACHE_PYTHON": sys.executable, "HF_HUB_OFFLINE": "0", **env})
-    done = subprocess.run([sys.executable, "-m", "robocache", *args], env=base, text=True, capture_output=True, timeout=300, cwd=cwd)
+    base.update(
+        {
+            "PYTHONPATH": str(HERE.parent),
+            "ROBOCACHE_PYTHON": sys.executable,
+            "HF_HUB_OFFLINE": "0",
+            **env,
+        }
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "robocache", *args],
+        env=base,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        cwd=cwd,
+    )
     assert TOKEN not in done.stdout + done.stderr
     return done
 
@@ -64,14 +94,29 @@ def ok(done: subprocess.CompletedProcess[str]) -> Any:
 
 def python(hub: Hub, text: str, **env: str) -> str:
     """Runs a program with huggingface_hub and robocache."""
-    base = {**environment(hub, env.pop("HF_HOME", "/nonexistent-robocache-home")), "PYTHONPATH": str(HERE.parent), "HF_HUB_OFFLINE": "0", **env}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], env=base, text=True, capture_output=True, timeout=300)
+    base = {
+        **environment(hub, env.pop("HF_HOME", "/nonexistent-robocache-home")),
+        "PYTHONPATH": str(HERE.parent),
+        "HF_HUB_OFFLINE": "0",
+        **env,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)],
+        env=base,
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not any(x.startswith(".") for x in p.relative_to(folder).parts)}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in folder.rglob("*")
+        if p.is_file() and not any(x.startswith(".") for x in p.relative_to(folder).parts)
+    }
 
 
 def remote(hub: Hub, rev: str = "main") -> dict[str, bytes]:
@@ -82,51 +127,103 @@ def remote(hub: Hub, rev: str = "main") -> dict[str, bytes]:
 def test_both_sides(hub: Hub, arm: Path, tmp_path: Path) -> None:
     """What is pushed is what huggingface_hub pulls; what it pushes is what is pulled."""
     dry = ok(command(hub, "push", str(arm), REPO, "--dry-run", "--json"))
-    assert dry["dry_run"] and "commit" not in dry and "data/chunk-000/file-000.parquet" in dry["added"] and not hub.repos and "robocache" not in (arm / "README.md").read_text()
+    assert (
+        dry["dry_run"]
+        and "commit" not in dry
+        and "data/chunk-000/file-000.parquet" in dry["added"]
+        and not hub.repos
+        and "robocache" not in (arm / "README.md").read_text()
+    )
     done = ok(command(hub, "push", str(arm), REPO, "--private", "--license", "cc-by-4.0", "--json"))
     repo = hub.repos[REPO]
-    assert repo.private and repo.tags == {"v3.0": done["commit"]} and done["commit"] == repo.branches["main"]
+    assert (
+        repo.private
+        and repo.tags == {"v3.0": done["commit"]}
+        and done["commit"] == repo.branches["main"]
+    )
     assert remote(hub) == tree(arm) and sorted(done["added"]) == sorted(tree(arm))
     card = (arm / "README.md").read_text()
-    assert card == done["card"] and "license: cc-by-4.0" in card and "config_name: default" in card and "- LeRobot" in card and "4 episodes" in card
-    assert r"reach \<b\>\|x\|" in card and "| action |" in card and (arm / "assets" / "preview.png").exists()
+    assert (
+        card == done["card"]
+        and "license: cc-by-4.0" in card
+        and "config_name: default" in card
+        and "- LeRobot" in card
+        and "4 episodes" in card
+    )
+    assert (
+        r"reach \<b\>\|x\|" in card
+        and "| action |" in card
+        and (arm / "assets" / "preview.png").exists()
+    )
     again = ok(command(hub, "push", str(arm), REPO, "--private", "--json"))
-    assert again["added"] == [] and again["commit"] == done["commit"] and (arm / "README.md").read_text() == card
+    assert (
+        again["added"] == []
+        and again["commit"] == done["commit"]
+        and (arm / "README.md").read_text() == card
+    )
 
-    python(hub, f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'theirs')!r})")
+    python(
+        hub,
+        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'theirs')!r})",
+    )
     assert tree(tmp_path / "theirs") == tree(arm)
-    pulled = ok(command(hub, "pull", f"hf://datasets/{REPO}@v3.0", str(tmp_path / "ours"), "--json"))
-    assert tree(tmp_path / "ours") == tree(arm) and pulled["commit"] == done["commit"] and pulled["left_out"] == 0
+    pulled = ok(
+        command(hub, "pull", f"hf://datasets/{REPO}@v3.0", str(tmp_path / "ours"), "--json")
+    )
+    assert (
+        tree(tmp_path / "ours") == tree(arm)
+        and pulled["commit"] == done["commit"]
+        and pulled["left_out"] == 0
+    )
 
     other = shutil.copytree(arm, tmp_path / "other")
     (other / "notes.json").write_text("{}")
-    python(hub, f"import huggingface_hub as h; a = h.HfApi(); a.create_repo('me/theirs', repo_type='dataset'); a.upload_folder(repo_id='me/theirs', repo_type='dataset', folder_path={str(other)!r})")
+    python(
+        hub,
+        f"import huggingface_hub as h; a = h.HfApi(); a.create_repo('me/theirs', repo_type='dataset'); a.upload_folder(repo_id='me/theirs', repo_type='dataset', folder_path={str(other)!r})",
+    )
     ok(command(hub, "pull", "hf://datasets/me/theirs", str(tmp_path / "back"), "--json"))
     assert tree(tmp_path / "back") == tree(other)
 
 
 def test_python(hub: Hub, arm: Path, tmp_path: Path) -> None:
-    out = python(hub, f"""
+    out = python(
+        hub,
+        f"""
         import robocache
         p = robocache.push({str(arm)!r}, {REPO!r}, license="mit")
         q = robocache.pull("hf://datasets/{REPO}", {str(tmp_path / "back")!r}, episodes=[2])
         print(p.commit == q.commit, p.tag, q.left_out)
-    """)
-    assert out.split()[:2] == ["True", "v3.0"] and tree(tmp_path / "back").keys() <= tree(arm).keys()
+    """,
+    )
+    assert (
+        out.split()[:2] == ["True", "v3.0"] and tree(tmp_path / "back").keys() <= tree(arm).keys()
+    )
 
 
 def test_edit_between(hub: Hub, arm: Path, tmp_path: Path) -> None:
     """Push, delete an episode, push: the remote tree is the local one. README text and keys stay, and no licence is made up."""
-    (arm / "README.md").write_text("---\nlicense: mit\nlanguage: [de]\ntags: [LeRobot, mine]\n---\n# Mine\n\nMy words.\n")
+    (arm / "README.md").write_text(
+        "---\nlicense: mit\nlanguage: [de]\ntags: [LeRobot, mine]\n---\n# Mine\n\nMy words.\n"
+    )
     ok(command(hub, "push", str(arm), REPO, "--json"))
     first = remote(hub)
-    assert b"license: mit" in first["README.md"] and b"My words." in first["README.md"] and b"mine" in first["README.md"] and b"language" in first["README.md"]
+    assert (
+        b"license: mit" in first["README.md"]
+        and b"My words." in first["README.md"]
+        and b"mine" in first["README.md"]
+        and b"language" in first["README.md"]
+    )
     less = tmp_path / "less"
     done = command(None, "edit", "delete", str(arm), str(less), "--episodes", "1,3")
     assert done.returncode in (0, 3), done.stderr
     (less / "README.md").unlink(missing_ok=True)
     second = ok(command(hub, "push", str(less), REPO, "--json"))
-    assert remote(hub) == tree(less) != first and hub.repos[REPO].tags == {"v3.0": second["commit"]} and "license" not in second["card"]
+    assert (
+        remote(hub) == tree(less) != first
+        and hub.repos[REPO].tags == {"v3.0": second["commit"]}
+        and "license" not in second["card"]
+    )
 
 
 def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
@@ -137,18 +234,36 @@ def test_killed_before_the_tag(hub: Hub, arm: Path, tmp_path: Path) -> None:
     hub.strike = lambda method, path: 403 if "/refs" in path or "/tag/" in path else None
     done = command(hub, "push", str(arm), REPO)
     assert done.returncode == 2 and "denies access" in done.stderr, done.stderr
-    assert hub.repos[REPO].tags == {"v3.0": old} and remote(hub, "v3.0") == before and "extra.json" in remote(hub)
-    python(hub, f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'x')!r})")
+    assert (
+        hub.repos[REPO].tags == {"v3.0": old}
+        and remote(hub, "v3.0") == before
+        and "extra.json" in remote(hub)
+    )
+    python(
+        hub,
+        f"import huggingface_hub as h; h.snapshot_download({REPO!r}, repo_type='dataset', revision='v3.0', local_dir={str(tmp_path / 'x')!r})",
+    )
     assert "extra.json" not in tree(tmp_path / "x")
     hub.strike = lambda method, path: None
     new = ok(command(hub, "push", str(arm), REPO, "--json"))
-    assert new["added"] == [] and hub.repos[REPO].tags == {"v3.0": new["commit"]} and new["commit"] != old
+    assert (
+        new["added"] == []
+        and hub.repos[REPO].tags == {"v3.0": new["commit"]}
+        and new["commit"] != old
+    )
 
 
-@pytest.mark.parametrize(("what", "where", "code", "says"), [
-    (401, "/preupload", 2, "denies access"), (429, "/commit/", 0, ""), ("reset", "/lfs/", 0, ""), ("reset", "/commit/", 0, ""), (500, "/repos/create", 0, ""),
-    (409, "/commit/", 75, "meanwhile"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("what", "where", "code", "says"),
+    [
+        (401, "/preupload", 2, "denies access"),
+        (429, "/commit/", 0, ""),
+        ("reset", "/lfs/", 0, ""),
+        ("reset", "/commit/", 0, ""),
+        (500, "/repos/create", 0, ""),
+        (409, "/commit/", 75, "meanwhile"),
+    ],
+)
 def test_faults(hub: Hub, arm: Path, what: Any, where: str, code: int, says: str) -> None:
     """A fault that passes is passed; others are one line with a class."""
     n = []
@@ -162,7 +277,9 @@ def test_faults(hub: Hub, arm: Path, what: Any, where: str, code: int, says: str
 
     hub.strike = strike
     done = command(hub, "push", str(arm), REPO, "--skip-doctor", "--json")
-    assert n and done.returncode == code and says in done.stderr and "Traceback" not in done.stderr, done
+    assert (
+        n and done.returncode == code and says in done.stderr and "Traceback" not in done.stderr
+    ), done
     if code == 0:
         assert remote(hub) == tree(arm) and list(hub.repos[REPO].tags) == ["v3.0"]
     else:
@@ -181,19 +298,37 @@ def test_moved_parent(hub: Hub, arm: Path) -> None:
 
     hub.strike = strike
     done = command(hub, "push", str(arm), REPO)
-    assert done.returncode == 75 and "meanwhile" in done.stderr and "theirs.json" in remote(hub) and "extra.json" not in remote(hub), done
+    assert (
+        done.returncode == 75
+        and "meanwhile" in done.stderr
+        and "theirs.json" in remote(hub)
+        and "extra.json" not in remote(hub)
+    ), done
 
 
 def test_refused(hub: Hub, arm: Path, tmp_path: Path) -> None:
     """One clear line: no token, no package, no Python, a public dataset asked to be private, errors of doctor, a bad name."""
+
     def line(done: subprocess.CompletedProcess[str], code: int, says: str) -> None:
-        assert done.returncode == code and says in done.stderr and len(done.stderr.strip().splitlines()) == 1, done
+        assert (
+            done.returncode == code
+            and says in done.stderr
+            and len(done.stderr.strip().splitlines()) == 1
+        ), done
 
     line(command(hub, "push", str(arm), REPO, HF_TOKEN="", HF_HOME=str(tmp_path)), 2, "no token")
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    line(command(hub, "push", str(arm), REPO, "--python", str(bare / "bin" / "python")), 12, "pip install -U huggingface_hub")
-    line(command(hub, "push", str(arm), REPO, "--python", "/nonexistent/python"), 12, "no Python here")
+    line(
+        command(hub, "push", str(arm), REPO, "--python", str(bare / "bin" / "python")),
+        12,
+        "pip install -U huggingface_hub",
+    )
+    line(
+        command(hub, "push", str(arm), REPO, "--python", "/nonexistent/python"),
+        12,
+        "no Python here",
+    )
     line(command(hub, "push", str(arm), "no-owner"), 2, "owner/name")
     assert not hub.repos
     ok(command(hub, "push", str(arm), REPO, "--json"))
@@ -208,7 +343,12 @@ def test_refused(hub: Hub, arm: Path, tmp_path: Path) -> None:
 
 def test_branch(hub: Hub, arm: Path) -> None:
     done = ok(command(hub, "push", str(arm), REPO, "--branch", "trial", "--json"))
-    assert "tag" not in done and not hub.repos[REPO].tags and remote(hub, "trial") == tree(arm) and remote(hub) == {}
+    assert (
+        "tag" not in done
+        and not hub.repos[REPO].tags
+        and remote(hub, "trial") == tree(arm)
+        and remote(hub) == {}
+    )
     assert ok(command(hub, "push", str(arm), REPO, "--branch", "trial", "--json"))["added"] == []
 
 
@@ -219,10 +359,20 @@ def test_pull_some(hub: Hub, tmp_path: Path) -> None:
     hub.repos[REPO].add("main", tree(source))
     all_files = tree(source)
     dst = tmp_path / "part"
-    some = ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--episodes", "1,3", "--json"))
+    some = ok(
+        command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--episodes", "1,3", "--json")
+    )
     there = tree(dst)
-    assert some["left_out"] > 0 and some["files"] + some["left_out"] == len(all_files) and there.items() <= all_files.items()
-    assert {p for p in there if p.startswith(("data/", "videos/"))} == {p for p in all_files if p.startswith(("data/", "videos/")) and ("_000001." in p or "_000003." in p)}
+    assert (
+        some["left_out"] > 0
+        and some["files"] + some["left_out"] == len(all_files)
+        and there.items() <= all_files.items()
+    )
+    assert {p for p in there if p.startswith(("data/", "videos/"))} == {
+        p
+        for p in all_files
+        if p.startswith(("data/", "videos/")) and ("_000001." in p or "_000003." in p)
+    }
     read = f"import robocache; b = next(iter(robocache.Loader({str(dst)!r}, batch_size=4, episodes=[1, 3]))); print(len(b['action']))"
     assert python(hub, read).strip() == "4"
     done = command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--episodes", "99999")
@@ -235,15 +385,23 @@ def test_pull_some(hub: Hub, tmp_path: Path) -> None:
     video = next(p for p in sorted(all_files) if p.endswith(".mp4"))
     good = all_files[video]
     (dst / video).write_bytes(b"x" + good[1:])
-    assert ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))["bytes"] == len(good) and tree(dst) == all_files
+    assert (
+        ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))["bytes"] == len(good)
+        and tree(dst) == all_files
+    )
     part = dst / f"{video}.{hashlib.sha256(good).hexdigest()[:8]}.incomplete"
     (dst / video).unlink()
     part.write_bytes(good[: len(good) // 2])
     got = ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))
-    assert got["bytes"] == len(good) - len(good) // 2 and tree(dst) == all_files and not part.exists()
+    assert (
+        got["bytes"] == len(good) - len(good) // 2 and tree(dst) == all_files and not part.exists()
+    )
     (dst / video).unlink()
     part.write_bytes(b"y" + good[1 : len(good) // 2])  # damaged: begun again
-    assert ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))["bytes"] > len(good) and tree(dst) == all_files
+    assert (
+        ok(command(hub, "pull", f"hf://datasets/{REPO}", str(dst), "--json"))["bytes"] > len(good)
+        and tree(dst) == all_files
+    )
 
 
 def test_docs(hub: Hub, arm: Path, tmp_path: Path) -> None:
@@ -251,7 +409,11 @@ def test_docs(hub: Hub, arm: Path, tmp_path: Path) -> None:
     ok(command(hub, "push", str(arm), "me/arm", "--private", "--json"))
     (tmp_path / "work").mkdir()
     text = (HERE.parents[1] / "docs" / "hub.md").read_text()
-    commands = [line.split("#")[0].strip() for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    commands = [
+        line.split("#")[0].strip()
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
     assert len(commands) == 7
     for line in commands:
         program, *args = shlex.split(line)
@@ -260,4 +422,8 @@ def test_docs(hub: Hub, arm: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, (line, done.stderr)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     python(hub, f"import os; os.chdir({str(tmp_path / 'work')!r})\n{program}")
-    assert hub.repos["me/arm"].tags and tree(tmp_path / "work" / "arm") == remote(hub) and b"cc-by-4.0" in remote(hub)["README.md"]
+    assert (
+        hub.repos["me/arm"].tags
+        and tree(tmp_path / "work" / "arm") == remote(hub)
+        and b"cc-by-4.0" in remote(hub)["README.md"]
+    )

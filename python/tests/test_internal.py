@@ -48,15 +48,21 @@ def test_class() -> None:
     assert not isinstance(error, robocache.Malformed)
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="the library with a faulty reader is built by Go")
+@pytest.mark.skipif(
+    shutil.which("go") is None, reason="the library with a faulty reader is built by Go"
+)
 def test_surfaces(tmp_path: Path) -> None:
     library = tmp_path / "librobocache.so"
     build = ["go", "build", "-trimpath", "-tags", "toy", "-buildmode=c-shared", "-o", str(library)]
     subprocess.run([*build, "./cmd/librobocache"], cwd=ROOT, check=True)
     source = tmp_path / "faulty.toy"
     rows = [[[float(3 * e + r)] for r in range(3)] for e in range(3)]
-    source.write_text(json.dumps({"fps": 10, "key": "action", "width": 1, "fault": 1, "rows": rows}))
+    source.write_text(
+        json.dumps({"fps": 10, "key": "action", "width": 1, "fault": 1, "rows": rows})
+    )
     env = {**os.environ, "ROBOCACHE_LIBRARY": str(library), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", PROGRAM, str(source), str(tmp_path)]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.stdout.split() == ["Loader", "convert", "stats", "doctor"], done.stdout + done.stderr
+    assert done.stdout.split() == ["Loader", "convert", "stats", "doctor"], (
+        done.stdout + done.stderr
+    )

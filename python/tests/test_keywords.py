@@ -21,13 +21,29 @@ def uri() -> str:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("num_workers", "threads="), ("transform", "image_size="), ("image_transforms", "LeRobotDataset"), ("collate_fn", "collated"), ("chunk_size", "delta_timestamps="),
-        ("n_obs_steps", "delta_timestamps="), ("horizon", "delta_timestamps="), ("sampler", "shuffle="), ("persistent_workers", "leave it out"), ("prefetch_factor", "prefetch="),
-        ("worker_init_fn", "no worker processes"), ("timeout", "deadline_s="), ("generator", "seed="), ("pin_memory_device", "pin_memory="), ("bacth_size", "'batch_size'"), ("zzzz", "help(Loader)"),
-        ("image_dtype", "images=robocache.Images(dtype=…)"), ("pool_sise", "order=robocache.Order(pool_size=…)"), ("delta_indices", "windows=robocache.Windows(rows=…)"),
-        ("rows_hz", "open=robocache.Open(rows_hz=…)"), ("imagse", "'images'"),
+        ("num_workers", "threads="),
+        ("transform", "image_size="),
+        ("image_transforms", "LeRobotDataset"),
+        ("collate_fn", "collated"),
+        ("chunk_size", "delta_timestamps="),
+        ("n_obs_steps", "delta_timestamps="),
+        ("horizon", "delta_timestamps="),
+        ("sampler", "shuffle="),
+        ("persistent_workers", "leave it out"),
+        ("prefetch_factor", "prefetch="),
+        ("worker_init_fn", "no worker processes"),
+        ("timeout", "deadline_s="),
+        ("generator", "seed="),
+        ("pin_memory_device", "pin_memory="),
+        ("bacth_size", "'batch_size'"),
+        ("zzzz", "help(Loader)"),
+        ("image_dtype", "images=robocache.Images(dtype=…)"),
+        ("pool_sise", "order=robocache.Order(pool_size=…)"),
+        ("delta_indices", "windows=robocache.Windows(rows=…)"),
+        ("rows_hz", "open=robocache.Open(rows_hz=…)"),
+        ("imagse", "'images'"),
     ],
-)  # fmt: skip
+)
 def test_unknown_keywords(uri: str, name: str, words: str) -> None:
     """The translation of a habit, or at most three names; never the whole list."""
     with pytest.raises(robocache.Misuse) as e:
@@ -54,22 +70,51 @@ def test_keywords_of_the_others(uri: str) -> None:
 def test_groups(uri: str) -> None:
     """A group of another kind, an unknown field, an option given twice, and one that the class does not take."""
     for make, words in (
-        (lambda: robocache.Loader(uri, images=robocache.Order()), "a robocache.Order is for order="),
-        (lambda: robocache.Loader(uri, images={"dtype": "uint8"}), "images=robocache.Images(dtype=…)"),
-        (lambda: robocache.Loader(uri, images="float32"), "images='float32': expected a robocache.Images"),
+        (
+            lambda: robocache.Loader(uri, images=robocache.Order()),
+            "a robocache.Order is for order=",
+        ),
+        (
+            lambda: robocache.Loader(uri, images={"dtype": "uint8"}),
+            "images=robocache.Images(dtype=…)",
+        ),
+        (
+            lambda: robocache.Loader(uri, images="float32"),
+            "images='float32': expected a robocache.Images",
+        ),
         (lambda: robocache.Images(dtpe="float32"), "did you mean 'dtype'?"),
         (lambda: robocache.Cache(zzz=1), "known: where, budget, format"),
-        (lambda: robocache.Loader(uri, image_size=(4, 4), images=robocache.Images(size=(4, 4))), "expected one of them"),
-        (lambda: robocache.Loader(uri, images=robocache.Images(dtype="int8")), "Images.dtype='int8'"),
-        (lambda: robocache.MapDataset(uri, order=robocache.Order(pool_size=1)), "Order.pool_size is not for robocache.MapDataset"),
-        (lambda: robocache.Mix(uri, windows=robocache.Windows(rows={})), "Windows.rows is not for robocache.Mix"),
-        (lambda: robocache.LeRobotDataset(uri, images=robocache.Images(dtype="uint8")), "Images.dtype is not for"),
-        (lambda: robocache.Loader(uri, statistics=robocache.Statistics(compute=True, values={})), "one of them"),
+        (
+            lambda: robocache.Loader(uri, image_size=(4, 4), images=robocache.Images(size=(4, 4))),
+            "expected one of them",
+        ),
+        (
+            lambda: robocache.Loader(uri, images=robocache.Images(dtype="int8")),
+            "Images.dtype='int8'",
+        ),
+        (
+            lambda: robocache.MapDataset(uri, order=robocache.Order(pool_size=1)),
+            "Order.pool_size is not for robocache.MapDataset",
+        ),
+        (
+            lambda: robocache.Mix(uri, windows=robocache.Windows(rows={})),
+            "Windows.rows is not for robocache.Mix",
+        ),
+        (
+            lambda: robocache.LeRobotDataset(uri, images=robocache.Images(dtype="uint8")),
+            "Images.dtype is not for",
+        ),
+        (
+            lambda: robocache.Loader(uri, statistics=robocache.Statistics(compute=True, values={})),
+            "one of them",
+        ),
     ):
         with pytest.raises(robocache.Misuse) as e:
             make()
         assert words in str(e.value), words
-    loader = robocache.Loader(uri, batch_size=2, images=robocache.Images(size=(24, 32), dtype="float32"), cache=1 << 20)
+    loader = robocache.Loader(
+        uri, batch_size=2, images=robocache.Images(size=(24, 32), dtype="float32"), cache=1 << 20
+    )
     batch = next(iter(loader))
     key = next(k for k in batch if k.startswith("observation.images") and not k.endswith("_is_pad"))
     assert tuple(batch[key].shape) == (2, 3, 24, 32) and "float32" in str(batch[key].dtype)
@@ -81,12 +126,24 @@ def test_wrong_groups(uri: str) -> None:
     cuda = robocache.Device
     for make, words in (
         (lambda: robocache.Loader(uri, cache=cuda("cpu")), "a robocache.Device is for device="),
-        (lambda: robocache.Loader(uri, device=robocache.Cache("ram")), "a robocache.Cache is for cache="),
-        (lambda: robocache.Loader(uri, image_size=robocache.Images()), "a robocache.Images is for images="),
+        (
+            lambda: robocache.Loader(uri, device=robocache.Cache("ram")),
+            "a robocache.Cache is for cache=",
+        ),
+        (
+            lambda: robocache.Loader(uri, image_size=robocache.Images()),
+            "a robocache.Images is for images=",
+        ),
         (lambda: robocache.Loader(uri, device=None), "device=None: expected 'cpu', 'cuda'"),
         (lambda: robocache.Loader(uri, device=1.5), "device=1.5: expected 'cpu', 'cuda'"),
-        (lambda: robocache.Loader(uri, device=cuda(None)), "Device.name=None: expected 'cpu', 'cuda'"),
-        (lambda: robocache.Images((3, 4)), "robocache.Images(size=…, dtype=…, fit=…, depth_unit=…)"),
+        (
+            lambda: robocache.Loader(uri, device=cuda(None)),
+            "Device.name=None: expected 'cpu', 'cuda'",
+        ),
+        (
+            lambda: robocache.Images((3, 4)),
+            "robocache.Images(size=…, dtype=…, fit=…, depth_unit=…)",
+        ),
         (lambda: robocache.Order("1GiB"), "robocache.Order(pool_size=…, "),
         (lambda: robocache.Cache("ram", "1GiB"), "robocache.Cache('ram', budget=…, format=…)"),
         (lambda: robocache.Cache("ram", where="x"), "expected one of them"),
@@ -136,12 +193,35 @@ def test_options_without_effect(uri: str) -> None:
     """Options that nothing would use are refused, and do what they say elsewhere."""
     values = robocache.open(uri).stats
     for make, words in (
-        (lambda: robocache.Loader(uri, device=robocache.Device(memory_budget="1GiB")), "Device.memory_budget='1GiB' with device='cpu'"),
-        (lambda: robocache.Loader(uri, statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
-        (lambda: robocache.Loader(uri, statistics=robocache.Statistics(values=values)), "Statistics.values without normalize="),
-        (lambda: robocache.MapDataset(uri, statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
-        (lambda: robocache.Loader([uri, uri], statistics=robocache.Statistics(compute=True)), "Statistics.compute without normalize="),
-        (lambda: robocache.Loader([robocache.Mix(uri, statistics=robocache.Statistics(values=values)), robocache.Mix(uri, normalize="mean_std")]), "Statistics.values without normalize="),
+        (
+            lambda: robocache.Loader(uri, device=robocache.Device(memory_budget="1GiB")),
+            "Device.memory_budget='1GiB' with device='cpu'",
+        ),
+        (
+            lambda: robocache.Loader(uri, statistics=robocache.Statistics(compute=True)),
+            "Statistics.compute without normalize=",
+        ),
+        (
+            lambda: robocache.Loader(uri, statistics=robocache.Statistics(values=values)),
+            "Statistics.values without normalize=",
+        ),
+        (
+            lambda: robocache.MapDataset(uri, statistics=robocache.Statistics(compute=True)),
+            "Statistics.compute without normalize=",
+        ),
+        (
+            lambda: robocache.Loader([uri, uri], statistics=robocache.Statistics(compute=True)),
+            "Statistics.compute without normalize=",
+        ),
+        (
+            lambda: robocache.Loader(
+                [
+                    robocache.Mix(uri, statistics=robocache.Statistics(values=values)),
+                    robocache.Mix(uri, normalize="mean_std"),
+                ]
+            ),
+            "Statistics.values without normalize=",
+        ),
     ):
         with pytest.raises(robocache.Misuse) as e:
             make()
@@ -179,8 +259,12 @@ def test_numbers_of_devices(uri: str) -> None:
     if torch.device(0).type != "cuda":
         pytest.skip("torch counts devices of another kind")
     for device in (0, np.int64(0), torch.device("cuda", 0)):
-        with pytest.raises(robocache.Unsupported, match="device='cuda:0': torch finds no CUDA device"):
-            robocache.Loader(uri, device=robocache.Device(device, decode="gpu", memory_budget="1GiB"))
+        with pytest.raises(
+            robocache.Unsupported, match="device='cuda:0': torch finds no CUDA device"
+        ):
+            robocache.Loader(
+                uri, device=robocache.Device(device, decode="gpu", memory_budget="1GiB")
+            )
     with pytest.raises(robocache.Misuse, match="device='gpu': torch knows no such device"):
         robocache.Loader(uri, device="gpu")
     assert robocache.Loader(uri, keys=["action"], device=torch.device("cpu")).device == "cpu"
@@ -202,7 +286,9 @@ def dataset_of_mix(uri: str) -> robocache.Dataset:
     return robocache.Mix(uri).dataset
 
 
-@pytest.mark.parametrize("make", [robocache.open, robocache.Loader, robocache.MapDataset, dataset_of_mix])
+@pytest.mark.parametrize(
+    "make", [robocache.open, robocache.Loader, robocache.MapDataset, dataset_of_mix]
+)
 def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(robocache.NotFound) as e:
@@ -221,7 +307,9 @@ def test_names_of_the_hub(make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_no_batch_at_all(uri: str) -> None:
     n = len(robocache.MapDataset(uri, keys=["action"]))
-    with pytest.raises(robocache.Misuse, match=f"an epoch of {n} samples holds no batch: batch_size={n + 1}"):
+    with pytest.raises(
+        robocache.Misuse, match=f"an epoch of {n} samples holds no batch: batch_size={n + 1}"
+    ):
         robocache.Loader(uri, batch_size=n + 1, drop_last=True)
     with pytest.raises(robocache.Misuse, match=f"world_size=2, {n + 1} samples a step"):
         robocache.Loader(uri, batch_size=(n + 1) // 2, drop_last=True, rank=0, world_size=2)
@@ -236,11 +324,21 @@ def test_batches_of_a_data_loader(uri: str) -> None:
 
 
 def test_unknown_keys(uri: str, tmp_path: Path) -> None:
-    for args in (("stats", uri, "--keys", "acton"), ("stats", uri, "--keys", "action,acton"), ("convert", uri, str(tmp_path / "out"), "--keys", "acton")):
+    for args in (
+        ("stats", uri, "--keys", "acton"),
+        ("stats", uri, "--keys", "action,acton"),
+        ("convert", uri, str(tmp_path / "out"), "--keys", "acton"),
+    ):
         done = cli(*args)
-        assert done.returncode == 2 and "acton" in done.stderr and "nearest: action" in done.stderr, done.stderr
+        assert (
+            done.returncode == 2 and "acton" in done.stderr and "nearest: action" in done.stderr
+        ), done.stderr
     assert not (tmp_path / "out").exists()
-    for call in (lambda: robocache.open(uri).compute_stats(["acton"]), lambda: robocache.stats(uri, keys=["acton"]), lambda: robocache.Loader(uri, keys=["acton"])):
+    for call in (
+        lambda: robocache.open(uri).compute_stats(["acton"]),
+        lambda: robocache.stats(uri, keys=["acton"]),
+        lambda: robocache.Loader(uri, keys=["acton"]),
+    ):
         with pytest.raises(robocache.Misuse, match="acton") as e:
             call()
         assert "action" in e.value.hint

@@ -31,7 +31,9 @@ def made(tmp_path_factory: pytest.TempPathFactory):
     def make(name: str, variant: str) -> Path:
         path = root / f"{name}_{variant}"
         if not path.exists():
-            subprocess.run([sys.executable, str(CASES / f"{name}.py"), str(path), variant], check=True)
+            subprocess.run(
+                [sys.executable, str(CASES / f"{name}.py"), str(path), variant], check=True
+            )
         return path
 
     return make
@@ -67,7 +69,9 @@ def test_rows_decide_lengths(made, tmp_path: Path, variant: str) -> None:
     assert rows(path) == expected({0: 5, 1: 5, 2: 5})
     assert len(robocache.MapDataset(str(path))) == 15
     own = robocache.LeRobotDataset("me/set", root=path)
-    assert [(int(own[i]["episode_index"]), int(own[i]["frame_index"])) for i in range(len(own))] == [(e, k) for e, k, *_ in expected({0: 5, 1: 5, 2: 5})]
+    assert [
+        (int(own[i]["episode_index"]), int(own[i]["frame_index"])) for i in range(len(own))
+    ] == [(e, k) for e, k, *_ in expected({0: 5, 1: 5, 2: 5})]
     assert "episode-length" in {f["code"] for f in robocache.doctor(path).findings}
     assert rows(fixed(path, tmp_path / "fixed")) == expected({0: 5, 1: 5, 2: 5})
 
@@ -77,10 +81,14 @@ def test_skip_keeps_episodes_that_are_read(made, variant: str) -> None:
     path = made("L07", variant)
     whole = expected({0: 5, 1: 5, 2: 5})
     assert rows(path, order=robocache.Order(on_bad_episode="skip")) == whole
-    with robocache.Loader(str(path), batch_size=4, order=robocache.Order(on_bad_episode="skip")) as loader:
+    with robocache.Loader(
+        str(path), batch_size=4, order=robocache.Order(on_bad_episode="skip")
+    ) as loader:
         assert not loader.stats().get("bad_episodes")
     items = robocache.MapDataset(str(path), order=robocache.Order(on_bad_episode="skip"))
-    assert [(int(items[i]["episode_index"]), int(items[i]["frame_index"])) for i in range(len(items))] == [(e, k) for e, k, *_ in whole]
+    assert [
+        (int(items[i]["episode_index"]), int(items[i]["frame_index"])) for i in range(len(items))
+    ] == [(e, k) for e, k, *_ in whole]
 
 
 def test_skip_leaves_out_lost_rows(made, tmp_path: Path) -> None:
@@ -90,7 +98,8 @@ def test_skip_leaves_out_lost_rows(made, tmp_path: Path) -> None:
     shutil.copytree(made("L07", "short"), path)
     shutil.copytree(fixed(path, tmp_path / "fixed") / "meta", path / "meta", dirs_exist_ok=True)
     data = path / "data/chunk-000/file-000.parquet"
-    pq.write_table(pq.read_table(data).slice(0, 13), data)  # the last two rows of episode 2 are lost
+    # the last two rows of episode 2 are lost
+    pq.write_table(pq.read_table(data).slice(0, 13), data)
     assert rows(path, order=robocache.Order(on_bad_episode="skip")) == expected({0: 5, 1: 5})
     assert len(robocache.MapDataset(str(path), order=robocache.Order(on_bad_episode="skip"))) == 10
     with pytest.raises(robocache.Malformed, match="rows are lost") as e:
@@ -116,7 +125,14 @@ def test_writer_takes_the_highest_number(made, tmp_path: Path, variant: str) -> 
         assert w.num_episodes == 4
         for _ in range(2):
             for k in range(3):
-                w.add_frame({"observation.state": np.array([w.num_episodes + 2, k], np.float32), "action": np.zeros(2, np.float32), "observation.images.top": picture}, task="more")
+                w.add_frame(
+                    {
+                        "observation.state": np.array([w.num_episodes + 2, k], np.float32),
+                        "action": np.zeros(2, np.float32),
+                        "observation.images.top": picture,
+                    },
+                    task="more",
+                )
             w.save_episode()
         assert w.num_episodes == 6
     assert rows(path) == expected({0: 5, 1: 5, 4: 5, 5: 5, 6: 3, 7: 3})
@@ -126,14 +142,32 @@ def test_writer_takes_the_highest_number(made, tmp_path: Path, variant: str) -> 
     first = {"dense": 20, "holes": 30}[variant]
     assert len(set(table)) == 26 and sorted(table)[-6:] == list(range(first, first + 6))
     info = json.loads((path / "meta" / "info.json").read_text())
-    assert (info["total_episodes"], info["total_frames"], info["splits"]) == (6, 26, {"train": "0:6"})
+    assert (info["total_episodes"], info["total_frames"], info["splits"]) == (
+        6,
+        26,
+        {"train": "0:6"},
+    )
     with robocache.Writer(path) as w:  # and again
         for k in range(2):
-            w.add_frame({"observation.state": np.array([8, k], np.float32), "action": np.zeros(2, np.float32), "observation.images.top": picture}, task="more")
+            w.add_frame(
+                {
+                    "observation.state": np.array([8, k], np.float32),
+                    "action": np.zeros(2, np.float32),
+                    "observation.images.top": picture,
+                },
+                task="more",
+            )
         w.save_episode()
         w.delete_last_episode()
         for k in range(4):
-            w.add_frame({"observation.state": np.array([8, k], np.float32), "action": np.zeros(2, np.float32), "observation.images.top": picture}, task="more")
+            w.add_frame(
+                {
+                    "observation.state": np.array([8, k], np.float32),
+                    "action": np.zeros(2, np.float32),
+                    "observation.images.top": picture,
+                },
+                task="more",
+            )
         w.save_episode()
     assert rows(path)[-4:] == expected({8: 4})
     assert "episode-twice" not in {f["code"] for f in robocache.doctor(path).findings}
@@ -155,7 +189,9 @@ def test_an_index_that_occurs_twice(made, tmp_path: Path) -> None:
     first = t.slice(0, 10)
     again = t.slice(10, 5)
     pq.write_table(first, data)
-    pq.write_table(again.set_column(at, "episode_index", pa.array([1] * 5)), data.with_name("file-001.parquet"))
+    pq.write_table(
+        again.set_column(at, "episode_index", pa.array([1] * 5)), data.with_name("file-001.parquet")
+    )
     table = pq.read_table(name)
     at = table.schema.get_field_index("data/file_index")
     pq.write_table(table.set_column(at, "data/file_index", pa.array([0, 0, 1])), name)
@@ -164,7 +200,9 @@ def test_an_index_that_occurs_twice(made, tmp_path: Path) -> None:
             call(path)
         assert "robocache.doctor(…, fix=True, in_place=True)" in e.value.hint
     assert "episode-twice" in cli("doctor", str(path)).stdout
-    assert [(e, k) for e, k, *_ in rows(fixed(path, tmp_path / "fixed"))] == [(e, k) for e, k, *_ in expected({0: 5, 1: 5, 2: 5})]
+    assert [(e, k) for e, k, *_ in rows(fixed(path, tmp_path / "fixed"))] == [
+        (e, k) for e, k, *_ in expected({0: 5, 1: 5, 2: 5})
+    ]
 
 
 @pytest.mark.parametrize("variant", ["fresh", "stats", "scratch"])
@@ -172,19 +210,36 @@ def test_a_set_without_episodes(made, tmp_path: Path, variant: str) -> None:
     path = made("L08", variant)
     ds = robocache.open(path)
     assert len(ds) == 0 and ds.num_frames == 0 and "observation.images.top" in ds.features
-    for loader in (robocache.Loader(str(path), batch_size=2), robocache.Loader(str(path), batch_size=2, windows=robocache.Windows(seconds={"action": [0, 0.1]}), normalize="mean_std")):
+    for loader in (
+        robocache.Loader(str(path), batch_size=2),
+        robocache.Loader(
+            str(path),
+            batch_size=2,
+            windows=robocache.Windows(seconds={"action": [0, 0.1]}),
+            normalize="mean_std",
+        ),
+    ):
         assert len(loader) == 0 and list(loader) == []
     assert len(robocache.MapDataset(str(path))) == 0
     own = robocache.LeRobotDataset("me/set", root=path)
     assert len(own) == 0 and own.num_episodes == 0 and own.num_frames == 0
-    for verb in (["inspect", path], ["doctor", path], ["stats", path], ["convert", path, tmp_path / "converted"]):
+    for verb in (
+        ["inspect", path],
+        ["doctor", path],
+        ["stats", path],
+        ["convert", path, tmp_path / "converted"],
+    ):
         done = cli(*map(str, verb))
         assert done.returncode == 0, done.stdout + done.stderr
     assert len(robocache.open(tmp_path / "converted")) == 0
     for source in (path, tmp_path / "converted"):
         copy = tmp_path / f"copy of {source.name}"
         shutil.copytree(source, copy)
-        row = {"observation.state": np.array([0, 0], np.float32), "action": np.zeros(2, np.float32), "observation.images.top": np.zeros((48, 64, 3), np.uint8)}
+        row = {
+            "observation.state": np.array([0, 0], np.float32),
+            "action": np.zeros(2, np.float32),
+            "observation.images.top": np.zeros((48, 64, 3), np.uint8),
+        }
         with robocache.Writer(copy) as w:
             with pytest.raises(robocache.Misuse, match=re.escape("observation.images.top")):
                 w.add_frame({k: v for k, v in row.items() if "images" not in k}, task="t")
@@ -197,7 +252,28 @@ def test_a_set_without_episodes(made, tmp_path: Path, variant: str) -> None:
 
 
 HOSTILE = [
-    *[("L10", v) for v in ("int_as_bool", "float_bool", "u8_bool", "i64_to_i32", "neg_to_u8", "nullable", "string_number", "float_as_int", "i64_to_f32", "decimal", "duration", "datetime", "big", "fine", "zero_one_bool", "bool_as_float", "whole_float_as_int")],
+    *[
+        ("L10", v)
+        for v in (
+            "int_as_bool",
+            "float_bool",
+            "u8_bool",
+            "i64_to_i32",
+            "neg_to_u8",
+            "nullable",
+            "string_number",
+            "float_as_int",
+            "i64_to_f32",
+            "decimal",
+            "duration",
+            "datetime",
+            "big",
+            "fine",
+            "zero_one_bool",
+            "bool_as_float",
+            "whole_float_as_int",
+        )
+    ],
     *[("L11", v) for v in ("L", "LA", "RGBA", "mixed", "P", "1", "I16", "CMYK", "exif")],
     *[("L07", v) for v in ("short", "zero", "swap", "negative")],
     *[("L04", v) for v in ("before", "beyond")],

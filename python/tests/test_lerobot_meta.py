@@ -18,18 +18,35 @@ import robocache
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(synth(tmp_path_factory.mktemp("meta") / "set", "--episodes", "3", "--seconds", "1", "--size", "96x64", "--cameras", "1"))
+    return str(
+        synth(
+            tmp_path_factory.mktemp("meta") / "set",
+            "--episodes",
+            "3",
+            "--seconds",
+            "1",
+            "--size",
+            "96x64",
+            "--cameras",
+            "1",
+        )
+    )
 
 
 @pytest.fixture(scope="module")
 def theirs() -> Any:
-    return pytest.importorskip("lerobot.datasets.dataset_metadata", reason="lerobot is not installed: it needs Python 3.12").LeRobotDatasetMetadata
+    return pytest.importorskip(
+        "lerobot.datasets.dataset_metadata", reason="lerobot is not installed: it needs Python 3.12"
+    ).LeRobotDatasetMetadata
 
 
 @pytest.mark.parametrize("name", ["small", "g1_v30_exact", "g1_h264_v30", "g1_v30_drift"])
 def test_as_lerobot(name: str, small: str, theirs: Any) -> None:
     path = small if name == "small" else dataset_path(name)
-    a, b = (f("local/set", root=path, revision=None, force_cache_sync=False) for f in (robocache.LeRobotDatasetMetadata, theirs))
+    a, b = (
+        f("local/set", root=path, revision=None, force_cache_sync=False)
+        for f in (robocache.LeRobotDatasetMetadata, theirs)
+    )
     public = [n for n in dir(theirs) if not n.startswith("_")]
     assert [n for n in public if not hasattr(a, n)] == []
     simple = "repo_id root fps robot_type features names shapes video_keys image_keys camera_keys depth_keys has_language_columns total_episodes total_frames"
@@ -50,8 +67,14 @@ def test_as_lerobot(name: str, small: str, theirs: Any) -> None:
     assert a.episodes.to_pandas().equals(b.episodes.to_pandas())
     assert list(a.episodes.select([1, 0])) == list(b.episodes.select([1, 0]))
     middle = sorted(b.episodes["length"])[1]
-    assert a.filter_episodes(lambda e: e["length"] >= middle) == b.filter_episodes(lambda e: e["length"] >= middle)
-    assert a.filter_episodes(lambda e: True, candidates=[2, 0]) == b.filter_episodes(lambda e: True, candidates=[2, 0]) == [0, 2]
+    assert a.filter_episodes(lambda e: e["length"] >= middle) == b.filter_episodes(
+        lambda e: e["length"] >= middle
+    )
+    assert (
+        a.filter_episodes(lambda e: True, candidates=[2, 0])
+        == b.filter_episodes(lambda e: True, candidates=[2, 0])
+        == [0, 2]
+    )
     for e in range(-1, a.total_episodes):
         assert a.get_data_file_path(e) == b.get_data_file_path(e)
         for k in b.video_keys:
@@ -75,8 +98,12 @@ def test_earlier_versions(name: str) -> None:
     """v2.0 and v2.1, which lerobot refuses: the same table, with the columns by which v3.0 finds files."""
     path = dataset_path(name)
     m = robocache.LeRobotDatasetMetadata(path)
-    rows = [json.loads(line) for line in (Path(path) / "meta/episodes.jsonl").read_text().splitlines()]
-    assert list(m.episodes["length"]) == [r["length"] for r in rows] and list(m.episodes["tasks"]) == [r["tasks"] for r in rows]
+    rows = [
+        json.loads(line) for line in (Path(path) / "meta/episodes.jsonl").read_text().splitlines()
+    ]
+    assert list(m.episodes["length"]) == [r["length"] for r in rows] and list(
+        m.episodes["tasks"]
+    ) == [r["tasks"] for r in rows]
     for i, r in enumerate(rows):
         assert (m.root / m.get_data_file_path(i)).is_file()
         for k in m.video_keys:
@@ -90,17 +117,27 @@ def test_earlier_versions(name: str) -> None:
 def test_set_and_copied(small: str) -> None:
     ds = robocache.LeRobotDataset("local/set", root=small)
     ds.meta.stats["action"]["mean"] = "mine"
-    assert isinstance(ds.dataset.stats["action"]["mean"], np.ndarray)  # statistics of the dataset itself are another object
+    # statistics of the dataset itself are another object
+    assert isinstance(ds.dataset.stats["action"]["mean"], np.ndarray)
     ds.meta.stats = {"action": {"mean": np.zeros(2)}}
     assert list(ds.meta.stats) == ["action"]
     m = robocache.LeRobotDatasetMetadata(small)
     _ = m.episodes, m.get_data_file_path(0)  # what is read again must not travel
     size = len(pickle.dumps(m))
     for other in (pickle.loads(pickle.dumps(m)), copy.deepcopy(m)):
-        assert list(other.episodes) == list(m.episodes) and other.info == m.info and other.root == m.root
+        assert (
+            list(other.episodes) == list(m.episodes)
+            and other.info == m.info
+            and other.root == m.root
+        )
     m.episodes = m.episodes.select([0])
     assert len(pickle.loads(pickle.dumps(m)).episodes) == 1 and size < 20_000
-    assert ds.reader.num_frames == len(ds) and ds.writer is None and ds.has_pending_frames() is False and ds.finalize() is None
+    assert (
+        ds.reader.num_frames == len(ds)
+        and ds.writer is None
+        and ds.has_pending_frames() is False
+        and ds.finalize() is None
+    )
     assert {str(p).split("/")[0] for p in ds.reader.get_episodes_file_paths()} == {"data", "videos"}
 
 
@@ -118,7 +155,12 @@ def test_wrong_use(small: str, tmp_path: Path) -> None:
         _ = m.info.total_frame
     with pytest.raises(robocache.Misuse, match="episodes"):
         robocache.LeRobotDataset(small, episodes=[0, 7])
-    for f in (m.save_episode, m.create, robocache.LeRobotDataset.create, robocache.LeRobotDataset(small).push_to_hub):
+    for f in (
+        m.save_episode,
+        m.create,
+        robocache.LeRobotDataset.create,
+        robocache.LeRobotDataset(small).push_to_hub,
+    ):
         with pytest.raises(robocache.Unsupported, match="read-only"):
             f("local/other")
 
@@ -132,20 +174,34 @@ def test_columns_of_ones_own(small: str, tmp_path: Path) -> None:
     (file,) = root.glob("meta/episodes/*/*.parquet")
     table = pq.read_table(file).take([2, 0, 1])
     own = {
-        "success": pa.array([True, None, False]), "score": pa.array([0.5, float("nan"), 2.0], pa.float32()), "note": pa.array(["c", "a é", None]),
-        "marks": pa.array([[1, 2], [], None], pa.list_(pa.int32())), "phases": pa.array([[{"name": "p", "at": 1}], [], []]), "small": pa.array([1, 2, 3], pa.uint8()),
-    }  # fmt: skip
+        "success": pa.array([True, None, False]),
+        "score": pa.array([0.5, float("nan"), 2.0], pa.float32()),
+        "note": pa.array(["c", "a é", None]),
+        "marks": pa.array([[1, 2], [], None], pa.list_(pa.int32())),
+        "phases": pa.array([[{"name": "p", "at": 1}], [], []]),
+        "small": pa.array([1, 2, 3], pa.uint8()),
+    }
     for k, v in own.items():
         table = table.append_column(k, v)
     pq.write_table(table.slice(0, 2), file)
     pq.write_table(table.slice(2).drop_columns(["score"]), file.with_name("file-001.parquet"))
     m = robocache.LeRobotDatasetMetadata(str(root))
     assert list(m.episodes["episode_index"]) == [0, 1, 2]
-    assert list(m.episodes["success"]) == [None, False, True] and list(m.episodes["note"]) == ["a é", None, "c"]
-    assert list(m.episodes["marks"]) == [[], None, [1, 2]] and m.episodes[2]["phases"] == [{"name": "p", "at": 1}]
+    assert list(m.episodes["success"]) == [None, False, True] and list(m.episodes["note"]) == [
+        "a é",
+        None,
+        "c",
+    ]
+    assert list(m.episodes["marks"]) == [[], None, [1, 2]] and m.episodes[2]["phases"] == [
+        {"name": "p", "at": 1}
+    ]
     score = list(m.episodes["score"])
     assert np.isnan(score[0]) and score[1] is None and score[2] == 0.5
-    types = m.episodes.to_pandas().dtypes if not hasattr(m.episodes.features["small"], "dtype") else {k: f.dtype for k, f in m.episodes.features.items() if hasattr(f, "dtype")}
+    types = (
+        m.episodes.to_pandas().dtypes
+        if not hasattr(m.episodes.features["small"], "dtype")
+        else {k: f.dtype for k, f in m.episodes.features.items() if hasattr(f, "dtype")}
+    )
     assert str(types["small"]) == "uint8"
     info = json.loads((root / "meta/info.json").read_text())
     info["data_path"] = "elsewhere/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

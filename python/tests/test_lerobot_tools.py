@@ -13,7 +13,9 @@ import pytest
 import robocache
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-tools = pytest.importorskip("lerobot.datasets.dataset_tools", reason="lerobot is not installed: it needs Python 3.12")
+tools = pytest.importorskip(
+    "lerobot.datasets.dataset_tools", reason="lerobot is not installed: it needs Python 3.12"
+)
 Theirs = tools.LeRobotDataset
 Ours = robocache.LeRobotDataset
 
@@ -26,14 +28,24 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("tools") / "set"
     features = {
         "action": {"dtype": "float32", "shape": (6,), "names": None},
-        "observation.images.top": {"dtype": "image", "shape": (64, 96, 3), "names": ["height", "width", "channels"]},
+        "observation.images.top": {
+            "dtype": "image",
+            "shape": (64, 96, 3),
+            "names": ["height", "width", "channels"],
+        },
     }
     try:
         w = Theirs.create("local/tools", fps=10, features=features, root=root, use_videos=False)
         rng = np.random.default_rng(0)
         for e in range(4):
             for _ in range(5):
-                w.add_frame({"action": rng.normal(size=6).astype(np.float32), "observation.images.top": rng.integers(0, 256, (64, 96, 3), dtype=np.uint8), "task": f"task {e % 2}"})
+                w.add_frame(
+                    {
+                        "action": rng.normal(size=6).astype(np.float32),
+                        "observation.images.top": rng.integers(0, 256, (64, 96, 3), dtype=np.uint8),
+                        "task": f"task {e % 2}",
+                    }
+                )
             w.save_episode()
         w.finalize()
     except Exception as e:  # what it can record differs between its versions
@@ -48,7 +60,9 @@ def copied(d: Any, out: Path) -> Any:
 
 def renamed(d: Any, out: Path) -> Any:
     d = tools.modify_tasks(copied(d, out), new_task="another")
-    assert d.meta.total_tasks == len(d.meta.tasks) == 1 and d.meta.episodes[3]["tasks"] == ["another"]
+    assert d.meta.total_tasks == len(d.meta.tasks) == 1 and d.meta.episodes[3]["tasks"] == [
+        "another"
+    ]
     return type(d)("local/renamed", root=out)  # the open one's rows were rewritten under it
 
 
@@ -63,11 +77,16 @@ def joined(d: Any, out: Path) -> Any:
     "use",
     [
         lambda d, out: tools.delete_episodes(d, [1], output_dir=out),
-        lambda d, out: tools.split_dataset(d, {"train": [0, 1], "val": [2, 3]}, output_dir=out)["val"],
+        lambda d, out: tools.split_dataset(d, {"train": [0, 1], "val": [2, 3]}, output_dir=out)[
+            "val"
+        ],
         lambda d, out: tools.merge_datasets([d, d], output_repo_id="m", output_dir=out),
         lambda d, out: tools.add_features(d, {"reward": (VALUES, REWARD)}, output_dir=out),
         lambda d, out: tools.modify_features(
-            tools.add_features(d, {"reward": (VALUES, REWARD)}, output_dir=out / "first"), add_features={"done": (VALUES, REWARD)}, remove_features="reward", output_dir=out / "second"
+            tools.add_features(d, {"reward": (VALUES, REWARD)}, output_dir=out / "first"),
+            add_features={"done": (VALUES, REWARD)},
+            remove_features="reward",
+            output_dir=out / "second",
         ),
         lambda d, out: tools.remove_feature(d, "observation.images.top", output_dir=out),
         lambda d, out: tools.recompute_stats(copied(d, out)),
@@ -75,9 +94,22 @@ def joined(d: Any, out: Path) -> Any:
         lambda d, out: tools.convert_image_to_video_dataset(d, output_dir=out),
         joined,
     ],
-    ids=["delete", "split", "merge", "add", "modify", "remove", "stats", "tasks", "video", "aggregate"],
-)  # fmt: skip
-def test_tool(use: Callable[[Any, Path], Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids=[
+        "delete",
+        "split",
+        "merge",
+        "add",
+        "modify",
+        "remove",
+        "stats",
+        "tasks",
+        "video",
+        "aggregate",
+    ],
+)
+def test_tool(
+    use: Callable[[Any, Path], Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     want = use(Theirs("local/tools", root=source), tmp_path / "theirs")
     monkeypatch.setattr(tools, "LeRobotDataset", Ours)
     made = use(Ours("local/tools", root=source), tmp_path / "ours")

@@ -45,7 +45,10 @@ def test_follow_links(annexed: Path) -> None:
     for thing in (
         robocache.Loader(annexed, batch_size=2, open=robocache.Open(rows_hz=10, follow_links=True)),
         robocache.MapDataset(annexed, open=robocache.Open(rows_hz=10, follow_links=True)),
-        robocache.Loader([robocache.Mix(annexed, open=robocache.Open(rows_hz=10, follow_links=True))], batch_size=2),
+        robocache.Loader(
+            [robocache.Mix(annexed, open=robocache.Open(rows_hz=10, follow_links=True))],
+            batch_size=2,
+        ),
     ):
         assert len(thing) in (16, 32)
     assert robocache.doctor(annexed, follow_links=True, rows_hz=10).errors == 0
@@ -69,7 +72,9 @@ def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
     os.symlink("nowhere/a_2.hdf5", tmp_path / "a_2.hdf5")
     ds = robocache.open(tmp_path, rows_hz=10)
     lost = [f for f in ds.findings if f.get("lost")]
-    assert len(lost) == 1 and lost[0]["severity"] == "error" and lost[0]["where"]["file"] == "a_2.hdf5"
+    assert (
+        len(lost) == 1 and lost[0]["severity"] == "error" and lost[0]["where"]["file"] == "a_2.hdf5"
+    )
     for refused in (
         lambda: robocache.Loader(ds, batch_size=2),
         lambda: robocache.MapDataset(ds),
@@ -82,7 +87,9 @@ def test_lost_files(tmp_path: Path, robomimic_pair: Path) -> None:
             refused()
     loader = robocache.Loader(ds, batch_size=2, order=robocache.Order(on_bad_episode="skip"))
     assert sum(len(b["x"]) for b in loader) == 16
-    assert [(b["episode"], "a_2.hdf5" in b["error"]) for b in loader.stats()["bad_episodes"]] == [(-1, True)]
+    assert [(b["episode"], "a_2.hdf5" in b["error"]) for b in loader.stats()["bad_episodes"]] == [
+        (-1, True)
+    ]
     assert len(robocache.MapDataset(ds, order=robocache.Order(on_bad_episode="skip"))) == 16
     assert ds.compute_stats(skip_bad=True)["x"]["count"][0] == 16
     assert robocache.stats(tmp_path, rows_hz=10, skip_bad=True)["x"]["count"][0] == 16
@@ -103,15 +110,30 @@ def test_withheld_streams(tmp_path: Path) -> None:
         ds.episode(0).streams["action"]
     with pytest.raises(robocache.Unsupported, match="action"):
         robocache.Loader(ds, batch_size=2, keys=["action"])
-    for asked in ({"windows": robocache.Windows(seconds={"action": [0.0]})}, {"windows": robocache.Windows(anchor="action")}, {"windows": robocache.Windows(rows={"action": [0]})}, {"hz": 5, "align": robocache.Align(modes={"action": "nearest"})}):
+    for asked in (
+        {"windows": robocache.Windows(seconds={"action": [0.0]})},
+        {"windows": robocache.Windows(anchor="action")},
+        {"windows": robocache.Windows(rows={"action": [0]})},
+        {"hz": 5, "align": robocache.Align(modes={"action": "nearest"})},
+    ):
         with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
             robocache.Loader(ds, batch_size=2, **({"keys": ["x"]} | asked))
     with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
         robocache.Loader([robocache.Mix(ds, keys=["action"])], batch_size=2)
-    for asked in ({"windows": robocache.Windows(seconds={"action": [0.0]})}, {"windows": robocache.Windows(rows={"action": [0]})}, {"keys": ["action"]}):
+    for asked in (
+        {"windows": robocache.Windows(seconds={"action": [0.0]})},
+        {"windows": robocache.Windows(rows={"action": [0]})},
+        {"keys": ["action"]},
+    ):
         with pytest.raises(robocache.Unsupported, match=r"action.*cannot be delivered"):
-            robocache.Loader([robocache.Mix(ds), robocache.Mix(ds, name="again")], batch_size=2, **({"keys": ["x"]} | asked))
+            robocache.Loader(
+                [robocache.Mix(ds), robocache.Mix(ds, name="again")],
+                batch_size=2,
+                **({"keys": ["x"]} | asked),
+            )
     with pytest.raises(robocache.Unsupported, match=r"action.*keys="):
         robocache.Loader(ds, batch_size=2)
     loader = robocache.Loader(ds, batch_size=2, keys=["x"])
-    assert [(n["key"], bool(n["reason"])) for n in loader.stats()["not_delivered"]] == [("action", True)]
+    assert [(n["key"], bool(n["reason"])) for n in loader.stats()["not_delivered"]] == [
+        ("action", True)
+    ]

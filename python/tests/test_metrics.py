@@ -16,7 +16,9 @@ def scrape(address):
 
 
 def test_metrics_are_the_stats():
-    with robocache.Loader(dataset("g1_h264_v30"), batch_size=16, runtime=robocache.Runtime(metrics=":0")) as loader:
+    with robocache.Loader(
+        dataset("g1_h264_v30"), batch_size=16, runtime=robocache.Runtime(metrics=":0")
+    ) as loader:
         assert loader.metrics_address.startswith("127.0.0.1:")
         first = scrape(loader.metrics_address)
         assert first["robocache_loader_samples_total"] == 0
@@ -27,13 +29,22 @@ def test_metrics_are_the_stats():
         assert m["robocache_loader_samples_total"] == s["samples"] == 48
         assert m["robocache_loader_batches_total"] == 3
         assert m["robocache_loader_memory_budget_bytes"] == s["memory"]["budget_bytes"]
-        assert 0 < m['robocache_loader_stage_seconds_total{stage="decode"}'] <= loader.stats()["decode_seconds"]
-        assert urllib.request.urlopen(f"http://{loader.metrics_address}/healthz", timeout=10).read() == b"ok\n"
+        assert (
+            0
+            < m['robocache_loader_stage_seconds_total{stage="decode"}']
+            <= loader.stats()["decode_seconds"]
+        )
+        assert (
+            urllib.request.urlopen(f"http://{loader.metrics_address}/healthz", timeout=10).read()
+            == b"ok\n"
+        )
         copy = pickle.loads(pickle.dumps(loader))  # elsewhere the port would be taken
         assert copy.metrics_address is None
         copy.close()
         with pytest.raises(robocache.Misuse, match="local rank"):
-            robocache.Loader(dataset("g1_h264_v30"), runtime=robocache.Runtime(metrics=loader.metrics_address))
+            robocache.Loader(
+                dataset("g1_h264_v30"), runtime=robocache.Runtime(metrics=loader.metrics_address)
+            )
         address = loader.metrics_address
     with pytest.raises(urllib.error.URLError):
         scrape(address)

@@ -29,7 +29,12 @@ def test_error_by_default(path: Path) -> None:
 
 
 def test_pad(path: Path) -> None:
-    ds = robocache.MapDataset(path, keys=[CAMERA, "action"], open=robocache.Open(rows_hz=10), windows=robocache.Windows(missing="pad"))
+    ds = robocache.MapDataset(
+        path,
+        keys=[CAMERA, "action"],
+        open=robocache.Open(rows_hz=10),
+        windows=robocache.Windows(missing="pad"),
+    )
     assert len(ds) == 15
     for e, present in ((0, True), (1, False), (2, True)):
         item = ds[5 * e + 2]
@@ -44,4 +49,6 @@ def test_pad(path: Path) -> None:
 
 def test_checked(path: Path) -> None:
     with pytest.raises(robocache.Misuse, match="missing"):
-        robocache.MapDataset(path, open=robocache.Open(rows_hz=10), windows=robocache.Windows(missing="zeros"))
+        robocache.MapDataset(
+            path, open=robocache.Open(rows_hz=10), windows=robocache.Windows(missing="zeros")
+        )

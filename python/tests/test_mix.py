@@ -21,14 +21,24 @@ def other() -> str:
     return dataset_path("g1_v30_exact")
 
 
-def pair(h264: str, other: str, weights: tuple[float | None, float | None] = (3, 1), **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
-    return robocache.Loader([Mix(h264, weight=weights[0], name="a"), Mix(other, weight=weights[1], name="b")], **{"keys": KEYS, "batch_size": 32, **kwargs})
+def pair(
+    h264: str, other: str, weights: tuple[float | None, float | None] = (3, 1), **kwargs
+) -> robocache.Loader:  # type: ignore[no-untyped-def]
+    return robocache.Loader(
+        [Mix(h264, weight=weights[0], name="a"), Mix(other, weight=weights[1], name="b")],
+        **{"keys": KEYS, "batch_size": 32, **kwargs},
+    )
 
 
 def test_a_batch_is_of_several_datasets(h264: str, other: str) -> None:
     loader = pair(h264, other, seed=2)
     maps = [robocache.MapDataset(p, keys=KEYS) for p in (h264, other)]
-    assert loader.num_samples == sum(map(len, maps)) and loader.keys == ["action", "index", "dataset_index", "task"]
+    assert loader.num_samples == sum(map(len, maps)) and loader.keys == [
+        "action",
+        "index",
+        "dataset_index",
+        "task",
+    ]
     order = loader.order(0)
     place = loader.locate(order)
     first = [np.concatenate([[0], np.cumsum(m.dataset.episodes["lengths"])]) for m in maps]
@@ -57,11 +67,19 @@ def test_shares_without_weights_go_by_size(h264: str, other: str) -> None:
 
 
 def test_epochs_of_a_given_size_and_exact_shares(h264: str, other: str) -> None:
-    loader = pair(h264, other, (1, 1), mixture=robocache.Mixture(epoch_size=320, stratified=True), seed=1)
+    loader = pair(
+        h264, other, (1, 1), mixture=robocache.Mixture(epoch_size=320, stratified=True), seed=1
+    )
     sizes = [b["dataset_index"].sum().item() for b in loader]
     assert loader.num_samples == 320 and sizes == [16] * 10
-    assert [pair(h264, other, (1, 1), mixture=robocache.Mixture(stop=s)).num_samples >= 2 * 1 for s in ("first", "all")] == [True, True]
-    assert pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="first")).num_samples <= pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="all")).num_samples
+    assert [
+        pair(h264, other, (1, 1), mixture=robocache.Mixture(stop=s)).num_samples >= 2 * 1
+        for s in ("first", "all")
+    ] == [True, True]
+    assert (
+        pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="first")).num_samples
+        <= pair(h264, other, (1, 1), mixture=robocache.Mixture(stop="all")).num_samples
+    )
     even = pair(h264, other, (9, 1), mixture=robocache.Mixture(temperature=1e6))
     d = even.locate(even.order(0)[:1000]).dataset_index
     assert abs(d.mean() - 0.5) < 0.02
@@ -83,27 +101,54 @@ def test_resume_in_a_mixture(h264: str, other: str) -> None:
 
 def test_rename_missing_and_own_sizes(h264: str, other: str) -> None:
     cam = "observation.images.cam_high"
-    two = [Mix(h264, rename={cam: "front"}, image_size=(24, 32), weight=1), Mix(other, rename={cam: "front"}, weight=1)]
+    two = [
+        Mix(h264, rename={cam: "front"}, image_size=(24, 32), weight=1),
+        Mix(other, rename={cam: "front"}, weight=1),
+    ]
     b = next(iter(robocache.Loader(two, keys=["front"], image_size=(24, 32), batch_size=8)))
     assert b["front"].shape == (8, 3, 24, 32)
     flip = cam + "_flip"  # only one has it
     with pytest.raises(robocache.Misuse, match="missing"):
         robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32))
-    b = next(iter(robocache.Loader([h264, other], keys=["index", flip], image_size=(24, 32), windows=robocache.Windows(missing="pad"), batch_size=32)))
+    b = next(
+        iter(
+            robocache.Loader(
+                [h264, other],
+                keys=["index", flip],
+                image_size=(24, 32),
+                windows=robocache.Windows(missing="pad"),
+                batch_size=32,
+            )
+        )
+    )
     pad = b[flip + "_is_pad"].reshape(-1)
-    assert torch.equal(pad, b["dataset_index"] == 1) and not b[flip][pad].any() and b[flip][~pad].any()
+    assert (
+        torch.equal(pad, b["dataset_index"] == 1) and not b[flip][pad].any() and b[flip][~pad].any()
+    )
 
 
 def test_statistics_stay_per_source(h264: str, other: str) -> None:
     n = len(robocache.open(h264).stats["action"]["mean"])
     mine = {"action": {"mean": np.full(n, 5.0), "std": np.full(n, 2.0)}}
-    loader = robocache.Loader([Mix(h264, statistics=robocache.Statistics(values=mine)), Mix(other)], keys=["action", "index"], normalize={"action": "mean_std"}, batch_size=64)
+    loader = robocache.Loader(
+        [Mix(h264, statistics=robocache.Statistics(values=mine)), Mix(other)],
+        keys=["action", "index"],
+        normalize={"action": "mean_std"},
+        batch_size=64,
+    )
     maps = [robocache.MapDataset(p, keys=["action"]) for p in (h264, other)]
     b = next(iter(loader))
     st = robocache.open(other).stats["action"]
     for r in range(64):
-        d, raw = int(b["dataset_index"][r]), maps[int(b["dataset_index"][r])][int(b["index"][r])]["action"].double()
-        want = (raw - 5.0) / (2.0 + 1e-8) if d == 0 else (raw - torch.tensor(st["mean"])) / (torch.tensor(st["std"]) + 1e-8)
+        d, raw = (
+            int(b["dataset_index"][r]),
+            maps[int(b["dataset_index"][r])][int(b["index"][r])]["action"].double(),
+        )
+        want = (
+            (raw - 5.0) / (2.0 + 1e-8)
+            if d == 0
+            else (raw - torch.tensor(st["mean"])) / (torch.tensor(st["std"]) + 1e-8)
+        )
         good = torch.ones(n, dtype=torch.bool) if d == 0 else torch.tensor(st["std"]) > 1e-6
         assert torch.allclose(b["action"][r].double()[good], want[good], atol=1e-4)
 
@@ -118,7 +163,10 @@ def test_statistics_stay_per_source(h264: str, other: str) -> None:
         ({"rename": ["action", "index"]}, "expected a dict"),
         ({"statistics": robocache.Statistics(values={"acton": {}})}, "'action'"),
         ({"statistics": robocache.Statistics(values={"action": {"median": [1]}})}, "median"),
-        ({"statistics": robocache.Statistics(values={"action": {"mean": [float("inf")]}})}, "infinite"),
+        (
+            {"statistics": robocache.Statistics(values={"action": {"mean": [float("inf")]}})},
+            "infinite",
+        ),
         ({"keys": ["acton"]}, "'action'"),
         ({"hz": -1}, "rate"),
         ({"wait": 2}, "'weight'"),
@@ -145,7 +193,9 @@ def test_misuse_of_mixtures(h264: str, other: str) -> None:
         robocache.Loader(h264, keys=["index"]).locate([10**9])
     loader = robocache.Loader(h264, keys=["index", "episode_index"], shuffle=False, batch_size=64)
     got = loader.locate(loader.order(0)[:64])
-    assert got.episode.tolist() == next(iter(loader))["episode_index"].tolist() and set(got.dataset_index) == {0}
+    assert got.episode.tolist() == next(iter(loader))["episode_index"].tolist() and set(
+        got.dataset_index
+    ) == {0}
 
 
 def test_mixture_in_another_process(h264: str, other: str) -> None:
@@ -157,7 +207,10 @@ def test_mixture_in_another_process(h264: str, other: str) -> None:
 
 
 def test_errors_name_the_source(tmp_path: Path) -> None:
-    a, b = (str(synth(tmp_path / name, "--episodes", "2", "--seconds", "0.5", "--codec", "png")) for name in "ab")
+    a, b = (
+        str(synth(tmp_path / name, "--episodes", "2", "--seconds", "0.5", "--codec", "png"))
+        for name in "ab"
+    )
     with pytest.raises(robocache.Misuse, match=f"dataset {b}.*actoin") as e:
         robocache.Mix(b, keys=["actoin"])
     assert e.value.where["dataset"] == b

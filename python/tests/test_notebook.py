@@ -29,7 +29,18 @@ def shown(x: object) -> str:
     assert len(text.encode()) <= 50_000
     p = Tags()
     p.feed(text)
-    assert p.seen <= {"div", "strong", "table", "tr", "th", "td", "br", "svg", "rect", "polyline"}, p.seen
+    assert p.seen <= {
+        "div",
+        "strong",
+        "table",
+        "tr",
+        "th",
+        "td",
+        "br",
+        "svg",
+        "rect",
+        "polyline",
+    }, p.seen
     return text
 
 
@@ -37,11 +48,26 @@ def shown(x: object) -> str:
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A set whose texts and names are not harmless, with many features."""
     path = tmp_path_factory.mktemp("notebook") / "set"
-    features = {f"f{i} {HOSTILE.replace('/', '')}": {"dtype": "float32", "shape": (30,), "names": [HOSTILE] * 30} for i in range(150)}
-    with robocache.Writer(path, 10, {**features, "x": {"dtype": "float32", "shape": (2,)}}, allow_nan=["x"]) as w:
+    features = {
+        f"f{i} {HOSTILE.replace('/', '')}": {
+            "dtype": "float32",
+            "shape": (30,),
+            "names": [HOSTILE] * 30,
+        }
+        for i in range(150)
+    }
+    with robocache.Writer(
+        path, 10, {**features, "x": {"dtype": "float32", "shape": (2,)}}, allow_nan=["x"]
+    ) as w:
         for e in range(10):
             for k in range(5 + e):
-                w.add_frame({**{key: np.zeros(30, np.float32) for key in features}, "x": [k, np.nan if k == 2 else -k]}, task=f"{HOSTILE} {e % 3} \ud7ff")
+                w.add_frame(
+                    {
+                        **{key: np.zeros(30, np.float32) for key in features},
+                        "x": [k, np.nan if k == 2 else -k],
+                    },
+                    task=f"{HOSTILE} {e % 3} \ud7ff",
+                )
             w.save_episode()
     return path
 
@@ -67,7 +93,11 @@ def test_html_of_what_cannot_be_read(tmp_path: Path, hostile: Path) -> None:
     ds = robocache.open(tmp_path / "set")
     for f in (tmp_path / "set").glob("data/*/*.parquet"):
         f.write_bytes(b"PAR1 nothing")
-    assert "Malformed" in shown(ds.episode(0)) or "Error" in shown(ds.episode(0)) or shown(ds.episode(0))
+    assert (
+        "Malformed" in shown(ds.episode(0))
+        or "Error" in shown(ds.episode(0))
+        or shown(ds.episode(0))
+    )
 
 
 def test_html_decodes_nothing(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +119,9 @@ def test_thumbnails(h264: str) -> None:
     assert img.size == (8 * t.shape[2], 48)
     np.testing.assert_array_equal(np.asarray(img)[:, : t.shape[2]], np.asarray(t[0]))
     s = ep.streams["observation.images.cam_high"]
-    np.testing.assert_array_equal(t[7], s.frames([len(s) - 1], image_size=t.shape[1:3])[0].transpose(1, 2, 0))
+    np.testing.assert_array_equal(
+        t[7], s.frames([len(s) - 1], image_size=t.shape[1:3])[0].transpose(1, 2, 0)
+    )
     one = robocache.open(h264).thumbnail(1)
     assert one.ndim == 3 and Image.open(io.BytesIO(one._repr_png_())).size[1] == one.shape[0]
     with pytest.raises(robocache.Misuse, match="did you mean"):
@@ -146,10 +178,14 @@ def test_random_split(hostile: Path, tmp_path: Path) -> None:
     again, _ = robocache.open(hostile).random_split(0.8, seed=3)
     other, _ = ds.random_split(0.8, seed=4)
     assert [e.index for e in again] == [e.index for e in train] != [e.index for e in other]
-    np.testing.assert_array_equal(val[0].streams["x"].values, ds.episode(val[0].index).streams["x"].values)
+    np.testing.assert_array_equal(
+        val[0].streams["x"].values, ds.episode(val[0].index).streams["x"].values
+    )
     a, b, c = ds.random_split((5, 3, 2), seed=0)
     assert [d.num_episodes for d in (a, b, c)] == [5, 3, 2]
-    with robocache.Loader(val, batch_size=2, keys=["x"], order=robocache.Order(on_nan="allow")) as loader:
+    with robocache.Loader(
+        val, batch_size=2, keys=["x"], order=robocache.Order(on_nan="allow")
+    ) as loader:
         assert sum(len(x["x"]) for x in loader) == val.num_frames
     import pickle
 
@@ -165,25 +201,50 @@ def test_random_split(hostile: Path, tmp_path: Path) -> None:
     # the same as `robocache edit split`
     r = ds.edit().split({"train": 0.8, "val": 0.2}, seed=3).write(tmp_path / "parts")
     assert [p.num_episodes for p in r.parts] == [8, 2]
-    np.testing.assert_array_equal(robocache.open(tmp_path / "parts" / "train").episodes["lengths"], train.episodes["lengths"])
+    np.testing.assert_array_equal(
+        robocache.open(tmp_path / "parts" / "train").episodes["lengths"], train.episodes["lengths"]
+    )
 
 
 def test_edit(tmp_path: Path) -> None:
-    src = synth(tmp_path / "src", "--episodes", "4", "--seconds", "1", "--cameras", "1", "--size", "64x64")
+    src = synth(
+        tmp_path / "src", "--episodes", "4", "--seconds", "1", "--cameras", "1", "--size", "64x64"
+    )
     ds = robocache.open(src)
     camera = next(k for k, f in ds.features.items() if f.kind == "video")
     n = ds.num_frames
     extra = np.arange(sum(ds.episodes["lengths"][[0, 1, 3]]), dtype=np.float32)
-    e = ds.edit().delete([2]).rename({"action": "command"}).add("extra", extra).set_task("tidy up", episodes=[0])
+    e = (
+        ds.edit()
+        .delete([2])
+        .rename({"action": "command"})
+        .add("extra", extra)
+        .set_task("tidy up", episodes=[0])
+    )
     plan = e.plan()
-    assert plan.dry_run and plan.num_episodes == 3 and plan.plan["episodes"] and not (tmp_path / "out").exists()
+    assert (
+        plan.dry_run
+        and plan.num_episodes == 3
+        and plan.plan["episodes"]
+        and not (tmp_path / "out").exists()
+    )
     done = e.write(tmp_path / "out")
     assert done.num_episodes == 3 and done.video["copied"] == 3 and isinstance(done.findings, list)
     out = robocache.open(tmp_path / "out")
-    assert out.episode(0).tasks == ["tidy up"] and "command" in out.features and "action" not in out.features
-    np.testing.assert_array_equal(out.episode(2).streams["command"].values, ds.episode(3).streams["action"].values)
-    np.testing.assert_array_equal(out.episode(2).streams[camera].values, ds.episode(3).streams[camera].values)
-    np.testing.assert_array_equal(out.episode(0).streams["extra"].values.ravel(), extra[: len(out.episode(0))])
+    assert (
+        out.episode(0).tasks == ["tidy up"]
+        and "command" in out.features
+        and "action" not in out.features
+    )
+    np.testing.assert_array_equal(
+        out.episode(2).streams["command"].values, ds.episode(3).streams["action"].values
+    )
+    np.testing.assert_array_equal(
+        out.episode(2).streams[camera].values, ds.episode(3).streams[camera].values
+    )
+    np.testing.assert_array_equal(
+        out.episode(0).streams["extra"].values.ravel(), extra[: len(out.episode(0))]
+    )
     assert ds.num_frames == n and not robocache.doctor(tmp_path / "out").errors
     kept = robocache.edit.keep(src, tmp_path / "kept", where="index < 2")
     assert kept.num_episodes == 2
@@ -193,12 +254,22 @@ def test_edit(tmp_path: Path) -> None:
     assert both.num_episodes == 6
     done = robocache.edit.delete(tmp_path / "kept", episodes=0, in_place=True)
     assert done.undo and robocache.open(tmp_path / "kept").num_episodes == 1
-    assert "as it was" in robocache.edit.undo(tmp_path / "kept") and robocache.open(tmp_path / "kept").num_episodes == 2
+    assert (
+        "as it was" in robocache.edit.undo(tmp_path / "kept")
+        and robocache.open(tmp_path / "kept").num_episodes == 2
+    )
     assert robocache.edit.recover(tmp_path / "kept") == "no interrupted edit"
     with pytest.raises(robocache.NotFound, match="no edit in place"):
         robocache.edit.undo(tmp_path / "kept")
-    small = robocache.edit.resize(tmp_path / "kept", tmp_path / "small", size=(96, 128), codec="h264", crf=10)
-    assert robocache.open(tmp_path / "small").episode(0).streams[camera].values.shape == (30, 3, 96, 128)
+    small = robocache.edit.resize(
+        tmp_path / "kept", tmp_path / "small", size=(96, 128), codec="h264", crf=10
+    )
+    assert robocache.open(tmp_path / "small").episode(0).streams[camera].values.shape == (
+        30,
+        3,
+        96,
+        128,
+    )
     psnr = small.video["psnr"][camera]
     assert psnr["frames"] == 60 and 30 < psnr["min"] <= psnr["mean"], psnr
     for error, match, wrong in (
@@ -223,7 +294,9 @@ def test_view(exact: str, tmp_path: Path) -> None:
     with robocache.open(exact).view(flags=tmp_path / "flags.json") as page:
         base, token = page.url.split("#token=")
         assert page.url in page._repr_html_()
-        ask = urllib.request.Request(base + "api/episodes", headers={"Authorization": f"Bearer {token}"})
+        ask = urllib.request.Request(
+            base + "api/episodes", headers={"Authorization": f"Bearer {token}"}
+        )
         assert urllib.request.urlopen(ask, timeout=30).status == 200
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(base + "api/episodes", timeout=30)

@@ -22,7 +22,11 @@ for name in sys.argv[1:]:
 def oldest() -> str:
     """A working Python 3.10: pyenv's shims answer only where a version is set."""
     roots = os.environ.get("PYENV_ROOT", str(Path.home() / ".pyenv"))
-    for name in [shutil.which("python3.10"), *glob.glob(f"{roots}/versions/3.10*/bin/python3"), "/usr/bin/python3.10"]:
+    for name in [
+        shutil.which("python3.10"),
+        *glob.glob(f"{roots}/versions/3.10*/bin/python3"),
+        "/usr/bin/python3.10",
+    ]:
         if name and not subprocess.run([name, "-c", ""], capture_output=True).returncode:
             return name
     pytest.skip("no Python 3.10 is here")

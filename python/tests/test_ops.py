@@ -24,7 +24,9 @@ def timestamps(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def by_hand(data: np.ndarray, times: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Linear with clamped ends, in float64."""
-    return np.stack([np.interp(targets, times, data[:, c].astype(np.float64)) for c in range(data.shape[1])], 1)
+    return np.stack(
+        [np.interp(targets, times, data[:, c].astype(np.float64)) for c in range(data.shape[1])], 1
+    )
 
 
 def test_values(rng: np.random.Generator) -> None:
@@ -49,7 +51,11 @@ def test_friendly_shapes(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(one, want[0, :, 1])
     fused = robocache.fuse([(data[0], times), (data[1, :, 0], times)], targets)
     np.testing.assert_array_equal(fused, np.concatenate([want[0], want[1, :, :1]], 1))
-    wrong = [(data, times, np.zeros((2, T), int)), (data[0], times, np.zeros((1, T), int)), (data, np.zeros((4, S), int), targets)]
+    wrong = [
+        (data, times, np.zeros((2, T), int)),
+        (data[0], times, np.zeros((1, T), int)),
+        (data, np.zeros((4, S), int), targets),
+    ]
     for args in wrong:
         with pytest.raises(robocache.Misuse, match="Batch size mismatch"):
             robocache.resample(*args)
@@ -72,12 +78,17 @@ def test_ragged(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(got[b], row)
         np.testing.assert_array_equal(valid[b], v)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    np.testing.assert_array_equal(robocache.resample(np.concatenate(data), np.concatenate(times), targets, offsets=offsets), got)
+    np.testing.assert_array_equal(
+        robocache.resample(np.concatenate(data), np.concatenate(times), targets, offsets=offsets),
+        got,
+    )
     padded, clock = np.full((4, S, D), np.nan, np.float32), np.zeros((4, S), np.int64)
     for b, n in enumerate(lengths):
         padded[b, :n], clock[b, :n] = data[b], times[b]
     np.testing.assert_array_equal(robocache.resample(padded, clock, targets, lengths=lengths), got)
-    both = robocache.fuse([(data, times), (padded, clock, {"lengths": lengths, "mode": "previous"})], targets)
+    both = robocache.fuse(
+        [(data, times), (padded, clock, {"lengths": lengths, "mode": "previous"})], targets
+    )
     np.testing.assert_array_equal(both[..., :D], got)
     with pytest.raises(robocache.Misuse, match="length mismatch"):
         robocache.resample(data, [*times[:3], times[3][:5]], targets)
@@ -88,10 +99,21 @@ def test_any_strides(rng: np.random.Generator) -> None:
     base = rng.normal(size=(2, 2 * S, 3 * D)).astype(np.float32)
     times = timestamps(rng, 2 * S)
     targets = np.sort(rng.integers(times[0], times[-1], T))
-    for view in (base[:, ::2, ::3], base[:, ::-2, ::-3], np.broadcast_to(base[:1, ::2, :1], (5, S, D)), base.transpose(0, 2, 1)[:, :S, :]):
+    for view in (
+        base[:, ::2, ::3],
+        base[:, ::-2, ::-3],
+        np.broadcast_to(base[:1, ::2, :1], (5, S, D)),
+        base.transpose(0, 2, 1)[:, :S, :],
+    ):
         clock = times[: view.shape[1]]
-        np.testing.assert_array_equal(robocache.resample(view, clock, targets), robocache.resample(view.copy(), clock.copy(), targets.copy()))
-    np.testing.assert_array_equal(robocache.resample(base[:, :S], times[::2], targets[::-1]), robocache.resample(base[:, :S], times[::2].copy(), targets)[:, ::-1])
+        np.testing.assert_array_equal(
+            robocache.resample(view, clock, targets),
+            robocache.resample(view.copy(), clock.copy(), targets.copy()),
+        )
+    np.testing.assert_array_equal(
+        robocache.resample(base[:, :S], times[::2], targets[::-1]),
+        robocache.resample(base[:, :S], times[::2].copy(), targets)[:, ::-1],
+    )
 
 
 def test_out(rng: np.random.Generator) -> None:
@@ -109,9 +131,11 @@ def test_out(rng: np.random.Generator) -> None:
     locked = np.zeros((2, T, D), np.float32)
     locked.flags.writeable = False
     for out, phrase in (
-        (np.zeros((2, T, D + 1), np.float32), "out has wrong shape"), (np.broadcast_to(np.zeros(1, np.float32), (2, T, D)), "read-only"), (locked, "read-only"),
+        (np.zeros((2, T, D + 1), np.float32), "out has wrong shape"),
+        (np.broadcast_to(np.zeros(1, np.float32), (2, T, D)), "read-only"),
+        (locked, "read-only"),
         (data[:, :T, :], "out aliases"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(robocache.Misuse, match=phrase):
             robocache.resample(data, times, targets, out=out)
     # The kept way looks too.
@@ -125,27 +149,58 @@ def test_numbers_are_seconds_and_units_are_named(rng: np.random.Generator) -> No
     """1 and 1.0 are a second and "1ns" a nanosecond, also for a call that was made before with the other one."""
     data, times = rng.normal(size=(S, D)), np.arange(S) * 20_000_000
     for _ in range(2):
-        assert not robocache.resample(data, times, times[:-1] + 5, max_gap="1ns", return_valid=True)[1].any()
-        assert robocache.resample(data, times, times[:-1] + 5, max_gap=1.0, return_valid=True)[1].all()
-        assert robocache.resample(data, times, times[:-1] + 5, max_gap=1, return_valid=True)[1].all()
+        assert not robocache.resample(
+            data, times, times[:-1] + 5, max_gap="1ns", return_valid=True
+        )[1].any()
+        assert robocache.resample(data, times, times[:-1] + 5, max_gap=1.0, return_valid=True)[
+            1
+        ].all()
+        assert robocache.resample(data, times, times[:-1] + 5, max_gap=1, return_valid=True)[
+            1
+        ].all()
         pair = [(data, times)]
-        assert robocache.fuse(pair, times, mode="mean", window=1.0)[3] != pytest.approx(robocache.fuse(pair, times, mode="mean", window="1ns")[3])
-        assert np.array_equal(robocache.fuse(pair, times, mode="mean", window=1), robocache.fuse(pair, times, mode="mean", window=1.0))
-    np.testing.assert_array_equal(robocache.resample(data, times / 1e9, times / 1e9 + 0.003), robocache.resample(data, times, times + 3_000_000))
-    np.testing.assert_array_equal(robocache.resample(data, times.astype("m8[ns]"), times.astype("m8[ns]")), data)
+        assert robocache.fuse(pair, times, mode="mean", window=1.0)[3] != pytest.approx(
+            robocache.fuse(pair, times, mode="mean", window="1ns")[3]
+        )
+        assert np.array_equal(
+            robocache.fuse(pair, times, mode="mean", window=1),
+            robocache.fuse(pair, times, mode="mean", window=1.0),
+        )
+    np.testing.assert_array_equal(
+        robocache.resample(data, times / 1e9, times / 1e9 + 0.003),
+        robocache.resample(data, times, times + 3_000_000),
+    )
+    np.testing.assert_array_equal(
+        robocache.resample(data, times.astype("m8[ns]"), times.astype("m8[ns]")), data
+    )
 
 
 def test_hz(rng: np.random.Generator) -> None:
     data, times = rng.normal(size=(S, D)), np.arange(S) / 30
     got, grid = robocache.resample(data, times, hz=50, return_times=True)
-    assert grid.dtype == np.int64 and (np.diff(grid) == 20_000_000).all() and grid[0] == 0 and grid[-1] <= 19 / 30 * 1e9 < grid[-1] + 20_000_000
+    assert (
+        grid.dtype == np.int64
+        and (np.diff(grid) == 20_000_000).all()
+        and grid[0] == 0
+        and grid[-1] <= 19 / 30 * 1e9 < grid[-1] + 20_000_000
+    )
     np.testing.assert_array_equal(got, robocache.resample(data, times, grid))
-    _, grid = robocache.fuse([(data, times + 0.1), (data, times)], hz="30000/1001", return_times=True)
+    _, grid = robocache.fuse(
+        [(data, times + 0.1), (data, times)], hz="30000/1001", return_times=True
+    )
     assert grid[0] == 100_000_000 and grid[1] - grid[0] == 33_366_667 and grid[-1] <= 19 / 30 * 1e9
-    # Entries with clocks of their own: each has its grid; beyond a shorter one's end rows are not valid.
+    # Entries with clocks of their own: each has its grid; beyond a shorter one's end rows are not
+    # valid.
     clocks = np.stack([times, times + 1000])
-    _, valid, grid = robocache.resample(np.stack([data] * 2), clocks, hz=50, lengths=[S, 10], return_valid=True, return_times=True)
-    assert grid.shape == valid.shape and grid[1, 0] == 1000 * 10**9 and valid[0].all() and valid[1].sum() == int(9 / 30 * 50) + 1
+    _, valid, grid = robocache.resample(
+        np.stack([data] * 2), clocks, hz=50, lengths=[S, 10], return_valid=True, return_times=True
+    )
+    assert (
+        grid.shape == valid.shape
+        and grid[1, 0] == 1000 * 10**9
+        and valid[0].all()
+        and valid[1].sum() == int(9 / 30 * 50) + 1
+    )
     with pytest.raises(robocache.Misuse, match="one of them"):
         robocache.resample(data, times, times, hz=50)
     with pytest.raises(robocache.Misuse, match="one of them"):
@@ -155,39 +210,62 @@ def test_hz(rng: np.random.Generator) -> None:
 def test_modes_and_options(rng: np.random.Generator) -> None:
     data, times = rng.normal(size=(S, 4)), timestamps(rng, S)
     targets = times[:-1] + 3
-    np.testing.assert_array_equal(robocache.resample(data, times, targets, mode="previous"), data[:-1])
+    np.testing.assert_array_equal(
+        robocache.resample(data, times, targets, mode="previous"), data[:-1]
+    )
     np.testing.assert_array_equal(robocache.resample(data, times, targets, mode="next"), data[1:])
-    np.testing.assert_array_equal(robocache.resample(data, times, targets, mode="nearest"), data[:-1])
+    np.testing.assert_array_equal(
+        robocache.resample(data, times, targets, mode="nearest"), data[:-1]
+    )
     q = robocache.resample(data, times, targets, mode="slerp")
     np.testing.assert_allclose(np.linalg.norm(q, axis=1), 1, rtol=1e-12)
-    mixed = robocache.resample(np.concatenate([data, data], 1), times, targets, mode="slerp", quats=[(4, 5, 6, 7)])
+    mixed = robocache.resample(
+        np.concatenate([data, data], 1), times, targets, mode="slerp", quats=[(4, 5, 6, 7)]
+    )
     np.testing.assert_array_equal(mixed[:, 4:], q)
     np.testing.assert_array_equal(mixed[:, :4], robocache.resample(data, times, targets))
     deg = robocache.resample([[179.0], [-179.0]], [0.0, 1.0], [0.5], mode="angle", period=360)
     assert abs(deg[0, 0]) == 180
-    mean = robocache.resample(np.arange(10.0), np.arange(10) * 100, [450], mode="mean", window=(200, 200))
+    mean = robocache.resample(
+        np.arange(10.0), np.arange(10) * 100, [450], mode="mean", window=(200, 200)
+    )
     assert mean.tolist() == [4.5]  # 300, 400, 500, 600
-    x = robocache.resample(np.array([[0, 51, 255]], np.uint8), [0], [0], dtype="float32", normalize="unit")
+    x = robocache.resample(
+        np.array([[0, 51, 255]], np.uint8), [0], [0], dtype="float32", normalize="unit"
+    )
     assert x.tolist() == [[0, np.float32(0.2), 1]]
-    norm = robocache.resample(data, times, times, normalize={"mean": data.mean(0), "std": data.std(0)}, clip=(-1.0, 1.0), dtype=np.float32)
+    norm = robocache.resample(
+        data,
+        times,
+        times,
+        normalize={"mean": data.mean(0), "std": data.std(0)},
+        clip=(-1.0, 1.0),
+        dtype=np.float32,
+    )
     z = (data - np.float32(data.mean(0))) / (np.float32(data.std(0)) + np.float32(1e-8))
     np.testing.assert_allclose(norm, np.clip(z, -1, 1), rtol=1e-6)
     stats = {"min": data.min(0), "max": data.max(0), "mean": data.mean(0), "std": data.std(0)}
-    np.testing.assert_allclose(robocache.resample(data, times, times, normalize=("min_max", stats)).max(0), 1, rtol=1e-6)
+    np.testing.assert_allclose(
+        robocache.resample(data, times, times, normalize=("min_max", stats)).max(0), 1, rtol=1e-6
+    )
     with pytest.raises(robocache.Misuse, match="say which"):
         robocache.resample(data, times, times, normalize=stats)
     aug = {"seed": 5, "noise": 0.1, "scale": (0.9, 1.1), "dropout": 0.2, "samples": [3, 4]}
     two = np.stack([data, data]).astype(np.float32)
     noisy = robocache.resample(two, times, times, augment=aug)
     np.testing.assert_array_equal(noisy, robocache.resample(two, times, times, augment=aug))
-    np.testing.assert_array_equal(noisy[1], robocache.resample(two[:1], times, times, augment={**aug, "samples": [4]})[0])
+    np.testing.assert_array_equal(
+        noisy[1], robocache.resample(two[:1], times, times, augment={**aug, "samples": [4]})[0]
+    )
     assert (noisy[0] != noisy[1]).any()
 
 
 def test_types(rng: np.random.Generator) -> None:
     times = timestamps(rng, S)
     for dtype in ("float32", "float64", "float16"):
-        assert robocache.resample(rng.normal(size=(S, D)).astype(dtype), times, times).dtype == dtype
+        assert (
+            robocache.resample(rng.normal(size=(S, D)).astype(dtype), times, times).dtype == dtype
+        )
     for dtype in ("int64", "uint8", "bool", "int16"):
         x = rng.integers(0, 2, (S, D)).astype(dtype)
         np.testing.assert_array_equal(robocache.resample(x, times, times, mode="nearest"), x)
@@ -197,8 +275,21 @@ def test_types(rng: np.random.Generator) -> None:
             assert robocache.resample(x, times, times, dtype="float32").dtype == np.float32
     with pytest.raises(robocache.Misuse, match="Stream dtypes must match"):
         robocache.fuse([(np.zeros((S, 1), np.float32), times), (np.zeros((S, 1)), times)], times)
-    assert robocache.fuse([(np.zeros((S, 1), np.float32), times), (np.zeros((S, 1)), times)], times, dtype="float32").dtype == np.float32
-    for bad in (np.zeros((S, D), complex), np.zeros((S, D), ">f4"), np.zeros((S, D), "U3"), "text", object()):
+    assert (
+        robocache.fuse(
+            [(np.zeros((S, 1), np.float32), times), (np.zeros((S, 1)), times)],
+            times,
+            dtype="float32",
+        ).dtype
+        == np.float32
+    )
+    for bad in (
+        np.zeros((S, D), complex),
+        np.zeros((S, D), ">f4"),
+        np.zeros((S, D), "U3"),
+        "text",
+        object(),
+    ):
         with pytest.raises(robocache.Misuse):
             robocache.resample(bad, times, times)
     with pytest.raises(robocache.Misuse, match="unsupported dtype"):
@@ -218,25 +309,60 @@ def test_refusals(rng: np.random.Generator) -> None:
         ((data, not_finite, targets), {}, robocache.Malformed, "not finite"),
         ((data, times, targets), {"mode": "linaer"}, robocache.Misuse, "Invalid mode"),
         ((data, times, targets), {"edge": "hold"}, robocache.Misuse, "Invalid edge"),
-        ((data, times, targets + 10**12), {"edge": "error"}, robocache.Error, "outside the source range"),
-        ((data, times, times[1] + 1), {"edge": "error", "max_gap": "1ns"}, robocache.Error, "gap exceeds max_gap|outside the source range"),
+        (
+            (data, times, targets + 10**12),
+            {"edge": "error"},
+            robocache.Error,
+            "outside the source range",
+        ),
+        (
+            (data, times, times[1] + 1),
+            {"edge": "error", "max_gap": "1ns"},
+            robocache.Error,
+            "gap exceeds max_gap|outside the source range",
+        ),
         ((data, times, targets), {"mode": "mean"}, robocache.Misuse, "window"),
-        ((data, times, targets), {"mode": "slerp"}, robocache.Misuse, "quaternions must have shape"),
-        ((data, times, targets), {"backend": "tpu"}, robocache.Misuse, "Invalid backend 'tpu' (Unknown backend): expected 'cuda', 'pytorch', 'cpu', 'auto'"),
-        ((data, times, targets), {"backend": "cuda"}, robocache.Unsupported, "CUDA backend requested but"),
+        (
+            (data, times, targets),
+            {"mode": "slerp"},
+            robocache.Misuse,
+            "quaternions must have shape",
+        ),
+        (
+            (data, times, targets),
+            {"backend": "tpu"},
+            robocache.Misuse,
+            "Invalid backend 'tpu' (Unknown backend): expected 'cuda', 'pytorch', 'cpu', 'auto'",
+        ),
+        (
+            (data, times, targets),
+            {"backend": "cuda"},
+            robocache.Unsupported,
+            "CUDA backend requested but",
+        ),
         ((data, times, targets), {"max_gaps": 1}, robocache.Misuse, "did you mean 'max_gap'"),
         ((data, times, targets), {"max_gap": "1 second"}, robocache.Misuse, "max_gap"),
         ((data, times, targets), {"max_gap": -1}, robocache.Misuse, "max_gap"),
         ((data, times, targets), {"clip": (2, 1)}, robocache.Misuse, "clip"),
-        ((data, times, targets), {"normalize": {"mean": [0, 0], "std": [1, 1]}}, robocache.Misuse, "length mismatch|statistics"),
-    ):  # fmt: skip
+        (
+            (data, times, targets),
+            {"normalize": {"mean": [0, 0], "std": [1, 1]}},
+            robocache.Misuse,
+            "length mismatch|statistics",
+        ),
+    ):
         with pytest.raises(kind) as e:
             robocache.resample(*args, **kw)
         text = str(e.value)
         assert any(p in text for p in phrase.split("|")), text
-    where = pytest.raises(robocache.Malformed, robocache.resample, data, bad_order, targets).value.where
+    where = pytest.raises(
+        robocache.Malformed, robocache.resample, data, bad_order, targets
+    ).value.where
     assert where["batch"] == 1 and where["index"] == 5
-    assert isinstance(pytest.raises(robocache.Error, robocache.resample, data, times[:, 1:], targets).value, (RuntimeError, ValueError))
+    assert isinstance(
+        pytest.raises(robocache.Error, robocache.resample, data, times[:, 1:], targets).value,
+        (RuntimeError, ValueError),
+    )
     with pytest.raises(robocache.Misuse):
         robocache.fuse([], targets)
     with pytest.raises(robocache.Misuse, match="did you mean 'lengths'"):
@@ -260,7 +386,9 @@ def test_empty_extents() -> None:
     assert robocache.resample(f((2, S, 0)), f(S, i), f(T, i)).shape == (2, T, 0)
     got, valid = robocache.resample(f((2, 0, D)), f(0, i), f(T, i), return_valid=True)
     assert got.shape == (2, T, D) and not got.any() and not valid.any()
-    got, valid = robocache.resample(np.ones((2, 1, D)), f(1, i), np.arange(T) * 10, return_valid=True)
+    got, valid = robocache.resample(
+        np.ones((2, 1, D)), f(1, i), np.arange(T) * 10, return_valid=True
+    )
     assert (got == 1).all() and valid.sum() == 2
 
 
@@ -378,9 +506,14 @@ def test_what_is_no_place_or_pair() -> None:
     grid = {"grid_min": 0, "voxel_size": 1, "grid_size": 1}
     p, d, eye = np.zeros((1, 3), np.float32), np.ones((2, 2), np.float32), np.eye(4)
     for call in (
-        lambda: robocache.voxelize(p, p, mode="max", fill="x", **grid), lambda: robocache.voxelize(p, layout="sparse", capacity="x", **grid),
-        lambda: robocache.depth_to_points(d, "x"), lambda: robocache.depth_to_points(d, (1, 1, 0, 0), scale="x"), lambda: robocache.depth_to_points(d, (1, 1, 0, 0), pose="x"),
-        lambda: robocache.tsdf_integrate([[[0.0]]], [[[0.0]]], d, (1, 1, 0, 0), view=eye, grid_min=0, voxel_size=1, truncate=1),
-    ):  # fmt: skip
+        lambda: robocache.voxelize(p, p, mode="max", fill="x", **grid),
+        lambda: robocache.voxelize(p, layout="sparse", capacity="x", **grid),
+        lambda: robocache.depth_to_points(d, "x"),
+        lambda: robocache.depth_to_points(d, (1, 1, 0, 0), scale="x"),
+        lambda: robocache.depth_to_points(d, (1, 1, 0, 0), pose="x"),
+        lambda: robocache.tsdf_integrate(
+            [[[0.0]]], [[[0.0]]], d, (1, 1, 0, 0), view=eye, grid_min=0, voxel_size=1, truncate=1
+        ),
+    ):
         with pytest.raises(robocache.Misuse):
             call()

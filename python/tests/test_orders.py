@@ -16,7 +16,17 @@ SMALL = (48, 64)
 
 
 def loader(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
-    return robocache.Loader(path, **{"keys": [CAM, "index"], "batch_size": 32, "seed": 2, "threads": 2, "image_size": SMALL, **kwargs})
+    return robocache.Loader(
+        path,
+        **{
+            "keys": [CAM, "index"],
+            "batch_size": 32,
+            "seed": 2,
+            "threads": 2,
+            "image_size": SMALL,
+            **kwargs,
+        },
+    )
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +58,29 @@ def test_pool(h264: str, images: dict[int, torch.Tensor]) -> None:
     assert sum(head, []) + same(other, images) == l.order(2).tolist()
     # The bytes of the pool, not of this machine, decide the order.
     sized = {"shuffle": "pool", "order": robocache.Order(pool_size="1MiB")}
-    assert loader(h264, **sized).order(0).tolist() == loader(h264, memory_budget="1GiB", threads=1, **sized).order(0).tolist()
+    assert (
+        loader(h264, **sized).order(0).tolist()
+        == loader(h264, memory_budget="1GiB", threads=1, **sized).order(0).tolist()
+    )
 
 
 def test_ranks_of_a_pool(h264: str) -> None:
-    ranks = [loader(h264, keys=["index"], shuffle="pool", order=robocache.Order(pool_shards=2), rank=r, world_size=2, batch_size=16) for r in range(2)]
+    ranks = [
+        loader(
+            h264,
+            keys=["index"],
+            shuffle="pool",
+            order=robocache.Order(pool_shards=2),
+            rank=r,
+            world_size=2,
+            batch_size=16,
+        )
+        for r in range(2)
+    ]
     assert len(ranks[0]) == len(ranks[1])
-    assert {i for l in ranks for b in l for i in b["index"].tolist()} == set(range(ranks[0].num_samples))
+    assert {i for l in ranks for b in l for i in b["index"].tolist()} == set(
+        range(ranks[0].num_samples)
+    )
 
 
 @pytest.mark.parametrize("how", ["ram", "directory", "planes"])
@@ -69,7 +95,9 @@ def test_caches(h264: str, tmp_path: Path, images: dict[int, torch.Tensor], how:
     l.close()
     if how == "directory":
         again = loader(h264, cache=where)
-        assert sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0, "nor does another process"
+        assert (
+            sorted(same(again, images)) == sorted(images) and again.stats()["frames_decoded"] == 0
+        ), "nor does another process"
 
 
 def test_documented_last_step(tmp_path: Path) -> None:
@@ -81,10 +109,16 @@ def test_documented_last_step(tmp_path: Path) -> None:
         ({"drop_last": True}, ([8, 9, 10, 11], [12, 13, 14, 15]), [0, 0]),
     ):
         for rank in range(2):
-            with robocache.Loader(uri, batch_size=4, shuffle=False, keys=["index"], rank=rank, world_size=2, **options) as loader:
+            with robocache.Loader(
+                uri, batch_size=4, shuffle=False, keys=["index"], rank=rank, world_size=2, **options
+            ) as loader:
                 assert len(loader.dataset) == 21
                 batches = [b["index"].tolist() for b in loader]
-                assert batches[-1] == last[rank] and loader.stats()["wrapped"] == wrapped[rank], (options, rank, batches)
+                assert batches[-1] == last[rank] and loader.stats()["wrapped"] == wrapped[rank], (
+                    options,
+                    rank,
+                    batches,
+                )
                 assert len(batches) == len(loader) == (2 if options.get("drop_last") else 3)
     with robocache.Loader(uri, batch_size=4, shuffle=False, keys=["index"]) as alone:
         assert [len(b["index"]) for b in alone] == [4, 4, 4, 4, 4, 1]
@@ -93,6 +127,13 @@ def test_documented_last_step(tmp_path: Path) -> None:
 def test_uneven_ends(h264: str) -> None:
     n = loader(h264).num_samples
     for uneven in ("wrap", "short"):
-        got = [i for r in range(3) for b in loader(h264, keys=["index"], rank=r, world_size=3, order=robocache.Order(uneven=uneven)) for i in b["index"].tolist()]
+        got = [
+            i
+            for r in range(3)
+            for b in loader(
+                h264, keys=["index"], rank=r, world_size=3, order=robocache.Order(uneven=uneven)
+            )
+            for i in b["index"].tolist()
+        ]
         assert set(got) == set(range(n))
         assert (len(got) == n) == (uneven == "short" or n % 96 == 0)

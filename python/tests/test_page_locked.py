@@ -21,9 +21,15 @@ main = Caller()
 def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, view: bool) -> None:
     """pin_memory=True on the host, and v.to(device, non_blocking=True) by the user, who drops the batch at once."""
     main.run()
-    loader = robocache.Loader(h264, keys=KEYS, batch_size=8, threads=1, runtime=robocache.Runtime(prefetch=1))
-    cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
-    held = loader._batches = _device.PageLocked(loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0)
+    loader = robocache.Loader(
+        h264, keys=KEYS, batch_size=8, threads=1, runtime=robocache.Runtime(prefetch=1)
+    )
+    cuda = types.SimpleNamespace(
+        Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run()
+    )
+    held = loader._batches = _device.PageLocked(
+        loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
+    )
     want, got, late, at_user = [], [], [], []
     for n, b in enumerate(loader):
         assert loader._batches is held
@@ -34,7 +40,9 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
         want.append(t.clone())
         out = torch.zeros_like(t)
         late.append(t.data_ptr())
-        main.work.append(lambda out=out, at=t.data_ptr(), size=t.nbytes: ctypes.memmove(out.data_ptr(), at, size))
+        main.work.append(
+            lambda out=out, at=t.data_ptr(), size=t.nbytes: ctypes.memmove(out.data_ptr(), at, size)
+        )
         got.append(out)
         del t
         if n % 6 == 5:
@@ -48,11 +56,17 @@ def test_page_locked_batches_stay_until_late_copies_have_read_them(h264: str, vi
     assert not held._given and not held._left
 
 
-def test_tensors_that_a_user_collects_are_looked_at_in_turns(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_that_a_user_collects_are_looked_at_in_turns(
+    h264: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_device.PageLocked, "_LOOKED_AT", 4)
     loader = robocache.Loader(h264, keys=KEYS, batch_size=8)
-    cuda = types.SimpleNamespace(Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run())
-    held = loader._batches = _device.PageLocked(loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0)
+    cuda = types.SimpleNamespace(
+        Event=Event, current_stream=lambda d: main, synchronize=lambda d: main.run()
+    )
+    held = loader._batches = _device.PageLocked(
+        loader._taker(), types.SimpleNamespace(cuda=cuda, _C=torch._C, empty=torch.empty), 0
+    )
     mine = [b["index"] for b in loader]
     assert len(held._older) > 8
     n = len(mine)
@@ -66,7 +80,12 @@ def test_tensors_that_a_user_collects_are_looked_at_in_turns(h264: str, monkeypa
 def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    for kwargs in ({"device": "cuda"}, {"device": "cuda:3"}, {"device": robocache.Device(pin_memory=True)}, {"device": torch.device("cuda")}):
+    for kwargs in (
+        {"device": "cuda"},
+        {"device": "cuda:3"},
+        {"device": robocache.Device(pin_memory=True)},
+        {"device": torch.device("cuda")},
+    ):
         with pytest.raises(robocache.Unsupported, match="CUDA"):
             robocache.Loader(h264, **kwargs)
     with pytest.raises(robocache.Unsupported, match="CPU or CUDA"):
@@ -76,7 +95,9 @@ def test_asking_for_a_device_that_is_not_there(h264: str) -> None:
     assert robocache.Loader(h264, device=robocache.Device(pin_memory=False)).pin_memory is False
 
 
-def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_locked_by_default_where_the_driver_gives_it(
+    h264: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a device page-locked memory is asked for; where there is no driver for it, ordinary memory does, unless it was wished for."""
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
@@ -84,7 +105,11 @@ def test_page_locked_by_default_where_the_driver_gives_it(h264: str, monkeypatch
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     loader = robocache.Loader(h264, device="cuda", keys=KEYS)
-    assert loader._delivered_to.device == torch.device("cuda", 1) and not loader.pin_memory and loader.stats()["pinned"] is False
+    assert (
+        loader._delivered_to.device == torch.device("cuda", 1)
+        and not loader.pin_memory
+        and loader.stats()["pinned"] is False
+    )
     with pytest.raises(robocache.Unsupported, match="driver"):
         robocache.Loader(h264, device=robocache.Device("cuda", pin_memory=True), keys=KEYS)
     with pytest.raises(robocache.Unsupported, match="2 CUDA devices"):

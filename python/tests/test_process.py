@@ -54,10 +54,20 @@ def test_without_torch(script, h264: str) -> None:  # type: ignore[no-untyped-de
 
 def start(text: str, *args: str, tmp_path: Path) -> subprocess.Popen[str]:
     path = tmp_path / "script.py"
-    # A shell starts background jobs with Ctrl-C ignored, and children inherit that: CI may run in one.
-    path.write_text("import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n" + textwrap.dedent(text))
+    # A shell starts background jobs with Ctrl-C ignored, and children inherit that: CI may run in
+    # one.
+    path.write_text(
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        + textwrap.dedent(text)
+    )
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    p = subprocess.Popen([sys.executable, "-u", str(path), *args], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p = subprocess.Popen(
+        [sys.executable, "-u", str(path), *args],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert p.stdout is not None
     while (line := p.stdout.readline()) and line.strip() != "ready":
         pass
@@ -127,7 +137,8 @@ def test_ctrl_c_loses_no_batch(exact: str, tmp_path: Path) -> None:
             break
         p.send_signal(signal.SIGINT)
     out, err = p.communicate(timeout=300)
-    # An interrupt between two statements of the script itself may end it; one of ours must never lose a batch.
+    # An interrupt between two statements of the script itself may end it; one of ours must never
+    # lose a batch.
     # Its traceback quotes the line that it hit: only a raised assertion counts.
     assert "AssertionError" not in err, err
 
@@ -176,7 +187,11 @@ def test_broken_pipe_and_faulthandler(script, h264: str) -> None:  # type: ignor
         h264,
     )
     assert "broken pipe is an exception" in r.stdout and "usr1 1" in r.stdout
-    assert r.returncode == -signal.SIGSEGV and "Segmentation fault" in r.stderr and "script.py" in r.stderr
+    assert (
+        r.returncode == -signal.SIGSEGV
+        and "Segmentation fault" in r.stderr
+        and "script.py" in r.stderr
+    )
 
 
 def test_a_collected_loader_leaves_nothing(script, h264: str) -> None:  # type: ignore[no-untyped-def]
@@ -216,7 +231,12 @@ def test_symbols() -> None:
     nm = shutil.which("nm")
     if nm is None:
         pytest.skip("nm (binutils) is not installed")
-    out = subprocess.run([nm, "-D", "--defined-only", str(_engine.library_path())], capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [nm, "-D", "--defined-only", str(_engine.library_path())],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     names = {line.split()[-1] for line in out.splitlines()}
     assert {n for n in names if not n.startswith("robocache_")} == set()
     assert {"robocache_abi_version", "robocache_loader_take", "robocache_free"} <= names
@@ -230,7 +250,11 @@ def test_every_call_is_declared() -> None:
 
 def test_versions_and_self_test(capsys: pytest.CaptureFixture[str]) -> None:
     v = robocache.versions()
-    assert v["abi"] == _engine.ABI and "lerobot" in v["formats"] and v["package"] == robocache.__version__
+    assert (
+        v["abi"] == _engine.ABI
+        and "lerobot" in v["formats"]
+        and v["package"] == robocache.__version__
+    )
     assert {"av1", "h264", "hevc", "mpeg4"} <= set(v["codecs"])
     assert robocache.self_test() is True
     assert "decoder" in capsys.readouterr().out
@@ -251,14 +275,30 @@ def test_names() -> None:
         assert getattr(robocache, name) is not None
     with pytest.raises(AttributeError, match="'Loader'"):
         robocache.Loadr  # noqa: B018
-    for cls, base in ((robocache.NotFound, FileNotFoundError), (robocache.Misuse, ValueError), (robocache.Error, RuntimeError), (robocache.ForkError, robocache.Error)):
+    for cls, base in (
+        (robocache.NotFound, FileNotFoundError),
+        (robocache.Misuse, ValueError),
+        (robocache.Error, RuntimeError),
+        (robocache.ForkError, robocache.Error),
+    ):
         e = cls("text", {"file": "f"}, "do that")
-        assert isinstance(e, base) and isinstance(e, robocache.Error) and e.where == {"file": "f"} and e.hint == "do that" and "do that" in str(e)
+        assert (
+            isinstance(e, base)
+            and isinstance(e, robocache.Error)
+            and e.where == {"file": "f"}
+            and e.hint == "do that"
+            and "do that" in str(e)
+        )
 
 
 def test_stale_and_foreign_handles() -> None:
     e = _engine.engine()
-    for name in ("robocache_stats", "robocache_map_items", "robocache_loader_state", "robocache_close"):
+    for name in (
+        "robocache_stats",
+        "robocache_map_items",
+        "robocache_loader_state",
+        "robocache_close",
+    ):
         with pytest.raises(robocache.Misuse):
             e.call(name, 10**12)
     with pytest.raises(robocache.Misuse):
@@ -273,5 +313,7 @@ def test_help_names_every_keyword() -> None:
     for cls in (robocache.Loader, robocache.Mix, robocache.MapDataset):
         for name in inspect.signature(cls.__init__).parameters:
             assert name == "self" or name in (cls.__doc__ or ""), f"{cls.__name__}: {name}"
-    text = pydoc.plain(pydoc.render_doc(robocache.Loader)) + pydoc.plain(pydoc.render_doc(robocache))
+    text = pydoc.plain(pydoc.render_doc(robocache.Loader)) + pydoc.plain(
+        pydoc.render_doc(robocache)
+    )
     assert all(word in text for word in ("state_dict", "locate(", "Mix(", "order(epoch)"))

@@ -11,7 +11,6 @@ import pytest
 import robocache
 
 
-
 @pytest.fixture(scope="module")
 def oracle(h264: str) -> dict[str, np.ndarray]:
     """Each row's image of each camera, HWC: mp4 files one after the other hold the rows in order."""
@@ -42,7 +41,14 @@ def test_random_windows(h264: str, oracle: dict[str, np.ndarray]) -> None:
     """200 random windows of 8 frames, through a Loader: right frames, and pads where the episode ends."""
     key = "observation.images.cam_high"
     offsets = list(range(-5, 3))
-    loader = robocache.Loader(h264, keys=[key, "index", "episode_index"], delta_timestamps={key: [o / 30 for o in offsets]}, batch_size=40, seed=8, threads=2)
+    loader = robocache.Loader(
+        h264,
+        keys=[key, "index", "episode_index"],
+        delta_timestamps={key: [o / 30 for o in offsets]},
+        batch_size=40,
+        seed=8,
+        threads=2,
+    )
     lengths = loader.dataset.episodes["lengths"]
     first = np.concatenate([[0], np.cumsum(lengths)])
     done = 0

@@ -26,7 +26,17 @@ N = 93
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(synth(tmp_path_factory.mktemp("ranks") / "arm", "--cameras", "0", "--episodes", "3", "--seconds", str(31 / 30)))
+    return str(
+        synth(
+            tmp_path_factory.mktemp("ranks") / "arm",
+            "--cameras",
+            "0",
+            "--episodes",
+            "3",
+            "--seconds",
+            str(31 / 30),
+        )
+    )
 
 
 def check_union(out: Path, path: str) -> None:
@@ -35,7 +45,12 @@ def check_union(out: Path, path: str) -> None:
     assert [r["place"] for r in ranks] == [[0, 2], [1, 2]]
     assert ranks[0]["len"] == ranks[1]["len"] == 6
     for r, got in enumerate(ranks):
-        assert got["samples"] == robocache.Loader(path, batch_size=8, seed=3, keys=["index"], rank=r, world_size=2).order(0, rank=r).tolist()
+        assert (
+            got["samples"]
+            == robocache.Loader(path, batch_size=8, seed=3, keys=["index"], rank=r, world_size=2)
+            .order(0, rank=r)
+            .tolist()
+        )
     samples = ranks[0]["samples"] + ranks[1]["samples"]
     assert len(samples) == 96 and set(samples) == set(range(N))
 
@@ -44,7 +59,9 @@ def check_union(out: Path, path: str) -> None:
 def test_spawned_ranks_are_the_epoch(when: str, path: str, tmp_path: Path) -> None:
     """before and after the group in the rank's own process; parent: made in the launcher and pickled."""
     loader = make_loader(path) if when == "parent" else None
-    mp.start_processes(run_rank, (when, path, str(tmp_path), loader), nprocs=2, start_method=server())
+    mp.start_processes(
+        run_rank, (when, path, str(tmp_path), loader), nprocs=2, start_method=server()
+    )
     check_union(tmp_path, path)
 
 
@@ -54,11 +71,21 @@ def test_launched_ranks_are_the_epoch(launcher: str, when: str, path: str, tmp_p
     if launcher != "torchrun":
         module = "pytorch_lightning" if launcher == "lightning" else launcher
         pytest.importorskip(module, reason=f"{module} is not installed: scripts/venv.sh peers")
-    run = [] if launcher == "lightning" else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = (
+        []
+        if launcher == "lightning"
+        else ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    )
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    env["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), env.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    env["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), env.get("PYTHONPATH", "")]).rstrip(
+        os.pathsep
+    )
     done = subprocess.run(
-        [sys.executable, *run, str(HERE / "rank_script.py"), launcher, when, path, str(tmp_path)], env=env, capture_output=True, text=True, timeout=300
+        [sys.executable, *run, str(HERE / "rank_script.py"), launcher, when, path, str(tmp_path)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     check_union(tmp_path, path)
@@ -92,11 +119,16 @@ def test_a_group_after_the_first_use_is_misuse(use: str, path: str, group: Any) 
         USES[use](ld)
         group(1, 2)
         for later in USES.values():
-            with pytest.raises(robocache.Misuse, match=r"used as rank 0 of 1, and torch\.distributed says rank 1 of 2"):
+            with pytest.raises(
+                robocache.Misuse,
+                match=r"used as rank 0 of 1, and torch\.distributed says rank 1 of 2",
+            ):
                 later(ld)
 
 
-def test_an_environment_after_the_first_use_is_misuse(path: str, group: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_after_the_first_use_is_misuse(
+    path: str, group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with make_loader(path) as ld:
         assert len(ld) == 12
         monkeypatch.setenv("RANK", "1")
@@ -113,7 +145,8 @@ def test_another_group_is_misuse_and_no_group_is_not(path: str, group: Any) -> N
         with pytest.raises(robocache.Misuse, match="as rank 1 of 2"):
             iter(ld)
     with robocache.Loader(path, batch_size=8, rank=0, world_size=1, keys=["index"]) as ld:
-        assert len(ld) == 12  # explicit arguments win over the group: model-parallel ranks share their data
+        # explicit arguments win over the group: model-parallel ranks share their data
+        assert len(ld) == 12
 
 
 def test_a_position_from_before_the_group_stays(path: str, group: Any) -> None:
@@ -137,6 +170,11 @@ def test_a_worker_process_has_its_parents_rank(path: str, tmp_path: Path) -> Non
             got = [i for b in data for i in b["index"].tolist()]
         finally:
             dist.get_rank, dist.get_world_size = dist_rank, dist_world
-        assert got == robocache.Loader(path, batch_size=8, seed=3, keys=["index"], rank=1, world_size=2).order(0, rank=1).tolist()
+        assert (
+            got
+            == robocache.Loader(path, batch_size=8, seed=3, keys=["index"], rank=1, world_size=2)
+            .order(0, rank=1)
+            .tolist()
+        )
     finally:
         dist.destroy_process_group()

@@ -26,7 +26,10 @@ try:
 except ImportError:
     ray = None
 
-needs_ray = pytest.mark.skipif(ray is None, reason="no Ray in this Python: 'make engines' puts it into .build/ray, and 'make test-ray' runs these tests there")
+needs_ray = pytest.mark.skipif(
+    ray is None,
+    reason="no Ray in this Python: 'make engines' puts it into .build/ray, and 'make test-ray' runs these tests there",
+)
 
 # $DIR/codes/I holds the exit codes of shard I's tries, then 0; "worker" kills Ray's worker.
 WORKER = """#!/bin/sh
@@ -50,7 +53,14 @@ esac
 @pytest.fixture(scope="module")
 def cluster():
     os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
-    c = ray.cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 200_000_000, "include_dashboard": False})
+    c = ray.cluster_utils.Cluster(
+        initialize_head=True,
+        head_node_args={
+            "num_cpus": 1,
+            "object_store_memory": 200_000_000,
+            "include_dashboard": False,
+        },
+    )
     c.add_node(num_cpus=1, object_store_memory=200_000_000)
     ray.init(address=c.address, log_to_driver=False)
     assert len(ray.nodes()) == 2
@@ -89,7 +99,17 @@ def alive(pid: str) -> bool:
 def test_run_tries_again(cluster, tmp_path, quick):
     program = worker(tmp_path, 6, {1: "75 75", 2: "worker", 3: "3", 4: "signal"})
     r = robocache.ray.run("mem://plan.json", program=program, retries=2)
-    assert r == {"total": 6, "done": 6, "failed": 0, "findings": 1, "retries": 4, "codes": {"75": 2, "lost": 1, "signal": 1}, "committed": True, "commit": {"findings": []}, "exit_code": 3}
+    assert r == {
+        "total": 6,
+        "done": 6,
+        "failed": 0,
+        "findings": 1,
+        "retries": 4,
+        "codes": {"75": 2, "lost": 1, "signal": 1},
+        "committed": True,
+        "commit": {"findings": []},
+        "exit_code": 3,
+    }
     calls = log(tmp_path)
     assert calls.count("run 1") == 3 and calls.count("run 2") == 2 and calls[-1] == "commit "
 
@@ -125,8 +145,15 @@ def test_what_ray_says_is_typed(cluster, caplog):
     for e, want in typed.items():
         got = robocache.ray._typed(e, "run", {"shard": 1})
         assert type(got) is want and got.where == {"shard": 1}, e
-    for cause, want in ((ModuleNotFoundError("robocache"), robocache.Unsupported), (KeyError("x"), robocache.Error), (robocache.Malformed("m"), robocache.Malformed)):
-        assert type(robocache.ray._typed(exceptions.RayTaskError("f", "trace", cause), "run", {})) is want
+    for cause, want in (
+        (ModuleNotFoundError("robocache"), robocache.Unsupported),
+        (KeyError("x"), robocache.Error),
+        (robocache.Malformed("m"), robocache.Malformed),
+    ):
+        assert (
+            type(robocache.ray._typed(exceptions.RayTaskError("f", "trace", cause), "run", {}))
+            is want
+        )
     nothing = ["sh", "-c", "echo '{\"total\": 1}'"]  # to be done
     assert robocache.ray.run("mem://plan.json", program=nothing, resources={"arm": 1}).committed
     assert "no node of the cluster has" in caplog.text and "arm" in caplog.text
@@ -151,11 +178,13 @@ def test_run_without_a_node(cluster, tmp_path, quick):
     node = cluster.add_node(num_cpus=2, resources={"doomed": 1}, object_store_memory=100_000_000)
 
     def later() -> None:
-        while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:  # as many as there are CPUs: two of them run there
+        # as many as there are CPUs: two of them run there
+        while not (tmp_path / "log").exists() or len(log(tmp_path)) < 4:
             time.sleep(0.05)
         cluster.remove_node(node, allow_graceful=False)
         workers = (tmp_path / "workers").read_text().split()
-        while all(alive(w) for w in workers):  # they live on for a moment, and could end their shards
+        # they live on for a moment, and could end their shards
+        while all(alive(w) for w in workers):
             time.sleep(0.05)
         (tmp_path / "hold").unlink()
 
@@ -167,7 +196,11 @@ def test_run_without_a_node(cluster, tmp_path, quick):
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and not p.relative_to(folder).parts[0].startswith("_")}
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not p.relative_to(folder).parts[0].startswith("_")
+    }
 
 
 @needs_ray
@@ -175,7 +208,18 @@ def test_real_shards(cluster, tmp_path):
     """A real plan: Ray and processes of this machine write the same dataset."""
     source = synth(tmp_path / "src", "--codec", "png", "--episodes", "5", "--seconds", "1")
     for name in ("ray", "local"):
-        done = cli("plan", "convert", str(source), str(tmp_path / name), "--images", "images", "--shards", "3", "--manifest", str(tmp_path / f"{name}.json"))
+        done = cli(
+            "plan",
+            "convert",
+            str(source),
+            str(tmp_path / name),
+            "--images",
+            "images",
+            "--shards",
+            "3",
+            "--manifest",
+            str(tmp_path / f"{name}.json"),
+        )
         assert done.returncode == 0, done.stderr
     r = robocache.ray.run(tmp_path / "ray.json")
     assert r.done == r.total == 3 and r.committed
@@ -190,17 +234,36 @@ def test_real_shards(cluster, tmp_path):
 @needs_ray
 def test_submit_ray(cluster, tmp_path):
     source = synth(tmp_path / "src", "--codec", "png", "--episodes", "3", "--seconds", "0.5")
-    done = cli("plan", "convert", str(source), str(tmp_path / "dst"), "--images", "images", "--shards", "2", "--manifest", str(tmp_path / "plan.json"))
+    done = cli(
+        "plan",
+        "convert",
+        str(source),
+        str(tmp_path / "dst"),
+        "--images",
+        "images",
+        "--shards",
+        "2",
+        "--manifest",
+        str(tmp_path / "plan.json"),
+    )
     assert done.returncode == 0, done.stderr
     options = ["--python", sys.executable, "--address", cluster.address]
     done = cli("submit", "ray", "--manifest", str(tmp_path / "plan.json"), *options)
-    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["committed"], done.stderr
-    assert cli("submit", "ray", "--manifest", str(tmp_path / "none.json"), *options).returncode == 10
+    assert done.returncode == 0 and json.loads(done.stdout.splitlines()[-1])["committed"], (
+        done.stderr
+    )
+    assert (
+        cli("submit", "ray", "--manifest", str(tmp_path / "none.json"), *options).returncode == 10
+    )
 
 
 @needs_ray
 def test_read_is_the_loader(cluster):
-    options = {"delta_timestamps": {"action": [-1 / 30, 0, 1 / 30]}, "keys": ["action", "observation.images.cam_high", "index", "episode_index", "task"], "image_size": (48, 64)}
+    options = {
+        "delta_timestamps": {"action": [-1 / 30, 0, 1 / 30]},
+        "keys": ["action", "observation.images.cam_high", "index", "episode_index", "task"],
+        "image_size": (48, 64),
+    }
     uri = dataset_path("g1_h264_v30")
     ds = robocache.ray.read(uri, batch_size=32, override_num_blocks=3, **options)
     rows = {}
@@ -212,7 +275,9 @@ def test_read_is_the_loader(cluster):
         for b in loader:
             for i, n in enumerate(np.asarray(b["index"]).tolist()):
                 for k in b:
-                    assert np.array_equal(rows[n][k], b[k][i] if k == "task" else np.asarray(b[k][i])), (n, k)
+                    assert np.array_equal(
+                        rows[n][k], b[k][i] if k == "task" else np.asarray(b[k][i])
+                    ), (n, k)
                 seen += 1
         assert seen == len(rows) == loader.num_samples == ds.count()
     part = robocache.ray.read(uri, episodes=[3, 1], keys=["index", "episode_index"])
@@ -221,7 +286,19 @@ def test_read_is_the_loader(cluster):
 
 @needs_ray
 def test_read_ragged(cluster, tmp_path):
-    source = synth(tmp_path / "set.mcap", "--format", "mcap", "--codec", "png", "--episodes", "2", "--seconds", "2", "--rates", "joints=100,force=333")
+    source = synth(
+        tmp_path / "set.mcap",
+        "--format",
+        "mcap",
+        "--codec",
+        "png",
+        "--episodes",
+        "2",
+        "--seconds",
+        "2",
+        "--rates",
+        "joints=100,force=333",
+    )
     with robocache.Loader(source, batch_size=8, shuffle=False, hz=20) as loader:
         key = next(k for k in loader.keys if "force" in k)
     window = {"hz": 20, "windows": robocache.Windows(seconds={key: (-0.1, 0.0)}), "keys": [key]}
@@ -242,7 +319,9 @@ def test_read_beside_rays_own(cluster, tmp_path):
         theirs = ray.data.read_lerobot(str(source)).take_all()
     except Exception as e:
         pytest.skip(f"ray.data.read_lerobot does not read it: {e}")
-    mine = robocache.ray.read(source, keys=[*robocache.open(source).features.keys(), "index"]).take_all()
+    mine = robocache.ray.read(
+        source, keys=[*robocache.open(source).features.keys(), "index"]
+    ).take_all()
     theirs, mine = ({int(r["index"]): r for r in rows} for rows in (theirs, mine))
     assert theirs.keys() == mine.keys() and len(mine) > 100
     compared = set()
@@ -271,7 +350,12 @@ def test_what_a_node_lacks_is_typed():
         def __init__(self, cause):
             self.cause = cause
 
-    for number, typed in [(errno.ENOENT, robocache.Misuse), (errno.EACCES, robocache.Misuse), (errno.ENOMEM, robocache.ResourceLimit), (errno.EAGAIN, robocache.ResourceLimit)]:
+    for number, typed in [
+        (errno.ENOENT, robocache.Misuse),
+        (errno.EACCES, robocache.Misuse),
+        (errno.ENOMEM, robocache.ResourceLimit),
+        (errno.EAGAIN, robocache.ResourceLimit),
+    ]:
         assert type(robocache.ray._typed(Told(OSError(number, "")), "run", {})) is typed
 
 
@@ -290,5 +374,10 @@ def test_no_cluster_there():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):
             code = f"import robocache.ray, sys; robocache.ray._JOIN = 5; sys.argv = ['ray', 'plan.json', '--address', '127.0.0.1:{port}']; robocache.ray.main()"
-            p = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
-            assert p.returncode == 75 and "no Ray cluster at 127.0.0.1" in p.stderr, (port, p.stderr)
+            p = subprocess.run(
+                [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120
+            )
+            assert p.returncode == 75 and "no Ray cluster at 127.0.0.1" in p.stderr, (
+                port,
+                p.stderr,
+            )

@@ -15,7 +15,16 @@ ROWS, RATE = 21, 5
 
 def array(path: Path, values: np.ndarray) -> None:
     path.mkdir(parents=True)
-    meta = {"zarr_format": 2, "shape": values.shape, "chunks": values.shape, "dtype": values.dtype.str, "compressor": None, "fill_value": 0, "order": "C", "filters": None}
+    meta = {
+        "zarr_format": 2,
+        "shape": values.shape,
+        "chunks": values.shape,
+        "dtype": values.dtype.str,
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
     (path / ".zarray").write_text(json.dumps(meta))
     (path / ".".join("0" * values.ndim)).write_bytes(values.tobytes())
 
@@ -52,17 +61,23 @@ OPEN = robocache.Open(rows_hz=RATE)
 def everything(path: str, **options: object) -> tuple[np.ndarray, np.ndarray]:
     with robocache.Loader(path, batch_size=8, shuffle=False, keys=["action"], **options) as loader:
         batches = [{k: np.asarray(v) for k, v in b.items()} for b in loader]
-    return np.concatenate([b["action"] for b in batches]), np.concatenate([b["action_is_pad"] for b in batches])
+    return np.concatenate([b["action"] for b in batches]), np.concatenate(
+        [b["action_is_pad"] for b in batches]
+    )
 
 
 @pytest.mark.parametrize("hz", [1, 2, 5, 7, 10, 30])
 def test_sums_are_kept(buffer: str, values: np.ndarray, hz: int) -> None:
-    got, pads = everything(buffer, open=OPEN, hz=hz, align=robocache.Align(relative={"action": True}))
+    got, pads = everything(
+        buffer, open=OPEN, hz=hz, align=robocache.Align(relative={"action": True})
+    )
     ticks = int((ROWS - 1) / RATE * hz) + 1
     want = summed(values, RATE, hz, ticks)
     assert got.shape == (ticks, 7) and not pads.any()
     assert np.allclose(got[:, :6], want[:, :6], atol=1e-5)
-    assert np.allclose(got[:, 6], np.interp(np.arange(ticks) / hz, np.arange(ROWS) / RATE, values[:, 6]), atol=1e-6)
+    assert np.allclose(
+        got[:, 6], np.interp(np.arange(ticks) / hz, np.arange(ROWS) / RATE, values[:, 6]), atol=1e-6
+    )
     covered = ticks / hz * RATE  # in rows: what the last row does after the last tick is on no tick
     lost = max(0.0, ROWS - covered) * values[-1, :6]
     assert np.allclose(got[:, :6].sum(0) + lost, values[:, :6].sum(0), atol=1e-4)
@@ -71,7 +86,9 @@ def test_sums_are_kept(buffer: str, values: np.ndarray, hz: int) -> None:
 
 
 def test_choices(buffer: str, values: np.ndarray) -> None:
-    linear = np.stack([np.interp(np.arange(41) / 10, np.arange(ROWS) / RATE, c) for c in values.T], 1)
+    linear = np.stack(
+        [np.interp(np.arange(41) / 10, np.arange(ROWS) / RATE, c) for c in values.T], 1
+    )
     some = summed(values, RATE, 10, 41)
     for align, channels in (
         ({"relative": {"action": False}}, []),
@@ -87,13 +104,23 @@ def test_choices(buffer: str, values: np.ndarray) -> None:
     with robocache.open(buffer, rows_hz=RATE) as ds:
         aligned = ds.episode(0).align(hz=10, keys=["action"], relative={"action": True})
         assert np.allclose(aligned["action"][:, :6], some[:, :6], atol=1e-5)
-        times = ds.episode(0).align(times=[0.0, 0.1, 0.5, 2.0], keys=["action"], modes={"action": "sum"})
-        assert np.allclose(times["action"][1, :6], values[0, :6] / 2 + values[1, :6] + values[2, :6] / 2, atol=1e-5)
+        times = ds.episode(0).align(
+            times=[0.0, 0.1, 0.5, 2.0], keys=["action"], modes={"action": "sum"}
+        )
+        assert np.allclose(
+            times["action"][1, :6], values[0, :6] / 2 + values[1, :6] + values[2, :6] / 2, atol=1e-5
+        )
 
 
 def test_windows(buffer: str, values: np.ndarray) -> None:
     """Entries of a window that leave the data are padded, and hold no motion once the last row has ended."""
-    got, pads = everything(buffer, open=OPEN, hz=10, align=robocache.Align(relative={"action": True}), delta_timestamps={"action": [-0.1, 0.0, 0.1, 0.2]})
+    got, pads = everything(
+        buffer,
+        open=OPEN,
+        hz=10,
+        align=robocache.Align(relative={"action": True}),
+        delta_timestamps={"action": [-0.1, 0.0, 0.1, 0.2]},
+    )
     one = summed(values, RATE, 10, 43)
     assert got.shape == (41, 4, 7)
     for step, offset in enumerate((-1, 0, 1, 2)):
@@ -106,7 +133,14 @@ def test_windows(buffer: str, values: np.ndarray) -> None:
 
 
 def test_wrong_choices(buffer: str) -> None:
-    for bad in ({"action": "yes"}, {"action": []}, {"action": [7]}, {"action": ["dx"]}, {"nobody": True}, {"action": [0.5]}):
+    for bad in (
+        {"action": "yes"},
+        {"action": []},
+        {"action": [7]},
+        {"action": ["dx"]},
+        {"nobody": True},
+        {"action": [0.5]},
+    ):
         with pytest.raises(robocache.Misuse):
             everything(buffer, open=OPEN, hz=10, align=robocache.Align(relative=bad))
     with pytest.raises(robocache.Unsupported, match="align"):
@@ -117,7 +151,9 @@ def test_marking_is_kept(buffer: str, tmp_path: Path) -> None:
     """A converted set states which channels are relative, and is resampled as such."""
     for to in ("lerobot", "zarr", "rlds"):
         dst = str(tmp_path / to / "set" / "1.0.0")
-        robocache.convert(buffer, dst, to=to, hz=10, rows_hz=RATE, align={"relative": {"action": True}})
+        robocache.convert(
+            buffer, dst, to=to, hz=10, rows_hz=RATE, align={"relative": {"action": True}}
+        )
         with robocache.open(dst) as ds:
             assert ds.features["action"].relative == (0, 1, 2, 3, 4, 5), to
             written = np.asarray(ds.episode(0).streams["action"].values, np.float64)
@@ -136,4 +172,9 @@ def test_bridge_is_recognised(caplog: pytest.LogCaptureFixture) -> None:
         got, pads = everything(path, hz=10, episodes=[0])
     assert got.shape == (19, 7) and not pads.any()
     assert got[:, 2].sum() == pytest.approx(rows[:, 2].sum() - rows[-1, 2] / 2, abs=1e-6)
-    assert sum("action is relative" in r.message and "columns 0–5" in r.message for r in caplog.records) == 1
+    assert (
+        sum(
+            "action is relative" in r.message and "columns 0–5" in r.message for r in caplog.records
+        )
+        == 1
+    )

@@ -43,7 +43,13 @@ def codes(*runs: int) -> list[int]:
     return [10 * run + k + 1 for run in runs for k in range(ROWS)]
 
 
-def make_set(root: Path, data: list[int], table: list[tuple[int, int]], frames: list[int], groups: int | None = None) -> Path:
+def make_set(
+    root: Path,
+    data: list[int],
+    table: list[tuple[int, int]],
+    frames: list[int],
+    groups: int | None = None,
+) -> Path:
     """A v3.0 set of one data file and one mp4.
 
     Args:
@@ -55,12 +61,19 @@ def make_set(root: Path, data: list[int], table: list[tuple[int, int]], frames: 
     """
     make_case(root, "L02", "one")
     info = json.loads((root / "meta/info.json").read_text())
-    info.update(total_episodes=len(table), total_frames=ROWS * len(data), total_tasks=len(TASKS), splits={"train": f"0:{len(table)}"})
+    info.update(
+        total_episodes=len(table),
+        total_frames=ROWS * len(data),
+        total_tasks=len(TASKS),
+        splits={"train": f"0:{len(table)}"},
+    )
     (root / "meta/info.json").write_text(json.dumps(info))
     import pandas as pd
 
     names = pd.Index(TASKS, name="task")
-    pd.DataFrame({"task_index": range(len(TASKS))}, index=names).to_parquet(root / "meta/tasks.parquet")
+    pd.DataFrame({"task_index": range(len(TASKS))}, index=names).to_parquet(
+        root / "meta/tasks.parquet"
+    )
     file = root / "data/chunk-000/file-000.parquet"
     pq.write_table(rows_of(list(enumerate(data))), file, row_group_size=groups)
     v, zeros = f"videos/{CAMERA}/", [0] * len(table)
@@ -83,22 +96,44 @@ def make_set(root: Path, data: list[int], table: list[tuple[int, int]], frames: 
     return root
 
 
-def make_v2(root: Path, files: dict[int, list[tuple[int, int]]], version: str, lines: list[int] | None = None) -> Path:
+def make_v2(
+    root: Path,
+    files: dict[int, list[tuple[int, int]]],
+    version: str,
+    lines: list[int] | None = None,
+) -> Path:
     """A v2 set; files has the runs of rows of each episode's file."""
     make_case(root, "V03", "v2_30")
     info = json.loads((root / "meta/info.json").read_text())
     n = sum(len(runs) for runs in files.values())
-    info.update(codebase_version=version, total_episodes=len(files), total_frames=ROWS * n, total_tasks=len(TASKS), splits={"train": f"0:{len(lines or files)}"})
+    info.update(
+        codebase_version=version,
+        total_episodes=len(files),
+        total_frames=ROWS * n,
+        total_tasks=len(TASKS),
+        splits={"train": f"0:{len(lines or files)}"},
+    )
     (root / "meta/info.json").write_text(json.dumps(info))
     at = 0
     for episode, runs in files.items():
         pq.write_table(rows_of(runs, at), root / f"data/chunk-000/episode_{episode:06d}.parquet")
-        make_mp4(root / f"videos/chunk-000/{CAMERA}/episode_{episode:06d}.mp4", codes(*(run for run, _ in runs)))
+        make_mp4(
+            root / f"videos/chunk-000/{CAMERA}/episode_{episode:06d}.mp4",
+            codes(*(run for run, _ in runs)),
+        )
         at += ROWS * len(runs)
     (root / "meta/episodes.jsonl").write_text(
-        "".join(json.dumps({"episode_index": e, "tasks": [TASKS[files[e][0][0] % len(TASKS)]], "length": ROWS}) + "\n" for e in lines or files)
+        "".join(
+            json.dumps(
+                {"episode_index": e, "tasks": [TASKS[files[e][0][0] % len(TASKS)]], "length": ROWS}
+            )
+            + "\n"
+            for e in lines or files
+        )
     )
-    (root / "meta/tasks.jsonl").write_text("".join(json.dumps({"task_index": i, "task": task}) + "\n" for i, task in enumerate(TASKS)))
+    (root / "meta/tasks.jsonl").write_text(
+        "".join(json.dumps({"task_index": i, "task": task}) + "\n" for i, task in enumerate(TASKS))
+    )
     return root
 
 
@@ -111,14 +146,24 @@ def delivered(path: Path, **options: object) -> list[tuple[int, int, int, int, i
             state, image = np.asarray(b["observation.state"][i]), np.asarray(b[CAMERA][i])
             if state.ndim == 2:
                 state, image = state[0], image[0]
-            numbers = (b["episode_index"][i], b["frame_index"][i], b["index"][i], state[0], state[1])
+            numbers = (
+                b["episode_index"][i],
+                b["frame_index"][i],
+                b["index"][i],
+                state[0],
+                state[1],
+            )
             out.append((*map(int, numbers), frame_number(image), b["task"][i]))
     return out
 
 
 def expected(runs: Sequence[int]) -> list[tuple[int, int, int, int, int, int, str]]:
     """The rows of a set whose episode e is runs[e]."""
-    return [(e, k, ROWS * e + k, run, k, 10 * run + k + 1, TASKS[run % len(TASKS)]) for e, run in enumerate(runs) for k in range(ROWS)]
+    return [
+        (e, k, ROWS * e + k, run, k, 10 * run + k + 1, TASKS[run % len(TASKS)])
+        for e, run in enumerate(runs)
+        for k in range(ROWS)
+    ]
 
 
 def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) -> None:
@@ -128,11 +173,22 @@ def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) ->
             call(str(path))
         assert "robocache.doctor(…, fix=True, in_place=True)" in e.value.hint
     plan = robocache.doctor(path, fix=True)
-    assert plan.version == json.loads((path / "meta/info.json").read_text())["codebase_version"], plan
+    assert plan.version == json.loads((path / "meta/info.json").read_text())["codebase_version"], (
+        plan
+    )
     assert plan.format == "lerobot" and plan.num_episodes == len(runs), plan
-    for verb in (["inspect", path], ["convert", path, tmp_path / "c"], ["edit", "delete", path, tmp_path / "d", "--episodes", "0"], ["stats", path]):
+    for verb in (
+        ["inspect", path],
+        ["convert", path, tmp_path / "c"],
+        ["edit", "delete", path, tmp_path / "d", "--episodes", "0"],
+        ["stats", path],
+    ):
         done = cli(*map(str, verb))
-        assert done.returncode == 2 and "doctor --fix" in done.stderr, (verb, done.returncode, done.stderr)
+        assert done.returncode == 2 and "doctor --fix" in done.stderr, (
+            verb,
+            done.returncode,
+            done.stderr,
+        )
     found = json.loads(cli("doctor", str(path), "--json").stdout)["findings"]
     twice = [f for f in found if f["code"] == "episode-twice"]
     assert twice and all(f["severity"] == "error" and f["count"] >= 1 for f in twice), found
@@ -147,12 +203,19 @@ def check_repair(path: Path, tmp_path: Path, index: int, runs: Sequence[int]) ->
 def check_set(path: Path, runs: Sequence[int]) -> None:
     found = robocache.doctor(path, decode=True)
     assert not found.errors and not found.warnings, found.findings
-    assert json.loads((path / "meta/info.json").read_text())["splits"] == {"train": f"0:{len(runs)}"}
+    assert json.loads((path / "meta/info.json").read_text())["splits"] == {
+        "train": f"0:{len(runs)}"
+    }
     assert delivered(path) == expected(runs)
     assert len(robocache.MapDataset(str(path))) == ROWS * len(runs)
-    windows = delivered(path, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]}))
+    windows = delivered(
+        path, windows=robocache.Windows(seconds={CAMERA: [0, 0.1], "observation.state": [0]})
+    )
     assert windows == expected(runs)
-    table = pa.concat_tables([pq.read_table(f) for f in sorted((path / "meta/episodes").rglob("*.parquet"))], promote_options="default")
+    table = pa.concat_tables(
+        [pq.read_table(f) for f in sorted((path / "meta/episodes").rglob("*.parquet"))],
+        promote_options="default",
+    )
     assert table["episode_index"].to_pylist() == list(range(len(runs)))
     assert table["tasks"].to_pylist() == [[TASKS[run % len(TASKS)]] for run in runs]
     assert table["length"].to_pylist() == [ROWS] * len(runs)
@@ -175,7 +238,14 @@ def check_set(path: Path, runs: Sequence[int]) -> None:
         pytest.param([0, 0, 1], [(0, 0), (2, 1)], 0, [0, 2, 1], id="unlisted-between"),
     ],
 )
-def test_index_twice_in_v3(tmp_path: Path, data: list[int], table: list[tuple[int, int]], index: int, runs: list[int], groups: int | None) -> None:
+def test_index_twice_in_v3(
+    tmp_path: Path,
+    data: list[int],
+    table: list[tuple[int, int]],
+    index: int,
+    runs: list[int],
+    groups: int | None,
+) -> None:
     path = make_set(tmp_path / "set", data, table, codes(*range(len(data))), groups)
     check_repair(path, tmp_path, index, runs)
 
@@ -232,7 +302,9 @@ def test_recovered_rows_of_no_split(tmp_path: Path) -> None:
         assert 'split="all"' in left[0].hint
 
 
-def test_note_about_the_only_split(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_note_about_the_only_split(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     path = make_set(tmp_path / "set", [0, 1, 2], [(0, 0), (1, 1), (2, 2)], codes(0, 1, 2))
     set_splits(path, {"train": "0:2"})
     with caplog.at_level("WARNING", logger="robocache"):

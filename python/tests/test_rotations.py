@@ -19,7 +19,16 @@ def matrices(v):
 
 def array(path, values):
     path.mkdir(parents=True)
-    meta = {"zarr_format": 2, "shape": values.shape, "chunks": values.shape, "dtype": values.dtype.str, "compressor": None, "fill_value": 0, "order": "C", "filters": None}
+    meta = {
+        "zarr_format": 2,
+        "shape": values.shape,
+        "chunks": values.shape,
+        "dtype": values.dtype.str,
+        "compressor": None,
+        "fill_value": 0,
+        "order": "C",
+        "filters": None,
+    }
     (path / ".zarray").write_text(json.dumps(meta))
     (path / ".".join("0" * values.ndim)).write_bytes(values.tobytes())
 
@@ -64,7 +73,10 @@ def test_umi_is_turned(buffer):
 
 def test_joined_action_and_loader(buffer):
     parts = [f"observation.robot0_{p}" for p in ("eef_pos", "eef_rot_axis_angle", "gripper_width")]
-    how = dict(rows_hz=RATE, map={"streams": {"action": {"from": parts}, **{p: {"from": [p]} for p in parts}}})
+    how = dict(
+        rows_hz=RATE,
+        map={"streams": {"action": {"from": parts}, **{p: {"from": [p]} for p in parts}}},
+    )
     ds = robocache.open(buffer, **how)
     assert ds.features["action"].rotations == ({"at": 3, "form": "rotvec"},)
     items = robocache.MapDataset(ds, keys=["action"], hz=73)

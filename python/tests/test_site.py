@@ -16,8 +16,12 @@ import robocache
 
 MKDOCS = ROOT / ".build" / "docs" / "bin" / "python"
 pytestmark = [
-    pytest.mark.skipif(not MKDOCS.exists(), reason="no mkdocs in .build/docs: scripts/venv.sh docs, or make docs"),
-    pytest.mark.skipif(shutil.which("go") is None, reason="go is not on PATH: the site has what go doc says"),
+    pytest.mark.skipif(
+        not MKDOCS.exists(), reason="no mkdocs in .build/docs: scripts/venv.sh docs, or make docs"
+    ),
+    pytest.mark.skipif(
+        shutil.which("go") is None, reason="go is not on PATH: the site has what go doc says"
+    ),
 ]
 
 
@@ -46,7 +50,12 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
-    r = subprocess.run([str(MKDOCS), "-m", "mkdocs", "build", "--strict", "-d", str(out)], cwd=ROOT, text=True, capture_output=True)
+    r = subprocess.run(
+        [str(MKDOCS), "-m", "mkdocs", "build", "--strict", "-d", str(out)],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+    )
     assert r.returncode == 0, r.stderr
     return out
 
@@ -68,7 +77,9 @@ def test_every_page_is_there(pages: dict[Path, Page], site: Path) -> None:
 
 def test_every_name_is_there(pages: dict[Path, Page], site: Path) -> None:
     named = {n for p, page in pages.items() if p.parent.name == "api" for n in page.names}
-    assert not {n for n in robocache.__all__ if n != "__version__" and f"robocache.{n}" not in named}
+    assert not {
+        n for n in robocache.__all__ if n != "__version__" and f"robocache.{n}" not in named
+    }
     assert {f"robocache.Loader.{n}" for n in ("state_dict", "order", "stats")} <= named
     assert "Package robocache is the domain" in (site / "go" / "robocache.html").read_text()
 
@@ -78,22 +89,42 @@ def test_links(pages: dict[Path, Page], site: Path) -> None:
     for path, page in pages.items():
         for link in page.links + page.loads:
             u = urlsplit(link)
-            if u.scheme or u.netloc or path.name == "404.html":  # 404.html is served at any address: its links begin at the site's root
+            # 404.html is served at any address: its links begin at the site's root
+            if u.scheme or u.netloc or path.name == "404.html":
                 continue
             target = (path.parent / unquote(u.path)).resolve() if u.path else path
-            if not target.is_file() or (u.fragment and target in pages and unquote(u.fragment) not in pages[target].names):
+            if not target.is_file() or (
+                u.fragment and target in pages and unquote(u.fragment) not in pages[target].names
+            ):
                 dead.append(f"{path.relative_to(site)}: {link}")
     assert not dead
 
 
 def test_nothing_is_asked_of_another_host(pages: dict[Path, Page], site: Path) -> None:
-    asked = [f"{p.relative_to(site)}: {u}" for p, page in pages.items() for u in page.loads if urlsplit(u).netloc]
+    asked = [
+        f"{p.relative_to(site)}: {u}"
+        for p, page in pages.items()
+        for u in page.loads
+        if urlsplit(u).netloc
+    ]
     for sheet in site.rglob("*.css"):
-        asked += [f"{sheet.relative_to(site)}: {u}" for u in re.findall(r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)", sheet.read_text())]
-    # The theme's program loads mermaid from elsewhere, where a page has a diagram of it, and asks a code host of the repository, where one is named.
+        asked += [
+            f"{sheet.relative_to(site)}: {u}"
+            for u in re.findall(
+                r"(?:url\(|@import)\s*[\"']?((?:https?:)?//[^\"')\s]+)", sheet.read_text()
+            )
+        ]
+    # The theme's program loads mermaid from elsewhere, where a page has a diagram of it, and asks a
+    # code host of the repository, where one is named.
     for p in pages:
         text = p.read_text()
-        assert not re.search(r"<p>[^<]*\n([-|]|1\.) ", text), f"{p}: a list or table without a blank line before it is prose here"
-        asked += [f"{p.relative_to(site)}: {w}" for w in ('class="mermaid"', 'data-md-component="source"') if w in text]
+        assert not re.search(r"<p>[^<]*\n([-|]|1\.) ", text), (
+            f"{p}: a list or table without a blank line before it is prose here"
+        )
+        asked += [
+            f"{p.relative_to(site)}: {w}"
+            for w in ('class="mermaid"', 'data-md-component="source"')
+            if w in text
+        ]
         assert str(ROOT) not in text, p
     assert not asked

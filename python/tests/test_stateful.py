@@ -16,7 +16,9 @@ KEYS = ["action", "index", "task"]
 
 
 def loader(path: str, **kwargs) -> robocache.Loader:  # type: ignore[no-untyped-def]
-    return robocache.Loader(path, **{"keys": KEYS, "batch_size": 32, "seed": 5, "threads": 2, **kwargs})
+    return robocache.Loader(
+        path, **{"keys": KEYS, "batch_size": 32, "seed": 5, "threads": 2, **kwargs}
+    )
 
 
 def inside(path: str, **kwargs) -> StatefulDataLoader:  # type: ignore[no-untyped-def]
@@ -70,7 +72,9 @@ def test_another_batch_size_and_twice_in_a_row(h264: str) -> None:
         dl.load_state_dict(state)
         it = iter(dl)
         got += flat([next(it) for _ in range(3)])
-    assert got == loader(h264).order(0).tolist()[: len(got)] and len(got) == 5 * 32 + 3 * (16 + 50 + 32)
+    assert got == loader(h264).order(0).tolist()[: len(got)] and len(got) == 5 * 32 + 3 * (
+        16 + 50 + 32
+    )
 
 
 def test_epochs_differ_and_repeat(h264: str) -> None:
@@ -83,7 +87,9 @@ def test_epochs_differ_and_repeat(h264: str) -> None:
     assert flat(inside(h264, seed=6)) != epochs[0]
     it = iter(again)
     next(it)
-    assert flat(again) == again.dataset.order(4).tolist(), "a for that was left early counts as its epoch"
+    assert flat(again) == again.dataset.order(4).tolist(), (
+        "a for that was left early counts as its epoch"
+    )
 
 
 def test_set_epoch_after_loading(h264: str) -> None:
@@ -109,7 +115,14 @@ def test_a_plain_dataloader(h264: str) -> None:
 def test_map_dataset_in_a_stateful_dataloader(h264: str) -> None:
     def make() -> StatefulDataLoader:
         m = robocache.MapDataset(h264, keys=["index", "action"])
-        return StatefulDataLoader(m, batch_size=16, shuffle=True, num_workers=2, generator=torch.Generator().manual_seed(3), multiprocessing_context="fork")
+        return StatefulDataLoader(
+            m,
+            batch_size=16,
+            shuffle=True,
+            num_workers=2,
+            generator=torch.Generator().manual_seed(3),
+            multiprocessing_context="fork",
+        )
 
     dl = make()
     it = iter(dl)

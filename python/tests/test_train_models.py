@@ -40,10 +40,20 @@ def test_small_transformer():
 def test_tiny_learns(name):
     """On one batch the loss falls, and the same draw gives the same loss."""
     torch.manual_seed(0)
-    seen, ahead = {"transformer": (20, 20), "diffusion": (2, 16), "diffusion-lowdim": (2, 16), "resnet18": (1, 8), "act": (1, 16)}[name]
+    seen, ahead = {
+        "transformer": (20, 20),
+        "diffusion": (2, 16),
+        "diffusion-lowdim": (2, 16),
+        "resnet18": (1, 8),
+        "act": (1, 16),
+    }[name]
     cameras = CAMERA if name in ("diffusion", "resnet18", "act") else ()
     net = m.make(name, 5, 3, cameras, tiny=True)
-    b = dict(state=torch.rand(2, seen, 5), action=torch.rand(2, ahead, 3), action_is_pad=torch.zeros(2, ahead, dtype=torch.bool))
+    b = dict(
+        state=torch.rand(2, seen, 5),
+        action=torch.rand(2, ahead, 3),
+        action_is_pad=torch.zeros(2, ahead, dtype=torch.bool),
+    )
     if cameras:
         b["frames"] = {"front": torch.rand(2, seen, 3, 96, 96)}
     opt = torch.optim.AdamW(net.parameters(), 1e-3)

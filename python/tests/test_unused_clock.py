@@ -16,7 +16,9 @@ pytest.importorskip("h5py", reason="h5py is not installed")
 
 def make_case(path: Path, variant: str) -> str:
     """Runs testdata/cases/T01.py."""
-    subprocess.run([sys.executable, str(ROOT / "testdata/cases/T01.py"), str(path), variant], check=True)
+    subprocess.run(
+        [sys.executable, str(ROOT / "testdata/cases/T01.py"), str(path), variant], check=True
+    )
     return str(path)
 
 
@@ -25,8 +27,16 @@ def make_case(path: Path, variant: str) -> str:
     [
         ("robomimic.short", "t01.hdf5", "obs/timestamp has 8 values for 9 rows in episode 2"),
         ("robomimic.nan", "t01.hdf5", "obs/timestamp is NaN at row 5 in episode 2"),
-        ("hdf5.constant", "t01.hdf5", "timestamp is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes"),
-        ("aloha.backwards", "t01", "observations/timestamp steps back from 0.4 to 0.2 at row 5 in episode 2"),
+        (
+            "hdf5.constant",
+            "t01.hdf5",
+            "timestamp is 0 in all 9 rows in episode 0, and cannot be used in 3 episodes",
+        ),
+        (
+            "aloha.backwards",
+            "t01",
+            "observations/timestamp steps back from 0.4 to 0.2 at row 5 in episode 2",
+        ),
         ("zarr.strings", "t01.zarr", "data/timestamp holds text and no numbers"),
         ("zarr.twodim", "t01.zarr", "data/timestamp has 2 values for each row"),
     ],
@@ -36,7 +46,9 @@ def test_unused_clock(tmp_path: Path, variant: str, name: str, message: str) -> 
     found = [f for f in robocache.inspect(root)["findings"] if f["code"] == "clock-unusable"]
     assert [f["message"] for f in found] == [message]
     assert found[0]["hint"].endswith("or state the rate of the rows with rows_hz=")
-    assert message in [f["message"] for f in robocache.doctor(root)["findings"] if f["code"] == "clock-unusable"]
+    assert message in [
+        f["message"] for f in robocache.doctor(root)["findings"] if f["code"] == "clock-unusable"
+    ]
     with pytest.raises(robocache.Misuse) as error:
         robocache.Loader(root, hz=5, batch_size=2)
     assert "the clock of the rows cannot be used, and " in str(error.value)

@@ -22,7 +22,14 @@ import robocache
 
 def command(*args: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    return subprocess.run([sys.executable, "-m", "robocache", *args], env=env, text=True, capture_output=True, timeout=300, **kwargs)
+    return subprocess.run(
+        [sys.executable, "-m", "robocache", *args],
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        **kwargs,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,23 +60,38 @@ def test_command(made: str, broken: str, tmp_path: Path) -> None:
     shown = command("inspect", made, "--json")
     assert shown.returncode == 0 and json.loads(shown.stdout) == robocache.inspect(made)
     for code, says, args in (
-        (2, "unknown flag", ["doctor", made, "--nope"]), (3, "", ["doctor", broken]), (10, "nothing", ["inspect", str(tmp_path / "nothing")]),
+        (2, "unknown flag", ["doctor", made, "--nope"]),
+        (3, "", ["doctor", broken]),
+        (10, "nothing", ["inspect", str(tmp_path / "nothing")]),
         (0, "", ["doctor", made]),
-    ):  # fmt: skip
+    ):
         done = command(*args)
         assert done.returncode == code and says in done.stderr, (args, done)
 
 
 def test_command_without_the_engine(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent), "ROBOCACHE_LIBRARY": str(tmp_path / "none.so")}
-    done = subprocess.run([sys.executable, "-m", "robocache", "version"], env=env, text=True, capture_output=True)
-    assert done.returncode == 1 and done.stderr.startswith("robocache: ") and "make lib" in done.stderr
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(HERE.parent),
+        "ROBOCACHE_LIBRARY": str(tmp_path / "none.so"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "robocache", "version"], env=env, text=True, capture_output=True
+    )
+    assert (
+        done.returncode == 1 and done.stderr.startswith("robocache: ") and "make lib" in done.stderr
+    )
 
 
 def test_command_closed_pipe(made: str) -> None:
     """Whoever reads went away: the process ends as any program does, though Python ignores SIGPIPE."""
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    with subprocess.Popen([sys.executable, "-m", "robocache", "inspect", made], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as p:
+    with subprocess.Popen(
+        [sys.executable, "-m", "robocache", "inspect", made],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as p:
         assert p.stdout is not None
         p.stdout.close()
         assert p.wait(300) == -signal.SIGPIPE
@@ -77,7 +99,9 @@ def test_command_closed_pipe(made: str) -> None:
 
 def interrupt(process: subprocess.Popen[str], dst: Path) -> tuple[str, str]:
     """Ctrl-C once there is something in dst."""
-    while process.poll() is None and not (dst.exists() and any(p.is_file() for p in dst.rglob("*"))):
+    while process.poll() is None and not (
+        dst.exists() and any(p.is_file() for p in dst.rglob("*"))
+    ):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     return process.communicate(timeout=300)
@@ -92,23 +116,48 @@ def test_interrupted(exact: str, tmp_path: Path, way: str) -> None:
         pytest.skip("no ffmpeg to encode with")
     dst = tmp_path / "dst"
     run = "import robocache, sys\ntry: robocache.convert(*sys.argv[1:], video_codec='h264', crf=1)\nexcept KeyboardInterrupt: print('interrupted')"
-    args = [sys.executable, "-c", run, exact, str(dst)] if way == "function" else [sys.executable, "-m", "robocache", "convert", exact, str(dst), "--video-codec", "h264", "--crf", "1"]
+    args = (
+        [sys.executable, "-c", run, exact, str(dst)]
+        if way == "function"
+        else [
+            sys.executable,
+            "-m",
+            "robocache",
+            "convert",
+            exact,
+            str(dst),
+            "--video-codec",
+            "h264",
+            "--crf",
+            "1",
+        ]
+    )
     env = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     # Of a shell's background job Ctrl-C is ignored, and a child inherits that.
     heard = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    with subprocess.Popen(args, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as p:
+    with subprocess.Popen(
+        args, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard
+    ) as p:
         out, err = interrupt(p, dst)
-    assert (out == "interrupted\n" and p.returncode == 0) if way == "function" else p.returncode == 130, (p.returncode, out, err)
+    assert (
+        (out == "interrupted\n" and p.returncode == 0) if way == "function" else p.returncode == 130
+    ), (p.returncode, out, err)
     assert not [f for f in dst.rglob("*") if f.is_file()]
 
 
 def test_inspect(made: str) -> None:
     r = robocache.inspect(made)
-    assert r.format == "lerobot" and r["num_episodes"] == r.num_episodes == 3 and r.splits == {"train": "0:3"}
+    assert (
+        r.format == "lerobot"
+        and r["num_episodes"] == r.num_episodes == 3
+        and r.splits == {"train": "0:3"}
+    )
     assert r.streams[0].key == "observation.state" and r.streams[0].codec is None
     with pytest.raises(AttributeError, match="did you mean 'streams'"):
         r.stream  # noqa: B018
-    assert not hasattr(r, "__deepcopy__") and pickle.loads(pickle.dumps(r)) == r == json.loads(json.dumps(r))
+    assert not hasattr(r, "__deepcopy__") and pickle.loads(pickle.dumps(r)) == r == json.loads(
+        json.dumps(r)
+    )
     assert "num_frames" in dir(r) and repr(r).startswith("Report({")
     one = robocache.inspect(made, episode=2)
     assert one.position == 2 and one.streams[0].rows == one.length and one.streams[0].gaps == 0
@@ -132,16 +181,29 @@ def test_stats(made: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         assert got["action"][k].dtype == v.dtype and np.array_equal(got["action"][k], v), k
     with caplog.at_level(logging.INFO, "robocache"):
         robocache.stats(made, keys="action", frames="none", out=tmp_path / "stats.json")
-    assert "action" in json.loads((tmp_path / "stats.json").read_text()) and "wrote stats.json" in caplog.text
-    robocache.Loader(made, normalize="mean_std", statistics=robocache.Statistics(values=robocache.stats(made))).close()
+    assert (
+        "action" in json.loads((tmp_path / "stats.json").read_text())
+        and "wrote stats.json" in caplog.text
+    )
+    robocache.Loader(
+        made, normalize="mean_std", statistics=robocache.Statistics(values=robocache.stats(made))
+    ).close()
 
 
 def test_convert(made: str, tmp_path: Path) -> None:
     r = robocache.convert(made, tmp_path / "part", episodes=[0, 2])
-    assert r.num_episodes == 2 and [e["old_episode_index"] for e in r.episodes] == [0, 2] and r.dry_run is None
+    assert (
+        r.num_episodes == 2
+        and [e["old_episode_index"] for e in r.episodes] == [0, 2]
+        and r.dry_run is None
+    )
     assert robocache.open(tmp_path / "part").num_episodes == 2
     r = robocache.convert(made, tmp_path / "part.mcap", to="mcap")
-    assert r.bytes > 0 and r.source_format is None and robocache.open(tmp_path / "part.mcap").num_episodes == 3
+    assert (
+        r.bytes > 0
+        and r.source_format is None
+        and robocache.open(tmp_path / "part.mcap").num_episodes == 3
+    )
     r = robocache.convert(made, tmp_path / "never", align={"hz": 10, "max_gap": 0.5}, dry_run=True)
     assert r.dry_run and r.aligned and r.fps == 10 and not (tmp_path / "never").exists()
 
@@ -158,15 +220,27 @@ def test_map(made: str) -> None:
     [
         (lambda p: robocache.doctor(p, decod=True), robocache.Misuse, "did you mean 'decode'"),
         (lambda p: robocache.doctor(p, json=True), robocache.Misuse, "unknown option 'json'"),
-        (lambda p: robocache.convert(p, p + "x", **{"video-codec": "h264"}), robocache.Misuse, "did you mean 'video_codec'"),
-        (lambda p: robocache.doctor(p, decode=3), robocache.Misuse, "decode=3: expected true or false"),
+        (
+            lambda p: robocache.convert(p, p + "x", **{"video-codec": "h264"}),
+            robocache.Misuse,
+            "did you mean 'video_codec'",
+        ),
+        (
+            lambda p: robocache.doctor(p, decode=3),
+            robocache.Misuse,
+            "decode=3: expected true or false",
+        ),
         (lambda p: robocache.doctor(p, episodes=True), robocache.Misuse, "expected a value"),
         (lambda p: robocache.convert(p, p + "x", episodes=[]), robocache.Misuse, "at least one"),
         (lambda p: robocache.doctor(p, format=object()), robocache.Misuse, "cannot be a object"),
         (lambda p: robocache.doctor(p + "/nope"), robocache.NotFound, "nope"),
         (lambda p: robocache.inspect(p, episode=99), robocache.Misuse, "The dataset has 0-2"),
         (lambda p: robocache.stats(p, frames="some"), robocache.Misuse, "sampled, all or none"),
-        (lambda p: robocache.convert(p, p + "x", hz=10, fps=10), robocache.Misuse, "misuse: hz says .* fps another name"),
+        (
+            lambda p: robocache.convert(p, p + "x", hz=10, fps=10),
+            robocache.Misuse,
+            "misuse: hz says .* fps another name",
+        ),
         (lambda p: robocache.convert(p, p), robocache.Misuse, "the source .* one folder"),
         (lambda p: robocache.convert(p, p + "x", to="avi"), robocache.Error, "avi"),
         (lambda p: robocache.inspect(3), robocache.Misuse, "expected a path or URI"),
@@ -183,7 +257,18 @@ def test_help_names_what_is_there() -> None:
     text = robocache.__doc__ or ""
     ten = re.findall(r"^    (\w+) {2,}\S", text, re.MULTILINE)
     assert len(ten) == 10 and all(n in robocache.__all__ for n in ten)
-    names = {*re.findall(r"robocache\.([A-Za-z_]\w*)", text), "LeRobotDatasetMetadata", "fuse", "voxelize", "depth_to_points", "tsdf_integrate", "self_test", "check_installation", "datasets", "stats"}
+    names = {
+        *re.findall(r"robocache\.([A-Za-z_]\w*)", text),
+        "LeRobotDatasetMetadata",
+        "fuse",
+        "voxelize",
+        "depth_to_points",
+        "tsdf_integrate",
+        "self_test",
+        "check_installation",
+        "datasets",
+        "stats",
+    }
     assert all(n in text and hasattr(robocache, n) for n in names)
     assert all(n in text for n in ("Loader", "doctor", "convert", "resample", ".hint"))
 
@@ -195,4 +280,7 @@ def test_names() -> None:
 
     for name in ("inspect", "doctor", "convert", "stats"):
         assert callable(getattr(robocache, name)) and name in robocache.__all__
-        assert not (HERE.parent / "robocache" / f"{name}.py").exists() and "Ctrl-C" in getattr(robocache, name).__doc__
+        assert (
+            not (HERE.parent / "robocache" / f"{name}.py").exists()
+            and "Ctrl-C" in getattr(robocache, name).__doc__
+        )

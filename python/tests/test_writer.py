@@ -12,7 +12,9 @@ from recorded import FEATURES, H, W, check, image, record, row
 
 
 def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type: ignore[no-untyped-def]
-    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    lerobot = pytest.importorskip(
+        "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
+    )
     path, lengths = tmp_path / "set", [12, 5, 9]
     with robocache.Writer(path, fps=30, features=FEATURES, robot_type="arm") as w:
         for e, n in enumerate(lengths):
@@ -31,9 +33,19 @@ def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type:
         for k in range(n):
             item, want = ds[at], row(e, k)
             at += 1
-            assert item["task"] == f"task {e % 2}" and item["episode_index"] == e and item["frame_index"] == k and item["index"] == at - 1
-            assert torch.equal(item["observation.state"], torch.from_numpy(want["observation.state"]))
-            np.testing.assert_array_equal(np.asarray(item["action"], np.float32), np.asarray(want["action"], np.float32))  # it gives float64 as float32
+            assert (
+                item["task"] == f"task {e % 2}"
+                and item["episode_index"] == e
+                and item["frame_index"] == k
+                and item["index"] == at - 1
+            )
+            assert torch.equal(
+                item["observation.state"], torch.from_numpy(want["observation.state"])
+            )
+            # it gives float64 as float32
+            np.testing.assert_array_equal(
+                np.asarray(item["action"], np.float32), np.asarray(want["action"], np.float32)
+            )
             assert item["note"] == want["note"] and bool(item["gripper"]) == (k % 2 == 0)
             assert float(item["timestamp"]) == pytest.approx(k / 30)
             got = item["observation.images.front"].permute(1, 2, 0).numpy() * 255
@@ -41,7 +53,9 @@ def test_lerobot_reads_what_is_recorded(tmp_path: Path, torch) -> None:  # type:
     exact = robocache.stats(path, frames="none")
     for key in ("observation.state", "action", "index"):
         for name, v in exact[key].items():
-            np.testing.assert_allclose(np.asarray(ds.meta.stats[key][name]).reshape(v.shape), v, rtol=1e-12)
+            np.testing.assert_allclose(
+                np.asarray(ds.meta.stats[key][name]).reshape(v.shape), v, rtol=1e-12
+            )
     assert ds.meta.stats["observation.images.front"]["mean"].shape == (3, 1, 1)
 
 
@@ -73,12 +87,18 @@ def test_resume_and_append(tmp_path: Path) -> None:
 
 
 def test_appends_to_a_set_that_lerobot_recorded(tmp_path: Path) -> None:
-    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    lerobot = pytest.importorskip(
+        "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
+    )
     path = tmp_path / "set"
     features = {k: v for k, v in FEATURES.items() if k != "note"}
-    ds = lerobot.LeRobotDataset.create("a/b", fps=30, features=features, root=path, robot_type="arm")
+    ds = lerobot.LeRobotDataset.create(
+        "a/b", fps=30, features=features, root=path, robot_type="arm"
+    )
     for k in range(5):
-        ds.add_frame({**{key: v for key, v in row(0, k).items() if key != "note"}, "task": "theirs"})
+        ds.add_frame(
+            {**{key: v for key, v in row(0, k).items() if key != "note"}, "task": "theirs"}
+        )
     ds.save_episode()
     ds.finalize()
     with robocache.Writer(path, fps=30, features=features) as w:
@@ -86,8 +106,18 @@ def test_appends_to_a_set_that_lerobot_recorded(tmp_path: Path) -> None:
             w.add_frame({key: v for key, v in row(1, k).items() if key != "note"}, task="ours")
         w.save_episode()
     again = lerobot.LeRobotDataset("a/b", root=path)
-    assert [again[i]["task"] for i in (0, 4, 5, 11)] == ["theirs", "theirs", "ours", "ours"] and len(again) == 12
-    assert np.abs(again[11]["observation.images.front"].permute(1, 2, 0).numpy() * 255 - image(1, 6)).mean() < 3
+    assert [again[i]["task"] for i in (0, 4, 5, 11)] == [
+        "theirs",
+        "theirs",
+        "ours",
+        "ours",
+    ] and len(again) == 12
+    assert (
+        np.abs(
+            again[11]["observation.images.front"].permute(1, 2, 0).numpy() * 255 - image(1, 6)
+        ).mean()
+        < 3
+    )
     assert not robocache.doctor(path).errors
     assert robocache.open(path).robot_type == "arm"
 
@@ -102,7 +132,9 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
             w.delete_last_episode()
         record(w, 0, 4)
         w.delete_last_episode()  # the only one
-        assert w.num_episodes == 0 and w.num_frames == 0 and not (path / "meta" / "info.json").exists()
+        assert (
+            w.num_episodes == 0 and w.num_frames == 0 and not (path / "meta" / "info.json").exists()
+        )
         record(w, 0, 4)
         record(w, 2, 6)
         w.add_frame(row(1, 0), "task 1")  # of the next episode: kept
@@ -115,8 +147,12 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
         w.save_episode()
     check(path, [4, 5])
     for file in sorted(p for p in once.rglob("*") if p.is_file()):  # as if it had never been
-        assert (path / file.relative_to(once)).read_bytes() == file.read_bytes() or file.suffix == ".mp4", file
-    assert sorted(p.relative_to(path) for p in path.rglob("*")) == sorted(p.relative_to(once) for p in once.rglob("*"))
+        assert (
+            path / file.relative_to(once)
+        ).read_bytes() == file.read_bytes() or file.suffix == ".mp4", file
+    assert sorted(p.relative_to(path) for p in path.rglob("*")) == sorted(
+        p.relative_to(once) for p in once.rglob("*")
+    )
     found = robocache.doctor(path, decode=True)
     assert not found.errors and not found.warnings, found.findings
     with robocache.Writer(path) as w:
@@ -138,16 +174,29 @@ def test_the_last_episode_is_deleted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_nan_is_refused(tmp_path: Path, dtype: str) -> None:
     features = {
-        "observation.state": {"dtype": dtype, "shape": (3,), "names": ["x", "y", "z"]}, "force": {"dtype": dtype, "shape": (2, 2)},
-        "depth": {"dtype": "image", "shape": (8, 8, 1), "info": {"is_depth_map": True, "depth_unit": "m"}},
-    }  # fmt: skip
-    good = {"observation.state": [1.0, 2.0, 3.0], "force": np.zeros((2, 2)), "depth": np.full((8, 8, 1), np.nan, np.float32)}
+        "observation.state": {"dtype": dtype, "shape": (3,), "names": ["x", "y", "z"]},
+        "force": {"dtype": dtype, "shape": (2, 2)},
+        "depth": {
+            "dtype": "image",
+            "shape": (8, 8, 1),
+            "info": {"is_depth_map": True, "depth_unit": "m"},
+        },
+    }
+    good = {
+        "observation.state": [1.0, 2.0, 3.0],
+        "force": np.zeros((2, 2)),
+        "depth": np.full((8, 8, 1), np.nan, np.float32),
+    }
     with robocache.Writer(tmp_path / "set", 30, features) as w:
         assert w.add_frame(good, "t")
         for value, word in ((np.nan, "NaN"), (np.inf, "infinite"), (-np.inf, "infinite")):
             with pytest.raises(robocache.Misuse, match=f"element 2 \\(z\\) is {word}") as e:
                 w.add_frame({**good, "observation.state": [1.0, 2.0, value]}, "t")
-            assert e.value.where["stream"] == "observation.state" and (e.value.where["element"], e.value.where["row"], e.value.where["episode"]) == (2, 1, 0)
+            assert e.value.where["stream"] == "observation.state" and (
+                e.value.where["element"],
+                e.value.where["row"],
+                e.value.where["episode"],
+            ) == (2, 1, 0)
         assert 'allow_nan=["observation.state"]' in e.value.hint
         with pytest.raises(robocache.Misuse, match="element 3 is NaN"):
             w.add_frame({**good, "force": [[0, 0], [0, np.nan]]}, "t")
@@ -172,10 +221,15 @@ def test_nan_is_refused(tmp_path: Path, dtype: str) -> None:
 @pytest.mark.parametrize("on_full", ["raise", "drop"])
 def test_a_full_queue_does_not_block(tmp_path: Path, on_full: str) -> None:
     h, w = 480, 640
-    features = {"x": {"dtype": "float32", "shape": (1,)}, "cam": {"dtype": "video", "shape": (h, w, 3)}}
+    features = {
+        "x": {"dtype": "float32", "shape": (1,)},
+        "cam": {"dtype": "video", "shape": (h, w, 3)},
+    }
     pixels = np.random.default_rng(0).integers(0, 256, (h, w, 3), np.uint8)  # slow to encode
     added, missed = [], 0
-    with robocache.Writer(tmp_path / "set", 30, features, queue_bytes=2 * h * w * 3, on_full=on_full) as writer:
+    with robocache.Writer(
+        tmp_path / "set", 30, features, queue_bytes=2 * h * w * 3, on_full=on_full
+    ) as writer:
         for k in range(60):
             try:
                 ok = writer.add_frame({"x": k, "cam": pixels}, "t")
@@ -187,7 +241,12 @@ def test_a_full_queue_does_not_block(tmp_path: Path, on_full: str) -> None:
             missed += not ok
         assert len(writer) == len(added)
         s = writer.stats()
-        assert missed > 0 and s["dropped" if on_full == "drop" else "refused"] == missed and s["waits"] == 0 and s["queue_peak"] <= 2 * h * w * 3
+        assert (
+            missed > 0
+            and s["dropped" if on_full == "drop" else "refused"] == missed
+            and s["waits"] == 0
+            and s["queue_peak"] <= 2 * h * w * 3
+        )
         writer.save_episode()
     assert robocache.open(tmp_path / "set").episode(0).streams["x"].values.ravel().tolist() == added
     with pytest.raises(robocache.Misuse, match="on_full"):
@@ -218,12 +277,29 @@ def test_frames_are_checked(tmp_path: Path, torch) -> None:  # type: ignore[no-u
             w.save_episode()
         assert len(w) == 0
         chw = torch.from_numpy(good["observation.images.front"]).permute(2, 0, 1)
-        w.add_frame({**good, "observation.images.front": chw, "observation.state": torch.tensor([1.0, 2.0, 3.0])}, task="t")
-        w.add_frame({**good, "observation.images.front": chw.float() / 255, "action": [1, 2], "gripper": True, "task": "u"})
+        w.add_frame(
+            {
+                **good,
+                "observation.images.front": chw,
+                "observation.state": torch.tensor([1.0, 2.0, 3.0]),
+            },
+            task="t",
+        )
+        w.add_frame(
+            {
+                **good,
+                "observation.images.front": chw.float() / 255,
+                "action": [1, 2],
+                "gripper": True,
+                "task": "u",
+            }
+        )
         w.save_episode()
     assert not path.joinpath(".robocache-recording").exists()
     s = robocache.open(path).episode(0).streams
-    assert s["observation.state"].values[0].tolist() == [1, 2, 3] and s["action"].values[1].tolist() == [1, 2]
+    assert s["observation.state"].values[0].tolist() == [1, 2, 3] and s["action"].values[
+        1
+    ].tolist() == [1, 2]
     frames = s["observation.images.front"].values
     assert np.abs(frames[0].astype(int) - frames[1]).mean() < 2
     assert robocache.open(path).episode(0).tasks == ["t", "u"]
@@ -233,7 +309,12 @@ def test_frames_are_checked(tmp_path: Path, torch) -> None:  # type: ignore[no-u
 
 def test_declarations_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "new"
-    for match, features in (("dtype", {"a": {"shape": (1,)}}), ("complex64", {"a": {"dtype": "complex64"}}), ("shape", {"c": {"dtype": "video", "shape": (64,)}}), ("'/'", {"a/b": {"dtype": "float32"}})):
+    for match, features in (
+        ("dtype", {"a": {"shape": (1,)}}),
+        ("complex64", {"a": {"dtype": "complex64"}}),
+        ("shape", {"c": {"dtype": "video", "shape": (64,)}}),
+        ("'/'", {"a/b": {"dtype": "float32"}}),
+    ):
         with pytest.raises((robocache.Misuse, robocache.Unsupported), match=match):
             robocache.Writer(path, 30, features)
     with pytest.raises(robocache.Misuse, match="no dataset"):
@@ -253,11 +334,18 @@ def test_declarations_are_checked(tmp_path: Path) -> None:
 def test_stills_and_depth_are_kept_exactly(tmp_path: Path) -> None:
     features = {
         "rgb": {"dtype": "image", "shape": (24, 32, 3)},
-        "depth": {"dtype": "image", "shape": (24, 32, 1), "info": {"is_depth_map": True, "depth_unit": "mm"}},
+        "depth": {
+            "dtype": "image",
+            "shape": (24, 32, 1),
+            "info": {"is_depth_map": True, "depth_unit": "mm"},
+        },
         "x": {"dtype": "int16", "shape": (1,)},
     }
     rng = np.random.default_rng(1)
-    rgb, depth = rng.integers(0, 256, (6, 24, 32, 3), np.uint8), rng.integers(0, 65536, (6, 24, 32, 1), np.uint16)
+    rgb, depth = (
+        rng.integers(0, 256, (6, 24, 32, 3), np.uint8),
+        rng.integers(0, 65536, (6, 24, 32, 1), np.uint16),
+    )
     with robocache.Writer(tmp_path / "set", "30000/1001", features) as w:
         for k in range(6):
             w.add_frame({"rgb": rgb[k], "depth": depth[k], "x": k - 3}, task="look")
@@ -272,8 +360,16 @@ def test_stills_and_depth_are_kept_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", ["mm", "m"])
 def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
-    features = {"depth": {"dtype": "video", "shape": (48, 64, 1), "info": {"is_depth_map": True, "depth_unit": unit}}, "x": {"dtype": "float32", "shape": (1,)}}
-    depth = np.linspace(0, 11, 6 * 48 * 64).reshape(6, 48, 64, 1)  # metres; the code holds 0.01 to 10
+    features = {
+        "depth": {
+            "dtype": "video",
+            "shape": (48, 64, 1),
+            "info": {"is_depth_map": True, "depth_unit": unit},
+        },
+        "x": {"dtype": "float32", "shape": (1,)},
+    }
+    # metres; the code holds 0.01 to 10
+    depth = np.linspace(0, 11, 6 * 48 * 64).reshape(6, 48, 64, 1)
     given = np.rint(depth * 1000).astype(np.uint16) if unit == "mm" else depth.astype(np.float32)
     for _ in range(2):  # the second goes on
         with robocache.Writer(tmp_path / "set", 30, features) as w:
@@ -284,7 +380,9 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     ds = robocache.open(tmp_path / "set")
     assert ds.features["depth"].codec == "hevc"
     far = ds.stats["depth"]["max"].max()
-    assert far == pytest.approx(10 if unit == "m" else 10_000, rel=1e-3), "statistics are in the unit"
+    assert far == pytest.approx(10 if unit == "m" else 10_000, rel=1e-3), (
+        "statistics are in the unit"
+    )
     item = robocache.LeRobotDataset("local/set", root=tmp_path / "set", depth_output_unit="m")
     got = np.stack([np.asarray(item[i]["depth"]) for i in range(12)]).reshape(2, 6, 48, 64)
     np.testing.assert_array_equal(got[0], got[1])
@@ -293,11 +391,25 @@ def test_depth_video_has_lerobots_codes(tmp_path: Path, unit: str) -> None:
     assert (np.abs(got[0] - want) <= 0.51 * step + (0.0005 if unit == "mm" else 0)).all()
     lerobot = pytest.importorskip("lerobot.datasets.depth_utils", reason="lerobot is not installed")
     theirs = lerobot.quantize_depth(given, video_backend=None, input_unit=unit).reshape(6, 48, 64)
-    back = np.asarray(lerobot.dequantize_depth(theirs.astype(np.uint16)[:, None], output_unit="m")).reshape(6, 48, 64)
+    back = np.asarray(
+        lerobot.dequantize_depth(theirs.astype(np.uint16)[:, None], output_unit="m")
+    ).reshape(6, 48, 64)
     off = np.abs(back - got[0]) > 1e-5
-    assert off.mean() < 0.001, "lerobot reckons in float32: a value between two codes may take the other"
+    assert off.mean() < 0.001, (
+        "lerobot reckons in float32: a value between two codes may take the other"
+    )
     with pytest.raises(robocache.Misuse, match="schema|expected"):
-        robocache.Writer(tmp_path / "set", 30, {**features, "depth": {**features["depth"], "info": {"is_depth_map": True, "depth_unit": "m" if unit == "mm" else "mm"}}})
+        robocache.Writer(
+            tmp_path / "set",
+            30,
+            {
+                **features,
+                "depth": {
+                    **features["depth"],
+                    "info": {"is_depth_map": True, "depth_unit": "m" if unit == "mm" else "mm"},
+                },
+            },
+        )
 
 
 def test_many_episodes_share_files(tmp_path: Path) -> None:
@@ -323,4 +435,7 @@ def test_a_child_does_not_write(script) -> None:  # type: ignore[no-untyped-def]
             os._exit(0)
         os.wait(); w.save_episode(); w.close(); print(w.num_frames)
     """)
-    assert done.stdout.splitlines() == ["child: make it in the process that calls add_frame", "1"], done.stderr
+    assert done.stdout.splitlines() == [
+        "child: make it in the process that calls add_frame",
+        "1",
+    ], done.stderr

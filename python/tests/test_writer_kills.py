@@ -35,7 +35,9 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     for round in range(60):
         if kills >= 20 and saved > 5:  # a loaded machine saves little in 0.6 s
             break
-        p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True
+        )
         begun = int(p.stdout.readline())
         assert begun in (saved, saved + 1), (round, begun, saved)
         saved = begun
@@ -45,7 +47,11 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
         lines = first + p.stdout.read()
         p.wait()
         kills += 1
-        said = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("saved") and len(x.split()) == 2]
+        said = [
+            int(x.split()[1])
+            for x in lines.splitlines()
+            if x.startswith("saved") and len(x.split()) == 2
+        ]
         saved = said[-1] if said else saved
         ds = robocache.open(path)
         assert ds.num_episodes in (saved, saved + 1)
@@ -65,7 +71,9 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
 
 def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
     """A recorder that died between two renames: a reader finds whole episodes, and the next Writer completes the save."""
-    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    lerobot = pytest.importorskip(
+        "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
+    )
     two, three = tmp_path / "two", tmp_path / "three"
     with robocache.Writer(two, 30, FEATURES) as w:
         record(w, 0, 3)
@@ -73,8 +81,20 @@ def test_killed_while_it_comes_into_place(tmp_path: Path) -> None:
         shutil.copytree(two, tmp_path / "base", ignore=shutil.ignore_patterns(".robocache*"))
         record(w, 2, 5)
         shutil.copytree(two, three, ignore=shutil.ignore_patterns(".robocache*"))
-    order = ["videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", "meta/recording.json", "meta/info.json"]
-    files = sorted((str(p.relative_to(three)) for p in three.rglob("*") if p.is_file()), key=lambda f: next(i for i, o in enumerate(order) if f.startswith(o)))
+    order = [
+        "videos/",
+        "data/",
+        "meta/episodes/",
+        "meta/tasks.parquet",
+        "README.md",
+        "meta/stats.json",
+        "meta/recording.json",
+        "meta/info.json",
+    ]
+    files = sorted(
+        (str(p.relative_to(three)) for p in three.rglob("*") if p.is_file()),
+        key=lambda f: next(i for i, o in enumerate(order) if f.startswith(o)),
+    )
     for n in range(len(files) + 1):
         path = tmp_path / f"cut{n}"
         shutil.copytree(tmp_path / "base", path)
@@ -115,7 +135,9 @@ def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
     path, saved, rng = tmp_path / "set", 0, random.Random(11)
     text = DELETING.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     for round in range(12):
-        p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True
+        )
         begun = int(p.stdout.readline())
         assert begun >= saved
         first = p.stdout.readline()
@@ -123,7 +145,11 @@ def test_killed_while_episodes_are_deleted(tmp_path: Path) -> None:
         p.kill()
         lines = first + p.stdout.read()
         p.wait()
-        said = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("saved") and len(x.split()) == 2]
+        said = [
+            int(x.split()[1])
+            for x in lines.splitlines()
+            if x.startswith("saved") and len(x.split()) == 2
+        ]
         saved = said[-1] if said else saved
         ds = robocache.open(path)
         lengths = ds.episodes["lengths"].tolist()
@@ -181,7 +207,19 @@ print("done")
 def test_a_full_disk(tmp_path: Path) -> None:
     text = FULL.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     unshared = ["unshare", "--mount", "--map-root-user"]
-    if subprocess.run([*unshared, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True).returncode != 0:
+    if (
+        subprocess.run(
+            [*unshared, "mount", "-t", "tmpfs", "tmpfs", str(tmp_path)], capture_output=True
+        ).returncode
+        != 0
+    ):
         pytest.skip("this machine lets nobody mount a small disk (unshare --mount)")
-    done = subprocess.run([*unshared, sys.executable, "-c", text, str(tmp_path)], capture_output=True, text=True, timeout=100)
-    assert done.stdout.split() == ["full", "ResourceLimit", "full", "ResourceLimit", "done"], done.stderr
+    done = subprocess.run(
+        [*unshared, sys.executable, "-c", text, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.stdout.split() == ["full", "ResourceLimit", "full", "ResourceLimit", "done"], (
+        done.stderr
+    )

@@ -31,7 +31,11 @@ def native(w: robocache.Writer, e: int, n: int, start: float = 1000.0) -> None:
         for key, hz in (("joints", 100), ("force", 250)):
             while start + at[key] / hz <= t:
                 j = at[key]
-                w.add(key, [e, j] if key == "joints" else 1e-3 * j, time_ns=round(start * 1e9) + j * 10**9 // hz)
+                w.add(
+                    key,
+                    [e, j] if key == "joints" else 1e-3 * j,
+                    time_ns=round(start * 1e9) + j * 10**9 // hz,
+                )
                 at[key] += 1
         w.add_frame({"action": [e, k], "cam": image(e, k)}, "t", time=t)
     w.save_episode()
@@ -46,16 +50,23 @@ def check_native(path: Path, lengths: list[int]) -> None:
     assert whole.num_episodes == len(lengths)
     for e, n in enumerate(lengths):
         rows = ds.episode(e).streams
-        want = [int((k / 30 + 1e-9) * 100) for k in range(n)]  # the last sample at or before the row
+        # the last sample at or before the row
+        want = [int((k / 30 + 1e-9) * 100) for k in range(n)]
         assert rows["joints"].values[:, 1].tolist() == want
         assert rows["joints"].values[:, 0].tolist() == [e] * n
-        np.testing.assert_array_equal(rows["force"].values.ravel(), [1e-3 * int((k / 30 + 1e-9) * 250) for k in range(n)])
+        np.testing.assert_array_equal(
+            rows["force"].values.ravel(), [1e-3 * int((k / 30 + 1e-9) * 250) for k in range(n)]
+        )
         for one in (robocache.open(path / "recordings" / names[e]).episode(0), whole.episode(e)):
             j = one.streams["joints"]
             assert j.times.tolist() == [10**12 + k * 10**7 for k in range(want[-1] + 1)]
             assert j.values[:, 1].tolist() == list(range(want[-1] + 1))
             assert one.streams["frame_index"].values.ravel().tolist() == list(range(n))
-            assert abs(one.streams["frame_index"].times - (10**12 + np.arange(n) * 1e9 / 30)).max() < 200  # float seconds
+            # float seconds
+            assert (
+                abs(one.streams["frame_index"].times - (10**12 + np.arange(n) * 1e9 / 30)).max()
+                < 200
+            )
 
 
 def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
@@ -75,9 +86,13 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
         with pytest.raises(robocache.Misuse, match="years") as e:
             w.add("joints", [0, 0], 1.7e18)
         assert "time_ns=" in e.value.hint
-        with pytest.raises(robocache.Misuse, match="time: expected a time of at least 0 ns, found -2000000000 ns"):
+        with pytest.raises(
+            robocache.Misuse, match="time: expected a time of at least 0 ns, found -2000000000 ns"
+        ):
             w.add("joints", [0, 0], -2.0)
-        with pytest.raises(robocache.Misuse, match="time: expected a time of at least 0 ns, found -1 ns"):
+        with pytest.raises(
+            robocache.Misuse, match="time: expected a time of at least 0 ns, found -1 ns"
+        ):
             w.add_frame({"action": [0, 0], "cam": image(0, 0)}, "t", time_ns=-1)
         w.add("joints", [0, 0], 2.0)
         with pytest.raises(robocache.Misuse, match="after the last sample"):
@@ -103,7 +118,9 @@ def test_streams_at_rates_of_their_own(tmp_path: Path) -> None:
     assert not robocache.doctor(path, decode=True).findings
     with pytest.raises(robocache.Unsupported, match="streams of numbers"):
         robocache.Writer(tmp_path / "other", 30, {"cam": {**NATIVE["cam"], "hz": 15}})
-    lerobot = pytest.importorskip("lerobot.datasets.lerobot_dataset", reason="lerobot is not installed")
+    lerobot = pytest.importorskip(
+        "lerobot.datasets.lerobot_dataset", reason="lerobot is not installed"
+    )
     ds = lerobot.LeRobotDataset("a/b", root=path)
     assert len(ds) == 17 and ds[7]["joints"].tolist() == [0, 23]
 
@@ -117,12 +134,19 @@ def test_recordings_are_named_by_index(tmp_path: Path) -> None:
         native(w, 0, 8)
         native(w, 1, 5)
     # Episode 1 becomes episode 5.
-    for file in [*(path / "data").rglob("*.parquet"), *(path / "meta" / "episodes").rglob("*.parquet")]:
+    for file in [
+        *(path / "data").rglob("*.parquet"),
+        *(path / "meta" / "episodes").rglob("*.parquet"),
+    ]:
         table = pq.read_table(file)
         at = table.schema.get_field_index("episode_index")
-        numbers = pa.array([5 if n == 1 else n for n in table.column(at).to_pylist()], table.schema.field(at).type)
+        numbers = pa.array(
+            [5 if n == 1 else n for n in table.column(at).to_pylist()], table.schema.field(at).type
+        )
         pq.write_table(table.set_column(at, table.schema.field(at), numbers), file)
-    (path / "recordings" / "episode_000001.mcap").rename(path / "recordings" / "episode_000005.mcap")
+    (path / "recordings" / "episode_000001.mcap").rename(
+        path / "recordings" / "episode_000005.mcap"
+    )
     assert robocache.open(path).episode_indices.tolist() == [0, 5]
     with robocache.Writer(path) as w:
         w.add("joints", [6, 0], 1.0)
@@ -156,18 +180,27 @@ def test_killed_with_streams_of_their_own(tmp_path: Path) -> None:
     path, saved, rng = tmp_path / "set", 0, random.Random(5)
     text = NATIVE_LOOP.format(tests=str(Path(__file__).parent), python=str(ROOT / "python"))
     for round in range(10):
-        p = subprocess.Popen([sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen(
+            [sys.executable, "-c", text, str(path)], stdout=subprocess.PIPE, text=True
+        )
         assert int(p.stdout.readline()) >= saved
         first = p.stdout.readline()
         time.sleep(rng.random() * 0.5)
         p.kill()
         lines = first + p.stdout.read()
         p.wait()
-        said = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("saved") and len(x.split()) == 2]
+        said = [
+            int(x.split()[1])
+            for x in lines.splitlines()
+            if x.startswith("saved") and len(x.split()) == 2
+        ]
         n = robocache.open(path).num_episodes
         assert said and n >= said[-1]
         for e in range(n):  # each saved episode has its samples
-            assert robocache.open(path / "recordings" / f"episode_{e:06d}.mcap").num_frames in (3, 4)
+            assert robocache.open(path / "recordings" / f"episode_{e:06d}.mcap").num_frames in (
+                3,
+                4,
+            )
         with robocache.Writer(path) as w:
             saved = w.num_episodes
         if robocache.open(path).episodes["lengths"][-1] == 4:  # the deletion had not begun

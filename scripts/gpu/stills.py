@@ -1,15 +1,23 @@
 """How nvJPEG decodes beside libjpeg-turbo, both torchvision's: each *.jpg of a folder (scripts/gpu/clips.sh makes some), RGB.
 
 python3 scripts/gpu/stills.py DIR"""
+
 import glob, os, sys
 
 import torch, torchvision
 from torchvision.io import ImageReadMode, decode_jpeg, read_file
 
-print("torch", torch.__version__, "torchvision", torchvision.__version__, torch.cuda.get_device_name())
+print(
+    "torch", torch.__version__, "torchvision", torchvision.__version__, torch.cuda.get_device_name()
+)
 for name in sorted(glob.glob(os.path.join(sys.argv[1], "*.jpg"))):
     data = read_file(name)
-    host, device = decode_jpeg(data, mode=ImageReadMode.RGB), decode_jpeg(data, mode=ImageReadMode.RGB, device="cuda").cpu()
+    host, device = (
+        decode_jpeg(data, mode=ImageReadMode.RGB),
+        decode_jpeg(data, mode=ImageReadMode.RGB, device="cuda").cpu(),
+    )
     apart = (host.int() - device.int()).abs()
     share = [f"{float(x.float().mean()):.4f}" for x in (apart == 0, apart == 1, apart > 1)]
-    print(os.path.basename(name), "equal, one level apart, more:", *share, "at most", int(apart.max()))
+    print(
+        os.path.basename(name), "equal, one level apart, more:", *share, "at most", int(apart.max())
+    )

@@ -1,5 +1,6 @@
-// Command release makes the parts of a release that the compiler does not: man pages of the verbs, and the list of what a binary is made of.
-// No program that is shipped links it. scripts/release.sh runs it from the repository's root.
+// Command release makes the parts of a release that the compiler does not: man pages of the verbs,
+// and the list of what a binary is made of. No program that is shipped links it. scripts/release.sh
+// runs it from the repository's root.
 //
 //	release man DIR VERSION
 //	release sbom BINARY VERSION [PART.built ...]    CycloneDX 1.6, to stdout
@@ -43,9 +44,20 @@ func man(dir, version string) error {
 	root := cli.Command(version)
 	root.DisableAutoGenTag = true
 	var seconds int64
-	_, _ = fmt.Sscan(os.Getenv("SOURCE_DATE_EPOCH"), &seconds) // the same source gives the same bytes
+	// the same source gives the same bytes
+	_, _ = fmt.Sscan(os.Getenv("SOURCE_DATE_EPOCH"), &seconds)
 	day := time.Unix(seconds, 0).UTC()
-	return doc.GenManTree(root, &doc.GenManHeader{Title: "ROBOCACHE", Section: "1", Source: "robocache " + version, Manual: "robocache", Date: &day}, dir)
+	return doc.GenManTree(
+		root,
+		&doc.GenManHeader{
+			Title:   "ROBOCACHE",
+			Section: "1",
+			Source:  "robocache " + version,
+			Manual:  "robocache",
+			Date:    &day,
+		},
+		dir,
+	)
 }
 
 type component struct {
@@ -61,14 +73,30 @@ type licence struct {
 	Expression string `json:"expression"`
 }
 
-// others are what is in a binary and no module says, with their licences: native parts by their Debian source (docs/dependencies.md), and files within ours.
+// others are what is in a binary and no module says, with their licences: native parts by their
+// Debian source (docs/dependencies.md), and files within ours.
 var others = map[string]string{
-	"ffmpeg": "LGPL-2.1-or-later", "dav1d": "BSD-2-Clause", "libjpeg-turbo": "IJG AND BSD-3-Clause", "libdeflate": "MIT", "libzstd": "BSD-3-Clause",
+	"ffmpeg":        "LGPL-2.1-or-later",
+	"dav1d":         "BSD-2-Clause",
+	"libjpeg-turbo": "IJG AND BSD-3-Clause",
+	"libdeflate":    "MIT",
+	"libzstd":       "BSD-3-Clause",
 }
 
 var embedded = []component{
-	{Type: "library", Name: "libjxl", Version: "as built for WebAssembly: video/jpegxl/data", Licences: []licence{{"BSD-3-Clause"}}},
-	{Type: "library", Name: "uplot", Version: "1.6.32", PURL: "pkg:npm/uplot@1.6.32", Licences: []licence{{"MIT"}}},
+	{
+		Type:     "library",
+		Name:     "libjxl",
+		Version:  "as built for WebAssembly: video/jpegxl/data",
+		Licences: []licence{{"BSD-3-Clause"}},
+	},
+	{
+		Type:     "library",
+		Name:     "uplot",
+		Version:  "1.6.32",
+		PURL:     "pkg:npm/uplot@1.6.32",
+		Licences: []licence{{"MIT"}},
+	},
 }
 
 var source = regexp.MustCompile(`(?m)^source (\S+)_(\S+)$`)
@@ -80,13 +108,31 @@ func sbom(binary, version string, parts []string) error {
 		return err
 	}
 	list := append([]component{}, embedded...)
-	list = append(list, component{Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"), PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"), Licences: []licence{{"BSD-3-Clause"}}})
+	list = append(
+		list,
+		component{
+			Type:     "library",
+			Name:     "std",
+			Version:  strings.TrimPrefix(info.GoVersion, "go"),
+			PURL:     "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"),
+			Licences: []licence{{"BSD-3-Clause"}},
+		},
+	)
 	for _, d := range info.Deps {
 		text, err := licenceOf(d)
 		if err != nil {
 			return err
 		}
-		list = append(list, component{Type: "library", Name: d.Path, Version: d.Version, PURL: "pkg:golang/" + d.Path + "@" + d.Version, Licences: []licence{{text}}})
+		list = append(
+			list,
+			component{
+				Type:     "library",
+				Name:     d.Path,
+				Version:  d.Version,
+				PURL:     "pkg:golang/" + d.Path + "@" + d.Version,
+				Licences: []licence{{text}},
+			},
+		)
 	}
 	for _, p := range parts {
 		b, err := os.ReadFile(p)
@@ -97,7 +143,20 @@ func sbom(binary, version string, parts []string) error {
 			if others[m[1]] == "" {
 				return fmt.Errorf("%s: %s has no licence in the table of scripts/release", p, m[1])
 			}
-			list = append(list, component{Type: "library", Name: m[1], Version: m[2], PURL: "pkg:deb/debian/" + m[1] + "@" + strings.ReplaceAll(m[2], "+", "%2B") + "?arch=source", Licences: []licence{{others[m[1]]}}})
+			list = append(
+				list,
+				component{
+					Type:    "library",
+					Name:    m[1],
+					Version: m[2],
+					PURL: "pkg:deb/debian/" + m[1] + "@" + strings.ReplaceAll(
+						m[2],
+						"+",
+						"%2B",
+					) + "?arch=source",
+					Licences: []licence{{others[m[1]]}},
+				},
+			)
 		}
 	}
 	for i := range list {
@@ -107,8 +166,19 @@ func sbom(binary, version string, parts []string) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(map[string]any{
-		"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": list,
-		"metadata": map[string]any{"component": component{Type: "application", Ref: "robocache", Name: filepath.Base(binary), Version: version, Licences: []licence{{"Apache-2.0"}}}},
+		"bomFormat":   "CycloneDX",
+		"specVersion": "1.6",
+		"version":     1,
+		"components":  list,
+		"metadata": map[string]any{
+			"component": component{
+				Type:     "application",
+				Ref:      "robocache",
+				Name:     filepath.Base(binary),
+				Version:  version,
+				Licences: []licence{{"Apache-2.0"}},
+			},
+		},
 	})
 }
 
@@ -139,9 +209,17 @@ func licenceOf(m *debug.Module) (string, error) {
 	add("MIT", has("Permission is hereby granted, free of charge") && notice)
 	add("MIT-0", has("Permission is hereby granted, free of charge") && !notice)
 	add("BSD-3-Clause", has("Neither the name"))
-	add("BSD-2-Clause", has("Redistributions in binary form must reproduce") && !has("Neither the name"))
+	add(
+		"BSD-2-Clause",
+		has("Redistributions in binary form must reproduce") && !has("Neither the name"),
+	)
 	if found == nil {
-		return "", fmt.Errorf("%s %s: its licence is not known by its words: %v", m.Path, m.Version, files)
+		return "", fmt.Errorf(
+			"%s %s: its licence is not known by its words: %v",
+			m.Path,
+			m.Version,
+			files,
+		)
 	}
 	return strings.Join(found, " AND "), nil
 }

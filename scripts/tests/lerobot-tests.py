@@ -39,8 +39,16 @@ def replace() -> None:
                 root = theirs(repo_id, root, *args, **kwargs).root
             super().__init__(repo_id, root, *args, **kwargs)
 
-    LeRobotDataset.__module__, LeRobotDataset.__qualname__ = theirs.__module__, theirs.__qualname__  # pickle finds it there
-    for name in ("lerobot_dataset", "factory", "dataset_tools", "aggregate", "multi_dataset", "streaming_dataset"):
+    # pickle finds it there
+    LeRobotDataset.__module__, LeRobotDataset.__qualname__ = theirs.__module__, theirs.__qualname__
+    for name in (
+        "lerobot_dataset",
+        "factory",
+        "dataset_tools",
+        "aggregate",
+        "multi_dataset",
+        "streaming_dataset",
+    ):
         with contextlib.suppress(ImportError):
             importlib.import_module("lerobot.datasets." + name)
     for name, module in list(sys.modules.items()):
@@ -55,9 +63,24 @@ def run(checkout: Path, tests: list[str], ours: bool) -> dict[str, str]:
         here = Path(__file__).resolve()
         plugin = Path(tmp, "robocache_in_lerobot.py")
         plugin.symlink_to(here)
-        path = os.pathsep.join([tmp, str(here.parents[2] / "python"), os.environ.get("PYTHONPATH", "")])
-        env = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_LEROBOT_HOME": str(Path(tmp, "home"))}
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *(["-p", "robocache_in_lerobot"] if ours else []), *tests]
+        path = os.pathsep.join(
+            [tmp, str(here.parents[2] / "python"), os.environ.get("PYTHONPATH", "")]
+        )
+        env = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "HF_HUB_OFFLINE": "1",
+            "HF_LEROBOT_HOME": str(Path(tmp, "home")),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            f"--junitxml={report}",
+            *(["-p", "robocache_in_lerobot"] if ours else []),
+            *tests,
+        ]
         subprocess.run(command, cwd=checkout, env=env, stdout=sys.stderr, check=False)
         if not report.exists():
             sys.exit(f"pytest made no report: {' '.join(command)}")
@@ -65,22 +88,38 @@ def run(checkout: Path, tests: list[str], ours: bool) -> dict[str, str]:
         for case in xml.parse(report).iter("testcase"):
             bad = [e for e in case if e.tag in ("failure", "error", "skipped")]
             told = (bad[0].get("message") or "").strip().splitlines() if bad else []
-            out[f"{case.get('classname')}::{case.get('name')}"] = "passed" if not bad else "skipped" if bad[0].tag == "skipped" else told[0] if told else "failed"
+            out[f"{case.get('classname')}::{case.get('name')}"] = (
+                "passed"
+                if not bad
+                else "skipped"
+                if bad[0].tag == "skipped"
+                else told[0]
+                if told
+                else "failed"
+            )
         return out
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--allowed", type=int, default=21)
     args, tests = parser.parse_known_args()
     tests = tests or ["tests/datasets"]
     if not (args.checkout / tests[0].split("::")[0]).exists():
-        sys.exit(f"{args.checkout}: no {tests[0]} there: expected a checkout of lerobot with its tests")
+        sys.exit(
+            f"{args.checkout}: no {tests[0]} there: expected a checkout of lerobot with its tests"
+        )
     theirs, ours = run(args.checkout, tests, False), run(args.checkout, tests, True)
-    lost = [t for t, how in theirs.items() if how == "passed" and ours.get(t, "not run") != "passed"]
+    lost = [
+        t for t, how in theirs.items() if how == "passed" and ours.get(t, "not run") != "passed"
+    ]
     for who, how in (("lerobot", theirs), ("robocache", ours)):
-        print(f"{who}: {sum(v == 'passed' for v in how.values())} passed, {sum(v not in ('passed', 'skipped') for v in how.values())} failed of {len(how)}")
+        print(
+            f"{who}: {sum(v == 'passed' for v in how.values())} passed, {sum(v not in ('passed', 'skipped') for v in how.values())} failed of {len(how)}"
+        )
     print(f"{len(lost)} pass with lerobot's class only:")
     for t in lost:
         print(f"  {t}: {ours.get(t, 'not run')[:160]}")

@@ -23,7 +23,11 @@ var buckets atomic.Int64
 func bucket(t testing.TB, url, prefix string) *Store {
 	t.Helper()
 	name := fmt.Sprintf("bucket-%d", buckets.Add(1))
-	resp, err := http.Post(url+"/storage/v1/b?project=p", "application/json", strings.NewReader(`{"name":"`+name+`"}`))
+	resp, err := http.Post(
+		url+"/storage/v1/b?project=p",
+		"application/json",
+		strings.NewReader(`{"name":"`+name+`"}`),
+	)
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatal(err, resp)
 	}
@@ -53,13 +57,17 @@ func TestGS(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 				s := bucket(t, url, prefix)
 				put(t, s, files)
-				return storetest.Fixture{Store: s, Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) }}
+				return storetest.Fixture{
+					Store:  s,
+					Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) },
+				}
 			})
 		})
 	}
 }
 
-// A write whose answer is lost is known by its bytes; a server that fails is an error that names the object.
+// A write whose answer is lost is known by its bytes; a server that fails is an error that names
+// the object.
 func TestFaults(t *testing.T) {
 	url := servers.GCS(t)
 	near := bucket(t, url, "")
@@ -81,7 +89,8 @@ func TestFaults(t *testing.T) {
 			err = store.PutNew(t.Context(), s, name, []byte("text"))
 			var e *robocache.Error
 			if always || fault == "403" {
-				if !errors.As(err, &e) || e.Where["file"] != name || !errors.Is(err, robocache.ErrTemporary) && fault != "403" {
+				if !errors.As(err, &e) || e.Where["file"] != name ||
+					!errors.Is(err, robocache.ErrTemporary) && fault != "403" {
 					t.Errorf("%s: %v", name, err)
 				}
 			} else if got, rerr := store.ReadFile(t.Context(), near, name, 10); err != nil || rerr != nil || !bytes.Equal(got, []byte("text")) {
@@ -92,8 +101,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A large object goes up in pieces, and goes on behind any request that fails. (The server takes a piece whose answer was lost a second time, where Google's passes
-// over what it has: of those the last alone is lost here.)
+// A large object goes up in pieces, and goes on behind any request that fails. (The server takes a
+// piece whose answer was lost a second time, where Google's passes over what it has: of those the
+// last alone is lost here.)
 func TestUploadGoesOn(t *testing.T) {
 	url := servers.GCS(t)
 	near := bucket(t, url, "")
@@ -129,7 +139,15 @@ func TestUploadGoesOn(t *testing.T) {
 			} else if n := far.Requests.Load(); fault != "reset after" && n != 6 {
 				t.Errorf("%s: %d requests: more than the piece was sent again", name, n)
 			}
-			if err := store.PutNew(t.Context(), s, name, data[1:]); !errors.Is(err, store.ErrExists) {
+			if err := store.PutNew(
+				t.Context(),
+				s,
+				name,
+				data[1:],
+			); !errors.Is(
+				err,
+				store.ErrExists,
+			) {
 				t.Errorf("a second writer: %v", err)
 			}
 			s.Close()

@@ -1,7 +1,9 @@
-// Package hf is the read-only store behind hf://datasets/owner/name[@revision][/folder]: a dataset of the Hugging Face Hub.
+// Package hf is the read-only store behind hf://datasets/owner/name[@revision][/folder]: a dataset
+// of the Hugging Face Hub.
 //
-// A revision (a branch, a tag, a commit; main by default) is resolved to a commit once in a process, and everything is read at that commit.
-// Files that huggingface_hub's cache holds of it are read from there, others by ranges. Nothing is written into that cache.
+// A revision (a branch, a tag, a commit; main by default) is resolved to a commit once in a
+// process, and everything is read at that commit. Files that huggingface_hub's cache holds of it
+// are read from there, others by ranges. Nothing is written into that cache.
 //
 //	HF_ENDPOINT      the Hub, else https://huggingface.co
 //	HF_TOKEN         a token, else the file $HF_TOKEN_PATH, else $HF_HOME/token; it goes to the Hub's host and to no other
@@ -30,12 +32,16 @@ import (
 )
 
 func init() {
-	store.Register("hf", func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) })
+	store.Register(
+		"hf",
+		func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) },
+	)
 }
 
 // repository is a dataset at a commit, which is found when something is first asked for.
 type repository struct {
-	uri, endpoint, path, folder, revision string // path: owner/name; folder: huggingface_hub's cache of it
+	// path: owner/name; folder: huggingface_hub's cache of it
+	uri, endpoint, path, folder, revision string
 	opt                                   store.HTTPOptions
 
 	mu sync.Mutex
@@ -50,7 +56,9 @@ type snapshot struct {
 	cached *store.Local // what huggingface_hub has of it; nil: nothing
 }
 
-var form = regexp.MustCompile(`^(datasets/([\w-][\w.-]*/[\w-][\w.-]*?)(?:@([^/?#]+))?)(?:/([^?#]*))?$`)
+var form = regexp.MustCompile(
+	`^(datasets/([\w-][\w.-]*/[\w-][\w.-]*?)(?:@([^/?#]+))?)(?:/([^?#]*))?$`,
+)
 
 // Open opens what follows "hf://". It asks the network nothing.
 func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
@@ -67,8 +75,20 @@ func Open(rest string, opt store.HTTPOptions) (store.Store, error) {
 	if _, rerr := store.CleanName(revision); cmp.Or(err, derr, rerr) != nil {
 		return bad("a bad name or escape")
 	}
-	r := &repository{uri: "hf://" + m[1], path: m[2], revision: revision, opt: opt, endpoint: strings.TrimRight(cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"), "/"),
-		folder: filepath.Join(home("HF_HUB_CACHE", "hub"), "datasets--"+strings.Replace(m[2], "/", "--", 1))}
+	r := &repository{
+		uri:      "hf://" + m[1],
+		path:     m[2],
+		revision: revision,
+		opt:      opt,
+		endpoint: strings.TrimRight(
+			cmp.Or(os.Getenv("HF_ENDPOINT"), "https://huggingface.co"),
+			"/",
+		),
+		folder: filepath.Join(
+			home("HF_HUB_CACHE", "hub"),
+			"datasets--"+strings.Replace(m[2], "/", "--", 1),
+		),
+	}
 	return store.Sub(r, dir)
 }
 
@@ -87,7 +107,8 @@ func (s *repository) Commit(ctx context.Context) (string, error) {
 	return at.commit, nil
 }
 
-// Forget makes revisions be resolved anew by what is opened from now on: the Hub may have been written to.
+// Forget makes revisions be resolved anew by what is opened from now on: the Hub may have been
+// written to.
 func Forget() { commits.Clear() }
 
 // Keep is for store.Keep: what the Hub sends is read through a cache.
@@ -119,7 +140,10 @@ func home(name, below string) string {
 	dir := os.Getenv("HF_HOME")
 	if dir == "" {
 		user, _ := os.UserHomeDir()
-		dir = filepath.Join(cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(user, ".cache")), "huggingface")
+		dir = filepath.Join(
+			cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(user, ".cache")),
+			"huggingface",
+		)
 	}
 	return cmp.Or(os.Getenv(name), filepath.Join(dir, below))
 }
@@ -151,7 +175,8 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 	repo := s.endpoint + "/datasets/" + s.path
 	opt := s.opt
 	opt.URI, opt.VersionHeader, opt.MatchHeader = s.uri, "X-Linked-Etag", "-"
-	opt.Conns = cmp.Or(opt.Conns, 32) // the Hub slows down, or refuses (429), who asks for more at once
+	// the Hub slows down, or refuses (429), who asks for more at once
+	opt.Conns = cmp.Or(opt.Conns, 32)
 	if t := token(); t != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + t}}
 	}
@@ -193,7 +218,9 @@ func (s *repository) open(ctx context.Context) (at *snapshot, err error) {
 		if at.hub, err = store.NewHTTP(repo+"/resolve/"+url.PathEscape(commit), opt); err != nil {
 			return at, err
 		}
-		if at.api, err = url.Parse(s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit); err != nil {
+		if at.api, err = url.Parse(
+			s.endpoint + "/api/datasets/" + s.path + "/tree/" + commit,
+		); err != nil {
 			return at, err
 		}
 	}
@@ -208,7 +235,9 @@ func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string
 		return "", err
 	}
 	defer h.Close()
-	u, err := url.Parse(s.endpoint + "/api/datasets/" + s.path + "/revision/" + url.PathEscape(s.revision))
+	u, err := url.Parse(
+		s.endpoint + "/api/datasets/" + s.path + "/revision/" + url.PathEscape(s.revision),
+	)
 	if err != nil {
 		return "", err
 	}
@@ -221,7 +250,11 @@ func (s *repository) resolve(ctx context.Context, opt store.HTTPOptions) (string
 	if commit := cmp.Or(a.Header.Get("X-Repo-Commit"), said.SHA); commitForm.MatchString(commit) {
 		return commit, nil
 	}
-	return "", robocache.Malformed("resolve", robocache.Where{"dataset": s.uri}, "the Hub's answer names no commit")
+	return "", robocache.Malformed(
+		"resolve",
+		robocache.Where{"dataset": s.uri},
+		"the Hub's answer names no commit",
+	)
 }
 
 // Open opens a file: of the cache where that holds it.

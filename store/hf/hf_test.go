@@ -99,7 +99,12 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Linked-Etag", fmt.Sprintf(`"%x"`, sha256.Sum256(data)))
 		sig := fmt.Sprint("sig", n)
 		h.expire.Store(false)
-		http.Redirect(w, r, h.cdn.URL+"/"+fmt.Sprintf("%x", sha256.Sum256(data))+"?Signature="+sig+"-secret", http.StatusFound)
+		http.Redirect(
+			w,
+			r,
+			h.cdn.URL+"/"+fmt.Sprintf("%x", sha256.Sum256(data))+"?Signature="+sig+"-secret",
+			http.StatusFound,
+		)
 	default:
 		w.WriteHeader(404)
 	}
@@ -181,7 +186,8 @@ func (h *hub) tree(w http.ResponseWriter, r *http.Request, dir string) {
 	if from+2 < len(names) {
 		q := r.URL.Query()
 		q.Set("cursor", fmt.Sprint(from+2))
-		w.Header().Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next"`, h.url, r.URL.EscapedPath(), q.Encode()))
+		w.Header().
+			Set("Link", fmt.Sprintf(`<%s%s?%s>; rel="next"`, h.url, r.URL.EscapedPath(), q.Encode()))
 	}
 	json.NewEncoder(w).Encode(page)
 }
@@ -209,7 +215,10 @@ func (h *hub) cache(t testing.TB, names ...string) {
 		if err := os.MkdirAll(filepath.Dir(p), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+blob, p); err != nil {
+		if err := os.Symlink(
+			strings.Repeat("../", strings.Count(n, "/")+2)+"blobs/"+blob,
+			p,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -227,7 +236,8 @@ func open(t testing.TB, rest string) store.Store {
 	return s
 }
 
-// The contract of a store: all files from the Hub, all from the cache, of a folder, and without the Hub.
+// The contract of a store: all files from the Hub, all from the cache, of a folder, and without the
+// Hub.
 func TestHub(t *testing.T) {
 	for _, what := range []string{"hub", "cache", "folder", "offline"} {
 		t.Run(what, func(t *testing.T) {
@@ -263,7 +273,10 @@ func TestHub(t *testing.T) {
 
 // One question for the commit in a process, one for a file's place, and then the other host alone.
 func TestFewQuestions(t *testing.T) {
-	h := newHub(t, map[string][]byte{"a.bin": storetest.Bytes(200_000, 1), "meta.json": []byte("{}")})
+	h := newHub(
+		t,
+		map[string][]byte{"a.bin": storetest.Bytes(200_000, 1), "meta.json": []byte("{}")},
+	)
 	for range 3 {
 		s := open(t, "datasets/owner/name")
 		f, err := s.Open(t.Context(), "a.bin")
@@ -272,7 +285,12 @@ func TestFewQuestions(t *testing.T) {
 		}
 		p := make([]byte, 1000)
 		for off := int64(20_000); off < 190_000; off += 17_000 {
-			if err := f.ReadAt(t.Context(), p, off); err != nil || !bytes.Equal(p, h.files["a.bin"][off:off+1000]) {
+			if err := f.ReadAt(
+				t.Context(),
+				p,
+				off,
+			); err != nil ||
+				!bytes.Equal(p, h.files["a.bin"][off:off+1000]) {
 				t.Fatal(err)
 			}
 		}
@@ -281,7 +299,12 @@ func TestFewQuestions(t *testing.T) {
 		}
 	}
 	if h.resolved.Load() != 1 || h.links.Load() != 3 || h.fetched.Load() < 30 {
-		t.Errorf("%d resolutions, %d links, %d ranges", h.resolved.Load(), h.links.Load(), h.fetched.Load())
+		t.Errorf(
+			"%d resolutions, %d links, %d ranges",
+			h.resolved.Load(),
+			h.links.Load(),
+			h.fetched.Load(),
+		)
 	}
 	// A link that has expired is asked for again.
 	s := open(t, "datasets/owner/name")
@@ -291,7 +314,12 @@ func TestFewQuestions(t *testing.T) {
 	}
 	h.expire.Store(true)
 	p := make([]byte, 100)
-	if err := f.ReadAt(t.Context(), p, 50_000); err != nil || !bytes.Equal(p, h.files["a.bin"][50_000:50_100]) {
+	if err := f.ReadAt(
+		t.Context(),
+		p,
+		50_000,
+	); err != nil ||
+		!bytes.Equal(p, h.files["a.bin"][50_000:50_100]) {
 		t.Fatal(err)
 	}
 }
@@ -301,7 +329,8 @@ func TestToken(t *testing.T) {
 	h.private = true
 	s := open(t, "datasets/owner/name")
 	_, err := s.Stat(t.Context(), "b")
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "HF_TOKEN") || !strings.Contains(err.Error(), "RepoNotFound") {
+	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "HF_TOKEN") ||
+		!strings.Contains(err.Error(), "RepoNotFound") {
 		t.Fatalf("without a token: %v", err)
 	}
 	for what, set := range map[string]func(){
@@ -314,12 +343,24 @@ func TestToken(t *testing.T) {
 		set()
 		s := open(t, "datasets/owner/name")
 		for n, want := range h.files {
-			if got, err := store.ReadFile(t.Context(), s, n, 1<<20); err != nil || !bytes.Equal(got, want) {
+			if got, err := store.ReadFile(
+				t.Context(),
+				s,
+				n,
+				1<<20,
+			); err != nil ||
+				!bytes.Equal(got, want) {
 				t.Errorf("%s: %s: %v", what, n, err)
 			}
 		}
 		_, err := s.Open(t.Context(), "nope")
-		if text := fmt.Sprintf("%v %+v %v", err, s, s.URI()); !errors.Is(err, robocache.ErrNotFound) || strings.Contains(text, secret) || strings.Contains(text, "Signature") {
+		if text := fmt.Sprintf(
+			"%v %+v %v",
+			err,
+			s,
+			s.URI(),
+		); !errors.Is(err, robocache.ErrNotFound) || strings.Contains(text, secret) ||
+			strings.Contains(text, "Signature") {
 			t.Errorf("%s: %s", what, text)
 		}
 	}
@@ -327,9 +368,16 @@ func TestToken(t *testing.T) {
 
 // Without the Hub the cache serves what it holds; it is asked for no more.
 func TestOffline(t *testing.T) {
-	h := newHub(t, map[string][]byte{"meta/a": []byte("a"), "b": storetest.Bytes(5000, 1), "c": []byte("c")})
+	h := newHub(
+		t,
+		map[string][]byte{"meta/a": []byte("a"), "b": storetest.Bytes(5000, 1), "c": []byte("c")},
+	)
 	t.Setenv("HF_HUB_OFFLINE", "1")
-	if _, err := open(t, "datasets/owner/name").Stat(t.Context(), "b"); !errors.Is(err, robocache.ErrNotFound) || !strings.Contains(err.Error(), "hf download") {
+	if _, err := open(
+		t,
+		"datasets/owner/name",
+	).Stat(t.Context(), "b"); !errors.Is(err, robocache.ErrNotFound) ||
+		!strings.Contains(err.Error(), "hf download") {
 		t.Fatalf("nothing cached: %v", err)
 	}
 	h.cache(t, "meta/a", "b")
@@ -339,7 +387,13 @@ func TestOffline(t *testing.T) {
 			t.Setenv("HF_ENDPOINT", "http://127.0.0.1:1")
 		}
 		s := open(t, "datasets/owner/name@main")
-		if b, err := store.ReadFile(t.Context(), s, "b", 1<<20); err != nil || !bytes.Equal(b, h.files["b"]) {
+		if b, err := store.ReadFile(
+			t.Context(),
+			s,
+			"b",
+			1<<20,
+		); err != nil ||
+			!bytes.Equal(b, h.files["b"]) {
 			t.Fatal(err)
 		}
 		if list, err := s.List(t.Context(), ""); err != nil || len(list) != 2 {
@@ -356,7 +410,11 @@ func TestOffline(t *testing.T) {
 
 func TestForms(t *testing.T) {
 	for _, bad := range []string{"", "owner/name", "datasets/owner", "models/owner/name", "datasets/../name", "datasets/o/n@", "datasets/o/n/../x", "datasets/o/n@../x", "datasets/o/n?x=1"} {
-		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) {
+		if s, err := Open(
+			bad,
+			quick,
+		); err == nil ||
+			!errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// links remembers where the Hub sent us for a file: to ask it before each range would double the requests, and it counts them (429).
+// links remembers where the Hub sent us for a file: to ask it before each range would double the
+// requests, and it counts them (429).
 type links struct {
 	hub   string // the repository's URL
 	below http.RoundTripper
@@ -40,11 +41,24 @@ func (l *links) RoundTrip(r *http.Request) (*http.Response, error) {
 		return l.below.RoundTrip(r)
 	}
 	if v, ok := l.known.Load(at); ok && time.Now().Before(v.(link).until) {
-		return &http.Response{StatusCode: http.StatusFound, Status: "302 Found", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: v.(link).header, Body: http.NoBody, Request: r}, nil
+		return &http.Response{
+			StatusCode: http.StatusFound,
+			Status:     "302 Found",
+			Proto:      "HTTP/1.1",
+			ProtoMajor: 1,
+			ProtoMinor: 1,
+			Header:     v.(link).header,
+			Body:       http.NoBody,
+			Request:    r,
+		}, nil
 	}
 	resp, err := l.below.RoundTrip(r)
-	if err == nil && (resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
-		if to, err := url.Parse(resp.Header.Get("Location")); err == nil && to.IsAbs() && to.Host != r.URL.Host {
+	if err == nil &&
+		(resp.StatusCode == http.StatusFound || resp.StatusCode == http.StatusTemporaryRedirect) {
+		if to, err := url.Parse(
+			resp.Header.Get("Location"),
+		); err == nil && to.IsAbs() &&
+			to.Host != r.URL.Host {
 			h := resp.Header.Clone()
 			h.Set(remembered, "1")
 			l.known.Store(at, link{h, time.Now().Add(trusted)})

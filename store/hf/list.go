@@ -21,7 +21,8 @@ type listing struct {
 	folders []string
 }
 
-// listings keeps lists of the process: those of a commit never change, and each format that looks asks for the same.
+// listings keeps lists of the process: those of a commit never change, and each format that looks
+// asks for the same.
 var listings sync.Map
 
 // maxKept is the largest list that is kept.
@@ -30,7 +31,12 @@ const maxKept = 100_000
 var nextPage = regexp.MustCompile(`<([^>]*)>;\s*rel="?next"?`)
 
 // list asks the Hub what lies in a folder, or below it; nothing where there is none.
-func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bool) (*listing, error) {
+func (s *repository) list(
+	ctx context.Context,
+	at *snapshot,
+	dir string,
+	deep bool,
+) (*listing, error) {
 	u := at.api.JoinPath(dir)
 	u.RawQuery = "recursive=false"
 	if deep {
@@ -47,10 +53,15 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 			Size            int64
 			LFS             *struct{ OID string }
 		}
-		a, err := at.hub.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: u, Whole: func(body []byte) bool {
-			page = nil
-			return json.Unmarshal(body, &page) == nil
-		}})
+		a, err := at.hub.Do(
+			ctx,
+			"list",
+			dir,
+			store.Request{Method: http.MethodGet, URL: u, Whole: func(body []byte) bool {
+				page = nil
+				return json.Unmarshal(body, &page) == nil
+			}},
+		)
 		if errors.Is(err, robocache.ErrNotFound) && dir != "" {
 			break
 		}
@@ -68,7 +79,10 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 				e.OID = e.LFS.OID
 				fallthrough
 			default:
-				l.files = append(l.files, store.Entry{Name: e.Path, Size: e.Size, Version: `"` + e.OID + `"`})
+				l.files = append(
+					l.files,
+					store.Entry{Name: e.Path, Size: e.Size, Version: `"` + e.OID + `"`},
+				)
 			}
 		}
 		m := nextPage.FindStringSubmatch(a.Header.Get("Link"))
@@ -76,8 +90,14 @@ func (s *repository) list(ctx context.Context, at *snapshot, dir string, deep bo
 			break
 		}
 		next, err := u.Parse(m[1])
-		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme || next.String() == u.String() { // the token would go along
-			return nil, robocache.Malformed("list", robocache.Where{"dataset": s.uri}, "the Hub's list goes on at another host")
+		// the token would go along
+		if err != nil || next.Host != u.Host || next.Scheme != u.Scheme ||
+			next.String() == u.String() {
+			return nil, robocache.Malformed(
+				"list",
+				robocache.Where{"dataset": s.uri},
+				"the Hub's list goes on at another host",
+			)
 		}
 		u = next
 	}

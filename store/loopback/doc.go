@@ -1,5 +1,6 @@
-// Package loopback is a file server on this machine with the manners of a distant one: a stated wait before each answer, a stated
-// bandwidth, and counters. Benchmarks and tests measure remote reading against it; it serves nobody else.
+// Package loopback is a file server on this machine with the manners of a distant one: a stated
+// wait before each answer, a stated bandwidth, and counters. Benchmarks and tests measure remote
+// reading against it; it serves nobody else.
 //
 // # Contract
 //

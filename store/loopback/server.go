@@ -19,7 +19,8 @@ import (
 type Options struct {
 	Latency        time.Duration // before each answer
 	BytesPerSecond int64         // of all bodies together; 0 = no bound
-	// Strike answers in place of the server where it returns true; n counts requests from 1. nil = never.
+	// Strike answers in place of the server where it returns true; n counts requests from 1. nil =
+	// never.
 	Strike func(n int64, w http.ResponseWriter, r *http.Request) bool
 }
 
@@ -54,8 +55,19 @@ func Serve(dir string, opt Options) (*Server, error) {
 		return nil, robocache.NewError(robocache.Classify(err), "serve", nil, "").WithCause(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{URL: "http://" + l.Addr().String(), opt: opt, root: root, stop: stop, served: make(chan struct{}), pace: pace{rate: opt.BytesPerSecond}}
-	s.srv = &http.Server{Handler: s, ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
+	s := &Server{
+		URL:    "http://" + l.Addr().String(),
+		opt:    opt,
+		root:   root,
+		stop:   stop,
+		served: make(chan struct{}),
+		pace:   pace{rate: opt.BytesPerSecond},
+	}
+	s.srv = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
 	go func() {
 		defer close(s.served)
 		_ = s.srv.Serve(l) // ends with ErrServerClosed
@@ -66,7 +78,8 @@ func Serve(dir string, opt Options) (*Server, error) {
 // Requests is the number of requests so far.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// MostAtOnce is the largest number of requests that were under way at the same time since it was last asked.
+// MostAtOnce is the largest number of requests that were under way at the same time since it was
+// last asked.
 func (s *Server) MostAtOnce() int64 { return s.most.Swap(0) }
 
 // Bytes is the number of body bytes sent so far.
@@ -120,7 +133,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h := w.Header()
 	h.Set("ETag", fmt.Sprintf(`"%x-%x"`, info.ModTime().UnixNano(), info.Size()))
-	h.Set("Content-Type", "application/octet-stream") // or net/http reads the file's head to guess one
+	// or net/http reads the file's head to guess one
+	h.Set("Content-Type", "application/octet-stream")
 	http.ServeContent(out, r, "", info.ModTime(), f)
 }
 
@@ -152,7 +166,8 @@ func (b *body) Write(p []byte) (done int, err error) {
 	return done, err
 }
 
-// ReadFrom lets the kernel copy from file to socket where nothing has to be paced: the server shares the machine with what it measures.
+// ReadFrom lets the kernel copy from file to socket where nothing has to be paced: the server
+// shares the machine with what it measures.
 func (b *body) ReadFrom(r io.Reader) (int64, error) {
 	direct, ok := b.ResponseWriter.(io.ReaderFrom)
 	if !ok || b.s.opt.BytesPerSecond > 0 {
@@ -171,7 +186,8 @@ func (b *body) ReadFrom(r io.Reader) (int64, error) {
 // Unwrap gives http.ResponseController the writer below.
 func (b *body) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// pace hands out a stream of bytes at a rate: each taker waits until the bytes before its own have had their time.
+// pace hands out a stream of bytes at a rate: each taker waits until the bytes before its own have
+// had their time.
 type pace struct {
 	rate int64
 	mu   sync.Mutex

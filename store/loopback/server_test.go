@@ -47,7 +47,11 @@ func TestStoreSuite(t *testing.T) {
 		t.Cleanup(func() { h.Close() })
 		return storetest.Fixture{Store: h, Change: func(t testing.TB, name string, data []byte) {
 			time.Sleep(12 * time.Millisecond) // the grain of mtime
-			if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), data, 0o666); err != nil {
+			if err := os.WriteFile(
+				filepath.Join(dir, filepath.FromSlash(name)),
+				data,
+				0o666,
+			); err != nil {
 				t.Fatal(err)
 			}
 		}}
@@ -76,15 +80,25 @@ func get(t testing.TB, url, span string) (int, []byte) {
 	return resp.StatusCode, b
 }
 
-// Each answer waits, and all wait at once (S2); requests and bytes are counted (S5); nothing outside is served (S1).
+// Each answer waits, and all wait at once (S2); requests and bytes are counted (S5); nothing
+// outside is served (S1).
 func TestLatencyAndCounts(t *testing.T) {
 	data := storetest.Bytes(300_000, 1)
-	s, dir := serve(t, map[string][]byte{"in/a": data}, loopback.Options{Latency: 60 * time.Millisecond})
+	s, dir := serve(
+		t,
+		map[string][]byte{"in/a": data},
+		loopback.Options{Latency: 60 * time.Millisecond},
+	)
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			if code, b := get(t, s.URL+"/in/a", "bytes=1000-1999"); code != http.StatusPartialContent || !bytes.Equal(b, data[1000:2000]) {
+			if code, b := get(
+				t,
+				s.URL+"/in/a",
+				"bytes=1000-1999",
+			); code != http.StatusPartialContent ||
+				!bytes.Equal(b, data[1000:2000]) {
 				t.Errorf("status %d, %d bytes", code, len(b))
 			}
 		})
@@ -135,7 +149,8 @@ func TestOneByOne(t *testing.T) {
 	for range n {
 		get(t, s.URL+"/a", "")
 	}
-	if most := s.MostAtOnce(); most < 1 || most > n/2 { // who has the answer may ask again before the handler has returned
+	// who has the answer may ask again before the handler has returned
+	if most := s.MostAtOnce(); most < 1 || most > n/2 {
 		t.Errorf("%d of %d requests at once, each after the other", most, n)
 	}
 }
@@ -190,12 +205,16 @@ func TestClose(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > before {
 		t.Errorf("%d goroutines, there were %d", n, before)
 	}
-	struck, _ := serve(t, map[string][]byte{"a": {1}}, loopback.Options{Strike: func(n int64, w http.ResponseWriter, _ *http.Request) bool {
-		if n == 1 {
-			w.WriteHeader(http.StatusTeapot)
-		}
-		return n == 1
-	}})
+	struck, _ := serve(
+		t,
+		map[string][]byte{"a": {1}},
+		loopback.Options{Strike: func(n int64, w http.ResponseWriter, _ *http.Request) bool {
+			if n == 1 {
+				w.WriteHeader(http.StatusTeapot)
+			}
+			return n == 1
+		}},
+	)
 	for want := http.StatusTeapot; ; want = http.StatusOK {
 		if code, _ := get(t, struck.URL+"/a", ""); code != want {
 			t.Errorf("status %d, want %d", code, want)

@@ -41,15 +41,30 @@ func sound(t *testing.T, err error, object string) {
 }
 
 // passing faults are over at the next try.
-var passing = map[string]bool{"503": true, "500": true, "429": true, "reset before": true, "reset after": true, "reset in the body": true, "short body": true, "stall": true}
+var passing = map[string]bool{
+	"503":               true,
+	"500":               true,
+	"429":               true,
+	"reset before":      true,
+	"reset after":       true,
+	"reset in the body": true,
+	"short body":        true,
+	"stall":             true,
+}
 
-// A server that fails at the n-th request, or from the n-th on: the right bytes or a typed error, before the deadline.
+// A server that fails at the n-th request, or from the n-th on: the right bytes or a typed error,
+// before the deadline.
 func TestFaults(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "set")
 	data := storetest.Bytes(300_000, 9)
 	put(t, near, map[string][]byte{"a/data.bin": data, "b": []byte("b")})
-	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 150 * time.Millisecond, Timeout: 20 * time.Second, Attempts: 4}
+	opt := store.HTTPOptions{
+		Backoff:  time.Millisecond,
+		Stall:    150 * time.Millisecond,
+		Timeout:  20 * time.Second,
+		Attempts: 4,
+	}
 	job := func(ctx context.Context, s *Store) error {
 		list, err := s.List(ctx, "")
 		if err != nil {
@@ -115,13 +130,17 @@ func TestFaults(t *testing.T) {
 					}
 					var e *robocache.Error
 					switch errors.As(err, &e); fault {
-					case "503", "500", "429", "reset before", "stall": // a stall may come after half of the bytes
-						if !errors.Is(err, robocache.ErrTemporary) || e.Where["attempts"] != 4 && fault != "stall" {
+					case "503", "500", "429", "reset before", "stall":
+						// a stall may come after half of the bytes
+						if !errors.Is(err, robocache.ErrTemporary) ||
+							e.Where["attempts"] != 4 && fault != "stall" {
 							t.Errorf("request %d: %v", n, err)
 						}
 					case "403", "expired":
 						class := map[string]error{"403": robocache.ErrMisuse, "expired": robocache.ErrTemporary}[fault]
-						if !errors.Is(err, class) || e.Where["request_id"] == nil || e.Where["status"] == nil || !strings.Contains(e.Hint, "credentials") {
+						if !errors.Is(err, class) || e.Where["request_id"] == nil ||
+							e.Where["status"] == nil ||
+							!strings.Contains(e.Hint, "credentials") {
 							t.Errorf("request %d: %v", n, err)
 						}
 					case "changed":
@@ -153,11 +172,17 @@ func TestChanged(t *testing.T) {
 	sound(t, err, "a")
 }
 
-// Writing through faults: what is there afterwards is the old object or the new one, and a write that says that it succeeded did.
+// Writing through faults: what is there afterwards is the old object or the new one, and a write
+// that says that it succeeded did.
 func TestWriteFaults(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "out")
-	opt := store.HTTPOptions{Backoff: time.Millisecond, Stall: 150 * time.Millisecond, Timeout: 10 * time.Second, Attempts: 3}
+	opt := store.HTTPOptions{
+		Backoff:  time.Millisecond,
+		Stall:    150 * time.Millisecond,
+		Timeout:  10 * time.Second,
+		Attempts: 3,
+	}
 	text := strings.Repeat("new", 1000)
 	for _, fault := range servers.Faults {
 		for _, always := range []bool{false, true} {
@@ -190,7 +215,8 @@ func TestWriteFaults(t *testing.T) {
 					}
 				}
 				got, rerr := store.ReadFile(t.Context(), near, name, 1<<20)
-				if rerr != nil && !(fresh && errors.Is(rerr, robocache.ErrNotFound)) || string(got) != text && (err == nil || string(got) != before) {
+				if rerr != nil && !(fresh && errors.Is(rerr, robocache.ErrNotFound)) ||
+					string(got) != text && (err == nil || string(got) != before) {
 					t.Errorf("%s: %v left %.20q, %v", name, err, got, rerr)
 				}
 			}
@@ -210,7 +236,15 @@ func TestWriteFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := store.PutNew(t.Context(), s, "taken", []byte(text)); !errors.Is(err, store.ErrExists) {
+	if err := store.PutNew(
+		t.Context(),
+		s,
+		"taken",
+		[]byte(text),
+	); !errors.Is(
+		err,
+		store.ErrExists,
+	) {
 		t.Error(err)
 	}
 }
@@ -221,7 +255,10 @@ func TestParts(t *testing.T) {
 	near := bucket(t, url, "")
 	data := storetest.Bytes(onePut+partSize+12345, 4)
 	far := servers.NewProxy(t, url)
-	s, err := Open(near.name+"?endpoint="+far.URL, store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3})
+	s, err := Open(
+		near.name+"?endpoint="+far.URL,
+		store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,19 +296,31 @@ func TestParts(t *testing.T) {
 		}
 		u := *near.bucket
 		u.RawQuery = "uploads"
-		a, err := near.Do(t.Context(), "uploads", "", store.Request{Method: http.MethodGet, URL: &u})
+		a, err := near.Do(
+			t.Context(),
+			"uploads",
+			"",
+			store.Request{Method: http.MethodGet, URL: &u},
+		)
 		if err != nil || bytes.Contains(a.Body, []byte("<UploadId>")) {
 			t.Errorf("%s: parts were left: %v %s", name, err, a.Body)
 		}
 		if err == nil {
-			if err := store.PutNew(t.Context(), s, name, data[:onePut+1]); !c.always && !errors.Is(err, store.ErrExists) {
+			if err := store.PutNew(
+				t.Context(),
+				s,
+				name,
+				data[:onePut+1],
+			); !c.always &&
+				!errors.Is(err, store.ErrExists) {
 				t.Errorf("%s again: %v", name, err)
 			}
 		}
 	}
 }
 
-// Credentials from the environment, a profile's file, web identity, none; a wrong key and an expired one are renewed or said.
+// Credentials from the environment, a profile's file, web identity, none; a wrong key and an
+// expired one are renewed or said.
 func TestCredentials(t *testing.T) {
 	_, url := servers.S3(t)
 	s := bucket(t, url, "")
@@ -291,19 +340,33 @@ func TestCredentials(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "token-of-mine")
 	err := read("")
 	sound(t, err, "a")
-	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
+	if !errors.Is(err, robocache.ErrMisuse) ||
+		!strings.Contains(err.Error(), "SignatureDoesNotMatch") {
 		t.Error("wrong key:", err)
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	for _, query := range []string{"", "&anonymous=true"} {
-		if err := read(query); !errors.Is(err, robocache.ErrMisuse) || query == "" && !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
+		if err := read(
+			query,
+		); !errors.Is(err, robocache.ErrMisuse) ||
+			query == "" && !strings.Contains(err.Error(), "AWS_ACCESS_KEY_ID") {
 			t.Error("anonymous:", err)
 		}
 	}
 	file := filepath.Join(t.TempDir(), "credentials")
-	keys := fmt.Sprintf("aws_access_key_id = %s\naws_secret_access_key = %s\n", servers.Key, servers.Secret)
-	if err := os.WriteFile(file, []byte("[default]\n"+keys+"[lab]\n"+keys+"[bad]\naws_access_key_id = x\naws_secret_access_key = token-of-mine\n"), 0o600); err != nil {
+	keys := fmt.Sprintf(
+		"aws_access_key_id = %s\naws_secret_access_key = %s\n",
+		servers.Key,
+		servers.Secret,
+	)
+	if err := os.WriteFile(
+		file,
+		[]byte(
+			"[default]\n"+keys+"[lab]\n"+keys+"[bad]\naws_access_key_id = x\naws_secret_access_key = token-of-mine\n",
+		),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", file)
@@ -319,7 +382,8 @@ func TestCredentials(t *testing.T) {
 	var down atomic.Int64
 	sts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.ParseForm()
-		if r.Form.Get("WebIdentityToken") != "token-of-mine" || r.Form.Get("RoleArn") != "arn:aws:iam::1:role/r" {
+		if r.Form.Get("WebIdentityToken") != "token-of-mine" ||
+			r.Form.Get("RoleArn") != "arn:aws:iam::1:role/r" {
 			w.WriteHeader(403)
 			return
 		}
@@ -331,8 +395,13 @@ func TestCredentials(t *testing.T) {
 		if asked.Add(1) > 1 {
 			secret = servers.Secret
 		}
-		fmt.Fprintf(w, `<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken></SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
-			servers.Key, secret, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+		fmt.Fprintf(
+			w,
+			`<AssumeRoleWithWebIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>%s</AccessKeyId><SecretAccessKey>%s</SecretAccessKey><SessionToken></SessionToken><Expiration>%s</Expiration></Credentials></AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`,
+			servers.Key,
+			secret,
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		)
 	}))
 	defer sts.Close()
 	token := filepath.Join(t.TempDir(), "token")
@@ -350,7 +419,10 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("the service was away: %v, %d", err, down.Load())
 	}
 	down.Store(1 << 30)
-	if err := read(""); !errors.Is(err, robocache.ErrTemporary) || errors.Is(err, robocache.ErrMisuse) {
+	if err := read(
+		"",
+	); !errors.Is(err, robocache.ErrTemporary) ||
+		errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("the service is away: %v", err)
 	}
 }
@@ -360,7 +432,10 @@ func TestMove(t *testing.T) {
 	_, url := servers.S3(t)
 	near := bucket(t, url, "in")
 	far := servers.NewProxy(t, url)
-	s, err := Open(near.name+"/in?endpoint="+far.URL, store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3})
+	s, err := Open(
+		near.name+"/in?endpoint="+far.URL,
+		store.HTTPOptions{Backoff: time.Millisecond, Attempts: 3},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +462,13 @@ func TestMove(t *testing.T) {
 		if want := []int64{2, 4}[i]; struck.Load() != want {
 			t.Errorf("%d copies, want %d", struck.Load(), want)
 		}
-		if got, err := store.ReadFile(t.Context(), near, "b/to", 1<<30); err != nil || !bytes.Equal(got, data) {
+		if got, err := store.ReadFile(
+			t.Context(),
+			near,
+			"b/to",
+			1<<30,
+		); err != nil ||
+			!bytes.Equal(got, data) {
 			t.Fatal(len(got), err)
 		}
 		if _, err := near.Stat(t.Context(), "a/from"); !errors.Is(err, robocache.ErrNotFound) {
@@ -413,7 +494,10 @@ func TestRegion(t *testing.T) {
 		if !strings.Contains(r.Header.Get("Authorization"), "/eu-central-1/s3/") {
 			w.Header().Set("X-Amz-Bucket-Region", "eu-central-1")
 			w.WriteHeader(400)
-			fmt.Fprint(w, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>")
+			fmt.Fprint(
+				w,
+				"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-central-1</Region></Error>",
+			)
 			return
 		}
 		http.ServeContent(w, r, "", time.Unix(1, 0), strings.NewReader("hello"))
@@ -440,12 +524,18 @@ func TestRegion(t *testing.T) {
 func TestForms(t *testing.T) {
 	servers.Credentials(t)
 	for _, bad := range []string{"", "/x", "b@c/x", "b/../x", "b/%zz", "b?endpoint=:", "b?endpoint=http://u:p@h", "b?secret=x", ".b/x"} {
-		if s, err := Open(bad, quick); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) || strings.Contains(err.Error(), "u:p") {
+		if s, err := Open(
+			bad,
+			quick,
+		); err == nil || !errors.Is(err, robocache.ErrMisuse) && !errors.Is(err, robocache.ErrMalformed) ||
+			strings.Contains(err.Error(), "u:p") {
 			t.Errorf("%q: %v, %v", bad, s, err)
 		}
 	}
-	for rest, want := range map[string]string{"b": "https://b.s3.us-east-1.amazonaws.com/x", "b/p/": "https://b.s3.us-east-1.amazonaws.com/p/x", "b.c/p": "https://s3.us-east-1.amazonaws.com/b.c/p/x",
-		"b?region=cn-north-1": "https://b.s3.cn-north-1.amazonaws.com.cn/x", "b/p?endpoint=localhost:9000": "https://localhost:9000/b/p/x"} {
+	for rest, want := range map[string]string{
+		"b": "https://b.s3.us-east-1.amazonaws.com/x", "b/p/": "https://b.s3.us-east-1.amazonaws.com/p/x", "b.c/p": "https://s3.us-east-1.amazonaws.com/b.c/p/x",
+		"b?region=cn-north-1": "https://b.s3.cn-north-1.amazonaws.com.cn/x", "b/p?endpoint=localhost:9000": "https://localhost:9000/b/p/x",
+	} {
 		s, err := Open(rest, quick)
 		if err != nil {
 			t.Fatal(err)

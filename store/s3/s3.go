@@ -1,13 +1,16 @@
-// Package s3 is the store behind s3://bucket/prefix: AWS S3, MinIO, versitygw and whatever else speaks its protocol.
+// Package s3 is the store behind s3://bucket/prefix: AWS S3, MinIO, versitygw and whatever else
+// speaks its protocol.
 //
 //	s3://bucket/prefix?endpoint=https://host:port&region=eu-central-1&profile=lab&anonymous=true
 //
-// Every part of the query may be left out. The endpoint is then that of AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, else AWS itself; the
-// region that of AWS_REGION or AWS_DEFAULT_REGION, else us-east-1, and the one that the server names where that is wrong.
-// Credentials, in this order: AWS_ACCESS_KEY_ID …, web identity, the profile's files, a container's or a machine's role; without any,
-// requests are not signed. Percent escapes in the prefix are read as in any URL.
+// Every part of the query may be left out. The endpoint is then that of AWS_ENDPOINT_URL_S3 or
+// AWS_ENDPOINT_URL, else AWS itself; the region that of AWS_REGION or AWS_DEFAULT_REGION, else
+// us-east-1, and the one that the server names where that is wrong. Credentials, in this order:
+// AWS_ACCESS_KEY_ID …, web identity, the profile's files, a container's or a machine's role;
+// without any, requests are not signed. Percent escapes in the prefix are read as in any URL.
 //
-// Reads, retries, waits and redaction are those of store.HTTP: an object is read by signed ranged requests with If-Match.
+// Reads, retries, waits and redaction are those of store.HTTP: an object is read by signed ranged
+// requests with If-Match.
 package s3
 
 import (
@@ -33,7 +36,10 @@ import (
 )
 
 func init() {
-	store.Register("s3", func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) })
+	store.Register(
+		"s3",
+		func(rest string) (store.Store, error) { return Open(rest, store.HTTPOptions{}) },
+	)
 }
 
 // Store is a bucket below a prefix.
@@ -47,19 +53,36 @@ type Store struct {
 	creds     *credentials.Credentials // nil: requests are not signed
 	client    *http.Client             // asks for credentials
 	refreshed sync.Map                 // credentials that were refused and renewed
-	expected  atomic.Bool              // there were credentials, or a service was named that gives them
-	unsigned  atomic.Bool              // there are no credentials
+	// there were credentials, or a service was named that gives them
+	expected atomic.Bool
+	unsigned atomic.Bool // there are no credentials
 }
 
 // Open opens what follows "s3://".
 func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
-	name, prefix, query, err := store.SplitBucket("s3", rest, "endpoint", "region", "profile", "anonymous")
+	name, prefix, query, err := store.SplitBucket(
+		"s3",
+		rest,
+		"endpoint",
+		"region",
+		"profile",
+		"anonymous",
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer robocache.LocateIn(&err, "dataset", "s3://"+name+"/"+prefix)
-	endpoint := cmp.Or(query.Get("endpoint"), os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
-	region := cmp.Or(query.Get("region"), os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
+	endpoint := cmp.Or(
+		query.Get("endpoint"),
+		os.Getenv("AWS_ENDPOINT_URL_S3"),
+		os.Getenv("AWS_ENDPOINT_URL"),
+	)
+	region := cmp.Or(
+		query.Get("region"),
+		os.Getenv("AWS_REGION"),
+		os.Getenv("AWS_DEFAULT_REGION"),
+		"us-east-1",
+	)
 	s := &Store{name: name, aws: endpoint == ""}
 	s.region.Store(&region)
 	switch {
@@ -72,7 +95,10 @@ func Open(rest string, opt store.HTTPOptions) (_ *Store, err error) {
 		if !strings.Contains(endpoint, "://") {
 			endpoint = "https://" + endpoint
 		}
-		if s.bucket, err = url.Parse(endpoint); err != nil || s.bucket.Host == "" || s.bucket.User != nil {
+		if s.bucket, err = url.Parse(
+			endpoint,
+		); err != nil || s.bucket.Host == "" ||
+			s.bucket.User != nil {
 			return nil, robocache.Misuse("open", nil, "the endpoint is not a URL").
 				WithHint("endpoint=https://host:port")
 		}
@@ -113,7 +139,8 @@ const emptySHA = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b8
 
 // sign signs a request for the region known by then.
 func (s *Store) sign(r *http.Request) error {
-	r.URL.RawPath = s3utils.EncodePath(r.URL.Path) // what the signature covers: "+" is a space to some servers
+	// what the signature covers: "+" is a space to some servers
+	r.URL.RawPath = s3utils.EncodePath(r.URL.Path)
 	region := *s.region.Load()
 	if s.aws {
 		r.URL.Host = s.host(region)
@@ -122,7 +149,9 @@ func (s *Store) sign(r *http.Request) error {
 	if s.creds == nil || s.unsigned.Load() {
 		return nil
 	}
-	v, err := s.creds.GetWithContext(&credentials.CredContext{Client: s.client, Context: r.Context()})
+	v, err := s.creds.GetWithContext(
+		&credentials.CredContext{Client: s.client, Context: r.Context()},
+	)
 	if err != nil || v.AccessKeyID == "" {
 		if s.expected.Load() { // else a moment without the service would be a refusal for good
 			return robocache.Temporary("open", nil, "no credentials could be had of the service that gives them").
@@ -150,12 +179,20 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 		e.Want = "the request to be accepted"
 	}
 	region := *s.region.Load()
-	if named := cmp.Or(r.Header.Get("X-Amz-Bucket-Region"), said.Region); named != "" && named != region && plainRegion(named) && (r.StatusCode < 404 || said.Code == "PermanentRedirect") {
+	if named := cmp.Or(
+		r.Header.Get("X-Amz-Bucket-Region"),
+		said.Region,
+	); named != "" && named != region && plainRegion(named) &&
+		(r.StatusCode < 404 || said.Code == "PermanentRedirect") {
 		s.region.Store(&named)
 		return true
 	}
 	switch said.Code {
-	case "RequestTimeout", "SlowDown", "InternalError", "ConditionalRequestConflict", "OperationAborted":
+	case "RequestTimeout",
+		"SlowDown",
+		"InternalError",
+		"ConditionalRequestConflict",
+		"OperationAborted":
 		e.Class = robocache.ErrTemporary
 		return true
 	case "RequestTimeTooSkewed":
@@ -163,7 +200,9 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 	case "NoSuchBucket":
 		e.Hint = "check the bucket's name and the endpoint"
 	}
-	if r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden && said.Code != "ExpiredToken" && said.Code != "InvalidToken" {
+	if r.StatusCode != http.StatusUnauthorized && r.StatusCode != http.StatusForbidden &&
+		said.Code != "ExpiredToken" &&
+		said.Code != "InvalidToken" {
 		return false
 	}
 	e.Class = robocache.ErrMisuse
@@ -176,7 +215,8 @@ func (s *Store) explain(r *http.Response, body []byte, e *robocache.Error) (agai
 	case "ExpiredToken":
 		e.Class = robocache.ErrTemporary
 		fallthrough
-	case "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired": // keys of a session are unknown some time after its end
+	case "InvalidToken", "InvalidAccessKeyId", "TokenRefreshRequired":
+		// keys of a session are unknown some time after its end
 		s.Expired(e)
 	}
 	return s.renew()
@@ -233,10 +273,16 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 		u := *s.bucket
 		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
 		var p page
-		if _, err := s.Do(ctx, "list", dir, store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
-			p = page{}
-			return xml.NewDecoder(bytes.NewReader(body)).Decode(&p) == nil && (!p.IsTruncated || p.Next != "")
-		}}); err != nil {
+		if _, err := s.Do(
+			ctx,
+			"list",
+			dir,
+			store.Request{Method: http.MethodGet, URL: &u, Whole: func(body []byte) bool {
+				p = page{}
+				return xml.NewDecoder(bytes.NewReader(body)).Decode(&p) == nil &&
+					(!p.IsTruncated || p.Next != "")
+			}},
+		); err != nil {
 			return err
 		}
 		each(&p)
@@ -247,7 +293,8 @@ func (s *Store) list(ctx context.Context, dir, delimiter string, each func(p *pa
 	}
 }
 
-// List gives the files below a folder. Keys that no path names ("a//b", marks of folders) are left out.
+// List gives the files below a folder. Keys that no path names ("a//b", marks of folders) are left
+// out.
 func (s *Store) List(ctx context.Context, prefix string) (out []store.Entry, err error) {
 	if err := s.list(ctx, prefix, "", func(p *page) {
 		for _, o := range p.Contents {

@@ -25,7 +25,12 @@ func bucket(t testing.TB, url, prefix string) *Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if _, err := s.Do(t.Context(), "make a bucket", "", store.Request{Method: http.MethodPut, URL: s.bucket}); err != nil {
+	if _, err := s.Do(
+		t.Context(),
+		"make a bucket",
+		"",
+		store.Request{Method: http.MethodPut, URL: s.bucket},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -52,7 +57,10 @@ func TestS3(t *testing.T) {
 					storetest.Run(t, func(t testing.TB, files map[string][]byte) storetest.Fixture {
 						s := bucket(t, url, prefix)
 						put(t, s, files)
-						return storetest.Fixture{Store: s, Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) }}
+						return storetest.Fixture{
+							Store:  s,
+							Change: func(t testing.TB, name string, data []byte) { put(t, s, map[string][]byte{name: data}) },
+						}
 					})
 				})
 			}

@@ -37,48 +37,69 @@ func (s *Store) Create(ctx context.Context, name string) (store.Writer, error) {
 	return s.create(ctx, name, nil)
 }
 
-// CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then (If-None-Match).
+// CreateNew is Create, but Commit fails with store.ErrExists where the name is taken by then
+// (If-None-Match).
 func (s *Store) CreateNew(ctx context.Context, name string) (store.Writer, error) {
 	return s.create(ctx, name, http.Header{"If-None-Match": {"*"}})
 }
 
-func (s *Store) create(ctx context.Context, name string, condition http.Header) (_ store.Writer, err error) {
+func (s *Store) create(
+	ctx context.Context,
+	name string,
+	condition http.Header,
+) (_ store.Writer, err error) {
 	name, u, err := s.key(ctx, "create", name)
 	if err != nil {
 		return nil, err
 	}
-	return store.Spool(ctx, s.URI(), name, func(ctx context.Context, body *io.SectionReader) (err error) {
-		up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
-		if body.Size() <= onePut {
-			header, err := hashed(body)
-			if err != nil {
-				return err
-			}
-			answer, err := up.do(http.MethodPut, nil, join(header, condition), body, http.StatusPreconditionFailed)
-			if err != nil {
-				return err
-			}
-			if err := up.finish(answer); err != nil {
-				return err
-			}
-		} else {
-			if err := up.parts(body.Size(), partSize, condition, func(id url.Values, off, n int64) (string, error) {
-				piece := io.NewSectionReader(body, off, n)
-				hashedValue, err := hashed(piece)
+	return store.Spool(
+		ctx,
+		s.URI(),
+		name,
+		func(ctx context.Context, body *io.SectionReader) (err error) {
+			up := &upload{s: s, ctx: ctx, name: name, u: u, body: body}
+			if body.Size() <= onePut {
+				header, err := hashed(body)
 				if err != nil {
-					return "", err
+					return err
 				}
-				answer, err := up.do(http.MethodPut, id, hashedValue, piece)
+				answer, err := up.do(
+					http.MethodPut,
+					nil,
+					join(header, condition),
+					body,
+					http.StatusPreconditionFailed,
+				)
 				if err != nil {
-					return "", err
+					return err
 				}
-				return answer.Header.Get("ETag"), nil
-			}); err != nil {
-				return err
+				if err := up.finish(answer); err != nil {
+					return err
+				}
+			} else {
+				if err := up.parts(
+					body.Size(),
+					partSize,
+					condition,
+					func(id url.Values, off, n int64) (string, error) {
+						piece := io.NewSectionReader(body, off, n)
+						hashedValue, err := hashed(piece)
+						if err != nil {
+							return "", err
+						}
+						answer, err := up.do(http.MethodPut, id, hashedValue, piece)
+						if err != nil {
+							return "", err
+						}
+						return answer.Header.Get("ETag"), nil
+					},
+				); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		},
+	)
 }
 
 // key is the URL of a clean name's object.
@@ -119,15 +140,35 @@ type upload struct {
 	copies int64 // store.Request.Copies
 }
 
-func (up *upload) do(method string, query url.Values, header http.Header, body *io.SectionReader, expect ...int) (*store.Answer, error) {
+func (up *upload) do(
+	method string,
+	query url.Values,
+	header http.Header,
+	body *io.SectionReader,
+	expect ...int,
+) (*store.Answer, error) {
 	u := *up.u
 	u.RawQuery = query.Encode()
-	return up.s.Do(up.ctx, "commit", up.name, store.Request{Method: method, URL: &u, Header: header, Body: body, Copies: up.copies, Expect: expect})
+	return up.s.Do(
+		up.ctx,
+		"commit",
+		up.name,
+		store.Request{
+			Method: method,
+			URL:    &u,
+			Header: header,
+			Body:   body,
+			Copies: up.copies,
+			Expect: expect,
+		},
+	)
 }
 
-// finish looks at the answer to what gives the object its name. Where an earlier try may have done that, the object that is there decides.
+// finish looks at the answer to what gives the object its name. Where an earlier try may have done
+// that, the object that is there decides.
 func (up *upload) finish(a *store.Answer) error {
-	if a.Status < 300 || a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
+	if a.Status < 300 ||
+		a.Tries > 1 && up.body != nil && store.Holds(up.ctx, up.s, up.name, up.body) {
 		return nil
 	}
 	err := error(fs.ErrExist)
@@ -138,8 +179,13 @@ func (up *upload) finish(a *store.Answer) error {
 	return up.s.Fail("commit", up.name, err)
 }
 
-// parts makes a large object of parts, each by send, which gives its ETag; one that fails leaves none.
-func (up *upload) parts(total, size int64, condition http.Header, send func(id url.Values, off, n int64) (string, error)) error {
+// parts makes a large object of parts, each by send, which gives its ETag; one that fails leaves
+// none.
+func (up *upload) parts(
+	total, size int64,
+	condition http.Header,
+	send func(id url.Values, off, n int64) (string, error),
+) error {
 	var begun struct{ UploadId string }
 	{
 		answer, err := up.do(http.MethodPost, url.Values{"uploads": {""}}, nil, nil)
@@ -161,7 +207,12 @@ func (up *upload) parts(total, size int64, condition http.Header, send func(id u
 		defer cancel()
 		u := *up.u
 		u.RawQuery = id.Encode()
-		_, _ = up.s.Do(ctx, "abort", up.name, store.Request{Method: http.MethodDelete, URL: &u, Expect: []int{http.StatusNotFound}})
+		_, _ = up.s.Do(
+			ctx,
+			"abort",
+			up.name,
+			store.Request{Method: http.MethodDelete, URL: &u, Expect: []int{http.StatusNotFound}},
+		)
 	}()
 	size = max(size, (total+maxParts-1)/maxParts)
 	type part struct {
@@ -176,11 +227,17 @@ func (up *upload) parts(total, size int64, condition http.Header, send func(id u
 	g.SetLimit(atOnce)
 	for i := range all.Part {
 		g.Go(func() (err error) {
-			if ctx.Err() != nil { // a part that has begun goes on: one that comes after the end of an upload may bring it back
+			// a part that has begun goes on: one that comes after the end of an upload may bring it
+			// back
+			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			off := int64(i) * size
-			sendValue, err := send(url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}}, off, min(size, total-off))
+			sendValue, err := send(
+				url.Values{"uploadId": id["uploadId"], "partNumber": {strconv.Itoa(i + 1)}},
+				off,
+				min(size, total-off),
+			)
 			if err != nil {
 				return err
 			}
@@ -200,7 +257,14 @@ func (up *upload) parts(total, size int64, condition http.Header, send func(id u
 	if err != nil {
 		return err
 	}
-	a, err := up.do(http.MethodPost, id, join(hashedValue, condition), body, http.StatusPreconditionFailed, http.StatusNotFound)
+	a, err := up.do(
+		http.MethodPost,
+		id,
+		join(hashedValue, condition),
+		body,
+		http.StatusPreconditionFailed,
+		http.StatusNotFound,
+	)
 	if err != nil {
 		return err
 	}
@@ -242,7 +306,12 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 	}
 	up := &upload{s: s, ctx: ctx, name: to, u: u, copies: min(e.Size, oneCopy)}
 	copied := func(q url.Values, bytes string) (string, error) {
-		header := http.Header{"X-Amz-Copy-Source": {s3utils.EncodePath("/" + s.name + "/" + s.prefix + from)}, "X-Amz-Copy-Source-If-Match": {e.Version}}
+		header := http.Header{
+			"X-Amz-Copy-Source": {
+				s3utils.EncodePath("/" + s.name + "/" + s.prefix + from),
+			},
+			"X-Amz-Copy-Source-If-Match": {e.Version},
+		}
 		if bytes != "" {
 			header.Set("X-Amz-Copy-Source-Range", bytes)
 		}
@@ -268,7 +337,12 @@ func (s *Store) Move(ctx context.Context, from, to string) (err error) {
 			return err
 		}
 	}
-	if _, err := s.Do(ctx, "move", from, store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}}); err != nil {
+	if _, err := s.Do(
+		ctx,
+		"move",
+		from,
+		store.Request{Method: http.MethodDelete, URL: source, Expect: []int{http.StatusNotFound}},
+	); err != nil {
 		return err
 	}
 	return nil
@@ -283,7 +357,12 @@ func (s *Store) Remove(ctx context.Context, name string) (err error) {
 	if _, err := s.Stat(ctx, name); err != nil {
 		return err
 	} // to the server one that is not there is removed
-	if _, err := s.Do(ctx, "remove", name, store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}}); err != nil {
+	if _, err := s.Do(
+		ctx,
+		"remove",
+		name,
+		store.Request{Method: http.MethodDelete, URL: u, Expect: []int{http.StatusNotFound}},
+	); err != nil {
 		return err
 	}
 	return nil

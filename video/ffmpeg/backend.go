@@ -39,7 +39,12 @@ type backend struct{}
 
 // names are libavcodec's. AV1 by name: its native decoder needs hardware, and would be found first.
 var names = map[video.Codec]string{
-	video.AV1: "libdav1d", video.H264: "h264", video.HEVC: "hevc", video.MPEG4: "mpeg4", video.VP9: "vp9", video.MJPEG: "mjpeg",
+	video.AV1:   "libdav1d",
+	video.H264:  "h264",
+	video.HEVC:  "hevc",
+	video.MPEG4: "mpeg4",
+	video.VP9:   "vp9",
+	video.MJPEG: "mjpeg",
 }
 
 func (backend) Name() string { return "ffmpeg" }
@@ -62,7 +67,8 @@ func (backend) Supports(codec video.Codec) error {
 	return nil
 }
 
-// maxPixels bounds a frame that a stream declares larger than its sample entry: room for streams that change size, none for bombs.
+// maxPixels bounds a frame that a stream declares larger than its sample entry: room for streams
+// that change size, none for bombs.
 func maxPixels(e *video.SampleEntry) int64 {
 	return min(max(4*int64(e.Width)*int64(e.Height), 16<<20), 256<<20)
 }
@@ -91,7 +97,13 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 		cfg.extradata, cfg.extradata_size = (*C.uint8_t)(p), C.int(len(e.Extradata))
 	}
 	cfg.width, cfg.height = C.int(e.Width), C.int(e.Height)
-	cfg.primaries, cfg.transfer, cfg.matrix = unspecified(e.Primaries), unspecified(e.Transfer), unspecified(e.Matrix)
+	cfg.primaries, cfg.transfer, cfg.matrix = unspecified(
+		e.Primaries,
+	), unspecified(
+		e.Transfer,
+	), unspecified(
+		e.Matrix,
+	)
 	cfg.full_range, cfg.rotation = cbool(e.FullRange), C.int(e.Rotation)
 	cfg.max_pixels = C.int64_t(maxPixels(e))
 	d := &decoder{codec: e.Codec, rotation: e.Rotation, skips: skips(e)}
@@ -103,7 +115,8 @@ func (b backend) NewDecoder(e *video.SampleEntry) (video.Decoder, error) {
 	return d, nil
 }
 
-// unspecified maps a sample entry without colr, 0 in all three, to the code for "unspecified". Matrix 0 is RGB, which no YUV stream has.
+// unspecified maps a sample entry without colr, 0 in all three, to the code for "unspecified".
+// Matrix 0 is RGB, which no YUV stream has.
 func unspecified(v int) C.int {
 	if v <= 0 || v > 255 {
 		return 2
@@ -111,7 +124,8 @@ func unspecified(v int) C.int {
 	return C.int(v)
 }
 
-// skips says whether a packet that nothing refers to is known from itself. HEVC's non-reference frames may be references of a higher temporal layer.
+// skips says whether a packet that nothing refers to is known from itself. HEVC's non-reference
+// frames may be references of a higher temporal layer.
 func skips(e *video.SampleEntry) bool {
 	switch e.Codec {
 	case video.H264, video.MPEG4:

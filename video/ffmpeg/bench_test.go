@@ -22,11 +22,14 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// benchFile is ROBOCACHE_BENCH_VIDEO, else AV1 640×480 with a key frame every other frame: LeRobot's default.
+// benchFile is ROBOCACHE_BENCH_VIDEO, else AV1 640×480 with a key frame every other frame:
+// LeRobot's default.
 func benchFile(b *testing.B) *video.File {
 	path := os.Getenv("ROBOCACHE_BENCH_VIDEO")
 	if path == "" {
-		found, _ := filepath.Glob(filepath.Join(dataDir(b), "g1_v30_exact", "videos", "*", "*", "*.mp4"))
+		found, _ := filepath.Glob(
+			filepath.Join(dataDir(b), "g1_v30_exact", "videos", "*", "*", "*.mp4"),
+		)
 		if len(found) == 0 {
 			b.Skip("no g1_v30_exact")
 		}
@@ -103,7 +106,13 @@ func BenchmarkRandomFrame(b *testing.B) {
 	step := func() {
 		one[0] = r.IntN(n)
 		for _, g := range planner.Plan(f.Index, one) {
-			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err != nil {
+			if err := p.Decode(
+				context.Background(),
+				f,
+				nil,
+				[]video.Group{g},
+				deliver,
+			); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -25,24 +25,69 @@ const x265Quiet = ":log-level=none:pools=1:frame-threads=1"
 
 var clips = []clip{
 	{"av1 g=2", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 2 -svtav1-params lp=1"},
-	{"av1 g=16, hidden frames", "160x120", "yuv420p", "-c:v libsvtav1 -preset 12 -g 16 -svtav1-params lp=1"},
+	{
+		"av1 g=16, hidden frames",
+		"160x120",
+		"yuv420p",
+		"-c:v libsvtav1 -preset 12 -g 16 -svtav1-params lp=1",
+	},
 	{"av1 10 bit", "160x120", "yuv420p10le", "-c:v libsvtav1 -preset 12 -g 8 -svtav1-params lp=1"},
 	{"h264 g=2", "160x120", "yuv420p", "-c:v libx264 -g 2"},
 	{"h264 gop 250, b-frames", "160x120", "yuv420p", "-c:v libx264 -g 250 -bf 3"},
-	{"h264 open gop", "160x120", "yuv420p", "-c:v libx264 -bf 3 -x264-params open-gop=1:keyint=12:min-keyint=12:scenecut=0"},
-	{"h264 open gop, b-pyramid, 4 refs", "160x120", "yuv420p", "-c:v libx264 -bf 8 -refs 4 -x264-params open-gop=1:keyint=24:b-pyramid=normal:b-adapt=0"},
+	{
+		"h264 open gop",
+		"160x120",
+		"yuv420p",
+		"-c:v libx264 -bf 3 -x264-params open-gop=1:keyint=12:min-keyint=12:scenecut=0",
+	},
+	{
+		"h264 open gop, b-pyramid, 4 refs",
+		"160x120",
+		"yuv420p",
+		"-c:v libx264 -bf 8 -refs 4 -x264-params open-gop=1:keyint=24:b-pyramid=normal:b-adapt=0",
+	},
 	{"h264 interlaced", "160x128", "yuv420p", "-c:v libx264 -flags +ildct+ilme -g 12 -bf 2"},
 	{"h264 10 bit", "160x120", "yuv420p10le", "-c:v libx264 -g 12"},
 	{"h264 lossless 4:4:4", "98x62", "yuv444p", "-c:v libx264 -qp 0 -g 12"},
-	{"hevc open gop", "160x120", "yuv420p", "-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet},
-	{"hevc default", "160x120", "yuv420p", "-c:v libx265 -tag:v hev1 -x265-params keyint=30" + x265Quiet},
-	{"hevc 10 bit open gop", "160x120", "yuv420p10le", "-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet},
-	{"hevc temporal layers", "160x120", "yuv420p", "-c:v libx265 -tag:v hvc1 -x265-params keyint=24:temporal-layers=2:b-adapt=0:bframes=4" + x265Quiet},
-	{"hevc gray12 lossless g=2", "160x120", "gray12le", "-c:v libx265 -tag:v hvc1 -x265-params keyint=2:min-keyint=2:lossless=1" + x265Quiet},
+	{
+		"hevc open gop",
+		"160x120",
+		"yuv420p",
+		"-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet,
+	},
+	{
+		"hevc default",
+		"160x120",
+		"yuv420p",
+		"-c:v libx265 -tag:v hev1 -x265-params keyint=30" + x265Quiet,
+	},
+	{
+		"hevc 10 bit open gop",
+		"160x120",
+		"yuv420p10le",
+		"-c:v libx265 -tag:v hvc1 -x265-params keyint=8:min-keyint=8:open-gop=1" + x265Quiet,
+	},
+	{
+		"hevc temporal layers",
+		"160x120",
+		"yuv420p",
+		"-c:v libx265 -tag:v hvc1 -x265-params keyint=24:temporal-layers=2:b-adapt=0:bframes=4" + x265Quiet,
+	},
+	{
+		"hevc gray12 lossless g=2",
+		"160x120",
+		"gray12le",
+		"-c:v libx265 -tag:v hvc1 -x265-params keyint=2:min-keyint=2:lossless=1" + x265Quiet,
+	},
 	{"mpeg4 b-frames", "160x120", "yuv420p", "-c:v mpeg4 -q:v 3 -g 12 -bf 2"},
 	{"mpeg4 odd", "99x57", "yuv420p", "-c:v mpeg4 -q:v 3 -g 12"},
 	{"vp9 g=8", "160x120", "yuv420p", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 8"},
-	{"vp9 alternate references", "160x120", "yuv420p", "-c:v libvpx-vp9 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16"},
+	{
+		"vp9 alternate references",
+		"160x120",
+		"yuv420p",
+		"-c:v libvpx-vp9 -deadline good -cpu-used 5 -g 40 -auto-alt-ref 1 -lag-in-frames 16",
+	},
 	{"vp9 odd", "101x67", "yuv420p", "-c:v libvpx-vp9 -deadline realtime -cpu-used 8 -g 8"},
 	{"width 84", "84x84", "yuv420p", "-c:v libx264 -g 10"},
 	{"width 100", "100x60", "yuv420p", "-c:v libx264 -g 10"},
@@ -50,8 +95,18 @@ var clips = []clip{
 	{"width 322", "322x182", "yuv420p", "-c:v libx264 -g 10"},
 	{"width 18", "18x34", "yuv420p", "-c:v libx264 -g 10"},
 	{"full range", "160x120", "yuvj420p", "-c:v libx264 -g 10 -color_range pc"},
-	{"bt.709", "160x120", "yuv420p", "-c:v libx264 -g 10 -colorspace bt709 -color_primaries bt709 -color_trc bt709"},
-	{"bt.2020", "160x120", "yuv420p", "-c:v libx264 -g 10 -colorspace bt2020nc -color_primaries bt2020 -color_trc bt709"},
+	{
+		"bt.709",
+		"160x120",
+		"yuv420p",
+		"-c:v libx264 -g 10 -colorspace bt709 -color_primaries bt709 -color_trc bt709",
+	},
+	{
+		"bt.2020",
+		"160x120",
+		"yuv420p",
+		"-c:v libx264 -g 10 -colorspace bt2020nc -color_primaries bt2020 -color_trc bt709",
+	},
 	{"4:2:2", "150x98", "yuv422p", "-c:v libx264 -g 10"},
 	{"4:4:4", "101x67", "yuv444p", "-c:v libx264 -g 10"},
 	{"4:2:2, odd height", "98x67", "yuv422p", "-c:v libx264 -g 10"},
@@ -79,7 +134,8 @@ func ffmpegCLI(t testing.TB, args ...string) []byte {
 	return out
 }
 
-// clipFrames is more than one GOP of every kind but the endless ones, and longer than any look-ahead.
+// clipFrames is more than one GOP of every kind but the endless ones, and longer than any
+// look-ahead.
 const clipFrames = 72
 
 // exhaustive is for the nightly: every frame alone, every real file, and many plans.
@@ -133,7 +189,8 @@ var recipes = func() map[string]*recipe {
 	return all
 }()
 
-// make encodes a moving test pattern with noise, so that no two frames are equal. A clip whose encoder is missing skips its test.
+// make encodes a moving test pattern with noise, so that no two frames are equal. A clip whose
+// encoder is missing skips its test.
 func (c clip) make(t testing.TB) string {
 	t.Helper()
 	needFFmpeg(t)
@@ -143,11 +200,24 @@ func (c clip) make(t testing.TB) string {
 	}
 	r := recipes[c.name]
 	r.clip.Do(func() {
-		path, err := newClipPath(slices.IndexFunc(clips, func(o clip) bool { return o.name == c.name }))
+		path, err := newClipPath(
+			slices.IndexFunc(clips, func(o clip) bool { return o.name == c.name }),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		args := []string{"-f", "lavfi", "-i", "testsrc2=size=" + c.size + ":rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", strconv.Itoa(clipFrames), "-pix_fmt", c.format, "-threads", "1"}
+		args := []string{
+			"-f",
+			"lavfi",
+			"-i",
+			"testsrc2=size=" + c.size + ":rate=30,noise=alls=12:allf=t:all_seed=7",
+			"-frames:v",
+			strconv.Itoa(clipFrames),
+			"-pix_fmt",
+			c.format,
+			"-threads",
+			"1",
+		}
 		ffmpegCLI(t, append(append(args, words...), path)...)
 		r.path = path
 	})
@@ -163,7 +233,8 @@ func (c clip) hashes(t testing.TB) []string {
 	path, r := c.make(t), recipes[c.name]
 	r.sums.Do(func() {
 		if !alike && strings.Contains(c.args, "mpeg4") {
-			r.want = fileSums(t, path, "-cpuflags", "0") // the standard's averages, without the shortcut of x86-64 (F2)
+			// the standard's averages, without the shortcut of x86-64 (F2)
+			r.want = fileSums(t, path, "-cpuflags", "0")
 		} else {
 			r.want = fileSums(t, path)
 		}
@@ -175,7 +246,28 @@ func (c clip) hashes(t testing.TB) []string {
 }
 
 func fileSums(t testing.TB, path string, flags ...string) []string {
-	return readMD5(t, bytes.NewReader(ffmpegCLI(t, append(flags, "-noautorotate", "-threads", "1", "-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-f", "framemd5", "-")...)))
+	return readMD5(
+		t,
+		bytes.NewReader(
+			ffmpegCLI(
+				t,
+				append(
+					flags,
+					"-noautorotate",
+					"-threads",
+					"1",
+					"-i",
+					path,
+					"-map",
+					"0:v:0",
+					"-fps_mode",
+					"passthrough",
+					"-f",
+					"framemd5",
+					"-",
+				)...),
+		),
+	)
 }
 
 // F2: every frame of every clip, in sequence, each alone, and by random plans.
@@ -187,7 +279,13 @@ func TestClips(t *testing.T) {
 	case testing.Short():
 		singles, plans = 4, 3
 	}
-	t.Logf("each clip (of four one, where -short) in sequence, %d of %d frames alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)", singles, clipFrames, plans, clipFrames)
+	t.Logf(
+		"each clip (of four one, where -short) in sequence, %d of %d frames alone, %d random plans (ROBOCACHE_EXHAUSTIVE=1: %d and 60)",
+		singles,
+		clipFrames,
+		plans,
+		clipFrames,
+	)
 	for i, c := range clips {
 		if testing.Short() && i%4 != 0 {
 			continue
@@ -199,7 +297,8 @@ func TestClips(t *testing.T) {
 	}
 }
 
-// F1 on the clips: colour is equal to the bit with both peers; with more than 8 bits with torchcodec.
+// F1 on the clips: colour is equal to the bit with both peers; with more than 8 bits with
+// torchcodec.
 func TestPeersOnClips(t *testing.T) {
 	t.Parallel() // two thirds of it are Python's imports
 	py := python(t)
@@ -223,7 +322,9 @@ func TestPeersOnClips(t *testing.T) {
 				case differ[i] > 0 && i == 0 && strings.HasPrefix(c.name, "bt."):
 					t.Log("PyAV before 18 takes BT.601 for every stream")
 				case differ[i] > 0 && i == 0 && strings.Contains(c.format, "10le"):
-					t.Log("PyAV interpolates chroma of more than 8 bits linearly, torchcodec by cubics")
+					t.Log(
+						"PyAV interpolates chroma of more than 8 bits linearly, torchcodec by cubics",
+					)
 				case differ[i] > 0 && c.exact():
 					t.Errorf("%d frames differ from %s", differ[i], peerNames[i])
 				case differ[i] > 0:
@@ -238,7 +339,20 @@ func TestPeersOnClips(t *testing.T) {
 func ffmpegCLIRotated(t *testing.T) []byte {
 	t.Helper()
 	needFFmpeg(t)
-	return ffmpegCLI(t, "-i", filepath.Join("testdata", "odd", "rot90.mp4"), "-vf", `select=eq(n\,2)`, "-frames:v", "1", "-pix_fmt", "rgb24", "-f", "rawvideo", "-")
+	return ffmpegCLI(
+		t,
+		"-i",
+		filepath.Join("testdata", "odd", "rot90.mp4"),
+		"-vf",
+		`select=eq(n\,2)`,
+		"-frames:v",
+		"1",
+		"-pix_fmt",
+		"rgb24",
+		"-f",
+		"rawvideo",
+		"-",
+	)
 }
 
 // F2 on the committed odd cases.

@@ -120,20 +120,32 @@ func readMD5(t testing.TB, r io.Reader) []string {
 }
 
 // frames decodes groups and gives the bytes of every frame by frame number, as spec says.
-func images(t testing.TB, p *video.Pool, f *video.File, ordinals []int, spec video.Spec) map[int][]byte {
+func images(
+	t testing.TB,
+	p *video.Pool,
+	f *video.File,
+	ordinals []int,
+	spec video.Spec,
+) map[int][]byte {
 	t.Helper()
 	got := map[int][]byte{}
-	err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, ordinals), func(k int, pic video.Frame) error {
-		n, err := pic.Bytes(&spec)
-		if err != nil {
-			return err
-		}
-		if got[k] != nil {
-			t.Errorf("%s: ordinal %d delivered twice", f.Path, k)
-		}
-		got[k] = make([]byte, n)
-		return pic.Convert(&spec, got[k])
-	})
+	err := p.Decode(
+		context.Background(),
+		f,
+		nil,
+		video.Plan(f.Index, ordinals),
+		func(k int, pic video.Frame) error {
+			n, err := pic.Bytes(&spec)
+			if err != nil {
+				return err
+			}
+			if got[k] != nil {
+				t.Errorf("%s: ordinal %d delivered twice", f.Path, k)
+			}
+			got[k] = make([]byte, n)
+			return pic.Convert(&spec, got[k])
+		},
+	)
 	if err != nil {
 		t.Fatalf("%s %v: %v", f.Path, ordinals, err)
 	}
@@ -153,10 +165,16 @@ func upTo(n int) []int {
 	return all
 }
 
-// checkSums decodes a file in sequence, frame by frame, and by random sets, and compares the planes with the hashes of ffmpeg.
+// checkSums decodes a file in sequence, frame by frame, and by random sets, and compares the planes
+// with the hashes of ffmpeg.
 func checkSums(t *testing.T, path string, want []string, singles, plans int) {
 	t.Helper()
-	checkSets(t, path, want, append([][]int{upTo(len(want))}, randomSets(len(want), singles, plans)...))
+	checkSets(
+		t,
+		path,
+		want,
+		append([][]int{upTo(len(want))}, randomSets(len(want), singles, plans)...),
+	)
 }
 
 // randomSets are single frames, all n of them where there are as many, and small sets.

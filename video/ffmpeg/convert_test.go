@@ -32,7 +32,8 @@ func convert(t testing.TB, d *decoder, spec video.Spec) []byte {
 	return buf[guard : guard+n]
 }
 
-// alike says whether swscale itself gives the numbers of x86-64: elsewhere TestGolden proves the kernel.
+// alike says whether swscale itself gives the numbers of x86-64: elsewhere TestGolden proves the
+// kernel.
 const alike = runtime.GOARCH == "amd64"
 
 func asksSwscale(t *testing.T) {
@@ -54,7 +55,13 @@ func TestKernelEqualsSwscale(t *testing.T) {
 					fast := convert(t, d, spec)
 					d.pic.swscale = true
 					if !bytes.Equal(fast, convert(t, d, spec)) {
-						t.Errorf("matrix %d, full range %v, %v, pixel %d: not equal to swscale", matrix, full, size, px)
+						t.Errorf(
+							"matrix %d, full range %v, %v, pixel %d: not equal to swscale",
+							matrix,
+							full,
+							size,
+							px,
+						)
 					}
 				}
 				d.Close()
@@ -82,9 +89,24 @@ func TestKernelAllValues(t *testing.T) {
 	}
 }
 
-var formats = []string{"yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuvj444p", "yuv420p10le", "yuv422p10le", "yuv444p12le", "gray", "gray10le", "gray12le", "gbrp"}
+var formats = []string{
+	"yuv420p",
+	"yuvj420p",
+	"yuv422p",
+	"yuvj422p",
+	"yuv444p",
+	"yuvj444p",
+	"yuv420p10le",
+	"yuv422p10le",
+	"yuv444p12le",
+	"gray",
+	"gray10le",
+	"gray12le",
+	"gbrp",
+}
 
-// The layouts are one frame: CHW is HWC transposed, floats are bytes / 255, and no byte is left unwritten (F3).
+// The layouts are one frame: CHW is HWC transposed, floats are bytes / 255, and no byte is left
+// unwritten (F3).
 func TestLayouts(t *testing.T) {
 	for _, format := range formats {
 		for _, size := range [][2]int{{84, 84}, {322, 18}, {33, 17}, {7, 5}, {64, 64}, {243, 192}} {
@@ -105,7 +127,8 @@ func TestLayouts(t *testing.T) {
 						t.Fatalf("%s %v: CHW differs at %d, channel %d", format, size, i, c)
 					}
 					want := math.Float32bits(float32(v) / 255)
-					if binary.LittleEndian.Uint32(fhwc[4*(3*i+c):]) != want || binary.LittleEndian.Uint32(fchw[4*(c*w*h+i):]) != want {
+					if binary.LittleEndian.Uint32(fhwc[4*(3*i+c):]) != want ||
+						binary.LittleEndian.Uint32(fchw[4*(c*w*h+i):]) != want {
 						t.Fatalf("%s %v: float differs at %d, channel %d", format, size, i, c)
 					}
 				}
@@ -134,7 +157,11 @@ func TestRotation(t *testing.T) {
 				d.rotation = deg
 				setRotation(d, deg)
 				w, h := d.pic.Size()
-				if want := [2]int{6, 4}; deg == 180 && [2]int{w, h} != want || deg != 180 && [2]int{h, w} != want {
+				if want := [2]int{
+					6,
+					4,
+				}; deg == 180 && [2]int{w, h} != want ||
+					deg != 180 && [2]int{h, w} != want {
 					t.Fatalf("size %d×%d at %d degrees", w, h, deg)
 				}
 				got := convert(t, d, spec)
@@ -149,7 +176,15 @@ func TestRotation(t *testing.T) {
 								tx, ty = y, 5-x
 							}
 							if !bytes.Equal(at(got, w, h, tx, ty, c), at(plain, 6, 4, x, y, c)) {
-								t.Fatalf("%d degrees, chw %v: pixel (%d,%d) is not at (%d,%d)", deg, chw, x, y, tx, ty)
+								t.Fatalf(
+									"%d degrees, chw %v: pixel (%d,%d) is not at (%d,%d)",
+									deg,
+									chw,
+									x,
+									y,
+									tx,
+									ty,
+								)
 							}
 						}
 					}
@@ -181,7 +216,11 @@ func TestLuma(t *testing.T) {
 	if _, err := d.pic.Bytes(&video.Spec{Pixel: video.Gray16}); !isUnsupported(err) {
 		t.Errorf("gbrp as codes: %v", err)
 	}
-	if _, err := d.pic.Bytes(&video.Spec{Pixel: video.DepthMM, Width: 20, Height: 20}); !isUnsupported(err) {
+	if _, err := d.pic.Bytes(
+		&video.Spec{Pixel: video.DepthMM, Width: 20, Height: 20},
+	); !isUnsupported(
+		err,
+	) {
 		t.Errorf("scaled depth: %v", err)
 	}
 	d.Close()
@@ -191,7 +230,11 @@ func TestLuma(t *testing.T) {
 func TestScaled(t *testing.T) {
 	for _, size := range [][2]int{{224, 224}, {84, 84}, {33, 21}, {640, 480}, {1, 1}} {
 		d := synthetic(320, 240, "yuv420p", 5, false, 4)
-		chw := convert(t, d, video.Spec{Pixel: video.RGB8, ChannelsFirst: true, Width: size[0], Height: size[1]})
+		chw := convert(
+			t,
+			d,
+			video.Spec{Pixel: video.RGB8, ChannelsFirst: true, Width: size[0], Height: size[1]},
+		)
 		hwc := convert(t, d, video.Spec{Pixel: video.RGB8, Width: size[0], Height: size[1]})
 		n := size[0] * size[1]
 		if len(chw) != 3*n {
@@ -225,20 +268,29 @@ func TestMisuse(t *testing.T) {
 func BenchmarkConvert(b *testing.B) {
 	for _, fast := range []bool{true, false} {
 		for _, spec := range []video.Spec{{Pixel: video.RGB8, ChannelsFirst: true}, {Pixel: video.RGB8}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224}} {
-			b.Run(fmt.Sprintf("fast=%v/pixel=%d/chw=%v/%d", fast, spec.Pixel, spec.ChannelsFirst, spec.Width), func(b *testing.B) {
-				d := synthetic(640, 480, "yuv420p", 5, false, 1)
-				defer d.Close()
-				d.pic.swscale = !fast
-				n, _ := d.pic.Bytes(&spec)
-				dst := make([]byte, n)
-				b.ReportAllocs()
-				b.SetBytes(640 * 480)
-				for b.Loop() {
-					if err := d.pic.Convert(&spec, dst); err != nil {
-						b.Fatal(err)
+			b.Run(
+				fmt.Sprintf(
+					"fast=%v/pixel=%d/chw=%v/%d",
+					fast,
+					spec.Pixel,
+					spec.ChannelsFirst,
+					spec.Width,
+				),
+				func(b *testing.B) {
+					d := synthetic(640, 480, "yuv420p", 5, false, 1)
+					defer d.Close()
+					d.pic.swscale = !fast
+					n, _ := d.pic.Bytes(&spec)
+					dst := make([]byte, n)
+					b.ReportAllocs()
+					b.SetBytes(640 * 480)
+					for b.Loop() {
+						if err := d.pic.Convert(&spec, dst); err != nil {
+							b.Fatal(err)
+						}
 					}
-				}
-			})
+				},
+			)
 		}
 	}
 }

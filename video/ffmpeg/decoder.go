@@ -27,7 +27,8 @@ type decoder struct {
 
 func (d *decoder) Send(packet []byte, pts int64) error { return d.send(packet, pts, 0) }
 
-// SendUnwanted sends a packet whose frame is not wanted: where nothing can refer to it, its decoding is saved.
+// SendUnwanted sends a packet whose frame is not wanted: where nothing can refer to it, its
+// decoding is saved.
 func (d *decoder) SendUnwanted(packet []byte, pts int64) error {
 	return d.send(packet, pts, cbool(d.skips))
 }
@@ -39,7 +40,16 @@ func (d *decoder) send(packet []byte, pts int64, skip C.int) error {
 	if len(packet) == 0 {
 		return check("send a packet", C.RC_ERR_SIZE)
 	}
-	return check("send a packet", C.rc_send(d.c, (*C.uint8_t)(unsafe.SliceData(packet)), C.int(min(len(packet), 1<<31-1)), C.int64_t(pts), skip))
+	return check(
+		"send a packet",
+		C.rc_send(
+			d.c,
+			(*C.uint8_t)(unsafe.SliceData(packet)),
+			C.int(min(len(packet), 1<<31-1)),
+			C.int64_t(pts),
+			skip,
+		),
+	)
 }
 
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
@@ -66,7 +76,8 @@ func (d *decoder) Flush() {
 	}
 }
 
-// Reorder tells H.264 how far frames are reordered: streams without that field in their headers come out wrong at the start otherwise.
+// Reorder tells H.264 how far frames are reordered: streams without that field in their headers
+// come out wrong at the start otherwise.
 func (d *decoder) Reorder(images int) {
 	if d.c != nil && d.codec == video.H264 {
 		C.rc_reorder(d.c, C.int(images))

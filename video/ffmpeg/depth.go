@@ -10,8 +10,9 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// depthTable gives millimetres by code, or metres. It takes lerobot's steps, each rounded to float32 as torch does it, so that the numbers are the same:
-// code · scale + offset, exp, − shift, clamp; for millimetres then · 1000, round half to even, clamp to 16 bits.
+// depthTable gives millimetres by code, or metres. It takes lerobot's steps, each rounded to
+// float32 as torch does it, so that the numbers are the same: code · scale + offset, exp, − shift,
+// clamp; for millimetres then · 1000, round half to even, clamp to 16 bits.
 func depthTable(d *robocache.Depth, metres bool) (*[4096]float32, error) {
 	bad := func(want string) error {
 		return robocache.Malformed("dequantise depth", nil, "").

@@ -27,7 +27,8 @@ var depthCodes = []robocache.Depth{
 	{Min: 0.25, Max: 2.5, Shift: 0, Log: true},
 }
 
-// F7: lerobot's own numbers, in both units. testdata/depth.golden holds what testdata/depth.py prints with lerobot 0.6.1; -update asks it again.
+// F7: lerobot's own numbers, in both units. testdata/depth.golden holds what testdata/depth.py
+// prints with lerobot 0.6.1; -update asks it again.
 func TestDepthEqualsLeRobot(t *testing.T) {
 	golden := filepath.Join("testdata", "depth.golden")
 	if *update || exhaustive() {
@@ -73,12 +74,19 @@ func TestDepthEqualsLeRobot(t *testing.T) {
 			}
 			ours, theirs := table[45*k], math.Float32frombits(uint32(bits))
 			step := float32(0)
-			if depthCodes[i].Log { // torch's exp is not the nearest float32 for one code in a hundred
+			// torch's exp is not the nearest float32 for one code in a hundred
+			if depthCodes[i].Log {
 				e := theirs + float32(depthCodes[i].Shift)
 				step = math.Nextafter32(e, math.MaxFloat32) - e
 			}
 			if d := ours - theirs; max(d, -d) > step {
-				t.Errorf("%+v: code %d gives %v metres, lerobot %v", depthCodes[i], 45*k, ours, theirs)
+				t.Errorf(
+					"%+v: code %d gives %v metres, lerobot %v",
+					depthCodes[i],
+					45*k,
+					ours,
+					theirs,
+				)
 			}
 		}
 	}
@@ -148,7 +156,8 @@ func TestDepthRoundTrip(t *testing.T) {
 				t.Fatalf("%+v: not ascending at %d", d, q)
 			}
 		}
-		if lo, hi := table[0], table[4095]; math.Abs(float64(lo)-d.Min*1000) > 1 || math.Abs(float64(hi)-min(d.Max*1000, 65535)) > 1 {
+		if lo, hi := table[0], table[4095]; math.Abs(float64(lo)-d.Min*1000) > 1 ||
+			math.Abs(float64(hi)-min(d.Max*1000, 65535)) > 1 {
 			t.Errorf("%+v: ends at %v and %v", d, lo, hi)
 		}
 	}

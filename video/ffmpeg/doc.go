@@ -1,5 +1,6 @@
-// Package ffmpeg decodes video through libavcodec and libswscale, behind a shim that touches only what FFmpeg 5.1 to 8 share.
-// Importing it registers the decoders with package video. Without cgo it registers nothing, and video.ActiveBackend says what is missing.
+// Package ffmpeg decodes video through libavcodec and libswscale, behind a shim that touches only
+// what FFmpeg 5.1 to 8 share. Importing it registers the decoders with package video. Without cgo
+// it registers nothing, and video.ActiveBackend says what is missing.
 //
 // The libraries are the static ones of 'make native' where they were built, else the system's.
 // No container parser is linked: packets come from package video's own index.

@@ -9,12 +9,16 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames of packets that were fetched before are ffmpeg's, for every coding: in windows, in order, backwards, groups in any order,
-// with decoders that stand where another group ended.
+// Frames of packets that were fetched before are ffmpeg's, for every coding: in windows, in order,
+// backwards, groups in any order, with decoders that stand where another group ended.
 func TestFetchedFrames(t *testing.T) {
 	all := clips
 	if testing.Short() {
-		all = []clip{clipNamed(t, "av1 g=2"), clipNamed(t, "hevc open gop"), clipNamed(t, "h264 open gop")}
+		all = []clip{
+			clipNamed(t, "av1 g=2"),
+			clipNamed(t, "hevc open gop"),
+			clipNamed(t, "h264 open gop"),
+		}
 	}
 	for _, c := range all {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,21 +48,27 @@ func TestFetchedFrames(t *testing.T) {
 				}
 				var got []int
 				for _, i := range r.Perm(len(groups)) {
-					err := p.Decode(t.Context(), f, b, []video.Group{groups[i]}, func(k int, pic video.Frame) error {
-						size, err := pic.Bytes(&spec)
-						if err != nil {
-							return err
-						}
-						planes := make([]byte, size)
-						if err := pic.Convert(&spec, planes); err != nil {
-							return err
-						}
-						if sum(planes) != want[k] {
-							t.Errorf("frame %d is not ffmpeg's", k)
-						}
-						got = append(got, k)
-						return nil
-					})
+					err := p.Decode(
+						t.Context(),
+						f,
+						b,
+						[]video.Group{groups[i]},
+						func(k int, pic video.Frame) error {
+							size, err := pic.Bytes(&spec)
+							if err != nil {
+								return err
+							}
+							planes := make([]byte, size)
+							if err := pic.Convert(&spec, planes); err != nil {
+								return err
+							}
+							if sum(planes) != want[k] {
+								t.Errorf("frame %d is not ffmpeg's", k)
+							}
+							got = append(got, k)
+							return nil
+						},
+					)
 					if err != nil {
 						t.Fatalf("%v: %v", groups[i], err)
 					}

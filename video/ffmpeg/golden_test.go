@@ -17,8 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/golden.txt and testdata/depth.golden")
 
-// Golden hashes of the RGB of each odd case, and of frames of noise. They are those of x86-64 with AVX2 and of swscale 5.1 to 8's arithmetic there, and
-// arm64's; where swscale itself answers otherwise on x86-64 (no SSSE3), the peers do too, and the test says so.
+// Golden hashes of the RGB of each odd case, and of frames of noise. They are those of x86-64 with
+// AVX2 and of swscale 5.1 to 8's arithmetic there, and arm64's; where swscale itself answers
+// otherwise on x86-64 (no SSSE3), the peers do too, and the test says so.
 func TestGolden(t *testing.T) {
 	d := synthetic(64, 64, "yuv420p", 5, false, 1)
 	probe := convert(t, d, video.Spec{ChannelsFirst: true})
@@ -28,7 +29,10 @@ func TestGolden(t *testing.T) {
 		t.Fatal("no testdata/odd")
 	}
 	var got bytes.Buffer
-	fmt.Fprintf(&got, "# MD5 of all frames of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. Rewrite: go test ./video/ffmpeg -run Golden -update\n")
+	fmt.Fprintf(
+		&got,
+		"# MD5 of all frames of testdata/odd/NAME, in order: RGB8 as CHW, and the stored planes. Rewrite: go test ./video/ffmpeg -run Golden -update\n",
+	)
 	fmt.Fprintf(&got, "arithmetic %s\n", sum(probe))
 	for _, path := range paths {
 		f := acquire(t, path)
@@ -44,14 +48,19 @@ func TestGolden(t *testing.T) {
 		}
 		fmt.Fprintln(&got)
 	}
-	fmt.Fprintf(&got, "# MD5 of frames of noise as RGB8, CHW, of many sizes, matrices and ranges: of their own size, and scaled\n")
+	fmt.Fprintf(
+		&got,
+		"# MD5 of frames of noise as RGB8, CHW, of many sizes, matrices and ranges: of their own size, and scaled\n",
+	)
 	for _, format := range formats {
 		own, scaled := md5.New(), md5.New()
 		for i, size := range [][2]int{{640, 480}, {322, 240}, {84, 84}, {33, 18}, {97, 61}, {7, 5}} {
 			d := synthetic(size[0], size[1], format, []int{1, 2, 5, 9}[i%4], i%3 == 2, uint32(i))
 			own.Write(convert(t, d, video.Spec{ChannelsFirst: true}))
 			for _, to := range [][2]int{{224, 224}, {96, 96}, {84, 120}, {53, 31}, {640, 480}} {
-				scaled.Write(convert(t, d, video.Spec{ChannelsFirst: true, Width: to[0], Height: to[1]}))
+				scaled.Write(
+					convert(t, d, video.Spec{ChannelsFirst: true, Width: to[0], Height: to[1]}),
+				)
 			}
 			d.Close()
 		}
@@ -79,7 +88,13 @@ func TestGolden(t *testing.T) {
 
 // F8 on a file: a track turned by 90 degrees is delivered upright, with width and height exchanged.
 func TestRotatedTrack(t *testing.T) {
-	turned, plain := acquire(t, filepath.Join("testdata", "odd", "rot90.mp4")), acquire(t, filepath.Join("testdata", "odd", "w100.mp4"))
+	turned, plain := acquire(
+		t,
+		filepath.Join("testdata", "odd", "rot90.mp4"),
+	), acquire(
+		t,
+		filepath.Join("testdata", "odd", "w100.mp4"),
+	)
 	deg := turned.Index.Entries()[0].Rotation
 	if deg != 90 && deg != 270 {
 		t.Fatalf("rotation %d in the index", deg)

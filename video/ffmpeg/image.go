@@ -40,7 +40,13 @@ func (p *img) PixelFormat() string {
 
 func (p *img) shape() video.Shape {
 	w, h := p.Size()
-	return video.Shape{Width: w, Height: h, Format: p.PixelFormat(), LumaBits: int(p.d.seen.luma_bits), PlanesBytes: int(p.d.seen.planes_bytes)}
+	return video.Shape{
+		Width:       w,
+		Height:      h,
+		Format:      p.PixelFormat(),
+		LumaBits:    int(p.d.seen.luma_bits),
+		PlanesBytes: int(p.d.seen.planes_bytes),
+	}
 }
 
 func (p *img) Bytes(spec *video.Spec) (int, error) {
@@ -64,7 +70,22 @@ func (p *img) Convert(spec *video.Spec, dst []byte) error {
 	if err != nil {
 		return err
 	}
-	return check("convert a frame", C.rc_convert(p.d.c, nil, nil, nil, o.width, o.height, o.element, o.chw, cbool(!p.swscale), o.table, to))
+	return check(
+		"convert a frame",
+		C.rc_convert(
+			p.d.c,
+			nil,
+			nil,
+			nil,
+			o.width,
+			o.height,
+			o.element,
+			o.chw,
+			cbool(!p.swscale),
+			o.table,
+			to,
+		),
+	)
 }
 
 // output is what the shim is asked for.
@@ -86,5 +107,10 @@ func outputOf(s *video.Shape, spec *video.Spec, rotation int) (o output, err err
 	if rotation%180 != 0 {
 		w, h = h, w
 	}
-	return output{width: C.int(w), height: C.int(h), element: cbool(spec.Pixel == video.RGBFloat32), chw: cbool(spec.ChannelsFirst)}, err
+	return output{
+		width:   C.int(w),
+		height:  C.int(h),
+		element: cbool(spec.Pixel == video.RGBFloat32),
+		chw:     cbool(spec.ChannelsFirst),
+	}, err
 }

@@ -19,7 +19,8 @@ func TestOracle(t *testing.T) {
 	if err != nil || len(tables) == 0 {
 		t.Skipf("no oracle/*.framemd5 below %s", dir)
 	}
-	// Files of one set are of one encoder: the shortest is decoded in sequence, of the others frames here and there.
+	// Files of one set are of one encoder: the shortest is decoded in sequence, of the others
+	// frames here and there.
 	shortest := map[string]string{}
 	size := map[string]int64{}
 	for _, table := range tables {
@@ -35,7 +36,13 @@ func TestOracle(t *testing.T) {
 	case testing.Short():
 		singles, plans = 2, 1
 	}
-	t.Logf("%d of %d files in sequence, at most 300 frames; %d frames alone and %d random plans of each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)", len(shortest), len(tables), singles, plans)
+	t.Logf(
+		"%d of %d files in sequence, at most 300 frames; %d frames alone and %d random plans of each (ROBOCACHE_EXHAUSTIVE=1: all whole, 25 and 25)",
+		len(shortest),
+		len(tables),
+		singles,
+		plans,
+	)
 	for _, table := range tables {
 		set := filepath.Dir(filepath.Dir(table))
 		name := strings.TrimSuffix(filepath.Base(table), ".framemd5")
@@ -68,24 +75,31 @@ func mp4Of(t *testing.T, set, name string) string {
 		return strings.ReplaceAll(s, "__", "_")
 	}
 	found := ""
-	_ = filepath.WalkDir(filepath.Join(set, "videos"), func(path string, _ os.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".mp4") {
+	_ = filepath.WalkDir(
+		filepath.Join(set, "videos"),
+		func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".mp4") {
+				return nil
+			}
+			rel, _ := filepath.Rel(set, path)
+			want := plain(strings.TrimSuffix(name, ".mp4"))
+			if p := plain(
+				rel,
+			); p == want || strings.HasSuffix(p, "_"+want) ||
+				matchesV21(rel, want) {
+				found = path
+			}
 			return nil
-		}
-		rel, _ := filepath.Rel(set, path)
-		want := plain(strings.TrimSuffix(name, ".mp4"))
-		if p := plain(rel); p == want || strings.HasSuffix(p, "_"+want) || matchesV21(rel, want) {
-			found = path
-		}
-		return nil
-	})
+		},
+	)
 	if found == "" {
 		t.Skipf("no video for table %s", name)
 	}
 	return found
 }
 
-// matchesV21 takes camera and file for a name where the path has chunk and camera in the other order.
+// matchesV21 takes camera and file for a name where the path has chunk and camera in the other
+// order.
 func matchesV21(rel, name string) bool {
 	camera := filepath.Base(filepath.Dir(rel))
 	file := strings.TrimSuffix(filepath.Base(rel), ".mp4")

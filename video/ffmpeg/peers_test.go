@@ -28,7 +28,8 @@ func python(t testing.TB) string {
 	return py
 }
 
-// peerCount is the number of frames of a file that are compared with the peers. Colour is the same business in each of them.
+// peerCount is the number of frames of a file that are compared with the peers. Colour is the same
+// business in each of them.
 func peerCount(t testing.TB, usual int) int {
 	if exhaustive() {
 		return 1 << 30
@@ -37,10 +38,13 @@ func peerCount(t testing.TB, usual int) int {
 	return usual
 }
 
-// peerSums gives, for each file, the hashes of PyAV and of torchcodec by frame, for the first count.
+// peerSums gives, for each file, the hashes of PyAV and of torchcodec by frame, for the first
+// count.
 func peerSums(t testing.TB, py string, count int, paths []string) map[string][2][]string {
 	t.Helper()
-	cmd := exec.Command(py, append([]string{filepath.Join("testdata", "peers.py"), strconv.Itoa(count)}, paths...)...)
+	cmd := exec.Command(
+		py,
+		append([]string{filepath.Join("testdata", "peers.py"), strconv.Itoa(count)}, paths...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -75,8 +79,14 @@ func peerSums(t testing.TB, py string, count int, paths []string) map[string][2]
 
 var peerNames = [2]string{"PyAV", "torchcodec"}
 
-// comparePeers decodes a file to RGB, and compares with the peers; it says how many frames differ from each.
-func comparePeers(t *testing.T, path string, count int, sums [2][]string) (differ [2]int, have [2]bool) {
+// comparePeers decodes a file to RGB, and compares with the peers; it says how many frames differ
+// from each.
+func comparePeers(
+	t *testing.T,
+	path string,
+	count int,
+	sums [2][]string,
+) (differ [2]int, have [2]bool) {
 	t.Helper()
 	f := acquire(t, path)
 	n := min(f.Index.NumFrames(), count)
@@ -116,7 +126,10 @@ func TestPeersOnRealVideo(t *testing.T) {
 		for _, path := range found {
 			rel, _ := filepath.Rel(dir, path)
 			set := strings.SplitN(rel, string(filepath.Separator), 2)[0]
-			if st, err := os.Stat(path); err == nil && (smallest[set] == "" || st.Size() < size[set]) {
+			if st, err := os.Stat(
+				path,
+			); err == nil &&
+				(smallest[set] == "" || st.Size() < size[set]) {
 				smallest[set], size[set] = path, st.Size()
 			}
 		}

@@ -55,12 +55,21 @@ func (p *img) PlaneInfo() (video.PlaneInfo, bool) {
 	if p.kept == 0 || seen.matrix < 0 || seen.matrix > 255 {
 		return video.PlaneInfo{}, false
 	}
-	// To halve the chroma of gbrp, swscale reads the byte behind a row of odd width: it is not part of the frame.
+	// To halve the chroma of gbrp, swscale reads the byte behind a row of odd width: it is not part
+	// of the frame.
 	if p.name == "gbrp" && seen.width%2 != 0 {
 		return video.PlaneInfo{}, false
 	}
-	return video.PlaneInfo{Width: int32(seen.width), Height: int32(seen.height), Format: p.kept, Matrix: uint8(seen.matrix),
-		FullRange: seen.full_range != 0, Rotation: int16(p.d.rotation)}, true
+	return video.PlaneInfo{
+		Width: int32(
+			seen.width,
+		),
+		Height:    int32(seen.height),
+		Format:    p.kept,
+		Matrix:    uint8(seen.matrix),
+		FullRange: seen.full_range != 0,
+		Rotation:  int16(p.d.rotation),
+	}, true
 }
 
 func (p *img) CopyPlanes(dst []byte) error {
@@ -83,21 +92,49 @@ func (p *img) CopyPlanes(dst []byte) error {
 // layoutOf is info in the shim's words.
 func layoutOf(info *video.PlaneInfo) C.rc_layout {
 	planes, n := info.Planes()
-	l := C.rc_layout{width: C.int(info.Width), height: C.int(info.Height), format: planeFormats()[info.Format], matrix: C.int(info.Matrix),
-		rotation: C.int(info.Rotation), luma_bits: C.int(info.LumaBits()), count: C.int(n),
-		full_range: cbool(info.FullRange)}
+	l := C.rc_layout{
+		width: C.int(
+			info.Width,
+		),
+		height:     C.int(info.Height),
+		format:     planeFormats()[info.Format],
+		matrix:     C.int(info.Matrix),
+		rotation:   C.int(info.Rotation),
+		luma_bits:  C.int(info.LumaBits()),
+		count:      C.int(n),
+		full_range: cbool(info.FullRange),
+	}
 	for k := range n {
-		l.stride[k], l.row_bytes[k], l.rows[k], l.offset[k] = C.int(planes[k].Stride), C.int(planes[k].RowBytes), C.int(planes[k].Rows), C.int64_t(planes[k].Offset)
+		l.stride[k], l.row_bytes[k], l.rows[k], l.offset[k] = C.int(
+			planes[k].Stride,
+		), C.int(
+			planes[k].RowBytes,
+		), C.int(
+			planes[k].Rows,
+		), C.int64_t(
+			planes[k].Offset,
+		)
 	}
 	return l
 }
 
 // ConvertPlanes is called by video.ConvertPlanes, which has checked info and the planes' length.
-func (backend) ConvertPlanes(info video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte) error {
+func (backend) ConvertPlanes(
+	info video.PlaneInfo,
+	planes []byte,
+	spec *video.Spec,
+	dst []byte,
+) error {
 	return convertPlanes(&info, planes, spec, dst, true)
 }
 
-func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst []byte, fast bool) error {
+func convertPlanes(
+	info *video.PlaneInfo,
+	planes []byte,
+	spec *video.Spec,
+	dst []byte,
+	fast bool,
+) error {
 	shape := info.Shape()
 	if err := shape.Check(spec, dst); err != nil {
 		return err
@@ -120,7 +157,22 @@ func convertPlanes(info *video.PlaneInfo, planes []byte, spec *video.Spec, dst [
 		return err
 	}
 	defer scratches.put(s)
-	return check("convert kept planes", C.rc_convert(nil, &l, from, s.c, o.width, o.height, o.element, o.chw, cbool(fast), o.table, to))
+	return check(
+		"convert kept planes",
+		C.rc_convert(
+			nil,
+			&l,
+			from,
+			s.c,
+			o.width,
+			o.height,
+			o.element,
+			o.chw,
+			cbool(fast),
+			o.table,
+			to,
+		),
+	)
 }
 
 // Formula is called by video.FormulaOf.
@@ -140,7 +192,9 @@ func (backend) Formula(info *video.PlaneInfo, width, height int) (f video.Formul
 		n := int(c.size[k])
 		f.Taps[k] = int(c.taps[k])
 		f.Position[k] = slices.Clone(unsafe.Slice((*int32)(unsafe.Pointer(c.position[k])), n))
-		f.Weight[k] = slices.Clone(unsafe.Slice((*int16)(unsafe.Pointer(c.coefficient[k])), n*f.Taps[k]))
+		f.Weight[k] = slices.Clone(
+			unsafe.Slice((*int16)(unsafe.Pointer(c.coefficient[k])), n*f.Taps[k]),
+		)
 	}
 	return f, true
 }
@@ -155,7 +209,11 @@ func cbool(b bool) C.int {
 
 // CopyPixels is called by video.CopyPixels with slices of one length.
 func (backend) CopyPixels(dst, src []byte) {
-	C.rc_copy((*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(len(src)))
+	C.rc_copy(
+		(*C.uint8_t)(unsafe.SliceData(dst)),
+		(*C.uint8_t)(unsafe.SliceData(src)),
+		C.size_t(len(src)),
+	)
 }
 
 // SplitPixels is called by the video package, with slices that fit.
@@ -174,7 +232,8 @@ func pack(info *video.PlaneInfo, planes, dst []byte) {
 	}
 }
 
-// scratch is the room of one conversion: a context of swscale and rows. It is taken by one goroutine.
+// scratch is the room of one conversion: a context of swscale and rows. It is taken by one
+// goroutine.
 type scratch struct {
 	c   *C.rc_scratch
 	key scratchKey
@@ -186,7 +245,8 @@ type scratchKey struct {
 	width, height int32 // of the result
 }
 
-// scratches are those that nobody uses, the last used at the end: at most maxIdle, of at most maxIdleBytes. (A context is not counted: a few hundred kB.)
+// scratches are those that nobody uses, the last used at the end: at most maxIdle, of at most
+// maxIdleBytes. (A context is not counted: a few hundred kB.)
 var scratches scratchPool
 
 type scratchPool struct {

@@ -16,26 +16,35 @@ import (
 
 func BenchmarkConvertPlanes(b *testing.B) {
 	for _, spec := range []video.Spec{{Pixel: video.RGB8, ChannelsFirst: true}, {Pixel: video.RGB8}, {Pixel: video.RGBFloat32, ChannelsFirst: true}, {Pixel: video.RGB8, ChannelsFirst: true, Width: 224, Height: 224}} {
-		b.Run(fmt.Sprintf("pixel=%d/chw=%v/%d", spec.Pixel, spec.ChannelsFirst, spec.Width), func(b *testing.B) {
-			d := synthetic(640, 480, "yuv420p", 5, false, 1)
-			defer d.Close()
-			info, planes := keep(b, &d.pic)
-			n, _ := d.pic.Bytes(&spec)
-			dst := make([]byte, n)
-			b.ReportAllocs()
-			b.SetBytes(int64(n))
-			for b.Loop() {
-				if err := video.ConvertPlanes(info, planes, &spec, dst); err != nil {
-					b.Fatal(err)
+		b.Run(
+			fmt.Sprintf("pixel=%d/chw=%v/%d", spec.Pixel, spec.ChannelsFirst, spec.Width),
+			func(b *testing.B) {
+				d := synthetic(640, 480, "yuv420p", 5, false, 1)
+				defer d.Close()
+				info, planes := keep(b, &d.pic)
+				n, _ := d.pic.Bytes(&spec)
+				dst := make([]byte, n)
+				b.ReportAllocs()
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					if err := video.ConvertPlanes(info, planes, &spec, dst); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			},
+		)
 	}
 }
 
 // mapped gives memory as the loader's buffers are: whole huge pages, touched.
 func mapped(b *testing.B, n int) []byte {
-	m, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	m, err := syscall.Mmap(
+		-1,
+		0,
+		n,
+		syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE,
+	)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,17 +56,25 @@ func mapped(b *testing.B, n int) []byte {
 	return m
 }
 
-// threadTime is the processor time of this thread, in nanoseconds' resolution, which getrusage has not.
+// threadTime is the processor time of this thread, in nanoseconds' resolution, which getrusage has
+// not.
 func threadTime() time.Duration {
 	var t syscall.Timespec
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, 3, uintptr(unsafe.Pointer(&t)), 0); errno != 0 { // CLOCK_THREAD_CPUTIME_ID
+	// CLOCK_THREAD_CPUTIME_ID
+	if _, _, errno := syscall.Syscall(
+		syscall.SYS_CLOCK_GETTIME,
+		3,
+		uintptr(unsafe.Pointer(&t)),
+		0,
+	); errno != 0 {
 		return 0
 	}
 	return time.Duration(t.Nano())
 }
 
-// BenchmarkCold measures a frame of an epoch from a cache: sources and batches lie in memory, not in the processor's caches. Eight batches of 32
-// frames take turns, and so do the ways, frame by frame of a batch; one operation is one batch by every way. Medians of processor time.
+// BenchmarkCold measures a frame of an epoch from a cache: sources and batches lie in memory, not
+// in the processor's caches. Eight batches of 32 frames take turns, and so do the ways, frame by
+// frame of a batch; one operation is one batch by every way. Medians of processor time.
 func BenchmarkCold(b *testing.B) {
 	for _, size := range [][2]int{{640, 480}, {224, 224}, {100, 84}} {
 		w, h := size[0], size[1]
@@ -75,7 +92,12 @@ func BenchmarkCold(b *testing.B) {
 			for i := range sources {
 				copy(kept[i*len(planes):], planes)
 			}
-			spec, hwc, floats := video.Spec{ChannelsFirst: true}, video.Spec{}, video.Spec{ChannelsFirst: true, Pixel: video.RGBFloat32}
+			spec, hwc, floats := video.Spec{
+				ChannelsFirst: true,
+			}, video.Spec{}, video.Spec{
+				ChannelsFirst: true,
+				Pixel:         video.RGBFloat32,
+			}
 			check := func(err error) {
 				if err != nil {
 					b.Fatal(err)
@@ -86,17 +108,44 @@ func BenchmarkCold(b *testing.B) {
 				f    func(to, at int)
 			}{
 				{"copy", func(to, at int) { copy(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:]) }},
-				{"CopyPixels", func(to, at int) { video.CopyPixels(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:(at+1)*rgb]) }},
+				{
+					"CopyPixels",
+					func(to, at int) { video.CopyPixels(dst[to*rgb:(to+1)*rgb], pixels[at*rgb:(at+1)*rgb]) },
+				},
 				{"chw", func(to, at int) {
-					check(video.ConvertPlanes(info, kept[at*len(planes):(at+1)*len(planes)], &spec, dst[to*rgb:(to+1)*rgb]))
+					check(
+						video.ConvertPlanes(
+							info,
+							kept[at*len(planes):(at+1)*len(planes)],
+							&spec,
+							dst[to*rgb:(to+1)*rgb],
+						),
+					)
 				}},
 				{"hwc", func(to, at int) {
-					check(video.ConvertPlanes(info, kept[at*len(planes):(at+1)*len(planes)], &hwc, dst[to*rgb:(to+1)*rgb]))
+					check(
+						video.ConvertPlanes(
+							info,
+							kept[at*len(planes):(at+1)*len(planes)],
+							&hwc,
+							dst[to*rgb:(to+1)*rgb],
+						),
+					)
 				}},
 				{"f32", func(to, at int) {
-					check(video.ConvertPlanes(info, kept[at*len(planes):(at+1)*len(planes)], &floats, dst[to*4*rgb:(to+1)*4*rgb]))
+					check(
+						video.ConvertPlanes(
+							info,
+							kept[at*len(planes):(at+1)*len(planes)],
+							&floats,
+							dst[to*4*rgb:(to+1)*4*rgb],
+						),
+					)
 				}},
-				{"CopyPlanes", func(to, at int) { check(d.pic.CopyPlanes(kept[at*len(planes) : (at+1)*len(planes)])) }},
+				{
+					"CopyPlanes",
+					func(to, at int) { check(d.pic.CopyPlanes(kept[at*len(planes) : (at+1)*len(planes)])) },
+				},
 			}
 			times := make([][]time.Duration, len(ways))
 			batch, next := 0, 0
@@ -114,13 +163,17 @@ func BenchmarkCold(b *testing.B) {
 			}
 			for k, way := range ways {
 				slices.Sort(times[k])
-				b.ReportMetric(float64(times[k][len(times[k])/2].Nanoseconds())/per/1000, way.name+"-µs")
+				b.ReportMetric(
+					float64(times[k][len(times[k])/2].Nanoseconds())/per/1000,
+					way.name+"-µs",
+				)
 			}
 		})
 	}
 }
 
-// BenchmarkDepthPlanes converts kept depth codes; sources and results take turns as in BenchmarkCold.
+// BenchmarkDepthPlanes converts kept depth codes; sources and results take turns as in
+// BenchmarkCold.
 func BenchmarkDepthPlanes(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -21,7 +21,13 @@ func fenced(t testing.TB, n int) []byte {
 	t.Helper()
 	page := syscall.Getpagesize()
 	whole := (n + page - 1) / page * page
-	m, err := syscall.Mmap(-1, 0, whole+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	m, err := syscall.Mmap(
+		-1,
+		0,
+		whole+page,
+		syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +70,10 @@ func specsFor(pic video.Frame) []video.Spec {
 	for _, px := range []video.Pixel{video.RGB8, video.RGBFloat32} {
 		for _, chw := range []bool{false, true} {
 			for _, size := range [][2]int{{0, 0}, {24, 17}, {224, 224}, {90, 70}} {
-				all = append(all, video.Spec{Pixel: px, ChannelsFirst: chw, Width: size[0], Height: size[1]})
+				all = append(
+					all,
+					video.Spec{Pixel: px, ChannelsFirst: chw, Width: size[0], Height: size[1]},
+				)
 			}
 		}
 	}
@@ -77,7 +86,13 @@ func specsFor(pic video.Frame) []video.Spec {
 	return all
 }
 
-func sameAsConvert(t testing.TB, pic video.Frame, info video.PlaneInfo, planes []byte, spec video.Spec) {
+func sameAsConvert(
+	t testing.TB,
+	pic video.Frame,
+	info video.PlaneInfo,
+	planes []byte,
+	spec video.Spec,
+) {
 	t.Helper()
 	n, err := pic.Bytes(&spec)
 	if err != nil {
@@ -106,9 +121,23 @@ func sameAsConvert(t testing.TB, pic video.Frame, info video.PlaneInfo, planes [
 	}
 }
 
-// F9: what comes of kept planes is what came of the frame, for every format, width, turn and request.
+// F9: what comes of kept planes is what came of the frame, for every format, width, turn and
+// request.
 func TestKeptPlanes(t *testing.T) {
-	sizes := [][2]int{{64, 64}, {84, 84}, {33, 17}, {322, 18}, {7, 5}, {1, 1}, {2, 3}, {3, 2}, {5, 40}, {97, 30}, {160, 120}, {250, 200}}
+	sizes := [][2]int{
+		{64, 64},
+		{84, 84},
+		{33, 17},
+		{322, 18},
+		{7, 5},
+		{1, 1},
+		{2, 3},
+		{3, 2},
+		{5, 40},
+		{97, 30},
+		{160, 120},
+		{250, 200},
+	}
 	if testing.Short() {
 		sizes = sizes[:6]
 	}
@@ -119,7 +148,14 @@ func TestKeptPlanes(t *testing.T) {
 				if name == "gbrp" && size[0]%2 != 0 {
 					continue
 				}
-				d := synthetic(size[0], size[1], name, []int{1, 2, 5, 9, 0, 15, 255}[i%7], i%2 == 1, uint32(f*100+i))
+				d := synthetic(
+					size[0],
+					size[1],
+					name,
+					[]int{1, 2, 5, 9, 0, 15, 255}[i%7],
+					i%2 == 1,
+					uint32(f*100+i),
+				)
 				for _, degrees := range []int{0, 90, 180, 270} {
 					if degrees != 0 && i%3 != 0 {
 						continue
@@ -195,7 +231,10 @@ func TestKeptPlanesOfClips(t *testing.T) {
 	for _, path := range paths {
 		f := acquire(t, path)
 		n := min(f.Index.NumFrames(), 4)
-		err := newPool(t, 0).Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
+		err := newPool(
+			t,
+			0,
+		).Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(n)), func(k int, pic video.Frame) error {
 			info, planes := keep(t, pic)
 			for _, spec := range specsFor(pic) {
 				if strings.HasPrefix(path, "testdata") || spec.Width == 0 || spec.Width == 224 {
@@ -276,7 +315,10 @@ func TestScratchesAreBounded(t *testing.T) {
 	for _, s := range held {
 		scratches.put(s)
 	}
-	if n := len(scratches.idle); n > maxIdle || scratches.bytes > maxIdleBytes || scratches.bytes < 0 {
+	if n := len(
+		scratches.idle,
+	); n > maxIdle || scratches.bytes > maxIdleBytes ||
+		scratches.bytes < 0 {
 		t.Errorf("%d idle scratches of %d bytes", n, scratches.bytes)
 	}
 }
@@ -300,7 +342,8 @@ func TestKeptPlanesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Results that are written past the caches have the same bytes wherever they lie, and the neighbours' bytes stay (F3).
+// Results that are written past the caches have the same bytes wherever they lie, and the
+// neighbours' bytes stay (F3).
 func TestEveryAlignment(t *testing.T) {
 	for _, size := range [][2]int{{640, 80}, {250, 200}, {101, 500}, {8192, 8}, {8200, 8}} {
 		d := synthetic(size[0], size[1], "yuv420p", 5, false, 5)
@@ -348,7 +391,10 @@ func TestEveryAlignment(t *testing.T) {
 				}
 				e := len(turned) / (size[0] * size[1])
 				for i := range size[0] * size[1] {
-					if !bytes.Equal(buf[at+i*e:at+i*e+e], turned[len(turned)-i*e-e:len(turned)-i*e]) {
+					if !bytes.Equal(
+						buf[at+i*e:at+i*e+e],
+						turned[len(turned)-i*e-e:len(turned)-i*e],
+					) {
 						t.Fatalf("%v %+v at %d: code %d", size, spec, at, i)
 					}
 				}
@@ -382,26 +428,73 @@ func TestConvertPlanesRefuses(t *testing.T) {
 	if err := video.ConvertPlanes(good, planes, &video.Spec{}, dst); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []video.PlaneInfo{{}, {Width: 8, Height: 8}, {Width: 8, Height: 8, Format: 255}, {Width: -8, Height: 8, Format: 1}, {Width: 8, Height: 0, Format: 1},
-		{Width: 1 << 30, Height: 1 << 30, Format: 1}, {Width: 8, Height: 8, Format: 1, Rotation: 45}} {
-		if err := video.ConvertPlanes(bad, planes, &video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {
+	for _, bad := range []video.PlaneInfo{
+		{},
+		{Width: 8, Height: 8},
+		{Width: 8, Height: 8, Format: 255},
+		{Width: -8, Height: 8, Format: 1},
+		{Width: 8, Height: 0, Format: 1},
+		{Width: 1 << 30, Height: 1 << 30, Format: 1},
+		{Width: 8, Height: 8, Format: 1, Rotation: 45},
+	} {
+		if err := video.ConvertPlanes(
+			bad,
+			planes,
+			&video.Spec{},
+			dst,
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 		_ = bad.Bytes()
 		_ = bad.Shape()
 	}
-	if err := video.ConvertPlanes(video.PlaneInfo{Width: 64, Height: 8, Format: 1}, planes, &video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {
+	if err := video.ConvertPlanes(
+		video.PlaneInfo{Width: 64, Height: 8, Format: 1},
+		planes,
+		&video.Spec{},
+		dst,
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Errorf("a larger frame than its planes: %v", err)
 	}
 	for _, n := range []int{0, 1, len(dst) - 1} {
-		if err := video.ConvertPlanes(good, planes[:n], &video.Spec{}, dst); !errors.Is(err, robocache.ErrMalformed) {
+		if err := video.ConvertPlanes(
+			good,
+			planes[:n],
+			&video.Spec{},
+			dst,
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("%d bytes of planes: %v", n, err)
 		}
-		if err := video.ConvertPlanes(good, planes, &video.Spec{}, dst[:n]); !errors.Is(err, robocache.ErrMisuse) {
+		if err := video.ConvertPlanes(
+			good,
+			planes,
+			&video.Spec{},
+			dst[:n],
+		); !errors.Is(
+			err,
+			robocache.ErrMisuse,
+		) {
 			t.Errorf("a destination of %d bytes: %v", n, err)
 		}
 	}
-	if err := video.ConvertPlanes(good, planes, &video.Spec{Pixel: video.DepthMM}, make([]byte, 256)); !errors.Is(err, robocache.ErrMisuse) {
+	if err := video.ConvertPlanes(
+		good,
+		planes,
+		&video.Spec{Pixel: video.DepthMM},
+		make([]byte, 256),
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("depth without a code: %v", err)
 	}
 	b := good.Append(nil)
@@ -420,11 +513,19 @@ func TestConvertPlanesRefuses(t *testing.T) {
 	}
 }
 
-// FuzzConvertPlanes: any header, any length, any bytes: an error of a class, or a result; never a byte outside.
+// FuzzConvertPlanes: any header, any length, any bytes: an error of a class, or a result; never a
+// byte outside.
 func FuzzConvertPlanes(f *testing.F) {
 	for _, name := range []uint8{1, 14, 28, 31} {
 		info := video.PlaneInfo{Width: 33, Height: 17, Format: name, Matrix: 5, Rotation: 90}
-		f.Add(info.Append(nil), bytes.Repeat([]byte{200, 3}, info.Bytes()/2), uint8(0), true, uint16(0), uint16(0))
+		f.Add(
+			info.Append(nil),
+			bytes.Repeat([]byte{200, 3}, info.Bytes()/2),
+			uint8(0),
+			true,
+			uint16(0),
+			uint16(0),
+		)
 	}
 	f.Fuzz(func(t *testing.T, head, body []byte, pixel uint8, chw bool, width, height uint16) {
 		info, err := video.ParsePlaneInfo(head)
@@ -443,7 +544,13 @@ func FuzzConvertPlanes(f *testing.F) {
 		}
 		planes := fenced(t, len(body))
 		copy(planes, body)
-		spec := video.Spec{Pixel: video.Pixel(pixel % 7), ChannelsFirst: chw, Width: int(width), Height: int(height), Depth: &depthCodes[1]}
+		spec := video.Spec{
+			Pixel:         video.Pixel(pixel % 7),
+			ChannelsFirst: chw,
+			Width:         int(width),
+			Height:        int(height),
+			Depth:         &depthCodes[1],
+		}
 		shape := info.Shape()
 		n, err := shape.Bytes(&spec)
 		if err != nil {

@@ -54,7 +54,10 @@ func (m *memoryFile) Close() error    { return nil }
 
 func fileOf(t testing.TB, m *memoryFile) *video.File {
 	t.Helper()
-	lib := video.NewLibrary(func(context.Context, string) (robocache.Ranged, error) { return m, nil }, 0)
+	lib := video.NewLibrary(
+		func(context.Context, string) (robocache.Ranged, error) { return m, nil },
+		0,
+	)
 	f, err := lib.Acquire(context.Background(), "clip.mp4")
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +66,18 @@ func fileOf(t testing.TB, m *memoryFile) *video.File {
 	return f
 }
 
-// A caller that asks for one frame after the other pays about one packet a frame, at any GOP and with delayed output.
+// A caller that asks for one frame after the other pays about one packet a frame, at any GOP and
+// with delayed output.
 func TestItemsInOrder(t *testing.T) {
-	names := []string{"hevc open gop", "av1 g=2", "h264 gop 250, b-frames", "h264 open gop, b-pyramid, 4 refs", "mpeg4 b-frames", "av1 g=16, hidden frames", "vp9 alternate references"}
+	names := []string{
+		"hevc open gop",
+		"av1 g=2",
+		"h264 gop 250, b-frames",
+		"h264 open gop, b-pyramid, 4 refs",
+		"mpeg4 b-frames",
+		"av1 g=16, hidden frames",
+		"vp9 alternate references",
+	}
 	if testing.Short() {
 		names = names[:2]
 	}
@@ -78,7 +90,9 @@ func TestItemsInOrder(t *testing.T) {
 			for _, step := range []int{1, 3} {
 				before := p.Stats().Packets
 				for k := 0; k < len(want); k += step {
-					if s := sum(images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+					if s := sum(
+						images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
+					); s != want[k] {
 						t.Fatalf("step %d: frame %d is not ffmpeg's", step, k)
 					}
 				}
@@ -91,7 +105,9 @@ func TestItemsInOrder(t *testing.T) {
 			before := p.Stats().Packets
 			for k := range want {
 				for _, f := range files {
-					if s := sum(images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+					if s := sum(
+						images(t, p, f, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
+					); s != want[k] {
 						t.Fatalf("in turn: frame %d is not ffmpeg's", k)
 					}
 				}
@@ -155,20 +171,26 @@ func TestHammer(t *testing.T) {
 					for i := range set {
 						set[i] = r.IntN(len(want))
 					}
-					err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, set), func(k int, pic video.Frame) error {
-						n, err := pic.Bytes(&spec)
-						if err != nil {
-							return err
-						}
-						b := make([]byte, n)
-						if err := pic.Convert(&spec, b); err != nil {
-							return err
-						}
-						if sum(b) != want[k] {
-							return fmt.Errorf("frame %d is not ffmpeg's", k)
-						}
-						return nil
-					})
+					err := p.Decode(
+						context.Background(),
+						f,
+						nil,
+						video.Plan(f.Index, set),
+						func(k int, pic video.Frame) error {
+							n, err := pic.Bytes(&spec)
+							if err != nil {
+								return err
+							}
+							b := make([]byte, n)
+							if err := pic.Convert(&spec, b); err != nil {
+								return err
+							}
+							if sum(b) != want[k] {
+								return fmt.Errorf("frame %d is not ffmpeg's", k)
+							}
+							return nil
+						},
+					)
 					if err != nil {
 						t.Errorf("%s: %v", name, err)
 						return
@@ -204,7 +226,19 @@ func TestMutatedPackets(t *testing.T) {
 		rounds = 5
 	}
 	t.Logf("%d rounds a clip (ROBOCACHE_EXHAUSTIVE=1: 100)", rounds)
-	names := []string{"av1 g=2", "h264 open gop", "hevc open gop", "av1 g=16, hidden frames", "h264 gop 250, b-frames", "h264 lossless 4:4:4", "h264 interlaced", "hevc default", "hevc gray12 lossless g=2", "mpeg4 b-frames", "vp9 g=8"}
+	names := []string{
+		"av1 g=2",
+		"h264 open gop",
+		"hevc open gop",
+		"av1 g=16, hidden frames",
+		"h264 gop 250, b-frames",
+		"h264 lossless 4:4:4",
+		"h264 interlaced",
+		"hevc default",
+		"hevc gray12 lossless g=2",
+		"mpeg4 b-frames",
+		"vp9 g=8",
+	}
 	if testing.Short() {
 		names = names[:3]
 	}
@@ -247,35 +281,45 @@ func TestMutatedPackets(t *testing.T) {
 				}
 				var buf []byte
 				for _, g := range video.Plan(f.Index, set) {
-					err := p.Decode(context.Background(), f, nil, []video.Group{g}, func(k int, pic video.Frame) error {
-						for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
-							n, err := pic.Bytes(&spec)
-							if err != nil {
-								return err
+					err := p.Decode(
+						context.Background(),
+						f,
+						nil,
+						[]video.Group{g},
+						func(k int, pic video.Frame) error {
+							for _, spec := range []video.Spec{{ChannelsFirst: true}, {Pixel: video.YUVPlanes}} {
+								n, err := pic.Bytes(&spec)
+								if err != nil {
+									return err
+								}
+								if n > 64<<20 {
+									return fmt.Errorf("a frame of %d bytes", n)
+								}
+								if cap(buf) < n {
+									buf = make([]byte, n)
+								}
+								if err := pic.Convert(&spec, buf[:n]); err != nil {
+									return err
+								}
 							}
-							if n > 64<<20 {
-								return fmt.Errorf("a frame of %d bytes", n)
-							}
-							if cap(buf) < n {
-								buf = make([]byte, n)
-							}
-							if err := pic.Convert(&spec, buf[:n]); err != nil {
-								return err
-							}
-						}
-						return nil
-					})
+							return nil
+						},
+					)
 					if err != nil {
 						failed++
 						var e *robocache.Error
-						if !errors.As(err, &e) || e.Where["file"] != "clip.mp4" || e.Where["frame"] == nil || e.Where["codec"] == nil {
+						if !errors.As(err, &e) || e.Where["file"] != "clip.mp4" ||
+							e.Where["frame"] == nil ||
+							e.Where["codec"] == nil {
 							t.Fatalf("untyped or without place: %v", err)
 						}
 					}
 				}
 			}
 			k := r.IntN(len(want))
-			if s := sum(images(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k]); s != want[k] {
+			if s := sum(
+				images(t, p, good, []int{k}, video.Spec{Pixel: video.YUVPlanes})[k],
+			); s != want[k] {
 				t.Errorf("after the damaged ones frame %d is not ffmpeg's", k)
 			}
 			t.Logf("%d groups failed; %d decoders opened", failed, p.Stats().Opened)
@@ -298,7 +342,13 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	one := video.Plan(f.Index, []int{9})[0]
 
 	mine := errors.New("mine")
-	if err := p.Decode(ctx, f, nil, []video.Group{one}, func(int, video.Frame) error { return mine }); err != mine {
+	if err := p.Decode(
+		ctx,
+		f,
+		nil,
+		[]video.Group{one},
+		func(int, video.Frame) error { return mine },
+	); err != mine {
 		t.Errorf("deliver's error became %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
@@ -307,17 +357,27 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 	half, stop := context.WithCancel(ctx)
-	if err := p.Decode(half, f, nil, []video.Group{{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}}, func(k int, _ video.Frame) error {
-		if k == 5 {
-			stop()
-		}
-		return nil
-	}); !errors.Is(err, context.Canceled) {
+	if err := p.Decode(
+		half,
+		f,
+		nil,
+		[]video.Group{{Start: 0, End: clipFrames - 1, Ordinals: upTo(clipFrames)}},
+		func(k int, _ video.Frame) error {
+			if k == 5 {
+				stop()
+			}
+			return nil
+		},
+	); !errors.Is(
+		err,
+		context.Canceled,
+	) {
 		t.Errorf("cancelled in the middle: %v", err)
 	}
 	m.fail = func(int64) error { return &robocache.Error{Class: robocache.ErrTemporary, Msg: "the network"} }
 	err = p.Decode(ctx, f, nil, []video.Group{one}, none)
-	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") || !strings.Contains(err.Error(), "frame 9") {
+	if !errors.Is(err, robocache.ErrTemporary) || !strings.Contains(err.Error(), "clip.mp4") ||
+		!strings.Contains(err.Error(), "frame 9") {
 		t.Errorf("read error: %v", err)
 	}
 	m.fail = nil
@@ -328,10 +388,28 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if sum(got[9]) != want[9] {
 		t.Error("after the errors frame 9 is not ffmpeg's")
 	}
-	if err := p.Decode(ctx, f, nil, []video.Group{video.Plan(f.Index, []int{clipFrames})[0]}, none); !errors.Is(err, robocache.ErrNotFound) {
+	if err := p.Decode(
+		ctx,
+		f,
+		nil,
+		[]video.Group{video.Plan(f.Index, []int{clipFrames})[0]},
+		none,
+	); !errors.Is(
+		err,
+		robocache.ErrNotFound,
+	) {
 		t.Errorf("a frame behind the last: %v", err)
 	}
-	if err := p.Decode(ctx, f, nil, []video.Group{{Start: 4, End: 6, Ordinals: []int{9}}}, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(
+		ctx,
+		f,
+		nil,
+		[]video.Group{{Start: 4, End: 6, Ordinals: []int{9}}},
+		none,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("a group without the frame's packet: %v", err)
 	}
 	if err := p.Decode(ctx, f, nil, []video.Group{{}}, none); err != nil {
@@ -340,7 +418,16 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := p.Decode(ctx, f, nil, []video.Group{one}, none); !errors.Is(err, robocache.ErrMisuse) {
+	if err := p.Decode(
+		ctx,
+		f,
+		nil,
+		[]video.Group{one},
+		none,
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -349,7 +436,13 @@ func TestErrorsKeepTheirPlace(t *testing.T) {
 func TestCloseWhileDecoding(t *testing.T) {
 	f := acquire(t, clipNamed(t, "h264 g=2").make(t))
 	p := video.NewPool(0)
-	err := p.Decode(context.Background(), f, nil, []video.Group{video.Plan(f.Index, []int{9})[0]}, func(int, video.Frame) error { return p.Close() })
+	err := p.Decode(
+		context.Background(),
+		f,
+		nil,
+		[]video.Group{video.Plan(f.Index, []int{9})[0]},
+		func(int, video.Frame) error { return p.Close() },
+	)
 	if err != nil {
 		t.Error(err)
 	}
@@ -373,7 +466,13 @@ func TestNoAllocation(t *testing.T) {
 			set[i] = r.IntN(clipFrames)
 		}
 		for _, g := range planner.Plan(f.Index, set) {
-			if err := p.Decode(context.Background(), f, nil, []video.Group{g}, deliver); err != nil {
+			if err := p.Decode(
+				context.Background(),
+				f,
+				nil,
+				[]video.Group{g},
+				deliver,
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -394,18 +493,32 @@ func TestUnsupportedCodec(t *testing.T) {
 	if b.Name() != "ffmpeg" || b.Version() == "" {
 		t.Errorf("%s %s", b.Name(), b.Version())
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{FourCC: "apcn", Width: 8, Height: 8}); !isUnsupported(err) {
+	if _, err := b.NewDecoder(
+		&video.SampleEntry{FourCC: "apcn", Width: 8, Height: 8},
+	); !isUnsupported(
+		err,
+	) {
 		t.Errorf("ProRes: %v", err)
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264, Width: 1 << 20, Height: 1 << 20}); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := b.NewDecoder(
+		&video.SampleEntry{Codec: video.H264, Width: 1 << 20, Height: 1 << 20},
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Errorf("a terapixel: %v", err)
 	}
-	if _, err := b.NewDecoder(&video.SampleEntry{Codec: video.H264, Rotation: 45}); !isUnsupported(err) {
+	if _, err := b.NewDecoder(
+		&video.SampleEntry{Codec: video.H264, Rotation: 45},
+	); !isUnsupported(
+		err,
+	) {
 		t.Errorf("45 degrees: %v", err)
 	}
 }
 
-// Decoders give back what they took: opening and closing many leaves the process as large as it was.
+// Decoders give back what they took: opening and closing many leaves the process as large as it
+// was.
 func TestNoLeak(t *testing.T) {
 	resident := func() int64 {
 		debug.FreeOSMemory() // Go's own garbage aside
@@ -425,16 +538,22 @@ func TestNoLeak(t *testing.T) {
 		var dst []byte
 		round := func() {
 			p := video.NewPool(0)
-			if err := p.Decode(context.Background(), f, nil, video.Plan(f.Index, []int{1, 5}), func(_ int, pic video.Frame) error {
-				n, err := pic.Bytes(&spec)
-				if err != nil {
-					return err
-				}
-				if dst == nil {
-					dst = make([]byte, n)
-				}
-				return pic.Convert(&spec, dst)
-			}); err != nil {
+			if err := p.Decode(
+				context.Background(),
+				f,
+				nil,
+				video.Plan(f.Index, []int{1, 5}),
+				func(_ int, pic video.Frame) error {
+					n, err := pic.Bytes(&spec)
+					if err != nil {
+						return err
+					}
+					if dst == nil {
+						dst = make([]byte, n)
+					}
+					return pic.Convert(&spec, dst)
+				},
+			); err != nil {
 				t.Fatal(err)
 			}
 			p.Close()

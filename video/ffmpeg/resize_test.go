@@ -15,8 +15,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// A stream may change its size where its sample entry does not say so: each frame is delivered at its own, into a destination of its own size or not
-// at all, and what a header claims beyond the limit is not allocated (F3, F4).
+// A stream may change its size where its sample entry does not say so: each frame is delivered at
+// its own, into a destination of its own size or not at all, and what a header claims beyond the
+// limit is not allocated (F3, F4).
 func TestSizeChangesInsideTheStream(t *testing.T) {
 	data, err := os.ReadFile("testdata/odd/mjpeg.mp4")
 	if err != nil {
@@ -44,29 +45,35 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 
 	p := newPool(t, 0)
 	got := map[int][]byte{}
-	err = p.Decode(context.Background(), f, nil, video.Plan(f.Index, upTo(f.Index.NumFrames())), func(k int, pic video.Frame) error {
-		w, h := pic.Size()
-		if k != 2 {
-			if w != entry.Width || h != entry.Height {
-				t.Errorf("frame %d is %d×%d", k, w, h)
+	err = p.Decode(
+		context.Background(),
+		f,
+		nil,
+		video.Plan(f.Index, upTo(f.Index.NumFrames())),
+		func(k int, pic video.Frame) error {
+			w, h := pic.Size()
+			if k != 2 {
+				if w != entry.Width || h != entry.Height {
+					t.Errorf("frame %d is %d×%d", k, w, h)
+				}
+			} else if w != 102 || h != 30 {
+				t.Errorf("the changed frame is %d×%d", w, h)
 			}
-		} else if w != 102 || h != 30 {
-			t.Errorf("the changed frame is %d×%d", w, h)
-		}
-		buf := make([]byte, 3*entry.Width*entry.Height)
-		if k == 2 {
-			if err := pic.Convert(&video.Spec{}, buf); !errors.Is(err, robocache.ErrMisuse) {
-				t.Errorf("a destination of the entry's size: %v", err)
+			buf := make([]byte, 3*entry.Width*entry.Height)
+			if k == 2 {
+				if err := pic.Convert(&video.Spec{}, buf); !errors.Is(err, robocache.ErrMisuse) {
+					t.Errorf("a destination of the entry's size: %v", err)
+				}
+				scaled := video.Spec{Width: entry.Width, Height: entry.Height, ChannelsFirst: true}
+				if err := pic.Convert(&scaled, buf); err != nil || bytes.IndexByte(buf, 0) >= 0 {
+					t.Errorf("scaled to the entry's size: %v", err)
+				}
+				buf = make([]byte, 3*w*h)
 			}
-			scaled := video.Spec{Width: entry.Width, Height: entry.Height, ChannelsFirst: true}
-			if err := pic.Convert(&scaled, buf); err != nil || bytes.IndexByte(buf, 0) >= 0 {
-				t.Errorf("scaled to the entry's size: %v", err)
-			}
-			buf = make([]byte, 3*w*h)
-		}
-		got[k] = buf
-		return pic.Convert(&video.Spec{}, buf)
-	})
+			got[k] = buf
+			return pic.Convert(&video.Spec{}, buf)
+		},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +96,13 @@ func TestSizeChangesInsideTheStream(t *testing.T) {
 		t.Fatal("no frame header")
 	}
 	copy(packet[at+5:], []byte{0x7d, 0, 0x7d, 0})
-	err = p.Decode(context.Background(), f, nil, []video.Group{video.Plan(f.Index, []int{4})[0]}, func(int, video.Frame) error { return nil })
+	err = p.Decode(
+		context.Background(),
+		f,
+		nil,
+		[]video.Group{video.Plan(f.Index, []int{4})[0]},
+		func(int, video.Frame) error { return nil },
+	)
 	if !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrResourceLimit) {
 		t.Errorf("a gigapixel: %v", err)
 	}

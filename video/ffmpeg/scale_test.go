@@ -13,10 +13,38 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// F1 for scaled frames: our scaler stands for swscale's, to the bit, whichever way the size goes. scaled says of how many shapes it did.
+// F1 for scaled frames: our scaler stands for swscale's, to the bit, whichever way the size goes.
+// scaled says of how many shapes it did.
 func TestScalerEqualsSwscale(t *testing.T) {
-	sizes := [][2]int{{640, 480}, {320, 240}, {160, 120}, {848, 480}, {1280, 720}, {256, 256}, {100, 84}, {97, 61}, {322, 183}, {35, 9}, {20, 20}}
-	targets := [][2]int{{224, 224}, {96, 96}, {84, 84}, {320, 240}, {256, 192}, {640, 480}, {518, 378}, {30, 22}, {17, 40}, {16, 16}, {18, 400}, {224, 480}, {640, 224}, {1000, 30}}
+	sizes := [][2]int{
+		{640, 480},
+		{320, 240},
+		{160, 120},
+		{848, 480},
+		{1280, 720},
+		{256, 256},
+		{100, 84},
+		{97, 61},
+		{322, 183},
+		{35, 9},
+		{20, 20},
+	}
+	targets := [][2]int{
+		{224, 224},
+		{96, 96},
+		{84, 84},
+		{320, 240},
+		{256, 192},
+		{640, 480},
+		{518, 378},
+		{30, 22},
+		{17, 40},
+		{16, 16},
+		{18, 400},
+		{224, 480},
+		{640, 224},
+		{1000, 30},
+	}
 	if testing.Short() {
 		sizes = sizes[:4]
 	}
@@ -27,7 +55,14 @@ func TestScalerEqualsSwscale(t *testing.T) {
 				continue // the kernel of convert_test.go
 			}
 			format := []string{"yuv420p", "yuvj420p", "yuv422p", "yuv420p", "yuvj422p"}[(i+k)%5]
-			d := synthetic(from[0], from[1], format, []int{1, 2, 5, 9}[k%4], k%3 == 0, uint32(i*50+k))
+			d := synthetic(
+				from[0],
+				from[1],
+				format,
+				[]int{1, 2, 5, 9}[k%4],
+				k%3 == 0,
+				uint32(i*50+k),
+			)
 			spec := video.Spec{Width: to[0], Height: to[1], ChannelsFirst: k%2 == 0}
 			if k%5 == 4 {
 				spec.Pixel = video.RGBFloat32
@@ -56,7 +91,9 @@ func TestScalerEqualsSwscale(t *testing.T) {
 	if d := synthetic(640, 480, "yuv420p", 5, false, 1); true {
 		convert(t, d, video.Spec{Width: 224, Height: 224})
 		if !hasScaler(d) {
-			t.Log("640×480 → 224×224 goes through swscale: no AVX2, or an arithmetic of swscale that is not known here")
+			t.Log(
+				"640×480 → 224×224 goes through swscale: no AVX2, or an arithmetic of swscale that is not known here",
+			)
 		}
 		d.Close()
 	}

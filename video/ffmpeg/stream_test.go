@@ -14,7 +14,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// stream makes an elementary stream with the ffmpeg CLI, and cuts it into packets at its access unit delimiters.
+// stream makes an elementary stream with the ffmpeg CLI, and cuts it into packets at its access
+// unit delimiters.
 func elementary(t *testing.T, codec video.Codec, args string) (path string, packets [][]byte) {
 	t.Helper()
 	needFFmpeg(t)
@@ -27,7 +28,27 @@ func elementary(t *testing.T, codec video.Codec, args string) (path string, pack
 		t.Skipf("this ffmpeg has no %s", words[1])
 	}
 	path = filepath.Join(t.TempDir(), "stream."+ext)
-	ffmpegCLI(t, append(append([]string{"-f", "lavfi", "-i", "testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7", "-frames:v", "48", "-pix_fmt", "yuv420p", "-threads", "1"}, words...), "-bsf:v", filter, path)...)
+	ffmpegCLI(
+		t,
+		append(
+			append(
+				[]string{
+					"-f",
+					"lavfi",
+					"-i",
+					"testsrc2=size=162x122:rate=30,noise=alls=12:allf=t:all_seed=7",
+					"-frames:v",
+					"48",
+					"-pix_fmt",
+					"yuv420p",
+					"-threads",
+					"1",
+				},
+				words...),
+			"-bsf:v",
+			filter,
+			path,
+		)...)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +71,8 @@ func elementary(t *testing.T, codec video.Codec, args string) (path string, pack
 func bare(codec video.Codec, packet []byte) (out []byte) {
 	for _, nal := range bytes.Split(packet, []byte{0, 0, 1})[1:] {
 		nal = bytes.TrimRight(nal, "\x00")
-		if kind := nal[0]; codec == video.H264 && (kind&31 == 7 || kind&31 == 8) || codec == video.HEVC && kind>>1&63 >= 32 && kind>>1&63 <= 34 {
+		if kind := nal[0]; codec == video.H264 && (kind&31 == 7 || kind&31 == 8) ||
+			codec == video.HEVC && kind>>1&63 >= 32 && kind>>1&63 <= 34 {
 			continue
 		}
 		out = append(append(out, 0, 0, 1), nal...)
@@ -59,7 +81,11 @@ func bare(codec video.Codec, packet []byte) (out []byte) {
 }
 
 // virtual mp4 makes a virtual mp4 of packets, and gives the number of each one's frame.
-func film(t *testing.T, codec video.Codec, packets [][]byte) (*video.VirtualMP4, []int, *video.Stream) {
+func film(
+	t *testing.T,
+	codec video.Codec,
+	packets [][]byte,
+) (*video.VirtualMP4, []int, *video.Stream) {
 	t.Helper()
 	s, err := video.NewStream(codec, video.Limits{})
 	if err != nil {
@@ -94,14 +120,18 @@ func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, p
 	}
 	b := make([]byte, f.Size())
 	for at := 0; at < len(b); at += piece {
-		err := f.ReadAt(b[at:min(at+piece, len(b))], int64(at), func(first, last int, yield func(int, []byte) error) error {
-			for k := first; k <= last; k++ {
-				if err := yield(k, packets[of[k]]); err != nil {
-					return err
+		err := f.ReadAt(
+			b[at:min(at+piece, len(b))],
+			int64(at),
+			func(first, last int, yield func(int, []byte) error) error {
+				for k := first; k <= last; k++ {
+					if err := yield(k, packets[of[k]]); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
-		})
+				return nil
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +143,8 @@ func write(t *testing.T, f *video.VirtualMP4, packets [][]byte, numbers []int, p
 	return path
 }
 
-// V14: a virtual mp4 of packets gives the frames that libavcodec gives of the stream, to the bit and in any order; as a file other readers take it.
+// V14: a virtual mp4 of packets gives the frames that libavcodec gives of the stream, to the bit
+// and in any order; as a file other readers take it.
 func TestMP4(t *testing.T) {
 	for _, c := range []struct {
 		name, args string
@@ -155,7 +186,8 @@ func TestMP4(t *testing.T) {
 	}
 }
 
-// V14: frames before the first key frame and behind a missing packet are in no virtual mp4, also where nobody says that it is missing.
+// V14: frames before the first key frame and behind a missing packet are in no virtual mp4, also
+// where nobody says that it is missing.
 func TestMP4Gaps(t *testing.T) {
 	for _, codec := range []video.Codec{video.H264, video.HEVC} {
 		args := "-c:v libx264 -g 12 -bf 0"
@@ -179,7 +211,13 @@ func TestMP4Gaps(t *testing.T) {
 			f, numbers, s := film(t, codec, cut)
 			early, lost := s.Absent()
 			if early != 7 || lost != 6 || f.Frames() != 48-5-1-7-6 {
-				t.Fatalf("%s: %d before the first key frame, %d behind the gap, %d frames", codec, early, lost, f.Frames())
+				t.Fatalf(
+					"%s: %d before the first key frame, %d behind the gap, %d frames",
+					codec,
+					early,
+					lost,
+					f.Frames(),
+				)
 			}
 			var sums []string
 			shift := 0
@@ -215,19 +253,30 @@ func TestMP4Refuses(t *testing.T) {
 		if err == nil {
 			_, err = s.MP4(robocache.Rate{Num: 30, Den: 1})
 		}
-		if !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), what) {
+		if !errors.Is(err, robocache.ErrUnsupported) && !errors.Is(err, robocache.ErrMalformed) ||
+			!strings.Contains(err.Error(), what) {
 			t.Errorf("expected %q, found %v", what, err)
 		}
 	}
 	_, packets := elementary(t, video.H264, "-c:v libx264 -g 24 -bf 3")
 	refuse(video.H264, packets, "B frames")
 	_, plain := elementary(t, video.H264, "-c:v libx264 -g 12 -bf 0")
-	refuse(video.H264, [][]byte{append(append([]byte{}, plain[0]...), plain[1]...)}, "several frames")
+	refuse(
+		video.H264,
+		[][]byte{append(append([]byte{}, plain[0]...), plain[1]...)},
+		"several frames",
+	)
 	refuse(video.H264, plain[1:12], "without a key frame")
 	refuse(video.H264, [][]byte{plain[0][4:]}, "Annex B")
 	_, hevc := elementary(t, video.HEVC, "-c:v libx265 -x265-params keyint=12"+x265Quiet)
 	refuse(video.HEVC, hevc, "B frames")
-	if _, err := video.NewStream(video.MPEG4, video.Limits{}); !errors.Is(err, robocache.ErrUnsupported) {
+	if _, err := video.NewStream(
+		video.MPEG4,
+		video.Limits{},
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Error(err)
 	}
 }

@@ -25,7 +25,14 @@ func TestAddressSpace(t *testing.T) {
 		fmt.Printf("values %x\n", values)
 		return
 	}
-	child := exec.Command("sh", "-c", `ulimit -v 4194304; exec "$@"`, "sh", os.Args[0], "-test.run=^TestAddressSpace$")
+	child := exec.Command(
+		"sh",
+		"-c",
+		`ulimit -v 4194304; exec "$@"`,
+		"sh",
+		os.Args[0],
+		"-test.run=^TestAddressSpace$",
+	)
 	child.Env = append(os.Environ(), asChild+"=1")
 	out, err := child.CombinedOutput()
 	if err != nil || !bytes.Contains(out, fmt.Appendf(nil, "values %x\n", values)) {
@@ -37,10 +44,16 @@ func TestAddressSpace(t *testing.T) {
 // stack, and that any other refusal is unsupported.
 func TestLackOfAddressSpace(t *testing.T) {
 	err := startError(fmt.Errorf("mmap: %w", os.NewSyscallError("mmap", syscall.ENOMEM)))
-	if !errors.Is(err, robocache.ErrResourceLimit) || robocache.Bad(err) || strings.Contains(err.Error(), "goroutine") {
+	if !errors.Is(err, robocache.ErrResourceLimit) || robocache.Bad(err) ||
+		strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("no address space: %v", err)
 	}
-	if err := startError(os.NewSyscallError("mmap", syscall.EPERM)); !errors.Is(err, robocache.ErrUnsupported) {
+	if err := startError(
+		os.NewSyscallError("mmap", syscall.EPERM),
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("no executable memory: %v", err)
 	}
 }

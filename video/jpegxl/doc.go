@@ -1,5 +1,6 @@
-// Package jpegxl decodes JPEG XL, UMI's camera codec, by libjxl compiled to WebAssembly: in every build, without cgo and without a library
-// of the machine. The first image compiles the decoder, which costs 0.4 s of a core, once a process.
+// Package jpegxl decodes JPEG XL, UMI's camera codec, by libjxl compiled to WebAssembly: in every
+// build, without cgo and without a library of the machine. The first image compiles the decoder,
+// which costs 0.4 s of a core, once a process.
 //
 // # Contract
 //

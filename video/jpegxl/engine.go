@@ -24,9 +24,10 @@ import (
 //go:embed data/decode.wasm.gz
 var decoder []byte
 
-// allocator is the function of decoder that all memory is taken by: a thousand times an image, and at least once for every frame, hidden
-// or not, and every section of one. There the clock is looked at: a check at each jump, as the runtime offers it, makes an image take
-// four times as long. It also is where the collector may stop the goroutine.
+// allocator is the function of decoder that all memory is taken by: a thousand times an image, and
+// at least once for every frame, hidden or not, and every section of one. There the clock is looked
+// at: a check at each jump, as the runtime offers it, makes an image take four times as long. It
+// also is where the collector may stop the goroutine.
 const allocator = 548
 
 const (
@@ -100,17 +101,26 @@ func compile() (e *engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx := experimental.WithFunctionListenerFactory(context.Background(), experimental.FunctionListenerFactoryFunc(func(f api.FunctionDefinition) experimental.FunctionListener {
-		if f.Index() == allocator {
-			return clock{}
-		}
-		return nil
-	}))
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithDebugInfoEnabled(false))
+	ctx := experimental.WithFunctionListenerFactory(
+		context.Background(),
+		experimental.FunctionListenerFactoryFunc(
+			func(f api.FunctionDefinition) experimental.FunctionListener {
+				if f.Index() == allocator {
+					return clock{}
+				}
+				return nil
+			},
+		),
+	)
+	rt := wazero.NewRuntimeWithConfig(
+		ctx,
+		wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithDebugInfoEnabled(false),
+	)
 	const badFile = 8 // what it imports, for messages of its library: files that are not there
 	if _, err := rt.NewHostModuleBuilder("wasi_snapshot_preview1").
 		NewFunctionBuilder().WithFunc(func(int32) int32 { return badFile }).Export("fd_close").
-		NewFunctionBuilder().WithFunc(func(int32, int32, int32, int32) int32 { return badFile }).Export("fd_write").
+		NewFunctionBuilder().
+		WithFunc(func(int32, int32, int32, int32) int32 { return badFile }).Export("fd_write").
 		Instantiate(ctx); err != nil {
 		return nil, err
 	}
@@ -124,7 +134,13 @@ func compile() (e *engine, err error) {
 // clock ends a decoder whose context is done.
 type clock struct{}
 
-func (clock) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+func (clock) Before(
+	ctx context.Context,
+	_ api.Module,
+	_ api.FunctionDefinition,
+	_ []uint64,
+	_ experimental.StackIterator,
+) {
 	if err := ctx.Err(); err != nil {
 		panic(err)
 	}
@@ -147,12 +163,21 @@ func (e *engine) take(ctx context.Context) (*instance, error) {
 		return in, nil
 	}
 	e.mu.Unlock()
-	mod, err := e.rt.InstantiateModule(context.Background(), e.module, wazero.NewModuleConfig().WithName(""))
+	mod, err := e.rt.InstantiateModule(
+		context.Background(),
+		e.module,
+		wazero.NewModuleConfig().WithName(""),
+	)
 	if err != nil {
 		<-e.running
 		return nil, robocache.ResourceLimit(op, nil, "no memory for a decoder").WithCause(err)
 	}
-	return &instance{mod, mod.ExportedFunction("malloc"), mod.ExportedFunction("free"), mod.ExportedFunction("decode")}, nil
+	return &instance{
+		mod,
+		mod.ExportedFunction("malloc"),
+		mod.ExportedFunction("free"),
+		mod.ExportedFunction("decode"),
+	}, nil
 }
 
 // give takes a decoder back. One that failed may be in any state: it is not used again.
@@ -187,7 +212,12 @@ func (in *instance) call(ctx context.Context, f api.Function, args ...uint64) (u
 func (in *instance) full() bool { return in.mod.Memory().Size() > (maxPages-64)*page }
 
 func tooLarge() error {
-	return robocache.ResourceLimit(op, nil, "the image takes more than %d MiB of memory to decode", maxPages*page>>20)
+	return robocache.ResourceLimit(
+		op,
+		nil,
+		"the image takes more than %d MiB of memory to decode",
+		maxPages*page>>20,
+	)
 }
 
 // room takes memory in the decoder.
@@ -213,14 +243,27 @@ func (in *instance) decode(ctx context.Context, dst, src []byte, size int) (err 
 		return err
 	}
 	mem.Write(uint32(from), src)
-	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes over memory of the decoder, which is
-	// not used again then.
+	// Four words of info, and behind them a delay a frame: a stream of more than maxFrames writes
+	// over memory of the decoder, which is not used again then.
 	head, err := in.room(ctx, 16+4*maxFrames)
 	if err != nil {
 		return err
 	}
 	run := func(only, all, out uint64) (bool, error) {
-		call, err := in.call(ctx, in.images, from, uint64(len(src)), only, all, head, head+4, head+8, head+12, head+16, out)
+		call, err := in.call(
+			ctx,
+			in.images,
+			from,
+			uint64(len(src)),
+			only,
+			all,
+			head,
+			head+4,
+			head+8,
+			head+12,
+			head+16,
+			out,
+		)
 		if err != nil {
 			return false, err
 		}

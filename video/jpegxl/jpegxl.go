@@ -16,8 +16,9 @@ const (
 
 var slack = 10 * time.Second // what decoding may take beside
 
-// Decode decodes all images of a stream into dst, one after the other, row by row, channels last, little-endian. size is that of an
-// element: 1 or 2 bytes. The number of channels is what len(dst) leaves for a pixel.
+// Decode decodes all images of a stream into dst, one after the other, row by row, channels last,
+// little-endian. size is that of an element: 1 or 2 bytes. The number of channels is what len(dst)
+// leaves for a pixel.
 func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 	if size != 1 && size != 2 {
 		return robocache.Unsupported(op, nil, "elements of %d bytes", size).
@@ -43,7 +44,13 @@ func Decode(ctx context.Context, dst, src []byte, size int) (err error) {
 		return ctx.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return robocache.ResourceLimit(op, nil, "%d bytes take more time than %d values may", len(src), len(dst)/size)
+		return robocache.ResourceLimit(
+			op,
+			nil,
+			"%d bytes take more time than %d values may",
+			len(src),
+			len(dst)/size,
+		)
 	}
 	return err
 }
@@ -61,11 +68,13 @@ type info struct{ width, height, bits, frames uint32 }
 func (i info) channels(values int) (int, error) {
 	var pixels int64
 	if i.width <= 1<<30 && i.height <= 1<<30 && i.frames <= maxFrames {
-		if pixels = int64(i.width) * int64(i.height); pixels <= int64(values) { // else the frames' might not fit an int64
+		// else the frames' might not fit an int64
+		if pixels = int64(i.width) * int64(i.height); pixels <= int64(values) {
 			pixels *= int64(i.frames)
 		}
 	}
-	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 || int64(values)/pixels > 4 {
+	if pixels <= 0 || pixels > int64(values) || int64(values)%pixels != 0 ||
+		int64(values)/pixels > 4 {
 		return 0, robocache.Malformed(op, nil, "").
 			Expected(fmt.Sprintf("images of %d values", values), fmt.Sprintf("%d of %d×%d pixels", i.frames, i.height, i.width))
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestHugeSizes: sizes of which the number of pixels is beyond 64 bits are refused like any other (16 frames of 2^30 by 2^30 make 0).
+// TestHugeSizes: sizes of which the number of pixels is beyond 64 bits are refused like any other
+// (16 frames of 2^30 by 2^30 make 0).
 func TestHugeSizes(t *testing.T) {
 	for _, i := range []info{{1 << 30, 1 << 30, 8, 16}, {1 << 30, 1 << 30, 8, 8}, {1 << 30, 1 << 30, 8, maxFrames}, {1<<32 - 1, 1<<32 - 1, 8, 1}, {0, 1, 8, 1}, {1, 1, 8, 1<<32 - 1}} {
 		if c, err := i.channels(300); !errors.Is(err, robocache.ErrMalformed) {
@@ -21,7 +22,8 @@ func TestHugeSizes(t *testing.T) {
 	}
 }
 
-// TestWaiting: while all cores are taken an image waits for as long as its caller does, whatever time the decoding of it may take.
+// TestWaiting: while all cores are taken an image waits for as long as its caller does, whatever
+// time the decoding of it may take.
 func TestWaiting(t *testing.T) {
 	e, err := start()
 	if err != nil {
@@ -39,7 +41,8 @@ func TestWaiting(t *testing.T) {
 	for range cap(e.running) {
 		<-e.running
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, robocache.ErrResourceLimit) || time.Since(begin) < 150*time.Millisecond {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, robocache.ErrResourceLimit) ||
+		time.Since(begin) < 150*time.Millisecond {
 		t.Errorf("after %v: %v", time.Since(begin), err)
 	}
 }

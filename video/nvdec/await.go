@@ -14,9 +14,11 @@ const (
 	glances = 50_000
 )
 
-// await waits until a surface is decoded, the last of n frames: most of the usual time in one nap, then an eighth of it at a time, for looking costs the host more
-// than a frame that is taken late costs the engine, which has others. Mapping the surface would wait too, but keep a core busy meanwhile. What takes
-// too long is left to the mapping, which has the error. It gives what the engine said last.
+// await waits until a surface is decoded, the last of n frames: most of the usual time in one nap,
+// then an eighth of it at a time, for looking costs the host more than a frame that is taken late
+// costs the engine, which has others. Mapping the surface would wait too, but keep a core busy
+// meanwhile. What takes too long is left to the mapping, which has the error. It gives what the
+// engine said last.
 func (d *decoder) await(surface int32, n int) (status int32) {
 	begin, usual := time.Now(), d.usual*time.Duration(n)
 	nap := usual * 5 / 8
@@ -31,7 +33,8 @@ func (d *decoder) await(surface int32, n int) (status int32) {
 	return status
 }
 
-// decoded waits for the frame in hand, and for those inside with it: until the one that was decoded last is done.
+// decoded waits for the frame in hand, and for those inside with it: until the one that was decoded
+// last is done.
 func (d *decoder) decoded() {
 	if !d.done {
 		d.done = true
@@ -39,7 +42,8 @@ func (d *decoder) decoded() {
 	}
 }
 
-// sound says how the frame in hand was decoded, and asks of those that it may refer to (N5). The engine takes them in order, so that all are done.
+// sound says how the frame in hand was decoded, and asks of those that it may refer to (N5). The
+// engine takes them in order, so that all are done.
 func (d *decoder) sound() error {
 	if d.frame.bad != nil {
 		return d.frame.bad
@@ -78,5 +82,10 @@ func (d *decoder) met(status int32) error {
 }
 
 func (d *decoder) fault(status int32) error {
-	return robocache.Malformed(opDecode, robocache.Where{"codec": string(d.entry.Codec)}, "the engine met an error in the packets (status %d)", status)
+	return robocache.Malformed(
+		opDecode,
+		robocache.Where{"codec": string(d.entry.Codec)},
+		"the engine met an error in the packets (status %d)",
+		status,
+	)
 }

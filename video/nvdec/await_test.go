@@ -20,14 +20,20 @@ func TestDamage(t *testing.T) {
 		}
 		pic, _, _, _ := receive(d)
 		info, _ := pic.(video.PlanarFrame).PlaneInfo()
-		if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); !errors.Is(err, robocache.ErrMalformed) {
+		if err := pic.(video.PlanarFrame).CopyPlanes(
+			make([]byte, info.Bytes()),
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Error(err)
 		}
 		d.Close()
 	}
 }
 
-// N5: a frame with an error is known of when its surface has become another's: what refers to it is wrong too.
+// N5: a frame with an error is known of when its surface has become another's: what refers to it is
+// wrong too.
 func TestDamageOfReferences(t *testing.T) {
 	for _, between := range []int{0, 1, 5, 40} {
 		f := newFake()
@@ -68,7 +74,10 @@ func TestDamageInside(t *testing.T) {
 	expect(t, pic, f, 11)
 	pic, number, _, _ := receive(d)
 	info, _ := pic.(video.PlanarFrame).PlaneInfo()
-	if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); number != 1 || !errors.Is(err, robocache.ErrMalformed) {
+	if err := pic.(video.PlanarFrame).CopyPlanes(
+		make([]byte, info.Bytes()),
+	); number != 1 ||
+		!errors.Is(err, robocache.ErrMalformed) {
 		t.Error(number, err)
 	}
 }

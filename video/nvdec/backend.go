@@ -31,7 +31,8 @@ type Backend struct {
 	queue   launchQueue
 }
 
-// maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of the device's memory for the most part.
+// maxIdle is how many closed decoders are kept, and maxIdleBytes what they may hold together, of
+// the device's memory for the most part.
 const (
 	maxIdle      = 64
 	maxIdleBytes = 1 << 30
@@ -58,8 +59,13 @@ func init() {
 	})
 }
 
-// codecs are those that are taken, by the driver's number (N2). AV1 is not: no machine with an engine for it was at hand to prove it on.
-var codecs = map[video.Codec]int32{video.H264: codecH264, video.HEVC: codecHEVC, video.VP9: codecVP9}
+// codecs are those that are taken, by the driver's number (N2). AV1 is not: no machine with an
+// engine for it was at hand to prove it on.
+var codecs = map[video.Codec]int32{
+	video.H264: codecH264,
+	video.HEVC: codecHEVC,
+	video.VP9:  codecVP9,
+}
 
 var opened struct {
 	mu sync.Mutex
@@ -159,7 +165,8 @@ func (b *Backend) ask(codec video.Codec) (caps, error) {
 
 func (b *Backend) refuse(msg, want, got string) error {
 	return robocache.Unsupported(opDecode, robocache.Where{"device": b.device}, "%s", msg).
-		Expected(want, got).WithHint("it is decoded on the CPU with %s", robocache.Option("decode", "auto"))
+		Expected(want, got).
+		WithHint("it is decoded on the CPU with %s", robocache.Option("decode", "auto"))
 }
 
 // fits says why the engine does not take frames of a format, or nil.
@@ -169,20 +176,33 @@ func (b *Backend) fits(c *caps, f *format) error {
 	case f.chroma != chroma420:
 		return b.refuse("colour is not stored 4:2:0", "", "")
 	case f.lumaDepth != 0 || f.chromaDepth != 0:
-		return b.refuse("samples of more than 8 bits", "8", fmt.Sprint(8+max(f.lumaDepth, f.chromaDepth)))
+		return b.refuse(
+			"samples of more than 8 bits",
+			"8",
+			fmt.Sprint(8+max(f.lumaDepth, f.chromaDepth)),
+		)
 	case f.progressive == 0:
 		return b.refuse("interlaced frames", "", "")
 	case f.width > c.maxWidth || f.height > c.maxHeight || f.width/16*(f.height/16) > c.maxBlocks:
-		return b.refuse("frames larger than the engine takes", fmt.Sprintf("at most %d×%d", c.maxWidth, c.maxHeight), fmt.Sprintf("%d×%d", f.width, f.height))
+		return b.refuse(
+			"frames larger than the engine takes",
+			fmt.Sprintf("at most %d×%d", c.maxWidth, c.maxHeight),
+			fmt.Sprintf("%d×%d", f.width, f.height),
+		)
 	case f.width < uint32(c.minWidth) || f.height < uint32(c.minHeight):
-		return b.refuse("frames smaller than the engine takes", fmt.Sprintf("at least %d×%d", c.minWidth, c.minHeight), fmt.Sprintf("%d×%d", f.width, f.height))
+		return b.refuse(
+			"frames smaller than the engine takes",
+			fmt.Sprintf("at least %d×%d", c.minWidth, c.minHeight),
+			fmt.Sprintf("%d×%d", f.width, f.height),
+		)
 	case s.left < 0 || s.top < 0 || s.left%2 != 0 || s.top%2 != 0 || s.right <= s.left || s.bottom <= s.top || s.right > int32(f.width) || s.bottom > int32(f.height):
 		return b.refuse("a part of the coded frame that cannot be cut out", "", fmt.Sprint(s))
 	}
 	return nil
 }
 
-// NewDecoder makes a decoder. What of its format the engine does not take is known at the first packet: the error comes there.
+// NewDecoder makes a decoder. What of its format the engine does not take is known at the first
+// packet: the error comes there.
 func (b *Backend) NewDecoder(e *video.SampleEntry) (_ video.Decoder, err error) {
 	c, err := b.caps(e.Codec)
 	if err != nil {

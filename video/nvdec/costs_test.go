@@ -30,7 +30,20 @@ func TestCosts(t *testing.T) {
 	b := engines(t)
 	timed(t, func(name string, f *video.File, packets [][]byte) {
 		for _, n := range []int{1, 14} {
-			steps := []string{"open", "first", "send", "await", "map", "copy", "unmap", "there", "keep", "done", "planes", "rgb"}
+			steps := []string{
+				"open",
+				"first",
+				"send",
+				"await",
+				"map",
+				"copy",
+				"unmap",
+				"there",
+				"keep",
+				"done",
+				"planes",
+				"rgb",
+			}
 			total := map[string]cost{}
 			frames := 0
 			var mu sync.Mutex
@@ -81,14 +94,21 @@ func TestCosts(t *testing.T) {
 							var pitch int
 							step("await", func() error { d.await(d.frame.surface, 1); return nil })
 							step("map", func() (err error) {
-								addr, pitch, err = b.d.mapFrame(d.handle, d.frame.surface, &mapParams{progressive: 1, stream: d.stream})
+								addr, pitch, err = b.d.mapFrame(
+									d.handle,
+									d.frame.surface,
+									&mapParams{progressive: 1, stream: d.stream},
+								)
 								return err
 							})
 							if d.frame.host == nil {
 								d.frame.host, _ = b.d.host(pitch * int(d.format.height) * 3 / 2)
 								d.frame.place.pitch = pitch
 							}
-							step("copy", func() error { return b.d.copyOut(d.frame.host, addr, d.stream) })
+							step(
+								"copy",
+								func() error { return b.d.copyOut(d.frame.host, addr, d.stream) },
+							)
 							step("unmap", func() error { return b.d.unmap(d.handle, addr) })
 							d.frame.here = true
 							step("there", func() error {
@@ -96,13 +116,25 @@ func TestCosts(t *testing.T) {
 								return d.frame.ConvertThere(&video.Spec{ChannelsFirst: true}, there)
 							})
 							step("keep", func() error { return d.frame.KeepPlanes(there) })
-							step("done", func() error { return errors.Join(d.b.queue.Flush(), d.unmap(), b.Wait()) })
+							step(
+								"done",
+								func() error { return errors.Join(d.b.queue.Flush(), d.unmap(), b.Wait()) },
+							)
 							info, _ := d.frame.PlaneInfo()
 							if planes == nil {
-								planes, rgb = make([]byte, info.Bytes()), make([]byte, 3*info.Width*info.Height)
+								planes, rgb = make(
+									[]byte,
+									info.Bytes(),
+								), make(
+									[]byte,
+									3*info.Width*info.Height,
+								)
 							}
 							step("planes", func() error { return d.frame.CopyPlanes(planes) })
-							step("rgb", func() error { return video.ConvertPlanes(info, planes, &video.Spec{ChannelsFirst: true}, rgb) })
+							step(
+								"rgb",
+								func() error { return video.ConvertPlanes(info, planes, &video.Spec{ChannelsFirst: true}, rgb) },
+							)
 							done++
 						}
 						d.Flush()
@@ -121,7 +153,14 @@ func TestCosts(t *testing.T) {
 				if s == "open" || s == "first" {
 					per = time.Duration(n)
 				}
-				t.Logf("%-12s %2d sessions %-7s %8.1f µs, of a core %8.1f µs", name, n, s, float64(total[s].wall/per)/1e3, float64(total[s].cpu/per)/1e3)
+				t.Logf(
+					"%-12s %2d sessions %-7s %8.1f µs, of a core %8.1f µs",
+					name,
+					n,
+					s,
+					float64(total[s].wall/per)/1e3,
+					float64(total[s].cpu/per)/1e3,
+				)
 			}
 			t.Logf("%d frames", frames)
 		}

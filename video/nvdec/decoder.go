@@ -13,10 +13,12 @@ import (
 const none = -1
 
 const (
-	// spare is how many surfaces a decoder has, at least, beyond those that its references need, so that the engine is not waited for between frames.
+	// spare is how many surfaces a decoder has, at least, beyond those that its references need, so
+	// that the engine is not waited for between frames.
 	spare = 4
-	// maxTogether is how many frames are waited for together: with more the driver waits in the middle of a call, and keeps a core busy. togetherBytes is what these
-	// may hold: of large ones each is waited for alone.
+	// maxTogether is how many frames are waited for together: with more the driver waits in the
+	// middle of a call, and keeps a core busy. togetherBytes is what these may hold: of large ones
+	// each is waited for alone.
 	maxTogether, togetherBytes = 4, 4 << 20
 )
 
@@ -54,7 +56,9 @@ type decoder struct {
 	mapped []held        // places that are to be given back
 	reads  bool          // the backend's stream may still write or read what was mapped
 	usual  time.Duration // that a frame is waited for
-	since  []int32       // surfaces of frames that others may refer to, decoded since the last frame that was given; none: it was asked for
+	// surfaces of frames that others may refer to, decoded since the last frame that was given;
+	// none: it was asked for
+	since []int32
 }
 
 // inside is a frame of a decoder.
@@ -73,7 +77,8 @@ type place struct {
 	stream uintptr // it is there for
 }
 
-// held is a mapped surface. It may be unmapped after the fence of its last queued reader has passed.
+// held is a mapped surface. It may be unmapped after the fence of its last queued reader has
+// passed.
 type held struct {
 	addr    uintptr
 	readers fence
@@ -104,7 +109,8 @@ func (d *decoder) Send(sample []byte, number int64) (err error) {
 	return err
 }
 
-// SendUnwanted sends a packet whose frame is not wanted: where nothing refers to it, the engine is spared.
+// SendUnwanted sends a packet whose frame is not wanted: where nothing refers to it, the engine is
+// spared.
 func (d *decoder) SendUnwanted(sample []byte, number int64) (err error) {
 	d.b.d.within(func() { err = d.send(sample, number, true) })
 	return err
@@ -121,7 +127,12 @@ func (d *decoder) send(sample []byte, number int64, unwanted bool) (err error) {
 		return robocache.Malformed(opDecode, nil, "an empty packet")
 	}
 	d.fresh, d.unwanted, d.surface, d.done = false, unwanted, none, false
-	d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(d.bytes)), data: unsafe.Pointer(unsafe.SliceData(d.bytes)), timestamp: number}
+	d.packet = packet{
+		flags:     timestamped | wholeFrame,
+		size:      uint64(len(d.bytes)),
+		data:      unsafe.Pointer(unsafe.SliceData(d.bytes)),
+		timestamp: number,
+	}
 	return d.parse()
 }
 
@@ -131,13 +142,19 @@ func (d *decoder) parse() error {
 	if d.err != nil { // the cause: the parser only says that it was stopped
 		err, d.err = d.err, nil
 	}
-	if d.broken = d.broken || err != nil; err == nil && d.surface != none && !d.unwanted && d.packet.flags&endOfStream == 0 {
-		d.inside = append(d.inside, inside{surface: d.surface, number: d.packet.timestamp, since: len(d.since)})
+	if d.broken = d.broken ||
+		err != nil; err == nil && d.surface != none && !d.unwanted &&
+		d.packet.flags&endOfStream == 0 {
+		d.inside = append(
+			d.inside,
+			inside{surface: d.surface, number: d.packet.timestamp, since: len(d.since)},
+		)
 	}
 	return err
 }
 
-// failed keeps the error of a callback for the call that the callback came from; it gives what stops the parser.
+// failed keeps the error of a callback for the call that the callback came from; it gives what
+// stops the parser.
 func (d *decoder) failed(err error) int32 {
 	if d.err == nil {
 		d.err = err
@@ -145,7 +162,8 @@ func (d *decoder) failed(err error) int32 {
 	return 0
 }
 
-// sequence is called by the parser where a stream begins or changes its form. It gives how many surfaces there are.
+// sequence is called by the parser where a stream begins or changes its form. It gives how many
+// surfaces there are.
 func (d *decoder) sequence(f *format) int32 {
 	if d.handle != 0 {
 		if *f != d.format {
@@ -159,9 +177,24 @@ func (d *decoder) sequence(f *format) int32 {
 	d.most = min(max(togetherBytes/int(f.width*f.height*3/2), 1), maxTogether)
 	d.format, d.count = *f, int32(f.surfaces)+int32(max(spare, d.most))
 	handle, err := d.b.d.newDecoder(&createInfo{
-		width: uint64(f.width), height: uint64(f.height), surfaces: uint64(d.count), codec: f.codec, chroma: f.chroma, flags: preferEngines,
-		maxWidth: uint64(f.width), maxHeight: uint64(f.height), shown: rect16{right: int16(f.width), bottom: int16(f.height)},
-		targetWidth: uint64(f.width), targetHeight: uint64(f.height), outputSurfaces: uint64(d.places()),
+		width: uint64(
+			f.width,
+		),
+		height:   uint64(f.height),
+		surfaces: uint64(d.count),
+		codec:    f.codec,
+		chroma:   f.chroma,
+		flags:    preferEngines,
+		maxWidth: uint64(
+			f.width,
+		),
+		maxHeight: uint64(f.height),
+		shown:     rect16{right: int16(f.width), bottom: int16(f.height)},
+		targetWidth: uint64(
+			f.width,
+		),
+		targetHeight:   uint64(f.height),
+		outputSurfaces: uint64(d.places()),
 	})
 	if err != nil {
 		return d.failed(err)
@@ -192,16 +225,19 @@ func (d *decoder) decode(p *decodeParams) int32 {
 	return 1
 }
 
-// show is called by the parser where a frame is to be shown. Of interest is one that a packet shows without decoding any.
+// show is called by the parser where a frame is to be shown. Of interest is one that a packet shows
+// without decoding any.
 func (d *decoder) show(s *shownInfo) int32 {
-	if s != nil && d.entry.Codec == video.VP9 && d.surface == none && s.timestamp == d.packet.timestamp {
+	if s != nil && d.entry.Codec == video.VP9 && d.surface == none &&
+		s.timestamp == d.packet.timestamp {
 		d.surface = s.surface
 	}
 	return 1
 }
 
-// vacate makes a surface ready for another frame: one that is inside is mapped, and of one that others may refer to the engine is asked how it was decoded,
-// for it tells of a surface's last frame alone.
+// vacate makes a surface ready for another frame: one that is inside is mapped, and of one that
+// others may refer to the engine is asked how it was decoded, for it tells of a surface's last
+// frame alone.
 func (d *decoder) vacate(surface int32) error {
 	own := slices.IndexFunc(d.inside, func(x inside) bool { return x.surface == surface })
 	i := slices.Index(d.since, surface)
@@ -233,10 +269,12 @@ func (d *decoder) vacate(surface int32) error {
 	return err
 }
 
-// places is how many frames may be mapped: twice as many as are waited for together, so that operations that read them may be queued.
+// places is how many frames may be mapped: twice as many as are waited for together, so that
+// operations that read them may be queued.
 func (d *decoder) places() int { return 2 * d.most }
 
-// mapSurface maps a decoded surface: the engine's is copied on the stream. Frames that were given before make room.
+// mapSurface maps a decoded surface: the engine's is copied on the stream. Frames that were given
+// before make room.
 func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error) {
 	taken := len(d.mapped)
 	for i := range d.inside {
@@ -255,7 +293,11 @@ func (d *decoder) mapSurface(surface int32, stream uintptr) (p place, err error)
 		}
 		d.reads = false
 	}
-	p.addr, p.pitch, err = d.b.d.mapFrame(d.handle, surface, &mapParams{progressive: 1, stream: stream})
+	p.addr, p.pitch, err = d.b.d.mapFrame(
+		d.handle,
+		surface,
+		&mapParams{progressive: 1, stream: stream},
+	)
 	p.stream = stream
 	d.reads = d.reads || stream != d.stream
 	return p, err
@@ -273,8 +315,8 @@ func (d *decoder) makeRoom() error {
 	return err
 }
 
-// unmap unmaps the surfaces whose readers have been launched: on the backend's stream they come before what
-// overwrites the surface.
+// unmap unmaps the surfaces whose readers have been launched: on the backend's stream they come
+// before what overwrites the surface.
 func (d *decoder) unmap() (err error) {
 	d.mapped = slices.DeleteFunc(d.mapped, func(x held) bool {
 		if !d.b.queue.Passed(x.readers) {
@@ -289,7 +331,8 @@ func (d *decoder) unmap() (err error) {
 	return err
 }
 
-// Receive gives the frames that are inside, once there are enough of them, or Give was called; their pixels are fetched when they are asked for.
+// Receive gives the frames that are inside, once there are enough of them, or Give was called;
+// their pixels are fetched when they are asked for.
 func (d *decoder) Receive() (video.Frame, int64, bool, error) {
 	if d.closed {
 		return nil, 0, false, closed()
@@ -328,8 +371,8 @@ func (d *decoder) Flush() {
 	}
 }
 
-// forget drops what is inside. Queued operations still read the surfaces of frames that were delivered: they
-// stay mapped, and nothing is launched for them.
+// forget drops what is inside. Queued operations still read the surfaces of frames that were
+// delivered: they stay mapped, and nothing is launched for them.
 func (d *decoder) forget() {
 	for _, x := range d.inside {
 		if x.place.addr != 0 {
@@ -346,7 +389,8 @@ func (d *decoder) MemoryBytes() int64 {
 	return one*int64(int(d.count)+d.places()) + int64(len(d.frame.host)+cap(d.bytes)) + 1<<20
 }
 
-// Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a time.
+// Close keeps a sound decoder for the next stream of its kind: making one takes 35 ms, one at a
+// time.
 func (d *decoder) Close() {
 	if d.closed {
 		return

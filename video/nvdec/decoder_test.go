@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// N3, N4: whatever refers to what, a packet's frame is its own, comes in its turn, and at the latest when it is asked for.
+// N3, N4: whatever refers to what, a packet's frame is its own, comes in its turn, and at the
+// latest when it is asked for.
 func TestFrames(t *testing.T) {
 	for n, shown := range []rect32{{right: 64, bottom: 32}, {left: 2, top: 4, right: 61, bottom: 31}, {right: 50, bottom: 30}, {right: 50, bottom: 30}} {
 		f := newFake()
@@ -58,7 +59,8 @@ func TestFrames(t *testing.T) {
 				if number != inside[0].number {
 					t.Fatalf("frame %d, not %d", number, inside[0].number)
 				}
-				if w, h := pic.Size(); w != int(shown.right-shown.left) || h != int(shown.bottom-shown.top) {
+				if w, h := pic.Size(); w != int(shown.right-shown.left) ||
+					h != int(shown.bottom-shown.top) {
 					t.Fatal(w, h)
 				}
 				if r.IntN(3) > 0 {
@@ -122,7 +124,8 @@ func TestUnwanted(t *testing.T) {
 	}
 }
 
-// VP9: of a packet with several frames the last is shown; a packet without any shows one that is there.
+// VP9: of a packet with several frames the last is shown; a packet without any shows one that is
+// there.
 func TestHiddenFrames(t *testing.T) {
 	f := newFake()
 	f.format.codec = codecVP9
@@ -181,7 +184,10 @@ func TestRefusals(t *testing.T) {
 			d.Close()
 		}
 		var e *robocache.Error
-		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), strings.TrimSpace(what)) || !errors.As(err, &e) || e.Where["device"] != 3 {
+		if !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), strings.TrimSpace(what)) ||
+			!errors.As(err, &e) ||
+			e.Where["device"] != 3 {
 			t.Errorf("%s: %v", what, err)
 		}
 		if len(f.live) != 0 {
@@ -209,12 +215,17 @@ func TestFormatChanges(t *testing.T) {
 	}
 	d.Flush()
 	f.format.width = 96
-	if err := d.Send(unit(2, true), 1); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "changes its format") {
+	if err := d.Send(
+		unit(2, true),
+		1,
+	); !errors.Is(err, robocache.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "changes its format") {
 		t.Error(err)
 	}
 }
 
-// N7: a frame that was mapped early and that nobody took may still be written when its place is mapped for the host: the fake looks at that.
+// N7: a frame that was mapped early and that nobody took may still be written when its place is
+// mapped for the host: the fake looks at that.
 func TestFramesThatNobodyTook(t *testing.T) {
 	f := newFake()
 	d := open(t, f, entry())
@@ -251,7 +262,8 @@ func TestEachCallFails(t *testing.T) {
 				d.Close()
 				d.(*decoder).b.forget()
 			}()
-			for i := range 4 { // the first two are mapped before they are given: the last has their surface
+			// the first two are mapped before they are given: the last has their surface
+			for i := range 4 {
 				if err := d.Send(unit(byte(40+i), false), int64(100+i)); err != nil {
 					return err
 				}
@@ -282,7 +294,9 @@ func TestEachCallFails(t *testing.T) {
 					return errors.Join(errors.New("no frame"), err)
 				}
 				info, _ := pic.(video.PlanarFrame).PlaneInfo()
-				if err := pic.(video.PlanarFrame).CopyPlanes(make([]byte, info.Bytes())); err != nil {
+				if err := pic.(video.PlanarFrame).CopyPlanes(
+					make([]byte, info.Bytes()),
+				); err != nil {
 					return err
 				}
 			}
@@ -297,7 +311,8 @@ func TestEachCallFails(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "LAUNCH_FAILED") {
+		if !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "LAUNCH_FAILED") {
 			t.Fatalf("call %d: %v", n, err)
 		}
 	}
@@ -306,7 +321,10 @@ func TestEachCallFails(t *testing.T) {
 // N1: a library that is not there, and one that is another.
 func TestNoLibrary(t *testing.T) {
 	for name, says := range map[string]string{"libno-such-video.so.1": "video library is not there", "libc.so.6": "driver too old"} {
-		if _, err := loadFrom([]string{name}); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), says) {
+		if _, err := loadFrom(
+			[]string{name},
+		); !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

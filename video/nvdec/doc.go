@@ -1,4 +1,5 @@
-// Package nvdec decodes video on the engines of an NVIDIA GPU: a video.Backend over the driver's library libnvcuvid.
+// Package nvdec decodes video on the engines of an NVIDIA GPU: a video.Backend over the driver's
+// library libnvcuvid.
 //
 // # Contract
 //
@@ -19,7 +20,9 @@
 //
 // # Why the driver's parser
 //
-// The engines want slice headers parsed and reference lists made. The parser in libnvcuvid does that; own code for three codecs would be thousands of
-// lines that must not be wrong. It is given one packet at a time, marked as a whole frame, so that it asks for the decoding of a packet while that packet is
-// in hand: this is what names frames (N3). What it says about display is not used, but for VP9's packets that only show a frame which is there.
+// The engines want slice headers parsed and reference lists made. The parser in libnvcuvid does
+// that; own code for three codecs would be thousands of lines that must not be wrong. It is given
+// one packet at a time, marked as a whole frame, so that it asks for the decoding of a packet while
+// that packet is in hand: this is what names frames (N3). What it says about display is not used,
+// but for VP9's packets that only show a frame which is there.
 package nvdec

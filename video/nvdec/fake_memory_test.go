@@ -21,7 +21,8 @@ func (f *fake) host(n int) ([]byte, error) {
 
 func (f *fake) freeHost(b []byte) { f.gone(uintptr(unsafe.Pointer(unsafe.SliceData(b))), "memory") }
 
-// far is the address where memory of the fake's device begins: nothing of the process lies there, so that a host that touches it fails.
+// far is the address where memory of the fake's device begins: nothing of the process lies there,
+// so that a host that touches it fails.
 const far = uintptr(1) << 40
 
 // region is a piece of that memory.
@@ -109,7 +110,10 @@ func (f *fake) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) err
 		f.reading(from[i], stream)
 		for _, a := range rows {
 			for y := range a.Rows {
-				copy(f.near(to[i] + uintptr(a.ToAt+y*a.To))[:a.Bytes], f.near(from[i]+uintptr(a.FromAt+y*a.From)))
+				copy(
+					f.near(to[i] + uintptr(a.ToAt+y*a.To))[:a.Bytes],
+					f.near(from[i]+uintptr(a.FromAt+y*a.From)),
+				)
 			}
 		}
 	}
@@ -145,7 +149,12 @@ type fakeFrames struct {
 	form *cuda.FrameForm
 }
 
-func (x *fakeFrames) Run(froms []cuda.FramePlanes, outs []uintptr, planes bool, stream uintptr) error {
+func (x *fakeFrames) Run(
+	froms []cuda.FramePlanes,
+	outs []uintptr,
+	planes bool,
+	stream uintptr,
+) error {
 	for i := range froms {
 		x.run(&froms[i], outs[i], planes, stream)
 	}

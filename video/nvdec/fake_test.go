@@ -14,8 +14,9 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may: that of a frame that nothing refers to is the next one's, or, with
-// turns, as that one does: the one that was not used for longest.
+// fake is a driver whose frames are numbers. It hands surfaces out as meanly as the real one may:
+// that of a frame that nothing refers to is the next one's, or, with turns, as that one does: the
+// one that was not used for longest.
 type fake struct {
 	mu      sync.Mutex
 	known   caps
@@ -30,14 +31,15 @@ type fake struct {
 	parsers map[uintptr]*fakeParser
 	decoded []byte // the frames that were decoded, in order
 	turns   bool
-	outputs int                 // that may be mapped at once, of a decoder
-	mapped  map[uintptr]int     // that are
-	kept    map[uintptr]byte    // the frame of each place that was mapped
-	memory  []*region           // of the device
-	copies  int                 // launches of copyRows
-	reads   map[uintptr]uintptr // the stream on which what was mapped at a place may still be written or read
-	begun   []func()            // copies from the host, which read its memory as late as they may
-	looks   map[uintptr]int     // how often an event was asked for since it was recorded
+	outputs int              // that may be mapped at once, of a decoder
+	mapped  map[uintptr]int  // that are
+	kept    map[uintptr]byte // the frame of each place that was mapped
+	memory  []*region        // of the device
+	copies  int              // launches of copyRows
+	// the stream on which what was mapped at a place may still be written or read
+	reads map[uintptr]uintptr
+	begun []func()        // copies from the host, which read its memory as late as they may
+	looks map[uintptr]int // how often an event was asked for since it was recorded
 }
 
 type fakeParser struct {
@@ -51,9 +53,32 @@ type fakeParser struct {
 
 func newFake() *fake {
 	return &fake{
-		known:  caps{supported: 1, engines: 7, outputs: maskNV12, maxWidth: 4096, maxHeight: 4096, maxBlocks: 65536, minWidth: 48, minHeight: 16},
-		format: format{codec: codecH264, progressive: 1, surfaces: 3, width: 64, height: 32, shown: rect32{right: 64, bottom: 32}, chroma: chroma420},
-		live:   map[uintptr]string{}, parsers: map[uintptr]*fakeParser{}, mapped: map[uintptr]int{}, kept: map[uintptr]byte{}, reads: map[uintptr]uintptr{}, status_: statusGood, looks: map[uintptr]int{},
+		known: caps{
+			supported: 1,
+			engines:   7,
+			outputs:   maskNV12,
+			maxWidth:  4096,
+			maxHeight: 4096,
+			maxBlocks: 65536,
+			minWidth:  48,
+			minHeight: 16,
+		},
+		format: format{
+			codec:       codecH264,
+			progressive: 1,
+			surfaces:    3,
+			width:       64,
+			height:      32,
+			shown:       rect32{right: 64, bottom: 32},
+			chroma:      chroma420,
+		},
+		live:    map[uintptr]string{},
+		parsers: map[uintptr]*fakeParser{},
+		mapped:  map[uintptr]int{},
+		kept:    map[uintptr]byte{},
+		reads:   map[uintptr]uintptr{},
+		status_: statusGood,
+		looks:   map[uintptr]int{},
 	}
 }
 
@@ -62,7 +87,11 @@ func (f *fake) call(what string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.calls++; f.calls == f.failAt {
-		return &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "the CUDA driver could not " + what + ": CUDA_ERROR_LAUNCH_FAILED"}
+		return &robocache.Error{
+			Class: robocache.ErrUnsupported,
+			Op:    "CUDA",
+			Msg:   "the CUDA driver could not " + what + ": CUDA_ERROR_LAUNCH_FAILED",
+		}
 	}
 	return nil
 }
@@ -125,7 +154,11 @@ func (f *fake) parse(parser uintptr, p *packet) error {
 		x.count, x.held = 0, nil
 		return nil
 	}
-	stopped := &robocache.Error{Class: robocache.ErrUnsupported, Op: "CUDA", Msg: "CUDA_ERROR_UNKNOWN"}
+	stopped := &robocache.Error{
+		Class: robocache.ErrUnsupported,
+		Op:    "CUDA",
+		Msg:   "CUDA_ERROR_UNKNOWN",
+	}
 	b := unsafe.Slice((*byte)(p.data), p.size)
 	units := [][]byte{b}
 	if f.format.codec != codecVP9 {
@@ -155,7 +188,8 @@ func (f *fake) parse(parser uintptr, p *packet) error {
 				if !f.one(x, u[i], u[i+1] == 1) {
 					return stopped
 				}
-				x.d.show(&shownInfo{surface: 99, timestamp: p.timestamp - 2}) // an earlier one, as a parser that reorders says it
+				// an earlier one, as a parser that reorders says it
+				x.d.show(&shownInfo{surface: 99, timestamp: p.timestamp - 2})
 			}
 		}
 	}
@@ -196,7 +230,8 @@ func (f *fake) one(x *fakeParser, id byte, reference bool) bool {
 func (f *fake) field() int32 { return int32(f.format.more) } // a mark of the tests
 
 func (f *fake) newDecoder(info *createInfo) (uintptr, error) {
-	if info.targetWidth != info.width || info.targetHeight != info.height || info.shown.right != int16(info.width) {
+	if info.targetWidth != info.width || info.targetHeight != info.height ||
+		info.shown.right != int16(info.width) {
 		panic("the engine is told to scale")
 	}
 	f.outputs = int(info.outputSurfaces)
@@ -225,7 +260,8 @@ func (f *fake) status(_ uintptr, surface int32) int32 {
 	return f.status_
 }
 
-// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above all handles. Each decoder has slots of its own.
+// slot is how far places of mapped frames lie apart: they lie below the device's memory, and above
+// all handles. Each decoder has slots of its own.
 const (
 	slot  = 1 << 14
 	slots = 16
@@ -303,7 +339,13 @@ func sample(id byte, x, y int) byte { return id*37 ^ byte(x*3) ^ byte(y*5) }
 
 // entry is a sample entry whose parameter set is one byte.
 func entry() *video.SampleEntry {
-	return &video.SampleEntry{FourCC: "avc1", Codec: video.H264, Width: 64, Height: 32, Extradata: []byte{1, 100, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 0}}
+	return &video.SampleEntry{
+		FourCC:    "avc1",
+		Codec:     video.H264,
+		Width:     64,
+		Height:    32,
+		Extradata: []byte{1, 100, 0, 10, 0xff, 0xe1, 0, 2, 0x67, 9, 0},
+	}
 }
 
 // unit is a packet of a frame, with a length of four bytes before it.

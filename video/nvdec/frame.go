@@ -49,7 +49,14 @@ func (f *frame) info() video.PlaneInfo {
 			matrix = 2
 		}
 	}
-	return video.PlaneInfo{Width: t.shown.right - t.shown.left, Height: t.shown.bottom - t.shown.top, Format: video.PlaneFormat(name), Matrix: matrix, FullRange: full, Rotation: int16(e.Rotation)}
+	return video.PlaneInfo{
+		Width:     t.shown.right - t.shown.left,
+		Height:    t.shown.bottom - t.shown.top,
+		Format:    video.PlaneFormat(name),
+		Matrix:    matrix,
+		FullRange: full,
+		Rotation:  int16(e.Rotation),
+	}
 }
 
 // Bytes is the size that Convert needs.
@@ -89,7 +96,11 @@ func (f *frame) CopyPlanes(dst []byte) error {
 	}
 	chroma := f.host[int(f.d.format.height)*f.place.pitch:]
 	for y := range planes[1].Rows {
-		apart(row(dst, &planes[1], y), row(dst, &planes[2], y), chroma[(top/2+y)*f.place.pitch+left:])
+		apart(
+			row(dst, &planes[1], y),
+			row(dst, &planes[2], y),
+			chroma[(top/2+y)*f.place.pitch+left:],
+		)
 	}
 	for _, p := range planes {
 		n := p.Offset + p.Rows*p.Stride

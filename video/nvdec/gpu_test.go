@@ -27,7 +27,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// engines is the first device's. Where there is none the test is skipped, with the reason; ROBOCACHE_NEED_GPU=1 makes that a failure.
+// engines is the first device's. Where there is none the test is skipped, with the reason;
+// ROBOCACHE_NEED_GPU=1 makes that a failure.
 func engines(t testing.TB) *Backend {
 	t.Helper()
 	b, err := Open(0)
@@ -76,7 +77,10 @@ func named(t testing.TB) (*video.Library, []string) {
 	}
 	lib, names := clips(t)
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return !slices.Contains(strings.Split(only, ","), strings.TrimSuffix(filepath.Base(name), ".mp4"))
+		return !slices.Contains(
+			strings.Split(only, ","),
+			strings.TrimSuffix(filepath.Base(name), ".mp4"),
+		)
 	})
 	if len(names) < len(strings.Split(only, ",")) {
 		t.Fatalf("of %s there are only %s", only, names)
@@ -108,13 +112,19 @@ func timed(t *testing.T, f func(name string, v *video.File, packets [][]byte)) {
 	}
 }
 
-// decoded is what a pool gives of frames: their planes as they are kept, and how these are to be read.
+// decoded is what a pool gives of frames: their planes as they are kept, and how these are to be
+// read.
 type decoded struct {
 	info   video.PlaneInfo
 	planes []byte
 }
 
-func decodeAll(ctx context.Context, p *video.Pool, f *video.File, numbers []int) (map[int]decoded, error) {
+func decodeAll(
+	ctx context.Context,
+	p *video.Pool,
+	f *video.File,
+	numbers []int,
+) (map[int]decoded, error) {
 	out := map[int]decoded{}
 	err := p.Decode(ctx, f, nil, video.Plan(f.Index, numbers), func(k int, pic video.Frame) error {
 		x, ok := pic.(video.PlanarFrame)
@@ -132,13 +142,24 @@ func decodeAll(ctx context.Context, p *video.Pool, f *video.File, numbers []int)
 	return out, err
 }
 
-// N4: every frame of every clip that is taken, in order and at random, has the planes of libavcodec.
+// N4: every frame of every clip that is taken, in order and at random, has the planes of
+// libavcodec.
 func TestPlanesOnGPU(t *testing.T) {
 	b := engines(t)
 	t.Log(b.Version())
 	for _, c := range []video.Codec{video.H264, video.HEVC, video.VP9, video.AV1} {
 		x, err := b.caps(c)
-		t.Logf("%s: %d engines, %d×%d to %d×%d, %d blocks; %v", c, x.engines, x.minWidth, x.minHeight, x.maxWidth, x.maxHeight, x.maxBlocks, err)
+		t.Logf(
+			"%s: %d engines, %d×%d to %d×%d, %d blocks; %v",
+			c,
+			x.engines,
+			x.minWidth,
+			x.minHeight,
+			x.maxWidth,
+			x.maxHeight,
+			x.maxBlocks,
+			err,
+		)
 	}
 	lib, names := clips(t)
 	taken := 0
@@ -175,7 +196,16 @@ func TestPlanesOnGPU(t *testing.T) {
 		default:
 			taken++
 			wrong := compare(want, got)
-			t.Logf("%-40s %s, %d frames in order, %d/%d decoded, %.0f frames/s: %s", short, codec, len(got), gpu.Stats().Decoded, n, float64(n)/time.Since(begin).Seconds(), wrong)
+			t.Logf(
+				"%-40s %s, %d frames in order, %d/%d decoded, %.0f frames/s: %s",
+				short,
+				codec,
+				len(got),
+				gpu.Stats().Decoded,
+				n,
+				float64(n)/time.Since(begin).Seconds(),
+				wrong,
+			)
 			random := 0
 			r := rand.New(rand.NewPCG(1, uint64(len(name))))
 			for range 60 {
@@ -229,7 +259,13 @@ func compare(want, got map[int]decoded) string {
 					}
 				}
 			}
-			return fmt.Sprintf("frame %d differs in %d of %d bytes, first at %d", k, n, len(w.planes), first)
+			return fmt.Sprintf(
+				"frame %d differs in %d of %d bytes, first at %d",
+				k,
+				n,
+				len(w.planes),
+				first,
+			)
 		}
 	}
 	return "equal"
@@ -258,10 +294,16 @@ func TestRandomFramesOnGPU(t *testing.T) {
 		}
 		cpu, gpu := video.NewPool(0), video.NewPoolOf(b, 4<<30)
 		var room []byte
-		err := cpu.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(k int, pic video.Frame) (err error) {
-			room, want[k], err = sum(pic, room)
-			return err
-		})
+		err := cpu.Decode(
+			t.Context(),
+			f,
+			nil,
+			video.Plan(f.Index, all),
+			func(k int, pic video.Frame) (err error) {
+				room, want[k], err = sum(pic, room)
+				return err
+			},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,16 +318,22 @@ func TestRandomFramesOnGPU(t *testing.T) {
 					for i := range some {
 						some[i] = r.IntN(len(want))
 					}
-					err := gpu.Decode(t.Context(), f, nil, video.Plan(f.Index, some), func(k int, pic video.Frame) (err error) {
-						var got uint32
-						if room, got, err = sum(pic, room); err == nil {
-							checked.Add(1)
-							if got != want[k] {
-								wrong.Add(1)
+					err := gpu.Decode(
+						t.Context(),
+						f,
+						nil,
+						video.Plan(f.Index, some),
+						func(k int, pic video.Frame) (err error) {
+							var got uint32
+							if room, got, err = sum(pic, room); err == nil {
+								checked.Add(1)
+								if got != want[k] {
+									wrong.Add(1)
+								}
 							}
-						}
-						return err
-					})
+							return err
+						},
+					)
 					if err != nil {
 						t.Error(err)
 						return
@@ -302,8 +350,9 @@ func TestRandomFramesOnGPU(t *testing.T) {
 	}
 }
 
-// Frames that no damaged packet is needed for come out of a damaged file as on the CPU. Of the others the engine tells most, which are the CPU's then; bits that make
-// other valid ones nobody can tell, and what follows from them differs: how often is printed.
+// Frames that no damaged packet is needed for come out of a damaged file as on the CPU. Of the
+// others the engine tells most, which are the CPU's then; bits that make other valid ones nobody
+// can tell, and what follows from them differs: how often is printed.
 func TestDamagedOnGPU(t *testing.T) {
 	b := engines(t)
 	lib, names := named(t)
@@ -333,36 +382,72 @@ func TestDamagedOnGPU(t *testing.T) {
 			cpu := video.NewPool(0)
 			split := video.NewSplit(video.NewPool(0), b, 1<<30, true)
 			warm := func() func() { return func() {} }
-			_ = split.Decode(t.Context(), f, nil, video.Plan(f.Index, []int{f.Index.NumFrames() - 1}), warm, func(int, video.Frame) error { return nil }) // the stream is proven where it is sound
+			// the stream is proven where it is sound
+			_ = split.Decode(
+				t.Context(),
+				f,
+				nil,
+				video.Plan(f.Index, []int{f.Index.NumFrames() - 1}),
+				warm,
+				func(int, video.Frame) error { return nil },
+			)
 			for range 30 {
 				k := r.IntN(f.Index.NumFrames())
 				want, failed := decodeAll(t.Context(), cpu, &x, []int{k})
 				got := map[int]decoded{}
-				err := split.Decode(t.Context(), &x, nil, video.Plan(x.Index, []int{k}), warm, func(k int, pic video.Frame) error {
-					p := pic.(video.PlanarFrame)
-					info, _ := p.PlaneInfo()
-					d := decoded{info, make([]byte, info.Bytes())}
-					got[k] = d
-					return p.CopyPlanes(d.planes)
-				})
+				err := split.Decode(
+					t.Context(),
+					&x,
+					nil,
+					video.Plan(x.Index, []int{k}),
+					warm,
+					func(k int, pic video.Frame) error {
+						p := pic.(video.PlanarFrame)
+						info, _ := p.PlaneInfo()
+						d := decoded{info, make([]byte, info.Bytes())}
+						got[k] = d
+						return p.CopyPlanes(d.planes)
+					},
+				)
 				frames++
-				needs := slices.ContainsFunc(video.Plan(x.Index, []int{k}), func(g video.Group) bool {
-					return slices.ContainsFunc(damaged, func(d int) bool { return d >= g.Start && d <= g.End })
-				})
-				same := (err == nil) == (failed == nil) && (err != nil || compare(want, got) == "equal")
+				needs := slices.ContainsFunc(
+					video.Plan(x.Index, []int{k}),
+					func(g video.Group) bool {
+						return slices.ContainsFunc(
+							damaged,
+							func(d int) bool { return d >= g.Start && d <= g.End },
+						)
+					},
+				)
+				same := (err == nil) == (failed == nil) &&
+					(err != nil || compare(want, got) == "equal")
 				switch {
 				case needs:
 					if touched++; !same {
 						differ++
 					}
 				case !same:
-					t.Errorf("%s, frame %d, which no damaged packet is needed for: on the CPU %v, beside the GPU %v, %s", filepath.Base(name), k, failed, err, compare(want, got))
+					t.Errorf(
+						"%s, frame %d, which no damaged packet is needed for: on the CPU %v, beside the GPU %v, %s",
+						filepath.Base(name),
+						k,
+						failed,
+						err,
+						compare(want, got),
+					)
 				}
 			}
 			device += split.Stats().GPU
 			_, _ = cpu.Close(), split.Close()
 		}
-		t.Logf("%-16s %d frames of 15 damaged files, %d decoded on the GPU; %d need a damaged packet, of these %d differ from the CPU's", filepath.Base(name), frames, device, touched, differ)
+		t.Logf(
+			"%-16s %d frames of 15 damaged files, %d decoded on the GPU; %d need a damaged packet, of these %d differ from the CPU's",
+			filepath.Base(name),
+			frames,
+			device,
+			touched,
+			differ,
+		)
 		f.Release()
 	}
 }
@@ -378,13 +463,24 @@ func (m memory) ReadAt(_ context.Context, p []byte, off int64) error {
 	return nil
 }
 
-// TestStillsOnGPU says how the engines decode JPEG files (*.jpg of the clips' folder) beside libjpeg-turbo, whose luma lies beside each as *.grey: N2 is why they are not used.
+// TestStillsOnGPU says how the engines decode JPEG files (*.jpg of the clips' folder) beside
+// libjpeg-turbo, whose luma lies beside each as *.grey: N2 is why they are not used.
 func TestStillsOnGPU(t *testing.T) {
 	b := engines(t)
 	const codecJPEG = 5 // cudaVideoCodec_JPEG
 	c := caps{codec: codecJPEG, chroma: chroma420}
 	err := b.d.caps(&c)
-	t.Logf("jpeg: %d engines, supported %d, outputs %b, %d×%d to %d×%d; %v", c.engines, c.supported, c.outputs, c.minWidth, c.minHeight, c.maxWidth, c.maxHeight, err)
+	t.Logf(
+		"jpeg: %d engines, supported %d, outputs %b, %d×%d to %d×%d; %v",
+		c.engines,
+		c.supported,
+		c.outputs,
+		c.minWidth,
+		c.minHeight,
+		c.maxWidth,
+		c.maxHeight,
+		err,
+	)
 	if c.supported == 0 {
 		return
 	}
@@ -400,7 +496,11 @@ func TestStillsOnGPU(t *testing.T) {
 		if err := d.open(); err != nil {
 			t.Fatal(err)
 		}
-		d.packet = packet{flags: timestamped | wholeFrame, size: uint64(len(data)), data: unsafe.Pointer(unsafe.SliceData(data))}
+		d.packet = packet{
+			flags: timestamped | wholeFrame,
+			size:  uint64(len(data)),
+			data:  unsafe.Pointer(unsafe.SliceData(data)),
+		}
 		err = d.parse()
 		pic, _, ok, _ := receive(d)
 		if err != nil || !ok {
@@ -428,7 +528,16 @@ func TestStillsOnGPU(t *testing.T) {
 				most = i
 			}
 		}
-		t.Logf("%-24s %+v: luma equal in %d of %d samples, 1 apart %d, 2 apart %d, at most %d", filepath.Base(name), info, levels[0], len(want), levels[1], levels[2], most)
+		t.Logf(
+			"%-24s %+v: luma equal in %d of %d samples, 1 apart %d, 2 apart %d, at most %d",
+			filepath.Base(name),
+			info,
+			levels[0],
+			len(want),
+			levels[1],
+			levels[2],
+			most,
+		)
 		d.free()
 	}
 }

@@ -13,8 +13,9 @@ import (
 
 // What engines give a second: printed with -v, of the clips that ROBOCACHE_NVDEC_LIMITS names.
 
-// TestLimits prints what the engines give without this product around them: sessions that parse and decode one clip again and again, each frame mapped and
-// given back, nothing copied; then the same with copies, and by pools.
+// TestLimits prints what the engines give without this product around them: sessions that parse and
+// decode one clip again and again, each frame mapped and given back, nothing copied; then the same
+// with copies, and by pools.
 func TestLimits(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -28,13 +29,25 @@ func TestLimits(t *testing.T) {
 					t.Error(err)
 					break
 				}
-				t.Logf("%-16s %-7s %2d sessions %7.0f frames/s", name, way, sessions, float64(frames)/took.Seconds())
+				t.Logf(
+					"%-16s %-7s %2d sessions %7.0f frames/s",
+					name,
+					way,
+					sessions,
+					float64(frames)/took.Seconds(),
+				)
 			}
 		}
 	})
 }
 
-func loop(b *Backend, e *video.SampleEntry, packets [][]byte, sessions int, way string) (frames int, took time.Duration, err error) {
+func loop(
+	b *Backend,
+	e *video.SampleEntry,
+	packets [][]byte,
+	sessions int,
+	way string,
+) (frames int, took time.Duration, err error) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var decoders []*decoder
@@ -62,7 +75,11 @@ func loop(b *Backend, e *video.SampleEntry, packets [][]byte, sessions int, way 
 						switch way {
 						case "map":
 							var addr uintptr
-							if addr, _, failed = b.d.mapFrame(d.handle, d.frame.surface, &mapParams{progressive: 1, stream: d.stream}); failed == nil {
+							if addr, _, failed = b.d.mapFrame(
+								d.handle,
+								d.frame.surface,
+								&mapParams{progressive: 1, stream: d.stream},
+							); failed == nil {
 								failed = b.d.unmap(d.handle, addr)
 							}
 						case "copy":
@@ -116,14 +133,20 @@ func TestRandomTimes(t *testing.T) {
 						r := rand.New(rand.NewPCG(7, uint64(w)))
 						dst := make([]byte, 3*4096*4096)
 						for time.Since(begin) < 1500*time.Millisecond {
-							err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, []int{r.IntN(f.Index.NumFrames())}), func(_ int, pic video.Frame) error {
-								spec := &video.Spec{ChannelsFirst: true}
-								n, err := pic.Bytes(spec)
-								if err != nil {
-									return err
-								}
-								return pic.Convert(spec, dst[:n])
-							})
+							err := pool.Decode(
+								t.Context(),
+								f,
+								nil,
+								video.Plan(f.Index, []int{r.IntN(f.Index.NumFrames())}),
+								func(_ int, pic video.Frame) error {
+									spec := &video.Spec{ChannelsFirst: true}
+									n, err := pic.Bytes(spec)
+									if err != nil {
+										return err
+									}
+									return pic.Convert(spec, dst[:n])
+								},
+							)
 							if err != nil {
 								t.Error(err)
 								return
@@ -135,15 +158,24 @@ func TestRandomTimes(t *testing.T) {
 			}
 			s, took := pool.Stats(), time.Since(begin)
 			s.Delivered, s.Packets = s.Delivered-before.Delivered, s.Packets-before.Packets
-			t.Logf("%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), %.3f CPU s for 1,000; %d decoders", name, workers,
-				float64(s.Delivered)/took.Seconds(), float64(s.Packets)/took.Seconds(), (cpuTime()-used).Seconds()/float64(s.Delivered)*1000, s.Opened)
+			t.Logf(
+				"%-16s random frames to RGB, %2d workers: %6.0f frames/s (%.0f packets/s), %.3f CPU s for 1,000; %d decoders",
+				name,
+				workers,
+				float64(
+					s.Delivered,
+				)/took.Seconds(),
+				float64(s.Packets)/took.Seconds(),
+				(cpuTime()-used).Seconds()/float64(s.Delivered)*1000,
+				s.Opened,
+			)
 			_ = pool.Close()
 		}
 	})
 }
 
-// TestSequentialTimes prints what this product gives of whole clips, in order, beside the limit in the same run: as many pools' callers as the loader has, each frame made
-// RGB on the device.
+// TestSequentialTimes prints what this product gives of whole clips, in order, beside the limit in
+// the same run: as many pools' callers as the loader has, each frame made RGB on the device.
 func TestSequentialTimes(t *testing.T) {
 	if !testing.Verbose() {
 		t.Skip("prints times: -v")
@@ -180,17 +212,23 @@ func TestSequentialTimes(t *testing.T) {
 							}
 						}()
 						for time.Since(begin) < d {
-							err := pool.Decode(t.Context(), f, nil, video.Plan(f.Index, all), func(k int, pic video.Frame) error {
-								to := &dst[k%len(dst)]
-								n, err := pic.Bytes(spec)
-								if err == nil && *to == nil {
-									*to, err = b.Alloc(n)
-								}
-								if err != nil {
-									return err
-								}
-								return pic.(video.DeviceFrame).ConvertThere(spec, *to)
-							})
+							err := pool.Decode(
+								t.Context(),
+								f,
+								nil,
+								video.Plan(f.Index, all),
+								func(k int, pic video.Frame) error {
+									to := &dst[k%len(dst)]
+									n, err := pic.Bytes(spec)
+									if err == nil && *to == nil {
+										*to, err = b.Alloc(n)
+									}
+									if err != nil {
+										return err
+									}
+									return pic.(video.DeviceFrame).ConvertThere(spec, *to)
+								},
+							)
 							if err != nil {
 								t.Error(err)
 								return
@@ -207,7 +245,15 @@ func TestSequentialTimes(t *testing.T) {
 			run(700 * time.Millisecond) // makes the decoders
 			frames, cpu, took := run(1500 * time.Millisecond)
 			rate := float64(frames) / took.Seconds()
-			t.Logf("%-16s in order, RGB there, %d callers: %6.0f frames/s, %.1f %% of the limit's %.0f; %.3f CPU s for 1,000", name, callers, rate, 100*rate/limit, limit, cpu.Seconds()/float64(frames)*1000)
+			t.Logf(
+				"%-16s in order, RGB there, %d callers: %6.0f frames/s, %.1f %% of the limit's %.0f; %.3f CPU s for 1,000",
+				name,
+				callers,
+				rate,
+				100*rate/limit,
+				limit,
+				cpu.Seconds()/float64(frames)*1000,
+			)
 			_ = pool.Close()
 		}
 	})

@@ -4,8 +4,9 @@ package nvdec
 
 import "unsafe"
 
-// The structures are those of Video Codec SDK 11.1 (the MIT headers of Debian's libffmpeg-nvenc-dev, dynlink_cuviddec.h and dynlink_nvcuvid.h). Later drivers
-// keep them; layout_test.go compares sizes and offsets with what a C compiler says.
+// The structures are those of Video Codec SDK 11.1 (the MIT headers of Debian's
+// libffmpeg-nvenc-dev, dynlink_cuviddec.h and dynlink_nvcuvid.h). Later drivers keep them;
+// layout_test.go compares sizes and offsets with what a C compiler says.
 
 // cudaVideoCodec
 const (
@@ -40,8 +41,10 @@ type caps struct {
 }
 
 // rect16 and rect32 are areas of a frame.
-type rect16 struct{ left, top, right, bottom int16 }
-type rect32 struct{ left, top, right, bottom int32 }
+type (
+	rect16 struct{ left, top, right, bottom int16 }
+	rect32 struct{ left, top, right, bottom int32 }
+)
 
 // createInfo is CUVIDDECODECREATEINFO.
 type createInfo struct {
@@ -59,7 +62,8 @@ type createInfo struct {
 	_                         [4]uint64
 }
 
-// decodeParams is the head of CUVIDPICPARAMS; what follows is the codec's own, which the parser fills and the decoder reads.
+// decodeParams is the head of CUVIDPICPARAMS; what follows is the codec's own, which the parser
+// fills and the decoder reads.
 type decodeParams struct {
 	widthBlocks, heightBlocks int32
 	surface                   int32

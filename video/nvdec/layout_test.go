@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// The numbers were printed by a C program over ffnvcodec 11.1.5.2 (sizeof and offsetof, x86-64 Linux).
+// The numbers were printed by a C program over ffnvcodec 11.1.5.2 (sizeof and offsetof, x86-64
+// Linux).
 func TestLayout(t *testing.T) {
 	for _, x := range []struct {
 		name      string

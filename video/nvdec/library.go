@@ -12,11 +12,13 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/cuda"
 )
 
-// driver is what is used of libnvcuvid and of the device beside it. The tests have another one (fake_test.go): all that is above it is the same for both.
+// driver is what is used of libnvcuvid and of the device beside it. The tests have another one
+// (fake_test.go): all that is above it is the same for both.
 type driver interface {
 	within(f func()) // for several calls in a row
 	caps(c *caps) error
-	newParser(p *parserParams, d *decoder) (uintptr, error) // calls d's sequence, decode and show during parse
+	// calls d's sequence, decode and show during parse
+	newParser(p *parserParams, d *decoder) (uintptr, error)
 	parse(parser uintptr, p *packet) error
 	freeParser(parser, user uintptr)
 	newDecoder(info *createInfo) (uintptr, error)
@@ -151,15 +153,33 @@ func (l *library) decode(decoder uintptr, p *decodeParams) error {
 
 func (l *library) status(decoder uintptr, surface int32) int32 {
 	s := new(decodeStatus)
-	if l.device.Call("tell how a frame was decoded", l.f.GetDecodeStatus, decoder, uintptr(surface), address(s)) != nil {
+	if l.device.Call(
+		"tell how a frame was decoded",
+		l.f.GetDecodeStatus,
+		decoder,
+		uintptr(surface),
+		address(s),
+	) != nil {
 		return 0
 	}
 	return s.status
 }
 
-func (l *library) mapFrame(decoder uintptr, surface int32, p *mapParams) (addr uintptr, pitch int, err error) {
+func (l *library) mapFrame(
+	decoder uintptr,
+	surface int32,
+	p *mapParams,
+) (addr uintptr, pitch int, err error) {
 	at, row := new(uintptr), new(uint32)
-	err = l.device.Call("give a decoded frame", l.f.MapVideoFrame64, decoder, uintptr(surface), address(at), address(row), address(p))
+	err = l.device.Call(
+		"give a decoded frame",
+		l.f.MapVideoFrame64,
+		decoder,
+		uintptr(surface),
+		address(at),
+		address(row),
+		address(p),
+	)
 	runtime.KeepAlive(p)
 	return *at, int(*row), err
 }
@@ -188,7 +208,8 @@ func (l *library) alloc(n int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n), nil // an address of the device, which Go's collector does not know
+	// an address of the device, which Go's collector does not know
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), n), nil
 }
 
 func (l *library) free(m []byte) { l.device.Free(at(m)) }
@@ -204,10 +225,15 @@ func (l *library) copyRows(to, from []uintptr, rows *cuda.Rows, stream uintptr) 
 func (l *library) clear(m []byte, stream uintptr) error {
 	return l.device.ClearAsync(at(m), len(m), stream)
 }
-func (l *library) wait(stream uintptr) error                { return l.device.Wait(stream) }
-func (l *library) newEvent() (uintptr, error)               { return l.device.NewEvent() }
-func (l *library) freeEvent(event uintptr)                  { l.device.FreeEvent(event) }
-func (l *library) record(event, stream uintptr) error       { return l.device.Record(event, stream) }
+func (l *library) wait(stream uintptr) error  { return l.device.Wait(stream) }
+func (l *library) newEvent() (uintptr, error) { return l.device.NewEvent() }
+func (l *library) freeEvent(event uintptr)    { l.device.FreeEvent(event) }
+
+func (l *library) record(
+	event, stream uintptr,
+) error {
+	return l.device.Record(event, stream)
+}
 func (l *library) reached(event uintptr) (bool, error)      { return l.device.Reached(event) }
 func (l *library) frames(f *cuda.FrameForm) (frames, error) { return l.device.PrepareFrames(f) }
 

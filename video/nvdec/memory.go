@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// The device's memory, and frames there: all of it on one stream of the backend, so that nothing on the host waits for one frame.
+// The device's memory, and frames there: all of it on one stream of the backend, so that nothing on
+// the host waits for one frame.
 
 // maxForms is how many conversions have their tables on the device; others are made on the host.
 const maxForms = 256
@@ -70,7 +71,11 @@ func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 	return b.staging.copy(b, dst, func(m []byte) {
 		copy(m[:p[1].Offset], planes)
 		for y := range p[1].Rows {
-			together(m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes], planes[p[1].Offset+y*p[1].Stride:], planes[p[2].Offset+y*p[2].Stride:])
+			together(
+				m[p[1].Offset+2*y*p[1].Stride:][:2*p[1].RowBytes],
+				planes[p[1].Offset+y*p[1].Stride:],
+				planes[p[2].Offset+y*p[2].Stride:],
+			)
 		}
 	})
 }
@@ -79,7 +84,10 @@ func (b *Backend) UploadPlanes(info video.PlaneInfo, dst, planes []byte) error {
 func together(pairs, u, v []byte) {
 	x := 0
 	for ; 2*x+8 <= len(pairs); x += 4 {
-		binary.LittleEndian.PutUint64(pairs[2*x:], apart4(binary.LittleEndian.Uint32(u[x:]))|apart4(binary.LittleEndian.Uint32(v[x:]))<<8)
+		binary.LittleEndian.PutUint64(
+			pairs[2*x:],
+			apart4(binary.LittleEndian.Uint32(u[x:]))|apart4(binary.LittleEndian.Uint32(v[x:]))<<8,
+		)
 	}
 	for ; 2*x < len(pairs); x++ {
 		pairs[2*x], pairs[2*x+1] = u[x], v[x]
@@ -106,7 +114,9 @@ func (b *Backend) Copy(dst, src [][]byte) error {
 		}
 		to[i], from[i] = at(dst[i]), at(src[i])
 	}
-	return b.ordered(func(s uintptr) error { return b.d.copyRows(to, from, &cuda.Rows{{Bytes: len(src[0]), Rows: 1}}, s) })
+	return b.ordered(
+		func(s uintptr) error { return b.d.copyRows(to, from, &cuda.Rows{{Bytes: len(src[0]), Rows: 1}}, s) },
+	)
 }
 
 // Clear writes zeros.
@@ -124,17 +134,32 @@ func (b *Backend) Converts(info video.PlaneInfo, spec *video.Spec) bool {
 }
 
 // ConvertKept converts what KeepPlanes wrote.
-func (b *Backend) ConvertKept(info video.PlaneInfo, planes [][]byte, spec *video.Spec, dst [][]byte) error {
+func (b *Backend) ConvertKept(
+	info video.PlaneInfo,
+	planes [][]byte,
+	spec *video.Spec,
+	dst [][]byte,
+) error {
 	p, _ := info.Planes()
 	from := make([]cuda.FramePlanes, len(planes))
 	for i, m := range planes {
-		from[i] = cuda.FramePlanes{Luma: at(m), Chroma: at(m) + uintptr(p[1].Offset), LumaRow: p[0].Stride, ChromaRow: 2 * p[1].Stride}
+		from[i] = cuda.FramePlanes{
+			Luma:      at(m),
+			Chroma:    at(m) + uintptr(p[1].Offset),
+			LumaRow:   p[0].Stride,
+			ChromaRow: 2 * p[1].Stride,
+		}
 	}
 	return b.convert(info, from, spec, dst)
 }
 
 // convert makes RGB by the kernel.
-func (b *Backend) convert(info video.PlaneInfo, from []cuda.FramePlanes, spec *video.Spec, dst [][]byte) error {
+func (b *Backend) convert(
+	info video.PlaneInfo,
+	from []cuda.FramePlanes,
+	spec *video.Spec,
+	dst [][]byte,
+) error {
 	shape := info.Shape()
 	to := make([]uintptr, len(dst))
 	for i, m := range dst {
@@ -169,7 +194,11 @@ func (b *Backend) frames(info video.PlaneInfo, spec *video.Spec) (frames, error)
 		b.forms[key] = x
 	}
 	if x == nil || spec.Pixel != video.RGB8 {
-		return nil, robocache.Unsupported(opDecode, nil, "no kernel makes these pixels as the host does")
+		return nil, robocache.Unsupported(
+			opDecode,
+			nil,
+			"no kernel makes these pixels as the host does",
+		)
 	}
 	return x, nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames that stay on the device: converted there, kept there and converted later, and copied to the host all the same; nothing waits for one of them.
+// Frames that stay on the device: converted there, kept there and converted later, and copied to
+// the host all the same; nothing waits for one of them.
 func TestFramesThere(t *testing.T) {
 	f := newFake()
 	f.format.shown = rect32{left: 4, top: 2, right: 60, bottom: 30}
@@ -22,7 +23,11 @@ func TestFramesThere(t *testing.T) {
 	if !b.Converts(info, &spec) {
 		t.Skip("the host makes no frame by code of its own")
 	}
-	if b.Converts(info, &video.Spec{Pixel: video.RGBFloat32}) || b.Converts(video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90}, &spec) {
+	if b.Converts(info, &video.Spec{Pixel: video.RGBFloat32}) ||
+		b.Converts(
+			video.PlaneInfo{Width: 56, Height: 28, Format: info.Format, Rotation: 90},
+			&spec,
+		) {
 		t.Error("a kernel for what there is none")
 	}
 	room := func(n int) []byte {
@@ -32,7 +37,19 @@ func TestFramesThere(t *testing.T) {
 		}
 		return m
 	}
-	first, kept, second, copied, lifted, third := room(3*56*28), room(info.Bytes()), room(3*56*28), room(3*56*28), room(info.Bytes()), room(3*56*28)
+	first, kept, second, copied, lifted, third := room(
+		3*56*28,
+	), room(
+		info.Bytes(),
+	), room(
+		3*56*28,
+	), room(
+		3*56*28,
+	), room(
+		info.Bytes(),
+	), room(
+		3*56*28,
+	)
 	for i := range 20 {
 		id := byte(1 + 9*i)
 		if err := d.Send(unit(id, i%2 == 0), int64(i)); err != nil {
@@ -52,14 +69,17 @@ func TestFramesThere(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if i >= 15 { // nothing waits: the next frame may be mapped by the host, on a stream of its own
+		// nothing waits: the next frame may be mapped by the host, on a stream of its own
+		if i >= 15 {
 			if err := there.ConvertThere(&spec, first); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
-		for _, err := range []error{there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, one(kept), &spec, one(second)), b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
-			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait()} {
+		for _, err := range []error{
+			there.ConvertThere(&spec, first), there.KeepPlanes(kept), b.ConvertKept(info, one(kept), &spec, one(second)), b.Copy(one(copied), one(second)), there.CopyPlanes(planes),
+			b.UploadPlanes(info, lifted, planes), b.ConvertKept(info, one(lifted), &spec, one(third)), b.Wait(),
+		} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +89,11 @@ func TestFramesThere(t *testing.T) {
 		}
 		for y := range 28 {
 			for x := range 56 {
-				c := [3]byte{sample(id, 4+x, 2+y), sample(id, 4+x&^1, 32+1+y/2), sample(id, 4+x&^1+1, 32+1+y/2)}
+				c := [3]byte{
+					sample(id, 4+x, 2+y),
+					sample(id, 4+x&^1, 32+1+y/2),
+					sample(id, 4+x&^1+1, 32+1+y/2),
+				}
 				for k, want := range c {
 					for _, m := range [][]byte{first, second, copied, third} {
 						if got := f.near(at(m))[(k*28+y)*56+x]; got != want {
@@ -83,16 +107,34 @@ func TestFramesThere(t *testing.T) {
 	if err := b.Clear(first); err != nil || f.near(at(first))[100] != 0 {
 		t.Error(err)
 	}
-	if err := errors.Join(b.Upload(first, bytes.Repeat([]byte{7}, len(first))), b.Wait()); err != nil || f.near(at(first))[100] != 7 {
+	if err := errors.Join(
+		b.Upload(first, bytes.Repeat([]byte{7}, len(first))),
+		b.Wait(),
+	); err != nil ||
+		f.near(at(first))[100] != 7 {
 		t.Error(err)
 	}
-	if err := b.ConvertKept(info, one(kept), &spec, one(first[:5])); !errors.Is(err, robocache.ErrMisuse) {
+	if err := b.ConvertKept(
+		info,
+		one(kept),
+		&spec,
+		one(first[:5]),
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	if err := b.Copy(nil, nil); err != nil {
 		t.Error(err)
 	}
-	if err := b.Copy([][]byte{first, second}, [][]byte{copied, third[:5]}); !errors.Is(err, robocache.ErrMisuse) {
+	if err := b.Copy(
+		[][]byte{first, second},
+		[][]byte{copied, third[:5]},
+	); !errors.Is(
+		err,
+		robocache.ErrMisuse,
+	) {
 		t.Error(err)
 	}
 	for _, m := range [][]byte{first, kept, second, copied, lifted, third} {
@@ -105,7 +147,8 @@ func TestFramesThere(t *testing.T) {
 	}
 }
 
-// N7: planes of frames that are kept one after the other come by one launch, before anything reads or overwrites them, and before their memory is given back.
+// N7: planes of frames that are kept one after the other come by one launch, before anything reads
+// or overwrites them, and before their memory is given back.
 func TestKeptTogether(t *testing.T) {
 	f := newFake()
 	f.turns = true
@@ -181,7 +224,13 @@ func TestKeptTogether(t *testing.T) {
 	}
 	f.failAt = f.calls + 1
 	for range 2 { // what was promised is not there, for good
-		if err := b.ConvertKept(info, one(room[0]), &spec, one(rgb)); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "could not copy") {
+		if err := b.ConvertKept(
+			info,
+			one(room[0]),
+			&spec,
+			one(rgb),
+		); !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "could not copy") {
 			t.Error(err)
 		}
 	}
@@ -271,8 +320,8 @@ func TestKeptOfSeveral(t *testing.T) {
 	}
 }
 
-// Copies to the device from many callers at once: each piece of page-locked memory is used again when its copy is over, not before, and no more of it is
-// taken than may be.
+// Copies to the device from many callers at once: each piece of page-locked memory is used again
+// when its copy is over, not before, and no more of it is taken than may be.
 func TestStaging(t *testing.T) {
 	f := newFake()
 	b := newBackend(f, 0, "fake")

@@ -13,8 +13,8 @@ import (
 // maxQueued is the number of frames of one launch.
 const maxQueued = 32
 
-// frameOp is an operation on frames within the device: they are converted, or their planes are copied.
-// Frames with equal operations may be processed by one launch.
+// frameOp is an operation on frames within the device: they are converted, or their planes are
+// copied. Frames with equal operations may be processed by one launch.
 type frameOp struct {
 	frames frames // nil: the planes are copied
 	planar bool   // the result is
@@ -25,15 +25,18 @@ type frameOp struct {
 	bytes  int // of a result
 }
 
-// fence is a number of launches. An operation has begun on the device when its queue has made that many:
-// then whatever is put on the backend's stream comes after the operation. The zero fence has passed.
+// fence is a number of launches. An operation has begun on the device when its queue has made that
+// many: then whatever is put on the backend's stream comes after the operation. The zero fence has
+// passed.
 type fence uint64
 
-// launchQueue collects frames with one operation until a launch is full or something must come after them.
-// A launch per frame would leave most of the device idle, and driver calls of all threads exclude each other.
+// launchQueue collects frames with one operation until a launch is full or something must come
+// after them. A launch per frame would leave most of the device idle, and driver calls of all
+// threads exclude each other.
 //
-// Work on the backend's stream must go through Backend.ordered, which flushes the queue first, and memory
-// that a queued operation uses may be freed or overwritten after its fence has passed, or after a flush.
+// Work on the backend's stream must go through Backend.ordered, which flushes the queue first, and
+// memory that a queued operation uses may be freed or overwritten after its fence has passed, or
+// after a flush.
 type launchQueue struct {
 	launch func(op *frameOp, to []uintptr, from []cuda.FramePlanes) error
 
@@ -45,10 +48,14 @@ type launchQueue struct {
 	err      error // of a launch, for the life of the process: every later result would be wrong
 }
 
-// Submit queues one frame and returns the fence that its operation passes. It launches what is queued if
-// the launch is full, if the operations differ, or if two results overlap.
+// Submit queues one frame and returns the fence that its operation passes. It launches what is
+// queued if the launch is full, if the operations differ, or if two results overlap.
 func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fence, error) {
-	op.chroma, op.luma, op.pairs, op.bytes = int(from.Chroma-from.Luma), from.LumaRow, from.ChromaRow, len(to)
+	op.chroma, op.luma, op.pairs, op.bytes = int(
+		from.Chroma-from.Luma,
+	), from.LumaRow, from.ChromaRow, len(
+		to,
+	)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.to) == maxQueued || len(q.to) > 0 && q.op != op || q.overlaps(at(to)) {
@@ -58,7 +65,8 @@ func (q *launchQueue) Submit(to []byte, from cuda.FramePlanes, op frameOp) (fenc
 	return fence(q.launches.Load() + 1), q.err
 }
 
-// overlaps reports whether a result at address to would overlap a queued one. Caller must hold q.mu.
+// overlaps reports whether a result at address to would overlap a queued one. Caller must hold
+// q.mu.
 func (q *launchQueue) overlaps(to uintptr) bool {
 	for _, x := range q.to {
 		if n := uintptr(q.op.bytes); x-to < n || to-x < n {
@@ -107,7 +115,8 @@ func (b *Backend) launchFrames(op *frameOp, to []uintptr, from []cuda.FramePlane
 	return b.d.copyRows(to, planes, &op.rows, stream)
 }
 
-// submit queues an operation on the frame's surface, which stays mapped until the operation's fence has passed.
+// submit queues an operation on the frame's surface, which stays mapped until the operation's fence
+// has passed.
 func (f *frame) submit(to []byte, from cuda.FramePlanes, op frameOp) error {
 	passed, err := f.d.b.queue.Submit(to, from, op)
 	for i := range f.d.mapped {
@@ -139,7 +148,11 @@ func (f *frame) convertThere(spec *video.Spec, dst []byte) error {
 		return err
 	}
 	if p.LumaRow%4 != 0 {
-		return f.d.b.refuse("rows that do not lie a multiple of 4 bytes apart", "", fmt.Sprint(p.LumaRow))
+		return f.d.b.refuse(
+			"rows that do not lie a multiple of 4 bytes apart",
+			"",
+			fmt.Sprint(p.LumaRow),
+		)
 	}
 	return f.submit(dst, p, frameOp{frames: x, planar: spec.ChannelsFirst})
 }
@@ -163,6 +176,13 @@ func (f *frame) keepPlanes(dst []byte) error {
 	to, _ := info.Planes()
 	return f.submit(dst, p, frameOp{rows: cuda.Rows{
 		{Bytes: to[0].RowBytes, Rows: to[0].Rows, From: p.LumaRow, To: to[0].Stride},
-		{Bytes: 2 * to[1].RowBytes, Rows: to[1].Rows, From: p.ChromaRow, To: 2 * to[1].Stride, FromAt: int(p.Chroma - p.Luma), ToAt: to[1].Offset},
+		{
+			Bytes:  2 * to[1].RowBytes,
+			Rows:   to[1].Rows,
+			From:   p.ChromaRow,
+			To:     2 * to[1].Stride,
+			FromAt: int(p.Chroma - p.Luma),
+			ToAt:   to[1].Offset,
+		},
 	}})
 }

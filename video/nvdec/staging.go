@@ -12,8 +12,9 @@ const (
 	maxPieces  = 64
 )
 
-// staging is page-locked memory that copies to the device pass through: of other memory the driver makes a copy of its own, and waits for the device.
-// Nothing on the host waits for a copy, unless all memory is under way.
+// staging is page-locked memory that copies to the device pass through: of other memory the driver
+// makes a copy of its own, and waits for the device. Nothing on the host waits for a copy, unless
+// all memory is under way.
 type staging struct {
 	d driver
 
@@ -63,7 +64,8 @@ func (s *staging) take(n int) (*staged, error) {
 	return x, nil
 }
 
-// copy copies to the device what f writes, in the backend's order. f leaves no byte out that is read.
+// copy copies to the device what f writes, in the backend's order. f leaves no byte out that is
+// read.
 func (s *staging) copy(b *Backend, dst []byte, f func(m []byte)) error {
 	x, err := s.take(len(dst))
 	if err != nil {
@@ -85,7 +87,8 @@ func (s *staging) copy(b *Backend, dst []byte, f func(m []byte)) error {
 	return err
 }
 
-// wait returns when all that was put into the backend's order before is over. It gives its core away meanwhile, which the driver's own wait does not.
+// wait returns when all that was put into the backend's order before is over. It gives its core
+// away meanwhile, which the driver's own wait does not.
 func (s *staging) wait(b *Backend) error {
 	x, err := s.take(0)
 	if err != nil {

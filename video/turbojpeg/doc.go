@@ -1,4 +1,5 @@
-// Package turbojpeg decodes JPEG by libjpeg-turbo, where 'make native' built it. Package video uses it; elsewhere it decodes in Go.
+// Package turbojpeg decodes JPEG by libjpeg-turbo, where 'make native' built it. Package video uses
+// it; elsewhere it decodes in Go.
 //
 // # Contract
 //

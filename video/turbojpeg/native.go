@@ -39,7 +39,14 @@ func decode(dst, src []byte, width, height, channels int) error {
 	if len(src) == 0 {
 		return failure(robocache.ErrMalformed, "no bytes")
 	}
-	r := C.rc_jpeg((*C.uchar)(unsafe.SliceData(src)), C.size_t(len(src)), (*C.uchar)(unsafe.SliceData(dst)), C.int(width), C.int(height), C.int(channels))
+	r := C.rc_jpeg(
+		(*C.uchar)(unsafe.SliceData(src)),
+		C.size_t(len(src)),
+		(*C.uchar)(unsafe.SliceData(dst)),
+		C.int(width),
+		C.int(height),
+		C.int(channels),
+	)
 	if r.code == 0 {
 		return nil
 	}

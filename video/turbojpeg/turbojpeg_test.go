@@ -96,7 +96,11 @@ func sample(t testing.TB, w, h int, grey bool) []byte {
 		c := image.NewRGBA(image.Rect(0, 0, w, h))
 		for y := range h {
 			for x := range w {
-				c.SetRGBA(x, y, color.RGBA{byte(x * 3), byte(y * 5), byte(x*y/3 + (x*7+y*13)%31), 255})
+				c.SetRGBA(
+					x,
+					y,
+					color.RGBA{byte(x * 3), byte(y * 5), byte(x*y/3 + (x*7+y*13)%31), 255},
+				)
 			}
 		}
 		m = c
@@ -108,7 +112,8 @@ func sample(t testing.TB, w, h int, grey bool) []byte {
 	return b.Bytes()
 }
 
-// TestCut: an image cut at any offset is refused, but where only its end marker is missing (J2); nothing is written outside of dst.
+// TestCut: an image cut at any offset is refused, but where only its end marker is missing (J2);
+// nothing is written outside of dst.
 func TestCut(t *testing.T) {
 	needNative(t)
 	for _, grey := range []bool{false, true} {
@@ -124,13 +129,15 @@ func TestCut(t *testing.T) {
 				t.Errorf("without its end marker: %v", err)
 			}
 		}
-		if !bytes.Equal(room[:32], make([]byte, 32)) || !bytes.Equal(room[len(room)-32:], make([]byte, 32)) {
+		if !bytes.Equal(room[:32], make([]byte, 32)) ||
+			!bytes.Equal(room[len(room)-32:], make([]byte, 32)) {
 			t.Fatal("bytes outside of dst were written")
 		}
 	}
 }
 
-// TestHostile: changed headers and codes are errors or images of the size that was asked for, never a crash (J3, J4).
+// TestHostile: changed headers and codes are errors or images of the size that was asked for, never
+// a crash (J3, J4).
 func TestHostile(t *testing.T) {
 	needNative(t)
 	data := sample(t, 24, 24, false)
@@ -140,20 +147,39 @@ func TestHostile(t *testing.T) {
 			bad := bytes.Clone(data)
 			bad[i] = v
 			err := Decode(dst, bad, 24, 24, 3)
-			if err != nil && !errors.Is(err, robocache.ErrMalformed) && !errors.Is(err, robocache.ErrUnsupported) {
+			if err != nil && !errors.Is(err, robocache.ErrMalformed) &&
+				!errors.Is(err, robocache.ErrUnsupported) {
 				t.Fatalf("byte %d to %d: %v", i, v, err)
 			}
 		}
 	}
 	for _, size := range [][2]int{{25, 24}, {24, 23}, {1, 1}} {
-		if err := Decode(make([]byte, 3*size[0]*size[1]), data, size[0], size[1], 3); !errors.Is(err, robocache.ErrMalformed) {
+		if err := Decode(
+			make([]byte, 3*size[0]*size[1]),
+			data,
+			size[0],
+			size[1],
+			3,
+		); !errors.Is(
+			err,
+			robocache.ErrMalformed,
+		) {
 			t.Errorf("asked for %v: %v", size, err)
 		}
 	}
 	if err := Decode(dst[:10], data, 24, 24, 3); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
-	if err := Decode(make([]byte, 24*24), data, 24, 24, 1); !errors.Is(err, robocache.ErrUnsupported) {
+	if err := Decode(
+		make([]byte, 24*24),
+		data,
+		24,
+		24,
+		1,
+	); !errors.Is(
+		err,
+		robocache.ErrUnsupported,
+	) {
 		t.Errorf("colour as grey: %v", err)
 	}
 	if err := Decode(dst, nil, 24, 24, 3); !errors.Is(err, robocache.ErrMalformed) {
@@ -275,7 +301,8 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("stdlib", func(b *testing.B) {
 		b.SetBytes(int64(len(dst)))
 		for b.Loop() {
-			if _, err := jpeg.Decode(bytes.NewReader(data)); err != nil { // YCbCr: conversion and upsampling would come on top
+			// YCbCr: conversion and upsampling would come on top
+			if _, err := jpeg.Decode(bytes.NewReader(data)); err != nil {
 				b.Fatal(err)
 			}
 		}

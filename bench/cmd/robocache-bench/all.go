@@ -19,7 +19,10 @@ func newAll(line string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "all",
 		Short: "the whole suite in one command, within a time: synthesise, load, decode, train, and a page of results",
-		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(bench.AllNames(), ", ") + `.
+		Long: `all runs the parts of the suite by the other verbs, each within its share of the time: ` + strings.Join(
+			bench.AllNames(),
+			", ",
+		) + `.
 A part that this machine cannot run, or for which no time is left, is skipped with its reason and its command. What is over is a line of rows.jsonl
 in --out: --resume runs what is missing, also after a kill. It writes README.md, benchmark_results.json, report.html and plots/. Exit code 1: a runner
 gave wrong data, or failed; 3: a bar is missed.`,
@@ -38,10 +41,15 @@ gave wrong data, or failed; 3: a bar is missed.`,
 				return err
 			}
 			began := time.Now()
-			if a.Work, err = filepath.Abs(cmp.Or(a.Work, filepath.Join(a.Out, "sets"))); err != nil {
+			if a.Work, err = filepath.Abs(
+				cmp.Or(a.Work, filepath.Join(a.Out, "sets")),
+			); err != nil {
 				return err
 			}
-			if a.Done, err = bench.OpenFinished(filepath.Join(a.Out, "rows.jsonl"), a.Resume); err != nil {
+			if a.Done, err = bench.OpenFinished(
+				filepath.Join(a.Out, "rows.jsonl"),
+				a.Resume,
+			); err != nil {
 				return err
 			}
 			defer a.Done.Close()
@@ -64,8 +72,18 @@ gave wrong data, or failed; 3: a bar is missed.`,
 	fl.StringVar(&f.out, "out", "", "folder of the results")
 	fl.StringVar(&a.Work, "work", "", "folder of the sets that are made (default: sets in --out)")
 	fl.StringSliceVar(&a.Parts, "parts", nil, "some parts: "+strings.Join(bench.AllNames(), ", "))
-	fl.BoolVar(&a.Resume, "resume", false, "go on with an interrupted run: what rows.jsonl has is not run again")
-	fl.StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	fl.BoolVar(
+		&a.Resume,
+		"resume",
+		false,
+		"go on with an interrupted run: what rows.jsonl has is not run again",
+	)
+	fl.StringVar(
+		&f.python,
+		"python",
+		"",
+		"interpreter of the Python runners (default: .venv/bin/python, else python3)",
+	)
 	fl.BoolVar(&f.json, "json", false, "print JSON")
 	return c
 }
@@ -83,7 +101,10 @@ func newReport(line string) *cobra.Command {
   robocache-bench report --performance docs/perf >docs/PERFORMANCE.md`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if err := require((page == "") == (len(args) > 0), "robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER"); err != nil {
+			if err := require(
+				(page == "") == (len(args) > 0),
+				"robocache-bench report: expected RUN, RUN RUN2, or --performance FOLDER",
+			); err != nil {
 				return err
 			}
 			if page != "" {
@@ -94,14 +115,28 @@ func newReport(line string) *cobra.Command {
 				return err
 			}
 			worse := 0
-			d := &report.Document{Name: "report", Title: "robocache-bench report", Command: f.line, Raw: rows}
+			d := &report.Document{
+				Name:    "report",
+				Title:   "robocache-bench report",
+				Command: f.line,
+				Raw:     rows,
+			}
 			if len(args) == 2 {
 				rowsValue, err := bench.ReadRows(args[1])
 				if err != nil {
 					return err
 				}
 				d.Sheet, worse = bench.Compare(rows, rowsValue)
-				d.Add("", d.Sheet, fmt.Sprintf("%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.", args[0], args[1], worse))
+				d.Add(
+					"",
+					d.Sheet,
+					fmt.Sprintf(
+						"%s, then %s: medians (min–max). %d figures are worse by more than 3 %%, beyond both spreads.",
+						args[0],
+						args[1],
+						worse,
+					),
+				)
 			} else if r, err := bench.ReadAllReport(args[0]); err == nil {
 				d = r.Document()
 			} else {
@@ -123,6 +158,7 @@ func newReport(line string) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown and HTML into this folder")
-	c.Flags().StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and results: docs/PERFORMANCE.md")
+	c.Flags().
+		StringVar(&page, "performance", "", "print the page of this folder's page.tmpl and results: docs/PERFORMANCE.md")
 	return c
 }

@@ -14,11 +14,23 @@ import (
 	"time"
 )
 
-// The suite within its time: what this machine cannot run is skipped with its command, the files are there, the plots are not empty, and a run is compared with another.
+// The suite within its time: what this machine cannot run is skipped with its command, the files
+// are there, the plots are not empty, and a run is compared with another.
 func TestBenchAll(t *testing.T) {
 	py, out := trainer(t), filepath.Join(t.TempDir(), "out")
 	began := time.Now()
-	code, text, errs := call(t, "all", "--time", "50s", "--parts", "load,transformer", "--python", py, "--out", out)
+	code, text, errs := call(
+		t,
+		"all",
+		"--time",
+		"50s",
+		"--parts",
+		"load,transformer",
+		"--python",
+		py,
+		"--out",
+		out,
+	)
 	if took := time.Since(began); code != exitDone || took > 55*time.Second {
 		t.Fatalf("exit %d after %v: %s\n%s", code, took, errs, text)
 	}
@@ -28,7 +40,8 @@ func TestBenchAll(t *testing.T) {
 		s := s.(map[string]any)
 		why, _ := s["skipped"].(string)
 		switch {
-		case s["failed"] != nil, why != "" && !strings.HasPrefix(s["command"].(string), "robocache"):
+		case s["failed"] != nil,
+			why != "" && !strings.HasPrefix(s["command"].(string), "robocache"):
 			t.Errorf("%v", s)
 		case s["part"] == "transformer" && why == "":
 			t.Skip("a GPU is here")
@@ -40,7 +53,10 @@ func TestBenchAll(t *testing.T) {
 		t.Skip("too slow a machine for one batch size: ", errs)
 	}
 	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison"} {
-		if b, err := os.ReadFile(filepath.Join(out, "plots", name+".png")); err != nil || colours(t, b) < 1 {
+		if b, err := os.ReadFile(
+			filepath.Join(out, "plots", name+".png"),
+		); err != nil ||
+			colours(t, b) < 1 {
 			t.Errorf("%s: %v, an empty plot", name, err)
 		}
 	}
@@ -53,7 +69,13 @@ func TestBenchAll(t *testing.T) {
 	if code, text, errs := call(t, "report", out); code != exitDone || text != string(readme) {
 		t.Errorf("report: exit %d: %s", code, errs)
 	}
-	if code, text, _ := call(t, "report", out, out); code != exitDone || !strings.Contains(text, "0 figures are worse") {
+	if code, text, _ := call(
+		t,
+		"report",
+		out,
+		out,
+	); code != exitDone ||
+		!strings.Contains(text, "0 figures are worse") {
 		t.Errorf("a run beside itself: exit %d: %s", code, text)
 	}
 	// Half the rate of ours, beyond the spread.
@@ -72,10 +94,24 @@ func TestBenchAll(t *testing.T) {
 	if err := os.WriteFile(slower, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, text, _ := call(t, "report", out, filepath.Dir(slower)); code != exitFindings || !strings.Contains(text, "**worse**") {
+	if code, text, _ := call(
+		t,
+		"report",
+		out,
+		filepath.Dir(slower),
+	); code != exitFindings ||
+		!strings.Contains(text, "**worse**") {
 		t.Errorf("a slower run: exit %d: %s", code, text)
 	}
-	if code, text, _ := call(t, "report", filepath.Dir(slower), out, "--out", filepath.Join(out, "compared")); code != exitDone || !strings.Contains(text, "better") || !fileExists(filepath.Join(out, "compared", "report.html")) {
+	if code, text, _ := call(
+		t,
+		"report",
+		filepath.Dir(slower),
+		out,
+		"--out",
+		filepath.Join(out, "compared"),
+	); code != exitDone || !strings.Contains(text, "better") ||
+		!fileExists(filepath.Join(out, "compared", "report.html")) {
 		t.Errorf("a faster run: exit %d: %s", code, text)
 	}
 }
@@ -88,7 +124,17 @@ func TestBenchAllKilled(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	rows := filepath.Join(out, "rows.jsonl")
-	line := []string{"all", "--time", "60s", "--parts", "synth,ops", "--python", trainer(t), "--out", out}
+	line := []string{
+		"all",
+		"--time",
+		"60s",
+		"--parts",
+		"synth,ops",
+		"--python",
+		trainer(t),
+		"--out",
+		out,
+	}
 	cmd := exec.Command(self, line...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -126,7 +172,11 @@ func TestBenchAllKilled(t *testing.T) {
 	if bytes.Count(kept, []byte("\n")) == 0 {
 		t.Fatal("nothing was kept")
 	}
-	if code, _, errs := call(t, append(line, "--resume")...); code != exitDone && code != exitFindings { // a bar that this machine misses
+	// a bar that this machine misses
+	if code, _, errs := call(
+		t,
+		append(line, "--resume")...); code != exitDone &&
+		code != exitFindings {
 		t.Fatalf("resumed: exit %d: %s", code, errs)
 	}
 	again, _ := os.ReadFile(rows)
@@ -139,7 +189,11 @@ func TestBenchAllKilled(t *testing.T) {
 			Key   string
 			Value struct{ Part, Step, Failed string }
 		}
-		if err := json.Unmarshal(l, &row); err != nil || seen[row.Key] || row.Value.Part == "" || row.Value.Failed != "" {
+		if err := json.Unmarshal(
+			l,
+			&row,
+		); err != nil || seen[row.Key] || row.Value.Part == "" ||
+			row.Value.Failed != "" {
 			t.Errorf("%s: %v", l, err)
 		}
 		seen[row.Key] = true
@@ -165,14 +219,25 @@ func TestBenchAllKilled(t *testing.T) {
 	}
 }
 
-// What got worse beyond both spreads and 3 % is exit code 3; neither better, nor less than 3 %, nor within the spreads is.
+// What got worse beyond both spreads and 3 % is exit code 3; neither better, nor less than 3 %, nor
+// within the spreads is.
 func TestBenchReport(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string, rate, cpu [3]float64) string {
 		spread := func(v [3]float64) map[string]any {
 			return map[string]any{"min": v[0], "median": v[1], "max": v[2], "raw": v}
 		}
-		b, _ := json.Marshal(map[string]any{"results": []any{map[string]any{"arm": map[string]any{"name": "robocache"}, "samples_per_s": spread(rate), "cpu_s_per_1000_samples": spread(cpu)}}})
+		b, _ := json.Marshal(
+			map[string]any{
+				"results": []any{
+					map[string]any{
+						"arm":                    map[string]any{"name": "robocache"},
+						"samples_per_s":          spread(rate),
+						"cpu_s_per_1000_samples": spread(cpu),
+					},
+				},
+			},
+		)
 		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +264,10 @@ func TestBenchReport(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{}, {before, "--performance", dir}, {filepath.Join(dir, "none.json")}} {
-		if code, _, _ := call(t, append([]string{"report"}, args...)...); code == exitDone || code == exitFindings {
+		if code, _, _ := call(
+			t,
+			append([]string{"report"}, args...)...); code == exitDone ||
+			code == exitFindings {
 			t.Errorf("%v: exit %d", args, code)
 		}
 	}

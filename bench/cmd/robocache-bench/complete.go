@@ -51,20 +51,23 @@ func completeFlags(c *cobra.Command) {
 			return
 		}
 		isList := f.Value.Type() == "stringSlice"
-		_ = c.RegisterFlagCompletionFunc(f.Name, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
-			before, how := "", cobra.ShellCompDirectiveNoFileComp
-			if isList { // the words before the last comma stay
-				before = begun[:strings.LastIndex(begun, ",")+1]
-				how |= cobra.ShellCompDirectiveNoSpace
-			}
-			var out []string
-			for _, v := range values() {
-				if strings.HasPrefix(before+v, begun) {
-					out = append(out, before+v)
+		_ = c.RegisterFlagCompletionFunc(
+			f.Name,
+			func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+				before, how := "", cobra.ShellCompDirectiveNoFileComp
+				if isList { // the words before the last comma stay
+					before = begun[:strings.LastIndex(begun, ",")+1]
+					how |= cobra.ShellCompDirectiveNoSpace
 				}
-			}
-			return out, how
-		})
+				var out []string
+				for _, v := range values() {
+					if strings.HasPrefix(before+v, begun) {
+						out = append(out, before+v)
+					}
+				}
+				return out, how
+			},
+		)
 	})
 }
 

@@ -31,7 +31,9 @@ type sharedFlags struct {
 }
 
 // verb wraps a measurement: what tools unpacked is removed when it ends.
-func (f *sharedFlags) verb(do func(cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+func (f *sharedFlags) verb(
+	do func(cmd *cobra.Command, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		f.done = func() {}
 		defer func() { f.done() }()
@@ -41,8 +43,10 @@ func (f *sharedFlags) verb(do func(cmd *cobra.Command, args []string) error) fun
 
 // add adds the flags that all measurements have.
 func (f *sharedFlags) add(c *cobra.Command, timeout time.Duration, of string) {
-	c.Flags().StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
-	c.Flags().StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
+	c.Flags().
+		StringVar(&f.out, "out", "", "write JSON, CSV, Markdown, plots and an HTML report into this folder")
+	c.Flags().
+		StringVar(&f.python, "python", "", "interpreter of the Python runners (default: .venv/bin/python, else python3)")
 	c.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	c.Flags().DurationVar(&f.timeout, "timeout", timeout, "longest time of one "+of)
 }
@@ -54,12 +58,16 @@ func (f *sharedFlags) addRepeats(c *cobra.Command) {
 
 // addResume adds --resume.
 func (f *sharedFlags) addResume(c *cobra.Command) {
-	c.Flags().BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
+	c.Flags().
+		BoolVar(&f.resume, "resume", false, "go on with an interrupted run: what --out's rows.jsonl has is not run again")
 }
 
 // finished opens the file of finished runs in --out. It returns nil without --out.
 func (f *sharedFlags) finished() (*bench.Finished, error) {
-	if err := require(!f.resume || f.out != "", "--resume: expected --out DIR, where the interrupted run left its rows.jsonl"); err != nil {
+	if err := require(
+		!f.resume || f.out != "",
+		"--resume: expected --out DIR, where the interrupted run left its rows.jsonl",
+	); err != nil {
 		return nil, err
 	}
 	if f.out == "" {
@@ -82,7 +90,8 @@ func logTo(cmd *cobra.Command) func(format string, a ...any) {
 // measured is a result that can be shown.
 type measured interface{ Document() *report.Document }
 
-// show writes and prints a report, as JSON or as text. A report that does not count is an error; a missed bar is errFindings.
+// show writes and prints a report, as JSON or as text. A report that does not count is an error; a
+// missed bar is errFindings.
 func (f *sharedFlags) show(cmd *cobra.Command, r measured, files string) error {
 	d := r.Document()
 	if f.out != "" {
@@ -108,7 +117,8 @@ func (f *sharedFlags) show(cmd *cobra.Command, r measured, files string) error {
 	return nil
 }
 
-// tools unpacks the runners, which are removed when the verb ends, and finds the programs that they need.
+// tools unpacks the runners, which are removed when the verb ends, and finds the programs that they
+// need.
 func (f *sharedFlags) tools() (runners.Tools, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -116,7 +126,12 @@ func (f *sharedFlags) tools() (runners.Tools, error) {
 	}
 	t := runners.Tools{Self: []string{self}, Python: f.interpreter()}
 	// In a checkout, the Python package is beside the folder of the binary.
-	if p := filepath.Join(filepath.Dir(filepath.Dir(self)), "python"); fileExists(filepath.Join(p, "robocache", "__init__.py")) {
+	if p := filepath.Join(
+		filepath.Dir(filepath.Dir(self)),
+		"python",
+	); fileExists(
+		filepath.Join(p, "robocache", "__init__.py"),
+	) {
 		t.PythonPath = p
 	}
 	t.Product = product(self, t.Python)
@@ -126,7 +141,8 @@ func (f *sharedFlags) tools() (runners.Tools, error) {
 	return t, nil
 }
 
-// product returns the command robocache: the binary beside this one, else the one on PATH, else the module of the interpreter.
+// product returns the command robocache: the binary beside this one, else the one on PATH, else the
+// module of the interpreter.
 func product(self, python string) []string {
 	if beside := filepath.Join(filepath.Dir(self), "robocache"); fileExists(beside) {
 		return []string{beside}
@@ -148,13 +164,27 @@ func (f *sharedFlags) interpreter() string {
 func fileExists(p string) bool { _, err := os.Stat(p); return err == nil }
 
 // passes measures whole passes of a workload through runners, and shows the report.
-func (f *sharedFlags) passes(cmd *cobra.Command, r *bench.Report, w bench.Workload, threads []int) error {
+func (f *sharedFlags) passes(
+	cmd *cobra.Command,
+	r *bench.Report,
+	w bench.Workload,
+	threads []int,
+) error {
 	r.Command, r.Machine = f.line, report.ThisMachine(version)
 	tools, err := f.tools()
 	if err != nil {
 		return err
 	}
-	if r.Results, err = bench.Passes(cmd.Context(), f.runners, w, threads, tools, f.repeats, f.timeout, logTo(cmd)); err != nil {
+	if r.Results, err = bench.Passes(
+		cmd.Context(),
+		f.runners,
+		w,
+		threads,
+		tools,
+		f.repeats,
+		f.timeout,
+		logTo(cmd),
+	); err != nil {
 		return err
 	}
 	return f.show(cmd, r, r.Name+".{json,csv,md,html}")
@@ -174,7 +204,21 @@ func newDecode(line string) *cobra.Command {
 			if w.Files, err = bench.VideoFiles(args); err != nil {
 				return err
 			}
-			return f.passes(cmd, &bench.Report{Name: "decode-" + w.Pattern, Title: "robocache-bench decode, " + w.Pattern, Unit: "frames", Workload: map[string]any{"files": w.Files, "pattern": w.Pattern, "count": w.Count}}, w, nil)
+			return f.passes(
+				cmd,
+				&bench.Report{
+					Name:  "decode-" + w.Pattern,
+					Title: "robocache-bench decode, " + w.Pattern,
+					Unit:  "frames",
+					Workload: map[string]any{
+						"files":   w.Files,
+						"pattern": w.Pattern,
+						"count":   w.Count,
+					},
+				},
+				w,
+				nil,
+			)
 		}),
 	}
 	f.add(c, 10*time.Minute, "run")

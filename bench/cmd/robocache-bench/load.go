@@ -21,29 +21,79 @@ func workloadFlags(c *cobra.Command, w *bench.Workload) {
 	f := c.Flags()
 	f.StringVar(&w.RowsHZ, "rows-hz", "", "the rate of the rows, where the dataset states none")
 	f.IntVar(&w.BatchSize, "batch-size", 32, "samples a batch (scenarios: --batch-sizes)")
-	f.IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes (scenarios: their own number, at most one a core)")
-	f.IntVar(&w.Epochs, "epochs", 1, "measure so many whole epochs, after one that is not, instead of a window of seconds")
-	f.IntVar(&w.Rows, "rows", 0, "whole trajectories of a robomimic file with timestamps: so many rows of each, at --hz; runners robocache and torch")
+	f.IntVar(
+		&w.Workers,
+		"workers",
+		2,
+		"our threads; the peers' worker processes (scenarios: their own number, at most one a core)",
+	)
+	f.IntVar(
+		&w.Epochs,
+		"epochs",
+		1,
+		"measure so many whole epochs, after one that is not, instead of a window of seconds",
+	)
+	f.IntVar(
+		&w.Rows,
+		"rows",
+		0,
+		"whole trajectories of a robomimic file with timestamps: so many rows of each, at --hz; runners robocache and torch",
+	)
 	f.Float64Var(&w.HZ, "hz", 50, "the grid of --rows")
 	f.StringVar(&w.Video, "video", "one", "cameras: one, all or none")
 	f.IntVar(&w.Window, "window", 0, "frames and rows a window (0: single)")
 	f.IntVar(&w.Seed, "seed", 0, "seed of the order")
-	f.StringVar(&w.Shuffle, "shuffle", "", "global, pool or file (default: the scenario's; global for the local ones, pool for streaming)")
+	f.StringVar(
+		&w.Shuffle,
+		"shuffle",
+		"",
+		"global, pool or file (default: the scenario's; global for the local ones, pool for streaming)",
+	)
 	f.StringVar(&w.Cache, "cache", "", "decoded frames are kept in: ram, or a folder")
 	f.StringVar(&w.CacheBudget, "cache-budget", "", "bytes of the cache, or 4GiB")
 	f.StringVar(&w.MemoryBudget, "memory-budget", "", "the loader's memory, bytes or 4GiB")
 	f.StringVar(&w.CacheFormat, "cache-format", "", "auto, yuv, rgb or encoded")
-	f.StringVar(&w.PoolSize, "pool-size", "", "bytes of resident images that --shuffle pool is made for, or 1GiB")
-	f.IntVar(&w.PoolEpisodes, "pool-episodes", 0, "resident episodes of --shuffle pool (0: as memory allows)")
+	f.StringVar(
+		&w.PoolSize,
+		"pool-size",
+		"",
+		"bytes of resident images that --shuffle pool is made for, or 1GiB",
+	)
+	f.IntVar(
+		&w.PoolEpisodes,
+		"pool-episodes",
+		0,
+		"resident episodes of --shuffle pool (0: as memory allows)",
+	)
 	f.StringVar(&w.ImageSize, "image-size", "", "HxW: images are scaled while decoding")
 	f.StringVar(&w.Device, "device", "cpu", "where the batches of robocache go: cpu or cuda")
-	f.StringVar(&w.Decode, "decode", "", "on what video is decoded: cpu, gpu or auto (robocache: with --device cuda)")
-	f.StringVar(&w.DeviceMemory, "device-memory-budget", "", "bytes of the device's memory for resident frames, or 4GiB (default: the loader's own)")
+	f.StringVar(
+		&w.Decode,
+		"decode",
+		"",
+		"on what video is decoded: cpu, gpu or auto (robocache: with --device cuda)",
+	)
+	f.StringVar(
+		&w.DeviceMemory,
+		"device-memory-budget",
+		"",
+		"bytes of the device's memory for resident frames, or 4GiB (default: the loader's own)",
+	)
 	f.StringVar(&w.Episodes, "episodes", "", "positions, as 0-9,12 (default: all)")
 	f.BoolVar(&w.DropLast, "drop-last", false, "drop the rest of an epoch's last step")
 	f.IntVar(&w.Warmup, "warmup", 5, "batches before the window")
-	f.IntVar(&w.Prefetch, "prefetch", 0, "batches planned ahead (scenarios: 2; peers: a worker; 0: the runner's own choice)")
-	f.Float64Var(&w.StepMS, "step-ms", 0, "step time of the consumer whose waiting is measured (0: 1.25 times the loader's own)")
+	f.IntVar(
+		&w.Prefetch,
+		"prefetch",
+		0,
+		"batches planned ahead (scenarios: 2; peers: a worker; 0: the runner's own choice)",
+	)
+	f.Float64Var(
+		&w.StepMS,
+		"step-ms",
+		0,
+		"step time of the consumer whose waiting is measured (0: 1.25 times the loader's own)",
+	)
 }
 
 func newLoad(line string) *cobra.Command {
@@ -75,27 +125,52 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
 			w.URI = args[0]
 			names, given := append(names, more...), cmd.Flags().Changed
-			if err := require(w.Rows > 0 || !given("hz"), "--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded"); err != nil {
+			if err := require(
+				w.Rows > 0 || !given("hz"),
+				"--hz is the grid of --rows; --rows-hz says at what rate rows that keep no clock were recorded",
+			); err != nil {
 				return err
 			}
 			if w.Rows == 0 {
 				w.HZ = 0
 			}
-			if err := require(w.Device == "cpu" || w.Device == "cuda" && w.Rows == 0 && !slices.ContainsFunc(f.runners, func(n string) bool { return n != "robocache" }), "--device: cpu; or cuda, of --runners robocache alone"); err != nil {
+			if err := require(
+				w.Device == "cpu" ||
+					w.Device == "cuda" && w.Rows == 0 &&
+						!slices.ContainsFunc(
+							f.runners,
+							func(n string) bool { return n != "robocache" },
+						),
+				"--device: cpu; or cuda, of --runners robocache alone",
+			); err != nil {
 				return err
 			}
-			if err := require(slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode), "--decode: expected cpu, gpu or auto"); err != nil {
+			if err := require(
+				slices.Contains([]string{"", "cpu", "gpu", "auto"}, w.Decode),
+				"--decode: expected cpu, gpu or auto",
+			); err != nil {
 				return err
 			}
-			if err := require(threads == nil || slices.Min(threads) > 0 && !given("workers"), "--threads: at least 1, and in place of --workers"); err != nil {
+			if err := require(
+				threads == nil || slices.Min(threads) > 0 && !given("workers"),
+				"--threads: at least 1, and in place of --workers",
+			); err != nil {
 				return err
 			}
 			if given("epochs") || w.Rows > 0 || threads != nil {
-				if err := require(len(names) == 0 && !explain, "--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)"); err != nil {
+				if err := require(
+					len(names) == 0 && !explain,
+					"--epochs measures whole epochs; scenarios and --explain have a window of seconds (--duration)",
+				); err != nil {
 					return err
 				}
 				w.Warmup, w.Probes, w.CheckFrames = 0, 0, 0
-				r := &bench.Report{Name: "load", Title: "robocache-bench load", Unit: "samples", Workload: map[string]any{"load": w}}
+				r := &bench.Report{
+					Name:     "load",
+					Title:    "robocache-bench load",
+					Unit:     "samples",
+					Workload: map[string]any{"load": w},
+				}
 				if w.Rows > 0 {
 					r.Title, r.Unit = "robocache-bench load, whole trajectories", "trajectories"
 				}
@@ -126,7 +201,10 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 			if err := require(duration > 0, "--duration: expected a time above 0"); err != nil {
 				return err
 			}
-			if err := require(s.CacheState == "warm" || s.CacheState == "cold", "--cache-state: expected warm or cold"); err != nil {
+			if err := require(
+				s.CacheState == "warm" || s.CacheState == "cold",
+				"--cache-state: expected warm or cold",
+			); err != nil {
 				return err
 			}
 			w.Duration, w.Prefetch = duration.Seconds(), cmp.Or(w.Prefetch, 2)
@@ -160,24 +238,69 @@ With --epochs, runners (ours and lerobot) are compared over whole epochs instead
 	f.addRunners(c, "engine", "engine (no Python), robocache (into torch), lerobot")
 	workloadFlags(c, &w)
 	fl := c.Flags()
-	fl.IntSliceVar(&threads, "threads", nil, "whole epochs (--epochs) with each number of threads, in turn: slower with more, beyond the spread, is exit code 3")
+	fl.IntSliceVar(
+		&threads,
+		"threads",
+		nil,
+		"whole epochs (--epochs) with each number of threads, in turn: slower with more, beyond the spread, is exit code 3",
+	)
 	fl.StringSliceVar(&names, "scenario", nil, "what to measure; default mmap_local")
 	fl.StringSliceVar(&more, "scenarios", nil, "several, or all")
 	fl.IntSliceVar(&batches, "batch-sizes", []int{64}, "batch sizes, one after the other")
 	fl.DurationVar(&duration, "duration", time.Minute, "the window; epochs follow each other in it")
-	fl.StringVar(&s.CacheState, "cache-state", "warm", "page cache before each run: warm (the set is read once) or cold (evicted)")
-	fl.IntVar(&s.Partitions, "num-partitions", 1, "cut the set into so many parts of about equal frames")
+	fl.StringVar(
+		&s.CacheState,
+		"cache-state",
+		"warm",
+		"page cache before each run: warm (the set is read once) or cold (evicted)",
+	)
+	fl.IntVar(
+		&s.Partitions,
+		"num-partitions",
+		1,
+		"cut the set into so many parts of about equal frames",
+	)
 	fl.IntVar(&s.Partition, "partition-index", 0, "and measure this one")
 	fl.IntVar(&s.MaxEpisodes, "max-episodes", 0, "a seeded choice of so many episodes (0: all)")
 	fl.IntVar(&w.Probes, "probes", 100, "samples of the pass on one thread (0: none)")
-	fl.IntVar(&w.CheckFrames, "check-frames", 32, "delivered images that are compared with ffmpeg, a rank (0: none)")
-	fl.BoolVar(&s.Resume, "resume", true, "kill a run and resume it, and compare with an unbroken one")
+	fl.IntVar(
+		&w.CheckFrames,
+		"check-frames",
+		32,
+		"delivered images that are compared with ffmpeg, a rank (0: none)",
+	)
+	fl.BoolVar(
+		&s.Resume,
+		"resume",
+		true,
+		"kill a run and resume it, and compare with an unbroken one",
+	)
 	fl.DurationVar(&hub.Latency, "hub-latency", hub.Latency, "of each request to the hub")
 	fl.Float64Var(&hub.MBps, "hub-mbps", hub.MBps, "megabytes per second of the hub (0: no limit)")
-	fl.DurationVar(&bucket.Latency, "bucket-latency", bucket.Latency, "of each request to the bucket")
-	fl.Float64Var(&bucket.MBps, "bucket-mbps", bucket.MBps, "megabytes per second of the bucket, a node (0: no limit)")
-	fl.BoolVar(&explain, "explain", false, "say which stage limits, and what a faster one would bring")
-	fl.BoolVar(&submit, "submit", false, "hand the scenarios to Slurm, one after the other; account, partition and qos from ACCOUNT, PARTITION and QOS")
+	fl.DurationVar(
+		&bucket.Latency,
+		"bucket-latency",
+		bucket.Latency,
+		"of each request to the bucket",
+	)
+	fl.Float64Var(
+		&bucket.MBps,
+		"bucket-mbps",
+		bucket.MBps,
+		"megabytes per second of the bucket, a node (0: no limit)",
+	)
+	fl.BoolVar(
+		&explain,
+		"explain",
+		false,
+		"say which stage limits, and what a faster one would bring",
+	)
+	fl.BoolVar(
+		&submit,
+		"submit",
+		false,
+		"hand the scenarios to Slurm, one after the other; account, partition and qos from ACCOUNT, PARTITION and QOS",
+	)
 	fl.BoolVar(&dry, "dry-run", false, "print what --submit would submit")
 	return c
 }
@@ -188,7 +311,14 @@ func slurmChain(cmd *cobra.Command, scenarios []bench.Scenario, uri string, dry 
 	if err != nil {
 		return err
 	}
-	j := &bench.Slurm{Program: []string{self}, URI: uri, Scenarios: scenarios, Account: os.Getenv("ACCOUNT"), Partition: os.Getenv("PARTITION"), QOS: os.Getenv("QOS")}
+	j := &bench.Slurm{
+		Program:   []string{self},
+		URI:       uri,
+		Scenarios: scenarios,
+		Account:   os.Getenv("ACCOUNT"),
+		Partition: os.Getenv("PARTITION"),
+		QOS:       os.Getenv("QOS"),
+	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "scenario", "scenarios", "submit", "dry-run":
@@ -224,11 +354,24 @@ func thisNode(out string) (*bench.Node, error) {
 	}
 	rank, err1 := strconv.Atoi(r)
 	world, err2 := strconv.Atoi(w)
-	if err := require(err1 == nil && err2 == nil && rank >= 0 && rank < world, "RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE"); err != nil {
+	if err := require(
+		err1 == nil && err2 == nil && rank >= 0 && rank < world,
+		"RANK="+r+" and WORLD_SIZE="+w+": expected integers, RANK below WORLD_SIZE",
+	); err != nil {
 		return nil, err
 	}
-	if err := require(out != "", "with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see"); err != nil {
+	if err := require(
+		out != "",
+		"with RANK and WORLD_SIZE the nodes meet below --out: a folder that all of them see",
+	); err != nil {
 		return nil, err
 	}
-	return &bench.Node{Rank: rank, World: world, Dir: filepath.Join(out, "ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")))}, nil
+	return &bench.Node{
+		Rank:  rank,
+		World: world,
+		Dir: filepath.Join(
+			out,
+			"ranks-"+cmp.Or(os.Getenv("SLURM_JOB_ID"), os.Getenv("MASTER_PORT")),
+		),
+	}, nil
 }

@@ -11,14 +11,43 @@ import (
 	"github.com/goatnote-inc/robocache/bench/internal/realdata"
 )
 
-// All five scenarios on one set, end to end: processes, servers, a barrier, images against ffmpeg, kill and resume, files.
+// All five scenarios on one set, end to end: processes, servers, a barrier, images against ffmpeg,
+// kill and resume, files.
 func TestBenchLoadScenarios(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
 	}
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
-	code, out, errs := call(t, "load", set, "--scenarios", "all", "--duration", "300ms", "--batch-size", "16", "--workers", "2", "--shuffle", "global", "--warmup", "1",
-		"--hub-latency", "3ms", "--bucket-latency", "1ms", "--check-frames", "4", "--probes", "16", "--image-size", "", "--explain", "--out", dir)
+	code, out, errs := call(
+		t,
+		"load",
+		set,
+		"--scenarios",
+		"all",
+		"--duration",
+		"300ms",
+		"--batch-size",
+		"16",
+		"--workers",
+		"2",
+		"--shuffle",
+		"global",
+		"--warmup",
+		"1",
+		"--hub-latency",
+		"3ms",
+		"--bucket-latency",
+		"1ms",
+		"--check-frames",
+		"4",
+		"--probes",
+		"16",
+		"--image-size",
+		"",
+		"--explain",
+		"--out",
+		dir,
+	)
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
@@ -27,16 +56,27 @@ func TestBenchLoadScenarios(t *testing.T) {
 		if name == "stream_bucket_2node" {
 			file, world = name+"_bs16_w2_merged2", 2
 			for _, rank := range []string{"0", "1"} {
-				if r := readRow(t, filepath.Join(dir, name+"_bs16_w2_r"+rank+"of2.json")); r["rank"] == nil || r["samples_per_s"].(float64) <= 0 {
+				if r := readRow(
+					t,
+					filepath.Join(dir, name+"_bs16_w2_r"+rank+"of2.json"),
+				); r["rank"] == nil ||
+					r["samples_per_s"].(float64) <= 0 {
 					t.Errorf("%s: rank %s: %v", name, rank, r)
 				}
 			}
 		}
 		r := readRow(t, filepath.Join(dir, file+".json"))
-		if r["scenario"] != name || r["world_size"] != world || r["samples_per_s"].(float64) <= 0 || r["wrong_frames"] != 0.0 || r["resume_exact"] != true || r["samples_lost"] != 0.0 || r["failed"] != "" {
+		if r["scenario"] != name || r["world_size"] != world || r["samples_per_s"].(float64) <= 0 ||
+			r["wrong_frames"] != 0.0 ||
+			r["resume_exact"] != true ||
+			r["samples_lost"] != 0.0 ||
+			r["failed"] != "" {
 			t.Errorf("%s: %v", name, r)
 		}
-		if r["bytes_needed_per_sample"].(float64) <= 0 || r["bytes_read_per_sample"].(float64) <= 0 || r["cpu_s_per_sample"].(float64) <= 0 || r["peak_rss_gb"].(float64) <= 0 {
+		if r["bytes_needed_per_sample"].(float64) <= 0 ||
+			r["bytes_read_per_sample"].(float64) <= 0 ||
+			r["cpu_s_per_sample"].(float64) <= 0 ||
+			r["peak_rss_gb"].(float64) <= 0 {
 			t.Errorf("%s: %v", name, r)
 		}
 		if world == 2 && (r["slowest_rank"] == nil || len(r["rank_samples_per_s"].([]any)) != 2) {
@@ -66,7 +106,8 @@ func readRow(t *testing.T, path string) map[string]any {
 	return r
 }
 
-// What the images are compared with is not what was delivered: exit code 1, and the figures are there all the same.
+// What the images are compared with is not what was delivered: exit code 1, and the figures are
+// there all the same.
 func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 	if _, err := exec.LookPath("ffprobe"); err != nil {
 		t.Skip("no ffmpeg programs: ", err)
@@ -83,11 +124,36 @@ func TestBenchLoadFailsOnWrongFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	code, _, errs := call(t, "load", set, "--duration", "100ms", "--batch-size", "8", "--workers", "1", "--warmup", "0", "--check-frames", "6", "--probes", "0", "--resume=false", "--shuffle", "global", "--out", dir)
+	code, _, errs := call(
+		t,
+		"load",
+		set,
+		"--duration",
+		"100ms",
+		"--batch-size",
+		"8",
+		"--workers",
+		"1",
+		"--warmup",
+		"0",
+		"--check-frames",
+		"6",
+		"--probes",
+		"0",
+		"--resume=false",
+		"--shuffle",
+		"global",
+		"--out",
+		dir,
+	)
 	if code != exitFailed || !strings.Contains(errs, "checked frames are wrong") {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	if r := readRow(t, filepath.Join(dir, "mmap_local_bs8_w1_r0of1.json")); r["failed"] == "" || r["wrong_frames"] == 0.0 || r["samples_per_s"].(float64) <= 0 {
+	if r := readRow(
+		t,
+		filepath.Join(dir, "mmap_local_bs8_w1_r0of1.json"),
+	); r["failed"] == "" || r["wrong_frames"] == 0.0 ||
+		r["samples_per_s"].(float64) <= 0 {
 		t.Errorf("%v", r)
 	}
 }
@@ -113,7 +179,22 @@ func TestBenchLoadMisuse(t *testing.T) {
 // Every option is forwarded to the jobs, and --scenarios picks them.
 func TestBenchLoadDryRun(t *testing.T) {
 	t.Setenv("ACCOUNT", "lab")
-	code, out, errs := call(t, "load", "/data/my set", "--scenarios", "mmap_local,stream_hub", "--runners", "engine,robocache", "--duration", "30s", "--max-episodes", "512", "--workers", "6", "--dry-run")
+	code, out, errs := call(
+		t,
+		"load",
+		"/data/my set",
+		"--scenarios",
+		"mmap_local,stream_hub",
+		"--runners",
+		"engine,robocache",
+		"--duration",
+		"30s",
+		"--max-episodes",
+		"512",
+		"--workers",
+		"6",
+		"--dry-run",
+	)
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
@@ -122,12 +203,14 @@ func TestBenchLoadDryRun(t *testing.T) {
 			t.Errorf("the script lacks %q:\n%s", want, out)
 		}
 	}
-	if strings.Contains(out, "stream_bucket") || strings.Contains(out, "dry-run") || strings.Contains(out, "--scenarios") {
+	if strings.Contains(out, "stream_bucket") || strings.Contains(out, "dry-run") ||
+		strings.Contains(out, "--scenarios") {
 		t.Error(out)
 	}
 }
 
-// Two nodes: each process runs its rank, they meet in a folder that both see, and rank 0 writes the merged result.
+// Two nodes: each process runs its rank, they meet in a folder that both see, and rank 0 writes the
+// merged result.
 func TestBenchLoadNodes(t *testing.T) {
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
 	self, err := os.Executable()
@@ -136,9 +219,39 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 	var cmds []*exec.Cmd
 	for rank := range 2 {
-		c := exec.CommandContext(t.Context(), self, "load", set, "--scenario", "stream_bucket_2node", "--duration", "3s", "--batch-size", "16", "--workers", "1", "--shuffle", "global",
-			"--warmup", "1", "--bucket-latency", "1ms", "--check-frames", "2", "--probes", "0", "--resume=false", "--out", dir)
-		c.Env = append(os.Environ(), "RANK="+string(rune('0'+rank)), "WORLD_SIZE=2", "SLURM_JOB_ID=7")
+		c := exec.CommandContext(
+			t.Context(),
+			self,
+			"load",
+			set,
+			"--scenario",
+			"stream_bucket_2node",
+			"--duration",
+			"3s",
+			"--batch-size",
+			"16",
+			"--workers",
+			"1",
+			"--shuffle",
+			"global",
+			"--warmup",
+			"1",
+			"--bucket-latency",
+			"1ms",
+			"--check-frames",
+			"2",
+			"--probes",
+			"0",
+			"--resume=false",
+			"--out",
+			dir,
+		)
+		c.Env = append(
+			os.Environ(),
+			"RANK="+string(rune('0'+rank)),
+			"WORLD_SIZE=2",
+			"SLURM_JOB_ID=7",
+		)
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
@@ -156,7 +269,8 @@ func TestBenchLoadNodes(t *testing.T) {
 	}
 }
 
-// The runner in Python gives the same figures' keys, the same order as the engine, right images, and goes on exactly after a kill.
+// The runner in Python gives the same figures' keys, the same order as the engine, right images,
+// and goes on exactly after a kill.
 func TestBenchLoadPythonRunner(t *testing.T) {
 	root := realdata.Root(t)
 	python := filepath.Join(root, ".venv", "bin", "python")
@@ -167,19 +281,56 @@ func TestBenchLoadPythonRunner(t *testing.T) {
 	}
 	set, dir := realdata.Path(t, "g1_h264_v30"), t.TempDir()
 	t.Setenv("PYTHONPATH", filepath.Join(root, "python"))
-	code, out, errs := call(t, "load", set, "--runners", "engine,robocache", "--python", python, "--episodes", "0", "--duration", "1s", "--batch-size", "16", "--shuffle", "pool", "--cache", "ram", "--workers", "2",
-		"--check-frames", "3", "--probes", "16", "--explain", "--out", dir)
+	code, out, errs := call(
+		t,
+		"load",
+		set,
+		"--runners",
+		"engine,robocache",
+		"--python",
+		python,
+		"--episodes",
+		"0",
+		"--duration",
+		"1s",
+		"--batch-size",
+		"16",
+		"--shuffle",
+		"pool",
+		"--cache",
+		"ram",
+		"--workers",
+		"2",
+		"--check-frames",
+		"3",
+		"--probes",
+		"16",
+		"--explain",
+		"--out",
+		dir,
+	)
 	if code != exitDone {
 		t.Fatalf("exit %d: %s", code, errs)
 	}
-	a, b := readRow(t, filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json")), readRow(t, filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"))
+	a, b := readRow(
+		t,
+		filepath.Join(dir, "engine", "mmap_local_bs16_w2_r0of1.json"),
+	), readRow(
+		t,
+		filepath.Join(dir, "robocache", "mmap_local_bs16_w2_r0of1.json"),
+	)
 	for key := range a {
 		if _, ok := b[key]; !ok {
 			t.Errorf("the Python runner's row lacks %s", key)
 		}
 	}
 	for _, r := range []map[string]any{a, b} {
-		if r["wrong_frames"] != 0.0 || (r["resume_exact"] == true) != (r["arm"] == "engine") || r["samples_lost"] != 0.0 || r["samples_doubled"] != 0.0 || r["failed"] != "" || r["wait_pct"] == nil || r["single_proc_samples_per_s"] == nil {
+		if r["wrong_frames"] != 0.0 || (r["resume_exact"] == true) != (r["arm"] == "engine") ||
+			r["samples_lost"] != 0.0 ||
+			r["samples_doubled"] != 0.0 ||
+			r["failed"] != "" ||
+			r["wait_pct"] == nil ||
+			r["single_proc_samples_per_s"] == nil {
 			t.Errorf("%v", r)
 		}
 	}

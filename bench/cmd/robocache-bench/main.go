@@ -40,7 +40,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := root.ExecuteContext(ctx)
 	code := exitCode(ctx, err)
 	if err != nil && code != exitFindings {
-		fmt.Fprintln(stderr, "robocache-bench:", strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"))
+		fmt.Fprintln(
+			stderr,
+			"robocache-bench:",
+			strings.ReplaceAll(err.Error(), context.Canceled.Error(), "interrupted"),
+		)
 	}
 	return code
 }
@@ -67,14 +71,29 @@ Exit codes: 0 done, 1 failed, 2 misuse, 3 a bar is missed or a figure is worse, 
 		// Without RunE an unknown measurement would print the help and exit with 0.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse(strconv.Quote(args[0]) + ": expected load, decode, ops, peers, formats, soak, train, all or report")
+				return misuse(
+					strconv.Quote(
+						args[0],
+					) + ": expected load, decode, ops, peers, formats, soak, train, all or report",
+				)
 			}
 			return cmd.Help()
 		},
 	}
-	root.AddCommand(newLoad(line), newDecode(line), newOps(line), newPeers(line), newFormats(line), newSoak(), newTrain(line), newAll(line), newReport(line))
+	root.AddCommand(
+		newLoad(line),
+		newDecode(line),
+		newOps(line),
+		newPeers(line),
+		newFormats(line),
+		newSoak(),
+		newTrain(line),
+		newAll(line),
+		newReport(line),
+	)
 	root.AddCommand(&cobra.Command{
-		Use: "run KIND JOB", Hidden: true, Args: cobra.ExactArgs(2), // a runner: the harness starts it in a process of its own
+		// a runner: the harness starts it in a process of its own
+		Use: "run KIND JOB", Hidden: true, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return bench.Serve(cmd.Context(), args[0], args[1], cmd.OutOrStdout())
 		},

@@ -17,7 +17,8 @@ const (
 	exitMisuse = 2
 )
 
-// TestMain makes the test's program stand for robocache-bench: the harness starts its runners by `robocache-bench run …`.
+// TestMain makes the test's program stand for robocache-bench: the harness starts its runners by
+// `robocache-bench run …`.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
@@ -40,7 +41,8 @@ func TestHelpListsTheVerbs(t *testing.T) {
 			t.Errorf("exit %d, --help does not list %s", code, verb)
 		}
 		code, help, errs := call(t, verb, "--help")
-		if code != exitDone || !strings.Contains(help, "Examples:") || !strings.Contains(help, "robocache-bench "+verb) {
+		if code != exitDone || !strings.Contains(help, "Examples:") ||
+			!strings.Contains(help, "robocache-bench "+verb) {
 			t.Errorf("%s --help: exit %d: %s%s", verb, code, help, errs)
 		}
 	}
@@ -56,7 +58,10 @@ func TestMisuseIsExitCode2(t *testing.T) {
 		{[]string{"load", "a", "--nope"}, "unknown flag: --nope"},
 		{[]string{"ops", "--device", "tpu"}, "--device: cpu or cuda"},
 	} {
-		if code, _, errs := call(t, c.args...); code != exitMisuse || !strings.Contains(errs, c.says) {
+		if code, _, errs := call(
+			t,
+			c.args...); code != exitMisuse ||
+			!strings.Contains(errs, c.says) {
 			t.Errorf("%v: exit %d: %s", c.args, code, errs)
 		}
 	}
@@ -76,10 +81,19 @@ func TestComplete(t *testing.T) {
 		{"peers --workload av1", "av1-global", "", ":6"},
 		{"load a --out ", "", "mmap_local", ":0"}, // a file
 	} {
-		code, out, errs := call(t, append([]string{cobra.ShellCompRequestCmd}, strings.Split(c.line, " ")...)...)
+		code, out, errs := call(
+			t,
+			append([]string{cobra.ShellCompRequestCmd}, strings.Split(c.line, " ")...)...)
 		got := strings.Split(strings.TrimSpace(out), "\n")
 		if code != exitDone || got[len(got)-1] != c.directive {
-			t.Errorf("%s: exit %d, %q, want %s; %s", c.line, code, got[len(got)-1], c.directive, errs)
+			t.Errorf(
+				"%s: exit %d, %q, want %s; %s",
+				c.line,
+				code,
+				got[len(got)-1],
+				c.directive,
+				errs,
+			)
 		}
 		for _, w := range strings.Fields(c.has) {
 			if !slices.Contains(got, w) {
@@ -94,13 +108,28 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestCompletedValuesAreThoseOfTheHelp compares flagValues with the flags and with the words of their help.
+// TestCompletedValuesAreThoseOfTheHelp compares flagValues with the flags and with the words of
+// their help.
 func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 	unused := map[string]bool{}
 	for key := range flagValues {
 		unused[key] = true
 	}
-	named := []string{"device", "clock", "pattern", "video", "cache-format", "shuffle", "cache-state", "model", "mode", "precision", "loop", "timing", "parts"}
+	named := []string{
+		"device",
+		"clock",
+		"pattern",
+		"video",
+		"cache-format",
+		"shuffle",
+		"cache-state",
+		"model",
+		"mode",
+		"precision",
+		"loop",
+		"timing",
+		"parts",
+	}
 	for _, c := range newRoot(nil).Commands() {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			key := c.Name() + " --" + f.Name
@@ -112,10 +141,19 @@ func TestCompletedValuesAreThoseOfTheHelp(t *testing.T) {
 			if values == nil || !slices.Contains(named, f.Name) {
 				return
 			}
-			help := strings.FieldsFunc(f.Usage, func(r rune) bool { return strings.ContainsRune(" ,;:()", r) })
+			help := strings.FieldsFunc(
+				f.Usage,
+				func(r rune) bool { return strings.ContainsRune(" ,;:()", r) },
+			)
 			for _, v := range values() {
 				if !strings.Contains(v, ",") && !slices.Contains(help, v) {
-					t.Errorf("%s --%s completes %s, which its help does not name: %s", c.Name(), f.Name, v, f.Usage)
+					t.Errorf(
+						"%s --%s completes %s, which its help does not name: %s",
+						c.Name(),
+						f.Name,
+						v,
+						f.Usage,
+					)
 				}
 			}
 		})

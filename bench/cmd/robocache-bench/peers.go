@@ -52,7 +52,10 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 	c := &cobra.Command{
 		Args: cobra.MaximumNArgs(1),
 		RunE: f.verb(func(cmd *cobra.Command, args []string) error {
-			if err := require(!all || !cmd.Flags().Changed("workload"), "--all and --workload: give one of them"); err != nil {
+			if err := require(
+				!all || !cmd.Flags().Changed("workload"),
+				"--all and --workload: give one of them",
+			); err != nil {
 				return err
 			}
 			if all || list {
@@ -64,7 +67,11 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 			}
 			if list {
 				for _, c := range cases {
-					listCase(cmd, c.Name+": "+c.Title+"\n  runners: "+strings.Join(c.Runners, ", "), c.Bars)
+					listCase(
+						cmd,
+						c.Name+": "+c.Title+"\n  runners: "+strings.Join(c.Runners, ", "),
+						c.Bars,
+					)
 				}
 				return nil
 			}
@@ -80,7 +87,13 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w.Sets = &bench.Sets{URI: peerSourceValue, Work: absolute, Episodes: episodes, Seed: uint64(w.Seed), Log: logTo(cmd)}
+			w.Sets = &bench.Sets{
+				URI:      peerSourceValue,
+				Work:     absolute,
+				Episodes: episodes,
+				Seed:     uint64(w.Seed),
+				Log:      logTo(cmd),
+			}
 			if w.Done, err = f.finished(); err != nil {
 				return err
 			}
@@ -96,7 +109,15 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 				}
 				return p.Document().Write(f.out)
 			}
-			p, err := bench.RunCases(cmd.Context(), cases, w, f.repeats, f.timeout, keep, logTo(cmd))
+			p, err := bench.RunCases(
+				cmd.Context(),
+				cases,
+				w,
+				f.repeats,
+				f.timeout,
+				keep,
+				logTo(cmd),
+			)
 			if err != nil {
 				return err
 			}
@@ -109,11 +130,15 @@ func newCases(line, name string, usual ...string) *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "every workload")
 	c.Flags().StringSliceVar(&names, "workload", usual, "which, by name (--list)")
 	c.Flags().BoolVar(&list, "list", false, "list the workloads, their runners and bars")
-	c.Flags().StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
-	c.Flags().IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
+	c.Flags().
+		StringVar(&work, "work", "bench-out/sets", "folder for the sets that are made; they are used again")
+	c.Flags().
+		IntVar(&episodes, "episodes", 12, "episodes of each set: a seeded choice, or repeated where there are fewer (0: all)")
 	c.Flags().IntVar(&w.BatchSize, "batch-size", 32, "samples a batch")
-	c.Flags().IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
-	c.Flags().Float64Var(&w.Seconds, "seconds", 3, "least length of a measured window, in whole epochs")
+	c.Flags().
+		IntVar(&w.Workers, "workers", 2, "our threads; the peers' worker processes or threads")
+	c.Flags().
+		Float64Var(&w.Seconds, "seconds", 3, "least length of a measured window, in whole epochs")
 	c.Flags().IntVar(&w.Seed, "seed", 0, "seed of the order and of the choice of episodes")
 	return c
 }
@@ -131,7 +156,10 @@ func peerSource(name string, args []string) (string, error) {
 	if len(args) == 1 || name == "formats" {
 		return strings.Join(args, ""), nil
 	}
-	p := filepath.Join(cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")), "g1_v30_exact")
+	p := filepath.Join(
+		cmp.Or(os.Getenv("ROBOCACHE_TESTDATA"), filepath.Join("..", "shared", "data")),
+		"g1_v30_exact",
+	)
 	if !fileExists(p) {
 		return "", robocache.Misuse("peers", robocache.Where{"dataset": p}, "no dataset was given, and the test data is not here").
 			WithHint("give a dataset, or set ROBOCACHE_TESTDATA")

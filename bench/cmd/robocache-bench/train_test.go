@@ -23,15 +23,45 @@ func trainer(t *testing.T) string {
 	return py
 }
 
-// The small networks train on the CPU: all runners on the same weights, order, batches and losses; a report with plots; what is over is not run again.
+// The small networks train on the CPU: all runners on the same weights, order, batches and losses;
+// a report with plots; what is over is not run again.
 func TestBenchTrain(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
-	if _, err := synth.Write(t.Context(), set, synth.Options{Episodes: 4, Seconds: 1, Cameras: 1, Width: 96, Height: 96}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		set,
+		synth.Options{Episodes: 4, Seconds: 1, Cameras: 1, Width: 96, Height: 96},
+	); err != nil {
 		t.Skip("no encoder: ", err)
 	}
-	line := []string{"train", set, "--python", py, "--model", "diffusion", "--device", "cpu", "--tiny", "--batch-size", "4", "--steps", "8", "--warmup", "4", "--workers", "1",
-		"--runners", "torch,robocache,robocache-ram", "--repeats", "1", "--precision", "fp32", "--out", out}
+	line := []string{
+		"train",
+		set,
+		"--python",
+		py,
+		"--model",
+		"diffusion",
+		"--device",
+		"cpu",
+		"--tiny",
+		"--batch-size",
+		"4",
+		"--steps",
+		"8",
+		"--warmup",
+		"4",
+		"--workers",
+		"1",
+		"--runners",
+		"torch,robocache,robocache-ram",
+		"--repeats",
+		"1",
+		"--precision",
+		"fp32",
+		"--out",
+		out,
+	}
 	code, text, errs := call(t, line...)
 	if code != exitDone {
 		t.Fatalf("exit %d: %s\n%s", code, errs, text)
@@ -43,18 +73,33 @@ func TestBenchTrain(t *testing.T) {
 	first := rows[1].(map[string]any)
 	for i, name := range []string{"headspace", "torch", "robocache", "robocache-ram"} {
 		r := rows[i].(map[string]any)
-		if r["arm"] != name || r["failed"] != "" || r["weights_sha256"] != first["weights_sha256"] || r["samples_per_s"].(float64) <= 0 || r["starve_ms"] == nil || r["utilisation"] == nil || r["gpu_reason"] == "" {
+		if r["arm"] != name || r["failed"] != "" ||
+			r["weights_sha256"] != first["weights_sha256"] ||
+			r["samples_per_s"].(float64) <= 0 ||
+			r["starve_ms"] == nil ||
+			r["utilisation"] == nil ||
+			r["gpu_reason"] == "" {
 			t.Errorf("%v", r)
 		}
-		if i > 0 && (r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] != first["order_sha256"] || r["loss_rel_diff"].(float64) > 1e-3) {
-			t.Errorf("%s: %v checked, %v wrong, losses differ by %v", name, r["batches_checked"], r["batches_wrong"], r["loss_rel_diff"])
+		if i > 0 &&
+			(r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] != first["order_sha256"] || r["loss_rel_diff"].(float64) > 1e-3) {
+			t.Errorf(
+				"%s: %v checked, %v wrong, losses differ by %v",
+				name,
+				r["batches_checked"],
+				r["batches_wrong"],
+				r["loss_rel_diff"],
+			)
 		}
 	}
 	for _, name := range []string{"throughput_comparison", "latency_comparison", "speedup_comparison", "step_breakdown", "loss_curves"} {
 		if b, err := os.ReadFile(filepath.Join(out, name+".png")); err != nil || colours(t, b) < 3 {
 			t.Errorf("%s: %v, an empty plot", name, err)
 		}
-		if b, err := os.ReadFile(filepath.Join(out, name+".svg")); err != nil || bytes.Count(b, []byte("<path")) < 8 {
+		if b, err := os.ReadFile(
+			filepath.Join(out, name+".svg"),
+		); err != nil ||
+			bytes.Count(b, []byte("<path")) < 8 {
 			t.Errorf("%s.svg: %v", name, err)
 		}
 	}
@@ -63,10 +108,14 @@ func TestBenchTrain(t *testing.T) {
 		t.Error("train.html is not whole")
 	}
 	old := readRow(t, filepath.Join(out, "training_benchmark_results.json"))
-	if old["baseline"] == nil || old["robocache"].(map[string]any)["samples"] != 32.0 || old["comparison"].(map[string]any)["total_speedup"] == nil {
+	if old["baseline"] == nil || old["robocache"].(map[string]any)["samples"] != 32.0 ||
+		old["comparison"].(map[string]any)["total_speedup"] == nil {
 		t.Errorf("%v", old)
 	}
-	if b, err := os.ReadFile(filepath.Join(out, "train_steps.csv")); err != nil || bytes.Count(b, []byte("\nrobocache,")) < 7 {
+	if b, err := os.ReadFile(
+		filepath.Join(out, "train_steps.csv"),
+	); err != nil ||
+		bytes.Count(b, []byte("\nrobocache,")) < 7 {
 		t.Errorf("train_steps.csv: %v", err)
 	}
 	// Interrupted in its last run: the others are not run again.
@@ -85,7 +134,15 @@ func TestBenchTrain(t *testing.T) {
 	if !bytes.HasPrefix(again, kept[:len(kept)-100]) || bytes.Count(again, []byte("\n")) != 6 {
 		t.Error("a run that was over was run again")
 	}
-	if code, text, _ := call(t, "train", "--from", filepath.Join(out, "train.json"), "--out", filepath.Join(dir, "again")); code != exitDone || !strings.Contains(text, "robocache-ram") {
+	if code, text, _ := call(
+		t,
+		"train",
+		"--from",
+		filepath.Join(out, "train.json"),
+		"--out",
+		filepath.Join(dir, "again"),
+	); code != exitDone ||
+		!strings.Contains(text, "robocache-ram") {
 		t.Errorf("--from: exit %d: %s", code, text)
 	}
 }
@@ -112,7 +169,11 @@ func colours(t *testing.T, b []byte) int {
 func TestBenchTrainBadInput(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	set := filepath.Join(dir, "set.hdf5")
-	if _, err := synth.Write(t.Context(), set, synth.Options{Format: "robomimic", Preset: "heterogeneous", Episodes: 2}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		set,
+		synth.Options{Format: "robomimic", Preset: "heterogeneous", Episodes: 2},
+	); err != nil {
 		t.Fatal(err)
 	}
 	empty := filepath.Join(dir, "train.json")
@@ -139,7 +200,10 @@ func TestBenchTrainBadInput(t *testing.T) {
 		{"0 CUDA devices are here, 1 were asked for", 12, append(low, "--batch-size", "4")},
 		{"python3 has no '", 12, append(low, "--python", "/usr/bin/python3")},
 	} {
-		if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); strings.Contains(c.say, "CUDA") && len(gpus) > 0 {
+		if gpus, _ := filepath.Glob(
+			"/dev/nvidia[0-9]*",
+		); strings.Contains(c.say, "CUDA") &&
+			len(gpus) > 0 {
 			continue
 		}
 		code, _, errs := call(t, append([]string{"train"}, c.args...)...)
@@ -149,34 +213,102 @@ func TestBenchTrainBadInput(t *testing.T) {
 	}
 }
 
-// Peers that decode on a GPU, where there is none: torchcodec is given files and frame numbers, and its batches are the right ones; a missing module is told of, and is no failure.
-// What is decoded where reaches the Loader, which says that a CPU has no engines.
+// Peers that decode on a GPU, where there is none: torchcodec is given files and frame numbers, and
+// its batches are the right ones; a missing module is told of, and is no failure. What is decoded
+// where reaches the Loader, which says that a CPU has no engines.
 func TestBenchTrainVideoPeers(t *testing.T) {
 	py, dir := trainer(t), t.TempDir()
 	realdata.Python(t, "torchcodec")
 	set, out := filepath.Join(dir, "set"), filepath.Join(dir, "out")
-	if _, err := synth.Write(t.Context(), set, synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 96, Height: 96}); err != nil {
+	if _, err := synth.Write(
+		t.Context(),
+		set,
+		synth.Options{Episodes: 3, Seconds: 1, Cameras: 1, Width: 96, Height: 96},
+	); err != nil {
 		t.Skip("no encoder: ", err)
 	}
-	line := []string{"train", set, "--python", py, "--model", "resnet18", "--device", "cpu", "--tiny", "--batch-size", "4", "--steps", "8", "--warmup", "4", "--workers", "2",
-		"--repeats", "1", "--precision", "fp32", "--out", out, "--decode", "gpu", "--runners", "torchcodec-cuda,dali,robocache,robocache-gpu"}
+	line := []string{
+		"train",
+		set,
+		"--python",
+		py,
+		"--model",
+		"resnet18",
+		"--device",
+		"cpu",
+		"--tiny",
+		"--batch-size",
+		"4",
+		"--steps",
+		"8",
+		"--warmup",
+		"4",
+		"--workers",
+		"2",
+		"--repeats",
+		"1",
+		"--precision",
+		"fp32",
+		"--out",
+		out,
+		"--decode",
+		"gpu",
+		"--runners",
+		"torchcodec-cuda,dali,robocache,robocache-gpu",
+	}
 	code, text, errs := call(t, line...)
 	_, wrong, _ := strings.Cut(errs, "robocache-bench train: ")
-	if code != exitFailed || !strings.HasPrefix(wrong, "robocache: Misuse: Device.decode='gpu' with device='cpu'") || !strings.Contains(wrong, "; robocache-gpu: Misuse: Device.decode='gpu' with device='cpu'") || strings.Contains(wrong, "dali") {
+	if code != exitFailed ||
+		!strings.HasPrefix(wrong, "robocache: Misuse: Device.decode='gpu' with device='cpu'") ||
+		!strings.Contains(
+			wrong,
+			"; robocache-gpu: Misuse: Device.decode='gpu' with device='cpu'",
+		) ||
+		strings.Contains(wrong, "dali") {
 		t.Fatalf("exit %d: %s\n%s", code, errs, text)
 	}
 	rows := readRow(t, filepath.Join(out, "train.json"))["rows"].([]any)
-	if r := rows[1].(map[string]any); r["arm"] != "torchcodec-cuda" || r["failed"] != "" || r["batches_checked"] != 3.0 || r["batches_wrong"] != 0.0 || r["order_sha256"] == "" {
+	if r := rows[1].(map[string]any); r["arm"] != "torchcodec-cuda" || r["failed"] != "" ||
+		r["batches_checked"] != 3.0 ||
+		r["batches_wrong"] != 0.0 ||
+		r["order_sha256"] == "" {
 		t.Errorf("%v", r)
 	}
-	if r := rows[2].(map[string]any); r["arm"] != "dali" || !strings.Contains(r["failed"].(string), "No module named 'nvidia") && !strings.Contains(r["failed"].(string), "on a GPU") {
+	if r := rows[2].(map[string]any); r["arm"] != "dali" ||
+		!strings.Contains(r["failed"].(string), "No module named 'nvidia") &&
+			!strings.Contains(r["failed"].(string), "on a GPU") {
 		t.Errorf("%v", r)
 	}
-	if code, text, errs := call(t, "load", set, "--python", py, "--runners", "robocache", "--decode", "gpu", "--duration", "1s", "--resume=false"); code != exitFailed || !strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
+	if code, text, errs := call(
+		t,
+		"load",
+		set,
+		"--python",
+		py,
+		"--runners",
+		"robocache",
+		"--decode",
+		"gpu",
+		"--duration",
+		"1s",
+		"--resume=false",
+	); code != exitFailed ||
+		!strings.Contains(text+errs, "decode='gpu' with device='cpu'") {
 		t.Errorf("exit %d: %s %s", code, errs, text)
 	}
 	for _, c := range []struct{ say, runners, device, decode string }{{"--device: cpu; or cuda, of --runners robocache alone", "engine", "cuda", "gpu"}, {"--decode: expected cpu, gpu or auto", "robocache", "cpu", "gpus"}} {
-		if code, _, errs := call(t, "load", set, "--runners", c.runners, "--device", c.device, "--decode", c.decode); code != exitMisuse || !strings.Contains(errs, c.say) {
+		if code, _, errs := call(
+			t,
+			"load",
+			set,
+			"--runners",
+			c.runners,
+			"--device",
+			c.device,
+			"--decode",
+			c.decode,
+		); code != exitMisuse ||
+			!strings.Contains(errs, c.say) {
 			t.Errorf("exit %d: %s", code, errs)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package realdata finds the robot data for tests of the bench module: in ROBOCACHE_TESTDATA (default: ../shared/data
-// beside the repository), else the small sets that every clone has (testdata/shared).
+// Package realdata finds the robot data for tests of the bench module: in ROBOCACHE_TESTDATA
+// (default: ../shared/data beside the repository), else the small sets that every clone has
+// (testdata/shared).
 package realdata
 
 import (
@@ -28,7 +29,8 @@ func Root(tb testing.TB) string {
 	}
 }
 
-// Path returns the path of a file or folder of the data. It skips the test, with the reason, if the path does not exist.
+// Path returns the path of a file or folder of the data. It skips the test, with the reason, if the
+// path does not exist.
 func Path(tb testing.TB, name string) string {
 	tb.Helper()
 	base := os.Getenv("ROBOCACHE_TESTDATA")
@@ -73,13 +75,14 @@ func recordMissing(tb testing.TB) {
 	}
 }
 
-// Python returns the interpreter in .venv. It skips the test if .venv lacks one of the modules. The modules are
-// looked for and not imported: importing torch takes four seconds of a core.
+// Python returns the interpreter in .venv. It skips the test if .venv lacks one of the modules. The
+// modules are looked for and not imported: importing torch takes four seconds of a core.
 func Python(tb testing.TB, modules ...string) string {
 	tb.Helper()
 	py := filepath.Join(Root(tb), ".venv", "bin", "python")
 	find := "import sys, importlib.util as u; sys.exit(' '.join(m for m in sys.argv[1:] if not u.find_spec(m)) or None)"
-	if out, err := exec.Command(py, append([]string{"-c", find}, modules...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(py, append([]string{"-c", find}, modules...)...).
+		CombinedOutput(); err != nil {
 		tb.Skipf("not all of %q are in .venv (make peers): %v %s", modules, err, out)
 	}
 	return py

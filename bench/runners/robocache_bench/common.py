@@ -8,11 +8,31 @@ which holds int64 numbers, little-endian: of each batch its size, its sample num
 closes. It compares the frames of frames_out with a sequential decode: of each a line of JSON and its bytes. A runner that cannot do the work says so: {"error": "…"}.
 
 Two windows: whole epochs (as many more as fill `seconds`) after `warm` ones, or duration_s seconds after warmup_batches, from arrival to arrival."""
+
 import json, math, os, random, resource, sys, time
 
 T0 = time.perf_counter()
 MOST_EPOCHS = 5000
-PACKAGES = ("torch", "torchvision", "torchcodec", "numpy", "lerobot", "datasets", "av", "h5py", "robomimic", "pyarrow", "robocache", "pandas", "zarr", "numcodecs", "mcap", "rosbags", "tensorflow", "tensorflow_datasets")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "torchcodec",
+    "numpy",
+    "lerobot",
+    "datasets",
+    "av",
+    "h5py",
+    "robomimic",
+    "pyarrow",
+    "robocache",
+    "pandas",
+    "zarr",
+    "numcodecs",
+    "mcap",
+    "rosbags",
+    "tensorflow",
+    "tensorflow_datasets",
+)
 
 
 class Job(dict):
@@ -28,7 +48,7 @@ def job():
 
 
 def positions(text):
-    """"0-3,7" → [0, 1, 2, 3, 7]; nothing → None."""
+    """ "0-3,7" → [0, 1, 2, 3, 7]; nothing → None."""
     ends = [part.partition("-") for part in text.split(",")] if text else ()
     return [i for lo, _, hi in ends for i in range(int(lo), int(hi or lo) + 1)] or None
 
@@ -45,7 +65,9 @@ def loader_keywords(flat):
 
     places = {}
     for group, cls in options.GROUPS.items():
-        places.update({options.engine_name(group, f.name): (group, f.name) for f in dataclasses.fields(cls)})
+        places.update(
+            {options.engine_name(group, f.name): (group, f.name) for f in dataclasses.fields(cls)}
+        )
     plain = {k: v for k, v in flat.items() if k not in places}
     groups = {}
     for name in flat.keys() - plain.keys():
@@ -66,7 +88,9 @@ def meet(a):
     end = time.monotonic() + 300
     while any(not os.path.exists(os.path.join(a.barrier, f"rank{r}")) for r in range(a.world)):
         if time.monotonic() > end:
-            raise SystemExit(f"rank {a.rank or 0}: the other ranks did not come to the barrier within 300 s")
+            raise SystemExit(
+                f"rank {a.rank or 0}: the other ranks did not come to the barrier within 300 s"
+            )
         time.sleep(0.002)
 
 
@@ -110,7 +134,13 @@ class Stream:
         if path:
             with open(path, "wb") as f:
                 for x in self.log:
-                    f.write(x.to_bytes(8, "little", signed=True) if isinstance(x, int) else len(x[0]).to_bytes(8, "little") + numbers(x[0]).tobytes() + numbers(x[1]).tobytes())
+                    f.write(
+                        x.to_bytes(8, "little", signed=True)
+                        if isinstance(x, int)
+                        else len(x[0]).to_bytes(8, "little")
+                        + numbers(x[0]).tobytes()
+                        + numbers(x[1]).tobytes()
+                    )
 
 
 def numbers(x):
@@ -125,17 +155,31 @@ def kept(x):
     return x.clone() if getattr(x, "is_cuda", False) else numbers(x)
 
 
-def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cameras=("",), row=None, single=None, stats=lambda: None, extra=dict, synchronise=lambda: None):
+def measure(
+    epoch,
+    a,
+    opened=None,
+    images=lambda batch, key: batch["image"],
+    cameras=("",),
+    row=None,
+    single=None,
+    stats=lambda: None,
+    extra=dict,
+    synchronise=lambda: None,
+):
     """epoch(): a fresh iterator of (sample numbers, their episodes, batch). opened: the entries of the outcome about opening; open_s is since imported(). images(batch, camera): its frames.
     row(batch, i, sample): sample i's row in its episode. single(): an iterator of epoch's kind, made by one thread in the same order. stats(): the loader's
     counters. extra(): more entries of the outcome. synchronise(): waits for the device that batches are on."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)  # in every runner
     stream, whole = Stream(epoch), not a.duration_s
-    out = dict(dict(import_s=T_IMPORT[0], open_s=time.perf_counter() - T0 - T_IMPORT[0]), **opened or {})
+    out = dict(
+        dict(import_s=T_IMPORT[0], open_s=time.perf_counter() - T0 - T_IMPORT[0]), **opened or {}
+    )
     meet(a)
     began = time.perf_counter()
-    left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]  # of epochs, or batches
+    # of epochs, or batches
+    left, ends = max(a.warm or 1, 1) if whole else (a.warmup_batches or 0) + 1, [began]
 
     def warm(item, now):
         if (item is None) == whole:
@@ -143,12 +187,24 @@ def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cam
         return len(ends) > left
 
     stream.take(warm)
-    epochs = min(max(a.epochs, math.ceil((a.seconds or 0) / max(ends[-1] - ends[-2], 1e-6))), MOST_EPOCHS) if whole else 0
+    epochs = (
+        min(
+            max(a.epochs, math.ceil((a.seconds or 0) / max(ends[-1] - ends[-2], 1e-6))), MOST_EPOCHS
+        )
+        if whole
+        else 0
+    )
     synchronise()
     out.update(first_batch_latency_s=stream.first - began, stats_open=stats())
     print("#open", flush=True)
     stream.log.append(-2)
-    out["window_open_unix_ns"], start, arrivals, rows, ends = time.time_ns(), time.perf_counter(), [], [], []
+    out["window_open_unix_ns"], start, arrivals, rows, ends = (
+        time.time_ns(),
+        time.perf_counter(),
+        [],
+        [],
+        [],
+    )
 
     def window(item, now):
         last = len(ends) + (not item) == epochs if whole else item and now - start >= a.duration_s
@@ -166,12 +222,23 @@ def measure(epoch, a, opened=None, images=lambda batch, key: batch["image"], cam
     stream.log.append(-3)
     print("#measured", flush=True)
     seconds = (ends if whole else arrivals)[-1]
-    out.update(samples=sum(rows), seconds=seconds, stats_close=stats(), wait_s=wait, epochs=epochs, versions=versions())
+    out.update(
+        samples=sum(rows),
+        seconds=seconds,
+        stats_close=stats(),
+        wait_s=wait,
+        epochs=epochs,
+        versions=versions(),
+    )
     out.update(extra())
     if not whole:
         out.update(arrivals_us=[round(t * 1e6) for t in arrivals], arrival_rows=rows)
         step = (a.step_ms or 0) / 1e3 or 1.25 * seconds / len(rows)
-        left, begin, taken = max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step))), time.perf_counter(), []
+        left, begin, taken = (
+            max(3, min(len(rows), round(min(a.duration_s / 2, 15) / step))),
+            time.perf_counter(),
+            [],
+        )
         wait = stream.take(lambda item, _: item and (taken.append(1) or len(taken) == left), step)
         out.update(consumer_step_s=step, wait_pct=100 * wait / (time.perf_counter() - begin))
     if a.check_frames and a.frames_out and cameras:
@@ -212,7 +279,20 @@ def write_frames(stream, a, cameras, images, row):
                     image = image[offset]
                 raw = np.ascontiguousarray(image.cpu().numpy() if hasattr(image, "cpu") else image)
                 at = row(index, i) if row else int(batch["frame_index"][i].reshape(-1)[0])
-                f.write(json.dumps(dict(key=key, episode=int(episode[i]), row=at, offset=offset, shape=list(raw.shape), dtype=str(raw.dtype))).encode() + b"\n" + raw.tobytes())
+                f.write(
+                    json.dumps(
+                        dict(
+                            key=key,
+                            episode=int(episode[i]),
+                            row=at,
+                            offset=offset,
+                            shape=list(raw.shape),
+                            dtype=str(raw.dtype),
+                        )
+                    ).encode()
+                    + b"\n"
+                    + raw.tobytes()
+                )
                 left -= 1
 
 
@@ -240,7 +320,15 @@ def passes(once, seconds=0, **facts):
     used, start, samples, epochs = cpu(), time.perf_counter(), 0, 0
     while not epochs or time.perf_counter() - start < seconds:
         samples, epochs = samples + once(), epochs + 1
-    out = dict(samples=samples, epochs=epochs, seconds=time.perf_counter() - start, cpu_seconds=cpu() - used, import_s=T_IMPORT[0], versions=versions(), **facts)
+    out = dict(
+        samples=samples,
+        epochs=epochs,
+        seconds=time.perf_counter() - start,
+        cpu_seconds=cpu() - used,
+        import_s=T_IMPORT[0],
+        versions=versions(),
+        **facts,
+    )
     print("#measured", flush=True)
     print(json.dumps(out), flush=True)
 
@@ -259,12 +347,25 @@ def run(main):
         main(job())
     except Exception as e:
         words = str(e).strip().splitlines() or ["no message"]
-        print(json.dumps(dict(error=f"{type(e).__name__}: {words[0][:300]}", versions=versions())), flush=True)
+        print(
+            json.dumps(dict(error=f"{type(e).__name__}: {words[0][:300]}", versions=versions())),
+            flush=True,
+        )
 
 
 def torch_loader(ds, a, **more):
     """torch's DataLoader at the setting that is best for map-style sets: persistent workers, one torch thread each."""
     import torch
 
-    kw = dict(persistent_workers=True, prefetch_factor=a.prefetch or 4, worker_init_fn=lambda _: torch.set_num_threads(1)) if a.workers else {}
-    return torch.utils.data.DataLoader(ds, num_workers=a.workers, **{"batch_size": a.batch_size, **kw, **more})
+    kw = (
+        dict(
+            persistent_workers=True,
+            prefetch_factor=a.prefetch or 4,
+            worker_init_fn=lambda _: torch.set_num_threads(1),
+        )
+        if a.workers
+        else {}
+    )
+    return torch.utils.data.DataLoader(
+        ds, num_workers=a.workers, **{"batch_size": a.batch_size, **kw, **more}
+    )

@@ -1,6 +1,7 @@
 """Decoding peers (runner: ffmpeg, torchcodec, pyav), one thread, decoders kept open: every frame of every file to RGB24, or `count` single frames at random.
 
 A sample is a frame delivered."""
+
 import random, subprocess
 
 from . import common
@@ -13,8 +14,35 @@ def ffmpeg(a):
         n = 0
         for f in a.files:
             # To RGB and away: the null muxer throws the frames away without a copy.
-            r = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-stats", "-threads", "1", "-filter_threads", "1", "-i", f, "-map", "0:v:0", "-vf", "scale=flags=bilinear,format=rgb24",
-                                "-fps_mode", "passthrough", "-c:v", "wrapped_avframe", "-f", "null", "-"], stderr=subprocess.PIPE, text=True, check=True)
+            r = subprocess.run(
+                [
+                    "ffmpeg",
+                    "-nostdin",
+                    "-v",
+                    "error",
+                    "-stats",
+                    "-threads",
+                    "1",
+                    "-filter_threads",
+                    "1",
+                    "-i",
+                    f,
+                    "-map",
+                    "0:v:0",
+                    "-vf",
+                    "scale=flags=bilinear,format=rgb24",
+                    "-fps_mode",
+                    "passthrough",
+                    "-c:v",
+                    "wrapped_avframe",
+                    "-f",
+                    "null",
+                    "-",
+                ],
+                stderr=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
             n += int(r.stderr.replace("=", " ").split("frame")[-1].split()[0])
         return n
 
@@ -27,7 +55,8 @@ def torchcodec(a):
     torch.set_num_threads(1)
     from torchcodec.decoders import VideoDecoder
 
-    # As lerobot uses it. Exact seeking would scan the file at opening, outside the window; approximate frames can be others.
+    # As lerobot uses it. Exact seeking would scan the file at opening, outside the window;
+    # approximate frames can be others.
     ds = [VideoDecoder(f, num_ffmpeg_threads=1, seek_mode="approximate") for f in a.files]
 
     def frames():
@@ -45,7 +74,11 @@ def pyav(a):
     from .lerobot_set import Video
 
     vs = [Video(f) for f in a.files]
-    return lambda: sum(1 for v in vs for _ in v.frames()), [v.stream.frames for v in vs], lambda k, i: next(vs[k].frames(i))
+    return (
+        lambda: sum(1 for v in vs for _ in v.frames()),
+        [v.stream.frames for v in vs],
+        lambda k, i: next(vs[k].frames(i)),
+    )
 
 
 def main(a):

@@ -2,6 +2,7 @@
 
 A job has uri, case and runner. Runner make writes the data of a case into the folder uri. Every other reads it: whole passes over the data, the first of which is
 not measured, and whose values are hashed. A sample is a frame, row, message or step."""
+
 import glob, hashlib, json, os, shutil, warnings
 
 from . import common
@@ -24,9 +25,17 @@ def maker(case):
 # CALVIN: every array of a frame.
 
 SHAPES = {
-    "actions": ((7,), "f8"), "rel_actions": ((7,), "f8"), "robot_obs": ((15,), "f8"), "scene_obs": ((24,), "f8"), "rgb_static": ((200, 200, 3), "u1"), "rgb_gripper": ((84, 84, 3), "u1"),
-    "depth_static": ((200, 200), "f4"), "depth_gripper": ((84, 84), "f4"), "rgb_tactile": ((160, 120, 6), "u1"), "depth_tactile": ((160, 120, 2), "f4"),
-}  # fmt: skip
+    "actions": ((7,), "f8"),
+    "rel_actions": ((7,), "f8"),
+    "robot_obs": ((15,), "f8"),
+    "scene_obs": ((24,), "f8"),
+    "rgb_static": ((200, 200, 3), "u1"),
+    "rgb_gripper": ((84, 84, 3), "u1"),
+    "depth_static": ((200, 200), "f4"),
+    "depth_gripper": ((84, 84), "f4"),
+    "rgb_tactile": ((160, 120, 6), "u1"),
+    "depth_tactile": ((160, 120, 2), "f4"),
+}
 
 
 @maker("calvin")
@@ -34,7 +43,15 @@ def make_calvin():
     os.makedirs(f"{a.uri}/training", exist_ok=True)
     rng = np.random.default_rng(0)
     for i in range(60):
-        np.savez(f"{a.uri}/training/episode_{i:07d}.npz", **{k: rng.integers(0, 256, s).astype(t) if t == "u1" else rng.standard_normal(s).astype(t) for k, (s, t) in SHAPES.items()})
+        np.savez(
+            f"{a.uri}/training/episode_{i:07d}.npz",
+            **{
+                k: rng.integers(0, 256, s).astype(t)
+                if t == "u1"
+                else rng.standard_normal(s).astype(t)
+                for k, (s, t) in SHAPES.items()
+            },
+        )
     np.save(f"{a.uri}/training/ep_start_end_ids.npy", np.array([[0, 29], [30, 59]]))
 
 
@@ -52,7 +69,8 @@ def calvin():
     return once
 
 
-# Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
+# Zarr, chunk by chunk: zarr-python as a training script calls it, and numcodecs alone, the floor of
+# any reader in Python. The case is zarr-CODEC-SHUFFLE-ARRAY.
 
 
 @maker("zarr")
@@ -61,13 +79,33 @@ def make_zarr():
     import zarr
     from numcodecs import Blosc
 
-    src = zarr.open_group(os.path.join(os.environ["ROBOCACHE_TESTDATA"], "diffusion_policy_zarr/replay_buffer.zarr"), mode="r")
-    img, state = np.concatenate([np.asarray(src["data/img"])] * 6), np.concatenate([np.asarray(src["data/state"]) + i for i in range(400)])
+    src = zarr.open_group(
+        os.path.join(os.environ["ROBOCACHE_TESTDATA"], "diffusion_policy_zarr/replay_buffer.zarr"),
+        mode="r",
+    )
+    img, state = (
+        np.concatenate([np.asarray(src["data/img"])] * 6),
+        np.concatenate([np.asarray(src["data/state"]) + i for i in range(400)]),
+    )
     for codec in ("lz4", "zstd"):
-        for shuffle, word in ((Blosc.NOSHUFFLE, "none"), (Blosc.SHUFFLE, "byte"), (Blosc.BITSHUFFLE, "bit")):
-            for key, x, chunks in (("img", img, (32, 96, 96, 3)), ("state", state, (4096, 26)), ("state32", state.astype(np.float32), (4096, 26))):
+        for shuffle, word in (
+            (Blosc.NOSHUFFLE, "none"),
+            (Blosc.SHUFFLE, "byte"),
+            (Blosc.BITSHUFFLE, "bit"),
+        ):
+            for key, x, chunks in (
+                ("img", img, (32, 96, 96, 3)),
+                ("state", state, (4096, 26)),
+                ("state32", state.astype(np.float32), (4096, 26)),
+            ):
                 g = zarr.open_group(f"{a.uri}/{codec}-{word}-{key}.zarr", mode="w", zarr_format=2)
-                z = g.create_array(f"data/{key}", shape=x.shape, dtype=x.dtype, chunks=chunks, compressors=Blosc(cname=codec, clevel=5, shuffle=shuffle))
+                z = g.create_array(
+                    f"data/{key}",
+                    shape=x.shape,
+                    dtype=x.dtype,
+                    chunks=chunks,
+                    compressors=Blosc(cname=codec, clevel=5, shuffle=shuffle),
+                )
                 z[:] = x
                 g.create_array("meta/episode_ends", data=np.array([len(x)]))
 
@@ -104,8 +142,17 @@ def chunks():
 
 JOINT, IMU = "sensor_msgs/msg/JointState", "sensor_msgs/msg/Imu"
 BEGIN = 1_770_000_000_000_000_000
-FIELDS = {"/joint_states": ("position", "velocity", "effort"),
-          "/imu/data": ("orientation", "orientation_covariance", "angular_velocity", "angular_velocity_covariance", "linear_acceleration", "linear_acceleration_covariance")}
+FIELDS = {
+    "/joint_states": ("position", "velocity", "effort"),
+    "/imu/data": (
+        "orientation",
+        "orientation_covariance",
+        "angular_velocity",
+        "angular_velocity_covariance",
+        "linear_acceleration",
+        "linear_acceleration_covariance",
+    ),
+}
 
 
 def typestore():
@@ -115,18 +162,41 @@ def typestore():
 
 
 def message(ts, kind, at, rng):
-    head = ts.types["std_msgs/msg/Header"](ts.types["builtin_interfaces/msg/Time"](at // 10**9, at % 10**9), "base")
+    head = ts.types["std_msgs/msg/Header"](
+        ts.types["builtin_interfaces/msg/Time"](at // 10**9, at % 10**9), "base"
+    )
     if kind == JOINT:
-        return ts.types[JOINT](head, [f"joint_{k}" for k in range(26)], rng.normal(size=26), rng.normal(size=26), rng.normal(size=26))
+        return ts.types[JOINT](
+            head,
+            [f"joint_{k}" for k in range(26)],
+            rng.normal(size=26),
+            rng.normal(size=26),
+            rng.normal(size=26),
+        )
     xyz = lambda: ts.types["geometry_msgs/msg/Vector3"](*map(float, rng.normal(size=3)))
-    return ts.types[IMU](head, ts.types["geometry_msgs/msg/Quaternion"](*map(float, rng.normal(size=4))), rng.normal(size=9), xyz(), rng.normal(size=9), xyz(), rng.normal(size=9))
+    return ts.types[IMU](
+        head,
+        ts.types["geometry_msgs/msg/Quaternion"](*map(float, rng.normal(size=4))),
+        rng.normal(size=9),
+        xyz(),
+        rng.normal(size=9),
+        xyz(),
+        rng.normal(size=9),
+    )
 
 
 def values_of(kind, m):
     if kind == JOINT:
         return m.position, m.velocity, m.effort
     q, w, x = m.orientation, m.angular_velocity, m.linear_acceleration
-    return (q.x, q.y, q.z, q.w), m.orientation_covariance, (w.x, w.y, w.z), m.angular_velocity_covariance, (x.x, x.y, x.z), m.linear_acceleration_covariance
+    return (
+        (q.x, q.y, q.z, q.w),
+        m.orientation_covariance,
+        (w.x, w.y, w.z),
+        m.angular_velocity_covariance,
+        (x.x, x.y, x.z),
+        m.linear_acceleration_covariance,
+    )
 
 
 def columns(messages):
@@ -138,7 +208,9 @@ def columns(messages):
         cols = out.setdefault(topic, [[] for _ in row])
         for c, v in zip(cols, row):
             c.append(v)
-    return {t: [np.array(c[0])] + [np.array(x, dtype=np.float64) for x in c[1:]] for t, c in out.items()}
+    return {
+        t: [np.array(c[0])] + [np.array(x, dtype=np.float64) for x in c[1:]] for t, c in out.items()
+    }
 
 
 @maker("recordings")
@@ -150,8 +222,15 @@ def make_recordings():
     bag = Writer(a.uri, version=9, storage_plugin=StoragePlugin.MCAP)
     bag.set_compression(CompressionMode.STORAGE, CompressionFormat.ZSTD)
     with bag as w:
-        conns = {t: w.add_connection(t, kind, typestore=ts) for t, kind in (("/joint_states", JOINT), ("/imu/data", IMU))}
-        for at, topic in sorted((BEGIN + int(k * 1e9 / hz), topic) for topic, hz in (("/joint_states", 100), ("/imu/data", 333)) for k in range(60 * hz)):
+        conns = {
+            t: w.add_connection(t, kind, typestore=ts)
+            for t, kind in (("/joint_states", JOINT), ("/imu/data", IMU))
+        }
+        for at, topic in sorted(
+            (BEGIN + int(k * 1e9 / hz), topic)
+            for topic, hz in (("/joint_states", 100), ("/imu/data", 333))
+            for k in range(60 * hz)
+        ):
             kind = conns[topic].msgtype
             w.write(conns[topic], at, ts.serialize_cdr(message(ts, kind, at, rng), kind))
 
@@ -167,24 +246,37 @@ def recordings():
 
         with robocache.open(file) as ds:
             s = ds.episode(0).streams
-            return {t: [s[f"{t[1:].replace('/', '.')}.{f[0]}"].times] + [s[f"{t[1:].replace('/', '.')}.{k}"].values for k in f] for t, f in FIELDS.items()}
+            return {
+                t: [s[f"{t[1:].replace('/', '.')}.{f[0]}"].times]
+                + [s[f"{t[1:].replace('/', '.')}.{k}"].values for k in f]
+                for t, f in FIELDS.items()
+            }
 
     def rosbags():
         from rosbags.highlevel import AnyReader
 
         with AnyReader([Path(a.uri)]) as r:
-            return columns((c.topic, r.deserialize(raw, c.msgtype)) for c, _, raw in r.messages([c for c in r.connections if c.topic in FIELDS]))
+            return columns(
+                (c.topic, r.deserialize(raw, c.msgtype))
+                for c, _, raw in r.messages([c for c in r.connections if c.topic in FIELDS])
+            )
 
     def support():
         from mcap_ros2.reader import read_ros2_messages
 
-        return columns((m.channel.topic, m.ros_msg) for m in read_ros2_messages(file, topics=list(FIELDS)))
+        return columns(
+            (m.channel.topic, m.ros_msg) for m in read_ros2_messages(file, topics=list(FIELDS))
+        )
 
     read = {"rosbags": rosbags, "mcap-ros2-support": support, "robocache": ours}[a.runner]
 
     def once():
         got = read()
-        return 60 * 433, (np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64) for t in FIELDS for x in got[t])
+        return 60 * 433, (
+            np.asarray(x).astype(np.float64 if np.asarray(x).dtype.kind == "f" else np.int64)
+            for t in FIELDS
+            for x in got[t]
+        )
 
     return once
 
@@ -192,7 +284,16 @@ def recordings():
 # RLDS: whole steps, in order, batches of 64: every feature, frames decoded.
 
 CAMERAS = [f"observation.image_{i}" for i in range(4)]
-NUMBERS = ["action", "observation.state", "language_embedding", "reward", "discount", "is_first", "is_last", "is_terminal"]
+NUMBERS = [
+    "action",
+    "observation.state",
+    "language_embedding",
+    "reward",
+    "discount",
+    "is_first",
+    "is_last",
+    "is_terminal",
+]
 
 
 @maker("rlds")
@@ -205,8 +306,17 @@ def make_rlds(copies=20):
     os.makedirs(a.uri)
     shutil.copy(os.path.join(path, "features.json"), a.uri)
     for i in range(copies):
-        shutil.copy(os.path.join(path, f"{info['name']}-train.tfrecord-00000-of-{len(split['shardLengths']):05d}"), os.path.join(a.uri, f"{info['name']}-train.tfrecord-{i:05d}-of-{copies:05d}"))
-    split = dict(split, shardLengths=split["shardLengths"][:1] * copies, numBytes=str(int(split["numBytes"]) * copies))
+        shutil.copy(
+            os.path.join(
+                path, f"{info['name']}-train.tfrecord-00000-of-{len(split['shardLengths']):05d}"
+            ),
+            os.path.join(a.uri, f"{info['name']}-train.tfrecord-{i:05d}-of-{copies:05d}"),
+        )
+    split = dict(
+        split,
+        shardLengths=split["shardLengths"][:1] * copies,
+        numBytes=str(int(split["numBytes"]) * copies),
+    )
     with open(os.path.join(a.uri, "dataset_info.json"), "w") as f:
         json.dump(dict(info, splits=[split]), f)
 
@@ -226,18 +336,40 @@ def rlds():
     if a.runner == "robocache":
         import robocache
 
-        loader = robocache.Loader(a.uri, batch_size=64, shuffle=False, threads=2, open=robocache.Open(options={"split": "train"}), keys=CAMERAS + NUMBERS + ["language_instruction"])
-        return lambda: (sum(len(b["language_instruction"]) for b in loader), values_of_steps(lambda: loader))
+        loader = robocache.Loader(
+            a.uri,
+            batch_size=64,
+            shuffle=False,
+            threads=2,
+            open=robocache.Open(options={"split": "train"}),
+            keys=CAMERAS + NUMBERS + ["language_instruction"],
+        )
+        return lambda: (
+            sum(len(b["language_instruction"]) for b in loader),
+            values_of_steps(lambda: loader),
+        )
     os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
     import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    ds = tfds.builder_from_directory(a.uri).as_dataset(split="train", shuffle_files=False, read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False, add_tfds_id=False))
+    ds = tfds.builder_from_directory(a.uri).as_dataset(
+        split="train",
+        shuffle_files=False,
+        read_config=tfds.ReadConfig(
+            interleave_cycle_length=1, try_autocache=False, add_tfds_id=False
+        ),
+    )
     options = tf.data.Options()
     options.threading.private_threadpool_size, options.deterministic = 2, True
     ds = ds.flat_map(lambda e: e["steps"]).batch(64).prefetch(2).with_options(options)
-    flat = lambda: ({**{"observation." + k: v for k, v in s.pop("observation").items()}, **s} for s in ds.as_numpy_iterator())
-    return lambda: (sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()), values_of_steps(flat))
+    flat = lambda: (
+        {**{"observation." + k: v for k, v in s.pop("observation").items()}, **s}
+        for s in ds.as_numpy_iterator()
+    )
+    return lambda: (
+        sum(len(s["language_instruction"]) for s in ds.as_numpy_iterator()),
+        values_of_steps(flat),
+    )
 
 
 def main(_):

@@ -1,4 +1,5 @@
 """A file of robomimic's layout as h5py reads it: what a window of a sample must hold."""
+
 import h5py
 import numpy as np
 
@@ -7,11 +8,15 @@ class Truth:
     """Compares the first window of some batches of the first epoch, which is not measured."""
 
     def __init__(self, path, window):
-        self.file = h5py.File(path, "r", swmr=True, libver="latest")  # as robomimic opens it: one process cannot have both ways
+        # as robomimic opens it: one process cannot have both ways
+        self.file = h5py.File(path, "r", swmr=True, libver="latest")
         self.demos = sorted(self.file["data"], key=lambda n: int(n[5:]))
         self.ends = np.cumsum([len(self.file[f"data/{n}/actions"]) for n in self.demos])
         obs = self.file[f"data/{self.demos[0]}/obs"]
-        self.low, self.cameras = [k for k in obs if obs[k].ndim == 2], [k for k in obs if obs[k].ndim == 4]
+        self.low, self.cameras = (
+            [k for k in obs if obs[k].ndim == 2],
+            [k for k in obs if obs[k].ndim == 4],
+        )
         self.window, self.count, self.wrong = window, 0, 0
 
     def episodes(self, index):
@@ -21,7 +26,9 @@ class Truth:
         i = int(index[0])
         d = int(self.episodes(i))
         begin = int(self.ends[d - 1]) if d else 0
-        rows = np.minimum(np.arange(i - begin, i - begin + self.window), int(self.ends[d]) - begin - 1)
+        rows = np.minimum(
+            np.arange(i - begin, i - begin + self.window), int(self.ends[d]) - begin - 1
+        )
         for k, v in batch.items():
             k = {"action": "actions"}.get(k, k.removeprefix("observation."))
             at = f"data/{self.demos[d]}/" + (k if k == "actions" else f"obs/{k}")

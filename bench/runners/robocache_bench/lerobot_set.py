@@ -1,4 +1,5 @@
 """A LeRobot v3.0 folder as a plain program reads it: where each frame lies, and the rows, as arrays."""
+
 import glob, json, os
 
 import numpy as np
@@ -13,7 +14,10 @@ class Video:
         self.container = av.open(name)
         self.stream = self.container.streams.video[0]
         self.stream.thread_count, self.stream.thread_type = 1, "NONE"
-        self.period, self.start = round(1 / (self.stream.time_base * self.stream.average_rate)), self.stream.start_time or 0
+        self.period, self.start = (
+            round(1 / (self.stream.time_base * self.stream.average_rate)),
+            self.stream.start_time or 0,
+        )
 
     def frames(self, first=0):
         """(number, RGB) from a frame on."""
@@ -51,7 +55,11 @@ class Set:
         """file[i] and number[i] (its number in that file) of frame i: an episode's frames follow those of the episodes before it in the file."""
         v, known, parts = f"videos/{self.camera}/", {}, []
         for e, r in enumerate(rows):
-            name = self.info["video_path"].format(video_key=self.camera, chunk_index=r[v + "chunk_index"], file_index=r[v + "file_index"])
+            name = self.info["video_path"].format(
+                video_key=self.camera,
+                chunk_index=r[v + "chunk_index"],
+                file_index=r[v + "file_index"],
+            )
             parts.append((known.setdefault(name, len(known)), r[v + "from_timestamp"], e))
         self.files = [os.path.join(self.root, n) for n in known]
         total = int(self.ends[-1])
@@ -67,9 +75,15 @@ class Set:
         """Columns over all rows, float32 [N, D], in the order of the episodes."""
         import pyarrow.parquet as pq
 
-        tables = [pq.read_table(f, columns=[*names, "index"]) for f in sorted(glob.glob(os.path.join(self.root, "data", "*", "*.parquet")))]
+        tables = [
+            pq.read_table(f, columns=[*names, "index"])
+            for f in sorted(glob.glob(os.path.join(self.root, "data", "*", "*.parquet")))
+        ]
         order = np.argsort(np.concatenate([t["index"].to_numpy() for t in tables]), kind="stable")
-        return {k: np.concatenate([np.stack(t[k].to_numpy()) for t in tables])[order].astype(np.float32) for k in names}
+        return {
+            k: np.concatenate([np.stack(t[k].to_numpy()) for t in tables])[order].astype(np.float32)
+            for k in names
+        }
 
     def episode(self, i):
         return int(np.searchsorted(self.ends, i, "right"))

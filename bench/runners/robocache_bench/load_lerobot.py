@@ -1,6 +1,7 @@
 """lerobot at its best setting: return_uint8, torchcodec, persistent workers, one torch thread.
 
 streaming: its StreamingLeRobotDataset instead, from the local folder. image_size: a torchvision v2 resize, as its users give."""
+
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -25,12 +26,34 @@ def main(a):
     meta = LeRobotDatasetMetadata("bench/set", root=a.uri)
     cameras = list(meta.video_keys)
     if a.video == "one" and len(cameras) > 1 or a.video == "none" and cameras:
-        raise RuntimeError("lerobot decodes every camera: give it a set with the wanted cameras only")
+        raise RuntimeError(
+            "lerobot decodes every camera: give it a set with the wanted cameras only"
+        )
     keys = [k for k in ("observation.state", "action") if k in meta.features] + cameras
-    ds = Dataset("bench/set", root=a.uri, delta_timestamps=common.deltas(a, meta.fps, keys), return_uint8=True, **kw)
-    loader = common.torch_loader(ds, a, **({} if a.streaming else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))))
+    ds = Dataset(
+        "bench/set",
+        root=a.uri,
+        delta_timestamps=common.deltas(a, meta.fps, keys),
+        return_uint8=True,
+        **kw,
+    )
+    loader = common.torch_loader(
+        ds,
+        a,
+        **(
+            {}
+            if a.streaming
+            else dict(shuffle=True, generator=torch.Generator().manual_seed(a.seed))
+        ),
+    )
     epoch = lambda: ((b["index"].numpy(), b["episode_index"].numpy(), b) for b in loader)
-    common.measure(epoch, a, dict(num_cameras=len(cameras), fps=float(meta.fps)), images=lambda b, key: b[key], cameras=cameras)
+    common.measure(
+        epoch,
+        a,
+        dict(num_cameras=len(cameras), fps=float(meta.fps)),
+        images=lambda b, key: b[key],
+        cameras=cameras,
+    )
 
 
 common.run(main)

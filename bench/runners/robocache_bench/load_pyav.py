@@ -3,6 +3,7 @@
 Uniform over the frames that remain in the pool; an episode that is used up makes room for the next, in shuffled order; each epoch fills
 the pool anew. Frames are kept as the batch wants them (uint8, CHW), and a batch is a torch.stack.
 ram: all frames are decoded once into memory, and every later epoch is a permutation of them, stacked by as many threads."""
+
 import collections, concurrent.futures, itertools, random, threading
 
 from . import common
@@ -18,7 +19,9 @@ POOL = 6  # resident episodes
 class Pool:
     def __init__(self, a):
         self.a, self.set, self.threads = a, Set(a.uri), max(a.workers, 1)
-        self.columns = {k: torch.from_numpy(v) for k, v in self.set.columns(self.set.numeric).items()}
+        self.columns = {
+            k: torch.from_numpy(v) for k, v in self.set.columns(self.set.numeric).items()
+        }
         self.opened = threading.local()  # containers stay open, a thread's own
         self.executor = concurrent.futures.ThreadPoolExecutor(self.threads)
 
@@ -38,7 +41,10 @@ class Pool:
         name = s.files[s.file[lo]]
         if name not in files:
             files[name] = Video(name)
-        out = [torch.from_numpy(f).permute(2, 0, 1).contiguous() for _, f in itertools.islice(files[name].frames(int(s.number[lo])), s.lengths[e])]
+        out = [
+            torch.from_numpy(f).permute(2, 0, 1).contiguous()
+            for _, f in itertools.islice(files[name].frames(int(s.number[lo])), s.lengths[e])
+        ]
         if len(out) < s.lengths[e]:
             raise RuntimeError(f"episode {e}: {len(out)} of {s.lengths[e]} frames came")
         return e, out
@@ -65,7 +71,10 @@ class Pool:
     def batch(self, parts):
         index = [int(i) for i, _ in parts]
         rows = torch.tensor(index)
-        return np.array(index), {"image": torch.stack([f for _, f in parts]), **{k: v[rows] for k, v in self.columns.items()}}
+        return np.array(index), {
+            "image": torch.stack([f for _, f in parts]),
+            **{k: v[rows] for k, v in self.columns.items()},
+        }
 
     def epoch(self, rng, keep):
         order, parts = list(range(len(self.set.lengths))), []
@@ -82,7 +91,11 @@ class Pool:
 
     def from_ram(self, frames, rng):
         order, n = rng.permutation(len(frames)), self.a.batch_size
-        return self.ahead([order[k : k + n] for k in range(0, len(order), n)], lambda part: self.batch([(i, frames[i]) for i in part]), 4)
+        return self.ahead(
+            [order[k : k + n] for k in range(0, len(order), n)],
+            lambda part: self.batch([(i, frames[i]) for i in part]),
+            4,
+        )
 
 
 def main(a):
@@ -91,7 +104,9 @@ def main(a):
     rng, state = random.Random(a.seed), np.random.default_rng(a.seed)
     frames = [None] * int(pool.set.ends[-1]) if a.ram else None
     # With ram the first epoch decodes, as the pool does it, and keeps what it decoded.
-    epoch = lambda: pool.epoch(rng, frames) if not frames or frames[0] is None else pool.from_ram(frames, state)
+    epoch = lambda: (
+        pool.epoch(rng, frames) if not frames or frames[0] is None else pool.from_ram(frames, state)
+    )
     common.measure(lambda: pool.set.numbered(epoch()), a, row=pool.set.row)
 
 

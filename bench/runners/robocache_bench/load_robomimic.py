@@ -1,6 +1,7 @@
 """robomimic's own SequenceDataset and DataLoader over the low-dimensional streams of an HDF5 file, and its cameras where it has some.
 
 hdf5: the file, where the set is another: a LeRobot folder of the same rows."""
+
 import contextlib, io
 
 from . import common
@@ -30,9 +31,20 @@ def main(a):
     common.imported()
     path, window = a.hdf5 or a.uri, max(a.window, 1)
     truth = hdf5_set.Truth(path, window)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):  # its progress bars
-        obs_utils.initialize_obs_utils_with_obs_specs([{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}])
-        ds = SequenceDataset(path, obs_keys=tuple(truth.low + truth.cameras), dataset_keys=("actions",), seq_length=window, pad_seq_length=True, load_next_obs=False, hdf5_cache_mode=a.cache_mode)
+    # its progress bars
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        obs_utils.initialize_obs_utils_with_obs_specs(
+            [{"obs": {"low_dim": truth.low, "rgb": truth.cameras, "depth": [], "scan": []}}]
+        )
+        ds = SequenceDataset(
+            path,
+            obs_keys=tuple(truth.low + truth.cameras),
+            dataset_keys=("actions",),
+            seq_length=window,
+            pad_seq_length=True,
+            load_next_obs=False,
+            hdf5_cache_mode=a.cache_mode,
+        )
     sampler = Recorded(len(ds), a.seed)
     loader = common.torch_loader(ds, a, sampler=sampler)
 

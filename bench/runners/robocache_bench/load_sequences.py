@@ -1,5 +1,6 @@
 """Whole trajectories of a robomimic file with timestamps, each on a grid of `hz` as `rows` rows: ours, or (runner: torch) a plain Dataset in a DataLoader, in the same order: one h5py handle
 a worker, a stream brought onto the grid by one searchsorted and one multiply-add over all its columns. The first two batches are compared with what the other makes of them."""
+
 import importlib.util
 import time
 from fractions import Fraction
@@ -60,13 +61,25 @@ def main(a):
     keys = [k for k, f in ds.features.items() if f.kind == "numeric"]
     hz = Fraction(a.hz).limit_denominator(10**6)
     chosen = common.positions(a.episodes) or list(range(ds.num_episodes))
-    how = dict(hz=hz / a.rows, windows=robocache.Windows(seconds={k: (0.0, float((a.rows - 1) / hz), a.rows) for k in keys}), episodes=chosen)
-    loader = robocache.Loader(a.uri, keys=[*keys, "index"], batch_size=a.batch_size, seed=a.seed, threads=a.workers, **how)
+    how = dict(
+        hz=hz / a.rows,
+        windows=robocache.Windows(
+            seconds={k: (0.0, float((a.rows - 1) / hz), a.rows) for k in keys}
+        ),
+        episodes=chosen,
+    )
+    loader = robocache.Loader(
+        a.uri, keys=[*keys, "index"], batch_size=a.batch_size, seed=a.seed, threads=a.workers, **how
+    )
     if loader.num_samples != len(chosen):
         raise RuntimeError(f"{a.rows} rows at {a.hz} Hz are shorter than the longest trajectory")
     peer = a.runner == "torch"
     # Without h5py there is no baseline to compare our batches with: they are measured all the same.
-    plain = Trajectories(a.uri, chosen, keys, float(hz), a.rows) if peer or importlib.util.find_spec("h5py") else None
+    plain = (
+        Trajectories(a.uri, chosen, keys, float(hz), a.rows)
+        if peer or importlib.util.find_spec("h5py")
+        else None
+    )
     batches = common.torch_loader(plain, a, sampler=Order(loader)) if peer else loader
     look, other = 2 if plain else 0, None
 
@@ -82,7 +95,9 @@ def main(a):
                 else:
                     want = torch.utils.data.default_collate([plain[int(i)] for i in index])
                 if k := differs(b, want, keys):
-                    raise RuntimeError(f"{k} of a batch differs from what the other runner makes of the same trajectories")
+                    raise RuntimeError(
+                        f"{k} of a batch differs from what the other runner makes of the same trajectories"
+                    )
             yield index, index, b
 
     more = {} if peer else dict(stats=loader.stats)

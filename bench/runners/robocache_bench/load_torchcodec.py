@@ -2,6 +2,7 @@
 
 Decoders stay open in each worker, one thread each, exact seeking, uint8. The frames of a batch are asked for in one sorted call a file (__getitems__), so that
 torchcodec decodes what they share once."""
+
 from . import common
 from .lerobot_set import Set
 
@@ -26,9 +27,20 @@ class Frames(torch.utils.data.Dataset):
         items, wanted = [], {}
         for b, i in enumerate(indices):
             w = self.set.window(i, self.n)
-            items.append({"index": i, "image": [None] * len(w), **{k: v[torch.from_numpy(w)] if self.n else v[i] for k, v in self.columns.items()}})
+            items.append(
+                {
+                    "index": i,
+                    "image": [None] * len(w),
+                    **{
+                        k: v[torch.from_numpy(w)] if self.n else v[i]
+                        for k, v in self.columns.items()
+                    },
+                }
+            )
             for k, frame in enumerate(self.set.number[w]):
-                wanted.setdefault(int(self.set.file[i]), {}).setdefault(int(frame), []).append((b, k))
+                wanted.setdefault(int(self.set.file[i]), {}).setdefault(int(frame), []).append(
+                    (b, k)
+                )
         for f, places in wanted.items():
             numbers = sorted(places)
             for frame, image in zip(numbers, self.decoder(f).get_frames_at(numbers).data):
@@ -42,7 +54,9 @@ class Frames(torch.utils.data.Dataset):
 def main(a):
     common.imported()
     s = Set(a.uri)
-    loader = common.torch_loader(Frames(s, a.window), a, shuffle=True, generator=torch.Generator().manual_seed(a.seed))
+    loader = common.torch_loader(
+        Frames(s, a.window), a, shuffle=True, generator=torch.Generator().manual_seed(a.seed)
+    )
     common.measure(lambda: s.numbered((b["index"].numpy(), b) for b in loader), a, row=s.row)
 
 

@@ -10,6 +10,7 @@ clock "cpu": of the thread's own CPU time, for one thread on a busy machine. A r
  "call":     a "fuse" of a small shape: the host's time of one call
 A row gives a line {"row", "bytes", "checked", "skipped", "arms": [{"name", "setting", "us", "us_cold", "failed"}], "versions"}: µs a call, a figure a round, runners in turn. Ours must be the
 reference's to the bit before it is timed (any NaN is a NaN; slerp: within a float32 ulp), and peers within their own rounding: a wrong runner gives no figure."""
+
 import itertools, json, math, os, sys, time
 
 import numpy as np
@@ -17,7 +18,9 @@ import numpy as np
 RUNNERS = []
 KINDS = ("fuse", "voxelize")
 CLOCK = time.perf_counter
-BLOCK = (1 << 20) + 7  # random numbers that values are made of: they repeat, since speed does not depend on them and gigabytes of fresh ones cost minutes
+# random numbers that values are made of: they repeat, since speed does not depend on them and
+# gigabytes of fresh ones cost minutes
+BLOCK = (1 << 20) + 7
 SPAN = 1_000_000_000
 
 
@@ -31,7 +34,17 @@ def runner(name, kinds, setting="", device=("cpu", "cuda"), role="peer", **timin
     comparison: not looked at); limit (a copy of as many bytes). A peer may prepare its inputs (float32 seconds, a layout that it likes better) outside of call."""
 
     def register(make):
-        RUNNERS.append(dict(name=name, kinds=kinds, device=device, setting=setting, role=role, make=make, timing=timing))
+        RUNNERS.append(
+            dict(
+                name=name,
+                kinds=kinds,
+                device=device,
+                setting=setting,
+                role=role,
+                make=make,
+                timing=timing,
+            )
+        )
         return make
 
     return register
@@ -67,7 +80,11 @@ class Inputs:
 
     def again(self, device=None):
         """The same inputs at other addresses."""
-        other = Inputs({k: v.copy() for k, v in self.arrays.items()} if self.device == "cpu" else self.arrays, self.kinds, device or self.device)
+        other = Inputs(
+            {k: v.copy() for k, v in self.arrays.items()} if self.device == "cpu" else self.arrays,
+            self.kinds,
+            device or self.device,
+        )
         if self.device != "cpu" and not device:
             other.tensors = {k: v.clone() for k, v in self.tensors.items()}
         return other
@@ -113,7 +130,11 @@ def make_inputs(w, device):
         if w["mode"] == "slerp":
             unit(values)
         ragged = w.get("ragged")
-        x[f"times{i}"], x[f"values{i}"] = (times[k < lengths[:, None]], values) if ragged else (times, values.reshape(w["B"], s["S"], s["D"]))
+        x[f"times{i}"], x[f"values{i}"] = (
+            (times[k < lengths[:, None]], values)
+            if ragged
+            else (times, values.reshape(w["B"], s["S"], s["D"]))
+        )
         kinds[f"values{i}"] = w["dtype"]
     x["targets"] = start + (np.arange(w["T"]) * (SPAN / max(w["T"] - 1, 1))).astype(np.int64)
     if w.get("norm"):
@@ -126,11 +147,20 @@ def cloud(w, rng):
     """Uniform; "cells": 5 % of the cells have all points; "kitti": a real frame of the test data, or as many points that lie like it. One point in a hundred lies outside the grid."""
     lo, size, grid = (np.array(w[k], np.float32) for k in ("min", "size", "grid"))
     if w["cloud"] == "kitti":
-        name = os.path.join(os.environ.get("ROBOCACHE_TESTDATA", ""), "pointclouds", "kitti", "000008.bin")
+        name = os.path.join(
+            os.environ.get("ROBOCACHE_TESTDATA", ""), "pointclouds", "kitti", "000008.bin"
+        )
         if os.path.exists(name):
             return np.fromfile(name, np.float32).reshape(-1, 4)[:, :3].copy()
         r, angle = 3 * np.exp(3.2 * rng.random(17_000)), (rng.random(17_000) - 0.5) * 1.4
-        return np.stack([r * np.cos(angle), r * np.sin(angle), -1.7 + 0.5 * np.abs(rng.standard_normal(17_000))], 1).astype(np.float32)
+        return np.stack(
+            [
+                r * np.cos(angle),
+                r * np.sin(angle),
+                -1.7 + 0.5 * np.abs(rng.standard_normal(17_000)),
+            ],
+            1,
+        ).astype(np.float32)
     at = rng.random((w["N"], 3), np.float32)
     if w["cloud"] == "cells":
         cells = rng.integers(math.prod(w["grid"]), size=math.prod(w["grid"]) // 20)
@@ -151,23 +181,37 @@ def floor_bytes(w, x):
     if w["kind"] == "voxelize":
         f, n = w.get("F", 0), w["N"] * (12 + 4 * w.get("F", 0))
         if w["layout"] == "sparse":  # coordinates, count and features of each cell that is occupied
-            c = np.floor((x["points"] - np.array(w["min"], np.float32)) / np.array(w["size"], np.float32))
+            c = np.floor(
+                (x["points"] - np.array(w["min"], np.float32)) / np.array(w["size"], np.float32)
+            )
             c = c[((c >= 0) & (c < w["grid"])).all(1)].astype(np.int64)
-            return n + len(np.unique((c[:, 0] * w["grid"][1] + c[:, 1]) * w["grid"][2] + c[:, 2])) * (20 + 4 * f)
+            return n + len(
+                np.unique((c[:, 0] * w["grid"][1] + c[:, 1]) * w["grid"][2] + c[:, 2])
+            ) * (20 + 4 * f)
         return n + math.prod(w["grid"]) * (4 * f or {"occupancy": 1}.get(w["mode"], 4))
     wide, out = sum(s["D"] for s in w["streams"]), size_of(w["out"])
     total = w["B"] * w["T"] * (8 + wide * out) + (8 * wide if w.get("norm") else 0)
     for i, s in enumerate(w["streams"]):
         ends = x[f"offsets{i}"] if w.get("ragged") else np.arange(w["B"] + 1) * s["S"]
-        total += rows_read(x[f"times{i}"].ravel(), ends, x["targets"], w["mode"]) * s["D"] * size_of(w["dtype"]) + 8 * x[f"times{i}"].size + (8 * len(ends) if w.get("ragged") else 0)
+        total += (
+            rows_read(x[f"times{i}"].ravel(), ends, x["targets"], w["mode"])
+            * s["D"]
+            * size_of(w["dtype"])
+            + 8 * x[f"times{i}"].size
+            + (8 * len(ends) if w.get("ragged") else 0)
+        )
     return int(total)
 
 
 def rows_read(times, ends, targets, mode):
     """How many samples at least one target reads: both neighbours inside, one on a hit or at an edge. Batch entries follow each other on one axis."""
     k = np.searchsorted(times, targets, "right") - 1
-    low, high = k.clip(ends[:-1, None], ends[1:, None] - 1), (k + 1).clip(ends[:-1, None], ends[1:, None] - 1)
-    two = (k >= ends[:-1, None]) & (times[low] != targets) & (mode in ("linear", "slerp", "angle"))  # a mode that takes one of the two is charged with one
+    low, high = (
+        k.clip(ends[:-1, None], ends[1:, None] - 1),
+        (k + 1).clip(ends[:-1, None], ends[1:, None] - 1),
+    )
+    # a mode that takes one of the two is charged with one
+    two = (k >= ends[:-1, None]) & (times[low] != targets) & (mode in ("linear", "slerp", "angle"))
     return len(np.unique(np.concatenate([low.ravel(), high[two]])))
 
 
@@ -226,7 +270,13 @@ class OnStream(Timed):
     def __init__(self, make, row, inputs, launched=False, scaled=0):
         import torch
 
-        self.torch, self.side, self.graphs, self.launched, self.scaled = torch, torch.cuda.Stream(), {}, launched, scaled
+        self.torch, self.side, self.graphs, self.launched, self.scaled = (
+            torch,
+            torch.cuda.Stream(),
+            {},
+            launched,
+            scaled,
+        )
         with torch.cuda.stream(self.side):
             super().__init__(make, row, inputs)
             for _ in range(2):
@@ -253,7 +303,9 @@ class OnStream(Timed):
                 for c in calls:
                     c()
             torch.cuda.synchronize()
-            n = int(min(200, max(4, 500 / max(self.between(4, lambda i: calls[i % len(calls)]()), 1))))
+            n = int(
+                min(200, max(4, 500 / max(self.between(4, lambda i: calls[i % len(calls)]()), 1)))
+            )
             n = -(-n // len(calls)) * len(calls)
             g = torch.cuda.CUDAGraph()
             with torch.cuda.graph(g, stream=self.side):
@@ -269,7 +321,10 @@ class OnStream(Timed):
 
     def time(self, seconds, cold):
         if self.scaled:
-            return [self.between(3, lambda _: self.calls[0]()) * self.row["bytes"] / self.scaled for _ in range(4)][1:]
+            return [
+                self.between(3, lambda _: self.calls[0]()) * self.row["bytes"] / self.scaled
+                for _ in range(4)
+            ][1:]
         g, n = (None, 1) if self.launched else self.graph(cold)
         figures, total, call = [], 0.0, self.calls[0] if self.launched else g.replay
         while len(figures) < 7 or total < seconds * 1e6 and len(figures) < 400:
@@ -290,7 +345,11 @@ def host(x):
 
 
 def numbers(x, dtype):
-    return (x.astype(np.uint32) << 16).view(np.float32) if dtype == "bfloat16" and x.dtype == np.uint16 else x.astype(np.float64)
+    return (
+        (x.astype(np.uint32) << 16).view(np.float32)
+        if dtype == "bfloat16" and x.dtype == np.uint16
+        else x.astype(np.float64)
+    )
 
 
 def parts(out, w):
@@ -298,18 +357,26 @@ def parts(out, w):
     if hasattr(out, "coords"):
         n, (_, y, z) = int(out.found), w["grid"]
         c = out.coords[:n]
-        out = (c[:, -3] * y + c[:, -2]) * z + c[:, -1], None if out.features is None else out.features[:n], out.counts[:n]
+        out = (
+            (c[:, -3] * y + c[:, -2]) * z + c[:, -1],
+            None if out.features is None else out.features[:n],
+            out.counts[:n],
+        )
     if not isinstance(out, tuple):
         return [host(out)]
     flat, *rest = (host(p) for p in out if p is not None)
     order = np.argsort(flat, kind="stable")
-    order = order[flat[order] < math.prod(w["grid"])]  # what lies outside may have a cell behind the grid
+    # what lies outside may have a cell behind the grid
+    order = order[flat[order] < math.prod(w["grid"])]
     return [p[order] for p in (flat, *rest)]
 
 
 def wrong(w, got, truth, exact):
     """Why a result is not the truth; "" where it is."""
-    tolerance = {"bfloat16": 0.06, "float16": 0.01}.get(w.get("dtype"), 1e-3 if w["kind"] == "voxelize" else 2e-3)  # it computes in the data's own type, and takes times as float32 seconds
+    # it computes in the data's own type, and takes times as float32 seconds
+    tolerance = {"bfloat16": 0.06, "float16": 0.01}.get(
+        w.get("dtype"), 1e-3 if w["kind"] == "voxelize" else 2e-3
+    )
     for g, t in zip(parts(got, w), parts(truth, w), strict=True):
         g, t = g.ravel(), t.ravel()
         if g.size != t.size or exact and g.dtype.itemsize != t.dtype.itemsize:
@@ -319,7 +386,11 @@ def wrong(w, got, truth, exact):
         if exact:
             right |= g.view(f"u{g.dtype.itemsize}") == t.view(f"u{t.dtype.itemsize}")
         if not exact or w.get("mode") == "slerp":
-            right |= np.abs(a - b) <= (1.2e-7 * np.maximum(np.abs(b), 2.0**-20) if exact else tolerance * np.maximum(1, np.abs(b)))
+            right |= np.abs(a - b) <= (
+                1.2e-7 * np.maximum(np.abs(b), 2.0**-20)
+                if exact
+                else tolerance * np.maximum(1, np.abs(b))
+            )
         if not right.all():
             i = int(np.argmin(right))
             return f"wrong: element {i} is {a[i]:.9g}, the reference has {b[i]:.9g}"
@@ -332,9 +403,17 @@ def named(name, families):
 
 def wanted(r, row, job):
     """Ours and the limits always run, the reference and the peers of a curve where they are named."""
-    if row["work"]["kind"] not in r["kinds"] or job["device"] not in r["device"] or named(r["name"], job["without"]):
+    if (
+        row["work"]["kind"] not in r["kinds"]
+        or job["device"] not in r["device"]
+        or named(r["name"], job["without"])
+    ):
         return False
-    return r["role"] in ("ours", "limit") or (named(r["name"], job["runners"]) if job["runners"] or row.get("curve") or r["role"] == "named" else True)
+    return r["role"] in ("ours", "limit") or (
+        named(r["name"], job["runners"])
+        if job["runners"] or row.get("curve") or r["role"] == "named"
+        else True
+    )
 
 
 def spread(v):
@@ -358,7 +437,14 @@ def measure(row, job, truth_of):
     work, row = row, dict(w, bytes=floor_bytes(w, inputs), threads=job["threads"])
     row["copies"] = int(min(256, max(1, -(-4 * job["cache"] // max(row["bytes"], 1)))))
     truth = truth_of(row, inputs)
-    field, out = [], dict(bytes=row["bytes"], arms=[], checked=f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's")
+    field, out = (
+        [],
+        dict(
+            bytes=row["bytes"],
+            arms=[],
+            checked=f"{sum(p.nbytes for p in parts(truth, w))} bytes {'within a float32 ulp of' if w.get('mode') == 'slerp' else 'equal'} the reference's",
+        ),
+    )
     for r in RUNNERS:
         if not wanted(r, work, job):
             continue
@@ -381,11 +467,17 @@ def measure(row, job, truth_of):
     for round_, cold in itertools.product(range(job["rounds"]), (False, True)):
         for r, arm, timed in field:
             # No bar asks for a peer's cold figure: one will do.
-            if arm["failed"] or cold and (w["kind"] not in KINDS or round_ and r["role"] not in ("ours", "limit")):
+            if (
+                arm["failed"]
+                or cold
+                and (w["kind"] not in KINDS or round_ and r["role"] not in ("ours", "limit"))
+            ):
                 continue
             try:
                 threads(job["threads"])
-                arm["us_cold" if cold else "us"].append(float(np.median(timed.time(job["seconds"], cold))))
+                arm["us_cold" if cold else "us"].append(
+                    float(np.median(timed.time(job["seconds"], cold)))
+                )
             except Exception as e:
                 arm["failed"] = words(e)
     for arm in out["arms"]:
@@ -405,13 +497,33 @@ def main(truth_of):
 
         p, (major, minor) = torch.cuda.get_device_properties(0), torch.cuda.get_device_capability(0)
         job["cache"] = getattr(p, "L2_cache_size", 0) or 64 << 20
-        answers.write(json.dumps(dict(device=dict(name=p.name, driver=f"CUDA {torch.version.cuda}", image=f"sm_{major}{minor}", l2_bytes=job["cache"]))) + "\n")
+        answers.write(
+            json.dumps(
+                dict(
+                    device=dict(
+                        name=p.name,
+                        driver=f"CUDA {torch.version.cuda}",
+                        image=f"sm_{major}{minor}",
+                        l2_bytes=job["cache"],
+                    )
+                )
+            )
+            + "\n"
+        )
     for row in job["rows"]:
         try:
             out = measure(row, job, truth_of)
         except Exception as e:
             out = dict(arms=[dict(name="robocache", failed=words(e))])
-        found = {n: getattr(sys.modules.get(n), "__version__", None) for n in ("numpy", "torch", "scipy", "open3d", "robocache")}
-        out.update(row=row["name"], versions=dict(python=sys.version.split()[0], **{n: str(v) for n, v in found.items() if v}))
+        found = {
+            n: getattr(sys.modules.get(n), "__version__", None)
+            for n in ("numpy", "torch", "scipy", "open3d", "robocache")
+        }
+        out.update(
+            row=row["name"],
+            versions=dict(
+                python=sys.version.split()[0], **{n: str(v) for n, v in found.items() if v}
+            ),
+        )
         answers.write(json.dumps(out) + "\n")
         answers.flush()

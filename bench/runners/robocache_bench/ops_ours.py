@@ -1,4 +1,5 @@
 """Ours on the rows of `robocache-bench ops`, and what is right: the reference."""
+
 import numpy as np
 from .ops import KINDS, runner
 
@@ -7,7 +8,9 @@ def our_call(row, x, backend=None):
     """Ours, as its users call it; results are put where they were before."""
     import robocache as rc
 
-    wants_torch = row.get("dtype") == "bfloat16" or x.device != "cpu" or row.get("out") == "bfloat16"
+    wants_torch = (
+        row.get("dtype") == "bfloat16" or x.device != "cpu" or row.get("out") == "bfloat16"
+    )
     try:
         import torch
     except ImportError:
@@ -17,17 +20,34 @@ def our_call(row, x, backend=None):
     get = x.torch if torch else x.__getitem__
     if row["kind"] == "voxelize":
         cells = row["grid"][0] * row["grid"][1] * row["grid"][2]
-        how = dict(grid_min=tuple(row["min"]), voxel_size=tuple(row["size"]), grid_size=tuple(row["grid"]), mode=row["mode"], layout=row["layout"], backend=backend)
+        how = dict(
+            grid_min=tuple(row["min"]),
+            voxel_size=tuple(row["size"]),
+            grid_size=tuple(row["grid"]),
+            mode=row["mode"],
+            layout=row["layout"],
+            backend=backend,
+        )
         if row["layout"] == "sparse" and x.device != "cpu":
             how["capacity"] = min(row["N"], cells)
         points, features = get("points"), get("features") if "features" in x else None
         return lambda: rc.voxelize(points, features, **how)
     n = len(row["streams"])
-    parts = [(get(f"values{i}"), get(f"times{i}"), dict(offsets=get(f"offsets{i}")) if row.get("ragged") else {}) for i in range(n)]
+    parts = [
+        (
+            get(f"values{i}"),
+            get(f"times{i}"),
+            dict(offsets=get(f"offsets{i}")) if row.get("ragged") else {},
+        )
+        for i in range(n)
+    ]
     how, at = dict(mode=row["mode"], backend=backend), 0
     for s, (_, _, own) in zip(row["streams"], parts):
         if row.get("norm"):
-            own["normalize"] = dict(mean=x["mean"][at : at + s["D"]].tolist(), std=(x["std"][at : at + s["D"]] + 1e-8).tolist())
+            own["normalize"] = dict(
+                mean=x["mean"][at : at + s["D"]].tolist(),
+                std=(x["std"][at : at + s["D"]] + 1e-8).tolist(),
+            )
         at += s["D"]
     if torch:
         out = torch.empty(row["B"], row["T"], at, dtype=getattr(torch, row["out"]), device=x.device)
@@ -35,7 +55,11 @@ def our_call(row, x, backend=None):
         out = np.empty((row["B"], row["T"], at), row["out"])
     targets = get("targets")
     v, t, own = parts[0]
-    call = (lambda: rc.resample(v, t, targets, out=out, **how, **own)) if n == 1 else lambda: rc.fuse(parts, targets, out=out, **how)
+    call = (
+        (lambda: rc.resample(v, t, targets, out=out, **how, **own))
+        if n == 1
+        else lambda: rc.fuse(parts, targets, out=out, **how)
+    )
     return again(call, (parts, targets, out))
 
 
@@ -55,7 +79,12 @@ def again(call, held):
     return lambda held=held: op.run(*addresses) or out
 
 
-@runner("robocache", KINDS, "resample and fuse prepared once, voxelize as it is called; on a GPU in a CUDA graph", role="ours")
+@runner(
+    "robocache",
+    KINDS,
+    "resample and fuse prepared once, voxelize as it is called; on a GPU in a CUDA graph",
+    role="ours",
+)
 def ours(row, x):
     return our_call(row, x)
 
@@ -67,4 +96,6 @@ def reference(row, x):
 
 def truth_of(row, x):
     """The reference's result; for a GPU kernel/cpu's, which equals it to the bit (kernel/conform) and is done before a device is tired of waiting."""
-    return our_call(row, x if x.device == "cpu" else x.again("cpu"), "reference" if x.device == "cpu" else "cpu")()
+    return our_call(
+        row, x if x.device == "cpu" else x.again("cpu"), "reference" if x.device == "cpu" else "cpu"
+    )()

@@ -2,6 +2,7 @@
 
 Bars name them: "np.interp", "numpy" (any "numpy …"), "torch.compile", "torch" (any), "open3d", "memcpy" (any), on the GPU "copy" (any). torch takes times as float32
 seconds since the first timestamp, which is less to move than the int64 that ours reads: its better setting."""
+
 import numpy as np
 from . import ops
 from . import ops_ours
@@ -47,7 +48,9 @@ def numpy_lerp(row, x):
             col = 0
             for v, t in parts:
                 i = np.clip(np.searchsorted(t[b], targets[b], "right"), 1, len(t[b]) - 1)
-                w = np.clip((targets[b] - t[b, i - 1]) / (t[b, i] - t[b, i - 1]), 0, 1).astype(np.float32)[:, None]
+                w = np.clip((targets[b] - t[b, i - 1]) / (t[b, i] - t[b, i - 1]), 0, 1).astype(
+                    np.float32
+                )[:, None]
                 v0 = v[b, i - 1]
                 out[b, :, col : col + v.shape[2]] = v0 + w * (v[b, i] - v0)
                 col += v.shape[2]
@@ -72,11 +75,17 @@ def blend(q0, q1, w):
     return (a * q0 + b * q1).astype(np.float32)
 
 
-@runner("numpy slerp", ("fuse",), "all trajectories in one vectorised expression, float64", device=("cpu",))
+@runner(
+    "numpy slerp",
+    ("fuse",),
+    "all trajectories in one vectorised expression, float64",
+    device=("cpu",),
+)
 def slerp(row, x):
     parts, targets, _ = streams(row, x, ("slerp",))
     v, t = parts[0]
-    base = (np.arange(row["B"]) * 1e3)[:, None]  # one searchsorted for all: trajectories on one axis, far apart
+    # one searchsorted for all: trajectories on one axis, far apart
+    base = (np.arange(row["B"]) * 1e3)[:, None]
     flat = (t + base).ravel()
 
     def call():
@@ -91,7 +100,12 @@ def slerp(row, x):
     return call
 
 
-@runner("numpy voxels", ("voxelize",), "floor, then bincount; sparse by unique and a bincount a channel, int32 indices", device=("cpu",))
+@runner(
+    "numpy voxels",
+    ("voxelize",),
+    "floor, then bincount; sparse by unique and a bincount a channel, int32 indices",
+    device=("cpu",),
+)
 def numpy_voxels(row, x):
     if row["mode"] not in ("count", "occupancy", "mean"):
         raise Skip()
@@ -118,7 +132,13 @@ def numpy_voxels(row, x):
         at = (c[:, 0] * g[1] + c[:, 1]) * g[2] + c[:, 2]
         if row["layout"] == "sparse":
             cell, inverse, count = np.unique(at, return_inverse=True, return_counts=True)
-            return cell, means(inverse, features[inside], count, len(cell)) if row["mode"] == "mean" else None, count
+            return (
+                cell,
+                means(inverse, features[inside], count, len(cell))
+                if row["mode"] == "mean"
+                else None,
+                count,
+            )
         if row["mode"] == "occupancy":
             out = np.zeros(cells, np.uint8)
             out[at] = 1
@@ -131,17 +151,25 @@ def numpy_voxels(row, x):
     return run
 
 
-@runner("open3d", ("voxelize",), "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, no list of cells; its grid begins half a cell below the lowest point",
-        device=("cpu",), role="other")
+@runner(
+    "open3d",
+    ("voxelize",),
+    "voxel_down_sample of float64 points: the mean of x, y, z of each cell, no other channel, no list of cells; its grid begins half a cell below the lowest point",
+    device=("cpu",),
+    role="other",
+)
 def open3d_way(row, x):
     if row["layout"] != "sparse" or row["mode"] != "mean":
         raise Skip()
     try:
         import open3d
-    except ImportError as e:  # `pip install open3d` into an environment of its own, and name its folder in PYTHONPATH
+    except ImportError as e:
+        # `pip install open3d` into an environment of its own, and name its folder in PYTHONPATH
         raise Skip(f"no open3d: {e}")
 
-    cloud = open3d.geometry.PointCloud(open3d.utility.Vector3dVector(x["points"].astype(np.float64)))
+    cloud = open3d.geometry.PointCloud(
+        open3d.utility.Vector3dVector(x["points"].astype(np.float64))
+    )
     return lambda: cloud.voxel_down_sample(float(row["size"][0]))
 
 
@@ -169,11 +197,19 @@ def fuse_arguments(row, x):
     first = x.torch("times0").min(1, keepdim=True).values
     seconds = lambda name: ((x.torch(name) - first).double() * 1e-9).float().contiguous()
     streams = [(x.torch(f"values{i}"), seconds(f"times{i}")) for i in range(len(row["streams"]))]
-    norm = (x.torch("mean").to(streams[0][0].dtype), x.torch("std").to(streams[0][0].dtype)) if row.get("norm") else None
+    norm = (
+        (x.torch("mean").to(streams[0][0].dtype), x.torch("std").to(streams[0][0].dtype))
+        if row.get("norm")
+        else None
+    )
     return streams, seconds("targets"), norm, getattr(torch, row["out"])
 
 
-@runner("torch eager", ("fuse", "call"), "searchsorted, gather, lerp; times float32 seconds; on a GPU in a CUDA graph")
+@runner(
+    "torch eager",
+    ("fuse", "call"),
+    "searchsorted, gather, lerp; times float32 seconds; on a GPU in a CUDA graph",
+)
 def eager(row, x):
     import torch
 
@@ -186,7 +222,8 @@ def compiled(row, x):
     import torch
 
     a = fuse_arguments(row, x)
-    torch._dynamo.config.recompile_limit = 1000  # a row is a shape; beyond the limit dynamo would run eager without a word
+    # a row is a shape; beyond the limit dynamo would run eager without a word
+    torch._dynamo.config.recompile_limit = 1000
     f = torch.compile(lerp, dynamic=False, fullgraph=True)
     return lambda: f(torch, *a)
 
@@ -204,47 +241,74 @@ def voxels(row, x):
     low, sizes, shape = (torch.tensor(v, device=points.device) for v in (lo, size, g))
 
     def index():
-        if row["layout"] == "sparse" and points.is_cuda:  # launched one by one: fewer launches are faster
+        # launched one by one: fewer launches are faster
+        if row["layout"] == "sparse" and points.is_cuda:
             f = torch.floor((points - low) / sizes)
             i = f.long()
-            return torch.where(((f >= 0) & (f < shape)).all(1), (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells)
-        # Column by column: three times as fast on a CPU as rows of three. float32 holds the flat index of up to 2^24 cells.
+            return torch.where(
+                ((f >= 0) & (f < shape)).all(1), (i[:, 0] * g[1] + i[:, 1]) * g[2] + i[:, 2], cells
+            )
+        # Column by column: three times as fast on a CPU as rows of three. float32 holds the flat
+        # index of up to 2^24 cells.
         x, y, z = (torch.floor((points[:, a] - lo[a]) / size[a]) for a in range(3))
         inside = (x >= 0) & (x < g[0]) & (y >= 0) & (y < g[1]) & (z >= 0) & (z < g[2])
-        return torch.where(inside, (x * g[1] + y) * g[2] + z, float(cells)).long()  # a cell behind the grid takes what is outside: no wait for a mask
+        # a cell behind the grid takes what is outside: no wait for a mask
+        return torch.where(inside, (x * g[1] + y) * g[2] + z, float(cells)).long()
 
     def run():
         at = index()
         mode = row["mode"]
         if row["layout"] == "sparse":
             cell, inverse, count = torch.unique(at, return_inverse=True, return_counts=True)
-            rows = torch.zeros(cell.shape[0], row["F"], device=points.device).index_add_(0, inverse, features)
+            rows = torch.zeros(cell.shape[0], row["F"], device=points.device).index_add_(
+                0, inverse, features
+            )
             return cell, rows / count.unsqueeze(1), count
         if mode == "count":
-            return torch.zeros(cells + 1, dtype=torch.int32, device=points.device).scatter_add_(0, at, ones)[:cells].view(g)
+            return (
+                torch.zeros(cells + 1, dtype=torch.int32, device=points.device)
+                .scatter_add_(0, at, ones)[:cells]
+                .view(g)
+            )
         if mode == "occupancy":
-            return torch.zeros(cells + 1, dtype=torch.uint8, device=points.device).index_fill_(0, at, 1)[:cells].view(g)
+            return (
+                torch.zeros(cells + 1, dtype=torch.uint8, device=points.device)
+                .index_fill_(0, at, 1)[:cells]
+                .view(g)
+            )
         wide = at.unsqueeze(1).expand(-1, row["F"])
         if mode == "mean":
             s = torch.zeros(cells + 1, row["F"], device=points.device).index_add_(0, at, features)
             n = torch.zeros(cells + 1, device=points.device).scatter_add_(0, at, weights)
             return (s / n.clamp(min=1).unsqueeze(1))[:cells].view(*g, row["F"])
         if mode == "max":
-            m = torch.full((cells + 1, row["F"]), -torch.inf, device=points.device).scatter_reduce_(0, wide, features, "amax")
+            m = torch.full((cells + 1, row["F"]), -torch.inf, device=points.device).scatter_reduce_(
+                0, wide, features, "amax"
+            )
             return torch.where(m == -torch.inf, 0.0, m)[:cells].view(*g, row["F"])
         raise Skip()
 
     return run
 
 
-@runner("torch voxels", ("voxelize",), "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a cell behind the grid; dense ones on a GPU in a CUDA graph")
+@runner(
+    "torch voxels",
+    ("voxelize",),
+    "floor, index_add_ / index_fill_ / scatter_reduce_, unique for sparse; points outside go to a cell behind the grid; dense ones on a GPU in a CUDA graph",
+)
 def torch_voxels(row, x):
     if x.device != "cpu" and row["layout"] == "sparse":
         raise Skip()  # below: unique cannot be captured
     return voxels(row, x)
 
 
-@runner("torch unique", ("voxelize",), "torch.unique + index_add, launched one by one: unique waits for the device and cannot be captured", device=("cuda",), launched=True)
+@runner(
+    "torch unique",
+    ("voxelize",),
+    "torch.unique + index_add, launched one by one: unique waits for the device and cannot be captured",
+    device=("cuda",),
+    launched=True,
+)
 def unique(row, x):
     if row["layout"] != "sparse":
         raise Skip()
@@ -275,7 +339,14 @@ def torch_copy(row, x):
 BIG = []
 
 
-@runner("copy torch", KINDS, "copy_ of 1 GiB on the stream, scaled to the row's bytes", device=("cuda",), role="limit", scaled=2 << 30)
+@runner(
+    "copy torch",
+    KINDS,
+    "copy_ of 1 GiB on the stream, scaled to the row's bytes",
+    device=("cuda",),
+    role="limit",
+    scaled=2 << 30,
+)
 def big_copy(row, x):
     import torch
 

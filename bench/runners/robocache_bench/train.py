@@ -11,6 +11,7 @@ All share the weights (hashed), the order, one preprocessing function and the ne
 
 The host is at most two steps ahead of the device and waits for it without spinning; nothing in the loop synchronises. Times of the device are of CUDA events:
 e0 before next(), e1 the batch is there, e2 preprocessed, e3 loss, e4 backward, e5 optimiser. On a CPU they are the clock's."""
+
 import contextlib, ctypes, hashlib, json, os, signal, time
 
 from . import common
@@ -78,7 +79,14 @@ class Preprocess:
         self.size, self.dtype = size, dtype
         r = {k: torch.from_numpy(v).to(device) for k, v in p.ranges.items()}
         self.low = {k: r[k + "_min"] for k in ("state", "action")}
-        self.scale = {k: torch.where(r[k + "_max"] > r[k + "_min"], 2 / (r[k + "_max"] - r[k + "_min"]).clamp_min(1e-8), torch.zeros_like(r[k + "_min"])) for k in self.low}
+        self.scale = {
+            k: torch.where(
+                r[k + "_max"] > r[k + "_min"],
+                2 / (r[k + "_max"] - r[k + "_min"]).clamp_min(1e-8),
+                torch.zeros_like(r[k + "_min"]),
+            )
+            for k in self.low
+        }
 
     def __call__(self, b):
         out = {k: (b[k] - self.low[k]) * self.scale[k] - 1 for k in ("state", "action")}
@@ -89,7 +97,13 @@ class Preprocess:
 
     def frames(self, f):
         n, t = f.shape[:2]
-        f = f.flatten(0, 1).to(self.dtype).contiguous(memory_format=torch.channels_last).div_(127.5).sub_(1)
+        f = (
+            f.flatten(0, 1)
+            .to(self.dtype)
+            .contiguous(memory_format=torch.channels_last)
+            .div_(127.5)
+            .sub_(1)
+        )
         if self.size and tuple(f.shape[-2:]) != tuple(self.size):
             f = torch.nn.functional.interpolate(f, self.size, mode="bilinear", antialias=True)
         return f.unflatten(0, (n, t))
@@ -119,7 +133,12 @@ class Clock:
         if not self.timing:
             return np.zeros((0, len(PARTS)))
         gap = (lambda a, b: a.elapsed_time(b)) if self.cuda else (lambda a, b: (b - a) * 1e3)
-        return np.array([[gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))] for before, now in zip(self.steps, self.steps[1:])])
+        return np.array(
+            [
+                [gap(before[-1], now[1]), *(gap(x, y) for x, y in zip(now[1:], now[2:]))]
+                for before, now in zip(self.steps, self.steps[1:])
+            ]
+        )
 
 
 def timed_waits(pairs):
@@ -144,13 +163,22 @@ def source(a, p, ranks, stack):
         if a.cache == "disk":
             import tempfile
 
-            a.cache = ranks.same(lambda: stack.enter_context(tempfile.TemporaryDirectory(prefix="disk-cache-", dir=os.path.dirname(a.plan))))
+            a.cache = ranks.same(
+                lambda: stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="disk-cache-", dir=os.path.dirname(a.plan))
+                )
+            )
         batches, loader = train_data.robocache_batches(a.uri, p, a, a.cache)
         return batches, [], loader
     if a.runner.startswith(VIDEO):
         return train_video.batches(a, p, stack), [], None
     if a.runner in ("torch", "lerobot"):
-        batches = Ahead((train_data.torch_batches if a.runner == "torch" else train_data.lerobot_batches)(a.uri, p, a), a.device)
+        batches = Ahead(
+            (train_data.torch_batches if a.runner == "torch" else train_data.lerobot_batches)(
+                a.uri, p, a
+            ),
+            a.device,
+        )
     else:
         engine, loader = train_data.robocache_batches(a.uri, p, a)
         first = next(engine)
@@ -174,7 +202,8 @@ class Graph:
         if self.graph is None:
             self.ready, self.graph = each(ready, torch.clone), torch.cuda.CUDAGraph()
             self.graph.register_generator_state(self.draw)
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # a loader's threads may allocate meanwhile
+            # a loader's threads may allocate meanwhile
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.loss = self.step(self.ready, self.draw, lambda: None)
         for mine, t in zip(leaves(self.ready), leaves(ready)):
             mine.copy_(t)
@@ -192,10 +221,13 @@ class Ranks:
         self.rank, self.world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         a.rank, a.world = self.rank, self.world
         if self.world > 1 and (libc := ctypes.CDLL(None)) and hasattr(libc, "prctl"):
-            libc.prctl(1, signal.SIGKILL)  # torchrun gives a rank a session of its own: it ends with torchrun all the same
+            # torchrun gives a rank a session of its own: it ends with torchrun all the same
+            libc.prctl(1, signal.SIGKILL)
         cores, n = sorted(os.sched_getaffinity(0)), a.gpus or 1
         if n > 1:
-            os.sched_setaffinity(0, cores[self.rank * len(cores) // n : (self.rank + 1) * len(cores) // n] or cores)
+            os.sched_setaffinity(
+                0, cores[self.rank * len(cores) // n : (self.rank + 1) * len(cores) // n] or cores
+            )
 
     def join(self, a, stack):
         if self.world > 1:
@@ -234,15 +266,25 @@ def train(a, ranks, stack):
         a.device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
         torch.cuda.set_device(a.device)
         torch.backends.cudnn.benchmark = True
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = (
+            a.precision == "tf32"
+        )
     torch.set_num_threads(1)
     torch.manual_seed(a.seed)
-    net = train_models.make(a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny)
+    net = train_models.make(
+        a.model, len(p.ranges["state_min"]), len(p.ranges["action_min"]), p.spec["cameras"], a.tiny
+    )
     weights, parameters = digest(net.parameters()), train_models.count(net)
     net = net.to(a.device, memory_format=torch.channels_last)
-    opt, schedule, ema = train_models.optimiser(a.model, net, a.warmup_batches + a.steps, fused=cuda)
+    opt, schedule, ema = train_models.optimiser(
+        a.model, net, a.warmup_batches + a.steps, fused=cuda
+    )
     ranks.join(a, stack)
-    model = torch.nn.parallel.DistributedDataParallel(net, device_ids=[a.device] if cuda else None) if ranks.world > 1 else net
+    model = (
+        torch.nn.parallel.DistributedDataParallel(net, device_ids=[a.device] if cuda else None)
+        if ranks.world > 1
+        else net
+    )
     if a.compile:
         model = torch.compile(model)
     half = torch.autocast(a.device.split(":")[0], torch.bfloat16, enabled=a.precision == "bf16")
@@ -256,25 +298,49 @@ def train(a, ranks, stack):
         return loss.detach()
 
     graph = Graph(forward_backward, a.device) if a.graph else None
-    prepare = Preprocess(p, a.device, common.image_hw(a), torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32)
+    prepare = Preprocess(
+        p,
+        a.device,
+        common.image_hw(a),
+        torch.bfloat16 if a.precision == "bf16" and cuda else torch.float32,
+    )
     common.imported()
     began = time.perf_counter()
     batches, copies, loader = source(a, p, ranks, stack)
-    most, epoch = p.orders.shape[0] * (p.orders.shape[2] // a.batch_size), p.orders.shape[2] // a.batch_size
-    # A cache fills in an epoch. That in a rank's own memory sees another share of the set in each: after six, 98 % of what two ranks share.
-    warm = max(a.warmup_batches, epoch * (6 if a.cache == "ram" and ranks.world > 1 else 1) if a.cache else 0)
-    losses, sums, ids = torch.zeros(most, device=a.device), torch.zeros(most, 3, dtype=torch.float64, device=a.device), []
+    most, epoch = (
+        p.orders.shape[0] * (p.orders.shape[2] // a.batch_size),
+        p.orders.shape[2] // a.batch_size,
+    )
+    # A cache fills in an epoch. That in a rank's own memory sees another share of the set in each:
+    # after six, 98 % of what two ranks share.
+    warm = max(
+        a.warmup_batches,
+        epoch * (6 if a.cache == "ram" and ranks.world > 1 else 1) if a.cache else 0,
+    )
+    losses, sums, ids = (
+        torch.zeros(most, device=a.device),
+        torch.zeros(most, 3, dtype=torch.float64, device=a.device),
+        [],
+    )
     clock, waits, first, kept, k, opened = Clock(a.device, a.timing != "off"), [], None, {}, 0, 0.0
     stalls, marks = [], []
     if cuda and clock.timing:
         timed_waits(stalls)
-    while k < most and (k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)):
+    while k < most and (
+        k < warm + a.steps or ranks.world == 1 and time.perf_counter() - opened < (a.seconds or 0)
+    ):
         if k == warm:
             if cuda:
                 torch.cuda.synchronize()
             ranks.meet()
             stats = loader.stats() if loader else None  # before the window: it takes up to 30 ms
-            clock.steps, waits, opened, copied, stalled = clock.steps[-1:], [], time.perf_counter(), len(copies), len(stalls)
+            clock.steps, waits, opened, copied, stalled = (
+                clock.steps[-1:],
+                [],
+                time.perf_counter(),
+                len(copies),
+                len(stalls),
+            )
             began_ns = time.time_ns()
             ranks.say("#open")
         clock.step()
@@ -291,12 +357,19 @@ def train(a, ranks, stack):
             if k in train_data.COMPARED:
                 kept[k] = each(p.part(b), lambda t: t.clone())
         ready = prepare(b)
-        sums[k] = torch.stack([ready["state"].mean(dtype=torch.float64), ready["action"].mean(dtype=torch.float64), b["action_is_pad"].double().mean()])
+        sums[k] = torch.stack(
+            [
+                ready["state"].mean(dtype=torch.float64),
+                ready["action"].mean(dtype=torch.float64),
+                b["action_is_pad"].double().mean(),
+            ]
+        )
         clock.mark()
         if not graph or k <= graph.EAGER:  # a graph writes its gradients anew
             opt.zero_grad(set_to_none=True)
         draw = a.seed * 1_000_003 + k * ranks.world + ranks.rank
-        if a.model == "act":  # dropout draws from torch's own generator, which a DataLoader advances
+        # dropout draws from torch's own generator, which a DataLoader advances
+        if a.model == "act":
             torch.manual_seed(draw)
         if graph and k >= graph.EAGER:
             loss = graph(ready, draw, clock.mark)
@@ -317,37 +390,80 @@ def train(a, ranks, stack):
     seconds = time.perf_counter() - opened
     ranks.say("#measured")
     if k < warm + a.steps:
-        raise RuntimeError(f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}")
+        raise RuntimeError(
+            f"the set is too small: {warm} steps to warm up and {a.steps} were asked for, and its plan has {most}"
+        )
     if wrong := (~torch.isfinite(losses[:k])).nonzero().flatten().tolist():
-        raise RuntimeError(f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges")
+        raise RuntimeError(
+            f"the loss of step {wrong[0]} is {float(losses[wrong[0]])}: the set holds numbers that are none (robocache doctor), or the training diverges"
+        )
     parts, steps = clock.parts(), k - warm
-    mine = dict(ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None, rate=steps * a.batch_size / seconds, starve=float(parts[:, 0].mean()) if len(parts) else None)
-    out = dict(params=parameters, weights_sha256=weights, window_steps=steps, load_wait_ms=1e3 * float(np.mean(waits)), losses=losses[: min(k, KEPT)].tolist(), loss_first=float(losses[0]), loss_last=float(losses[k - 1]),
-               sums=sums[: min(k, KEPT)].tolist(), epochs_unix_ns=marks)  # fmt: skip
+    mine = dict(
+        ids=np.stack([i.cpu().numpy() for i in ids]) if ids else None,
+        rate=steps * a.batch_size / seconds,
+        starve=float(parts[:, 0].mean()) if len(parts) else None,
+    )
+    out = dict(
+        params=parameters,
+        weights_sha256=weights,
+        window_steps=steps,
+        load_wait_ms=1e3 * float(np.mean(waits)),
+        losses=losses[: min(k, KEPT)].tolist(),
+        loss_first=float(losses[0]),
+        loss_last=float(losses[k - 1]),
+        sums=sums[: min(k, KEPT)].tolist(),
+        epochs_unix_ns=marks,
+    )
     if len(parts):
-        out.update({n + "_ms": float(v) for n, v in zip(PARTS, parts.mean(0))}, starve_p50_ms=float(np.median(parts[:, 0])), steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist())
+        out.update(
+            {n + "_ms": float(v) for n, v in zip(PARTS, parts.mean(0))},
+            starve_p50_ms=float(np.median(parts[:, 0])),
+            steps_ms=np.round(parts[:: max(1, len(parts) // 500)], 3).tolist(),
+        )
         out.update({f"step_ms_p{q}": float(np.percentile(parts.sum(1), q)) for q in (50, 95, 99)})
     mean = lambda pairs: float(np.mean([x.elapsed_time(y) for x, y in pairs]))  # noqa: E731
     if copies[copied:]:
         out["h2d_ms"] = mean(copies[copied:][:steps])
-        out["h2d_gb_per_s"] = sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+        out["h2d_gb_per_s"] = (
+            sum(t.numel() * t.element_size() for t in leaves(b)) / out["h2d_ms"] / 1e6
+        )
     if stalls[stalled:] or loader and cuda and clock.timing:  # ours waits for no copy that is over
         out["h2d_wait_ms"] = sum(x.elapsed_time(y) for x, y in stalls[stalled:]) / steps
     if cuda:
-        out.update(device_uuid="GPU-" + str(torch.cuda.get_device_properties(a.device).uuid).removeprefix("GPU-"), gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9)
+        out.update(
+            device_uuid="GPU-"
+            + str(torch.cuda.get_device_properties(a.device).uuid).removeprefix("GPU-"),
+            gpu_mem_gb=torch.cuda.max_memory_allocated() / 1e9,
+        )
     everyone = ranks.gather(mine)
     if not everyone:
         return
     if kept:
         kept = {i: {n: t.cpu().numpy() for n, t in d.items()} for i, d in kept.items()}
-        out.update(p.near(kept, train_data.plain(a.uri, p)[0]) if a.runner.startswith(VIDEO) else p.compare(kept))
-    result = dict(samples=steps * a.batch_size * ranks.world, seconds=seconds, window_open_unix_ns=began_ns, first_batch_latency_s=first, versions=common.versions(), train=out)
+        out.update(
+            p.near(kept, train_data.plain(a.uri, p)[0])
+            if a.runner.startswith(VIDEO)
+            else p.compare(kept)
+        )
+    result = dict(
+        samples=steps * a.batch_size * ranks.world,
+        seconds=seconds,
+        window_open_unix_ns=began_ns,
+        first_batch_latency_s=first,
+        versions=common.versions(),
+        train=out,
+    )
     if ids:
         given = np.stack([x["ids"] for x in everyone], 1)  # [step, rank, sample]
-        result["order_sha256"] = hashlib.sha256(given[: a.warmup_batches + a.steps].tobytes()).hexdigest()
+        result["order_sha256"] = hashlib.sha256(
+            given[: a.warmup_batches + a.steps].tobytes()
+        ).hexdigest()
         out.update(dict(own_order=True) if a.runner.startswith("dali") else p.covered(given))
     if ranks.world > 1:
-        out.update(rank_samples_per_s=[x["rate"] for x in everyone], rank_starve_ms=[x["starve"] for x in everyone])
+        out.update(
+            rank_samples_per_s=[x["rate"] for x in everyone],
+            rank_starve_ms=[x["starve"] for x in everyone],
+        )
     if loader:
         result.update(stats_open=stats, stats_close=loader.stats())
     print(json.dumps(result), flush=True)
@@ -365,7 +481,14 @@ def main(a):
                 raise
             if "closed by peer" in str(e) or "NCCL" in str(e):
                 time.sleep(5)  # another rank failed: its words come first
-            print(json.dumps(dict(error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}")), flush=True)
+            print(
+                json.dumps(
+                    dict(
+                        error=f"rank {ranks.rank}: {type(e).__name__}: {(str(e).splitlines() or [''])[0][:300]}"
+                    )
+                ),
+                flush=True,
+            )
             os._exit(1)
 
 

@@ -3,6 +3,7 @@
 A plan is made once by the engine (numbers alone, nothing is decoded): the order of the epochs, where each sample lies, and the range of the numbers. Every
 runner follows it, but DALI's, which shuffles by itself. A batch is a dict: `index` [B] int64, `state` [B,To,S], `action` [B,Ta,A] float32, `action_is_pad` [B,Ta], `frames` {camera: [B,To,3,H,W] uint8}.
 """
+
 import itertools, json, math, os
 
 from . import common
@@ -11,34 +12,63 @@ import numpy as np
 import torch
 
 OBSERVED, AHEAD = {"diffusion": 2, "diffusion-lowdim": 2}, {"resnet18": 8, "act": 100}
-DROPPED = {"diffusion": 7, "diffusion-lowdim": 7}  # rows at an episode's end that start no sample: 8 of the 16 actions are carried out
+# rows at an episode's end that start no sample: 8 of the 16 actions are carried out
+DROPPED = {"diffusion": 7, "diffusion-lowdim": 7}
 MOST_EPOCHS = 4096
 GRID_HZ = 50
 HALF_NS = 5e-10  # times are whole nanoseconds
 COMPARED = (0, 1, 10, 100)  # steps whose batches are kept and compared
-NEAR, APART = 3.0, 0.5  # of 255, in the mean: what another conversion may differ by, and neighbours that can be told apart; bench/frames.go has the same
+# of 255, in the mean: what another conversion may differ by, and neighbours that can be told apart;
+# bench/frames.go has the same
+NEAR, APART = 3.0, 0.5
 
 
 def spec(ds, model, tiny=False, image_size=None, rows=250):
     """Which rows: keys, and the offsets in rows of the clock (the dataset's own, or GRID_HZ where its streams have several)."""
     features = ds.features
-    cameras = [k for k, f in features.items() if f.kind in ("video", "image")] if model in ("diffusion", "resnet18", "act") else []
+    cameras = (
+        [k for k, f in features.items() if f.kind in ("video", "image")]
+        if model in ("diffusion", "resnet18", "act")
+        else []
+    )
     cameras = cameras[: 2 if model == "diffusion" else 1]
     if model in ("diffusion", "resnet18", "act") and not cameras:
         raise RuntimeError(f"{model} learns from frames, and {ds.uri} has no camera")
     clocks = {f.clock for k, f in features.items() if f.kind == "numeric"}
-    numbers = [k for k, f in features.items() if f.kind == "numeric" and k.startswith("observation.") and f.dtype.startswith("float") and len(f.shape) == 1]
-    states = ["observation.state"] if "observation.state" in numbers and len(clocks) == 1 else numbers
+    numbers = [
+        k
+        for k, f in features.items()
+        if f.kind == "numeric"
+        and k.startswith("observation.")
+        and f.dtype.startswith("float")
+        and len(f.shape) == 1
+    ]
+    states = (
+        ["observation.state"] if "observation.state" in numbers and len(clocks) == 1 else numbers
+    )
     if not states or "action" not in features:
         raise RuntimeError(f"{ds.uri} has no observation or no action to learn from")
-    s = dict(model=model, states=states, action="action", cameras=cameras, image_size=image_size, fps=float(ds.fps or GRID_HZ), dropped=DROPPED.get(model, 0))
+    s = dict(
+        model=model,
+        states=states,
+        action="action",
+        cameras=cameras,
+        image_size=image_size,
+        fps=float(ds.fps or GRID_HZ),
+        dropped=DROPPED.get(model, 0),
+    )
     if model == "transformer":
         s.update(hz=GRID_HZ, whole=rows, observed=list(range(rows)), ahead=list(range(rows)))
     else:
         observed = OBSERVED.get(model, 1)
         ahead = 16 if tiny and model == "act" else AHEAD.get(model, 16)
         first = 1 - observed if model.startswith("diffusion") else 0
-        s.update(hz=GRID_HZ if len(clocks) > 1 or not ds.fps else None, whole=0, observed=list(range(1 - observed, 1)), ahead=list(range(first, first + ahead)))
+        s.update(
+            hz=GRID_HZ if len(clocks) > 1 or not ds.fps else None,
+            whole=0,
+            observed=list(range(1 - observed, 1)),
+            ahead=list(range(first, first + ahead)),
+        )
     return s
 
 
@@ -51,7 +81,10 @@ def loader_options(s):
     spans = {k: s["ahead"] if k == s["action"] else s["observed"] for k in keys}
     if s["hz"]:
         seconds = {k: (v[0] / s["hz"], v[-1] / s["hz"], len(v)) for k, v in spans.items()}
-        out.update(hz=s["hz"] / s["whole"] if s["whole"] else s["hz"], windows=robocache.Windows(seconds=seconds))
+        out.update(
+            hz=s["hz"] / s["whole"] if s["whole"] else s["hz"],
+            windows=robocache.Windows(seconds=seconds),
+        )
     else:
         out["delta_timestamps"] = {k: [i / s["fps"] for i in v] for k, v in spans.items()}
     return out
@@ -63,9 +96,18 @@ def own_options(a, s, cache=None, device=None):
     names += ["cache_budget", "cache_format"] if cache else []
     names += ["decode", "device_memory_budget"] if device else []
     own = {k: a[k] for k in names if a.get(k)}
-    own.update({k: v for k, v in (("cache", cache), ("device", device), ("drop_n_last_frames", s["dropped"])) if v})
+    own.update(
+        {
+            k: v
+            for k, v in (("cache", cache), ("device", device), ("drop_n_last_frames", s["dropped"]))
+            if v
+        }
+    )
     if a.cache == "ram" and not a.cache_budget:  # a cache that holds half a set measures decoding
-        own.setdefault("memory_budget", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1))
+        own.setdefault(
+            "memory_budget",
+            os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // (a.world or 1),
+        )
     return common.loader_keywords(own)
 
 
@@ -75,28 +117,62 @@ def plan(a):
 
     ds, world = robocache.open(a.uri), a.world or 1
     s = spec(ds, a.model, a.tiny, common.image_hw(a))
-    loader = robocache.Loader(a.uri, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, world_size=world, rank=0, split="all", **loader_options(s), **own_options(a, s))
-    facts = dict(cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0, versions=common.versions())
+    loader = robocache.Loader(
+        a.uri,
+        batch_size=a.batch_size,
+        seed=a.seed,
+        shuffle=a.shuffle,
+        drop_last=True,
+        world_size=world,
+        rank=0,
+        split="all",
+        **loader_options(s),
+        **own_options(a, s),
+    )
+    facts = dict(
+        cuda_devices=torch.cuda.device_count() if torch.cuda.is_available() else 0,
+        versions=common.versions(),
+    )
     steps = loader.num_samples // (a.batch_size * world)
     if facts["cuda_devices"]:
         facts["versions"]["gpu"] = torch.cuda.get_device_name()
     if facts["cuda_devices"] < world and a.device != "cpu":
         return facts
-    epochs = max(math.ceil((a.warmup_batches + a.steps) / steps) + 2, min(MOST_EPOCHS, 4_000_000 // loader.num_samples))
+    epochs = max(
+        math.ceil((a.warmup_batches + a.steps) / steps) + 2,
+        min(MOST_EPOCHS, 4_000_000 // loader.num_samples),
+    )
     if epochs > MOST_EPOCHS:
-        raise RuntimeError(f"the set is too small: its {loader.num_samples} samples are {steps} steps an epoch, and {epochs} epochs would be needed, more than {MOST_EPOCHS}: fewer --steps, or a larger set")
+        raise RuntimeError(
+            f"the set is too small: its {loader.num_samples} samples are {steps} steps an epoch, and {epochs} epochs would be needed, more than {MOST_EPOCHS}: fewer --steps, or a larger set"
+        )
     at, stats, ranges = loader.locate(np.arange(loader.num_samples)), ds.compute_stats(), {}
     # `index` of a batch: the row; on a grid the sample's number
-    ids = np.arange(loader.num_samples) if s["hz"] else np.concatenate([[0], ds.episodes["lengths"].cumsum()])[at.episode] + at.row
+    ids = (
+        np.arange(loader.num_samples)
+        if s["hz"]
+        else np.concatenate([[0], ds.episodes["lengths"].cumsum()])[at.episode] + at.row
+    )
     for name, keys in (("state", s["states"]), ("action", [s["action"]])):
         for bound in ("min", "max"):
-            ranges[f"{name}_{bound}"] = np.concatenate([np.asarray(stats[k][bound], np.float32).ravel() for k in keys])
-    orders = np.stack([[ids[loader.order(e, rank=r)[: steps * a.batch_size]] for r in range(world)] for e in range(epochs)])
+            ranges[f"{name}_{bound}"] = np.concatenate(
+                [np.asarray(stats[k][bound], np.float32).ravel() for k in keys]
+            )
+    orders = np.stack(
+        [
+            [ids[loader.order(e, rank=r)[: steps * a.batch_size]] for r in range(world)]
+            for e in range(epochs)
+        ]
+    )
     np.savez(a.plan, orders=orders, episode=at.episode, row=at.row, spec=json.dumps(s), **ranges)
     p = Plan(a.plan)
     data, note = plain(a.uri, p)
     if data:
-        wanted = {k: ids for k, ids in enumerate(itertools.islice(p.batches(a.batch_size, 0), COMPARED[-1] + 1)) if k in COMPARED}
+        wanted = {
+            k: ids
+            for k, ids in enumerate(itertools.islice(p.batches(a.batch_size, 0), COMPARED[-1] + 1))
+            if k in COMPARED
+        }
         p.write({k: p.part(read(data, ids)) for k, ids in wanted.items()})
     if note:
         facts["note"] = note
@@ -114,16 +190,28 @@ def plain(root, p):
         try:
             data = kind(root, p)
             data[int(p.orders.flat[0])]
-            return data, why and f"no plain reader for this set: compared with rows that robocache reads one by one on the CPU ({why})"
+            return (
+                data,
+                why
+                and f"no plain reader for this set: compared with rows that robocache reads one by one on the CPU ({why})",
+            )
         except (ImportError, OSError, KeyError) as e:
             why = why or f"{type(e).__name__}: {e}"
-    return None, f"no plain reader for this set: the runners' batches are compared with each other ({why})"
+    return (
+        None,
+        f"no plain reader for this set: the runners' batches are compared with each other ({why})",
+    )
 
 
 class Plan:
     def __init__(self, path):
         z = np.load(path)
-        self.orders, self.episode, self.row, self.spec = z["orders"], z["episode"], z["row"], json.loads(str(z["spec"]))
+        self.orders, self.episode, self.row, self.spec = (
+            z["orders"],
+            z["episode"],
+            z["row"],
+            json.loads(str(z["spec"])),
+        )
         self.ranges = {k: z[k] for k in ("state_min", "state_max", "action_min", "action_max")}
         self.compared = path + ".compared.npz"
 
@@ -135,7 +223,15 @@ class Plan:
     def covered(self, given):
         """How the ids that came, [step, rank, sample], keep to the plan: in their order, and each sample of an epoch once over all ranks."""
         steps, ranks, size = given.shape
-        want = np.stack([np.concatenate([*itertools.islice(self.batches(size, r), steps)]).reshape(steps, size) for r in range(ranks)], 1)
+        want = np.stack(
+            [
+                np.concatenate([*itertools.islice(self.batches(size, r), steps)]).reshape(
+                    steps, size
+                )
+                for r in range(ranks)
+            ],
+            1,
+        )
         epoch, doubled = self.orders.shape[2] // size, 0
         for lo in range(0, steps, epoch):
             part = given[lo : lo + epoch]
@@ -157,9 +253,16 @@ class Plan:
         for k, got in batches.items():
             ids = got["index"][:8]
             want = self.part(read(data, ids))
-            found = [f"{n} {d}" for n in want if not n.startswith(("frames.", "all frames.")) and (d := difference(np.asarray(want[n]), got[n][:8]))]
+            found = [
+                f"{n} {d}"
+                for n in want
+                if not n.startswith(("frames.", "all frames."))
+                and (d := difference(np.asarray(want[n]), got[n][:8]))
+            ]
             for c in self.spec["cameras"]:
-                for i, right, given in zip(ids, np.asarray(want["frames." + c]), got["frames." + c]):
+                for i, right, given in zip(
+                    ids, np.asarray(want["frames." + c]), got["frames." + c]
+                ):
                     apart = mean(right[-1], given[-1])
                     most = max(most, apart)
                     if right.shape != given.shape or apart > NEAR:
@@ -171,10 +274,18 @@ class Plan:
                             found.append(f"frame {i} is rather frame {n}")
             if found:
                 wrong.append(f"batch {k}: " + "; ".join(found[:4]))
-        return dict(batches_checked=len(batches), batches_wrong=len(wrong), wrong=wrong, frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the mean; {NEAR:g} are allowed to another conversion")
+        return dict(
+            batches_checked=len(batches),
+            batches_wrong=len(wrong),
+            wrong=wrong,
+            frames_apart=f"compared frames differ from the CPU's by at most {most:.2g} of 255 in the mean; {NEAR:g} are allowed to another conversion",
+        )
 
     def write(self, batches):
-        np.savez(self.compared, **{f"{k}/{n}": np.asarray(v) for k, d in batches.items() for n, v in d.items()})
+        np.savez(
+            self.compared,
+            **{f"{k}/{n}": np.asarray(v) for k, d in batches.items() for n, v in d.items()},
+        )
 
     def compare(self, batches):
         """Ids and masks are equal, numbers within 1e-5 of their range, frames within 2 of 255. Where nothing is there to compare with, these are written."""
@@ -188,19 +299,35 @@ class Plan:
                 if f"{k}/{name}" in want.files:
                     found.append(difference(want[f"{k}/{name}"], got))
             checked += bool(found)
-            wrong += [f"batch {k}: " + "; ".join(f"{n} {d}" for n, d in zip(names, found) if d)] * any(found)
+            wrong += [
+                f"batch {k}: " + "; ".join(f"{n} {d}" for n, d in zip(names, found) if d)
+            ] * any(found)
         return dict(batches_checked=checked, batches_wrong=len(wrong), wrong=wrong)
 
 
 def mean(a, b):
     """Of the difference of two frames."""
-    return float(np.abs(np.asarray(a, np.int16) - np.asarray(b, np.int16)).mean()) if a.shape == b.shape else 255.0
+    return (
+        float(np.abs(np.asarray(a, np.int16) - np.asarray(b, np.int16)).mean())
+        if a.shape == b.shape
+        else 255.0
+    )
 
 
 def difference(want, got):
     """In words; "" where there is none that matters."""
-    if want.dtype == np.uint8 and want.shape != got.shape and want.shape[:3] == got.shape[:3]:  # the loader resized
-        plain = torch.nn.functional.interpolate(torch.from_numpy(want).flatten(0, 1).float(), got.shape[-2:], mode="bilinear", antialias=True).view(got.shape).numpy()
+    # the loader resized
+    if want.dtype == np.uint8 and want.shape != got.shape and want.shape[:3] == got.shape[:3]:
+        plain = (
+            torch.nn.functional.interpolate(
+                torch.from_numpy(want).flatten(0, 1).float(),
+                got.shape[-2:],
+                mode="bilinear",
+                antialias=True,
+            )
+            .view(got.shape)
+            .numpy()
+        )
         most, unit = float(np.abs(plain - got).mean()), "of 255 in the mean, resized"
         return f"differ by {most:.3g} {unit}" if most > 2 else ""
     if want.shape != got.shape:
@@ -223,14 +350,22 @@ class Rows(torch.utils.data.Dataset):
         self.spec, self.sets = p.spec, {c: Set(root, c) for c in p.spec["cameras"]}
         self.set = next(iter(self.sets.values()), None) or Set(root)
         columns = self.set.columns([*p.spec["states"], p.spec["action"]])
-        self.state, self.action = np.concatenate([columns[k] for k in p.spec["states"]], -1), columns[p.spec["action"]]
+        self.state, self.action = (
+            np.concatenate([columns[k] for k in p.spec["states"]], -1),
+            columns[p.spec["action"]],
+        )
         self.open = {}
 
     def __getitem__(self, i):
         s, e = self.spec, self.set.episode(i)
         lo, hi = int(self.set.ends[e]) - self.set.lengths[e], int(self.set.ends[e]) - 1
         seen, ahead = (i + np.array(s[k]) for k in ("observed", "ahead"))
-        out = dict(index=i, state=self.state[seen.clip(lo, hi)], action=self.action[ahead.clip(lo, hi)], action_is_pad=(ahead < lo) | (ahead > hi))
+        out = dict(
+            index=i,
+            state=self.state[seen.clip(lo, hi)],
+            action=self.action[ahead.clip(lo, hi)],
+            action_is_pad=(ahead < lo) | (ahead > hi),
+        )
         if s["cameras"]:
             out["frames"] = {c: np.stack(self.frames(c, seen.clip(lo, hi))) for c in s["cameras"]}
         return out
@@ -248,11 +383,14 @@ class Rows(torch.utils.data.Dataset):
                 return [found[n] for n in wanted]
         raise RuntimeError(f"{name}: frames {wanted} did not come")
 
-
     def beside(self, i):
         """The rows before and after one, in its episode."""
         e = self.set.episode(i)
-        return [n for n in (i - 1, i + 1) if self.set.ends[e] - self.set.lengths[e] <= n < self.set.ends[e]]
+        return [
+            n
+            for n in (i - 1, i + 1)
+            if self.set.ends[e] - self.set.lengths[e] <= n < self.set.ends[e]
+        ]
 
 
 class Episodes:
@@ -268,7 +406,9 @@ class Episodes:
 
 def columns(ds, s):
     """state and action of all rows, as robocache reads them."""
-    whole = lambda k: np.concatenate([np.asarray(e.streams[k].values, np.float32).reshape(len(e), -1) for e in ds])  # noqa: E731
+    whole = lambda k: np.concatenate(
+        [np.asarray(e.streams[k].values, np.float32).reshape(len(e), -1) for e in ds]
+    )  # noqa: E731
     return np.concatenate([whole(k) for k in s["states"]], -1), whole(s["action"])
 
 
@@ -302,7 +442,8 @@ class Streams(torch.utils.data.Dataset):
         if self.file is None:
             self.file = h5py.File(self.root, "r")
             names = [n for n in self.file["data"] if n.startswith("demo")]
-            self.demos = {int("".join(filter(str.isdigit, n)) or 0): n for n in names}  # by episode index
+            # by episode index
+            self.demos = {int("".join(filter(str.isdigit, n)) or 0): n for n in names}
         demo = f"data/{self.demos[episode]}/"
         path = demo + ("actions" if key == "action" else "obs/" + key.removeprefix("observation."))
         if (episode, key) not in self.times:
@@ -327,7 +468,10 @@ class Streams(torch.utils.data.Dataset):
 
     def __getitem__(self, i):
         s, e = self.plan.spec, int(self.plan.episode[i])
-        now = self.begin(e, [*s["states"], s["action"]]) + int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
+        now = (
+            self.begin(e, [*s["states"], s["action"]])
+            + int(self.plan.row[i]) * (s["whole"] or 1) / s["hz"]
+        )
         seen, ahead = (now + np.array(s[k]) / s["hz"] for k in ("observed", "ahead"))
         state = np.concatenate([self.stream(e, k, seen)[0] for k in s["states"]], -1)
         action, pad = self.stream(e, s["action"], ahead)
@@ -337,7 +481,9 @@ class Streams(torch.utils.data.Dataset):
 def ordered(data, p, a):
     """A DataLoader at its best setting, in the plan's order."""
     order = (ids.tolist() for ids in p.batches(a.batch_size, a.rank))
-    return common.torch_loader(data, a, batch_size=1, batch_sampler=order, pin_memory=a.device != "cpu")
+    return common.torch_loader(
+        data, a, batch_size=1, batch_sampler=order, pin_memory=a.device != "cpu"
+    )
 
 
 def torch_batches(root, p, a):
@@ -351,7 +497,10 @@ def lerobot_batches(root, p, a):
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
     s = p.spec
-    deltas = {k: [i / s["fps"] for i in (s["ahead"] if k == s["action"] else s["observed"])] for k in [*s["states"], s["action"], *s["cameras"]]}
+    deltas = {
+        k: [i / s["fps"] for i in (s["ahead"] if k == s["action"] else s["observed"])]
+        for k in [*s["states"], s["action"], *s["cameras"]]
+    }
     ds = LeRobotDataset("bench/set", root=root, delta_timestamps=deltas, return_uint8=True)
     return (formed(b, s) for b in ordered(ds, p, a))
 
@@ -360,9 +509,18 @@ def robocache_batches(root, p, a, cache=None):
     import robocache
 
     loader = robocache.Loader(
-        root, batch_size=a.batch_size, seed=a.seed, shuffle=a.shuffle, drop_last=True, rank=a.rank, world_size=a.world, split="all", threads=a.threads or None,
-        **loader_options(p.spec), **own_options(a, p.spec, cache, device=a.device),
-    )  # fmt: skip
+        root,
+        batch_size=a.batch_size,
+        seed=a.seed,
+        shuffle=a.shuffle,
+        drop_last=True,
+        rank=a.rank,
+        world_size=a.world,
+        split="all",
+        threads=a.threads or None,
+        **loader_options(p.spec),
+        **own_options(a, p.spec, cache, device=a.device),
+    )
 
     def epochs():
         while True:
@@ -374,8 +532,15 @@ def robocache_batches(root, p, a, cache=None):
 
 def formed(b, s):
     """A batch of the engine or of LeRobot by the names of the models."""
-    join = lambda k: b[k] if b[k].dim() == 3 else b[k].unflatten(-1, (-1, 1)) if b[k].dim() == 2 else b[k]  # noqa: E731
-    out = dict(index=b["index"], state=torch.cat([join(k) for k in s["states"]], -1), action=join(s["action"]), action_is_pad=b[s["action"] + "_is_pad"])
+    join = lambda k: (
+        b[k] if b[k].dim() == 3 else b[k].unflatten(-1, (-1, 1)) if b[k].dim() == 2 else b[k]
+    )  # noqa: E731
+    out = dict(
+        index=b["index"],
+        state=torch.cat([join(k) for k in s["states"]], -1),
+        action=join(s["action"]),
+        action_is_pad=b[s["action"] + "_is_pad"],
+    )
     if s["cameras"]:
         out["frames"] = {c: b[c] if b[c].dim() == 5 else b[c].unsqueeze(1) for c in s["cameras"]}
     return out

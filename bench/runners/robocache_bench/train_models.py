@@ -4,6 +4,7 @@ A model is made by make(name, shapes, tiny) on the CPU after torch.manual_seed(s
 A call net(batch, draw) gives the loss and takes preprocessed tensors: `state` [B,To,S], `action` [B,Ta,A], `action_is_pad` [B,Ta] and of each camera `frames[k]` [B,To,3,H,W], all float;
 draw is a torch.Generator on the device, seeded by (seed, step): noise, time steps and latents are the same in every runner.
 """
+
 import math
 
 import torch
@@ -26,7 +27,12 @@ class Transformer(nn.Module):
         self.out = nn.Linear(width, outputs)
 
     def forward(self, batch, draw):
-        return masked(F.mse_loss(self.out(self.layers(self.into(batch["state"]))), batch["action"], reduction="none"), batch["action_is_pad"])
+        return masked(
+            F.mse_loss(
+                self.out(self.layers(self.into(batch["state"]))), batch["action"], reduction="none"
+            ),
+            batch["action_is_pad"],
+        )
 
 
 def masked(errors, is_pad):
@@ -42,7 +48,11 @@ class Block(nn.Module):
         super().__init__()
         self.conv1, self.norm1 = nn.Conv2d(a, b, 3, stride, 1, bias=False), norm(b)
         self.conv2, self.norm2 = nn.Conv2d(b, b, 3, 1, 1, bias=False), norm(b)
-        self.skip = nn.Sequential(nn.Conv2d(a, b, 1, stride, bias=False), norm(b)) if stride > 1 or a != b else nn.Identity()
+        self.skip = (
+            nn.Sequential(nn.Conv2d(a, b, 1, stride, bias=False), norm(b))
+            if stride > 1 or a != b
+            else nn.Identity()
+        )
 
     def forward(self, x):
         return F.relu(self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x))))) + self.skip(x))
@@ -51,7 +61,12 @@ class Block(nn.Module):
 def trunk(norm=nn.BatchNorm2d, base=64):
     """[N,3,H,W] → [N,8·base,H/32,W/32]"""
     layers = [nn.Conv2d(3, base, 7, 2, 3, bias=False), norm(base), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    for a, b, stride in ((base, base, 1), (base, 2 * base, 2), (2 * base, 4 * base, 2), (4 * base, 8 * base, 2)):
+    for a, b, stride in (
+        (base, base, 1),
+        (base, 2 * base, 2),
+        (2 * base, 4 * base, 2),
+        (4 * base, 8 * base, 2),
+    ):
         layers += [Block(a, b, stride, norm), Block(b, b, 1, norm)]
     return nn.Sequential(*layers)
 
@@ -62,7 +77,9 @@ class ResNet18(nn.Module):
     def __init__(self, state=26, action=26, ahead=8, base=64):
         super().__init__()
         self.trunk, self.shape = trunk(base=base), (ahead, action)
-        self.head = nn.Sequential(nn.Linear(8 * base + state, 512), nn.ReLU(), nn.Linear(512, ahead * action))
+        self.head = nn.Sequential(
+            nn.Linear(8 * base + state, 512), nn.ReLU(), nn.Linear(512, ahead * action)
+        )
 
     def forward(self, batch, draw):
         frames = next(iter(batch["frames"].values()))[:, -1]
@@ -76,7 +93,9 @@ class ResNet18(nn.Module):
 
 class Conv(nn.Sequential):
     def __init__(self, a, b, kernel=5, groups=8):
-        super().__init__(nn.Conv1d(a, b, kernel, padding=kernel // 2), nn.GroupNorm(groups, b), nn.Mish())
+        super().__init__(
+            nn.Conv1d(a, b, kernel, padding=kernel // 2), nn.GroupNorm(groups, b), nn.Mish()
+        )
 
 
 class Residual(nn.Module):
@@ -96,15 +115,29 @@ class UNet(nn.Module):
 
     def __init__(self, action, cond, widths, step):
         super().__init__()
-        self.step = nn.Sequential(Sinusoid(step), nn.Linear(step, 4 * step), nn.Mish(), nn.Linear(4 * step, step))
+        self.step = nn.Sequential(
+            Sinusoid(step), nn.Linear(step, 4 * step), nn.Mish(), nn.Linear(4 * step, step)
+        )
         cond += step
         pairs = list(zip((action, *widths), widths))
         last = widths[-1]
         self.down = nn.ModuleList(
-            nn.ModuleList([Residual(a, b, cond), Residual(b, b, cond), nn.Conv1d(b, b, 3, 2, 1) if b != last else nn.Identity()]) for a, b in pairs
+            nn.ModuleList(
+                [
+                    Residual(a, b, cond),
+                    Residual(b, b, cond),
+                    nn.Conv1d(b, b, 3, 2, 1) if b != last else nn.Identity(),
+                ]
+            )
+            for a, b in pairs
         )
         self.mid = nn.ModuleList([Residual(last, last, cond), Residual(last, last, cond)])
-        self.up = nn.ModuleList(nn.ModuleList([Residual(2 * b, a, cond), Residual(a, a, cond), nn.ConvTranspose1d(a, a, 4, 2, 1)]) for a, b in reversed(pairs[1:]))
+        self.up = nn.ModuleList(
+            nn.ModuleList(
+                [Residual(2 * b, a, cond), Residual(a, a, cond), nn.ConvTranspose1d(a, a, 4, 2, 1)]
+            )
+            for a, b in reversed(pairs[1:])
+        )
         self.out = nn.Sequential(Conv(widths[0], widths[0]), nn.Conv1d(widths[0], action, 1))
 
     def forward(self, x, step, cond):
@@ -123,7 +156,11 @@ class UNet(nn.Module):
 class Sinusoid(nn.Module):
     def __init__(self, width):
         super().__init__()
-        self.register_buffer("rates", torch.exp(torch.arange(width // 2) * -(math.log(10000) / (width // 2 - 1))), persistent=False)
+        self.register_buffer(
+            "rates",
+            torch.exp(torch.arange(width // 2) * -(math.log(10000) / (width // 2 - 1))),
+            persistent=False,
+        )
 
     def forward(self, x):
         x = x.float().unsqueeze(-1) * self.rates
@@ -135,14 +172,27 @@ class Encoder(nn.Module):
 
     def __init__(self, base=64):
         super().__init__()
-        self.trunk, self.points, self.out = trunk(lambda c: nn.GroupNorm(c // 16, c), base), nn.Conv2d(8 * base, 32, 1), nn.Linear(64, 64)
+        self.trunk, self.points, self.out = (
+            trunk(lambda c: nn.GroupNorm(c // 16, c), base),
+            nn.Conv2d(8 * base, 32, 1),
+            nn.Linear(64, 64),
+        )
 
     def forward(self, x):
         heat = self.points(self.trunk(x))
         h, w = heat.shape[-2:]
         share = heat.flatten(2).softmax(-1).unflatten(-1, (h, w))
-        ys, xs = torch.linspace(-1, 1, h, device=x.device), torch.linspace(-1, 1, w, device=x.device)
-        return F.relu(self.out(torch.stack([(share.sum(-2) * xs).sum(-1), (share.sum(-1) * ys).sum(-1)], -1).flatten(1)))
+        ys, xs = (
+            torch.linspace(-1, 1, h, device=x.device),
+            torch.linspace(-1, 1, w, device=x.device),
+        )
+        return F.relu(
+            self.out(
+                torch.stack(
+                    [(share.sum(-2) * xs).sum(-1), (share.sum(-1) * ys).sum(-1)], -1
+                ).flatten(1)
+            )
+        )
 
 
 class Diffusion(nn.Module):
@@ -150,30 +200,49 @@ class Diffusion(nn.Module):
 
     STEPS, CROP = 100, 84
 
-    def __init__(self, state, action, cameras=(), widths=(256, 512, 1024), step=256, observed=2, base=64):
+    def __init__(
+        self, state, action, cameras=(), widths=(256, 512, 1024), step=256, observed=2, base=64
+    ):
         super().__init__()
         self.cameras = nn.ModuleList(Encoder(base) for _ in cameras)
         self.unet = UNet(action, observed * (state + 64 * len(cameras)), widths, step)
         bar = lambda t: math.cos((t + 0.008) / 1.008 * math.pi / 2) ** 2  # noqa: E731
-        beta = torch.tensor([min(1 - bar((i + 1) / self.STEPS) / bar(i / self.STEPS), 0.999) for i in range(self.STEPS)])
+        beta = torch.tensor(
+            [
+                min(1 - bar((i + 1) / self.STEPS) / bar(i / self.STEPS), 0.999)
+                for i in range(self.STEPS)
+            ]
+        )
         self.register_buffer("alphas", (1 - beta).cumprod(0), persistent=False)
 
     def forward(self, batch, draw):
         action, seen = batch["action"], [batch["state"]]
         size, device = len(action), action.device
         for encoder, frames in zip(self.cameras, batch.get("frames", {}).values(), strict=True):
-            seen.append(encoder(crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(0, frames.shape[:2]))
+            seen.append(
+                encoder(crops(frames, self.CROP, draw).flatten(0, 1)).unflatten(0, frames.shape[:2])
+            )
         noise = torch.randn(action.shape, generator=draw, device=device)
         step = torch.randint(self.STEPS, (size,), generator=draw, device=device)
         a = self.alphas[step].view(-1, 1, 1)
-        return F.mse_loss(self.unet(a.sqrt() * action + (1 - a).sqrt() * noise, step, torch.cat([x.flatten(1) for x in seen], -1)).float(), noise)
+        return F.mse_loss(
+            self.unet(
+                a.sqrt() * action + (1 - a).sqrt() * noise,
+                step,
+                torch.cat([x.flatten(1) for x in seen], -1),
+            ).float(),
+            noise,
+        )
 
 
 def crops(frames, size, draw):
     """One random crop a sample, on the device, without a synchronisation."""
     b, t, c, h, w = frames.shape
     at = torch.rand(2, b, 1, generator=draw, device=frames.device)
-    ys, xs = ((at[k] * (n - size + 1)).long() + torch.arange(size, device=frames.device) for k, n in enumerate((h, w)))
+    ys, xs = (
+        (at[k] * (n - size + 1)).long() + torch.arange(size, device=frames.device)
+        for k, n in enumerate((h, w))
+    )
     rows = frames.gather(3, ys[:, None, None, :, None].expand(b, t, c, size, w))
     return rows.gather(4, xs[:, None, None, None, :].expand(b, t, c, size, size))
 
@@ -192,30 +261,75 @@ class FrozenNorm(nn.Module):
 
 
 class ACT(nn.Module):
-    def __init__(self, state=14, action=14, cameras=("",), width=512, heads=8, ff=3200, layers=4, latent=32, chunk=100, base=64):
+    def __init__(
+        self,
+        state=14,
+        action=14,
+        cameras=("",),
+        width=512,
+        heads=8,
+        ff=3200,
+        layers=4,
+        latent=32,
+        chunk=100,
+        base=64,
+    ):
         super().__init__()
-        encoder = lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, ff, 0.1, batch_first=True), layers, enable_nested_tensor=False)  # noqa: E731
+        encoder = lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(width, heads, ff, 0.1, batch_first=True),
+            layers,
+            enable_nested_tensor=False,
+        )  # noqa: E731
         self.latent, self.chunk, self.width = latent, chunk, width
-        self.vae, self.vae_class, self.vae_out = encoder(), nn.Embedding(1, width), nn.Linear(width, 2 * latent)
+        self.vae, self.vae_class, self.vae_out = (
+            encoder(),
+            nn.Embedding(1, width),
+            nn.Linear(width, 2 * latent),
+        )
         self.vae_state, self.vae_action = nn.Linear(state, width), nn.Linear(action, width)
         self.trunk, self.frames = trunk(FrozenNorm, base), nn.Conv2d(8 * base, width, 1)
-        self.encoder, self.state, self.z = encoder(), nn.Linear(state, width), nn.Linear(latent, width)
+        self.encoder, self.state, self.z = (
+            encoder(),
+            nn.Linear(state, width),
+            nn.Linear(latent, width),
+        )
         self.places = nn.Embedding(2, width)
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, ff, 0.1, batch_first=True), 1, norm=nn.LayerNorm(width))
+        self.decoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(width, heads, ff, 0.1, batch_first=True),
+            1,
+            norm=nn.LayerNorm(width),
+        )
         self.queries, self.head = nn.Embedding(chunk, width), nn.Linear(width, action)
 
     def forward(self, batch, draw):
         state, action, pad = batch["state"][:, -1], batch["action"], batch["action_is_pad"]
         b, device = len(state), state.device
-        x = torch.cat([self.vae_class.weight.expand(b, 1, -1), self.vae_state(state).unsqueeze(1), self.vae_action(action)], 1)
+        x = torch.cat(
+            [
+                self.vae_class.weight.expand(b, 1, -1),
+                self.vae_state(state).unsqueeze(1),
+                self.vae_action(action),
+            ],
+            1,
+        )
         hidden = F.pad(pad, (2, 0), value=False)
-        mu, log_var = self.vae_out(self.vae(x + waves(x.shape[1], self.width, device), src_key_padding_mask=hidden)[:, 0]).float().chunk(2, -1)
+        mu, log_var = (
+            self.vae_out(
+                self.vae(x + waves(x.shape[1], self.width, device), src_key_padding_mask=hidden)[
+                    :, 0
+                ]
+            )
+            .float()
+            .chunk(2, -1)
+        )
         z = mu + (log_var / 2).exp() * torch.randn(mu.shape, generator=draw, device=device)
         tokens = [torch.stack([self.z(z), self.state(state)], 1) + self.places.weight]
         for frames in batch["frames"].values():
             seen = self.frames(self.trunk(frames[:, -1])).flatten(2).transpose(1, 2)
             tokens.append(seen + waves(seen.shape[1], self.width, device))
-        out = self.head(self.decoder(self.queries.weight.expand(b, -1, -1), self.encoder(torch.cat(tokens, 1))))
+        out = self.head(
+            self.decoder(self.queries.weight.expand(b, -1, -1), self.encoder(torch.cat(tokens, 1)))
+        )
         kl = -0.5 * (1 + log_var - mu.square() - log_var.exp()).sum(-1).mean()
         return masked(F.l1_loss(out, action, reduction="none"), pad) + 10 * kl
 
@@ -260,13 +374,30 @@ def make(name, state, action, cameras=(), tiny=False):
     if name == "transformer":
         net = Transformer(state, action, *((64, 4, 2) if tiny else ()))
     elif name == "diffusion-lowdim":
-        net = Diffusion(state, action, widths=(32, 64, 128) if tiny else (256, 512, 1024), step=32 if tiny else 256)
+        net = Diffusion(
+            state,
+            action,
+            widths=(32, 64, 128) if tiny else (256, 512, 1024),
+            step=32 if tiny else 256,
+        )
     elif name == "diffusion":
-        net = Diffusion(state, action, cameras, (32, 64, 128) if tiny else (512, 1024, 2048), 32 if tiny else 128, base=16 if tiny else 64)
+        net = Diffusion(
+            state,
+            action,
+            cameras,
+            (32, 64, 128) if tiny else (512, 1024, 2048),
+            32 if tiny else 128,
+            base=16 if tiny else 64,
+        )
     elif name == "resnet18":
         net = ResNet18(state, action, base=16 if tiny else 64)
     else:
-        net = ACT(state, action, cameras, **(dict(width=64, heads=4, ff=128, layers=1, chunk=16, base=16) if tiny else {}))
+        net = ACT(
+            state,
+            action,
+            cameras,
+            **(dict(width=64, heads=4, ff=128, layers=1, chunk=16, base=16) if tiny else {}),
+        )
     want = PARAMETERS.get((name, state, action, len(cameras)))
     if want is not None and not tiny and count(net) != want:
         raise RuntimeError(f"{name}: {count(net):,} parameters, published {want:,}")
@@ -276,7 +407,23 @@ def make(name, state, action, cameras=(), tiny=False):
 def optimiser(name, net, steps, fused):
     """AdamW, its schedule (a linear rise, then a cosine over the run's steps) and the moving average, or None."""
     spec = SPECS[name]
-    opt = torch.optim.AdamW(net.parameters(), spec["lr"], betas=spec.get("betas", (0.9, 0.999)), weight_decay=spec.get("decay", 1e-2), fused=fused)
+    opt = torch.optim.AdamW(
+        net.parameters(),
+        spec["lr"],
+        betas=spec.get("betas", (0.9, 0.999)),
+        weight_decay=spec.get("decay", 1e-2),
+        fused=fused,
+    )
     warm = spec.get("warm", 0)
-    schedule = torch.optim.lr_scheduler.LambdaLR(opt, lambda s: min((s + 1) / warm, (1 + math.cos(math.pi * min(max(s - warm, 0) / max(steps - warm, 1), 1))) / 2)) if warm else None
+    schedule = (
+        torch.optim.lr_scheduler.LambdaLR(
+            opt,
+            lambda s: min(
+                (s + 1) / warm,
+                (1 + math.cos(math.pi * min(max(s - warm, 0) / max(steps - warm, 1), 1))) / 2,
+            ),
+        )
+        if warm
+        else None
+    )
     return opt, schedule, EMA(net) if spec.get("ema") else None

@@ -2,6 +2,7 @@
 
 Both are given files and frame numbers (bench.framePlaces: the harness asked the set), and gather the rows' numbers on the device. Threads make whole batches
 ahead. torchcodec follows the plan; DALI shuffles by itself, so its batches are known by the frame numbers that it says."""
+
 import contextlib, itertools, json, queue, threading
 
 import numpy as np
@@ -16,14 +17,24 @@ class Made:
     """Batches that threads make, each on a stream of its own, given in turn: of one order they keep it."""
 
     def __init__(self, makes, device):
-        self.device, self.over, self.queues = device, threading.Event(), [queue.Queue(AHEAD) for _ in makes]
-        self.threads = [threading.Thread(target=self.work, args=x, daemon=True) for x in zip(makes, self.queues)]
+        self.device, self.over, self.queues = (
+            device,
+            threading.Event(),
+            [queue.Queue(AHEAD) for _ in makes],
+        )
+        self.threads = [
+            threading.Thread(target=self.work, args=x, daemon=True) for x in zip(makes, self.queues)
+        ]
         for t in self.threads:
             t.start()
 
     def work(self, make, q):
         try:
-            with torch.cuda.stream(torch.cuda.Stream(self.device)) if self.device != "cpu" else contextlib.nullcontext():
+            with (
+                torch.cuda.stream(torch.cuda.Stream(self.device))
+                if self.device != "cpu"
+                else contextlib.nullcontext()
+            ):
                 for b in make:
                     ready = None
                     if self.device != "cpu":
@@ -52,7 +63,10 @@ class Made:
             if ready:
                 now = torch.cuda.current_stream()
                 now.wait_event(ready)
-                for t in [*b["frames"].values(), *(t for t in b.values() if not isinstance(t, dict))]:
+                for t in [
+                    *b["frames"].values(),
+                    *(t for t in b.values() if not isinstance(t, dict)),
+                ]:
                     t.record_stream(now)
             yield b
 
@@ -72,9 +86,19 @@ class Files:
         with open(a.places) as f:
             at = json.load(f)
         if s["hz"] or s["cameras"] != [at["camera"]]:
-            raise RuntimeError(f"{a.runner} reads frames of the first camera by number, of rows on the set's own clock")
-        self.camera, self.files, self.file, self.number = at["camera"], at["files"], np.array(at["file"]), np.array(at["number"])
-        episodes, on = train_data.Episodes(at["lengths"]), lambda v: torch.from_numpy(np.ascontiguousarray(v)).to(a.device)
+            raise RuntimeError(
+                f"{a.runner} reads frames of the first camera by number, of rows on the set's own clock"
+            )
+        self.camera, self.files, self.file, self.number = (
+            at["camera"],
+            at["files"],
+            np.array(at["file"]),
+            np.array(at["number"]),
+        )
+        episodes, on = (
+            train_data.Episodes(at["lengths"]),
+            lambda v: torch.from_numpy(np.ascontiguousarray(v)).to(a.device),
+        )
         self.low, self.high = episodes.ends - episodes.lengths, episodes.ends - 1
         self.low, self.high = (np.repeat(v, episodes.lengths) for v in (self.low, self.high))
         self.seen = np.array(s["observed"])
@@ -89,7 +113,13 @@ class Files:
     def batch(self, ids, frames):
         low, high = (b[ids] for b in self.bounds)
         seen, ahead = ids[:, None] + self.observed, ids[:, None] + self.ahead
-        return dict(index=ids, state=self.state[seen.clamp(low, high)], action=self.action[ahead.clamp(low, high)], action_is_pad=(ahead < low) | (ahead > high), frames={self.camera: frames})
+        return dict(
+            index=ids,
+            state=self.state[seen.clamp(low, high)],
+            action=self.action[ahead.clamp(low, high)],
+            action_is_pad=(ahead < low) | (ahead > high),
+            frames={self.camera: frames},
+        )
 
 
 def torchcodec(a, p):
@@ -116,7 +146,9 @@ def torchcodec(a, p):
                 places = places[np.argsort(f.number[flat[places]], kind="stable")]
                 data = opened[name].get_frames_at(f.number[flat[places]].tolist()).data
                 if out is None:  # rows of pixels, as they are decoded
-                    out = torch.empty((len(flat), *data.shape[2:], 3), dtype=torch.uint8, device=a.device).permute(0, 3, 1, 2)
+                    out = torch.empty(
+                        (len(flat), *data.shape[2:], 3), dtype=torch.uint8, device=a.device
+                    ).permute(0, 3, 1, 2)
                 out[f.on(places)] = data
             yield f.batch(f.on(ids), out.unflatten(0, rows.shape))
 
@@ -138,15 +170,38 @@ def dali(a, p):
 
     @pipeline_def
     def frames(shard):
-        return tuple(fn.readers.video(device="gpu", filenames=f.files, labels=list(range(len(f.files))), sequence_length=1, enable_frame_num="scalar", random_shuffle=True, initial_fill=SHUFFLED, num_shards=a.workers, shard_id=shard, prefetch_queue_depth=2, skip_vfr_check=True))
+        return tuple(
+            fn.readers.video(
+                device="gpu",
+                filenames=f.files,
+                labels=list(range(len(f.files))),
+                sequence_length=1,
+                enable_frame_num="scalar",
+                random_shuffle=True,
+                initial_fill=SHUFFLED,
+                num_shards=a.workers,
+                shard_id=shard,
+                prefetch_queue_depth=2,
+                skip_vfr_check=True,
+            )
+        )
 
     def make(k):
-        pipe = frames(shard=k, batch_size=a.batch_size, num_threads=1, device_id=torch.device(a.device).index, seed=a.seed + 1 + k, prefetch_queue_depth=2)
+        pipe = frames(
+            shard=k,
+            batch_size=a.batch_size,
+            num_threads=1,
+            device_id=torch.device(a.device).index,
+            seed=a.seed + 1 + k,
+            prefetch_queue_depth=2,
+        )
         pipe.build()
         while True:
             # What it gave is its own until the next run: the copy is waited for.
             video, label, number = (torch.from_dlpack(x.as_tensor()) for x in pipe.run())
-            ids = rows[first[label.to(a.device).flatten().long()] + number.to(a.device).flatten().long()]
+            ids = rows[
+                first[label.to(a.device).flatten().long()] + number.to(a.device).flatten().long()
+            ]
             images = video.permute(0, 1, 4, 2, 3).clone()
             torch.cuda.current_stream().synchronize()
             yield f.batch(ids, images)

@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// chooseAnchor settles whose rows are the episode's own: its features keep the name of their clock, which is Info.Clock.
+// chooseAnchor settles whose rows are the episode's own: its features keep the name of their clock,
+// which is Info.Clock.
 func (d *Dataset) chooseAnchor(ctx context.Context) {
 	d.anchor.topic, d.anchor.clock = -1, 0
 	if want := d.opt.Anchor; want != "" {
@@ -44,11 +45,14 @@ func (d *Dataset) anchorAt(name string) bool {
 	return d.anchor.topic >= 0
 }
 
-// findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is steady, else the one nearest to that.
+// findAnchor takes the first camera; without one the fastest stream of at most 60 Hz that is
+// steady, else the one nearest to that.
 func (d *Dataset) findAnchor(ctx context.Context) {
 	for i := range d.streams {
 		s := &d.streams[i]
-		if k := d.About.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) && !d.topics[s.topic].latched && !d.topics[s.topic].blank {
+		if k := d.About.Features[i].Kind; (k == robocache.KindImage || k == robocache.KindVideo) &&
+			!d.topics[s.topic].latched &&
+			!d.topics[s.topic].blank {
 			d.anchor.topic, d.anchor.clock = s.topic, s.clock
 			return
 		}
@@ -66,14 +70,21 @@ func (d *Dataset) findAnchor(ctx context.Context) {
 		}
 	}
 	if d.anchor.topic < 0 && len(d.topics) > 0 {
-		d.anchor.topic = max(0, slices.IndexFunc(d.topics, func(t *topic) bool { return len(t.fields) > 0 && !t.latched }))
+		d.anchor.topic = max(
+			0,
+			slices.IndexFunc(
+				d.topics,
+				func(t *topic) bool { return len(t.fields) > 0 && !t.latched },
+			),
+		)
 		if len(d.topics[d.anchor.topic].clocks) == 0 {
 			d.anchor.topic = -1
 		}
 	}
 }
 
-// steadiness scores a topic as an anchor: its rate while that is at most 60 Hz, less for a spread of its periods.
+// steadiness scores a topic as an anchor: its rate while that is at most 60 Hz, less for a spread
+// of its periods.
 func (d *Dataset) steadiness(ctx context.Context, t *topic) float64 {
 	rec := slices.IndexFunc(t.counts, func(n int64) bool { return n > 0 })
 	if rec < 0 {

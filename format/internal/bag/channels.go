@@ -9,7 +9,11 @@ import (
 )
 
 func channelOrderHint() string {
-	return "Pass " + robocache.Option("options", "channel_order", "rgb") + " or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
+	return "Pass " + robocache.Option(
+		"options",
+		"channel_order",
+		"rgb",
+	) + " or bgr (the order of OpenCV); camera.image_raw=bgr states it for one camera."
 }
 
 // parseChannelOrder reads "bgr", or orders of cameras such as "left.image_raw=bgr,right=rgb".
@@ -39,9 +43,11 @@ func (d *Dataset) applyChannelOrder() {
 		}
 	}
 	if general != "" && len(stated) == 0 {
-		guard.Fail(robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
-			WithHint("Name the camera to override its encoding, for example %s.",
-				robocache.Option("options", "channel_order", "camera.image_raw=bgr")))
+		guard.Fail(
+			robocache.Misuse("open", robocache.Where{"option": "channel_order"}, "no camera has an encoding without a channel order").
+				WithHint("Name the camera to override its encoding, for example %s.",
+					robocache.Option("options", "channel_order", "camera.image_raw=bgr")),
+		)
 	}
 	if d.opt.Map != nil {
 		for _, m := range d.opt.Map.Streams {
@@ -85,7 +91,9 @@ func (d *Dataset) forceChannelOrder(key, order string, stated map[*topic]bool) {
 		}
 	}
 	if !known {
-		guard.Fail(robocache.Misuse("open", robocache.Where{"option": "channel_order", "stream": key}, "no camera of this name has raw colour images").
-			Expected("one of "+strings.Join(cameras, ", "), key))
+		guard.Fail(
+			robocache.Misuse("open", robocache.Where{"option": "channel_order", "stream": key}, "no camera of this name has raw colour images").
+				Expected("one of "+strings.Join(cameras, ", "), key),
+		)
 	}
 }

@@ -18,8 +18,8 @@ const (
 
 const (
 	defaultTolerance = 100 * time.Millisecond
-	// plausible is how far a header may lie from the recorder's time. Beyond it the device counts from its boot, or was never set: then
-	// its streams do not meet the others'.
+	// plausible is how far a header may lie from the recorder's time. Beyond it the device counts
+	// from its boot, or was never set: then its streams do not meet the others'.
 	plausible = int64(60 * time.Second)
 )
 
@@ -50,7 +50,11 @@ func verdict(header, log []int64, tolerance int64) (code, why string) {
 			far++
 		}
 		if h < high-tolerance {
-			return "header-steps-back", fmt.Sprintf("header timestamps step back by %v at message %d", time.Duration(high-h), i)
+			return "header-steps-back", fmt.Sprintf(
+				"header timestamps step back by %v at message %d",
+				time.Duration(high-h),
+				i,
+			)
 		}
 		high = max(high, h)
 	}
@@ -63,14 +67,18 @@ func verdict(header, log []int64, tolerance int64) (code, why string) {
 		return "header-zero", fmt.Sprintf("%d of %d header timestamps are 0", zero, len(header))
 	case far > 0:
 		i := slices.IndexFunc(header, func(h int64) bool { return h != 0 })
-		return "header-implausible", fmt.Sprintf("header timestamps lie up to %v from the recorder's time", time.Duration(abs(header[i]-log[i])).Round(time.Millisecond))
+		return "header-implausible", fmt.Sprintf(
+			"header timestamps lie up to %v from the recorder's time",
+			time.Duration(abs(header[i]-log[i])).Round(time.Millisecond),
+		)
 	}
 	return "", ""
 }
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// order gives the rows in the order of their timestamps; nil where they are in order. A step back beyond the tolerance is an error.
+// order gives the rows in the order of their timestamps; nil where they are in order. A step back
+// beyond the tolerance is an error.
 func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 	high := int64(-1 << 62)
 	for i, t := range at {
@@ -78,7 +86,8 @@ func order(at []int64, tolerance int64, clock string) ([]int32, error) {
 			return nil, robocache.Malformed("times", robocache.Where{"index": i, "clock": clock}, "the clock steps back").
 				Expected(fmt.Sprintf("%d or later, less a tolerance of %v", high, time.Duration(tolerance)), fmt.Sprint(t)).
 				WithHint("open with %s, or %s to begin an episode there, or a larger %s", robocache.Option("options", "clock", "log"),
-					robocache.Option("options", "episodes_by", "steps"), robocache.Option("options", "tolerance", 1))
+					robocache.Option("options", "episodes_by", "steps"),
+					robocache.Option("options", "tolerance", 1))
 		}
 		high = max(high, t)
 	}

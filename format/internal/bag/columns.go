@@ -71,7 +71,8 @@ func (p *plan) put(t *topic, b *block, k int, msg []byte, entry int) error {
 	return t.dec.Row(msg, entry, p.fields, b.cols, b.valid, k)
 }
 
-// filler decodes a whole topic while a pass goes over its messages, where that stays inside a quarter of the budget.
+// filler decodes a whole topic while a pass goes over its messages, where that stays inside a
+// quarter of the budget.
 type filler struct {
 	topic  *topic
 	plan   plan
@@ -95,7 +96,8 @@ func (f *filler) put(k int, msg []byte) error {
 	return f.plan.put(f.topic, f.blocks[k/f.plan.rows], k%f.plan.rows, msg, 0)
 }
 
-// keep puts the columns into the cache; p are the rows that are there and their order, nil = as they came.
+// keep puts the columns into the cache; p are the rows that are there and their order, nil = as
+// they came.
 func (f *filler) keep(d *Dataset, ep, topic int, p []int32) {
 	blocks := f.blocks
 	if p != nil {
@@ -121,7 +123,8 @@ func (f *filler) keep(d *Dataset, ep, topic int, p []int32) {
 	}
 }
 
-// hold fills rows of a latched topic that hold no value with the value before them, and those before the first with the first.
+// hold fills rows of a latched topic that hold no value with the value before them, and those
+// before the first with the first.
 func hold(t *topic, b *block, p plan) {
 	if !t.latched {
 		return
@@ -144,7 +147,12 @@ func hold(t *topic, b *block, p plan) {
 }
 
 // block gives a run of decoded rows; key is the stream that it is for.
-func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *track, key string) *block {
+func (d *Dataset) block(
+	ctx context.Context,
+	ep, topic, clock, number int,
+	tr *track,
+	key string,
+) *block {
 	at := blockKey{ep, topic, clock, number}
 	if b, ok := d.blocks.Peek(at); ok {
 		return b
@@ -160,7 +168,13 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 		for i := range want {
 			want[i] = wantedMessage{msg: r.message(from + i), at: int32(i)}
 		}
-		d.visit(ctx, ep, topic, want, func(i int, m *Message) error { return p.put(t, b, i, m.Data, r.within(from+i)) })
+		d.visit(
+			ctx,
+			ep,
+			topic,
+			want,
+			func(i int, m *Message) error { return p.put(t, b, i, m.Data, r.within(from+i)) },
+		)
 		hold(t, b, *p)
 		b.seal()
 		return b, b.size()
@@ -170,15 +184,24 @@ func (d *Dataset) block(ctx context.Context, ep, topic, clock, number int, tr *t
 // wantedMessage is a message that is wanted, and the place in the list of who wants it.
 type wantedMessage struct{ msg, at int32 }
 
-// visit reads messages in the order in which they lie; fn gets the place in want of each. A message that damage took is an error.
-func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage, fn func(i int, m *Message) error) {
+// visit reads messages in the order in which they lie; fn gets the place in want of each. A message
+// that damage took is an error.
+func (d *Dataset) visit(
+	ctx context.Context,
+	ep, topic int,
+	want []wantedMessage,
+	fn func(i int, m *Message) error,
+) {
 	if len(want) == 0 {
 		return
 	}
 	e, t := d.episode(ep), d.topics[topic]
 	if !slices.IsSortedFunc(want, func(a, b wantedMessage) int { return int(a.msg) - int(b.msg) }) {
 		want = slices.Clone(want)
-		slices.SortFunc(want, func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) })
+		slices.SortFunc(
+			want,
+			func(a, b wantedMessage) int { return cmp.Or(int(a.msg)-int(b.msg), int(a.at)-int(b.at)) },
+		)
 	}
 	lost := func(w wantedMessage) error {
 		return robocache.Malformed("read", robocache.Where{"stream": t.key, "index": int(w.msg)}, "a message lies in a damaged part of the recording").
@@ -190,17 +213,28 @@ func (d *Dataset) visit(ctx context.Context, ep, topic int, want []wantedMessage
 			for to < len(want) && want[to].msg-want[to-1].msg <= 1 {
 				to++
 			}
-			guard.Check(s.Messages(ctx, t.place[e.rec], int(want[from].msg), int(want[to-1].msg)+1, func(i int, m *Message) error {
-				if at < to && int(want[at].msg) < i {
-					return lost(want[at])
-				}
-				for ; at < to && int(want[at].msg) == i; at++ {
-					if err := fn(int(want[at].at), m); err != nil {
-						return robocache.At(err, robocache.Where{"stream": t.key, "index": i})
-					}
-				}
-				return nil
-			}))
+			guard.Check(
+				s.Messages(
+					ctx,
+					t.place[e.rec],
+					int(want[from].msg),
+					int(want[to-1].msg)+1,
+					func(i int, m *Message) error {
+						if at < to && int(want[at].msg) < i {
+							return lost(want[at])
+						}
+						for ; at < to && int(want[at].msg) == i; at++ {
+							if err := fn(int(want[at].at), m); err != nil {
+								return robocache.At(
+									err,
+									robocache.Where{"stream": t.key, "index": i},
+								)
+							}
+						}
+						return nil
+					},
+				),
+			)
 			if at < to {
 				guard.Fail(lost(want[at]))
 			}

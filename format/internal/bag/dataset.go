@@ -59,14 +59,15 @@ type topic struct {
 	stamped        bool   // messages have a header
 	publish        bool   // messages have a publish time
 	latched        bool
-	header         map[int][]int64 // timestamps of the messages of a recording, where settling has read them
-	gaps           bool            // of video: messages without an image
-	blank          bool            // of video: no message has one
-	restored       bool            // its field is that of the dataset it was written from
-	choice         string          // its clock
-	place          []int           // in each recording's topics; -1 = not there
-	counts         []int64         // messages in each recording
-	wanted         atomic.Bool
+	// timestamps of the messages of a recording, where settling has read them
+	header   map[int][]int64
+	gaps     bool    // of video: messages without an image
+	blank    bool    // of video: no message has one
+	restored bool    // its field is that of the dataset it was written from
+	choice   string  // its clock
+	place    []int   // in each recording's topics; -1 = not there
+	counts   []int64 // messages in each recording
+	wanted   atomic.Bool
 }
 
 // episode is a part of a recording.
@@ -95,7 +96,12 @@ func (d *Dataset) episode(ep int) *episode {
 func (d *Dataset) Episode(ctx context.Context, ep int) (_ robocache.Episode, err error) {
 	defer guard.Recover("episode", &err)
 	d.episode(ep)
-	return robocache.Episode{Position: ep, Index: int64(ep), Length: d.Len(ep), Tasks: d.tasks(ctx, ep)}, nil
+	return robocache.Episode{
+		Position: ep,
+		Index:    int64(ep),
+		Length:   d.Len(ep),
+		Tasks:    d.tasks(ctx, ep),
+	}, nil
 }
 
 // Recording names the recording that an episode is of.

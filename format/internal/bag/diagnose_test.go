@@ -7,11 +7,13 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// The drift between the header's clock and the recorder's is told at its own size: the least delays of the first and of the last fifth
-// lie nearer to each other than the ends of the recording do.
+// The drift between the header's clock and the recorder's is told at its own size: the least delays
+// of the first and of the last fifth lie nearer to each other than the ends of the recording do.
 func TestApartDrift(t *testing.T) {
 	drifting, stepping := &rows{n: 2001}, &rows{n: 2001}
-	for i := range int64(2001) { // 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is 2 ms later than it need be
+	// 20 s; the header's clock gains 500 ppm, or steps by 50 ms, and each third message is 2 ms
+	// later than it need be
+	for i := range int64(2001) {
 		timestamp, late := i*10e6, 3e6+i%3*1e6
 		drifting.header = append(drifting.header, timestamp+timestamp*500/1e6)
 		drifting.log = append(drifting.log, timestamp+late)
@@ -26,7 +28,10 @@ func TestApartDrift(t *testing.T) {
 		}
 		return said
 	}
-	if said := drifts(drifting); len(said) != 1 || !strings.Contains(said[0], "by -500 parts in a million (-10") {
+	if said := drifts(
+		drifting,
+	); len(said) != 1 ||
+		!strings.Contains(said[0], "by -500 parts in a million (-10") {
 		t.Errorf("a clock that gains 500 ppm: %q", said)
 	}
 	if said := drifts(stepping); len(said) != 0 {

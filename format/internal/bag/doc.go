@@ -1,5 +1,5 @@
-// Package bag makes a dataset of recordings: messages of many topics, each with its own times. What a recording is made of (an MCAP file, a
-// db3 file, the files of a split bag) is behind Storage.
+// Package bag makes a dataset of recordings: messages of many topics, each with its own times. What
+// a recording is made of (an MCAP file, a db3 file, the files of a split bag) is behind Storage.
 //
 // # Contract
 //

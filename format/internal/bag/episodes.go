@@ -20,7 +20,8 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
 			Expected(want, strconv.Quote(d.opt.EpisodesBy)))
 	}
-	var cut func(rec int, all []int64) []episode // all: the log times of its messages, some at least
+	// all: the log times of its messages, some at least
+	var cut func(rec int, all []int64) []episode
 	switch how {
 	case "", "file":
 	case "gap":
@@ -45,7 +46,16 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 	for rec, r := range d.pool.recs {
 		if errs[rec] != nil {
 			d.eps = append(d.eps, episode{rec: rec, whole: true, err: errs[rec]})
-			d.notice(len(d.eps)-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": r.Name}, Message: errs[rec].Error(), Lost: true})
+			d.notice(
+				len(d.eps)-1,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-recording",
+					Where:    robocache.Where{"file": r.Name},
+					Message:  errs[rec].Error(),
+					Lost:     true,
+				},
+			)
 			continue
 		}
 		eps := []episode{{rec: rec, whole: true}}
@@ -62,7 +72,13 @@ func (d *Dataset) cutEpisodes(ctx context.Context, errs []error) {
 }
 
 // each gives the messages of a topic in a recording; span says which by their log times, nil = all.
-func (d *Dataset) each(ctx context.Context, rec int, t *topic, span func(log []int64) (from, to int), fn func(i int, m *Message) error) {
+func (d *Dataset) each(
+	ctx context.Context,
+	rec int,
+	t *topic,
+	span func(log []int64) (from, to int),
+	fn func(i int, m *Message) error,
+) {
 	d.use(ctx, rec, func(s Storage) {
 		ix := guard.Must(s.Index(ctx, t.place[rec]))
 		from, to := 0, len(ix.Log)
@@ -101,7 +117,8 @@ func cutGaps(rec int, all []int64, gap int64) (out []episode) {
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }
 
-// parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the epoch.
+// parseTable reads spans: seconds from the start of a recording, or (above 1e12) ns since the
+// epoch.
 func parseTable(arg string) [][2]float64 {
 	var out [][2]float64
 	for _, part := range strings.FieldsFunc(arg, func(r rune) bool { return r == ',' || r == ';' }) {
@@ -139,9 +156,15 @@ func cutTable(rec int, all []int64, spans [][2]float64) (out []episode) {
 	return out
 }
 
-// cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop, end or done closes it; of booleans
-// and numbers a change to other than zero opens and a change to zero closes. Any other text closes one and opens the next.
-func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name string) (out []episode) {
+// cutEvents reads a topic of events: a text that begins with start or begin opens an episode, stop,
+// end or done closes it; of booleans and numbers a change to other than zero opens and a change to
+// zero closes. Any other text closes one and opens the next.
+func (d *Dataset) cutEvents(
+	ctx context.Context,
+	rec int,
+	all []int64,
+	name string,
+) (out []episode) {
 	var t *topic
 	for _, o := range d.topics {
 		if o.name == name || o.key == name || ros2.Key(name) == o.key {
@@ -156,7 +179,8 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		return nil
 	}
 	field := slices.IndexFunc(t.fields, func(f ros2.Field) bool {
-		return f.Feature.Kind == robocache.KindText || f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
+		return f.Feature.Kind == robocache.KindText ||
+			f.Feature.Kind == robocache.KindNumeric && f.Feature.RowBytes() > 0
 	})
 	if field < 0 {
 		guard.Fail(robocache.Misuse("open", nil, "option episodes_by").
@@ -195,7 +219,10 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 		}
 		word := strings.ToLower(strings.TrimSpace(text))
 		has := func(list ...string) bool {
-			return slices.ContainsFunc(list, func(p string) bool { return strings.HasPrefix(word, p) })
+			return slices.ContainsFunc(
+				list,
+				func(p string) bool { return strings.HasPrefix(word, p) },
+			)
 		}
 		shut(m.Log)
 		if !has("stop", "end", "done", "finish", "abort", "cancel") {
@@ -207,7 +234,8 @@ func (d *Dataset) cutEvents(ctx context.Context, rec int, all []int64, name stri
 	return out
 }
 
-// cutSteps begins an episode where a header steps back by more than the tolerance: nothing is interpolated across.
+// cutSteps begins an episode where a header steps back by more than the tolerance: nothing is
+// interpolated across.
 func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode {
 	var steps []int64
 	for _, t := range d.topics {
@@ -248,6 +276,18 @@ func (d *Dataset) cutSteps(ctx context.Context, rec int, all []int64) []episode 
 		out = append(out, episode{rec: rec, from: from, to: s})
 		from = s
 	}
-	d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "clock-steps-back", Where: robocache.Where{"file": d.pool.recs[rec].Name}, Message: fmt.Sprintf("a clock steps back %d times: an episode begins at each", len(steps)), Count: int64(len(steps))})
+	d.notice(
+		-1,
+		robocache.Finding{
+			Severity: robocache.SeverityWarning,
+			Code:     "clock-steps-back",
+			Where:    robocache.Where{"file": d.pool.recs[rec].Name},
+			Message: fmt.Sprintf(
+				"a clock steps back %d times: an episode begins at each",
+				len(steps),
+			),
+			Count: int64(len(steps)),
+		},
+	)
 	return append(out, episode{rec: rec, from: from, to: all[len(all)-1] + 1})
 }

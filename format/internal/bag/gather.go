@@ -52,7 +52,12 @@ func (d *Dataset) checkRow(f *robocache.Feature, r *rows, row robocache.Row) {
 }
 
 // Gather copies rows of a numeric stream.
-func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, dst []byte) (err error) {
+func (d *Dataset) Gather(
+	ctx context.Context,
+	key string,
+	want []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer guard.Recover("gather", &err)
 	s, f := d.find(key)
 	w := f.RowBytes()
@@ -66,8 +71,15 @@ func (d *Dataset) Gather(ctx context.Context, key string, want []robocache.Row, 
 	return nil
 }
 
-// cells finds the decoded block of each row: fn gets runs of n rows that lie one behind the other in one.
-func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i, n int, b *block, row int)) {
+// cells finds the decoded block of each row: fn gets runs of n rows that lie one behind the other
+// in one.
+func (d *Dataset) cells(
+	ctx context.Context,
+	s *stream,
+	f *robocache.Feature,
+	want []robocache.Row,
+	fn func(i, n int, b *block, row int),
+) {
 	size := d.topics[s.topic].plans[s.clock].rows
 	runs(want, func(ep, from, to int) {
 		tr := d.track(ctx, ep, s.topic, false)
@@ -92,7 +104,12 @@ func (d *Dataset) cells(ctx context.Context, s *stream, f *robocache.Feature, wa
 }
 
 // Valid says which rows hold a value.
-func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, valid []uint8) (err error) {
+func (d *Dataset) Valid(
+	ctx context.Context,
+	key string,
+	want []robocache.Row,
+	valid []uint8,
+) (err error) {
 	defer guard.Recover("valid", &err)
 	s, f := d.find(key)
 	guard.Check(op.Room(key, "rows", len(want), len(valid)))
@@ -117,8 +134,15 @@ func (d *Dataset) Valid(ctx context.Context, key string, want []robocache.Row, v
 	return nil
 }
 
-// messages visits the messages of rows of a stream, each run of an episode in the order of the file: fn gets the row's place in want.
-func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, msg []byte, entry int) error) {
+// messages visits the messages of rows of a stream, each run of an episode in the order of the
+// file: fn gets the row's place in want.
+func (d *Dataset) messages(
+	ctx context.Context,
+	s *stream,
+	f *robocache.Feature,
+	want []robocache.Row,
+	fn func(i int, msg []byte, entry int) error,
+) {
 	runs(want, func(ep, from, to int) {
 		tr := d.track(ctx, ep, s.topic, false)
 		r := &tr.clocks[s.clock]
@@ -129,17 +153,38 @@ func (d *Dataset) messages(ctx context.Context, s *stream, f *robocache.Feature,
 			list[i] = wantedMessage{msg: r.message(row.Index), at: int32(i)}
 		}
 		err := guard.Try(func() {
-			d.visit(ctx, ep, s.topic, list, func(i int, m *Message) error { return fn(from+i, m.Data, r.within(want[from+i].Index)) })
+			d.visit(
+				ctx,
+				ep,
+				s.topic,
+				list,
+				func(i int, m *Message) error { return fn(from+i, m.Data, r.within(want[from+i].Index)) },
+			)
 		})
-		guard.Check(robocache.At(err, robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key}))
+		guard.Check(
+			robocache.At(
+				err,
+				robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key},
+			),
+		)
 	})
 }
 
 // Frames gives the images of rows.
-func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, out []robocache.FrameRef) (err error) {
+func (d *Dataset) Frames(
+	ctx context.Context,
+	key string,
+	want []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	defer guard.Recover("frames", &err)
 	s, f := d.find(key)
-	guard.Check(cmp.Or(op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo), op.Room(key, "frames", len(want), len(out))))
+	guard.Check(
+		cmp.Or(
+			op.Kind(key, f.Kind, robocache.KindImage, robocache.KindVideo),
+			op.Room(key, "frames", len(want), len(out)),
+		),
+	)
 	if f.Kind == robocache.KindVideo {
 		d.videoRows(ctx, s, f, want, func(i int, path string, image int) {
 			if out[i] = (robocache.FrameRef{Path: path, Ordinal: image}); image < 0 {
@@ -154,7 +199,8 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 		if err != nil {
 			return err
 		}
-		// The image's bytes may be those of a chunk, which is many times as large and would stay with them.
+		// The image's bytes may be those of a chunk, which is many times as large and would stay
+		// with them.
 		ref.Encoded = slices.Clone(ref.Encoded)
 		if ref.Raw != nil {
 			raw := *ref.Raw
@@ -168,7 +214,11 @@ func (d *Dataset) Frames(ctx context.Context, key string, want []robocache.Row, 
 }
 
 // GatherRagged gives rows of clouds and of arrays of varying length.
-func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache.Row) (data []byte, counts []int, err error) {
+func (d *Dataset) GatherRagged(
+	ctx context.Context,
+	key string,
+	want []robocache.Row,
+) (data []byte, counts []int, err error) {
 	defer guard.Recover("gather", &err)
 	s, f := d.find(key)
 	if !f.Ragged() || f.Elements() == 0 {
@@ -177,7 +227,8 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 	t := d.topics[s.topic]
 	counts = make([]int, len(want))
 	w := f.Elements() * f.DType.Size()
-	// Messages come in the file's order: rows that are asked for in another order are put in theirs afterwards.
+	// Messages come in the file's order: rows that are asked for in another order are put in theirs
+	// afterwards.
 	ends := make([]int, len(want))
 	order := make([]int, 0, len(want))
 	d.messages(ctx, s, f, want, func(i int, msg []byte, entry int) (err error) {
@@ -204,7 +255,11 @@ func (d *Dataset) GatherRagged(ctx context.Context, key string, want []robocache
 }
 
 // Text gives rows of a text stream, or of the pseudo-feature "task".
-func (d *Dataset) Text(ctx context.Context, key string, want []robocache.Row) (out []string, err error) {
+func (d *Dataset) Text(
+	ctx context.Context,
+	key string,
+	want []robocache.Row,
+) (out []string, err error) {
 	defer guard.Recover("text", &err)
 	if _, ok := d.byKey[key]; !ok && key == "task" {
 		return d.taskRows(ctx, want), nil
@@ -252,9 +307,11 @@ func (d *Dataset) times(ctx context.Context, ep int, key, clock string) []int64 
 	if tr.full && !d.needsPayload(t) {
 		// The rows of the stream are those of the index: what damage took of them has no timestamp.
 		if n := d.track(ctx, ep, topic, false).clocks[c].n; n != r.n {
-			guard.Fail(robocache.Malformed("times", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key}, "messages lie in damaged parts of the recording").
-				Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
-				WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true)))
+			guard.Fail(
+				robocache.Malformed("times", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": key}, "messages lie in damaged parts of the recording").
+					Expected(fmt.Sprintf("%d timestamps", n), fmt.Sprint(r.n)).
+					WithHint("open with %s: then such messages are left out from the start", robocache.Option("options", "ignore_index", true)),
+			)
 		}
 	}
 	v := r.by(cmp.Or(clock, t.choice))

@@ -29,7 +29,8 @@ type Layout struct {
 	Robot   string         `json:"robot_type,omitempty"`
 	Clock   string         `json:"clock,omitempty"`
 	Streams []LayoutStream `json:"streams"`
-	// Tasks are the dataset's, by number and with those that no episode has; none where they are more than a record of each file should hold.
+	// Tasks are the dataset's, by number and with those that no episode has; none where they are
+	// more than a record of each file should hold.
 	Tasks []robocache.Task `json:"tasks,omitempty"`
 }
 
@@ -51,7 +52,8 @@ func (l *Layout) Number(tasks []robocache.Task) {
 type LayoutStream struct {
 	Topic   string            `json:"topic"`
 	Feature robocache.Feature `json:"feature"`
-	Colour  *video.Colour     `json:"colour,omitempty"` // of packets of video: what the file said beside them
+	// of packets of video: what the file said beside them
+	Colour *video.Colour `json:"colour,omitempty"`
 }
 
 // LayoutEpisode is an episode as it was.
@@ -62,8 +64,8 @@ type LayoutEpisode struct {
 	Source *robocache.Origin `json:"source,omitempty"` // the recording that it was made from
 }
 
-// Origin returns the recording that an episode was made from, as the note of its file says; nil if it does not, or if the file holds
-// several episodes.
+// Origin returns the recording that an episode was made from, as the note of its file says; nil if
+// it does not, or if the file holds several episodes.
 func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 	if ep < 0 || ep >= len(d.eps) {
 		return nil, nil
@@ -76,7 +78,8 @@ func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 		}
 	}
 	var note LayoutEpisode
-	if episodes > 1 || json.Unmarshal([]byte(d.notes[rec][LayoutRecord+"."+LayoutEpisodeKey]), &note) != nil {
+	if episodes > 1 ||
+		json.Unmarshal([]byte(d.notes[rec][LayoutRecord+"."+LayoutEpisodeKey]), &note) != nil {
 		return nil, nil
 	}
 	if note.Source == nil || note.Source.Dataset == "" {
@@ -85,7 +88,8 @@ func (d *Dataset) Origin(_ context.Context, ep int) (*robocache.Origin, error) {
 	return note.Source, nil
 }
 
-// numbered says that a table of tasks, which may be of any file, has each number and each text once.
+// numbered says that a table of tasks, which may be of any file, has each number and each text
+// once.
 func numbered(tasks []robocache.Task) bool {
 	at, of := map[int64]bool{}, map[string]bool{}
 	for _, t := range tasks {
@@ -120,7 +124,8 @@ func (d *Dataset) readLayout(errs []error) {
 			text, l = t, k
 			continue
 		}
-		// Recordings of several conversions may differ in their tables of tasks alone: then none of them numbers.
+		// Recordings of several conversions may differ in their tables of tasks alone: then none of
+		// them numbers.
 		if !slices.Equal(l.Tasks, k.Tasks) {
 			l.Tasks = nil
 		}
@@ -147,7 +152,8 @@ func (d *Dataset) layoutOf(t *topic) *LayoutStream {
 	return &d.layout.Streams[i]
 }
 
-// restore gives the field of a topic the feature that it was written from, where the message can hold it.
+// restore gives the field of a topic the feature that it was written from, where the message can
+// hold it.
 func (d *Dataset) restore(t *topic) {
 	l := d.layoutOf(t)
 	if l == nil || len(t.fields) == 0 {
@@ -157,7 +163,9 @@ func (d *Dataset) restore(t *topic) {
 	ok := false
 	switch was.Kind {
 	case robocache.KindNumeric, robocache.KindPointCloud:
-		ok = (have.Kind == robocache.KindNumeric || have.Kind == robocache.KindPointCloud) && have.DType.Size() == was.DType.Size() && plainShape(was.Shape)
+		ok = (have.Kind == robocache.KindNumeric || have.Kind == robocache.KindPointCloud) &&
+			have.DType.Size() == was.DType.Size() &&
+			plainShape(was.Shape)
 	case robocache.KindImage:
 		ok = have.Kind == robocache.KindImage
 	case robocache.KindVideo:
@@ -202,7 +210,8 @@ func (d *Dataset) restoredAnchor() bool {
 		return false
 	}
 	for i, f := range d.About.Features {
-		if s := &d.streams[i]; d.topics[s.topic].restored && (f.Clock == "" || f.Clock == d.layout.Clock) {
+		if s := &d.streams[i]; d.topics[s.topic].restored &&
+			(f.Clock == "" || f.Clock == d.layout.Clock) {
 			d.anchor.topic, d.anchor.clock = s.topic, 0
 			d.About.Clock = d.layout.Clock
 			return true

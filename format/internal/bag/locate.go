@@ -15,8 +15,14 @@ type FileKind struct {
 	Magic   string   // the bytes that they begin with
 }
 
-// OpenAt opens the dataset at a URI: of a folder with file "", or of a file of a kind. The store is closed where that fails.
-func OpenAt(uri string, opt robocache.OpenOptions, kind FileKind, open func(s store.Store, file string) (*Dataset, error)) (*Dataset, error) {
+// OpenAt opens the dataset at a URI: of a folder with file "", or of a file of a kind. The store is
+// closed where that fails.
+func OpenAt(
+	uri string,
+	opt robocache.OpenOptions,
+	kind FileKind,
+	open func(s store.Store, file string) (*Dataset, error),
+) (*Dataset, error) {
 	s, file, err := kind.locate(uri, opt)
 	if err != nil {
 		return nil, err
@@ -29,8 +35,14 @@ func OpenAt(uri string, opt robocache.OpenOptions, kind FileKind, open func(s st
 	return d, nil
 }
 
-// DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no format's; who reads files of other kinds says what is wrong.
-func DetectAt(uri string, opt robocache.OpenOptions, kind FileKind, is func(s store.Store, file string) (bool, error)) (ok bool, err error) {
+// DetectAt asks is for a store and a file in it, or "" for a folder. Where nothing is, it is no
+// format's; who reads files of other kinds says what is wrong.
+func DetectAt(
+	uri string,
+	opt robocache.OpenOptions,
+	kind FileKind,
+	is func(s store.Store, file string) (bool, error),
+) (ok bool, err error) {
 	defer guard.Recover("detect", &err)
 	s, file, err := kind.locate(uri, opt)
 	if errors.Is(err, robocache.ErrNotFound) || errors.Is(err, robocache.ErrMisuse) {
@@ -41,9 +53,12 @@ func DetectAt(uri string, opt robocache.OpenOptions, kind FileKind, is func(s st
 	return is(s, file)
 }
 
-// locate opens the store of a URI: of a folder with file "", or of a file of the kind by its folder and name. On this
-// machine the first bytes of a file without a known ending are read.
-func (k FileKind) locate(uri string, opt robocache.OpenOptions) (s store.Store, file string, err error) {
+// locate opens the store of a URI: of a folder with file "", or of a file of the kind by its folder
+// and name. On this machine the first bytes of a file without a known ending are read.
+func (k FileKind) locate(
+	uri string,
+	opt robocache.OpenOptions,
+) (s store.Store, file string, err error) {
 	return store.Locate(uri, opt, func(name string) bool {
 		return Named(name, k.Endings...) || store.FileStartsWith(uri, k.Magic)
 	})

@@ -22,8 +22,9 @@ type counter struct {
 	steps   map[uint32]int64 // how often the count went up by more than one, by how much
 }
 
-// stride is the step by which the count mostly goes up, where that is not one: a filter, or a recorder that keeps every so manyth, left the
-// others out. What stands in for a loss is told by the steps, not by their sum: one long gap is a loss.
+// stride is the step by which the count mostly goes up, where that is not one: a filter, or a
+// recorder that keeps every so manyth, left the others out. What stands in for a loss is told by
+// the steps, not by their sum: one long gap is a loss.
 func (c *counter) stride() uint32 {
 	var jumps int64
 	for _, n := range c.steps {
@@ -42,7 +43,8 @@ func (c *counter) stride() uint32 {
 	return values[len(values)-1]
 }
 
-// What a count may do without being a loss: a message that comes late steps back a little, a sender that begins anew steps far.
+// What a count may do without being a loss: a message that comes late steps back a little, a sender
+// that begins anew steps far.
 const (
 	latest = 64
 	anew   = 1 << 20
@@ -100,33 +102,79 @@ func (d *Dataset) lost(ctx context.Context, ep int) (out []robocache.Finding) {
 		}
 		if n, one := oneCount(all, len(senders)); one {
 			if n > 0 {
-				out = append(out, robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep)}, Count: n,
-					Message: fmt.Sprintf("%d messages are missing of %d, by the recorder's count over all topics", n, n+int64(len(all))), Hint: "give the recorder a larger buffer; align with max_gap"})
+				out = append(out, robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "lost-messages",
+					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep)},
+					Count:    n,
+					Message: fmt.Sprintf(
+						"%d messages are missing of %d, by the recorder's count over all topics",
+						n,
+						n+int64(len(all)),
+					),
+					Hint: "give the recorder a larger buffer; align with max_gap",
+				})
 			}
 			return
 		}
-		ids := slices.SortedFunc(maps.Keys(senders), func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) })
+		ids := slices.SortedFunc(
+			maps.Keys(senders),
+			func(a, b sender) int { return cmp.Or(a.topic-b.topic, cmp.Compare(a.source, b.source)) },
+		)
 		for _, id := range ids {
 			if c := senders[id]; c.lost > 0 {
-				out = append(out, lostFinding(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": strings.TrimPrefix(infos[id.topic].Name, "/"), "row": c.first}, c))
+				out = append(
+					out,
+					lostFinding(
+						robocache.Where{
+							"episode": d.About.EpisodeIndex(ep),
+							"stream":  strings.TrimPrefix(infos[id.topic].Name, "/"),
+							"row":     c.first,
+						},
+						c,
+					),
+				)
 			}
 		}
 	})
 	return out
 }
 
-// lostFinding tells of messages that a sender counted; where most of its numbers are left out evenly, of that, and of no loss.
+// lostFinding tells of messages that a sender counted; where most of its numbers are left out
+// evenly, of that, and of no loss.
 func lostFinding(where robocache.Where, c *counter) robocache.Finding {
 	if s := c.stride(); s > 1 && c.lost > c.n-2 {
 		delete(where, "row")
-		return robocache.Finding{Severity: robocache.SeverityInfo, Code: "numbers-stride", Where: where, Count: c.n,
-			Message: fmt.Sprintf("the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them", s, c.n, c.n+c.lost)}
+		return robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "numbers-stride",
+			Where:    where,
+			Count:    c.n,
+			Message: fmt.Sprintf(
+				"the sender's numbers run on with a stride, by %d most of the time: %d messages of %d, as where a filter or a recorder keeps every so manyth; what is lost beside that cannot be told by them",
+				s,
+				c.n,
+				c.n+c.lost,
+			),
+		}
 	}
-	return robocache.Finding{Severity: robocache.SeverityWarning, Code: "lost-messages", Where: where, Count: c.lost,
-		Message: fmt.Sprintf("%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d", c.lost, c.n+c.lost, c.first), Hint: "give the recorder a larger buffer; align with max_gap"}
+	return robocache.Finding{
+		Severity: robocache.SeverityWarning,
+		Code:     "lost-messages",
+		Where:    where,
+		Count:    c.lost,
+		Message: fmt.Sprintf(
+			"%d messages are missing of %d: the sender counted them, the recording does not hold them; the first before message %d",
+			c.lost,
+			c.n+c.lost,
+			c.first,
+		),
+		Hint: "give the recorder a larger buffer; align with max_gap",
+	}
 }
 
-// oneCount says whether a recorder counted the messages of all topics in one row, and how many of those are missing.
+// oneCount says whether a recorder counted the messages of all topics in one row, and how many of
+// those are missing.
 func oneCount(all []uint32, senders int) (missing int64, one bool) {
 	if senders < 2 || len(all) < 2*senders {
 		return 0, false
@@ -142,7 +190,13 @@ func oneCount(all []uint32, senders int) (missing int64, one bool) {
 }
 
 // countedRows finds what is missing by the seq of headers, as types from ROS 1 carry it.
-func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, f *robocache.Feature, rows int) []robocache.Finding {
+func (d *Dataset) countedRows(
+	ctx context.Context,
+	ep int,
+	t *topic,
+	f *robocache.Feature,
+	rows int,
+) []robocache.Finding {
 	if !strings.HasSuffix(f.Key, "header.seq") || f.RowBytes() != 4 || t.latched || rows == 0 {
 		return nil
 	}
@@ -156,5 +210,10 @@ func (d *Dataset) countedRows(ctx context.Context, ep int, t *topic, f *robocach
 	if c.lost == 0 {
 		return nil
 	}
-	return []robocache.Finding{lostFinding(robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key, "row": c.first}, &c)}
+	return []robocache.Finding{
+		lostFinding(
+			robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": f.Key, "row": c.first},
+			&c,
+		),
+	}
 }

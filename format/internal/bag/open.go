@@ -32,15 +32,27 @@ const (
 	farthestKey   = 4096 // messages of video among which the first key frame is looked for
 )
 
-// Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error and a finding; where none can, or
-// there is only one, it is the error of Open.
+// Open makes a dataset of recordings. A recording that cannot be opened is an episode with an error
+// and a finding; where none can, or there is only one, it is the error of Open.
 func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err error) {
 	defer guard.Recover("open", &err)
 	opt.Budget = max(cmp.Or(max(opt.Budget, 0), defaultBudget), smallest)
 	opt.Tolerance = cmp.Or(max(opt.Tolerance, 0), defaultTolerance)
-	d = &Dataset{Base: reader.Base{Bytes: opt.Store}, opt: opt, byKey: map[string]int{}, said: map[string]bool{}, notes: make([]map[string]string, len(recs)),
-		tracks: lru.New[trackKey, *track](opt.Budget / 4), blocks: lru.New[blockKey, *block](opt.Budget / 4),
-		videos: lru.New[videoKey, *topicVideo](opt.Budget / 8), videoKeys: map[string]videoKey{}}
+	d = &Dataset{
+		Base: reader.Base{
+			Bytes: opt.Store,
+		},
+		opt:   opt,
+		byKey: map[string]int{},
+		said:  map[string]bool{},
+		notes: make([]map[string]string, len(recs)),
+		tracks: lru.New[trackKey, *track](
+			opt.Budget / 4,
+		),
+		blocks:    lru.New[blockKey, *block](opt.Budget / 4),
+		videos:    lru.New[videoKey, *topicVideo](opt.Budget / 8),
+		videoKeys: map[string]videoKey{},
+	}
 	d.Offered = robocache.Capabilities{
 		Clocks:       d.Clocks,
 		Diagnose:     d.Diagnose,
@@ -52,7 +64,12 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 		Valid:        d.Valid,
 	}
 	d.lib = video.NewLibrary(d.openVideo, opt.Budget/16)
-	d.About = &robocache.Info{URI: opt.URI, Format: opt.Format, Version: opt.Version, Features: []robocache.Feature{}}
+	d.About = &robocache.Info{
+		URI:      opt.URI,
+		Format:   opt.Format,
+		Version:  opt.Version,
+		Features: []robocache.Feature{},
+	}
 	d.pool = newPool(recs, openAtOnce, opt.Budget/4, d.storageFindings)
 	opened, p := false, d.pool
 	defer func() {
@@ -61,7 +78,16 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 			d = nil
 		}
 	}()
-	infos, bytes, errs := make([][]TopicInfo, len(recs)), make([]int64, len(recs)), make([]error, len(recs))
+	infos, bytes, errs := make(
+		[][]TopicInfo,
+		len(recs),
+	), make(
+		[]int64,
+		len(recs),
+	), make(
+		[]error,
+		len(recs),
+	)
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(2, min(16, 2*runtime.GOMAXPROCS(0))))
 	for i := range recs {
@@ -109,7 +135,8 @@ func Open(ctx context.Context, recs []Recording, opt Options) (d *Dataset, err e
 	return d, nil
 }
 
-// bear ends the work with an error that is not about one recording's bytes, and with any where the dataset is strict.
+// bear ends the work with an error that is not about one recording's bytes, and with any where the
+// dataset is strict.
 func (d *Dataset) bear(err error) {
 	if fatal(err) || d.opt.Strict {
 		guard.Fail(err)
@@ -129,7 +156,8 @@ func fatal(err error) bool {
 	return false
 }
 
-// list finds the topics of all recordings. Topics whose messages nobody here can decode are findings.
+// list finds the topics of all recordings. Topics whose messages nobody here can decode are
+// findings.
 func (d *Dataset) list(infos [][]TopicInfo) {
 	at := map[string]*topic{}
 	schemas := map[string]*ros2.Schema{}
@@ -153,18 +181,36 @@ func (d *Dataset) list(infos [][]TopicInfo) {
 					guard.Fail(robocache.ResourceLimit("open", nil, "").
 						Expected(fmt.Sprintf("at most %d topics", maxTopics), "more"))
 				}
-				t = &topic{name: info.Name, typ: info.Type, schema: s, key: ros2.Key(info.Name), place: slices.Repeat([]int{-1}, len(infos)), counts: make([]int64, len(infos))}
+				t = &topic{
+					name:   info.Name,
+					typ:    info.Type,
+					schema: s,
+					key:    ros2.Key(info.Name),
+					place:  slices.Repeat([]int{-1}, len(infos)),
+					counts: make([]int64, len(infos)),
+				}
 				at[info.Name] = t
 				d.topics = append(d.topics, t)
 			}
 			if t.typ != info.Type || t.place[rec] >= 0 {
-				d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "topic-type-differs", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
-					Message: fmt.Sprintf("the topic is %s here and %s elsewhere: these %d messages are left out", info.Type, t.typ, info.Messages), Count: info.Messages})
+				d.notice(-1, robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "topic-type-differs",
+					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+					Message: fmt.Sprintf(
+						"the topic is %s here and %s elsewhere: these %d messages are left out",
+						info.Type,
+						t.typ,
+						info.Messages,
+					),
+					Count: info.Messages,
+				})
 				continue
 			}
 			t.place[rec], t.counts[rec] = place, info.Messages
 			t.publish = t.publish || info.Publish
-			t.latched = t.latched || info.Latched || info.Name == "/tf_static" || strings.HasSuffix(info.Name, "/tf_static")
+			t.latched = t.latched || info.Latched || info.Name == "/tf_static" ||
+				strings.HasSuffix(info.Name, "/tf_static")
 		}
 	}
 	slices.SortFunc(d.topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
@@ -189,7 +235,14 @@ func schemaOf(known map[string]*ros2.Schema, info *TopicInfo) *ros2.Schema {
 	s, ok := ros2.KnownSchema(info.Type)
 	if info.SchemaEncoding == "" && info.SchemaText == "" {
 		if !ok {
-			guard.Fail(robocache.Unsupported("open", nil, "the recording has no schema for %.80q, and it is not one of the common types", info.Type))
+			guard.Fail(
+				robocache.Unsupported(
+					"open",
+					nil,
+					"the recording has no schema for %.80q, and it is not one of the common types",
+					info.Type,
+				),
+			)
 		}
 	} else {
 		s = guard.Must(ros2.ParseSchema(info.SchemaEncoding, info.Type, info.SchemaText))
@@ -207,13 +260,23 @@ func (d *Dataset) unreadable(rec int, info *TopicInfo, err error) {
 		}
 	}
 	d.notice(-1, robocache.Finding{
-		Severity: sev, Code: code, NotDelivered: ros2.Key(info.Name), Class: class,
-		Where:   robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
-		Message: fmt.Sprintf("%s (%s) is left out: %v", info.Name, info.Type, err), Count: info.Messages,
+		Severity:     sev,
+		Code:         code,
+		NotDelivered: ros2.Key(info.Name),
+		Class:        class,
+		Where:        robocache.Where{"file": d.pool.recs[rec].Name, "stream": info.Name},
+		Message: fmt.Sprintf(
+			"%s (%s) is left out: %v",
+			info.Name,
+			info.Type,
+			err,
+		),
+		Count: info.Messages,
 	})
 }
 
-// sample settles the columns of each topic by the first messages of the first recording that has any.
+// sample settles the columns of each topic by the first messages of the first recording that has
+// any.
 func (d *Dataset) sample(ctx context.Context) {
 	kept := d.topics[:0]
 	all := 0
@@ -233,14 +296,25 @@ func (d *Dataset) sample(ctx context.Context) {
 					return robocache.ResourceLimit("open", nil, "the first messages of the topics").
 						Expected("at most 1 GiB", "more")
 				}
-				t.first, t.firstLog = append(t.first, slices.Clone(m.Data)), append(t.firstLog, m.Log)
+				t.first, t.firstLog = append(
+					t.first,
+					slices.Clone(m.Data),
+				), append(
+					t.firstLog,
+					m.Log,
+				)
 				return nil
 			})
 		})
 		if err != nil {
 			d.bear(err)
 		} else if t.dec, err = ros2.NewTopic(t.name, t.schema, t.first); err == nil && !d.sized(ctx, rec, t) {
-			err = robocache.Malformed("open", nil, "no key frame with its parameter sets among the first %d messages of video of a recording", farthestKey)
+			err = robocache.Malformed(
+				"open",
+				nil,
+				"no key frame with its parameter sets among the first %d messages of video of a recording",
+				farthestKey,
+			)
 		}
 		if err != nil {
 			d.unreadable(rec, &TopicInfo{Name: t.name, Type: t.typ, Messages: t.counts[rec]}, err)
@@ -252,8 +326,8 @@ func (d *Dataset) sample(ctx context.Context) {
 	d.topics = kept
 }
 
-// sized says whether the size of a topic's images is known. Where the first messages do not say it, it reads on: the first key frame of video
-// may lie far behind them, or in another recording.
+// sized says whether the size of a topic's images is known. Where the first messages do not say it,
+// it reads on: the first key frame of video may lie far behind them, or in another recording.
 func (d *Dataset) sized(ctx context.Context, rec int, t *topic) bool {
 	enough := errors.New("enough")
 	from := samples
@@ -290,7 +364,8 @@ func (d *Dataset) refresh(t *topic) {
 	}
 }
 
-// describe lists the features. Where not every message was read, a row may still turn out to hold no value.
+// describe lists the features. Where not every message was read, a row may still turn out to hold
+// no value.
 func (d *Dataset) describe(all bool) {
 	for k, t := range d.topics {
 		for i := range t.fields {
@@ -312,7 +387,12 @@ func (d *Dataset) describe(all bool) {
 				}
 				f.Key = fmt.Sprintf("%s#%d", strings.TrimSuffix(f.Key, fmt.Sprintf("#%d", n-1)), n)
 			}
-			s := stream{topic: k, field: i, clock: t.fields[i].Clock, column: slices.Index(t.plans[t.fields[i].Clock].fields, i)}
+			s := stream{
+				topic:  k,
+				field:  i,
+				clock:  t.fields[i].Clock,
+				column: slices.Index(t.plans[t.fields[i].Clock].fields, i),
+			}
 			d.byKey[f.Key] = len(d.streams)
 			d.streams, d.About.Features = append(d.streams, s), append(d.About.Features, f)
 		}
@@ -324,8 +404,20 @@ func (d *Dataset) measure(ctx context.Context, all bool) {
 	d.lens = make([]atomic.Int64, len(d.eps))
 	d.About.Episodes = len(d.eps)
 	for i := range d.eps {
-		if e := &d.eps[i]; e.err == nil && !slices.ContainsFunc(d.topics, func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 }) {
-			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "empty-episode", Where: robocache.Where{"file": d.pool.recs[e.rec].Name}, Message: "the recording holds no message that can be read: the episode has no rows"})
+		if e := &d.eps[i]; e.err == nil &&
+			!slices.ContainsFunc(
+				d.topics,
+				func(t *topic) bool { return t.place[e.rec] >= 0 && t.counts[e.rec] > 0 },
+			) {
+			d.notice(
+				i,
+				robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "empty-episode",
+					Where:    robocache.Where{"file": d.pool.recs[e.rec].Name},
+					Message:  "the recording holds no message that can be read: the episode has no rows",
+				},
+			)
 		}
 	}
 	if d.anchor.topic < 0 {
@@ -343,7 +435,15 @@ func (d *Dataset) measure(ctx context.Context, all bool) {
 			if err != nil {
 				d.bear(err)
 				e.err = err
-				d.notice(i, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-episode", Message: err.Error(), Lost: true})
+				d.notice(
+					i,
+					robocache.Finding{
+						Severity: robocache.SeverityError,
+						Code:     "unreadable-episode",
+						Message:  err.Error(),
+						Lost:     true,
+					},
+				)
 				continue
 			}
 			n = int64(tr.clocks[d.anchor.clock].n)

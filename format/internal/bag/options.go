@@ -18,13 +18,17 @@ type Options struct {
 	URI, Format, Version string
 	Budget               int64 // bytes of columns, timestamps and indexes; 0 = 256 MiB
 
-	Clock      string        // "header", "publish" or "log" for every stream; "" = header where it is plausible, else log
-	Tolerance  time.Duration // timestamps that step back by at most this are sorted; 0 = 100 ms
-	Anchor     string        // a stream or topic whose rows are the episode's own; "" = the first camera, else the steadiest
-	Task       string        // a text topic that holds the task; "" = a topic of a usual name, else the recording's notes
-	EpisodesBy string        // "file", "gap:<seconds>", "events:<topic>", "table:<from>-<to>,…", "steps"
-	Scan       string        // "auto", "all" or "sample": how much is read to settle the streams
-	Strict     bool          // damage is an error
+	// "header", "publish" or "log" for every stream; "" = header where it is plausible, else log
+	Clock     string
+	Tolerance time.Duration // timestamps that step back by at most this are sorted; 0 = 100 ms
+	// a stream or topic whose rows are the episode's own; "" = the first camera, else the steadiest
+	Anchor string
+	// a text topic that holds the task; "" = a topic of a usual name, else the recording's notes
+	Task string
+	// "file", "gap:<seconds>", "events:<topic>", "table:<from>-<to>,…", "steps"
+	EpisodesBy string
+	Scan       string // "auto", "all" or "sample": how much is read to settle the streams
+	Strict     bool   // damage is an error
 	Map        *robocache.Mapping
 
 	// ChannelOrder is "rgb" or "bgr" by the key or topic of a camera. The key "" applies to cameras
@@ -48,10 +52,22 @@ var Known = map[string]string{
 	"ignore_index": "true: the summary of the files is not believed, they are scanned",
 }
 
-// ParseOptions reads the options of a format over recordings, of the file in a store, or with file "" of its root.
-func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string) (o Options, err error) {
+// ParseOptions reads the options of a format over recordings, of the file in a store, or with file
+// "" of its root.
+func ParseOptions(
+	open robocache.OpenOptions,
+	s store.Store,
+	file, format string,
+) (o Options, err error) {
 	defer guard.Into(&err)
-	o = Options{Budget: reader.Budget(open, defaultBudget, 0), Map: open.Map, Store: s, URI: s.URI(), Format: format, Version: "0"}
+	o = Options{
+		Budget:  reader.Budget(open, defaultBudget, 0),
+		Map:     open.Map,
+		Store:   s,
+		URI:     s.URI(),
+		Format:  format,
+		Version: "0",
+	}
 	if file != "" {
 		o.URI = strings.TrimRight(o.URI, "/") + "/" + file
 	}
@@ -63,8 +79,23 @@ func ParseOptions(open robocache.OpenOptions, s store.Store, file, format string
 	maps.Copy(all, open.Options)
 	damaged := ""
 	guard.Check(reader.Op("open").Settle(all, Known, map[string]reader.Set{
-		"clock": reader.Text(&o.Clock, Header, Publish, Log), "anchor": reader.Text(&o.Anchor), "task": reader.Text(&o.Task), "episodes_by": reader.Text(&o.EpisodesBy),
-		"scan": reader.Text(&o.Scan, "auto", "all", "sample"), "damaged": reader.Text(&damaged, "skip", "error"), "ignore_index": reader.Yes(&o.IgnoreIndex),
+		"clock": reader.Text(
+			&o.Clock,
+			Header,
+			Publish,
+			Log,
+		),
+		"anchor":      reader.Text(&o.Anchor),
+		"task":        reader.Text(&o.Task),
+		"episodes_by": reader.Text(&o.EpisodesBy),
+		"scan": reader.Text(
+			&o.Scan,
+			"auto",
+			"all",
+			"sample",
+		),
+		"damaged":      reader.Text(&damaged, "skip", "error"),
+		"ignore_index": reader.Yes(&o.IgnoreIndex),
 		"tolerance": func(v string) bool {
 			s, err := strconv.ParseFloat(v, 64)
 			o.Tolerance = max(1, time.Duration(s*1e9))

@@ -16,7 +16,8 @@ type Recording struct {
 	Open func(ctx context.Context) (Storage, error)
 }
 
-// pool keeps recordings open, as many as descriptors and the memory of their indexes allow; the ones unused for longest are closed.
+// pool keeps recordings open, as many as descriptors and the memory of their indexes allow; the
+// ones unused for longest are closed.
 type pool struct {
 	recs    []Recording
 	open    *handles.Pool[int, *opened]
@@ -42,7 +43,12 @@ var errClosed = robocache.Misuse("read", nil, "the dataset is closed")
 
 // newPool keeps at most limit recordings open, whose indexes take at most budget bytes.
 func newPool(recs []Recording, limit int, budget int64, found func(Storage)) *pool {
-	return &pool{recs: recs, open: handles.New[int, *opened](limit, budget), opening: make([]sync.Mutex, len(recs)), found: found}
+	return &pool{
+		recs:    recs,
+		open:    handles.New[int, *opened](limit, budget),
+		opening: make([]sync.Mutex, len(recs)),
+		found:   found,
+	}
 }
 
 // use runs fn with an open recording.

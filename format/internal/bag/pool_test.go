@@ -18,14 +18,21 @@ func (still) Close() error { return nil }
 func TestPoolRaces(t *testing.T) {
 	var recs []Recording
 	for range 8 {
-		recs = append(recs, Recording{Open: func(context.Context) (Storage, error) { return still{}, nil }})
+		recs = append(
+			recs,
+			Recording{Open: func(context.Context) (Storage, error) { return still{}, nil }},
+		)
 	}
 	p := newPool(recs, 3, 2, func(Storage) {})
 	var g sync.WaitGroup
 	for w := range 4 {
 		g.Go(func() {
 			for i := range 200 {
-				if err := p.use(t.Context(), (i*7+w)%len(recs), func(Storage) error { return nil }); err != nil {
+				if err := p.use(
+					t.Context(),
+					(i*7+w)%len(recs),
+					func(Storage) error { return nil },
+				); err != nil {
 					t.Error(err)
 				}
 			}

@@ -42,10 +42,17 @@ func newSurvey(t *topic, dec *ros2.Topic) *survey {
 	return s
 }
 
-// expect makes room for the timestamps of the messages of a recording, which mostly are rows of the first clock.
+// expect makes room for the timestamps of the messages of a recording, which mostly are rows of the
+// first clock.
 func (s *survey) expect(n int) {
 	s.all = n
-	s.rows[0].header, s.rows[0].log = slices.Grow(s.rows[0].header, n), slices.Grow(s.rows[0].log, n)
+	s.rows[0].header, s.rows[0].log = slices.Grow(
+		s.rows[0].header,
+		n,
+	), slices.Grow(
+		s.rows[0].log,
+		n,
+	)
 }
 
 func (s *survey) take(i int, m *Message) {
@@ -68,7 +75,8 @@ func (s *survey) weigh(tolerance int64) {
 	}
 }
 
-// settle reads every message once: it settles the columns of the decoders, and shows which headers are no clock.
+// settle reads every message once: it settles the columns of the decoders, and shows which headers
+// are no clock.
 func (d *Dataset) settle(ctx context.Context) {
 	list := make([]*survey, len(d.topics))
 	for i, t := range d.topics {
@@ -117,11 +125,24 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 		t := s.t
 		if own := cmp.Or(failed[p], err); own != nil {
 			d.bear(own)
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-recording", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: own.Error()})
+			d.notice(
+				-1,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "unreadable-recording",
+					Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
+					Message:  own.Error(),
+				},
+			)
 			continue
 		}
 		if s.err != nil && d.opt.Strict {
-			guard.Fail(robocache.At(s.err, robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at}))
+			guard.Fail(
+				robocache.At(
+					s.err,
+					robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key, "index": s.at},
+				),
+			)
 		}
 		t.counts[rec] = int64(s.n)
 		d.keepTimestamps(rec, s)
@@ -129,7 +150,8 @@ func (d *Dataset) settleRecording(ctx context.Context, rec int, list []*survey) 
 	}
 }
 
-// keepTimestamps keeps the headers of a recording's messages, where each has one and all are there: who asks for its rows need not read them again.
+// keepTimestamps keeps the headers of a recording's messages, where each has one and all are there:
+// who asks for its rows need not read them again.
 func (d *Dataset) keepTimestamps(rec int, s *survey) {
 	if s.err != nil || len(s.rows) != 1 || len(s.rows[0].header) != s.n || s.n != s.all {
 		return
@@ -153,7 +175,8 @@ func (d *Dataset) probe(t *topic) {
 	d.chooseClock(s)
 }
 
-// chooseClock settles the clock of a topic: as asked, else header where the type has one and it is plausible, else log.
+// chooseClock settles the clock of a topic: as asked, else header where the type has one and it is
+// plausible, else log.
 func (d *Dataset) chooseClock(s *survey) {
 	t := s.t
 	asked, byName := d.opt.Clock, false
@@ -168,13 +191,17 @@ func (d *Dataset) chooseClock(s *survey) {
 	}
 	t.stamped = s.stamped
 	if t.restored && asked == "" {
-		asked = Log // the writer's timestamps: headers are the same, and round nothing either, but zero is a time there
+		// the writer's timestamps: headers are the same, and round nothing either, but zero is a
+		// time there
+		asked = Log
 	}
 	switch {
 	case asked == Header && !t.stamped || asked == Publish && !t.publish:
 		if byName {
-			guard.Fail(robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", asked).
-				Expected("a clock that the stream has", t.typ+" has none"))
+			guard.Fail(
+				robocache.Misuse("open", robocache.Where{"stream": t.key}, "clock %s", asked).
+					Expected("a clock that the stream has", t.typ+" has none"),
+			)
 		}
 		t.choice = Log // asked of all streams: those that have it
 	case asked != "":
@@ -184,8 +211,17 @@ func (d *Dataset) chooseClock(s *survey) {
 	default:
 		t.choice = Log
 		if t.stamped {
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: s.code, Where: robocache.Where{"stream": t.key},
-				Message: s.why + ": the recorder's time is taken (clock log)", Hint: "open with " + robocache.Option("options", "clock", "header") + " to take them all the same"})
+			d.notice(-1, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     s.code,
+				Where:    robocache.Where{"stream": t.key},
+				Message:  s.why + ": the recorder's time is taken (clock log)",
+				Hint: "open with " + robocache.Option(
+					"options",
+					"clock",
+					"header",
+				) + " to take them all the same",
+			})
 		}
 	}
 }
@@ -195,7 +231,8 @@ func (t *topic) owns(key string) bool {
 	return key == t.key || key == t.name || strings.HasPrefix(key, t.key+".")
 }
 
-// stepsAllowed is how far a plausible header may step back; where episodes begin at steps, as far as it likes.
+// stepsAllowed is how far a plausible header may step back; where episodes begin at steps, as far
+// as it likes.
 func (d *Dataset) stepsAllowed() int64 {
 	if d.opt.EpisodesBy == "steps" {
 		return 1 << 61

@@ -26,11 +26,20 @@ type taskTrack struct {
 	text []string
 }
 
-var taskTopics = []string{"/task", "/language_instruction", "/instruction", "/prompt", "/task_description"}
+var taskTopics = []string{
+	"/task",
+	"/language_instruction",
+	"/instruction",
+	"/prompt",
+	"/task_description",
+}
 
 // taskField finds the text field of a topic that may hold tasks.
 func (t *topic) taskField() int {
-	return slices.IndexFunc(t.fields, func(f ros2.Field) bool { return f.Feature.Kind == robocache.KindText })
+	return slices.IndexFunc(
+		t.fields,
+		func(f ros2.Field) bool { return f.Feature.Kind == robocache.KindText },
+	)
 }
 
 // isTask says that the topic holds the task.
@@ -53,7 +62,8 @@ func (d *Dataset) taskName() string {
 	return ""
 }
 
-// manyEpisodes is from where on the tasks of episodes are read when they are asked for, and Info lists none.
+// manyEpisodes is from where on the tasks of episodes are read when they are asked for, and Info
+// lists none.
 const manyEpisodes = 512
 
 // findTasks settles where tasks come from, and lists them.
@@ -97,7 +107,14 @@ func (d *Dataset) findTasks(ctx context.Context) {
 		tasks, err := guard.Value(func() []string { return d.tasks(ctx, i) })
 		if err != nil {
 			d.bear(err)
-			d.notice(i, robocache.Finding{Severity: robocache.SeverityWarning, Code: "unreadable-task", Message: err.Error()})
+			d.notice(
+				i,
+				robocache.Finding{
+					Severity: robocache.SeverityWarning,
+					Code:     "unreadable-task",
+					Message:  err.Error(),
+				},
+			)
 			continue
 		}
 		for _, text := range tasks {
@@ -168,7 +185,8 @@ func (d *Dataset) tasks(ctx context.Context, ep int) []string {
 	return out
 }
 
-// taskRows gives the task of each row: the last that began by then, by the recorder's clock; before the first, the first.
+// taskRows gives the task of each row: the last that began by then, by the recorder's clock; before
+// the first, the first.
 func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 	out := make([]string, len(want))
 	runs(want, func(ep, from, to int) {
@@ -180,8 +198,10 @@ func (d *Dataset) taskRows(ctx context.Context, want []robocache.Row) []string {
 		for i := from; i < to; i++ {
 			k := want[i].Index
 			if k < 0 || k >= n {
-				guard.Fail(robocache.Misuse("text", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"}, "").
-					Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)))
+				guard.Fail(
+					robocache.Misuse("text", robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": "task"}, "").
+						Expected("a row of the episode", "row "+strconv.Itoa(k)+" of "+strconv.Itoa(n)),
+				)
 			}
 			switch {
 			case len(tr.text) == 1:

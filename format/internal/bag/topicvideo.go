@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// topicVideo is a topic of video packets in one recording: an MP4 of what can be decoded, and which messages its images are.
+// topicVideo is a topic of video packets in one recording: an MP4 of what can be decoded, and which
+// messages its images are.
 type topicVideo struct {
 	mp4     *video.VirtualMP4 // nil where there is no image
 	image   []int32           // of each message; -1 none
@@ -35,7 +36,8 @@ func (r *topicVideo) bytes() int64 {
 	return n
 }
 
-// nominal is the rate that topic videos say of themselves; the images' times are the messages' timestamps.
+// nominal is the rate that topic videos say of themselves; the images' times are the messages'
+// timestamps.
 var nominal = robocache.Rate{Num: 30, Den: 1}
 
 // Video holds the topic videos of the topics whose messages are packets of video.
@@ -55,14 +57,20 @@ func (d *Dataset) openVideo(ctx context.Context, path string) (_ robocache.Range
 	}
 	r := d.topicVideo(ctx, k)
 	if r.mp4 == nil {
-		return nil, robocache.NotFound("video", robocache.Where{"file": path}, "no message holds an image that can be decoded")
+		return nil, robocache.NotFound(
+			"video",
+			robocache.Where{"file": path},
+			"no message holds an image that can be decoded",
+		)
 	}
 	return &videoFile{d: d, key: k, video: r}, nil
 }
 
 // topicVideo lays a topic of a recording out. It is made once, of all its messages.
 func (d *Dataset) topicVideo(ctx context.Context, k videoKey) *topicVideo {
-	defer guard.At(robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key})
+	defer guard.At(
+		robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key},
+	)
 	return leafcache.Load(ctx, d.videos, k, func() (*topicVideo, int64) {
 		r := d.loadTopicVideo(ctx, k)
 		return r, r.bytes()
@@ -115,7 +123,13 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 			if err == nil {
 				return nil
 			}
-			if err = robocache.At(err, robocache.Where{"index": i}); errors.Is(err, robocache.ErrMalformed) {
+			if err = robocache.At(
+				err,
+				robocache.Where{"index": i},
+			); errors.Is(
+				err,
+				robocache.ErrMalformed,
+			) {
 				wrong, first, err = wrong+1, cmp.Or(first, err), nil
 			}
 			return err
@@ -127,8 +141,20 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	r.absent = len(r.image) - len(r.message)
 	if w, h := stream.Size(); len(r.message) > 0 {
 		if f := &t.fields[0].Feature; w != f.Width || h != f.Height {
-			d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "image-size-differs", Where: robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
-				Message: fmt.Sprintf("the images are %d×%d, those of the recordings before %d×%d", w, h, f.Width, f.Height), Hint: "read them at one size: " + robocache.Option("image_size"), Count: int64(len(r.message))})
+			d.notice(-1, robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "image-size-differs",
+				Where:    robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": t.key},
+				Message: fmt.Sprintf(
+					"the images are %d×%d, those of the recordings before %d×%d",
+					w,
+					h,
+					f.Width,
+					f.Height,
+				),
+				Hint:  "read them at one size: " + robocache.Option("image_size"),
+				Count: int64(len(r.message)),
+			})
 		}
 	}
 	d.tellTopicVideo(k, r, stream, wrong, first)
@@ -137,27 +163,75 @@ func (d *Dataset) loadTopicVideo(ctx context.Context, k videoKey) *topicVideo {
 	}
 	stream.SetColour(d.colour(t))
 	r.mp4 = guard.Must(stream.MP4(nominal))
-	sum := sha256.Sum256(r.mp4.Head()) // the size of each packet, the key frames and the parameter sets
+	// the size of each packet, the key frames and the parameter sets
+	sum := sha256.Sum256(r.mp4.Head())
 	r.version = "video-" + hex.EncodeToString(sum[:12])
 	return r
 }
 
 // tellTopicVideo notes what a topic video lacks.
-func (d *Dataset) tellTopicVideo(k videoKey, r *topicVideo, stream *video.Stream, wrong int64, first error) {
+func (d *Dataset) tellTopicVideo(
+	k videoKey,
+	r *topicVideo,
+	stream *video.Stream,
+	wrong int64,
+	first error,
+) {
 	where := robocache.Where{"file": d.pool.recs[k.rec].Name, "stream": d.topics[k.topic].key}
 	say := func(sev robocache.Severity, code string, n int, format, hint string) {
 		if n > 0 {
-			d.notice(-1, robocache.Finding{Severity: sev, Code: code, Where: where, Message: fmt.Sprintf(format, n), Hint: hint, Count: int64(n)})
+			d.notice(
+				-1,
+				robocache.Finding{
+					Severity: sev,
+					Code:     code,
+					Where:    where,
+					Message:  fmt.Sprintf(format, n),
+					Hint:     hint,
+					Count:    int64(n),
+				},
+			)
 		}
 	}
 	early, cut := stream.Absent()
-	say(robocache.SeverityWarning, "video-before-key", early, "%d images come before the first key frame, and cannot be decoded: their rows have none", "begin recording with a key frame")
-	say(robocache.SeverityError, "video-cut", cut, "%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none", "more key frames; a queue that drops no messages")
+	say(
+		robocache.SeverityWarning,
+		"video-before-key",
+		early,
+		"%d images come before the first key frame, and cannot be decoded: their rows have none",
+		"begin recording with a key frame",
+	)
+	say(
+		robocache.SeverityError,
+		"video-cut",
+		cut,
+		"%d images follow one that is missing, up to the next key frame: they cannot be decoded, their rows have none",
+		"more key frames; a queue that drops no messages",
+	)
 	if len(r.message) == 0 && early == 0 && wrong == 0 {
-		say(robocache.SeverityWarning, "video-without-images", len(r.image), "none of the %d messages holds an image: the rows have none", "")
+		say(
+			robocache.SeverityWarning,
+			"video-without-images",
+			len(r.image),
+			"none of the %d messages holds an image: the rows have none",
+			"",
+		)
 	}
 	if wrong > 0 {
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: where, Message: fmt.Sprintf("%d messages hold no packet that can be read; the first: %v", wrong, first), Count: wrong})
+		d.notice(
+			-1,
+			robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "malformed-message",
+				Where:    where,
+				Message: fmt.Sprintf(
+					"%d messages hold no packet that can be read; the first: %v",
+					wrong,
+					first,
+				),
+				Count: wrong,
+			},
+		)
 	}
 }
 
@@ -182,22 +256,35 @@ func (f *videoFile) ReadAt(ctx context.Context, p []byte, off int64) (err error)
 	t := d.topics[f.key.topic]
 	return r.mp4.ReadAt(p, off, func(first, last int, yield func(int, []byte) error) error {
 		return d.pool.use(ctx, f.key.rec, func(s Storage) error {
-			return s.Messages(ctx, t.place[f.key.rec], int(r.message[first]), int(r.message[last])+1, func(i int, m *Message) error {
-				if r.image[i] < 0 {
-					return nil
-				}
-				packet, _, err := t.dec.Packet(m.Data)
-				if err != nil {
-					return err
-				}
-				return robocache.At(yield(int(r.image[i]), packet), robocache.Where{"index": i})
-			})
+			return s.Messages(
+				ctx,
+				t.place[f.key.rec],
+				int(r.message[first]),
+				int(r.message[last])+1,
+				func(i int, m *Message) error {
+					if r.image[i] < 0 {
+						return nil
+					}
+					packet, _, err := t.dec.Packet(m.Data)
+					if err != nil {
+						return err
+					}
+					return robocache.At(yield(int(r.image[i]), packet), robocache.Where{"index": i})
+				},
+			)
 		})
 	})
 }
 
-// videoRows gives the image of each row of a topic of packets: fn gets its number in the topic video at path; -1 where the row has none.
-func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature, want []robocache.Row, fn func(i int, path string, image int)) {
+// videoRows gives the image of each row of a topic of packets: fn gets its number in the topic
+// video at path; -1 where the row has none.
+func (d *Dataset) videoRows(
+	ctx context.Context,
+	s *stream,
+	f *robocache.Feature,
+	want []robocache.Row,
+	fn func(i int, path string, image int),
+) {
 	runs(want, func(ep, from, to int) {
 		e := d.episode(ep)
 		rows := &d.track(ctx, ep, s.topic, false).clocks[s.clock]
@@ -214,7 +301,8 @@ func (d *Dataset) videoRows(ctx context.Context, s *stream, f *robocache.Feature
 	})
 }
 
-// findVideos names the topic videos; where every message was read, it also finds whether each has an image.
+// findVideos names the topic videos; where every message was read, it also finds whether each has
+// an image.
 func (d *Dataset) findVideos(ctx context.Context, all bool) {
 	for i, t := range d.topics {
 		if t.dec.Codec() == "" {
@@ -233,7 +321,15 @@ func (d *Dataset) findVideos(ctx context.Context, all bool) {
 			r, err := guard.Value(func() *topicVideo { return d.topicVideo(ctx, k) })
 			if err != nil {
 				d.bear(err)
-				d.notice(-1, robocache.Finding{Severity: robocache.SeverityError, Code: "unreadable-video", Where: robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key}, Message: err.Error()})
+				d.notice(
+					-1,
+					robocache.Finding{
+						Severity: robocache.SeverityError,
+						Code:     "unreadable-video",
+						Where:    robocache.Where{"file": d.pool.recs[rec].Name, "stream": t.key},
+						Message:  err.Error(),
+					},
+				)
 				t.gaps = true
 				continue
 			}
@@ -259,10 +355,27 @@ func (d *Dataset) checkVideos(ctx context.Context, ep int, decode bool) (out []r
 			defer f.Release()
 			pool := video.NewPool(d.opt.Budget / 16)
 			defer pool.Close()
-			guard.Check(pool.Decode(ctx, f, nil, video.Plan(f.Index, f.Index.All()), func(int, video.Frame) error { return nil }))
+			guard.Check(
+				pool.Decode(
+					ctx,
+					f,
+					nil,
+					video.Plan(f.Index, f.Index.All()),
+					func(int, video.Frame) error { return nil },
+				),
+			)
 		})
 		if guard.Check(ctx.Err()); local(err) != nil {
-			out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "bad-video", Where: robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key}, Message: err.Error(), Hint: "record it anew"})
+			out = append(
+				out,
+				robocache.Finding{
+					Severity: robocache.SeverityError,
+					Code:     "bad-video",
+					Where:    robocache.Where{"episode": d.About.EpisodeIndex(ep), "stream": t.key},
+					Message:  err.Error(),
+					Hint:     "record it anew",
+				},
+			)
 		}
 	}
 	return out

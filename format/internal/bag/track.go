@@ -16,7 +16,8 @@ import (
 // track is the rows of one topic in one episode.
 type track struct {
 	clocks []rows // parallel to topic.clocks
-	full   bool   // payloads were read: all timestamps are there, and messages that damage took are not
+	// payloads were read: all timestamps are there, and messages that damage took are not
+	full bool
 }
 
 // rows are those of one clock of a topic, by the chosen clock.
@@ -45,7 +46,11 @@ func (r *rows) within(i int) int {
 
 func (t *track) bytes() (n int64) {
 	for _, r := range t.clocks {
-		n += int64(len(r.msg)+len(r.entry))*4 + int64(len(r.header)+len(r.publish)+len(r.log))*8 + 200
+		n += int64(
+			len(r.msg)+len(r.entry),
+		)*4 + int64(
+			len(r.header)+len(r.publish)+len(r.log),
+		)*8 + 200
 	}
 	return n
 }
@@ -60,7 +65,8 @@ func (d *Dataset) needsPayload(t *topic) bool {
 	return t.choice != Log || t.many
 }
 
-// track gives the rows of a topic in an episode. What is loaded with it: the other topics that were asked for before, in one pass.
+// track gives the rows of a topic in an episode. What is loaded with it: the other topics that were
+// asked for before, in one pass.
 func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
 	t := d.topics[topic]
 	full = full || d.needsPayload(t)
@@ -72,7 +78,8 @@ func (d *Dataset) track(ctx context.Context, ep, topic int, full bool) *track {
 	})
 }
 
-// span is the part of a topic's messages that belongs to an episode: by log time. A latched topic's begins with the recording.
+// span is the part of a topic's messages that belongs to an episode: by log time. A latched topic's
+// begins with the recording.
 func (d *Dataset) span(e *episode, t *topic, log []int64) (from, to int) {
 	from, to = 0, len(log)
 	if e.whole {
@@ -103,7 +110,11 @@ func (d *Dataset) loadTrack(ctx context.Context, ep, topic int, full bool) (out 
 		from, to := d.span(e, t, ix.Log)
 		switch {
 		case !full:
-			r := rows{timestamps: timestamps{log: ix.Log[from:to:to]}, base: int32(from), n: to - from}
+			r := rows{
+				timestamps: timestamps{log: ix.Log[from:to:to]},
+				base:       int32(from),
+				n:          to - from,
+			}
 			if ix.Publish != nil {
 				r.publish = ix.Publish[from:to:to]
 			}
@@ -135,11 +146,25 @@ func (d *Dataset) leaveOut(ep int, t *topic, u unread) {
 		guard.Fail(u.first)
 	}
 	if u.n > 0 {
-		d.notice(ep, robocache.Finding{Severity: robocache.SeverityError, Code: "malformed-message", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d messages cannot be read and are left out; the first: %v", u.n, u.first), Count: u.n})
+		d.notice(
+			ep,
+			robocache.Finding{
+				Severity: robocache.SeverityError,
+				Code:     "malformed-message",
+				Where:    robocache.Where{"stream": t.key},
+				Message: fmt.Sprintf(
+					"%d messages cannot be read and are left out; the first: %v",
+					u.n,
+					u.first,
+				),
+				Count: u.n,
+			},
+		)
 	}
 }
 
-// arrange brings rows into the order of their clock, and gives the order; nil where they were in it.
+// arrange brings rows into the order of their clock, and gives the order; nil where they were in
+// it.
 func (d *Dataset) arrange(r *rows, clock string) []int32 {
 	p := guard.Must(order(r.by(clock), d.opt.Tolerance.Nanoseconds(), clock))
 	if p != nil {
@@ -156,10 +181,11 @@ type job struct {
 	log        []int64
 	timestamps []int64 // header
 	publish    []int64
-	good       []bool // of each message: it was met (damage took others), and its payload can be read
-	cols       *filler
-	settled    bool // timestamps are there
-	unread     unread
+	// of each message: it was met (damage took others), and its payload can be read
+	good    []bool
+	cols    *filler
+	settled bool // timestamps are there
+	unread  unread
 }
 
 func (j *job) take(i int, m *Message) {
@@ -180,7 +206,8 @@ func (j *job) take(i int, m *Message) {
 	}
 }
 
-// loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the other such topics that were asked for.
+// loadPlain reads timestamps and columns of a topic whose messages are one row each, and of the
+// other such topics that were asked for.
 func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topic int) *track {
 	var jobs []*job
 	var places []int
@@ -198,7 +225,9 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 				j.timestamps = make([]int64, n)
 			}
 		}
-		if d.needsPayload(t) { // else the rows of the track that is read by are those of the index, and may be others where there is damage
+		// else the rows of the track that is read by are those of the index, and may be others
+		// where there is damage
+		if d.needsPayload(t) {
 			j.cols = d.newFiller(t, n)
 		}
 		jobs, places = append(jobs, j), append(places, t.place[e.rec])
@@ -206,11 +235,20 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 	}
 	add(topic)
 	if j := jobs[0]; j.from != 0 || j.to != len(j.log) {
-		guard.Check(s.Messages(ctx, places[0], j.from, j.to, func(i int, m *Message) error { j.take(i, m); return nil }))
+		guard.Check(
+			s.Messages(
+				ctx,
+				places[0],
+				j.from,
+				j.to,
+				func(i int, m *Message) error { j.take(i, m); return nil },
+			),
+		)
 		return d.finish(j, ep)
 	}
 	for i, t := range d.topics {
-		if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 || at[t.place[e.rec]] != nil {
+		if i == topic || !t.wanted.Load() || !d.needsPayload(t) || t.many || t.place[e.rec] < 0 ||
+			at[t.place[e.rec]] != nil {
 			continue
 		}
 		if _, ok := d.tracks.Peek(trackKey{ep, i, true}); !ok {
@@ -228,7 +266,8 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 		if failed[places[k+1]] != nil {
 			continue // who reads it meets the error
 		}
-		if tr, err := guard.Value(func() *track { return d.finish(j, ep) }); err == nil { // its own reader meets the error
+		// its own reader meets the error
+		if tr, err := guard.Value(func() *track { return d.finish(j, ep) }); err == nil {
 			d.tracks.Put(trackKey{ep, j.number, true}, tr, tr.bytes())
 		}
 	}
@@ -238,7 +277,15 @@ func (d *Dataset) loadPlain(ctx context.Context, s Storage, e *episode, ep, topi
 // finish makes a track of what a pass found: rows that are there, in the order of their clock.
 func (d *Dataset) finish(j *job, ep int) *track {
 	d.leaveOut(ep, j.topic, j.unread)
-	r := rows{base: int32(j.from), n: j.to - j.from, timestamps: timestamps{header: j.timestamps, publish: j.publish, log: slices.Clone(j.log[j.from:j.to])}}
+	r := rows{
+		base: int32(j.from),
+		n:    j.to - j.from,
+		timestamps: timestamps{
+			header:  j.timestamps,
+			publish: j.publish,
+			log:     slices.Clone(j.log[j.from:j.to]),
+		},
+	}
 	var p []int32
 	if slices.Contains(j.good, false) {
 		p = make([]int32, 0, r.n)
@@ -268,21 +315,62 @@ func (r *rows) pick(p []int32) {
 	}
 	r.msg, r.n = msg, len(p)
 	r.entry = reader.Permute(r.entry, p)
-	r.header, r.publish, r.log = reader.Permute(r.header, p), reader.Permute(r.publish, p), reader.Permute(r.log, p)
+	r.header, r.publish, r.log = reader.Permute(
+		r.header,
+		p,
+	), reader.Permute(
+		r.publish,
+		p,
+	), reader.Permute(
+		r.log,
+		p,
+	)
 }
 
 // loadEntries reads a topic whose messages hold any number of rows, on several clocks.
-func (d *Dataset) loadEntries(ctx context.Context, s Storage, t *topic, place, from, to int) *track {
-	// Scanning settles columns of the decoder that it runs on: a decoder of its own leaves the dataset's as it is.
-	e := &entries{topic: t, dec: guard.Must(ros2.NewTopic(t.name, t.schema, t.first)), known: map[string]int{}, rows: make([]rows, len(t.clocks))}
+func (d *Dataset) loadEntries(
+	ctx context.Context,
+	s Storage,
+	t *topic,
+	place, from, to int,
+) *track {
+	// Scanning settles columns of the decoder that it runs on: a decoder of its own leaves the
+	// dataset's as it is.
+	e := &entries{
+		topic: t,
+		dec:   guard.Must(ros2.NewTopic(t.name, t.schema, t.first)),
+		known: map[string]int{},
+		rows:  make([]rows, len(t.clocks)),
+	}
 	for i, c := range t.clocks {
 		e.known[c] = i
 	}
-	guard.Check(s.Messages(ctx, place, from, to, func(i int, m *Message) error { e.take(i, m); return nil }))
+	guard.Check(
+		s.Messages(
+			ctx,
+			place,
+			from,
+			to,
+			func(i int, m *Message) error { e.take(i, m); return nil },
+		),
+	)
 	d.leaveOut(-1, t, e.unread)
 	out := &track{clocks: e.rows[:len(t.clocks)], full: true}
 	if more := len(e.rows) - len(t.clocks); more > 0 {
-		d.notice(-1, robocache.Finding{Severity: robocache.SeverityWarning, Code: "late-streams", Where: robocache.Where{"stream": t.key}, Message: fmt.Sprintf("%d streams begin after the messages that were read to list them; they are left out", more), Hint: "open with " + robocache.Option("options", "scan", "all"), Count: int64(more)})
+		d.notice(
+			-1,
+			robocache.Finding{
+				Severity: robocache.SeverityWarning,
+				Code:     "late-streams",
+				Where:    robocache.Where{"stream": t.key},
+				Message: fmt.Sprintf(
+					"%d streams begin after the messages that were read to list them; they are left out",
+					more,
+				),
+				Hint:  "open with " + robocache.Option("options", "scan", "all"),
+				Count: int64(more),
+			},
+		)
 	}
 	for i := range out.clocks {
 		d.arrange(&out.clocks[i], t.choice)
@@ -326,7 +414,16 @@ func (e *entries) take(i int, m *Message) {
 		}
 		r := &e.rows[k]
 		r.msg, r.entry = append(r.msg, int32(i)), append(r.entry, int32(f.entry))
-		r.header, r.publish, r.log = append(r.header, f.timestamp), append(r.publish, m.Publish), append(r.log, m.Log)
+		r.header, r.publish, r.log = append(
+			r.header,
+			f.timestamp,
+		), append(
+			r.publish,
+			m.Publish,
+		), append(
+			r.log,
+			m.Log,
+		)
 		r.n++
 	}
 }

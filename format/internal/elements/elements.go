@@ -1,4 +1,5 @@
-// Package elements moves the bytes of arrays' elements: byte orders, shuffled planes, orders of dimensions.
+// Package elements moves the bytes of arrays' elements: byte orders, shuffled planes, orders of
+// dimensions.
 package elements
 
 import (
@@ -27,7 +28,8 @@ func Swap(dst, src []byte, n int) {
 	}
 }
 
-// Shuffle puts the bytes of elements apart: all first bytes, then all second ones. What is left over behind the last whole element is copied.
+// Shuffle puts the bytes of elements apart: all first bytes, then all second ones. What is left
+// over behind the last whole element is copied.
 func Shuffle(dst, src []byte, size int) {
 	n := len(src) / size
 	for b := range size {
@@ -58,7 +60,8 @@ func Unshuffle(dst, src []byte, size int) {
 	}
 }
 
-// Transposed gives C order of an array of shape whose dimension i lies in src at the position of i in the permutation perm.
+// Transposed gives C order of an array of shape whose dimension i lies in src at the position of i
+// in the permutation perm.
 func Transposed(src []byte, shape, perm []int, size int) []byte {
 	n := len(shape)
 	stride := make([]int, n) // in src, of each dimension of shape

@@ -2,7 +2,8 @@
 
 package elements
 
-// unshuffle2, 4 and 8 make the first some of n elements of that many bytes; some is a multiple of 16, and not 0.
+// unshuffle2, 4 and 8 make the first some of n elements of that many bytes; some is a multiple of
+// 16, and not 0.
 
 //go:noescape
 func unshuffle2(dst, src *byte, n, some int)

@@ -6,13 +6,21 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// begin reads the head that fixed and extensible arrays begin with: what is indexed, and the size of an element.
+// begin reads the head that fixed and extensible arrays begin with: what is indexed, and the size
+// of an element.
 func (x *indexer) begin(ctx context.Context, n int, sig string) *cursor {
 	c := x.structure(ctx, x.d.layout.addr, uint64(n), sig, true)
 	version, client := c.u8(), c.u8()
 	x.size, x.filtered = int(c.u8()), client == 1
-	if least := x.osz + 4; version != 0 || client > 1 || !x.filtered && x.size != x.osz || x.filtered && (x.size <= least || x.size > least+8) {
-		x.bad(c.from, "a chunk index of version %d and kind %d with elements of %d bytes", version, client, x.size)
+	if least := x.osz + 4; version != 0 || client > 1 || !x.filtered && x.size != x.osz ||
+		x.filtered && (x.size <= least || x.size > least+8) {
+		x.bad(
+			c.from,
+			"a chunk index of version %d and kind %d with elements of %d bytes",
+			version,
+			client,
+			x.size,
+		)
 	}
 	return c
 }
@@ -28,7 +36,12 @@ func (x *indexer) run(c *cursor, number, n int64) {
 func bit(b []byte, i int64) bool { return i>>3 < int64(len(b)) && b[i>>3]&(0x80>>(i&7)) != 0 }
 
 // pages reads the elements of a block that is cut into pages, those that were written.
-func (x *indexer) pages(ctx context.Context, addr uint64, number, n, page int64, written func(i int64) bool) {
+func (x *indexer) pages(
+	ctx context.Context,
+	addr uint64,
+	number, n, page int64,
+	written func(i int64) bool,
+) {
 	for i := int64(0); i*page < n; i++ {
 		k := min(page, n-i*page)
 		size := uint64(k*int64(x.size)) + 4
@@ -63,27 +76,52 @@ func (x *indexer) fixed(ctx context.Context) {
 	c = x.structure(ctx, block, uint64(prefix+bitmap+4), "FADB", true)
 	c.off = prefix
 	written := c.take(bitmap)
-	x.pages(ctx, block+uint64(prefix+bitmap+4), 0, int64(n), page, func(i int64) bool { return bit(written, i) })
+	x.pages(
+		ctx,
+		block+uint64(prefix+bitmap+4),
+		0,
+		int64(n),
+		page,
+		func(i int64) bool { return bit(written, i) },
+	)
 }
 
 // extensible reads an extensible array: data sets with one dimension without limit.
 func (x *indexer) extensible(ctx context.Context) {
 	c := x.begin(ctx, 4+8+6*x.lsz+x.osz+4, "EAHD")
-	maxBits, inIndex, least, pointers, pageBits := int(c.u8()), int64(c.u8()), int64(c.u8()), int64(c.u8()), int(c.u8())
+	maxBits, inIndex, least, pointers, pageBits := int(
+		c.u8(),
+	), int64(
+		c.u8(),
+	), int64(
+		c.u8(),
+	), int64(
+		c.u8(),
+	), int(
+		c.u8(),
+	)
 	c.skip(6 * x.lsz)
 	index := c.addr()
 	pow := func(v int64) bool { return v > 0 && v&(v-1) == 0 }
-	if maxBits > 62 || !pow(least) || !pow(pointers) || pageBits > 31 || log2(uint64(least)) > maxBits {
+	if maxBits > 62 || !pow(least) || !pow(pointers) || pageBits > 31 ||
+		log2(uint64(least)) > maxBits {
 		x.bad(c.from, "the sizes of an extensible array")
 	}
 	if index == undefined {
 		return
 	}
 	supers := 1 + maxBits - log2(uint64(least))
-	direct := min(2*log2(uint64(pointers)), supers) // super blocks whose data blocks the index block names itself
+	// super blocks whose data blocks the index block names itself
+	direct := min(2*log2(uint64(pointers)), supers)
 	left := 2 * (pointers - 1)
 	prefix := 6 + x.osz // and of blocks below, their offset
-	c = x.structure(ctx, index, uint64(prefix+int(inIndex)*x.size+(int(left)+supers-direct)*x.osz+4), "EAIB", true)
+	c = x.structure(
+		ctx,
+		index,
+		uint64(prefix+int(inIndex)*x.size+(int(left)+supers-direct)*x.osz+4),
+		"EAIB",
+		true,
+	)
 	c.off = prefix
 	x.run(c, 0, inIndex)
 	prefix += (maxBits + 7) / 8
@@ -128,7 +166,13 @@ func (x *indexer) extensible(ctx context.Context) {
 			pages = each / page
 			bitmap = count * ceil(pages, 8)
 		}
-		b := x.structure(ctx, addr, uint64(prefix)+uint64(bitmap)+uint64(count)*uint64(x.osz)+4, "EASB", true)
+		b := x.structure(
+			ctx,
+			addr,
+			uint64(prefix)+uint64(bitmap)+uint64(count)*uint64(x.osz)+4,
+			"EASB",
+			true,
+		)
 		b.off = prefix
 		written := b.take(int(bitmap))
 		for k := range count {

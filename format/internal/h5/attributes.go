@@ -32,7 +32,11 @@ func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
 		case msgAttrInfo:
 			o.dense(ctx, m, 2, recAttrName, func(heap uint64, b []byte, rec *cursor) {
 				if rec.u8()&2 != 0 {
-					f.unsupported(heap, "an attribute in the file's table of shared messages", "write the file again with h5repack")
+					f.unsupported(
+						heap,
+						"an attribute in the file's table of shared messages",
+						"write the file again with h5repack",
+					)
 				}
 				out = append(out, f.attribute(ctx, heap, b))
 			})
@@ -45,7 +49,11 @@ func (o *Object) Attributes(ctx context.Context) (out []Attribute, err error) {
 // Attribute finds one by name; nil where there is none.
 func (o *Object) Attribute(ctx context.Context, name string) (*Attribute, error) {
 	all, err := o.Attributes(ctx)
-	if i := slices.IndexFunc(all, func(a Attribute) bool { return a.Name == name }); i >= 0 && err == nil {
+	if i := slices.IndexFunc(
+		all,
+		func(a Attribute) bool { return a.Name == name },
+	); i >= 0 &&
+		err == nil {
 		return &all[i], nil
 	}
 	return nil, err

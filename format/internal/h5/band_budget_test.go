@@ -37,11 +37,17 @@ func TestChunkAboveNoBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := NewWriter(out)
-		d, err := w.Root().Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1})
+		d, err := w.Root().
+			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{8, 100}, ChunkRows: 8, Deflate: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(d.Write(make([]byte, 800)), d.Close(), w.Close(), out.Close()); err != nil {
+		if err := errors.Join(
+			d.Write(make([]byte, 800)),
+			d.Close(),
+			w.Close(),
+			out.Close(),
+		); err != nil {
 			t.Fatal(err)
 		}
 		f := openFile(t, path, c.budget)
@@ -54,14 +60,20 @@ func TestChunkAboveNoBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		var e *robocache.Error
-		if err := x.ReadRows(t.Context(), 0, 1, make([]byte, 100)); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit || e.Want != c.want || !strings.Contains(e.Hint, c.hint) {
+		if err := x.ReadRows(
+			t.Context(),
+			0,
+			1,
+			make([]byte, 100),
+		); !errors.As(err, &e) || e.Class != robocache.ErrResourceLimit || e.Want != c.want ||
+			!strings.Contains(e.Hint, c.hint) {
 			t.Errorf("budget %d: %v", c.budget, err)
 		}
 	}
 }
 
-// TestChunkAsLargeAsTheBudget: a pass over the rows of a chunk that just fits decodes it once; one that cannot be kept is refused by name,
-// and not decoded for each row.
+// TestChunkAsLargeAsTheBudget: a pass over the rows of a chunk that just fits decodes it once; one
+// that cannot be kept is refused by name, and not decoded for each row.
 func TestChunkAsLargeAsTheBudget(t *testing.T) {
 	const budget, rows = 1 << 20, 8
 	for _, c := range []struct {
@@ -75,7 +87,8 @@ func TestChunkAsLargeAsTheBudget(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := NewWriter(out)
-		d, err := w.Root().Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{rows, row}, ChunkRows: rows, Deflate: 1})
+		d, err := w.Root().
+			Dataset("x", Spec{DType: robocache.Uint8, Shape: []int64{rows, row}, ChunkRows: rows, Deflate: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

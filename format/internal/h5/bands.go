@@ -10,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// A band is a run of rows that is read, decoded and kept as a whole: the rows of a row of chunks, or of a data set without chunks as
-// many as fit bandBytes.
+// A band is a run of rows that is read, decoded and kept as a whole: the rows of a row of chunks,
+// or of a data set without chunks as many as fit bandBytes.
 
 // span is the rows [first, first+n) of band i.
 func (d *Dataset) span(i int64) (first, n int64) {
@@ -36,8 +36,9 @@ func (d *Dataset) band(ctx context.Context, i int64) (_ []byte, err error) {
 // maxHot bounds how many bands of a data set are found without asking the cache.
 const maxHot = 1 << 12
 
-// Hold makes the data set remember its bands beside the cache, to find them in a few ns: for sets that fit into the cache as a whole, whose
-// bands it lets go of for nobody. It says how much memory that takes. No read may run meanwhile.
+// Hold makes the data set remember its bands beside the cache, to find them in a few ns: for sets
+// that fit into the cache as a whole, whose bands it lets go of for nobody. It says how much memory
+// that takes. No read may run meanwhile.
 func (d *Dataset) Hold() int64 {
 	n := (d.rows + max(d.bandRows, 1) - 1) / max(d.bandRows, 1)
 	if n > maxHot || d.hot != nil {
@@ -71,10 +72,18 @@ func (d *Dataset) load(ctx context.Context, i int64) []byte {
 	// What the cache could not keep would be decoded again for each of its rows.
 	most := max(min(maxChunk, d.f.cache.Budget()-entry), 0)
 	if d.rowBytes > 0 && n > most/d.rowBytes {
-		d.tooLarge(fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes), uint64(n*d.rowBytes), most)
+		d.tooLarge(
+			fmt.Sprintf("%d rows of %d bytes that are stored as one", n, d.rowBytes),
+			uint64(n*d.rowBytes),
+			most,
+		)
 	}
 	if d.layout.class == layoutChunked && d.chunkBytes > most {
-		d.tooLarge(fmt.Sprintf("a chunk of %v elements", d.layout.chunk), uint64(d.chunkBytes), most)
+		d.tooLarge(
+			fmt.Sprintf("a chunk of %v elements", d.layout.chunk),
+			uint64(d.chunkBytes),
+			most,
+		)
 	}
 	out := make([]byte, n*d.rowBytes)
 	switch d.layout.class {
@@ -92,7 +101,8 @@ func (d *Dataset) load(ctx context.Context, i int64) []byte {
 // tooLarge refuses rows that can only be decoded together.
 func (d *Dataset) tooLarge(what string, got uint64, most int64) {
 	e := d.f.above(d.addr, what, got, uint64(most))
-	if e.Hint = "write the file with smaller chunks: h5repack -l CHUNK=…"; most < maxChunk && got <= maxChunk {
+	if e.Hint = "write the file with smaller chunks: h5repack -l CHUNK=…"; most < maxChunk &&
+		got <= maxChunk {
 		e.Hint = "raise the memory budget, or write the file with smaller chunks: h5repack -l CHUNK=…"
 	}
 	guard.Fail(e)
@@ -107,7 +117,8 @@ func (d *Dataset) plain(ctx context.Context, first int64, out []byte) {
 	d.stored(ctx, d.layout.addr+uint64(first*d.rowBytes), out)
 }
 
-// stored reads bytes that lie as they are: of a data set without chunks, or the first ones of a chunk without filters.
+// stored reads bytes that lie as they are: of a data set without chunks, or the first ones of a
+// chunk without filters.
 func (d *Dataset) stored(ctx context.Context, addr uint64, out []byte) {
 	guard.Check(d.f.r.ReadAt(ctx, out, d.f.place(addr, uint64(len(out)), "the data")))
 }
@@ -146,7 +157,8 @@ func (d *Dataset) assemble(ctx context.Context, i, first, n int64, out []byte) {
 	}
 	var stored []chunkRef
 	for k := range across {
-		// Where nothing was written, fill values: a data set of a few bytes may have millions of such chunks.
+		// Where nothing was written, fill values: a data set of a few bytes may have millions of
+		// such chunks.
 		if ref, ok := index.find(i*across + k); ok {
 			stored = append(stored, ref)
 			continue
@@ -215,8 +227,17 @@ func (d *Dataset) chunk(ctx context.Context, ref chunkRef, out []byte) {
 		return
 	}
 	at := d.f.place(ref.addr, uint64(ref.size), "a chunk")
-	if size := int64(ref.size); size*maxRatio+maxRatio < d.chunkBytes || size > d.chunkBytes+d.chunkBytes/8+4096 {
-		d.f.bad(ref.addr, "chunk %d has %d bytes and claims to hold %d", ref.number, size, d.chunkBytes)
+	if size := int64(
+		ref.size,
+	); size*maxRatio+maxRatio < d.chunkBytes ||
+		size > d.chunkBytes+d.chunkBytes/8+4096 {
+		d.f.bad(
+			ref.addr,
+			"chunk %d has %d bytes and claims to hold %d",
+			ref.number,
+			size,
+			d.chunkBytes,
+		)
 	}
 	s := scratches.Get().(*scratch)
 	defer s.free()

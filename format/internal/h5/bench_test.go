@@ -19,8 +19,8 @@ func cpuSeconds() float64 {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds()
 }
 
-// BenchmarkGzip reads gzip chunks of images, each once. BenchmarkGzip/h5py says what h5py does, by wall time and by CPU time of its
-// own process.
+// BenchmarkGzip reads gzip chunks of images, each once. BenchmarkGzip/h5py says what h5py does, by
+// wall time and by CPU time of its own process.
 func BenchmarkGzip(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "gzip.hdf5")
 	script := `
@@ -59,7 +59,12 @@ with h5py.File(sys.argv[1], 'w') as f:
 		b.SetBytes(int64(len(dst)))
 		for b.Loop() {
 			for i := range d.Rows() {
-				if err := d.ReadRows(b.Context(), i, 1, dst[i*d.RowBytes():(i+1)*d.RowBytes()]); err != nil {
+				if err := d.ReadRows(
+					b.Context(),
+					i,
+					1,
+					dst[i*d.RowBytes():(i+1)*d.RowBytes()],
+				); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -16,8 +16,15 @@ func (v visited) once(f *File, addr uint64) {
 	v[addr] = true
 }
 
-// tree1 walks a B-tree of version 1 from left to right. keySize is that of a key; leaf is called with the key left of each child of level 0.
-func (f *File) tree1(ctx context.Context, addr uint64, kind uint8, keySize int, leaf func(key []byte, child uint64)) {
+// tree1 walks a B-tree of version 1 from left to right. keySize is that of a key; leaf is called
+// with the key left of each child of level 0.
+func (f *File) tree1(
+	ctx context.Context,
+	addr uint64,
+	kind uint8,
+	keySize int,
+	leaf func(key []byte, child uint64),
+) {
 	seen := visited{}
 	var walk func(addr uint64, level int)
 	walk = func(addr uint64, level int) {
@@ -26,7 +33,14 @@ func (f *File) tree1(ctx context.Context, addr uint64, kind uint8, keySize int, 
 		c := f.structure(ctx, addr, uint64(head), "TREE", false)
 		k, l, n := c.u8(), int(c.u8()), int(c.u16())
 		if k != kind || level >= 0 && l != level {
-			f.bad(addr, "a B-tree node of type %d and level %d, expected %d and %d", k, l, kind, level)
+			f.bad(
+				addr,
+				"a B-tree node of type %d and level %d, expected %d and %d",
+				k,
+				l,
+				kind,
+				level,
+			)
 		}
 		c = f.structure(ctx, addr, uint64(head+n*(keySize+f.osz)), "TREE", false)
 		c.off = head

@@ -21,13 +21,30 @@ const (
 func encodedSize(n uint64) int { return (bits.Len64(max(n, 1))-1)/8 + 1 }
 
 // tree2 walks a B-tree of version 2 in order.
-func (f *File) tree2(ctx context.Context, addr uint64, each func(kind uint8, rec *cursor), kinds ...uint8) {
+func (f *File) tree2(
+	ctx context.Context,
+	addr uint64,
+	each func(kind uint8, rec *cursor),
+	kinds ...uint8,
+) {
 	c := f.structure(ctx, addr, uint64(22+f.osz+f.lsz), "BTHD", true)
-	version, kind, nodeSize, recSize, depth := c.u8(), c.u8(), int64(c.u32()), int64(c.u16()), int(c.u16())
+	version, kind, nodeSize, recSize, depth := c.u8(), c.u8(), int64(
+		c.u32(),
+	), int64(
+		c.u16(),
+	), int(
+		c.u16(),
+	)
 	c.skip(2)
 	root, rootRecs, total := c.addr(), int64(c.u16()), c.length()
 	if version != 0 || !slices.Contains(kinds, kind) {
-		f.bad(addr, "a B-tree of version %d with records of type %d, expected %v", version, kind, kinds)
+		f.bad(
+			addr,
+			"a B-tree of version %d with records of type %d, expected %v",
+			version,
+			kind,
+			kinds,
+		)
 	}
 	if depth > maxDepth || recSize == 0 || nodeSize < 10+recSize || nodeSize > maxMetadata {
 		f.bad(addr, "the sizes of a B-tree")
@@ -44,7 +61,8 @@ func (f *File) tree2(ctx context.Context, addr uint64, each func(kind uint8, rec
 	for d := 1; d <= depth; d++ {
 		ptr := int64(f.osz + nrec + levels[d-1].width)
 		l := &levels[d]
-		if l.most = (nodeSize - 10 - ptr) / (recSize + ptr); l.most <= 0 || l.most > 1<<32 || levels[d-1].below > 1<<58/(l.most+1) {
+		if l.most = (nodeSize - 10 - ptr) / (recSize + ptr); l.most <= 0 || l.most > 1<<32 ||
+			levels[d-1].below > 1<<58/(l.most+1) {
 			f.bad(addr, "the sizes of a B-tree")
 		}
 		l.below = (l.most+1)*levels[d-1].below + l.most

@@ -2,13 +2,15 @@ package h5
 
 import (
 	"context"
-	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 	"sync/atomic"
+
+	"github.com/goatnote-inc/robocache/internal/guard/leafcache"
 
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of files below a budget in bytes.
+// Cache keeps what was read and decoded (rows, chunk indexes, pieces of metadata) of any number of
+// files below a budget in bytes.
 type Cache struct {
 	things *lru.Cache[key, any]
 	files  atomic.Uint32
@@ -49,7 +51,8 @@ func (c *Cache) Limit(budget int64) { c.things.Limit(budget) }
 // Budget is how many bytes it keeps.
 func (c *Cache) Budget() int64 { return c.things.Stats().Budget }
 
-// cached gives a thing of a file, loading it where it is not there. What fails in the load ends the reading, for all who wait for it.
+// cached gives a thing of a file, loading it where it is not there. What fails in the load ends the
+// reading, for all who wait for it.
 func cached[T any](ctx context.Context, f *File, k key, load func() (T, int64)) T {
 	return leafcache.Load(ctx, f.cache.things, k, func() (any, int64) {
 		v, n := load()

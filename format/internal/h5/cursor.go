@@ -8,7 +8,8 @@ import (
 // undefined is the address that stands for "nowhere".
 const undefined = ^uint64(0)
 
-// cursor walks over a piece of metadata that was read. What would lie past its end is ErrMalformed (guard.Fail): no field needs a check.
+// cursor walks over a piece of metadata that was read. What would lie past its end is ErrMalformed
+// (guard.Fail): no field needs a check.
 type cursor struct {
 	f    *File
 	from uint64 // of the piece, and what it is: for errors

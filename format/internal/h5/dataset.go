@@ -21,7 +21,8 @@ type Dataset struct {
 	// Null says that there are no elements and no extent.
 	Null bool
 	Type *Type
-	// Keep says that rows without filters are kept in the cache too. Else they are read where they are wanted, each time.
+	// Keep says that rows without filters are kept in the cache too. Else they are read where they
+	// are wanted, each time.
 	Keep bool
 
 	max      []int64
@@ -50,7 +51,15 @@ func (o *Object) Dataset(ctx context.Context, name string) (_ *Dataset, err erro
 	f := o.f
 	body := func(kind uint16) []byte { return o.body(ctx, o.find(kind)) }
 	s := f.space(o.addr, body(msgSpace))
-	d := &Dataset{f: f, addr: o.addr, name: name, Null: s.null, Shape: s.shape, max: s.max, external: o.find(msgExternal) != nil}
+	d := &Dataset{
+		f:        f,
+		addr:     o.addr,
+		name:     name,
+		Null:     s.null,
+		Shape:    s.shape,
+		max:      s.max,
+		external: o.find(msgExternal) != nil,
+	}
 	d.Type = f.typeOf(o.addr, body(msgType))
 	d.layout = f.layout(o.addr, body(msgLayout))
 	if b := body(msgFilters); b != nil {
@@ -141,7 +150,8 @@ func (d *Dataset) Chunk() []int64 { return d.layout.chunk }
 // Filtered says that reading costs more than copying.
 func (d *Dataset) Filtered() bool { return len(d.filters) > 0 }
 
-// Together is how many bytes are decoded and kept together for one row, those of a row of chunks; 0 where rows are read as they lie.
+// Together is how many bytes are decoded and kept together for one row, those of a row of chunks; 0
+// where rows are read as they lie.
 func (d *Dataset) Together() int64 {
 	if d.layout.class != layoutChunked {
 		return 0
@@ -154,22 +164,39 @@ func (d *Dataset) Readable() (err error) {
 	defer guard.Recover("hdf5", &err)
 	defer guard.In("pointer", d.name)
 	if d.external {
-		d.f.unsupported(d.addr, "a data set whose bytes lie in other files (external storage)", "copy it in with h5repack")
+		d.f.unsupported(
+			d.addr,
+			"a data set whose bytes lie in other files (external storage)",
+			"copy it in with h5repack",
+		)
 	}
 	for i := range d.filters {
 		if p := &d.filters[i]; !p.known() {
-			d.f.unsupported(d.addr, "filter "+p.String(), "read are deflate, shuffle, fletcher32 and lzf: h5repack -f GZIP=4 writes such a file")
+			d.f.unsupported(
+				d.addr,
+				"filter "+p.String(),
+				"read are deflate, shuffle, fletcher32 and lzf: h5repack -f GZIP=4 writes such a file",
+			)
 		}
 	}
 	return nil
 }
 
-// Claim checks that the file could hold what the data set claims: a header of a few bytes may say 2^60 rows, all of them fill value.
+// Claim checks that the file could hold what the data set claims: a header of a few bytes may say
+// 2^60 rows, all of them fill value.
 func (d *Dataset) Claim() error {
 	most := int64(64<<20) + int64(min(d.f.size, 1<<50))*maxRatio
 	if d.rowBytes > 0 && d.rows > most/d.rowBytes {
 		e := d.f.error(robocache.ErrMalformed, d.addr, "a data set larger than its file can hold")
-		e.Want, e.Got = fmt.Sprintf("at most %d bytes from a file of %d", most, d.f.size), fmt.Sprintf("shape %v of %s", d.Shape, d.Type)
+		e.Want, e.Got = fmt.Sprintf(
+			"at most %d bytes from a file of %d",
+			most,
+			d.f.size,
+		), fmt.Sprintf(
+			"shape %v of %s",
+			d.Shape,
+			d.Type,
+		)
 		return robocache.At(e, robocache.Where{"pointer": d.name})
 	}
 	return nil

@@ -1,4 +1,5 @@
-// Package h5 reads HDF5 files: what libhdf5 1.0 to 2.0 writes, without libhdf5, ranged and by many goroutines at once.
+// Package h5 reads HDF5 files: what libhdf5 1.0 to 2.0 writes, without libhdf5, ranged and by many
+// goroutines at once.
 //
 // # Contract
 //

@@ -37,7 +37,8 @@ type File struct {
 	lax      bool // checksums of metadata are not compared: for fuzzing
 	// Superblock is the version of the superblock.
 	Superblock int
-	// Open is set if the file's writer has not closed it: its flags say so, or bytes follow its end.
+	// Open is set if the file's writer has not closed it: its flags say so, or bytes follow its
+	// end.
 	Open bool
 }
 
@@ -61,7 +62,17 @@ func find(ctx context.Context, r robocache.Ranged) (at int64, ok bool, err error
 
 // Open reads the superblock of a file. name is for errors. Close of the File does not close r.
 func Open(ctx context.Context, r robocache.Ranged, name string, cache *Cache) (*File, error) {
-	return open(ctx, &File{r: r, name: name, size: uint64(r.Size()), cache: cache, id: cache.files.Add(1), block: 4 << 10})
+	return open(
+		ctx,
+		&File{
+			r:     r,
+			name:  name,
+			size:  uint64(r.Size()),
+			cache: cache,
+			id:    cache.files.Add(1),
+			block: 4 << 10,
+		},
+	)
 }
 
 func open(ctx context.Context, f *File) (_ *File, err error) {
@@ -101,7 +112,11 @@ func (f *File) superblock(ctx context.Context) {
 		f.osz, f.lsz = int(c.u8()), int(c.u8())
 		for _, n := range []int{f.osz, f.lsz} {
 			if n != 2 && n != 4 && n != 8 {
-				f.unsupported(0, fmt.Sprintf("addresses of %d and lengths of %d bytes", f.osz, f.lsz), "")
+				f.unsupported(
+					0,
+					fmt.Sprintf("addresses of %d and lengths of %d bytes", f.osz, f.lsz),
+					"",
+				)
 			}
 		}
 	}
@@ -126,7 +141,11 @@ func (f *File) superblock(ctx context.Context) {
 			f.bad(uint64(at), "the superblock's checksum does not match its bytes")
 		}
 	default:
-		f.unsupported(uint64(at), fmt.Sprintf("superblock version %d", f.Superblock), "versions 0 to 3 are read")
+		f.unsupported(
+			uint64(at),
+			fmt.Sprintf("superblock version %d", f.Superblock),
+			"versions 0 to 3 are read",
+		)
 	}
 	if driver != undefined {
 		f.unsupported(uint64(at), "a file of several parts (driver information block)", "")
@@ -140,7 +159,8 @@ func (f *File) superblock(ctx context.Context) {
 	if eof != undefined && eof > f.size {
 		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "").
 			Expected(fmt.Sprintf("%d bytes, as the superblock says", eof), fmt.Sprintf("%d", f.size)).
-			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"))
+			WithHint("the file looks truncated, or its writer was stopped; fetch it again, or repair it with h5clear"),
+		)
 	}
 }
 
@@ -148,9 +168,11 @@ func (f *File) superblock(ctx context.Context) {
 func (f *File) place(addr, n uint64, what string) int64 {
 	at := addr + f.base
 	if addr == undefined || at < addr || at > f.size || n > f.size-at || at > math.MaxInt64 {
-		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": f.name, "offset": addr}, "%s", what).
-			Expected("a place inside the file", fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size)).
-			WithHint("the file may be cut off: fetch it again"))
+		guard.Fail(
+			robocache.Malformed("hdf5", robocache.Where{"file": f.name, "offset": addr}, "%s", what).
+				Expected("a place inside the file", fmt.Sprintf("%d bytes at %d of %d", n, addr, f.size)).
+				WithHint("the file may be cut off: fetch it again"),
+		)
 	}
 	return int64(at)
 }
@@ -185,7 +207,8 @@ func (f *File) blockAt(ctx context.Context, i int64) []byte {
 	})
 }
 
-// structure reads a piece of metadata that begins with a signature and, where sum is set, ends with a checksum of what is before.
+// structure reads a piece of metadata that begins with a signature and, where sum is set, ends with
+// a checksum of what is before.
 func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bool) *cursor {
 	b := f.metadata(ctx, addr, n, sig)
 	if len(b) < len(sig) || string(b[:len(sig)]) != sig {
@@ -208,7 +231,12 @@ func (f *File) structure(ctx context.Context, addr, n uint64, sig string, sum bo
 
 // error is one that names the file and the place in it.
 func (f *File) error(class error, addr uint64, format string, args ...any) *robocache.Error {
-	return robocache.NewError(class, "hdf5", robocache.Where{"file": f.name, "offset": addr}, format, args...)
+	return robocache.NewError(
+		class,
+		"hdf5",
+		robocache.Where{"file": f.name, "offset": addr},
+		format,
+		args...)
 }
 
 // bad ends the reading: the file is malformed.

@@ -22,8 +22,23 @@ const (
 	filterLZF      = 32000
 )
 
-var filterNames = map[uint16]string{filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", filterLZF: "lzf", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle",
-	32013: "zfp", 32015: "zstd", 32017: "sz", 32026: "blosc2"}
+var filterNames = map[uint16]string{
+	filterDeflate:  "deflate",
+	filterShuffle:  "shuffle",
+	filterFletcher: "fletcher32",
+	4:              "szip",
+	5:              "nbit",
+	6:              "scaleoffset",
+	307:            "bzip2",
+	filterLZF:      "lzf",
+	32001:          "blosc",
+	32004:          "lz4",
+	32008:          "bitshuffle",
+	32013:          "zfp",
+	32015:          "zstd",
+	32017:          "sz",
+	32026:          "blosc2",
+}
 
 // filter is one step of a pipeline, in the order of writing.
 type filter struct {
@@ -79,7 +94,8 @@ func (f *File) filters(addr uint64, b []byte) []filter {
 	return out
 }
 
-// scratch holds the buffers of decoding: two for the steps between filters, one for what was stored.
+// scratch holds the buffers of decoding: two for the steps between filters, one for what was
+// stored.
 type scratch struct{ stored, a, b []byte }
 
 var scratches = sync.Pool{New: func() any { return &scratch{} }}
@@ -102,11 +118,13 @@ func room(b *[]byte, n int) []byte {
 
 var errSize = errors.New("the chunk has another size than its data set says")
 
-// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was skipped.
+// undo takes the filters off a stored chunk, into dst. Bit i of mask says that filter i was
+// skipped.
 func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	type step struct {
 		*filter
-		size int // of what went into it when writing: known until something has compressed it, then -1
+		// of what went into it when writing: known until something has compressed it, then -1
+		size int
 	}
 	var buf [8]step
 	steps := buf[:0]
@@ -146,7 +164,8 @@ func undo(filters []filter, mask uint32, stored, dst []byte, s *scratch) error {
 	return nil
 }
 
-// undo takes one filter off, into out, or where nothing tells the size, which is then nil, into new memory; most is that of the chunk.
+// undo takes one filter off, into out, or where nothing tells the size, which is then nil, into new
+// memory; most is that of the chunk.
 func (p *filter) undo(out, data []byte, most int) ([]byte, error) {
 	switch p.id {
 	case filterDeflate:
@@ -187,7 +206,11 @@ func checkFletcher(b []byte) ([]byte, error) {
 	got := fletcher32(b[:n])
 	// Files of HDF5 1.6.2 and older have the bytes of each half the other way round.
 	if got != want && got&0xff00ff<<8|got>>8&0xff00ff != want {
-		return nil, fmt.Errorf("the chunk's fletcher32 checksum is %08x, its bytes give %08x", want, got)
+		return nil, fmt.Errorf(
+			"the chunk's fletcher32 checksum is %08x, its bytes give %08x",
+			want,
+			got,
+		)
 	}
 	return b[:n], nil
 }

@@ -54,7 +54,11 @@ func (f *File) fractalHeap(ctx context.Context, addr uint64) *fractal {
 	c.skip(2)
 	h.root, h.rows = c.addr(), int(c.u16())
 	pow := func(v uint64) bool { return v != 0 && v&(v-1) == 0 }
-	if !pow(h.width) || !pow(h.start) || !pow(h.largest) || h.start > h.largest || h.largest > maxMetadata || heapBits > 64 || h.idLength < 3 || h.idLength > 64 {
+	if !pow(h.width) || !pow(h.start) || !pow(h.largest) || h.start > h.largest ||
+		h.largest > maxMetadata ||
+		heapBits > 64 ||
+		h.idLength < 3 ||
+		h.idLength > 64 {
 		f.bad(addr, "the sizes of a fractal heap")
 	}
 	h.offSize = (heapBits + 7) / 8
@@ -66,9 +70,15 @@ func (f *File) fractalHeap(ctx context.Context, addr uint64) *fractal {
 	return h
 }
 
-// dense calls each with what the records of a B-tree of a kind name in a heap; m is a message that says where both lie, behind skip bytes
-// that it may have.
-func (o *Object) dense(ctx context.Context, m *message, skip int, kind uint8, each func(heap uint64, object []byte, rec *cursor)) {
+// dense calls each with what the records of a B-tree of a kind name in a heap; m is a message that
+// says where both lie, behind skip bytes that it may have.
+func (o *Object) dense(
+	ctx context.Context,
+	m *message,
+	skip int,
+	kind uint8,
+	each func(heap uint64, object []byte, rec *cursor),
+) {
 	f := o.f
 	c := f.cursor(o.addr, "a message of dense links or attributes", m.data)
 	version, flags := c.u8(), c.u8()
@@ -197,7 +207,12 @@ func (h *fractal) hold(n uint64) {
 }
 
 // begin reads the head that both kinds of blocks have.
-func (h *fractal) begin(ctx context.Context, addr, offset, size uint64, sig string, sum bool) *cursor {
+func (h *fractal) begin(
+	ctx context.Context,
+	addr, offset, size uint64,
+	sig string,
+	sum bool,
+) *cursor {
 	c := h.f.structure(ctx, addr, size, sig, sum)
 	c.skip(1)
 	if c.addr() != h.addr || c.uint(h.offSize) != offset {

@@ -39,7 +39,8 @@ func tiny(t testing.TB) [][]byte {
 	return out
 }
 
-// readAll reads what is in a file, and collects errors. What it holds of rows is a digest of their bytes by path.
+// readAll reads what is in a file, and collects errors. What it holds of rows is a digest of their
+// bytes by path.
 func readAll(ctx context.Context, f *File) (rows map[string]string, errs []error) {
 	rows = map[string]string{}
 	seen := map[uint64]bool{}
@@ -122,7 +123,18 @@ func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error)
 	t.Helper()
 	before, began := hostile.Allocated(), cpuTime()
 	cache := NewCache(8 << 20)
-	f, err := open(t.Context(), &File{r: inMemory(b), name: "x", size: uint64(len(b)), cache: cache, id: 1, block: 4 << 10, lax: lax})
+	f, err := open(
+		t.Context(),
+		&File{
+			r:     inMemory(b),
+			name:  "x",
+			size:  uint64(len(b)),
+			cache: cache,
+			id:    1,
+			block: 4 << 10,
+			lax:   lax,
+		},
+	)
 	var rows map[string]string
 	errs := []error{err}
 	if err == nil {
@@ -143,7 +155,8 @@ func checkHostile(t *testing.T, b []byte, lax bool) (map[string]string, []error)
 	return rows, errs
 }
 
-// FuzzFile: whatever the bytes are (H2, H3, H4). Checksums are not compared, so that what they guard is reached.
+// FuzzFile: whatever the bytes are (H2, H3, H4). Checksums are not compared, so that what they
+// guard is reached.
 func FuzzFile(f *testing.F) {
 	for _, b := range tiny(f) {
 		f.Add(b)
@@ -168,7 +181,8 @@ func FuzzFilters(f *testing.F) {
 	})
 }
 
-// TestTruncated: a small file cut at every length gives an error, or what the whole gives, never other rows (H4).
+// TestTruncated: a small file cut at every length gives an error, or what the whole gives, never
+// other rows (H4).
 func TestTruncated(t *testing.T) {
 	for _, b := range tiny(t) {
 		whole, errs := checkHostile(t, b, false)
@@ -189,7 +203,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestFlipped: a flipped byte never ends in a panic or a hang; where checksums guard, it is an error or the same rows.
+// TestFlipped: a flipped byte never ends in a panic or a hang; where checksums guard, it is an
+// error or the same rows.
 func TestFlipped(t *testing.T) {
 	step := 5 // the fuzzer does the rest
 	if testing.Short() {
@@ -227,7 +242,11 @@ func TestLies(t *testing.T) {
 	}
 	le := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 	// The shape 10 × 4 of g/gz becomes 2^60 × 4: refused before anything of that size is taken.
-	_, errs := checkHostile(t, patch(append(le(10), le(4)...), append(le(1<<60), le(4)...), 0), false)
+	_, errs := checkHostile(
+		t,
+		patch(append(le(10), le(4)...), append(le(1<<60), le(4)...), 0),
+		false,
+	)
 	if len(errs) == 0 || !errors.Is(errs[0], robocache.ErrMalformed) {
 		t.Error(errs)
 	}
@@ -236,15 +255,26 @@ func TestLies(t *testing.T) {
 	c := append([]byte(nil), old...)
 	copy(c[i+5:], []byte{1}) // a level above …
 	copy(c[i+8+16+8:], le(uint64(i)))
-	if _, errs = checkHostile(t, c, false); len(errs) == 0 || !errors.Is(errs[0], robocache.ErrMalformed) {
+	if _, errs = checkHostile(
+		t,
+		c,
+		false,
+	); len(errs) == 0 ||
+		!errors.Is(errs[0], robocache.ErrMalformed) {
 		t.Error(errs)
 	}
 	// Deflate becomes blosc: named.
-	c = patch([]byte("\x01\x00\x08\x00\x01\x00\x01\x00deflate\x00"), []byte("\x01\x7d\x08\x00\x01\x00\x01\x00blosc\x00\x00\x00"), 0)
+	c = patch(
+		[]byte("\x01\x00\x08\x00\x01\x00\x01\x00deflate\x00"),
+		[]byte("\x01\x7d\x08\x00\x01\x00\x01\x00blosc\x00\x00\x00"),
+		0,
+	)
 	found := false
 	_, errs = checkHostile(t, c, false)
 	for _, err := range errs {
-		found = found || errors.Is(err, robocache.ErrUnsupported) && strings.Contains(err.Error(), "blosc (filter 32001)")
+		found = found ||
+			errors.Is(err, robocache.ErrUnsupported) &&
+				strings.Contains(err.Error(), "blosc (filter 32001)")
 	}
 	if !found {
 		t.Error(errs)
@@ -260,7 +290,11 @@ func TestSoftCircle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = f.Lookup(t.Context(), "g/soft"); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "circle") {
+	if _, err = f.Lookup(
+		t.Context(),
+		"g/soft",
+	); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "circle") {
 		t.Error(err)
 	}
 }

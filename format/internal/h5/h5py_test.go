@@ -18,16 +18,20 @@ func python(t testing.TB) string {
 	return py
 }
 
-// TestH5py: files that h5py writes in every libver setting, with thousands of members and chunks, are as it reads them (H1).
+// TestH5py: files that h5py writes in every libver setting, with thousands of members and chunks,
+// are as it reads them (H1).
 func TestH5py(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"testdata/make.py", dir}
 	if os.Getenv("ROBOCACHE_EXHAUSTIVE") != "" {
 		args = append(args, "all")
 	} else {
-		t.Log("thousands of members and chunks in the newest layout alone; ROBOCACHE_EXHAUSTIVE=1: in the oldest too")
+		t.Log(
+			"thousands of members and chunks in the newest layout alone; ROBOCACHE_EXHAUSTIVE=1: in the oldest too",
+		)
 	}
-	if out, err := exec.CommandContext(t.Context(), python(t), args...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), python(t), args...).
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "*.hdf5"))

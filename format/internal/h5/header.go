@@ -59,7 +59,11 @@ func (f *File) object(ctx context.Context, addr uint64) *Object {
 	h := &header{Object: &Object{f: f, addr: addr}, seen: visited{addr: true}}
 	switch b := f.metadata(ctx, addr, 4, "object header"); {
 	case string(b) == "OHDR":
-		c := f.cursor(addr, "an object header", f.metadata(ctx, addr, min(34, f.size-min(f.size, addr+f.base)), "object header"))
+		c := f.cursor(
+			addr,
+			"an object header",
+			f.metadata(ctx, addr, min(34, f.size-min(f.size, addr+f.base)), "object header"),
+		)
 		c.skip(4)
 		version, flags := c.u8(), c.u8()
 		if version != 2 {
@@ -89,14 +93,24 @@ func (f *File) object(ctx context.Context, addr uint64) *Object {
 		for h.todo = []stretch{{addr + 16, h.held}}; len(h.todo) > 0 && h.left > 0; {
 			s := h.todo[0]
 			h.todo = h.todo[1:]
-			h.messages(f.cursor(s.addr, "a block of an object header", f.metadata(ctx, s.addr, s.size, "messages of an object header")))
+			h.messages(
+				f.cursor(
+					s.addr,
+					"a block of an object header",
+					f.metadata(ctx, s.addr, s.size, "messages of an object header"),
+				),
+			)
 		}
 		if h.left > 0 {
 			f.bad(addr, "the object header says %d messages more than there are", h.left)
 		}
 	default:
 		if addr == f.root {
-			e := f.error(robocache.ErrMalformed, addr, "the file has no root group: its writer has not closed it, or the file is cut")
+			e := f.error(
+				robocache.ErrMalformed,
+				addr,
+				"the file has no root group: its writer has not closed it, or the file is cut",
+			)
 			e.Hint = "Fetch the file again, or record it again: what the writer kept in memory is lost"
 			guard.Fail(e)
 		}
@@ -145,7 +159,8 @@ func (o *Object) find(kind uint16) *message {
 	return nil
 }
 
-// body gives a message's data, of a shared one those of the object that it names; nil where there is none.
+// body gives a message's data, of a shared one those of the object that it names; nil where there
+// is none.
 func (o *Object) body(ctx context.Context, m *message) []byte {
 	switch {
 	case m == nil:
@@ -164,7 +179,11 @@ func (f *File) shared(ctx context.Context, from uint64, ref []byte, kind uint16,
 	case version == 1:
 		c.skip(6)
 	case version == 3 && how == 1:
-		f.unsupported(from, "a message in the file's table of shared messages", "write the file again with h5repack")
+		f.unsupported(
+			from,
+			"a message in the file's table of shared messages",
+			"write the file again with h5repack",
+		)
 	case version != 2 && version != 3:
 		f.bad(from, "shared message version %d", version)
 	}

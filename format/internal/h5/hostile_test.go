@@ -16,7 +16,15 @@ import (
 
 // raw is a file of which no superblock was read.
 func raw(b []byte) *File {
-	return &File{r: inMemory(b), name: "raw", size: uint64(len(b)), osz: 8, lsz: 8, block: 4096, cache: NewCache(8 << 20)}
+	return &File{
+		r:     inMemory(b),
+		name:  "raw",
+		size:  uint64(len(b)),
+		osz:   8,
+		lsz:   8,
+		block: 4096,
+		cache: NewCache(8 << 20),
+	}
 }
 
 func shuffled(b []byte, n int) []byte {
@@ -29,7 +37,8 @@ func shuffled(b []byte, n int) []byte {
 	return out
 }
 
-// TestLongPipelines: filters in any number and order come off in reverse; no step reads where it writes.
+// TestLongPipelines: filters in any number and order come off in reverse; no step reads where it
+// writes.
 func TestLongPipelines(t *testing.T) {
 	want := make([]byte, 4096)
 	for i := range want {
@@ -41,7 +50,12 @@ func TestLongPipelines(t *testing.T) {
 	w := zlib.NewWriter(&z)
 	w.Write(stored)
 	w.Close()
-	two := []filter{{id: filterShuffle, values: []uint32{4}}, {id: filterShuffle, values: []uint32{2}}, {id: filterFletcher}, {id: filterDeflate}}
+	two := []filter{
+		{id: filterShuffle, values: []uint32{4}},
+		{id: filterShuffle, values: []uint32{2}},
+		{id: filterFletcher},
+		{id: filterDeflate},
+	}
 	got := make([]byte, len(want))
 	if err := undo(two, 0, z.Bytes(), got, &scratch{}); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("shuffle, shuffle, fletcher32, deflate: %v", err)
@@ -57,7 +71,8 @@ func TestLongPipelines(t *testing.T) {
 	}
 }
 
-// TestOverlappingHeaders: continuation blocks over each other are not held as often as they are named (H2).
+// TestOverlappingHeaders: continuation blocks over each other are not held as often as they are
+// named (H2).
 func TestOverlappingHeaders(t *testing.T) {
 	le := binary.LittleEndian
 	const blocks = 200
@@ -77,12 +92,14 @@ func TestOverlappingHeaders(t *testing.T) {
 	b = append(b, make([]byte, size+8*blocks)...)
 	before := hostile.Allocated()
 	_, err := raw(b).At(t.Context(), 0)
-	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) ||
+		got > 2*maxMetadata {
 		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
 	}
 }
 
-// TestSharedTexts: elements of varying length that share one text of a heap do not make gigabytes of it (H2).
+// TestSharedTexts: elements of varying length that share one text of a heap do not make gigabytes
+// of it (H2).
 func TestSharedTexts(t *testing.T) {
 	le := binary.LittleEndian
 	const size = 1 << 20
@@ -95,10 +112,16 @@ func TestSharedTexts(t *testing.T) {
 	for range 500 {
 		refs = le.AppendUint32(le.AppendUint64(le.AppendUint32(refs, size), 8), 1)
 	}
-	a := &Attribute{Name: "a", f: raw(b), raw: refs, Type: &Type{Class: Varying, IsText: true, Size: 16, Base: &Type{Class: Text, Size: 1}}}
+	a := &Attribute{
+		Name: "a",
+		f:    raw(b),
+		raw:  refs,
+		Type: &Type{Class: Varying, IsText: true, Size: 16, Base: &Type{Class: Text, Size: 1}},
+	}
 	before := hostile.Allocated()
 	_, err := a.Strings(t.Context())
-	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) || got > 2*maxMetadata {
+	if got := hostile.Allocated() - before; !errors.Is(err, robocache.ErrResourceLimit) ||
+		got > 2*maxMetadata {
 		t.Errorf("%d bytes taken for %d: %v", got, len(b), err)
 	}
 	a.raw = refs[:16*3]
@@ -117,14 +140,34 @@ func cpuTime() time.Duration {
 // TestEmptyChunks: millions of chunks that were never written are fill values, in no time.
 func TestEmptyChunks(t *testing.T) {
 	const n = 4 << 20
-	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, n}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, fill: []byte{7}, max: []int64{1, n},
-		layout: &layout{class: layoutChunked, addr: undefined, chunk: []int64{1, 1}, element: 1, index: indexTree1}}
+	d := &Dataset{
+		f: raw(
+			make([]byte, 8),
+		),
+		Shape: []int64{1, n},
+		Type:  &Type{Class: Integer, Size: 1, DType: robocache.Uint8},
+		fill:  []byte{7},
+		max:   []int64{1, n},
+		layout: &layout{
+			class:   layoutChunked,
+			addr:    undefined,
+			chunk:   []int64{1, 1},
+			element: 1,
+			index:   indexTree1,
+		},
+	}
 	if err := guard.Try(d.measure); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, n)
 	start := cpuTime()
-	if err := d.ReadRows(t.Context(), 0, 1, got); err != nil || got[0] != 7 || bytes.Count(got, []byte{7}) != n {
+	if err := d.ReadRows(
+		t.Context(),
+		0,
+		1,
+		got,
+	); err != nil || got[0] != 7 ||
+		bytes.Count(got, []byte{7}) != n {
 		t.Error(err)
 	}
 	if took := cpuTime() - start; took > 5*time.Second {
@@ -134,7 +177,13 @@ func TestEmptyChunks(t *testing.T) {
 
 // TestHugeRow: a row that the file only claims is refused before memory is taken for it.
 func TestHugeRow(t *testing.T) {
-	d := &Dataset{f: raw(make([]byte, 8)), Shape: []int64{1, 1 << 40}, Type: &Type{Class: Integer, Size: 1, DType: robocache.Uint8}, max: []int64{1, 1 << 40}, layout: &layout{class: layoutContiguous, addr: undefined}}
+	d := &Dataset{
+		f:      raw(make([]byte, 8)),
+		Shape:  []int64{1, 1 << 40},
+		Type:   &Type{Class: Integer, Size: 1, DType: robocache.Uint8},
+		max:    []int64{1, 1 << 40},
+		layout: &layout{class: layoutContiguous, addr: undefined},
+	}
 	if err := guard.Try(d.measure); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +192,8 @@ func TestHugeRow(t *testing.T) {
 	}
 }
 
-// TestLongMessage: a message of a new header that is longer than its block is malformed; what is shorter than a message's head is a gap.
+// TestLongMessage: a message of a new header that is longer than its block is malformed; what is
+// shorter than a message's head is a gap.
 func TestLongMessage(t *testing.T) {
 	header := func(flags byte, messages ...byte) []byte {
 		b := append([]byte("OHDR\x02"), flags, byte(len(messages)))

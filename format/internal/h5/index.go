@@ -28,7 +28,11 @@ func (x chunkIndex) find(n int64) (chunkRef, bool) {
 	if n < int64(len(x)) && x[n].number == n {
 		return x[n], true // all before it are there
 	}
-	i, ok := slices.BinarySearchFunc(x, n, func(r chunkRef, n int64) int { return cmp.Compare(r.number, n) })
+	i, ok := slices.BinarySearchFunc(
+		x,
+		n,
+		func(r chunkRef, n int64) int { return cmp.Compare(r.number, n) },
+	)
 	if !ok {
 		return chunkRef{}, false
 	}
@@ -47,7 +51,8 @@ type indexer struct {
 	size      int     // of their elements
 }
 
-// add notes a chunk by its coordinates in the grid. Chunks outside of the extent are what a data set that shrank left behind.
+// add notes a chunk by its coordinates in the grid. Chunks outside of the extent are what a data
+// set that shrank left behind.
 func (x *indexer) add(at []int64, r chunkRef) {
 	if r.addr == undefined {
 		return
@@ -61,7 +66,14 @@ func (x *indexer) add(at []int64, r chunkRef) {
 	}
 	x.out = append(x.out, r)
 	if x.out.bytes() > x.limit {
-		guard.Fail(x.above(x.d.addr, fmt.Sprintf("the index of %d and more chunks", len(x.out)), uint64(x.out.bytes()), uint64(x.limit)))
+		guard.Fail(
+			x.above(
+				x.d.addr,
+				fmt.Sprintf("the index of %d and more chunks", len(x.out)),
+				uint64(x.out.bytes()),
+				uint64(x.limit),
+			),
+		)
 	}
 }
 
@@ -176,7 +188,10 @@ func (x *indexer) read(ctx context.Context) {
 			x.bad(l.addr, "%d chunks of %d bytes in a file of %d", total, d.chunkBytes, x.File.size)
 		}
 		for n := range total {
-			x.addLinear(n, chunkRef{addr: l.addr + uint64(n*d.chunkBytes), size: uint32(d.chunkBytes)})
+			x.addLinear(
+				n,
+				chunkRef{addr: l.addr + uint64(n*d.chunkBytes), size: uint32(d.chunkBytes)},
+			)
 		}
 	case indexFixed:
 		x.fixed(ctx)

@@ -42,7 +42,11 @@ func (f *File) layout(addr uint64, b []byte) *layout {
 	l := &layout{addr: undefined}
 	version := c.u8()
 	if version < 1 || version > 5 {
-		f.unsupported(addr, fmt.Sprintf("data layout version %d", version), "versions 1 to 5 are read")
+		f.unsupported(
+			addr,
+			fmt.Sprintf("data layout version %d", version),
+			"versions 1 to 5 are read",
+		)
 	}
 	n := 0
 	if version < 3 { // of HDF5 1.6 and older
@@ -53,7 +57,11 @@ func (f *File) layout(addr uint64, b []byte) *layout {
 	case l.class > layoutVirtual:
 		f.bad(addr, "the data layout is of unknown class")
 	case l.class == layoutVirtual:
-		f.unsupported(addr, "a virtual data set", "its data lies in other files: open those, or copy it with h5repack")
+		f.unsupported(
+			addr,
+			"a virtual data set",
+			"its data lies in other files: open those, or copy it with h5repack",
+		)
 	case version < 3:
 		c.skip(5)
 		if l.class != layoutCompact {

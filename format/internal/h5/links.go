@@ -44,7 +44,13 @@ func (o *Object) Links(ctx context.Context) (out []Link, err error) {
 		case msgLink:
 			out = append(out, f.link(o.addr, m.data))
 		case msgLinkInfo:
-			o.dense(ctx, m, 8, recLinkName, func(heap uint64, b []byte, _ *cursor) { out = append(out, f.link(heap, b)) })
+			o.dense(
+				ctx,
+				m,
+				8,
+				recLinkName,
+				func(heap uint64, b []byte, _ *cursor) { out = append(out, f.link(heap, b)) },
+			)
 		}
 	}
 	slices.SortFunc(out, func(a, b Link) int { return strings.Compare(a.Name, b.Name) })
@@ -62,7 +68,11 @@ func (f *File) symbols(ctx context.Context, tree, heapAddr uint64, out []Link) [
 	c.skip(4)
 	size := c.length()
 	c.length()
-	heap := f.cursor(heapAddr, "a name in a group's heap", f.metadata(ctx, c.addr(), size, "local heap"))
+	heap := f.cursor(
+		heapAddr,
+		"a name in a group's heap",
+		f.metadata(ctx, c.addr(), size, "local heap"),
+	)
 	held := uint64(0) // bytes of names: entries may share one, and would then make much of little
 	name := func(at uint64) string {
 		if at >= size {
@@ -144,7 +154,8 @@ func (f *File) At(ctx context.Context, addr uint64) (o *Object, err error) {
 	return f.object(ctx, addr), nil
 }
 
-// Lookup finds an object by path, along hard and soft links. ErrNotFound where there is none; ErrUnsupported behind an external link.
+// Lookup finds an object by path, along hard and soft links. ErrNotFound where there is none;
+// ErrUnsupported behind an external link.
 func (f *File) Lookup(ctx context.Context, path string) (_ *Object, err error) {
 	defer guard.Recover("hdf5", &err)
 	soft := 0
@@ -161,7 +172,14 @@ func (o *Object) Lookup(ctx context.Context, path string) (_ *Object, err error)
 func (o *Object) lookup(ctx context.Context, path string, soft *int) *Object {
 	f := o.f
 	missing := func(name string) {
-		guard.Fail(robocache.NotFound("hdf5", robocache.Where{"file": f.name, "pointer": path}, "no object %q", name))
+		guard.Fail(
+			robocache.NotFound(
+				"hdf5",
+				robocache.Where{"file": f.name, "pointer": path},
+				"no object %q",
+				name,
+			),
+		)
 	}
 	if len(path) > maxPath {
 		missing(path[:64])
@@ -175,7 +193,11 @@ func (o *Object) lookup(ctx context.Context, path string, soft *int) *Object {
 			continue
 		}
 		links := guard.Must(at.Links(ctx))
-		i, ok := slices.BinarySearchFunc(links, name, func(l Link, n string) int { return strings.Compare(l.Name, n) })
+		i, ok := slices.BinarySearchFunc(
+			links,
+			name,
+			func(l Link, n string) int { return strings.Compare(l.Name, n) },
+		)
 		if !ok {
 			missing(name)
 		}
@@ -184,7 +206,8 @@ func (o *Object) lookup(ctx context.Context, path string, soft *int) *Object {
 	return at
 }
 
-// Follow gives the object that a link of o names. Whoever has the links of a group comes to its objects by it: Lookup lists them anew for each name.
+// Follow gives the object that a link of o names. Whoever has the links of a group comes to its
+// objects by it: Lookup lists them anew for each name.
 func (o *Object) Follow(ctx context.Context, l *Link) (_ *Object, err error) {
 	defer guard.Recover("hdf5", &err)
 	soft := 0
@@ -196,12 +219,16 @@ func (o *Object) follow(ctx context.Context, l *Link, path string, soft *int) *O
 		return o.f.object(ctx, l.addr)
 	}
 	if l.External != "" {
-		guard.Fail(robocache.Unsupported("hdf5", robocache.Where{"file": o.f.name, "pointer": l.Name}, "an external link to %q in %q", l.Soft, l.External).
-			WithHint("links out of a file are not followed; copy the data in with h5copy or h5repack"))
+		guard.Fail(
+			robocache.Unsupported("hdf5", robocache.Where{"file": o.f.name, "pointer": l.Name}, "an external link to %q in %q", l.Soft, l.External).
+				WithHint("links out of a file are not followed; copy the data in with h5copy or h5repack"),
+		)
 	}
 	if *soft++; *soft > maxSoft {
-		guard.Fail(robocache.Malformed("hdf5", robocache.Where{"file": o.f.name, "pointer": path}, "soft links go round in a circle").
-			Expected(fmt.Sprintf("at most %d on the way", maxSoft), l.Soft))
+		guard.Fail(
+			robocache.Malformed("hdf5", robocache.Where{"file": o.f.name, "pointer": path}, "soft links go round in a circle").
+				Expected(fmt.Sprintf("at most %d on the way", maxSoft), l.Soft),
+		)
 	}
 	return o.lookup(ctx, l.Soft, soft)
 }

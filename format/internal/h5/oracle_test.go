@@ -255,7 +255,8 @@ func readOracle(t *testing.T, path string) map[string]*oracleObject {
 	return o.Objects
 }
 
-// TestOracles: every object of the shared files is as h5py reads it (H1), whatever fits into the cache (H6).
+// TestOracles: every object of the shared files is as h5py reads it (H1), whatever fits into the
+// cache (H6).
 func TestOracles(t *testing.T) {
 	for _, set := range []string{"hdf5_features", "robomimic_like", "aloha_like"} {
 		dir := realdata.Path(t, set)
@@ -292,10 +293,20 @@ func TestLinks(t *testing.T) {
 		if err != nil || hard.Address() != soft.Address() {
 			t.Error("the soft link leads elsewhere", err)
 		}
-		if _, err = f.Lookup(t.Context(), "links/dangling"); !errors.Is(err, robocache.ErrNotFound) {
+		if _, err = f.Lookup(
+			t.Context(),
+			"links/dangling",
+		); !errors.Is(
+			err,
+			robocache.ErrNotFound,
+		) {
 			t.Error(err)
 		}
-		if _, err = f.Lookup(t.Context(), "links/external"); !errors.Is(err, robocache.ErrUnsupported) || !strings.Contains(err.Error(), "other.hdf5") {
+		if _, err = f.Lookup(
+			t.Context(),
+			"links/external",
+		); !errors.Is(err, robocache.ErrUnsupported) ||
+			!strings.Contains(err.Error(), "other.hdf5") {
 			t.Error(err)
 		}
 	}

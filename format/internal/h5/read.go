@@ -22,10 +22,12 @@ type Piece struct {
 	Dst    []byte // N × RowBytes bytes
 }
 
-// direct is the size from which on rows of a data set without filters are read where they are wanted, past the cache.
+// direct is the size from which on rows of a data set without filters are read where they are
+// wanted, past the cache.
 const direct = 64 << 10
 
-// Read fills all pieces. Bands that must be decoded are, as many at once as there are cores, or reads of a remote file; none is decoded twice.
+// Read fills all pieces. Bands that must be decoded are, as many at once as there are cores, or
+// reads of a remote file; none is decoded twice.
 func Read(ctx context.Context, pieces []Piece) error {
 	rest, far := pieces[:0:0], pieces[:0:0]
 	for i := range pieces { // the common case, all there: copies
@@ -62,10 +64,23 @@ func together(ctx context.Context, pieces []Piece) (err error) {
 			if spans[f] == nil {
 				files = append(files, f)
 			}
-			spans[f] = append(spans[f], store.Span{Off: f.place(addr+uint64(p.Row*p.D.rowBytes), uint64(len(p.Dst)), "the data"), P: p.Dst})
+			spans[f] = append(
+				spans[f],
+				store.Span{
+					Off: f.place(addr+uint64(p.Row*p.D.rowBytes), uint64(len(p.Dst)), "the data"),
+					P:   p.Dst,
+				},
+			)
 		}
 	}
-	guard.Check(each(ctx, reads, len(files), func(ctx context.Context, i int) error { return store.ReadRanges(ctx, files[i].r, spans[files[i]]) }))
+	guard.Check(
+		each(
+			ctx,
+			reads,
+			len(files),
+			func(ctx context.Context, i int) error { return store.ReadRanges(ctx, files[i].r, spans[files[i]]) },
+		),
+	)
 	for _, p := range pieces {
 		p.D.native(p.Dst)
 	}
@@ -75,7 +90,15 @@ func together(ctx context.Context, pieces []Piece) (err error) {
 // inside says that the rows are those of the data set.
 func (p *Piece) inside() error {
 	if p.Row < 0 || p.N < 0 || p.N > p.D.rows-p.Row {
-		return robocache.Misuse("hdf5", robocache.Where{"pointer": p.D.name}, "rows %d to %d of %d into %d bytes", p.Row, p.Row+p.N, p.D.rows, len(p.Dst))
+		return robocache.Misuse(
+			"hdf5",
+			robocache.Where{"pointer": p.D.name},
+			"rows %d to %d of %d into %d bytes",
+			p.Row,
+			p.Row+p.N,
+			p.D.rows,
+			len(p.Dst),
+		)
 	}
 	return nil
 }
@@ -88,7 +111,8 @@ func (p *Piece) check() error {
 		Expected(fmt.Sprintf("%d bytes for %d rows", p.N*p.D.rowBytes, p.N), fmt.Sprint(len(p.Dst)))
 }
 
-// parts calls each with the rows of the piece by band, as far as it says: rows at to at+n of band i go to dst.
+// parts calls each with the rows of the piece by band, as far as it says: rows at to at+n of band i
+// go to dst.
 func (p *Piece) parts(each func(i, at, n int64, dst []byte) bool) bool {
 	d := p.D
 	for row, end := p.Row, p.Row+p.N; row < end; {
@@ -144,7 +168,11 @@ func decode(ctx context.Context, pieces []Piece) error {
 		})
 	}
 	order := func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.d.f.id, b.d.f.id), cmp.Compare(a.d.addr, b.d.addr), cmp.Compare(a.band, b.band))
+		return cmp.Or(
+			cmp.Compare(a.d.f.id, b.d.f.id),
+			cmp.Compare(a.d.addr, b.d.addr),
+			cmp.Compare(a.band, b.band),
+		)
 	}
 	slices.SortStableFunc(parts, order)
 	var bands [][]part
@@ -175,7 +203,8 @@ func decode(ctx context.Context, pieces []Piece) error {
 // reads is how many reads of a remote file are under way at once.
 const reads = 16
 
-// workers is how many bands are read and decoded at once: as there are cores, and of a remote file more, as far as they fit into a quarter of the cache.
+// workers is how many bands are read and decoded at once: as there are cores, and of a remote file
+// more, as far as they fit into a quarter of the cache.
 func (d *Dataset) workers() int {
 	cores := runtime.GOMAXPROCS(0)
 	if !store.Remote(d.f.r) {
@@ -213,7 +242,8 @@ func (d *Dataset) ReadRows(ctx context.Context, row, n int64, dst []byte) error 
 // Past says that rows are read past the cache: View takes new memory for them.
 func (d *Dataset) Past() bool { return d.layout.class == layoutContiguous && !d.Keep }
 
-// View gives rows that lie one after the other in memory: row and up to n-1 that follow it. They are shared: nobody may change them.
+// View gives rows that lie one after the other in memory: row and up to n-1 that follow it. They
+// are shared: nobody may change them.
 func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error) {
 	if err := (&Piece{D: d, Row: row, N: min(n, 1)}).inside(); err != nil {
 		return nil, 0, err
@@ -223,7 +253,10 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 	}
 	if d.Past() {
 		if d.rowBytes > maxRow {
-			return nil, 0, robocache.At(d.f.above(d.addr, "a row", uint64(d.rowBytes), maxRow), robocache.Where{"pointer": d.name})
+			return nil, 0, robocache.At(
+				d.f.above(d.addr, "a row", uint64(d.rowBytes), maxRow),
+				robocache.Where{"pointer": d.name},
+			)
 		}
 		n = min(n, max(1, maxChunk/d.rowBytes))
 		b := make([]byte, n*d.rowBytes)
@@ -239,7 +272,8 @@ func (d *Dataset) View(ctx context.Context, row, n int64) ([]byte, int64, error)
 	return b[(row-first)*d.rowBytes : (row-first+n)*d.rowBytes], n, nil
 }
 
-// Warm loads the bands of n rows that must be decoded, as many at once as there are cores, as far as they fit into half of the cache.
+// Warm loads the bands of n rows that must be decoded, as many at once as there are cores, as far
+// as they fit into half of the cache.
 func (d *Dataset) Warm(ctx context.Context, row, n int64) error {
 	if !d.Filtered() || n <= 1 {
 		return nil
@@ -260,7 +294,8 @@ func (d *Dataset) room(n int64) int64 {
 // maxAhead bounds the chunks that are read together.
 const maxAhead = 256
 
-// Ahead loads the bands of rows of a remote file together, several at once and near ones in one request, as far as they fit into half of the cache.
+// Ahead loads the bands of rows of a remote file together, several at once and near ones in one
+// request, as far as they fit into half of the cache.
 func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 	if d.layout.class != layoutChunked || !store.Remote(d.f.r) || len(rows) < 2 {
 		return nil
@@ -275,7 +310,10 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 	}
 	slices.Sort(bands)
 	bands = slices.Compact(bands)
-	bands = slices.DeleteFunc(bands[:d.room(int64(len(bands)))], func(i int64) bool { _, held := d.held(i); return held })
+	bands = slices.DeleteFunc(
+		bands[:d.room(int64(len(bands)))],
+		func(i int64) bool { _, held := d.held(i); return held },
+	)
 	refs, across := d.chunkIndex(ctx), d.across()
 	a := &ahead{Ranged: d.f.r}
 	for n, i := range bands {
@@ -284,8 +322,15 @@ func (d *Dataset) Ahead(ctx context.Context, rows []int64) (err error) {
 			break
 		}
 		for k := i * across; k < (i+1)*across; k++ {
-			if ref, ok := refs.find(k); ok && int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 { // else chunk says what is wrong
-				a.spans = append(a.spans, store.Span{Off: d.f.place(ref.addr, uint64(ref.size), "a chunk"), P: make([]byte, ref.size)})
+			// else chunk says what is wrong
+			if ref, ok := refs.find(k); ok && int64(ref.size) <= d.chunkBytes+d.chunkBytes/8+4096 {
+				a.spans = append(
+					a.spans,
+					store.Span{
+						Off: d.f.place(ref.addr, uint64(ref.size), "a chunk"),
+						P:   make([]byte, ref.size),
+					},
+				)
 			}
 		}
 	}

@@ -27,7 +27,20 @@ const (
 	Complex
 )
 
-var classNames = [...]string{"integer", "float", "time", "string", "bitfield", "opaque", "compound", "reference", "enum", "variable-length", "array", "complex"}
+var classNames = [...]string{
+	"integer",
+	"float",
+	"time",
+	"string",
+	"bitfield",
+	"opaque",
+	"compound",
+	"reference",
+	"enum",
+	"variable-length",
+	"array",
+	"complex",
+}
 
 func (c Class) String() string {
 	if int(c) < len(classNames) {
@@ -38,17 +51,18 @@ func (c Class) String() string {
 
 // Type is a type of elements.
 type Type struct {
-	Class  Class
-	Size   int
-	DType  robocache.DType // of integers, floats, bits and enums; InvalidDType where there is none for it
-	Big    bool            // big-endian
-	Base   *Type           // of an enum, an array, a sequence
-	Dims   []int           // of an array
-	Fields []Member        // of a compound
-	Names  []string        // of an enum's values
-	Values []int64         // parallel to Names
-	IsText bool            // of varying length
-	Pad    uint8           // of text: 0 ended by NUL, 1 filled with NUL, 2 with spaces
+	Class Class
+	Size  int
+	// of integers, floats, bits and enums; InvalidDType where there is none for it
+	DType  robocache.DType
+	Big    bool     // big-endian
+	Base   *Type    // of an enum, an array, a sequence
+	Dims   []int    // of an array
+	Fields []Member // of a compound
+	Names  []string // of an enum's values
+	Values []int64  // parallel to Names
+	IsText bool     // of varying length
+	Pad    uint8    // of text: 0 ended by NUL, 1 filled with NUL, 2 with spaces
 }
 
 // Member is a field of a compound.
@@ -178,7 +192,12 @@ type floatForm struct {
 	bias               uint32
 }
 
-var floatForms = [...]floatForm{robocache.Float16: {2, 5, 10, 15}, robocache.BFloat16: {2, 8, 7, 127}, robocache.Float32: {4, 8, 23, 127}, robocache.Float64: {8, 11, 52, 1023}}
+var floatForms = [...]floatForm{
+	robocache.Float16:  {2, 5, 10, 15},
+	robocache.BFloat16: {2, 8, 7, 127},
+	robocache.Float32:  {4, 8, 23, 127},
+	robocache.Float64:  {8, 11, 52, 1023},
+}
 
 func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, depth int) {
 	width := 1
@@ -205,7 +224,12 @@ func (f *File) parseCompound(addr uint64, c *cursor, t *Type, version uint8, n, 
 			}
 		}
 		if m.Type = f.parseType(addr, c, depth+1); dims != nil {
-			m.Type = &Type{Class: Array, Size: f.times(addr, m.Type.Size, dims), Base: m.Type, Dims: dims}
+			m.Type = &Type{
+				Class: Array,
+				Size:  f.times(addr, m.Type.Size, dims),
+				Base:  m.Type,
+				Dims:  dims,
+			}
 		}
 		if m.Offset < 0 || m.Offset > t.Size-m.Type.Size {
 			f.bad(addr, "field %q of a compound lies outside of it", m.Name)
@@ -231,7 +255,8 @@ func (f *File) parseEnum(addr uint64, c *cursor, t *Type, version uint8, n, dept
 		t.Values = append(t.Values, base.int(slices.Clone(c.take(base.Size))))
 	}
 	// h5py's bool.
-	if t.Size == 1 && slices.Equal(t.Names, []string{"FALSE", "TRUE"}) && t.Values[0] == 0 && t.Values[1] == 1 {
+	if t.Size == 1 && slices.Equal(t.Names, []string{"FALSE", "TRUE"}) && t.Values[0] == 0 &&
+		t.Values[1] == 1 {
 		t.DType = robocache.Bool
 	}
 }
@@ -255,7 +280,8 @@ func (t *Type) int(raw []byte) int64 {
 	return int64(v)
 }
 
-// Numeric gives the element type and the dimensions that an array type adds; false where elements are no numbers.
+// Numeric gives the element type and the dimensions that an array type adds; false where elements
+// are no numbers.
 func (t *Type) Numeric() (robocache.DType, []int, bool) {
 	var dims []int
 	for depth := 0; t.Class == Array && depth <= maxDepth; depth++ {
@@ -265,7 +291,8 @@ func (t *Type) Numeric() (robocache.DType, []int, bool) {
 	return t.DType, dims, t.DType != robocache.InvalidDType
 }
 
-// Native turns elements that are stored big-endian round, in place. Elements of a compound come as they are stored.
+// Native turns elements that are stored big-endian round, in place. Elements of a compound come as
+// they are stored.
 func (t *Type) Native(b []byte) {
 	if t = t.scalar(); t.Big {
 		elements.Swap(b, b, t.DType.Size())

@@ -62,8 +62,9 @@ func (f *File) varying(ctx context.Context, ref []byte, item int) []byte {
 // maxTexts is how many texts or sequences are given at once.
 const maxTexts = maxMetadata / 24
 
-// Bytes gives the elements of n rows of a data set of varying length: raw bytes of each sequence, in the file's byte order for
-// items of more than a byte turned to little-endian. Fixed-size text gives its bytes without padding.
+// Bytes gives the elements of n rows of a data set of varying length: raw bytes of each sequence,
+// in the file's byte order for items of more than a byte turned to little-endian. Fixed-size text
+// gives its bytes without padding.
 func (d *Dataset) Bytes(ctx context.Context, row, n int64) (out [][]byte, err error) {
 	defer guard.Recover("hdf5", &err)
 	defer guard.In("pointer", d.name)
@@ -74,14 +75,20 @@ func (d *Dataset) Bytes(ctx context.Context, row, n int64) (out [][]byte, err er
 	}
 	per := d.rowBytes / int64(t.Size)
 	d.f.limit(d.addr, fmt.Sprintf("%d rows of text", n), uint64(n*d.rowBytes), maxChunk)
-	d.f.limit(d.addr, fmt.Sprintf("%d rows of %d texts each", n, per), uint64(n*per)*24, maxTexts*24)
+	d.f.limit(
+		d.addr,
+		fmt.Sprintf("%d rows of %d texts each", n, per),
+		uint64(n*per)*24,
+		maxTexts*24,
+	)
 	raw := make([]byte, n*d.rowBytes)
 	guard.Check(d.ReadRows(ctx, row, n, raw))
 	out = make([][]byte, 0, n*per)
 	held := uint64(0)
 	for ; len(raw) > 0; raw = raw[t.Size:] {
 		b := d.f.element(ctx, t, raw[:t.Size])
-		if t.Class == Varying && !t.IsText && t.Base.Big { // these have a copy each: elements may share one sequence of a heap
+		// these have a copy each: elements may share one sequence of a heap
+		if t.Class == Varying && !t.IsText && t.Base.Big {
 			held += uint64(len(b))
 			d.f.limit(d.addr, "sequences of varying length", held, maxChunk)
 		}
@@ -106,7 +113,8 @@ func (f *File) element(ctx context.Context, t *Type, raw []byte) []byte {
 	return b
 }
 
-// trimText takes off what fills a text up: pad is 0 for text ended by NUL, 1 for filled with NUL, 2 with spaces.
+// trimText takes off what fills a text up: pad is 0 for text ended by NUL, 1 for filled with NUL, 2
+// with spaces.
 func trimText(b []byte, pad uint8) []byte {
 	switch pad {
 	case 0:

@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Writer writes one HDF5 file: groups, attributes, data sets of known shape. One goroutine at a time.
+// Writer writes one HDF5 file: groups, attributes, data sets of known shape. One goroutine at a
+// time.
 //
 // # Contract
 //
@@ -28,7 +29,8 @@ type Writer struct {
 
 const superblockSize = 48
 
-// NewWriter begins a file. out is written in any order, each byte once at most; what is between is zero.
+// NewWriter begins a file. out is written in any order, each byte once at most; what is between is
+// zero.
 func NewWriter(out io.WriterAt) *Writer {
 	w := &Writer{out: out, pos: superblockSize}
 	w.root = &GroupWriter{w: w}
@@ -48,7 +50,8 @@ func (w *Writer) Close() error {
 	if err != nil {
 		return err
 	}
-	b := pack("\x89HDF\r\n\x1a\n", u8(2), u8(8), u8(8), u8(0), uint64(0), undefined, w.pos, addr) // addresses and lengths of 8 bytes
+	// addresses and lengths of 8 bytes
+	b := pack("\x89HDF\r\n\x1a\n", u8(2), u8(8), u8(8), u8(0), uint64(0), undefined, w.pos, addr)
 	w.writeAt(append(b, pack(lookup3(b))...), 0)
 	if w.err == nil {
 		w.err = writeMisuse("the file is closed")
@@ -103,7 +106,8 @@ type (
 	u32 = uint32
 )
 
-// pack makes a piece of metadata: numbers in their own width, little-endian; texts and bytes as they are.
+// pack makes a piece of metadata: numbers in their own width, little-endian; texts and bytes as
+// they are.
 func pack(parts ...any) []byte {
 	var b []byte
 	for _, p := range parts {

@@ -100,10 +100,12 @@ func (c *chunkWriter) pack(raw []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// end packs what is left and writes the index: none for one chunk, else a B-tree of version 1. It gives the layout message.
+// end packs what is left and writes the index: none for one chunk, else a B-tree of version 1. It
+// gives the layout message.
 func (c *chunkWriter) end() []byte {
 	if len(c.rest) > 0 {
-		c.batch = append(c.batch, append(c.rest, make([]byte, c.size-int64(len(c.rest)))...)) // chunks are stored whole
+		// chunks are stored whole
+		c.batch = append(c.batch, append(c.rest, make([]byte, c.size-int64(len(c.rest)))...))
 	}
 	c.flush()
 	d := c.d
@@ -117,7 +119,8 @@ func (c *chunkWriter) end() []byte {
 		return pack(u8(3), u8(2), u8(rank+1), c.tree(rank), small)
 	}
 	e := c.entries[0]
-	width := (bits.Len64(uint64(slices.Max(dims))) + 7) / 8 // HDF5 2.0 takes no more than are needed
+	// HDF5 2.0 takes no more than are needed
+	width := (bits.Len64(uint64(slices.Max(dims))) + 7) / 8
 	var sizes []byte
 	for _, n := range dims {
 		sizes = append(sizes, pack(n)[:width]...)
@@ -125,10 +128,22 @@ func (c *chunkWriter) end() []byte {
 	if d.filters() == nil {
 		return pack(u8(4), u8(2), u8(0), u8(rank+1), u8(width), sizes, u8(1), e.addr)
 	}
-	return pack(u8(4), u8(2), u8(2), u8(rank+1), u8(width), sizes, u8(1), uint64(e.size), u32(0), e.addr)
+	return pack(
+		u8(4),
+		u8(2),
+		u8(2),
+		u8(rank+1),
+		u8(width),
+		sizes,
+		u8(1),
+		uint64(e.size),
+		u32(0),
+		e.addr,
+	)
 }
 
-// treeWidth is the most children of a node: twice libhdf5's default of 32, which a file of superblock 2 stands for.
+// treeWidth is the most children of a node: twice libhdf5's default of 32, which a file of
+// superblock 2 stands for.
 const treeWidth = 64
 
 // node is a child of a level of the tree.
@@ -164,7 +179,8 @@ func (c *chunkWriter) tree(rank int) uint64 {
 				return uint64(first + stride*int64(k))
 			}
 			b := pack("TREE", u8(1), depth, u16(len(part)), sibling(i-1), sibling(i+1))
-			key := func(row uint64, size uint32) { b = append(b, pack(size, u32(0), row, make([]byte, 8*rank))...) } // no filter is left out
+			// no filter is left out
+			key := func(row uint64, size uint32) { b = append(b, pack(size, u32(0), row, make([]byte, 8*rank))...) }
 			for _, n := range part {
 				key(n.row, n.size)
 				b = append(b, pack(n.addr)...)

@@ -37,7 +37,8 @@ type DatasetWriter struct {
 	addr   uint64 // once closed
 }
 
-// Dataset begins a data set below g. Its space is reserved at once where it has no chunks: several may be filled in turn.
+// Dataset begins a data set below g. Its space is reserved at once where it has no chunks: several
+// may be filled in turn.
 func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 	d := &DatasetWriter{w: g.w, parent: g, name: name, spec: spec, rows: 1}
 	switch {
@@ -49,7 +50,12 @@ func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 		d.kind, d.size = numericType(spec.DType), int64(spec.DType.Size())
 	}
 	if d.kind == nil || d.size > math.MaxInt32 {
-		return nil, robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "elements of %s", spec.DType.String())
+		return nil, robocache.Unsupported(
+			"write hdf5",
+			robocache.Where{"pointer": name},
+			"elements of %s",
+			spec.DType.String(),
+		)
 	}
 	d.row = d.size
 	room := math.MaxInt64 / 4 / d.size
@@ -66,13 +72,25 @@ func (g *GroupWriter) Dataset(name string, spec Spec) (*DatasetWriter, error) {
 			d.row *= n
 		}
 	}
-	if spec.Deflate < 0 || spec.Deflate > 9 || spec.ChunkRows < 0 || spec.ChunkRows == 0 && (spec.Deflate > 0 || spec.Shuffle) || spec.ChunkRows > 0 && len(spec.Shape) == 0 {
-		return nil, writeMisuse("%d rows a chunk, deflate %d, shuffle %v, shape %v", spec.ChunkRows, spec.Deflate, spec.Shuffle, spec.Shape)
+	if spec.Deflate < 0 || spec.Deflate > 9 || spec.ChunkRows < 0 ||
+		spec.ChunkRows == 0 && (spec.Deflate > 0 || spec.Shuffle) ||
+		spec.ChunkRows > 0 && len(spec.Shape) == 0 {
+		return nil, writeMisuse(
+			"%d rows a chunk, deflate %d, shuffle %v, shape %v",
+			spec.ChunkRows,
+			spec.Deflate,
+			spec.Shuffle,
+			spec.Shape,
+		)
 	}
 	if spec.ChunkRows > 0 {
 		d.spec.ChunkRows = min(spec.ChunkRows, max(d.rows, 1))
 		if d.spec.ChunkRows > math.MaxUint32/d.row {
-			return nil, writeMisuse("chunks of %d rows of %d bytes: 4 GB are the most", d.spec.ChunkRows, d.row)
+			return nil, writeMisuse(
+				"chunks of %d rows of %d bytes: 4 GB are the most",
+				d.spec.ChunkRows,
+				d.row,
+			)
 		}
 	}
 	if err := g.claim(name); err != nil {
@@ -99,7 +117,13 @@ func (d *DatasetWriter) Write(p []byte) error {
 	case d.closed:
 		return writeMisuse("the data set %q is closed", d.name)
 	case int64(len(p))%d.row != 0 || int64(len(p)) > d.rows*d.row-d.done:
-		return writeMisuse("%d bytes for the data set %q: rows of %d bytes, %d are missing", len(p), d.name, d.row, d.rows*d.row-d.done)
+		return writeMisuse(
+			"%d bytes for the data set %q: rows of %d bytes, %d are missing",
+			len(p),
+			d.name,
+			d.row,
+			d.rows*d.row-d.done,
+		)
 	}
 	if d.chunks != nil {
 		d.chunks.add(p)
@@ -110,7 +134,8 @@ func (d *DatasetWriter) Write(p []byte) error {
 	return d.w.err
 }
 
-// WriteTexts takes the next elements of a data set of text. Of fixed length they may not be longer than that.
+// WriteTexts takes the next elements of a data set of text. Of fixed length they may not be longer
+// than that.
 func (d *DatasetWriter) WriteTexts(texts []string) error {
 	var b []byte
 	for _, s := range texts {
@@ -169,7 +194,8 @@ func (d *DatasetWriter) Close() error {
 // filters is the message of the filters; nil where there are none.
 func (d *DatasetWriter) filters() []byte {
 	var list []byte
-	one := func(id uint16, value uint32) { list = append(list, pack(id, u16(1), u16(1), value)...) } // may be left out of a chunk; one value
+	// may be left out of a chunk; one value
+	one := func(id uint16, value uint32) { list = append(list, pack(id, u16(1), u16(1), value)...) }
 	if d.spec.Shuffle {
 		one(filterShuffle, u32(d.size))
 	}

@@ -83,7 +83,8 @@ func plainASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// Drop gives the group up, with all that was begun in it: nothing refers to it. Its room stays in the file.
+// Drop gives the group up, with all that was begun in it: nothing refers to it. Its room stays in
+// the file.
 func (g *GroupWriter) Drop() {
 	if g.parent != nil && !g.closed {
 		g.closed = true
@@ -121,7 +122,8 @@ func (g *GroupWriter) end() (uint64, error) {
 	return g.w.header(slices.Concat(m, g.links, g.attrs)), g.w.err
 }
 
-// Attribute gives the group an attribute: text, an integer, a float, a bool, a slice of these, or JSON as text.
+// Attribute gives the group an attribute: text, an integer, a float, a bool, a slice of these, or
+// JSON as text.
 func (g *GroupWriter) Attribute(name string, value any) error {
 	if g.closed {
 		return writeMisuse("the group is closed")
@@ -171,7 +173,19 @@ func (w *Writer) attribute(m *messages, name string, value any) error {
 	if !plainASCII(name) {
 		charset = 1
 	}
-	b := pack(u8(3), u8(0), u16(len(name)+1), u16(len(kind)), u16(len(space)), charset, name, u8(0), kind, space, data)
+	b := pack(
+		u8(3),
+		u8(0),
+		u16(len(name)+1),
+		u16(len(kind)),
+		u16(len(space)),
+		charset,
+		name,
+		u8(0),
+		kind,
+		space,
+		data,
+	)
 	if len(b) > math.MaxUint16-16 {
 		return robocache.Unsupported("write hdf5", robocache.Where{"pointer": name}, "an attribute of more than 64 KB").
 			WithHint("make it a data set, or text")

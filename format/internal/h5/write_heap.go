@@ -6,7 +6,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// referenceSize is the bytes of an element of varying length: length, address of a collection, number in it.
+// referenceSize is the bytes of an element of varying length: length, address of a collection,
+// number in it.
 const referenceSize = 16
 
 // heapWriter collects texts in global heap collections.
@@ -40,7 +41,10 @@ func (w *Writer) reference(s string) []byte {
 		h.body, h.count = append(h.body[:0], pack("GCOL", u32(1), uint64(h.size))...), 0
 	}
 	h.count++
-	h.body = append(h.body, pack(u16(h.count), u16(1), u32(0), uint64(len(s)), s, make([]byte, pad))...) // referred to once
+	// referred to once
+	h.body = append(
+		h.body,
+		pack(u16(h.count), u16(1), u32(0), uint64(len(s)), s, make([]byte, pad))...)
 	return pack(u32(len(s)), h.at, u32(h.count))
 }
 

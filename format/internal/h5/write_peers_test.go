@@ -15,7 +15,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256 images of 96×128, a chunk each.
+// TestWritePeers prints MB of pixels a CPU second, ours and h5py's in turn (ROBOCACHE_PEERS=1): 256
+// images of 96×128, a chunk each.
 func TestWritePeers(t *testing.T) {
 	if os.Getenv("ROBOCACHE_PEERS") == "" {
 		t.Skip("a measurement: ROBOCACHE_PEERS=1")
@@ -36,7 +37,17 @@ func TestWritePeers(t *testing.T) {
 		ours, peer := 1e9, 1e9
 		for range 3 {
 			before := cpu(t)
-			writePixels(t, filepath.Join(dir, "ours.h5"), pixels, Spec{DType: robocache.Uint8, Shape: []int64{n, h, w, 3}, ChunkRows: 1, Deflate: level})
+			writePixels(
+				t,
+				filepath.Join(dir, "ours.h5"),
+				pixels,
+				Spec{
+					DType:     robocache.Uint8,
+					Shape:     []int64{n, h, w, 3},
+					ChunkRows: 1,
+					Deflate:   level,
+				},
+			)
 			ours = min(ours, cpu(t)-before)
 			code := fmt.Sprintf(`import h5py, numpy as np, time
 a = np.fromfile(%q, np.uint8).reshape(%d, %d, %d, 3)
@@ -62,7 +73,15 @@ print(time.process_time() - t)`, raw, n, h, w, filepath.Join(dir, "peer.h5"), h,
 			return info.Size()
 		}
 		mb := float64(len(pixels)) / 1e6
-		t.Logf("gzip %d: ours %4.0f MB/s, %d bytes; h5py %4.0f MB/s, %d bytes (%.1f×)", level, mb/ours, size("ours.h5"), mb/peer, size("peer.h5"), peer/ours)
+		t.Logf(
+			"gzip %d: ours %4.0f MB/s, %d bytes; h5py %4.0f MB/s, %d bytes (%.1f×)",
+			level,
+			mb/ours,
+			size("ours.h5"),
+			mb/peer,
+			size("peer.h5"),
+			peer/ours,
+		)
 	}
 }
 

@@ -40,8 +40,21 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 	}
 	w := NewWriter(out)
 	attrs = map[string]any{
-		"text": "grüße\nan alle", "empty": "", "long": strings.Repeat("<mujoco> ", 9000), "whole": int64(-5), "plain": 17, "real": 2.5, "yes": true,
-		"texts": []string{"a", "", "ccc"}, "wholes": []int64{1, -2, 1 << 60}, "reals": []float64{0.5, -1}, "ключ": "значение",
+		"text":  "grüße\nan alle",
+		"empty": "",
+		"long":  strings.Repeat("<mujoco> ", 9000),
+		"whole": int64(-5),
+		"plain": 17,
+		"real":  2.5,
+		"yes":   true,
+		"texts": []string{
+			"a",
+			"",
+			"ccc",
+		},
+		"wholes": []int64{1, -2, 1 << 60},
+		"reals":  []float64{0.5, -1},
+		"ключ":   "значение",
 	}
 	for _, k := range slices.Sorted(maps(attrs)) {
 		must(w.Root().Attribute(k, attrs[k]))
@@ -105,14 +118,24 @@ func writeSample(t testing.TB, out *os.File) (sets []written, attrs map[string]a
 	many, err := w.Root().Group("many")
 	must(err)
 	for _, n := range []int64{63, 64, 65, 128, 129, 5000} {
-		add(many, "many/", fmt.Sprint(n), Spec{DType: robocache.Uint8, Shape: []int64{n, 2, 2}, ChunkRows: 1, Deflate: 1})
+		add(
+			many,
+			"many/",
+			fmt.Sprint(n),
+			Spec{DType: robocache.Uint8, Shape: []int64{n, 2, 2}, ChunkRows: 1, Deflate: 1},
+		)
 	}
 	must(many.Close())
 	texts, err := w.Root().Group("texts")
 	must(err)
 	add(texts, "texts/", "varying", Spec{DType: robocache.String, Shape: []int64{700}})
 	add(texts, "texts/", "fixed", Spec{Fixed: 12, Shape: []int64{9}})
-	add(texts, "texts/", "names/with dots.and-ä"[6:], Spec{DType: robocache.JSON, Shape: []int64{3}})
+	add(
+		texts,
+		"texts/",
+		"names/with dots.and-ä"[6:],
+		Spec{DType: robocache.JSON, Shape: []int64{3}},
+	)
 	add(texts, "texts/", strings.Repeat("n", 300), Spec{DType: robocache.Int8, Shape: []int64{3}})
 	must(texts.Close())
 	thousands, err := w.Root().Group("thousands")
@@ -308,11 +331,31 @@ func TestWrittenIsReadByH5py(t *testing.T) {
 				}
 				continue
 			}
-			if sum := sha256.Sum256(s.data); o.SHA256 != hex.EncodeToString(sum[:]) || o.DType != s.spec.DType.String() || !slices.Equal(o.Shape, s.spec.Shape) {
-				t.Errorf("%s: %s %v, other bytes or form than %s %v", s.path, o.DType, o.Shape, s.spec.DType, s.spec.Shape)
+			if sum := sha256.Sum256(
+				s.data,
+			); o.SHA256 != hex.EncodeToString(sum[:]) || o.DType != s.spec.DType.String() ||
+				!slices.Equal(o.Shape, s.spec.Shape) {
+				t.Errorf(
+					"%s: %s %v, other bytes or form than %s %v",
+					s.path,
+					o.DType,
+					o.Shape,
+					s.spec.DType,
+					s.spec.Shape,
+				)
 			}
-			if (o.Gzip != nil) != (s.spec.Deflate > 0) || o.Gzip != nil && *o.Gzip != s.spec.Deflate || o.Shuffle != s.spec.Shuffle || (o.Chunks != nil) != (s.spec.ChunkRows > 0) {
-				t.Errorf("%s: gzip %v, shuffle %v, chunks %v, not %+v", s.path, o.Gzip, o.Shuffle, o.Chunks, s.spec)
+			if (o.Gzip != nil) != (s.spec.Deflate > 0) ||
+				o.Gzip != nil && *o.Gzip != s.spec.Deflate ||
+				o.Shuffle != s.spec.Shuffle ||
+				(o.Chunks != nil) != (s.spec.ChunkRows > 0) {
+				t.Errorf(
+					"%s: gzip %v, shuffle %v, chunks %v, not %+v",
+					s.path,
+					o.Gzip,
+					o.Shuffle,
+					o.Chunks,
+					s.spec,
+				)
 			}
 		}
 		if len(seen) != 3000+5+1+len(sets) {
@@ -328,7 +371,11 @@ func TestWrittenIsReadByH5py(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v %.2000s", err, out[max(0, len(out)-2000):])
 		}
-		if n := strings.Count(string(out), "DATASET \""); n != len(sets) || strings.Contains(string(out), "unable") {
+		if n := strings.Count(
+			string(out),
+			"DATASET \"",
+		); n != len(sets) ||
+			strings.Contains(string(out), "unable") {
 			t.Errorf("h5dump shows %d data sets of %d", n, len(sets))
 		}
 	})
@@ -377,7 +424,13 @@ func TestWriterMisuse(t *testing.T) {
 	if err := g.Attribute("big", make([]int64, 9000)); !errors.Is(err, robocache.ErrUnsupported) {
 		t.Errorf("a large attribute: %v", err)
 	}
-	if _, err := g.Dataset("huge", Spec{DType: robocache.Float64, Shape: []int64{1 << 40, 1 << 40}}); !errors.Is(err, robocache.ErrResourceLimit) {
+	if _, err := g.Dataset(
+		"huge",
+		Spec{DType: robocache.Float64, Shape: []int64{1 << 40, 1 << 40}},
+	); !errors.Is(
+		err,
+		robocache.ErrResourceLimit,
+	) {
 		t.Errorf("a huge shape: %v", err)
 	}
 	if err := errors.Join(d.Write(make([]byte, 4)), d.Close(), g.Close(), w.Close()); err != nil {

@@ -14,9 +14,13 @@ import (
 // maxFindings bounds how many findings of one kind are listed; the last counts the rest.
 const maxFindings = 100
 
-// Diagnose checks every stream of every episode: its presence, its type, shape and length against those of the other episodes, its bytes to
-// the end (checksums, chunks), and its timestamps. With Decode it decodes encoded images too. Package diagnose looks for NaN.
-func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out []robocache.Finding, err error) {
+// Diagnose checks every stream of every episode: its presence, its type, shape and length against
+// those of the other episodes, its bytes to the end (checksums, chunks), and its timestamps. With
+// Decode it decodes encoded images too. Package diagnose looks for NaN.
+func (s *Set) Diagnose(
+	ctx context.Context,
+	opt robocache.DiagnoseOptions,
+) (out []robocache.Finding, err error) {
 	defer crash.Recover(s.About.Format+" diagnose", &err)
 	episodes := reader.Episodes(opt.Episodes, len(s.Episodes))
 	count := map[string]int64{}
@@ -51,7 +55,8 @@ func (s *Set) Diagnose(ctx context.Context, opt robocache.DiagnoseOptions) (out 
 	return out, nil
 }
 
-// thrashes says that memory does not hold a chunk of each stream together: who reads the streams row by row has all of them decoded for every row.
+// thrashes says that memory does not hold a chunk of each stream together: who reads the streams
+// row by row has all of them decoded for every row.
 func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
 	var sum, most int64
 	seen := map[*h5.Dataset]bool{}
@@ -73,9 +78,20 @@ func (s *Set) thrashes(ctx context.Context, e int) (*robocache.Finding, error) {
 		return nil, nil // what one chunk alone passes is refused
 	}
 	need := (sum*8/7)>>20 + 1
-	return &robocache.Finding{Severity: robocache.SeverityInfo, Code: "chunks-above-memory", Where: s.where(e, ""),
-		Message: fmt.Sprintf("a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again", sum, room),
-		Hint:    fmt.Sprintf("a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)", need)}, nil
+	return &robocache.Finding{
+		Severity: robocache.SeverityInfo,
+		Code:     "chunks-above-memory",
+		Where:    s.where(e, ""),
+		Message: fmt.Sprintf(
+			"a chunk of each stream takes %d bytes decoded, memory holds %d: read row by row, chunks are decoded again and again",
+			sum,
+			room,
+		),
+		Hint: fmt.Sprintf(
+			"a memory budget of %d MiB, fewer streams at a time, or smaller chunks (h5repack -l CHUNK=…)",
+			need,
+		),
+	}, nil
 }
 
 func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocache.Finding)) error {
@@ -137,7 +153,11 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 			return err
 		}
 		if tryValue {
-			if _, err := try("unreadable-rows", st.Key, func() error { return s.readThrough(ctx, e, i, decode, bad) }); err != nil {
+			if _, err := try(
+				"unreadable-rows",
+				st.Key,
+				func() error { return s.readThrough(ctx, e, i, decode, bad) },
+			); err != nil {
 				return err
 			}
 		}
@@ -146,7 +166,12 @@ func (s *Set) diagnose(ctx context.Context, e int, decode bool, add func(robocac
 }
 
 // readThrough reads a stream of an episode to its end, some rows at a time.
-func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad func(sev robocache.Severity, code, key, msg string)) error {
+func (s *Set) readThrough(
+	ctx context.Context,
+	e, stream int,
+	decode bool,
+	bad func(sev robocache.Severity, code, key, msg string),
+) error {
 	st := &s.Streams[stream]
 	size := max(st.Elements()*st.DType.Size(), 1)
 	step := max(1, min(4<<20/size, 4096))
@@ -172,7 +197,12 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 				if refs[k].Missing {
 					missing++
 				} else if err := st.checkImage(&refs[k], decode); err != nil {
-					bad(robocache.SeverityError, "bad-image", st.Key, fmt.Sprintf("row %d: %v", at+k, err))
+					bad(
+						robocache.SeverityError,
+						"bad-image",
+						st.Key,
+						fmt.Sprintf("row %d: %v", at+k, err),
+					)
 				}
 			}
 			done()
@@ -184,7 +214,12 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 		}
 	}
 	if missing > 0 {
-		bad(robocache.SeverityWarning, "missing-images", st.Key, fmt.Sprintf("%d rows have no image", missing))
+		bad(
+			robocache.SeverityWarning,
+			"missing-images",
+			st.Key,
+			fmt.Sprintf("%d rows have no image", missing),
+		)
 	}
 	return nil
 }
@@ -193,7 +228,13 @@ func (s *Set) readThrough(ctx context.Context, e, stream int, decode bool, bad f
 func (st *Stream) checkImage(ref *robocache.FrameRef, decode bool) error {
 	info, err := video.ImageSize(ref)
 	if err == nil && (info.Width != st.Width || info.Height != st.Height) {
-		err = fmt.Errorf("an image of %d×%d, the first is %d×%d", info.Height, info.Width, st.Height, st.Width)
+		err = fmt.Errorf(
+			"an image of %d×%d, the first is %d×%d",
+			info.Height,
+			info.Width,
+			st.Height,
+			st.Width,
+		)
 	}
 	if err != nil || !decode || ref.Raw != nil {
 		return err

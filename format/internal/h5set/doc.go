@@ -1,4 +1,5 @@
-// Package h5set makes a robocache.Dataset of groups of HDF5 files: what robomimic, ALOHA and generic files have in common.
+// Package h5set makes a robocache.Dataset of groups of HDF5 files: what robomimic, ALOHA and
+// generic files have in common.
 //
 // # Contract
 //

@@ -33,9 +33,14 @@ func IsFile(name string) bool {
 	return slices.Contains(Extensions, strings.ToLower(path.Ext(name)))
 }
 
-// list gives the HDF5 files of a store, in the order of the numbers in their names, also those that are none and cannot be opened; and
-// the links that may hide others. A store that cannot list (http) is asked for episode_0.hdf5 and on.
-func list(ctx context.Context, s store.Store, loose *reader.Loose) (names []string, links []store.Entry, err error) {
+// list gives the HDF5 files of a store, in the order of the numbers in their names, also those that
+// are none and cannot be opened; and the links that may hide others. A store that cannot list
+// (http) is asked for episode_0.hdf5 and on.
+func list(
+	ctx context.Context,
+	s store.Store,
+	loose *reader.Loose,
+) (names []string, links []store.Entry, err error) {
 	names, _, links, err = reader.Files(ctx, s, func(name string) bool {
 		is := IsFile(name)
 		if !is {
@@ -81,7 +86,8 @@ func (p *pool) close() error {
 	return p.open.Close()
 }
 
-// lazyFile is a file that is opened when it is read, and may be closed in between. It stays the version that it was at first.
+// lazyFile is a file that is opened when it is read, and may be closed in between. It stays the
+// version that it was at first.
 type lazyFile struct {
 	p       *pool
 	name    string
@@ -103,13 +109,21 @@ func (p *pool) file(ctx context.Context, name string) (*lazyFile, error) {
 
 func (f *lazyFile) get(ctx context.Context) (*handles.Handle[string, robocache.Ranged], error) {
 	if f.p.shut.Load() {
-		return nil, robocache.Misuse("hdf5", robocache.Where{"file": f.name}, "the dataset is closed")
+		return nil, robocache.Misuse(
+			"hdf5",
+			robocache.Where{"file": f.name},
+			"the dataset is closed",
+		)
 	}
-	h, err := f.p.open.Get(f.name, func() (robocache.Ranged, error) { return f.p.st.Open(ctx, f.name) })
+	h, err := f.p.open.Get(
+		f.name,
+		func() (robocache.Ranged, error) { return f.p.st.Open(ctx, f.name) },
+	)
 	if err == nil && f.version != "" && h.Value.Version() != f.version {
 		defer f.p.open.Put(h)
 		return nil, robocache.Malformed("hdf5", robocache.Where{"file": f.name}, "the file changed while it was read").
-			Expected(f.version, h.Value.Version()).WithHint("open the dataset again")
+			Expected(f.version, h.Value.Version()).
+			WithHint("open the dataset again")
 	}
 	return h, err
 }
@@ -155,47 +169,58 @@ func (s *Set) OpenFile(ctx context.Context, name string) (*h5.File, error) {
 	return h5.Open(ctx, file, name, s.cache)
 }
 
-// ReadFiles finds the episodes of each file, several files at the same time, and the one rate that their attributes say. A file that cannot be
-// read, of several, is a finding; where stand says so an empty episode stands for it.
-func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find func(ctx context.Context, f *h5.File, root *h5.Object) ([]Episode, error)) error {
+// ReadFiles finds the episodes of each file, several files at the same time, and the one rate that
+// their attributes say. A file that cannot be read, of several, is a finding; where stand says so
+// an empty episode stands for it.
+func (s *Set) ReadFiles(
+	ctx context.Context,
+	names []string,
+	stand bool,
+	find func(ctx context.Context, f *h5.File, root *h5.Object) ([]Episode, error),
+) error {
 	given := !s.About.FPS.Zero()
 	per := make([][]Episode, len(names))
 	bad := make([]error, len(names))
 	rates := make([]robocache.Rate, len(names))
 	open := make([]bool, len(names))
-	if err := Each(ctx, s.About.Format+" open", len(names), func(ctx context.Context, i int) (err error) {
-		defer robocache.LocateIn(&err, "file", names[i])
-		read := func() error {
-			f, err := s.OpenFile(ctx, names[i])
-			if err != nil {
-				return err
+	if err := Each(
+		ctx,
+		s.About.Format+" open",
+		len(names),
+		func(ctx context.Context, i int) (err error) {
+			defer robocache.LocateIn(&err, "file", names[i])
+			read := func() error {
+				f, err := s.OpenFile(ctx, names[i])
+				if err != nil {
+					return err
+				}
+				open[i] = f.Open
+				root, err := f.Root(ctx)
+				if err != nil {
+					return err
+				}
+				if rates[i], err = rateOf(ctx, root); err != nil {
+					return err
+				}
+				episodes, err := find(ctx, f, root)
+				if err != nil {
+					return err
+				}
+				per[i] = episodes // none of a file that cannot be read
+				return nil
 			}
-			open[i] = f.Open
-			root, err := f.Root(ctx)
-			if err != nil {
-				return err
+			if len(names) == 1 {
+				if err := read(); err != nil {
+					return err
+				}
+			} else {
+				if bad[i], err = Tolerate(read); err != nil {
+					return err
+				}
 			}
-			if rates[i], err = rateOf(ctx, root); err != nil {
-				return err
-			}
-			episodes, err := find(ctx, f, root)
-			if err != nil {
-				return err
-			}
-			per[i] = episodes // none of a file that cannot be read
 			return nil
-		}
-		if len(names) == 1 {
-			if err := read(); err != nil {
-				return err
-			}
-		} else {
-			if bad[i], err = Tolerate(read); err != nil {
-				return err
-			}
-		}
-		return nil
-	}); err != nil {
+		},
+	); err != nil {
 		return err
 	}
 	for i, name := range names {
@@ -206,7 +231,12 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 		case bad[i] != nil && stand:
 			per[i] = []Episode{{File: h5.Named(name)}}
 		case bad[i] != nil:
-			s.Lose("unreadable-file", robocache.Where{"file": name}, bad[i], "fetch the file again, or leave it out")
+			s.Lose(
+				"unreadable-file",
+				robocache.Where{"file": name},
+				bad[i],
+				"fetch the file again, or leave it out",
+			)
 		case !r.Zero() && !given:
 			if err := s.Rate(name, r); err != nil {
 				return err
@@ -226,11 +256,13 @@ func (s *Set) ReadFiles(ctx context.Context, names []string, stand bool, find fu
 }
 
 // numbered matches the name of an episode with a number: demo_3, episode7, traj-12.
-var numbered = regexp.MustCompile(`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`)
+var numbered = regexp.MustCompile(
+	`^(?i:demo|episode|ep|traj|trajectory|rollout|sample|run)?[_-]?(\d{1,18})$`,
+)
 
-// number sets the indices of the episodes: the numbers in the names of their groups, if they lie in one
-// file, or in the names of their files, if each has a file of its own. If a name has no number, or two
-// have the same, the indices are the positions.
+// number sets the indices of the episodes: the numbers in the names of their groups, if they lie in
+// one file, or in the names of their files, if each has a file of its own. If a name has no number,
+// or two have the same, the indices are the positions.
 func (s *Set) number(oneFile bool) {
 	byGroup := func(e *Episode) string { return path.Base(e.Path) }
 	if !(oneFile && s.numberBy(byGroup)) {
@@ -238,8 +270,8 @@ func (s *Set) number(oneFile bool) {
 	}
 }
 
-// NumberByFile sets the indices of the episodes to the numbers in the names of their files, if each has a
-// file of its own and the numbers differ. Otherwise the indices are the positions.
+// NumberByFile sets the indices of the episodes to the numbers in the names of their files, if each
+// has a file of its own and the numbers differ. Otherwise the indices are the positions.
 func (s *Set) NumberByFile() {
 	byFile := func(e *Episode) string {
 		base := path.Base(e.File.Name())
@@ -253,8 +285,8 @@ func (s *Set) NumberByFile() {
 	}
 }
 
-// numberBy sets the indices to the numbers in names. It reports false if they do not tell the episodes
-// apart.
+// numberBy sets the indices to the numbers in names. It reports false if they do not tell the
+// episodes apart.
 func (s *Set) numberBy(name func(e *Episode) string) bool {
 	seen := map[int64]bool{}
 	for i := range s.Episodes {
@@ -277,7 +309,8 @@ func (s *Set) haveOwnFiles() bool {
 	return len(files) == len(s.Episodes)
 }
 
-// startsAsHDF5 reports whether uri is a file of this machine that begins with the signature of HDF5.
+// startsAsHDF5 reports whether uri is a file of this machine that begins with the signature of
+// HDF5.
 func startsAsHDF5(uri string) bool { return store.FileStartsWith(uri, "\x89HDF\r\n\x1a\n") }
 
 // FindUnclosed adds the finding of a file that its writer has not closed.
@@ -327,10 +360,18 @@ func rateOf(ctx context.Context, root *h5.Object) (rate robocache.Rate, err erro
 	return rate, nil
 }
 
-// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of the folder. found are its links that may
-// hide others.
-func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.Store, names []string, found []robocache.Finding, err error) {
-	s, file, err := store.Locate(uri, opt, func(name string) bool { return IsFile(name) || startsAsHDF5(uri) })
+// Find opens the store of a URI and lists its HDF5 files: the one that the URI names, or those of
+// the folder. found are its links that may hide others.
+func Find(
+	ctx context.Context,
+	uri string,
+	opt robocache.OpenOptions,
+) (_ store.Store, names []string, found []robocache.Finding, err error) {
+	s, file, err := store.Locate(
+		uri,
+		opt,
+		func(name string) bool { return IsFile(name) || startsAsHDF5(uri) },
+	)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -346,7 +387,11 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 		err = links[0].Err
 	}
 	if err == nil && len(names) == 0 {
-		err = robocache.NotFound("open", robocache.Where{"dataset": robocache.Redact(uri)}, "no HDF5 files here")
+		err = robocache.NotFound(
+			"open",
+			robocache.Where{"dataset": robocache.Redact(uri)},
+			"no HDF5 files here",
+		)
 	}
 	if err != nil {
 		store.Close(s)
@@ -355,8 +400,14 @@ func Find(ctx context.Context, uri string, opt robocache.OpenOptions) (_ store.S
 	return s, names, append(store.Findings(links, "link-not-followed"), loose.Findings()...), nil
 }
 
-// Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no HDF5 file is none, without an error.
-func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(f *h5.File) (bool, error)) (ok bool, err error) {
+// Detect says whether the first HDF5 file at a URI that can be opened is as is says. What is no
+// HDF5 file is none, without an error.
+func Detect(
+	ctx context.Context,
+	uri string,
+	opt robocache.OpenOptions,
+	is func(f *h5.File) (bool, error),
+) (ok bool, err error) {
 	defer crash.Recover("hdf5 detect", &err)
 	if !strings.Contains(uri, "://") && !likely(uri) {
 		return false, nil
@@ -371,7 +422,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(
 	defer store.Close(s)
 	name := names[0]
 	r, err := s.Open(ctx, name)
-	for i := 1; err != nil && i < len(names) && errors.Is(err, robocache.ErrMalformed); i++ { // a link that leads nowhere, a FIFO: another file tells
+	// a link that leads nowhere, a FIFO: another file tells
+	for i := 1; err != nil && i < len(names) && errors.Is(err, robocache.ErrMalformed); i++ {
 		if other, e := s.Open(ctx, names[i]); e == nil {
 			r, name, err = other, names[i], nil
 		}
@@ -408,7 +460,8 @@ func Detect(ctx context.Context, uri string, opt robocache.OpenOptions, is func(
 	return ok, err
 }
 
-// lookAt bounds how many names of a folder are looked at before it is said to hold no HDF5 files: other formats' folders hold millions.
+// lookAt bounds how many names of a folder are looked at before it is said to hold no HDF5 files:
+// other formats' folders hold millions.
 const lookAt = 4096
 
 var errEnough = errors.New("enough")

@@ -13,14 +13,25 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Frames gives the images of rows: their pixels, which are the caller's, or their JPEG or PNG bytes, which nobody may change.
-func (s *Set) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (err error) {
+// Frames gives the images of rows: their pixels, which are the caller's, or their JPEG or PNG
+// bytes, which nobody may change.
+func (s *Set) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (err error) {
 	return s.frames(ctx, key, rows, out, nil)
 }
 
-// LeaseFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change them, or are read past it into memory that
-// is used again after done.
-func (s *Set) LeaseFrames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) (done func(), err error) {
+// LeaseFrames is Frames without copies and garbage: pixels lie in the cache, and nobody may change
+// them, or are read past it into memory that is used again after done.
+func (s *Set) LeaseFrames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) (done func(), err error) {
 	l := lease.Get()
 	if err := s.frames(ctx, key, rows, out, l); err != nil {
 		l.Done()
@@ -41,7 +52,13 @@ func view(ctx context.Context, l *lease.Lease, d *h5.Dataset, row, n int64) ([]b
 	return b, n, d.ReadRows(ctx, row, n, b)
 }
 
-func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef, l *lease.Lease) (err error) {
+func (s *Set) frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+	l *lease.Lease,
+) (err error) {
 	defer crash.Recover(s.About.Format+" frames", &err)
 	i, err := s.get(key, robocache.KindImage)
 	if err != nil {
@@ -58,42 +75,54 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 	if err := s.ahead(ctx, i, rows); err != nil {
 		return err
 	}
-	if err := s.together(ctx, i, rows, func(ctx context.Context, at, n int, d *h5.Dataset) (err error) {
-		first := int64(rows[at].Index)
-		if st.How == Encoded {
-			b, err := d.Bytes(ctx, first, int64(n))
-			for k := 0; k < len(b) && err == nil; k++ {
-				out[at+k], err = st.encoded(b[k])
-			}
-			return err
-		}
-		if err := d.Warm(ctx, first, int64(n)); err != nil {
-			return err
-		}
-		for k := 0; k < n; {
-			b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))
-			if err != nil {
+	if err := s.together(
+		ctx,
+		i,
+		rows,
+		func(ctx context.Context, at, n int, d *h5.Dataset) (err error) {
+			first := int64(rows[at].Index)
+			if st.How == Encoded {
+				b, err := d.Bytes(ctx, first, int64(n))
+				for k := 0; k < len(b) && err == nil; k++ {
+					out[at+k], err = st.encoded(b[k])
+				}
 				return err
 			}
-			size := int(d.RowBytes())
-			for j := range int(m) {
-				row := b[j*size : (j+1)*size : (j+1)*size]
-				if st.How == Padded {
-					if out[at+k], err = st.encoded(row); err != nil {
-						return err
-					}
-				} else {
-					if l == nil && !d.Past() {
-						row = bytes.Clone(row)
-					}
-					raws[at+k] = robocache.Raw{Pix: row, Height: st.Height, Width: st.Width, Channels: st.Channels, DType: st.DType, BGR: st.BGR}
-					out[at+k] = robocache.FrameRef{Raw: &raws[at+k]}
-				}
-				k++
+			if err := d.Warm(ctx, first, int64(n)); err != nil {
+				return err
 			}
-		}
-		return nil
-	}); err != nil {
+			for k := 0; k < n; {
+				b, m, err := view(ctx, l, d, first+int64(k), int64(n-k))
+				if err != nil {
+					return err
+				}
+				size := int(d.RowBytes())
+				for j := range int(m) {
+					row := b[j*size : (j+1)*size : (j+1)*size]
+					if st.How == Padded {
+						if out[at+k], err = st.encoded(row); err != nil {
+							return err
+						}
+					} else {
+						if l == nil && !d.Past() {
+							row = bytes.Clone(row)
+						}
+						raws[at+k] = robocache.Raw{
+							Pix:      row,
+							Height:   st.Height,
+							Width:    st.Width,
+							Channels: st.Channels,
+							DType:    st.DType,
+							BGR:      st.BGR,
+						}
+						out[at+k] = robocache.FrameRef{Raw: &raws[at+k]}
+					}
+					k++
+				}
+			}
+			return nil
+		},
+	); err != nil {
 		return err
 	}
 	return nil
@@ -103,9 +132,19 @@ func (s *Set) frames(ctx context.Context, key string, rows []robocache.Row, out 
 const reads = 16
 
 // together is runs, with several at the same time where each waits for a network.
-func (s *Set) together(ctx context.Context, stream int, rows []robocache.Row, each func(ctx context.Context, at, n int, d *h5.Dataset) error) error {
+func (s *Set) together(
+	ctx context.Context,
+	stream int,
+	rows []robocache.Row,
+	each func(ctx context.Context, at, n int, d *h5.Dataset) error,
+) error {
 	if len(rows) < 2 || !robocache.IsRemote(s.Bytes) {
-		if err := s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error { return each(ctx, at, n, d) }); err != nil {
+		if err := s.runs(
+			ctx,
+			stream,
+			rows,
+			func(at, n int, d *h5.Dataset) error { return each(ctx, at, n, d) },
+		); err != nil {
 			return err
 		}
 		return nil
@@ -115,7 +154,10 @@ func (s *Set) together(ctx context.Context, stream int, rows []robocache.Row, ea
 	err := func() error {
 		return s.runs(ctx, stream, rows, func(at, n int, d *h5.Dataset) error {
 			g.Go(crash.Func(s.About.Format, func() error {
-				return robocache.At(each(own, at, n, d), s.where(rows[at].Episode, s.Streams[stream].Key))
+				return robocache.At(
+					each(own, at, n, d),
+					s.where(rows[at].Episode, s.Streams[stream].Key),
+				)
 			}))
 			return nil
 		})
@@ -172,10 +214,20 @@ func (st *Stream) encoded(b []byte) (robocache.FrameRef, error) {
 	if err := video.DecodeStill(b, &video.Spec{}, pix); err != nil {
 		return robocache.FrameRef{}, err
 	}
-	return robocache.FrameRef{Raw: &robocache.Raw{Pix: pix, Height: info.Height, Width: info.Width, Channels: 3, DType: robocache.Uint8, BGR: true}}, nil
+	return robocache.FrameRef{
+		Raw: &robocache.Raw{
+			Pix:      pix,
+			Height:   info.Height,
+			Width:    info.Width,
+			Channels: 3,
+			DType:    robocache.Uint8,
+			BGR:      true,
+		},
+	}, nil
 }
 
-// Trim cuts what follows a JPEG or PNG image off: rows are filled up to the longest, and lengths that are stored beside are not always right.
+// Trim cuts what follows a JPEG or PNG image off: rows are filled up to the longest, and lengths
+// that are stored beside are not always right.
 func Trim(b []byte) []byte {
 	n := 0
 	switch {

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// remoteForms is the number of episodes of a remote set whose data sets are opened to find their
-	// most common shapes. Of the others only the names are listed: each header may cost a request.
+	// remoteForms is the number of episodes of a remote set whose data sets are opened to find
+	// their most common shapes. Of the others only the names are listed: each header may cost a
+	// request.
 	remoteForms = 16
 	// maxStreams bounds the streams of a set: the union over files that have nothing in common.
 	maxStreams = 10_000
@@ -98,21 +99,26 @@ func (s *Set) look(ctx context.Context) (*survey, error) {
 		}
 	}
 	visit := func(episodes []int, known map[string]bool) error {
-		return Each(ctx, s.About.Format+" open", len(episodes), func(ctx context.Context, k int) error {
-			i := episodes[k]
-			var err error
-			if failed[i], err = Tolerate(func() error {
-				list, err := s.list(ctx, &s.Episodes[i], v, known)
-				if err != nil {
+		return Each(
+			ctx,
+			s.About.Format+" open",
+			len(episodes),
+			func(ctx context.Context, k int) error {
+				i := episodes[k]
+				var err error
+				if failed[i], err = Tolerate(func() error {
+					list, err := s.list(ctx, &s.Episodes[i], v, known)
+					if err != nil {
+						return err
+					}
+					v.episodes[i] = list // nil marks an unreadable episode
+					return nil
+				}); err != nil {
 					return err
 				}
-				v.episodes[i] = list // nil marks an unreadable episode
 				return nil
-			}); err != nil {
-				return err
-			}
-			return nil
-		})
+			},
+		)
 	}
 	opened := readable
 	if robocache.IsRemote(s.Bytes) && len(readable) > remoteForms {
@@ -140,15 +146,24 @@ func (s *Set) look(ctx context.Context) (*survey, error) {
 	for i, err := range failed {
 		if err != nil {
 			e := &s.Episodes[i]
-			s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
-				err, "fetch the file again, or write the episode again")
+			s.Lose(
+				"unreadable-episode",
+				robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
+				err,
+				"fetch the file again, or write the episode again",
+			)
 		}
 	}
 	return v, nil
 }
 
 // list lists the data sets of an episode.
-func (s *Set) list(ctx context.Context, e *Episode, v *survey, known map[string]bool) (out []entry, err error) {
+func (s *Set) list(
+	ctx context.Context,
+	e *Episode,
+	v *survey,
+	known map[string]bool,
+) (out []entry, err error) {
 	w, err := e.Walker(ctx)
 	if err != nil {
 		return out, err
@@ -224,10 +239,20 @@ func (s *Set) Schema(ctx context.Context, key func(path string) string) error {
 		return failed
 	}
 	if err != nil {
-		s.Lose("unreadable-episode", robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
-			err, "fetch the file again, or write the episode again")
+		s.Lose(
+			"unreadable-episode",
+			robocache.Where{"episode": e.Index, "file": e.File.Name(), "pointer": e.Path},
+			err,
+			"fetch the file again, or write the episode again",
+		)
 	}
-	if err := s.describeOthers(ctx, v, usual, key, func(path string) bool { return !has[path] || differs[path] || err != nil }); err != nil {
+	if err := s.describeOthers(
+		ctx,
+		v,
+		usual,
+		key,
+		func(path string) bool { return !has[path] || differs[path] || err != nil },
+	); err != nil {
 		return err
 	}
 	s.markAbsent(v)
@@ -316,8 +341,8 @@ func (s *Set) vote(v *survey) map[int32]usual {
 	return out
 }
 
-// choose returns the episode that has the most streams in their usual form, the first of several; -1
-// if no episode can be read.
+// choose returns the episode that has the most streams in their usual form, the first of several;
+// -1 if no episode can be read.
 func (s *Set) choose(v *survey, usual map[int32]usual) int {
 	best, most := -1, -1
 	for i := range v.episodes {
@@ -373,7 +398,12 @@ func (s *Set) describeOthers(
 		}
 		for _, i := range episodes {
 			if _, err := Tolerate(func() error { // a failure is reported when the episode is read
-				streams, found, err := s.tree(ctx, &s.Episodes[i], key, func(path string) bool { return byEpisode[i][path] })
+				streams, found, err := s.tree(
+					ctx,
+					&s.Episodes[i],
+					key,
+					func(path string) bool { return byEpisode[i][path] },
+				)
 				if err != nil {
 					return err
 				}
@@ -397,7 +427,10 @@ func (s *Set) describeOthers(
 			WithHint("open the files one by one: they have few streams in common")
 	}
 	order := func(path string) string { return strings.ReplaceAll(path, "/", "\x00") }
-	slices.SortStableFunc(s.Streams, func(a, b Stream) int { return strings.Compare(order(a.Path), order(b.Path)) })
+	slices.SortStableFunc(
+		s.Streams,
+		func(a, b Stream) int { return strings.Compare(order(a.Path), order(b.Path)) },
+	)
 	return nil
 }
 

@@ -27,14 +27,16 @@ type Episode struct {
 	Path   string // of the group, for errors
 	Index  int64  // its number in the dataset
 	Length int
-	// Acts says that the length is that of the actions: what was observed may have one row more, that after the last action.
+	// Acts says that the length is that of the actions: what was observed may have one row more,
+	// that after the last action.
 	Acts bool
 	// Others says that data sets of another length are streams too, each length a clock of its own.
 	Others bool
 	Tasks  []string
 	// Aliases are other names of the task.
 	Aliases []string
-	// Times are timestamps that the file holds: the data set below the group; "" where it holds none.
+	// Times are timestamps that the file holds: the data set below the group; "" where it holds
+	// none.
 	Times string
 	// Source is the recording that it was made from; nil if the file does not name it.
 	Source *robocache.Origin
@@ -47,7 +49,8 @@ func (e *Episode) SetTask(task string) {
 	}
 }
 
-// Set is a dataset made of groups of HDF5 files. A format fills in About, Streams and Episodes while Open makes one.
+// Set is a dataset made of groups of HDF5 files. A format fills in About, Streams and Episodes
+// while Open makes one.
 type Set struct {
 	reader.Base
 	Streams  []Stream
@@ -56,7 +59,8 @@ type Set struct {
 	TimestampUnit float64
 	// TimesNamed is set if the caller names the timestamps of the rows.
 	TimesNamed bool
-	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "": nothing says it yet.
+	// Suffix is what the names of timestamps end with: those of actions are actions_timestamps. "":
+	// nothing says it yet.
 	Suffix string
 
 	units    map[string]unit // by path of timestamps
@@ -95,16 +99,36 @@ func (s *Set) Recording(e int) string {
 	return s.Episodes[e].File.Name()
 }
 
-// Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a guard's Fail where it cannot.
-func Open(ctx context.Context, format, uri string, opt robocache.OpenOptions, read func(s *Set, names []string) error) (s *Set, err error) {
+// Open opens the dataset at uri. read finds the episodes and streams of its files; it ends by a
+// guard's Fail where it cannot.
+func Open(
+	ctx context.Context,
+	format, uri string,
+	opt robocache.OpenOptions,
+	read func(s *Set, names []string) error,
+) (s *Set, err error) {
 	defer crash.Recover(format+" open", &err)
 	st, names, found, err := Find(ctx, uri, opt)
 	if err != nil {
 		return nil, err
 	}
 	limit := reader.Budget(opt, defaultBudget, smallestBudget)
-	s = &Set{Base: reader.Base{About: &robocache.Info{URI: robocache.Redact(uri), Format: format, FPS: opt.HZ, Findings: found}, Bytes: st}, hz: !opt.HZ.Zero(),
-		op: reader.Op(format), cache: h5.NewCache(limit - limit/8), limit: limit, pool: newPool(st)}
+	s = &Set{
+		Base: reader.Base{
+			About: &robocache.Info{
+				URI:      robocache.Redact(uri),
+				Format:   format,
+				FPS:      opt.HZ,
+				Findings: found,
+			},
+			Bytes: st,
+		},
+		hz:    !opt.HZ.Zero(),
+		op:    reader.Op(format),
+		cache: h5.NewCache(limit - limit/8),
+		limit: limit,
+		pool:  newPool(st),
+	}
 	s.Offered = robocache.Capabilities{
 		Diagnose:    s.Diagnose,
 		Lacks:       s.Lacks,
@@ -142,7 +166,11 @@ func (s *Set) ready() error {
 			f.FPS = s.About.FPS
 		}
 		if _, twice := s.byKey[f.Key]; twice {
-			return robocache.Malformed(s.About.Format, robocache.Where{"stream": f.Key}, "two data sets would have this name")
+			return robocache.Malformed(
+				s.About.Format,
+				robocache.Where{"stream": f.Key},
+				"two data sets would have this name",
+			)
 		}
 		s.byKey[f.Key] = i
 		s.About.Features = append(s.About.Features, *f)
@@ -157,7 +185,10 @@ func (s *Set) ready() error {
 		for _, t := range e.Tasks {
 			if !tasks[t] {
 				tasks[t] = true
-				s.About.Tasks = append(s.About.Tasks, robocache.Task{Index: int64(len(s.About.Tasks)), Text: t})
+				s.About.Tasks = append(
+					s.About.Tasks,
+					robocache.Task{Index: int64(len(s.About.Tasks)), Text: t},
+				)
 			}
 		}
 	}
@@ -172,7 +203,9 @@ func (s *Set) plan() {
 	var low, all int64
 	for i := range s.Streams {
 		f := &s.Streams[i]
-		n := int64(float64(f.Elements()*f.DType.Size()) * float64(s.About.Frames) * cmp.Or(f.share, 1))
+		n := int64(
+			float64(f.Elements()*f.DType.Size()) * float64(s.About.Frames) * cmp.Or(f.share, 1),
+		)
 		if f.How == Numbers {
 			low += n
 		}
@@ -196,7 +229,13 @@ func (s *Set) Episode(_ context.Context, episode int) (robocache.Episode, error)
 		return robocache.Episode{}, err
 	}
 	e := &s.Episodes[episode]
-	return robocache.Episode{Position: episode, Index: e.Index, Length: e.Length, Tasks: e.Tasks, Aliases: e.Aliases}, nil
+	return robocache.Episode{
+		Position: episode,
+		Index:    e.Index,
+		Length:   e.Length,
+		Tasks:    e.Tasks,
+		Aliases:  e.Aliases,
+	}, nil
 }
 
 // Close closes the files and the store.
@@ -219,7 +258,8 @@ func (s *Set) LimitMemory(bytes int64) {
 // MemoryBytes is what the set holds besides its cache.
 func (s *Set) MemoryBytes() int64 { return int64(len(s.Episodes))*160 + s.held.Load() }
 
-// opened are the data sets of an episode, parallel to Streams. An error stands where there is none that fits.
+// opened are the data sets of an episode, parallel to Streams. An error stands where there is none
+// that fits.
 type opened struct {
 	sets  []*h5.Dataset
 	errs  []error
@@ -244,7 +284,8 @@ func (s *Set) where(episode int, key string) robocache.Where {
 	return w
 }
 
-// dataset gives the data set of a stream in an episode. Those of all streams are opened at once, because they share the groups on the way.
+// dataset gives the data set of a stream in an episode. Those of all streams are opened at once,
+// because they share the groups on the way.
 func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -262,7 +303,8 @@ func (s *Set) dataset(ctx context.Context, episode, stream int) (*h5.Dataset, er
 		if err := robocache.At(err, s.where(episode, "")); err != nil {
 			return nil, err
 		}
-		if s.opened[episode].CompareAndSwap(nil, o) && s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
+		if s.opened[episode].CompareAndSwap(nil, o) &&
+			s.held.Add(o.bytes) > max(s.limit/8, 256<<10) {
 			s.forget()
 		}
 	}
@@ -278,7 +320,11 @@ func (s *Set) open(ctx context.Context, episode int) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &opened{sets: make([]*h5.Dataset, len(s.Streams)), errs: make([]error, len(s.Streams)), bytes: int64(len(s.Streams)) * 24}
+	o := &opened{
+		sets:  make([]*h5.Dataset, len(s.Streams)),
+		errs:  make([]error, len(s.Streams)),
+		bytes: int64(len(s.Streams)) * 24,
+	}
 	same := map[string]*h5.Dataset{}
 	clocks := map[string]ticks{}
 	for i := range s.Streams {
@@ -349,7 +395,8 @@ func (s *Set) get(key string, kinds ...robocache.Kind) (int, error) {
 	return i, nil
 }
 
-// reach opens the data sets of remote episodes, several at the same time. Who reads them says what is wrong with one.
+// reach opens the data sets of remote episodes, several at the same time. Who reads them says what
+// is wrong with one.
 func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
 	if !robocache.IsRemote(s.Bytes) {
 		return nil
@@ -377,8 +424,14 @@ func (s *Set) reach(ctx context.Context, rows []robocache.Row) error {
 	return nil
 }
 
-// runs calls each for the rows of a stream (-1: of the episode) that follow each other in one episode, n from rows[at] on, with its data set.
-func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each func(at, n int, d *h5.Dataset) error) error {
+// runs calls each for the rows of a stream (-1: of the episode) that follow each other in one
+// episode, n from rows[at] on, with its data set.
+func (s *Set) runs(
+	ctx context.Context,
+	stream int,
+	rows []robocache.Row,
+	each func(at, n int, d *h5.Dataset) error,
+) error {
 	if stream >= 0 {
 		if err := s.reach(ctx, rows); err != nil {
 			return err
@@ -417,7 +470,12 @@ func (s *Set) runs(ctx context.Context, stream int, rows []robocache.Row, each f
 var pieces = sync.Pool{New: func() any { return new([]h5.Piece) }}
 
 // Gather copies rows of a stream of numbers into dst.
-func (s *Set) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) (err error) {
+func (s *Set) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover(s.About.Format+" gather", &err)
 	i, err := s.get(key, robocache.KindNumeric)
 	if err != nil {
@@ -466,7 +524,11 @@ func (st *Stream) extract(ctx context.Context, d *h5.Dataset, row int64, dst []b
 }
 
 // Text gives the rows of a text stream, and of "task" the episode's tasks.
-func (s *Set) Text(ctx context.Context, key string, rows []robocache.Row) (out []string, err error) {
+func (s *Set) Text(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+) (out []string, err error) {
 	defer crash.Recover(s.About.Format+" text", &err)
 	out = make([]string, len(rows))
 	stream := -1

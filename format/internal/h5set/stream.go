@@ -30,7 +30,8 @@ type Stream struct {
 	Path string // below the episode's group
 	How  How
 	BGR  bool // the first three channels are blue, green, red
-	// after is set if its data sets have one row more than the episode: the state after the last action.
+	// after is set if its data sets have one row more than the episode: the state after the last
+	// action.
 	after bool
 	// times are the timestamps that lie beside it, below the episode; "" where there are none.
 	times string
@@ -47,7 +48,8 @@ func (s *Stream) matches(d *h5.Dataset) error {
 	t, dims := elementOf(d)
 	if s.field != "" {
 		for _, m := range d.Type.Fields {
-			if m.Name != s.field || m.Offset != s.offset || m.Type.Size != s.len || len(d.Shape) != 1 {
+			if m.Name != s.field || m.Offset != s.offset || m.Type.Size != s.len ||
+				len(d.Shape) != 1 {
 				continue
 			}
 			if t, more, _ := m.Type.Numeric(); t == s.DType && slices.Equal(orOne(more), s.Shape) {
@@ -67,7 +69,11 @@ func (s *Stream) matches(d *h5.Dataset) error {
 		return nil
 	case Padded:
 		if t != robocache.Uint8 || len(dims) != 1 {
-			return fmt.Errorf("%s of shape %v, in most episodes rows of encoded images", d.Type, d.Shape)
+			return fmt.Errorf(
+				"%s of shape %v, in most episodes rows of encoded images",
+				d.Type,
+				d.Shape,
+			)
 		}
 		return nil
 	}
@@ -75,7 +81,13 @@ func (s *Stream) matches(d *h5.Dataset) error {
 		dims = append(dims, 1)
 	}
 	if t != s.DType || !slices.Equal(dims, s.Shape) {
-		return fmt.Errorf("%s of shape %v, in most episodes %s of shape %v", t, dims, s.DType, s.Shape)
+		return fmt.Errorf(
+			"%s of shape %v, in most episodes %s of shape %v",
+			t,
+			dims,
+			s.DType,
+			s.Shape,
+		)
 	}
 	return nil
 }
@@ -120,9 +132,13 @@ func elementOf(d *h5.Dataset) (robocache.DType, []int) {
 // maxRow bounds the bytes of one row.
 const maxRow = 1 << 30
 
-// describe makes the streams of a data set whose first dimension is time: one, or one a field of a compound. None where it holds nothing that
-// is a stream; why says it.
-func describe(ctx context.Context, d *h5.Dataset, key, path string) (out []Stream, why string, err error) {
+// describe makes the streams of a data set whose first dimension is time: one, or one a field of a
+// compound. None where it holds nothing that is a stream; why says it.
+func describe(
+	ctx context.Context,
+	d *h5.Dataset,
+	key, path string,
+) (out []Stream, why string, err error) {
 	s := Stream{Path: path}
 	s.Key = key
 	if len(d.Shape) == 0 || d.Null {

@@ -7,11 +7,19 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/h5"
 )
 
-// A stream of an episode must be what it was in the first one: also the type of a compound's field, and one text a row.
+// A stream of an episode must be what it was in the first one: also the type of a compound's field,
+// and one text a row.
 func TestMatches(t *testing.T) {
 	number := func(d robocache.DType) *h5.Type { return &h5.Type{Class: h5.Float, Size: 4, DType: d} }
 	compound := func(d robocache.DType, shape ...int64) *h5.Dataset {
-		return &h5.Dataset{Shape: shape, Type: &h5.Type{Class: h5.Compound, Size: 4, Fields: []h5.Member{{Name: "x", Type: number(d)}}}}
+		return &h5.Dataset{
+			Shape: shape,
+			Type: &h5.Type{
+				Class:  h5.Compound,
+				Size:   4,
+				Fields: []h5.Member{{Name: "x", Type: number(d)}},
+			},
+		}
 	}
 	field := Stream{field: "x", len: 4, How: Numbers}
 	field.DType, field.Shape = robocache.Float32, []int{1}

@@ -36,7 +36,8 @@ func (s *Set) length(ctx context.Context, episode, stream int) (int, error) {
 	return int(dataset.Rows()), nil
 }
 
-// Times gives the timestamps of an episode's rows: those of the file where it holds some, else the rate's.
+// Times gives the timestamps of an episode's rows: those of the file where it holds some, else the
+// rate's.
 func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, err error) {
 	defer crash.Recover(s.About.Format+" times", &err)
 	if err := s.op.Episode(len(s.Episodes), episode); err != nil {
@@ -69,13 +70,22 @@ func (s *Set) Times(ctx context.Context, episode int, key string) (out []int64, 
 		return s.timestamps(ctx, e, path, length)
 	}
 	if s.About.FPS.Zero() {
-		return nil, s.About.NoClock(s.About.Format, robocache.Where{"file": e.File.Name()}, "the file holds neither timestamps nor a rate")
+		return nil, s.About.NoClock(
+			s.About.Format,
+			robocache.Where{"file": e.File.Name()},
+			"the file holds neither timestamps nor a rate",
+		)
 	}
 	return reader.Grid(s.About.FPS, length), nil
 }
 
 // timestamps reads timestamps that the file holds.
-func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length int) (_ []int64, err error) {
+func (s *Set) timestamps(
+	ctx context.Context,
+	e *Episode,
+	path string,
+	length int,
+) (_ []int64, err error) {
 	defer robocache.LocateIn(&err, "episode", e.Index)
 	defer robocache.LocateIn(&err, "file", e.File.Name())
 	walker, err := e.Walker(ctx)
@@ -87,8 +97,11 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 		return nil, err
 	}
 	bad := func(where robocache.Where, want, got string) error {
-		return robocache.At(robocache.Malformed(s.About.Format, robocache.Where{"pointer": d.Name()}, "").
-			Expected(want, got), where)
+		return robocache.At(
+			robocache.Malformed(s.About.Format, robocache.Where{"pointer": d.Name()}, "").
+				Expected(want, got),
+			where,
+		)
 	}
 	unit := s.units[path]
 	if err := unit.err; err != nil {
@@ -96,7 +109,11 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 	}
 	t, _ := elementOf(d)
 	if !isTimes(d) || d.Rows() != int64(length) {
-		if err := bad(nil, fmt.Sprintf("%d timestamps", length), fmt.Sprintf("shape %v of %s", d.Shape, d.Type)); err != nil {
+		if err := bad(
+			nil,
+			fmt.Sprintf("%d timestamps", length),
+			fmt.Sprintf("shape %v of %s", d.Shape, d.Type),
+		); err != nil {
 			return nil, err
 		}
 	}
@@ -106,13 +123,26 @@ func (s *Set) timestamps(ctx context.Context, e *Episode, path string, length in
 	}
 	out := make([]int64, length)
 	for k := range out {
-		if out[k] = timestamp(t, raw[k*t.Size():(k+1)*t.Size()], unit.seconds, s.About.FPS); out[k] == noTime {
-			if err := bad(robocache.Where{"index": k}, "a time", "NaN, infinity or a number beyond int64 nanoseconds"); err != nil {
+		if out[k] = timestamp(
+			t,
+			raw[k*t.Size():(k+1)*t.Size()],
+			unit.seconds,
+			s.About.FPS,
+		); out[k] == noTime {
+			if err := bad(
+				robocache.Where{"index": k},
+				"a time",
+				"NaN, infinity or a number beyond int64 nanoseconds",
+			); err != nil {
 				return nil, err
 			}
 		}
 		if k > 0 && out[k] < out[k-1] {
-			if err := bad(robocache.Where{"index": k}, fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]), fmt.Sprintf("%d ns", out[k])); err != nil {
+			if err := bad(
+				robocache.Where{"index": k},
+				fmt.Sprintf("at least %d ns, the time of the row before", out[k-1]),
+				fmt.Sprintf("%d ns", out[k]),
+			); err != nil {
 				return nil, err
 			}
 		}
@@ -135,7 +165,8 @@ type ticks struct {
 	rows int64
 }
 
-// ticks gives the rows of a stream's clock. Streams that shared timestamps in the first episode do so in all.
+// ticks gives the rows of a stream's clock. Streams that shared timestamps in the first episode do
+// so in all.
 func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks) (int64, error) {
 	path := st.times
 	c, ok := known[st.Clock]
@@ -173,7 +204,8 @@ func (s *Set) ticks(w *Walker, st *Stream, d *h5.Dataset, known map[string]ticks
 	return c.rows, nil
 }
 
-// findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of the first data set that is as long as the episode.
+// findRowTimes gives the timestamps of the rows: those of the actions, or where there are none of
+// the first data set that is as long as the episode.
 func (s *Set) findRowTimes(w *Walker, e *Episode) (path string, err error) {
 	if s.Suffix == "" {
 		return "", nil
@@ -249,7 +281,8 @@ func (w *Walker) find(path string) (o *h5.Object, err error) {
 
 const noTime = math.MinInt64
 
-// timestamp turns a stored number into nanoseconds. Integers never pass through a float. A float32 that is row/rate rounded is that time.
+// timestamp turns a stored number into nanoseconds. Integers never pass through a float. A float32
+// that is row/rate rounded is that time.
 func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate) int64 {
 	if t.Integer() {
 		n := robocache.Int64s(nil, t, raw)[0]
@@ -264,7 +297,10 @@ func timestamp(t robocache.DType, raw []byte, unit float64, rate robocache.Rate)
 	}
 	v := robocache.Float64s(nil, t, raw)[0] * unit
 	if f := float32(v); t == robocache.Float32 && unit == 1 && !rate.Zero() {
-		if row := math.Round(v * rate.Float()); math.Abs(row) < 1<<40 && f == float32(row/rate.Float()) {
+		if row := math.Round(
+			v * rate.Float(),
+		); math.Abs(row) < 1<<40 &&
+			f == float32(row/rate.Float()) {
 			return rate.Nanos(int64(row))
 		}
 	}

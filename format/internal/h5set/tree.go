@@ -42,14 +42,27 @@ func (s *Set) tree(
 		if !wanted(path) {
 			return
 		}
-		report(robocache.Finding{Severity: robocache.SeverityInfo, Code: "no-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why})
+		report(
+			robocache.Finding{
+				Severity: robocache.SeverityInfo,
+				Code:     "no-stream",
+				Where:    robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
+				Message:  "this is no stream: " + why,
+			},
+		)
 	}
 	refuse := func(path, key, why string) { // the data set has rows, or would have
 		if !wanted(path) {
 			return
 		}
-		f := robocache.Finding{Severity: robocache.SeverityWarning, Code: "unsupported-stream", Where: robocache.Where{"file": e.File.Name(), "pointer": w.at(path)}, Message: "this is no stream: " + why, NotDelivered: key,
-			Hint: "Store it as an array with a row for each step. The other streams are read."}
+		f := robocache.Finding{
+			Severity:     robocache.SeverityWarning,
+			Code:         "unsupported-stream",
+			Where:        robocache.Where{"file": e.File.Name(), "pointer": w.at(path)},
+			Message:      "this is no stream: " + why,
+			NotDelivered: key,
+			Hint:         "Store it as an array with a row for each step. The other streams are read.",
+		}
 		if robocache.Vital("", key) {
 			f.Severity = robocache.SeverityError
 		}
@@ -97,7 +110,10 @@ func (s *Set) tree(
 				after, other = false, false
 			}
 			if len(d.Shape) == 0 || d.Rows() != int64(e.Length) && !after && !other && times == "" {
-				note(path, fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length))
+				note(
+					path,
+					fmt.Sprintf("its shape is %v, the episode has %d rows", d.Shape, e.Length),
+				)
 				return nil
 			}
 			var why string
@@ -147,24 +163,55 @@ func (s *Set) tree(
 		return out, found, err
 	}
 	if len(longer) > 0 {
-		found = append(found, robocache.Finding{Severity: robocache.SeverityInfo, Code: "last-observation", Where: robocache.Where{"file": e.File.Name(), "pointer": e.Path},
-			Message: fmt.Sprintf("%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)", len(longer), strings.Join(longer[:min(len(longer), 8)], ", ")), Count: int64(len(longer))})
+		found = append(found, robocache.Finding{
+			Severity: robocache.SeverityInfo,
+			Code:     "last-observation",
+			Where:    robocache.Where{"file": e.File.Name(), "pointer": e.Path},
+			Message: fmt.Sprintf(
+				"%d streams have one row more than the actions, what the last action led to: it is no row of the episode (%s)",
+				len(longer),
+				strings.Join(longer[:min(len(longer), 8)], ", "),
+			),
+			Count: int64(len(longer)),
+		})
 	}
 	return out, found, nil
 }
 
 // Lose adds a finding of opening: an episode or a file that cannot be read.
 func (s *Set) Lose(code string, where robocache.Where, err error, hint string) {
-	s.About.Findings = append(s.About.Findings, robocache.Finding{Severity: robocache.SeverityError, Code: code, Where: where, Message: err.Error(), Hint: hint, Lost: true})
+	s.About.Findings = append(
+		s.About.Findings,
+		robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     code,
+			Where:    where,
+			Message:  err.Error(),
+			Hint:     hint,
+			Lost:     true,
+		},
+	)
 }
 
 // Find adds a finding of opening.
 func (s *Set) Find(sev robocache.Severity, code string, where robocache.Where, msg, hint string) {
-	s.About.Findings = append(s.About.Findings, robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint})
+	s.About.Findings = append(
+		s.About.Findings,
+		robocache.Finding{Severity: sev, Code: code, Where: where, Message: msg, Hint: hint},
+	)
 }
 
-// taskNames are the attributes and scalar data sets that hold an episode's task in the field's files.
-var taskNames = []string{"task", "language_instruction", "instruction", "language_raw", "language", "task_description", "prompt"}
+// taskNames are the attributes and scalar data sets that hold an episode's task in the field's
+// files.
+var taskNames = []string{
+	"task",
+	"language_instruction",
+	"instruction",
+	"language_raw",
+	"language",
+	"task_description",
+	"prompt",
+}
 
 // Task finds the task of an episode: a text that is an attribute or a scalar data set of its group.
 func (w *Walker) Task() (string, error) {
@@ -185,7 +232,10 @@ func (w *Walker) Task() (string, error) {
 				}
 			}
 		}
-		if !slices.ContainsFunc(g.links, func(l h5.Link) bool { return l.Name == name && l.Hard() }) {
+		if !slices.ContainsFunc(
+			g.links,
+			func(l h5.Link) bool { return l.Name == name && l.Hard() },
+		) {
 			continue
 		}
 		o, err := w.Object(name)
@@ -196,7 +246,8 @@ func (w *Walker) Task() (string, error) {
 			continue
 		}
 		d, err := o.Dataset(w.ctx, name)
-		if err != nil || d.Null || len(d.Shape) > 1 || d.Rows() != 1 || d.Type.Class != h5.Text && !d.Type.IsText {
+		if err != nil || d.Null || len(d.Shape) > 1 || d.Rows() != 1 ||
+			d.Type.Class != h5.Text && !d.Type.IsText {
 			continue
 		}
 		if b, err := d.Bytes(w.ctx, 0, 1); err != nil {
@@ -208,8 +259,8 @@ func (w *Walker) Task() (string, error) {
 	return "", nil
 }
 
-// swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for some streams as "key=bgr,key2=rgb";
-// a mapping names them by stream.
+// swap marks the images whose channels are blue, green, red: order is "rgb", "bgr", or "bgr" for
+// some streams as "key=bgr,key2=rgb"; a mapping names them by stream.
 func (s *Set) swap(order string, m *robocache.Mapping) error {
 	set := func(key, value string) error {
 		if value != "rgb" && value != "bgr" {
@@ -218,12 +269,17 @@ func (s *Set) swap(order string, m *robocache.Mapping) error {
 		}
 		known := key == ""
 		for i := range s.Streams {
-			if st := &s.Streams[i]; st.Kind == robocache.KindImage && (key == "" || st.Key == key || strings.HasSuffix(st.Key, "."+key)) {
+			if st := &s.Streams[i]; st.Kind == robocache.KindImage &&
+				(key == "" || st.Key == key || strings.HasSuffix(st.Key, "."+key)) {
 				st.BGR, known = value == "bgr", true
 			}
 		}
 		if !known {
-			return robocache.Misuse(s.About.Format, robocache.Where{"stream": key}, "channel order of a camera that is not there")
+			return robocache.Misuse(
+				s.About.Format,
+				robocache.Where{"stream": key},
+				"channel order of a camera that is not there",
+			)
 		}
 		return nil
 	}
@@ -314,9 +370,18 @@ func (w *Walker) Object(path string) (*h5.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, ok := slices.BinarySearchFunc(g.links, name, func(l h5.Link, n string) int { return strings.Compare(l.Name, n) })
+	i, ok := slices.BinarySearchFunc(
+		g.links,
+		name,
+		func(l h5.Link, n string) int { return strings.Compare(l.Name, n) },
+	)
 	if !ok {
-		return nil, robocache.NotFound("hdf5", robocache.Where{"file": w.file.Name(), "pointer": w.at(path)}, "no object %q", name)
+		return nil, robocache.NotFound(
+			"hdf5",
+			robocache.Where{"file": w.file.Name(), "pointer": w.at(path)},
+			"no object %q",
+			name,
+		)
 	}
 	return g.o.Follow(w.ctx, &g.links[i])
 }
@@ -349,9 +414,12 @@ func (w *Walker) Dataset(path string) (*h5.Dataset, error) {
 const maxObjects = 1 << 20
 
 // Walk calls each for every data set below the group, by path; o is nil if the walker knows the
-// path. Links out of the file, dangling links and groups that were seen before are reported to skip,
-// if there is one.
-func (w *Walker) Walk(each func(path string, o *h5.Object) error, skip func(path, why string)) error {
+// path. Links out of the file, dangling links and groups that were seen before are reported to
+// skip, if there is one.
+func (w *Walker) Walk(
+	each func(path string, o *h5.Object) error,
+	skip func(path, why string),
+) error {
 	if skip == nil {
 		skip = func(string, string) {}
 	}
@@ -366,7 +434,8 @@ func (w *Walker) Walk(each func(path string, o *h5.Object) error, skip func(path
 			skip(path, "another name of a group that was seen, or a group that holds itself")
 			return nil
 		}
-		seen[g.o.Address()] = true // once: groups that link each other would make the walk exponential
+		// once: groups that link each other would make the walk exponential
+		seen[g.o.Address()] = true
 		for i := range g.links {
 			name := strings.TrimPrefix(path+"/"+g.links[i].Name, "/")
 			if w.known[name] && g.links[i].Hard() {

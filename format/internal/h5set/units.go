@@ -54,8 +54,8 @@ func (s *Set) settleUnits(ctx context.Context) error {
 	return nil
 }
 
-// settleUnit infers the unit at a path, unless the caller states it. Timestamps of a
-// single stream (rows is false) have a documented unit, which is used unless their magnitude rules it out.
+// settleUnit infers the unit at a path, unless the caller states it. Timestamps of a single stream
+// (rows is false) have a documented unit, which is used unless their magnitude rules it out.
 func (s *Set) settleUnit(ctx context.Context, path string, rows bool) error {
 	if _, done := s.units[path]; done {
 		return nil
@@ -107,7 +107,12 @@ func (s *Set) settleUnit(ctx context.Context, path string, rows bool) error {
 		if g.Unit == "" && err == nil {
 			continue // too few rows: another episode may determine it
 		}
-		if f := robocache.UnitFinding(g, err, usual, robocache.Where{"file": e.File.Name(), "pointer": path}); f != nil {
+		if f := robocache.UnitFinding(
+			g,
+			err,
+			usual,
+			robocache.Where{"file": e.File.Name(), "pointer": path},
+		); f != nil {
 			s.About.Findings = append(s.About.Findings, *f)
 		}
 		if out.err, out.step = err, g.Step; err == nil {
@@ -126,13 +131,28 @@ func (s *Set) dropTimes(path string) {
 			s.Episodes[i].Times = ""
 		}
 	}
-	s.Find(robocache.SeverityInfo, "row-numbers", robocache.Where{"pointer": path},
-		fmt.Sprintf("the values count the rows and are no times: rows are at %s Hz, as the file says", s.About.FPS),
-		"Pass "+robocache.Option("options", "timestamp_unit", "ms")+" (or s, us, ns) if they are times")
+	s.Find(
+		robocache.SeverityInfo,
+		"row-numbers",
+		robocache.Where{"pointer": path},
+		fmt.Sprintf(
+			"the values count the rows and are no times: rows are at %s Hz, as the file says",
+			s.About.FPS,
+		),
+		"Pass "+robocache.Option(
+			"options",
+			"timestamp_unit",
+			"ms",
+		)+" (or s, us, ns) if they are times",
+	)
 }
 
 // rawTimes reads the timestamps at a path of an episode as they are stored.
-func (s *Set) rawTimes(ctx context.Context, e *Episode, path string) (values []float64, integer bool, err error) {
+func (s *Set) rawTimes(
+	ctx context.Context,
+	e *Episode,
+	path string,
+) (values []float64, integer bool, err error) {
 	walker, err := e.Walker(ctx)
 	if err != nil {
 		return values, integer, err
@@ -156,7 +176,8 @@ func (s *Set) rawTimes(ctx context.Context, e *Episode, path string) (values []f
 	return robocache.Float64s(nil, t, raw), t.Integer(), nil
 }
 
-// checkStep rejects an episode whose timestamps are in another unit than those it was inferred from.
+// checkStep rejects an episode whose timestamps are in another unit than those it was inferred
+// from.
 func (u *unit) checkStep(times []int64) error {
 	step := float64(robocache.Period(times)) / 1e9
 	want := u.step * u.seconds

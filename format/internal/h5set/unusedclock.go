@@ -111,7 +111,8 @@ func (s *Set) examineClock(ctx context.Context, v *survey, path string, read boo
 				fault = faultOfForm(path, d)
 				forms[x.form] = fault
 			}
-			longer := e.Acts && !read && x.rows == int64(e.Length)+1 // the state after the last action
+			// the state after the last action
+			longer := e.Acts && !read && x.rows == int64(e.Length)+1
 			if fault.reason == "" && !fault.none && x.rows != int64(e.Length) && !longer {
 				fault.reason = robocache.ClockLengthFault(x.rows, int64(e.Length))
 			}

@@ -1,4 +1,5 @@
-// Package handles keeps a bounded number of things open: files that are read piece by piece, and that opening again costs more than a piece.
+// Package handles keeps a bounded number of things open: files that are read piece by piece, and
+// that opening again costs more than a piece.
 //
 // # Contract
 //

@@ -60,7 +60,8 @@ func TestInUseStaysOpen(t *testing.T) {
 	}
 }
 
-// TestBytes: H2: what they hold counts, and a thing in use that grows beyond the limit alone goes with its Put's successor.
+// TestBytes: H2: what they hold counts, and a thing in use that grows beyond the limit alone goes
+// with its Put's successor.
 func TestBytes(t *testing.T) {
 	var n atomic.Int32
 	p := New[int, *thing](100, 1000)

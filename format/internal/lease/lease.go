@@ -17,7 +17,8 @@ const (
 	largest  = 22 // of the largest that is kept
 )
 
-// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large image would find the buffer of a small one, and throw it away.
+// pools keep buffers in sizes that grow by a quarter: in one pool of all sizes a large image would
+// find the buffer of a small one, and throw it away.
 var pools [4 * (largest - smallest + 1)]sync.Pool
 
 // class is the smallest size that holds n bytes, and where its pool stands.

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestClass: every size lies in a class that holds it, that is its own class, and that wastes at most a quarter.
+// TestClass: every size lies in a class that holds it, that is its own class, and that wastes at
+// most a quarter.
 func TestClass(t *testing.T) {
 	for _, n := range []int{0, 1, 4096, 4097, 5120, 5121, 6144, 8191, 8192, 8193, 21 << 10, 120_128, 153_728, 1 << 20, 1<<20 + 1, 1<<22 - 1, 1 << 22} {
 		at, size := class(n)
@@ -13,7 +14,14 @@ func TestClass(t *testing.T) {
 			t.Errorf("%d bytes lie in %d", n, size)
 		}
 		if again, _ := class(size); again != at || at < 0 || at >= len(pools) {
-			t.Errorf("%d bytes: class %d of %d, of its own size %d class %d", n, at, len(pools), size, again)
+			t.Errorf(
+				"%d bytes: class %d of %d, of its own size %d class %d",
+				n,
+				at,
+				len(pools),
+				size,
+				again,
+			)
 		}
 	}
 }

@@ -53,10 +53,13 @@ func ParseHeader(b []byte) (h Header, err error) {
 	return h, h.parse(string(b[at:h.Offset]))
 }
 
-// The dict that a header is: three keys in any order. What else Python would take for a dict, no writer of npy files writes.
+// The dict that a header is: three keys in any order. What else Python would take for a dict, no
+// writer of npy files writes.
 var (
 	headerDict = regexp.MustCompile(`^\s*\{(.*?),?\s*\}[\s\x00]*$`)
-	headerItem = regexp.MustCompile(`^\s*['"](descr|fortran_order|shape)['"]\s*:\s*(?:[ub]?'([^'\\]*)'|[ub]?"([^"\\]*)"|(\[.*\])|(True|False)|\(([-+\dL,\s]*)\))\s*(?:,|$)`)
+	headerItem = regexp.MustCompile(
+		`^\s*['"](descr|fortran_order|shape)['"]\s*:\s*(?:[ub]?'([^'\\]*)'|[ub]?"([^"\\]*)"|(\[.*\])|(True|False)|\(([-+\dL,\s]*)\))\s*(?:,|$)`,
+	)
 	headerDims = regexp.MustCompile(`^\s*(?:(?:[-+]?\d+L?\s*,\s*)+(?:[-+]?\d+L?\s*)?)?$`)
 )
 
@@ -70,7 +73,10 @@ func (h *Header) parse(s string) (err error) {
 	for rest := whole[1]; rest != ""; {
 		m := headerItem.FindStringSubmatch(rest)
 		if m == nil || seen[m[1]] {
-			return malformed("character %d of the header is no entry for descr, fortran_order or shape, each once", len(s)-len(rest))
+			return malformed(
+				"character %d of the header is no entry for descr, fortran_order or shape, each once",
+				len(s)-len(rest),
+			)
 		}
 		rest = rest[len(m[0]):]
 		seen[m[1]] = true
@@ -107,7 +113,8 @@ func (h *Header) parse(s string) (err error) {
 	return err
 }
 
-// maxEmpty bounds the texts of no size that a header may claim: they have no bytes in the file that would do it.
+// maxEmpty bounds the texts of no size that a header may claim: they have no bytes in the file that
+// would do it.
 const maxEmpty = 1 << 20
 
 // maxDims is NumPy's limit.
@@ -162,8 +169,8 @@ func (a *Array) Len() int {
 	return n
 }
 
-// Decode reads an npy file. Where the file is in C order and little-endian, the array is a piece of b. Object arrays are ErrUnsupported:
-// DecodeObjects reads them.
+// Decode reads an npy file. Where the file is in C order and little-endian, the array is a piece of
+// b. Object arrays are ErrUnsupported: DecodeObjects reads them.
 func Decode(b []byte) (_ *Array, err error) {
 	defer guard.Into(&err)
 	h := guard.Must(ParseHeader(b))
@@ -192,7 +199,13 @@ func DecodeObjects(b []byte) (_ *Array, err error) {
 
 func (h *Header) decode(b []byte) (*Array, error) {
 	if int64(len(b)) < h.Bytes {
-		return nil, malformed("shape %v of %s needs %d bytes, there are %d", h.Shape, h.Type, h.Bytes, len(b))
+		return nil, malformed(
+			"shape %v of %s needs %d bytes, there are %d",
+			h.Shape,
+			h.Type,
+			h.Bytes,
+			len(b),
+		)
 	}
 	a := &Array{Type: h.Type, Shape: h.Shape, Data: b[:h.Bytes:h.Bytes]}
 	a.Type.Big = false
@@ -281,7 +294,8 @@ type Type struct {
 // maxText bounds one element of a text array.
 const maxText = 1 << 24
 
-// ParseType reads NumPy's string for a type: "<f4", "|b1", ">i8", "|S7", "<U3", "|O", and without a byte order as pickles have it.
+// ParseType reads NumPy's string for a type: "<f4", "|b1", ">i8", "|S7", "<U3", "|O", and without a
+// byte order as pickles have it.
 func ParseType(s string) (Type, error) {
 	full := s
 	var t Type

@@ -1,4 +1,5 @@
-// Package npy reads NumPy's files: npy v1 to v3, the arrays inside npz archives, and the pickles that object arrays are.
+// Package npy reads NumPy's files: npy v1 to v3, the arrays inside npz archives, and the pickles
+// that object arrays are.
 //
 // # Contract
 //

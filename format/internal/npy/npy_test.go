@@ -71,7 +71,12 @@ for dt in ("|b1","|i1","|u1","<i2",">i2","<u2",">u2","<i4",">i4","<u4","<i8",">i
 		if err != nil {
 			t.Fatal(n, err)
 		}
-		if shape := strings.ReplaceAll(fmt.Sprint(a.Shape), " ", ", "); !bytes.Equal(a.Data, p[1]) || shape != string(p[2]) {
+		if shape := strings.ReplaceAll(
+			fmt.Sprint(a.Shape),
+			" ",
+			", ",
+		); !bytes.Equal(a.Data, p[1]) ||
+			shape != string(p[2]) {
 			t.Errorf("array %d: %s %s, not %s", n, a.Type, shape, p[2])
 		}
 		n++
@@ -93,13 +98,17 @@ for dt in ("S7", "<U9", ">U9"):
 			t.Fatal(err)
 		}
 		s, ok := a.Strings()
-		if want := []string{"hé", "he"}[min(1, max(0, 1-i))]; !ok || len(s) != 4 || s[2] != "grasp" || s[1] != "" || s[3] != want {
+		if want := []string{"hé", "he"}[min(1, max(0, 1-i))]; !ok || len(s) != 4 ||
+			s[2] != "grasp" ||
+			s[1] != "" ||
+			s[3] != want {
 			t.Errorf("%d: %q", i, s)
 		}
 	}
 }
 
-// TestPickles: N3: what CALVIN's annotations are, by every protocol and by the names of NumPy 1 and 2.
+// TestPickles: N3: what CALVIN's annotations are, by every protocol and by the names of NumPy 1 and
+// 2.
 func TestPickles(t *testing.T) {
 	p := parts(t, python(t, emit+`
 lang = {"language": {"ann": ["push the block", "caf\u00e9"], "task": np.array(["push", "drink"]), "emb": np.arange(8, dtype=">f4").reshape(2, 1, 4)},
@@ -128,17 +137,31 @@ for proto in range(6):
 		if task, ok := get(lang, "task").(*Array).Strings(); !ok || task[1] != "drink" {
 			t.Errorf("%d: %v", i, task)
 		}
-		if v := robocache.Float64s(nil, robocache.Float32, get(lang, "emb").(*Array).Data); len(v) != 8 || v[5] != 5 {
+		if v := robocache.Float64s(
+			nil,
+			robocache.Float32,
+			get(lang, "emb").(*Array).Data,
+		); len(v) != 8 ||
+			v[5] != 5 {
 			t.Errorf("%d: %v", i, v)
 		}
-		if v := robocache.Float64s(nil, robocache.Float64, get(info, "f").(*Array).Data); fmt.Sprint(v) != "[0 1 2 3 4 5]" {
+		if v := robocache.Float64s(
+			nil,
+			robocache.Float64,
+			get(info, "f").(*Array).Data,
+		); fmt.Sprint(
+			v,
+		) != "[0 1 2 3 4 5]" {
 			t.Errorf("%d: %v", i, v)
 		}
 		indx := get(info, "indx").(*List)
-		if first := indx.Items[0].(Tuple); first[0] != int64(3) || first[1] != int64(17) || indx.Items[1].(*List).Items[1] != int64(90000000000) {
+		if first := indx.Items[0].(Tuple); first[0] != int64(3) || first[1] != int64(17) ||
+			indx.Items[1].(*List).Items[1] != int64(90000000000) {
 			t.Errorf("%d: %v", i, indx)
 		}
-		if get(info, "none") != nil || get(info, "yes") != true || get(info, "x") != -1.5 || get(info, "s") != 0.25 || len(get(info, "empty").(*List).Items) != 0 {
+		if get(info, "none") != nil || get(info, "yes") != true || get(info, "x") != -1.5 ||
+			get(info, "s") != 0.25 ||
+			len(get(info, "empty").(*List).Items) != 0 {
 			t.Errorf("%d: %v", i, info)
 		}
 		if _, err := Decode(b); !errors.Is(err, robocache.ErrUnsupported) {
@@ -147,7 +170,8 @@ for proto in range(6):
 	}
 }
 
-// TestHostilePickles: N3: whatever names a class outside the whitelist is refused by that name, and nothing runs.
+// TestHostilePickles: N3: whatever names a class outside the whitelist is refused by that name, and
+// nothing runs.
 func TestHostilePickles(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	p := parts(t, python(t, emit+`
@@ -173,7 +197,13 @@ put(b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.")
 		if !errors.Is(err, robocache.ErrUnsupported) {
 			t.Errorf("%d: %q: %v", i, b, err)
 		}
-		if i < 24 && !strings.Contains(err.Error(), map[int]string{0: "system", 1: "eval", 2: "system", 3: "copyreg"}[i%4]) && !strings.Contains(err.Error(), "_reconstructor") && !strings.Contains(err.Error(), "Plain") {
+		if i < 24 &&
+			!strings.Contains(
+				err.Error(),
+				map[int]string{0: "system", 1: "eval", 2: "system", 3: "copyreg"}[i%4],
+			) &&
+			!strings.Contains(err.Error(), "_reconstructor") &&
+			!strings.Contains(err.Error(), "Plain") {
 			t.Errorf("%d: the error does not name the class: %v", i, err)
 		}
 	}
@@ -193,20 +223,21 @@ func TestHeaders(t *testing.T) {
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846976,), }":   robocache.ErrMalformed,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }": robocache.ErrMalformed,
 		"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }":                    robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":                    robocache.ErrMalformed, // 68 bytes, there are 64
-		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }":          robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}":        robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False}":                                      robocache.ErrMalformed,
-		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}":                          robocache.ErrMalformed,
-		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}":              robocache.ErrUnsupported,
-		"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}":                       robocache.ErrUnsupported,
-		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}":                   robocache.ErrUnsupported,
-		"{'descr': '|V8', 'fortran_order': False, 'shape': (1,)}":                       robocache.ErrUnsupported,
-		"{'descr': '<U0', 'fortran_order': False, 'shape': (281474976710656,)}":         robocache.ErrMalformed,
-		strings.Repeat("[", 9000): robocache.ErrMalformed,
-		"":                        robocache.ErrMalformed,
-		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                  nil,
-		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n": nil,
+		// 68 bytes, there are 64
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (17,), }":             robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': __import__('os'), 'shape': (1,), }":   robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}": robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False}":                               robocache.ErrMalformed,
+		"{'descr': '<f4', 'fortran_order': False, 'shape': 3}":                   robocache.ErrMalformed,
+		"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}":       robocache.ErrUnsupported,
+		"{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
+		"{'descr': '<M8[ns]', 'fortran_order': False, 'shape': (1,)}":            robocache.ErrUnsupported,
+		"{'descr': '|V8', 'fortran_order': False, 'shape': (1,)}":                robocache.ErrUnsupported,
+		"{'descr': '<U0', 'fortran_order': False, 'shape': (281474976710656,)}":  robocache.ErrMalformed,
+		strings.Repeat("[", 9000):                                                robocache.ErrMalformed,
+		"":                                                                       robocache.ErrMalformed,
+		"{'descr':'<f4','fortran_order':False,'shape':(16,)}":                    nil,
+		"{ 'shape' : ( 4L , 4L ), \"descr\": u'<f4', 'fortran_order': True}\n":   nil,
 	} {
 		_, err := Decode(file(h))
 		if class == nil && err != nil || class != nil && !errors.Is(err, class) {
@@ -235,7 +266,11 @@ f = io.BytesIO(); np.save(f, o); put(f.getvalue())
 func FuzzUnpickle(f *testing.F) {
 	f.Add([]byte("\x80\x02}q\x00U\x01aq\x01]q\x02(K\x01K\x02es."))
 	f.Add([]byte("(lp0\nI1\naS'x'\na."))
-	f.Add([]byte("\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87R(K\x01K\x02\x85\x8c\x05numpy\x8c\x05dtype\x93\x8c\x02f4\x89\x88\x87R(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89C\x08abcdefghtb."))
+	f.Add(
+		[]byte(
+			"\x80\x04\x95\x00\x00\x00\x00\x00\x00\x00\x00\x8c\x15numpy.core.multiarray\x8c\x0c_reconstruct\x93\x8c\x05numpy\x8c\x07ndarray\x93K\x00\x85C\x01b\x87R(K\x01K\x02\x85\x8c\x05numpy\x8c\x05dtype\x93\x8c\x02f4\x89\x88\x87R(K\x03\x8c\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89C\x08abcdefghtb.",
+		),
+	)
 	f.Add([]byte("\x80\x02c_codecs\nencode\nX\x03\x00\x00\x00abcX\x06\x00\x00\x00latin1\x86R."))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()

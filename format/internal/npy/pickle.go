@@ -36,7 +36,8 @@ func (d *Dict) Get(key string) (any, bool) {
 // class is a class or function that a pickle named: one of the whitelist.
 type class string
 
-// Whitelist is what a pickle may name. Each stands for NumPy's own array, scalar, or dtype, and is built here, not called.
+// Whitelist is what a pickle may name. Each stands for NumPy's own array, scalar, or dtype, and is
+// built here, not called.
 var Whitelist = []string{
 	"numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct",
 	"numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar",
@@ -158,7 +159,8 @@ func (m *machine) sinceMark() []any {
 }
 
 func (m *machine) put(i uint64, v any) {
-	// A pickler numbers its memo from 0 on: a number beyond what the file could hold would only take memory.
+	// A pickler numbers its memo from 0 on: a number beyond what the file could hold would only
+	// take memory.
 	if i > uint64(len(m.b)) {
 		m.bad("memo %d", i)
 	}
@@ -185,8 +187,10 @@ func (m *machine) global(module, name string) {
 }
 
 func refused(name string) {
-	guard.Fail(robocache.Unsupported("npy", nil, "the pickle names %s, which is not read: it could run code", strconv.QuoteToGraphic(cut(name))).
-		WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"))
+	guard.Fail(
+		robocache.Unsupported("npy", nil, "the pickle names %s, which is not read: it could run code", strconv.QuoteToGraphic(cut(name))).
+			WithHint("only NumPy's own arrays, scalars and dtypes are rebuilt; save the data as arrays and texts"),
+	)
 }
 
 func cut(s string) string {
@@ -201,7 +205,26 @@ func (m *machine) text(b []byte) {
 }
 
 // widths are the bytes of the numbers and lengths that opcodes have.
-var widths = map[byte]uint64{'J': 4, 'K': 1, 'M': 2, 0x8a: 1, 0x8b: 4, 'X': 4, 0x8c: 1, 0x8d: 8, 'B': 4, 'T': 4, 'C': 1, 'U': 1, 0x8e: 8, 0x96: 8, 'q': 1, 'h': 1, 'r': 4, 'j': 4}
+var widths = map[byte]uint64{
+	'J':  4,
+	'K':  1,
+	'M':  2,
+	0x8a: 1,
+	0x8b: 4,
+	'X':  4,
+	0x8c: 1,
+	0x8d: 8,
+	'B':  4,
+	'T':  4,
+	'C':  1,
+	'U':  1,
+	0x8e: 8,
+	0x96: 8,
+	'q':  1,
+	'h':  1,
+	'r':  4,
+	'j':  4,
+}
 
 // step runs one opcode.
 func (m *machine) step(op byte) {

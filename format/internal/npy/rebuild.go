@@ -64,7 +64,8 @@ func (m *machine) reduce() {
 	}
 }
 
-// spend counts bytes that are made against the file's size: the same text may be encoded again and again out of the memo.
+// spend counts bytes that are made against the file's size: the same text may be encoded again and
+// again out of the memo.
 func (m *machine) spend(n int) {
 	if m.spent += n; m.spent > 4*len(m.b)+1<<10 {
 		m.bad("more bytes made than the pickle has")

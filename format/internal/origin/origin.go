@@ -23,7 +23,8 @@ const synthetic = "synth"
 type Tracer struct {
 	src      robocache.Dataset
 	replaced string
-	sums     sync.Map // checksums of recordings, by their first and last file: func() (string, error)
+	// checksums of recordings, by their first and last file: func() (string, error)
+	sums sync.Map
 }
 
 // NewTracer returns a tracer of a source that is written with some options.
@@ -31,8 +32,9 @@ func NewTracer(src robocache.Dataset, opt robocache.WriteOptions) *Tracer {
 	return &Tracer{src: src, replaced: robocache.Redact(opt.Replaces)}
 }
 
-// Of returns the recording that an episode (a position) comes from, with its checksum. It returns nil if package
-// synth made the episode, or if the episode comes from the dataset that the result replaces.
+// Of returns the recording that an episode (a position) comes from, with its checksum. It returns
+// nil if package synth made the episode, or if the episode comes from the dataset that the result
+// replaces.
 func (t *Tracer) Of(ctx context.Context, episode int) (*robocache.Origin, error) {
 	o, err := t.withoutChecksum(ctx, episode)
 	if o == nil || err != nil {
@@ -72,7 +74,8 @@ func (t *Tracer) withoutChecksum(ctx context.Context, episode int) (*robocache.O
 	return o, nil
 }
 
-// Any reports whether Of returns an origin for at least one episode of the source. It reads no files for checksums.
+// Any reports whether Of returns an origin for at least one episode of the source. It reads no
+// files for checksums.
 func (t *Tracer) Any(ctx context.Context) (bool, error) {
 	for e := range t.src.Info().Episodes {
 		o, err := t.withoutChecksum(ctx, e)
@@ -105,12 +108,13 @@ func Parse(text string) *robocache.Origin {
 	return o
 }
 
-// checksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are numbered from the first to
-// the last, it is the SHA-256 of the output of sha256sum over the files, sorted by name. For a remote file, which is not
-// read again, checksum returns "etag:" and the version.
+// checksum returns "sha256:" and the SHA-256 of a file. For a folder, and for files that are
+// numbered from the first to the last, it is the SHA-256 of the output of sha256sum over the files,
+// sorted by name. For a remote file, which is not read again, checksum returns "etag:" and the
+// version.
 //
-// The tracer records no checksum if a file is missing or damaged: the conversion has read what it needs of it. Failures
-// of the transport are errors.
+// The tracer records no checksum if a file is missing or damaged: the conversion has read what it
+// needs of it. Failures of the transport are errors.
 func checksum(ctx context.Context, st store.Store, files [2]string) (string, error) {
 	if files[1] != "" {
 		names, err := numbered(files[0], files[1])

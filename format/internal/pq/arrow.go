@@ -6,8 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// CheckNames proves what other readers take from the footer and nothing here does: names of columns are UTF-8, and the Arrow schema that
-// pyarrow keeps beside Parquet's own, and trusts, is whole. The file is one opened with all columns.
+// CheckNames proves what other readers take from the footer and nothing here does: names of columns
+// are UTF-8, and the Arrow schema that pyarrow keeps beside Parquet's own, and trusts, is whole.
+// The file is one opened with all columns.
 func CheckNames(f *File) error {
 	if !utf8Names(f.Root) {
 		return malformed("footer: the name of a column is not UTF-8")

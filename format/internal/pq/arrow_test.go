@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// arrowSchema is that of pyarrow 26 for a table of a: int64, b: list<string> with field metadata {"k": "v"}.
+// arrowSchema is that of pyarrow 26 for a table of a: int64, b: list<string> with field metadata
+// {"k": "v"}.
 const arrowSchema = "/////xgBAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAIAAACwAAAAGAAAAAAAEgAYAAgABgAHAAwAAAAQABQAEgAAAAAAAQwYAAAASAAAAAgAAAAUAAAAAQAAADwAAAABAAAAYgAAAAEAAAAMAAAACAAMAAQACAAIAAAAEAAAAAQAAAABAAAAdgAAAAEAAABrAAAA2P///9T///8AAAEFEAAAABwAAAAEAAAAAAAAAAQAAABpdGVtAAAAAAQABAAEAAAAEAAUAAgABgAHAAwAAAAQABAAAAAAAAECEAAAABwAAAAEAAAAAAAAAAEAAABhAAAACAAMAAgABwAIAAAAAAAAAUAAAAAAAAAA"
 
 func TestCheckNames(t *testing.T) {
@@ -15,7 +16,12 @@ func TestCheckNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := func(b []byte) error {
-		return CheckNames(&File{Root: &Node{Children: []*Node{{Name: "a", Leaf: 0}}}, arrow: base64.StdEncoding.EncodeToString(b)})
+		return CheckNames(
+			&File{
+				Root:  &Node{Children: []*Node{{Name: "a", Leaf: 0}}},
+				arrow: base64.StdEncoding.EncodeToString(b),
+			},
+		)
 	}
 	if err := check(whole); err != nil {
 		t.Fatal(err)

@@ -45,9 +45,18 @@ func (c *Column) MemoryBytes() int64 {
 
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// ReadColumn decodes one column of one row group. A non-nil shape says that every row must be an array of that shape
-// without nulls: it is checked row by row while the levels are read, and a difference is Malformed with the row.
-func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, shape []int, lim Limits) (_ *Column, err error) {
+// ReadColumn decodes one column of one row group. A non-nil shape says that every row must be an
+// array of that shape without nulls: it is checked row by row while the levels are read, and a
+// difference is Malformed with the row.
+func ReadColumn(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	group int,
+	leaf *Node,
+	shape []int,
+	lim Limits,
+) (_ *Column, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
@@ -65,7 +74,8 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 	d := newDecoder(leaf, k, lim)
 	d.shape = shape
 	if want := k.Values * int64(d.col.width); want <= 64*k.Size+64<<10 {
-		// What the footer declares is plausible for the bytes that are there; else the array grows with the pages.
+		// What the footer declares is plausible for the bytes that are there; else the array grows
+		// with the pages.
 		d.col.flat = make([]byte, 0, want)
 	}
 	for len(b) > 0 && int64(d.col.Entries) < k.Values {
@@ -81,7 +91,13 @@ func ReadColumn(ctx context.Context, r robocache.Ranged, f *File, group int, lea
 func (f *File) place(group int, leaf *Node) Chunk {
 	k, ok := f.Chunk(group, leaf)
 	if !ok {
-		guard.Fail(robocache.Misuse("parquet", nil, "the column was not asked for when the file was opened"))
+		guard.Fail(
+			robocache.Misuse(
+				"parquet",
+				nil,
+				"the column was not asked for when the file was opened",
+			),
+		)
 	}
 	if k.Offset < 4 || k.Size < 0 || k.Size > f.Size || k.Offset > f.Size-k.Size {
 		bad("offset %d + size %d ends after the file (%d bytes)", k.Offset, k.Size, f.Size)
@@ -108,19 +124,30 @@ type decoder struct {
 }
 
 func newDecoder(leaf *Node, k Chunk, lim Limits) *decoder {
-	return &decoder{leaf: leaf, codec: k.Codec, limit: min(lim.Bytes, math.MaxUint32), want: k.Values, col: newColumn(leaf)}
+	return &decoder{
+		leaf:  leaf,
+		codec: k.Codec,
+		limit: min(lim.Bytes, math.MaxUint32),
+		want:  k.Values,
+		col:   newColumn(leaf),
+	}
 }
 
 func newColumn(leaf *Node) *Column {
 	return &Column{Leaf: leaf, values: values{width: leaf.Width()}}
 }
 
-// page decodes the page at the start of b, which lies at an offset of the file, and says how many bytes it took.
+// page decodes the page at the start of b, which lies at an offset of the file, and says how many
+// bytes it took.
 func (d *decoder) page(b []byte, at int64) int {
 	defer guard.In("offset", at)
 	h, n := readPageHeader(b)
 	if int64(h.packed) > int64(len(b)-n) {
-		bad("a page of %d bytes where %d are left: the file is cut or its header lies", h.packed, len(b)-n)
+		bad(
+			"a page of %d bytes where %d are left: the file is cut or its header lies",
+			h.packed,
+			len(b)-n,
+		)
 	}
 	took := n + int(h.packed)
 	body := b[n:took]
@@ -184,7 +211,8 @@ func (d *decoder) dictionary(h pageHeader, body []byte) {
 	if d.leaf.Type == Boolean {
 		bad("a dictionary of booleans")
 	}
-	// Every value takes at least a byte (byte arrays four), so a lying count cannot make plain allocate more than the page.
+	// Every value takes at least a byte (byte arrays four), so a lying count cannot make plain
+	// allocate more than the page.
 	d.dict = &values{width: d.col.width}
 	d.dict.plain(b, int(h.values), d.leaf.Type, d.limit)
 }
@@ -192,7 +220,15 @@ func (d *decoder) dictionary(h pageHeader, body []byte) {
 // encoding ends the work: values are encoded in a way that is not read.
 func (d *decoder) encoding(e int32) {
 	name := cmp.Or(encodingNames[e], fmt.Sprintf("number %d", e))
-	guard.Fail(robocache.Unsupported("parquet", nil, "encoding %s of a column of %s", name, d.leaf.Type.String()))
+	guard.Fail(
+		robocache.Unsupported(
+			"parquet",
+			nil,
+			"encoding %s of a column of %s",
+			name,
+			d.leaf.Type.String(),
+		),
+	)
 }
 
 func (d *decoder) dataV1(h pageHeader, body []byte) {
@@ -294,7 +330,11 @@ func (d *decoder) finish(rows int64) *Column {
 		}
 	case d.shape != nil:
 		if n != rows*int64(d.rowSize()) {
-			differs(max(0, rows-1), fmt.Sprintf("%d rows of shape %v", rows, d.shape), fmt.Sprintf("%d values", n))
+			differs(
+				max(0, rows-1),
+				fmt.Sprintf("%d rows of shape %v", rows, d.shape),
+				fmt.Sprintf("%d values", n),
+			)
 		}
 	default:
 		var starts int64
@@ -324,13 +364,22 @@ func (d *decoder) data(h pageHeader, rep, def, b []byte) {
 		d.repetition(rep, n)
 	}
 	if d.leaf.MaxDef > 0 {
-		lv, all := levels(d.lv[:0], def, n, d.leaf.MaxDef, "definition levels end early or are out of range")
+		lv, all := levels(
+			d.lv[:0],
+			def,
+			n,
+			d.leaf.MaxDef,
+			"definition levels end early or are out of range",
+		)
 		if cap(lv) > cap(d.lv) {
 			d.lv = lv
 		}
 		switch {
 		case !all:
-			if null := slices.IndexFunc(lv, func(v uint8) bool { return int(v) != d.leaf.MaxDef }); d.shape != nil {
+			if null := slices.IndexFunc(
+				lv,
+				func(v uint8) bool { return int(v) != d.leaf.MaxDef },
+			); d.shape != nil {
 				differs((d.col.Entries+null)/d.rowSize(), "a value", "null")
 			}
 			present = d.keepDef(lv, n)
@@ -347,7 +396,9 @@ func (d *decoder) data(h pageHeader, rep, def, b []byte) {
 
 func (d *decoder) keepDef(lv []uint8, n int) int {
 	if d.col.Def == nil {
-		d.col.Def = append(make([]uint8, 0, d.col.Entries+n), bytes.Repeat([]byte{uint8(d.leaf.MaxDef)}, d.col.Entries)...)
+		d.col.Def = append(
+			make([]uint8, 0, d.col.Entries+n),
+			bytes.Repeat([]byte{uint8(d.leaf.MaxDef)}, d.col.Entries)...)
 	}
 	present := 0
 	for _, v := range lv {
@@ -371,7 +422,13 @@ func (d *decoder) rowSize() int {
 // repetition checks the levels against the shape, or keeps them.
 func (d *decoder) repetition(b []byte, n int) {
 	dims := d.shape
-	lv, _ := levels(d.lv[:0], b, n, d.leaf.MaxRep, "repetition levels end early or are out of range")
+	lv, _ := levels(
+		d.lv[:0],
+		b,
+		n,
+		d.leaf.MaxRep,
+		"repetition levels end early or are out of range",
+	)
 	if lv == nil {
 		if cap(d.lv) < n {
 			d.lv = make([]uint8, n)

@@ -17,8 +17,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// decompress fills dst, which has the size that the page's header declares; anything shorter or longer is a fault.
-// The declared size was checked against the limit before dst was made, so a bomb ends here.
+// decompress fills dst, which has the size that the page's header declares; anything shorter or
+// longer is a fault. The declared size was checked against the limit before dst was made, so a bomb
+// ends here.
 func decompress(codec int32, dst, src []byte) error {
 	const wrong = ": the page holds another number of bytes than declared"
 	var err error
@@ -39,7 +40,8 @@ func decompress(codec int32, dst, src []byte) error {
 		name, err = "zstd", unzstd.Fill(dst, src, unzstd.Verify)
 	case 7:
 		name = "lz4"
-		if len(dst) == 0 { // lz4 cannot decode into an empty slice. A block without data is one zero byte.
+		// lz4 cannot decode into an empty slice. A block without data is one zero byte.
+		if len(dst) == 0 {
 			if len(src) > 1 || len(src) == 1 && src[0] != 0 {
 				return malformed(name + wrong)
 			}
@@ -49,7 +51,10 @@ func decompress(codec int32, dst, src []byte) error {
 			return malformed(name + wrong)
 		}
 	default:
-		name := cmp.Or(map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec], fmt.Sprintf("number %d", codec))
+		name := cmp.Or(
+			map[int32]string{3: "LZO", 5: "LZ4 (the deprecated framing)"}[codec],
+			fmt.Sprintf("number %d", codec),
+		)
 		return robocache.Unsupported("parquet", nil, "compression %s", name).
 			WithHint("write the file with snappy or zstd")
 	}
@@ -61,11 +66,13 @@ func decompress(codec int32, dst, src []byte) error {
 
 var brotlis = sync.Pool{New: func() any { return brotli.NewReader(nil) }}
 
-// unbrotli fills dst. The window of the decoder is at most 16 MiB, because Parquet has no large windows.
+// unbrotli fills dst. The window of the decoder is at most 16 MiB, because Parquet has no large
+// windows.
 //
-// A panic inside github.com/andybalholm/brotli is bad data and not an internal error. The library is
-// a translation of Google's C decoder, whose bounds checks were written for C's memory: a damaged
-// stream may run past a Go slice. Only its Read is covered. A decoder that panicked is not reused.
+// A panic inside github.com/andybalholm/brotli is bad data and not an internal error. The library
+// is a translation of Google's C decoder, whose bounds checks were written for C's memory: a
+// damaged stream may run past a Go slice. Only its Read is covered. A decoder that panicked is not
+// reused.
 func unbrotli(dst, src []byte) error {
 	z := brotlis.Get().(*brotli.Reader)
 	_ = z.Reset(bytes.NewReader(src))

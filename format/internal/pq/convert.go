@@ -46,13 +46,15 @@ func DType(n *Node) robocache.DType {
 	return robocache.InvalidDType
 }
 
-// Convert gives col's values as to. It rounds floats to fewer bits, and refuses every other change of a value, as Arrow's safe cast does.
+// Convert gives col's values as to. It rounds floats to fewer bits, and refuses every other change
+// of a value, as Arrow's safe cast does.
 func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	from, src, size := DType(col.Leaf), col.Data(), to.Size()
 	if from == to && col.Leaf.Width() == size {
 		return src, nil
 	}
-	if from == robocache.InvalidDType || from == robocache.String || size == 0 || to == robocache.BFloat16 {
+	if from == robocache.InvalidDType || from == robocache.String || size == 0 ||
+		to == robocache.BFloat16 {
 		return nil, robocache.Malformed("parquet", nil, "").
 			Expected(to.String(), col.Leaf.Type.String())
 	}
@@ -78,7 +80,9 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 			wide = robocache.Uint32
 		}
 	}
-	exact := int64(1) << map[robocache.DType]int{robocache.Float16: 11, robocache.Float32: 24, robocache.Float64: 53}[to]
+	exact := int64(
+		1,
+	) << map[robocache.DType]int{robocache.Float16: 11, robocache.Float32: 24, robocache.Float64: 53}[to]
 	for i, v := range robocache.Int64s(make([]int64, 0, col.Len()), wide, src) {
 		big := wide == robocache.Uint64 && v < 0
 		if to.Float() && !big && -exact <= v && v <= exact {
@@ -93,7 +97,8 @@ func Convert(col *Column, to robocache.DType) ([]byte, error) {
 	return dst, nil
 }
 
-// PutInt writes an integer; false where it does not fit. big says that v holds the bits of one above the range of int64.
+// PutInt writes an integer; false where it does not fit. big says that v holds the bits of one
+// above the range of int64.
 func PutInt(dst []byte, t robocache.DType, v int64, big bool) (fits bool) {
 	bits := 8 * t.Size()
 	switch {

@@ -49,10 +49,14 @@ const (
 	maxFooter   = 1 << 30
 )
 
-// Open reads the footer. want says which leaves will be read (by the path "a/b" of their top-level column: the first
-// name is enough to decide); nil wants all. Chunks of the others are not kept: footers of episodes files are
-// nearly all statistics.
-func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool) (f *File, err error) {
+// Open reads the footer. want says which leaves will be read (by the path "a/b" of their top-level
+// column: the first name is enough to decide); nil wants all. Chunks of the others are not kept:
+// footers of episodes files are nearly all statistics.
+func Open(
+	ctx context.Context,
+	r robocache.Ranged,
+	want func(column string) bool,
+) (f *File, err error) {
 	defer guard.Recover("parquet", &err)
 	size := r.Size()
 	if size < 12 {
@@ -82,7 +86,8 @@ func Open(ctx context.Context, r robocache.Ranged, want func(column string) bool
 	return parseFooter(footer, size, want), nil
 }
 
-// notParquet tells a Git LFS pointer and a file without a footer from other things: both are common.
+// notParquet tells a Git LFS pointer and a file without a footer from other things: both are
+// common.
 func notParquet(ctx context.Context, r robocache.Ranged, tail []byte) {
 	head := make([]byte, min(r.Size(), 64))
 	guard.Check(r.ReadAt(ctx, head, 0))
@@ -107,7 +112,13 @@ func parseFooter(b []byte, size int64, want func(string) bool) *File {
 	chunks := newChunkReader(c, 2)
 	has := c.into(0, slot{2, func(typ byte) bool {
 		var elems []element
-		if !c.structs(typ, 0, maxSchemaNodes, "schema", func(int) { elems = append(elems, readElement(c, 1)) }) {
+		if !c.structs(
+			typ,
+			0,
+			maxSchemaNodes,
+			"schema",
+			func(int) { elems = append(elems, readElement(c, 1)) },
+		) {
 			return false
 		}
 		f.Root, f.Leaves = buildTree(c, elems)
@@ -200,12 +211,23 @@ type chunkReader struct {
 
 func newChunkReader(c *cursor, depth int) *chunkReader {
 	r := &chunkReader{}
-	r.meta = []slot{{1, &r.kind}, {2, byte(tList)}, {3, byte(tList)}, {4, &r.k.Codec}, {5, &r.k.Values}, {6, byte(tI64)}, {7, &r.k.Size}, {9, &r.data}, {11, &r.dict}, {12, func(typ byte) bool {
-		if typ == tStruct {
-			c.into(depth+2, r.stats...)
-		}
-		return typ == tStruct
-	}}}
+	r.meta = []slot{
+		{1, &r.kind},
+		{2, byte(tList)},
+		{3, byte(tList)},
+		{4, &r.k.Codec},
+		{5, &r.k.Values},
+		{6, byte(tI64)},
+		{7, &r.k.Size},
+		{9, &r.data},
+		{11, &r.dict},
+		{12, func(typ byte) bool {
+			if typ == tStruct {
+				c.into(depth+2, r.stats...)
+			}
+			return typ == tStruct
+		}},
+	}
 	r.stats = []slot{{3, &r.k.Nulls}, {5, &r.max}, {6, &r.min}}
 	r.chunk = []slot{{1, &r.file}, {3, func(typ byte) bool {
 		if typ == tStruct {
@@ -224,7 +246,13 @@ func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
 	case len(r.file) > 0:
 		c.fail("column " + leaf.Name + " lies in another file")
 	case lacks != 0: // other readers refuse a chunk that lacks a field which the format requires
-		c.fail(fmt.Sprintf("column %s lacks field %d of its metadata", leaf.Name, bits.TrailingZeros32(lacks)))
+		c.fail(
+			fmt.Sprintf(
+				"column %s lacks field %d of its metadata",
+				leaf.Name,
+				bits.TrailingZeros32(lacks),
+			),
+		)
 	case Physical(r.kind) != leaf.Type:
 		c.fail("column " + leaf.Name + " has another type than the schema says")
 	}
@@ -239,7 +267,8 @@ func (r *chunkReader) read(c *cursor, depth int, leaf *Node) Chunk {
 	return r.k
 }
 
-// Chunk is the place of a leaf in a row group; ok is false where the leaf was not asked for at Open.
+// Chunk is the place of a leaf in a row group; ok is false where the leaf was not asked for at
+// Open.
 func (f *File) Chunk(group int, leaf *Node) (Chunk, bool) {
 	s := f.slot[leaf.Leaf]
 	if s < 0 {

@@ -16,7 +16,8 @@ type Page struct {
 	dict        bool
 }
 
-// PageList says where the pages of a column chunk lie. Columns of frames are read by it: a row group of them may be larger than memory.
+// PageList says where the pages of a column chunk lie. Columns of frames are read by it: a row
+// group of them may be larger than memory.
 type PageList struct {
 	Pages []Page
 	dict  Page
@@ -27,8 +28,14 @@ func (l *PageList) MemoryBytes() int64 { return int64(cap(l.Pages))*48 + 64 }
 
 const headerGuess = 512
 
-// eachPage walks the page headers of a chunk up to its last value. visit says how many values it took of a page.
-func eachPage(ctx context.Context, r robocache.Ranged, k Chunk, visit func(h pageHeader, at, size int64) (values int64)) (values int64) {
+// eachPage walks the page headers of a chunk up to its last value. visit says how many values it
+// took of a page.
+func eachPage(
+	ctx context.Context,
+	r robocache.Ranged,
+	k Chunk,
+	visit func(h pageHeader, at, size int64) (values int64),
+) (values int64) {
 	buf := make([]byte, headerGuess)
 	for at, end := k.Offset, k.Offset+k.Size; at < end && values < k.Values; {
 		func() {
@@ -42,7 +49,13 @@ func eachPage(ctx context.Context, r robocache.Ranged, k Chunk, visit func(h pag
 }
 
 // Pages lists the pages of a chunk.
-func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node) (l *PageList, err error) {
+func Pages(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	group int,
+	leaf *Node,
+) (l *PageList, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
@@ -52,7 +65,12 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 	l = &PageList{}
 	var row int64
 	eachPage(ctx, r, k, func(h pageHeader, at, size int64) int64 {
-		p := Page{Offset: at, Size: size, Start: row, dict: h.encoding == encRLEDict || h.encoding == encPlainDict}
+		p := Page{
+			Offset: at,
+			Size:   size,
+			Start:  row,
+			dict:   h.encoding == encRLEDict || h.encoding == encPlainDict,
+		}
 		switch h.kind {
 		case 2:
 			l.dict = p
@@ -73,8 +91,14 @@ func Pages(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 	return l, nil
 }
 
-// headerAt reads the header of the page at an offset, and how many bytes the page takes with it. buf is used again, and may grow.
-func headerAt(ctx context.Context, r robocache.Ranged, at, end int64, buf *[]byte) (h pageHeader, size int64) {
+// headerAt reads the header of the page at an offset, and how many bytes the page takes with it.
+// buf is used again, and may grow.
+func headerAt(
+	ctx context.Context,
+	r robocache.Ranged,
+	at, end int64,
+	buf *[]byte,
+) (h pageHeader, size int64) {
 	for {
 		b := (*buf)[:min(int64(len(*buf)), end-at)]
 		guard.Check(r.ReadAt(ctx, b, at))
@@ -86,15 +110,27 @@ func headerAt(ctx context.Context, r robocache.Ranged, at, end int64, buf *[]byt
 		}
 		guard.Check(err)
 		if size = int64(n) + int64(h.packed); size > end-at {
-			bad("a page of %d bytes where %d are left: the file is cut or its header lies", size, end-at)
+			bad(
+				"a page of %d bytes where %d are left: the file is cut or its header lies",
+				size,
+				end-at,
+			)
 		}
 		return h, size
 	}
 }
 
-// Check decodes every page of a column chunk and keeps none: checksums, compression, levels, values, counts and the encoding of texts are
-// proven. Memory is that of a page and a dictionary, each below the limit.
-func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, lim Limits) (err error) {
+// Check decodes every page of a column chunk and keeps none: checksums, compression, levels,
+// values, counts and the encoding of texts are proven. Memory is that of a page and a dictionary,
+// each below the limit.
+func Check(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	group int,
+	leaf *Node,
+	lim Limits,
+) (err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k := f.place(group, leaf)
@@ -124,7 +160,13 @@ func Check(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *No
 		return int64(c.Entries)
 	})
 	if entries != k.Values || rows != f.Groups[group].Rows {
-		bad("the pages hold %d values in %d rows, the footer claims %d in %d", entries, rows, k.Values, f.Groups[group].Rows)
+		bad(
+			"the pages hold %d values in %d rows, the footer claims %d in %d",
+			entries,
+			rows,
+			k.Values,
+			f.Groups[group].Rows,
+		)
 	}
 	return nil
 }
@@ -143,7 +185,16 @@ func (d *decoder) pageAt(ctx context.Context, r robocache.Ranged, at, size int64
 }
 
 // ReadPage decodes one page of a list.
-func ReadPage(ctx context.Context, r robocache.Ranged, f *File, group int, leaf *Node, l *PageList, i int, lim Limits) (_ *Column, err error) {
+func ReadPage(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	group int,
+	leaf *Node,
+	l *PageList,
+	i int,
+	lim Limits,
+) (_ *Column, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": leaf.top})
 	k, p := f.place(group, leaf), l.Pages[i]

@@ -74,7 +74,12 @@ func rows(n int) []row {
 func file(t testing.TB, n, perGroup int, codec compress.Codec, version int) mem {
 	t.Helper()
 	var b bytes.Buffer
-	w := parquet.NewGenericWriter[row](&b, parquet.Compression(codec), parquet.DataPageVersion(version), parquet.PageBufferSize(512))
+	w := parquet.NewGenericWriter[row](
+		&b,
+		parquet.Compression(codec),
+		parquet.DataPageVersion(version),
+		parquet.PageBufferSize(512),
+	)
 	all := rows(n)
 	for len(all) > 0 {
 		k := min(perGroup, len(all))
@@ -92,9 +97,17 @@ func file(t testing.TB, n, perGroup int, codec compress.Codec, version int) mem 
 	return b.Bytes()
 }
 
-var codecs = []compress.Codec{&parquet.Snappy, &parquet.Zstd, &parquet.Gzip, &parquet.Brotli, &parquet.Lz4Raw, &parquet.Uncompressed}
+var codecs = []compress.Codec{
+	&parquet.Snappy,
+	&parquet.Zstd,
+	&parquet.Gzip,
+	&parquet.Brotli,
+	&parquet.Lz4Raw,
+	&parquet.Uncompressed,
+}
 
-// TestRoundTrip reads what another library wrote: encodings, compressions, page versions, nulls, nesting.
+// TestRoundTrip reads what another library wrote: encodings, compressions, page versions, nulls,
+// nesting.
 func TestRoundTrip(t *testing.T) {
 	ctx := context.Background()
 	for _, codec := range codecs {
@@ -110,15 +123,46 @@ func TestRoundTrip(t *testing.T) {
 				at := 0
 				for g := range f.Groups {
 					col := func(name string, shape []int) *Column {
-						c, err := ReadColumn(ctx, m, f, g, f.Column(name).OnlyLeaf(), shape, Limits{1 << 20})
+						c, err := ReadColumn(
+							ctx,
+							m,
+							f,
+							g,
+							f.Column(name).OnlyLeaf(),
+							shape,
+							Limits{1 << 20},
+						)
 						if err != nil {
 							t.Fatal(name, err)
 						}
 						return c
 					}
-					state, f64, i64, i32, bl := col("state", []int{3}), col("f64", nil), col("i64", nil), col("i32", nil), col("bool", nil)
+					state, f64, i64, i32, bl := col(
+						"state",
+						[]int{3},
+					), col(
+						"f64",
+						nil,
+					), col(
+						"i64",
+						nil,
+					), col(
+						"i32",
+						nil,
+					), col(
+						"bool",
+						nil,
+					)
 					text, word, opt := col("text", nil), col("word", nil), col("opt", nil)
-					nest, err := ReadJSON(ctx, m, f, g, f.Column("nest"), func(n *Node) bool { return n.MaxRep == 2 }, Limits{1 << 20})
+					nest, err := ReadJSON(
+						ctx,
+						m,
+						f,
+						g,
+						f.Column("nest"),
+						func(n *Node) bool { return n.MaxRep == 2 },
+						Limits{1 << 20},
+					)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -128,11 +172,13 @@ func TestRoundTrip(t *testing.T) {
 						le := binary.LittleEndian
 						if math.Float32frombits(le.Uint32(state.Item(3*k))) != w.State[0] || math.Float64frombits(le.Uint64(f64.Item(k))) != w.F64 ||
 							int64(le.Uint64(i64.Item(k))) != w.I64 || int32(le.Uint32(i32.Item(k))) != w.I32 || (bl.Item(k)[0] == 1) != w.Bool ||
-							string(text.Item(k)) != w.Text || string(word.Item(k)) != w.Word {
+							string(text.Item(k)) != w.Text ||
+							string(word.Item(k)) != w.Word {
 							t.Fatal("row", at+k)
 						}
 						if w.Opt != nil {
-							if int(opt.Def[k]) != 1 || int64(le.Uint64(opt.Item(present))) != *w.Opt {
+							if int(opt.Def[k]) != 1 ||
+								int64(le.Uint64(opt.Item(present))) != *w.Opt {
 								t.Fatal("optional, row", at+k)
 							}
 							present++
@@ -150,7 +196,8 @@ func TestRoundTrip(t *testing.T) {
 					}
 					for i, p := range list.Pages {
 						c, err := ReadPage(ctx, m, f, g, f.Column("text"), list, i, Limits{1 << 20})
-						if err != nil || string(c.Item(0)) != want[at+int(p.Start)].Text || c.Len() != int(p.Rows) {
+						if err != nil || string(c.Item(0)) != want[at+int(p.Start)].Text ||
+							c.Len() != int(p.Rows) {
 							t.Fatal(i, err)
 						}
 					}
@@ -208,7 +255,8 @@ const (
 	fuzzAlloc = 48 << 20 // decoders of zstd and gzip take most of it
 )
 
-// abuse reads everything of a file that may be anything: it returns, with values or a typed error, and takes little.
+// abuse reads everything of a file that may be anything: it returns, with values or a typed error,
+// and takes little.
 func abuse(t *testing.T, m mem) {
 	ctx := context.Background()
 	before := hostile.Allocated()
@@ -257,7 +305,11 @@ func TestMutations(t *testing.T) {
 	if os.Getenv("ROBOCACHE_EXHAUSTIVE") == "1" {
 		step, cut = 1, 1
 	}
-	t.Logf("every %d-th byte altered, cut at every %d-rd length (ROBOCACHE_EXHAUSTIVE=1: every one)", step, cut)
+	t.Logf(
+		"every %d-th byte altered, cut at every %d-rd length (ROBOCACHE_EXHAUSTIVE=1: every one)",
+		step,
+		cut,
+	)
 	for i, codec := range codecs {
 		m := file(t, 7, 4, codec, 1+i%2)
 		for at := i % cut; at < len(m); at += cut {

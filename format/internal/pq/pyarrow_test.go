@@ -17,7 +17,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// TestPyarrow reads what pyarrow 26 wrote (testdata/make_pyarrow.py): each codec and each encoding that it has, of every type of a LeRobot column.
+// TestPyarrow reads what pyarrow 26 wrote (testdata/make_pyarrow.py): each codec and each encoding
+// that it has, of every type of a LeRobot column.
 func TestPyarrow(t *testing.T) {
 	names, err := filepath.Glob("testdata/pyarrow/*.parquet")
 	if err != nil || len(names) != 21 {
@@ -55,21 +56,40 @@ func checkPyarrow(t *testing.T, m mem) {
 		{"fixed", []int{2}, f32, func(i, k int) float64 { return float64(i) / 4 }},
 		{"f64", nil, f64, func(i, _ int) float64 { return float64(i) / 3 }},
 		{"f32", nil, f32, func(i, _ int) float64 { return float64(float32(float64(i) / 7)) }},
-		{"f16", nil, func(b []byte) float64 { return half(le.Uint16(b)) }, func(i, _ int) float64 { return float64(i) / 8 }},
+		{
+			"f16",
+			nil,
+			func(b []byte) float64 { return half(le.Uint16(b)) },
+			func(i, _ int) float64 { return float64(i) / 8 },
+		},
 		{"i64", nil, i64, func(i, _ int) float64 { return float64(i*i - 5) }},
 		{"i32", nil, i32, func(i, _ int) float64 { return float64(i % 3) }},
 		{"u8", nil, i32, func(i, _ int) float64 { return float64(i % 251) }},
-		{"bool", nil, func(b []byte) float64 { return float64(b[0]) }, func(i, _ int) float64 { return map[bool]float64{true: 1}[i%3 == 0] }},
+		{
+			"bool",
+			nil,
+			func(b []byte) float64 { return float64(b[0]) },
+			func(i, _ int) float64 { return map[bool]float64{true: 1}[i%3 == 0] },
+		},
 	}
 	texts := map[string]func(i int) string{
-		"text": func(i int) string { return fmt.Sprint("text ", i) }, "large": func(i int) string { return fmt.Sprint("large ", i/5) },
+		"text":  func(i int) string { return fmt.Sprint("text ", i) },
+		"large": func(i int) string { return fmt.Sprint("large ", i/5) },
 		"image": func(i int) string { return strings.Repeat(string([]byte{byte(i)}), i%4) },
 	}
 	at := 0
 	for g := range f.Groups {
 		n := int(f.Groups[g].Rows)
 		for _, c := range numbers {
-			col, err := ReadColumn(ctx, m, f, g, f.Column(c.key).OnlyLeaf(), c.shape, Limits{1 << 20})
+			col, err := ReadColumn(
+				ctx,
+				m,
+				f,
+				g,
+				f.Column(c.key).OnlyLeaf(),
+				c.shape,
+				Limits{1 << 20},
+			)
 			if err != nil {
 				t.Fatal(c.key, err)
 			}
@@ -146,12 +166,26 @@ func TestBrotli(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, n := range []int{len(plain) - 1, len(plain) + 1, 0} {
-			if err := decompress(4, make([]byte, n), packed.Bytes()); !errors.Is(err, robocache.ErrMalformed) {
+			if err := decompress(
+				4,
+				make([]byte, n),
+				packed.Bytes(),
+			); !errors.Is(
+				err,
+				robocache.ErrMalformed,
+			) {
 				t.Errorf("a page that declares %d bytes: %v", n, err)
 			}
 		}
 		for cut := range packed.Len() {
-			if err := decompress(4, make([]byte, len(plain)), packed.Bytes()[:cut]); !errors.Is(err, robocache.ErrMalformed) {
+			if err := decompress(
+				4,
+				make([]byte, len(plain)),
+				packed.Bytes()[:cut],
+			); !errors.Is(
+				err,
+				robocache.ErrMalformed,
+			) {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 		}
@@ -159,14 +193,26 @@ func TestBrotli(t *testing.T) {
 			b := bytes.Clone(packed.Bytes())
 			for bit := range 8 {
 				b[i] ^= 1 << bit
-				if err := decompress(4, make([]byte, len(plain)), b); err != nil && !errors.Is(err, robocache.ErrMalformed) {
+				if err := decompress(
+					4,
+					make([]byte, len(plain)),
+					b,
+				); err != nil &&
+					!errors.Is(err, robocache.ErrMalformed) {
 					t.Fatal(err)
 				}
 				b[i] ^= 1 << bit
 			}
 		}
 	}
-	if err := decompress(4, make([]byte, 8), []byte{0x11, 0x1e, 0, 0, 0, 0, 0, 0}); !errors.Is(err, robocache.ErrMalformed) {
+	if err := decompress(
+		4,
+		make([]byte, 8),
+		[]byte{0x11, 0x1e, 0, 0, 0, 0, 0, 0},
+	); !errors.Is(
+		err,
+		robocache.ErrMalformed,
+	) {
 		t.Errorf("a large window: %v", err)
 	}
 }

@@ -14,19 +14,33 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are objects in the order of
-// the schema, lists are arrays, maps objects, nulls are null. Floats keep the value that they have as float64. A leaf for which raw says
-// true holds JSON texts, which become values (and stay texts where they are no JSON).
-func ReadJSON(ctx context.Context, r robocache.Ranged, f *File, group int, top *Node, raw func(*Node) bool, lim Limits) (out []string, err error) {
+// ReadJSON assembles the rows of a column of any nesting and gives each as JSON text: groups are
+// objects in the order of the schema, lists are arrays, maps objects, nulls are null. Floats keep
+// the value that they have as float64. A leaf for which raw says true holds JSON texts, which
+// become values (and stay texts where they are no JSON).
+func ReadJSON(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	group int,
+	top *Node,
+	raw func(*Node) bool,
+	lim Limits,
+) (out []string, err error) {
 	defer guard.Recover("parquet", &err)
 	defer guard.At(robocache.Where{"row_group": group, "column": top.Name})
 	a := assembler{from: map[*Node]*stream{}, limit: lim.Bytes}
 	for _, leaf := range top.Leaves(nil) {
-		a.from[leaf] = &stream{col: guard.Must(ReadColumn(ctx, r, f, group, leaf, nil, lim)), leaf: leaf, raw: raw != nil && raw(leaf)}
+		a.from[leaf] = &stream{
+			col:  guard.Must(ReadColumn(ctx, r, f, group, leaf, nil, lim)),
+			leaf: leaf,
+			raw:  raw != nil && raw(leaf),
+		}
 	}
 	for row := range f.Groups[group].Rows {
 		a.row(top, row)
-		// Events of language columns repeat on every frame of an episode: equal neighbours share their text.
+		// Events of language columns repeat on every frame of an episode: equal neighbours share
+		// their text.
 		if n := len(out); n > 0 && out[n-1] == a.buf.String() {
 			out = append(out, out[n-1])
 			continue
@@ -131,7 +145,8 @@ func (a *assembler) node(n *Node) {
 		}
 		return
 	}
-	if n.Note == Map && len(n.Children) == 1 && n.Children[0].Repetition == Repeated && len(n.Children[0].Children) == 2 {
+	if n.Note == Map && len(n.Children) == 1 && n.Children[0].Repetition == Repeated &&
+		len(n.Children[0].Children) == 2 {
 		a.list(n.Children[0], nil)
 		return
 	}
@@ -151,7 +166,8 @@ func (a *assembler) object(n *Node) {
 	a.buf.WriteByte('}')
 }
 
-// list writes the elements of a repeated node; elem is what an element consists of, nil for the pairs of a map, which become an object.
+// list writes the elements of a repeated node; elem is what an element consists of, nil for the
+// pairs of a map, which become an object.
 func (a *assembler) list(rep, elem *Node) {
 	s := a.first(rep)
 	bracket := "[]"

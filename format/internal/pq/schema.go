@@ -16,7 +16,16 @@ const (
 	groupType Physical = -1
 )
 
-var physicalNames = [...]string{"BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY"}
+var physicalNames = [...]string{
+	"BOOLEAN",
+	"INT32",
+	"INT64",
+	"INT96",
+	"FLOAT",
+	"DOUBLE",
+	"BYTE_ARRAY",
+	"FIXED_LEN_BYTE_ARRAY",
+}
 
 func (p Physical) String() string {
 	if p >= 0 && int(p) < len(physicalNames) {
@@ -139,7 +148,13 @@ func readElement(c *cursor, depth int) element {
 	n := &e.node
 	var typ, length, repetition, children int32
 	var name []byte
-	has := c.into(depth, slot{1, &typ}, slot{2, &length}, slot{3, &repetition}, slot{4, &name}, slot{5, &children},
+	has := c.into(
+		depth,
+		slot{1, &typ},
+		slot{2, &length},
+		slot{3, &repetition},
+		slot{4, &name},
+		slot{5, &children},
 		slot{6, func(typ byte) bool {
 			if typ == tI32 {
 				convertedType(n, c.i32())
@@ -151,8 +166,12 @@ func readElement(c *cursor, depth int) element {
 				logicalType(n, c, depth+1)
 			}
 			return typ == tStruct
-		}})
-	if n.Repetition = Repetition(repetition); repetition < int32(Required) || repetition > int32(Repeated) {
+		}},
+	)
+	if n.Repetition = Repetition(
+		repetition,
+	); repetition < int32(Required) ||
+		repetition > int32(Repeated) {
 		c.fail("unknown repetition")
 	}
 	if has&(1<<1) != 0 {
@@ -203,7 +222,8 @@ func logicalType(n *Node, c *cursor, depth int) {
 	})
 }
 
-// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers. Faults go to c.
+// buildTree turns the flat list (depth first) into a tree and fills levels and leaf numbers. Faults
+// go to c.
 func buildTree(c *cursor, elems []element) (root *Node, leaves []*Node) {
 	pos := 0
 	var build func(parent *Node, depth int) *Node

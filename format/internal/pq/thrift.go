@@ -28,8 +28,8 @@ const (
 
 const maxThriftDepth = 64
 
-// cursor walks a value of the compact protocol, and other values of varints. A fault ends the work (guard.Fail). It never allocates: lists are
-// walked, not built.
+// cursor walks a value of the compact protocol, and other values of varints. A fault ends the work
+// (guard.Fail). It never allocates: lists are walked, not built.
 type cursor struct {
 	b    []byte
 	pos  int
@@ -81,7 +81,8 @@ func (c *cursor) take(n uint64) []byte {
 
 func (c *cursor) binary() []byte { return c.take(c.uvarint()) }
 
-// list reads a list's header. Every element takes at least a byte, so the count cannot exceed what is left.
+// list reads a list's header. Every element takes at least a byte, so the count cannot exceed what
+// is left.
 func (c *cursor) list() (n int, elem byte) {
 	h := c.byte()
 	elem = h & 15
@@ -95,7 +96,8 @@ func (c *cursor) list() (n int, elem byte) {
 	return int(u), elem
 }
 
-// fields calls f for every field of a struct; f must consume the value, or return false to have it skipped.
+// fields calls f for every field of a struct; f must consume the value, or return false to have it
+// skipped.
 func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
 	var last int16
 	if depth > maxThriftDepth {
@@ -120,14 +122,16 @@ func (c *cursor) fields(depth int, f func(id int16, typ byte) bool) {
 	}
 }
 
-// slot says where a field of a struct goes: to a *int32, *int64, *[]byte or *bool of its type; to a func, which consumes it or returns false; a byte is a
-// type that it must have to count as there. Slots are in the order of their numbers.
+// slot says where a field of a struct goes: to a *int32, *int64, *[]byte or *bool of its type; to a
+// func, which consumes it or returns false; a byte is a type that it must have to count as there.
+// Slots are in the order of their numbers.
 type slot struct {
 	id int16
 	to any
 }
 
-// into reads a struct into slots and says, bit by bit, which fields up to 31 were there with their types. Others are skipped.
+// into reads a struct into slots and says, bit by bit, which fields up to 31 were there with their
+// types. Others are skipped.
 func (c *cursor) into(depth int, slots ...slot) (has uint32) {
 	next := 0
 	c.fields(depth, func(id int16, typ byte) (read bool) {
@@ -222,8 +226,8 @@ func (c *cursor) skip(typ byte, depth int) {
 	}
 }
 
-// element skips a member of a list or map. Its booleans take a byte, unlike those of a struct: were they to take none, a map that claims 2^60
-// of them would be walked to its end.
+// element skips a member of a list or map. Its booleans take a byte, unlike those of a struct: were
+// they to take none, a map that claims 2^60 of them would be walked to its end.
 func (c *cursor) element(typ byte, depth int) {
 	if typ == tTrue || typ == tFalse {
 		c.byte()
@@ -281,10 +285,25 @@ func readPageHeader(b []byte) (h pageHeader, size int) {
 		}
 	}
 	values := slot{1, &h.values}
-	has := c.into(0, slot{1, &h.kind}, slot{2, &h.unpacked}, slot{3, &h.packed}, slot{4, &crc},
+	has := c.into(
+		0,
+		slot{1, &h.kind},
+		slot{2, &h.unpacked},
+		slot{3, &h.packed},
+		slot{4, &crc},
 		slot{5, page(values, slot{2, &h.encoding}, slot{3, &h.defEnc}, slot{4, &h.repEnc})},
 		slot{7, page(values, slot{2, &h.encoding})},
-		slot{8, page(values, slot{4, &h.encoding}, slot{5, &h.defLen}, slot{6, &h.repLen}, slot{7, &compressed})})
+		slot{
+			8,
+			page(
+				values,
+				slot{4, &h.encoding},
+				slot{5, &h.defLen},
+				slot{6, &h.repLen},
+				slot{7, &compressed},
+			),
+		},
+	)
 	h.crc, h.hasCRC, h.plain = uint32(crc), has&(1<<4) != 0, !compressed
 	if min(h.kind, h.unpacked, h.packed, h.values, h.defLen, h.repLen) < 0 {
 		c.fail("a negative size")

@@ -17,7 +17,17 @@ const (
 	encSplit       = 9
 )
 
-var encodingNames = map[int32]string{0: "PLAIN", 2: "PLAIN_DICTIONARY", 3: "RLE", 4: "BIT_PACKED", 5: "DELTA_BINARY_PACKED", 6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY", 8: "RLE_DICTIONARY", 9: "BYTE_STREAM_SPLIT"}
+var encodingNames = map[int32]string{
+	0: "PLAIN",
+	2: "PLAIN_DICTIONARY",
+	3: "RLE",
+	4: "BIT_PACKED",
+	5: "DELTA_BINARY_PACKED",
+	6: "DELTA_LENGTH_BYTE_ARRAY",
+	7: "DELTA_BYTE_ARRAY",
+	8: "RLE_DICTIONARY",
+	9: "BYTE_STREAM_SPLIT",
+}
 
 // values is a growing array: flat for fixed widths, offsets and bytes for byte arrays.
 type values struct {
@@ -150,7 +160,9 @@ func (v *values) rleBool(b []byte, n int) {
 // deltaInts decodes DELTA_BINARY_PACKED: want integers. Arithmetic wraps, as the format says.
 func deltaInts(c *cursor, want int) []int64 {
 	block, minis, total, first := c.uvarint(), c.uvarint(), c.uvarint(), c.varint()
-	if block == 0 || block > 1<<20 || block%128 != 0 || minis == 0 || minis > block/32 || block%minis != 0 || block/minis%32 != 0 {
+	if block == 0 || block > 1<<20 || block%128 != 0 || minis == 0 || minis > block/32 ||
+		block%minis != 0 ||
+		block/minis%32 != 0 {
 		c.fail("bad block size")
 	}
 	if total != uint64(want) {
@@ -265,7 +277,8 @@ func (h *hybrid) next() {
 		h.b, h.left, h.packed = h.b[size:], int(u>>1), false
 		return
 	}
-	// The last group may be cut short by writers that trim it: the values that are there can be read.
+	// The last group may be cut short by writers that trim it: the values that are there can be
+	// read.
 	groups := int(u >> 1)
 	if h.width == 0 {
 		h.left, h.packed, h.value = groups*8, false, 0
@@ -340,8 +353,8 @@ func readBits(b []byte, bit int, width uint) uint64 {
 	return v & (1<<width - 1)
 }
 
-// levels decodes exactly n levels of at most maxLevel. When all are maxLevel it gives nil and true without filling to:
-// the usual case, a column that is OPTIONAL and never null.
+// levels decodes exactly n levels of at most maxLevel. When all are maxLevel it gives nil and true
+// without filling to: the usual case, a column that is OPTIONAL and never null.
 func levels(to []uint8, b []byte, n, maxLevel int, wrong string) (out []uint8, allMax bool) {
 	h := hybrid{b: b, width: uint(bits.Len(uint(maxLevel))), what: wrong}
 	if n == 0 {

@@ -22,7 +22,13 @@ type ArrowType struct {
 
 // The types that our files have.
 var (
-	ArrowBinary, ArrowText, ArrowBool        = ArrowType{kind: 4}, ArrowType{kind: 5}, ArrowType{kind: 6}
+	ArrowBinary, ArrowText, ArrowBool = ArrowType{
+		kind: 4,
+	}, ArrowType{
+		kind: 5,
+	}, ArrowType{
+		kind: 6,
+	}
 	ArrowList, ArrowStruct                   = ArrowType{kind: 12}, ArrowType{kind: 13}
 	ArrowFloat16, ArrowFloat32, ArrowFloat64 = arrowFloat(0), arrowFloat(1), arrowFloat(2)
 	ArrowInt8, ArrowInt16                    = arrowInt(8, 1), arrowInt(16, 1)
@@ -37,24 +43,32 @@ func arrowFloat(precision uint32) ArrowType  { return ArrowType{3, []any{precisi
 // ArrowFixedList is a list of n elements.
 func ArrowFixedList(n int) ArrowType { return ArrowType{16, []any{uint32(n)}} }
 
-// ArrowSchema is a schema as ARROW:schema holds it: one encapsulated message of Arrow's IPC format, in base64.
-// It is written here because arrow-go, and what it brings, takes 1.3 MB of the Python package, and this is all that it was for.
+// ArrowSchema is a schema as ARROW:schema holds it: one encapsulated message of Arrow's IPC format,
+// in base64. It is written here because arrow-go, and what it brings, takes 1.3 MB of the Python
+// package, and this is all that it was for.
 func ArrowSchema(fields []Arrow, meta [][2]string) string {
 	f := &flatWriter{b: make([]byte, 4)}
 	schema := func() int {
-		return f.table(nil, func() int { return f.fields(fields) }, func() int { return f.pairs(meta) })
+		return f.table(
+			nil,
+			func() int { return f.fields(fields) },
+			func() int { return f.pairs(meta) },
+		)
 	}
-	binary.LittleEndian.PutUint32(f.b, uint32(f.table(uint32(4), uint32(1), schema))) // version 5, a schema
+	// version 5, a schema
+	binary.LittleEndian.PutUint32(f.b, uint32(f.table(uint32(4), uint32(1), schema)))
 	f.b = append(f.b, make([]byte, -len(f.b)&7)...)
 	head := binary.LittleEndian.AppendUint32([]byte{255, 255, 255, 255}, uint32(len(f.b)))
 	return base64.StdEncoding.EncodeToString(append(head, f.b...))
 }
 
-// flatWriter writes a flatbuffer from its root on: what a table refers to stands behind it. Every field that is set takes four bytes, little-endian,
-// so that narrower ones lie where a reader looks.
+// flatWriter writes a flatbuffer from its root on: what a table refers to stands behind it. Every
+// field that is set takes four bytes, little-endian, so that narrower ones lie where a reader
+// looks.
 type flatWriter struct{ b []byte }
 
-// table writes a table, and gives its place. A field is nil, a uint32, or a func() int, which writes what the field refers to and gives its place.
+// table writes a table, and gives its place. A field is nil, a uint32, or a func() int, which
+// writes what the field refers to and gives its place.
 func (f *flatWriter) table(fields ...any) int {
 	f.b = append(f.b, make([]byte, (-len(f.b)-4-2*len(fields))&3)...)
 	layout, size := len(f.b), 4
@@ -108,7 +122,8 @@ func (f *flatWriter) fields(fields []Arrow) int {
 	values := make([]any, len(fields))
 	for i, a := range fields {
 		kind := func() int { return f.table(a.Type.fields...) }
-		children := func() int { return f.fields(a.Children) } // an empty vector, too: readers ask for it
+		// an empty vector, too: readers ask for it
+		children := func() int { return f.fields(a.Children) }
 		meta := func() int { return f.pairs(a.Meta) }
 		values[i] = func() int { return f.table(f.text(a.Name), uint32(1), a.Type.kind, kind, nil, children, meta) }
 	}

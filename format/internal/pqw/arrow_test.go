@@ -12,16 +12,59 @@ import (
 // pyarrow reads the schema as it was meant: every type, lists of lists, structs, metadata.
 func TestArrowSchema(t *testing.T) {
 	python := filepath.Join(realdata.Root(t), ".venv", "bin", "python")
-	types := map[string]ArrowType{"bool": ArrowBool, "int8": ArrowInt8, "int16": ArrowInt16, "int32": ArrowInt32, "int64": ArrowInt64, "uint8": ArrowUint8, "uint16": ArrowUint16,
-		"uint32": ArrowUint32, "uint64": ArrowUint64, "halffloat": ArrowFloat16, "float": ArrowFloat32, "double": ArrowFloat64, "string": ArrowText, "binary": ArrowBinary}
-	fields := []Arrow{
-		{Name: "state", Type: ArrowFixedList(7), Children: []Arrow{{Name: "element", Type: ArrowFloat32}}},
-		{Name: "array", Type: ArrowList, Children: []Arrow{{Name: "element", Type: ArrowList, Children: []Arrow{{Name: "element", Type: ArrowUint8}}}}, Meta: [][2]string{{"k", "é"}, {"empty", ""}}},
-		{Name: "image", Type: ArrowStruct, Children: []Arrow{{Name: "bytes", Type: ArrowBinary}, {Name: "path", Type: ArrowText}}},
+	types := map[string]ArrowType{
+		"bool":      ArrowBool,
+		"int8":      ArrowInt8,
+		"int16":     ArrowInt16,
+		"int32":     ArrowInt32,
+		"int64":     ArrowInt64,
+		"uint8":     ArrowUint8,
+		"uint16":    ArrowUint16,
+		"uint32":    ArrowUint32,
+		"uint64":    ArrowUint64,
+		"halffloat": ArrowFloat16,
+		"float":     ArrowFloat32,
+		"double":    ArrowFloat64,
+		"string":    ArrowText,
+		"binary":    ArrowBinary,
 	}
-	want := []string{"state: fixed_size_list<element: float>[7]", "array: list<element: list<element: uint8>>", "image: struct<bytes: binary, path: string>"}
+	fields := []Arrow{
+		{
+			Name:     "state",
+			Type:     ArrowFixedList(7),
+			Children: []Arrow{{Name: "element", Type: ArrowFloat32}},
+		},
+		{
+			Name: "array",
+			Type: ArrowList,
+			Children: []Arrow{
+				{
+					Name:     "element",
+					Type:     ArrowList,
+					Children: []Arrow{{Name: "element", Type: ArrowUint8}},
+				},
+			},
+			Meta: [][2]string{{"k", "é"}, {"empty", ""}},
+		},
+		{
+			Name:     "image",
+			Type:     ArrowStruct,
+			Children: []Arrow{{Name: "bytes", Type: ArrowBinary}, {Name: "path", Type: ArrowText}},
+		},
+	}
+	want := []string{
+		"state: fixed_size_list<element: float>[7]",
+		"array: list<element: list<element: uint8>>",
+		"image: struct<bytes: binary, path: string>",
+	}
 	for name, a := range types {
-		fields, want = append(fields, Arrow{Name: "of " + name, Type: a}), append(want, "of "+name+": "+name)
+		fields, want = append(
+			fields,
+			Arrow{Name: "of " + name, Type: a},
+		), append(
+			want,
+			"of "+name+": "+name,
+		)
 	}
 	const script = `
 import base64, sys, pyarrow as pa

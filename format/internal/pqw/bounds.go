@@ -66,7 +66,8 @@ func (l *Leaf) key(b []byte) (k int64, ok bool) {
 	return floatKey(int64(le.Uint64(b)), 0x7ff<<52)
 }
 
-// floatKey orders floats by their bits: those of negative ones are turned round. What lies above infinity is NaN.
+// floatKey orders floats by their bits: those of negative ones are turned round. What lies above
+// infinity is NaN.
 func floatKey(bits, inf int64) (k int64, ok bool) {
 	return bits ^ bits>>63&math.MaxInt64, bits&math.MaxInt64 <= inf
 }
@@ -102,7 +103,11 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	if from < 0 { // none, or nothing but NaN
 		return b
 	}
-	b = bounds{lo: bytes.Clone(plain[from : from+l.size]), hi: bytes.Clone(plain[to : to+l.size]), ok: true}
+	b = bounds{
+		lo: bytes.Clone(plain[from : from+l.size]),
+		hi: bytes.Clone(plain[to : to+l.size]),
+		ok: true,
+	}
 	switch l.kind {
 	case parquet.Boolean:
 		b.lo[0], b.hi[0] = byte(lo), byte(hi)
@@ -117,7 +122,8 @@ func (l *Leaf) boundsOf(plain []byte) (b bounds) {
 	return b
 }
 
-// bounds are those of values first to to; where they have numbers in a dictionary, each is looked at once.
+// bounds are those of values first to to; where they have numbers in a dictionary, each is looked
+// at once.
 func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
 	l := v.leaf
 	if l.size > 0 && numbers == nil {
@@ -140,7 +146,8 @@ func (v *Values) bounds(first, to int, numbers []int32) (b bounds) {
 	return b
 }
 
-// index is the chunk's column index; nil where some page has values and no bounds: the index has no way to say so.
+// index is the chunk's column index; nil where some page has values and no bounds: the index has no
+// way to say so.
 func (c *Chunk) index() *format.ColumnIndex {
 	x := &format.ColumnIndex{NullCounts: c.nulls}
 	up, down := true, true

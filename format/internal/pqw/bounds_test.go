@@ -8,9 +8,15 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// A chunk whose texts are short in one page and long in another has no bounds: those of some of its pages would hide the rest from who filters by them.
+// A chunk whose texts are short in one page and long in another has no bounds: those of some of its
+// pages would hide the rest from who filters by them.
 func TestChunkBoundsOfLongTexts(t *testing.T) {
-	leaves, err := Leaves(parquet.NewSchema("schema", parquet.Group{"t": parquet.Encoded(parquet.String(), &parquet.Plain)}))
+	leaves, err := Leaves(
+		parquet.NewSchema(
+			"schema",
+			parquet.Group{"t": parquet.Encoded(parquet.String(), &parquet.Plain)},
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,8 @@ func (c *Chunk) Held() int64 {
 	return c.size
 }
 
-// Bounds are the least and the greatest value, PLAIN (P3), and the number of nulls. There is no least one where there are no bounds.
+// Bounds are the least and the greatest value, PLAIN (P3), and the number of nulls. There is no
+// least one where there are no bounds.
 func (c *Chunk) Bounds() (least, greatest []byte, nulls int64) {
 	s := &c.meta.Statistics
 	return s.MinValue, s.MaxValue, s.NullCount
@@ -54,7 +55,12 @@ func (c *Chunk) Bounds() (least, greatest []byte, nulls int64) {
 
 func newChunk(l *Leaf) *Chunk {
 	c := &Chunk{leaf: l}
-	c.meta = format.ColumnMetaData{Type: format.Type(l.kind), Encoding: []format.Encoding{format.Plain, format.RLE}, PathInSchema: l.path, Codec: l.codec}
+	c.meta = format.ColumnMetaData{
+		Type:         format.Type(l.kind),
+		Encoding:     []format.Encoding{format.Plain, format.RLE},
+		PathInSchema: l.path,
+		Codec:        l.codec,
+	}
 	if l.rep > 0 {
 		c.meta.SizeStatistics.RepetitionLevelHistogram = make([]int64, l.rep+1)
 	}
@@ -80,8 +86,16 @@ var scratches = sync.Pool{New: func() any {
 	return s
 }}
 
-// add appends a data page of values that have these levels, encoded in body. body is not kept where the column is compressed.
-func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.Encoding, body [][]byte, s *scratch) error {
+// add appends a data page of values that have these levels, encoded in body. body is not kept where
+// the column is compressed.
+func (c *Chunk) add(
+	rep, def []byte,
+	rows, nulls int,
+	b bounds,
+	encoding format.Encoding,
+	body [][]byte,
+	s *scratch,
+) error {
 	l := c.leaf
 	s.levels = s.levels[:0]
 	for _, v := range []struct {
@@ -98,7 +112,9 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 			return err
 		}
 		// Version 1 says the length of the levels before them.
-		s.levels = append(binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))), s.runs...)
+		s.levels = append(
+			binary.LittleEndian.AppendUint32(s.levels, uint32(len(s.runs))),
+			s.runs...)
 		for k := range v.hist {
 			v.hist[k] += int64(bytes.Count(v.levels, []byte{byte(k)}))
 		}
@@ -109,12 +125,24 @@ func (c *Chunk) add(rep, def []byte, rows, nulls int, b bounds, encoding format.
 	}
 	h := format.PageHeader{Type: format.DataPage}
 	h.DataPageHeader.Valid = true
-	h.DataPageHeader.V = format.DataPageHeader{NumValues: int32(len(def)), Encoding: encoding, DefinitionLevelEncoding: format.RLE, RepetitionLevelEncoding: format.RLE}
+	h.DataPageHeader.V = format.DataPageHeader{
+		NumValues:               int32(len(def)),
+		Encoding:                encoding,
+		DefinitionLevelEncoding: format.RLE,
+		RepetitionLevelEncoding: format.RLE,
+	}
 	at := c.size
 	if err := c.put(&h, append([][]byte{levels}, body...), s); err != nil {
 		return err
 	}
-	c.pages = append(c.pages, format.PageLocation{Offset: at - c.first, CompressedPageSize: int32(c.size - at), FirstRowIndex: c.rows})
+	c.pages = append(
+		c.pages,
+		format.PageLocation{
+			Offset:             at - c.first,
+			CompressedPageSize: int32(c.size - at),
+			FirstRowIndex:      c.rows,
+		},
+	)
 	c.rows += int64(rows)
 	c.meta.NumValues += int64(len(def))
 	c.meta.Statistics.NullCount += int64(nulls)
@@ -166,7 +194,8 @@ func (c *Chunk) put(h *format.PageHeader, parts [][]byte, s *scratch) error {
 	return nil
 }
 
-// fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size is one row.
+// fits refuses a page that is too large. Pages end at whole rows near PageBytes: one of that size
+// is one row.
 func (l *Leaf) fits(size int) error {
 	if size > l.limit {
 		return robocache.ResourceLimit("write parquet", nil, "a row too large for a page of Parquet").
@@ -180,25 +209,40 @@ func (l *Leaf) fits(size int) error {
 func (c *Chunk) dictionary(n int, plain []byte, s *scratch) error {
 	h := format.PageHeader{Type: format.DictionaryPage}
 	h.DictionaryPageHeader.Valid = true
-	h.DictionaryPageHeader.V = format.DictionaryPageHeader{NumValues: int32(n), Encoding: format.Plain}
+	h.DictionaryPageHeader.V = format.DictionaryPageHeader{
+		NumValues: int32(n),
+		Encoding:  format.Plain,
+	}
 	if err := c.put(&h, [][]byte{plain}, s); err != nil {
 		return err
 	}
 	c.first = c.size
 	c.meta.Encoding = append(c.meta.Encoding, format.RLEDictionary)
-	c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DictionaryPage, Encoding: format.Plain, Count: 1})
+	c.meta.EncodingStats = append(
+		c.meta.EncodingStats,
+		format.PageEncodingStats{PageType: format.DictionaryPage, Encoding: format.Plain, Count: 1},
+	)
 	return nil
 }
 
 // end settles what the pages, all of one encoding, add up to.
 func (c *Chunk) end(encoding format.Encoding) *Chunk {
 	if len(c.pages) > 0 {
-		c.meta.EncodingStats = append(c.meta.EncodingStats, format.PageEncodingStats{PageType: format.DataPage, Encoding: encoding, Count: int32(len(c.pages))})
+		c.meta.EncodingStats = append(
+			c.meta.EncodingStats,
+			format.PageEncodingStats{
+				PageType: format.DataPage,
+				Encoding: encoding,
+				Count:    int32(len(c.pages)),
+			},
+		)
 	}
 	var all bounds
 	for _, b := range c.bounds {
 		if !b.ok && !b.null && c.leaf.size == 0 {
-			return c // texts too long to be bounds lie outside those of the other pages; numbers without bounds are NaN, which have no place
+			// texts too long to be bounds lie outside those of the other pages; numbers without
+			// bounds are NaN, which have no place
+			return c
 		}
 		all.merge(c.leaf, b)
 	}
@@ -228,10 +272,22 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 	for _, path := range s.Columns() {
 		c, ok := s.Lookup(path...)
 		if !ok {
-			return nil, robocache.Unsupported("write parquet", robocache.Where{"column": path}, "no such column")
+			return nil, robocache.Unsupported(
+				"write parquet",
+				robocache.Where{"column": path},
+				"no such column",
+			)
 		}
 		t := c.Node.Type()
-		l := &Leaf{path: path, where: robocache.Where{"column": strings.Join(path, ".")}, kind: t.Kind(), rep: uint8(c.MaxRepetitionLevel), def: uint8(c.MaxDefinitionLevel), codec: format.Snappy, limit: math.MaxInt32}
+		l := &Leaf{
+			path:  path,
+			where: robocache.Where{"column": strings.Join(path, ".")},
+			kind:  t.Kind(),
+			rep:   uint8(c.MaxRepetitionLevel),
+			def:   uint8(c.MaxDefinitionLevel),
+			codec: format.Snappy,
+			limit: math.MaxInt32,
+		}
 		switch l.kind {
 		case parquet.Boolean:
 			l.size = 1
@@ -243,7 +299,12 @@ func Leaves(s *parquet.Schema) ([]*Leaf, error) {
 			l.size = t.Length()
 		case parquet.ByteArray:
 		default:
-			return nil, robocache.Unsupported("write parquet", robocache.Where{"column": path}, "a column of type %s", t.String())
+			return nil, robocache.Unsupported(
+				"write parquet",
+				robocache.Where{"column": path},
+				"a column of type %s",
+				t.String(),
+			)
 		}
 		l.bounded = l.kind != parquet.FixedLenByteArray
 		if lt := t.LogicalType(); lt != nil {

@@ -1,4 +1,5 @@
-// Package pqw writes Parquet files out of column chunks that are encoded anywhere, before their file is known.
+// Package pqw writes Parquet files out of column chunks that are encoded anywhere, before their
+// file is known.
 //
 // # Contract
 //
@@ -13,8 +14,11 @@
 //
 // # Why own
 //
-// Level and index encodings, Thrift and the schema are parquet-go's (v0.32). Its writer is not used: it takes a column as parquet.Value, 24 bytes each, and its repeated columns
-// are assembled value by value. A list column of 26 float32, 300 rows a row group, is written by ColumnWriter.WriteRowValues at 15 to 23 MB/s, by Rows here at 140 to 280 MB/s
-// (interleaved, EPYC); converting rows, which does 57 to 83 MB per CPU second, would do 17. It has no way either to leave out the bounds of a chunk of long texts or of
-// float16 without stating empty ones in the page index, by which other readers skip pages.
+// Level and index encodings, Thrift and the schema are parquet-go's (v0.32). Its writer is not
+// used: it takes a column as parquet.Value, 24 bytes each, and its repeated columns are assembled
+// value by value. A list column of 26 float32, 300 rows a row group, is written by
+// ColumnWriter.WriteRowValues at 15 to 23 MB/s, by Rows here at 140 to 280 MB/s (interleaved,
+// EPYC); converting rows, which does 57 to 83 MB per CPU second, would do 17. It has no way either
+// to leave out the bounds of a chunk of long texts or of float16 without stating empty ones in the
+// page index, by which other readers skip pages.
 package pqw

@@ -25,9 +25,15 @@ type File struct {
 }
 
 // NewFile begins a file. meta is its key-value metadata; by, of a fixed version, says who wrote it.
-func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by string) (f *File, err error) {
+func NewFile(
+	w io.Writer,
+	schema *parquet.Schema,
+	meta map[string]string,
+	by string,
+) (f *File, err error) {
 	defer crash.Recover("write parquet", &err)
-	// The library writes the footer of an empty file: schema, orders of columns and metadata come from there.
+	// The library writes the footer of an empty file: schema, orders of columns and metadata come
+	// from there.
 	opts := []parquet.WriterOption{schema, parquet.CreatedBy(by, "1", "0")}
 	for k, v := range meta {
 		opts = append(opts, parquet.KeyValueMetadata(k, v))
@@ -41,7 +47,11 @@ func NewFile(w io.Writer, schema *parquet.Schema, meta map[string]string, by str
 	if err := supported(err); err != nil {
 		return f, err
 	}
-	f = &File{out: bufio.NewWriterSize(w, 1<<18), footer: *p.Metadata(), leaves: len(schema.Columns())}
+	f = &File{
+		out:    bufio.NewWriterSize(w, 1<<18),
+		footer: *p.Metadata(),
+		leaves: len(schema.Columns()),
+	}
 	f.footer.RowGroups = nil
 	_, err = f.out.WriteString("PAR1")
 	f.size = 4
@@ -129,7 +139,9 @@ func (f *File) Close() (err error) {
 	for g, chunks := range f.chunks {
 		for i, c := range chunks {
 			m := &f.footer.RowGroups[g].Columns[i]
-			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(&format.OffsetIndex{PageLocations: c.pages}); err != nil {
+			if m.OffsetIndexOffset, m.OffsetIndexLength, err = put(
+				&format.OffsetIndex{PageLocations: c.pages},
+			); err != nil {
 				return err
 			}
 		}
@@ -138,7 +150,9 @@ func (f *File) Close() (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := f.out.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...)); err != nil {
+	if _, err := f.out.Write(
+		append(binary.LittleEndian.AppendUint32(nil, uint32(n)), "PAR1"...),
+	); err != nil {
 		return err
 	}
 	return f.out.Flush()

@@ -12,8 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// P2: a row is written up to a page's limit and refused above it, also where only its compressed form or its header passes it. The limit of the
-// format is 2 GiB; here it is small.
+// P2: a row is written up to a page's limit and refused above it, also where only its compressed
+// form or its header passes it. The limit of the format is 2 GiB; here it is small.
 func TestPageLimit(t *testing.T) {
 	const limit = 5000
 	for _, compressed := range []bool{false, true} {
@@ -77,7 +77,12 @@ func TestPageLimit(t *testing.T) {
 		}
 		if compressed {
 			// What compresses is bounded as it is uncompressed: that size stands in the header too.
-			if _, err := l.Blobs([][]byte{make([]byte, limit+1)}); !errors.Is(err, robocache.ErrResourceLimit) {
+			if _, err := l.Blobs(
+				[][]byte{make([]byte, limit+1)},
+			); !errors.Is(
+				err,
+				robocache.ErrResourceLimit,
+			) {
 				t.Error(err)
 			}
 		}

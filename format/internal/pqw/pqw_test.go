@@ -36,7 +36,8 @@ type every struct {
 	N    *float32  `parquet:"n,optional"`
 }
 
-// P1, P2, P3: the Parquet library reads what was written, over several row groups and pages, and its bounds hold.
+// P1, P2, P3: the Parquet library reads what was written, over several row groups and pages, and
+// its bounds hold.
 func TestLibraryReads(t *testing.T) {
 	schema := parquet.SchemaOf(every{})
 	leaves, err := Leaves(schema)
@@ -145,7 +146,11 @@ func TestLibraryReads(t *testing.T) {
 	}
 	for i := range want {
 		a, b := &got[i], &want[i]
-		same := math.Float32bits(*a.F) == math.Float32bits(*b.F) && *a.B == *b.B && *a.U == *b.U && *a.I == *b.I && slices.Equal(a.L, b.L) && bytes.Equal(a.Raw, b.Raw) && a.N == nil
+		same := math.Float32bits(*a.F) == math.Float32bits(*b.F) && *a.B == *b.B && *a.U == *b.U &&
+			*a.I == *b.I &&
+			slices.Equal(a.L, b.L) &&
+			bytes.Equal(a.Raw, b.Raw) &&
+			a.N == nil
 		if same = same && (a.Text == nil) == (b.Text == nil); same && a.Text != nil {
 			same = *a.Text == *b.Text
 		}
@@ -198,10 +203,19 @@ func TestBounds(t *testing.T) {
 		return out
 	}
 	nan, inf := math.NaN(), math.Inf(1)
-	for _, c := range []struct{ v, want []float64 }{{[]float64{nan, 2, 1}, []float64{1, 2}}, {[]float64{nan}, nil}, {nil, nil}, {[]float64{inf, inf}, []float64{inf, inf}}, {[]float64{-inf}, []float64{-inf, -inf}},
-		{[]float64{0}, []float64{math.Copysign(0, -1), 0}}, {[]float64{math.Copysign(0, -1)}, []float64{math.Copysign(0, -1), 0}}} {
+	for _, c := range []struct{ v, want []float64 }{
+		{[]float64{nan, 2, 1}, []float64{1, 2}},
+		{[]float64{nan}, nil},
+		{nil, nil},
+		{[]float64{inf, inf}, []float64{inf, inf}},
+		{[]float64{-inf}, []float64{-inf, -inf}},
+		{[]float64{0}, []float64{math.Copysign(0, -1), 0}},
+		{[]float64{math.Copysign(0, -1)}, []float64{math.Copysign(0, -1), 0}},
+	} {
 		b := (&Leaf{kind: parquet.Double, size: 8, bounded: true}).boundsOf(floats(c.v...))
-		if b.ok != (c.want != nil) || b.ok && (!bytes.Equal(b.lo, floats(c.want[0])) || !bytes.Equal(b.hi, floats(c.want[1]))) {
+		if b.ok != (c.want != nil) ||
+			b.ok &&
+				(!bytes.Equal(b.lo, floats(c.want[0])) || !bytes.Equal(b.hi, floats(c.want[1]))) {
 			t.Errorf("%v: %v", c.v, b)
 		}
 	}
@@ -219,7 +233,13 @@ func TestBounds(t *testing.T) {
 
 // A row group that lacks a column, or rows of one, is refused.
 func TestAppendRefuses(t *testing.T) {
-	schema := parquet.NewSchema("schema", parquet.Group{"a": parquet.Compressed(parquet.Leaf(parquet.FloatType), &snappy.Codec{}), "b": parquet.Leaf(parquet.FloatType)})
+	schema := parquet.NewSchema(
+		"schema",
+		parquet.Group{
+			"a": parquet.Compressed(parquet.Leaf(parquet.FloatType), &snappy.Codec{}),
+			"b": parquet.Leaf(parquet.FloatType),
+		},
+	)
 	leaves, err := Leaves(schema)
 	if err != nil {
 		t.Fatal(err)

@@ -16,16 +16,18 @@ import (
 // Values are the values of a column of one row group, with their levels.
 type Values struct {
 	leaf     *Leaf
-	rep, def []byte   // of every value and null
-	plain    []byte   // those that are not null, of a fixed size, as PLAIN writes them; booleans take a byte each
-	items    [][]byte // those that are not null, of columns of byte arrays
-	number   [8]byte
+	rep, def []byte // of every value and null
+	// those that are not null, of a fixed size, as PLAIN writes them; booleans take a byte each
+	plain  []byte
+	items  [][]byte // those that are not null, of columns of byte arrays
+	number [8]byte
 }
 
 // NewValues begins an empty column.
 func (l *Leaf) NewValues() *Values { return &Values{leaf: l} }
 
-// Add adds a value; one of a definition level below the greatest is null. A byte array is not copied.
+// Add adds a value; one of a definition level below the greatest is null. A byte array is not
+// copied.
 func (v *Values) Add(value []byte, rep, def int) {
 	v.rep, v.def = append(v.rep, byte(rep)), append(v.def, byte(def))
 	switch {
@@ -63,7 +65,8 @@ func (v *Values) Nested(dims []int, put func(i, rep, def int)) {
 	}
 }
 
-// Pattern is the repetition levels of one row of nested lists of fixed lengths, none of them null: one level a value. No lengths: a scalar.
+// Pattern is the repetition levels of one row of nested lists of fixed lengths, none of them null:
+// one level a value. No lengths: a scalar.
 func Pattern(dims ...int) []byte {
 	n := 1
 	for _, d := range dims {
@@ -88,13 +91,24 @@ func Pattern(dims ...int) []byte {
 // Rows encodes rows without nulls, each of as many values as its pattern has levels.
 func (l *Leaf) Rows(plain []byte, pattern []byte) (*Chunk, error) {
 	n := len(plain) / l.size
-	v := Values{leaf: l, plain: plain, rep: bytes.Repeat(pattern, n/len(pattern)), def: bytes.Repeat([]byte{l.def}, n)}
+	v := Values{
+		leaf:  l,
+		plain: plain,
+		rep:   bytes.Repeat(pattern, n/len(pattern)),
+		def:   bytes.Repeat([]byte{l.def}, n),
+	}
 	return v.Encode()
 }
 
-// Blobs encodes one byte array a row, none of them null. What is not compressed is not copied either: it must stay as it is until the chunk is written.
+// Blobs encodes one byte array a row, none of them null. What is not compressed is not copied
+// either: it must stay as it is until the chunk is written.
 func (l *Leaf) Blobs(rows [][]byte) (*Chunk, error) {
-	v := Values{leaf: l, items: rows, rep: make([]byte, len(rows)), def: bytes.Repeat([]byte{l.def}, len(rows))}
+	v := Values{
+		leaf:  l,
+		items: rows,
+		rep:   make([]byte, len(rows)),
+		def:   bytes.Repeat([]byte{l.def}, len(rows)),
+	}
 	return v.Encode()
 }
 
@@ -155,7 +169,16 @@ func (v *Values) Encode() (c *Chunk, err error) {
 		if l.size == 0 {
 			c.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(size - 4*(value-first))
 		}
-		if err := c.add(rep[from:to], def[from:to], rows, to-from-(value-first), v.bounds(first, value, numbers), encoding, body, s); err != nil {
+		if err := c.add(
+			rep[from:to],
+			def[from:to],
+			rows,
+			to-from-(value-first),
+			v.bounds(first, value, numbers),
+			encoding,
+			body,
+			s,
+		); err != nil {
 			return c, err
 		}
 		from = to
@@ -186,7 +209,8 @@ func packBits(v []byte) []byte {
 	return out
 }
 
-// numbered writes the dictionary and gives the numbers of the values in it; nil where the column has none, or too large a one.
+// numbered writes the dictionary and gives the numbers of the values in it; nil where the column
+// has none, or too large a one.
 func (v *Values) numbered(c *Chunk, s *scratch) ([]int32, error) {
 	n := len(v.items)
 	if v.leaf.size > 0 {

@@ -1,4 +1,5 @@
-// Package raster gives the images of a stream as pixels, whatever they are in the source: for writers of array formats.
+// Package raster gives the images of a stream as pixels, whatever they are in the source: for
+// writers of array formats.
 //
 // # Contract
 //
@@ -32,14 +33,26 @@ type Source struct {
 }
 
 // Open looks at the first image among some rows: those whose form the stream is given.
-func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first []robocache.Row, threads int) (*Source, error) {
+func Open(
+	ctx context.Context,
+	ds robocache.Dataset,
+	f *robocache.Feature,
+	first []robocache.Row,
+	threads int,
+) (*Source, error) {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	s := &Source{ds: ds, key: f.Key, lib: video.LibraryOf(ds), threads: threads}
 	for _, row := range first {
 		var ref [1]robocache.FrameRef
-		if err := ds.Frames(ctx, f.Key, []robocache.Row{row}, ref[:]); err != nil || ref[0].Missing {
+		if err := ds.Frames(
+			ctx,
+			f.Key,
+			[]robocache.Row{row},
+			ref[:],
+		); err != nil ||
+			ref[0].Missing {
 			continue
 		}
 		if err := s.form(ctx, f, &ref[0]); err != nil {
@@ -51,10 +64,18 @@ func Open(ctx context.Context, ds robocache.Dataset, f *robocache.Feature, first
 }
 
 func where(ds robocache.Dataset, key string, row robocache.Row) robocache.Where {
-	return robocache.Where{"stream": key, "episode": ds.Info().EpisodeIndex(row.Episode), "row": row.Index}
+	return robocache.Where{
+		"stream":  key,
+		"episode": ds.Info().EpisodeIndex(row.Episode),
+		"row":     row.Index,
+	}
 }
 
-func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.FrameRef) (err error) {
+func (s *Source) form(
+	ctx context.Context,
+	f *robocache.Feature,
+	ref *robocache.FrameRef,
+) (err error) {
 	s.DType, s.Channels = robocache.Uint8, 3
 	if ref.Path != "" {
 		s.pool = video.NewPool(0)
@@ -62,14 +83,27 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 			s.DType, s.Channels = robocache.Float32, 1
 			s.spec.Pixel, s.spec.Depth = video.DepthM, f.Depth
 		}
-		return video.EachFrame(ctx, s.lib, []robocache.FrameRef{*ref}, video.Each{Pool: s.pool}, func(_ []int, pic video.Frame) error {
-			s.Width, s.Height = pic.Size()
-			n, err := pic.Bytes(&s.spec)
-			if err == nil && n != s.RowBytes() {
-				err = robocache.Unsupported("images", nil, "%d bytes for %d×%d pixels", n, s.Width, s.Height)
-			}
-			return err
-		})
+		return video.EachFrame(
+			ctx,
+			s.lib,
+			[]robocache.FrameRef{*ref},
+			video.Each{Pool: s.pool},
+			func(_ []int, pic video.Frame) error {
+				s.Width, s.Height = pic.Size()
+				n, err := pic.Bytes(&s.spec)
+				if err == nil && n != s.RowBytes() {
+					err = robocache.Unsupported(
+						"images",
+						nil,
+						"%d bytes for %d×%d pixels",
+						n,
+						s.Width,
+						s.Height,
+					)
+				}
+				return err
+			},
+		)
 	}
 	info, err := video.ImageSize(ref)
 	if err != nil {
@@ -79,8 +113,11 @@ func (s *Source) form(ctx context.Context, f *robocache.Feature, ref *robocache.
 	switch {
 	case info.DType == robocache.Uint16:
 		s.DType, s.Channels, s.spec.Pixel = robocache.Uint16, 1, video.Gray16
-	case info.DType == robocache.Float32: // metres, which nothing has to say; what is no depth as it is
-		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthM, &robocache.Depth{Unit: cmp.Or(f.DepthUnit(), "m")}
+	case info.DType == robocache.Float32:
+		// metres, which nothing has to say; what is no depth as it is
+		s.DType, s.Channels, s.spec.Pixel, s.spec.Depth = robocache.Float32, 1, video.DepthM, &robocache.Depth{
+			Unit: cmp.Or(f.DepthUnit(), "m"),
+		}
 	case info.Channels == 1 && f.Channels == 1:
 		s.Channels, s.grey = 1, true
 	}
@@ -107,25 +144,35 @@ func (s *Source) Read(ctx context.Context, rows []robocache.Row, dst []byte) err
 				WithHint("leave the episode out")
 		}
 		if refs[i].Path != "" && s.pool == nil {
-			return robocache.Malformed("images", where(s.ds, s.key, rows[i]), "an image in a video among stills")
+			return robocache.Malformed(
+				"images",
+				where(s.ds, s.key, rows[i]),
+				"an image in a video among stills",
+			)
 		}
 	}
-	err := video.EachFrame(ctx, s.lib, refs, video.Each{Pool: s.pool, Threads: s.threads}, func(at []int, pic video.Frame) error {
-		first := dst[at[0]*size:][:size]
-		if pic == nil {
-			return robocache.At(s.still(&refs[at[0]], first), where(s.ds, s.key, rows[at[0]]))
-		}
-		if w, h := pic.Size(); w != s.Width || h != s.Height {
-			return s.other(w, h)
-		}
-		if err := pic.Convert(&s.spec, first); err != nil {
-			return err
-		}
-		for _, i := range at[1:] {
-			copy(dst[i*size:][:size], first)
-		}
-		return nil
-	})
+	err := video.EachFrame(
+		ctx,
+		s.lib,
+		refs,
+		video.Each{Pool: s.pool, Threads: s.threads},
+		func(at []int, pic video.Frame) error {
+			first := dst[at[0]*size:][:size]
+			if pic == nil {
+				return robocache.At(s.still(&refs[at[0]], first), where(s.ds, s.key, rows[at[0]]))
+			}
+			if w, h := pic.Size(); w != s.Width || h != s.Height {
+				return s.other(w, h)
+			}
+			if err := pic.Convert(&s.spec, first); err != nil {
+				return err
+			}
+			for _, i := range at[1:] {
+				copy(dst[i*size:][:size], first)
+			}
+			return nil
+		},
+	)
 	return robocache.At(err, robocache.Where{"stream": s.key})
 }
 

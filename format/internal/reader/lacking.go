@@ -9,8 +9,8 @@ import (
 // maxLacking bounds the findings about streams that episodes lack.
 const maxLacking = 1000
 
-// LackingFindings collects the findings of streams that episodes lack: see robocache.Capabilities.Lacks. The last
-// one counts those above the bound.
+// LackingFindings collects the findings of streams that episodes lack: see
+// robocache.Capabilities.Lacks. The last one counts those above the bound.
 type LackingFindings struct {
 	list  []robocache.Finding
 	count int

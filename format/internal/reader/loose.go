@@ -30,7 +30,8 @@ type Loose struct{ byEnding map[string][]string }
 // Add notes a file that the reader does not take, if it may hold data.
 func (l *Loose) Add(name string) {
 	ending := strings.ToLower(path.Ext(name))
-	hidden := strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || strings.Contains(name, "/.")
+	hidden := strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
+		strings.Contains(name, "/.")
 	if hidden || !slices.Contains(videoEndings, ending) && !slices.Contains(dataEndings, ending) {
 		return
 	}
@@ -59,10 +60,17 @@ func (l *Loose) Findings() (out []robocache.Finding) {
 		names := l.byEnding[ending]
 		slices.Sort(names)
 		f := robocache.Finding{
-			Severity: robocache.SeverityInfo, Code: "unread-files", Where: robocache.Where{"file": names[0]},
-			Message: fmt.Sprintf("%d %s files lie among the recordings and are not read: %s", len(names), ending,
-				strings.Join(names[:min(len(names), maxNamed)], ", ")),
-			Hint: "Write their content into the recordings, or move the files away", Count: int64(len(names)),
+			Severity: robocache.SeverityInfo,
+			Code:     "unread-files",
+			Where:    robocache.Where{"file": names[0]},
+			Message: fmt.Sprintf(
+				"%d %s files lie among the recordings and are not read: %s",
+				len(names),
+				ending,
+				strings.Join(names[:min(len(names), maxNamed)], ", "),
+			),
+			Hint:  "Write their content into the recordings, or move the files away",
+			Count: int64(len(names)),
 		}
 		if len(names) > maxNamed {
 			f.Message += ", …"

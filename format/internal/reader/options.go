@@ -35,7 +35,8 @@ func Yes(to *bool) Set {
 	}
 }
 
-// Settle gives options to what they set. says describes each: one that it does not name is refused with the nearest that it does.
+// Settle gives options to what they set. says describes each: one that it does not name is refused
+// with the nearest that it does.
 func (op Op) Settle(options, says map[string]string, set map[string]Set) error {
 	known := slices.Sorted(maps.Keys(says))
 	for _, k := range slices.Sorted(maps.Keys(options)) {

@@ -1,5 +1,5 @@
-// Package reader is what readers of formats share: how they are opened, and the checks of what callers ask, with the errors that say what was
-// wrong with it.
+// Package reader is what readers of formats share: how they are opened, and the checks of what
+// callers ask, with the errors that say what was wrong with it.
 package reader
 
 import (
@@ -14,7 +14,9 @@ import (
 )
 
 // Opener is a reader's Open as the registry wants it.
-func Opener[D robocache.Dataset](open func(ctx context.Context, uri string, opt robocache.OpenOptions) (D, error)) func(context.Context, string, robocache.OpenOptions) (robocache.Dataset, error) {
+func Opener[D robocache.Dataset](
+	open func(ctx context.Context, uri string, opt robocache.OpenOptions) (D, error),
+) func(context.Context, string, robocache.OpenOptions) (robocache.Dataset, error) {
 	return func(ctx context.Context, uri string, opt robocache.OpenOptions) (robocache.Dataset, error) {
 		d, err := open(ctx, uri, opt)
 		if err != nil {
@@ -24,8 +26,13 @@ func Opener[D robocache.Dataset](open func(ctx context.Context, uri string, opt 
 	}
 }
 
-// Open opens the dataset in the store at uri. The store is closed where that fails; else the dataset closes it.
-func Open[D any](uri string, opt robocache.OpenOptions, open func(s store.Store) (D, error)) (d D, err error) {
+// Open opens the dataset in the store at uri. The store is closed where that fails; else the
+// dataset closes it.
+func Open[D any](
+	uri string,
+	opt robocache.OpenOptions,
+	open func(s store.Store) (D, error),
+) (d D, err error) {
 	s, err := store.OpenFor(uri, opt)
 	if err != nil {
 		return d, err
@@ -63,7 +70,11 @@ func (op Op) Kind(key string, got robocache.Kind, want ...robocache.Kind) error 
 	if slices.Contains(want, got) {
 		return nil
 	}
-	return op.misuse(robocache.Where{"stream": key}, "a stream of kind "+string(want[0]), string(got))
+	return op.misuse(
+		robocache.Where{"stream": key},
+		"a stream of kind "+string(want[0]),
+		string(got),
+	)
 }
 
 // Episode checks an episode's position, of n.
@@ -71,7 +82,11 @@ func (op Op) Episode(n, position int) error {
 	if position >= 0 && position < n {
 		return nil
 	}
-	return op.misuse(robocache.Where{"position": position}, fmt.Sprintf("the position of an episode, 0 to %d", n-1), fmt.Sprint(position))
+	return op.misuse(
+		robocache.Where{"position": position},
+		fmt.Sprintf("the position of an episode, 0 to %d", n-1),
+		fmt.Sprint(position),
+	)
 }
 
 // Row checks a row's number, of the n that its episode has.
@@ -79,7 +94,11 @@ func (op Op) Row(info *robocache.Info, n int, r robocache.Row) error {
 	if r.Index >= 0 && r.Index < n {
 		return nil
 	}
-	return op.misuse(robocache.Where{"episode": info.EpisodeIndex(r.Episode), "row": r.Index}, fmt.Sprintf("a row from 0 to %d", n-1), fmt.Sprint(r.Index))
+	return op.misuse(
+		robocache.Where{"episode": info.EpisodeIndex(r.Episode), "row": r.Index},
+		fmt.Sprintf("a row from 0 to %d", n-1),
+		fmt.Sprint(r.Index),
+	)
 }
 
 // Room checks what a caller gives for the results of some rows: bytes, or entries.
@@ -87,7 +106,11 @@ func (op Op) Room(key, what string, want, got int) error {
 	if want == got {
 		return nil
 	}
-	return op.misuse(robocache.Where{"stream": key}, fmt.Sprintf("%d %s", want, what), fmt.Sprint(got))
+	return op.misuse(
+		robocache.Where{"stream": key},
+		fmt.Sprintf("%d %s", want, what),
+		fmt.Sprint(got),
+	)
 }
 
 // Episodes are the episodes that were asked for: nil stands for all of n.
@@ -150,7 +173,8 @@ func (b *Base) Stats(context.Context) (robocache.Stats, error) { return nil, nil
 // Close closes the store.
 func (b *Base) Close() error { return store.Close(b.Bytes) }
 
-// InOrder gives the places of times in their order, those of one time in their own; nil where they are in order.
+// InOrder gives the places of times in their order, those of one time in their own; nil where they
+// are in order.
 func InOrder(at []int64) []int32 {
 	if slices.IsSorted(at) {
 		return nil
@@ -175,15 +199,26 @@ func Permute[T any](v []T, p []int32) []T {
 	return out
 }
 
-// Unfinished lies in a folder while files are written into it that are a dataset each. Where shards are written, what ends it is committed: one put.
+// Unfinished lies in a folder while files are written into it that are a dataset each. Where shards
+// are written, what ends it is committed: one put.
 const (
 	Unfinished = ".robocache-unfinished"
 	committed  = "_commit.json" // package shard
 )
 
-// Files lists files of a store that are a dataset each (store.Files), their names in the order of the numbers in them. A folder that is Unfinished is refused.
-func Files(ctx context.Context, s store.Store, is func(name string) bool) (names []string, files, links []store.Entry, err error) {
-	files, links, err = store.Files(ctx, s, "", func(name string) bool { return name == Unfinished || name == committed || is(name) })
+// Files lists files of a store that are a dataset each (store.Files), their names in the order of
+// the numbers in them. A folder that is Unfinished is refused.
+func Files(
+	ctx context.Context,
+	s store.Store,
+	is func(name string) bool,
+) (names []string, files, links []store.Entry, err error) {
+	files, links, err = store.Files(
+		ctx,
+		s,
+		"",
+		func(name string) bool { return name == Unfinished || name == committed || is(name) },
+	)
 	begun, ended := false, false
 	files = slices.DeleteFunc(files, func(e store.Entry) bool {
 		begun, ended = begun || e.Name == Unfinished, ended || e.Name == committed

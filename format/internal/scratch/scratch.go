@@ -1,5 +1,5 @@
-// Package scratch is a temporary file without a name, for what files are decompressed to: the system takes it back with the process, however that
-// ends, and other processes never see it.
+// Package scratch is a temporary file without a name, for what files are decompressed to: the
+// system takes it back with the process, however that ends, and other processes never see it.
 package scratch
 
 import (
@@ -25,7 +25,8 @@ type File struct {
 	free []int64 // blocks that were given back
 }
 
-// New makes a file of at most limit bytes; full is the error of who writes more, hint what to do where the temporary folder takes no more.
+// New makes a file of at most limit bytes; full is the error of who writes more, hint what to do
+// where the temporary folder takes no more.
 func New(limit int64, full error, hint string) *File {
 	return &File{limit: limit, full: full, hint: hint}
 }
@@ -42,7 +43,8 @@ func (f *File) Close() error {
 
 func (f *File) failed(err error) error {
 	return robocache.ResourceLimit("decompress", robocache.Where{"file": os.TempDir()}, "compressed files are decompressed into a temporary file").
-		WithCause(err).WithHint("%s", f.hint)
+		WithCause(err).
+		WithHint("%s", f.hint)
 }
 
 // block gives a free block.
@@ -71,7 +73,8 @@ func (f *File) block() (int64, error) {
 	return f.used - 1, nil
 }
 
-// Part is bytes of the file that belong together: written one behind the other, then read as a robocache.Ranged.
+// Part is bytes of the file that belong together: written one behind the other, then read as a
+// robocache.Ranged.
 type Part struct {
 	in      *File
 	blocks  []int64
@@ -95,7 +98,10 @@ func (p *Part) Write(b []byte) (done int, err error) {
 			p.blocks = append(p.blocks, k)
 		}
 		n := min(len(b)-done, int(blockBytes-at))
-		if _, err := p.in.file.WriteAt(b[done:done+n], p.blocks[len(p.blocks)-1]*blockBytes+at); err != nil {
+		if _, err := p.in.file.WriteAt(
+			b[done:done+n],
+			p.blocks[len(p.blocks)-1]*blockBytes+at,
+		); err != nil {
 			return done, p.in.failed(err)
 		}
 		done += n
@@ -144,7 +150,8 @@ func (p *Part) Version() string { return p.version }
 // Close does nothing: the file is closed as a whole.
 func (p *Part) Close() error { return nil }
 
-// Reader reads a file from its start. Err is what the file itself met, which a decompressor may hide.
+// Reader reads a file from its start. Err is what the file itself met, which a decompressor may
+// hide.
 type Reader struct {
 	Ctx context.Context
 	R   robocache.Ranged

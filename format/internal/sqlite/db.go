@@ -46,7 +46,8 @@ type Conn struct {
 // IsDB says whether the first bytes are those of a SQLite 3 file.
 func IsDB(head []byte) bool { return len(head) >= 16 && string(head[:16]) == "SQLite format 3\x00" }
 
-// Open looks at the head and the schema. wal is the write-ahead log beside the file; nil where there is none. The file stays the caller's.
+// Open looks at the head and the schema. wal is the write-ahead log beside the file; nil where
+// there is none. The file stays the caller's.
 func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 	if f.Size() < headSize {
 		return nil, robocache.Malformed("sqlite", nil, "").
@@ -66,8 +67,12 @@ func Open(ctx context.Context, f robocache.Ranged, wal []byte) (*DB, error) {
 		d.size -= d.size % page
 	}
 	return d, d.Use(ctx, func(c *Conn) error {
-		if err := c.Query("SELECT count(*) FROM sqlite_schema", func(*Row) error { return nil }); err != nil || len(wal) < 32 { // no whole header of a log
-
+		// no whole header of a log
+		if err := c.Query(
+			"SELECT count(*) FROM sqlite_schema",
+			func(*Row) error { return nil },
+		); err != nil ||
+			len(wal) < 32 {
 			return err
 		}
 		frames, _, err := c.c.WALCheckpoint("main", sqlite3.CHECKPOINT_NOOP)
@@ -151,15 +156,26 @@ func (d *DB) take(ctx context.Context) (*Conn, error) {
 
 func (d *DB) connect(ctx context.Context, heap int64) (_ *Conn, err error) {
 	defer outOfMemory(&err)
-	c := &Conn{db: d, heap: heap, src: &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal}, stmts: map[string]*sqlite3.Stmt{}}
+	c := &Conn{
+		db:    d,
+		heap:  heap,
+		src:   &source{ctx: ctx, file: d.file, size: d.size, wal: d.wal},
+		stmts: map[string]*sqlite3.Stmt{},
+	}
 	name := sources.add(c.src)
 	defer sources.at.Delete(name) // its files are open when it has read once
-	if c.c, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(ctx, heap), "file:"+name+"?vfs="+vfsName+"&mode=rw"); err != nil {
+	if c.c, err = sqlite3.OpenContext(
+		sqlite3.WithMaxMemory(ctx, heap),
+		"file:"+name+"?vfs="+vfsName+"&mode=rw",
+	); err != nil {
 		return nil, c.failed(err)
 	}
 	if _, err = c.c.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err == nil {
-		// An exclusive lock keeps the log's index in memory. A writable schema lets cut files be read as far as they go.
-		err = c.c.Exec("PRAGMA locking_mode=exclusive; PRAGMA writable_schema=on; PRAGMA trusted_schema=off; PRAGMA cell_size_check=on; PRAGMA temp_store=memory; PRAGMA query_only=on; SELECT 1 FROM sqlite_schema LIMIT 1")
+		// An exclusive lock keeps the log's index in memory. A writable schema lets cut files be
+		// read as far as they go.
+		err = c.c.Exec(
+			"PRAGMA locking_mode=exclusive; PRAGMA writable_schema=on; PRAGMA trusted_schema=off; PRAGMA cell_size_check=on; PRAGMA temp_store=memory; PRAGMA query_only=on; SELECT 1 FROM sqlite_schema LIMIT 1",
+		)
 	}
 	if err != nil {
 		_ = c.c.Close()
@@ -192,14 +208,18 @@ func (c *Conn) close() error {
 
 // Columns lists the columns of a table; none where there is no such table.
 func (c *Conn) Columns(table string) (out []string, err error) {
-	err = c.Query("SELECT t.name FROM sqlite_schema s, pragma_table_info(s.name) t WHERE s.type='table' AND s.name='"+table+"' AND s.sql NOT LIKE 'CREATE VIRTUAL%'", func(r *Row) error {
-		out = append(out, r.ColumnText(0))
-		return nil
-	})
+	err = c.Query(
+		"SELECT t.name FROM sqlite_schema s, pragma_table_info(s.name) t WHERE s.type='table' AND s.name='"+table+"' AND s.sql NOT LIKE 'CREATE VIRTUAL%'",
+		func(r *Row) error {
+			out = append(out, r.ColumnText(0))
+			return nil
+		},
+	)
 	return out, err
 }
 
-// Query calls fn for each row of a query's result; what the row gives stands until fn returns. The prepared query is kept with the connection.
+// Query calls fn for each row of a query's result; what the row gives stands until fn returns. The
+// prepared query is kept with the connection.
 func (c *Conn) Query(sql string, fn func(r *Row) error, args ...int64) error {
 	s := c.stmts[sql]
 	if s == nil {
@@ -222,7 +242,8 @@ func (c *Conn) Query(sql string, fn func(r *Row) error, args ...int64) error {
 	return c.failed(s.Reset())
 }
 
-// failed gives an error its class: what reading the file met, what the caller ended, or what the file holds.
+// failed gives an error its class: what reading the file met, what the caller ended, or what the
+// file holds.
 func (c *Conn) failed(err error) error {
 	switch {
 	case err == nil:

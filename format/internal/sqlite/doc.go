@@ -1,5 +1,6 @@
-// Package sqlite reads tables of SQLite 3 files with github.com/ncruces/go-sqlite3 (SQLite translated to Go: no cgo, memory-safe). It reads
-// through robocache.Ranged, so a file may be remote, and writes nothing: no lock, no -shm beside the file.
+// Package sqlite reads tables of SQLite 3 files with github.com/ncruces/go-sqlite3 (SQLite
+// translated to Go: no cgo, memory-safe). It reads through robocache.Ranged, so a file may be
+// remote, and writes nothing: no lock, no -shm beside the file.
 //
 // # Contract
 //
@@ -12,6 +13,7 @@
 //	Q5  Only tables are read: views, virtual tables and computed columns would run what the file says.
 //	Q6  Asking for sizes and small columns does not read large values, which lie in pages of their own.
 //
-// Measured on 100,000 messages of 300 bytes: an index of all rows takes 0.08 CPU s, payloads in the order of the file 0.7 µs each, opening 0.7 ms. The
-// runtime begins with the first database, not when the package is loaded.
+// Measured on 100,000 messages of 300 bytes: an index of all rows takes 0.08 CPU s, payloads in the
+// order of the file 0.7 µs each, opening 0.7 ms. The runtime begins with the first database, not
+// when the package is loaded.
 package sqlite

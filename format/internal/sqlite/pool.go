@@ -53,7 +53,8 @@ func (p *pool) put(c *Conn) {
 	}
 }
 
-// drop closes the idle connections of d, or of all files if d is nil. It reports whether there were any.
+// drop closes the idle connections of d, or of all files if d is nil. It reports whether there were
+// any.
 func (p *pool) drop(d *DB) bool {
 	p.mu.Lock()
 	var closing []*Conn

@@ -79,14 +79,24 @@ func rows(tb testing.TB, d *DB) (out [][]any, err error) {
 	tb.Helper()
 	const columns = `SELECT id, topic_id, "a(b", f, data, late FROM t`
 	dump := func(r *Row) []any {
-		row := []any{r.ColumnInt64(0), r.ColumnInt64(1), r.ColumnText(2), r.ColumnFloat(3), fmt.Sprintf("%x", r.ColumnRawBlob(4)), nil}
+		row := []any{
+			r.ColumnInt64(0),
+			r.ColumnInt64(1),
+			r.ColumnText(2),
+			r.ColumnFloat(3),
+			fmt.Sprintf("%x", r.ColumnRawBlob(4)),
+			nil,
+		}
 		if r.ColumnType(5) == sqlite3.INTEGER {
 			row[5] = r.ColumnInt64(5)
 		}
 		return row
 	}
 	return out, d.Use(tb.Context(), func(c *Conn) error {
-		if err := c.Query(columns, func(r *Row) error { out = append(out, dump(r)); return nil }); err != nil {
+		if err := c.Query(
+			columns,
+			func(r *Row) error { out = append(out, dump(r)); return nil },
+		); err != nil {
 			return err
 		}
 		for k, row := range out {
@@ -104,7 +114,8 @@ func rows(tb testing.TB, d *DB) (out [][]any, err error) {
 	})
 }
 
-// Q1, Q4: every page size, values of every width, large ones, deleted rows, columns added later; a log that was not checkpointed.
+// Q1, Q4: every page size, values of every width, large ones, deleted rows, columns added later; a
+// log that was not checkpointed.
 func TestEqualsSQLite(t *testing.T) {
 	for _, size := range []int{512, 1024, 4096, 65536} {
 		for _, mode := range []string{"plain", "wal"} {
@@ -137,7 +148,14 @@ func TestEqualsSQLite(t *testing.T) {
 				f, _ := w[k][3].(json.Number).Float64()
 				w[k][3] = f
 				if fmt.Sprint(got[k]) != fmt.Sprint(w[k]) {
-					t.Fatalf("page size %d, %s, row %d:\n%.300s\n%.300s", size, mode, k, fmt.Sprint(got[k]), fmt.Sprint(w[k]))
+					t.Fatalf(
+						"page size %d, %s, row %d:\n%.300s\n%.300s",
+						size,
+						mode,
+						k,
+						fmt.Sprint(got[k]),
+						fmt.Sprint(w[k]),
+					)
 				}
 			}
 		}

@@ -1,4 +1,5 @@
-// Package stills gives the images of any dataset one by one as still images, for writers of formats that have no video.
+// Package stills gives the images of any dataset one by one as still images, for writers of formats
+// that have no video.
 //
 // # Contract
 //
@@ -27,7 +28,12 @@ type Reader struct {
 func New(ds robocache.Dataset, pool *video.Pool) *Reader { return &Reader{ds: ds, pool: pool} }
 
 // Each calls fn with the image of every row. A row without one has Missing.
-func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocache.Row, fn func(i int, ref *robocache.FrameRef) error) error {
+func (r *Reader) Each(
+	ctx context.Context,
+	f *robocache.Feature,
+	rows []robocache.Row,
+	fn func(i int, ref *robocache.FrameRef) error,
+) error {
 	r.refs = slices.Grow(r.refs[:0], len(rows))[:len(rows)]
 	clear(r.refs)
 	if err := r.ds.Frames(ctx, f.Key, rows, r.refs); err != nil {
@@ -43,22 +49,28 @@ func (r *Reader) Each(ctx context.Context, f *robocache.Feature, rows []robocach
 		spec.Pixel = video.Gray16
 		raw = robocache.Raw{Channels: 1, DType: robocache.Uint16}
 	}
-	err := video.EachFrame(ctx, video.LibraryOf(r.ds), r.refs, video.Each{Pool: r.pool}, func(at []int, pic video.Frame) (err error) {
-		if pic == nil {
-			return fn(at[0], &r.refs[at[0]])
-		}
-		if r.buf, err = video.ConvertTo(r.buf, pic, spec); err != nil {
-			return err
-		}
-		raw.Width, raw.Height = pic.Size()
-		raw.Pix = r.buf
-		for _, i := range at {
-			one := raw
-			if err := fn(i, &robocache.FrameRef{Raw: &one}); err != nil {
+	err := video.EachFrame(
+		ctx,
+		video.LibraryOf(r.ds),
+		r.refs,
+		video.Each{Pool: r.pool},
+		func(at []int, pic video.Frame) (err error) {
+			if pic == nil {
+				return fn(at[0], &r.refs[at[0]])
+			}
+			if r.buf, err = video.ConvertTo(r.buf, pic, spec); err != nil {
 				return err
 			}
-		}
-		return nil
-	})
+			raw.Width, raw.Height = pic.Size()
+			raw.Pix = r.buf
+			for _, i := range at {
+				one := raw
+				if err := fn(i, &robocache.FrameRef{Raw: &one}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	)
 	return robocache.At(err, robocache.Where{"stream": f.Key})
 }

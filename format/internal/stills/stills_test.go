@@ -11,7 +11,8 @@ import (
 	_ "github.com/goatnote-inc/robocache/video/ffmpeg"
 )
 
-// TestVideoImages: rows of video come in order, twice where they are asked twice, each as when it is asked alone.
+// TestVideoImages: rows of video come in order, twice where they are asked twice, each as when it
+// is asked alone.
 func TestVideoImages(t *testing.T) {
 	if _, err := video.ActiveBackend(); err != nil {
 		t.Skip("skipped: no decoder: ", err)
@@ -31,10 +32,16 @@ func TestVideoImages(t *testing.T) {
 	pool := video.NewPool(0)
 	defer pool.Close()
 	r := New(ds, pool)
-	rows := []robocache.Row{{Episode: 0, Index: 3}, {Episode: 0, Index: 3}, {Episode: 0, Index: 5}, {Episode: 0, Index: 1}}
+	rows := []robocache.Row{
+		{Episode: 0, Index: 3},
+		{Episode: 0, Index: 3},
+		{Episode: 0, Index: 5},
+		{Episode: 0, Index: 1},
+	}
 	var got [][]byte
 	err = r.Each(t.Context(), f, rows, func(i int, ref *robocache.FrameRef) error {
-		if i != len(got) || ref.Raw == nil || ref.Raw.Channels != 3 || ref.Raw.Height != f.Height || ref.Raw.Width != f.Width {
+		if i != len(got) || ref.Raw == nil || ref.Raw.Channels != 3 || ref.Raw.Height != f.Height ||
+			ref.Raw.Width != f.Width {
 			t.Errorf("row %d: %+v", i, ref)
 		}
 		got = append(got, bytes.Clone(ref.Raw.Pix))

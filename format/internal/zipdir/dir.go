@@ -61,20 +61,38 @@ func Read(ctx context.Context, r robocache.Ranged, limit int64) (_ *Dir, err err
 	b, at := findEnd(ctx, r, size)
 	start := size - int64(len(b)) // offset of b in the file
 	end := b[at:]
-	count, dirSize, dirOff := uint64(le.Uint16(end[10:])), uint64(le.Uint32(end[12:])), uint64(le.Uint32(end[16:]))
+	count, dirSize, dirOff := uint64(
+		le.Uint16(end[10:]),
+	), uint64(
+		le.Uint32(end[12:]),
+	), uint64(
+		le.Uint32(end[16:]),
+	)
 	if le.Uint16(end[4:]) != 0 && le.Uint16(end[4:]) != 0xffff {
 		return nil, robocache.Unsupported("zip", nil, "an archive split over several files")
 	}
 	stop := start + int64(at) // where the directory must end
 	if count == 0xffff || dirSize == 0xffffffff || dirOff == 0xffffffff {
 		if e, where := find64(ctx, r, stop); e != nil {
-			count, dirSize, dirOff, stop = le.Uint64(e[32:]), le.Uint64(e[40:]), le.Uint64(e[48:]), where
+			count, dirSize, dirOff, stop = le.Uint64(
+				e[32:],
+			), le.Uint64(
+				e[40:],
+			), le.Uint64(
+				e[48:],
+			), where
 		}
 	}
 	if dirSize > uint64(stop) || dirOff > uint64(stop)-dirSize {
-		bad("the directory (%d bytes at %d) does not lie in the archive of %d bytes", dirSize, dirOff, size)
+		bad(
+			"the directory (%d bytes at %d) does not lie in the archive of %d bytes",
+			dirSize,
+			dirOff,
+			size,
+		)
 	}
-	// As other readers do: an archive may have been put behind something else, which shifts all its offsets.
+	// As other readers do: an archive may have been put behind something else, which shifts all its
+	// offsets.
 	base := stop - int64(dirSize) - int64(dirOff)
 	if count > dirSize/entrySize {
 		bad("%d members declared in a directory of %d bytes", count, dirSize)
@@ -107,19 +125,24 @@ func bytesAt(ctx context.Context, r robocache.Ranged, at, n int64) []byte {
 func findEnd(ctx context.Context, r robocache.Ranged, size int64) (b []byte, at int) {
 	for _, n := range []int64{min(tail, size), min(endSize+maxComment, size)} {
 		b = bytesAt(ctx, r, size-n, n)
-		// The comment runs to the end of the file: a record whose comment has another length is data that looks like one.
+		// The comment runs to the end of the file: a record whose comment has another length is
+		// data that looks like one.
 		for at := len(b) - endSize; at >= 0; at-- {
-			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) && int(le.Uint16(b[at+20:])) == len(b)-at-endSize {
+			if b[at] == 'P' && bytes.HasPrefix(b[at:], []byte("PK\x05\x06")) &&
+				int(le.Uint16(b[at+20:])) == len(b)-at-endSize {
 				return b, at
 			}
 		}
 	}
-	guard.Fail(robocache.Malformed("zip", nil, "no end record: this is not a zip archive, or its end is missing").
-		WithHint("fetch the file again"))
+	guard.Fail(
+		robocache.Malformed("zip", nil, "no end record: this is not a zip archive, or its end is missing").
+			WithHint("fetch the file again"),
+	)
 	return nil, 0
 }
 
-// find64 reads the zip64 end record that the locator before the end record names; nil where there is none.
+// find64 reads the zip64 end record that the locator before the end record names; nil where there
+// is none.
 func find64(ctx context.Context, r robocache.Ranged, end int64) (record []byte, at int64) {
 	if end < locatorSize+end64Size {
 		return nil, 0
@@ -148,8 +171,19 @@ func (f *File) parse(b []byte, base, dirStart int64) []byte {
 	if len(b)-entrySize < name+extra+comment {
 		bad("a member's record ends after the directory")
 	}
-	packed, size, off := uint64(le.Uint32(b[20:])), uint64(le.Uint32(b[24:])), uint64(le.Uint32(b[42:]))
-	*f = File{Flags: le.Uint16(b[8:]), Method: le.Uint16(b[10:]), CRC: le.Uint32(b[16:]), Name: string(b[entrySize : entrySize+name])}
+	packed, size, off := uint64(
+		le.Uint32(b[20:]),
+	), uint64(
+		le.Uint32(b[24:]),
+	), uint64(
+		le.Uint32(b[42:]),
+	)
+	*f = File{
+		Flags:  le.Uint16(b[8:]),
+		Method: le.Uint16(b[10:]),
+		CRC:    le.Uint32(b[16:]),
+		Name:   string(b[entrySize : entrySize+name]),
+	}
 	err := wide(b[entrySize+name:entrySize+name+extra], &size, &packed, &off)
 	if err == nil && (off > uint64(dirStart-base) || packed > uint64(dirStart) || size > 1<<62) {
 		err = malformed("%d bytes at %d do not lie in the archive", packed, off)
@@ -199,11 +233,22 @@ func (d *Dir) check(dirStart int64) {
 	for _, f := range slices.Backward(order) {
 		f.Room = next - f.Header
 		if f.Room < localSize+f.Packed {
-			guard.Fail(f.at(malformed("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header)))
+			guard.Fail(
+				f.at(
+					malformed(
+						"%d bytes at %d reach into what comes next: members overlap",
+						f.Packed,
+						f.Header,
+					),
+				),
+			)
 		}
 		next = f.Header
 	}
-	d.Files = slices.DeleteFunc(d.Files, func(f File) bool { return strings.HasSuffix(f.Name, "/") })
+	d.Files = slices.DeleteFunc(
+		d.Files,
+		func(f File) bool { return strings.HasSuffix(f.Name, "/") },
+	)
 	seen := make(map[string]bool, len(d.Files))
 	for i := range d.Files {
 		f := &d.Files[i]
@@ -214,7 +259,8 @@ func (d *Dir) check(dirStart int64) {
 	}
 }
 
-// Find gives a member by name; nil where there is none. Archives with many members are better served by a map of one's own.
+// Find gives a member by name; nil where there is none. Archives with many members are better
+// served by a map of one's own.
 func (d *Dir) Find(name string) *File {
 	for i := range d.Files {
 		if d.Files[i].Name == name {

@@ -1,5 +1,5 @@
-// Package zipdir reads zip archives whose members are data: npz files and zipped zarr stores. The central directory is read once, with
-// one request where it is small; members are fetched by range.
+// Package zipdir reads zip archives whose members are data: npz files and zipped zarr stores. The
+// central directory is read once, with one request where it is small; members are fetched by range.
 //
 // # Contract
 //

@@ -24,7 +24,8 @@ const (
 // maxRatio is the most that deflate can pack: 258 bytes in two bits.
 const maxRatio = 1032
 
-// slack is the room of a local header's extra field that is read along with a member, rather than asking for it first.
+// slack is the room of a local header's extra field that is read along with a member, rather than
+// asking for it first.
 const slack = 1 << 10
 
 // fits holds a member's declared sizes to Z3 and Z4.
@@ -40,15 +41,21 @@ func (d *Dir) fits(f *File) {
 		err = malformed("a stored member of %d bytes that takes %d", f.Size, f.Packed)
 	case f.Method == Deflate && f.Size/maxRatio > f.Packed:
 		err = malformed("%d bytes declared, more than %d packed ones can hold", f.Size, f.Packed)
-	case f.Size > d.limit || f.Packed-f.Packed/8 > d.limit: // deflate adds five bytes for 65535 at worst
+	case f.Size > d.limit || f.Packed-f.Packed/8 > d.limit:
+		// deflate adds five bytes for 65535 at worst
 		err = robocache.ResourceLimit("zip", nil, "").
 			Expected(fmt.Sprintf("at most %d bytes", d.limit), fmt.Sprint(max(f.Size, f.Packed)))
 	}
 	guard.Check(f.at(err))
 }
 
-// Bytes gives members whole, each checked by its CRC. What is given shares no memory with anything that changes.
-func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) (out [][]byte, err error) {
+// Bytes gives members whole, each checked by its CRC. What is given shares no memory with anything
+// that changes.
+func (d *Dir) Bytes(
+	ctx context.Context,
+	r robocache.Ranged,
+	files []*File,
+) (out [][]byte, err error) {
 	defer guard.Recover("zip", &err)
 	spans := make([]store.Span, len(files))
 	for i, f := range files {
@@ -65,8 +72,14 @@ func (d *Dir) Bytes(ctx context.Context, r robocache.Ranged, files []*File) (out
 
 func room(n int64) []byte { return make([]byte, n) }
 
-// ByteIn is Bytes of one member in memory that room gives, which it may use again once the bytes are not needed any more.
-func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func(n int64) []byte) (_ []byte, err error) {
+// ByteIn is Bytes of one member in memory that room gives, which it may use again once the bytes
+// are not needed any more.
+func (d *Dir) ByteIn(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	room func(n int64) []byte,
+) (_ []byte, err error) {
 	defer guard.Recover("zip", &err)
 	d.fits(f)
 	b := room(f.want())
@@ -74,8 +87,14 @@ func (d *Dir) ByteIn(ctx context.Context, r robocache.Ranged, f *File, room func
 	return f.content(ctx, r, b, room), nil
 }
 
-// Prefix returns the first n bytes of a member, or all of it if it is shorter. Its CRC is not checked.
-func (d *Dir) Prefix(ctx context.Context, r robocache.Ranged, f *File, n int64) (_ []byte, err error) {
+// Prefix returns the first n bytes of a member, or all of it if it is shorter. Its CRC is not
+// checked.
+func (d *Dir) Prefix(
+	ctx context.Context,
+	r robocache.Ranged,
+	f *File,
+	n int64,
+) (_ []byte, err error) {
 	defer guard.Recover("zip", &err)
 	d.fits(f)
 	n = min(n, f.Size)
@@ -95,13 +114,20 @@ func (d *Dir) Prefix(ctx context.Context, r robocache.Ranged, f *File, n int64) 
 	out := make([]byte, n)
 	got, err := io.ReadFull(flate.NewReader(bytes.NewReader(b)), out)
 	if err != nil {
-		return nil, f.at(malformed("deflate data of the first %d bytes ends after %d: %v", n, got, err))
+		return nil, f.at(
+			malformed("deflate data of the first %d bytes ends after %d: %v", n, got, err),
+		)
 	}
 	return out, nil
 }
 
 // content unpacks a member, of whose header and bytes b is what was read.
-func (f *File) content(ctx context.Context, r robocache.Ranged, b []byte, room func(n int64) []byte) []byte {
+func (f *File) content(
+	ctx context.Context,
+	r robocache.Ranged,
+	b []byte,
+	room func(n int64) []byte,
+) []byte {
 	at := f.data(b)
 	if at+f.Packed > int64(len(b)) {
 		// A local extra field beyond the slack.
@@ -164,7 +190,15 @@ func (f *File) data(b []byte) int64 {
 	}
 	at := localSize + int64(le.Uint16(b[26:])) + int64(le.Uint16(b[28:]))
 	if at+f.Packed > f.Room {
-		guard.Fail(f.at(malformed("%d bytes at %d reach into what comes next: members overlap", f.Packed, f.Header+at)))
+		guard.Fail(
+			f.at(
+				malformed(
+					"%d bytes at %d reach into what comes next: members overlap",
+					f.Packed,
+					f.Header+at,
+				),
+			),
+		)
 	}
 	return at
 }

@@ -40,7 +40,18 @@ func TestPrefix(t *testing.T) {
 		random[i] = byte(r.Uint32())
 	}
 	for _, method := range []uint16{Stored, Deflate} {
-		whole := archive(t, method, "a", string(random), "b", string(make([]byte, 1<<17)), "c", "short", "d", "")
+		whole := archive(
+			t,
+			method,
+			"a",
+			string(random),
+			"b",
+			string(make([]byte, 1<<17)),
+			"c",
+			"short",
+			"d",
+			"",
+		)
 		d, err := Read(t.Context(), file(whole), 1<<20)
 		if err != nil {
 			t.Fatal(err)

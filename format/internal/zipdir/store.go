@@ -13,7 +13,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Store is an archive as a store: stored members are read in place, deflated ones are inflated when they are opened.
+// Store is an archive as a store: stored members are read in place, deflated ones are inflated when
+// they are opened.
 type Store struct {
 	r      robocache.Ranged
 	uri    string
@@ -23,7 +24,12 @@ type Store struct {
 }
 
 // NewStore makes a store of the members below the folder prefix. Close closes r.
-func NewStore(ctx context.Context, r robocache.Ranged, uri, prefix string, limit int64) (s *Store, err error) {
+func NewStore(
+	ctx context.Context,
+	r robocache.Ranged,
+	uri, prefix string,
+	limit int64,
+) (s *Store, err error) {
 	defer guard.Into(&err)
 	d := guard.Must(Read(ctx, r, limit))
 	s = &Store{r: r, uri: uri, dir: d, byName: make(map[string]int, len(d.Files))}
@@ -54,14 +60,20 @@ func (s *Store) find(op, name string) *File {
 	name = guard.Must(store.CleanName(name))
 	i, ok := s.byName[name]
 	if !ok {
-		guard.Fail(robocache.NotFound(op, robocache.Where{"dataset": s.uri, "file": s.prefix + name}, "").
-			WithCause(fs.ErrNotExist))
+		guard.Fail(
+			robocache.NotFound(op, robocache.Where{"dataset": s.uri, "file": s.prefix + name}, "").
+				WithCause(fs.ErrNotExist),
+		)
 	}
 	return &s.dir.Files[i]
 }
 
 func (s *Store) entry(name string, f *File) store.Entry {
-	return store.Entry{Name: name, Size: f.Size, Version: strconv.FormatUint(uint64(f.CRC), 16) + "-" + s.r.Version()}
+	return store.Entry{
+		Name:    name,
+		Size:    f.Size,
+		Version: strconv.FormatUint(uint64(f.CRC), 16) + "-" + s.r.Version(),
+	}
 }
 
 // Stat describes a member.

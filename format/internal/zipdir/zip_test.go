@@ -70,7 +70,8 @@ func TestMembers(t *testing.T) {
 		b := archive(t, method, "a", "alpha", "dir/", "", "dir/b", long, "empty", "")
 		for _, front := range []string{"", "something in front"} {
 			got, err := read(append([]byte(front), b...), 1<<20)
-			if err != nil || len(got) != 3 || got["a"] != "alpha" || got["dir/b"] != long || got["empty"] != "" {
+			if err != nil || len(got) != 3 || got["a"] != "alpha" || got["dir/b"] != long ||
+				got["empty"] != "" {
 				t.Error(method, front, len(got), err)
 			}
 		}
@@ -84,7 +85,8 @@ func TestNumPy(t *testing.T) {
 		t.Skip("no .venv with numpy: ", err)
 	}
 	for _, save := range []string{"savez", "savez_compressed"} {
-		b, err := exec.Command(py, "-c", "import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())").Output()
+		b, err := exec.Command(py, "-c", "import numpy as np, sys, io; f = io.BytesIO(); np."+save+"(f, a=np.arange(1000), b=np.zeros((3,4))); sys.stdout.buffer.write(f.getvalue())").
+			Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +167,8 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// FuzzZip: Z1 to Z4: a result or a typed error, and memory in proportion; each member's checksum holds.
+// FuzzZip: Z1 to Z4: a result or a typed error, and memory in proportion; each member's checksum
+// holds.
 func FuzzZip(f *testing.F) {
 	f.Add(archive(f, Stored, "a", "alpha", "b/c", "x"))
 	f.Add(archive(f, Deflate, "a", strings.Repeat("alpha", 50)))

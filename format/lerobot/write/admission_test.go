@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// C9: what is ahead stays within its bytes: by the groups' estimate until one has landed, then by how the landed ones kept theirs; one alone always goes.
+// C9: what is ahead stays within its bytes: by the groups' estimate until one has landed, then by
+// how the landed ones kept theirs; one alone always goes.
 func TestLimiter(t *testing.T) {
 	r := newLimiter(8, 100)
 	state := func(step string, estimate int64, full bool) {
@@ -85,13 +86,25 @@ func TestEstimate(t *testing.T) {
 	for _, images := range []bool{false, true} {
 		set := synth.Options{Episodes: 4, Seconds: 12, Spread: 0.5, Cameras: -1}
 		if images {
-			set = synth.Options{Episodes: 4, Seconds: 0.3, Spread: 0.9, Cameras: 1, Width: 96, Height: 64, Codec: "raw"}
+			set = synth.Options{
+				Episodes: 4,
+				Seconds:  0.3,
+				Spread:   0.9,
+				Cameras:  1,
+				Width:    96,
+				Height:   64,
+				Codec:    "raw",
+			}
 		}
 		src, err := synth.New(set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newConversion(t.Context(), src, robocache.WriteOptions{Options: map[string]string{"images": "images"}, Threads: 1})
+		c, err := newConversion(
+			t.Context(),
+			src,
+			robocache.WriteOptions{Options: map[string]string{"images": "images"}, Threads: 1},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

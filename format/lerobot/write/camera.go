@@ -55,7 +55,8 @@ type probeWriter struct{}
 
 func (probeWriter) Write([]byte) (int, error) { return 0, errProbe }
 
-// joinable asks Concat, which checks every part before it writes, whether the parts can stand in one file.
+// joinable asks Concat, which checks every part before it writes, whether the parts can stand in
+// one file.
 func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) error {
 	err := video.Concat(ctx, probeWriter{}, parts, rate)
 	if errors.Is(err, errProbe) {
@@ -64,9 +65,15 @@ func joinable(ctx context.Context, parts []video.Part, rate robocache.Rate) erro
 	return err
 }
 
-// CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or behind other frames;
-// nil where they can.
-func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (err error) {
+// CanCopy says why frames from ≤ k < to of a file cannot be stream-copied to the start of a file or
+// behind other frames; nil where they can.
+func CanCopy(
+	ctx context.Context,
+	lib *video.Library,
+	path string,
+	from, to int,
+	rate robocache.Rate,
+) (err error) {
 	defer crash.Recover("write lerobot", &err)
 	f, err := lib.Acquire(ctx, path)
 	if err != nil {
@@ -78,9 +85,16 @@ func CanCopy(ctx context.Context, lib *video.Library, path string, from, to int,
 	return joinable(ctx, []video.Part{p, p}, rate)
 }
 
-// Copyable finds the fewest frames around from ≤ k < to of a file with which they can be stream-copied: how many before and behind them, at most
-// limit each. ErrUnsupported where there are none.
-func Copyable(ctx context.Context, lib *video.Library, path string, from, to, limit int, rate robocache.Rate) (before, behind int, err error) {
+// Copyable finds the fewest frames around from ≤ k < to of a file with which they can be
+// stream-copied: how many before and behind them, at most limit each. ErrUnsupported where there
+// are none.
+func Copyable(
+	ctx context.Context,
+	lib *video.Library,
+	path string,
+	from, to, limit int,
+	rate robocache.Rate,
+) (before, behind int, err error) {
 	err = CanCopy(ctx, lib, path, from, to, rate)
 	if limit == 0 || !errors.Is(err, robocache.ErrUnsupported) {
 		return 0, 0, err
@@ -95,7 +109,17 @@ func Copyable(ctx context.Context, lib *video.Library, path string, from, to, li
 			continue
 		}
 		for behind = 0; behind <= min(limit, f.Index.NumFrames()-to); behind++ {
-			if now := CanCopy(ctx, lib, path, from-before, to+behind, rate); !errors.Is(now, robocache.ErrUnsupported) {
+			if now := CanCopy(
+				ctx,
+				lib,
+				path,
+				from-before,
+				to+behind,
+				rate,
+			); !errors.Is(
+				now,
+				robocache.ErrUnsupported,
+			) {
 				return before, behind, now
 			}
 		}
@@ -103,9 +127,16 @@ func Copyable(ctx context.Context, lib *video.Library, path string, from, to, li
 	return 0, 0, err
 }
 
-// joints finds how many frames at the beginning and the end of from ≤ k < to of a file must be encoded, so that those between can be stream-copied behind
-// and before others; ok is false where none can.
-func joints(ctx context.Context, lib *video.Library, path string, from, to int, rate robocache.Rate) (head, tail int, ok bool, err error) {
+// joints finds how many frames at the beginning and the end of from ≤ k < to of a file must be
+// encoded, so that those between can be stream-copied behind and before others; ok is false where
+// none can.
+func joints(
+	ctx context.Context,
+	lib *video.Library,
+	path string,
+	from, to int,
+	rate robocache.Rate,
+) (head, tail int, ok bool, err error) {
 	f, err := lib.Acquire(ctx, path)
 	if err != nil {
 		return head, tail, ok, err
@@ -117,7 +148,8 @@ func joints(ctx context.Context, lib *video.Library, path string, from, to int, 
 			syncs = append(syncs, k)
 		}
 	}
-	const tries = 4 // key frames at each end: behind the first of an open GOP may be one that resets the decoder
+	// key frames at each end: behind the first of an open GOP may be one that resets the decoder
+	const tries = 4
 	ends := append([]int{to}, syncs[max(0, len(syncs)-tries):]...)
 	slices.Sort(ends)
 	for _, a := range syncs[:min(tries, len(syncs))] {
@@ -130,8 +162,16 @@ func joints(ctx context.Context, lib *video.Library, path string, from, to int, 
 	return 0, 0, false, nil
 }
 
-// addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends, and ends the camera's file where it is full.
-func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own [2]*encodedPart, ep *EpisodeData, row *writtenEpisode) (err error) {
+// addVideo takes the frames of one episode, own where they came as pixels, all of them or its ends,
+// and ends the camera's file where it is full.
+func (w *Writer) addVideo(
+	ctx context.Context,
+	c *outCamera,
+	src VideoPart,
+	own [2]*encodedPart,
+	ep *EpisodeData,
+	row *writtenEpisode,
+) (err error) {
 	defer robocache.LocateIn(&err, "stream", c.feature.Key)
 	look := ep.FrameStats[c.feature.Key]
 	var parts []cameraPart
@@ -141,7 +181,17 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	if src.Library == nil {
 		look = own[0].look
 	} else {
-		parts = append(parts, cameraPart{lib: src.Library, path: src.Path, from: src.From + src.Ends[0].N - src.Before, to: src.From + ep.Length - src.Ends[1].N + src.Behind, before: src.Before, behind: src.Behind})
+		parts = append(
+			parts,
+			cameraPart{
+				lib:    src.Library,
+				path:   src.Path,
+				from:   src.From + src.Ends[0].N - src.Before,
+				to:     src.From + ep.Length - src.Ends[1].N + src.Behind,
+				before: src.Before,
+				behind: src.Behind,
+			},
+		)
 	}
 	if own[1] != nil {
 		parts = append(parts, own[1].cameraPart)
@@ -150,7 +200,14 @@ func (w *Writer) addVideo(ctx context.Context, c *outCamera, src VideoPart, own 
 	if fs := ep.Known[c.feature.Key]; fs != nil && look == nil {
 		w.countKnown(c.feature.Key, fs, row)
 	} else if look == nil {
-		w.find(robocache.SeverityInfo, "no-image-statistics", c.feature.Key, row.index, "the frames were copied without being looked at: the camera has no statistics for such episodes", 0)
+		w.find(
+			robocache.SeverityInfo,
+			"no-image-statistics",
+			c.feature.Key,
+			row.index,
+			"the frames were copied without being looked at: the camera has no statistics for such episodes",
+			0,
+		)
 	} else {
 		w.countFrames(c.feature.Key, look, row)
 	}
@@ -191,15 +248,26 @@ func (w *Writer) countFrames(key string, p *stats.Pixels, row *writtenEpisode) {
 	w.looks[key].Merge(p)
 }
 
-// fits measures a part and begins the next file where the part would overfill this one, or cannot be joined to it. One that goes on with an episode stays.
-func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesOn bool) (size int64, err error) {
+// fits measures a part and begins the next file where the part would overfill this one, or cannot
+// be joined to it. One that goes on with an episode stays.
+func (w *Writer) fits(
+	ctx context.Context,
+	c *outCamera,
+	part *cameraPart,
+	goesOn bool,
+) (size int64, err error) {
 	f, err := part.lib.Acquire(ctx, part.path)
 	if err != nil {
 		return size, err
 	}
 	defer f.Release()
 	if part.from < 0 || part.to > f.Index.NumFrames() {
-		return size, bad(robocache.Where{"file": part.path}, "the file has fewer frames than the episode has rows", strconv.Itoa(part.to), strconv.Itoa(f.Index.NumFrames()))
+		return size, bad(
+			robocache.Where{"file": part.path},
+			"the file has fewer frames than the episode has rows",
+			strconv.Itoa(part.to),
+			strconv.Itoa(f.Index.NumFrames()),
+		)
 	}
 	for k := part.from; k < part.to; k++ {
 		size += int64(f.Index.Sample(f.Index.DecodeIndex(k)).Size)
@@ -218,7 +286,8 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesO
 	}
 	full := c.bytes+size >= w.cfg.VideoFileBytes || c.openFiles(part) > maxParts
 	// Files of the source stay files, unless they are small: a link is cheaper than a copy.
-	full = !goesOn && (full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8)
+	full = !goesOn &&
+		(full || w.cfg.LinkFrom != "" && part.path != c.parts[len(c.parts)-1].path && c.bytes >= w.cfg.VideoFileBytes/8)
 	if !full {
 		head := c.parts[0]
 		h, err := head.lib.Acquire(ctx, head.path)
@@ -246,7 +315,8 @@ func (w *Writer) fits(ctx context.Context, c *outCamera, part *cameraPart, goesO
 	return size, nil
 }
 
-// openFiles is how many files are open together when the parts and one more are joined: neighbours in one file count once.
+// openFiles is how many files are open together when the parts and one more are joined: neighbours
+// in one file count once.
 func (c *outCamera) openFiles(next *cameraPart) int {
 	n := len(c.parts)
 	if n == 0 {
@@ -259,7 +329,8 @@ func (c *outCamera) openFiles(next *cameraPart) int {
 	return last.files + 1
 }
 
-// endVideo joins what was collected into the camera's file, and reads its sample table back: what the metadata says of it is what it holds.
+// endVideo joins what was collected into the camera's file, and reads its sample table back: what
+// the metadata says of it is what it holds.
 func (w *Writer) endVideo(ctx context.Context, c *outCamera) error {
 	if len(c.parts) == 0 {
 		return nil
@@ -321,7 +392,8 @@ func (w *Writer) join(ctx context.Context, c *outCamera, name string) (err error
 	return out.Commit()
 }
 
-// link makes a file a hard link to the one that all of its parts are, in their order; false where they are not, or the file is not on the grid.
+// link makes a file a hard link to the one that all of its parts are, in their order; false where
+// they are not, or the file is not on the grid.
 func (w *Writer) link(parts []video.Part, name string) bool {
 	dir, local := store.LocalPath(w.dst.URI())
 	scale, delta, err := video.TrackTimescale(w.cfg.FPS)
@@ -347,7 +419,9 @@ func (w *Writer) link(parts []video.Part, name string) bool {
 	if os.MkdirAll(filepath.Dir(to), 0o777) != nil {
 		return false
 	}
-	from, err := filepath.EvalSymlinks(filepath.Join(w.cfg.LinkFrom, filepath.FromSlash(parts[0].File.Path)))
+	from, err := filepath.EvalSymlinks(
+		filepath.Join(w.cfg.LinkFrom, filepath.FromSlash(parts[0].File.Path)),
+	)
 	return err == nil && os.Link(from, to) == nil
 }
 
@@ -368,7 +442,12 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 		total += p.to - p.from
 	}
 	if ix.NumFrames() != total {
-		return bad(nil, "frames in the joined file", strconv.Itoa(total), strconv.Itoa(ix.NumFrames()))
+		return bad(
+			nil,
+			"frames in the joined file",
+			strconv.Itoa(total),
+			strconv.Itoa(ix.NumFrames()),
+		)
 	}
 	if !c.seen {
 		c.seen, c.first, c.others = true, ix.Entries()[0], map[string]string{}
@@ -383,8 +462,16 @@ func (w *Writer) place(ctx context.Context, c *outCamera, name string) (err erro
 	at := 0
 	for i, p := range c.parts {
 		n := p.to - p.from
-		if pts := ix.PTS(at); ix.Timescale() != scale || pts != int64(at)*delta || ix.PTS(at+n-1) != int64(at+n-1)*delta {
-			return bad(robocache.Where{"frame": at}, "the joined file is not on its grid", fmt.Sprintf("%d/%d s", int64(at)*delta, scale), fmt.Sprintf("%d/%d s", pts, ix.Timescale()))
+		if pts := ix.PTS(
+			at,
+		); ix.Timescale() != scale || pts != int64(at)*delta ||
+			ix.PTS(at+n-1) != int64(at+n-1)*delta {
+			return bad(
+				robocache.Where{"frame": at},
+				"the joined file is not on its grid",
+				fmt.Sprintf("%d/%d s", int64(at)*delta, scale),
+				fmt.Sprintf("%d/%d s", pts, ix.Timescale()),
+			)
 		}
 		v := c.places[i]
 		if !v.done { // the first part of an episode
@@ -401,7 +488,8 @@ func bad(where robocache.Where, msg, want, got string) error {
 	return robocache.Malformed("write lerobot", where, "%s", msg).Expected(want, got)
 }
 
-// info is what info.json says of the camera: read off the first file written, not off a declaration.
+// info is what info.json says of the camera: read off the first file written, not off a
+// declaration.
 func (c *outCamera) info(rate robocache.Rate) jsonObject {
 	f := c.feature
 	channels := 3
@@ -409,16 +497,33 @@ func (c *outCamera) info(rate robocache.Rate) jsonObject {
 		channels = 1
 	}
 	pix := pixelFormat(&c.first, f.Depth != nil)
-	o := jsonObject{{"video.height", c.first.Height}, {"video.width", c.first.Width}, {"video.codec", string(c.first.Codec)}}
+	o := jsonObject{
+		{"video.height", c.first.Height},
+		{"video.width", c.first.Width},
+		{"video.codec", string(c.first.Codec)},
+	}
 	if pix != "" {
 		o = append(o, jsonField{"video.pix_fmt", pix})
 	}
 	if len(c.others) > 0 {
 		o = append(o, jsonField{"video.codecs", c.others})
 	}
-	o = append(o, jsonField{"video.fps", fpsNumber(rate)}, jsonField{"video.channels", channels}, jsonField{"has_audio", false}, jsonField{"is_depth_map", f.Depth != nil})
+	o = append(
+		o,
+		jsonField{"video.fps", fpsNumber(rate)},
+		jsonField{"video.channels", channels},
+		jsonField{"has_audio", false},
+		jsonField{"is_depth_map", f.Depth != nil},
+	)
 	if d := f.Depth; d != nil {
-		o = append(o, jsonField{"video.depth_min", d.Min}, jsonField{"video.depth_max", d.Max}, jsonField{"video.shift", d.Shift}, jsonField{"video.use_log", d.Log}, jsonField{"depth_unit", d.Unit})
+		o = append(
+			o,
+			jsonField{"video.depth_min", d.Min},
+			jsonField{"video.depth_max", d.Max},
+			jsonField{"video.shift", d.Shift},
+			jsonField{"video.use_log", d.Log},
+			jsonField{"depth_unit", d.Unit},
+		)
 	}
 	return o
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// preparedColumn is a feature of an episode as it will stand in the data file, and what was counted of it.
+// preparedColumn is a feature of an episode as it will stand in the data file, and what was counted
+// of it.
 type preparedColumn struct {
 	chunks []*pqw.Chunk
 	raw    []byte // rows of a numeric feature, which those of the dataset are counted with
@@ -30,9 +31,15 @@ type preparedColumn struct {
 	note   string // why there are no statistics of frames
 }
 
-// columns makes the columns of the bookkeeping features, or of all others, side by side: each has pages, compression and statistics of its own. The caller's goroutine is one of
-// those at work: of an episode of few rows a goroutine a column would cost as much as the column.
-func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedColumn, bookkeeping bool) error {
+// columns makes the columns of the bookkeeping features, or of all others, side by side: each has
+// pages, compression and statistics of its own. The caller's goroutine is one of those at work: of
+// an episode of few rows a goroutine a column would cost as much as the column.
+func (w *Writer) columns(
+	ctx context.Context,
+	ep *EpisodeData,
+	out []preparedColumn,
+	bookkeeping bool,
+) error {
 	var g errgroup.Group
 	var next atomic.Int64
 	work := crash.Func("write lerobot", func() error {
@@ -53,8 +60,14 @@ func (w *Writer) columns(ctx context.Context, ep *EpisodeData, out []preparedCol
 	return cmp.Or(work(), g.Wait())
 }
 
-// column makes one feature's column, and counts its rows where they are numbers or frames. The rows of a bookkeeping column lie in out.
-func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData, out *preparedColumn) (err error) {
+// column makes one feature's column, and counts its rows where they are numbers or frames. The rows
+// of a bookkeeping column lie in out.
+func (w *Writer) column(
+	ctx context.Context,
+	f *writtenFeature,
+	ep *EpisodeData,
+	out *preparedColumn,
+) (err error) {
 	defer robocache.LocateIn(&err, "stream", f.Key)
 	switch f.Kind {
 	case robocache.KindText:
@@ -102,7 +115,13 @@ func (w *Writer) column(ctx context.Context, f *writtenFeature, ep *EpisodeData,
 			return err
 		}
 		out.chunks = []*pqw.Chunk{rows}
-		out.stats, out.lost, err = stats.NumericBytes(ctx, f.DType, f.Shape, out.raw, w.cfg.StatsBudget)
+		out.stats, out.lost, err = stats.NumericBytes(
+			ctx,
+			f.DType,
+			f.Shape,
+			out.raw,
+			w.cfg.StatsBudget,
+		)
 		if err != nil {
 			return err
 		}
@@ -182,7 +201,8 @@ func chunksOf(values []*pqw.Values) ([]*pqw.Chunk, error) {
 	return out, nil
 }
 
-// stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as they are.
+// stored32 makes the 32-bit integers that Parquet has for narrower ones; other numbers lie there as
+// they are.
 func stored32(d robocache.DType, raw []byte) []byte {
 	size := d.Size()
 	if !d.Integer() || size > 2 {
@@ -218,7 +238,8 @@ func stillName(k int, b []byte) string {
 // stillsAtOnce is how many frames are worth a goroutine.
 const stillsAtOnce = 16
 
-// lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same whatever the split.
+// lookAtStills counts embedded frames, several runs of them side by side: counts merge to the same
+// whatever the split.
 func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedColumn) error {
 	chosen := w.cfg.Frames.Choose(len(images))
 	look := w.cfg.Frames.Images(&f.Feature)
@@ -231,7 +252,10 @@ func (w *Writer) lookAtStills(f *writtenFeature, images [][]byte, out *preparedC
 		wg.Go(func() {
 			errs[i] = crash.Func("write lerobot", func() error {
 				for _, k := range part {
-					if err := robocache.At(looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}), robocache.Where{"row": k}); err != nil {
+					if err := robocache.At(
+						looks[i].AddStill(&robocache.FrameRef{Encoded: images[k]}),
+						robocache.Where{"row": k},
+					); err != nil {
 						return err
 					}
 				}

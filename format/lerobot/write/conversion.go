@@ -22,17 +22,33 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that can be written. WriteReport.Own is a *Report.
-func Write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+// Write writes a dataset whose streams lie on one grid as LeRobot v3.0 at dst, a path or URI that
+// can be written. WriteReport.Own is a *Report.
+func Write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (*robocache.WriteReport, error) {
 	return writeBy(ctx, src, opt, func(c *conversion) error { return c.at(ctx, dst) })
 }
 
 // WriteStore is Write into an empty store.
-func WriteStore(ctx context.Context, src robocache.Dataset, dst store.Writable, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+func WriteStore(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst store.Writable,
+	opt robocache.WriteOptions,
+) (*robocache.WriteReport, error) {
 	return writeBy(ctx, src, opt, func(c *conversion) error { return c.into(ctx, dst) })
 }
 
-func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions, run func(*conversion) error) (_ *robocache.WriteReport, err error) {
+func writeBy(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+	run func(*conversion) error,
+) (_ *robocache.WriteReport, err error) {
 	defer crash.Recover("convert", &err)
 	c, err := newConversion(ctx, src, opt)
 	if err != nil {
@@ -43,7 +59,14 @@ func writeBy(ctx context.Context, src robocache.Dataset, opt robocache.WriteOpti
 		return nil, err
 	}
 	r := c.report
-	out := &robocache.WriteReport{Episodes: r.NumEpisodes, Frames: r.NumFrames, Dropped: r.Dropped, Findings: r.Findings, Own: r, Summary: c.summary}
+	out := &robocache.WriteReport{
+		Episodes: r.NumEpisodes,
+		Frames:   r.NumFrames,
+		Dropped:  r.Dropped,
+		Findings: r.Findings,
+		Own:      r,
+		Summary:  c.summary,
+	}
 	for _, e := range r.Episodes {
 		if e.New < 0 {
 			out.LeftOut++
@@ -89,8 +112,22 @@ func (c *conversion) at(ctx context.Context, dst string) error {
 }
 
 // newConversion plans a conversion.
-func newConversion(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (c *conversion, err error) {
-	c = &conversion{src: src, report: &Report{Renamed: map[string]string{}, Episodes: []EpisodeMap{}, Tasks: []TaskMap{}, Added: []string{}, Dropped: []string{}, Findings: []robocache.Finding{}}}
+func newConversion(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (c *conversion, err error) {
+	c = &conversion{
+		src: src,
+		report: &Report{
+			Renamed:  map[string]string{},
+			Episodes: []EpisodeMap{},
+			Tasks:    []TaskMap{},
+			Added:    []string{},
+			Dropped:  []string{},
+			Findings: []robocache.Finding{},
+		},
+	}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -114,7 +151,8 @@ func (c *conversion) close() {
 	}
 }
 
-// into runs the conversion with its journal in the destination. An attempt at a shard keeps none: another begins anew.
+// into runs the conversion with its journal in the destination. An attempt at a shard keeps none:
+// another begins anew.
 func (c *conversion) into(ctx context.Context, target store.Writable) error {
 	if c.opt.Shard != nil {
 		if err := c.run(ctx, target, nil); err != nil {
@@ -169,11 +207,13 @@ type conversion struct {
 	decodes    bool
 	shard      shardSchema
 	summary    json.RawMessage
-	parts      string // folder of encoded episodes that a resumed run takes over; "" = none are kept
-	trials     sync.Mutex
-	origins    *origin.Tracer
-	rows       *robocache.RowCounter
-	tried      map[string]bool // whether what is encoded here can be joined to a coding of the source's
+	// folder of encoded episodes that a resumed run takes over; "" = none are kept
+	parts   string
+	trials  sync.Mutex
+	origins *origin.Tracer
+	rows    *robocache.RowCounter
+	// whether what is encoded here can be joined to a coding of the source's
+	tried map[string]bool
 }
 
 // feature is a source feature and its name in the destination.
@@ -181,8 +221,10 @@ type feature struct {
 	robocache.Feature        // as written
 	source            string // key in the source
 	still             bool   // the source's images are stills, written as video
-	mask              bool   // which rows of the source's stream hold a value (robocache.Capabilities.Valid)
-	masked            bool   // such a feature is there beside it: an image that is not there is black
+	// which rows of the source's stream hold a value (robocache.Capabilities.Valid)
+	mask bool
+	// such a feature is there beside it: an image that is not there is black
+	masked bool
 }
 
 // plan settles everything that must be known before the first episode is written.
@@ -230,7 +272,14 @@ func (c *conversion) plan(ctx context.Context) error {
 
 // chooseFeatures takes what v3.0 can hold, and says what it cannot.
 func (c *conversion) chooseFeatures() {
-	taken := map[string]bool{"timestamp": true, "frame_index": true, "episode_index": true, "index": true, "task_index": true, "task": true}
+	taken := map[string]bool{
+		"timestamp":     true,
+		"frame_index":   true,
+		"episode_index": true,
+		"index":         true,
+		"task_index":    true,
+		"task":          true,
+	}
 	for _, f := range c.src.Info().Features {
 		if f.Default && taken[f.Key] {
 			continue
@@ -247,16 +296,35 @@ func (c *conversion) chooseFeatures() {
 		}
 		if why := WhyDropped(&out.Feature); why != "" {
 			c.report.Dropped = append(c.report.Dropped, f.Key)
-			c.find(robocache.SeverityWarning, "feature-dropped", robocache.Where{"stream": f.Key}, why)
+			c.find(
+				robocache.SeverityWarning,
+				"feature-dropped",
+				robocache.Where{"stream": f.Key},
+				why,
+			)
 			continue
 		}
 		if out.Key != f.Key {
 			c.report.Renamed[f.Key] = out.Key
-			c.find(robocache.SeverityInfo, "feature-renamed", robocache.Where{"stream": f.Key}, "LeRobot forbids the name; it is "+out.Key)
+			c.find(
+				robocache.SeverityInfo,
+				"feature-renamed",
+				robocache.Where{"stream": f.Key},
+				"LeRobot forbids the name; it is "+out.Key,
+			)
 		}
 		taken[out.Key] = true
 		if c.src.Capabilities().Valid != nil && f.Masked {
-			mask := feature{source: f.Key, mask: true, Feature: robocache.Feature{Key: legalKey(out.Key+robocache.ValidSuffix, taken), Kind: robocache.KindNumeric, DType: robocache.Bool, Shape: []int{1}}}
+			mask := feature{
+				source: f.Key,
+				mask:   true,
+				Feature: robocache.Feature{
+					Key:   legalKey(out.Key+robocache.ValidSuffix, taken),
+					Kind:  robocache.KindNumeric,
+					DType: robocache.Bool,
+					Shape: []int{1},
+				},
+			}
 			taken[mask.Key], out.masked = true, true
 			c.report.Added = append(c.report.Added, mask.Key)
 			c.features = append(c.features, out, mask)
@@ -287,14 +355,19 @@ func (c *conversion) asVideo(f *robocache.Feature) bool {
 	return c.opt.images == "video" || c.opt.images == "" && c.src.Info().Format != "lerobot"
 }
 
-// resizes says that images of a stream are brought to the size that was asked for. Depth keeps its own: between two distances there may be nothing.
+// resizes says that images of a stream are brought to the size that was asked for. Depth keeps its
+// own: between two distances there may be nothing.
 func (c *conversion) resizes(f *feature) bool {
-	return c.opt.width > 0 && f.Depth == nil && (f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
+	return c.opt.width > 0 && f.Depth == nil &&
+		(f.Kind == robocache.KindVideo || f.Kind == robocache.KindImage && f.DType == robocache.Uint8 && f.Channels != 1)
 }
 
 // legalKey gives a name that LeRobot takes: no "/", not taken.
 func legalKey(key string, taken map[string]bool) string {
-	name := strings.TrimLeft(strings.NewReplacer("/", ".", "\\", ".", "\x00", ".").Replace(key), ".")
+	name := strings.TrimLeft(
+		strings.NewReplacer("/", ".", "\\", ".", "\x00", ".").Replace(key),
+		".",
+	)
 	name = cmp.Or(name, "unnamed")
 	for taken[name] {
 		name += "_source"
@@ -303,12 +376,17 @@ func legalKey(key string, taken map[string]bool) string {
 }
 
 func (c *conversion) find(s robocache.Severity, code string, where robocache.Where, msg string) {
-	c.report.Findings = append(c.report.Findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
+	c.report.Findings = append(
+		c.report.Findings,
+		robocache.Finding{Severity: s, Code: code, Where: where, Message: msg},
+	)
 }
 
 // sourceFindings puts what the source found, and the grid over it, before what the conversion did.
 func (c *conversion) sourceFindings() {
-	c.report.Findings = append(append(robocache.Findings(c.src), c.opt.Findings...), c.report.Findings...)
+	c.report.Findings = append(
+		append(robocache.Findings(c.src), c.opt.Findings...),
+		c.report.Findings...)
 }
 
 // reportName is where the report lies in the result.
@@ -327,7 +405,15 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		cfg.Features = append(cfg.Features, f.Feature)
 	}
 	if c.timestamps {
-		cfg.Features = append(cfg.Features, robocache.Feature{Key: RecordedTimestamps, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{1}})
+		cfg.Features = append(
+			cfg.Features,
+			robocache.Feature{
+				Key:   RecordedTimestamps,
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{1},
+			},
+		)
 		c.report.Added = append(c.report.Added, RecordedTimestamps)
 	}
 	w, err := NewWriter(ctx, target, cfg)
@@ -335,7 +421,8 @@ func (c *conversion) run(ctx context.Context, target store.Writable, j *journal)
 		return err
 	}
 	w.journal = j
-	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }() // of a failure; after Close it does nothing
+	// of a failure; after Close it does nothing
+	defer func() { w.stop(c.opt.Resume && j.worth(c.parts)) }()
 	if err := c.write(ctx, w); err != nil {
 		return err
 	}
@@ -378,7 +465,8 @@ func reportText(r *Report) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// splits gives the source's as ranges of the episodes that were written, and finds those that are none.
+// splits gives the source's as ranges of the episodes that were written, and finds those that are
+// none.
 func (c *conversion) splits() map[string]string {
 	written := []int{}
 	for i, m := range c.report.Episodes {
@@ -387,14 +475,22 @@ func (c *conversion) splits() map[string]string {
 		}
 	}
 	ranges, lost := c.src.Info().SplitsOf(written)
-	c.report.Findings = append(c.report.Findings, robocache.LostSplits(lost, "their episodes are no range here, and LeRobot keeps splits as ranges")...)
+	c.report.Findings = append(
+		c.report.Findings,
+		robocache.LostSplits(
+			lost,
+			"their episodes are no range here, and LeRobot keeps splits as ranges",
+		)...)
 	return ranges
 }
 
-// Carrier is a source with files, and keys of info.json, that the result is to have beside what is written of it. It is asked when all episodes
-// are written.
+// Carrier is a source with files, and keys of info.json, that the result is to have beside what is
+// written of it. It is asked when all episodes are written.
 type Carrier interface {
-	Carried(ctx context.Context, r *Report) (files map[string][]byte, info map[string]json.RawMessage, err error)
+	Carried(
+		ctx context.Context,
+		r *Report,
+	) (files map[string][]byte, info map[string]json.RawMessage, err error)
 }
 
 // extras keeps files that belong to the schema and that LeRobot does not know of.
@@ -406,7 +502,12 @@ func (c *conversion) extras(ctx context.Context) map[string][]byte {
 		if err == nil {
 			out[name] = b
 		} else if !errors.Is(err, robocache.ErrNotFound) {
-			c.find(robocache.SeverityWarning, "file-dropped", robocache.Where{"file": name}, err.Error())
+			c.find(
+				robocache.SeverityWarning,
+				"file-dropped",
+				robocache.Where{"file": name},
+				err.Error(),
+			)
 		}
 	}
 	return out
@@ -424,9 +525,20 @@ func (c *conversion) dryRun(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m := EpisodeMap{Old: meta.Index, New: c.report.NumEpisodes, Length: c.src.Len(e), FromIndex: from, Video: map[string]string{}}
+		m := EpisodeMap{
+			Old:       meta.Index,
+			New:       c.report.NumEpisodes,
+			Length:    c.src.Len(e),
+			FromIndex: from,
+			Video:     map[string]string{},
+		}
 		if m.Length == 0 {
-			c.find(robocache.SeverityWarning, "empty-episode", robocache.Where{"episode": meta.Index}, "an episode without rows is left out")
+			c.find(
+				robocache.SeverityWarning,
+				"empty-episode",
+				robocache.Where{"episode": meta.Index},
+				"an episode without rows is left out",
+			)
 			m.New = -1
 		} else {
 			for i := range c.features {
@@ -442,7 +554,10 @@ func (c *conversion) dryRun(ctx context.Context) error {
 						segmentValue.into(&m, f.Key)
 						return nil
 					}()
-					if err := robocache.At(err, robocache.Where{"episode": meta.Index, "stream": f.source}); err != nil {
+					if err := robocache.At(
+						err,
+						robocache.Where{"episode": meta.Index, "stream": f.source},
+					); err != nil {
 						return err
 					}
 				}
@@ -462,7 +577,10 @@ func (c *conversion) dryRun(ctx context.Context) error {
 // chooseTasks gives the tasks that keep their numbers (C3), and fills in the report's map.
 func (c *conversion) chooseTasks() []string {
 	tasks := slices.Clone(c.src.Info().Tasks)
-	slices.SortStableFunc(tasks, func(a, b robocache.Task) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(
+		tasks,
+		func(a, b robocache.Task) int { return cmp.Compare(a.Index, b.Index) },
+	)
 	number := map[string]int64{}
 	var texts []string
 	same := true
@@ -478,10 +596,18 @@ func (c *conversion) chooseTasks() []string {
 	}
 	if !same {
 		sev := robocache.SeverityInfo
-		if slices.ContainsFunc(c.features, func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") }) {
+		if slices.ContainsFunc(
+			c.features,
+			func(f feature) bool { return strings.HasPrefix(f.Key, "annotation.") },
+		) {
 			sev = robocache.SeverityWarning
 		}
-		c.find(sev, "tasks-renumbered", nil, "task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks")
+		c.find(
+			sev,
+			"tasks-renumbered",
+			nil,
+			"task numbers were not 0…n−1, each text once: columns that hold task numbers (annotations) still hold the old ones; see the report's tasks",
+		)
 	}
 	return texts
 }

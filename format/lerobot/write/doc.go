@@ -1,4 +1,5 @@
-// Package write writes LeRobot v3.0: Write a dataset of any format whose streams lie on one grid, a Writer episodes, one after the other, a Recorder rows beside a robot's loop. Package lerobot
+// Package write writes LeRobot v3.0: Write a dataset of any format whose streams lie on one grid, a
+// Writer episodes, one after the other, a Recorder rows beside a robot's loop. Package lerobot
 // registers Write; package convert calls it, and brings streams onto one grid first.
 //
 // # Contract of Write

@@ -26,8 +26,8 @@ type encodedPart struct {
 	look *stats.Pixels
 }
 
-// tempFile is an encoded file of ours: closed, and removed, once every part of it was joined. It has a library of its own: one closed too
-// late would keep a removed file's space.
+// tempFile is an encoded file of ours: closed, and removed, once every part of it was joined. It
+// has a library of its own: one closed too late would keep a removed file's space.
 type tempFile struct {
 	lib  *video.Library
 	path string // "" = it stays where it is
@@ -69,12 +69,20 @@ func (g *encodedGroup) gop() int {
 	return 2 // video.EncodeConfig's
 }
 
-// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one before is filled up with its last frame.
+// encode makes the parts. Episodes in one file begin at sync samples: the last GOP of the one
+// before is filled up with its last frame.
 func (g *encodedGroup) encode(ctx context.Context) {
 	g.parts, g.errs = make([]*encodedPart, len(g.eps)), make([]error, len(g.eps))
 	if g.gop() > longGOP && len(g.eps) > 1 {
 		for j, ep := range g.eps {
-			one := &encodedGroup{w: g.w, camera: g.camera, video: g.video, ends: g.ends, n: g.n + j, eps: []*EpisodeData{ep}}
+			one := &encodedGroup{
+				w:      g.w,
+				camera: g.camera,
+				video:  g.video,
+				ends:   g.ends,
+				n:      g.n + j,
+				eps:    []*EpisodeData{ep},
+			}
 			one.encode(ctx)
 			g.parts[j], g.errs[j] = one.parts[0], one.errs[0]
 			g.notes = append(g.notes, one.notes...)
@@ -97,7 +105,16 @@ func (g *encodedGroup) encode(ctx context.Context) {
 // part is that of episode j, from a frame on.
 func (g *encodedGroup) part(j, from int) *encodedPart {
 	g.file.uses.Add(1)
-	p := &encodedPart{cameraPart: cameraPart{lib: g.file.lib, path: g.name, from: from, to: from + g.eps[j].Length, temp: g.file}, look: g.eps[j].FrameStats[g.camera.feature.Key]}
+	p := &encodedPart{
+		cameraPart: cameraPart{
+			lib:  g.file.lib,
+			path: g.name,
+			from: from,
+			to:   from + g.eps[j].Length,
+			temp: g.file,
+		},
+		look: g.eps[j].FrameStats[g.camera.feature.Key],
+	}
 	g.parts[j] = p
 	return p
 }
@@ -109,7 +126,13 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 		return err
 	}
 	if f.Width <= 0 || f.Height <= 0 {
-		return misuse(nil, "the size of the frames is not known", "", "", "set the feature's Height and Width")
+		return misuse(
+			nil,
+			"the size of the frames is not known",
+			"",
+			"",
+			"set the feature's Height and Width",
+		)
 	}
 	g.name = fmt.Sprintf("%d-%06d%s.mp4", slices.Index(w.keys, f.Key), g.n, g.ends)
 	file := filepath.Join(w.temp, g.name)
@@ -123,7 +146,8 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	defer func() { <-w.encoders }()
 	made := file
 	if w.cfg.PartsDir != "" {
-		// Under a name of its own: the encoder of a run that was killed may still be ending its file.
+		// Under a name of its own: the encoder of a run that was killed may still be ending its
+		// file.
 		made = strings.TrimSuffix(file, ".mp4") + "-" + rand.Text() + ".mp4"
 	}
 	enc, replaced, err := newEncoder(ctx, made, g.video, w.cfg.FPS, f)
@@ -179,9 +203,15 @@ func (g *encodedGroup) together(ctx context.Context) (err error) {
 	return nil
 }
 
-// feed gives the encoder the frames of episode j, and counts those that the statistics want. n is how many were written, last the last of them.
-func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) (n int, last []byte, err error) {
-	defer crash.Recover("write lerobot", &err) // A fault of the frame source affects this episode only.
+// feed gives the encoder the frames of episode j, and counts those that the statistics want. n is
+// how many were written, last the last of them.
+func (g *encodedGroup) feed(
+	ctx context.Context,
+	enc *video.Encoder,
+	j, at int,
+) (n int, last []byte, err error) {
+	// A fault of the frame source affects this episode only.
+	defer crash.Recover("write lerobot", &err)
 	ep, f := g.eps[j], &g.camera.feature
 	part := g.part(j, at)
 	count := part.look == nil
@@ -210,7 +240,8 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 			ep.frameEncoded()
 		}
 		if n++; n == ep.Length || last == nil {
-			last = append(last[:0], p...) // an episode that fails fills its GOP with its first frame
+			// an episode that fails fills its GOP with its first frame
+			last = append(last[:0], p...)
 		}
 		return nil
 	})
@@ -220,9 +251,26 @@ func (g *encodedGroup) feed(ctx context.Context, enc *video.Encoder, j, at int) 
 	return n, last, err
 }
 
-// newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not take the size, H.264 does: replaced says why.
-func newEncoder(ctx context.Context, path string, v VideoConfig, rate robocache.Rate, f *robocache.Feature) (_ *video.Encoder, replaced string, err error) {
-	cfg := video.EncodeConfig{Codec: video.Codec(v.Codec), GOP: v.GOP, CRF: v.CRF, Preset: v.Preset, Width: f.Width, Height: f.Height, Rate: rate, Gray12: f.Depth != nil, Behind: v.Behind}
+// newEncoder starts the encoder of a camera. Where no codec was asked for and the default does not
+// take the size, H.264 does: replaced says why.
+func newEncoder(
+	ctx context.Context,
+	path string,
+	v VideoConfig,
+	rate robocache.Rate,
+	f *robocache.Feature,
+) (_ *video.Encoder, replaced string, err error) {
+	cfg := video.EncodeConfig{
+		Codec:  video.Codec(v.Codec),
+		GOP:    v.GOP,
+		CRF:    v.CRF,
+		Preset: v.Preset,
+		Width:  f.Width,
+		Height: f.Height,
+		Rate:   rate,
+		Gray12: f.Depth != nil,
+		Behind: v.Behind,
+	}
 	e, err := video.NewEncoder(ctx, path, cfg)
 	if v.Codec == "" && f.Depth == nil && errors.Is(err, robocache.ErrUnsupported) {
 		cfg.Codec, cfg.Preset = video.H264, ""

@@ -19,7 +19,8 @@ import (
 // journalName lies in the destination while a conversion is under way.
 const journalName = ".robocache-conversion.json"
 
-// journal remembers which mp4s are finished, and of what: a resumed run goes through the same steps and leaves those out.
+// journal remembers which mp4s are finished, and of what: a resumed run goes through the same steps
+// and leaves those out.
 type journal struct {
 	dst store.Writable
 	ID  string                 `json:"conversion"`
@@ -35,14 +36,39 @@ type journalFile struct {
 func (c *conversion) identity() string {
 	h := sha256.New()
 	info := c.src.Info()
-	fmt.Fprintln(h, info.URI, info.Format, info.Version, info.Frames, info.Splits, c.fps, c.opt.Episodes, c.opt.codec, c.opt.out.Video, c.opt.out.DataFileBytes, c.opt.out.VideoFileBytes, c.opt.out.ChunksSize, c.opt.out.Frames, c.opt.SkipBad, c.timestamps, c.opt.images, c.opt.groupRows, c.opt.View)
+	fmt.Fprintln(
+		h,
+		info.URI,
+		info.Format,
+		info.Version,
+		info.Frames,
+		info.Splits,
+		c.fps,
+		c.opt.Episodes,
+		c.opt.codec,
+		c.opt.out.Video,
+		c.opt.out.DataFileBytes,
+		c.opt.out.VideoFileBytes,
+		c.opt.out.ChunksSize,
+		c.opt.out.Frames,
+		c.opt.SkipBad,
+		c.timestamps,
+		c.opt.images,
+		c.opt.groupRows,
+		c.opt.View,
+	)
 	for _, f := range c.features {
 		fmt.Fprintln(h, f.source, f.Key, f.Kind, f.DType, f.Shape)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func openJournal(ctx context.Context, dst store.Writable, id string, resume bool) (_ *journal, err error) {
+func openJournal(
+	ctx context.Context,
+	dst store.Writable,
+	id string,
+	resume bool,
+) (_ *journal, err error) {
 	defer crash.Recover("resume", &err)
 	j := &journal{dst: dst, ID: id, Mp4: map[string]journalFile{}}
 	if resume {
@@ -123,8 +149,8 @@ func taken(dst, msg, hint string) error {
 		WithHint("%s", hint)
 }
 
-// free refuses a destination that holds anything, but for what an interrupted conversion left. whole says that only its end is missing: the dataset is
-// there, and its journal.
+// free refuses a destination that holds anything, but for what an interrupted conversion left.
+// whole says that only its end is missing: the dataset is there, and its journal.
 func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole bool, err error) {
 	files, err := w.List(ctx, "")
 	if err != nil {
@@ -141,11 +167,16 @@ func free(ctx context.Context, w store.Writable, dst string, resume bool) (whole
 	case !journal:
 		return whole, taken(dst, "the destination is not empty", "choose an empty destination")
 	case !resume:
-		return whole, taken(dst, "an interrupted conversion lies here", "resume it, or empty the destination")
+		return whole, taken(
+			dst,
+			"an interrupted conversion lies here",
+			"resume it, or empty the destination",
+		)
 	}
 	if l, ok := w.(*store.Local); ok {
-		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else writes here; a kill while the first
-		// journal was written leaves none, and then only what is old is surely nobody's.
+		// What a kill left unfinished. Where there is a journal or the caller resumes, nobody else
+		// writes here; a kill while the first journal was written leaves none, and then only what
+		// is old is surely nobody's.
 		age := staleAge
 		if journal || resume {
 			age = 0

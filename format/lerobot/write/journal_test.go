@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/store/tests/storetest"
 )
 
-// C5: a resumed run takes a finished file over only where it was made of the same parts and has its size.
+// C5: a resumed run takes a finished file over only where it was made of the same parts and has its
+// size.
 func TestJournalHas(t *testing.T) {
 	mem := storetest.NewMem("journal-has")
 	defer mem.Drop()
@@ -56,7 +57,13 @@ func TestJournalMalformed(t *testing.T) {
 	if err := store.Put(t.Context(), mem, journalName, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	if j, err := openJournal(t.Context(), mem, "id", true); j != nil || !errors.Is(err, robocache.ErrMalformed) {
+	if j, err := openJournal(
+		t.Context(),
+		mem,
+		"id",
+		true,
+	); j != nil ||
+		!errors.Is(err, robocache.ErrMalformed) {
 		t.Error(j, err)
 	}
 }

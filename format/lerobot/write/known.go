@@ -9,7 +9,8 @@ import (
 	"github.com/goatnote-inc/robocache/stats"
 )
 
-// KnownFrames is a source that has statistics of the frames of a whole episode, counted before: what is copied need not be decoded again. nil where it has none.
+// KnownFrames is a source that has statistics of the frames of a whole episode, counted before:
+// what is copied need not be decoded again. nil where it has none.
 type KnownFrames interface {
 	KnownFrames(ctx context.Context, key string, episode int) (*robocache.FeatureStats, error)
 }
@@ -19,7 +20,8 @@ type known struct {
 	moments  *stats.Moments
 	shape    []int
 	episodes int
-	sample   *stats.Pixels // frames of the whole set, for its quantiles: those of episodes do not add up
+	// frames of the whole set, for its quantiles: those of episodes do not add up
+	sample *stats.Pixels
 }
 
 // countKnown adds the statistics that an episode brings.
@@ -52,10 +54,12 @@ func (k *known) stats(counted *stats.Pixels) *robocache.FeatureStats {
 	return fs
 }
 
-// sampleFrames is how many frames of a set stand for its quantiles, where not all of its episodes were counted here.
+// sampleFrames is how many frames of a set stand for its quantiles, where not all of its episodes
+// were counted here.
 const sampleFrames = 128
 
-// sample looks at frames that lie evenly over the episodes, of long groups of frames at the first of each: the rest would have to be decoded on the way.
+// sample looks at frames that lie evenly over the episodes, of long groups of frames at the first
+// of each: the rest would have to be decoded on the way.
 func (c *conversion) sample(ctx context.Context, w *Writer) error {
 	for i := range c.features {
 		f := &c.features[i]
@@ -77,7 +81,12 @@ func (c *conversion) sample(ctx context.Context, w *Writer) error {
 				at++
 			}
 			ref := make([]robocache.FrameRef, 1)
-			if err := c.src.Frames(ctx, f.source, []robocache.Row{{Episode: c.opt.Episodes[at], Index: row - before}}, ref); err != nil {
+			if err := c.src.Frames(
+				ctx,
+				f.source,
+				[]robocache.Row{{Episode: c.opt.Episodes[at], Index: row - before}},
+				ref,
+			); err != nil {
 				return err
 			}
 			if !ref[0].Missing && ref[0].Path != "" {
@@ -93,8 +102,16 @@ func (c *conversion) sample(ctx context.Context, w *Writer) error {
 		if k.sample, err = c.look.Frames(ctx, &source, refs); err != nil {
 			return err
 		}
-		c.find(robocache.SeverityInfo, "frame-statistics-kept", robocache.Where{"stream": f.source}, fmt.Sprintf(
-			"the frames of %d episodes, which are as they were, are not counted again: their statistics are the source's; quantiles of the whole set are those of %d evenly spaced frames", k.episodes, len(refs)))
+		c.find(
+			robocache.SeverityInfo,
+			"frame-statistics-kept",
+			robocache.Where{"stream": f.source},
+			fmt.Sprintf(
+				"the frames of %d episodes, which are as they were, are not counted again: their statistics are the source's; quantiles of the whole set are those of %d evenly spaced frames",
+				k.episodes,
+				len(refs),
+			),
+		)
 	}
 	return nil
 }

@@ -18,10 +18,14 @@ const (
 	languageEvents     = "language_events"
 )
 
-// languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's two language columns.
+// languageColumn is LIST<struct{role, content, style[, timestamp], camera, tool_calls}>: lerobot's
+// two language columns.
 func languageColumn(key string) (outColumn, error) {
 	if key != languagePersistent && key != languageEvents {
-		return outColumn{}, unsupported(key, "lerobot has two event columns, language_persistent and language_events")
+		return outColumn{}, unsupported(
+			key,
+			"lerobot has two event columns, language_persistent and language_events",
+		)
 	}
 	var names []string
 	var nodes []parquet.Node
@@ -44,12 +48,32 @@ func languageColumn(key string) (outColumn, error) {
 		leaf, at := leafOf(d)
 		add(name, leaf, pqw.Arrow{Type: at})
 	}
-	add("tool_calls", parquet.List(parquet.Optional(plain(parquet.String()))), pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{{Name: "element", Type: pqw.ArrowText,
-		Meta: [][2]string{{"ARROW:extension:metadata", ""}, {"ARROW:extension:name", "arrow.json"}}}}})
+	add(
+		"tool_calls",
+		parquet.List(parquet.Optional(plain(parquet.String()))),
+		pqw.Arrow{Type: pqw.ArrowList, Children: []pqw.Arrow{
+			{
+				Name: "element",
+				Type: pqw.ArrowText,
+				Meta: [][2]string{
+					{"ARROW:extension:metadata", ""},
+					{"ARROW:extension:name", "arrow.json"},
+				},
+			},
+		}},
+	)
 	item := pqw.Arrow{Name: "element", Type: pqw.ArrowStruct, Children: fields}
-	return outColumn{name: key, node: parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
+	return outColumn{
+		name:  key,
+		node:  parquet.Optional(parquet.List(parquet.Optional(pqw.Group(names, nodes)))),
 		field: pqw.Arrow{Name: key, Type: pqw.ArrowList, Children: []pqw.Arrow{item}},
-		hf:    json.RawMessage(`{"feature": {` + strings.Join(hf, ", ") + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`)}, nil
+		hf: json.RawMessage(
+			`{"feature": {` + strings.Join(
+				hf,
+				", ",
+			) + `, "tool_calls": {"feature": {"_type": "Json"}, "_type": "List"}}, "_type": "List"}`,
+		),
+	}, nil
 }
 
 // languageFields are those of an element before its tool calls; events have no timestamp.
@@ -64,14 +88,16 @@ type languageItem struct {
 	ToolCalls []json.RawMessage `json:"tool_calls"`
 }
 
-// languageLeaves puts JSON rows into the leaves of a language column: role, content, style, [timestamp,] camera, tool_calls.
+// languageLeaves puts JSON rows into the leaves of a language column: role, content, style,
+// [timestamp,] camera, tool_calls.
 func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 	for i, row := range rows {
 		var items []languageItem
 		if row != "" {
 			if err := json.NewDecoder(strings.NewReader(row)).Decode(&items); err != nil {
 				return robocache.Malformed("write lerobot", robocache.Where{"stream": key, "index": i}, "").
-					Expected("a JSON list of objects", clip(row)).WithCause(err)
+					Expected("a JSON list of objects", clip(row)).
+					WithCause(err)
 			}
 		}
 		if len(items) == 0 {
@@ -99,7 +125,14 @@ func languageLeaves(key string, leaves []*pqw.Values, rows []string) error {
 				if it.Timestamp == nil || math.IsNaN(*it.Timestamp) {
 					leaves[n].Null(rep, 3)
 				} else {
-					leaves[n].Add(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(*it.Timestamp))), rep, 4)
+					leaves[n].Add(
+						binary.LittleEndian.AppendUint32(
+							nil,
+							math.Float32bits(float32(*it.Timestamp)),
+						),
+						rep,
+						4,
+					)
 				}
 				n++
 			}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/internal/crash"
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// measure takes the size of each camera's images off its first file, of stills off the first image: declarations have been wrong.
+// measure takes the size of each camera's images off its first file, of stills off the first image:
+// declarations have been wrong.
 func (c *conversion) measure(ctx context.Context) error {
 	for i := range c.features {
 		f := &c.features[i]
@@ -32,7 +34,13 @@ func (c *conversion) measure(ctx context.Context) error {
 }
 
 // measureEpisode reports whether an episode determines the size of a camera's images.
-func (c *conversion) measureEpisode(ctx context.Context, f *feature, e int, still bool, ref []robocache.FrameRef) (bool, error) {
+func (c *conversion) measureEpisode(
+	ctx context.Context,
+	f *feature,
+	e int,
+	still bool,
+	ref []robocache.FrameRef,
+) (bool, error) {
 	n := c.src.Len(e)
 	if n == 0 {
 		return false, nil
@@ -66,7 +74,12 @@ func (c *conversion) measureVideo(ctx context.Context, f *feature, path string) 
 		return false
 	}
 	if f.Width != 0 && (f.Width != w || f.Height != h) {
-		c.find(robocache.SeverityWarning, "size-corrected", robocache.Where{"stream": f.source, "file": path}, fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h))
+		c.find(
+			robocache.SeverityWarning,
+			"size-corrected",
+			robocache.Where{"stream": f.source, "file": path},
+			fmt.Sprintf("declared %d×%d, the images are %d×%d", f.Width, f.Height, w, h),
+		)
 	}
 	f.Width, f.Height = w, h
 	return true
@@ -102,6 +115,12 @@ func (f *feature) measureStill(ref *robocache.FrameRef) bool {
 	if !f.still && f.Depth == nil && info.Channels == 1 {
 		f.DType = info.DType // a source that says bytes may have depth
 	}
-	f.Shape, f.Names = []int{f.Height, f.Width, f.Channels}, json.RawMessage(`["height","width","channels"]`)
+	f.Shape, f.Names = []int{
+		f.Height,
+		f.Width,
+		f.Channels,
+	}, json.RawMessage(
+		`["height","width","channels"]`,
+	)
 	return true
 }

@@ -52,13 +52,21 @@ func (w *Writer) writeTexts(ctx context.Context) error {
 	return nil
 }
 
-// pandasTasks makes the text the index of the frame: without it the reference takes the number for the text.
+// pandasTasks makes the text the index of the frame: without it the reference takes the number for
+// the text.
 const pandasTasks = `{"index_columns": ["task"], "column_indexes": [{"name": null, "field_name": null, "pandas_type": "unicode", "numpy_type": "object", "metadata": {"encoding": "UTF-8"}}], ` +
 	`"columns": [{"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": null}, ` +
 	`{"name": "task", "field_name": "task", "pandas_type": "unicode", "numpy_type": "object", "metadata": null}], "attributes": {}, "creator": {"library": "robocache", "version": "` + writerFormatVersion + `"}, "pandas_version": "2.3.3"}`
 
 func (w *Writer) writeTasks(ctx context.Context) error {
-	schema, meta := schemaOf([]outColumn{scalarColumn("task_index", robocache.Int64, false), scalarColumn("task", robocache.String, false)}, "pandas", pandasTasks)
+	schema, meta := schemaOf(
+		[]outColumn{
+			scalarColumn("task_index", robocache.Int64, false),
+			scalarColumn("task", robocache.String, false),
+		},
+		"pandas",
+		pandasTasks,
+	)
 	leavesValue, err := pqw.Leaves(schema)
 	if err != nil {
 		return err
@@ -149,7 +157,10 @@ func (w *Writer) info() (_ []byte, err error) {
 		if f.Kind == robocache.KindVideo {
 			o = append(o, jsonField{"info", w.cams[f.Key].info(w.cfg.FPS)})
 		} else if unit := depthUnit(&f.Feature); unit != "" {
-			o = append(o, jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}})
+			o = append(
+				o,
+				jsonField{"info", jsonObject{{"is_depth_map", true}, {"depth_unit", unit}}},
+			)
 		}
 		features = append(features, jsonField{f.Key, o})
 	}
@@ -169,10 +180,18 @@ func (w *Writer) info() (_ []byte, err error) {
 		}
 	}
 	o := jsonObject{
-		{"codebase_version", writtenVersion}, {"fps", fpsNumber(w.cfg.FPS)}, {"features", features},
-		{"total_episodes", w.episodes()}, {"total_frames", w.frames()}, {"total_tasks", len(w.texts)},
-		{"chunks_size", w.cfg.ChunksSize}, {"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)}, {"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
-		{"data_path", defaultDataPath}, {"video_path", videoPath}, {"robot_type", robot},
+		{"codebase_version", writtenVersion},
+		{"fps", fpsNumber(w.cfg.FPS)},
+		{"features", features},
+		{"total_episodes", w.episodes()},
+		{"total_frames", w.frames()},
+		{"total_tasks", len(w.texts)},
+		{"chunks_size", w.cfg.ChunksSize},
+		{"data_files_size_in_mb", megabytes(w.cfg.DataFileBytes)},
+		{"video_files_size_in_mb", megabytes(w.cfg.VideoFileBytes)},
+		{"data_path", defaultDataPath},
+		{"video_path", videoPath},
+		{"robot_type", robot},
 		{"splits", splits},
 	}
 	for _, key := range slices.Sorted(maps.Keys(w.cfg.Info)) {
@@ -184,7 +203,21 @@ func (w *Writer) info() (_ []byte, err error) {
 }
 
 // infoKeys are those of info.json, in their order.
-var infoKeys = []string{"codebase_version", "fps", "features", "total_episodes", "total_frames", "total_tasks", "chunks_size", "data_files_size_in_mb", "video_files_size_in_mb", "data_path", "video_path", "robot_type", "splits"}
+var infoKeys = []string{
+	"codebase_version",
+	"fps",
+	"features",
+	"total_episodes",
+	"total_frames",
+	"total_tasks",
+	"chunks_size",
+	"data_files_size_in_mb",
+	"video_files_size_in_mb",
+	"data_path",
+	"video_path",
+	"robot_type",
+	"splits",
+}
 
 func indented(o jsonObject) ([]byte, error) {
 	var b bytes.Buffer
@@ -199,12 +232,14 @@ func indented(o jsonObject) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// deep says of frames that they are depth, which their source may say by their type alone: 16 bits, or floats.
+// deep says of frames that they are depth, which their source may say by their type alone: 16 bits,
+// or floats.
 func deep(f *robocache.Feature) bool {
 	return f.Depth != nil || f.DType == robocache.Uint16 || f.DType == robocache.Float32
 }
 
-// depthUnit is that of depth images kept as they are: what is declared, else what the type says, as the reference infers it; "" of any other feature.
+// depthUnit is that of depth images kept as they are: what is declared, else what the type says, as
+// the reference infers it; "" of any other feature.
 func depthUnit(f *robocache.Feature) string {
 	switch {
 	case f.Kind != robocache.KindImage || !deep(f):
@@ -249,13 +284,25 @@ func frameShape(f *robocache.Feature, names any) ([]int, any) {
 // CardText stands in a README that nobody wrote by hand.
 const CardText = "A LeRobot v3.0 dataset, written by RoboCache."
 
-// card is the README that the Hub reads: without its front matter the viewer takes the mp4s for the data.
+// card is the README that the Hub reads: without its front matter the viewer takes the mp4s for the
+// data.
 func (w *Writer) card() []byte {
 	var b bytes.Buffer
-	b.WriteString("---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n")
+	b.WriteString(
+		"---\ntask_categories:\n- robotics\ntags:\n- LeRobot\nconfigs:\n- config_name: default\n  data_files: data/*/*.parquet\n---\n\n",
+	)
 	b.WriteString(CardText + "\n\n")
-	fmt.Fprintf(&b, "%d episodes, %d frames at %s Hz, %d tasks.\n\n", w.episodes(), w.frames(), w.cfg.FPS, len(w.texts))
-	b.WriteString("Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n")
+	fmt.Fprintf(
+		&b,
+		"%d episodes, %d frames at %s Hz, %d tasks.\n\n",
+		w.episodes(),
+		w.frames(),
+		w.cfg.FPS,
+		len(w.texts),
+	)
+	b.WriteString(
+		"Statistics are exact. Those of frames look at clamp(n^0.75, 100, 10000) evenly spaced frames an episode, all pixels of each, unless the conversion was told otherwise.\n",
+	)
 	b.WriteString("On the Hub, give the revision the git tag v3.0: loaders look for it.\n")
 	return b.Bytes()
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// RecordedTimestamps is the feature that keeps recorded timestamps, float64 seconds, where they are not frame_index/fps.
+// RecordedTimestamps is the feature that keeps recorded timestamps, float64 seconds, where they are
+// not frame_index/fps.
 const RecordedTimestamps = "recorded_timestamp"
 
 // WriteOptions are the keys of robocache.WriteOptions.Options, each with what it does.
@@ -55,20 +56,55 @@ type settings struct {
 
 // settle reads the choices that are text.
 func settle(opt robocache.WriteOptions) (settings, error) {
-	o := settings{WriteOptions: opt, codec: "copy", groupRows: groupLeast, out: Config{Frames: stats.SampledFrames}}
+	o := settings{
+		WriteOptions: opt,
+		codec:        "copy",
+		groupRows:    groupLeast,
+		out:          Config{Frames: stats.SampledFrames},
+	}
 	w := &o.out
 	whole := func(to *int) reader.Set { return reader.Whole(to, math.MinInt, math.MaxInt) }
 	size := func(to *int64) reader.Set { return reader.Whole(to, 0, math.MaxInt64) }
 	timestamps := true
 	if err := reader.Op("convert").Settle(opt.Options, WriteOptions, map[string]reader.Set{
-		"video_codec": reader.Text(&o.codec, "copy", "av1", "h264", "hevc"), "gop": whole(&w.Video.GOP), "crf": whole(&w.Video.CRF), "preset": reader.Text(&w.Video.Preset),
-		"codec": reader.Text(&w.Video.Codec), "copy_only": reader.Yes(&o.copyOnly), "hidden": reader.Whole(&o.hidden, 0, maxHidden), "size": func(v string) bool {
+		"video_codec": reader.Text(
+			&o.codec,
+			"copy",
+			"av1",
+			"h264",
+			"hevc",
+		),
+		"gop":    whole(&w.Video.GOP),
+		"crf":    whole(&w.Video.CRF),
+		"preset": reader.Text(&w.Video.Preset),
+		"codec": reader.Text(
+			&w.Video.Codec,
+		),
+		"copy_only": reader.Yes(&o.copyOnly),
+		"hidden":    reader.Whole(&o.hidden, 0, maxHidden),
+		"size": func(v string) bool {
 			n, err := fmt.Sscanf(v, "%dx%d", &o.width, &o.height)
-			return v == "" || n == 2 && err == nil && min(o.width, o.height) > 0 && max(o.width, o.height) <= 1<<14
+			return v == "" ||
+				n == 2 && err == nil && min(o.width, o.height) > 0 &&
+					max(o.width, o.height) <= 1<<14
 		},
-		"images": reader.Text(&o.images, "", "video", "images"), "recorded_timestamps": reader.Yes(&timestamps),
-		"frames": func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true }, "group_rows": whole(&o.groupRows),
-		"chunks_size": whole(&w.ChunksSize), "data_file_bytes": size(&w.DataFileBytes), "video_file_bytes": size(&w.VideoFileBytes), "stats_budget": size(&w.StatsBudget), "temp_dir": reader.Text(&w.TempDir), "link_from": reader.Text(&w.LinkFrom),
+		"images": reader.Text(
+			&o.images,
+			"",
+			"video",
+			"images",
+		),
+		"recorded_timestamps": reader.Yes(&timestamps),
+		"frames":              func(v string) bool { w.Frames = cmp.Or(stats.FramePolicy(v), w.Frames); return true },
+		"group_rows":          whole(&o.groupRows),
+		"chunks_size": whole(
+			&w.ChunksSize,
+		),
+		"data_file_bytes":  size(&w.DataFileBytes),
+		"video_file_bytes": size(&w.VideoFileBytes),
+		"stats_budget":     size(&w.StatsBudget),
+		"temp_dir":         reader.Text(&w.TempDir),
+		"link_from":        reader.Text(&w.LinkFrom),
 	}); err != nil {
 		return settings{}, err
 	}
@@ -94,8 +130,9 @@ type Report struct {
 	Copied        int                 `json:"video_segments_copied"`
 	Encoded       int                 `json:"video_segments_encoded"`
 	Findings      []robocache.Finding `json:"findings"`
-	Aligned       bool                `json:"aligned,omitempty"` // the streams were brought onto one grid
-	DryRun        bool                `json:"dry_run,omitempty"`
+	// the streams were brought onto one grid
+	Aligned bool `json:"aligned,omitempty"`
+	DryRun  bool `json:"dry_run,omitempty"`
 }
 
 // Summary says in text what was done.
@@ -105,7 +142,16 @@ func (r *Report) Summary(dst string) string {
 	if r.DryRun {
 		verb = "would write"
 	}
-	fmt.Fprintf(&b, "%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s\n", verb, dst, r.NumEpisodes, r.NumFrames, r.FPS, strings.TrimSpace(r.SourceFormat+" "+r.SourceVersion))
+	fmt.Fprintf(
+		&b,
+		"%s %s: LeRobot v3.0, %d episodes, %d frames at %s fps, from %s\n",
+		verb,
+		dst,
+		r.NumEpisodes,
+		r.NumFrames,
+		r.FPS,
+		strings.TrimSpace(r.SourceFormat+" "+r.SourceVersion),
+	)
 	fmt.Fprintf(&b, "  video segments: %d copied, %d encoded\n", r.Copied, r.Encoded)
 	for what, list := range map[string][]string{"added": r.Added, "dropped": r.Dropped} {
 		if len(list) > 0 {
@@ -120,16 +166,20 @@ func (r *Report) Summary(dst string) string {
 
 // EpisodeMap says which episode became which. New is −1 where it was left out.
 type EpisodeMap struct {
-	Old       int64             `json:"old_episode_index"`
-	New       int               `json:"new_episode_index"`
-	Length    int               `json:"length"`
-	FromIndex int64             `json:"dataset_from_index"`
-	StartNS   int64             `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
-	Video     map[string]string `json:"video,omitempty"`    // camera → "copied", or why it was encoded
-	Hidden    map[string][2]int `json:"hidden,omitempty"`   // camera → copied frames before and behind the episode's own, which no row shows
-	// Source is the recording that the episode was first made from, which edits and conversions keep.
+	Old       int64 `json:"old_episode_index"`
+	New       int   `json:"new_episode_index"`
+	Length    int   `json:"length"`
+	FromIndex int64 `json:"dataset_from_index"`
+	StartNS   int64 `json:"start_ns,omitempty"` // the timestamp of row 0 in the source
+	// camera → "copied", or why it was encoded
+	Video map[string]string `json:"video,omitempty"`
+	// camera → copied frames before and behind the episode's own, which no row shows
+	Hidden map[string][2]int `json:"hidden,omitempty"`
+	// Source is the recording that the episode was first made from, which edits and conversions
+	// keep.
 	Source *robocache.Origin `json:"source,omitempty"`
-	Ends   map[string][2]int `json:"encoded_ends,omitempty"` // camera → frames at the beginning and the end that were encoded; those between were copied
+	// camera → frames at the beginning and the end that were encoded; those between were copied
+	Ends map[string][2]int `json:"encoded_ends,omitempty"`
 }
 
 // TaskMap says which task became which.
@@ -139,34 +189,43 @@ type TaskMap struct {
 	Text string `json:"task"`
 }
 
-// Config is what a Writer must know before the first episode. Zero values are the reference's defaults.
+// Config is what a Writer must know before the first episode. Zero values are the reference's
+// defaults.
 type Config struct {
 	FPS   robocache.Rate
 	Robot string
-	// Features in the order in which they are declared; the five bookkeeping features (timestamp, frame_index,
-	// episode_index, index, task_index) are added by the writer and are left out here.
+	// Features in the order in which they are declared; the five bookkeeping features (timestamp,
+	// frame_index, episode_index, index, task_index) are added by the writer and are left out here.
 	Features []robocache.Feature
-	// Tasks that must keep their number: task i is Tasks[i]. Others follow in the order of their first row.
+	// Tasks that must keep their number: task i is Tasks[i]. Others follow in the order of their
+	// first row.
 	Tasks []string
 	// allowEmpty lets Close write a dataset without episodes: info.json alone.
 	allowEmpty bool
 
-	ChunksSize     int   // files in a chunk folder; 0 = 1000
-	DataFileBytes  int64 // a data or episodes file is ended before it would grow beyond; 0 = 100 MiB
-	VideoFileBytes int64 // the same for each camera's mp4; 0 = 200 MiB. An mp4 also ends where more than 256 files would be open together while it is made
+	ChunksSize int // files in a chunk folder; 0 = 1000
+	// a data or episodes file is ended before it would grow beyond; 0 = 100 MiB
+	DataFileBytes int64
+	// the same for each camera's mp4; 0 = 200 MiB. An mp4 also ends where more than 256 files would
+	// be open together while it is made
+	VideoFileBytes int64
 
 	// Video is how frames that come as pixels are encoded. Stream-copied parts keep their coding.
 	Video VideoConfig
 	// TempDir holds one mp4 for each encoded episode until it is joined; "" = the system's.
 	TempDir string
-	// Encoders is how many run at once; 0 = the number of CPUs. More than that slow each other down.
+	// Encoders is how many run at once; 0 = the number of CPUs. More than that slow each other
+	// down.
 	Encoders int
-	// LinkFrom is the folder of the source: an mp4 that would be copied whole, and lies on its grid, becomes a hard link to the source's.
+	// LinkFrom is the folder of the source: an mp4 that would be copied whole, and lies on its
+	// grid, becomes a hard link to the source's.
 	LinkFrom string
-	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and takes over those that it holds already: of an
-	// interrupted run over the same episodes with the same configuration. "" = they are removed as soon as they are joined.
+	// PartsDir keeps the encoded episodes in a folder of the caller's until all are joined, and
+	// takes over those that it holds already: of an interrupted run over the same episodes with the
+	// same configuration. "" = they are removed as soon as they are joined.
 	PartsDir string
-	// Frames says which frames the writer looks at for statistics; "" = sampled, as the reference does.
+	// Frames says which frames the writer looks at for statistics; "" = sampled, as the reference
+	// does.
 	Frames stats.FramePolicy
 	// StatsBudget bounds the memory that the statistics take, in bytes; 0 = 256 MiB.
 	StatsBudget int64
@@ -180,7 +239,8 @@ type Config struct {
 	Info map[string]json.RawMessage
 }
 
-// VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero values are video.EncodeConfig's.
+// VideoConfig chooses the coding of new colour video; depth is always lossless 12-bit HEVC. Zero
+// values are video.EncodeConfig's.
 type VideoConfig struct {
 	Codec  string // "av1" (default), "h264", "hevc"
 	GOP    int
@@ -198,7 +258,8 @@ func (v VideoConfig) like(codec video.Codec) VideoConfig {
 	return v
 }
 
-// EpisodeData is one episode. Rows are in time order; every feature of the config is present, exactly once.
+// EpisodeData is one episode. Rows are in time order; every feature of the config is present,
+// exactly once.
 type EpisodeData struct {
 	Length  int
 	Columns map[string][]byte   // numeric features: Length rows, little-endian, C order
@@ -209,26 +270,31 @@ type EpisodeData struct {
 	Tasks []string
 	// Listed are the texts that the episode's entry names besides those of its rows.
 	Listed []string
-	// Frames holds what was counted of the frames of image and video features; nil entries are counted by the writer where it sees
-	// pixels, and have no statistics where it does not.
+	// Frames holds what was counted of the frames of image and video features; nil entries are
+	// counted by the writer where it sees pixels, and have no statistics where it does not.
 	FrameStats map[string]*stats.Pixels
 	// Known holds statistics of frames that are copied and were counted before.
 	Known    map[string]*robocache.FeatureStats
 	prepared *preparedEpisode // Prepare was here
-	// frameEncoded is called after each frame that a camera's encoder took, by several goroutines. It may be nil.
+	// frameEncoded is called after each frame that a camera's encoder took, by several goroutines.
+	// It may be nil.
 	frameEncoded func()
 }
 
-// VideoPart is where an episode's frames of one camera come from: a range of a video file, or pixels.
+// VideoPart is where an episode's frames of one camera come from: a range of a video file, or
+// pixels.
 type VideoPart struct {
 	Library *video.Library
 	Path    string
 	From    int // frames [From, From+Length)
-	// Before and Behind are frames around those that are copied too, and that no row shows: the decoder needs them.
+	// Before and Behind are frames around those that are copied too, and that no row shows: the
+	// decoder needs them.
 	Before, Behind int
-	// Ends are the first and the last of the frames, where these are encoded by the file's codec, and only those between are copied.
+	// Ends are the first and the last of the frames, where these are encoded by the file's codec,
+	// and only those between are copied.
 	Ends [2]FrameRun
-	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits, little-endian. It is used where Library is nil.
+	// Frames gives the frames one by one: RGB, 8 bits, channels last; depth: 16 bits,
+	// little-endian. It is used where Library is nil.
 	Frames func(yield func(pic []byte) error) error
 }
 
@@ -240,13 +306,14 @@ type FrameRun struct {
 }
 
 const (
-	maxHidden           = 1000
-	outMiB              = 1 << 20
-	defaultChunksSize   = 1000
-	defaultDataBytes    = 100 * outMiB
-	defaultVideoBytes   = 200 * outMiB
-	defaultStatsBudget  = 256 * outMiB
-	maxFileNumber       = 999 // the reference sorts file names as text: file-1000 would come before file-999
+	maxHidden          = 1000
+	outMiB             = 1 << 20
+	defaultChunksSize  = 1000
+	defaultDataBytes   = 100 * outMiB
+	defaultVideoBytes  = 200 * outMiB
+	defaultStatsBudget = 256 * outMiB
+	// the reference sorts file names as text: file-1000 would come before file-999
+	maxFileNumber       = 999
 	defaultDataPath     = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 	defaultVideoPath    = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 	writtenVersion      = "v3.0"
@@ -256,11 +323,41 @@ const (
 
 // Bookkeeping are the columns of every LeRobot dataset, which end the list of its features.
 var Bookkeeping = []robocache.Feature{
-	{Key: "timestamp", Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}, Default: true},
-	{Key: "frame_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "episode_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
-	{Key: "task_index", Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Default: true},
+	{
+		Key:     "timestamp",
+		Kind:    robocache.KindNumeric,
+		DType:   robocache.Float32,
+		Shape:   []int{1},
+		Default: true,
+	},
+	{
+		Key:     "frame_index",
+		Kind:    robocache.KindNumeric,
+		DType:   robocache.Int64,
+		Shape:   []int{1},
+		Default: true,
+	},
+	{
+		Key:     "episode_index",
+		Kind:    robocache.KindNumeric,
+		DType:   robocache.Int64,
+		Shape:   []int{1},
+		Default: true,
+	},
+	{
+		Key:     "index",
+		Kind:    robocache.KindNumeric,
+		DType:   robocache.Int64,
+		Shape:   []int{1},
+		Default: true,
+	},
+	{
+		Key:     "task_index",
+		Kind:    robocache.KindNumeric,
+		DType:   robocache.Int64,
+		Shape:   []int{1},
+		Default: true,
+	},
 }
 
 // misuse is what a caller got wrong.
@@ -320,7 +417,8 @@ func CanWrite(f robocache.Feature) error {
 	return crash.Func("write lerobot", c.validate)()
 }
 
-// WhyDropped returns the reason for which a conversion to LeRobot leaves out a stream; "" if it keeps the stream.
+// WhyDropped returns the reason for which a conversion to LeRobot leaves out a stream; "" if it
+// keeps the stream.
 func WhyDropped(f *robocache.Feature) string {
 	if f.Kind == robocache.KindPointCloud || f.Kind == robocache.KindNumeric && f.Ragged() {
 		return "rows of varying length (a point cloud) have no place in LeRobot"

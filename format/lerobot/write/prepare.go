@@ -26,10 +26,13 @@ type preparedNote struct {
 	Text string `json:"text"`
 }
 
-// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras that come as pixels, and counts numbers and still images.
-// AddEpisode then takes the result. It may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
-// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small frames. What a camera of theirs looks like when
-// encoded may depend on which are together. An episode that cannot be prepared has an error; one that is prepared and not added is given to Forget.
+// Prepare does what of episodes takes long and needs no turn: it encodes columns and the cameras
+// that come as pixels, and counts numbers and still images. AddEpisode then takes the result. It
+// may be called by several goroutines, beside AddEpisode; n names the episodes, no two calls alike.
+// The episodes of a call share one encoder a camera: to start one costs as much as a hundred small
+// frames. What a camera of theirs looks like when encoded may depend on which are together. An
+// episode that cannot be prepared has an error; one that is prepared and not added is given to
+// Forget.
 func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error {
 	errs := make([]error, len(eps))
 	for i, ep := range eps {
@@ -37,7 +40,10 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 			if err := w.check(ep); err != nil {
 				return err
 			}
-			ep.prepared = &preparedEpisode{parts: map[string][2]*encodedPart{}, columns: make([]preparedColumn, len(w.feats))}
+			ep.prepared = &preparedEpisode{
+				parts:   map[string][2]*encodedPart{},
+				columns: make([]preparedColumn, len(w.feats)),
+			}
 			if ep.FrameStats == nil {
 				ep.FrameStats = map[string]*stats.Pixels{}
 			}
@@ -67,7 +73,19 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 			default:
 				for part, end := range p.Ends {
 					if end.N > 0 { // its frames were counted with those that are copied
-						to(end.Codec, w.cfg.Video.like(end.Codec), &EpisodeData{Length: end.N, Videos: map[string]VideoPart{key: {Frames: end.Frames}}, FrameStats: map[string]*stats.Pixels{key: stats.AllFrames.Images(&w.cams[key].feature)}}, i, part)
+						to(
+							end.Codec,
+							w.cfg.Video.like(end.Codec),
+							&EpisodeData{
+								Length: end.N,
+								Videos: map[string]VideoPart{key: {Frames: end.Frames}},
+								FrameStats: map[string]*stats.Pixels{
+									key: stats.AllFrames.Images(&w.cams[key].feature),
+								},
+							},
+							i,
+							part,
+						)
 					}
 				}
 			}
@@ -100,7 +118,8 @@ func (w *Writer) Prepare(ctx context.Context, eps []*EpisodeData, n int) []error
 	return errs
 }
 
-// prepareColumns makes the columns of an episode, but for those that follow from where it will stand.
+// prepareColumns makes the columns of an episode, but for those that follow from where it will
+// stand.
 func (w *Writer) prepareColumns(ctx context.Context, ep *EpisodeData) error {
 	p := ep.prepared
 	if err := w.columns(ctx, ep, p.columns, false); err != nil {
@@ -172,7 +191,8 @@ func (w *Writer) hear(notes []preparedNote) {
 	}
 }
 
-// keptPart lies beside an encoded file in PartsDir, written last: what a later run needs of it besides the file.
+// keptPart lies beside an encoded file in PartsDir, written last: what a later run needs of it
+// besides the file.
 type keptPart struct {
 	Size     int64          `json:"size"`
 	Episodes []keptEpisode  `json:"episodes"`
@@ -213,10 +233,18 @@ func (g *encodedGroup) kept(file string) bool {
 	}
 	old := keptPart{}
 	for range g.eps {
-		old.Episodes = append(old.Episodes, keptEpisode{FrameStats: g.w.cfg.Frames.Images(&g.camera.feature)})
+		old.Episodes = append(
+			old.Episodes,
+			keptEpisode{FrameStats: g.w.cfg.Frames.Images(&g.camera.feature)},
+		)
 	}
 	st, err := os.Stat(file)
-	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() || !slices.EqualFunc(old.Episodes, g.eps, func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length }) {
+	if err != nil || json.Unmarshal(b, &old) != nil || old.Size != st.Size() ||
+		!slices.EqualFunc(
+			old.Episodes,
+			g.eps,
+			func(e keptEpisode, ep *EpisodeData) bool { return e.To-e.From == ep.Length },
+		) {
 		return false
 	}
 	for j, e := range old.Episodes {

@@ -25,7 +25,8 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Recorder records episodes row by row beside a robot's loop, one at a time, by one goroutine. See the contract of the package.
+// Recorder records episodes row by row beside a robot's loop, one at a time, by one goroutine. See
+// the contract of the package.
 type Recorder struct {
 	dir     string // of the dataset
 	own     string // of what is unfinished, within dir
@@ -54,8 +55,8 @@ type RecordOptions struct {
 	QueueBytes int64    // bound of the images that wait for their encoders
 	OnFull     OnFull   // what AddFrame does when the queue is full
 	AllowNaN   []string // features whose values may be NaN or infinite; "*": all
-	// Streams are features with native clocks, and their nominal rates in Hz. AddSample adds their samples; rows
-	// hold the last sample at or before their time.
+	// Streams are features with native clocks, and their nominal rates in Hz. AddSample adds their
+	// samples; rows hold the last sample at or before their time.
 	Streams map[string]float64
 	OnlyNew bool // refuses a folder that holds a dataset
 }
@@ -63,7 +64,8 @@ type RecordOptions struct {
 // OnFull is what AddFrame does when the queue has no room for the images of a row.
 type OnFull string
 
-// AddFrame waits for room, returns an error of class ErrTemporary, or drops the row. The zero value is OnFullBlock.
+// AddFrame waits for room, returns an error of class ErrTemporary, or drops the row. The zero value
+// is OnFullBlock.
 const (
 	OnFullBlock OnFull = "block"
 	OnFullRaise OnFull = "raise"
@@ -102,13 +104,15 @@ type Recorded struct {
 // recorded is what was saved so far, over all sessions.
 type recorded struct {
 	Recorded
-	exact  bool                               // stats.json holds exact statistics of all rows
-	totals map[string]*robocache.FeatureStats // of numbers; of frames: those of sessions that did not keep their counts
+	exact bool // stats.json holds exact statistics of all rows
+	// of numbers; of frames: those of sessions that did not keep their counts
+	totals map[string]*robocache.FeatureStats
 	looks  map[string]*stats.Pixels
 	card   bool // README.md is ours
 }
 
-// tail is the episodes whose files are still growing. Each save rewrites these files with the new episode at their end.
+// tail is the episodes whose files are still growing. Each save rewrites these files with the new
+// episode at their end.
 type tail struct {
 	eps        []tailEpisode
 	first      int // episode
@@ -124,7 +128,8 @@ type tail struct {
 }
 
 const (
-	// tailBytes and tailEpisodes are where a file stops growing: each save writes so much again at most, besides the new episode.
+	// tailBytes and tailEpisodes are where a file stops growing: each save writes so much again at
+	// most, besides the new episode.
 	tailBytes    = 32 << 20
 	tailEpisodes = 100
 	// OwnFolder holds what is unfinished while a dataset is recorded.
@@ -147,12 +152,29 @@ type recordingCounts struct {
 	Images   map[string]*stats.Pixels `json:"images"`
 }
 
-// NewRecorder creates a dataset in a folder, or continues an existing one. existing reads that dataset (nil if
-// there is none), recount computes its statistics of numbers. Features and rate that cfg lacks are those of the dataset.
-func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions, existing func(context.Context) (*Recorded, error), recount func(context.Context) (robocache.Stats, error)) (_ *Recorder, err error) {
+// NewRecorder creates a dataset in a folder, or continues an existing one. existing reads that
+// dataset (nil if there is none), recount computes its statistics of numbers. Features and rate
+// that cfg lacks are those of the dataset.
+func NewRecorder(
+	ctx context.Context,
+	dir string,
+	cfg Config,
+	opt RecordOptions,
+	existing func(context.Context) (*Recorded, error),
+	recount func(context.Context) (robocache.Stats, error),
+) (_ *Recorder, err error) {
 	defer crash.Recover(opRecord, &err)
 	defer robocache.LocateIn(&err, "dataset", dir)
-	r := &Recorder{dir: dir, own: filepath.Join(dir, OwnFolder), cfg: cfg, opt: opt, recount: recount, queue: semaphore.NewWeighted(opt.QueueBytes), count: Recording{QueueBytes: opt.QueueBytes}, free: make(chan []byte, freeImages)}
+	r := &Recorder{
+		dir:     dir,
+		own:     filepath.Join(dir, OwnFolder),
+		cfg:     cfg,
+		opt:     opt,
+		recount: recount,
+		queue:   semaphore.NewWeighted(opt.QueueBytes),
+		count:   Recording{QueueBytes: opt.QueueBytes},
+		free:    make(chan []byte, freeImages),
+	}
 	_, err = os.Stat(dir)
 	r.made = errors.Is(err, os.ErrNotExist)
 	if err := os.MkdirAll(r.own, 0o777); err != nil {
@@ -210,11 +232,12 @@ func NewRecorder(ctx context.Context, dir string, cfg Config, opt RecordOptions,
 	return r, nil
 }
 
-// lockWait bounds the wait for the lock of another recorder. A child of a killed process can hold the
-// lock for a moment, between fork and exec.
+// lockWait bounds the wait for the lock of another recorder. A child of a killed process can hold
+// the lock for a moment, between fork and exec.
 const lockWait = 2 * time.Second
 
-// takeLock locks the folder against a second recorder. The kernel releases the lock of a killed process.
+// takeLock locks the folder against a second recorder. The kernel releases the lock of a killed
+// process.
 func (r *Recorder) takeLock(ctx context.Context) error {
 	f, err := os.OpenFile(filepath.Join(r.own, "lock"), os.O_CREATE|os.O_RDWR, 0o666)
 	if err != nil {
@@ -253,7 +276,12 @@ func (r *Recorder) clear() error {
 
 // resume takes over what is there, and refuses what does not fit it.
 func (r *Recorder) resume(have *Recorded) error {
-	r.whole = recorded{exact: true, totals: map[string]*robocache.FeatureStats{}, looks: map[string]*stats.Pixels{}, card: true}
+	r.whole = recorded{
+		exact:  true,
+		totals: map[string]*robocache.FeatureStats{},
+		looks:  map[string]*stats.Pixels{},
+		card:   true,
+	}
 	if have == nil {
 		return nil
 	}
@@ -274,7 +302,19 @@ func (r *Recorder) resume(have *Recorded) error {
 	}
 	said := func(list []robocache.Feature) (out []string) {
 		for _, f := range list {
-			out = append(out, strings.TrimSpace(fmt.Sprintf("%s: %s %v %v %s", f.Key, f.Kind, f.DType, []int{f.Height, f.Width, f.Channels}, f.DepthUnit())))
+			out = append(
+				out,
+				strings.TrimSpace(
+					fmt.Sprintf(
+						"%s: %s %v %v %s",
+						f.Key,
+						f.Kind,
+						f.DType,
+						[]int{f.Height, f.Width, f.Channels},
+						f.DepthUnit(),
+					),
+				),
+			)
 			if f.Kind != robocache.KindImage && f.Kind != robocache.KindVideo {
 				out[len(out)-1] = fmt.Sprintf("%s: %s %v %v", f.Key, f.Kind, f.DType, f.Shape)
 			}
@@ -282,10 +322,19 @@ func (r *Recorder) resume(have *Recorded) error {
 		slices.Sort(out)
 		return out
 	}
-	if want, got := said(old.Features), said(c.Features); len(c.Features) > 0 && !slices.Equal(want, got) {
+	if want, got := said(
+		old.Features,
+	), said(
+		c.Features,
+	); len(c.Features) > 0 &&
+		!slices.Equal(want, got) {
 		for i := range max(len(want), len(got)) {
 			if i >= len(want) || i >= len(got) || want[i] != got[i] {
-				if err := differs("schema", append(want, "no such feature")[min(i, len(want))], append(got, "nothing")[min(i, len(got))]); err != nil {
+				if err := differs(
+					"schema",
+					append(want, "no such feature")[min(i, len(want))],
+					append(got, "nothing")[min(i, len(got))],
+				); err != nil {
 					return err
 				}
 			}
@@ -298,7 +347,10 @@ func (r *Recorder) resume(have *Recorded) error {
 	r.count.Episodes, r.count.Frames = have.Episodes, have.Frames
 	r.whole.exact = false // another program may have written them
 	var counts recordingCounts
-	if b, err := os.ReadFile(filepath.Join(r.dir, countsName)); err == nil && json.Unmarshal(b, &counts) == nil && counts.Episodes == have.Episodes {
+	if b, err := os.ReadFile(
+		filepath.Join(r.dir, countsName),
+	); err == nil && json.Unmarshal(b, &counts) == nil &&
+		counts.Episodes == have.Episodes {
 		r.whole.exact = counts.Exact
 		maps.Copy(r.whole.looks, counts.Images)
 	}
@@ -326,7 +378,14 @@ func (r *Recorder) ready(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			cfg := video.EncodeConfig{Codec: video.Codec(how.Codec), Width: f.Width, Height: f.Height, Rate: r.cfg.FPS, Preset: how.Preset, Gray12: f.Depth != nil}
+			cfg := video.EncodeConfig{
+				Codec:  video.Codec(how.Codec),
+				Width:  f.Width,
+				Height: f.Height,
+				Rate:   r.cfg.FPS,
+				Preset: how.Preset,
+				Gray12: f.Depth != nil,
+			}
 			err = video.CanEncode(ctx, cfg)
 			if cfg.Codec == "" && errors.Is(err, robocache.ErrUnsupported) {
 				cfg.Codec, cfg.Preset = video.H264, ""
@@ -338,7 +397,12 @@ func (r *Recorder) ready(ctx context.Context) error {
 				return err
 			}
 		case f.Kind == robocache.KindEvent, f.Ragged():
-			return robocache.Unsupported(opRecord, robocache.Where{"stream": f.Key}, "streams of kind %s are not recorded", string(f.Kind))
+			return robocache.Unsupported(
+				opRecord,
+				robocache.Where{"stream": f.Key},
+				"streams of kind %s are not recorded",
+				string(f.Kind),
+			)
 		}
 		row += int64(pixelBytes(f))
 	}
@@ -352,7 +416,11 @@ func (r *Recorder) ready(ctx context.Context) error {
 // checkAllowed rejects keys of AllowNaN that are no features.
 func (r *Recorder) checkAllowed() error {
 	for _, key := range r.opt.AllowNaN {
-		if key != "*" && !slices.ContainsFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key }) {
+		if key != "*" &&
+			!slices.ContainsFunc(
+				r.cfg.Features,
+				func(f robocache.Feature) bool { return f.Key == key },
+			) {
 			return robocache.Misuse(opRecord, robocache.Where{"stream": key}, "allow_nan: no such feature").
 				WithHint("name a declared feature, or pass %s", robocache.Option("allow_nan", true))
 		}
@@ -360,8 +428,9 @@ func (r *Recorder) checkAllowed() error {
 	return nil
 }
 
-// coding is that of a camera: the codec that it has in the dataset, which info.json tells of all its files. Depth has its own, which keeps every code; its preset is
-// the one that a robot's loop can wait for.
+// coding is that of a camera: the codec that it has in the dataset, which info.json tells of all
+// its files. Depth has its own, which keeps every code; its preset is the one that a robot's loop
+// can wait for.
 func (r *Recorder) coding(f *robocache.Feature) (VideoConfig, error) {
 	how := r.cfg.Video
 	if f.Depth != nil {
@@ -372,13 +441,15 @@ func (r *Recorder) coding(f *robocache.Feature) (VideoConfig, error) {
 	}
 	if c := how.Codec; c != "" && c != f.Codec {
 		return VideoConfig{}, robocache.Misuse(opRecord, robocache.Where{"stream": f.Key}, "the dataset that is there has another codec").
-			Expected(f.Codec, c).WithHint("leave video_codec out, or record into another folder")
+			Expected(f.Codec, c).
+			WithHint("leave video_codec out, or record into another folder")
 	}
 	how.Codec = f.Codec
 	return how, nil
 }
 
-// pixelBytes is the size of an image as it is given; 0 of other features. Depth that becomes codes is given in its unit: metres are float32.
+// pixelBytes is the size of an image as it is given; 0 of other features. Depth that becomes codes
+// is given in its unit: metres are float32.
 func pixelBytes(f *robocache.Feature) int {
 	size := f.DType.Size()
 	switch {
@@ -415,7 +486,8 @@ func (r *Recorder) Counted() Recording {
 	return c
 }
 
-// Close ends the recording: statistics become exact over all episodes, and nothing unfinished is left. Rows of an episode that was not saved are dropped.
+// Close ends the recording: statistics become exact over all episodes, and nothing unfinished is
+// left. Rows of an episode that was not saved are dropped.
 func (r *Recorder) Close(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
 	defer robocache.LocateIn(&err, "dataset", r.dir)
@@ -449,7 +521,8 @@ func (r *Recorder) Close(ctx context.Context) (err error) {
 	return nil
 }
 
-// Abort lets go of the folder: what was saved stays, its quantiles are counted when the next recorder is closed.
+// Abort lets go of the folder: what was saved stays, its quantiles are counted when the next
+// recorder is closed.
 func (r *Recorder) Abort() {
 	r.Discard()
 	r.leave()

@@ -46,11 +46,18 @@ type feed struct {
 	look   *stats.Pixels
 }
 
-// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height × width × channels; nil
-// of text features, whose values are in texts. AddFrame copies all values. When the queue is full, RecordOptions.OnFull
-// decides whether AddFrame waits until there is room or ctx ends, fails, or drops the row. added reports whether the row was added.
-// With RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these streams.
-func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]byte, texts map[string]string) (added bool, err error) {
+// AddFrame adds a row: the bytes of each feature in the order of Config.Features, images as height
+// × width × channels; nil of text features, whose values are in texts. AddFrame copies all values.
+// When the queue is full, RecordOptions.OnFull decides whether AddFrame waits until there is room
+// or ctx ends, fails, or drops the row. added reports whether the row was added. With
+// RecordOptions.Streams, t is the row's time in nanoseconds, and rows is nil for these streams.
+func (r *Recorder) AddFrame(
+	ctx context.Context,
+	task string,
+	t int64,
+	rows [][]byte,
+	texts map[string]string,
+) (added bool, err error) {
 	defer crash.Recover(opRecord, &err)
 	if err := r.closed(); err != nil {
 		return added, err
@@ -73,7 +80,13 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 		}
 		need += int64(pixelBytes(f))
 		if _, ok := texts[f.Key]; f.Kind == robocache.KindText && !ok || len(rows[i]) != n {
-			return added, misuse(robocache.Where{"stream": f.Key}, "", fmt.Sprintf("%d bytes", n), strconv.Itoa(len(rows[i])), "")
+			return added, misuse(
+				robocache.Where{"stream": f.Key},
+				"",
+				fmt.Sprintf("%d bytes", n),
+				strconv.Itoa(len(rows[i])),
+				"",
+			)
 		}
 		if err := r.checkFinite(f, rows[i]); err != nil {
 			return added, err
@@ -137,7 +150,8 @@ func (r *Recorder) AddFrame(ctx context.Context, task string, t int64, rows [][]
 	return true, nil
 }
 
-// checkFinite rejects a row of numbers that holds NaN or an infinity. Depth images are exempt: NaN means no return there.
+// checkFinite rejects a row of numbers that holds NaN or an infinity. Depth images are exempt: NaN
+// means no return there.
 func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 	if f.Kind != robocache.KindNumeric || !f.DType.Float() {
 		return nil
@@ -159,7 +173,8 @@ func (r *Recorder) checkFinite(f *robocache.Feature, row []byte) error {
 		default:
 			return nil
 		}
-		if exponent == full && !slices.Contains(r.opt.AllowNaN, "*") && !slices.Contains(r.opt.AllowNaN, f.Key) {
+		if exponent == full && !slices.Contains(r.opt.AllowNaN, "*") &&
+			!slices.Contains(r.opt.AllowNaN, f.Key) {
 			return r.notFinite(f, k/size, mantissa != 0)
 		}
 	}
@@ -201,7 +216,13 @@ func (e *recording) check() error {
 // begin starts an episode and the goroutines of its cameras.
 func (r *Recorder) begin() {
 	ctx, stop := context.WithCancel(r.ctx)
-	r.now = &recording{columns: map[string][]byte{}, text: map[string][]string{}, feeds: map[string]*feed{}, native: map[string]*samples{}, stop: stop}
+	r.now = &recording{
+		columns: map[string][]byte{},
+		text:    map[string][]string{},
+		feeds:   map[string]*feed{},
+		native:  map[string]*samples{},
+		stop:    stop,
+	}
 	for i := range r.cfg.Features {
 		f := &r.cfg.Features[i]
 		n := pixelBytes(f)
@@ -209,7 +230,13 @@ func (r *Recorder) begin() {
 			continue
 		}
 		// A channel that holds all that the queue has room for never blocks.
-		fd := &feed{f: f, frames: make(chan []byte, r.count.QueueBytes/int64(n)+1), done: make(chan struct{}), name: fmt.Sprintf("%d-%016x.mp4", i, rand.Uint64()), look: stats.AllFrames.Images(f)}
+		fd := &feed{
+			f:      f,
+			frames: make(chan []byte, r.count.QueueBytes/int64(n)+1),
+			done:   make(chan struct{}),
+			name:   fmt.Sprintf("%d-%016x.mp4", i, rand.Uint64()),
+			look:   stats.AllFrames.Images(f),
+		}
 		r.now.feeds[f.Key] = fd
 		e := r.now
 		go func() {
@@ -288,7 +315,17 @@ func (r *Recorder) encode(ctx context.Context, fd *feed) error {
 func (r *Recorder) compress(fd *feed, e *recording) error {
 	f := fd.f
 	for p := range fd.frames {
-		b, err := video.EncodeImage(&robocache.FrameRef{Raw: &robocache.Raw{Pix: p, Height: f.Height, Width: f.Width, Channels: f.Channels, DType: f.DType}})
+		b, err := video.EncodeImage(
+			&robocache.FrameRef{
+				Raw: &robocache.Raw{
+					Pix:      p,
+					Height:   f.Height,
+					Width:    f.Width,
+					Channels: f.Channels,
+					DType:    f.DType,
+				},
+			},
+		)
 		r.back(p)
 		if err != nil {
 			return err
@@ -325,8 +362,9 @@ func (e *recording) finish() {
 	}
 }
 
-// SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there, whatever happens to this process. After an error (a full
-// disk) the dataset is as it was, and the episode is still under way: save it again, or discard it.
+// SaveEpisode ends the episode under way and makes it a part of the dataset: on return it is there,
+// whatever happens to this process. After an error (a full disk) the dataset is as it was, and the
+// episode is still under way: save it again, or discard it.
 func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
 	if err := r.closed(); err != nil {
@@ -339,7 +377,15 @@ func (r *Recorder) SaveEpisode(ctx context.Context) (err error) {
 			WithHint("add_frame() comes before save_episode()")
 	}
 	e.finish()
-	ep := &EpisodeData{Length: e.rows, Columns: e.columns, Text: e.text, Images: map[string][][]byte{}, Videos: map[string]VideoPart{}, Tasks: e.tasks, FrameStats: map[string]*stats.Pixels{}}
+	ep := &EpisodeData{
+		Length:     e.rows,
+		Columns:    e.columns,
+		Text:       e.text,
+		Images:     map[string][][]byte{},
+		Videos:     map[string]VideoPart{},
+		Tasks:      e.tasks,
+		FrameStats: map[string]*stats.Pixels{},
+	}
 	e.alignRows(r.cfg.Features)
 	size := e.held.Load()
 	for key, fd := range e.feeds {
@@ -392,7 +438,8 @@ func (r *Recorder) frameStats(next *recorded) robocache.Stats {
 	return out
 }
 
-// together are the statistics of two sets of rows. Quantiles of the whole do not follow from those of its parts: guess takes their mean, weighted by rows.
+// together are the statistics of two sets of rows. Quantiles of the whole do not follow from those
+// of its parts: guess takes their mean, weighted by rows.
 func together(a, b *robocache.FeatureStats, guess bool) *robocache.FeatureStats {
 	if a == nil || b == nil || len(a.Mean) != len(b.Mean) {
 		if b == nil {

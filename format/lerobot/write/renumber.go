@@ -13,15 +13,24 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// renumber says how a file of a shard is written again, with lower numbers of episodes and rows. It is rare (an episode was left out, a shard is missing), and the files
-// are small beside the mp4s, which hold no numbers: the library's rows will do.
-func renumber(name string, episodes int, rows int64) func(context.Context, robocache.Ranged, io.Writer) error {
+// renumber says how a file of a shard is written again, with lower numbers of episodes and rows. It
+// is rare (an episode was left out, a shard is missing), and the files are small beside the mp4s,
+// which hold no numbers: the library's rows will do.
+func renumber(
+	name string,
+	episodes int,
+	rows int64,
+) func(context.Context, robocache.Ranged, io.Writer) error {
 	var less map[string]int64 // by column
 	switch {
 	case strings.HasPrefix(name, "data/"):
 		less = map[string]int64{"episode_index": int64(episodes), "index": rows}
 	case strings.HasPrefix(name, "meta/episodes/"):
-		less = map[string]int64{"episode_index": int64(episodes), "dataset_from_index": rows, "dataset_to_index": rows}
+		less = map[string]int64{
+			"episode_index":      int64(episodes),
+			"dataset_from_index": rows,
+			"dataset_to_index":   rows,
+		}
 		for _, s := range []string{"min", "max", "mean", "q01", "q10", "q50", "q90", "q99"} {
 			less["stats/episode_index/"+s], less["stats/index/"+s] = int64(episodes), rows
 		}
@@ -49,7 +58,11 @@ func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[s
 			shift[i] = n
 		}
 	}
-	options := []parquet.WriterOption{f.Schema(), parquet.Compression(&parquet.Snappy), parquet.CreatedBy(writerIdentity, writerFormatVersion, "")}
+	options := []parquet.WriterOption{
+		f.Schema(),
+		parquet.Compression(&parquet.Snappy),
+		parquet.CreatedBy(writerIdentity, writerFormatVersion, ""),
+	}
 	for _, kv := range f.Metadata().KeyValueMetadata {
 		options = append(options, parquet.KeyValueMetadata(kv.Key, kv.Value))
 	}
@@ -70,9 +83,11 @@ func rewrite(ctx context.Context, in robocache.Ranged, out io.Writer, less map[s
 					switch {
 					case !ok || v.IsNull():
 					case v.Kind() == parquet.Int64:
-						row[k] = parquet.Int64Value(v.Int64()-by).Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+						row[k] = parquet.Int64Value(v.Int64()-by).
+							Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
 					case v.Kind() == parquet.Double:
-						row[k] = parquet.DoubleValue(v.Double()-float64(by)).Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
+						row[k] = parquet.DoubleValue(v.Double()-float64(by)).
+							Level(v.RepetitionLevel(), v.DefinitionLevel(), v.Column())
 					}
 				}
 			}

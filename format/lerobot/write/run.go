@@ -25,7 +25,10 @@ type turn struct {
 }
 
 func (t *turn) find(s robocache.Severity, code string, where robocache.Where, msg string) {
-	t.findings = append(t.findings, robocache.Finding{Severity: s, Code: code, Where: where, Message: msg})
+	t.findings = append(
+		t.findings,
+		robocache.Finding{Severity: s, Code: code, Where: where, Message: msg},
+	)
 }
 
 // size is what an episode takes in memory.
@@ -36,15 +39,18 @@ func (t *turn) size() int64 {
 	return t.ep.Size()
 }
 
-// Episodes that share an encoder: as many as keep its start, a tenth of a second, below a few percent of its work.
+// Episodes that share an encoder: as many as keep its start, a tenth of a second, below a few
+// percent of its work.
 const (
 	groupRows   = 4096
 	groupPixels = 256 << 20
-	groupLeast  = 1024 // rows, unless the option group_rows says another number: small datasets are made in few groups
-	groupStills = 256  // rows, where images stay images: they lie in memory with their episode
+	// rows, unless the option group_rows says another number: small datasets are made in few groups
+	groupLeast  = 1024
+	groupStills = 256 // rows, where images stay images: they lie in memory with their episode
 )
 
-// groups cuts the episodes into runs that are read and encoded together. They follow from the dataset alone, not from the machine (C9).
+// groups cuts the episodes into runs that are read and encoded together. They follow from the
+// dataset alone, not from the machine (C9).
 func (c *conversion) groups() [][]int {
 	pixels, encodes, stills, total := 0, false, false, 0
 	for i := range c.features {
@@ -116,8 +122,8 @@ func (c *conversion) countFrames(t *turn) {
 // aheadBytes bounds what lies in memory of episodes that were read ahead.
 const aheadBytes = 1 << 30
 
-// estimate is what a group's rows declare that they take in memory: numbers twice (as read, and as the column that is made of them), images that stay
-// images as raw pixels, texts not at all.
+// estimate is what a group's rows declare that they take in memory: numbers twice (as read, and as
+// the column that is made of them), images that stay images as raw pixels, texts not at all.
 func (c *conversion) estimate(group []int) (n int64) {
 	var row int64 = 8 // the bookkeeping columns, packed
 	for i := range c.features {
@@ -125,7 +131,15 @@ func (c *conversion) estimate(group []int) (n int64) {
 		case robocache.KindNumeric:
 			row += 2 * int64(f.Elements()) * int64(f.DType.Size())
 		case robocache.KindImage:
-			row += int64(f.Width) * int64(f.Height) * int64(max(1, f.Channels)) * int64(f.DType.Size())
+			row += int64(
+				f.Width,
+			) * int64(
+				f.Height,
+			) * int64(
+				max(1, f.Channels),
+			) * int64(
+				f.DType.Size(),
+			)
 		}
 	}
 	for _, i := range group {
@@ -134,16 +148,18 @@ func (c *conversion) estimate(group []int) (n int64) {
 	return n
 }
 
-// ahead gives the episodes in order, read and encoded while those before them are written: Threads groups at once, one more waiting. Where groups are
-// large they are fewer: those in memory, and those under way at the size that their rows declare (corrected by those that are finished), stay within aheadBytes,
-// but for the one whose turn is next.
+// ahead gives the episodes in order, read and encoded while those before them are written: Threads
+// groups at once, one more waiting. Where groups are large they are fewer: those in memory, and
+// those under way at the size that their rows declare (corrected by those that are finished), stay
+// within aheadBytes, but for the one whose turn is next.
 func (c *conversion) ahead(ctx context.Context, w *Writer, take func(*turn) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var admit sync.WaitGroup
 	var work errgroup.Group
 	groups := c.groups()
 	r := newLimiter(c.opt.Threads+1, aheadBytes)
-	defer func() { stop(); r.close(); admit.Wait(); _ = work.Wait() }() // before the caller stops the writer
+	// before the caller stops the writer
+	defer func() { stop(); r.close(); admit.Wait(); _ = work.Wait() }()
 	places := make([]chan []*turn, len(groups))
 	for i := range places {
 		places[i] = make(chan []*turn, 1)
@@ -193,7 +209,12 @@ func (c *conversion) write(ctx context.Context, w *Writer) error {
 		if ctx.Err() != nil || !c.opt.SkipBad || !bearable || !robocache.Bad(err) {
 			return robocache.At(err, robocache.Where{place: c.src.Info().EpisodeIndex(t.e)})
 		}
-		c.find(robocache.SeverityError, "episode-skipped", robocache.Where{"episode": t.m.Old}, err.Error())
+		c.find(
+			robocache.SeverityError,
+			"episode-skipped",
+			robocache.Where{"episode": t.m.Old},
+			err.Error(),
+		)
 		t.m.New, t.m.FromIndex = -1, 0
 		return nil
 	}
@@ -212,8 +233,14 @@ func (c *conversion) write(ctx context.Context, w *Writer) error {
 				err = w.AddEpisode(ctx, *t.ep)
 			}
 			if err != nil {
-				// Pixels that cannot be decoded show only here. What the machine lacks is no fault of the episode.
-				if err := skip(t, err, "source episode", !errors.Is(err, robocache.ErrUnsupported) && w.failed == nil); err != nil {
+				// Pixels that cannot be decoded show only here. What the machine lacks is no fault
+				// of the episode.
+				if err := skip(
+					t,
+					err,
+					"source episode",
+					!errors.Is(err, robocache.ErrUnsupported) && w.failed == nil,
+				); err != nil {
 					return err
 				}
 			}
@@ -225,8 +252,9 @@ func (c *conversion) write(ctx context.Context, w *Writer) error {
 	})
 }
 
-// limiter lets groups in, while there is room for them: so many at once, and so many bytes. A group says how large it will be; how much larger or
-// smaller those were that are finished corrects what the others say, and until one is finished their own estimate stands.
+// limiter lets groups in, while there is room for them: so many at once, and so many bytes. A group
+// says how large it will be; how much larger or smaller those were that are finished corrects what
+// the others say, and until one is finished their own estimate stands.
 type limiter struct {
 	mu       sync.Mutex
 	free     *sync.Cond
@@ -245,7 +273,8 @@ func newLimiter(atOnce int, limit int64) *limiter {
 	return r
 }
 
-// enter waits for room for a group that says its size; false where the limiter was closed. One alone always has room.
+// enter waits for room for a group that says its size; false where the limiter was closed. One
+// alone always has room.
 func (r *limiter) enter(estimate int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,7 +42,15 @@ type tailEpisode struct {
 
 // beginTail returns a tail whose first file has the number file. The next episode is its first.
 func (r *Recorder) beginTail(ctx context.Context, file int) (tail, error) {
-	t := tail{first: r.nextEpisode(), row: r.nextRow(), file: file, next: file, base: r.whole, tasks: r.cfg.Tasks, head: map[string][]byte{}}
+	t := tail{
+		first: r.nextEpisode(),
+		row:   r.nextRow(),
+		file:  file,
+		next:  file,
+		base:  r.whole,
+		tasks: r.cfg.Tasks,
+		head:  map[string][]byte{},
+	}
 	for _, name := range order {
 		if strings.HasSuffix(name, "/") || name == "README.md" && !r.whole.card {
 			continue
@@ -72,8 +80,14 @@ func (r *Recorder) nextEpisode() int { return r.count.Episodes + r.unusedNumbers
 // nextRow returns the index of its first row.
 func (r *Recorder) nextRow() int64 { return r.count.Frames + r.unusedNumbers().firstRow }
 
-// save writes the tail with the new episode at its end. A full tail is left as it is, and the episode begins the next one.
-func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native *nativeEpisode) error {
+// save writes the tail with the new episode at its end. A full tail is left as it is, and the
+// episode begins the next one.
+func (r *Recorder) save(
+	ctx context.Context,
+	ep *EpisodeData,
+	size int64,
+	native *nativeEpisode,
+) error {
 	t := r.tail
 	full := len(t.eps) == tailEpisodes || len(t.eps) > 0 && t.bytes+size > tailBytes
 	if full {
@@ -100,8 +114,8 @@ func (r *Recorder) save(ctx context.Context, ep *EpisodeData, size int64, native
 	return nil
 }
 
-// DeleteLastEpisode removes the episode that was saved last. Rows of the episode under way are kept.
-// Only episodes in the files that this recorder is still writing can be deleted.
+// DeleteLastEpisode removes the episode that was saved last. Rows of the episode under way are
+// kept. Only episodes in the files that this recorder is still writing can be deleted.
 func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	defer crash.Recover(opRecord, &err)
 	if err := r.closed(); err != nil {
@@ -136,8 +150,9 @@ func (r *Recorder) DeleteLastEpisode(ctx context.Context) (err error) {
 	return nil
 }
 
-// rewriteTail writes the episodes of t, and the files above all episodes, into a staging directory. One rename to name
-// then makes it complete: apply puts complete directories in place, also after a kill.
+// rewriteTail writes the episodes of t, and the files above all episodes, into a staging directory.
+// One rename to name then makes it complete: apply puts complete directories in place, also after a
+// kill.
 func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	stage, err := os.MkdirTemp(r.own, "stage-")
 	if err != nil {
@@ -170,7 +185,10 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 		last.recording = nil
 	}
 	if name == shrunkName {
-		gone := slices.DeleteFunc(slices.Clone(before), func(file string) bool { return slices.Contains(t.files, file) })
+		gone := slices.DeleteFunc(
+			slices.Clone(before),
+			func(file string) bool { return slices.Contains(t.files, file) },
+		)
 		for _, ep := range r.tail.eps[len(t.eps):] {
 			if ep.recordingName != "" {
 				gone = append(gone, ep.recordingName)
@@ -192,11 +210,21 @@ func (r *Recorder) rewriteTail(ctx context.Context, t tail, name string) error {
 	return nil
 }
 
-// writeTail writes the episodes of t into dst, and returns the statistics and tasks of the dataset with them.
-func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (next recorded, tasks []string, err error) {
+// writeTail writes the episodes of t into dst, and returns the statistics and tasks of the dataset
+// with them.
+func (r *Recorder) writeTail(
+	ctx context.Context,
+	dst *store.Local,
+	t *tail,
+) (next recorded, tasks []string, err error) {
 	cfg := r.cfg
 	cfg.Encoders, cfg.Frames = 2, stats.AllFrames // the robot's loop wants the other cores
-	cfg.Shard = &shardPlace{firstEpisode: t.first, firstRow: t.row, firstFile: t.file, files: cfg.ChunksSize*(maxFileNumber+1) - t.file}
+	cfg.Shard = &shardPlace{
+		firstEpisode: t.first,
+		firstRow:     t.row,
+		firstFile:    t.file,
+		files:        cfg.ChunksSize*(maxFileNumber+1) - t.file,
+	}
 	recordingInfo, err := r.recordingInfo()
 	if err != nil {
 		return next, tasks, err
@@ -231,7 +259,13 @@ func (r *Recorder) writeTail(ctx context.Context, dst *store.Local, t *tail) (ne
 	for _, c := range w.cams {
 		number(c.chunk, c.file)
 	}
-	next = recorded{Recorded: r.whole.Recorded, exact: t.first+len(t.eps) == 1+r.unusedNumbers().firstEpisode, looks: maps.Clone(t.base.looks), totals: maps.Clone(t.base.totals), card: r.whole.card}
+	next = recorded{
+		Recorded: r.whole.Recorded,
+		exact:    t.first+len(t.eps) == 1+r.unusedNumbers().firstEpisode,
+		looks:    maps.Clone(t.base.looks),
+		totals:   maps.Clone(t.base.totals),
+		card:     r.whole.card,
+	}
 	for _, ep := range t.eps {
 		next.add(ep)
 	}
@@ -258,7 +292,8 @@ func (n *recorded) add(ep tailEpisode) {
 	}
 }
 
-// forget removes the encoded files of episodes that are not written again. Episodes of kept move to the new library.
+// forget removes the encoded files of episodes that are not written again. Episodes of kept move to
+// the new library.
 func (r *Recorder) forget(old, kept []tailEpisode) error {
 	_ = r.lib.Close() // else its open files would keep their space
 	for _, ep := range old {
@@ -362,14 +397,24 @@ func (r *Recorder) info(w *Writer) ([]byte, error) {
 	return indented(o)
 }
 
-// order is that in which files come into place: a reader who comes in between has the old info.json, and all that it speaks of. Every file begins with
-// what the one before held.
-var order = []string{RecordingsFolder + "/", "videos/", "data/", "meta/episodes/", "meta/tasks.parquet", "README.md", "meta/stats.json", countsName, infoName}
+// order is that in which files come into place: a reader who comes in between has the old
+// info.json, and all that it speaks of. Every file begins with what the one before held.
+var order = []string{
+	RecordingsFolder + "/",
+	"videos/",
+	"data/",
+	"meta/episodes/",
+	"meta/tasks.parquet",
+	"README.md",
+	"meta/stats.json",
+	countsName,
+	infoName,
+}
 
 const infoName = "meta/info.json"
 
-// apply moves the staged files of a save or deletion into place, also those of a recorder that was killed. Files in place already are
-// no longer in the staging directory.
+// apply moves the staged files of a save or deletion into place, also those of a recorder that was
+// killed. Files in place already are no longer in the staging directory.
 func (r *Recorder) apply(ctx context.Context) error {
 	if err := r.applyFrom(ctx, wholeName); err != nil {
 		return err
@@ -377,8 +422,9 @@ func (r *Recorder) apply(ctx context.Context) error {
 	return r.applyFrom(ctx, shrunkName)
 }
 
-// applyFrom moves the files of a complete staging directory into the dataset. A save ends with info.json. A deletion takes
-// the opposite order and begins with info.json. In both, info.json never names a row that is not in place.
+// applyFrom moves the files of a complete staging directory into the dataset. A save ends with
+// info.json. A deletion takes the opposite order and begins with info.json. In both, info.json
+// never names a row that is not in place.
 func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 	from := filepath.Join(r.own, name)
 	var files, gone []string
@@ -407,9 +453,15 @@ func (r *Recorder) applyFrom(ctx context.Context, name string) error {
 		files = append(files, gone...)
 	}
 	rank := func(name string) int {
-		return slices.IndexFunc(order, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		return slices.IndexFunc(
+			order,
+			func(prefix string) bool { return strings.HasPrefix(name, prefix) },
+		)
 	}
-	slices.SortFunc(files, func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(
+		files,
+		func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) },
+	)
 	if name == shrunkName {
 		slices.Reverse(files)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/goatnote-inc/robocache/format/internal/pqw"
 )
 
-// column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata call it.
+// column is one column of a file that is written: what Parquet, Arrow and the Hugging Face metadata
+// call it.
 type outColumn struct {
 	name  string
 	node  parquet.Node // as a field of the root: optional
@@ -30,7 +31,8 @@ func (float16Type) LogicalType() *format.LogicalType { return &float16Logical }
 // plain keeps the library from its own choice for texts, a delta coding that not every reader has.
 func plain(n parquet.Node) parquet.Node { return parquet.Encoded(n, &parquet.Plain) }
 
-// stored keeps what is compressed already, frames, from being compressed once more: half the time of writing them, for nothing.
+// stored keeps what is compressed already, frames, from being compressed once more: half the time
+// of writing them, for nothing.
 func stored(n parquet.Node) parquet.Node { return parquet.Compressed(n, &parquet.Uncompressed) }
 
 // leafOf is how Parquet and Arrow call a type; nil for one that they do not have.
@@ -62,11 +64,14 @@ func scalarColumn(name string, d robocache.DType, dictionary bool) outColumn {
 	if dictionary {
 		leaf = parquet.Encoded(leaf, &parquet.RLEDictionary)
 	}
-	return outColumn{name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: at},
-		hf: rawf(`{"dtype": %q, "_type": "Value"}`, d)}
+	return outColumn{
+		name: name, node: parquet.Optional(leaf), field: pqw.Arrow{Name: name, Type: at},
+		hf: rawf(`{"dtype": %q, "_type": "Value"}`, d),
+	}
 }
 
-// listColumn is depth nested lists a row. fixed > 0 gives the innermost length to Arrow and the Hugging Face metadata.
+// listColumn is depth nested lists a row. fixed > 0 gives the innermost length to Arrow and the
+// Hugging Face metadata.
 func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	node, at := leafOf(d)
 	field := pqw.Arrow{Type: at}
@@ -80,12 +85,21 @@ func listColumn(name string, d robocache.DType, depth, fixed int) outColumn {
 	}
 	c := outColumn{name: name, node: parquet.Optional(node), field: field}
 	if fixed > 0 {
-		c.hf = rawf(`{"feature": {"dtype": %q, "_type": "Value"}, "length": %d, "_type": "List"}`, d, fixed)
+		c.hf = rawf(
+			`{"feature": {"dtype": %q, "_type": "Value"}, "length": %d, "_type": "List"}`,
+			d,
+			fixed,
+		)
 	}
 	return c
 }
 
-func rawf(format string, a ...any) json.RawMessage { return json.RawMessage(fmt.Sprintf(format, a...)) }
+func rawf(
+	format string,
+	a ...any,
+) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(format, a...))
+}
 
 // nodeOf makes the column of a feature; nil for video, which has none.
 func nodeOf(f *robocache.Feature) (*outColumn, error) {
@@ -94,10 +108,27 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 	case robocache.KindVideo:
 		return nil, nil
 	case robocache.KindImage:
-		c = outColumn{name: f.Key,
-			node:  parquet.Optional(pqw.Group([]string{"bytes", "path"}, []parquet.Node{parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))), parquet.Optional(plain(parquet.String()))})),
-			field: pqw.Arrow{Name: f.Key, Type: pqw.ArrowStruct, Children: []pqw.Arrow{{Name: "bytes", Type: pqw.ArrowBinary}, {Name: "path", Type: pqw.ArrowText}}},
-			hf:    json.RawMessage(`{"_type": "Image"}`)}
+		c = outColumn{
+			name: f.Key,
+			node: parquet.Optional(
+				pqw.Group(
+					[]string{"bytes", "path"},
+					[]parquet.Node{
+						parquet.Optional(stored(plain(parquet.Leaf(parquet.ByteArrayType)))),
+						parquet.Optional(plain(parquet.String())),
+					},
+				),
+			),
+			field: pqw.Arrow{
+				Name: f.Key,
+				Type: pqw.ArrowStruct,
+				Children: []pqw.Arrow{
+					{Name: "bytes", Type: pqw.ArrowBinary},
+					{Name: "path", Type: pqw.ArrowText},
+				},
+			},
+			hf: json.RawMessage(`{"_type": "Image"}`),
+		}
 	case robocache.KindText:
 		if !f.Scalar() {
 			return nil, unsupported(f.Key, "lerobot has text features of shape [1] only")
@@ -119,9 +150,19 @@ func nodeOf(f *robocache.Feature) (*outColumn, error) {
 			c = listColumn(f.Key, f.DType, 1, f.Shape[0])
 		case n <= 5:
 			c = listColumn(f.Key, f.DType, n, 0)
-			c.hf = rawf(`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`, spaced(f.Shape), f.DType, n)
-			c.field.Meta = [][2]string{{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType)},
-				{"ARROW:extension:name", fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n)}}
+			c.hf = rawf(
+				`{"shape": %s, "dtype": %q, "_type": "Array%dD"}`,
+				spaced(f.Shape),
+				f.DType,
+				n,
+			)
+			c.field.Meta = [][2]string{
+				{"ARROW:extension:metadata", fmt.Sprintf(`[%s, "%s"]`, spaced(f.Shape), f.DType)},
+				{
+					"ARROW:extension:name",
+					fmt.Sprintf("datasets.features.features.Array%dDExtensionType", n),
+				},
+			}
 		default:
 			return nil, unsupported(f.Key, "lerobot has at most 5 axes")
 		}
@@ -139,7 +180,8 @@ func unsupported(key, msg string) error {
 // spaced writes a shape as Python's json does.
 func spaced(shape []int) string { return strings.ReplaceAll(jsonText(shape), ",", ", ") }
 
-// schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both Parquet and Arrow ("pandas").
+// schemaOf makes the Parquet schema and the metadata of a file. extra is one more key for both
+// Parquet and Arrow ("pandas").
 func schemaOf(columns []outColumn, extraKey, extra string) (*parquet.Schema, map[string]string) {
 	names, nodes := make([]string, len(columns)), make([]parquet.Node, len(columns))
 	fields := make([]pqw.Arrow, len(columns))

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+
 	"github.com/goatnote-inc/robocache"
 	"github.com/goatnote-inc/robocache/format/internal/reader"
 	"github.com/goatnote-inc/robocache/store"
 	"github.com/goatnote-inc/robocache/video"
-	"os"
-	"path/filepath"
 )
 
 // segment is where an episode's images of one camera lie in the source.
@@ -73,7 +74,11 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 			return nil, robocache.Malformed("convert", robocache.Where{"row": k}, "the row has no image").
 				WithHint("leave the episode out, or fix the video")
 		case r.Path == "":
-			return nil, robocache.Malformed("convert", robocache.Where{"row": k}, "a still image in a stream of video")
+			return nil, robocache.Malformed(
+				"convert",
+				robocache.Where{"row": k},
+				"a still image in a stream of video",
+			)
 		case r.Path != first.Path || r.Ordinal != first.Ordinal+k:
 			s.reason = "the images are no unbroken run of one file"
 		}
@@ -86,7 +91,15 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	if s.reason == "" {
 		err := c.ofSize(ctx, f, first.Path)
 		if err == nil {
-			s.before, s.behind, err = Copyable(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(rows), c.opt.hidden, c.fps)
+			s.before, s.behind, err = Copyable(
+				ctx,
+				c.lib,
+				first.Path,
+				first.Ordinal,
+				first.Ordinal+len(rows),
+				c.opt.hidden,
+				c.fps,
+			)
 		}
 		var why *robocache.Error
 		joined := false
@@ -113,13 +126,25 @@ func (c *conversion) segment(ctx context.Context, f *feature, e int) (*segment, 
 	return s, nil
 }
 
-// joined finds the frames at the ends of an episode that are encoded so that those between can be copied. false: none can, or what an encoder writes here
-// cannot stand in one file with them.
-func (c *conversion) joined(ctx context.Context, f *feature, first robocache.FrameRef, s *segment) (bool, error) {
+// joined finds the frames at the ends of an episode that are encoded so that those between can be
+// copied. false: none can, or what an encoder writes here cannot stand in one file with them.
+func (c *conversion) joined(
+	ctx context.Context,
+	f *feature,
+	first robocache.FrameRef,
+	s *segment,
+) (bool, error) {
 	if c.ofSize(ctx, f, first.Path) != nil {
 		return false, nil
 	}
-	head, tail, ok, err := joints(ctx, c.lib, first.Path, first.Ordinal, first.Ordinal+len(s.refs), c.fps)
+	head, tail, ok, err := joints(
+		ctx,
+		c.lib,
+		first.Path,
+		first.Ordinal,
+		first.Ordinal+len(s.refs),
+		c.fps,
+	)
 	if err != nil {
 		return false, err
 	}
@@ -130,7 +155,15 @@ func (c *conversion) joined(ctx context.Context, f *feature, first robocache.Fra
 	defer file.Release()
 	holds := !ok
 	if !holds {
-		continues, err := c.continues(ctx, f, video.Part{File: file, From: first.Ordinal + head, To: first.Ordinal + len(s.refs) - tail})
+		continues, err := c.continues(
+			ctx,
+			f,
+			video.Part{
+				File: file,
+				From: first.Ordinal + head,
+				To:   first.Ordinal + len(s.refs) - tail,
+			},
+		)
 		if err != nil {
 			return false, err
 		}
@@ -143,7 +176,8 @@ func (c *conversion) joined(ctx context.Context, f *feature, first robocache.Fra
 	return true, nil
 }
 
-// continues says whether frames that are encoded here can stand before those of a file. It is tried once for each configuration of a decoder.
+// continues says whether frames that are encoded here can stand before those of a file. It is tried
+// once for each configuration of a decoder.
 func (c *conversion) continues(ctx context.Context, f *feature, part video.Part) (bool, error) {
 	entry := part.File.Index.Entries()[0]
 	id := fmt.Sprint(f.Key, entry)
@@ -158,7 +192,13 @@ func (c *conversion) continues(ctx context.Context, f *feature, part video.Part)
 			return err
 		}
 		defer os.RemoveAll(dir)
-		enc, _, err := newEncoder(ctx, filepath.Join(dir, "trial.mp4"), c.opt.out.Video.like(entry.Codec), c.fps, &f.Feature)
+		enc, _, err := newEncoder(
+			ctx,
+			filepath.Join(dir, "trial.mp4"),
+			c.opt.out.Video.like(entry.Codec),
+			c.fps,
+			&f.Feature,
+		)
 		if err != nil {
 			return err
 		}
@@ -167,7 +207,10 @@ func (c *conversion) continues(ctx context.Context, f *feature, part video.Part)
 		if f.Depth != nil {
 			spec.Pixel = video.Gray16
 		}
-		stillBytes, err := video.StillBytes(video.StillInfo{Width: f.Width, Height: f.Height}, &spec)
+		stillBytes, err := video.StillBytes(
+			video.StillInfo{Width: f.Width, Height: f.Height},
+			&spec,
+		)
 		if err != nil {
 			return err
 		}

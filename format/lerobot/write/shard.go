@@ -21,16 +21,27 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the numbers of the whole, so that its tables and mp4s
-// stand in the whole as they are: Merge writes what is above them, from what each shard said of itself. Quantiles do not follow from those of
-// shards: beside them lie the shard's numbers in ascending order, which Merge reads where a quantile is near.
-var Sharding = robocache.Sharding{Plan: planShards, Kept: kept, Renumber: renumber, LeavesEmpty: true, Merge: mergeShards}
+// Sharding writes a dataset in shards. A shard is a dataset whose episodes, rows and files have the
+// numbers of the whole, so that its tables and mp4s stand in the whole as they are: Merge writes
+// what is above them, from what each shard said of itself. Quantiles do not follow from those of
+// shards: beside them lie the shard's numbers in ascending order, which Merge reads where a
+// quantile is near.
+var Sharding = robocache.Sharding{
+	Plan:        planShards,
+	Kept:        kept,
+	Renumber:    renumber,
+	LeavesEmpty: true,
+	Merge:       mergeShards,
+}
 
 // sortedName is the file of a shard's stats.Sorter.
 const sortedName = "statistics"
 
 func kept(name string) bool {
-	return slices.ContainsFunc([]string{"data", "videos", "meta/episodes"}, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+	return slices.ContainsFunc(
+		[]string{"data", "videos", "meta/episodes"},
+		func(dir string) bool { return strings.HasPrefix(name, dir+"/") },
+	)
 }
 
 // shardPlace is where the episodes of a shard stand in the whole.
@@ -79,7 +90,11 @@ type shardFeature struct {
 }
 
 // planShards looks at the whole source as a run in one process would.
-func planShards(ctx context.Context, src robocache.Dataset, opt robocache.WriteOptions) (_ json.RawMessage, err error) {
+func planShards(
+	ctx context.Context,
+	src robocache.Dataset,
+	opt robocache.WriteOptions,
+) (_ json.RawMessage, err error) {
 	defer crash.Recover("plan", &err)
 	c, err := newConversion(ctx, src, opt)
 	if err != nil {
@@ -143,7 +158,8 @@ func (c *conversion) agreed() error {
 	return nil
 }
 
-// intoShard puts the writer where the shard stands. Each has as many file numbers as there are for all; of up to 1000 shards each has a chunk.
+// intoShard puts the writer where the shard stands. Each has as many file numbers as there are for
+// all; of up to 1000 shards each has a chunk.
 func (c *conversion) intoShard(cfg *Config) {
 	s := c.opt.Shard
 	if s == nil {
@@ -151,15 +167,22 @@ func (c *conversion) intoShard(cfg *Config) {
 	}
 	cfg.Tasks, cfg.ChunksSize = c.shard.Tasks, maxFileNumber+1
 	files := cfg.ChunksSize * cfg.ChunksSize / max(s.Count, cfg.ChunksSize)
-	cfg.Shard = &shardPlace{index: s.Index, firstEpisode: s.FirstEpisode, firstRow: s.FirstRow, firstFile: s.Index * files, files: files}
+	cfg.Shard = &shardPlace{
+		index:        s.Index,
+		firstEpisode: s.FirstEpisode,
+		firstRow:     s.FirstRow,
+		firstFile:    s.Index * files,
+		files:        files,
+	}
 }
 
 // shardSummary is what the whole needs to know of a shard beside its files.
 type shardSummary struct {
-	Numbers map[string][]stats.Part    `json:"numbers,omitempty"` // of numeric features
-	Images  map[string]json.RawMessage `json:"images,omitempty"`  // what was counted of the frames of each camera: stats.Pixels
-	Info    json.RawMessage            `json:"info,omitempty"`    // its info.json
-	Report  *Report                    `json:"report"`            // without its episodes
+	Numbers map[string][]stats.Part `json:"numbers,omitempty"` // of numeric features
+	// what was counted of the frames of each camera: stats.Pixels
+	Images map[string]json.RawMessage `json:"images,omitempty"`
+	Info   json.RawMessage            `json:"info,omitempty"` // its info.json
+	Report *Report                    `json:"report"`         // without its episodes
 }
 
 // endShard ends the files of a shard.
@@ -229,8 +252,14 @@ func compact(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last, and only where there is none.
-func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards []robocache.ShardReport) (err error) {
+// mergeShards writes what stands over the shards; info.json, which makes a dataset of them, last,
+// and only where there is none.
+func mergeShards(
+	ctx context.Context,
+	uri string,
+	plan json.RawMessage,
+	shards []robocache.ShardReport,
+) (err error) {
 	defer crash.Recover("commit", &err)
 	var schema shardSchema
 	if err := decode("the schema of the plan", plan, &schema); err != nil {
@@ -241,7 +270,11 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		return err
 	}
 	defer store.Close(dst)
-	w := &Writer{dst: dst, texts: schema.Tasks, cfg: Config{Extra: schema.Extra, FPS: schema.Report.FPS}}
+	w := &Writer{
+		dst:   dst,
+		texts: schema.Tasks,
+		cfg:   Config{Extra: schema.Extra, FPS: schema.Report.FPS},
+	}
 	r, planned := schema.Report, len(schema.Report.Findings)
 	if w.cfg.Extra == nil {
 		w.cfg.Extra = map[string][]byte{}
@@ -253,21 +286,30 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range shards {
 		g.Go(crash.Func("commit", func() error {
-			return decode(fmt.Sprintf("the summary of shard %d", i), shards[i].Summary, &summaries[i])
+			return decode(
+				fmt.Sprintf("the summary of shard %d", i),
+				shards[i].Summary,
+				&summaries[i],
+			)
 		}))
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	for i, s := range summaries {
-		file := &stats.SortedFile{Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) }}
+		file := &stats.SortedFile{
+			Open: func() (robocache.Ranged, error) { return dst.Open(ctx, shards[i].Dir+"/"+sortedName) },
+		}
 		defer file.Close()
 		for key, parts := range s.Numbers {
 			for k := range parts {
 				parts[k].File = file
 			}
-			less := 0.0 // the shard has the numbers that were planned: where episodes are missing before it, its own are lower
-			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok && len(parts) > 0 {
+			// the shard has the numbers that were planned: where episodes are missing before it,
+			// its own are lower
+			less := 0.0
+			if actual, ok := map[string]float64{"episode_index": float64(w.written), "index": float64(w.rows)}[key]; ok &&
+				len(parts) > 0 {
 				least, err := parts[0].Least(0)
 				if err != nil {
 					return err
@@ -305,7 +347,12 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		return misuse(nil, "a dataset without episodes: none of the shards has a row", "", "", "")
 	}
 	if w.written != r.NumEpisodes && schema.Splits != nil {
-		r.Findings, schema.Splits = append(r.Findings, robocache.LostSplits(slices.Sorted(maps.Keys(schema.Splits)), "episodes of the plan are missing")...), nil
+		r.Findings, schema.Splits = append(
+			r.Findings,
+			robocache.LostSplits(
+				slices.Sorted(maps.Keys(schema.Splits)),
+				"episodes of the plan are missing",
+			)...), nil
 	}
 	r.NumEpisodes, r.NumFrames = w.written, w.rows
 	if w.cfg.Extra[reportName], err = reportText(r); err != nil {
@@ -356,15 +403,22 @@ func mergeShards(ctx context.Context, uri string, plan json.RawMessage, shards [
 		if have, err := store.ReadFile(ctx, dst, name, 64<<20); err != nil {
 			return err
 		} else if !bytes.Equal(have, text) {
-			return misuse(robocache.Where{"dataset": dst.URI(), "file": name}, "there is another dataset here", "", "", "choose an empty destination")
+			return misuse(
+				robocache.Where{"dataset": dst.URI(), "file": name},
+				"there is another dataset here",
+				"",
+				"",
+				"choose an empty destination",
+			)
 		}
 		return nil
 	}
 	return err
 }
 
-// shardEpisodes reads from the report of a shard which episode became which. The first written episode
-// gets the given index and first row: planned numbers are higher if episodes before it were left out.
+// shardEpisodes reads from the report of a shard which episode became which. The first written
+// episode gets the given index and first row: planned numbers are higher if episodes before it were
+// left out.
 func shardEpisodes(
 	ctx context.Context, st store.Store, dir string, index int, row int64,
 ) ([]EpisodeMap, error) {
@@ -398,11 +452,13 @@ func decode(what string, b []byte, v any) error {
 	return nil
 }
 
-// mergeFindings adds what another shard found; what several say is said once, with how often, but for what the plan, the first of all, has said of the whole.
+// mergeFindings adds what another shard found; what several say is said once, with how often, but
+// for what the plan, the first of all, has said of the whole.
 func mergeFindings(planned int, all, more []robocache.Finding) []robocache.Finding {
 	for _, f := range more {
 		i := slices.IndexFunc(all, func(g robocache.Finding) bool {
-			return g.Code == f.Code && g.Message == f.Message && path.Base(g.Where.String()) == path.Base(f.Where.String())
+			return g.Code == f.Code && g.Message == f.Message &&
+				path.Base(g.Where.String()) == path.Base(f.Where.String())
 		})
 		if i < 0 {
 			all = append(all, f)

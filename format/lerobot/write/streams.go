@@ -22,7 +22,8 @@ const (
 	RecordingsFormat = "mcap"
 	// StreamsKey is the key of info.json that lists the streams with native clocks.
 	StreamsKey = "robocache_streams"
-	// RowClock is the stream of a recording that holds the number and the measured time of each row.
+	// RowClock is the stream of a recording that holds the number and the measured time of each
+	// row.
 	RowClock = "frame_index"
 )
 
@@ -62,7 +63,10 @@ func ParseStreams(text json.RawMessage) (map[string]float64, error) {
 func StreamsText(streams map[string]float64) (json.RawMessage, error) {
 	all := map[string]streamInfo{}
 	for key, hz := range streams {
-		all[key] = streamInfo{hz, RecordingsFolder + "/episode_{episode_index:06d}." + RecordingsFormat}
+		all[key] = streamInfo{
+			hz,
+			RecordingsFolder + "/episode_{episode_index:06d}." + RecordingsFormat,
+		}
 	}
 	return json.Marshal(all)
 }
@@ -93,7 +97,10 @@ func (r *Recorder) resumeStreams(info []byte) error {
 // checkStreams rejects streams that cannot have a native clock.
 func (r *Recorder) checkStreams() error {
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
-		i := slices.IndexFunc(r.cfg.Features, func(f robocache.Feature) bool { return f.Key == key })
+		i := slices.IndexFunc(
+			r.cfg.Features,
+			func(f robocache.Feature) bool { return f.Key == key },
+		)
 		if i < 0 || r.cfg.Features[i].Kind != robocache.KindNumeric || key == RowClock {
 			return robocache.Unsupported(opRecord, robocache.Where{"stream": key}, "only streams of numbers are recorded at a rate of their own").
 				WithHint("Leave hz out: cameras and texts have a value in each row.")
@@ -102,7 +109,8 @@ func (r *Recorder) checkStreams() error {
 	return nil
 }
 
-// AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. Times of a stream increase.
+// AddSample adds a sample of a stream with a native clock, at time t in nanoseconds. Times of a
+// stream increase.
 func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 	defer crash.Recover(opRecord, &err)
 	if err := r.closed(); err != nil {
@@ -140,7 +148,13 @@ func (r *Recorder) AddSample(key string, t int64, value []byte) (err error) {
 		e.native[key] = s
 	}
 	if n := len(s.times); n > 0 && t <= s.times[n-1] {
-		return misuse(nil, "time", fmt.Sprintf("a time after the last sample, %d ns", s.times[n-1]), fmt.Sprintf("%d ns", t), "Add the samples of a stream in the order of their times.")
+		return misuse(
+			nil,
+			"time",
+			fmt.Sprintf("a time after the last sample, %d ns", s.times[n-1]),
+			fmt.Sprintf("%d ns", t),
+			"Add the samples of a stream in the order of their times.",
+		)
 	}
 	s.times, s.data = append(s.times, t), append(s.data, value...)
 	e.held.Add(int64(len(value)) + 8)
@@ -156,7 +170,8 @@ func (r *Recorder) feature(key string) *robocache.Feature {
 	return nil
 }
 
-// checkTime rejects a row whose time is before the last row, or before the first sample of a stream.
+// checkTime rejects a row whose time is before the last row, or before the first sample of a
+// stream.
 func (r *Recorder) checkTime(t int64) error {
 	if len(r.opt.Streams) == 0 {
 		return nil
@@ -166,7 +181,13 @@ func (r *Recorder) checkTime(t int64) error {
 	}
 	e := r.now
 	if e != nil && len(e.rowTimes) > 0 && t <= e.rowTimes[len(e.rowTimes)-1] {
-		return misuse(nil, "time", fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]), fmt.Sprintf("%d ns", t), "Pass the time at which the row was measured, on the clock of add().")
+		return misuse(
+			nil,
+			"time",
+			fmt.Sprintf("a time after the last row, %d ns", e.rowTimes[len(e.rowTimes)-1]),
+			fmt.Sprintf("%d ns", t),
+			"Pass the time at which the row was measured, on the clock of add().",
+		)
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.opt.Streams)) {
 		if e == nil || e.native[key] == nil || e.native[key].times[0] > t {
@@ -182,10 +203,17 @@ func checkSign(t int64) error {
 	if t >= 0 {
 		return nil
 	}
-	return misuse(nil, "time", "a time of at least 0 ns", fmt.Sprintf("%d ns", t), "Pass times of a clock that is not negative, such as time.monotonic_ns().")
+	return misuse(
+		nil,
+		"time",
+		"a time of at least 0 ns",
+		fmt.Sprintf("%d ns", t),
+		"Pass times of a clock that is not negative, such as time.monotonic_ns().",
+	)
 }
 
-// alignRows fills the columns of native streams: each row holds the last sample at or before its time.
+// alignRows fills the columns of native streams: each row holds the last sample at or before its
+// time.
 func (e *recording) alignRows(features []robocache.Feature) {
 	for i := range features {
 		s, size := e.native[features[i].Key], features[i].RowBytes()
@@ -211,12 +239,23 @@ func (r *Recorder) writeRecording(ctx context.Context, stage string, ep tailEpis
 	if err != nil {
 		return err
 	}
-	report, err := format.Write(ctx, ep.recording, filepath.Join(stage, filepath.FromSlash(ep.recording.name)), robocache.WriteOptions{Threads: 1})
+	report, err := format.Write(
+		ctx,
+		ep.recording,
+		filepath.Join(stage, filepath.FromSlash(ep.recording.name)),
+		robocache.WriteOptions{Threads: 1},
+	)
 	if err != nil {
 		return err
 	}
 	if len(report.Dropped) > 0 {
-		return robocache.Unsupported(opRecord, nil, "streams %v cannot be kept in %s", report.Dropped, RecordingsFormat)
+		return robocache.Unsupported(
+			opRecord,
+			nil,
+			"streams %v cannot be kept in %s",
+			report.Dropped,
+			RecordingsFormat,
+		)
 	}
 	return nil
 }
@@ -233,7 +272,8 @@ func (r *Recorder) recordingInfo() (map[string]json.RawMessage, error) {
 	return map[string]json.RawMessage{StreamsKey: streamsText}, nil
 }
 
-// nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows on theirs.
+// nativeEpisode is the samples of one episode as a dataset: each stream on its clock, and the rows
+// on theirs.
 type nativeEpisode struct {
 	name   string
 	info   robocache.Info
@@ -249,21 +289,43 @@ func (r *Recorder) nativeOf(e *recording) *nativeEpisode {
 	}
 	index := r.nextEpisode()
 	d := &nativeEpisode{
-		name: RecordingName(int64(index)), index: index, native: maps.Clone(e.native), tasks: e.tasks,
+		name: RecordingName(
+			int64(index),
+		),
+		index:  index,
+		native: maps.Clone(e.native),
+		tasks:  e.tasks,
 	}
 	rows := &samples{times: e.rowTimes}
 	for k := range e.rowTimes {
 		rows.data = binary.LittleEndian.AppendUint64(rows.data, uint64(k))
 	}
 	d.native[RowClock] = rows
-	d.info = robocache.Info{URI: d.name, Format: "lerobot", Robot: r.cfg.Robot, FPS: r.cfg.FPS, Clock: RowClock, Episodes: 1, Frames: int64(e.rows)}
+	d.info = robocache.Info{
+		URI:      d.name,
+		Format:   "lerobot",
+		Robot:    r.cfg.Robot,
+		FPS:      r.cfg.FPS,
+		Clock:    RowClock,
+		Episodes: 1,
+		Frames:   int64(e.rows),
+	}
 	for i := range r.cfg.Features {
 		if f := r.cfg.Features[i]; d.native[f.Key] != nil {
 			f.Clock = f.Key
 			d.info.Features = append(d.info.Features, f)
 		}
 	}
-	d.info.Features = append(d.info.Features, robocache.Feature{Key: RowClock, Kind: robocache.KindNumeric, DType: robocache.Int64, Shape: []int{1}, Clock: RowClock})
+	d.info.Features = append(
+		d.info.Features,
+		robocache.Feature{
+			Key:   RowClock,
+			Kind:  robocache.KindNumeric,
+			DType: robocache.Int64,
+			Shape: []int{1},
+			Clock: RowClock,
+		},
+	)
 	return d
 }
 
@@ -288,7 +350,12 @@ func (d *nativeEpisode) Times(_ context.Context, _ int, key string) ([]int64, er
 	return d.native[RowClock].times, nil
 }
 
-func (d *nativeEpisode) Gather(_ context.Context, key string, rows []robocache.Row, dst []byte) error {
+func (d *nativeEpisode) Gather(
+	_ context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	s, size := d.native[key], d.info.Feature(key).RowBytes()
 	for i, row := range rows {
 		copy(dst[i*size:(i+1)*size], s.data[row.Index*size:])
@@ -304,7 +371,12 @@ func (d *nativeEpisode) Text(_ context.Context, _ string, rows []robocache.Row) 
 	return out, nil
 }
 
-func (d *nativeEpisode) Frames(context.Context, string, []robocache.Row, []robocache.FrameRef) error {
+func (d *nativeEpisode) Frames(
+	context.Context,
+	string,
+	[]robocache.Row,
+	[]robocache.FrameRef,
+) error {
 	return errors.ErrUnsupported
 }
 

@@ -22,7 +22,12 @@ type outTable struct {
 	out  store.Writer
 }
 
-func (w *Writer) createTable(ctx context.Context, name string, schema *parquet.Schema, meta map[string]string) (_ *outTable, err error) {
+func (w *Writer) createTable(
+	ctx context.Context,
+	name string,
+	schema *parquet.Schema,
+	meta map[string]string,
+) (_ *outTable, err error) {
 	defer robocache.LocateIn(&err, "file", name)
 	w.begin(name)
 	out, err := w.dst.Create(ctx, name)
@@ -88,7 +93,8 @@ func (w *Writer) newSeries(dir string, columns []outColumn) (*tableSeries, error
 	return s, nil
 }
 
-// turn ends the file where a row group of about size bytes would take it over its size, and begins the next.
+// turn ends the file where a row group of about size bytes would take it over its size, and begins
+// the next.
 func (s *tableSeries) turn(ctx context.Context, size int64) error {
 	if s.t != nil {
 		if s.bytes+size < s.w.cfg.DataFileBytes && s.t.Groups() < maxGroups {
@@ -98,14 +104,25 @@ func (s *tableSeries) turn(ctx context.Context, size int64) error {
 			return err
 		}
 		var err error
-		s.chunk, s.file, err = nextFile(s.chunk, s.file, s.w.cfg.ChunksSize, path.Base(s.dir), s.w.cfg.Shard)
+		s.chunk, s.file, err = nextFile(
+			s.chunk,
+			s.file,
+			s.w.cfg.ChunksSize,
+			path.Base(s.dir),
+			s.w.cfg.Shard,
+		)
 		if err != nil {
 			return err
 		}
 	}
 	s.bytes, s.rows = 0, 0
 	var err error
-	if s.t, err = s.w.createTable(ctx, fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file), s.schema, s.meta); err != nil {
+	if s.t, err = s.w.createTable(
+		ctx,
+		fmt.Sprintf("%s/chunk-%03d/file-%03d.parquet", s.dir, s.chunk, s.file),
+		s.schema,
+		s.meta,
+	); err != nil {
 		return err
 	}
 	return nil
@@ -133,7 +150,8 @@ func (s *tableSeries) abort() {
 	}
 }
 
-// writtenEpisode is what meta/episodes says of one episode. It waits until the mp4 of each of its cameras is finished.
+// writtenEpisode is what meta/episodes says of one episode. It waits until the mp4 of each of its
+// cameras is finished.
 type writtenEpisode struct {
 	index, length int
 	tasks         []string
@@ -150,7 +168,10 @@ type videoPlace struct {
 }
 
 func (r *writtenEpisode) complete() bool {
-	return !slices.ContainsFunc(slices.Collect(maps.Values(r.videos)), func(v *videoPlace) bool { return !v.done })
+	return !slices.ContainsFunc(
+		slices.Collect(maps.Values(r.videos)),
+		func(v *videoPlace) bool { return !v.done },
+	)
 }
 
 // rowsPerGroup bounds the rows held: 5 KB each, nearly all statistics.
@@ -162,8 +183,8 @@ type episodeField struct {
 	put    func(v *pqw.Values, r *writtenEpisode)
 }
 
-// episodesWriter writes meta/episodes. The columns are known before the first episode: every feature that can have statistics has theirs,
-// null where an episode brings none.
+// episodesWriter writes meta/episodes. The columns are known before the first episode: every
+// feature that can have statistics has theirs, null where an episode brings none.
 type episodesWriter struct {
 	*tableSeries
 	fields []episodeField
@@ -177,10 +198,16 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 		e.fields = append(e.fields, episodeField{c, put})
 	}
 	i64 := func(name string, value func(r *writtenEpisode) int64) {
-		add(scalarColumn(name, robocache.Int64, true), func(v *pqw.Values, r *writtenEpisode) { v.Int64(value(r), 0, 1) })
+		add(
+			scalarColumn(name, robocache.Int64, true),
+			func(v *pqw.Values, r *writtenEpisode) { v.Int64(value(r), 0, 1) },
+		)
 	}
 	f64 := func(name string, value func(r *writtenEpisode) float64) {
-		add(scalarColumn(name, robocache.Float64, false), func(v *pqw.Values, r *writtenEpisode) { v.Float64(value(r), 0, 1) })
+		add(
+			scalarColumn(name, robocache.Float64, false),
+			func(v *pqw.Values, r *writtenEpisode) { v.Float64(value(r), 0, 1) },
+		)
 	}
 	i64("episode_index", func(r *writtenEpisode) int64 { return int64(r.index) })
 	add(listColumn("tasks", robocache.String, 1, 0), func(v *pqw.Values, r *writtenEpisode) {
@@ -192,9 +219,18 @@ func newEpisodesWriter(w *Writer) (*episodesWriter, error) {
 	i64("dataset_from_index", func(r *writtenEpisode) int64 { return r.from })
 	i64("dataset_to_index", func(r *writtenEpisode) int64 { return r.from + int64(r.length) })
 	for _, k := range w.keys {
-		i64("videos/"+k+"/chunk_index", func(r *writtenEpisode) int64 { return int64(r.videos[k].chunk) })
-		i64("videos/"+k+"/file_index", func(r *writtenEpisode) int64 { return int64(r.videos[k].file) })
-		f64("videos/"+k+"/from_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].from })
+		i64(
+			"videos/"+k+"/chunk_index",
+			func(r *writtenEpisode) int64 { return int64(r.videos[k].chunk) },
+		)
+		i64(
+			"videos/"+k+"/file_index",
+			func(r *writtenEpisode) int64 { return int64(r.videos[k].file) },
+		)
+		f64(
+			"videos/"+k+"/from_timestamp",
+			func(r *writtenEpisode) float64 { return r.videos[k].from },
+		)
 		f64("videos/"+k+"/to_timestamp", func(r *writtenEpisode) float64 { return r.videos[k].to })
 	}
 	for _, f := range w.feats {

@@ -19,7 +19,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Writer writes a dataset, episode after episode, by one goroutine at a time. See the contract of the package.
+// Writer writes a dataset, episode after episode, by one goroutine at a time. See the contract of
+// the package.
 type Writer struct {
 	dst       store.Writable
 	cfg       Config
@@ -64,11 +65,26 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		return nil, err
 	}
 	if _, err := dst.Stat(ctx, "meta/info.json"); err == nil {
-		return nil, misuse(robocache.Where{"dataset": dst.URI()}, "there is a dataset here already", "", "", "choose an empty destination")
+		return nil, misuse(
+			robocache.Where{"dataset": dst.URI()},
+			"there is a dataset here already",
+			"",
+			"",
+			"choose an empty destination",
+		)
 	} else if !errors.Is(err, robocache.ErrNotFound) {
 		return nil, err
 	}
-	w := &Writer{dst: dst, cfg: cfg, tasks: map[string]int64{}, cams: map[string]*outCamera{}, collect: stats.NewCollector(cfg.StatsBudget), looks: map[string]*stats.Pixels{}, known: map[string]*known{}, encoders: make(chan struct{}, cfg.Encoders)}
+	w := &Writer{
+		dst:      dst,
+		cfg:      cfg,
+		tasks:    map[string]int64{},
+		cams:     map[string]*outCamera{},
+		collect:  stats.NewCollector(cfg.StatsBudget),
+		looks:    map[string]*stats.Pixels{},
+		known:    map[string]*known{},
+		encoders: make(chan struct{}, cfg.Encoders),
+	}
 	var columns []outColumn
 	for _, f := range slices.Concat(cfg.Features, Bookkeeping) {
 		c, err := nodeOf(&f)
@@ -77,7 +93,8 @@ func NewWriter(ctx context.Context, dst store.Writable, cfg Config) (_ *Writer, 
 		}
 		wf := writtenFeature{Feature: f, pattern: pqw.Pattern(f.Shape...)}
 		if c != nil {
-			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") { // one number again and again
+			// one number again and again
+			if f.Default && (f.Key == "episode_index" || f.Key == "task_index") {
 				*c = scalarColumn(f.Key, f.DType, true)
 			}
 			columns = append(columns, *c)
@@ -127,8 +144,8 @@ func (w *Writer) task(text string) (int64, error) {
 	return n, nil
 }
 
-// Findings are what the writer noticed: values left out of statistics, frames without statistics. Where names the first episode, Count says how many
-// values or episodes.
+// Findings are what the writer noticed: values left out of statistics, frames without statistics.
+// Where names the first episode, Count says how many values or episodes.
 func (w *Writer) Findings() []robocache.Finding { return w.findings }
 
 // AddEpisode writes one episode.
@@ -157,7 +174,14 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 	p := ep.prepared
 	begun = true
 	w.hear(p.notes)
-	row := &writtenEpisode{index: w.written, length: ep.Length, from: w.rows, tasks: taskTexts(&ep), stats: robocache.Stats{}, videos: map[string]*videoPlace{}}
+	row := &writtenEpisode{
+		index:  w.written,
+		length: ep.Length,
+		from:   w.rows,
+		tasks:  taskTexts(&ep),
+		stats:  robocache.Stats{},
+		videos: map[string]*videoPlace{},
+	}
 	if err := w.bookkeeping(&ep, p.columns); err != nil {
 		return err
 	}
@@ -195,7 +219,13 @@ func (w *Writer) AddEpisode(ctx context.Context, ep EpisodeData) (err error) {
 // check refuses what would make a dataset that the reference misreads, before anything is written.
 func (w *Writer) check(ep *EpisodeData) error {
 	if ep.Length <= 0 {
-		return misuse(nil, "an episode without rows", "", "", "leave it out: the format has no empty episodes")
+		return misuse(
+			nil,
+			"an episode without rows",
+			"",
+			"",
+			"leave it out: the format has no empty episodes",
+		)
 	}
 	has := func(key string, n, want int, what string) error {
 		if n != want {
@@ -204,7 +234,12 @@ func (w *Writer) check(ep *EpisodeData) error {
 		return nil
 	}
 	if n := len(ep.Tasks); n != 1 {
-		if err := has("task", n, ep.Length, fmt.Sprintf("1 or %d task texts", ep.Length)); err != nil {
+		if err := has(
+			"task",
+			n,
+			ep.Length,
+			fmt.Sprintf("1 or %d task texts", ep.Length),
+		); err != nil {
 			return err
 		}
 	}
@@ -219,16 +254,31 @@ func (w *Writer) check(ep *EpisodeData) error {
 				return misuse(robocache.Where{"stream": f.Key}, "", "a video part", "none", "")
 			}
 		case robocache.KindImage:
-			if err := has(f.Key, len(ep.Images[f.Key]), ep.Length, fmt.Sprintf("%d frames", ep.Length)); err != nil {
+			if err := has(
+				f.Key,
+				len(ep.Images[f.Key]),
+				ep.Length,
+				fmt.Sprintf("%d frames", ep.Length),
+			); err != nil {
 				return err
 			}
 		case robocache.KindText, robocache.KindEvent:
-			if err := has(f.Key, len(ep.Text[f.Key]), ep.Length, fmt.Sprintf("%d texts", ep.Length)); err != nil {
+			if err := has(
+				f.Key,
+				len(ep.Text[f.Key]),
+				ep.Length,
+				fmt.Sprintf("%d texts", ep.Length),
+			); err != nil {
 				return err
 			}
 		default:
 			n := ep.Length * f.Elements() * f.DType.Size()
-			if err := has(f.Key, len(ep.Columns[f.Key]), n, fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape)); err != nil {
+			if err := has(
+				f.Key,
+				len(ep.Columns[f.Key]),
+				n,
+				fmt.Sprintf("%d bytes, %d rows of %v %v", n, ep.Length, f.DType, f.Shape),
+			); err != nil {
 				return err
 			}
 		}
@@ -236,7 +286,8 @@ func (w *Writer) check(ep *EpisodeData) error {
 	return nil
 }
 
-// count adds what was counted of an episode to the dataset's statistics, in the order of its features.
+// count adds what was counted of an episode to the dataset's statistics, in the order of its
+// features.
 func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 	for i := range w.feats {
 		f, c := &w.feats[i], &ep.prepared.columns[i]
@@ -247,25 +298,51 @@ func (w *Writer) count(ep *EpisodeData, row *writtenEpisode) error {
 			continue
 		}
 		if c.lost > 0 {
-			w.find(robocache.SeverityWarning, "non-finite-values", f.Key, w.written, "values that are NaN or infinite take no part in the statistics", c.lost)
+			w.find(
+				robocache.SeverityWarning,
+				"non-finite-values",
+				f.Key,
+				w.written,
+				"values that are NaN or infinite take no part in the statistics",
+				c.lost,
+			)
 		}
 		row.stats[f.Key] = c.stats
-		if err := robocache.At(w.collect.Add(f.Key, f.DType, f.Shape, c.raw), robocache.Where{"stream": f.Key}); err != nil {
+		if err := robocache.At(
+			w.collect.Add(f.Key, f.DType, f.Shape, c.raw),
+			robocache.Where{"stream": f.Key},
+		); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Writer) find(s robocache.Severity, code, key string, episode int, msg string, count int64) {
-	// One finding a code and stream, with the first episode: their number must not follow that of the episodes.
+func (w *Writer) find(
+	s robocache.Severity,
+	code, key string,
+	episode int,
+	msg string,
+	count int64,
+) {
+	// One finding a code and stream, with the first episode: their number must not follow that of
+	// the episodes.
 	for i := range w.findings {
 		if f := &w.findings[i]; f.Code == code && f.Where["stream"] == key {
 			f.Count += max(1, count)
 			return
 		}
 	}
-	w.findings = append(w.findings, robocache.Finding{Severity: s, Code: code, Where: robocache.Where{"stream": key, "episode": episode}, Message: msg, Count: max(1, count)})
+	w.findings = append(
+		w.findings,
+		robocache.Finding{
+			Severity: s,
+			Code:     code,
+			Where:    robocache.Where{"stream": key, "episode": episode},
+			Message:  msg,
+			Count:    max(1, count),
+		},
+	)
 }
 
 // maxGroups bounds the row groups of a file: Parquet numbers them in 16 bits.
@@ -314,9 +391,16 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.episodes() == 0 {
-		return misuse(nil, "a dataset without episodes: none of the source has a row", "", "", "the format cannot hold one; robocache doctor says of the source what its episodes lack")
+		return misuse(
+			nil,
+			"a dataset without episodes: none of the source has a row",
+			"",
+			"",
+			"the format cannot hold one; robocache doctor says of the source what its episodes lack",
+		)
 	}
-	// Each file waits for the disk: they do so together, beside the counting. info.json comes after all of them.
+	// Each file waits for the disk: they do so together, beside the counting. info.json comes after
+	// all of them.
 	var g errgroup.Group
 	parts := []func() error{w.data.end, func() error {
 		for _, key := range w.keys {
@@ -327,7 +411,11 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return w.flush(ctx, true)
 	}}
 	if w.cfg.Shard == nil { // else Merge writes them
-		parts = append(parts, func() error { return w.writeStats(ctx) }, func() error { return w.writeTexts(ctx) })
+		parts = append(
+			parts,
+			func() error { return w.writeStats(ctx) },
+			func() error { return w.writeTexts(ctx) },
+		)
 	}
 	for _, part := range parts {
 		g.Go(crash.Func("write lerobot", part))
@@ -336,7 +424,10 @@ func (w *Writer) Close(ctx context.Context) (err error) {
 		return err
 	}
 	if w.cfg.PartsDir != "" {
-		if err := robocache.At(os.RemoveAll(w.cfg.PartsDir), robocache.Where{"file": w.cfg.PartsDir}); err != nil {
+		if err := robocache.At(
+			os.RemoveAll(w.cfg.PartsDir),
+			robocache.Where{"file": w.cfg.PartsDir},
+		); err != nil {
 			return err
 		}
 	}

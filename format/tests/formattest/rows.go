@@ -14,7 +14,11 @@ import (
 )
 
 // read gives a stream's rows as bytes, one slice a row, whatever its kind.
-func (s *suite) read(ctx context.Context, f *robocache.Feature, rows []robocache.Row) ([][]byte, error) {
+func (s *suite) read(
+	ctx context.Context,
+	f *robocache.Feature,
+	rows []robocache.Row,
+) ([][]byte, error) {
 	out := make([][]byte, len(rows))
 	switch {
 	case f.Kind == robocache.KindText || f.Kind == robocache.KindEvent:
@@ -89,7 +93,13 @@ func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 		return nil, err
 	}
 	if f.Height > 0 && (info.Height != f.Height || info.Width != f.Width) {
-		return nil, fmt.Errorf("an image of %d×%d, declared %d×%d", info.Height, info.Width, f.Height, f.Width)
+		return nil, fmt.Errorf(
+			"an image of %d×%d, declared %d×%d",
+			info.Height,
+			info.Width,
+			f.Height,
+			f.Width,
+		)
 	}
 	if r.Raw == nil {
 		return slices.Clone(r.Encoded), nil
@@ -101,7 +111,15 @@ func frame(r *robocache.FrameRef, f *robocache.Feature) ([]byte, error) {
 		stride = packed
 	}
 	if packed <= 0 || stride < packed || len(x.Pix) < stride*(x.Height-1)+packed {
-		return nil, fmt.Errorf("pixels: %d bytes for %d×%d×%d %s, stride %d", len(x.Pix), x.Height, x.Width, x.Channels, x.DType, x.Stride)
+		return nil, fmt.Errorf(
+			"pixels: %d bytes for %d×%d×%d %s, stride %d",
+			len(x.Pix),
+			x.Height,
+			x.Width,
+			x.Channels,
+			x.DType,
+			x.Stride,
+		)
 	}
 	return slices.Clone(x.Pix), nil
 }
@@ -127,7 +145,13 @@ func (s *suite) rows(e int, f *robocache.Feature) {
 	for i, r := range rows {
 		one, err := s.read(s.ctx, f, []robocache.Row{r})
 		if err != nil || !bytes.Equal(one[0], kept[i]) {
-			s.Errorf("episode %d, %s: row %d alone differs from itself among others: %v", e, f.Key, r.Index, err)
+			s.Errorf(
+				"episode %d, %s: row %d alone differs from itself among others: %v",
+				e,
+				f.Key,
+				r.Index,
+				err,
+			)
 			return
 		}
 	}
@@ -140,7 +164,12 @@ func (s *suite) rows(e int, f *robocache.Feature) {
 		again, err := s.read(s.ctx, f, rows)
 		for i := range kept {
 			if err != nil || !bytes.Equal(again[i], kept[i]) {
-				s.Errorf("episode %d, %s: what the caller writes to is the dataset's own: %v", e, f.Key, err)
+				s.Errorf(
+					"episode %d, %s: what the caller writes to is the dataset's own: %v",
+					e,
+					f.Key,
+					err,
+				)
 				return
 			}
 		}
@@ -163,8 +192,22 @@ func (s *suite) masks(e int, f *robocache.Feature, rows []robocache.Row) {
 	}
 	for i := range rows {
 		one := []uint8{9}
-		if err := mask(s.ctx, f.Key, rows[i:i+1], one); err != nil || one[0] != valid[i] || one[0] > 1 {
-			s.Errorf("episode %d, valid of %s, row %d: %d and %d, %v", e, f.Key, rows[i].Index, one[0], valid[i], err)
+		if err := mask(
+			s.ctx,
+			f.Key,
+			rows[i:i+1],
+			one,
+		); err != nil || one[0] != valid[i] ||
+			one[0] > 1 {
+			s.Errorf(
+				"episode %d, valid of %s, row %d: %d and %d, %v",
+				e,
+				f.Key,
+				rows[i].Index,
+				one[0],
+				valid[i],
+				err,
+			)
 			return
 		}
 	}
@@ -192,7 +235,10 @@ func (s *suite) strangers() {
 	row := []robocache.Row{{Episode: 0, Index: 0}}
 	ghost := "no such key \x00"
 	must("gather of a key that is not there", s.ds.Gather(s.ctx, ghost, row, make([]byte, 8)))
-	must("frames of a key that is not there", s.ds.Frames(s.ctx, ghost, row, make([]robocache.FrameRef, 1)))
+	must(
+		"frames of a key that is not there",
+		s.ds.Frames(s.ctx, ghost, row, make([]robocache.FrameRef, 1)),
+	)
 	_, err := s.ds.Text(s.ctx, ghost, row)
 	must("text of a key that is not there", err)
 	_, err = s.ds.Times(s.ctx, 0, ghost)
@@ -208,8 +254,14 @@ func (s *suite) strangers() {
 			must(fmt.Sprintf("%s of row %v", f.Key, r), err)
 		}
 		if n := f.RowBytes(); n > 0 {
-			must("room that is too small for "+f.Key, s.ds.Gather(s.ctx, f.Key, row, make([]byte, n-1)))
-			must("room that is too large for "+f.Key, s.ds.Gather(s.ctx, f.Key, row, make([]byte, n+1)))
+			must(
+				"room that is too small for "+f.Key,
+				s.ds.Gather(s.ctx, f.Key, row, make([]byte, n-1)),
+			)
+			must(
+				"room that is too large for "+f.Key,
+				s.ds.Gather(s.ctx, f.Key, row, make([]byte, n+1)),
+			)
 		}
 		if f.Kind == robocache.KindText || f.Kind == robocache.KindImage {
 			must("gather of "+f.Key, s.ds.Gather(s.ctx, f.Key, row, nil))

@@ -21,7 +21,8 @@ type Fixture struct {
 	URI     string
 	Format  string // the name that it is registered under
 	Options robocache.OpenOptions
-	// Episodes bounds how many of them are looked at; 0 = 4. Rows bounds the rows of each stream that are; 0 = 40.
+	// Episodes bounds how many of them are looked at; 0 = 4. Rows bounds the rows of each stream
+	// that are; 0 = 40.
 	Episodes, Rows int
 	// Undetected says that URI alone does not tell the format (F8 is not looked at).
 	Undetected bool
@@ -173,7 +174,8 @@ func (s *suite) times(e int) {
 		s.Errorf("episode %d: %d timestamps, %d rows", e, len(own), s.ds.Len(e))
 	}
 	ep, err := s.ds.Episode(s.ctx, e)
-	if err != nil || ep.Length != s.ds.Len(e) || ep.Position != e || ep.Index != s.ds.Info().EpisodeIndex(e) {
+	if err != nil || ep.Length != s.ds.Len(e) || ep.Position != e ||
+		ep.Index != s.ds.Info().EpisodeIndex(e) {
 		s.Errorf("episode %d: %+v, %v; its index is %d", e, ep, err, s.ds.Info().EpisodeIndex(e))
 	}
 	i := s.ds.Info()
@@ -189,7 +191,14 @@ func (s *suite) times(e int) {
 			s.Errorf("episode %d: timestamps of %s go back", e, f.Key)
 		}
 		if have, ok := byClock[f.Clock]; ok && !slices.Equal(have, t) {
-			s.Errorf("episode %d: %s has other timestamps (%d) than its clock %q (%d)", e, f.Key, len(t), f.Clock, len(have))
+			s.Errorf(
+				"episode %d: %s has other timestamps (%d) than its clock %q (%d)",
+				e,
+				f.Key,
+				len(t),
+				f.Clock,
+				len(have),
+			)
 		}
 		byClock[f.Clock] = t
 		if len(t) > 0 {
@@ -218,7 +227,11 @@ func (s *suite) some(e int, key string) []robocache.Row {
 		}
 		rows = append(rows, robocache.Row{Episode: e, Index: at})
 	}
-	rows = append(rows, robocache.Row{Episode: e, Index: 0}, robocache.Row{Episode: e, Index: len(t) - 1})
+	rows = append(
+		rows,
+		robocache.Row{Episode: e, Index: 0},
+		robocache.Row{Episode: e, Index: len(t) - 1},
+	)
 	return rows
 }
 
@@ -289,7 +302,8 @@ func (s *suite) closed(before int) {
 	_ = s.ds.Close()
 	for k := range i.Features {
 		if i.Episodes > 0 && s.ds.Len(0) > 0 {
-			_, _ = s.read(s.ctx, &i.Features[k], []robocache.Row{{}}) // an error or right, never a panic
+			// an error or right, never a panic
+			_, _ = s.read(s.ctx, &i.Features[k], []robocache.Row{{}})
 		}
 	}
 	for range 100 {
@@ -299,7 +313,12 @@ func (s *suite) closed(before int) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	stacks := make([]byte, 1<<20)
-	s.Errorf("%d goroutines before, %d after Close:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+	s.Errorf(
+		"%d goroutines before, %d after Close:\n%s",
+		before,
+		runtime.NumGoroutine(),
+		stacks[:runtime.Stack(stacks, true)],
+	)
 }
 
 // detected checks F8.

@@ -8,8 +8,14 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// Load returns the value of a key from c. On a miss it calls load, which may raise an error; Load raises the same error.
-func Load[K comparable, V any](ctx context.Context, c *lru.Cache[K, V], key K, load func() (V, int64)) V {
+// Load returns the value of a key from c. On a miss it calls load, which may raise an error; Load
+// raises the same error.
+func Load[K comparable, V any](
+	ctx context.Context,
+	c *lru.Cache[K, V],
+	key K,
+	load func() (V, int64),
+) V {
 	if v, ok := c.Peek(key); ok {
 		return v
 	}

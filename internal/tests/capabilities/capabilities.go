@@ -1,5 +1,5 @@
-// Package capabilities is what tests of wrappers share: a dataset with every capability, and a check of
-// which capabilities a wrapper passes on.
+// Package capabilities is what tests of wrappers share: a dataset with every capability, and a
+// check of which capabilities a wrapper passes on.
 package capabilities
 
 import (
@@ -18,23 +18,34 @@ type Rule string
 const (
 	Passes    Rule = "passes"    // the wrapper has the source's function
 	Overrides Rule = "overrides" // the wrapper has its own function if the source has one
-	Always    Rule = "always"    // the wrapper has its own function, whether the source has one or not
-	Clears    Rule = "clears"    // the wrapper lacks the capability
+	// the wrapper has its own function, whether the source has one or not
+	Always Rule = "always"
+	Clears Rule = "clears" // the wrapper lacks the capability
 )
 
-// Keys of the dataset's streams, both float32 of shape [1]. Episode 1 lacks Extra, which is required only
-// if it is asked for.
+// Keys of the dataset's streams, both float32 of shape [1]. Episode 1 lacks Extra, which is
+// required only if it is asked for.
 const (
 	State = "observation.state"
 	Extra = "extra"
 )
 
-// Check checks that the wrapper made by wrap follows rules, which must have an entry for each capability. It
-// wraps a dataset with every capability, and one that has those of needs alone.
-func Check(t *testing.T, rules map[string]Rule, wrap func(robocache.Dataset) robocache.Dataset, needs ...string) {
+// Check checks that the wrapper made by wrap follows rules, which must have an entry for each
+// capability. It wraps a dataset with every capability, and one that has those of needs alone.
+func Check(
+	t *testing.T,
+	rules map[string]Rule,
+	wrap func(robocache.Dataset) robocache.Dataset,
+	needs ...string,
+) {
 	t.Helper()
 	names := Names()
-	if ruled := slices.Sorted(maps.Keys(rules)); !slices.Equal(ruled, slices.Sorted(slices.Values(names))) {
+	if ruled := slices.Sorted(
+		maps.Keys(rules),
+	); !slices.Equal(
+		ruled,
+		slices.Sorted(slices.Values(names)),
+	) {
 		t.Fatalf("rules for %v, want for each of %v", ruled, names)
 	}
 	for _, has := range [][]string{names, needs} {
@@ -87,12 +98,20 @@ func pointer(ds robocache.Dataset, name string) uintptr {
 // New returns a dataset of two episodes of four rows at 10 Hz, with the named capabilities.
 func New(names ...string) robocache.Dataset {
 	d := &dataset{info: robocache.Info{
-		URI: "capabilities", Format: "capabilities", FPS: robocache.Rate{Num: 10, Den: 1}, Episodes: 2, Frames: 8,
-		Splits: map[string]string{"train": "1:2"},
+		URI:      "capabilities",
+		Format:   "capabilities",
+		FPS:      robocache.Rate{Num: 10, Den: 1},
+		Episodes: 2,
+		Frames:   8,
+		Splits:   map[string]string{"train": "1:2"},
 	}}
 	for _, key := range []string{State, Extra} {
 		d.info.Features = append(d.info.Features, robocache.Feature{
-			Key: key, Kind: robocache.KindNumeric, DType: robocache.Float32, Shape: []int{1}, OnlyAsked: key == Extra,
+			Key:       key,
+			Kind:      robocache.KindNumeric,
+			DType:     robocache.Float32,
+			Shape:     []int{1},
+			OnlyAsked: key == Extra,
 		})
 	}
 	all := robocache.Capabilities{
@@ -134,7 +153,13 @@ func (d *dataset) sideStreams() map[string]float64                { return nil }
 func (d *dataset) recording(int) string                           { return "recording" }
 func (d *dataset) noticed() []robocache.Finding                   { return nil }
 func (d *dataset) rows(context.Context, int, string) (int, error) { return 4, nil }
-func (d *dataset) lacks(episode int, key string) bool             { return episode == 1 && key == Extra }
+
+func (d *dataset) lacks(
+	episode int,
+	key string,
+) bool {
+	return episode == 1 && key == Extra
+}
 
 func (d *dataset) Episode(_ context.Context, episode int) (robocache.Episode, error) {
 	return robocache.Episode{Position: episode, Index: int64(episode), Length: 4}, nil
@@ -176,12 +201,21 @@ func (d *dataset) valid(_ context.Context, _ string, _ []robocache.Row, valid []
 
 func (d *dataset) timesBy(context.Context, int, string, string) ([]int64, error) { return nil, nil }
 
-func (d *dataset) videoStart(context.Context, int, string) (int64, bool, error) { return 0, false, nil }
+func (d *dataset) videoStart(
+	context.Context,
+	int,
+	string,
+) (int64, bool, error) {
+	return 0, false, nil
+}
 
 func (d *dataset) origin(context.Context, int) (*robocache.Origin, error) {
 	return &robocache.Origin{Dataset: "elsewhere", File: "recorded", Checksum: "sum"}, nil
 }
 
-func (d *dataset) diagnose(context.Context, robocache.DiagnoseOptions) ([]robocache.Finding, error) {
+func (d *dataset) diagnose(
+	context.Context,
+	robocache.DiagnoseOptions,
+) ([]robocache.Finding, error) {
 	return nil, nil
 }

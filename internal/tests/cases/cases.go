@@ -12,7 +12,8 @@ import (
 )
 
 // Make runs the script testdata/cases/script.py and returns the path of the input, a file or folder
-// called name. It skips the test if there is no .venv, or if the script needs a Python module that is not installed.
+// called name. It skips the test if there is no .venv, or if the script needs a Python module that
+// is not installed.
 func Make(t *testing.T, script, variant, name string) string {
 	t.Helper()
 	root := realdata.Root(t)
@@ -54,7 +55,11 @@ func EmptySet(t *testing.T) string {
 	if err := os.MkdirAll(filepath.Join(dir, "meta"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "meta", "info.json"), []byte(emptyInfo), 0o644); err != nil {
+	if err := os.WriteFile(
+		filepath.Join(dir, "meta", "info.json"),
+		[]byte(emptyInfo),
+		0o644,
+	); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -1,4 +1,5 @@
-// Package hostile is what tests hold a parser of bytes that may be anything to: memory in proportion, typed errors, no panic.
+// Package hostile is what tests hold a parser of bytes that may be anything to: memory in
+// proportion, typed errors, no panic.
 package hostile
 
 import (
@@ -9,8 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache"
 )
 
-// Allocated is the number of bytes that the process ever allocated. Small allocations count when their span is full: differences are
-// exact to some hundred kilobytes.
+// Allocated is the number of bytes that the process ever allocated. Small allocations count when
+// their span is full: differences are exact to some hundred kilobytes.
 func Allocated() uint64 {
 	s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(s)

@@ -1,5 +1,5 @@
-// Package realdata finds the robot data for tests: in ROBOCACHE_TESTDATA (default: ../shared/data beside the repository), else the small sets of
-// it that every clone has (testdata/shared).
+// Package realdata finds the robot data for tests: in ROBOCACHE_TESTDATA (default: ../shared/data
+// beside the repository), else the small sets of it that every clone has (testdata/shared).
 package realdata
 
 import (
@@ -102,13 +102,14 @@ func Path(tb testing.TB, name string) string {
 	return path
 }
 
-// Python is the repository's own interpreter, which has the modules named; where it lacks one the test skips. They are looked for and not
-// imported: torch alone takes four seconds of a core.
+// Python is the repository's own interpreter, which has the modules named; where it lacks one the
+// test skips. They are looked for and not imported: torch alone takes four seconds of a core.
 func Python(tb testing.TB, modules ...string) string {
 	tb.Helper()
 	py := filepath.Join(Root(tb), ".venv", "bin", "python")
 	find := "import sys, importlib.util as u; sys.exit(' '.join(m for m in sys.argv[1:] if not u.find_spec(m)) or None)"
-	if out, err := exec.Command(py, append([]string{"-c", find}, modules...)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(py, append([]string{"-c", find}, modules...)...).
+		CombinedOutput(); err != nil {
 		tb.Skipf("not all of %q are in .venv (make peers): %v %s", modules, err, out)
 	}
 	return py

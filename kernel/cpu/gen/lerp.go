@@ -110,7 +110,22 @@ func lerp(src, dst kind, epi epilogue, stream bool) {
 	weight := k.t
 	if epi == plain && !stream {
 		// Registers are enough for all that a row needs.
-		k.left, k.right, k.base, k.step0, weight = field(k.args, offLeft), field(k.args, offRight), field(k.args, offSrc), field(k.args, offSrcStep), field(k.args, offWeight)
+		k.left, k.right, k.base, k.step0, weight = field(
+			k.args,
+			offLeft,
+		), field(
+			k.args,
+			offRight,
+		), field(
+			k.args,
+			offSrc,
+		), field(
+			k.args,
+			offSrcStep,
+		), field(
+			k.args,
+			offWeight,
+		)
 	}
 
 	Label("row")
@@ -177,8 +192,9 @@ func (k *rows) ahead() {
 	}
 }
 
-// fetch asks for a line of the source and one of the result that are due some rows later: the processor's own look-ahead stops at pages, and needs a
-// hint a row to keep up with rows that are read with little work in between. Nothing faults where they lie beyond the memory.
+// fetch asks for a line of the source and one of the result that are due some rows later: the
+// processor's own look-ahead stops at pages, and needs a hint a row to keep up with rows that are
+// read with little work in between. Nothing faults where they lie beyond the memory.
 func (k *rows) fetch() {
 	PREFETCHT1(mem(k.p0, sourceAhead))
 	PREFETCHT1(mem(k.out, resultAhead))
@@ -235,7 +251,8 @@ func (k *rows) constants() {
 	}
 }
 
-// columns goes along one row: eight columns at a time, the last eight overlapping the ones before, so that nothing beyond the row is touched.
+// columns goes along one row: eight columns at a time, the last eight overlapping the ones before,
+// so that nothing beyond the row is touched.
 func (k *rows) columns(name string, blend bool) {
 	l := func(s string) string { return name + s }
 	// steps makes n columns at a time, while there are as many, then goes on at then.
@@ -248,7 +265,8 @@ func (k *rows) columns(name string, blend bool) {
 		MOVQ(k.t, k.i)
 		JMP(LabelRef(l(label)))
 	}
-	// ask asks for so many columns' lines; into the second cache: fetches into the first share its few buffers with the loads.
+	// ask asks for so many columns' lines; into the second cache: fetches into the first share its
+	// few buffers with the loads.
 	ask := func(p reg.Register, size, ahead int) {
 		for line := 0; line < 32*size; line += 64 {
 			PREFETCHT1(at(p, k.i, size, line+ahead))
@@ -310,7 +328,8 @@ func (k *rows) four(blend bool) {
 	}
 }
 
-// wide16 says whether sixteen columns go together: halves that keep their place when the even and the odd groups of four are taken apart and packed again.
+// wide16 says whether sixteen columns go together: halves that keep their place when the even and
+// the odd groups of four are taken apart and packed again.
 func (k *rows) wide16() bool { return k.src == bf16 && k.dst == bf16 && k.epi == plain }
 
 // step16 blends sixteen columns of bfloat16. Interleaved with zeros, its bits are those of float32.
@@ -341,7 +360,8 @@ func (k *rows) step16(first int) {
 	}
 }
 
-// round makes bfloat16 of float32, in the low halves. NaN is looked for first: the rounding would carry some into infinity.
+// round makes bfloat16 of float32, in the low halves. NaN is looked for first: the rounding would
+// carry some into infinity.
 func (k *rows) round(n int, y, u reg.VecVirtual) {
 	r, nan := width(y, n), YMM()
 	VCMPPS(U8(3), r, r, width(nan, n))

@@ -5,7 +5,8 @@ import (
 	"math"
 )
 
-// poly is the polynomial at z, of the coefficients from R16 on, which goes on; it takes v and v+1, and returns the one with the value.
+// poly is the polynomial at z, of the coefficients from R16 on, which goes on; it takes v and v+1,
+// and returns the one with the value.
 func (k *neon) poly(coefficients, z, v int) int {
 	to := v + 1
 	k.op("VLD1R.P 8(R16), [V%d.D2]", v)
@@ -28,9 +29,11 @@ func (k *neon) dot(d, n, m int) {
 
 // slerp is slerp's twin, step by step and so bit by bit, of two rows at a time.
 //
-// Registers as in kernel, and: R11 to R14 the rows' left and right sources, R15 the second result, R16 coefficients, R20 what limits becomes, R21 the first result,
-// R22 valid. V0 to V3 and V4 to V7 are the components of both sides, V20 and V21 their norms, then their weights, V22 the dot, V23 and V24 what is valid and
-// what is left to the reference, V26 and V27 the rows' weights.
+// Registers as in kernel, and: R11 to R14 the rows' left and right sources, R15 the second result,
+// R16 coefficients, R20 what limits becomes, R21 the first result,
+// R22 valid. V0 to V3 and V4 to V7 are the components of both sides, V20 and V21 their norms, then
+// their weights, V22 the dot, V23 and V24 what is valid and what is left to the reference, V26 and
+// V27 the rows' weights.
 func (k *neon) slerp() {
 	var tables [3][]float64 // even and odd powers of acos, sin
 	for i, c := range acosPoly {

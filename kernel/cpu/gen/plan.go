@@ -21,16 +21,37 @@ const (
 	seekRate  // samples a nanosecond
 )
 
-// plan writes the search for the interval that holds each target: a guess from a rate, one step either way, and a proof. The first row that the proof
-// fails for, or whose gap is too long, is left to Go, and so are the three beside it: four rows go together.
+// plan writes the search for the interval that holds each target: a guess from a rate, one step
+// either way, and a proof. The first row that the proof fails for, or whose gap is too long, is
+// left to Go, and so are the three beside it: four rows go together.
 func plan() {
 	TEXT("bracket", NOSPLIT, "func(a *uint16) int")
 	Pragma("noescape")
-	Doc("bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time, and returns how many it did. It needs four timestamps or more.")
+	Doc(
+		"bracket finds s[k] ≤ t < s[k+1] and the weight of t for rows from the first on, four at a time, and returns how many it did. It needs four timestamps or more.",
+	)
 	a := Load(Param("a"), GP64())
 	row := GP64()
 	XORQ(row, row)
-	rows, timestamps, targets, left, right, weight := field(a, seekRows), field(a, seekTimestamps), field(a, seekTargets), field(a, seekLeft), field(a, seekRight), field(a, seekWeight)
+	rows, timestamps, targets, left, right, weight := field(
+		a,
+		seekRows,
+	), field(
+		a,
+		seekTimestamps,
+	), field(
+		a,
+		seekTargets,
+	), field(
+		a,
+		seekLeft,
+	), field(
+		a,
+		seekRight,
+	), field(
+		a,
+		seekWeight,
+	)
 	first, rate := YMM(), YMM()
 	VBROADCASTSD(mem(a, seekFirst), first)
 	VBROADCASTSD(mem(a, seekRate), rate)
@@ -42,7 +63,9 @@ func plan() {
 	SUBQ(U8(2), u)
 	VMOVD(u.As32(), most)
 	VPBROADCASTD(most, most)
-	MOVQ(U64(0x4338000000000000), u) // 1.5·2^52: with an integer of less than 2^51, of either sign, added to its bits, it is a float64 that much greater
+	// 1.5·2^52: with an integer of less than 2^51, of either sign, added to its bits, it is a
+	// float64 that much greater
+	MOVQ(U64(0x4338000000000000), u)
 	VMOVQ(u, magic.AsX())
 	VPBROADCASTQ(magic.AsX(), magic)
 	ones := YMM()
@@ -72,7 +95,8 @@ func plan() {
 	VFMADD213PD(first, rate, d)
 	k32 := XMM()
 	VCVTTPD2DQY(d, k32)
-	// One step from here must stay inside: 1 … last-2. What is no number, or too large, is far below.
+	// One step from here must stay inside: 1 … last-2. What is no number, or too large, is far
+	// below.
 	low := XMM()
 	VPABSD(ones.AsX(), low)
 	VPMAXSD(low, k32, k32)

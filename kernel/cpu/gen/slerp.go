@@ -9,13 +9,39 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Minimax polynomials, the highest power first: sin(√v)/√v for v in [0, π²/4] to 2e-17, and acos(1-y)²/y for y in [0, 1] to 2e-15.
+// Minimax polynomials, the highest power first: sin(√v)/√v for v in [0, π²/4] to 2e-17, and
+// acos(1-y)²/y for y in [0, 1] to 2e-15.
 var (
-	sinPoly = []float64{0x1.883810fd15ca6p-49, -0x1.ae439bf37aa2bp-41, 0x1.6123ccce4bceep-33, -0x1.ae6454d04a591p-26, 0x1.71de3a528cbc0p-19,
-		-0x1.a01a01a0147e6p-13, 0x1.11111111110bcp-7, -0x1.5555555555555p-3, 1}
-	acosPoly = []float64{0x1.b55b6128f3ef3p-15, -0x1.5bbf3309c0e9bp-12, 0x1.0868f2ca5c4e5p-10, -0x1.e8097706647e1p-10, 0x1.3423f7d4944f1p-9, -0x1.0f41bf71c10e0p-9,
-		0x1.717839dfaaed2p-10, -0x1.1c7c005e19bffp-11, 0x1.017a94eb5f96bp-11, 0x1.26a51cd4b705dp-11, 0x1.91f08dcf47a63p-10, 0x1.f82e922558343p-9,
-		0x1.4ce296a6403f3p-7, 0x1.d41d3b76ee1bcp-6, 0x1.6c16c176e3413p-4, 0x1.555555554e1acp-2, 0x1.0000000000006p+1}
+	sinPoly = []float64{
+		0x1.883810fd15ca6p-49,
+		-0x1.ae439bf37aa2bp-41,
+		0x1.6123ccce4bceep-33,
+		-0x1.ae6454d04a591p-26,
+		0x1.71de3a528cbc0p-19,
+		-0x1.a01a01a0147e6p-13,
+		0x1.11111111110bcp-7,
+		-0x1.5555555555555p-3,
+		1,
+	}
+	acosPoly = []float64{
+		0x1.b55b6128f3ef3p-15,
+		-0x1.5bbf3309c0e9bp-12,
+		0x1.0868f2ca5c4e5p-10,
+		-0x1.e8097706647e1p-10,
+		0x1.3423f7d4944f1p-9,
+		-0x1.0f41bf71c10e0p-9,
+		0x1.717839dfaaed2p-10,
+		-0x1.1c7c005e19bffp-11,
+		0x1.017a94eb5f96bp-11,
+		0x1.26a51cd4b705dp-11,
+		0x1.91f08dcf47a63p-10,
+		0x1.f82e922558343p-9,
+		0x1.4ce296a6403f3p-7,
+		0x1.d41d3b76ee1bcp-6,
+		0x1.6c16c176e3413p-4,
+		0x1.555555554e1acp-2,
+		0x1.0000000000006p+1,
+	}
 )
 
 var constants = map[uint64]Mem{}
@@ -77,7 +103,8 @@ func transpose(r [4]reg.VecVirtual) (c [4]reg.VecVirtual) {
 	return c
 }
 
-// sum is the sum of the squares of what each makes, in the order of the components; products are rounded.
+// sum is the sum of the squares of what each makes, in the order of the components; products are
+// rounded.
 func sum(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
 	s := YMM()
 	each(0, s)
@@ -91,14 +118,18 @@ func sum(each func(j int, y reg.VecVirtual)) reg.VecVirtual {
 
 // slerp writes the kernel of four rows at a time.
 //
-// With u = th², sin(w·th)/sin th = w·S(w²u)/S(u), where S(v) = sin(√v)/√v, and u = acos²(d) is smooth down to d = 1: no angle is needed, no branch near 0,
-// and no root but those of the norms, which are divided out with the weights. What cancels in the sum has to cancel as it does in the reference, so
-// products are not fused. Where d is next to 0 the reference's last bit decides which way round q1 goes: those rows are left to it.
+// With u = th², sin(w·th)/sin th = w·S(w²u)/S(u), where S(v) = sin(√v)/√v, and u = acos²(d) is
+// smooth down to d = 1: no angle is needed, no branch near 0, and no root but those of the norms,
+// which are divided out with the weights. What cancels in the sum has to cancel as it does in the
+// reference, so products are not fused. Where d is next to 0 the reference's last bit decides which
+// way round q1 goes: those rows are left to it.
 func slerp() {
 	TEXT("slerpF32", NOSPLIT, "func(a *byte)")
 	Pragma("noescape")
-	Doc("slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,",
-		"and 2 for a row that is left to the reference; limits is not 0 where it wrote any.")
+	Doc(
+		"slerpF32 blends rows of quaternions, four rows or more. Weight 0 copies. In valid it writes 0 for a norm that is zero or not finite, whose row is NaN,",
+		"and 2 for a row that is left to the reference; limits is not 0 where it wrote any.",
+	)
 	a := Load(Param("a"), GP64())
 	row, i, t, p, out, mask := GP64(), GP64(), GP64(), GP64(), GP64(), GP64()
 	seen := GP32()

@@ -65,7 +65,8 @@ func (k *rows) finish(n int, y reg.VecVirtual, first int) {
 	VSUBPS(width(k.off, n), r, r)
 	VCMPPS(U8(4), width(k.zero, n), bv, bv) // b ≠ 0: a constant channel gives 0
 	VANDPS(bv, r, r)
-	// The value is the second operand, which is the result where it is NaN, and where both are zeros.
+	// The value is the second operand, which is the result where it is NaN, and where both are
+	// zeros.
 	VMAXPS(r, width(k.lo, n), r)
 	VMINPS(r, width(k.hi, n), r)
 }

@@ -17,7 +17,19 @@ func flatten() {
 	TEXT("flattenRows", NOSPLIT, "func(out *int64, p *float32, n int, grid *uint64) int")
 	Pragma("noescape")
 	Doc("flattenRows is flattenGo for n points, a multiple of 8. It returns how many are inside.")
-	out, p, n, g := Load(Param("out"), GP64()), Load(Param("p"), GP64()), Load(Param("n"), GP64()), Load(Param("grid"), GP64())
+	out, p, n, g := Load(
+		Param("out"),
+		GP64(),
+	), Load(
+		Param("p"),
+		GP64(),
+	), Load(
+		Param("n"),
+		GP64(),
+	), Load(
+		Param("grid"),
+		GP64(),
+	)
 	var lo, size [3]reg.VecVirtual
 	for a := range 3 {
 		lo[a], size[a] = YMM(), YMM()
@@ -29,7 +41,8 @@ func flatten() {
 	mask := GP32()
 
 	Label("eight")
-	// Eight points are three vectors; their halves are loaded crosswise, so that shuffles within halves take them apart.
+	// Eight points are three vectors; their halves are loaded crosswise, so that shuffles within
+	// halves take them apart.
 	m03, m14, m25 := YMM(), YMM(), YMM()
 	VMOVUPS(mem(p, 0), m03.AsX())
 	VINSERTF128(Imm(1), mem(p, 48), m03, m03)

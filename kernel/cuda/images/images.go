@@ -1,5 +1,6 @@
-// Package images holds the compiled kernels: for each source file of kernel/cuda/src machine code for sm_80, 86, 89, 90 and 100, and PTX for
-// whatever comes after. scripts/cuda-images.sh makes them; a test compares the hash of the sources with the one that stands beside the images.
+// Package images holds the compiled kernels: for each source file of kernel/cuda/src machine code
+// for sm_80, 86, 89, 90 and 100, and PTX for whatever comes after. scripts/cuda-images.sh makes
+// them; a test compares the hash of the sources with the one that stands beside the images.
 package images
 
 import (
@@ -20,8 +21,9 @@ import (
 
 // Manifest says what the images of a source file are made of, and where they stand.
 type Manifest struct {
-	Source  string   `json:"source"` // fuse: src/fuse.cu
-	Hash    string   `json:"hash"`   // SHA-256 of what the compiler read; see Hash in kernel/cuda/tests/build
+	Source string `json:"source"` // fuse: src/fuse.cu
+	// SHA-256 of what the compiler read; see Hash in kernel/cuda/tests/build
+	Hash    string   `json:"hash"`
 	NVRTC   string   `json:"nvrtc"`
 	Options []string `json:"options"`
 	Kernels []string `json:"kernels"`
@@ -66,7 +68,8 @@ var manifests = sync.OnceValue(func() map[string]*Manifest {
 			err = json.Unmarshal(b, m)
 		}
 		if err != nil {
-			panic("images: " + n.Name() + ": " + err.Error()) // the test of the package reads them all
+			// the test of the package reads them all
+			panic("images: " + n.Name() + ": " + err.Error())
 		}
 		out[m.Source] = m
 	}
@@ -85,7 +88,10 @@ var sources = sync.OnceValue(func() map[string]string {
 
 // Manifests are all manifests, by source.
 func Manifests() []*Manifest {
-	return slices.SortedFunc(maps.Values(manifests()), func(a, b *Manifest) int { return strings.Compare(a.Source, b.Source) })
+	return slices.SortedFunc(
+		maps.Values(manifests()),
+		func(a, b *Manifest) int { return strings.Compare(a.Source, b.Source) },
+	)
 }
 
 // Source is the source file that has a kernel; "" if none has.
@@ -117,8 +123,8 @@ func All(source string) ([]Image, error) {
 	return out, nil
 }
 
-// For gives the images of a source that a chip can run, the best first: machine code of its own generation and at most its own revision,
-// the latest first, then PTX.
+// For gives the images of a source that a chip can run, the best first: machine code of its own
+// generation and at most its own revision, the latest first, then PTX.
 func For(source string, major, minor int) ([]Image, error) {
 	all, err := All(source)
 	if err != nil {

@@ -109,7 +109,14 @@ func TestRebuild(t *testing.T) {
 			}
 			b, err := s.Compile(c, e)
 			if err != nil || !bytes.Equal(b, all[i].Code) {
-				t.Errorf("%s for %s: %d bytes, the image has %d: %v", m.Source, all[i].Name(), len(b), len(all[i].Code), err)
+				t.Errorf(
+					"%s for %s: %d bytes, the image has %d: %v",
+					m.Source,
+					all[i].Name(),
+					len(b),
+					len(all[i].Code),
+					err,
+				)
 			}
 		}
 	}
@@ -121,9 +128,15 @@ func TestFor(t *testing.T) {
 		major, minor int
 		want         []string
 	}{
-		{8, 0, []string{"sm_80", "compute_80"}}, {8, 6, []string{"sm_86", "sm_80", "compute_80"}}, {8, 7, []string{"sm_86", "sm_80", "compute_80"}},
-		{8, 9, []string{"sm_89", "sm_86", "sm_80", "compute_80"}}, {9, 0, []string{"sm_90", "compute_80"}}, {10, 0, []string{"sm_100", "compute_80"}},
-		{10, 3, []string{"sm_100", "compute_80"}}, {12, 0, []string{"compute_80"}}, {7, 5, nil},
+		{8, 0, []string{"sm_80", "compute_80"}},
+		{8, 6, []string{"sm_86", "sm_80", "compute_80"}},
+		{8, 7, []string{"sm_86", "sm_80", "compute_80"}},
+		{8, 9, []string{"sm_89", "sm_86", "sm_80", "compute_80"}},
+		{9, 0, []string{"sm_90", "compute_80"}},
+		{10, 0, []string{"sm_100", "compute_80"}},
+		{10, 3, []string{"sm_100", "compute_80"}},
+		{12, 0, []string{"compute_80"}},
+		{7, 5, nil},
 	} {
 		got, err := images.For("probe", c.major, c.minor)
 		if err != nil || len(got) != len(c.want) {

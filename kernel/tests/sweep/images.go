@@ -31,7 +31,13 @@ func Images(a, b kernel.Backend, seed uint64, n int) error {
 		}
 		for k := range ops[0].Parts {
 			if !bytes.Equal(ops[0].Parts[k].Out.Data, ops[1].Parts[k].Out.Data) {
-				return fmt.Errorf("images %d: part %d, %v to %v: other pixels", i, k, ops[0].Parts[k].Src.Shape, ops[0].Parts[k].Out.Shape)
+				return fmt.Errorf(
+					"images %d: part %d, %v to %v: other pixels",
+					i,
+					k,
+					ops[0].Parts[k].Src.Shape,
+					ops[0].Parts[k].Out.Shape,
+				)
 			}
 		}
 	}
@@ -40,18 +46,42 @@ func Images(a, b kernel.Backend, seed uint64, n int) error {
 
 func randomImages(r *rand.Rand) (p kernel.ImagePart) {
 	images, H, W, pad := r.IntN(4), 1+r.IntN(70), 1+r.IntN(90), r.IntN(6)
-	a := kernel.ImageAugment{Seed: r.Uint64(), Epoch: r.Uint64N(9), Camera: r.Uint32(), Height: 1 + r.IntN(H+2*pad), Width: 1 + r.IntN(W+2*pad), Pad: pad, Flip: 0.5}
+	a := kernel.ImageAugment{
+		Seed:   r.Uint64(),
+		Epoch:  r.Uint64N(9),
+		Camera: r.Uint32(),
+		Height: 1 + r.IntN(H+2*pad),
+		Width:  1 + r.IntN(W+2*pad),
+		Pad:    pad,
+		Flip:   0.5,
+	}
 	if r.IntN(2) == 0 && W > 4 {
 		a.Width = min(a.Width, W) &^ 3
 		a.Width = max(a.Width, 4)
 	}
 	if r.IntN(2) == 0 {
-		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{0.5, 2}, &[2]float64{0, 4}, &[2]float64{0, 1.5}, &[2]float64{-0.5, 0.5}
+		a.Brightness, a.Contrast, a.Saturation, a.Hue = &[2]float64{
+			0.5,
+			2,
+		}, &[2]float64{
+			0,
+			4,
+		}, &[2]float64{
+			0,
+			1.5,
+		}, &[2]float64{
+			-0.5,
+			0.5,
+		}
 	}
 	if r.IntN(2) == 0 {
 		a.Noise = r.Float64()
 	}
-	p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{images, 3, H, W}, Data: make([]byte, images*3*H*W)}
+	p.Src = kernel.Tensor{
+		DType: robocache.Uint8,
+		Shape: []int{images, 3, H, W},
+		Data:  make([]byte, images*3*H*W),
+	}
 	for i := range p.Src.Data {
 		p.Src.Data[i] = byte(r.Uint32())
 	}

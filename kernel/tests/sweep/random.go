@@ -14,8 +14,8 @@ func (r sweeper) chance(p float64) bool { return r.Float64() < p }
 // upTo is a number in 0 … n.
 func (r sweeper) upTo(n int) int { return r.IntN(n + 1) }
 
-// layout is a tensor of the shape with random strides: gaps, transposed, backwards, unaligned; expanded where it is only read. Its memory is
-// filled by the caller.
+// layout is a tensor of the shape with random strides: gaps, transposed, backwards, unaligned;
+// expanded where it is only read. Its memory is filled by the caller.
 func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tensor {
 	t := kernel.Tensor{DType: d, Shape: shape}
 	size, lo, hi := d.Size(), 0, 0
@@ -66,7 +66,8 @@ func (r sweeper) layout(d robocache.DType, read bool, shape ...int) kernel.Tenso
 	return t
 }
 
-// values fills a tensor's memory, gaps too, with numbers of a kind that the mode is made for, and now and then with others.
+// values fills a tensor's memory, gaps too, with numbers of a kind that the mode is made for, and
+// now and then with others.
 func (r sweeper) values(t *kernel.Tensor, mode kernel.Mode) {
 	size := t.DType.Size()
 	wild := r.chance(.1)
@@ -127,8 +128,13 @@ func (r sweeper) targets(n int, timestamps []int64, base int64, step int) []int6
 	return out
 }
 
-// clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives the time of an entry and place.
-func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...int) (kernel.Tensor, error) {
+// clocked writes times into a tensor of one or two axes: ns, or seconds that they are. index gives
+// the time of an entry and place.
+func (r sweeper) clocked(
+	d robocache.DType,
+	at func(b, i int) int64,
+	shape ...int,
+) (kernel.Tensor, error) {
 	t := r.layout(d, false, shape...)
 	if err := t.Elements(func(o int, index []int) error {
 		b, i := 0, index[0]
@@ -145,8 +151,21 @@ func (r sweeper) clocked(d robocache.DType, at func(b, i int) int64, shape ...in
 
 // rule is a mode with a policy and options.
 func (r sweeper) rule(cols, step int) kernel.Rule {
-	u := kernel.Rule{Mode: pick(r, kernel.Linear, kernel.Linear, kernel.Linear, kernel.Nearest, kernel.Previous, kernel.Next, kernel.Slerp, kernel.Angle, kernel.Mean),
-		Edge: pick(r, kernel.Clamp, kernel.Clamp, kernel.Mask, kernel.Extrapolate)}
+	u := kernel.Rule{
+		Mode: pick(
+			r,
+			kernel.Linear,
+			kernel.Linear,
+			kernel.Linear,
+			kernel.Nearest,
+			kernel.Previous,
+			kernel.Next,
+			kernel.Slerp,
+			kernel.Angle,
+			kernel.Mean,
+		),
+		Edge: pick(r, kernel.Clamp, kernel.Clamp, kernel.Mask, kernel.Extrapolate),
+	}
 	if r.chance(.3) {
 		u.MaxGap = int64(1 + r.IntN(2*step))
 	}
@@ -197,7 +216,11 @@ func (r sweeper) epilogue(cols, batch int) (kernel.Epilogue, error) {
 		e.Clip = &[2]float32{-1, float32(1 + r.IntN(2))}
 	}
 	if r.chance(.3) {
-		a := &kernel.Augment{Seed: r.Uint64(), Epoch: r.Uint64() >> uint(r.IntN(64)), Op: r.Uint32()}
+		a := &kernel.Augment{
+			Seed:  r.Uint64(),
+			Epoch: r.Uint64() >> uint(r.IntN(64)),
+			Op:    r.Uint32(),
+		}
 		if r.chance(.6) {
 			a.Noise = r.Float32()
 		}

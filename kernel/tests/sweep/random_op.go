@@ -9,8 +9,24 @@ import (
 )
 
 var (
-	floatTypes = []robocache.DType{robocache.Float32, robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64}
-	otherTypes = []robocache.DType{robocache.Bool, robocache.Int8, robocache.Int16, robocache.Int32, robocache.Int64, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64}
+	floatTypes = []robocache.DType{
+		robocache.Float32,
+		robocache.Float32,
+		robocache.Float16,
+		robocache.BFloat16,
+		robocache.Float64,
+	}
+	otherTypes = []robocache.DType{
+		robocache.Bool,
+		robocache.Int8,
+		robocache.Int16,
+		robocache.Int32,
+		robocache.Int64,
+		robocache.Uint8,
+		robocache.Uint16,
+		robocache.Uint32,
+		robocache.Uint64,
+	}
 )
 
 // sizes are the extents of an op.
@@ -39,9 +55,22 @@ type clock struct {
 }
 
 func (r sweeper) clock() clock {
-	c := clock{types: []robocache.DType{robocache.Int64}, base: pick[int64](r, 0, -5000, 1_760_000_000_000_000_000, 1<<61), step: pick(r, 10, 1000, 20_000_000)}
+	c := clock{
+		types: []robocache.DType{robocache.Int64},
+		base:  pick[int64](r, 0, -5000, 1_760_000_000_000_000_000, 1<<61),
+		step:  pick(r, 10, 1000, 20_000_000),
+	}
 	if r.chance(.3) {
-		c.types, c.base, c.step = []robocache.DType{robocache.Float64, robocache.Float32, robocache.Float64}, pick[int64](r, 0, -3_000_000_000, 100_000_000_000), 20_000_000
+		c.types, c.base, c.step = []robocache.DType{
+			robocache.Float64,
+			robocache.Float32,
+			robocache.Float64,
+		}, pick[int64](
+			r,
+			0,
+			-3_000_000_000,
+			100_000_000_000,
+		), 20_000_000
 		if r.chance(.5) {
 			c.as = kernel.AsGiven
 		}
@@ -67,7 +96,10 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 		if s.Rule.Mode.Computes() {
 			if s.Rule.Mode = kernel.Nearest; r.chance(.5) {
 				d = pick(r, floatTypes...)
-				s.Rule = kernel.Rule{Mode: pick(r, kernel.Linear, kernel.Previous), Edge: s.Rule.Edge}
+				s.Rule = kernel.Rule{
+					Mode: pick(r, kernel.Linear, kernel.Previous),
+					Edge: s.Rule.Edge,
+				}
 			}
 		}
 	case r.chance(.4):
@@ -106,7 +138,11 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 			offsets = append(offsets, int64(len(all)))
 		}
 		var err error
-		if s.Times, err = r.clocked(dt, func(_, i int) int64 { return all[i] }, len(all)); err != nil {
+		if s.Times, err = r.clocked(
+			dt,
+			func(_, i int) int64 { return all[i] },
+			len(all),
+		); err != nil {
 			return kernel.Series{}, err
 		}
 		s.Offsets = conform.Int64s(offsets...)
@@ -114,12 +150,21 @@ func (r sweeper) series(c *clock, batch, cols int, out robocache.DType) (kernel.
 		s.Values = r.layout(d, true, batch, n, cols)
 		if batch > 0 && r.chance(.4) {
 			var err error
-			if s.Times, err = r.clocked(dt, func(_, i int) int64 { return timestamps[0][i] }, n); err != nil {
+			if s.Times, err = r.clocked(
+				dt,
+				func(_, i int) int64 { return timestamps[0][i] },
+				n,
+			); err != nil {
 				return kernel.Series{}, err
 			}
 		} else {
 			var err error
-			if s.Times, err = r.clocked(dt, func(b, i int) int64 { return timestamps[b][i] }, batch, n); err != nil {
+			if s.Times, err = r.clocked(
+				dt,
+				func(b, i int) int64 { return timestamps[b][i] },
+				batch,
+				n,
+			); err != nil {
 				return kernel.Series{}, err
 			}
 		}
@@ -255,7 +300,17 @@ func (r sweeper) apply() (*kernel.ApplyOp, error) {
 		if !planned {
 			src = rows
 		}
-		p.Src, p.Out = r.layout(s.Values.DType, true, src, n.cols), r.layout(out, false, rows, n.cols)
+		p.Src, p.Out = r.layout(
+			s.Values.DType,
+			true,
+			src,
+			n.cols,
+		), r.layout(
+			out,
+			false,
+			rows,
+			n.cols,
+		)
 		r.values(&p.Src, p.Rule.Mode)
 		if planned {
 			r.plan(&p, rows, src)
@@ -295,7 +350,16 @@ func (r sweeper) plan(p *kernel.Part, rows, src int) {
 				weight = pick(r, 0, 1e-50, math.Nextafter(1, 0), 1.5, -.25)
 			}
 		}
-		plan.Kind, plan.Left, plan.Right = append(plan.Kind, kind), append(plan.Left, int32(left)), append(plan.Right, int32(right))
+		plan.Kind, plan.Left, plan.Right = append(
+			plan.Kind,
+			kind,
+		), append(
+			plan.Left,
+			int32(left),
+		), append(
+			plan.Right,
+			int32(right),
+		)
 		plan.Weight, plan.Valid = append(plan.Weight, weight), append(plan.Valid, uint8(r.IntN(2)))
 	}
 	q := conform.Planned(plan)

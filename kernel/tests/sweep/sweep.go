@@ -1,4 +1,5 @@
-// Package sweep gives random operations to two back ends and compares what they make of them. Tests alone use it.
+// Package sweep gives random operations to two back ends and compares what they make of them. Tests
+// alone use it.
 package sweep
 
 import (
@@ -13,9 +14,10 @@ import (
 	"github.com/goatnote-inc/robocache/kernel/conform"
 )
 
-// Ops gives n random operations to both back ends and compares their results bit by bit; slerp and noise may differ by what the contract
-// says. Operation i is that of seed+i alone: a failure names the seed that makes it again, with n = 1. One that a back end says it does not
-// support is left out; ran counts the others.
+// Ops gives n random operations to both back ends and compares their results bit by bit; slerp and
+// noise may differ by what the contract says. Operation i is that of seed+i alone: a failure names
+// the seed that makes it again, with n = 1. One that a back end says it does not support is left
+// out; ran counts the others.
 func Ops(a, b kernel.Backend, seed uint64, n int) (ran int, failures []error) {
 	return sweep(a, b, seed, n, false)
 }
@@ -72,7 +74,12 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 		if err := p.Check(); err != nil {
 			return true, fmt.Errorf("the sweep made an op that is wrong: %w", err)
 		}
-		text = fmt.Sprintf("gradient of %s from %v, targets %v", describeSeries(&p.Series), form(&p.Out), p.Targets.Shape)
+		text = fmt.Sprintf(
+			"gradient of %s from %v, targets %v",
+			describeSeries(&p.Series),
+			form(&p.Out),
+			p.Targets.Shape,
+		)
 		x, y = []result{{t: &p.Grad}}, []result{{t: &q.Grad}}
 		errA, errB = a.Run(p), b.Run(q)
 	default:
@@ -110,7 +117,8 @@ func sweepOne(a, b kernel.Backend, seed uint64, bits bool) (done bool, err error
 	return true, nil
 }
 
-// result is a tensor that an op writes, and how far two back ends may be apart in each of its columns.
+// result is a tensor that an op writes, and how far two back ends may be apart in each of its
+// columns.
 type result struct {
 	name  string
 	t     *kernel.Tensor
@@ -129,7 +137,15 @@ func (x *result) compare(y *result) error {
 			slack = x.apart[index[len(index)-1]]
 		}
 		if err == nil && !conform.Near(conform.Word(p), conform.Word(q), dt, slack) {
-			err = fmt.Errorf("%s %v: %0*x and %0*x", x.name, index, 2*size, conform.Word(p), 2*size, conform.Word(q))
+			err = fmt.Errorf(
+				"%s %v: %0*x and %0*x",
+				x.name,
+				index,
+				2*size,
+				conform.Word(p),
+				2*size,
+				conform.Word(q),
+			)
 		}
 		clear(p)
 		clear(q)
@@ -143,8 +159,8 @@ func (x *result) compare(y *result) error {
 	return err
 }
 
-// slack is how far two back ends may be apart: one float32 step of a quaternion, and 2^-20 of the noise (K5, K16), after what the epilogue
-// makes of them.
+// slack is how far two back ends may be apart: one float32 step of a quaternion, and 2^-20 of the
+// noise (K5, K16), after what the epilogue makes of them.
 func slack(r *kernel.Rule, e *kernel.Epilogue, out robocache.DType) float64 {
 	s := 0.0
 	if r.Mode == kernel.Slerp {
@@ -241,7 +257,13 @@ func describeRule(r *kernel.Rule, e *kernel.Epilogue) string {
 		s += " clip"
 	}
 	if a := e.Augment; a != nil {
-		s += fmt.Sprintf(" noise %v dropout %v scale %v…%v", a.Noise, a.Dropout, a.ScaleLo, a.ScaleHi)
+		s += fmt.Sprintf(
+			" noise %v dropout %v scale %v…%v",
+			a.Noise,
+			a.Dropout,
+			a.ScaleLo,
+			a.ScaleHi,
+		)
 	}
 	return s
 }
@@ -254,7 +276,13 @@ func describeSeries(s *kernel.Series) string {
 	if s.Offsets != nil {
 		kind = " ragged"
 	}
-	return fmt.Sprintf("{%s%s, times %s, %s}", form(&s.Values), kind, form(&s.Times), describeRule(&s.Rule, &s.Epilogue))
+	return fmt.Sprintf(
+		"{%s%s, times %s, %s}",
+		form(&s.Values),
+		kind,
+		form(&s.Times),
+		describeRule(&s.Rule, &s.Epilogue),
+	)
 }
 
 func describeFuse(op *kernel.FuseOp) string {
@@ -269,7 +297,13 @@ func describeApply(op *kernel.ApplyOp) string {
 	s := "apply"
 	for i := range op.Parts {
 		p := &op.Parts[i]
-		s += fmt.Sprintf(" {%s to %s planned %v, %s}", form(&p.Src), form(&p.Out), p.Kind != nil, describeRule(&p.Rule, &p.Epilogue))
+		s += fmt.Sprintf(
+			" {%s to %s planned %v, %s}",
+			form(&p.Src),
+			form(&p.Out),
+			p.Kind != nil,
+			describeRule(&p.Rule, &p.Epilogue),
+		)
 	}
 	return s
 }

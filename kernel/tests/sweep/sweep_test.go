@@ -73,7 +73,9 @@ func TestSweeps(t *testing.T) {
 
 // TestVoxelsCanFail shows that one wrong bit in each result is seen.
 func TestVoxelsCanFail(t *testing.T) {
-	if Voxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || Depth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil || TSDF(kernel.Reference{}, wrongSpace{}, 1, 50) == nil {
+	if Voxels(kernel.Reference{}, wrongSpace{}, 1, 50) == nil ||
+		Depth(kernel.Reference{}, wrongSpace{}, 1, 50) == nil ||
+		TSDF(kernel.Reference{}, wrongSpace{}, 1, 50) == nil {
 		t.Error("a sweep did not see one wrong bit in each result")
 	}
 }

@@ -15,12 +15,17 @@ import (
 // sweeper makes random ops: the same ones from the same seed, in memory of their own.
 type sweeper struct{ *rand.Rand }
 
-func newSweeper(seed uint64, i int) sweeper { return sweeper{rand.New(rand.NewPCG(seed, uint64(i)))} }
+func newSweeper(
+	seed uint64,
+	i int,
+) sweeper {
+	return sweeper{rand.New(rand.NewPCG(seed, uint64(i)))}
+}
 
 func pick[T any](r sweeper, of ...T) T { return of[r.IntN(len(of))] }
 
-// strides lays a shape out: axes in any order, gaps, negative ones; expanded ones (0) only where the tensor is read. It returns the elements of
-// memory too.
+// strides lays a shape out: axes in any order, gaps, negative ones; expanded ones (0) only where
+// the tensor is read. It returns the elements of memory too.
 func (r sweeper) strides(shape []int, read bool) (stride []int, base, elements int) {
 	if r.IntN(2) == 0 { // C order is what most callers have
 		n := 1
@@ -61,7 +66,18 @@ func (r sweeper) number(b []byte, dt robocache.DType, scale float64) {
 	x := r.NormFloat64() * scale
 	switch r.IntN(40) {
 	case 0:
-		x = pick(r, math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1), 1e-42, -1e-42, 3e38, -3e38)
+		x = pick(
+			r,
+			math.NaN(),
+			math.Inf(1),
+			math.Inf(-1),
+			0,
+			math.Copysign(0, -1),
+			1e-42,
+			-1e-42,
+			3e38,
+			-3e38,
+		)
 	case 1:
 		x = math.Round(x)
 	}
@@ -103,11 +119,27 @@ func (r sweeper) result(dt robocache.DType, shape ...int) *kernel.Tensor {
 	return t
 }
 
-var swept = []robocache.DType{robocache.Float32, robocache.Float32, robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64}
+var swept = []robocache.DType{
+	robocache.Float32,
+	robocache.Float32,
+	robocache.Float32,
+	robocache.Float16,
+	robocache.BFloat16,
+	robocache.Float64,
+}
 
 // voxels makes one op.
 func (r sweeper) voxels() *kernel.VoxelOp {
-	op := &kernel.VoxelOp{Mode: kernel.VoxelMode(r.IntN(7)), Outside: pick(r, kernel.DropOutside, kernel.DropOutside, kernel.ClipOutside, kernel.FailOutside)}
+	op := &kernel.VoxelOp{
+		Mode: kernel.VoxelMode(r.IntN(7)),
+		Outside: pick(
+			r,
+			kernel.DropOutside,
+			kernel.DropOutside,
+			kernel.ClipOutside,
+			kernel.FailOutside,
+		),
+	}
 	n := pick(r, 0, 1, 2, 7, 33, 100, 257, r.IntN(5000))
 	if r.IntN(30) == 0 {
 		n = 20000 + r.IntN(30000)
@@ -190,8 +222,8 @@ func (r sweeper) offsets(n, batch int) *kernel.Tensor {
 	return t
 }
 
-// Voxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies beside them included. The error names
-// the op that differs.
+// Voxels gives n random VoxelOps to two back ends and compares all memory of the results, what lies
+// beside them included. The error names the op that differs.
 func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 	for i := range n {
 		x, y := newSweeper(seed, i).voxels(), newSweeper(seed, i).voxels()
@@ -200,7 +232,19 @@ func Voxels(a, b kernel.Backend, seed uint64, n int) error {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
-			return fmt.Errorf("voxels, seed %d, op %d: %s of points %s %v: grid %v, outside %v, sparse %v, bits %v: %w", seed, i, x.Mode, x.Points.DType, x.Points.Shape, x.Grid, x.Outside, x.Coords != nil, x.Bits, err)
+			return fmt.Errorf(
+				"voxels, seed %d, op %d: %s of points %s %v: grid %v, outside %v, sparse %v, bits %v: %w",
+				seed,
+				i,
+				x.Mode,
+				x.Points.DType,
+				x.Points.Shape,
+				x.Grid,
+				x.Outside,
+				x.Coords != nil,
+				x.Bits,
+				err,
+			)
 		}
 	}
 	return nil
@@ -234,7 +278,19 @@ func sameMemory(i int, x, y *kernel.Tensor) error {
 			p, q = p<<8|uint64(x.Data[o+j]), q<<8|uint64(y.Data[o+j])
 		}
 		if p != q && !(conform.IsNaN(p, x.DType) && conform.IsNaN(q, x.DType)) {
-			return fmt.Errorf("tensor %d, %s %v strides %v base %d: element %d of its memory: %0*x and %0*x", i, x.DType, x.Shape, x.Stride, x.Base, o/size, 2*size, p, 2*size, q)
+			return fmt.Errorf(
+				"tensor %d, %s %v strides %v base %d: element %d of its memory: %0*x and %0*x",
+				i,
+				x.DType,
+				x.Shape,
+				x.Stride,
+				x.Base,
+				o/size,
+				2*size,
+				p,
+				2*size,
+				q,
+			)
 		}
 	}
 	return nil
@@ -243,7 +299,20 @@ func sameMemory(i int, x, y *kernel.Tensor) error {
 // pose is twelve numbers, some of them a rotation's.
 func (r sweeper) pose() (m [12]float32) {
 	a := r.Float64() * 2 * math.Pi
-	m = [12]float32{float32(math.Cos(a)), float32(-math.Sin(a)), 0, 0, float32(math.Sin(a)), float32(math.Cos(a)), 0, 0, 0, 0, 1, 0}
+	m = [12]float32{
+		float32(math.Cos(a)),
+		float32(-math.Sin(a)),
+		0,
+		0,
+		float32(math.Sin(a)),
+		float32(math.Cos(a)),
+		0,
+		0,
+		0,
+		0,
+		1,
+		0,
+	}
 	if r.IntN(2) == 0 {
 		for i := range m {
 			m[i] += float32(r.NormFloat64() * 0.2)
@@ -253,7 +322,12 @@ func (r sweeper) pose() (m [12]float32) {
 }
 
 func (r sweeper) camera(h, w int) [4]float32 {
-	return [4]float32{float32(w) * (0.5 + r.Float32()), float32(w) * (0.5 + r.Float32()), float32(w) / 2, float32(h)/2 + r.Float32()}
+	return [4]float32{
+		float32(w) * (0.5 + r.Float32()),
+		float32(w) * (0.5 + r.Float32()),
+		float32(w) / 2,
+		float32(h)/2 + r.Float32(),
+	}
 }
 
 func (r sweeper) depth() *kernel.DepthOp {
@@ -262,7 +336,11 @@ func (r sweeper) depth() *kernel.DepthOp {
 	if r.IntN(2) == 0 {
 		shape = append([]int{pick(r, 0, 1, 3)}, shape...)
 	}
-	op := &kernel.DepthOp{Depth: r.input(pick(r, append(swept, robocache.Uint16, robocache.Uint16)...), 3, shape...), Camera: r.camera(h, w), Scale: pick[float32](r, 0, 0, 0.001, 0.7)}
+	op := &kernel.DepthOp{
+		Depth:  r.input(pick(r, append(swept, robocache.Uint16, robocache.Uint16)...), 3, shape...),
+		Camera: r.camera(h, w),
+		Scale:  pick[float32](r, 0, 0, 0.001, 0.7),
+	}
 	if r.IntN(2) == 0 {
 		p := r.pose()
 		op.Pose = &p
@@ -283,7 +361,14 @@ func Depth(a, b kernel.Backend, seed uint64, n int) error {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
-			return fmt.Errorf("depth, seed %d, op %d: %s %v: %w", seed, i, x.Depth.DType, x.Depth.Shape, err)
+			return fmt.Errorf(
+				"depth, seed %d, op %d: %s %v: %w",
+				seed,
+				i,
+				x.Depth.DType,
+				x.Depth.Shape,
+				err,
+			)
 		}
 	}
 	return nil
@@ -291,15 +376,28 @@ func Depth(a, b kernel.Backend, seed uint64, n int) error {
 
 func (r sweeper) tsdf() *kernel.TSDFOp {
 	h, w := pick(r, 0, 1, 24, 48), pick(r, 1, 8, 33, 64)
-	op := &kernel.TSDFOp{Depth: r.input(pick(r, append(swept, robocache.Uint16)...), 2, h, w), Camera: r.camera(h, w), View: r.pose(), Truncate: 0.1 + r.Float32(), MaxWeight: pick[float32](r, 1, 4, 100, 0.25)}
+	op := &kernel.TSDFOp{
+		Depth:     r.input(pick(r, append(swept, robocache.Uint16)...), 2, h, w),
+		Camera:    r.camera(h, w),
+		View:      r.pose(),
+		Truncate:  0.1 + r.Float32(),
+		MaxWeight: pick[float32](r, 1, 4, 100, 0.25),
+	}
 	shape := make([]int, 3)
 	for a := range shape {
 		shape[a] = pick(r, 1, 2, 5, 8, 1+r.IntN(20))
 		op.Size[a] = 0.05 + r.Float32()*0.2
 		op.Min[a] = -1 + r.Float32()
 	}
-	op.Value, op.Weight = r.input(robocache.Float32, 1, shape...), r.input(robocache.Float32, 2, shape...)
-	for _, t := range []*kernel.Tensor{&op.Value, &op.Weight} { // they are written: no axis may be expanded
+	op.Value, op.Weight = r.input(
+		robocache.Float32,
+		1,
+		shape...), r.input(
+		robocache.Float32,
+		2,
+		shape...)
+	// they are written: no axis may be expanded
+	for _, t := range []*kernel.Tensor{&op.Value, &op.Weight} {
 		var n int
 		t.Stride, t.Base, n = r.strides(shape, false)
 		t.Data = make([]byte, 4*n)
@@ -319,7 +417,15 @@ func TSDF(a, b kernel.Backend, seed uint64, n int) error {
 			err = sameTensors(x.Tensors(), y.Tensors())
 		}
 		if err != nil {
-			return fmt.Errorf("TSDF, seed %d, op %d: depth %s %v, voxels %v: %w", seed, i, x.Depth.DType, x.Depth.Shape, x.Value.Shape, err)
+			return fmt.Errorf(
+				"TSDF, seed %d, op %d: depth %s %v, voxels %v: %w",
+				seed,
+				i,
+				x.Depth.DType,
+				x.Depth.Shape,
+				x.Value.Shape,
+				err,
+			)
 		}
 	}
 	return nil

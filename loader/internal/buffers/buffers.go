@@ -37,7 +37,12 @@ func New(limit int64, memory Allocator) *Pool {
 	if memory == nil {
 		memory = Mappings{}
 	}
-	return &Pool{freeBuffers: map[int][][]byte{}, limit: limit, memory: memory, returned: make(chan struct{}, 1)}
+	return &Pool{
+		freeBuffers: map[int][][]byte{},
+		limit:       limit,
+		memory:      memory,
+		returned:    make(chan struct{}, 1),
+	}
 }
 
 // SizeClass rounds n up to whole pages, and to huge pages from 16 MiB on. It adds at most an
@@ -83,7 +88,8 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 		if err != nil {
 			p.InUse.Add(-int64(size))
 			return nil, robocache.ResourceLimit("loader", nil, "cannot allocate a batch buffer of %d bytes", size).
-				WithCause(err).WithHint("lower batch_size or prefetch, or raise ulimit -v")
+				WithCause(err).
+				WithHint("lower batch_size or prefetch, or raise ulimit -v")
 		}
 		mem = m
 	}

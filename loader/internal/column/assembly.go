@@ -17,12 +17,13 @@ type BatchBuild struct {
 	Epoch       int64
 	Epochs      []int64 // epoch of each sample in its source; empty for a Map
 	Batch       *layout.Batch
-	TensorBytes int64              // bytes of its tensors without ragged ones
-	Device      video.DeviceMemory // device whose work must be finished before the batch is done; nil: none
-	Parts       []Part             // one per source that has samples in the batch
-	Pending     atomic.Int64       // frames and columns that are not finished
-	Done        chan struct{}      // closed when Pending is 0
-	OnDone      func()             // called after Done is closed; may be nil
+	TensorBytes int64 // bytes of its tensors without ragged ones
+	// device whose work must be finished before the batch is done; nil: none
+	Device  video.DeviceMemory
+	Parts   []Part        // one per source that has samples in the batch
+	Pending atomic.Int64  // frames and columns that are not finished
+	Done    chan struct{} // closed when Pending is 0
+	OnDone  func()        // called after Done is closed; may be nil
 
 	mu          sync.Mutex
 	Err         error

@@ -57,7 +57,11 @@ func (m *Mirror) Check(c *Column) error {
 	switch c.StoredDType {
 	case robocache.Bool, robocache.Uint8, robocache.Uint16, robocache.Uint32, robocache.Uint64:
 		if len(m.Negate) > 0 {
-			return options.Misuse(name+"negate of "+c.Key, "numbers with a sign", c.StoredDType.String())
+			return options.Misuse(
+				name+"negate of "+c.Key,
+				"numbers with a sign",
+				c.StoredDType.String(),
+			)
 		}
 	}
 	clear(seen)
@@ -112,7 +116,11 @@ func (p *Part) putFrame(c *ImageColumn, k int, pixels []byte) {
 
 // isFlipped reports whether the images of sample i are mirrored.
 func (p *Part) isFlipped(i int) bool {
-	a := kernel.ImageAugment{Seed: uint64(p.Source.Seed), Epoch: p.sampleEpoch(i), Flip: p.Source.Flip}
+	a := kernel.ImageAugment{
+		Seed:  uint64(p.Source.Seed),
+		Epoch: p.sampleEpoch(i),
+		Flip:  p.Source.Flip,
+	}
 	return a.Flips(sampleNumber(p.rows[0][i]))
 }
 

@@ -20,11 +20,12 @@ type Column struct {
 
 // Sampling states which rows of a stream a sample holds.
 type Sampling struct {
-	Steps  int       // rows per sample; 1 without a window
-	Axis   []int     // {Steps} with a window, else empty
-	Window int       // index in DataSource.Windows
-	Span   *[2]int64 // bounds in ns after the sample, if all samples in between are delivered; else nil
-	Time   *Timing   // rule by which rows are found by time; nil: by row of the timebase
+	Steps  int   // rows per sample; 1 without a window
+	Axis   []int // {Steps} with a window, else empty
+	Window int   // index in DataSource.Windows
+	// bounds in ns after the sample, if all samples in between are delivered; else nil
+	Span *[2]int64
+	Time *Timing // rule by which rows are found by time; nil: by row of the timebase
 }
 
 // Value states the dtype and size of a row or frame, as stored and in the tensor.

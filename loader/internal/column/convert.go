@@ -24,7 +24,10 @@ func AsBytes[T any](v []T) []byte {
 	if len(v) == 0 {
 		return nil
 	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*int(unsafe.Sizeof(v[0])))
+	return unsafe.Slice(
+		(*byte)(unsafe.Pointer(unsafe.SliceData(v))),
+		len(v)*int(unsafe.Sizeof(v[0])),
+	)
 }
 
 // Floats32 returns b as float32 elements. The slice aliases b.

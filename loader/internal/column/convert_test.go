@@ -50,8 +50,13 @@ func TestConvert(t *testing.T) {
 		src  []byte
 		want int64
 	}{
-		{robocache.Int8, one(0xfe), -2}, {robocache.Uint8, one(0xfe), 254}, {robocache.Int16, put16(0xfffd), -3}, {robocache.Uint16, put16(0xfffd), 65533},
-		{robocache.Int32, put32(0xfffffffc), -4}, {robocache.Uint32, put32(0xfffffffc), 1<<32 - 4}, {robocache.Int64, put64(1 << 60), 1 << 60},
+		{robocache.Int8, one(0xfe), -2},
+		{robocache.Uint8, one(0xfe), 254},
+		{robocache.Int16, put16(0xfffd), -3},
+		{robocache.Uint16, put16(0xfffd), 65533},
+		{robocache.Int32, put32(0xfffffffc), -4},
+		{robocache.Uint32, put32(0xfffffffc), 1<<32 - 4},
+		{robocache.Int64, put64(1 << 60), 1 << 60},
 	} {
 		dst := aligned(8)
 		_ = Convert(dst, robocache.Int64, c.src, c.from, 1, nil)
@@ -61,7 +66,8 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// Frames are normalised a channel each; one pair of numbers serves all; a constant channel is 0; clip cuts.
+// Frames are normalised a channel each; one pair of numbers serves all; a constant channel is 0;
+// clip cuts.
 func TestFramesAreNormalised(t *testing.T) {
 	// 3 channels of 2 pixels.
 	for _, c := range []struct {
@@ -73,7 +79,11 @@ func TestFramesAreNormalised(t *testing.T) {
 		{Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
 		{Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
 	} {
-		col := &ImageColumn{Column: &Column{Value: Value{Norm: &c.f, Elements: 6}}, Height: 1, Width: 2}
+		col := &ImageColumn{
+			Column: &Column{Value: Value{Norm: &c.f, Elements: 6}},
+			Height: 1,
+			Width:  2,
+		}
 		col.Spec.Pixel = video.RGBFloat32
 		dst := aligned(24)
 		d, err := col.beginDraft(2, 1, dst)

@@ -2,10 +2,10 @@ package column
 
 import "github.com/goatnote-inc/robocache"
 
-// countIndex, countEpisode and countFrame have the names of LeRobot's columns, for a dataset that has no
-// such column: the number of the row among those of all episodes, the recorded number of its episode, and
-// the number of the row in it. With hz or an anchor "index" is the number of the sample, as Locate accepts
-// it.
+// countIndex, countEpisode and countFrame have the names of LeRobot's columns, for a dataset that
+// has no such column: the number of the row among those of all episodes, the recorded number of its
+// episode, and the number of the row in it. With hz or an anchor "index" is the number of the
+// sample, as Locate accepts it.
 var (
 	countIndex   = countOf("index")
 	countEpisode = countOf("episode_index")
@@ -13,7 +13,12 @@ var (
 )
 
 func countOf(key string) GeneratedKind {
-	return GeneratedKind{Key: key, DType: robocache.Int64, Shape: []int{1}, fill: (*Reader).fillCounts}
+	return GeneratedKind{
+		Key:   key,
+		DType: robocache.Int64,
+		Shape: []int{1},
+		fill:  (*Reader).fillCounts,
+	}
 }
 
 // fillCounts fills "index", "episode_index" or "frame_index".

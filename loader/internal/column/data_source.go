@@ -41,8 +41,9 @@ type clocks struct {
 
 // numbering states how samples are numbered.
 type numbering struct {
-	RowsBefore   []int64 // rows before each episode, if sample numbers are dataset rows and "index" is requested
-	SampleOffset int64   // number of its first sample among those of all sources
+	// rows before each episode, if sample numbers are dataset rows and "index" is requested
+	RowsBefore   []int64
+	SampleOffset int64 // number of its first sample among those of all sources
 }
 
 // placement maps a source's entries to those of the batch.
@@ -57,7 +58,8 @@ type placement struct {
 
 // ReadRules states which data a source rejects, and the random draws of its augmentation.
 type ReadRules struct {
-	Tolerance  *float64    // maximum difference in seconds between times of a frame and its row; nil: not checked
+	// maximum difference in seconds between times of a frame and its row; nil: not checked
+	Tolerance  *float64
 	SkipBad    bool        // episodes that cannot be read are skipped
 	FiniteRows *FiniteRows // nil: NaN and infinite numbers are allowed
 	RefuseNaN  bool        // an episode with NaN or infinite numbers is bad
@@ -86,7 +88,11 @@ func (src *DataSource) Where(c *Column, r robocache.Row) robocache.Where {
 }
 
 // missingFrameError returns the error of a row without a frame.
-func (src *DataSource) missingFrameError(c *Column, r robocache.Row, ref *robocache.FrameRef) error {
+func (src *DataSource) missingFrameError(
+	c *Column,
+	r robocache.Row,
+	ref *robocache.FrameRef,
+) error {
 	e := robocache.Malformed("loader", src.Where(c, r), "the row has no frame").
 		WithHint("%s skips such episodes; %s lists them", robocache.Option("on_bad_episode", "skip"),
 			robocache.Command("doctor %s", src.redactedURI()))
@@ -120,7 +126,10 @@ func (src *DataSource) withDoctor(err error) error {
 	if hinted.Hint != "" {
 		hinted.Hint += "; "
 	}
-	hinted.Hint += robocache.Command("doctor --decode %s", src.redactedURI()) + " lists all damage of the dataset"
+	hinted.Hint += robocache.Command(
+		"doctor --decode %s",
+		src.redactedURI(),
+	) + " lists all damage of the dataset"
 	return &hinted
 }
 

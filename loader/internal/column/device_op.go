@@ -48,7 +48,10 @@ func (op *DeviceOp) RawTensor(c *Column) layout.TensorPlan {
 func (op *DeviceOp) ExtraTensors(c *Column) (out []layout.TensorPlan) {
 	switch {
 	case op.HasDraws:
-		out = append(out, layout.NewTensor(c.Key+"\x00draws", robocache.Int32, c.Steps, kernel.ImageDrawWords))
+		out = append(
+			out,
+			layout.NewTensor(c.Key+"\x00draws", robocache.Int32, c.Steps, kernel.ImageDrawWords),
+		)
 	case op.HasPlan:
 		for _, x := range Planned {
 			out = append(out, layout.NewTensor(c.Key+"\x00"+x.name, x.Dtype, c.Steps))
@@ -70,7 +73,13 @@ func (c *Column) Normalization() *Affine {
 }
 
 // writePlanRow writes row at of the plan.
-func (op *DeviceOp) writePlanRow(p *Part, at int, kind kernel.Kind, left, right int, weight float64) {
+func (op *DeviceOp) writePlanRow(
+	p *Part,
+	at int,
+	kind kernel.Kind,
+	left, right int,
+	weight float64,
+) {
 	p.TensorData(op.FirstExtra)[at] = byte(kind)
 	AsSlice[int32](p.TensorData(op.FirstExtra + 1))[at] = int32(left)
 	AsSlice[int32](p.TensorData(op.FirstExtra + 2))[at] = int32(right)

@@ -72,7 +72,16 @@ func TestResizePlaces(t *testing.T) {
 							copy(want, from[((k*h+sy)*w+sx)*size:])
 						}
 						if got := dst[((k*7+y)*5+x)*size:][:size]; !slices.Equal(got, want) {
-							t.Fatalf("%s %d: channel %d, pixel %d, %d is %v, not %v", how, pixel, k, x, y, got, want)
+							t.Fatalf(
+								"%s %d: channel %d, pixel %d, %d is %v, not %v",
+								how,
+								pixel,
+								k,
+								x,
+								y,
+								got,
+								want,
+							)
 						}
 					}
 				}

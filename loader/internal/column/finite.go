@@ -91,7 +91,11 @@ func (f *FiniteRows) BadRows(ctx context.Context, key string, episode int) ([]in
 }
 
 // scanEpisode reads a stream of an episode and returns its bad rows.
-func (f *FiniteRows) scanEpisode(ctx context.Context, s *streamRows, episode int) (bad []int, err error) {
+func (f *FiniteRows) scanEpisode(
+	ctx context.Context,
+	s *streamRows,
+	episode int,
+) (bad []int, err error) {
 	n, err := robocache.RowsIn(ctx, f.dataset, episode, s.feature)
 	if robocache.Bad(err) {
 		return nil, nil
@@ -201,7 +205,12 @@ func (w *Reader) checkFinite(p *Part, c *Column) bool {
 }
 
 // nonFiniteError returns the error of an episode with a number of bad rows. r is the first of them.
-func (src *DataSource) nonFiniteError(ctx context.Context, c *Column, r robocache.Row, rows int) error {
+func (src *DataSource) nonFiniteError(
+	ctx context.Context,
+	c *Column,
+	r robocache.Row,
+	rows int,
+) error {
 	what, column := "a number that is not finite", 0
 	values := make([]byte, c.Feature.RowBytes())
 	if gatherRows(ctx, src.Dataset, c.Key, []robocache.Row{r}, values) == nil {

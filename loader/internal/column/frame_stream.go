@@ -142,7 +142,10 @@ func (r deviceRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) e
 	if r.RendersPlanes(info) {
 		return r.uploadPlanes(info, planes, dst)
 	}
-	return r.uploadPixels(dst, func(pixels []byte) error { return r.host.RenderPlanes(info, planes, pixels) })
+	return r.uploadPixels(
+		dst,
+		func(pixels []byte) error { return r.host.RenderPlanes(info, planes, pixels) },
+	)
 }
 
 // RenderKept renders planes that are in device memory.

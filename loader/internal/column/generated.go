@@ -2,8 +2,8 @@ package column
 
 import "github.com/goatnote-inc/robocache"
 
-// GeneratedKind describes a key that is available for any dataset on request. Its values are computed for
-// each sample.
+// GeneratedKind describes a key that is available for any dataset on request. Its values are
+// computed for each sample.
 type GeneratedKind struct {
 	Key   string
 	DType robocache.DType // String: a text
@@ -11,7 +11,8 @@ type GeneratedKind struct {
 	fill  func(w *Reader, p *Part, c *Column) error
 }
 
-// GeneratedKinds lists all generated keys, in the order of a batch. A new kind is one file and one entry.
+// GeneratedKinds lists all generated keys, in the order of a batch. A new kind is one file and one
+// entry.
 var GeneratedKinds = []GeneratedKind{episodeID, countIndex, countEpisode, countFrame}
 
 // GeneratedKeys returns the keys of GeneratedKinds.
@@ -33,8 +34,8 @@ func (*GeneratedColumn) Waits(int) int { return 1 }
 
 func (c *GeneratedColumn) Fill(w *Reader, p *Part) error { return c.kind.fill(w, p, c.Column) }
 
-// NewColumn returns a column of the key. A number has a feature that no dataset declares; Default excludes
-// it from options that select all streams.
+// NewColumn returns a column of the key. A number has a feature that no dataset declares; Default
+// excludes it from options that select all streams.
 func (g *GeneratedKind) NewColumn() *Column {
 	c := &Column{Key: g.Key, Value: Value{OutDType: g.DType}}
 	if g.DType != robocache.String {

@@ -142,7 +142,10 @@ func (w *Reader) LocateFrames(parts []*Part, c *ImageColumn) {
 				p.maskFrame(c, i)
 				continue
 			case r.Missing || r.Path == "":
-				p.recordBadEpisode(rows[i].Episode, c.Source.missingFrameError(c.Column, rows[i], r))
+				p.recordBadEpisode(
+					rows[i].Episode,
+					c.Source.missingFrameError(c.Column, rows[i], r),
+				)
 				p.Build.Complete(1)
 				continue
 			}

@@ -98,7 +98,12 @@ func (w *Reader) spanEntries(p *Part, c *Column) (*RaggedEntries, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &RaggedEntries{Part: p, Column: c, Counts: counts, Data: make([]byte, len(rows)*c.RowBytes)}
+	e := &RaggedEntries{
+		Part:   p,
+		Column: c,
+		Counts: counts,
+		Data:   make([]byte, len(rows)*c.RowBytes),
+	}
 	if Is[*TimesColumn](c) {
 		return e, w.writeTimes(p, c, AsSlice[int64](e.Data), rows, counts, at)
 	}

@@ -10,7 +10,13 @@ import (
 // The functions of this file call a dataset from the loader's workers. A panic of a reader is an
 // internal error of its batch: in a worker it would end the process.
 
-func gatherRows(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, dst []byte) (err error) {
+func gatherRows(
+	ctx context.Context,
+	ds robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) (err error) {
 	defer crash.Recover("loader", &err)
 	return ds.Gather(ctx, key, rows, dst)
 }
@@ -22,13 +28,22 @@ func gatherRagged(
 	return robocache.GatherRagged(ctx, ds, key, rows)
 }
 
-func readTexts(ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row) (_ []string, err error) {
+func readTexts(
+	ctx context.Context,
+	ds robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+) (_ []string, err error) {
 	defer crash.Recover("loader", &err)
 	return ds.Text(ctx, key, rows)
 }
 
 func frameRefs(
-	ctx context.Context, ds robocache.Dataset, key string, rows []robocache.Row, out []robocache.FrameRef,
+	ctx context.Context,
+	ds robocache.Dataset,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
 ) (err error) {
 	defer crash.Recover("loader", &err)
 	return ds.Frames(ctx, key, rows, out)

@@ -22,7 +22,8 @@ func ResidentBytes(src *DataSource, planar bool) int64 {
 	for _, c := range src.Columns {
 		switch k := c.Kind.(type) {
 		case *ImageColumn:
-			pixels := k.Height * k.Width * Channels(k.Spec.Pixel) * k.OutDType.Size() // augmented or not
+			// augmented or not
+			pixels := k.Height * k.Width * Channels(k.Spec.Pixel) * k.OutDType.Size()
 			kept := int64(pixels)
 			if !k.IsStill {
 				kept = keptFrameBytes(k, pixels, planar)

@@ -18,7 +18,8 @@ type Part struct {
 	rows           [][]robocache.Row // rows of each window, samples × steps
 	pads           [][]byte          // 1 for each row that replaces a row outside the episode
 	tablePositions []int32           // position of each sample's episode in the table
-	Slots          []int32           // position of each sample in the batch; nil: the part is the whole batch
+	// position of each sample in the batch; nil: the part is the whole batch
+	Slots []int32
 }
 
 func (p *Part) sampleCount() int { return len(p.tablePositions) }
@@ -46,7 +47,11 @@ func (p *Part) frameData(c *Column, k int) []byte {
 }
 
 // TensorData returns the data of the batch's tensor for entry i of the source.
-func (p *Part) TensorData(i int) []byte { return p.Build.Batch.Tensors[p.Source.TensorSlots[i]].Data }
+func (p *Part) TensorData(
+	i int,
+) []byte {
+	return p.Build.Batch.Tensors[p.Source.TensorSlots[i]].Data
+}
 
 // stageEntry returns contiguous memory for the values of entry i: the tensor itself if the part is
 // the whole batch. The caller must call done, which copies the values to their slots. stageEntry
@@ -187,7 +192,10 @@ func (w *Reader) forEachEpisode(p *Part, fn func(episode int, group []int32) err
 		order[i] = int32(i)
 	}
 	w.orderScratch = order
-	slices.SortStableFunc(order, func(x, y int32) int { return int(p.tablePositions[x]) - int(p.tablePositions[y]) })
+	slices.SortStableFunc(
+		order,
+		func(x, y int32) int { return int(p.tablePositions[x]) - int(p.tablePositions[y]) },
+	)
 	for lo := 0; lo < n; {
 		hi := lo
 		place := p.tablePositions[order[lo]]
@@ -337,7 +345,8 @@ func (w *Reader) planSamples(p *Part, c *Column) (*kernel.Plan, []robocache.Row,
 			return robocache.At(err, where)
 		}
 		base := len(rows)
-		// indexOf returns the index of a row in rows. Ascending times often reuse the last two rows.
+		// indexOf returns the index of a row in rows. Ascending times often reuse the last two
+		// rows.
 		indexOf := func(r int32) int32 {
 			row, n := robocache.Row{Episode: episode, Index: from + int(r)}, len(rows)
 			for k := n - 1; k >= max(base, n-2); k-- {

@@ -37,7 +37,11 @@ func (w *Reader) spanRows(
 		return nil, nil, nil, err
 	}
 	if need := int64(total) * int64(c.RowBytes+16); need > src.Resources.Budget {
-		return nil, nil, nil, spanBudgetError(c, int64(total)*int64(c.RowBytes), src.Resources.Budget)
+		return nil, nil, nil, spanBudgetError(
+			c,
+			int64(total)*int64(c.RowBytes),
+			src.Resources.Budget,
+		)
 	}
 	rows = make([]robocache.Row, 0, total)
 	for i, n := range counts {

@@ -41,7 +41,10 @@ const stillsPerJob = 8
 // Plan divides rows into groups of stillsPerJob.
 func (s stillFile) Plan(_ *video.Planner, ordinals []int) (groups []video.Group) {
 	for ; len(ordinals) > 0; ordinals = ordinals[min(stillsPerJob, len(ordinals)):] {
-		groups = append(groups, video.Group{Ordinals: slices.Clone(ordinals[:min(stillsPerJob, len(ordinals))])})
+		groups = append(
+			groups,
+			video.Group{Ordinals: slices.Clone(ordinals[:min(stillsPerJob, len(ordinals))])},
+		)
 	}
 	return groups
 }

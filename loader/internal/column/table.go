@@ -8,7 +8,8 @@ import (
 // TableColumn holds numeric rows of one length.
 type TableColumn struct {
 	*Column
-	PlanLeader     *TableColumn   // column whose job fills this one; itself, unless it shares a clock and a rule
+	// column whose job fills this one; itself, unless it shares a clock and a rule
+	PlanLeader     *TableColumn
 	PlanFollowers  []*TableColumn // columns that this one's job also fills
 	Mirror         *Mirror        // change of the numbers when images are flipped; nil: none
 	NoiseDeviation float32        // standard deviation of added noise; 0: none

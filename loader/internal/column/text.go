@@ -32,7 +32,11 @@ func (w *Reader) fillTexts(p *Part, c *Column) error {
 	}
 	values, err := readTexts(w.Ctx(), p.Source.Dataset, c.Key, rows)
 	if err == nil && len(values) != len(rows) {
-		err = robocache.Malformed("loader", nil, "the dataset returned another number of texts than requested")
+		err = robocache.Malformed(
+			"loader",
+			nil,
+			"the dataset returned another number of texts than requested",
+		)
 	}
 	if err != nil {
 		first := robocache.At(err, robocache.Where{"stream": c.Key})
@@ -51,12 +55,19 @@ func (w *Reader) fillTexts(p *Part, c *Column) error {
 }
 
 // episodeID is the index of each sample's episode as text.
-var episodeID = GeneratedKind{Key: options.EpisodeID, DType: robocache.String, fill: (*Reader).episodeIDs}
+var episodeID = GeneratedKind{
+	Key:   options.EpisodeID,
+	DType: robocache.String,
+	fill:  (*Reader).episodeIDs,
+}
 
 // episodeIDs fills episodeID.
 func (w *Reader) episodeIDs(p *Part, c *Column) error {
 	for i, r := range p.rows[0] {
-		p.batchTexts(c)[p.batchSlot(i)] = strconv.FormatInt(p.Source.Dataset.Info().EpisodeIndex(r.Episode), 10)
+		p.batchTexts(c)[p.batchSlot(i)] = strconv.FormatInt(
+			p.Source.Dataset.Info().EpisodeIndex(r.Episode),
+			10,
+		)
 	}
 	return nil
 }

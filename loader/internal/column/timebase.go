@@ -10,19 +10,22 @@ import (
 // uniform grid. Streams on that clock are read by row. All others are resampled at the samples'
 // times by their align rules (Column.Time).
 type Timebase struct {
-	IsGrid       bool   // samples are a uniform timeline (hz)
-	Key          string // the stream whose rows are samples, without a grid; "" for the episode's rows
+	IsGrid bool // samples are a uniform timeline (hz)
+	// the stream whose rows are samples, without a grid; "" for the episode's rows
+	Key          string
 	Clock        string // the clock of those rows
 	DatasetClock string // Info.Clock: the name of the clock "", if it has one
-	IsTimed      bool   // windows are offsets in time, not in rows: there is a grid or more than one clock
-	Shift        int64  // ns added to the anchor's timestamps
+	// windows are offsets in time, not in rows: there is a grid or more than one clock
+	IsTimed bool
+	Shift   int64 // ns added to the anchor's timestamps
 }
 
 // Timing states how the values of a column are found by time: by which timestamps and by which
 // rule.
 type Timing struct {
-	IsNative  bool   // values are not interpolated unless a mode is configured
-	Clock     string // stream whose timestamps apply; "" for the task text; its key if drift is corrected
+	IsNative bool // values are not interpolated unless a mode is configured
+	// stream whose timestamps apply; "" for the task text; its key if drift is corrected
+	Clock     string
 	ClockName string // name of the clock, if the stream has several
 	Offset    int64
 	Options   align.Options

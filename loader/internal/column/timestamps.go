@@ -29,7 +29,11 @@ type timestampKey struct {
 
 // OfStream returns the timestamps of a stream. The result is shared and must not be changed.
 // Concurrent callers may read the same timestamps twice.
-func (s *Timestamps) OfStream(ctx context.Context, episode int, stream string) (t []int64, err error) {
+func (s *Timestamps) OfStream(
+	ctx context.Context,
+	episode int,
+	stream string,
+) (t []int64, err error) {
 	k := timestampKey{episode, stream}
 	s.mu.Lock()
 	t, young := s.recent[k]
@@ -43,7 +47,10 @@ func (s *Timestamps) OfStream(ctx context.Context, episode int, stream string) (
 	}
 	if !old {
 		if t, err = s.Read(ctx, episode, stream); err != nil {
-			return nil, robocache.At(err, robocache.Where{"episode": s.Info.EpisodeIndex(episode), "stream": stream})
+			return nil, robocache.At(
+				err,
+				robocache.Where{"episode": s.Info.EpisodeIndex(episode), "stream": stream},
+			)
 		}
 	}
 	s.mu.Lock()
@@ -88,7 +95,12 @@ func (src *DataSource) compareTimes(c *Column, r robocache.Row, frame, row int64
 
 // checkTimestamps compares the recorded timestamps of frames and rows. It applies if the dataset
 // does not record where episodes begin in video files.
-func (src *DataSource) checkTimestamps(ctx context.Context, p *Part, c *Column, rows []robocache.Row) {
+func (src *DataSource) checkTimestamps(
+	ctx context.Context,
+	p *Part,
+	c *Column,
+	rows []robocache.Row,
+) {
 	if c.Time != nil || src.Timebase.Key != "" || src.Tolerance == nil || src.VideoStart != nil {
 		return // a grid has no recorded row to compare with
 	}

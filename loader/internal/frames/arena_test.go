@@ -1,10 +1,11 @@
 package frames
 
 import (
-	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/goatnote-inc/robocache/loader/internal/buffers"
 )
 
 // Pieces of several sizes never overlap and are aligned, and mapped bytes stay below the limit. An
@@ -51,7 +52,8 @@ func TestArena(t *testing.T) {
 			p.mem[k] = byte(i)
 		}
 		held = append(held, p)
-		if _, mapped, peak := r.usageBytes(); mapped > limit+buffers.PageSize || peak > limit+buffers.PageSize {
+		if _, mapped, peak := r.usageBytes(); mapped > limit+buffers.PageSize ||
+			peak > limit+buffers.PageSize {
 			t.Fatalf("%d bytes mapped of %d", mapped, limit)
 		}
 	}

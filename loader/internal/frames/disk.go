@@ -71,7 +71,10 @@ func diskKey(prefix cache.Key, ordinal int) cache.Key {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	x ^= x >> 31
 	binary.LittleEndian.PutUint64(prefix[:8], binary.LittleEndian.Uint64(prefix[:8])^x)
-	binary.LittleEndian.PutUint64(prefix[8:], binary.LittleEndian.Uint64(prefix[8:])+uint64(ordinal))
+	binary.LittleEndian.PutUint64(
+		prefix[8:],
+		binary.LittleEndian.Uint64(prefix[8:])+uint64(ordinal),
+	)
 	return prefix
 }
 

@@ -128,8 +128,8 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 		wait []waiter
 	}
 	var failures []failure
-	// Frames that are not indexed are allocated together. An indexed frame is allocated alone, so that
-	// it does not keep the others reachable.
+	// Frames that are not indexed are allocated together. An indexed frame is allocated alone, so
+	// that it does not keep the others reachable.
 	var unindexed []frame
 	if s.arena == nil {
 		unindexed = make([]frame, 0, len(wants))
@@ -143,7 +143,8 @@ func (c *frameLookup) lookupFile(wants []FrameRequest, r *request) (first int64)
 		ordinal := wants[lo].Ordinal
 		n = countLeading(wants[lo:], func(x *FrameRequest) bool { return x.Ordinal == ordinal })
 		wait := waits[lo : lo+n : lo+n]
-		epoch := wait[0].target.Epoch() // before the slot is served, after which its batch may be released
+		// before the slot is served, after which its batch may be released
+		epoch := wait[0].target.Epoch()
 		key.ordinal = int32(ordinal)
 		hit := func(x *frame) {
 			for i, slot := range wait {

@@ -32,7 +32,13 @@ func (farOpen) Plan(_ *video.Planner, numbers []int) (out []video.Group) {
 func (farOpen) Remote() bool                                                 { return true }
 func (farOpen) FetchBytes(video.Group) int64                                 { return 1 }
 func (farOpen) Fetch(context.Context, []video.Group) (*video.Fetched, error) { return nil, nil }
-func (farOpen) Decode(context.Context, *video.Fetched, []video.Group, func(int, video.Frame) error) error {
+
+func (farOpen) Decode(
+	context.Context,
+	*video.Fetched,
+	[]video.Group,
+	func(int, video.Frame) error,
+) error {
 	return context.Canceled
 }
 func (farOpen) Identity() [32]byte { return [32]byte{} }

@@ -37,10 +37,11 @@ import (
 type Stream struct {
 	ID        int32 // unique among the streams of all sources
 	Files     Files
-	FrameSize int    // bytes of a frame that is stored as pixels
-	Recipe    string // identifies the pixel format and size; "" keeps frames out of the cache directory
-	Renderer  Renderer
-	Device    DeviceRenderer // holds the pixels in its memory; nil: pixels are on the host
+	FrameSize int // bytes of a frame that is stored as pixels
+	// identifies the pixel format and size; "" keeps frames out of the cache directory
+	Recipe   string
+	Renderer Renderer
+	Device   DeviceRenderer // holds the pixels in its memory; nil: pixels are on the host
 
 	// Check rejects a frame for a slot. It runs before each lookup, because a stored frame does not
 	// record for which slots it was checked. nil accepts every frame.
@@ -89,14 +90,16 @@ type Target interface {
 
 // Config holds the options of a store.
 type Config struct {
-	KeptBytes      int64             // bytes of host memory for pool frames and the RAM cache; 0 stores none
-	DeviceBytes    int64             // the same of device memory
-	DeviceMemory   buffers.Allocator // allocates device memory
-	CacheBytes     int64             // bytes of KeptBytes or DeviceBytes that the cache may use
-	KeepPlanes     bool              // store the decoder's planes if possible, else pixels
-	Dir            *cache.Dir        // cache directory of decoded frames; may be nil
-	Cores          int               // workers that decode at once if files are remote; 0: no file is remote
-	ReadAheadBytes int64             // budget of packets that are read ahead
+	// bytes of host memory for pool frames and the RAM cache; 0 stores none
+	KeptBytes    int64
+	DeviceBytes  int64             // the same of device memory
+	DeviceMemory buffers.Allocator // allocates device memory
+	CacheBytes   int64             // bytes of KeptBytes or DeviceBytes that the cache may use
+	KeepPlanes   bool              // store the decoder's planes if possible, else pixels
+	Dir          *cache.Dir        // cache directory of decoded frames; may be nil
+	// workers that decode at once if files are remote; 0: no file is remote
+	Cores          int
+	ReadAheadBytes int64 // budget of packets that are read ahead
 	Warn           func(string)
 }
 
@@ -121,7 +124,8 @@ type contents struct {
 	files       map[fileKey]int32
 	cachedBytes int64 // bytes of cached frames
 	counts      struct {
-		hits, misses int64 // slots whose frames were stored or pending, and slots whose frames were not
+		// slots whose frames were stored or pending, and slots whose frames were not
+		hits, misses int64
 		refused      int64 // frames that were not stored for lack of memory
 		full         int64 // frames that exceeded the cache budget
 	}
@@ -237,7 +241,8 @@ func (s *Store) unpin(x *frame) {
 // releaseIfUnused frees x if it is not pending or cached and has no uses, pins or waiters. Caller
 // must hold s.mu.
 func (s *Store) releaseIfUnused(x *frame) {
-	if x.uses == (uses{}) && x.pins == 0 && len(x.waiters) == 0 && !x.isCached && x.state != pending {
+	if x.uses == (uses{}) && x.pins == 0 && len(x.waiters) == 0 && !x.isCached &&
+		x.state != pending {
 		s.unindexFrame(x)
 		s.freeMemory(x)
 	}

@@ -13,8 +13,8 @@ type Memory struct {
 	DeviceNumber int           // the driver's number of the device
 }
 
-// NewBatch returns a batch of n samples without content. Ragged tensors have no memory yet. The caller
-// must call Release.
+// NewBatch returns a batch of n samples without content. Ragged tensors have no memory yet. The
+// caller must call Release.
 func (s *Schema) NewBatch(n int, m Memory) (*Batch, error) {
 	b := &Batch{
 		Rows:     n,

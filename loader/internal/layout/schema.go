@@ -22,7 +22,8 @@ type slot struct {
 func (s *Schema) SlotsFor(n int) (slots []slot, sharedBytes int) {
 	slots = make([]slot, len(s.Tensors))
 	for i := range s.Tensors {
-		if size := n * s.Tensors[i].Bytes; size >= ownBuffer || size > 0 && s.Tensors[i].IsOnDevice {
+		if size := n * s.Tensors[i].Bytes; size >= ownBuffer ||
+			size > 0 && s.Tensors[i].IsOnDevice {
 			slots[i].HasBuffer = true
 		} else {
 			slots[i].Offset = sharedBytes

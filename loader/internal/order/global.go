@@ -38,7 +38,8 @@ func (o *permutation) At(p int64) int64 {
 			l = addModulo(l, scaleTo(Mix(r^o.keys[i]), o.sideLength), o.sideLength)
 			r = addModulo(r, scaleTo(Mix(l^o.keys[i+1]), o.sideLength), o.sideLength)
 		}
-		// Repeat if x is not a sample. sideLength² exceeds length by at most 2·√length + 1, so this is rare.
+		// Repeat if x is not a sample. sideLength² exceeds length by at most 2·√length + 1, so this
+		// is rare.
 		if x = l*o.sideLength + r; x < o.length {
 			return int64(x)
 		}

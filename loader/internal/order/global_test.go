@@ -99,7 +99,14 @@ func TestOrderIsUniform(t *testing.T) {
 			}
 			df := float64((cells - 1) * (cells - 1))
 			if z := (chi - df) / math.Sqrt(2*df); z > 5 || z < -5 {
-				t.Errorf("seed %d, %s: chi-square %.0f for %.0f degrees of freedom (z %.1f)", seed, name, chi, df, z)
+				t.Errorf(
+					"seed %d, %s: chi-square %.0f for %.0f degrees of freedom (z %.1f)",
+					seed,
+					name,
+					chi,
+					df,
+					z,
+				)
 			}
 		}
 	}
@@ -141,7 +148,13 @@ func TestOrderRandomness(t *testing.T) {
 	same /= float64(n) * float64(n-1)
 	share := float64(distinct) / float64(batches) / b
 	neighbour := float64(neighbours) / float64(n-1)
-	t.Logf("distinct share %.4f (ideal %.4f), neighbour share %.5f (ideal %.5f)", share, ideal, neighbour, same)
+	t.Logf(
+		"distinct share %.4f (ideal %.4f), neighbour share %.5f (ideal %.5f)",
+		share,
+		ideal,
+		neighbour,
+		same,
+	)
 	if r := share / ideal; r < 0.95 || r > 1.05 {
 		t.Errorf("distinct share is %.3f of the ideal", r)
 	}
@@ -176,7 +189,13 @@ func TestTable(t *testing.T) {
 			k++
 		}
 	}
-	sel, err := NewTable(4, Selection{Positions: []int{3, 0, 3}, DropFirst: 1, DropTail: 2}, nil, func(e int) (int, int64, error) { return lengths[e], 0, nil }, false)
+	sel, err := NewTable(
+		4,
+		Selection{Positions: []int{3, 0, 3}, DropFirst: 1, DropTail: 2},
+		nil,
+		func(e int) (int, int64, error) { return lengths[e], 0, nil },
+		false,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,10 @@ import (
 //
 //	N_i − w_i p = d_i − w_i Σ_j d_j = (1−w_i) d_i − w_i Σ_{j≠i} d_j
 //
-// This is at most (1−w_i)(1−u_i) + w_i Σ_{j≠i} u_j < 1 + w_i (k−2) ≤ k−1 for k sources with a share.
-// By the same steps with u and 1−u exchanged it is at least −(1 + w_i (k−2)). At every prefix the
-// count of a source is therefore within 1 + w_i (k−2) of its share: within one sample for two
-// sources, and never more than k−1.
+// This is at most (1−w_i)(1−u_i) + w_i Σ_{j≠i} u_j < 1 + w_i (k−2) ≤ k−1 for k sources with a
+// share. By the same steps with u and 1−u exchanged it is at least −(1 + w_i (k−2)). At every
+// prefix the count of a source is therefore within 1 + w_i (k−2) of its share: within one sample
+// for two sources, and never more than k−1.
 //
 // With shares by size (w_i = n_i/Σn) the epoch ends at τ = L = Σn, where N_i = ⌈n_i − u_i⌉ = n_i.
 // Each sample of each source then occurs exactly once per epoch. Shares are rounded to 1/S. Starts
@@ -83,7 +83,11 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 		both := robocache.Option("epoch_size") + " and " + robocache.Option("stop")
 		return nil, m.misuseOf(both, "one of them", "both")
 	case m.Temperature != 0 && !(m.Temperature > 0):
-		return nil, m.misuseOf(robocache.Option("temperature"), "above 0", fmt.Sprint(m.Temperature))
+		return nil, m.misuseOf(
+			robocache.Option("temperature"),
+			"above 0",
+			fmt.Sprint(m.Temperature),
+		)
 	}
 	p := &mixPlan{sourceNames: m.Names, sourceSizes: sizes, totalShares: mixTotal}
 	if m.Stratified {
@@ -98,7 +102,11 @@ func newMixPlan(m MixParams, sizes []int64, seed int64) (*mixPlan, error) {
 	}
 	for i, w := range p.shares {
 		if w > 0 && sizes[i] == 0 {
-			return nil, m.misuseOf("weight of "+m.Names[i], "0: the source has no samples", fmt.Sprint(m.Weights[i]))
+			return nil, m.misuseOf(
+				"weight of "+m.Names[i],
+				"0: the source has no samples",
+				fmt.Sprint(m.Weights[i]),
+			)
 		}
 	}
 	p.starts = make([]uint64, len(sizes))
@@ -118,7 +126,11 @@ func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 		}
 	}
 	if len(out) != len(sizes) {
-		return nil, m.misuseOf("weights", fmt.Sprintf("%d, one a source", len(sizes)), fmt.Sprint(len(out)))
+		return nil, m.misuseOf(
+			"weights",
+			fmt.Sprintf("%d, one a source", len(sizes)),
+			fmt.Sprint(len(out)),
+		)
 	}
 	sum := 0.0
 	for i, w := range out {
@@ -133,7 +145,11 @@ func (m *MixParams) relativeWeights(sizes []int64) ([]float64, error) {
 		sum += out[i]
 	}
 	if !(sum > 0) || math.IsInf(sum, 0) {
-		return nil, m.misuseOf("weights", "one above 0, and a sum that is a number", fmt.Sprint(sum))
+		return nil, m.misuseOf(
+			"weights",
+			"one above 0, and a sum that is a number",
+			fmt.Sprint(sum),
+		)
 	}
 	for i := range out {
 		out[i] /= sum
@@ -212,7 +228,10 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 		}
 	}
 	if p.epochSamples > maxEpoch {
-		got := robocache.Option("stop", m.Stop) + " needs more: a large source has a very small weight"
+		got := robocache.Option(
+			"stop",
+			m.Stop,
+		) + " needs more: a large source has a very small weight"
 		return m.misuseOf("the epoch", "at most 2^53 samples", got)
 	}
 	d := p.newDealer()
@@ -381,7 +400,8 @@ func (d *dealer) seekTo(position int64) {
 	}
 	p := d.plan
 	k := int64(len(d.turns))
-	lo, hi := max(position-k-1, 0), position+k+1 // draws before time lo ≤ position < draws before time hi
+	// draws before time lo ≤ position < draws before time hi
+	lo, hi := max(position-k-1, 0), position+k+1
 	count := func(t int64) (n int64) {
 		for i := range p.shares {
 			n += p.drawsBefore(i, uint64(t), 0, 1, 0)

@@ -60,7 +60,13 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 		for at := int64(1); at <= p.epochSamples; at++ {
 			i, j := d.nextSource()
 			if j != count[i] {
-				t.Fatalf("weights %v: draw %d of source %d is numbered %d", m.Weights, count[i], i, j)
+				t.Fatalf(
+					"weights %v: draw %d of source %d is numbered %d",
+					m.Weights,
+					count[i],
+					i,
+					j,
+				)
 			}
 			count[i]++
 			for i := range count {
@@ -91,7 +97,11 @@ func TestMixtureIsTheMergeOfTimes(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	for turn := range 60 {
 		k := 1 + rng.IntN(5)
-		m := MixParams{EpochSize: 300, Stratified: turn%3 == 0, GlobalBatch: int64(8 + rng.IntN(56))}
+		m := MixParams{
+			EpochSize:   300,
+			Stratified:  turn%3 == 0,
+			GlobalBatch: int64(8 + rng.IntN(56)),
+		}
 		sizes := make([]int64, k)
 		for i := range sizes {
 			sizes[i] = 1 + rng.Int64N(50)
@@ -119,10 +129,23 @@ func TestMixtureIsTheMergeOfTimes(t *testing.T) {
 				}
 			}
 			if i, j := d.nextSource(); i != best || j != next[best] {
-				t.Fatalf("position %d: source %d draw %d, expected %d draw %d", at, i, j, best, next[best])
+				t.Fatalf(
+					"position %d: source %d draw %d, expected %d draw %d",
+					at,
+					i,
+					j,
+					best,
+					next[best],
+				)
 			}
 			if where, ok := p.drawPosition(best, next[best]); !ok || where != at {
-				t.Fatalf("draw %d of source %d stands at %d, it says %d", next[best], best, at, where)
+				t.Fatalf(
+					"draw %d of source %d stands at %d, it says %d",
+					next[best],
+					best,
+					at,
+					where,
+				)
 			}
 			next[best]++
 		}
@@ -165,7 +188,8 @@ func TestMixtureSeeks(t *testing.T) {
 		sum := int64(0)
 		for i, n := range a.drawn {
 			sum += n
-			if off := math.Abs(float64(n) - p.shareOf(i)*float64(far)); off > p.shareBound(i)+4 { // float64 has 53 bits
+			// float64 has 53 bits
+			if off := math.Abs(float64(n) - p.shareOf(i)*float64(far)); off > p.shareBound(i)+4 {
 				t.Fatalf("at %d source %d has %d draws", far, i, n)
 			}
 		}
@@ -189,15 +213,27 @@ func TestMixtureBySize(t *testing.T) {
 			}
 			sum += sizes[i]
 		}
-		if p := mustPlan(t, MixParams{}, sizes, rng.Int64()); p.epochSamples != sum || !slices.Equal(p.counts, sizes) {
+		if p := mustPlan(
+			t,
+			MixParams{},
+			sizes,
+			rng.Int64(),
+		); p.epochSamples != sum ||
+			!slices.Equal(p.counts, sizes) {
 			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.epochSamples, p.counts)
-		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least < p.totalShares/16 || most >= p.totalShares-p.totalShares/16 {
+		} else if least, most := slices.Min(
+			p.starts,
+		), slices.Max(
+			p.starts,
+		); least < p.totalShares/16 ||
+			most >= p.totalShares-p.totalShares/16 {
 			t.Fatalf("starts from %d to %d", least, most) // nearer to the ends rounding would count
 		}
 	}
 }
 
-// stop="first" is where one source has given all, "all" where every one has; epoch_size is itself; weight 0 is not there.
+// stop="first" is where one source has given all, "all" where every one has; epoch_size is itself;
+// weight 0 is not there.
 func TestMixtureEpochs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 8))
 	for range 100 {
@@ -237,7 +273,13 @@ func TestMixtureEpochs(t *testing.T) {
 			}
 		}
 		if first.epochSamples != firstAt || all.epochSamples != allAt {
-			t.Fatalf("epochs of %d and %d, expected %d and %d", first.epochSamples, all.epochSamples, firstAt, allAt)
+			t.Fatalf(
+				"epochs of %d and %d, expected %d and %d",
+				first.epochSamples,
+				all.epochSamples,
+				firstAt,
+				allAt,
+			)
 		}
 		for i, n := range all.counts {
 			if m.Weights[i] == 0 && n != 0 || m.Weights[i] > 0 && n < sizes[i] {
@@ -255,9 +297,20 @@ func TestMixtureEpochs(t *testing.T) {
 	}
 }
 
-// Stratified: each global batch has the same number of samples of each source, by largest remainder.
+// Stratified: each global batch has the same number of samples of each source, by largest
+// remainder.
 func TestMixtureStratified(t *testing.T) {
-	p := mustPlan(t, MixParams{Weights: []float64{0.5, 0.3, 0.2}, Stratified: true, GlobalBatch: 64, EpochSize: 6400}, []int64{10, 20, 30}, 5)
+	p := mustPlan(
+		t,
+		MixParams{
+			Weights:     []float64{0.5, 0.3, 0.2},
+			Stratified:  true,
+			GlobalBatch: 64,
+			EpochSize:   6400,
+		},
+		[]int64{10, 20, 30},
+		5,
+	)
 	if want := []uint64{32, 19, 13}; !slices.Equal(p.shares, want) {
 		t.Fatalf("shares %v of 64, expected %v", p.shares, want)
 	}
@@ -272,7 +325,16 @@ func TestMixtureStratified(t *testing.T) {
 			t.Fatalf("a global batch of %v", count)
 		}
 	}
-	_, err := newMixPlan(MixParams{Names: []string{"big", "small"}, Weights: []float64{1000, 1}, Stratified: true, GlobalBatch: 8}, []int64{10, 10}, 1)
+	_, err := newMixPlan(
+		MixParams{
+			Names:       []string{"big", "small"},
+			Weights:     []float64{1000, 1},
+			Stratified:  true,
+			GlobalBatch: 8,
+		},
+		[]int64{10, 10},
+		1,
+	)
 	if !errors.Is(err, robocache.ErrMisuse) || !strings.Contains(err.Error(), "small") {
 		t.Errorf("a source without a sample in a batch: %v", err)
 	}
@@ -381,7 +443,13 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 				if epoch == 0 {
 					pattern = append(pattern, source)
 				} else if pattern[p] != source {
-					t.Fatalf("epoch %d: position %d is of source %d, in epoch 0 of %d", epoch, p, source, pattern[p])
+					t.Fatalf(
+						"epoch %d: position %d is of source %d, in epoch 0 of %d",
+						epoch,
+						p,
+						source,
+						pattern[p],
+					)
 				}
 			}
 		}
@@ -392,11 +460,24 @@ func TestMixtureRunsItsSourcesOrders(t *testing.T) {
 func TestMixtureOfOne(t *testing.T) {
 	tab := tableOf(t, lengthsFor(2, 9, 3, 20))
 	alone, _ := New(Params{Mode: Global}, NewCatalog(tab), nil, 5)
-	mixed, err := New(Params{Mode: Global}, NewCatalog(tab), &MixParams{Names: []string{"a"}, EpochSize: 2 * tab.Samples()}, 5)
+	mixed, err := New(
+		Params{Mode: Global},
+		NewCatalog(tab),
+		&MixParams{Names: []string{"a"}, EpochSize: 2 * tab.Samples()},
+		5,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := wholeOrder(mixed, 0), append(wholeOrder(alone, 0), wholeOrder(alone, 1)...); !slices.Equal(got, want) {
+	if got, want := wholeOrder(
+		mixed,
+		0,
+	), append(
+		wholeOrder(alone, 0),
+		wholeOrder(alone, 1)...); !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("%v, alone %v", got, want)
 	}
 }
@@ -405,7 +486,12 @@ func TestMixtureOfOne(t *testing.T) {
 func TestMixtureSourcesDiffer(t *testing.T) {
 	tab := tableOf(t, slices.Repeat([]int{50}, 20))
 	for _, mode := range []Shuffle{Global, Pool} {
-		o, err := New(Params{Mode: mode, PoolSamples: 400}, NewCatalog(tab, tab), &MixParams{Names: []string{"a", "b"}}, 1)
+		o, err := New(
+			Params{Mode: mode, PoolSamples: 400},
+			NewCatalog(tab, tab),
+			&MixParams{Names: []string{"a", "b"}},
+			1,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -424,17 +510,45 @@ func TestMixtureSourcesDiffer(t *testing.T) {
 // TestPoolIsSplit checks that the pool's bytes are divided by shares, and that bytes that a small
 // source does not need are divided among the others.
 func TestPoolIsSplit(t *testing.T) {
-	tables := []*Table{tableOf(t, []int{10, 20}), tableOf(t, slices.Repeat([]int{100}, 1000)), tableOf(t, slices.Repeat([]int{100}, 1000))}
-	o, err := New(Params{Mode: Pool, PoolBytes: 100_000, SampleBytes: []int64{10, 30, 10}, PoolEpisodes: 10}, NewCatalog(tables...),
-		&MixParams{Names: []string{"a", "b", "c"}, Weights: []float64{0.5, 0.25, 0.25}}, 1)
+	tables := []*Table{
+		tableOf(t, []int{10, 20}),
+		tableOf(t, slices.Repeat([]int{100}, 1000)),
+		tableOf(t, slices.Repeat([]int{100}, 1000)),
+	}
+	o, err := New(
+		Params{Mode: Pool, PoolBytes: 100_000, SampleBytes: []int64{10, 30, 10}, PoolEpisodes: 10},
+		NewCatalog(tables...),
+		&MixParams{Names: []string{"a", "b", "c"}, Weights: []float64{0.5, 0.25, 0.25}},
+		1,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// a: all its 30 samples, 300 bytes; the rest by equal numbers of samples: 99 700 / 40.
-	if got, want := []int64{o.Pools[0].PoolSamples, o.Pools[1].PoolSamples, o.Pools[2].PoolSamples}, []int64{30, 2492, 2492}; !slices.Equal(got, want) {
+	if got, want := []int64{
+		o.Pools[0].PoolSamples,
+		o.Pools[1].PoolSamples,
+		o.Pools[2].PoolSamples,
+	}, []int64{
+		30,
+		2492,
+		2492,
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("pools of %v samples, expected %v", got, want)
 	}
-	if got, want := []int64{o.Pools[0].PoolEpisodes, o.Pools[1].PoolEpisodes}, []int64{5, 2}; !slices.Equal(got, want) {
+	if got, want := []int64{
+		o.Pools[0].PoolEpisodes,
+		o.Pools[1].PoolEpisodes,
+	}, []int64{
+		5,
+		2,
+	}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("pools of %v episodes, expected %v", got, want)
 	}
 }

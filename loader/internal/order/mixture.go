@@ -4,7 +4,8 @@ package order
 type SourceStats struct {
 	Name   string  `json:"name"`
 	Weight float64 `json:"weight"` // its share of the samples
-	Bound  float64 `json:"bound"`  // maximum difference of Drawn from the share, in samples, at any prefix of an epoch
+	// maximum difference of Drawn from the share, in samples, at any prefix of an epoch
+	Bound  float64 `json:"bound"`
 	Drawn  int64   `json:"drawn"`  // in this epoch
 	Share  float64 `json:"share"`  // of the epoch so far
 	Passes float64 `json:"passes"` // passes over its samples, in all epochs
@@ -21,7 +22,12 @@ func (o *Ordering) sourceStats(epoch, position int64, bad []BadEpisode) []Source
 	out := make([]SourceStats, len(p.sourceSizes))
 	for i, n := range p.countsBefore(position) {
 		s := &out[i]
-		*s = SourceStats{Name: p.sourceNames[i], Weight: p.shareOf(i), Bound: p.shareBound(i), Drawn: n}
+		*s = SourceStats{
+			Name:   p.sourceNames[i],
+			Weight: p.shareOf(i),
+			Bound:  p.shareBound(i),
+			Drawn:  n,
+		}
 		if position > 0 {
 			s.Share = float64(n) / float64(position)
 		}

@@ -56,9 +56,10 @@ type pooled interface {
 
 // Params holds the options of an order.
 type Params struct {
-	Mode         Shuffle
-	PoolSamples  int64   // capacity over all shards; 0: no limit
-	PoolBytes    int64   // capacity in bytes of resident samples over all sources; overrides PoolSamples
+	Mode        Shuffle
+	PoolSamples int64 // capacity over all shards; 0: no limit
+	// capacity in bytes of resident samples over all sources; overrides PoolSamples
+	PoolBytes    int64
 	SampleBytes  []int64 // bytes of a resident sample of each source
 	PoolEpisodes int64   // resident episodes over all shards; 0: no limit
 	Shards       int     // shards per source; 0: by the number of episodes
@@ -138,7 +139,10 @@ func (c *Catalog) locateSample(sample int64) (source, place int, number int64) {
 // samplesWithout returns the number of samples that are not of bad episodes.
 func (c *Catalog) samplesWithout(bad []BadEpisode) (left int64) {
 	for i, t := range c.tables {
-		ofSource := slices.DeleteFunc(slices.Clone(bad), func(b BadEpisode) bool { return b.Source != i })
+		ofSource := slices.DeleteFunc(
+			slices.Clone(bad),
+			func(b BadEpisode) bool { return b.Source != i },
+		)
 		left += t.samplesWithout(ofSource)
 	}
 	return left
@@ -146,9 +150,10 @@ func (c *Catalog) samplesWithout(bad []BadEpisode) (left int64) {
 
 // PoolParams holds the parameters of the order "pool" of one source.
 type PoolParams struct {
-	PoolSamples  int64 `json:"pool_samples,omitempty"`  // capacity over all shards; 0: no limit
-	PoolEpisodes int64 `json:"pool_episodes,omitempty"` // resident episodes over all shards; 0: no limit
-	PoolShards   int   `json:"pool_shards,omitempty"`   // number of shards
+	PoolSamples int64 `json:"pool_samples,omitempty"` // capacity over all shards; 0: no limit
+	// resident episodes over all shards; 0: no limit
+	PoolEpisodes int64 `json:"pool_episodes,omitempty"`
+	PoolShards   int   `json:"pool_shards,omitempty"` // number of shards
 }
 
 // Ordering holds everything that determines the order of a loader's epochs. It is immutable. Safe

@@ -107,7 +107,10 @@ func assignShards(t *Table, c int, key uint64) [][]int32 {
 	before := int64(0)
 	for i, end := range t.ends {
 		if end > before {
-			items = append(items, item{end - before, Mix(key ^ Mix(uint64(i)+goldenGamma)), int32(i)})
+			items = append(
+				items,
+				item{end - before, Mix(key ^ Mix(uint64(i)+goldenGamma)), int32(i)},
+			)
 		}
 		before = end
 	}
@@ -119,7 +122,11 @@ func assignShards(t *Table, c int, key uint64) [][]int32 {
 		return out
 	}
 	slices.SortFunc(items, func(a, b item) int {
-		return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.tie, b.tie), cmp.Compare(a.place, b.place))
+		return cmp.Or(
+			cmp.Compare(b.size, a.size),
+			cmp.Compare(a.tie, b.tie),
+			cmp.Compare(a.place, b.place),
+		)
 	})
 	loads := make([]int64, c)
 	for _, it := range items {
@@ -169,7 +176,10 @@ func (o *pool) Len() int64 { return o.length }
 func (o *pool) shardDraw(p int64) (shard int32, draw int64) {
 	ph := &o.phases[o.currentPhase]
 	if p < ph.start || o.currentPhase+1 < len(o.phases) && p >= o.phases[o.currentPhase+1].start {
-		o.currentPhase = sort.Search(len(o.phases), func(i int) bool { return o.phases[i].start > p }) - 1
+		o.currentPhase = sort.Search(
+			len(o.phases),
+			func(i int) bool { return o.phases[i].start > p },
+		) - 1
 		ph = &o.phases[o.currentPhase]
 	}
 	d, m := uint64(p-ph.start), uint64(len(ph.shards))
@@ -211,9 +221,10 @@ type shard struct {
 // residentState is the state of a shard's simulation: the resident episodes and their remaining
 // samples.
 type residentState struct {
-	drawn      int64
-	admitted   int      // number of places that were admitted
-	admitLimit int      // the next episode is admitted when at most so many samples remain; -1: none is
+	drawn    int64
+	admitted int // number of places that were admitted
+	// the next episode is admitted when at most so many samples remain; -1: none is
+	admitLimit int
 	tickets    []ticket // remaining samples of the residents
 	seats      []seat
 	freeSeats  []int32
@@ -221,7 +232,8 @@ type residentState struct {
 
 // drawCounts counts the draws of a shard for the Sampler that follows it.
 type drawCounts struct {
-	rankDraws, allDraws int64 // draws of the rank and of all ranks since the Sampler follows the shard
+	// draws of the rank and of all ranks since the Sampler follows the shard
+	rankDraws, allDraws int64
 	stepSpots           int64 // positions of the current step, including wrapped ones
 	dealGroup           int   // index of the group of shards that are dealt as one
 }
@@ -257,7 +269,8 @@ func (ln *shard) updateAdmitLimit() {
 		ln.admitLimit = int(^uint(0) >> 1)
 	default:
 		from, to := ln.table.Span(int(ln.places[ln.admitted]))
-		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0)) // at least one episode is always resident
+		// at least one episode is always resident
+		ln.admitLimit = int(max(ln.maxSamples-(to-from), 0))
 	}
 }
 

@@ -31,7 +31,8 @@ func TestPoolQuality(t *testing.T) {
 		}
 		one := mean(PoolParams{PoolEpisodes: w.p, PoolShards: 1})
 		eight := mean(PoolParams{PoolEpisodes: w.p, PoolShards: defaultShards(512)})
-		// The maximum of remaining samples of P residents is the memory that a limit of P episodes needs.
+		// The maximum of remaining samples of P residents is the memory that a limit of P episodes
+		// needs.
 		peak, middle := peakOf(tab, PoolParams{PoolEpisodes: w.p, PoolShards: 1})
 		bytes := mean(PoolParams{PoolSamples: peak, PoolShards: defaultShards(512)})
 		half := mean(PoolParams{PoolSamples: middle, PoolShards: defaultShards(512)})
@@ -59,7 +60,12 @@ func TestPoolQuality(t *testing.T) {
 		near("distinct share", one.Distinct, w.distinct, 0.005)
 		near("neighbour share", one.Neighbour, w.neighbour, w.neighbour*0.05)
 		if eight.Distinct < one.Distinct*0.97 {
-			t.Errorf("P=%d: in shards the distinct share is %.3f, without %.3f", w.p, eight.Distinct, one.Distinct)
+			t.Errorf(
+				"P=%d: in shards the distinct share is %.3f, without %.3f",
+				w.p,
+				eight.Distinct,
+				one.Distinct,
+			)
 		}
 	}
 }
@@ -91,7 +97,8 @@ func poolQuality(p PoolParams, t *Table, seed, epoch, batch, limit int64) Random
 	return measureQuality(newPool(p, t, seed, epoch), NewCatalog(t), batch, limit)
 }
 
-// peakOf is the most samples that residents have left, and the mean over the first half of the epoch.
+// peakOf is the most samples that residents have left, and the mean over the first half of the
+// epoch.
 func peakOf(tab *Table, p PoolParams) (peak, mean int64) {
 	o := newPool(p, tab, 0, 0)
 	sum, count := int64(0), int64(0)
@@ -110,8 +117,8 @@ func peakOf(tab *Table, p PoolParams) (peak, mean int64) {
 	return peak, sum / count
 }
 
-// The order is the rule, draw by draw; a shard never has more than its room and its residents, but for one episode that is larger
-// than all of it.
+// The order is the rule, draw by draw; a shard never has more than its room and its residents, but
+// for one episode that is larger than all of it.
 func TestPoolKeepsItsBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
@@ -119,7 +126,11 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 		if tab.Samples() == 0 {
 			continue
 		}
-		p := PoolParams{PoolSamples: rng.Int64N(300), PoolEpisodes: rng.Int64N(12), PoolShards: 1 + rng.IntN(6)}
+		p := PoolParams{
+			PoolSamples:  rng.Int64N(300),
+			PoolEpisodes: rng.Int64N(12),
+			PoolShards:   1 + rng.IntN(6),
+		}
 		o := newPool(p, tab, rng.Int64(), 0)
 		sum := [2]int64{}
 		for i := range o.shards {
@@ -132,7 +143,10 @@ func TestPoolKeepsItsBounds(t *testing.T) {
 		}
 		naive := make([]naiveShard, len(o.shards))
 		for i := range naive {
-			naive[i] = naiveShard{ln: &o.shards[i], episode: func(s int64) int { _, place := tab.Row(s); return place }}
+			naive[i] = naiveShard{
+				ln:      &o.shards[i],
+				episode: func(s int64) int { _, place := tab.Row(s); return place },
+			}
 		}
 		for at := range o.length {
 			l, _ := o.shardDraw(at)
@@ -184,7 +198,8 @@ func (v *naiveShard) draw() int64 {
 	for v.next < len(v.ln.places) {
 		from, to := v.ln.table.Span(int(v.ln.places[v.next]))
 		fits := v.ln.maxSamples == 0 || int64(len(v.left))+to-from <= v.ln.maxSamples
-		if len(v.left) > 0 && (!fits || v.ln.maxEpisodes > 0 && int64(v.residents()) >= v.ln.maxEpisodes) {
+		if len(v.left) > 0 &&
+			(!fits || v.ln.maxEpisodes > 0 && int64(v.residents()) >= v.ln.maxEpisodes) {
 			break
 		}
 		for s := from; s < to; s++ {
@@ -213,7 +228,13 @@ func TestPoolLanes(t *testing.T) {
 	least, most := o.shards[0].samples, o.shards[0].samples
 	sum := int64(0)
 	for i := range o.shards {
-		least, most, sum = min(least, o.shards[i].samples), max(most, o.shards[i].samples), sum+o.shards[i].samples
+		least, most, sum = min(
+			least,
+			o.shards[i].samples,
+		), max(
+			most,
+			o.shards[i].samples,
+		), sum+o.shards[i].samples
 	}
 	if sum != tab.Samples() || most-least > 20 {
 		t.Errorf("shards of %d to %d samples, %d in all", least, most, sum)
@@ -326,24 +347,27 @@ func BenchmarkPool(b *testing.B) {
 		tab := tableOf(b, lengthsFor(1, episodes, 50, 450))
 		for _, room := range []int64{20_000, 1_000_000} {
 			for _, shards := range []int{1, 8} {
-				b.Run(fmt.Sprintf("samples=%d/room=%d/shards=%d", tab.Samples(), room, shards), func(b *testing.B) {
-					b.ReportAllocs()
-					o := newPool(PoolParams{PoolSamples: room, PoolShards: shards}, tab, 1, 0)
-					for p := range min(4*room, o.length/2) { // past the first filling
-						o.At(p)
-					}
-					p := o.shards[0].drawn * int64(shards)
-					b.ResetTimer()
-					cpu := cpuTime()
-					for range b.N {
-						if p == o.length {
-							p = 0
+				b.Run(
+					fmt.Sprintf("samples=%d/room=%d/shards=%d", tab.Samples(), room, shards),
+					func(b *testing.B) {
+						b.ReportAllocs()
+						o := newPool(PoolParams{PoolSamples: room, PoolShards: shards}, tab, 1, 0)
+						for p := range min(4*room, o.length/2) { // past the first filling
+							o.At(p)
 						}
-						o.At(p)
-						p++
-					}
-					b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
-				})
+						p := o.shards[0].drawn * int64(shards)
+						b.ResetTimer()
+						cpu := cpuTime()
+						for range b.N {
+							if p == o.length {
+								p = 0
+							}
+							o.At(p)
+							p++
+						}
+						b.ReportMetric(float64(cpuTime()-cpu)/float64(b.N), "cpu-ns/op")
+					},
+				)
 			}
 		}
 	}

@@ -11,7 +11,8 @@ import (
 type Ranks struct {
 	Batch, World, Rank int
 	DropLast           bool // omit an incomplete last global batch of the epoch
-	Short              bool // the last step has short batches; else it is filled with the epoch's first samples
+	// the last step has short batches; else it is filled with the epoch's first samples
+	Short bool
 }
 
 // Progress is the position of one rank in its epochs. It counts delivered samples (loader.L5). A
@@ -177,7 +178,11 @@ func (p *Progress) Restored(
 	s *State, force bool, has func(BadEpisode) bool,
 ) (*Progress, error) {
 	if s.Version < 1 || s.Version > stateVersion {
-		return nil, misuseOf("state version", fmt.Sprint("1 to ", stateVersion), fmt.Sprint(s.Version))
+		return nil, misuseOf(
+			"state version",
+			fmt.Sprint("1 to ", stateVersion),
+			fmt.Sprint(s.Version),
+		)
 	}
 	o, err := p.Order.withState(s, force)
 	if err != nil {
@@ -193,7 +198,11 @@ func (p *Progress) Restored(
 	}
 	for _, b := range s.BadEpisodes {
 		if !has(b) {
-			return nil, misuseOf("state bad_episodes", "episodes of the dataset", fmt.Sprint(b.Episode))
+			return nil, misuseOf(
+				"state bad_episodes",
+				"episodes of the dataset",
+				fmt.Sprint(b.Episode),
+			)
 		}
 	}
 	out := &Progress{
@@ -206,8 +215,8 @@ func (p *Progress) Restored(
 	if r := &p.Ranks; s.WorldSize == r.World && s.BatchSize == r.Batch && s.Rank == r.Rank {
 		out.cursor.index = s.Ahead
 		if g := int64(s.BatchSize) * int64(s.WorldSize); s.WorldSize > 1 && s.Position%g == 0 {
-			// Count from the start of the epoch, so that a rank that lacks samples wraps to the same
-			// positions as without the restore.
+			// Count from the start of the epoch, so that a rank that lacks samples wraps to the
+			// same positions as without the restore.
 			step := s.Position / g
 			out.start, out.cursor = 0, Cursor{step*int64(s.BatchSize) + s.Ahead, step}
 		}

@@ -5,10 +5,12 @@ import "math"
 // Randomness states how well an order mixes episodes, compared with a perfect shuffle of the same
 // episodes. 1 / Distinct is the average number of samples of one episode in a batch.
 type Randomness struct {
-	Batch          int64   `json:"batch"`
-	Distinct       float64 `json:"distinct"`        // different episodes in a batch, divided by its samples
-	DistinctIdeal  float64 `json:"distinct_ideal"`  // of a perfect shuffle
-	Neighbour      float64 `json:"neighbour"`       // fraction of samples whose next sample is of the same episode
+	Batch int64 `json:"batch"`
+	// different episodes in a batch, divided by its samples
+	Distinct      float64 `json:"distinct"`
+	DistinctIdeal float64 `json:"distinct_ideal"` // of a perfect shuffle
+	// fraction of samples whose next sample is of the same episode
+	Neighbour      float64 `json:"neighbour"`
 	NeighbourIdeal float64 `json:"neighbour_ideal"` // of a perfect shuffle
 }
 

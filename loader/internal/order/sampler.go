@@ -105,10 +105,11 @@ type Sampler struct {
 	data      Catalog
 	bad       []BadEpisode
 
-	order          sequence
-	shards         pooled              // order, if it has shards; else nil
-	loaded         int64               // 1 + the step whose part is loaded
-	rankSpots      []spot              // the rank's part of the loaded step, in the order of positions
+	order  sequence
+	shards pooled // order, if it has shards; else nil
+	loaded int64  // 1 + the step whose part is loaded
+	// the rank's part of the loaded step, in the order of positions
+	rankSpots      []spot
 	stepSpots      []spot              // all positions of the step, if there are shards; reused
 	stepShards     []*shard            // shards of the step; reused
 	nextInGroup    []int64             // next index of each group of shards; reused
@@ -374,7 +375,9 @@ func (c *Sampler) followShards() {
 			continue
 		}
 		s.shard.seekTo(s.draw) // the shard's first draw of the step
-		s.shard.forEachResident(func(place int32, samples []int64) { c.recordAdmission(s.shard, place, samples) })
+		s.shard.forEachResident(
+			func(place int32, samples []int64) { c.recordAdmission(s.shard, place, samples) },
+		)
 		s.shard.onAdmit = func(ln *shard, place int32) { c.recordAdmission(ln, place, nil) }
 		c.followedShards = append(c.followedShards, s.shard)
 	}

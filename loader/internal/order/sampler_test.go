@@ -19,8 +19,21 @@ type orderCase struct {
 }
 
 func (k *orderCase) Sampler(rank int64) *Sampler {
-	return &Sampler{rankSlice: rankSlice{start: k.start, epochSamples: k.o.Samples(), batch: k.batch, world: k.world, rank: rank, dropLast: k.drop, short: k.short},
-		epoch: k.epoch, makeOrder: func() sequence { return k.o.sequence(k.epoch) }, data: k.o.data, bad: k.bad}
+	return &Sampler{
+		rankSlice: rankSlice{
+			start:        k.start,
+			epochSamples: k.o.Samples(),
+			batch:        k.batch,
+			world:        k.world,
+			rank:         rank,
+			dropLast:     k.drop,
+			short:        k.short,
+		},
+		epoch:     k.epoch,
+		makeOrder: func() sequence { return k.o.sequence(k.epoch) },
+		data:      k.o.data,
+		bad:       k.bad,
+	}
 }
 
 // randomOrdering makes data and an order over it. bySize: an epoch holds each sample once.
@@ -110,7 +123,20 @@ func randomMix(rng *rand.Rand, k int) *MixParams {
 }
 
 func (k *orderCase) describe() string {
-	return fmt.Sprintf("mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v", k.o.Mode, k.o.Pools, k.o.mixPlan, k.o.Samples(), k.o.Seed, k.epoch, k.start, k.batch, k.world, k.drop, k.short)
+	return fmt.Sprintf(
+		"mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v",
+		k.o.Mode,
+		k.o.Pools,
+		k.o.mixPlan,
+		k.o.Samples(),
+		k.o.Seed,
+		k.epoch,
+		k.start,
+		k.batch,
+		k.world,
+		k.drop,
+		k.short,
+	)
 }
 
 func wholeOrder(o *Ordering, epoch int64) []int64 {
@@ -127,7 +153,15 @@ func TestRanksTakeTheOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1500 {
 		o, bySize := randomOrdering(t, rng)
-		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(5), batch: 1 + rng.Int64N(20), world: 1 + rng.Int64N(8), drop: rng.IntN(3) == 0, short: rng.IntN(3) == 0}
+		k := orderCase{
+			o:      o,
+			bySize: bySize,
+			epoch:  rng.Int64N(5),
+			batch:  1 + rng.Int64N(20),
+			world:  1 + rng.Int64N(8),
+			drop:   rng.IntN(3) == 0,
+			short:  rng.IntN(3) == 0,
+		}
 		if rng.IntN(5) == 0 {
 			k.world = 1 + rng.Int64N(64)
 		}
@@ -193,7 +227,13 @@ func (k *orderCase) check(t *testing.T) {
 					t.Fatalf("%s: first position %d, expected %d", k.describe(), s.First, at[id])
 				}
 				if p <= pos && g <= n {
-					t.Fatalf("%s: rank %d gives positions %d, %d in this order", k.describe(), rank, pos, p)
+					t.Fatalf(
+						"%s: rank %d gives positions %d, %d in this order",
+						k.describe(),
+						rank,
+						pos,
+						p,
+					)
 				}
 				pos = p
 			}
@@ -201,7 +241,10 @@ func (k *orderCase) check(t *testing.T) {
 				t.Fatalf("%s: %d wrapped, %d counted", k.describe(), wrapped, s.Wrapped)
 			}
 			taken[batches] = append(taken[batches], s.Samples...)
-			if full := int64(len(s.Samples)) == k.batch; !full && !(batches == steps-1 && (k.world == 1 || k.short)) {
+			if full := int64(
+				len(s.Samples),
+			) == k.batch; !full &&
+				!(batches == steps-1 && (k.world == 1 || k.short)) {
 				t.Fatalf("%s: a batch of %d in step %d", k.describe(), len(s.Samples), batches)
 			}
 			if batches == steps-1 {
@@ -212,7 +255,14 @@ func (k *orderCase) check(t *testing.T) {
 		}
 		told.end(&s)
 		if batches != c.batches() || batches != steps && !(k.short && left%g < k.world) {
-			t.Fatalf("%s: rank %d gives %d batches, says %d, expected %d", k.describe(), rank, batches, c.batches(), steps)
+			t.Fatalf(
+				"%s: rank %d gives %d batches, says %d, expected %d",
+				k.describe(),
+				rank,
+				batches,
+				c.batches(),
+				steps,
+			)
 		}
 		if batches < steps {
 			fewest = 0
@@ -245,19 +295,36 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	for range 1000 {
 		o, bySize := randomOrdering(t, rng)
-		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(3), batch: 1 + rng.Int64N(12), world: 1 + rng.Int64N(5), drop: rng.IntN(3) == 0, short: rng.IntN(4) == 0}
+		k := orderCase{
+			o:      o,
+			bySize: bySize,
+			epoch:  rng.Int64N(3),
+			batch:  1 + rng.Int64N(12),
+			world:  1 + rng.Int64N(5),
+			drop:   rng.IntN(3) == 0,
+			short:  rng.IntN(4) == 0,
+		}
 		n := o.Samples()
 		for source, tab := range o.data.tables {
 			for place := range tab.ends {
 				if rng.IntN(6) == 0 {
-					k.bad = append(k.bad, BadEpisode{Source: source, Episode: tab.Episode(place), Epoch: k.epoch - rng.Int64N(2), Position: rng.Int64N(n)})
+					k.bad = append(
+						k.bad,
+						BadEpisode{
+							Source:   source,
+							Episode:  tab.Episode(place),
+							Epoch:    k.epoch - rng.Int64N(2),
+							Position: rng.Int64N(n),
+						},
+					)
 				}
 			}
 		}
 		gone := func(id, p int64) bool {
 			source, place, _ := o.data.locateSample(id)
 			for _, b := range k.bad {
-				if b.Source == source && b.Episode == place && (b.Epoch < k.epoch || p >= b.Position) {
+				if b.Source == source && b.Episode == place &&
+					(b.Epoch < k.epoch || p >= b.Position) {
 					return true
 				}
 			}
@@ -307,7 +374,8 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 			told.end(&s)
 			firstLap := got[:min(len(got), len(expect))]
 			if k.world > 1 && !k.short && !k.drop {
-				// Places behind the epoch's end are wrapped ones, for which every bad episode is bad.
+				// Places behind the epoch's end are wrapped ones, for which every bad episode is
+				// bad.
 				for i := range own {
 					if g := k.batch * k.world; g > n || i > 0 && own[i] < own[i-1] {
 						firstLap = firstLap[:0]
@@ -324,10 +392,22 @@ func TestCourseLeavesBadEpisodesOut(t *testing.T) {
 					want -= want % int(k.batch)
 				}
 				if len(got) != want || !k.drop && skipped != n-int64(want) {
-					t.Fatalf("%s: %d given and %d skipped of %d", k.describe(), len(got), skipped, n)
+					t.Fatalf(
+						"%s: %d given and %d skipped of %d",
+						k.describe(),
+						len(got),
+						skipped,
+						n,
+					)
 				}
 			case !k.short && batches != c.steps() && !c.Starved(cur):
-				t.Fatalf("%s: rank %d gives %d batches of %d", k.describe(), rank, batches, c.steps())
+				t.Fatalf(
+					"%s: rank %d gives %d batches of %d",
+					k.describe(),
+					rank,
+					batches,
+					c.steps(),
+				)
 			}
 		}
 	}
@@ -339,11 +419,25 @@ func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	for range 1000 {
 		o, bySize := randomOrdering(t, rng)
-		k := orderCase{o: o, bySize: bySize, epoch: rng.Int64N(3), batch: 1 + rng.Int64N(12), world: 1 + rng.Int64N(5), short: rng.IntN(4) == 0}
+		k := orderCase{
+			o:      o,
+			bySize: bySize,
+			epoch:  rng.Int64N(3),
+			batch:  1 + rng.Int64N(12),
+			world:  1 + rng.Int64N(5),
+			short:  rng.IntN(4) == 0,
+		}
 		if rng.IntN(2) == 0 { // so that ranks stand beyond their step
 			for place := range o.data.tables[0].ends {
 				if rng.IntN(4) == 0 {
-					k.bad = append(k.bad, BadEpisode{Episode: place, Epoch: k.epoch, Position: rng.Int64N(o.Samples())})
+					k.bad = append(
+						k.bad,
+						BadEpisode{
+							Episode:  place,
+							Epoch:    k.epoch,
+							Position: rng.Int64N(o.Samples()),
+						},
+					)
 				}
 			}
 		}
@@ -369,12 +463,24 @@ func TestCourseGoesOnFromTheMiddle(t *testing.T) {
 		for ; c.Next(cur, &s); i++ {
 			told.take(&s)
 			if i >= len(batches) || !slices.Equal(s.Samples, batches[i]) {
-				t.Fatalf("%s: begun at %v, batch %d is %v", k.describe(), cursors[from], i, s.Samples)
+				t.Fatalf(
+					"%s: begun at %v, batch %d is %v",
+					k.describe(),
+					cursors[from],
+					i,
+					s.Samples,
+				)
 			}
 			cur = s.After
 		}
 		if i != len(batches) {
-			t.Fatalf("%s: begun at %v it gives %d batches, expected %d", k.describe(), cursors[from], i-from, len(batches)-from)
+			t.Fatalf(
+				"%s: begun at %v it gives %d batches, expected %d",
+				k.describe(),
+				cursors[from],
+				i-from,
+				len(batches)-from,
+			)
 		}
 		told.end(&s)
 	}
@@ -408,7 +514,10 @@ func (d *told) take(s *Step) {
 			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.Samples)
 		}
 		for _, id := range a.Samples {
-			if source, place, _ := d.k.o.data.locateSample(id); source != a.Source || place != a.Place {
+			if source, place, _ := d.k.o.data.locateSample(
+				id,
+			); source != a.Source ||
+				place != a.Place {
 				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
 			}
 			d.waiting[id]++
@@ -422,7 +531,12 @@ func (d *told) take(s *Step) {
 	}
 	for _, id := range s.Passed {
 		if d.waiting[id] == 0 {
-			d.t.Fatalf("%s: rank %d: sample %d passes, and is not waited for", d.k.describe(), d.rank, id)
+			d.t.Fatalf(
+				"%s: rank %d: sample %d passes, and is not waited for",
+				d.k.describe(),
+				d.rank,
+				id,
+			)
 		}
 		d.less(id)
 	}
@@ -435,7 +549,12 @@ func (d *told) take(s *Step) {
 		d.less(id)
 	}
 	if int64(fresh) > s.Wrapped {
-		d.t.Fatalf("%s: rank %d gives %d samples of episodes that were not told", d.k.describe(), d.rank, fresh)
+		d.t.Fatalf(
+			"%s: rank %d gives %d samples of episodes that were not told",
+			d.k.describe(),
+			d.rank,
+			fresh,
+		)
 	}
 }
 
@@ -457,13 +576,21 @@ func (d *told) end(s *Step) {
 		d.less(id)
 	}
 	if !d.k.drop && d.k.bySize && len(d.waiting) > 0 {
-		d.t.Fatalf("%s: rank %d: %d samples of residents neither came nor passed", d.k.describe(), d.rank, len(d.waiting))
+		d.t.Fatalf(
+			"%s: rank %d: %d samples of residents neither came nor passed",
+			d.k.describe(),
+			d.rank,
+			len(d.waiting),
+		)
 	}
 }
 
 // BenchmarkCourse measures a step of one rank in a world.
 func BenchmarkCourse(b *testing.B) {
-	tables := []*Table{tableOf(b, lengthsFor(1, 20_000, 100, 500)), tableOf(b, lengthsFor(2, 20_000, 100, 500))}
+	tables := []*Table{
+		tableOf(b, lengthsFor(1, 20_000, 100, 500)),
+		tableOf(b, lengthsFor(2, 20_000, 100, 500)),
+	}
 	for _, mode := range []Shuffle{Global, Pool} {
 		for _, k := range []int{1, 2} {
 			for _, world := range []int64{1, 8, 64} {
@@ -471,7 +598,12 @@ func BenchmarkCourse(b *testing.B) {
 				if k > 1 {
 					mix = &MixParams{Names: []string{"a", "b"}, Weights: []float64{1, 2}}
 				}
-				o, err := New(Params{Mode: mode, PoolSamples: 20_000}, NewCatalog(tables[:k]...), mix, 1)
+				o, err := New(
+					Params{Mode: mode, PoolSamples: 20_000},
+					NewCatalog(tables[:k]...),
+					mix,
+					1,
+				)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -21,7 +21,8 @@ func newRank(o *Ordering, ranks Ranks) *rankOf {
 	return &rankOf{p: &Progress{Order: o, Ranks: ranks}}
 }
 
-// next gives the samples of the next batch; nil at the end of the epoch, where the call after that begins the next one.
+// next gives the samples of the next batch; nil at the end of the epoch, where the call after that
+// begins the next one.
 func (r *rankOf) next() []int64 {
 	if r.idle {
 		r.idle = false
@@ -80,11 +81,36 @@ func simulated(t testing.TB) map[string]*Ordering {
 	add("pool in one shard", Params{Mode: Pool, PoolSamples: 700, Shards: 1}, nil, 1)
 	add("mixture of files", Params{}, &MixParams{Weights: []float64{2, 1}}, 2)
 	add("mixture by size", Params{Mode: Global}, &MixParams{}, 4)
-	add("mixture by weight", Params{Mode: Global}, &MixParams{Weights: []float64{0.2, 0.5, 0, 0.3}, EpochSize: 33_333}, 4)
-	add("mixture of pools", Params{Mode: Pool, PoolSamples: 800}, &MixParams{Weights: []float64{0.2, 0.5, 0.1, 0.2}}, 4)
-	add("mixture of pools by size", Params{Mode: Pool, PoolSamples: 800, Shards: 4}, &MixParams{}, 4)
-	add("stratified", Params{Mode: Global}, &MixParams{Temperature: 2, Stratified: true, GlobalBatch: 96}, 3)
-	add("until all have given all", Params{Mode: Pool, PoolSamples: 2000}, &MixParams{Weights: []float64{1, 1, 1}, Stop: "all"}, 3)
+	add(
+		"mixture by weight",
+		Params{Mode: Global},
+		&MixParams{Weights: []float64{0.2, 0.5, 0, 0.3}, EpochSize: 33_333},
+		4,
+	)
+	add(
+		"mixture of pools",
+		Params{Mode: Pool, PoolSamples: 800},
+		&MixParams{Weights: []float64{0.2, 0.5, 0.1, 0.2}},
+		4,
+	)
+	add(
+		"mixture of pools by size",
+		Params{Mode: Pool, PoolSamples: 800, Shards: 4},
+		&MixParams{},
+		4,
+	)
+	add(
+		"stratified",
+		Params{Mode: Global},
+		&MixParams{Temperature: 2, Stratified: true, GlobalBatch: 96},
+		3,
+	)
+	add(
+		"until all have given all",
+		Params{Mode: Pool, PoolSamples: 2000},
+		&MixParams{Weights: []float64{1, 1, 1}, Stop: "all"},
+		3,
+	)
 	return out
 }
 
@@ -132,8 +158,8 @@ type simulation struct {
 	most     int
 }
 
-// life is one start of the job: a number of ranks, checkpoints now and then, and an end; at a death what came after the last
-// checkpoint is lost to all.
+// life is one start of the job: a number of ranks, checkpoints now and then, and an end; at a death
+// what came after the last checkpoint is lost to all.
 func (m *simulation) life() {
 	rng := m.rng
 	world := 1 + rng.IntN(8)
@@ -143,7 +169,8 @@ func (m *simulation) life() {
 	batch := 1 + rng.IntN(64)
 	if m.state != nil && (m.state.Epoch != m.epoch || m.state.Position != m.position) {
 		// After the last batch a state is the next epoch's.
-		if m.state.Epoch != m.epoch+1 || m.state.Position != 0 || m.position != int64(len(m.whole)) {
+		if m.state.Epoch != m.epoch+1 || m.state.Position != 0 ||
+			m.position != int64(len(m.whole)) {
 			m.t.Fatalf(
 				"a state of epoch %d, position %d at epoch %d, position %d",
 				m.state.Epoch,
@@ -251,7 +278,13 @@ func (m *simulation) commit(all []int64, ended, world, batch int) {
 	slices.Sort(all)
 	slices.Sort(want)
 	if !slices.Equal(all, want) {
-		m.t.Fatalf("epoch %d, position %d, %d × %d: not the samples of the order", m.epoch, m.position, world, batch)
+		m.t.Fatalf(
+			"epoch %d, position %d, %d × %d: not the samples of the order",
+			m.epoch,
+			m.position,
+			world,
+			batch,
+		)
 	}
 	m.position = min(m.position+int64(batch*world), n)
 }

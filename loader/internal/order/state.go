@@ -13,17 +13,20 @@ const stateVersion = 3
 // (loader.L5). It counts delivered samples. Epoch and Position are the position; a user may change
 // them, for example to skip batches. The epochs and positions of sources follow from them.
 type State struct {
-	Version     int           `json:"version"` // 3. Versions 1 and 2, with positions in bad_episodes, are accepted
-	Order       string        `json:"order"`   // "global", "pool" or "file"
-	PoolParams                // of the order "pool" of one source
-	Seed        int64         `json:"seed"`
-	Epoch       int64         `json:"epoch"`
-	Position    int64         `json:"position"` // samples of the epoch that all ranks have delivered
-	Samples     int64         `json:"samples"`  // of the epoch
-	BatchSize   int           `json:"batch_size"`
-	WorldSize   int           `json:"world_size"`
-	Rank        int           `json:"rank"`
-	Ahead       int64         `json:"ahead,omitempty"` // samples that this rank delivered beyond Position, in place of bad ones
+	// 3. Versions 1 and 2, with positions in bad_episodes, are accepted
+	Version    int    `json:"version"`
+	Order      string `json:"order"` // "global", "pool" or "file"
+	PoolParams        // of the order "pool" of one source
+	Seed       int64  `json:"seed"`
+	Epoch      int64  `json:"epoch"`
+	// samples of the epoch that all ranks have delivered
+	Position  int64 `json:"position"`
+	Samples   int64 `json:"samples"` // of the epoch
+	BatchSize int   `json:"batch_size"`
+	WorldSize int   `json:"world_size"`
+	Rank      int   `json:"rank"`
+	// samples that this rank delivered beyond Position, in place of bad ones
+	Ahead       int64         `json:"ahead,omitempty"`
 	Fingerprint Fingerprint   `json:"fingerprint,omitzero"`
 	Mixture     *MixtureState `json:"mixture,omitempty"`
 	Sources     []SourceState `json:"sources,omitempty"` // of a mixture
@@ -54,9 +57,11 @@ type Fingerprint struct {
 	Format   string `json:"format"`
 	Episodes int    `json:"episodes"`
 	Samples  int64  `json:"samples"`
-	Lengths  string `json:"lengths"`          // hash of the numbers and samples of the selected episodes
-	Stream   string `json:"stream,omitempty"` // stream that Values is a hash of
-	Values   string `json:"values,omitempty"` // hash of a few rows of the first and the last selected episode
+	// hash of the numbers and samples of the selected episodes
+	Lengths string `json:"lengths"`
+	Stream  string `json:"stream,omitempty"` // stream that Values is a hash of
+	// hash of a few rows of the first and the last selected episode
+	Values string `json:"values,omitempty"`
 }
 
 // BadEpisode is an episode that cannot be read. The order omits its samples from Epoch and Position
@@ -135,7 +140,10 @@ func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 	}
 	for i := range s.Sources {
 		if s.Sources[i].Name != p.sourceNames[i] {
-			return fmt.Sprintf("source %d of the state has another name", i), s.Sources[i].Name, p.sourceNames[i]
+			return fmt.Sprintf(
+				"source %d of the state has another name",
+				i,
+			), s.Sources[i].Name, p.sourceNames[i]
 		}
 	}
 	for i := range s.Sources {
@@ -144,7 +152,9 @@ func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 		}
 	}
 	if s.Order != orderNames[o.Mode] {
-		return "the state is of another order", "shuffle as in the state: " + s.Order, shuffleOption(o.Mode)
+		return "the state is of another order", "shuffle as in the state: " + s.Order, shuffleOption(
+			o.Mode,
+		)
 	}
 	return "", "", ""
 }
@@ -164,8 +174,10 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 	if o.mixPlan != nil {
 		m := *o.mixParams
 		same := s.Mixture != nil && len(s.Sources) == len(o.mixPlan.sourceSizes)
-		if same && m.Stratified && s.Mixture.Stratified && s.Mixture.Total > 0 && s.Mixture.Total <= mixTotal {
-			m.GlobalBatch = s.Mixture.Total // shares are those of the global batch at the start of the run
+		if same && m.Stratified && s.Mixture.Stratified && s.Mixture.Total > 0 &&
+			s.Mixture.Total <= mixTotal {
+			// shares are those of the global batch at the start of the run
+			m.GlobalBatch = s.Mixture.Total
 		}
 		var err error
 		if out.mixPlan, err = newMixPlan(m, o.mixPlan.sourceSizes, s.Seed); err != nil {
@@ -187,8 +199,12 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 			}
 		}
 		for _, p := range pools {
-			if p.PoolSamples < 0 || p.PoolEpisodes < 0 || p.PoolShards < 1 || p.PoolShards > MaxShards {
-				want := fmt.Sprintf("pool_samples and pool_episodes not below 0, pool_shards 1 to %d", MaxShards)
+			if p.PoolSamples < 0 || p.PoolEpisodes < 0 || p.PoolShards < 1 ||
+				p.PoolShards > MaxShards {
+				want := fmt.Sprintf(
+					"pool_samples and pool_episodes not below 0, pool_shards 1 to %d",
+					MaxShards,
+				)
 				got := fmt.Sprintf("%d, %d, %d", p.PoolSamples, p.PoolEpisodes, p.PoolShards)
 				return nil, misuseOf("state pool", want, got)
 			}
@@ -205,18 +221,34 @@ func (o *Ordering) withState(s *State, force bool) (*Ordering, error) {
 func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 	if s.Mixture.Total != int64(p.totalShares) || s.Mixture.Stratified != m.Stratified {
 		describe := func(stratified bool, total int64) string {
-			return fmt.Sprintf("%s, shares of %d", robocache.Option("stratified", stratified), total)
+			return fmt.Sprintf(
+				"%s, shares of %d",
+				robocache.Option("stratified", stratified),
+				total,
+			)
 		}
 		return "the state's mixture is another",
-			describe(s.Mixture.Stratified, s.Mixture.Total), describe(m.Stratified, int64(p.totalShares))
+			describe(
+				s.Mixture.Stratified,
+				s.Mixture.Total,
+			), describe(m.Stratified, int64(p.totalShares))
 	}
 	shares := make([]uint64, len(p.shares))
 	sum := uint64(0)
 	for i := range s.Sources {
 		w := s.Sources[i].Share
 		// The last bits of a power may differ between machines.
-		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.totalShares) || max(off, -off) > int64(p.totalShares>>28) || (w == 0) != (p.shares[i] == 0) {
-			return "weight of " + p.sourceNames[i], fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.totalShares)), fmt.Sprintf("%.6g", p.shareOf(i))
+		if off := w - int64(
+			p.shares[i],
+		); w < 0 || w > int64(p.totalShares) || max(off, -off) > int64(p.totalShares>>28) ||
+			(w == 0) != (p.shares[i] == 0) {
+			return "weight of " + p.sourceNames[i], fmt.Sprintf(
+					"as in the state: %.6g",
+					float64(w)/float64(p.totalShares),
+				), fmt.Sprintf(
+					"%.6g",
+					p.shareOf(i),
+				)
 		}
 		shares[i] = uint64(w)
 		sum += shares[i]
@@ -230,7 +262,12 @@ func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 		return "the state's shares", "an epoch", err.Error()
 	}
 	if q.epochSamples != s.Samples {
-		return "the state's epoch has another length (stop, epoch_size)", fmt.Sprintf("%d samples", s.Samples), fmt.Sprint(q.epochSamples)
+		return "the state's epoch has another length (stop, epoch_size)", fmt.Sprintf(
+				"%d samples",
+				s.Samples,
+			), fmt.Sprint(
+				q.epochSamples,
+			)
 	}
 	*p = q
 	return "", "", ""

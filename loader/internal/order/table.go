@@ -154,7 +154,11 @@ func (t *Table) Fingerprint() Fingerprint {
 		h.Write(b[:])
 		before = end
 	}
-	return Fingerprint{Episodes: len(t.ends), Samples: t.Samples(), Lengths: hex.EncodeToString(h.Sum(nil)[:12])}
+	return Fingerprint{
+		Episodes: len(t.ends),
+		Samples:  t.Samples(),
+		Lengths:  hex.EncodeToString(h.Sum(nil)[:12]),
+	}
 }
 
 // differenceFrom describes the difference between two fingerprints. It returns "" if there is none.

@@ -146,7 +146,12 @@ func (a *Assembler) BeginBatch(seq int64, samples, epochs []int64) (*PlannedBatc
 }
 
 // newJob returns a job that adds its run time to spent.
-func newJob(priority, order int64, kind frames.Kind, spent *atomic.Int64, run func(w *worker)) frames.Job {
+func newJob(
+	priority, order int64,
+	kind frames.Kind,
+	spent *atomic.Int64,
+	run func(w *worker),
+) frames.Job {
 	return frames.Job{Priority: priority, Order: order, Kind: kind, Run: func(fw *frames.Worker) {
 		begin := time.Now()
 		run(fw.Owner.(*worker))

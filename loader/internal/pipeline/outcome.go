@@ -19,6 +19,9 @@ func (u *PlannedBatch) Outcome(ctx context.Context) error {
 	}
 	// A Map has no order from which it could omit an episode.
 	episodes := slices.Collect(maps.Keys(u.BadEpisodes))
-	first := slices.MinFunc(episodes, func(x, y column.EpisodeKey) int { return x.Episode - y.Episode })
+	first := slices.MinFunc(
+		episodes,
+		func(x, y column.EpisodeKey) int { return x.Episode - y.Episode },
+	)
 	return u.BadEpisodes[first]
 }

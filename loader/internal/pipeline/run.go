@@ -128,7 +128,8 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 			if !e.nextStep(&s) {
 				// Stop after an epoch without a batch: the epochs after it may have none either.
 				if more = r.IsEndless && seq > epochStart && !e.sampler.Starved(e.cursor); more {
-					r.assembler.SubmitJobs(r.Queue, units) // computing the next order may take a while
+					// computing the next order may take a while
+					r.assembler.SubmitJobs(r.Queue, units)
 					units, epochStart, skipped = nil, seq, s.Skipped
 					e = e.followingPlan()
 					continue
@@ -137,10 +138,18 @@ func (r *EpochRun) planBatches(from order.Progress, ahead, inFlight int) {
 					r.Skipped = skipped // the next run counts the samples of this empty epoch
 				}
 				if e.sampler.Starved(e.cursor) {
-					r.enqueueBatch(&PlannedBatch{SkippedBehind: skipped, BatchBuild: column.BatchBuild{
-						Seq: seq, Epoch: e.Epoch, Done: closedChannel(),
-						Err: robocache.Malformed("loader", nil, "every sample of this rank is of a bad episode"),
-					}})
+					r.enqueueBatch(
+						&PlannedBatch{SkippedBehind: skipped, BatchBuild: column.BatchBuild{
+							Seq:   seq,
+							Epoch: e.Epoch,
+							Done:  closedChannel(),
+							Err: robocache.Malformed(
+								"loader",
+								nil,
+								"every sample of this rank is of a bad episode",
+							),
+						}},
+					)
 				}
 				break
 			}
@@ -227,7 +236,10 @@ func (r *EpochRun) waitSpace(n int) bool {
 // Release removes a finished batch from the run and returns it for delivery.
 func (r *EpochRun) Release(u *PlannedBatch) *layout.Batch {
 	r.mu.Lock()
-	r.plannedBatches = slices.DeleteFunc(r.plannedBatches, func(o *PlannedBatch) bool { return o == u })
+	r.plannedBatches = slices.DeleteFunc(
+		r.plannedBatches,
+		func(o *PlannedBatch) bool { return o == u },
+	)
 	r.mu.Unlock()
 	r.spaceAvailable.Signal()
 	b := u.Batch

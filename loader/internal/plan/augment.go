@@ -77,7 +77,11 @@ func (src *Source) applyAugment() error {
 		case c == nil:
 			return augmentError(k, "no camera of that key", robocache.Nearest(k, src.keys()))
 		case c.Image() != nil && !colour(c):
-			return augmentError(k, "depth is not augmented", "colour cameras only; leave cameras out for all of them")
+			return augmentError(
+				k,
+				"depth is not augmented",
+				"colour cameras only; leave cameras out for all of them",
+			)
 		case !colour(c):
 			return augmentError(k, "not a camera", "colour cameras only")
 		}
@@ -149,8 +153,8 @@ func (src *Source) augmentImages(a *options.Augment, c *column.ImageColumn) erro
 	return nil
 }
 
-// checkCrop rejects a crop beside depth that the caller does not name: a depth image that is aligned with a
-// colour camera would keep its pixels where the colours move.
+// checkCrop rejects a crop beside depth that the caller does not name: a depth image that is
+// aligned with a colour camera would keep its pixels where the colours move.
 func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	if a.Crop == nil {
 		return nil
@@ -169,9 +173,20 @@ func (src *Source) checkCrop(a *options.Augment, cameras []string) error {
 	}
 	for c := range src.ImageColumns() {
 		if column.Channels(c.Spec.Pixel) != 3 && !slices.Contains(a.Crop.Keep, c.Key) {
-			return augmentError(c.Key, "random_crop moves the colour images, and depth is not augmented",
-				fmt.Sprintf("if it is not aligned with a cropped camera: %s; else leave the key out of %s",
-					robocache.Option("augment", "random_crop", "keep", []string{c.Key}), robocache.Option("keys")))
+			return augmentError(
+				c.Key,
+				"random_crop moves the colour images, and depth is not augmented",
+				fmt.Sprintf(
+					"if it is not aligned with a cropped camera: %s; else leave the key out of %s",
+					robocache.Option(
+						"augment",
+						"random_crop",
+						"keep",
+						[]string{c.Key},
+					),
+					robocache.Option("keys"),
+				),
+			)
 		}
 	}
 	return nil
@@ -233,8 +248,15 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 		)
 	}
 	for _, t := range src.Dataset.Info().Tasks {
-		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") || slices.Contains(words, "right") {
-			src.report.Warn("augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(t.Text))
+		if words := strings.Fields(
+			strings.ToLower(t.Text),
+		); slices.Contains(words, "left") ||
+			slices.Contains(words, "right") {
+			src.report.Warn(
+				"augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(
+					t.Text,
+				),
+			)
 			break
 		}
 	}
@@ -247,10 +269,18 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 		return nil
 	}
 	if a.Noise.Std == nil {
-		return options.Misuse("augment: noise", "std: a number for all cameras, or {key: number}", "none")
+		return options.Misuse(
+			"augment: noise",
+			"std: a number for all cameras, or {key: number}",
+			"none",
+		)
 	}
 	if _, all := a.Noise.Std[""]; all && len(cameras) == 0 && !a.Shared {
-		return augmentError("", "noise: no colour camera is delivered", `"std": {key: number} for numbers`)
+		return augmentError(
+			"",
+			"noise: no colour camera is delivered",
+			`"std": {key: number} for numbers`,
+		)
 	}
 	for _, k := range options.Keys(a.Noise.Std) {
 		std, c := a.Noise.Std[k], src.Column(k)
@@ -264,7 +294,11 @@ func (src *Source) setNoise(a *options.Augment, cameras []string) error {
 		case c.Table() == nil || !c.OutDType.Float():
 			return augmentError(k, "noise: for rows of floating-point numbers of one length", "")
 		case !(std >= 0) || std > 1e30:
-			return options.Misuse("augment: noise: std of "+k, "a number of at least 0", fmt.Sprint(std))
+			return options.Misuse(
+				"augment: noise: std of "+k,
+				"a number of at least 0",
+				fmt.Sprint(std),
+			)
 		default:
 			c.Table().NoiseDeviation = float32(std)
 		}

@@ -48,7 +48,10 @@ func (f *CacheFolder) cacheReads(ds robocache.Dataset) {
 		return
 	}
 	if dir, err := f.Open(); err == nil && dir != nil { // pipeline.New reports the error
-		f.releases = append(f.releases, store.Keep(source.Store(), cache.Blocks{Dir: dir}, BlockBytes))
+		f.releases = append(
+			f.releases,
+			store.Keep(source.Store(), cache.Blocks{Dir: dir}, BlockBytes),
+		)
 	}
 }
 
@@ -58,7 +61,10 @@ const BlockBytes = 256 << 10
 // IsRemote reports whether the data that a source reads for each batch is remote: its store, or its
 // video files. The first video file that can be opened decides for all.
 func (src *Source) IsRemote(ctx context.Context) bool {
-	if source, ok := robocache.As[store.Source](src.Dataset); ok && robocache.IsRemote(source.Store()) {
+	if source, ok := robocache.As[store.Source](
+		src.Dataset,
+	); ok &&
+		robocache.IsRemote(source.Store()) {
 		return true
 	}
 	if src.Files == nil {

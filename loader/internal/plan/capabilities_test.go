@@ -16,7 +16,9 @@ func TestCapabilitiesOfMaskedNaN(t *testing.T) {
 		rules[name] = capabilities.Passes
 	}
 	maps.Copy(rules, map[string]capabilities.Rule{
-		"Valid": capabilities.Always, "Recording": capabilities.Clears, "Origin": capabilities.Always,
+		"Valid":     capabilities.Always,
+		"Recording": capabilities.Clears,
+		"Origin":    capabilities.Always,
 	})
 	capabilities.Check(t, rules, func(ds robocache.Dataset) robocache.Dataset {
 		return maskNaN(ds, column.NewFiniteRows(ds))

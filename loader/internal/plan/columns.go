@@ -12,7 +12,8 @@ import (
 
 const defaultTolerance = 1e-4
 
-// makeColumns makes the columns of the wanted keys: video first, then the table in the dataset's order, which is the order of the field's own items.
+// makeColumns makes the columns of the wanted keys: video first, then the table in the dataset's
+// order, which is the order of the field's own items.
 func (src *Source) makeColumns() error {
 	info, cfg := src.Dataset.Info(), &src.Config
 	src.known = options.FeatureKeys(info)
@@ -43,7 +44,12 @@ func (src *Source) makeColumns() error {
 				f.Kind == robocache.KindPointCloud && !f.Ragged() {
 				reason := "the format " + info.Format + " gives no rows of varying length"
 				if cfg.Keys != nil {
-					return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s", reason)
+					return robocache.Unsupported(
+						"loader",
+						robocache.Where{"stream": f.Key},
+						"%s",
+						reason,
+					)
 				}
 				src.report.Warn(f.Key + " is left out: " + reason)
 				src.left = append(src.left, NotDelivered{Key: f.Key, Reason: reason})
@@ -81,14 +87,25 @@ func (src *Source) makeColumns() error {
 
 // add takes a column into the source.
 func (src *Source) add(c *column.Column) {
-	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(src.Columns), -1, -1, max(c.Steps, 1)
+	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(
+		src.Columns,
+	), -1, -1, max(
+		c.Steps,
+		1,
+	)
 	src.Columns = append(src.Columns, c)
 }
 
-// addFeature makes the column of a feature, and the one that says when the samples of its span were.
+// addFeature makes the column of a feature, and the one that says when the samples of its span
+// were.
 func (src *Source) addFeature(f *robocache.Feature) (err error) {
 	cfg := &src.Config
-	c := &column.Column{Key: f.Key, Feature: f, Sampling: column.Sampling{Steps: 1}, Value: column.Value{StoredDType: f.DType, OutDType: f.DType, Unit: f.Unit}}
+	c := &column.Column{
+		Key:      f.Key,
+		Feature:  f,
+		Sampling: column.Sampling{Steps: 1},
+		Value:    column.Value{StoredDType: f.DType, OutDType: f.DType, Unit: f.Unit},
+	}
 	if c.Time, err = newTiming(&src.Timebase, f, cfg); err != nil {
 		return err
 	}
@@ -124,22 +141,36 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 		c.Elements = f.Elements()
 		c.RowBytes = c.Elements * f.DType.Size()
 		if c.StoredDType.Size() == 0 || c.Elements < 0 || c.Elements > math.MaxInt32 {
-			return robocache.Unsupported("loader", robocache.Where{"stream": f.Key}, "%s rows of %v in batches", f.DType, f.Shape)
+			return robocache.Unsupported(
+				"loader",
+				robocache.Where{"stream": f.Key},
+				"%s rows of %v in batches",
+				f.DType,
+				f.Shape,
+			)
 		}
 		c.SetDType(f.DType)
 		switch {
 		case cfg.Compat == options.LeRobot:
 			c.SetDType(referenceDType(f.DType))
 		case cfg.DType == options.DTypeFloat32 && f.DType == robocache.Float64 && (!c.IsBookkeeping() || src.Dataset.Info().Format == "lerobot"):
-			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the episode's start.
+			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the
+			// episode's start.
 			c.SetDType(robocache.Float32)
 		}
 	}
 	src.add(c)
 	if c.Span != nil && src.free(f.Key+layout.TimesSuffix) {
 		when := &column.Column{
-			Key: f.Key + layout.TimesSuffix, Feature: f, Value: column.Value{StoredDType: robocache.Int64, Elements: 1, RowBytes: 8},
-			Sampling: column.Sampling{Steps: c.Steps, Axis: c.Axis, Span: c.Span, Time: new(column.Timing)},
+			Key:     f.Key + layout.TimesSuffix,
+			Feature: f,
+			Value:   column.Value{StoredDType: robocache.Int64, Elements: 1, RowBytes: 8},
+			Sampling: column.Sampling{
+				Steps: c.Steps,
+				Axis:  c.Axis,
+				Span:  c.Span,
+				Time:  new(column.Timing),
+			},
 		}
 		when.Kind = &column.TimesColumn{Column: when}
 		when.SetDType(robocache.Int64)

@@ -17,7 +17,8 @@ func deferOps(sources []*Source) {
 		columns := make([]*column.Column, len(sources))
 		for k, src := range sources {
 			c := src.Column(first.Key)
-			if c == nil || op == nil || src.PaddedRows[c.Key] != nil || !op.CanShareLaunch(deferredOp(c), first, c) {
+			if c == nil || op == nil || src.PaddedRows[c.Key] != nil ||
+				!op.CanShareLaunch(deferredOp(c), first, c) {
 				op = nil
 				break
 			}
@@ -42,7 +43,12 @@ func deferOps(sources []*Source) {
 // deferredOp returns the operations that a raw column leaves to a device. It returns nil if the
 // column cannot be raw, or if no operation would remain.
 func deferredOp(c *column.Column) *column.DeviceOp {
-	op := &column.DeviceOp{OutDType: c.OutDType, Elements: c.Elements, Norm: c.Normalization(), HasPlan: c.Time != nil}
+	op := &column.DeviceOp{
+		OutDType: c.OutDType,
+		Elements: c.Elements,
+		Norm:     c.Normalization(),
+		HasPlan:  c.Time != nil,
+	}
 	if i := c.Image(); i != nil {
 		op.HasDraws, op.IsUnitRange = i.Augment != nil, i.Augment == nil
 		op.HasPlan = op.HasPlan && op.IsUnitRange
@@ -65,8 +71,8 @@ func deferredOp(c *column.Column) *column.DeviceOp {
 		}
 		return op
 	}
-	// The host computes mean and sum, whose rows have any number of samples, and slerp, whose validity
-	// depends on the values.
+	// The host computes mean and sum, whose rows have any number of samples, and slerp, whose
+	// validity depends on the values.
 	mode := c.Time.Options.Mode
 	switch {
 	case mode == kernel.Mean, mode == kernel.ModeSum, mode == kernel.Slerp,

@@ -72,11 +72,28 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 		if raw.HasDraws {
 			frames := c.Image()
 			p := kernel.ImagePart{Name: x.Key, Table: frames.Augment.Table}
-			p.Src = kernel.Tensor{DType: robocache.Uint8, Shape: []int{rows, 3, frames.Height, frames.Width}}
-			p.Draws = kernel.Tensor{DType: robocache.Int32, Shape: []int{rows, kernel.ImageDrawWords}}
-			p.Out = kernel.Tensor{DType: raw.OutDType, Shape: append([]int{rows}, frames.DeliveredShape()...)}
+			p.Src = kernel.Tensor{
+				DType: robocache.Uint8,
+				Shape: []int{rows, 3, frames.Height, frames.Width},
+			}
+			p.Draws = kernel.Tensor{
+				DType: robocache.Int32,
+				Shape: []int{rows, kernel.ImageDrawWords},
+			}
+			p.Out = kernel.Tensor{
+				DType: raw.OutDType,
+				Shape: append([]int{rows}, frames.DeliveredShape()...),
+			}
 			result = p.Out
-			images.Parts, out.Drawn = append(images.Parts, p), append(out.Drawn, where(x.Key), places[0], made)
+			images.Parts, out.Drawn = append(
+				images.Parts,
+				p,
+			), append(
+				out.Drawn,
+				where(x.Key),
+				places[0],
+				made,
+			)
 		} else {
 			p := kernel.Part{Name: x.Key, Rule: raw.Rule, Epilogue: raw.Epilogue(c)}
 			p.Src = kernel.Tensor{DType: c.OutDType, Shape: []int{rows, raw.Elements}}
@@ -90,11 +107,20 @@ func DescribeFinish(s *layout.Schema, src *Source, n int) *Finish {
 				}
 			}
 			result = p.Out
-			op.Parts, out.Places = append(op.Parts, p), append(append(out.Places, where(x.Key), made), places...)
+			op.Parts, out.Places = append(
+				op.Parts,
+				p,
+			), append(
+				append(out.Places, where(x.Key), made),
+				places...)
 		}
 		out.Outputs = append(
 			out.Outputs,
-			Output{DType: raw.OutDType, Shape: append([]int{n}, x.Shape...), Bytes: result.Len() * raw.OutDType.Size()},
+			Output{
+				DType: raw.OutDType,
+				Shape: append([]int{n}, x.Shape...),
+				Bytes: result.Len() * raw.OutDType.Size(),
+			},
 		)
 		out.Fields = append(out.Fields, made)
 	}

@@ -28,8 +28,11 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 		if f.Depth != nil && c.IsVideo() {
 			c.Unit = "" // codes
 		}
-	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1: // another unit, so not depth: deliver as stored
-		c.Spec.Pixel, c.Spec.Depth, c.OutDType = video.DepthM, &robocache.Depth{Unit: "m"}, robocache.Float32
+	case !c.IsVideo() && f.DType == robocache.Float32 && f.Channels == 1:
+		// another unit, so not depth: deliver as stored
+		c.Spec.Pixel, c.Spec.Depth, c.OutDType = video.DepthM, &robocache.Depth{
+			Unit: "m",
+		}, robocache.Float32
 	case cfg.ImageDType == "float32",
 		cfg.Compat == "lerobot" && !c.IsVideo(): // the reference's return_uint8 is for video alone
 		c.Spec.Pixel, c.OutDType = video.RGBFloat32, robocache.Float32

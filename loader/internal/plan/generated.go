@@ -17,7 +17,8 @@ func (src *Source) generatedColumns() (extra []*column.Column) {
 		extra = append(extra, c)
 	}
 	for i := range column.GeneratedKinds {
-		if g := &column.GeneratedKinds[i]; info.Feature(g.Key) == nil && slices.Contains(keys, g.Key) {
+		if g := &column.GeneratedKinds[i]; info.Feature(g.Key) == nil &&
+			slices.Contains(keys, g.Key) {
 			extra = append(extra, g.NewColumn())
 		}
 	}

@@ -46,7 +46,11 @@ func (src *Source) ValuesHash(key string) string {
 		if n == 0 {
 			continue
 		}
-		rows := []robocache.Row{{Episode: e, Index: 0}, {Episode: e, Index: n / 2}, {Episode: e, Index: n - 1}}
+		rows := []robocache.Row{
+			{Episode: e, Index: 0},
+			{Episode: e, Index: n / 2},
+			{Episode: e, Index: n - 1},
+		}
 		data := make([]byte, len(rows)*f.RowBytes())
 		if err := src.Dataset.Gather(ctx, key, rows, data); err != nil {
 			return ""

@@ -44,7 +44,12 @@ func (m *maskedNaN) Unwrap() robocache.Dataset { return m.Dataset }
 func (m *maskedNaN) Info() *robocache.Info { return &m.info }
 
 // Gather returns zeros for rows with a number that is not finite.
-func (m *maskedNaN) Gather(ctx context.Context, key string, rows []robocache.Row, dst []byte) error {
+func (m *maskedNaN) Gather(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	dst []byte,
+) error {
 	if err := m.Dataset.Gather(ctx, key, rows, dst); err != nil || len(rows) == 0 {
 		return err
 	}
@@ -53,7 +58,12 @@ func (m *maskedNaN) Gather(ctx context.Context, key string, rows []robocache.Row
 }
 
 // Valid is the dataset's, without the rows that are masked here.
-func (m *maskedNaN) Valid(ctx context.Context, key string, rows []robocache.Row, valid []uint8) error {
+func (m *maskedNaN) Valid(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	valid []uint8,
+) error {
 	if f := m.Dataset.Info().Feature(key); f != nil && f.Masked {
 		if err := robocache.Valid(ctx, m.Dataset, key, rows, valid); err != nil {
 			return err
@@ -67,7 +77,12 @@ func (m *maskedNaN) Valid(ctx context.Context, key string, rows []robocache.Row,
 }
 
 // eachBad calls fn for each of the rows with a number that is not finite.
-func (m *maskedNaN) eachBad(ctx context.Context, key string, rows []robocache.Row, fn func(i int)) error {
+func (m *maskedNaN) eachBad(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	fn func(i int),
+) error {
 	s := m.rows.Streams[key]
 	if s == nil || !m.info.Feature(key).Masked {
 		return nil

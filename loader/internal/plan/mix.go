@@ -29,7 +29,10 @@ func CheckMix(mix []options.Mix, cfg *options.Config) error {
 			weighted++
 			sum += *m.Weight
 			if !(*m.Weight >= 0) || *m.Weight > 1e12 {
-				return robocache.At(options.Misuse("weight", "0 or more", fmt.Sprint(*m.Weight)), options.PlaceOfSource(i, m))
+				return robocache.At(
+					options.Misuse("weight", "0 or more", fmt.Sprint(*m.Weight)),
+					options.PlaceOfSource(i, m),
+				)
 			}
 		}
 		if m.Dataset == nil {
@@ -54,7 +57,11 @@ func CheckMix(mix []options.Mix, cfg *options.Config) error {
 		}
 	}
 	if weighted != 0 && (weighted != len(mix) || sum == 0) {
-		return options.Misuse("weights of a mixture", "a weight for each source, one of them above 0, or none", fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum))
+		return options.Misuse(
+			"weights of a mixture",
+			"a weight for each source, one of them above 0, or none",
+			fmt.Sprintf("%d of %d, sum %v", weighted, len(mix), sum),
+		)
 	}
 	if len(mix) == 1 {
 		return nil
@@ -93,7 +100,11 @@ func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dat
 			f.Key = to
 		}
 		if other, ok := seen[f.Key]; ok {
-			return nil, options.Misuse("rename", "each key once", fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key))
+			return nil, options.Misuse(
+				"rename",
+				"each key once",
+				fmt.Sprintf("%s and %s are both %s", other, known[i], f.Key),
+			)
 		}
 		seen[f.Key] = known[i]
 	}
@@ -101,8 +112,13 @@ func RenameDataset(ds robocache.Dataset, names map[string]string) (robocache.Dat
 	return r, nil
 }
 
-// RenameStats gives statistics by the batch's keys: they may be named by the dataset's own, as counting it gives them, or by the batch's.
-func RenameStats(stats robocache.Stats, names map[string]string, own, info *robocache.Info) (robocache.Stats, error) {
+// RenameStats gives statistics by the batch's keys: they may be named by the dataset's own, as
+// counting it gives them, or by the batch's.
+func RenameStats(
+	stats robocache.Stats,
+	names map[string]string,
+	own, info *robocache.Info,
+) (robocache.Stats, error) {
 	if stats == nil {
 		return nil, nil
 	}
@@ -112,7 +128,11 @@ func RenameStats(stats robocache.Stats, names map[string]string, own, info *robo
 		to, is := names[k]
 		switch {
 		case !is && info.Feature(k) == nil:
-			return nil, options.UnknownKey("stats", k, append(options.FeatureKeys(info), options.FeatureKeys(own)...))
+			return nil, options.UnknownKey(
+				"stats",
+				k,
+				append(options.FeatureKeys(info), options.FeatureKeys(own)...),
+			)
 		case !is:
 			to = k
 		case to != k && info.Feature(k) != nil:
@@ -120,7 +140,11 @@ func RenameStats(stats robocache.Stats, names map[string]string, own, info *robo
 				WithHint("%s, which knows what is what; or leave out of %s what is not normalised", robocache.Option("stats", "compute"), robocache.Option("stats"))
 		}
 		if from[to] != "" {
-			return nil, options.Misuse("stats", "each key once", fmt.Sprintf("%s and %s are both %s", from[to], k, to))
+			return nil, options.Misuse(
+				"stats",
+				"each key once",
+				fmt.Sprintf("%s and %s are both %s", from[to], k, to),
+			)
 		}
 		out[to], from[to] = stats[k], k
 	}
@@ -226,7 +250,12 @@ func (r *renamed) Text(ctx context.Context, key string, rows []robocache.Row) ([
 	return r.Dataset.Text(ctx, r.key(key), rows)
 }
 
-func (r *renamed) Frames(ctx context.Context, key string, rows []robocache.Row, out []robocache.FrameRef) error {
+func (r *renamed) Frames(
+	ctx context.Context,
+	key string,
+	rows []robocache.Row,
+	out []robocache.FrameRef,
+) error {
 	return r.Dataset.Frames(ctx, r.key(key), rows, out)
 }
 

@@ -85,7 +85,12 @@ func (src *Source) setNormalization(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f := &column.Affine{Clip: c.norm.Clip && c.norm.Mode != "mean_std", Mode: c.norm.Mode, Low: low, High: high}
+		f := &column.Affine{
+			Clip: c.norm.Clip && c.norm.Mode != "mean_std",
+			Mode: c.norm.Mode,
+			Low:  low,
+			High: high,
+		}
 		if c.norm.Mode == "mean_std" {
 			f.Norm = *kernel.NewMeanStd(low, high)
 		} else {
@@ -123,7 +128,10 @@ func checkNormalizable(c *column.Column) error {
 	case column.Is[*column.GeneratedColumn](c), column.Is[*column.TimesColumn](c):
 		return bad("a number that the loader computes", "name float features only")
 	case c.HasNumbers() && !c.StoredDType.Float():
-		return bad(c.StoredDType.String()+" values are left as they are", "name float features only")
+		return bad(
+			c.StoredDType.String()+" values are left as they are",
+			"name float features only",
+		)
 	case !c.HasNumbers() && c.OutDType != robocache.Float32:
 		return bad("frames are "+c.OutDType.String(), robocache.Option("image_dtype", "float32"))
 	}
@@ -131,7 +139,11 @@ func checkNormalizable(c *column.Column) error {
 }
 
 // normVectors returns mean and std, or low and high, of a column.
-func normVectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (low, high []float64, err error) {
+func normVectors(
+	n *options.Norm,
+	c *column.Column,
+	s *robocache.FeatureStats,
+) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
 		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
 			WithHint("%s computes them at opening; %s", robocache.Option("stats", "compute"), otherWays())
@@ -152,7 +164,11 @@ func normVectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (
 	if !c.HasNumbers() {
 		per = column.Channels(c.Image().Spec.Pixel)
 		if len(low) != per && len(low) != 1 {
-			return nil, nil, options.Misuse("normalize "+c.Key, fmt.Sprintf("%d channels", per), fmt.Sprint(len(low)))
+			return nil, nil, options.Misuse(
+				"normalize "+c.Key,
+				fmt.Sprintf("%d channels", per),
+				fmt.Sprint(len(low)),
+			)
 		}
 	} else if per%len(low) != 0 {
 		return nil, nil, options.Misuse(
@@ -163,7 +179,11 @@ func normVectors(n *options.Norm, c *column.Column, s *robocache.FeatureStats) (
 	}
 	for i := range low {
 		if !(math.Abs(low[i]) <= math.MaxFloat32) || !(math.Abs(high[i]) <= math.MaxFloat32) {
-			return nil, nil, options.Misuse("normalize "+c.Key, "finite statistics", fmt.Sprint(low[i], ", ", high[i]))
+			return nil, nil, options.Misuse(
+				"normalize "+c.Key,
+				"finite statistics",
+				fmt.Sprint(low[i], ", ", high[i]),
+			)
 		}
 	}
 	return low, high, nil

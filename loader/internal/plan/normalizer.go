@@ -18,16 +18,18 @@ type Normalizer struct {
 // values. Shift and Scale have one number per channel of an image. Otherwise they have one per
 // number of a row, or of a part of it that repeats.
 type Normed struct {
-	Mode   string          `json:"mode"`
-	Clip   bool            `json:"clip,omitempty"` // limit the result to [-1, 1]
-	Shift  []float32       `json:"shift"`
-	Scale  []float32       `json:"scale"`
-	Shape  []int           `json:"shape"` // of a row or of an entry of a ragged key; for an image its channels
+	Mode  string    `json:"mode"`
+	Clip  bool      `json:"clip,omitempty"` // limit the result to [-1, 1]
+	Shift []float32 `json:"shift"`
+	Scale []float32 `json:"scale"`
+	// of a row or of an entry of a ragged key; for an image its channels
+	Shape  []int           `json:"shape"`
 	Image  bool            `json:"image,omitempty"`
 	Double bool            `json:"double,omitempty"` // computed in float64
 	DType  robocache.DType `json:"dtype"`            // of the result
-	Dims   []int           `json:"dims,omitempty"`   // positions of the row's numbers in a padded row …
-	Width  int             `json:"width,omitempty"`  // … of so many numbers, if a mixture pads it
+	// positions of the row's numbers in a padded row …
+	Dims  []int `json:"dims,omitempty"`
+	Width int   `json:"width,omitempty"` // … of so many numbers, if a mixture pads it
 }
 
 // Normalizers describes the normalization of each source.
@@ -83,7 +85,12 @@ func (p *Plan) SettledNormalize() []options.Normalize {
 			case f.Mode == "mean_std":
 				out[i].Keys[c.Key] = options.Norm{Mode: f.Mode, Mean: f.Low, Std: f.High}
 			default:
-				out[i].Keys[c.Key] = options.Norm{Mode: f.Mode, Clip: f.Clip, Low: f.Low, High: f.High}
+				out[i].Keys[c.Key] = options.Norm{
+					Mode: f.Mode,
+					Clip: f.Clip,
+					Low:  f.Low,
+					High: f.High,
+				}
 			}
 		}
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Plan is what a pipeline executes: the compiled sources and the schema of their batches. It is immutable
-// after Compile, except for Report, and for Resources, which the pipeline sets before the first batch.
+// Plan is what a pipeline executes: the compiled sources and the schema of their batches. It is
+// immutable after Compile, except for Report, and for Resources, which the pipeline sets before the
+// first batch.
 type Plan struct {
 	Config        options.Config // with defaults
 	Sources       []*Source      // at least one
@@ -26,8 +27,8 @@ type Plan struct {
 	Resources     *column.Resources
 }
 
-// Compile compiles the sources of a mixture under a validated configuration. A single source is a mixture
-// of one. It rejects options that the datasets cannot satisfy. The caller must call Close.
+// Compile compiles the sources of a mixture under a validated configuration. A single source is a
+// mixture of one. It rejects options that the datasets cannot satisfy. The caller must call Close.
 func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ *Plan, err error) {
 	p := &Plan{Config: cfg, Report: &Report{}, Resources: &column.Resources{}}
 	p.CacheFolder = &CacheFolder{Config: &p.Config}
@@ -49,7 +50,11 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 		return nil, err
 	}
 	deferOps(p.Sources)
-	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil && cfg.Cache == options.CacheOnDevice {
+	if p.FrameDevice = keepFramesOnDevice(
+		&p.Config,
+		p.Sources,
+	); p.FrameDevice == nil &&
+		cfg.Cache == options.CacheOnDevice {
 		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are made on a device", robocache.Option("cache", "device")).
 			WithHint(`Decode video on the device (%s or "auto"), and without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
 				robocache.Option("decode", "gpu"))
@@ -62,14 +67,23 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 }
 
 // compileSource opens and compiles source i. It returns the source even on error.
-func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offset int64) (src *Source, err error) {
+func (p *Plan) compileSource(
+	ctx context.Context,
+	mix []options.Mix,
+	i int,
+	offset int64,
+) (src *Source, err error) {
 	src = &Source{report: p.Report, folder: p.CacheFolder}
 	src.Dataset, src.Index, src.SampleOffset = mix[i].Dataset, i, offset
 	src.PaddedRows, src.Resources = map[string]*layout.PaddedRow{}, p.Resources
 	if len(mix) > 1 { // a single source needs no name in messages
 		src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
 	}
-	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1, column.GeneratedKeys()); err != nil {
+	if src.Config, err = mix[i].SourceConfig(
+		p.Config,
+		len(mix) > 1,
+		column.GeneratedKeys(),
+	); err != nil {
 		return src, err
 	}
 	note, err := src.chooseEpisodes()
@@ -94,8 +108,8 @@ func (p *Plan) compileSource(ctx context.Context, mix []options.Mix, i int, offs
 	return src, err
 }
 
-// keepFramesOnDevice makes frames that a device decodes stay there, for raw batches whose sources all decode
-// them on the same device. It returns that device; nil if no frames stay on one.
+// keepFramesOnDevice makes frames that a device decodes stay there, for raw batches whose sources
+// all decode them on the same device. It returns that device; nil if no frames stay on one.
 func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.DeviceMemory) {
 	device := sources[0].decodeDevice
 	if !cfg.Raw || cfg.Cache != "" && cfg.Cache != options.CacheOnDevice || device == nil {
@@ -104,7 +118,9 @@ func keepFramesOnDevice(cfg *options.Config, sources []*Source) (used video.Devi
 	for _, own := range sources[0].Columns {
 		stays := !slices.ContainsFunc(sources, func(src *Source) bool {
 			c := src.ImageColumn(own.Key)
-			return c == nil || src.decodeDevice != device || c.IsStill || c.Spec.Pixel != video.RGB8 || c.Norm != nil ||
+			return c == nil || src.decodeDevice != device || c.IsStill ||
+				c.Spec.Pixel != video.RGB8 ||
+				c.Norm != nil ||
 				c.Augment != nil && c.Deferred == nil
 		})
 		if !stays {
@@ -144,9 +160,9 @@ func (p *Plan) HasFrames() bool {
 	})
 }
 
-// KeepsPlanes reports whether frames are cached as the decoder's planes. They take half the bytes of RGB at
-// the size of the file, and every pixel format can be made of them. At another size, pixels are smaller and
-// need not be scaled again.
+// KeepsPlanes reports whether frames are cached as the decoder's planes. They take half the bytes
+// of RGB at the size of the file, and every pixel format can be made of them. At another size,
+// pixels are smaller and need not be scaled again.
 func (p *Plan) KeepsPlanes() bool {
 	switch p.Config.CacheFormat {
 	case options.CachePlanes:
@@ -154,7 +170,10 @@ func (p *Plan) KeepsPlanes() bool {
 	case options.CachePixels:
 		return false
 	}
-	return !slices.ContainsFunc(p.Sources, func(src *Source) bool { return len(src.Config.ImageSize) > 0 })
+	return !slices.ContainsFunc(
+		p.Sources,
+		func(src *Source) bool { return len(src.Config.ImageSize) > 0 },
+	)
 }
 
 // SourceOf returns the source of a sample, and the number of the sample in that source.
@@ -190,8 +209,8 @@ func (p *Plan) RowsOf(indices []int64) ([]robocache.Row, error) {
 	return out, err
 }
 
-// NewOrder returns the order of the epochs of the sources, whose names and weights mix has. The capacity of
-// a pool in samples follows from declared sizes.
+// NewOrder returns the order of the epochs of the sources, whose names and weights mix has. The
+// capacity of a pool in samples follows from declared sizes.
 func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 	cfg := &p.Config
 	// An eighth of the pool is for the frames of batches under construction.
@@ -210,7 +229,10 @@ func (p *Plan) NewOrder(mix []options.Mix) (*order.Ordering, error) {
 	}
 	tables := make([]*order.Table, len(p.Sources))
 	for i, src := range p.Sources {
-		params.SampleBytes = append(params.SampleBytes, column.ResidentBytes(&src.DataSource, p.KeepsPlanes()))
+		params.SampleBytes = append(
+			params.SampleBytes,
+			column.ResidentBytes(&src.DataSource, p.KeepsPlanes()),
+		)
 		tables[i] = src.Table
 	}
 	for i := range mix {

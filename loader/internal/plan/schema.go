@@ -50,7 +50,8 @@ func (src *Source) describeSchema() {
 		if c.IsOnDevice() {
 			src.Tensors[c.Entry].IsOnDevice = true
 		}
-		if x.Ragged && !x.Times || c.Image() != nil && c.Span != nil && src.free(c.Key+layout.LengthsSuffix) {
+		if x.Ragged && !x.Times ||
+			c.Image() != nil && c.Span != nil && src.free(c.Key+layout.LengthsSuffix) {
 			var shape []int
 			if x.Ragged {
 				shape = c.Axis
@@ -67,7 +68,8 @@ func (src *Source) describeSchema() {
 		}
 	}
 	mask := func(c *column.Column) {
-		if c != nil && c.MaskEntry < 0 && !column.Is[*column.SpanColumn](c) && !column.Is[*column.TextColumn](c) {
+		if c != nil && c.MaskEntry < 0 && !column.Is[*column.SpanColumn](c) &&
+			!column.Is[*column.TextColumn](c) {
 			c.MaskEntry = src.Schema.Add(
 				layout.Field{
 					Key:   c.Key + layout.PadSuffix,
@@ -89,15 +91,18 @@ func (src *Source) describeSchema() {
 		mask(src.Column(w.Key))
 	}
 	for _, c := range src.Columns {
-		// Values that are not on rows of the timebase have a mask, with or without a window. So have
-		// rows that may hold no value.
-		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) && !column.Is[*column.TimesColumn](c) {
+		// Values that are not on rows of the timebase have a mask, with or without a window. So
+		// have rows that may hold no value.
+		if f := c.Feature; f != nil && (c.Time != nil || f.Masked) &&
+			!column.Is[*column.TimesColumn](c) {
 			mask(c)
 		}
 	}
 	for _, c := range src.Columns {
 		if c.Feature == nil {
-			c.Entry = src.Schema.Add(layout.Field{Key: c.Key, DType: robocache.String, Kind: robocache.KindText})
+			c.Entry = src.Schema.Add(
+				layout.Field{Key: c.Key, DType: robocache.String, Kind: robocache.KindText},
+			)
 		}
 	}
 	for _, c := range src.Columns {
@@ -194,24 +199,43 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 				src,
 				"task",
 				"a source has no tasks",
-				robocache.Option("keys")+" without it, or "+robocache.Option("missing", "pad")+` ("")`,
+				robocache.Option(
+					"keys",
+				)+" without it, or "+robocache.Option(
+					"missing",
+					"pad",
+				)+` ("")`,
 			)
 		}
 	}
 	fields = append(
 		fields,
-		&layout.Field{Key: layout.DatasetIndex, DType: robocache.Int64, Kind: robocache.KindNumeric},
+		&layout.Field{
+			Key:   layout.DatasetIndex,
+			DType: robocache.Int64,
+			Kind:  robocache.KindNumeric,
+		},
 	)
 	mask := func(key string, shape ...int) *layout.Field {
-		return &layout.Field{Key: key, DType: robocache.Bool, Shape: shape, Kind: robocache.KindNumeric, Mask: true}
+		return &layout.Field{
+			Key:   key,
+			DType: robocache.Bool,
+			Shape: shape,
+			Kind:  robocache.KindNumeric,
+			Mask:  true,
+		}
 	}
 	for _, x := range fields {
-		if lacks[x.Key] && have[x.Key+layout.PadSuffix] == nil && !x.Text() && !x.Lengths && !x.Times {
+		if lacks[x.Key] && have[x.Key+layout.PadSuffix] == nil && !x.Text() && !x.Lengths &&
+			!x.Times {
 			masks = append(masks, mask(x.Key+layout.PadSuffix))
 		}
 	}
 	for _, x := range slices.Concat(fields, masks) {
-		i := slices.IndexFunc(sources, func(src *Source) bool { return src.PaddedRows[x.Key] != nil })
+		i := slices.IndexFunc(
+			sources,
+			func(src *Source) bool { return src.PaddedRows[x.Key] != nil },
+		)
 		if i < 0 {
 			continue
 		}
@@ -239,7 +263,9 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 		}
 		if c.Deferred != nil {
 			s.Tensors[s.TensorIndex(c.Key)] = first.Tensors[c.Entry]
-			s.Tensors = append(s.Tensors, first.Tensors[c.Deferred.FirstExtra:][:len(c.Deferred.ExtraTensors(c))]...)
+			s.Tensors = append(
+				s.Tensors,
+				first.Tensors[c.Deferred.FirstExtra:][:len(c.Deferred.ExtraTensors(c))]...)
 		}
 	}
 	return nil
@@ -259,16 +285,37 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	)
 	hint := either
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
-		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) + fmt.Sprintf(" of source %d", src.Index)
+		hint = robocache.Option(
+			"align",
+			"dtypes",
+			x.Key,
+			have.DType.String(),
+		) + fmt.Sprintf(
+			" of source %d",
+			src.Index,
+		)
 	}
 	a, b := owner.Column(x.Key), src.Column(x.Key)
-	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() && a.Elements != b.Elements && slices.Equal(a.Axis, b.Axis) {
-		hint = "rows of different widths: " + robocache.Option("missing", "pad") + " pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
-	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] && slices.Equal(x.Shape[1:], have.Shape[1:]) {
+	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() &&
+		a.Elements != b.Elements &&
+		slices.Equal(a.Axis, b.Axis) {
+		hint = "rows of different widths: " + robocache.Option(
+			"missing",
+			"pad",
+		) + " pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
+	} else if n := len(
+		x.Shape,
+	); n > 0 && n == len(have.Shape) &&
+		x.Shape[0] != have.Shape[0] &&
+		slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
 	} else if x.Kind == robocache.KindVideo ||
 		x.Kind == robocache.KindImage {
-		hint = robocache.Option("image_size") + " brings all to one size; or " + robocache.Option("rename")
+		hint = robocache.Option(
+			"image_size",
+		) + " brings all to one size; or " + robocache.Option(
+			"rename",
+		)
 	}
 	return src.WithPlace(
 		robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
@@ -334,7 +381,12 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				keys[c.Key] = k
 			}
 			dims, chosen := mix[i].Dims[c.Key]
-			k.widths, k.other, k.chosen = append(k.widths, c.Elements), k.other || !c.CanWiden(), k.chosen || chosen
+			k.widths, k.other, k.chosen = append(
+				k.widths,
+				c.Elements,
+			), k.other ||
+				!c.CanWiden(), k.chosen ||
+				chosen
 			if chosen {
 				k.widths = append(k.widths, slices.Max(dims)+1)
 			}
@@ -347,7 +399,11 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 			if k.other || width == slices.Min(k.widths) && !k.chosen {
 				continue
 			}
-			p := &layout.PaddedRow{Width: width, Places: mix[i].Dims[c.Key], Mask: slices.Repeat([]byte{1}, width)}
+			p := &layout.PaddedRow{
+				Width:  width,
+				Places: mix[i].Dims[c.Key],
+				Mask:   slices.Repeat([]byte{1}, width),
+			}
 			if p.Places == nil {
 				for k := range c.Elements {
 					p.Places = append(p.Places, k)
@@ -370,16 +426,28 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 	for _, key := range options.Keys(m.Dims) {
 		dims := m.Dims[key]
 		bad := func(msg, want, got, hint string) error {
-			return src.WithPlace(robocache.Misuse("mixture", robocache.Where{"stream": key}, "dims: %s", msg).
-				Expected(want, got).WithHint("%s", hint))
+			return src.WithPlace(
+				robocache.Misuse("mixture", robocache.Where{"stream": key}, "dims: %s", msg).
+					Expected(want, got).WithHint("%s", hint),
+			)
 		}
 		sorted := slices.Sorted(slices.Values(dims))
 		c := src.Column(key)
 		switch {
 		case sources == 1:
-			return bad("there is one source: nothing is padded", "", "", "give the loader several sources")
+			return bad(
+				"there is one source: nothing is padded",
+				"",
+				"",
+				"give the loader several sources",
+			)
 		case !pad:
-			return bad("rows are padded where that is asked for", "", "", robocache.Option("missing", "pad"))
+			return bad(
+				"rows are padded where that is asked for",
+				"",
+				"",
+				robocache.Option("missing", "pad"),
+			)
 		case c == nil:
 			return bad("the source gives no such key", "", "", robocache.Nearest(key, src.keys()))
 		case !c.CanWiden():
@@ -397,7 +465,12 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 				"",
 			)
 		case sorted[0] < 0 || sorted[len(sorted)-1] >= maxWidth || len(slices.Compact(sorted)) < len(dims):
-			return bad("places of the padded row", fmt.Sprintf("each once, 0 to %d", maxWidth-1), fmt.Sprint(dims), "")
+			return bad(
+				"places of the padded row",
+				fmt.Sprintf("each once, 0 to %d", maxWidth-1),
+				fmt.Sprint(dims),
+				"",
+			)
 		}
 	}
 	return nil

@@ -16,15 +16,17 @@ import (
 	"github.com/goatnote-inc/robocache/video"
 )
 
-// Source is one dataset that batches are made of, while it is compiled. Most loaders have one; a mixture has several.
+// Source is one dataset that batches are made of, while it is compiled. Most loaders have one; a
+// mixture has several.
 type Source struct {
 	column.DataSource
-	report        *Report
-	folder        *CacheFolder
-	Name          string         // of a mixture's source
-	Config        options.Config // the loader's configuration with the overrides of this source of the mixture
-	positions     []int          // positions of the episodes to read (chooseEpisodes); nil: all
-	known         []string       // keys of the dataset
+	report *Report
+	folder *CacheFolder
+	Name   string // of a mixture's source
+	// the loader's configuration with the overrides of this source of the mixture
+	Config        options.Config
+	positions     []int    // positions of the episodes to read (chooseEpisodes); nil: all
+	known         []string // keys of the dataset
 	left          []NotDelivered
 	LostEpisodes  []order.BadEpisode // that opening found, and that are skipped
 	spanSlots     map[string]int     // places of the spans that have places
@@ -42,7 +44,11 @@ func (src *Source) open(ctx context.Context, sources int) error {
 		return err
 	}
 	memory := int64(src.Config.MemoryBudget) / int64(sources)
-	src.Timestamps = &column.Timestamps{Info: src.Dataset.Info(), Read: src.readTimestamps, HalfBudget: memory / 64}
+	src.Timestamps = &column.Timestamps{
+		Info:       src.Dataset.Info(),
+		Read:       src.readTimestamps,
+		HalfBudget: memory / 64,
+	}
 	src.VideoStart = src.Dataset.Capabilities().VideoStart
 	return withoutClockHint(src.compile(ctx, memory))
 }
@@ -70,9 +76,9 @@ func (src *Source) chooseRules() {
 	}
 }
 
-// compile sets, in this order: the columns, the sample table, the video files, and for each column its
-// normalisation, its alignment, the size of its frames and its augmentation. Each step reads what the steps
-// before it have set. memory is the source's share of the memory budget in bytes.
+// compile sets, in this order: the columns, the sample table, the video files, and for each column
+// its normalisation, its alignment, the size of its frames and its augmentation. Each step reads
+// what the steps before it have set. memory is the source's share of the memory budget in bytes.
 func (src *Source) compile(ctx context.Context, memory int64) error {
 	if err := src.widestSpans(ctx); err != nil {
 		return err
@@ -121,7 +127,14 @@ func (src *Source) needsTime(ctx context.Context) error {
 		if c.Time == nil || c.Feature == nil || first == info.Episodes {
 			continue
 		}
-		if _, err := src.Dataset.Times(ctx, first, c.Feature.Key); errors.Is(err, robocache.ErrNoClock) {
+		if _, err := src.Dataset.Times(
+			ctx,
+			first,
+			c.Feature.Key,
+		); errors.Is(
+			err,
+			robocache.ErrNoClock,
+		) {
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		}
 	}
@@ -135,8 +148,14 @@ func withoutClockHint(err error) error {
 		return err
 	}
 	c := *e
-	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option("keys") + ", " + robocache.Option("anchor") +
-		"), and windows in rows (" + robocache.Option("delta_indices") + ")"
+	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option(
+		"keys",
+	) + ", " + robocache.Option(
+		"anchor",
+	) +
+		"), and windows in rows (" + robocache.Option(
+		"delta_indices",
+	) + ")"
 	return &c
 }
 
@@ -146,13 +165,22 @@ func (src *Source) close() {
 	}
 }
 
-// countSamples makes the sample table. In skip mode the episodes that opening lost (Finding.Lost) never enter it; else none
-// may be lost. Other findings, whatever their severity, leave out no episode: its rows are read.
+// countSamples makes the sample table. In skip mode the episodes that opening lost (Finding.Lost)
+// never enter it; else none may be lost. Other findings, whatever their severity, leave out no
+// episode: its rows are read.
 func (src *Source) countSamples(ctx context.Context) error {
 	info, cfg, report := src.Dataset.Info(), &src.Config, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
-		if err := robocache.Whole(src.Dataset, src.positions, "loader", robocache.Option("on_bad_episode", "skip")+" trains on the rest, and the statistics list what is left out (bad_episodes)"); err != nil {
+		if err := robocache.Whole(
+			src.Dataset,
+			src.positions,
+			"loader",
+			robocache.Option(
+				"on_bad_episode",
+				"skip",
+			)+" trains on the rest, and the statistics list what is left out (bad_episodes)",
+		); err != nil {
 			return err
 		}
 	} else {
@@ -163,13 +191,17 @@ func (src *Source) countSamples(ctx context.Context) error {
 			}
 			e := -1
 			if position, named := info.PositionIn(f.Where); named {
-				if e = position; e < 0 || exclude[e] || src.positions != nil && !slices.Contains(src.positions, e) {
+				if e = position; e < 0 || exclude[e] ||
+					src.positions != nil && !slices.Contains(src.positions, e) {
 					continue
 				}
 				exclude[e] = true
 				report.Skipped.Add(int64(src.Dataset.Len(e)))
 			}
-			src.LostEpisodes = append(src.LostEpisodes, order.BadEpisode{Source: src.Index, Episode: e, Error: f.Message})
+			src.LostEpisodes = append(
+				src.LostEpisodes,
+				order.BadEpisode{Source: src.Index, Episode: e, Error: f.Message},
+			)
 			report.Warn(f.Where.String() + " is left out: " + f.Message)
 		}
 	}
@@ -177,11 +209,20 @@ func (src *Source) countSamples(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if src.Table, err = order.NewTable(info.Episodes, order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail}, exclude, src.countRows(ctx, exclude), src.Timebase.IsGrid); err != nil {
+	if src.Table, err = order.NewTable(
+		info.Episodes,
+		order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
+		exclude,
+		src.countRows(ctx, exclude),
+		src.Timebase.IsGrid,
+	); err != nil {
 		return err
 	}
 	src.Table.Print.Format = info.Format
-	if c := src.Column("index"); c != nil && column.Is[*column.GeneratedColumn](c) && !src.Timebase.IsGrid && src.Timebase.Clock == "" {
+	if c := src.Column(
+		"index",
+	); c != nil && column.Is[*column.GeneratedColumn](c) && !src.Timebase.IsGrid &&
+		src.Timebase.Clock == "" {
 		src.RowsBefore = make([]int64, info.Episodes)
 		for e := 1; e < info.Episodes; e++ {
 			src.RowsBefore[e] = src.RowsBefore[e-1] + int64(src.Dataset.Len(e-1))
@@ -189,18 +230,25 @@ func (src *Source) countSamples(ctx context.Context) error {
 	}
 	switch e := src.Table.Emptied; { // by drop_n_…
 	case len(e) > 10:
-		report.Warn(fmt.Sprintf("%d episodes are left without a sample: %v …", len(e), info.EpisodeIndices(e[:10])))
+		report.Warn(
+			fmt.Sprintf(
+				"%d episodes are left without a sample: %v …",
+				len(e),
+				info.EpisodeIndices(e[:10]),
+			),
+		)
 	case len(e) > 0:
 		report.Warn(fmt.Sprintf("episodes left without a sample: %v", info.EpisodeIndices(e)))
 	}
-	if src.Table.Samples() == 0 && src.Dataset.Info().Episodes > 0 { // a set without episodes has length 0
+	// a set without episodes has length 0
+	if src.Table.Samples() == 0 && src.Dataset.Info().Episodes > 0 {
 		return robocache.Misuse("loader", nil, "no samples: the selected episodes are empty")
 	}
 	return nil
 }
 
-// excludeLacking adds the episodes that lack a stream of the batch to exclude. Without skip mode such
-// an episode is an error. Under missing="pad" no episode lacks a stream.
+// excludeLacking adds the episodes that lack a stream of the batch to exclude. Without skip mode
+// such an episode is an error. Under missing="pad" no episode lacks a stream.
 func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) error {
 	ds, cfg := src.Dataset, &src.Config
 	if ds.Capabilities().Lacks == nil {
@@ -230,14 +278,18 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		}
 		exclude[e] = true
 		src.report.Skipped.Add(int64(ds.Len(e)))
-		src.LostEpisodes = append(src.LostEpisodes, order.BadEpisode{Source: src.Index, Episode: e, Error: err.Error()})
+		src.LostEpisodes = append(
+			src.LostEpisodes,
+			order.BadEpisode{Source: src.Index, Episode: e, Error: err.Error()},
+		)
 		src.report.Warn(err.Where.String() + " is left out: " + err.Msg)
 	}
 	return nil
 }
 
-// chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes or Config.Split, else those of the split for
-// training. note reports a split that was chosen without being asked for.
+// chooseEpisodes settles which episodes of its dataset the source reads: those of Config.Episodes
+// or Config.Split, else those of the split for training. note reports a split that was chosen
+// without being asked for.
 func (src *Source) chooseEpisodes() (note string, err error) {
 	c, info := &src.Config, src.Dataset.Info()
 	switch {
@@ -247,13 +299,19 @@ func (src *Source) chooseEpisodes() (note string, err error) {
 	case c.Episodes != nil:
 		src.positions, err = info.EpisodePositions(c.Episodes)
 		return "", err
-	case c.Split == robocache.SplitAll, c.Split == "" && c.Compat == "lerobot": // whose class reads all
+	case c.Split == robocache.SplitAll, c.Split == "" && c.Compat == "lerobot":
+		// whose class reads all
 		return "", nil
 	case c.Split != "" && c.Split == info.Split:
 		return "", nil
 	case c.Split != "":
 		if src.positions, err = info.SplitEpisodes(c.Split); err == nil && len(src.positions) == 0 {
-			err = robocache.Misuse("loader", robocache.Where{"dataset": info.URI}, "the split %s has no episodes", c.Split)
+			err = robocache.Misuse(
+				"loader",
+				robocache.Where{"dataset": info.URI},
+				"the split %s has no episodes",
+				c.Split,
+			)
 		}
 		return "", err
 	}

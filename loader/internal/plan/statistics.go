@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Limits of statistics that are computed at opening without a request: bytes of numeric streams, and
-// bytes of local files without videos. Larger passes need stats="compute".
+// Limits of statistics that are computed at opening without a request: bytes of numeric streams,
+// and bytes of local files without videos. Larger passes need stats="compute".
 const (
 	unaskedValues = 256 << 20
 	unaskedFiles  = 4 << 30
@@ -50,7 +50,8 @@ func (src *Source) findStatistics(ctx context.Context, all []normalized) (roboca
 			continue
 		}
 		if s := src.Config.Stats[c.Key]; s != nil {
-			out[c.Key] = s // normVectors reports a missing mode: configured statistics are not completed
+			// normVectors reports a missing mode: configured statistics are not completed
+			out[c.Key] = s
 			continue
 		}
 		if !src.Config.ComputeStats {
@@ -75,7 +76,11 @@ func (src *Source) findStatistics(ctx context.Context, all []normalized) (roboca
 
 // computeStatistics adds the statistics of columns over the selected episodes to out. It uses those
 // of this process or of the cache directory if they exist, and counts the others.
-func (src *Source) computeStatistics(ctx context.Context, all []normalized, out robocache.Stats) error {
+func (src *Source) computeStatistics(
+	ctx context.Context,
+	all []normalized,
+	out robocache.Stats,
+) error {
 	files := src.filesOf(ctx)
 	var todo []normalized
 	var keys []string
@@ -137,7 +142,11 @@ func (src *Source) computeStatistics(ctx context.Context, all []normalized, out 
 
 // otherWays returns the hint that lists the other sources of statistics.
 func otherWays() string {
-	return "or give " + robocache.Option("stats") + " what " + robocache.Command("stats URI --out=FILE") +
+	return "or give " + robocache.Option(
+		"stats",
+	) + " what " + robocache.Command(
+		"stats URI --out=FILE",
+	) +
 		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
 }
 
@@ -194,7 +203,11 @@ func (src *Source) passCost(
 
 // countValues computes the statistics of columns, several at once. With on_bad_episode="skip" it
 // omits episodes that cannot be read.
-func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) (robocache.Stats, error) {
+func (src *Source) countValues(
+	ctx context.Context,
+	keys []string,
+	bytes int64,
+) (robocache.Stats, error) {
 	episodes := make([]int, src.Table.Len())
 	for i := range episodes {
 		episodes[i] = src.Table.Episode(i)
@@ -203,8 +216,14 @@ func (src *Source) countValues(ctx context.Context, keys []string, bytes int64) 
 	said.Store(time.Now().UnixNano())
 	progress := func(n int64) {
 		done, at := read.Add(n), said.Load()
-		if now := time.Now().UnixNano(); now-at > int64(progressEvery) && said.CompareAndSwap(at, now) {
-			src.logProgress("statistics: %s of %s are read", sizeText(done), sizeText(max(done, bytes)))
+		if now := time.Now().
+			UnixNano(); now-at > int64(progressEvery) &&
+			said.CompareAndSwap(at, now) {
+			src.logProgress(
+				"statistics: %s of %s are read",
+				sizeText(done),
+				sizeText(max(done, bytes)),
+			)
 		}
 	}
 	at := max(1, min(src.Config.Threads, 4, len(keys)))
@@ -300,7 +319,11 @@ const ProbedRows = 16
 // statisticsID returns the id of the statistics of a column over the selected episodes: a hash of
 // the files, the episodes and a few values. Values take part because a mapping or an option of
 // opening may derive other values from the same files. The id is zero if the files are unknown.
-func (src *Source) statisticsID(ctx context.Context, files *dataFiles, c *column.Column) (id cache.Key, err error) {
+func (src *Source) statisticsID(
+	ctx context.Context,
+	files *dataFiles,
+	c *column.Column,
+) (id cache.Key, err error) {
 	if files.id == nil || !c.IsNumericStream() {
 		return id, nil
 	}
@@ -387,7 +410,8 @@ func (f *CacheFolder) storeStatistics(id cache.Key, s *robocache.FeatureStats) {
 	Memory.M[id] = s
 	Memory.Unlock()
 	if dir, err := f.Open(); err == nil && dir != nil {
-		if text, err := json.Marshal(s); err == nil { // NaN has no JSON: each process then counts again
+		// NaN has no JSON: each process then counts again
+		if text, err := json.Marshal(s); err == nil {
 			_ = dir.Put(id, text)
 		}
 	}

@@ -26,7 +26,11 @@ func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, er
 		case f == nil:
 			return b, options.MissingKey(info, "anchor", cfg.Anchor, options.FeatureKeys(info))
 		case b.IsGrid:
-			return b, options.Misuse("anchor", "anchor or hz: samples lie on a stream's rows or on a timeline", "both")
+			return b, options.Misuse(
+				"anchor",
+				"anchor or hz: samples lie on a stream's rows or on a timeline",
+				"both",
+			)
 		}
 		b.Clock = b.ClockOf(f)
 		if k := f.Key; b.Clock != "" ||
@@ -49,13 +53,18 @@ func newTimebase(info *robocache.Info, cfg *options.Config) (column.Timebase, er
 func onlyCasts(a *align.Config) bool {
 	b := *a
 	b.DTypes = nil
-	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() && b.MaxGap.IsZero() &&
+	return len(a.DTypes) > 0 && len(slices.Concat(b.Named()...)) == 0 && b.Edge.IsZero() &&
+		b.MaxGap.IsZero() &&
 		b.Window == 0
 }
 
 // newTiming returns how a column is read by time, without its rule. It returns nil for columns that
 // are read by rows of the timebase. f is nil for the task text.
-func newTiming(b *column.Timebase, f *robocache.Feature, cfg *options.Config) (*column.Timing, error) {
+func newTiming(
+	b *column.Timebase,
+	f *robocache.Feature,
+	cfg *options.Config,
+) (*column.Timing, error) {
 	key, clock := "", ""
 	if f != nil {
 		key, clock = f.Key, b.ClockOf(f)
@@ -80,8 +89,8 @@ func (src *Source) hasTimedColumn() bool {
 	return slices.ContainsFunc(src.Columns, func(c *column.Column) bool { return c.Time != nil })
 }
 
-// alignNotes returns notes with the look-ahead of the observations, and with the streams that are summed as relative.
-// Streams of windows= are left out, because their offsets are explicit.
+// alignNotes returns notes with the look-ahead of the observations, and with the streams that are
+// summed as relative. Streams of windows= are left out, because their offsets are explicit.
 func (src *Source) alignNotes(ctx context.Context) (notes []string, err error) {
 	keys := []string{}
 	for _, c := range src.Columns {
@@ -155,7 +164,12 @@ func (src *Source) alignColumns() error {
 // chooseRule sets the rule of a column that is read by time. k is the stream whose options apply.
 func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) error {
 	s := c.Time
-	s.Options = align.Options{Stream: k, Edge: cfg.Edge.For(k), MaxGap: int64(cfg.MaxGap.For(k)), Mode: align.Previous}
+	s.Options = align.Options{
+		Stream: k,
+		Edge:   cfg.Edge.For(k),
+		MaxGap: int64(cfg.MaxGap.For(k)),
+		Mode:   align.Previous,
+	}
 	s.Offset, _ = cfg.Shift(k)
 	chosen := false
 	if c.Feature == nil {
@@ -176,10 +190,14 @@ func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) err
 	}
 	computes := s.Options.Mode.Computes()
 	switch {
-	case c.Span != nil || s.IsNative && computes && !chosen: // the stream's samples, not interpolated
+	case c.Span != nil || s.IsNative && computes && !chosen:
+		// the stream's samples, not interpolated
 		s.Options.Mode = align.Previous
 	case computes && (c.Table() == nil || c.StoredDType == robocache.Bool):
-		return bad("mode "+s.Options.Mode.String()+": such values are not computed with", "nearest, previous or next")
+		return bad(
+			"mode "+s.Options.Mode.String()+": such values are not computed with",
+			"nearest, previous or next",
+		)
 	case computes && c.StoredDType.Integer() && !cfg.DTypes[k].Float():
 		return bad(
 			"mode "+s.Options.Mode.String()+" of integers",
@@ -248,7 +266,11 @@ func sharePlan(c *column.TableColumn, before []*column.TableColumn) {
 		return
 	}
 	for _, d := range before {
-		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock && d.Window == c.Window && d.Steps == c.Steps && d.Time.Offset == c.Time.Offset && d.Time.Length == c.Time.Length &&
+		if d.PlanLeader == d && shares(d) && d.Feature.Clock == c.Feature.Clock &&
+			d.Window == c.Window &&
+			d.Steps == c.Steps &&
+			d.Time.Offset == c.Time.Offset &&
+			d.Time.Length == c.Time.Length &&
 			d.Time.ClockName == c.Time.ClockName &&
 			d.Time.Clock == c.Time.Clock &&
 			rule(d) == rule(c) {
@@ -285,7 +307,10 @@ func (src *Source) eachEpisode(exclude map[int]bool, fn func(e int)) {
 
 // countRows returns a function with the number of samples of each episode and, on a grid, its
 // start.
-func (src *Source) countRows(ctx context.Context, exclude map[int]bool) func(e int) (int, int64, error) {
+func (src *Source) countRows(
+	ctx context.Context,
+	exclude map[int]bool,
+) func(e int) (int, int64, error) {
 	b := &src.Timebase
 	if !b.IsGrid && b.Key == "" {
 		return func(e int) (int, int64, error) { return src.Dataset.Len(e), 0, nil }
@@ -303,7 +328,8 @@ func (src *Source) countRows(ctx context.Context, exclude map[int]bool) func(e i
 		if b.IsGrid {
 			c.n, c.start, c.err = src.gridOf(ctx, e)
 		} else if !timed {
-			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor) // no option needs the time of rows
+			// no option needs the time of rows
+			c.n, c.err = robocache.RowsIn(ctx, src.Dataset, e, anchor)
 		} else {
 			var t []int64
 			t, c.err = src.Timestamps.OfStream(ctx, e, b.Key)
@@ -315,11 +341,20 @@ func (src *Source) countRows(ctx context.Context, exclude map[int]bool) func(e i
 		if c.err != nil && src.Config.OnBadEpisode == "skip" && robocache.Bad(c.err) {
 			// Episodes with bad timestamps never enter the order.
 			src.report.Skipped.Add(int64(src.Dataset.Len(e)))
-			src.report.Warn(fmt.Sprintf("episode %d is left out: %v", src.Dataset.Info().EpisodeIndex(e), c.err))
+			src.report.Warn(
+				fmt.Sprintf(
+					"episode %d is left out: %v",
+					src.Dataset.Info().EpisodeIndex(e),
+					c.err,
+				),
+			)
 			return 0, 0, nil
 		}
 		src.EpisodeRows[e] = c.n
-		return c.n, c.start, robocache.At(c.err, robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(e)})
+		return c.n, c.start, robocache.At(
+			c.err,
+			robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(e)},
+		)
 	}
 }
 
@@ -332,7 +367,8 @@ func (src *Source) widestSpans(ctx context.Context) error {
 	for i := range src.Config.Native {
 		w := &src.Config.Native[i]
 		f := info.Feature(w.Key)
-		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText || f.Kind == robocache.KindEvent ||
+		if f == nil || w.Span == nil || w.Count != 0 || f.Kind == robocache.KindText ||
+			f.Kind == robocache.KindEvent ||
 			f.Kind == robocache.KindNumeric && !f.Ragged() ||
 			src.Config.Keys != nil && !slices.Contains(src.Config.Keys, w.Key) {
 			continue
@@ -360,7 +396,11 @@ func (src *Source) widestSpans(ctx context.Context) error {
 			src.spanSlots[w.Key] = max(src.spanSlots[w.Key], counts[e])
 		}
 		if n := src.spanSlots[w.Key]; n > options.MaxSteps {
-			return options.Misuse("windows", "a span of at most 2^20 samples of "+w.Key, fmt.Sprint(n))
+			return options.Misuse(
+				"windows",
+				"a span of at most 2^20 samples of "+w.Key,
+				fmt.Sprint(n),
+			)
 		}
 	}
 	return nil
@@ -389,14 +429,16 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 		return nil
 	}
 	for _, c := range src.Columns {
-		if c.Feature != nil && !column.Is[*column.TimesColumn](c) && !column.Is[*column.GeneratedColumn](c) &&
+		if c.Feature != nil && !column.Is[*column.TimesColumn](c) &&
+			!column.Is[*column.GeneratedColumn](c) &&
 			(!c.Feature.Default || src.Config.Keys != nil) {
 			if err := add(c.Key, c.Key == cfg.Extent); err != nil {
 				return 0, 0, err
 			}
 		}
 	}
-	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil && k != "intersection" &&
+	if k := cfg.Extent; !slices.Contains(names, k) && src.Dataset.Info().Feature(k) != nil &&
+		k != "intersection" &&
 		k != "union" {
 		if err := add(k, true); err != nil {
 			return 0, 0, err
@@ -421,7 +463,11 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 
 // readTimestamps reads the timestamps of a stream. If values are read by time, it checks once that
 // they ascend.
-func (src *Source) readTimestamps(ctx context.Context, episode int, stream string) ([]int64, error) {
+func (src *Source) readTimestamps(
+	ctx context.Context,
+	episode int,
+	stream string,
+) ([]int64, error) {
 	cfg := src.Config.Align
 	if cfg == nil {
 		cfg = &align.Config{}

@@ -100,7 +100,10 @@ func (src *Source) probeSizes(ctx context.Context) error {
 }
 
 // firstSize returns the size of the first frame that can be read.
-func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width, height int, err error) {
+func (src *Source) firstSize(
+	ctx context.Context,
+	c *column.ImageColumn,
+) (width, height int, err error) {
 	tried := 0
 	for i := range src.Table.Len() {
 		if from, to := src.Table.Span(i); from == to {
@@ -110,7 +113,13 @@ func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width,
 			break
 		}
 		ref := make([]robocache.FrameRef, 1)
-		if err = src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(i)}}, ref); err != nil || ref[0].Missing {
+		if err = src.Dataset.Frames(
+			ctx,
+			c.Key,
+			[]robocache.Row{{Episode: src.Table.Episode(i)}},
+			ref,
+		); err != nil ||
+			ref[0].Missing {
 			continue
 		}
 		if !c.IsVideo() {
@@ -118,7 +127,8 @@ func (src *Source) firstSize(ctx context.Context, c *column.ImageColumn) (width,
 			if info, err = video.ImageSize(&ref[0]); err != nil {
 				continue
 			}
-			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 { // depth that is not declared
+			// depth that is not declared
+			if info.DType != robocache.Uint8 && c.OutDType == robocache.Uint8 {
 				chooseDepth(c, &src.Config, c.Spec.Depth)
 				if src.Config.DepthUnit == "code" && info.DType == robocache.Uint16 {
 					c.Spec.Pixel, c.OutDType, c.Unit = video.Gray16, robocache.Uint16, ""

@@ -77,7 +77,8 @@ func rowWindow(rows []int, cfg *options.Config, timed bool) (w column.Window, er
 	case cfg.Align == nil || cfg.Align.HZ.Zero():
 		return w, robocache.Misuse("loader", nil, "delta_indices of a stream whose rows are not the samples'").
 			WithHint("%s makes its rows the samples; or give %s or %s in seconds, or %s", robocache.Option("anchor"),
-				robocache.Option("delta_timestamps"), robocache.Option("windows"), robocache.Option("hz"))
+				robocache.Option("delta_timestamps"),
+				robocache.Option("windows"), robocache.Option("hz"))
 	default:
 		for _, n := range rows {
 			w.Nanos = append(w.Nanos, cfg.Align.HZ.Nanos(int64(n)))

@@ -32,7 +32,17 @@ class View:
 
     __slots__ = ("name", "array", "dtype", "shape", "stride", "addr", "device", "tensor")
 
-    def __init__(self, name: str, array: Any, dtype: str, shape: tuple[int, ...], stride: tuple[int, ...], addr: int, device: int, tensor: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        array: Any,
+        dtype: str,
+        shape: tuple[int, ...],
+        stride: tuple[int, ...],
+        addr: int,
+        device: int,
+        tensor: bool,
+    ) -> None:
         self.name: str = name
         self.array: Any = array
         self.dtype: str = dtype  # NumPy's name of the type
@@ -68,20 +78,33 @@ def view(name: str, x: Any) -> View:
     except (TypeError, ValueError):
         a = None
     if a is None or a.dtype.kind not in "biuf":
-        raise Misuse(f"{name}: expected an array or a tensor, found {type(x).__name__}", {"tensor": name})
+        raise Misuse(
+            f"{name}: expected an array or a tensor, found {type(x).__name__}", {"tensor": name}
+        )
     return _numpy(name, a)
 
 
 def given(name: str, x: Any) -> View:
     """As view, for what is written: the memory must be the caller's own, and nobody's gradient."""
     if not hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray):
-        raise Misuse(f"{name}: expected an array or a tensor to write into, found {type(x).__name__}", {"tensor": name})
+        raise Misuse(
+            f"{name}: expected an array or a tensor to write into, found {type(x).__name__}",
+            {"tensor": name},
+        )
     if is_tensor(x):
         torch = sys.modules["torch"]
         if x.is_neg():
-            raise Misuse(f"{name}: a view that negates its memory cannot be written", {"tensor": name}, "use .resolve_neg()")
+            raise Misuse(
+                f"{name}: a view that negates its memory cannot be written",
+                {"tensor": name},
+                "use .resolve_neg()",
+            )
         if x.requires_grad and torch.is_grad_enabled():
-            raise Misuse(f"{name} requires a gradient, which writing into it would lose", {"tensor": name}, f"use {name}.detach(), or torch.no_grad()")
+            raise Misuse(
+                f"{name} requires a gradient, which writing into it would lose",
+                {"tensor": name},
+                f"use {name}.detach(), or torch.no_grad()",
+            )
     v = view(name, x)
     if not v.tensor and not v.array.flags.writeable:
         raise Misuse(f"{name} is read-only", {"tensor": name})
@@ -102,15 +125,40 @@ def _numpy(name: str, a: np.ndarray) -> View:
     if kind in "mM":  # timedelta64, datetime64: nanoseconds
         a = a.astype(f"{kind}8[ns]", copy=False).view(np.int64)
     elif kind in "OSUT":
-        raise Misuse(f"{name}: unsupported dtype {a.dtype}", {"tensor": name}, "use an array of numbers or booleans")
+        raise Misuse(
+            f"{name}: unsupported dtype {a.dtype}",
+            {"tensor": name},
+            "use an array of numbers or booleans",
+        )
     elif kind == "c":
-        raise Misuse(f"{name}: unsupported dtype {a.dtype}: complex numbers are not computed with", {"tensor": name}, "use .real and .imag")
+        raise Misuse(
+            f"{name}: unsupported dtype {a.dtype}: complex numbers are not computed with",
+            {"tensor": name},
+            "use .real and .imag",
+        )
     elif not a.dtype.isnative:
-        raise Misuse(f"{name}: unsupported dtype {a.dtype.str}: bytes of the other order", {"tensor": name}, "use .astype(a.dtype.newbyteorder('='))")
+        raise Misuse(
+            f"{name}: unsupported dtype {a.dtype.str}: bytes of the other order",
+            {"tensor": name},
+            "use .astype(a.dtype.newbyteorder('='))",
+        )
     size = a.itemsize
     if size == 0 or any(s % size for s in a.strides):
-        raise Misuse(f"{name}: strides of {a.strides} bytes are no multiples of the element's {size}", {"tensor": name}, "use numpy.ascontiguousarray")
-    return View(name, a, a.dtype.name, a.shape, tuple(s // size for s in a.strides), a.__array_interface__["data"][0], HOST, False)
+        raise Misuse(
+            f"{name}: strides of {a.strides} bytes are no multiples of the element's {size}",
+            {"tensor": name},
+            "use numpy.ascontiguousarray",
+        )
+    return View(
+        name,
+        a,
+        a.dtype.name,
+        a.shape,
+        tuple(s // size for s in a.strides),
+        a.__array_interface__["data"][0],
+        HOST,
+        False,
+    )
 
 
 def _torch(name: str, t: Any) -> View:
@@ -123,13 +171,20 @@ def _torch(name: str, t: Any) -> View:
     elif t.is_quantized:
         problem = "a quantised tensor", "use .dequantize()"
     elif t.is_complex():
-        problem = f"unsupported dtype {_dtype(t)}: complex numbers are not computed with", "use .real and .imag"
+        problem = (
+            f"unsupported dtype {_dtype(t)}: complex numbers are not computed with",
+            "use .real and .imag",
+        )
     if problem:
         raise Misuse(f"{name}: {problem[0]}", {"tensor": name}, problem[1])
     if t.is_neg():
         t = t.resolve_neg()
     if t.device.type not in ("cpu", "cuda"):
-        raise Unsupported(f"{name}: a tensor on {t.device}: the kernels run on cpu and cuda", {"tensor": name}, "use .cpu()")
+        raise Unsupported(
+            f"{name}: a tensor on {t.device}: the kernels run on cpu and cuda",
+            {"tensor": name},
+            "use .cpu()",
+        )
     if torch.is_grad_enabled() and t.requires_grad:
         t = t.detach()
     return View(name, t, _dtype(t), tuple(t.shape), t.stride(), t.data_ptr(), t.get_device(), True)
@@ -156,10 +211,18 @@ def _dlpack(name: str, x: Any) -> View:
             try:
                 import torch
             except ImportError:
-                raise Unsupported(f"{name}: memory of a CUDA device needs torch, which is not installed", {"tensor": name}, "pip install torch") from None
+                raise Unsupported(
+                    f"{name}: memory of a CUDA device needs torch, which is not installed",
+                    {"tensor": name},
+                    "pip install torch",
+                ) from None
             return _torch(name, torch.from_dlpack(x))
     except (BufferError, RuntimeError, TypeError) as e:
         if isinstance(e, (Misuse, Unsupported)):
             raise
         raise Misuse(f"{name}: its __dlpack__ failed: {e}", {"tensor": name}) from e
-    raise Unsupported(f"{name}: memory of DLPack device {kind}: the kernels run on cpu and cuda", {"tensor": name}, "copy it to the host")
+    raise Unsupported(
+        f"{name}: memory of DLPack device {kind}: the kernels run on cpu and cuda",
+        {"tensor": name},
+        "copy it to the host",
+    )

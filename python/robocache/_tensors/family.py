@@ -26,7 +26,11 @@ def foreign(x: Any) -> Any:
         if make is not None:
             return make
     root = sys.modules.get(type(x).__module__.partition(".")[0])
-    for place in (root, getattr(root, "dlpack", None), getattr(getattr(root, "utils", None), "dlpack", None)):
+    for place in (
+        root,
+        getattr(root, "dlpack", None),
+        getattr(getattr(root, "utils", None), "dlpack", None),
+    ):
         make = getattr(place, "from_dlpack", None)
         if make is not None:
             return make

@@ -24,7 +24,9 @@ def _clock(t: torch.Tensor, given: bool) -> torch.Tensor:
     return t if t.dtype == torch.int64 else (t.double() * 1e9).round().long()
 
 
-def fuse(series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+def fuse(
+    series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
     """[B, T, sum of D] and the validity [B, T, N]."""
     given = spec.get("clock") == "given"
     epsilon = spec.get("epsilon") or 0.0 if given else 0.0
@@ -32,32 +34,59 @@ def fuse(series: list[Any], targets: View, dtype: Any, spec: Mapping[str, Any]) 
     columns, valid = [], []
     for s in series:
         v, t = s.values.array, _clock(s.times.array, given)
-        v = v.reshape(1, *v.shape, *(1,) * (2 - v.dim())) if v.dim() < 3 and s.offsets is None else v.reshape(*v.shape, *(1,) * (2 - v.dim()))
+        v = (
+            v.reshape(1, *v.shape, *(1,) * (2 - v.dim()))
+            if v.dim() < 3 and s.offsets is None
+            else v.reshape(*v.shape, *(1,) * (2 - v.dim()))
+        )
         if s.offsets is None:
-            n = s.lengths.array if s.lengths is not None else torch.full((v.shape[0],), v.shape[1], device=v.device)
+            n = (
+                s.lengths.array
+                if s.lengths is not None
+                else torch.full((v.shape[0],), v.shape[1], device=v.device)
+            )
         else:  # ragged: padded
             o = s.offsets.array
-            n, rows = o[1:] - o[:-1], torch.arange(int((o[1:] - o[:-1]).max()) if len(o) > 1 else 0, device=v.device)
+            n, rows = (
+                o[1:] - o[:-1],
+                torch.arange(int((o[1:] - o[:-1]).max()) if len(o) > 1 else 0, device=v.device),
+            )
             take = (o[:-1, None] + rows).clamp(max=max(len(v) - 1, 0))
             v, t = v[take], t[take]
-        got, ok, zero = _stream(v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon)
+        got, ok, zero = _stream(
+            v, t.expand(len(v), -1), at.expand(len(v), -1), n, s.spec, given, epsilon
+        )
         columns.append(_finish(got, zero, s.spec, dtype or series[0].values.array.dtype))
         valid.append(ok)
     return torch.cat(columns, -1), torch.stack(valid, -1)
 
 
-def _stream(v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _stream(
+    v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: bool, epsilon: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Values before the epilogue, which rows are valid, and which are zeros."""
-    mode, edge, longest = rule.get("mode", "linear"), rule.get("edge", "clamp"), rule.get("max_gap", 0) / (1e9 if given else 1)
-    if mode not in ("linear", "previous", "next", "nearest") or edge == "error" or "augment" in rule:
-        raise Unsupported(f"backend='pytorch' has no {'augment' if 'augment' in rule else f'edge={edge!r}' if edge == 'error' else f'mode={mode!r}'}", hint="leave backend= out")
+    mode, edge, longest = (
+        rule.get("mode", "linear"),
+        rule.get("edge", "clamp"),
+        rule.get("max_gap", 0) / (1e9 if given else 1),
+    )
+    if (
+        mode not in ("linear", "previous", "next", "nearest")
+        or edge == "error"
+        or "augment" in rule
+    ):
+        raise Unsupported(
+            f"backend='pytorch' has no {'augment' if 'augment' in rule else f'edge={edge!r}' if edge == 'error' else f'mode={mode!r}'}",
+            hint="leave backend= out",
+        )
     rows = v.shape[1]
     if rows == 0 or at.shape[1] == 0:
         none = torch.zeros(at.shape, dtype=torch.bool, device=v.device)
         return v.new_zeros((len(v), at.shape[1], v.shape[2])), none, ~none
     n = n[:, None]
     far = torch.finfo(t.dtype).max if t.is_floating_point() else torch.iinfo(t.dtype).max
-    t = torch.where(torch.arange(rows, device=v.device) < n, t, far).contiguous()  # what does not count lies behind everything
+    # what does not count lies behind everything
+    t = torch.where(torch.arange(rows, device=v.device) < n, t, far).contiguous()
     at = at.contiguous()
     ub = torch.searchsorted(t, at, right=True)
     last = (n - 1).clamp(min=0)
@@ -94,24 +123,39 @@ def _stream(v: Any, t: Any, at: Any, n: Any, rule: Mapping[str, Any], given: boo
         x, y = v0.to(compute), v.gather(1, b[..., None].expand(wide)).to(compute)
         w = w.to(compute)[..., None]
         mixed = (w.double() * (y - x).double() + x.double()).to(compute)  # float64: not fused
-        v0 = torch.where(blend[..., None] & (w != 0), mixed, x) if v.dtype != compute else torch.where(blend[..., None] & (w != 0), mixed, v0)
+        v0 = (
+            torch.where(blend[..., None] & (w != 0), mixed, x)
+            if v.dtype != compute
+            else torch.where(blend[..., None] & (w != 0), mixed, v0)
+        )
     ok = ~outside & (n > 0)
     if longest:
         ok &= exact | (gap <= longest)
     return v0, ok, (n == 0) | (~ok if edge == "mask" else torch.zeros_like(ok))
 
 
-def _finish(x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype: Any) -> torch.Tensor:
+def _finish(
+    x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype: Any
+) -> torch.Tensor:
     """The epilogue, and the only rounding; no epilogue touches rows of zeros."""
     norm = rule.get("norm")
     if rule.get("unit"):
         x = x.float() / 255
     if norm is not None:
         x = x if x.dtype == torch.float64 else x.float()
-        column = torch.arange(x.shape[-1], device=x.device) // max(rule.get("plane", 1), 1) % len(norm["a"])
-        a, b = (torch.tensor(norm[k], dtype=torch.float32, device=x.device)[column].to(x.dtype) for k in ("a", "b"))
+        column = (
+            torch.arange(x.shape[-1], device=x.device)
+            // max(rule.get("plane", 1), 1)
+            % len(norm["a"])
+        )
+        a, b = (
+            torch.tensor(norm[k], dtype=torch.float32, device=x.device)[column].to(x.dtype)
+            for k in ("a", "b")
+        )
         if norm["kind"] == "mean_std":
-            down = (torch.tensor(norm["b"], dtype=torch.float32, device=x.device)[column] + 1e-8).to(x.dtype)
+            down = (
+                torch.tensor(norm["b"], dtype=torch.float32, device=x.device)[column] + 1e-8
+            ).to(x.dtype)
             x = torch.where(b == 0, 0, (x - a) / down)
         else:
             down = (b.float() - a.float()).to(x.dtype)
@@ -121,14 +165,28 @@ def _finish(x: torch.Tensor, zero: torch.Tensor, rule: Mapping[str, Any], dtype:
     return torch.where(zero[..., None], 0, x).to(dtype)
 
 
-def voxelize(call: Any, spec: Mapping[str, Any], *, dtype: Any, capacity: Any, return_stats: bool, out: Any) -> Any:
+def voxelize(
+    call: Any, spec: Mapping[str, Any], *, dtype: Any, capacity: Any, return_stats: bool, out: Any
+) -> Any:
     """A dense grid; [(B,) X, Y, Z(, F)]."""
-    if call.offsets is not None or call.lengths is not None or spec["bits"] or capacity is not None or spec["outside"] == "error":
-        raise Unsupported("backend='pytorch' makes dense grids of [N, 3] or [B, N, 3] points", hint="leave backend= out")
+    if (
+        call.offsets is not None
+        or call.lengths is not None
+        or spec["bits"]
+        or capacity is not None
+        or spec["outside"] == "error"
+    ):
+        raise Unsupported(
+            "backend='pytorch' makes dense grids of [N, 3] or [B, N, 3] points",
+            hint="leave backend= out",
+        )
     p = call.points.array.float()
     p = p if p.dim() == 3 else p[None]
     grid = torch.tensor(spec["grid"], device=p.device)
-    f = ((p - torch.tensor(spec["min"], device=p.device)) / torch.tensor(spec["size"], device=p.device)).floor()
+    f = (
+        (p - torch.tensor(spec["min"], device=p.device))
+        / torch.tensor(spec["size"], device=p.device)
+    ).floor()
     finite = p.isfinite().all(-1)
     inside = finite & ((f >= 0) & (f < grid)).all(-1)
     stats = torch.stack([inside.sum(), (finite & ~inside).sum(), (~finite).sum()])
@@ -139,21 +197,33 @@ def voxelize(call: Any, spec: Mapping[str, Any], *, dtype: Any, capacity: Any, r
     entry = torch.arange(len(p), device=p.device)[:, None]
     flat = (((entry * grid[0] + i[..., 0]) * grid[1] + i[..., 1]) * grid[2] + i[..., 2])[inside]
     shape = (*p.shape[: call.points.array.dim() - 2], *spec["grid"])
-    count = torch.zeros(len(p) * cells, dtype=torch.int64, device=p.device).index_add_(0, flat, torch.ones_like(flat))
+    count = torch.zeros(len(p) * cells, dtype=torch.int64, device=p.device).index_add_(
+        0, flat, torch.ones_like(flat)
+    )
     mode = call.mode
     if mode in ("count", "occupancy"):
         kind = torch.int32 if mode == "count" else torch.uint8
-        got = (count if mode == "count" else count > 0).to(dtype if isinstance(dtype, torch.dtype) else kind).reshape(shape)
+        got = (
+            (count if mode == "count" else count > 0)
+            .to(dtype if isinstance(dtype, torch.dtype) else kind)
+            .reshape(shape)
+        )
     else:
         x = call.features.array.reshape(len(p), -1, call.width)[inside]
         empty = (count == 0)[:, None]
         if mode in ("sum", "mean"):
-            total = torch.zeros(len(count), call.width, dtype=torch.float64, device=p.device).index_add_(0, flat, x.double())
+            total = torch.zeros(
+                len(count), call.width, dtype=torch.float64, device=p.device
+            ).index_add_(0, flat, x.double())
             got = (total / count.clamp(min=1)[:, None] if mode == "mean" else total).float()
         elif mode == "first":
             order = torch.arange(len(flat), device=p.device)
-            first = torch.full((len(count),), len(flat), device=p.device).scatter_reduce_(0, flat, order, "amin")
-            got = torch.cat([x.float(), x.new_full((1, call.width), spec["fill"], dtype=torch.float32)])[first]
+            first = torch.full((len(count),), len(flat), device=p.device).scatter_reduce_(
+                0, flat, order, "amin"
+            )
+            got = torch.cat(
+                [x.float(), x.new_full((1, call.width), spec["fill"], dtype=torch.float32)]
+            )[first]
         else:
             sign = -1.0 if mode == "min" else 1.0
             x = torch.where(x.isnan(), float("-inf"), x.float() * sign)

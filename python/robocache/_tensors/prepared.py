@@ -65,21 +65,33 @@ class Prepared:
 
     __slots__ = ("engine", "number", "scratch", "count", "pack", "start", "__weakref__")
 
-    def __init__(self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool) -> None:
+    def __init__(
+        self, engine: _engine.Engine, number: int, tensors: int, scratch: int, held: bool
+    ) -> None:
         self.engine = engine
         self.number = number
         self.scratch = scratch
         self.count = tensors + (scratch > 0)
-        self.pack = _packs[self.count] if self.count < len(_packs) else struct.Struct(f"={self.count}q").pack
+        self.pack = (
+            _packs[self.count]
+            if self.count < len(_packs)
+            else struct.Struct(f"={self.count}q").pack
+        )
         # A launch does not wait, so it keeps the GIL; what works or waits gives it up.
-        # start(number, addresses, count, stream, where the text of an error goes or None): 0, or the status of an error.
+        # start(number, addresses, count, stream, where the text of an error goes or None): 0, or
+        # the status of an error.
         self.start = self.engine.launch if held else self.engine.lib.robocache_op_run
         weakref.finalize(self, _engine._close, self.engine, self.number).atexit = False
 
     def run(self, stream: int, *addresses: int) -> None:
         """Runs it on these addresses, in the order of its tensors; on a device: on that stream."""
         out = ctypes.c_void_p()
-        if self.start(self.number, self.pack(*addresses), self.count, stream, ctypes.addressof(out)) != 0:
+        if (
+            self.start(
+                self.number, self.pack(*addresses), self.count, stream, ctypes.addressof(out)
+            )
+            != 0
+        ):
             raise from_engine(self.engine.answer(out) or {})
 
 
@@ -94,7 +106,13 @@ def prepare(spec: dict[str, Any]) -> Prepared:
         try:
             e = _engine.engine()
             made = e.call("robocache_op_new", 0, spec)[1]
-            p = Prepared(e, made["op"], len(spec["tensors"]), made["scratch"], spec["backend"] == "cuda" and not spec.get("validate"))
+            p = Prepared(
+                e,
+                made["op"],
+                len(spec["tensors"]),
+                made["scratch"],
+                spec["backend"] == "cuda" and not spec.get("validate"),
+            )
         except Unsupported as why:
             if spec["backend"] != "cuda" or str(why).startswith("CUDA backend"):
                 raise

@@ -25,7 +25,16 @@ class Series:
 
     __slots__ = ("name", "values", "times", "lengths", "offsets", "samples", "spec", "rank")
 
-    def __init__(self, name: str, values: View, times: View, lengths: View | None, offsets: View | None, samples: View | None, spec: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        values: View,
+        times: View,
+        lengths: View | None,
+        offsets: View | None,
+        samples: View | None,
+        spec: dict[str, Any],
+    ) -> None:
         self.name, self.values, self.times = name, values, times
         self.lengths, self.offsets, self.samples, self.spec = lengths, offsets, samples, spec
         self.rank = len(values.shape)
@@ -39,12 +48,19 @@ class Series:
 
     def views(self) -> list[View]:
         """In the order of the operation's tensors."""
-        return [v for v in (self.values, self.times, self.lengths, self.offsets, self.samples) if v is not None]
+        return [
+            v
+            for v in (self.values, self.times, self.lengths, self.offsets, self.samples)
+            if v is not None
+        ]
 
     def describe(self) -> list[dict[str, Any]]:
         rank = 2 if self.offsets is not None else 3
         shape, stride = self.values.batched(rank)
-        return [{"dtype": self.values.dtype, "shape": list(shape), "stride": list(stride)}, *(v.describe() for v in self.views()[1:])]
+        return [
+            {"dtype": self.values.dtype, "shape": list(shape), "stride": list(stride)},
+            *(v.describe() for v in self.views()[1:]),
+        ]
 
 
 class Plan:
@@ -52,22 +68,38 @@ class Plan:
 
     __slots__ = ("op", "shape", "dtype", "device", "valid", "cuda", "far", "alike")
 
-    def __init__(self, op: Prepared, shape: tuple[int, ...], dtype: Any, device: Any, valid: tuple[int, ...] | None, cuda: int) -> None:
+    def __init__(
+        self,
+        op: Prepared,
+        shape: tuple[int, ...],
+        dtype: Any,
+        device: Any,
+        valid: tuple[int, ...] | None,
+        cuda: int,
+    ) -> None:
         self.op, self.shape, self.dtype, self.device = op, shape, dtype, device
         self.valid = valid  # shape of the validity; None: not asked for
         self.cuda = cuda
         self.alike = False  # the result has the type of the data
-        self.far = False  # float32 timestamps of the host, which are looked at in each call until somebody was warned
+        # float32 timestamps of the host, which are looked at in each call until somebody was warned
+        self.far = False
 
 
 def _times(name: str, x: Any, like: View) -> View:
     """Times follow the data's device."""
     v = follow(_arrays.view_like(name, x, like), like)
     if v.dtype not in _CLOCKS:
-        raise Misuse(f"{name}: unsupported dtype {v.dtype}: expected int64 nanoseconds, or float64 or float32 seconds", {"tensor": name})
+        raise Misuse(
+            f"{name}: unsupported dtype {v.dtype}: expected int64 nanoseconds, or float64 or float32 seconds",
+            {"tensor": name},
+        )
     if len(v.shape) not in (1, 2):
         what, _, of = name.partition(" of ")
-        want = "targets must have shape [T] or [B, T]" if name == "target_times" else f"{what} must have shape [S] or [B, S]"
+        want = (
+            "targets must have shape [T] or [B, T]"
+            if name == "target_times"
+            else f"{what} must have shape [S] or [B, S]"
+        )
         raise Misuse(f"{of + ': ' if of else ''}{want}, found {list(v.shape)}", {"tensor": name})
     return v
 
@@ -99,7 +131,10 @@ def joined(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
     """Rows of a list of arrays in one array, and where each begins."""
     views = [_arrays.view(f"{name}[{i}]", p) for i, p in enumerate(parts)]
     if len({(v.dtype, v.shape[1:], v.device) for v in views}) > 1 or not views[0].shape:
-        raise Misuse(f"{name}: the arrays of a ragged batch differ in more than their length: {[(v.dtype, list(v.shape)) for v in views]}", {"tensor": name})
+        raise Misuse(
+            f"{name}: the arrays of a ragged batch differ in more than their length: {[(v.dtype, list(v.shape)) for v in views]}",
+            {"tensor": name},
+        )
     offsets = [0]
     for v in views:
         offsets.append(offsets[-1] + v.shape[0])
@@ -109,7 +144,11 @@ def joined(name: str, parts: Sequence[Any]) -> tuple[Any, list[int]]:
 
 
 def ragged(x: Any) -> bool:
-    return isinstance(x, (list, tuple)) and len(x) > 0 and all(isinstance(p, np.ndarray) or hasattr(p, "__dlpack__") for p in x)
+    return (
+        isinstance(x, (list, tuple))
+        and len(x) > 0
+        and all(isinstance(p, np.ndarray) or hasattr(p, "__dlpack__") for p in x)
+    )
 
 
 def jagged(x: Any) -> bool:
@@ -123,38 +162,64 @@ def series_of(name: str, data: Any, times: Any, rule: Mapping[str, Any], step: i
     of = "" if name == "data" else f" of {name}"
     if ragged(data) or jagged(data):
         if offsets is not None or lengths is not None:
-            raise Misuse(f"{name}: a ragged batch has lengths of its own: leave lengths= and offsets= out", {"tensor": name})
+            raise Misuse(
+                f"{name}: a ragged batch has lengths of its own: leave lengths= and offsets= out",
+                {"tensor": name},
+            )
         if jagged(data):
             torch = _arrays.torch_of()
             if data.layout is not torch.jagged:
-                raise Misuse(f"{name}: a nested tensor of layout {data.layout}", {"tensor": name}, "use layout=torch.jagged")
+                raise Misuse(
+                    f"{name}: a nested tensor of layout {data.layout}",
+                    {"tensor": name},
+                    "use layout=torch.jagged",
+                )
             if data.lengths() is not None:
-                raise Misuse(f"{name}: a jagged tensor with holes", {"tensor": name}, "use .contiguous()")
+                raise Misuse(
+                    f"{name}: a jagged tensor with holes", {"tensor": name}, "use .contiguous()"
+                )
             offsets = data.offsets()
             data = data.values()
             if jagged(times):
                 times = times.values()
         else:
             data, offsets = joined(name, data)
-        if ragged(times) or isinstance(times, (list, tuple)) and times and isinstance(times[0], (list, tuple)):
+        if (
+            ragged(times)
+            or isinstance(times, (list, tuple))
+            and times
+            and isinstance(times[0], (list, tuple))
+        ):
             at = [np.asarray(t) if isinstance(t, (list, tuple)) else t for t in times]
             times, other = joined(f"times{of}", at)
             if isinstance(offsets, list) and other != offsets:
-                raise Misuse(f"Source length mismatch (length of data and of its timestamps{of}): expected {np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}")
+                raise Misuse(
+                    f"Source length mismatch (length of data and of its timestamps{of}): expected {np.diff(offsets).tolist()} rows, found {np.diff(other).tolist()}"
+                )
     values = _arrays.view(name, data)
     if not 1 <= len(values.shape) <= 3 or offsets is not None and len(values.shape) > 2:
-        want = "[sum of S, D] or [sum of S] beside offsets" if offsets is not None else "[B, S, D], [S, D] or [S]"
-        raise Misuse(f"{name} must have shape {want}, found {list(values.shape)}", {"tensor": name}, "flatten what is beyond: a row is D channels")
+        want = (
+            "[sum of S, D] or [sum of S] beside offsets"
+            if offsets is not None
+            else "[B, S, D], [S, D] or [S]"
+        )
+        raise Misuse(
+            f"{name} must have shape {want}, found {list(values.shape)}",
+            {"tensor": name},
+            "flatten what is beyond: a row is D channels",
+        )
     shape = values.batched(2)[0]
     aug = rule.get("augment")
     samples = aug.get("samples") if isinstance(aug, Mapping) else None
     return Series(
-        name, values, _times(f"times{of}", times, values),
+        name,
+        values,
+        _times(f"times{of}", times, values),
         None if lengths is None else index(f"lengths{of}", lengths, values),
         None if offsets is None else index(f"offsets{of}", offsets, values),
         None if samples is None else index(f"samples{of}", samples, values),
         _rules.rule(**rule, channels=shape[-1], step=step),
-    )  # fmt: skip
+    )
 
 
 _warned = False
@@ -169,7 +234,8 @@ def warn_far(times: View) -> bool:
     if a.size and max(abs(float(a.min())), abs(float(a.max()))) > FAR:
         _warned = True
         warnings.warn(
-            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more (at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds", stacklevel=5
+            f"{times.name}: float32 seconds beyond 2^17 have steps of 1/64 s and more (at 1.76e9 s: 128 s); give int64 nanoseconds or float64 seconds",
+            stacklevel=5,
         )
     return not _warned
 
@@ -177,34 +243,59 @@ def warn_far(times: View) -> bool:
 def targets_of(target_times: Any, hz: Any, series: list[Series]) -> View:
     like = series[0].values
     if (target_times is None) == (hz is None):
-        raise Misuse("expected target times or hz=, one of them", hint="hz=50 makes a grid of 50 rows a second over the data")
+        raise Misuse(
+            "expected target times or hz=, one of them",
+            hint="hz=50 makes a grid of 50 rows a second over the data",
+        )
     if hz is None:
         return _times("target_times", target_times, like)
-    made = _timeline.grid([(s.times, s.lengths, s.offsets) for s in series], _timeline.frequency(hz))
+    made = _timeline.grid(
+        [(s.times, s.lengths, s.offsets) for s in series], _timeline.frequency(hz)
+    )
     return follow(_arrays.view("target_times", made), like)
 
 
 def plan(
-    series: list[Series], targets: View, *, single: bool, out: View | None, dtype: Any, want_valid: bool, validate: Any, backend: str, clock: str = "ns", epsilon: float = 0.0
-) -> Plan:  # fmt: skip
+    series: list[Series],
+    targets: View,
+    *,
+    single: bool,
+    out: View | None,
+    dtype: Any,
+    want_valid: bool,
+    validate: Any,
+    backend: str,
+    clock: str = "ns",
+    epsilon: float = 0.0,
+) -> Plan:
     """The operation for these inputs. The engine checks them."""
     first = series[0].values
     same_place([*(v for s in series for v in s.views()), targets])
     batches = [s.batch for s in series]
     batch = batches[0]
     if any(b != batch for b in batches):
-        raise Misuse(f"Batch size mismatch (batch sizes of the streams): found {[b if b is not None else 'none' for b in batches]}", hint="give all streams a batch, or none")
+        raise Misuse(
+            f"Batch size mismatch (batch sizes of the streams): found {[b if b is not None else 'none' for b in batches]}",
+            hint="give all streams a batch, or none",
+        )
     if batch is None and len(targets.shape) == 2:
-        raise Misuse(f"Batch size mismatch (batch of the targets): expected [T], as the data has no batch, found {list(targets.shape)}")
+        raise Misuse(
+            f"Batch size mismatch (batch of the targets): expected [T], as the data has no batch, found {list(targets.shape)}"
+        )
     types = {s.values.dtype for s in series}
     if dtype is not None:
         result = _rules.dtype_name(dtype)
         if out is not None and out.dtype != result:
-            raise Misuse(f"out has wrong dtype: expected {result}, found {out.dtype}", {"tensor": "out"})
+            raise Misuse(
+                f"out has wrong dtype: expected {result}, found {out.dtype}", {"tensor": "out"}
+            )
     elif out is not None:
         result = out.dtype
     elif len(types) > 1:
-        raise Misuse(f"Stream dtypes must match (dtypes must match): found {', '.join(s.values.dtype for s in series)}", hint="dtype= says what the result is to be")
+        raise Misuse(
+            f"Stream dtypes must match (dtypes must match): found {', '.join(s.values.dtype for s in series)}",
+            hint="dtype= says what the result is to be",
+        )
     else:
         result = first.dtype
     channels = sum(s.values.batched(2)[0][-1] for s in series)
@@ -214,9 +305,15 @@ def plan(
     described: dict[str, Any] = {"dtype": result, "shape": list(full), "stride": dense(full)}
     if out is not None:
         if out.shape != shape:
-            raise Misuse(f"out has wrong shape: expected {list(shape)}, found {list(out.shape)}", {"tensor": "out"})
+            raise Misuse(
+                f"out has wrong shape: expected {list(shape)}, found {list(out.shape)}",
+                {"tensor": "out"},
+            )
         if out.device != first.device:
-            raise Misuse(f"out must be on the same device as {first.name}: expected {place(first)}, found {place(out)}", {"tensor": "out"})
+            raise Misuse(
+                f"out must be on the same device as {first.name}: expected {place(first)}, found {place(out)}",
+                {"tensor": "out"},
+            )
         described["stride"] = list(out.batched(3)[1])
     has = []
     tensors = [t for s in series for t in s.describe()] + [targets.describe(), described]
@@ -226,15 +323,38 @@ def plan(
         whole = (*full[:2], len(series))
         tensors.append({"dtype": "uint8", "shape": list(whole), "stride": dense(whole)})
         valid = whole[1 if batch is None else 0 : 2 if single else 3]
-    spec: dict[str, Any] = {"op": "fuse", "backend": backend, "device": max(first.device, 0), "tensors": tensors, "has": has, "clock": clock}
+    spec: dict[str, Any] = {
+        "op": "fuse",
+        "backend": backend,
+        "device": max(first.device, 0),
+        "tensors": tensors,
+        "has": has,
+        "clock": clock,
+    }
     spec["series"] = [
-        {**s.spec, "name": s.name, "has": [n for n, v in (("lengths", s.lengths), ("offsets", s.offsets), ("samples", s.samples)) if v is not None]} for s in series
+        {
+            **s.spec,
+            "name": s.name,
+            "has": [
+                n
+                for n, v in (("lengths", s.lengths), ("offsets", s.offsets), ("samples", s.samples))
+                if v is not None
+            ],
+        }
+        for s in series
     ]
     if epsilon:
         spec["epsilon"] = epsilon
     if validate or first.device == HOST:
         spec["validate"] = True
-    made = Plan(prepare(spec), shape, native(result, first), first.array.device if first.tensor else None, valid, first.device)
+    made = Plan(
+        prepare(spec),
+        shape,
+        native(result, first),
+        first.array.device if first.tensor else None,
+        valid,
+        first.device,
+    )
     made.alike = result == first.dtype
     return made
 
@@ -265,14 +385,23 @@ def execute(p: Plan, inputs: Sequence[int], out: Any, address: int) -> tuple[Any
 
 
 def _by_torch(
-    series: list[Series], targets: View, single: bool, out: Any, dtype: Any, want_valid: bool, clock: str, epsilon: float
-) -> tuple[Any, Any, View, None]:  # fmt: skip
+    series: list[Series],
+    targets: View,
+    single: bool,
+    out: Any,
+    dtype: Any,
+    want_valid: bool,
+    clock: str,
+    epsilon: float,
+) -> tuple[Any, Any, View, None]:
     """The same by torch's operators."""
     from . import oracle as _oracle
 
     same_place([*(v for s in series for v in s.views()), targets])
     kind = None if dtype is None else native(_rules.dtype_name(dtype), series[0].values)
-    got, valid = _oracle.fuse(series, targets, kind if out is None else out.dtype, {"clock": clock, "epsilon": epsilon})
+    got, valid = _oracle.fuse(
+        series, targets, kind if out is None else out.dtype, {"clock": clock, "epsilon": epsilon}
+    )
     if series[0].batch is None:
         got, valid = got[0], valid[0]
         got = got[..., 0] if single and series[0].rank == 1 else got
@@ -285,12 +414,26 @@ def own_step(hz: Any) -> int:
 
 
 def call(
-    streams: list[tuple[str, Any, Any, Mapping[str, Any]]], target_times: Any, *, single: bool, hz: Any = None, out: Any = None, dtype: Any = None,
-    want_valid: bool = False, validate: Any = None, backend: Any = None, clock: str = "ns", epsilon: float = 0.0,
-) -> tuple[Any, Any, View, Plan | None]:  # fmt: skip
+    streams: list[tuple[str, Any, Any, Mapping[str, Any]]],
+    target_times: Any,
+    *,
+    single: bool,
+    hz: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    want_valid: bool = False,
+    validate: Any = None,
+    backend: Any = None,
+    clock: str = "ns",
+    epsilon: float = 0.0,
+) -> tuple[Any, Any, View, Plan | None]:
     """One call: result, validity, targets, and the plan."""
     step = own_step(hz)
-    if not step and clock == "ns" and any(s[3].get("mode") == "mean" and s[3].get("window") is None for s in streams):
+    if (
+        not step
+        and clock == "ns"
+        and any(s[3].get("mode") == "mean" and s[3].get("window") is None for s in streams)
+    ):
         step = _timeline.even_step(target_times)
     series = [series_of(*s, step=step) for s in streams]
     targets = targets_of(target_times, hz, series)
@@ -299,8 +442,21 @@ def call(
     chosen = _rules.backend_of(backend, series[0].values.device)
     if chosen == "pytorch":
         return _by_torch(series, targets, single, out, dtype, want_valid, clock, epsilon)
-    p = plan(series, targets, single=single, out=into, dtype=dtype, want_valid=want_valid, validate=validate, backend=chosen, clock=clock, epsilon=epsilon)
+    p = plan(
+        series,
+        targets,
+        single=single,
+        out=into,
+        dtype=dtype,
+        want_valid=want_valid,
+        validate=validate,
+        backend=chosen,
+        clock=clock,
+        epsilon=epsilon,
+    )
     p.far = any(far)
     inputs = [v.addr for s in series for v in s.views()] + [targets.addr]
-    got, valid = execute(p, inputs, None if into is None else into.array, 0 if into is None else into.addr)
+    got, valid = execute(
+        p, inputs, None if into is None else into.array, 0 if into is None else into.addr
+    )
     return got if out is None else out, valid, targets, p

@@ -33,14 +33,20 @@ def same_place(views: Sequence[View]) -> None:
     first = views[0]
     for v in views:
         if v.device != first.device:
-            raise Misuse(f"{v.name} must be on the same device as {first.name}: expected {place(first)}, found {place(v)}", {"tensor": v.name})
+            raise Misuse(
+                f"{v.name} must be on the same device as {first.name}: expected {place(first)}, found {place(v)}",
+                {"tensor": v.name},
+            )
 
 
 def writable(name: str, x: Any, shape: Sequence[int], dtype: str | None, like: View) -> View:
     """A result that the caller gave."""
     v = _arrays.given(name, x)
     if v.shape != tuple(shape):
-        raise Misuse(f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}", {"tensor": name})
+        raise Misuse(
+            f"{name} has wrong shape: expected {list(shape)}, found {list(v.shape)}",
+            {"tensor": name},
+        )
     if dtype is not None and v.dtype != dtype:
         raise Misuse(f"{name} has wrong dtype: expected {dtype}, found {v.dtype}", {"tensor": name})
     same_place([like, v])
@@ -60,7 +66,10 @@ def native(dtype: str, like: View) -> Any:
     try:
         return np.dtype(dtype)
     except TypeError:
-        raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="NumPy has no such type: give torch tensors, or import ml_dtypes") from None
+        raise Misuse(
+            f"dtype={dtype!r}: unsupported dtype",
+            hint="NumPy has no such type: give torch tensors, or import ml_dtypes",
+        ) from None
 
 
 class Made:
@@ -71,7 +80,13 @@ class Made:
 
     __slots__ = ("op", "results", "zeroed", "device", "cuda")
 
-    def __init__(self, op: Prepared, results: list[tuple[tuple[int, ...], Any] | None], like: View, zeroed: Any = None) -> None:
+    def __init__(
+        self,
+        op: Prepared,
+        results: list[tuple[tuple[int, ...], Any] | None],
+        like: View,
+        zeroed: Any = None,
+    ) -> None:
         self.op = op
         self.results = results
         self.zeroed = zeroed  # NumPy's dtype of it
@@ -96,7 +111,8 @@ class Made:
                 addresses.append(a.data_ptr())
             out.append(a)
         if self.op.scratch and torch is not None:
-            scratch = torch.empty(self.op.scratch, dtype=torch.uint8, device=self.device)  # freed in stream order
+            # freed in stream order
+            scratch = torch.empty(self.op.scratch, dtype=torch.uint8, device=self.device)
             addresses.append(scratch.data_ptr())
         self.op.run(raw_stream(self.cuda) if self.cuda >= 0 else 0, *addresses)
         return out

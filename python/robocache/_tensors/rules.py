@@ -17,7 +17,21 @@ EDGES = ("clamp", "mask", "extrapolate", "error")
 BACKENDS = ("cuda", "pytorch", "cpu", "auto")
 
 # The options that each stream of a fuse may have of its own.
-RULE = ("mode", "edge", "max_gap", "window", "period", "lo", "quats", "sign", "normalize", "clip", "augment", "lengths", "offsets")
+RULE = (
+    "mode",
+    "edge",
+    "max_gap",
+    "window",
+    "period",
+    "lo",
+    "quats",
+    "sign",
+    "normalize",
+    "clip",
+    "augment",
+    "lengths",
+    "offsets",
+)
 
 # Names of the statistics of each normalisation, and what the engine calls it.
 _NORMS = {
@@ -29,17 +43,38 @@ _NORMS = {
 
 
 def rule(
-    mode: Any = "linear", edge: Any = "clamp", max_gap: Any = None, window: Any = None, period: Any = None, lo: Any = None, quats: Any = None,
-    sign: Any = None, normalize: Any = None, clip: Any = None, augment: Any = None, *, channels: int = 1, step: int = 0,
-) -> dict[str, Any]:  # fmt: skip
+    mode: Any = "linear",
+    edge: Any = "clamp",
+    max_gap: Any = None,
+    window: Any = None,
+    period: Any = None,
+    lo: Any = None,
+    quats: Any = None,
+    sign: Any = None,
+    normalize: Any = None,
+    clip: Any = None,
+    augment: Any = None,
+    *,
+    channels: int = 1,
+    step: int = 0,
+) -> dict[str, Any]:
     """A series of the engine's specification. step: of the targets, ns, where it is known: the window of a mean."""
     out: dict[str, Any] = {}
     if mode == "sum":
-        raise Unsupported("mode='sum' is of align=, Loader(hz=) and convert(hz=), not of resample and fuse", hint="align the episode: episode.align(hz=…)")
+        raise Unsupported(
+            "mode='sum' is of align=, Loader(hz=) and convert(hz=), not of resample and fuse",
+            hint="align the episode: episode.align(hz=…)",
+        )
     if mode not in MODES:
-        raise Misuse(f"Invalid mode {mode!r}: expected {', '.join(MODES)}", hint=_options.nearest(str(mode), MODES))
+        raise Misuse(
+            f"Invalid mode {mode!r}: expected {', '.join(MODES)}",
+            hint=_options.nearest(str(mode), MODES),
+        )
     if edge not in EDGES:
-        raise Misuse(f"Invalid edge {edge!r}: expected {', '.join(EDGES)}", hint=_options.nearest(str(edge), EDGES))
+        raise Misuse(
+            f"Invalid edge {edge!r}: expected {', '.join(EDGES)}",
+            hint=_options.nearest(str(edge), EDGES),
+        )
     if mode != "linear":
         out["mode"] = mode
     if edge != "clamp":
@@ -87,7 +122,10 @@ def _window(out: dict[str, Any], mode: str, window: Any, step: int) -> None:
         return
     if window is None:
         if step <= 0:
-            raise Misuse("mean needs a window: window= seconds around each target", hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own")
+            raise Misuse(
+                "mean needs a window: window= seconds around each target",
+                hint="give window=, or hz= in place of target times; evenly spaced targets on the CPU have a period of their own",
+            )
         window = f"{step}ns"
     if isinstance(window, (tuple, list)):
         if len(window) != 2:
@@ -123,12 +161,16 @@ def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
         return
     name, stats = v if isinstance(v, (tuple, list)) and len(v) == 2 else (None, v)
     if not isinstance(stats, Mapping):
-        raise Misuse(f"normalize={v!r}: expected 'unit' (x/255), statistics such as {{'mean': …, 'std': …}}, or (name, statistics)", hint=f"names: {', '.join(_NORMS)}")
+        raise Misuse(
+            f"normalize={v!r}: expected 'unit' (x/255), statistics such as {{'mean': …, 'std': …}}, or (name, statistics)",
+            hint=f"names: {', '.join(_NORMS)}",
+        )
     if name is None:
         found = [n for n, (a, b, _) in _NORMS.items() if a in stats and b in stats]
         if len(found) != 1:
             raise Misuse(
-                f"normalize: the statistics {sorted(stats)} fit {' and '.join(found) or 'no normalisation'}", hint=f"say which: (name, statistics), with one of {', '.join(_NORMS)}"
+                f"normalize: the statistics {sorted(stats)} fit {' and '.join(found) or 'no normalisation'}",
+                hint=f"say which: (name, statistics), with one of {', '.join(_NORMS)}",
             )
         name = found[0]
     if name not in _NORMS:
@@ -136,10 +178,14 @@ def _norm(v: Any, channels: int, out: dict[str, Any]) -> None:
     a, b, kind = _NORMS[name]
     for k in (a, b):
         if k not in stats:
-            raise Misuse(f"normalize={name!r} needs the statistic {k!r}", hint=f"there is {sorted(stats)}")
+            raise Misuse(
+                f"normalize={name!r} needs the statistic {k!r}", hint=f"there is {sorted(stats)}"
+            )
     one, two = numbers(a, stats[a]), numbers(b, stats[b])
     if len(one) != len(two):
-        raise Misuse(f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}")
+        raise Misuse(
+            f"normalize: length mismatch: {len(one)} values of {a!r} and {len(two)} of {b!r}"
+        )
     # One value for all, or one each for so many neighbouring columns (the pixels of a channel).
     plane = stats.get("plane", channels if len(one) == 1 else 1)
     if plane != 1:
@@ -178,20 +224,30 @@ def dtype_name(dtype: Any) -> str:
         try:
             name = np.dtype(dtype).name
         except TypeError:
-            raise Misuse(f"dtype={dtype!r}: unsupported dtype", hint="one of NumPy's or torch's") from None
+            raise Misuse(
+                f"dtype={dtype!r}: unsupported dtype", hint="one of NumPy's or torch's"
+            ) from None
     return {"float": "float32", "double": "float64", "half": "float16"}.get(name, name)
 
 
 def backend_of(backend: Any, device: int, what: str = "the data") -> str:
     """Which back end runs a call on memory of this device (-1: the host): 'cpu', 'cuda' or 'pytorch'."""
     if backend is not None and backend not in BACKENDS and backend != "reference":
-        raise Misuse(f"Invalid backend {backend!r} (Unknown backend): expected {', '.join(map(repr, BACKENDS))}")
+        raise Misuse(
+            f"Invalid backend {backend!r} (Unknown backend): expected {', '.join(map(repr, BACKENDS))}"
+        )
     if device < 0:
         if backend == "cuda":
-            raise Unsupported(f"CUDA backend requested but {what} is in host memory", hint="move it with .cuda(), or leave backend= out")
+            raise Unsupported(
+                f"CUDA backend requested but {what} is in host memory",
+                hint="move it with .cuda(), or leave backend= out",
+            )
         return "reference" if backend == "reference" else "cpu"
     if backend in ("cpu", "reference"):
-        raise Misuse(f"backend={backend!r}, but {what} is on cuda:{device}", hint="move it with .cpu(), or leave backend= out")
+        raise Misuse(
+            f"backend={backend!r}, but {what} is on cuda:{device}",
+            hint="move it with .cpu(), or leave backend= out",
+        )
     return "pytorch" if backend == "pytorch" else "cuda"
 
 

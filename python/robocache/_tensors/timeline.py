@@ -89,7 +89,19 @@ def even_step(targets: Any) -> int:
         return 0
     if t.ndim == 0 or t.shape[-1] < 2 or t.dtype.kind not in "iuf" or not np.isfinite(t).all():
         return 0
-    ns = t.astype(np.int64) if t.dtype.kind in "iu" else np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
+    ns = (
+        t.astype(np.int64)
+        if t.dtype.kind in "iu"
+        else np.rint(t.astype(np.float64) * 1e9).astype(np.int64)
+    )
     steps = np.diff(ns.reshape(-1, ns.shape[-1]), axis=1)
     step = round(float(steps.mean())) if steps.size else 0
-    return step if step > 0 and (np.abs(steps - step) <= (1 if t.dtype.kind in "iu" or t.dtype.itemsize > 4 else step // 1000)).all() else 0
+    return (
+        step
+        if step > 0
+        and (
+            np.abs(steps - step)
+            <= (1 if t.dtype.kind in "iu" or t.dtype.itemsize > 4 else step // 1000)
+        ).all()
+        else 0
+    )

@@ -24,9 +24,15 @@ __all__ = ["call"]
 DIFFERENTIABLE = ("linear", "previous", "next", "nearest")
 
 _library = torch.library.Library("robocache", "DEF")
-_library.define("resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)")
-_library.define("fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)")
-_library.define("resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, str options, ScalarType dtype) -> Tensor")
+_library.define(
+    "resample(Tensor data, Tensor times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+)
+_library.define(
+    "fuse(Tensor[] data, Tensor[] times, Tensor targets, Tensor[] extras, str options, ScalarType? dtype, bool valid) -> (Tensor, Tensor)"
+)
+_library.define(
+    "resample_backward(Tensor grad, Tensor times, Tensor targets, Tensor[] extras, SymInt[] shape, str options, ScalarType dtype) -> Tensor"
+)
 
 _plans: Recent[Plan] = Recent()
 _grads: Recent[Made] = Recent()
@@ -41,26 +47,50 @@ def _layout(t: torch.Tensor) -> tuple[Any, ...]:
     return t.dtype, t.shape, t.stride(), t.device
 
 
-def _extras(spec: Mapping[str, Any], extras: Sequence[torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+def _extras(
+    spec: Mapping[str, Any], extras: Sequence[torch.Tensor]
+) -> list[dict[str, torch.Tensor]]:
     """Lengths, offsets and samples of each stream, by name."""
     mine = iter(extras)
-    return [{n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())} for s in spec["series"]]
+    return [
+        {n: next(mine) for n in ("lengths", "offsets", "samples") if n in s.get("has", ())}
+        for s in spec["series"]
+    ]
 
 
-def _series(spec: Mapping[str, Any], data: Sequence[torch.Tensor], times: Sequence[torch.Tensor], extras: Sequence[torch.Tensor]) -> list[Series]:
+def _series(
+    spec: Mapping[str, Any],
+    data: Sequence[torch.Tensor],
+    times: Sequence[torch.Tensor],
+    extras: Sequence[torch.Tensor],
+) -> list[Series]:
     out = []
     for s, d, t, more in zip(spec["series"], data, times, _extras(spec, extras), strict=True):
         view = {n: _arrays.view(n, m) for n, m in more.items()}
         rule = {k: v for k, v in s.items() if k not in ("has", "name")}
         out.append(
-            Series(s.get("name", "data"), _arrays.view(s.get("name", "data"), d), _arrays.view("times", t), view.get("lengths"), view.get("offsets"), view.get("samples"), rule)
+            Series(
+                s.get("name", "data"),
+                _arrays.view(s.get("name", "data"), d),
+                _arrays.view("times", t),
+                view.get("lengths"),
+                view.get("offsets"),
+                view.get("samples"),
+                rule,
+            )
         )
     return out
 
 
 def _forward(
-    data: Sequence[torch.Tensor], times: Sequence[torch.Tensor], targets: torch.Tensor, extras: Sequence[torch.Tensor], options: str, dtype: Any, valid: bool
-) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    data: Sequence[torch.Tensor],
+    times: Sequence[torch.Tensor],
+    targets: torch.Tensor,
+    extras: Sequence[torch.Tensor],
+    options: str,
+    dtype: Any,
+    valid: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
     inputs = [t.resolve_neg() for t in (*data, *times, targets, *extras)]
     key = (options, dtype, valid, len(data), *map(_layout, inputs))
     plan = _plans.get(key)
@@ -76,22 +106,38 @@ def _forward(
             got, mask = _oracle.fuse(series, at, dtype, spec)
             return got, mask if valid else torch.empty(0, dtype=torch.bool, device=got.device)
         plan = _resampling.plan(
-            series, at, single=False, out=None, dtype=dtype, want_valid=valid, validate=spec.get("validate"), backend=chosen, clock=spec.get("clock", "ns"),
+            series,
+            at,
+            single=False,
+            out=None,
+            dtype=dtype,
+            want_valid=valid,
+            validate=spec.get("validate"),
+            backend=chosen,
+            clock=spec.get("clock", "ns"),
             epsilon=spec.get("epsilon", 0.0),
-        )  # fmt: skip
+        )
         _plans.put(key, plan)
     addresses, more = [], iter(extras)
     for s, d, t in zip(spec["series"], data, times, strict=True):
-        addresses += [d.data_ptr(), t.data_ptr(), *(next(more).data_ptr() for _ in s.get("has", ()))]
+        addresses += [
+            d.data_ptr(),
+            t.data_ptr(),
+            *(next(more).data_ptr() for _ in s.get("has", ())),
+        ]
     got, mask = _resampling.execute(plan, [*addresses, targets.data_ptr()], None, 0)
     return got, mask if mask is not None else torch.empty(0, dtype=torch.bool, device=got.device)
 
 
-def _resample(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+def _resample(
+    data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
+) -> Any:
     return _forward([data], [times], targets, extras, options, dtype, valid)
 
 
-def _backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any) -> Any:
+def _backward(
+    grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[int], options: str, dtype: Any
+) -> Any:
     spec = _read(options)
     inputs = [t.resolve_neg() for t in (times, *extras, targets, grad)]
     key = (options, dtype, tuple(shape), *map(_layout, inputs))
@@ -100,12 +146,21 @@ def _backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Sequence[
         views = [_arrays.view("grad", t) for t in inputs]
         series = {k: v for k, v in spec["series"][0].items() if k not in _EPILOGUE}
         like = views[-1]
-        tensors = [v.describe() for v in views] + [{"dtype": _rules.dtype_name(dtype), "shape": list(shape), "stride": dense(shape)}]
-        chosen = _rules.backend_of(None if spec.get("backend") == "pytorch" else spec.get("backend"), like.device)
+        tensors = [v.describe() for v in views] + [
+            {"dtype": _rules.dtype_name(dtype), "shape": list(shape), "stride": dense(shape)}
+        ]
+        chosen = _rules.backend_of(
+            None if spec.get("backend") == "pytorch" else spec.get("backend"), like.device
+        )
         whole = {
-            "op": "fuse_grad", "backend": chosen, "device": max(like.device, 0), "tensors": tensors, "series": [series], "clock": spec.get("clock", "ns"),
+            "op": "fuse_grad",
+            "backend": chosen,
+            "device": max(like.device, 0),
+            "tensors": tensors,
+            "series": [series],
+            "clock": spec.get("clock", "ns"),
             "epsilon": spec.get("epsilon", 0.0),
-        }  # fmt: skip
+        }
         made = Made(prepare(whole), [(tuple(shape), dtype)], like)
         _grads.put(key, made)
     return made.run([t.data_ptr() for t in inputs])[0]
@@ -126,7 +181,9 @@ for _key in ("CPU", "CUDA"):
 
 
 @torch.library.register_fake("robocache::fuse", lib=_library)
-def _fake_fuse(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+def _fake_fuse(
+    data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
+) -> Any:
     spec = _read(options)
     more = _extras(spec, extras)[0]
     batch = more["offsets"].shape[0] - 1 if "offsets" in more else data[0].shape[0]
@@ -136,12 +193,16 @@ def _fake_fuse(data: Any, times: Any, targets: Any, extras: Any, options: str, d
 
 
 @torch.library.register_fake("robocache::resample", lib=_library)
-def _fake_resample(data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool) -> Any:
+def _fake_resample(
+    data: Any, times: Any, targets: Any, extras: Any, options: str, dtype: Any, valid: bool
+) -> Any:
     return _fake_fuse([data], [times], targets, extras, options, dtype, valid)
 
 
 @torch.library.register_fake("robocache::resample_backward", lib=_library)
-def _fake_backward(grad: Any, times: Any, targets: Any, extras: Any, shape: Any, options: str, dtype: Any) -> Any:
+def _fake_backward(
+    grad: Any, times: Any, targets: Any, extras: Any, shape: Any, options: str, dtype: Any
+) -> Any:
     return grad.new_empty(tuple(shape), dtype=dtype)
 
 
@@ -162,7 +223,10 @@ def _slope(g: torch.Tensor, epilogue: Mapping[str, Any]) -> torch.Tensor:
     norm = epilogue.get("norm")
     if norm is None:
         return g
-    a, b = torch.tensor(norm["a"], dtype=torch.float32), torch.tensor(norm["b"], dtype=torch.float32)
+    a, b = (
+        torch.tensor(norm["a"], dtype=torch.float32),
+        torch.tensor(norm["b"], dtype=torch.float32),
+    )
     down, up = (b + 1e-8, 1) if norm["kind"] == "mean_std" else (b - a, 2)
     constant = (b if up == 1 else down) == 0
     slope = torch.where(constant, 0, up / torch.where(constant, 1, down))
@@ -174,10 +238,16 @@ def _check_differentiable(spec: Mapping[str, Any]) -> None:
     for s in spec["series"]:
         mode = s.get("mode", "linear")
         if mode not in DIFFERENTIABLE:
-            raise Unsupported(f"mode={mode!r} has no gradient: {', '.join(DIFFERENTIABLE)} have", hint="use data.detach(), or torch.no_grad()")
+            raise Unsupported(
+                f"mode={mode!r} has no gradient: {', '.join(DIFFERENTIABLE)} have",
+                hint="use data.detach(), or torch.no_grad()",
+            )
         for k in ("clip", "augment"):
             if k in s:
-                raise Unsupported(f"{k}= has no gradient", hint="clip and augment by torch afterwards, or use data.detach()")
+                raise Unsupported(
+                    f"{k}= has no gradient",
+                    hint="clip and augment by torch afterwards, or use data.detach()",
+                )
 
 
 def _setup_fuse(ctx: Any, inputs: Any, output: Any) -> None:
@@ -199,7 +269,11 @@ def _grad_fuse(ctx: Any, g: Any, _: Any) -> Any:
         column += shape[-1]
         options, epilogue = _alone(ctx.options, i)
         extras = [v for k, v in more[i].items() if k != "samples"]
-        out.append(torch.ops.robocache.resample_backward(_slope(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype))
+        out.append(
+            torch.ops.robocache.resample_backward(
+                _slope(mine, epilogue), saved[i], saved[n], extras, shape, options, dtype
+            )
+        )
     return out, [None] * n, None, [None] * (len(saved) - n - 1), None, None, None
 
 
@@ -226,18 +300,43 @@ def _grad_backward(ctx: Any, g: Any) -> Any:
     return out, None, None, [None] * len(extras), None, None, None
 
 
-torch.library.register_autograd("robocache::fuse", _grad_fuse, setup_context=_setup_fuse, lib=_library)
-torch.library.register_autograd("robocache::resample", _grad_resample, setup_context=_setup_resample, lib=_library)
-torch.library.register_autograd("robocache::resample_backward", _grad_backward, setup_context=_setup_backward, lib=_library)
+torch.library.register_autograd(
+    "robocache::fuse", _grad_fuse, setup_context=_setup_fuse, lib=_library
+)
+torch.library.register_autograd(
+    "robocache::resample", _grad_resample, setup_context=_setup_resample, lib=_library
+)
+torch.library.register_autograd(
+    "robocache::resample_backward", _grad_backward, setup_context=_setup_backward, lib=_library
+)
 
 
 @_constant_result
-def _options(rules: Any, names: Any, has: Any, channels: Any, validate: Any, backend: Any, clock: str, epsilon: Any) -> str:
+def _options(
+    rules: Any,
+    names: Any,
+    has: Any,
+    channels: Any,
+    validate: Any,
+    backend: Any,
+    clock: str,
+    epsilon: Any,
+) -> str:
     """What decides the operation, as a text. Tracing calls it once, with constants."""
     series = [
-        {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)} for r, n, h, c in zip(rules, names, has, channels, strict=True)
-    ]  # fmt: skip
-    return json.dumps({"series": series, "validate": bool(validate), "backend": backend, "clock": clock, "epsilon": epsilon or 0.0}, sort_keys=True)
+        {**_rules.rule(**dict(r), channels=c), "name": n, "has": list(h)}
+        for r, n, h, c in zip(rules, names, has, channels, strict=True)
+    ]
+    return json.dumps(
+        {
+            "series": series,
+            "validate": bool(validate),
+            "backend": backend,
+            "clock": clock,
+            "epsilon": epsilon or 0.0,
+        },
+        sort_keys=True,
+    )
 
 
 def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
@@ -250,27 +349,49 @@ def _tensor(name: str, x: Any, like: torch.Tensor) -> torch.Tensor:
 def _constant(v: Any) -> Any:
     """An option under torch.compile: numbers become part of the operation, and a graph cannot read them from a tensor."""
     if isinstance(v, (torch.Tensor, np.ndarray)):
-        raise Unsupported("under torch.compile options must be numbers, not arrays", hint="use .tolist() outside of the compiled function")
+        raise Unsupported(
+            "under torch.compile options must be numbers, not arrays",
+            hint="use .tolist() outside of the compiled function",
+        )
     if isinstance(v, dict):
         return {k: _constant(v[k]) for k in v}
     if isinstance(v, (list, tuple)):
         return [_constant(x) for x in v]
     if isinstance(v, (int, float)):
-        return list({v: None})[0]  # as a key it is looked at: a number that dynamic shapes made a symbol is one again
+        # as a key it is looked at: a number that dynamic shapes made a symbol is one again
+        return list({v: None})[0]
     return v
 
 
 def call(
-    streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]], target_times: Any, *, single: bool, hz: Any = None, out: Any = None, dtype: Any = None,
-    want_valid: bool = False, return_times: bool = False, validate: Any = None, backend: Any = None, clock: str = "ns", epsilon: float | None = None,
-) -> Any:  # fmt: skip
+    streams: Sequence[tuple[str, Any, Any, Mapping[str, Any]]],
+    target_times: Any,
+    *,
+    single: bool,
+    hz: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    want_valid: bool = False,
+    return_times: bool = False,
+    validate: Any = None,
+    backend: Any = None,
+    clock: str = "ns",
+    epsilon: float | None = None,
+) -> Any:
     """One call of resample or fuse, made of torch's operations alone."""
     if hz is not None and torch.compiler.is_compiling():
-        raise Unsupported("hz= looks at the times, which torch.compile cannot: give target times", hint="robocache.resample(…, hz=…, return_times=True) makes them")
+        raise Unsupported(
+            "hz= looks at the times, which torch.compile cannot: give target times",
+            hint="robocache.resample(…, hz=…, return_times=True) makes them",
+        )
     data, times, extras, rules, names, has, channels, ranks = [], [], [], [], [], [], [], []
     for name, d, t, given in streams:
         rule = dict(given)
-        more = {"lengths": rule.pop("lengths", None), "offsets": rule.pop("offsets", None), "samples": None}
+        more = {
+            "lengths": rule.pop("lengths", None),
+            "offsets": rule.pop("offsets", None),
+            "samples": None,
+        }
         if rule.get("augment") is not None:
             rule["augment"] = dict(rule["augment"])
             more["samples"] = rule["augment"].pop("samples", None)
@@ -283,12 +404,18 @@ def call(
             more["offsets"], d = d.offsets(), d.values()
             t = t.values() if isinstance(t, torch.Tensor) and t.is_nested else t
         if not isinstance(d, torch.Tensor):
-            raise Misuse(f"{name}: expected a torch tensor beside others, found {type(d).__name__}", {"tensor": name})
+            raise Misuse(
+                f"{name}: expected a torch tensor beside others, found {type(d).__name__}",
+                {"tensor": name},
+            )
         if torch.compiler.is_compiling():
             rule = _constant(rule)
         ragged = more["offsets"] is not None
         if not 1 <= d.dim() <= (2 if ragged else 3):
-            raise Misuse(f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}", {"tensor": name})
+            raise Misuse(
+                f"{name} must have shape [B, S, D], [S, D] or [S], found {list(d.shape)}",
+                {"tensor": name},
+            )
         ranks.append(3 if ragged else d.dim())
         if d.dim() == 1:
             d = d[:, None]
@@ -304,26 +431,43 @@ def call(
         channels.append(_constant(d.shape[-1]) if rule.get("normalize") is not None else 1)
     if hz is not None:
         step = _resampling.own_step(hz)
-        target_times = _resampling.targets_of(None, hz, [_resampling.series_of(n, d, t, r, step) for n, d, t, r in streams]).array
+        target_times = _resampling.targets_of(
+            None, hz, [_resampling.series_of(n, d, t, r, step) for n, d, t, r in streams]
+        ).array
         for r in rules:
-            r["window"] = step if r.get("mode") == "mean" and r.get("window") is None else r.get("window")
+            r["window"] = (
+                step if r.get("mode") == "mean" and r.get("window") is None else r.get("window")
+            )
     if target_times is None:
-        raise Misuse("expected target times or hz=, one of them", hint="hz=50 makes a grid of 50 rows a second over the data")
+        raise Misuse(
+            "expected target times or hz=, one of them",
+            hint="hz=50 makes a grid of 50 rows a second over the data",
+        )
     targets = _tensor("target_times", target_times, data[0])
     if min(ranks) < 3 and (max(ranks) == 3 or targets.dim() > 1):
-        raise Misuse(f"Batch size mismatch (batch sizes of the streams and targets): ranks {ranks} and {targets.dim()}", hint="give all a batch, or none")
+        raise Misuse(
+            f"Batch size mismatch (batch sizes of the streams and targets): ranks {ranks} and {targets.dim()}",
+            hint="give all a batch, or none",
+        )
     wanted = getattr(torch, _rules.dtype_name(dtype)) if dtype is not None else None
     if len({d.dtype for d in data}) > 1 and wanted is None and out is None:
-        raise Misuse(f"Stream dtypes must match (dtypes must match): found {[d.dtype for d in data]}", hint="dtype= says what the result is to be")
+        raise Misuse(
+            f"Stream dtypes must match (dtypes must match): found {[d.dtype for d in data]}",
+            hint="dtype= says what the result is to be",
+        )
     if out is not None:
         if torch.is_grad_enabled() and (out.requires_grad or any(d.requires_grad for d in data)):
             raise Misuse("out= keeps no gradient: leave it out, or use torch.no_grad()")
         wanted = wanted or out.dtype
     options = _options(rules, names, has, channels, validate, backend, clock, epsilon)
     if len(data) == 1:
-        got, valid = torch.ops.robocache.resample(data[0], times[0], targets, extras, options, wanted, want_valid)
+        got, valid = torch.ops.robocache.resample(
+            data[0], times[0], targets, extras, options, wanted, want_valid
+        )
     else:
-        got, valid = torch.ops.robocache.fuse(data, times, targets, extras, options, wanted, want_valid)
+        got, valid = torch.ops.robocache.fuse(
+            data, times, targets, extras, options, wanted, want_valid
+        )
     if max(ranks) < 3:
         got, valid = got[0], valid[0] if want_valid else valid
         if single and ranks[0] == 1:

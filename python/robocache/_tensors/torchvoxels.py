@@ -16,14 +16,18 @@ from .._errors import Unsupported
 __all__ = ["call"]
 
 _library = torch.library.Library("robocache", "FRAGMENT")
-_library.define("voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) -> (Tensor, Tensor)")
+_library.define(
+    "voxelize(Tensor points, Tensor? features, Tensor? lengths, Tensor? offsets, str options) -> (Tensor, Tensor)"
+)
 
 
 def _run(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
     with torch.no_grad():
         kw = dict(json.loads(options))
         kw.pop("out_dtype")
-        return voxels.voxelize(points, features, lengths=lengths, offsets=offsets, return_stats=True, **kw)
+        return voxels.voxelize(
+            points, features, lengths=lengths, offsets=offsets, return_stats=True, **kw
+        )
 
 
 for _key in ("CPU", "CUDA"):
@@ -34,8 +38,14 @@ for _key in ("CPU", "CUDA"):
 def _fake(points: Any, features: Any, lengths: Any, offsets: Any, options: str) -> Any:
     kw = json.loads(options)
     batch = (offsets.shape[0] - 1,) if offsets is not None else points.shape[:-2]
-    shape = (*batch, *kw["grid_size"], *((features.shape[-1],) if kw["mode"] not in ("occupancy", "count") else ()))
-    return points.new_empty(shape, dtype=getattr(torch, kw["out_dtype"])), points.new_empty((3,), dtype=torch.int64)
+    shape = (
+        *batch,
+        *kw["grid_size"],
+        *((features.shape[-1],) if kw["mode"] not in ("occupancy", "count") else ()),
+    )
+    return points.new_empty(shape, dtype=getattr(torch, kw["out_dtype"])), points.new_empty(
+        (3,), dtype=torch.int64
+    )
 
 
 @_torchops._constant_result
@@ -43,9 +53,12 @@ def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
     """What decides the operation, as a text. Tracing calls it once, with constants."""
     grid_min, voxel_size, grid_size = grid
     kw: dict[str, Any] = {
-        "grid_min": voxels.three("grid_min", grid_min), "voxel_size": voxels.three("voxel_size", voxel_size),
-        "grid_size": [int(g) for g in voxels.three("grid_size", grid_size)], "mode": mode, **dict(rest),
-    }  # fmt: skip
+        "grid_min": voxels.three("grid_min", grid_min),
+        "voxel_size": voxels.three("voxel_size", voxel_size),
+        "grid_size": [int(g) for g in voxels.three("grid_size", grid_size)],
+        "mode": mode,
+        **dict(rest),
+    }
     kind = {"occupancy": "uint8", "count": "int32"}.get(mode, "float32")
     if dtype is not None:
         kw["dtype"] = kind = str(dtype).removeprefix("torch.")
@@ -53,24 +66,63 @@ def _options(grid: Any, mode: str, dtype: Any, rest: Any) -> str:
 
 
 def _plain(v: Any) -> Any:
-    return v.tolist() if isinstance(v, np.ndarray) or isinstance(v, torch.Tensor) and not torch.compiler.is_compiling() else v
+    return (
+        v.tolist()
+        if isinstance(v, np.ndarray)
+        or isinstance(v, torch.Tensor)
+        and not torch.compiler.is_compiling()
+        else v
+    )
 
 
 def call(
-    points: Any, features: Any, *, grid_min: Any, voxel_size: Any, grid_size: Any, mode: str, layout: str, outside: str, fill: float, dtype: Any, bits: bool, deterministic: bool,
-    lengths: Any, offsets: Any, out: Any, return_stats: bool, backend: Any,
-) -> Any:  # fmt: skip
+    points: Any,
+    features: Any,
+    *,
+    grid_min: Any,
+    voxel_size: Any,
+    grid_size: Any,
+    mode: str,
+    layout: str,
+    outside: str,
+    fill: float,
+    dtype: Any,
+    bits: bool,
+    deterministic: bool,
+    lengths: Any,
+    offsets: Any,
+    out: Any,
+    return_stats: bool,
+    backend: Any,
+) -> Any:
     """voxelize, made of one operator of torch."""
     if layout != "dense" or bits or out is not None or isinstance(points, (list, tuple)):
-        raise Unsupported("where torch records operations voxelize makes new dense grids of one tensor", hint="leave layout=, bits= and out= out")
-    if mode not in ("occupancy", "count") and features is not None and features.requires_grad and torch.is_grad_enabled():
-        raise Unsupported("voxelize has no gradient", hint="use features.detach(), or torch.no_grad()")
+        raise Unsupported(
+            "where torch records operations voxelize makes new dense grids of one tensor",
+            hint="leave layout=, bits= and out= out",
+        )
+    if (
+        mode not in ("occupancy", "count")
+        and features is not None
+        and features.requires_grad
+        and torch.is_grad_enabled()
+    ):
+        raise Unsupported(
+            "voxelize has no gradient", hint="use features.detach(), or torch.no_grad()"
+        )
     grid = tuple(_torchops._constant(_plain(g)) for g in (grid_min, voxel_size, grid_size))
-    rest = _torchops._constant({"outside": outside, "fill": fill, "deterministic": deterministic, "backend": backend})
+    rest = _torchops._constant(
+        {"outside": outside, "fill": fill, "deterministic": deterministic, "backend": backend}
+    )
     options = _options(grid, mode, None if dtype is None else str(dtype), rest)
     features = None if mode in ("occupancy", "count") else features
-    extra: Sequence[Any] = [None if x is None else _torchops._tensor(n, x, points) for n, x in (("lengths", lengths), ("offsets", offsets))]
-    got, stats = torch.ops.robocache.voxelize(points.detach(), features, extra[0], extra[1], options)
+    extra: Sequence[Any] = [
+        None if x is None else _torchops._tensor(n, x, points)
+        for n, x in (("lengths", lengths), ("offsets", offsets))
+    ]
+    got, stats = torch.ops.robocache.voxelize(
+        points.detach(), features, extra[0], extra[1], options
+    )
     return (got, stats) if return_stats else got
 
 

@@ -21,7 +21,8 @@ type Proxy struct {
 	Requests, Bytes atomic.Int64
 	// Strike says what happens to the n-th request, from 1; "" = nothing. Faults lists the names.
 	Strike func(n int64, r *http.Request) string
-	// OwnHost gives the server its own name as the host, in place of the proxy's, which is what a client of S3 has signed.
+	// OwnHost gives the server its own name as the host, in place of the proxy's, which is what a
+	// client of S3 has signed.
 	OwnHost bool
 	seen    atomic.Int64
 	to      *httputil.ReverseProxy
@@ -41,7 +42,8 @@ func NewProxy(t testing.TB, target string) *Proxy {
 				r.Out.Host = u.Host
 			}
 		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	}
 	srv := httptest.NewServer(p)
 	p.URL = srv.URL
 	t.Cleanup(func() { srv.CloseClientConnections(); srv.Close() })
@@ -75,7 +77,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Faults are those of reads and writes alike; "reset after" has done what was asked for.
-var Faults = []string{"503", "500", "429", "reset before", "reset after", "reset in the body", "short body", "stall", "changed", "403", "404", "expired"}
+var Faults = []string{
+	"503",
+	"500",
+	"429",
+	"reset before",
+	"reset after",
+	"reset in the body",
+	"short body",
+	"stall",
+	"changed",
+	"403",
+	"404",
+	"expired",
+}
 
 func xmlError(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("X-Amz-Request-Id", "REQ-"+code)

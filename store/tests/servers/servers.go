@@ -1,5 +1,6 @@
-// Package servers starts servers for tests: versitygw (S3) and fake-gcs-server (Google Cloud Storage), as `make servers` builds them, and others
-// that speak S3: moto's, which `make peers` installs, and MinIO, where it was built (`make minio`).
+// Package servers starts servers for tests: versitygw (S3) and fake-gcs-server (Google Cloud
+// Storage), as `make servers` builds them, and others that speak S3: moto's, which `make peers`
+// installs, and MinIO, where it was built (`make minio`).
 package servers
 
 import (
@@ -65,8 +66,9 @@ func start(t testing.TB, url string, env []string, command ...string) {
 	}
 }
 
-// Begin starts a process that ends with this one, also where the tests run out of their time, which calls no Cleanup. The kernel ends it with the thread
-// that started it, and Go ends threads (whose goroutine was locked to them): so one is kept for it.
+// Begin starts a process that ends with this one, also where the tests run out of their time, which
+// calls no Cleanup. The kernel ends it with the thread that started it, and Go ends threads (whose
+// goroutine was locked to them): so one is kept for it.
 func Begin(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -108,19 +110,29 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// S3 starts versitygw over a new folder, in which each folder is a bucket, and gives the folder and the server's URL. The environment
-// of the test has the credentials.
+// S3 starts versitygw over a new folder, in which each folder is a bucket, and gives the folder and
+// the server's URL. The environment of the test has the credentials.
 func S3(t testing.TB) (dir, url string) {
 	t.Helper()
 	bin := binary(t, ".build/servers/versitygw", "servers")
 	dir = t.TempDir()
 	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	start(t, "http://"+addr, []string{"ROOT_ACCESS_KEY=" + Key, "ROOT_SECRET_KEY=" + Secret}, bin, "--port", addr, "posix", dir)
+	start(
+		t,
+		"http://"+addr,
+		[]string{"ROOT_ACCESS_KEY=" + Key, "ROOT_SECRET_KEY=" + Secret},
+		bin,
+		"--port",
+		addr,
+		"posix",
+		dir,
+	)
 	Credentials(t)
 	return dir, "http://" + addr
 }
 
-// OtherS3 are servers that share no code with versitygw. Each gives its URL; buckets are made by requests.
+// OtherS3 are servers that share no code with versitygw. Each gives its URL; buckets are made by
+// requests.
 var OtherS3 = map[string]func(t testing.TB) (url string){
 	"moto": func(t testing.TB) string {
 		bin := binary(t, ".venv/bin/moto_server", "peers")
@@ -132,7 +144,19 @@ var OtherS3 = map[string]func(t testing.TB) (url string){
 	"MinIO": func(t testing.TB) string {
 		bin := binary(t, ".build/servers/minio", "minio")
 		addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-		start(t, "http://"+addr, []string{"MINIO_ROOT_USER=" + Key, "MINIO_ROOT_PASSWORD=" + Secret}, bin, "server", "--quiet", "--address", addr, "--console-address", "127.0.0.1:0", t.TempDir())
+		start(
+			t,
+			"http://"+addr,
+			[]string{"MINIO_ROOT_USER=" + Key, "MINIO_ROOT_PASSWORD=" + Secret},
+			bin,
+			"server",
+			"--quiet",
+			"--address",
+			addr,
+			"--console-address",
+			"127.0.0.1:0",
+			t.TempDir(),
+		)
 		Credentials(t)
 		return "http://" + addr
 	},
@@ -141,8 +165,10 @@ var OtherS3 = map[string]func(t testing.TB) (url string){
 // Credentials sets the environment to those of the S3 server, and to no others.
 func Credentials(t testing.TB) {
 	t.Helper()
-	for k, v := range map[string]string{"AWS_ACCESS_KEY_ID": Key, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "", "AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": ""} {
+	for k, v := range map[string]string{
+		"AWS_ACCESS_KEY_ID": Key, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "", "AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": "",
+	} {
 		t.Setenv(k, v)
 	}
 }
@@ -153,6 +179,23 @@ func GCS(t testing.TB) (url string) {
 	bin := binary(t, ".build/servers/fake-gcs-server", "servers")
 	port := freePort(t)
 	url = fmt.Sprintf("http://127.0.0.1:%d", port)
-	start(t, url, nil, bin, "-scheme", "http", "-host", "127.0.0.1", "-port", fmt.Sprint(port), "-backend", "memory", "-public-host", fmt.Sprintf("127.0.0.1:%d", port), "-external-url", url)
+	start(
+		t,
+		url,
+		nil,
+		bin,
+		"-scheme",
+		"http",
+		"-host",
+		"127.0.0.1",
+		"-port",
+		fmt.Sprint(port),
+		"-backend",
+		"memory",
+		"-public-host",
+		fmt.Sprintf("127.0.0.1:%d", port),
+		"-external-url",
+		url,
+	)
 	return url
 }

@@ -23,7 +23,8 @@ func (c Counts) Requests() int64 {
 	return c.Opens + c.Stats + c.Lists + c.Reads + c.Commits + c.Removes
 }
 
-// Counter counts what passes through to a store. It is store.Writable in form; where the store is not, writing is ErrUnsupported.
+// Counter counts what passes through to a store. It is store.Writable in form; where the store is
+// not, writing is ErrUnsupported.
 type Counter struct {
 	s                                      store.Store
 	opens, stats, lists, reads, bytesRead  atomic.Int64
@@ -37,9 +38,18 @@ func Counting(s store.Store) *Counter { return &Counter{s: s} }
 // Counts reads the counters.
 func (c *Counter) Counts() Counts {
 	return Counts{
-		Opens: c.opens.Load(), Stats: c.stats.Load(), Lists: c.lists.Load(), Reads: c.reads.Load(), BytesRead: c.bytesRead.Load(),
-		Creates: c.creates.Load(), Commits: c.commits.Load(), Writes: c.writes.Load(), BytesWritten: c.bytesWritten.Load(),
-		Removes: c.removes.Load(), OpenFiles: c.openFiles.Load(), UnderWrite: c.underWrite.Load(),
+		Opens:        c.opens.Load(),
+		Stats:        c.stats.Load(),
+		Lists:        c.lists.Load(),
+		Reads:        c.reads.Load(),
+		BytesRead:    c.bytesRead.Load(),
+		Creates:      c.creates.Load(),
+		Commits:      c.commits.Load(),
+		Writes:       c.writes.Load(),
+		BytesWritten: c.bytesWritten.Load(),
+		Removes:      c.removes.Load(),
+		OpenFiles:    c.openFiles.Load(),
+		UnderWrite:   c.underWrite.Load(),
 	}
 }
 
@@ -71,7 +81,9 @@ func (c *Counter) Create(ctx context.Context, name string) (store.Writer, error)
 }
 
 func (c *Counter) CreateNew(ctx context.Context, name string) (store.Writer, error) {
-	return c.create(func(w store.Writable) (store.Writer, error) { return store.CreateNew(ctx, w, name) })
+	return c.create(
+		func(w store.Writable) (store.Writer, error) { return store.CreateNew(ctx, w, name) },
+	)
 }
 
 func (c *Counter) create(make func(store.Writable) (store.Writer, error)) (store.Writer, error) {

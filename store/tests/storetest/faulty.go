@@ -30,15 +30,17 @@ const (
 type Fault uint8
 
 const (
-	FaultFail    Fault = iota // it fails with Plan.Err and does nothing
-	FaultShort                // a read or write does the first half of its bytes, then fails with Plan.Err
-	FaultCorrupt              // a read succeeds with one bit flipped; other operations fail
-	FaultDelay                // it waits Plan.Delay, or for the context's end, then goes on
-	FaultChanged              // it fails with store.ErrChanged
-	FaultLost                 // a commit is done, and its answer lost: it fails with Plan.Err
+	FaultFail Fault = iota // it fails with Plan.Err and does nothing
+	// a read or write does the first half of its bytes, then fails with Plan.Err
+	FaultShort
+	FaultCorrupt // a read succeeds with one bit flipped; other operations fail
+	FaultDelay   // it waits Plan.Delay, or for the context's end, then goes on
+	FaultChanged // it fails with store.ErrChanged
+	FaultLost    // a commit is done, and its answer lost: it fails with Plan.Err
 )
 
-// Plan strikes operations of one Faulty store. The loop that proves a caller sound (SQLite's method):
+// Plan strikes operations of one Faulty store. The loop that proves a caller sound (SQLite's
+// method):
 //
 //	for n := int64(1); ; n++ {
 //		plan := &storetest.Plan{Nth: n}
@@ -196,10 +198,18 @@ func (f *writableFaulty) Create(ctx context.Context, name string) (store.Writer,
 }
 
 func (f *writableFaulty) CreateNew(ctx context.Context, name string) (store.Writer, error) {
-	return f.create(ctx, name, func(ctx context.Context, name string) (store.Writer, error) { return store.CreateNew(ctx, f.w, name) })
+	return f.create(
+		ctx,
+		name,
+		func(ctx context.Context, name string) (store.Writer, error) { return store.CreateNew(ctx, f.w, name) },
+	)
 }
 
-func (f *writableFaulty) create(ctx context.Context, name string, make func(context.Context, string) (store.Writer, error)) (store.Writer, error) {
+func (f *writableFaulty) create(
+	ctx context.Context,
+	name string,
+	make func(context.Context, string) (store.Writer, error),
+) (store.Writer, error) {
 	if err := f.plan.before(ctx, OpCreate, name); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Mem is a store in memory. A committed file never changes: a handle keeps reading the bytes that it opened.
+// Mem is a store in memory. A committed file never changes: a handle keeps reading the bytes that
+// it opened.
 type Mem struct {
 	name  string
 	mu    sync.RWMutex
@@ -25,7 +26,8 @@ type Mem struct {
 	heard func()
 }
 
-// OnChange has f called after every file that appears or goes, by the goroutine that made it so: tests look at what a kill would leave.
+// OnChange has f called after every file that appears or goes, by the goroutine that made it so:
+// tests look at what a kill would leave.
 func (m *Mem) OnChange(f func()) { m.heard = f }
 
 func (m *Mem) changed() {
@@ -46,7 +48,8 @@ var mems struct {
 	byName map[string]*Mem
 }
 
-// NewMem makes an empty store that Open finds as mem://name until Drop. An older one of that name is replaced.
+// NewMem makes an empty store that Open finds as mem://name until Drop. An older one of that name
+// is replaced.
 func NewMem(name string) *Mem {
 	m := &Mem{name: name, files: map[string]memObject{}}
 	mems.Lock()
@@ -80,8 +83,9 @@ func openMem(rest string) (store.Store, error) {
 // URI is mem://name.
 func (m *Mem) URI() string { return "mem://" + m.name }
 
-// Drop takes the store out of the register; who holds it may go on using it. It is not named Close: a dataset closes its
-// store, and the next Open of mem://name must find it again, as it would find a folder.
+// Drop takes the store out of the register; who holds it may go on using it. It is not named Close:
+// a dataset closes its store, and the next Open of mem://name must find it again, as it would find
+// a folder.
 func (m *Mem) Drop() {
 	mems.Lock()
 	defer mems.Unlock()
@@ -115,7 +119,10 @@ func (m *Mem) put(name string, data []byte, onlyNew bool) bool {
 		return false
 	}
 	m.next++
-	m.files[name] = memObject{data: data, version: strconv.Itoa(len(data)) + "-" + strconv.FormatInt(m.next, 10)}
+	m.files[name] = memObject{
+		data:    data,
+		version: strconv.Itoa(len(data)) + "-" + strconv.FormatInt(m.next, 10),
+	}
 	return true
 }
 
@@ -227,7 +234,8 @@ type memWriter struct {
 	ended bool
 }
 
-// maxMem is the largest file that a Mem takes: an offset from a broken table must not ask for all memory.
+// maxMem is the largest file that a Mem takes: an offset from a broken table must not ask for all
+// memory.
 const maxMem = 1 << 32
 
 func (w *memWriter) Write(p []byte) (int, error) {
@@ -252,7 +260,11 @@ func (w *memWriter) put(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	if off < 0 || off > maxMem-int64(len(p)) {
-		return 0, robocache.ResourceLimit("write", robocache.Where{"dataset": w.m.URI(), "file": w.name, "offset": off}, "a file in memory holds at most 4 GiB")
+		return 0, robocache.ResourceLimit(
+			"write",
+			robocache.Where{"dataset": w.m.URI(), "file": w.name, "offset": off},
+			"a file in memory holds at most 4 GiB",
+		)
 	}
 	if end := off + int64(len(p)); end > int64(len(w.data)) {
 		have := len(w.data)
@@ -361,5 +373,6 @@ func fail(op, uri, name string, err error) error {
 }
 
 func unsupported(op, uri, msg, hint string) error {
-	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).WithHint("%s", hint)
+	return robocache.Unsupported(op, robocache.Where{"dataset": uri}, "%s", msg).
+		WithHint("%s", hint)
 }

@@ -22,8 +22,8 @@ import (
 // Fixture is one store under test.
 type Fixture struct {
 	Store store.Store
-	// Change gives a file other bytes behind the store's back, in place. It must wait as long as the back end needs to be
-	// able to notice. nil: the back end's files cannot change.
+	// Change gives a file other bytes behind the store's back, in place. It must wait as long as
+	// the back end needs to be able to notice. nil: the back end's files cannot change.
 	Change func(t testing.TB, name string, data []byte)
 }
 
@@ -64,8 +64,12 @@ func Bytes(n int, seed uint64) []byte {
 
 func reading(t *testing.T, open Opener) {
 	files := map[string][]byte{
-		"meta/info.json": []byte(`{"fps": 30}`), "empty": {}, "data/chunk-000/file-000.bin": Bytes(300_001, 1),
-		"odd/a b?c#d%2e&ü+;=.bin": Bytes(100, 2),
+		"meta/info.json": []byte(
+			`{"fps": 30}`,
+		),
+		"empty":                       {},
+		"data/chunk-000/file-000.bin": Bytes(300_001, 1),
+		"odd/a b?c#d%2e&ü+;=.bin":     Bytes(100, 2),
 	}
 	s := open(t, files).Store
 	if s.URI() == "" {
@@ -78,7 +82,14 @@ func reading(t *testing.T, open Opener) {
 		}
 		e, err := s.Stat(t.Context(), name)
 		if err != nil || e.Name != name || e.Size != f.Size() || e.Version != f.Version() {
-			t.Fatalf("%s: Stat %+v, %v; the handle says %d, %s", name, e, err, f.Size(), f.Version())
+			t.Fatalf(
+				"%s: Stat %+v, %v; the handle says %d, %s",
+				name,
+				e,
+				err,
+				f.Size(),
+				f.Version(),
+			)
 		}
 		n := int64(len(want))
 		for _, r := range [][2]int64{{0, n}, {0, 0}, {n, 0}, {n / 2, n - n/2}, {n / 3, min(n/3, 1)}, {max(n-1, 0), min(n, 1)}} {
@@ -102,7 +113,13 @@ func reading(t *testing.T, open Opener) {
 		}
 	}
 	// Another spelling of a name is the same file.
-	if b, err := store.ReadFile(t.Context(), s, "./meta//./info.json", 100); err != nil || string(b) != `{"fps": 30}` {
+	if b, err := store.ReadFile(
+		t.Context(),
+		s,
+		"./meta//./info.json",
+		100,
+	); err != nil ||
+		string(b) != `{"fps": 30}` {
 		t.Fatalf("unclean name: %q, %v", b, err)
 	}
 }
@@ -131,7 +148,10 @@ func ranges(t *testing.T, open Opener) {
 		var spans []store.Span
 		for range rng.IntN(40) {
 			off := rng.Int64N(int64(len(data)))
-			spans = append(spans, store.Span{Off: off, P: make([]byte, rng.IntN(min(50_000, len(data)-int(off))+1))})
+			spans = append(
+				spans,
+				store.Span{Off: off, P: make([]byte, rng.IntN(min(50_000, len(data)-int(off))+1))},
+			)
 		}
 		if err := store.ReadRanges(t.Context(), f, spans); err != nil {
 			t.Fatal(err)
@@ -142,7 +162,10 @@ func ranges(t *testing.T, open Opener) {
 			}
 		}
 	}
-	wild := []store.Span{{Off: 0, P: make([]byte, 10)}, {Off: math.MaxInt64 - 2, P: make([]byte, 10)}}
+	wild := []store.Span{
+		{Off: 0, P: make([]byte, 10)},
+		{Off: math.MaxInt64 - 2, P: make([]byte, 10)},
+	}
 	if err := store.ReadRanges(t.Context(), f, wild); !errors.Is(err, robocache.ErrMalformed) {
 		t.Fatalf("range past the end: %v", err)
 	}
@@ -160,7 +183,12 @@ func concurrency(t *testing.T, open Opener) {
 			p := make([]byte, 5000)
 			for range 40 {
 				off := rng.Int64N(int64(len(data) - len(p)))
-				if err := f.ReadAt(t.Context(), p, off); err != nil || !bytes.Equal(p, data[off:off+int64(len(p))]) {
+				if err := f.ReadAt(
+					t.Context(),
+					p,
+					off,
+				); err != nil ||
+					!bytes.Equal(p, data[off:off+int64(len(p))]) {
 					t.Errorf("read at %d: wrong, or %v", off, err)
 					return
 				}
@@ -188,7 +216,11 @@ func version(t *testing.T, open Opener) {
 		for i := range 3 {
 			err := f.ReadAt(t.Context(), p, 1000)
 			if err == nil && !bytes.Equal(p, old[:1000]) {
-				t.Errorf("%s: read %d after the change gave new bytes through an old handle", what, i)
+				t.Errorf(
+					"%s: read %d after the change gave new bytes through an old handle",
+					what,
+					i,
+				)
 			}
 			if err != nil && !errors.Is(err, store.ErrChanged) {
 				t.Errorf("%s: %v", what, err)
@@ -202,7 +234,13 @@ func version(t *testing.T, open Opener) {
 		if err != nil || e.Version == before || e.Size != int64(len(data)) {
 			t.Errorf("%s: after the change Stat says %+v, %v; it was %s", what, e, err, before)
 		}
-		if b, err := store.ReadFile(t.Context(), fx.Store, "a", 1<<20); err != nil || !bytes.Equal(b, data) {
+		if b, err := store.ReadFile(
+			t.Context(),
+			fx.Store,
+			"a",
+			1<<20,
+		); err != nil ||
+			!bytes.Equal(b, data) {
 			t.Errorf("%s: a new open does not see the new bytes: %v", what, err)
 		}
 	}
@@ -241,7 +279,8 @@ func notFound(t *testing.T, open Opener) {
 				t.Errorf("%s, operation %d: %v", name, i, err)
 			}
 			var e *robocache.Error
-			if !errors.As(err, &e) || fmt.Sprint(e.Where["dataset"], "/", e.Where["file"]) != s.URI()+"/"+name {
+			if !errors.As(err, &e) ||
+				fmt.Sprint(e.Where["dataset"], "/", e.Where["file"]) != s.URI()+"/"+name {
 				t.Errorf("%s, operation %d: place missing in %v", name, i, err)
 			}
 		}
@@ -252,13 +291,26 @@ func notFound(t *testing.T, open Opener) {
 		}
 	}
 	// A folder is not a file; whether it is there at all depends on the back end.
-	if _, err := s.Open(t.Context(), "a"); !errors.Is(err, robocache.ErrNotFound) && !errors.Is(err, robocache.ErrMalformed) {
+	if _, err := s.Open(
+		t.Context(),
+		"a",
+	); !errors.Is(err, robocache.ErrNotFound) &&
+		!errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a folder: %v", err)
 	}
 }
 
 func listing(t *testing.T, open Opener) {
-	s := open(t, map[string][]byte{"b": []byte("1"), "a/x": []byte("22"), "a/y/z": []byte("333"), "a-b": nil, "ab/c": []byte("4")}).Store
+	s := open(
+		t,
+		map[string][]byte{
+			"b":     []byte("1"),
+			"a/x":   []byte("22"),
+			"a/y/z": []byte("333"),
+			"a-b":   nil,
+			"ab/c":  []byte("4"),
+		},
+	).Store
 	_, err := s.List(t.Context(), "")
 	if errors.Is(err, robocache.ErrUnsupported) {
 		t.Skip("this back end cannot list")
@@ -291,7 +343,13 @@ func listing(t *testing.T, open Opener) {
 func limit(t *testing.T, open Opener) {
 	s := open(t, map[string][]byte{"a": Bytes(1000, 1), "empty": nil}).Store
 	for _, l := range []int64{-1, 0, 999} {
-		if b, err := store.ReadFile(t.Context(), s, "a", l); !errors.Is(err, robocache.ErrResourceLimit) || b != nil {
+		if b, err := store.ReadFile(
+			t.Context(),
+			s,
+			"a",
+			l,
+		); !errors.Is(err, robocache.ErrResourceLimit) ||
+			b != nil {
 			t.Errorf("limit %d: %d bytes, %v", l, len(b), err)
 		}
 	}
@@ -330,7 +388,12 @@ func afterClose(t *testing.T, open Opener) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ReadAt(t.Context(), make([]byte, 10), 0); !errors.Is(err, robocache.ErrMisuse) || !errors.Is(err, fs.ErrClosed) {
+	if err := f.ReadAt(
+		t.Context(),
+		make([]byte, 10),
+		0,
+	); !errors.Is(err, robocache.ErrMisuse) ||
+		!errors.Is(err, fs.ErrClosed) {
 		t.Errorf("read after Close: %v", err)
 	}
 	if err := f.Close(); err != nil {

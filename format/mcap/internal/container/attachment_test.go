@@ -23,8 +23,8 @@ func (f *File) ReadAttachment(ctx context.Context, p Place) (_ *Attachment, err 
 	return a, nil
 }
 
-// Records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. nil without an error is a
-// damaged chunk that is skipped.
+// Records gives the records of a chunk, held until Release: all of them, or where need > 0 at least
+// the first need bytes. nil without an error is a damaged chunk that is skipped.
 func (f *File) Records(ctx context.Context, i int, need int64) (r *Records, err error) {
 	if f.isBad(i) {
 		return nil, nil

@@ -40,7 +40,8 @@ func parseCompression(s string, off int64) Compression {
 	return 0
 }
 
-// Chunk is a run of records that is read as a whole: a chunk of the file, or (Bare) records of the data section itself.
+// Chunk is a run of records that is read as a whole: a chunk of the file, or (Bare) records of the
+// data section itself.
 type Chunk struct {
 	Start, End       int64 // log times
 	Offset, Length   int64 // of the whole record in the file
@@ -56,7 +57,9 @@ type Chunk struct {
 type Limits struct {
 	Chunk int64 // bytes of one chunk, decompressed
 	Ratio int64 // decompressed to compressed
-	Free  int64 // bytes of a chunk that may grow as it likes: images of a camera that sees nothing compress ten thousandfold
+	// bytes of a chunk that may grow as it likes: images of a camera that sees nothing compress ten
+	// thousandfold
+	Free int64
 }
 
 // DefaultLimits are what recorders stay far below.
@@ -66,15 +69,46 @@ var DefaultLimits = Limits{Chunk: 256 << 20, Ratio: 1000, Free: 64 << 20}
 func (k *Chunk) check(size int64, lim Limits) error {
 	switch {
 	case k.Offset < int64(len(magic)) || k.Length < headSize && !k.Bare || k.Offset > size-k.Length || k.IndexLength > size-k.Offset-k.Length:
-		return malformed(k.Offset, "a chunk outside the file", fmt.Sprintf("inside its %d bytes", size), fmt.Sprintf("%d bytes from %d, and %d of indexes", k.Length, k.Offset, k.IndexLength))
+		return malformed(
+			k.Offset,
+			"a chunk outside the file",
+			fmt.Sprintf("inside its %d bytes", size),
+			fmt.Sprintf("%d bytes from %d, and %d of indexes", k.Length, k.Offset, k.IndexLength),
+		)
 	case k.Compressed > k.Length:
-		return malformed(k.Offset, "compressed size of a chunk", fmt.Sprintf("at most its record's %d bytes", k.Length), fmt.Sprint(k.Compressed))
+		return malformed(
+			k.Offset,
+			"compressed size of a chunk",
+			fmt.Sprintf("at most its record's %d bytes", k.Length),
+			fmt.Sprint(k.Compressed),
+		)
 	case k.Size > lim.Chunk:
-		return smaller(tooLarge(k.Offset, fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk), fmt.Sprint(k.Size)))
+		return smaller(
+			tooLarge(
+				k.Offset,
+				fmt.Sprintf("a chunk of at most %d bytes", lim.Chunk),
+				fmt.Sprint(k.Size),
+			),
+		)
 	case k.Compression == None && k.Size != k.Compressed && !k.Cut:
-		return malformed(k.Offset, "sizes of a chunk that is not compressed", fmt.Sprint(k.Compressed), fmt.Sprint(k.Size))
+		return malformed(
+			k.Offset,
+			"sizes of a chunk that is not compressed",
+			fmt.Sprint(k.Compressed),
+			fmt.Sprint(k.Size),
+		)
 	case k.Compression != None && k.Size > max(lim.Free, 4096) && k.Size/lim.Ratio > k.Compressed:
-		return smaller(tooLarge(k.Offset, fmt.Sprintf("a chunk above %d bytes that grows at most %d times", lim.Free, lim.Ratio), fmt.Sprintf("%d bytes of %d", k.Size, k.Compressed)))
+		return smaller(
+			tooLarge(
+				k.Offset,
+				fmt.Sprintf(
+					"a chunk above %d bytes that grows at most %d times",
+					lim.Free,
+					lim.Ratio,
+				),
+				fmt.Sprintf("%d bytes of %d", k.Size, k.Compressed),
+			),
+		)
 	}
 	return nil
 }
@@ -92,25 +126,41 @@ func smaller(e *robocache.Error) error {
 // errCRC marks a chunk whose check sum differs.
 var errCRC = errors.New("check sum differs")
 
-// bodyOf gives the compressed records of a chunk's own record, which must be what its index says, and their check sum.
+// bodyOf gives the compressed records of a chunk's own record, which must be what its index says,
+// and their check sum.
 func bodyOf(raw []byte, k *Chunk, lim Limits) (body []byte, crc uint32) {
 	if len(raw) < headSize || Op(raw[0]) != OpChunk {
 		guard.Fail(malformed(k.Offset, "a chunk's record", "opcode 06", fmt.Sprintf("% .1x", raw)))
 	}
 	head, n, crc, body := chunkHead(raw[headSize:], k.Offset)
 	if n > int64(len(body)) && !k.Cut {
-		guard.Fail(malformed(k.Offset, "records of a chunk", fmt.Sprintf("at most %d bytes", len(body)), fmt.Sprint(n)))
+		guard.Fail(
+			malformed(
+				k.Offset,
+				"records of a chunk",
+				fmt.Sprintf("at most %d bytes", len(body)),
+				fmt.Sprint(n),
+			),
+		)
 	}
 	body = body[:min(n, int64(len(body)))]
 	if head.Size != k.Size || head.Compression != k.Compression {
-		guard.Fail(malformed(k.Offset, "a chunk and its index differ", fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression), fmt.Sprintf("%d, %q", head.Size, head.Compression)))
+		guard.Fail(
+			malformed(
+				k.Offset,
+				"a chunk and its index differ",
+				fmt.Sprintf("%d bytes, compression %q", k.Size, k.Compression),
+				fmt.Sprintf("%d, %q", head.Size, head.Compression),
+			),
+		)
 	}
 	head.Length, head.Compressed, head.Cut = int64(len(raw)), int64(len(body)), k.Cut
 	guard.Check(head.check(k.Offset+int64(len(raw)), lim))
 	return body, crc
 }
 
-// openChunk gives the records of a chunk's body, which must be as long as is declared and have the sum. dst is used where it is large enough.
+// openChunk gives the records of a chunk's body, which must be as long as is declared and have the
+// sum. dst is used where it is large enough.
 func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 	out, err := decompress(k.Compression, body, dst, int(k.Size), k.Cut)
 	if err != nil {
@@ -120,17 +170,27 @@ func openChunk(body []byte, crc uint32, k *Chunk, dst []byte) []byte {
 		return out
 	}
 	if int64(len(out)) != k.Size {
-		guard.Fail(malformed(k.Offset, "size of a decompressed chunk", fmt.Sprint(k.Size), fmt.Sprint(len(out))))
+		guard.Fail(
+			malformed(
+				k.Offset,
+				"size of a decompressed chunk",
+				fmt.Sprint(k.Size),
+				fmt.Sprint(len(out)),
+			),
+		)
 	}
 	if crc != 0 && crc32.ChecksumIEEE(out) != crc {
-		guard.Fail(robocache.Malformed("mcap", robocache.Where{"offset": k.Offset}, "the check sum of a chunk differs").
-			Expected(fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", crc32.ChecksumIEEE(out))).
-			WithCause(errCRC))
+		guard.Fail(
+			robocache.Malformed("mcap", robocache.Where{"offset": k.Offset}, "the check sum of a chunk differs").
+				Expected(fmt.Sprintf("%08x", crc), fmt.Sprintf("%08x", crc32.ChecksumIEEE(out))).
+				WithCause(errCRC),
+		)
 	}
 	return out
 }
 
-// chunkHead takes the head of a chunk record apart: n is the length of its body, of which rest is what is there.
+// chunkHead takes the head of a chunk record apart: n is the length of its body, of which rest is
+// what is there.
 func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []byte) {
 	c := parse(content, off, "chunk")
 	k = Chunk{Offset: off, Start: c.i64(), End: c.i64(), Size: c.i64()}
@@ -144,7 +204,8 @@ func chunkHead(content []byte, off int64) (k Chunk, n int64, crc uint32, rest []
 
 var lz4s = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
 
-// decompress gives at most size bytes, in dst where it is large enough; what is not compressed it gives as it is. Of a cut body it gives what is whole.
+// decompress gives at most size bytes, in dst where it is large enough; what is not compressed it
+// gives as it is. Of a cut body it gives what is whole.
 func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, error) {
 	if c == None {
 		return body, nil
@@ -153,7 +214,8 @@ func decompress(c Compression, body, dst []byte, size int, cut bool) ([]byte, er
 		dst = make([]byte, 0, size)
 	}
 	if c == Zstd {
-		// The chunk has its own sum. dst is the window too, also where the body is cut: what a frame claims takes no memory.
+		// The chunk has its own sum. dst is the window too, also where the body is cut: what a
+		// frame claims takes no memory.
 		if cut {
 			n, _ := unzstd.Prefix(dst[:size], body, size)
 			return dst[:n], nil
@@ -195,7 +257,14 @@ func (k *Chunk) walk(records []byte) iter.Seq[record] {
 			}
 			if room < 0 || n > uint64(room) {
 				if !k.Cut {
-					guard.Fail(malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk ends after it", at), fmt.Sprintf("at most %d bytes", max(0, room)), fmt.Sprint(n)))
+					guard.Fail(
+						malformed(
+							k.Offset,
+							fmt.Sprintf("the record at %d of a chunk ends after it", at),
+							fmt.Sprintf("at most %d bytes", max(0, room)),
+							fmt.Sprint(n),
+						),
+					)
 				}
 				return
 			}

@@ -4,8 +4,9 @@ import (
 	"github.com/goatnote-inc/robocache/internal/lru"
 )
 
-// Chunks keeps decompressed chunks of the files that share it, all together below a budget in bytes: a folder of hundreds of recordings,
-// of which many are open, keeps no more of them than one.
+// Chunks keeps decompressed chunks of the files that share it, all together below a budget in
+// bytes: a folder of hundreds of recordings, of which many are open, keeps no more of them than
+// one.
 type Chunks struct {
 	kept   *lru.Cache[chunkKey, *Records]
 	budget int64

@@ -25,7 +25,12 @@ type blob []byte
 
 func (b blob) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if off < 0 || off+int64(len(p)) > int64(len(b)) {
-		return &robocache.Error{Class: robocache.ErrMalformed, Op: "read", Msg: "outside the file", Err: io.ErrUnexpectedEOF}
+		return &robocache.Error{
+			Class: robocache.ErrMalformed,
+			Op:    "read",
+			Msg:   "outside the file",
+			Err:   io.ErrUnexpectedEOF,
+		}
 	}
 	copy(p, b[off:])
 	return ctx.Err()
@@ -101,33 +106,93 @@ func written(t testing.TB, opt foxglove.WriterOptions, n int) []byte {
 	}
 	must(err)
 	must(w.WriteHeader(&foxglove.Header{Profile: "ros2", Library: "x"}))
-	must(w.WriteSchema(&foxglove.Schema{ID: 1, Name: "std_msgs/msg/String", Encoding: "ros2msg", Data: []byte("string data\n")}))
+	must(
+		w.WriteSchema(
+			&foxglove.Schema{
+				ID:       1,
+				Name:     "std_msgs/msg/String",
+				Encoding: "ros2msg",
+				Data:     []byte("string data\n"),
+			},
+		),
+	)
 	for c := range uint16(3) {
-		must(w.WriteChannel(&foxglove.Channel{ID: c, SchemaID: 1, Topic: fmt.Sprintf("/t%d", c), MessageEncoding: "cdr", Metadata: map[string]string{"offered_qos_profiles": "x"}}))
+		must(
+			w.WriteChannel(
+				&foxglove.Channel{
+					ID:              c,
+					SchemaID:        1,
+					Topic:           fmt.Sprintf("/t%d", c),
+					MessageEncoding: "cdr",
+					Metadata:        map[string]string{"offered_qos_profiles": "x"},
+				},
+			),
+		)
 	}
 	for i := range n {
 		log := uint64(1000 + i*10)
 		if i%7 == 3 {
 			log -= 35 // late: chunks overlap
 		}
-		must(w.WriteMessage(&foxglove.Message{ChannelID: uint16(i % 3), Sequence: uint32(i), LogTime: log, PublishTime: log - 1, Data: []byte(strings.Repeat(fmt.Sprintf("message %d ", i), 1+i%5))}))
+		must(
+			w.WriteMessage(
+				&foxglove.Message{
+					ChannelID:   uint16(i % 3),
+					Sequence:    uint32(i),
+					LogTime:     log,
+					PublishTime: log - 1,
+					Data:        []byte(strings.Repeat(fmt.Sprintf("message %d ", i), 1+i%5)),
+				},
+			),
+		)
 	}
 	must(w.WriteMetadata(&foxglove.Metadata{Name: "note", Metadata: map[string]string{"a": "b"}}))
-	must(w.WriteAttachment(&foxglove.Attachment{Name: "file", MediaType: "text/plain", DataSize: 5, Data: strings.NewReader("hello")}))
+	must(
+		w.WriteAttachment(
+			&foxglove.Attachment{
+				Name:      "file",
+				MediaType: "text/plain",
+				DataSize:  5,
+				Data:      strings.NewReader("hello"),
+			},
+		),
+	)
 	must(w.Close())
 	return b.Bytes()
 }
 
 var variants = map[string]foxglove.WriterOptions{
-	"zstd":          {Chunked: true, ChunkSize: 512, Compression: foxglove.CompressionZSTD, IncludeCRC: true},
-	"lz4":           {Chunked: true, ChunkSize: 512, Compression: foxglove.CompressionLZ4, IncludeCRC: true},
-	"none":          {Chunked: true, ChunkSize: 512, IncludeCRC: true},
-	"not chunked":   {Chunked: false, IncludeCRC: true},
-	"no index":      {Chunked: true, ChunkSize: 512, Compression: foxglove.CompressionZSTD, IncludeCRC: true, SkipMessageIndexing: true},
+	"zstd": {
+		Chunked:     true,
+		ChunkSize:   512,
+		Compression: foxglove.CompressionZSTD,
+		IncludeCRC:  true,
+	},
+	"lz4": {
+		Chunked:     true,
+		ChunkSize:   512,
+		Compression: foxglove.CompressionLZ4,
+		IncludeCRC:  true,
+	},
+	"none":        {Chunked: true, ChunkSize: 512, IncludeCRC: true},
+	"not chunked": {Chunked: false, IncludeCRC: true},
+	"no index": {
+		Chunked:             true,
+		ChunkSize:           512,
+		Compression:         foxglove.CompressionZSTD,
+		IncludeCRC:          true,
+		SkipMessageIndexing: true,
+	},
 	"no chunkindex": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipChunkIndex: true},
 	"no statistics": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipStatistics: true},
-	"no repeats":    {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedChannelInfos: true, SkipRepeatedSchemas: true},
-	"no schemas":    {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedSchemas: true},
+	"no repeats": {
+		Chunked:                  true,
+		ChunkSize:                512,
+		IncludeCRC:               true,
+		SkipRepeatedChannelInfos: true,
+		SkipRepeatedSchemas:      true,
+	},
+	"no schemas": {Chunked: true, ChunkSize: 512, IncludeCRC: true, SkipRepeatedSchemas: true},
 }
 
 // expected is what foxglove's reader gives, by channel and log time.
@@ -161,7 +226,8 @@ func expected(t testing.TB, b []byte) []told {
 	return out
 }
 
-// TestVariants: M1, M2 on every layout that foxglove's writer makes, with and without believing the summary.
+// TestVariants: M1, M2 on every layout that foxglove's writer makes, with and without believing the
+// summary.
 func TestVariants(t *testing.T) {
 	for name, opt := range variants {
 		b := written(t, opt, 100)
@@ -175,11 +241,24 @@ func TestVariants(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s scan=%v: %d messages of %d", name, scan, len(got), len(want))
 			}
-			if len(f.Channels) != 3 || f.Schemas[1] == nil || f.Schemas[1].Name != "std_msgs/msg/String" {
-				t.Errorf("%s scan=%v: %d channels, schemas %v", name, scan, len(f.Channels), f.Schemas)
+			if len(f.Channels) != 3 || f.Schemas[1] == nil ||
+				f.Schemas[1].Name != "std_msgs/msg/String" {
+				t.Errorf(
+					"%s scan=%v: %d channels, schemas %v",
+					name,
+					scan,
+					len(f.Channels),
+					f.Schemas,
+				)
 			}
 			if len(f.Metadata) != 1 || len(f.Attachments) != 1 {
-				t.Errorf("%s scan=%v: %d metadata, %d attachments", name, scan, len(f.Metadata), len(f.Attachments))
+				t.Errorf(
+					"%s scan=%v: %d metadata, %d attachments",
+					name,
+					scan,
+					len(f.Metadata),
+					len(f.Attachments),
+				)
 				continue
 			}
 			m, err := f.ReadMetadata(context.Background(), f.Metadata[0])
@@ -221,7 +300,8 @@ func stride(t *testing.T) int {
 	return 1
 }
 
-// TestTruncated: M3: a file cut at any offset gives whole messages and says so; never a panic, never more.
+// TestTruncated: M3: a file cut at any offset gives whole messages and says so; never a panic,
+// never more.
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"zstd", "lz4", "none", "not chunked", "no index"} {
 		b := written(t, variants[name], 40)
@@ -234,7 +314,13 @@ func TestTruncated(t *testing.T) {
 				continue
 			}
 			if !subset(got, want) {
-				t.Fatalf("%s cut at %d of %d: %d messages that are not of the file", name, n, len(b), len(got))
+				t.Fatalf(
+					"%s cut at %d of %d: %d messages that are not of the file",
+					name,
+					n,
+					len(b),
+					len(got),
+				)
 			}
 			if len(f.Findings()) == 0 {
 				t.Fatalf("%s cut at %d: no finding", name, n)
@@ -267,8 +353,12 @@ func TestFlipped(t *testing.T) {
 					typed(t, err)
 					continue
 				}
-				for i := range got { // a changed name of a topic is another name, outside of any check sum of chunks
-					if j := slices.IndexFunc(want, func(w told) bool { return w.log == got[i].log && w.data == got[i].data }); j < 0 {
+				// a changed name of a topic is another name, outside of any check sum of chunks
+				for i := range got {
+					if j := slices.IndexFunc(
+						want,
+						func(w told) bool { return w.log == got[i].log && w.data == got[i].data },
+					); j < 0 {
 						t.Fatalf("%s byte %d = %d: message %+v", name, at, v, got[i])
 					}
 				}
@@ -295,7 +385,11 @@ func build(recs ...[]byte) []byte {
 func channel(id uint16, topic string) []byte {
 	b := binary.LittleEndian.AppendUint16(nil, id)
 	b = binary.LittleEndian.AppendUint16(b, 0)
-	return appendRecord(nil, OpChannel, appendStrings(appendString(appendString(b, topic), "cdr"), nil))
+	return appendRecord(
+		nil,
+		OpChannel,
+		appendStrings(appendString(appendString(b, topic), "cdr"), nil),
+	)
 }
 
 func message(id uint16, log uint64, data string) []byte {
@@ -355,7 +449,11 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s: %d messages of %d, %v", c.name, len(got), c.n, err)
 			continue
 		}
-		if c.found != "" && !slices.ContainsFunc(f.Findings(), func(x robocache.Finding) bool { return x.Code == c.found }) {
+		if c.found != "" &&
+			!slices.ContainsFunc(
+				f.Findings(),
+				func(x robocache.Finding) bool { return x.Code == c.found },
+			) {
 			t.Errorf("%s: found %+v", c.name, f.Findings())
 		}
 		if c.found == "damaged-chunk" {
@@ -378,7 +476,9 @@ func TestManyChannels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Message(&Message{Channel: id, Log: int64(i), Publish: int64(i), Data: []byte{1}}); err != nil {
+		if err := w.Message(
+			&Message{Channel: id, Log: int64(i), Publish: int64(i), Data: []byte{1}},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -414,7 +514,9 @@ func TestDamagedChunk(t *testing.T) {
 	if err != nil || !subset(got, want) || f.Lost() == 0 || int64(len(want)-len(got)) != f.Lost() {
 		t.Fatalf("%d of %d messages, %d lost, %v", len(got), len(want), f.Lost(), err)
 	}
-	if fs := f.Findings(); len(fs) != 1 || fs[0].Code != "damaged-chunk" || fs[0].Where["offset"] != k.Offset || fs[0].Count != f.Lost() {
+	if fs := f.Findings(); len(fs) != 1 || fs[0].Code != "damaged-chunk" ||
+		fs[0].Where["offset"] != k.Offset ||
+		fs[0].Count != f.Lost() {
 		t.Errorf("%+v", fs)
 	}
 	if _, _, err := open(c, Options{Strict: true}); !errors.Is(err, robocache.ErrMalformed) {
@@ -422,7 +524,8 @@ func TestDamagedChunk(t *testing.T) {
 	}
 }
 
-// TestUndefinedChannel: messages of a channel that nothing defines are no topic's; a finding counts them.
+// TestUndefinedChannel: messages of a channel that nothing defines are no topic's; a finding counts
+// them.
 func TestUndefinedChannel(t *testing.T) {
 	b := build(channel(1, "/a"), message(1, 5, "x"), message(7, 6, "y"), message(7, 8, "z"))
 	for _, scan := range []bool{false, true} {

@@ -13,7 +13,8 @@ import (
 // rle is a zstd frame of n zeros after head.
 func rle(head []byte, n int) []byte {
 	var b bytes.Buffer
-	b.Write([]byte{0x28, 0xB5, 0x2F, 0xFD, 0x00 | 2<<6, 0x70}) // 4 bytes of content size, window 2^(10+14)
+	// 4 bytes of content size, window 2^(10+14)
+	b.Write([]byte{0x28, 0xB5, 0x2F, 0xFD, 0x00 | 2<<6, 0x70})
 	b.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head)+n)))
 	put := func(last, kind, size int) {
 		h := last | kind<<1 | size<<3
@@ -39,7 +40,8 @@ func rec(op Op, content []byte) []byte {
 	return append(b, content...)
 }
 
-// TestDefinedByChunks: definitions inside of chunks, which stay, have a bound together: a chunk of 2 KB may hold 63 MiB of them.
+// TestDefinedByChunks: definitions inside of chunks, which stay, have a bound together: a chunk of
+// 2 KB may hold 63 MiB of them.
 func TestDefinedByChunks(t *testing.T) {
 	le := binary.LittleEndian
 	file := []byte(magic)

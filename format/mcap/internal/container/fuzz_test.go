@@ -11,21 +11,28 @@ import (
 	"github.com/goatnote-inc/robocache/internal/unzstd"
 )
 
-// FuzzFile: any bytes give messages or a typed error, and memory in proportion to them: what a chunk may grow to is bounded by the limits.
+// FuzzFile: any bytes give messages or a typed error, and memory in proportion to them: what a
+// chunk may grow to is bounded by the limits.
 func FuzzFile(f *testing.F) {
 	for _, opt := range variants {
 		f.Add(written(f, opt, 6))
 	}
-	f.Add(written(f, foxglove.WriterOptions{Chunked: true, ChunkSize: 64, Compression: foxglove.CompressionZSTD, IncludeCRC: true}, 4)[:700])
+	f.Add(
+		written(f, foxglove.WriterOptions{Chunked: true, ChunkSize: 64, Compression: foxglove.CompressionZSTD, IncludeCRC: true}, 4)[:700],
+	)
 	f.Add(build(chunkOf("zstd", 1<<60, 0, []byte("abc")), message(1, 9, "y"), channel(1, "/b")))
 	for range 8 {
-		_, _ = unzstd.Decode(nil, []byte("rubbish"), unzstd.Ignore) // a decoder's own tables are no part of a file
+		// a decoder's own tables are no part of a file
+		_, _ = unzstd.Decode(nil, []byte("rubbish"), unzstd.Ignore)
 	}
 	limits := Limits{Chunk: 1 << 20, Ratio: 20}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		for _, scan := range []bool{false, true} {
-			got, file, err := open(b, Options{Scan: scan, Limits: limits, Chunks: NewChunks(1 << 20), Index: 1 << 22})
+			got, file, err := open(
+				b,
+				Options{Scan: scan, Limits: limits, Chunks: NewChunks(1 << 20), Index: 1 << 22},
+			)
 			if err != nil {
 				hostile.Typed(t, err)
 				continue
@@ -46,7 +53,8 @@ func FuzzFile(f *testing.F) {
 				hostile.Typed(t, err)
 			}
 		}
-		// Two readings; a chunk is decompressed to be indexed and again to be read; lz4 and zstd keep blocks of up to 8 MiB.
+		// Two readings; a chunk is decompressed to be indexed and again to be read; lz4 and zstd
+		// keep blocks of up to 8 MiB.
 		if got := hostile.Allocated() - before; got > uint64(64<<20+400*len(b)) {
 			t.Errorf("%d bytes were allocated for %d", got, len(b))
 		}

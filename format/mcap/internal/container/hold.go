@@ -8,7 +8,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Records are the records of a chunk, held: they stand until Release, and are then used again for others.
+// Records are the records of a chunk, held: they stand until Release, and are then used again for
+// others.
 type Records struct {
 	b    []byte
 	buf  *[]byte // what b is of
@@ -69,8 +70,8 @@ func (p *pool) borrow(n int) *[]byte {
 	return &b
 }
 
-// read opens a chunk; raw is its record where that was fetched with others, else nil. Of one that was found whole before, need > 0 takes no more
-// than it has to for so many bytes.
+// read opens a chunk; raw is its record where that was fetched with others, else nil. Of one that
+// was found whole before, need > 0 takes no more than it has to for so many bytes.
 func (f *File) read(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	k := &f.Chunks[i]
 	if raw == nil {
@@ -88,7 +89,13 @@ func (f *File) read(ctx context.Context, i int, need int64, raw *[]byte) *Record
 		_, whole := f.whole.Load(i)
 		r.buf, r.from = opened.borrow(int(k.Size)), &opened
 		if need > 0 && need < k.Size && !k.Cut && whole {
-			if out := decompressPart(k.Compression, body, *r.buf, int(k.Size), int(need)); out != nil {
+			if out := decompressPart(
+				k.Compression,
+				body,
+				*r.buf,
+				int(k.Size),
+				int(need),
+			); out != nil {
 				r.b, r.all = out, int64(len(out)) == k.Size
 				return r
 			}

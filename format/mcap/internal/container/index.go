@@ -66,7 +66,8 @@ func damaged(err error) bool {
 		errors.Is(err, robocache.ErrUnsupported)
 }
 
-// Index gives the index of all messages; Records and Each want it made before. It is made once: of the message indexes, and where they are missing, of the chunks themselves.
+// Index gives the index of all messages; Records and Each want it made before. It is made once: of
+// the message indexes, and where they are missing, of the chunks themselves.
 func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 	defer guard.Recover("mcap index", &err)
 	f.indexing.Lock()
@@ -81,14 +82,26 @@ func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 			f.Chunks = append(f.Chunks, more...)
 			ix = f.buildIndex(ctx)
 		}
-		if s != nil && uint64(ix.Messages) < s.Messages && slices.ContainsFunc(f.Chunks, func(k Chunk) bool { return !k.unindexed }) {
+		if s != nil && uint64(ix.Messages) < s.Messages &&
+			slices.ContainsFunc(f.Chunks, func(k Chunk) bool { return !k.unindexed }) {
 			for i := range f.Chunks {
 				f.Chunks[i].unindexed = true
 			}
 			ix = f.buildIndex(ctx)
 		}
 		if s != nil && uint64(ix.Messages) != s.Messages {
-			f.found(robocache.SeverityWarning, "statistics-differ", -1, fmt.Sprintf("the statistics say %d messages, there are %d", s.Messages, ix.Messages), "rewrite the file", 0)
+			f.found(
+				robocache.SeverityWarning,
+				"statistics-differ",
+				-1,
+				fmt.Sprintf(
+					"the statistics say %d messages, there are %d",
+					s.Messages,
+					ix.Messages,
+				),
+				"rewrite the file",
+				0,
+			)
 		}
 	}
 	f.strangers(ix)
@@ -100,7 +113,18 @@ func (f *File) Index(ctx context.Context) (_ *Index, err error) {
 func (f *File) strangers(ix *Index) {
 	for _, id := range slices.Sorted(maps.Keys(ix.Channels)) {
 		if n := ix.Channels[id].Len(); f.Channels[id] == nil && n > 0 {
-			f.found(robocache.SeverityError, "undefined-channel", -1, fmt.Sprintf("%d messages are of channel %d, which no record defines: they are left out", n, id), "record it anew", int64(n))
+			f.found(
+				robocache.SeverityError,
+				"undefined-channel",
+				-1,
+				fmt.Sprintf(
+					"%d messages are of channel %d, which no record defines: they are left out",
+					n,
+					id,
+				),
+				"record it anew",
+				int64(n),
+			)
 		}
 	}
 }
@@ -108,7 +132,8 @@ func (f *File) strangers(ix *Index) {
 // gaps lists what the summary does not: runs of plain messages, and chunks without an index.
 func (f *File) gaps(ctx context.Context) (out []Chunk) {
 	attachments, metadata, at, end := f.Attachments, f.Metadata, f.begin, f.end
-	defer func() { f.Attachments, f.Metadata, f.end = attachments, metadata, end }() // they are in the summary
+	// they are in the summary
+	defer func() { f.Attachments, f.Metadata, f.end = attachments, metadata, end }()
 	for _, k := range f.Chunks {
 		if !k.Bare {
 			out = append(out, f.collect(ctx, at, k.Offset)...)
@@ -147,7 +172,11 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 			n += int64(len(d.b))
 		}
 		if defined.Add(n) > maxDefined {
-			return tooLarge(f.Chunks[i].Offset, fmt.Sprintf("schemas and channels of at most %d bytes", int64(maxDefined)), "more")
+			return tooLarge(
+				f.Chunks[i].Offset,
+				fmt.Sprintf("schemas and channels of at most %d bytes", int64(maxDefined)),
+				"more",
+			)
 		}
 		return take(len(c.spots))
 	}
@@ -166,7 +195,9 @@ func (f *File) buildIndex(ctx context.Context) *Index {
 		}
 		g.Go(func() (err error) {
 			defer guard.Recover("mcap index", &err)
-			if found[i].spots, err = guard.Value(func() []spot { return f.indexes(ctx, k, raw) }); err == nil {
+			if found[i].spots, err = guard.Value(
+				func() []spot { return f.indexes(ctx, k, raw) },
+			); err == nil {
 				return take(len(found[i].spots))
 			}
 			if !damaged(err) {
@@ -215,13 +246,26 @@ func assemble(found []content) *Index {
 	ix := &Index{Channels: map[uint16]*ChannelIndex{}}
 	runs(func(_ int, spots []spot) { counts[spots[0].channel] += len(spots) })
 	for id, n := range counts {
-		ix.Channels[id] = &ChannelIndex{Log: make([]int64, 0, n), Chunk: make([]int32, 0, n), At: make([]uint32, 0, n)}
+		ix.Channels[id] = &ChannelIndex{
+			Log:   make([]int64, 0, n),
+			Chunk: make([]int32, 0, n),
+			At:    make([]uint32, 0, n),
+		}
 		ix.Messages += int64(n)
 	}
 	runs(func(chunk int, spots []spot) {
 		c := ix.Channels[spots[0].channel]
 		for _, s := range spots {
-			c.Log, c.Chunk, c.At = append(c.Log, s.log), append(c.Chunk, int32(chunk)), append(c.At, s.at)
+			c.Log, c.Chunk, c.At = append(
+				c.Log,
+				s.log,
+			), append(
+				c.Chunk,
+				int32(chunk),
+			), append(
+				c.At,
+				s.at,
+			)
 		}
 	})
 	for _, c := range ix.Channels {
@@ -240,7 +284,13 @@ func (ix *Index) Of(channels []uint16) *ChannelIndex {
 	out := &ChannelIndex{Channel: []uint16{}}
 	for _, id := range channels {
 		if c := ix.Channels[id]; c != nil {
-			out.Log, out.Chunk, out.At = append(out.Log, c.Log...), append(out.Chunk, c.Chunk...), append(out.At, c.At...)
+			out.Log, out.Chunk, out.At = append(
+				out.Log,
+				c.Log...), append(
+				out.Chunk,
+				c.Chunk...), append(
+				out.At,
+				c.At...)
 			out.Channel = append(out.Channel, slices.Repeat([]uint16{id}, c.Len())...)
 		}
 	}
@@ -249,7 +299,11 @@ func (ix *Index) Of(channels []uint16) *ChannelIndex {
 }
 
 func (c *ChannelIndex) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(c.Log[i], c.Log[j]), cmp.Compare(c.Chunk[i], c.Chunk[j]), cmp.Compare(c.At[i], c.At[j])) < 0
+	return cmp.Or(
+		cmp.Compare(c.Log[i], c.Log[j]),
+		cmp.Compare(c.Chunk[i], c.Chunk[j]),
+		cmp.Compare(c.At[i], c.At[j]),
+	) < 0
 }
 
 func (c *ChannelIndex) Swap(i, j int) {
@@ -267,7 +321,13 @@ func byPlace(a, b spot) int { return cmp.Compare(a.at, b.at) }
 // raw are their bytes, nil where they are still to be read.
 func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
 	if k.IndexLength > f.opt.Index {
-		guard.Fail(tooLarge(k.Offset, fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index), fmt.Sprint(k.IndexLength)))
+		guard.Fail(
+			tooLarge(
+				k.Offset,
+				fmt.Sprintf("message indexes of at most %d bytes", f.opt.Index),
+				fmt.Sprint(k.IndexLength),
+			),
+		)
 	}
 	off := k.Offset + k.Length
 	if raw == nil {
@@ -281,20 +341,41 @@ func (f *File) indexes(ctx context.Context, k *Chunk, raw []byte) []spot {
 	for r := range (&Chunk{Offset: off}).walk(raw) {
 		at := off + int64(r.at)
 		if r.op != OpMessageIndex {
-			guard.Fail(malformed(at, "records behind a chunk", "message indexes (opcode 07)", fmt.Sprintf("opcode %02x", byte(r.op))))
+			guard.Fail(
+				malformed(
+					at,
+					"records behind a chunk",
+					"message indexes (opcode 07)",
+					fmt.Sprintf("opcode %02x", byte(r.op)),
+				),
+			)
 		}
 		c := parse(r.content, at, "message index")
 		id := c.u16()
 		entries := c.run(16)
 		if c.end(); f.Channels[id] == nil {
-			guard.Fail(malformed(at, "a message index of a channel that is not defined", "", fmt.Sprint(id)))
+			guard.Fail(
+				malformed(
+					at,
+					"a message index of a channel that is not defined",
+					"",
+					fmt.Sprint(id),
+				),
+			)
 		}
 		twice, seen[id] = twice || seen[id], true
 		first := len(out)
 		for b := entries; len(b) > 0; b = b[16:] {
 			log, pos := le64(b), le64(b[8:])
 			if log > maxTime || pos > uint64(k.Size) {
-				guard.Fail(malformed(at, "an entry of a message index", fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size), fmt.Sprintf("%d, %d", log, pos)))
+				guard.Fail(
+					malformed(
+						at,
+						"an entry of a message index",
+						fmt.Sprintf("a time of 63 bits and a place in %d bytes", k.Size),
+						fmt.Sprintf("%d, %d", log, pos),
+					),
+				)
 			}
 			out = append(out, spot{log: int64(log), at: uint32(pos), channel: id})
 		}
@@ -324,7 +405,14 @@ func (f *File) contents(ctx context.Context, i int, raw *[]byte) (c content) {
 				guard.Check(parseMessage(&m, r.content, k.Offset))
 				c.spots = append(c.spots, spot{log: m.Log, at: uint32(r.at), channel: m.Channel})
 			case OpChunk, OpHeader, OpFooter, OpDataEnd:
-				guard.Fail(malformed(k.Offset, fmt.Sprintf("the record at %d of a chunk", r.at), "a schema, channel or message", fmt.Sprintf("opcode %02x", byte(r.op))))
+				guard.Fail(
+					malformed(
+						k.Offset,
+						fmt.Sprintf("the record at %d of a chunk", r.at),
+						"a schema, channel or message",
+						fmt.Sprintf("opcode %02x", byte(r.op)),
+					),
+				)
 			}
 		}
 	})

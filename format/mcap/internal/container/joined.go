@@ -7,8 +7,8 @@ import (
 	"github.com/goatnote-inc/robocache/store"
 )
 
-// Of a remote file, neighbouring chunks that are wanted come with one request: so many bytes between two of them, their message indexes,
-// cost about what another request costs.
+// Of a remote file, neighbouring chunks that are wanted come with one request: so many bytes
+// between two of them, their message indexes, cost about what another request costs.
 const (
 	joinGap    = 256 << 10
 	joinMost   = 4 << 20 // bytes of one request, unless a chunk alone is larger
@@ -23,7 +23,8 @@ type batch struct {
 	raw      func() []*[]byte // asks for them, once
 }
 
-// joined is a list of chunks that is about to be read: the batch of each. A local file has none: there it is nil, and does nothing.
+// joined is a list of chunks that is about to be read: the batch of each. A local file has none:
+// there it is nil, and does nothing.
 type joined struct {
 	of    []*batch
 	ahead sync.WaitGroup // requests that are sent ahead
@@ -54,7 +55,8 @@ func (f *File) join(ctx context.Context, chunks []int32) *joined {
 	return out
 }
 
-// take gives the record of the n-th chunk, once; nil where it is to be read alone. The requests behind its own are under way then.
+// take gives the record of the n-th chunk, once; nil where it is to be read alone. The requests
+// behind its own are under way then.
 func (j *joined) take(n int) (raw *[]byte) {
 	if j == nil {
 		return nil
@@ -74,14 +76,17 @@ func (j *joined) wait() {
 	}
 }
 
-// fetch reads the records of a batch together; nil of those that are to be read alone: one only, and all where they failed together, so that a
-// chunk's error is its own.
+// fetch reads the records of a batch together; nil of those that are to be read alone: one only,
+// and all where they failed together, so that a chunk's error is its own.
 func (f *File) fetch(ctx context.Context, chunks []int32) []*[]byte {
 	raw := make([]*[]byte, len(chunks))
 	var spans []store.Span
 	for n, i := range chunks {
 		k := &f.Chunks[i]
-		if _, kept := f.cache.kept.Peek(chunkKey{f, int(i)}); !kept && !f.isBad(int(i)) && len(chunks) > 1 {
+		if _, kept := f.cache.kept.Peek(
+			chunkKey{f, int(i)},
+		); !kept && !f.isBad(int(i)) &&
+			len(chunks) > 1 {
 			raw[n] = raws.borrow(int(k.Length))
 			spans = append(spans, store.Span{Off: k.Offset, P: *raw[n]})
 		}
@@ -92,7 +97,8 @@ func (f *File) fetch(ctx context.Context, chunks []int32) []*[]byte {
 	return raw
 }
 
-// indexBytes reads the message indexes of chunks from on, as many as are asked for together; nil of those that are read one by one.
+// indexBytes reads the message indexes of chunks from on, as many as are asked for together; nil of
+// those that are read one by one.
 func (f *File) indexBytes(ctx context.Context, from int) (to int, raw map[int][]byte) {
 	if !store.Remote(f.r) {
 		return len(f.Chunks), nil

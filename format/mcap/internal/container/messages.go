@@ -19,8 +19,8 @@ func (f *File) markBad(i int) (first bool) {
 
 func (f *File) isBad(i int) bool { _, bad := f.bad.Load(i); return bad }
 
-// records gives the records of a chunk, held until Release: all of them, or where need > 0 at least the first need bytes. raw is its record where
-// that was fetched with others, else nil.
+// records gives the records of a chunk, held until Release: all of them, or where need > 0 at least
+// the first need bytes. raw is its record where that was fetched with others, else nil.
 func (f *File) records(ctx context.Context, i int, need int64, raw *[]byte) *Records {
 	for {
 		mine := false
@@ -63,7 +63,8 @@ func (f *File) pass(err error, i int) error {
 	return nil
 }
 
-// beyond says how long the record at a place claims to be, where r is a part that does not hold all of it; else 0.
+// beyond says how long the record at a place claims to be, where r is a part that does not hold all
+// of it; else 0.
 func (r *Records) beyond(at uint32) int64 {
 	if r.all {
 		return 0
@@ -79,16 +80,38 @@ func (r *Records) beyond(at uint32) int64 {
 }
 
 // At reads the message of a channel at a place of a chunk's records.
-func (f *File) At(records []byte, chunk int, at uint32, channel uint16, log int64, m *Message) error {
+func (f *File) At(
+	records []byte,
+	chunk int,
+	at uint32,
+	channel uint16,
+	log int64,
+	m *Message,
+) error {
 	off := f.Chunks[chunk].Offset
-	if int64(at)+headSize > int64(len(records)) || Op(records[at]) != OpMessage || le64(records[at+1:]) > uint64(len(records)-int(at)-headSize) {
-		return malformed(off, "a message index points at no message", "", fmt.Sprintf("place %d of %d", at, len(records)))
+	if int64(at)+headSize > int64(len(records)) || Op(records[at]) != OpMessage ||
+		le64(records[at+1:]) > uint64(len(records)-int(at)-headSize) {
+		return malformed(
+			off,
+			"a message index points at no message",
+			"",
+			fmt.Sprintf("place %d of %d", at, len(records)),
+		)
 	}
-	if err := parseMessage(m, records[int(at)+headSize:int(at)+headSize+int(le64(records[at+1:]))], off); err != nil {
+	if err := parseMessage(
+		m,
+		records[int(at)+headSize:int(at)+headSize+int(le64(records[at+1:]))],
+		off,
+	); err != nil {
 		return err
 	}
 	if m.Channel != channel || m.Log != log {
-		return malformed(off, "a message index and its message differ", fmt.Sprintf("channel %d at %d", channel, log), fmt.Sprintf("channel %d at %d", m.Channel, m.Log))
+		return malformed(
+			off,
+			"a message index and its message differ",
+			fmt.Sprintf("channel %d at %d", channel, log),
+			fmt.Sprintf("channel %d at %d", m.Channel, m.Log),
+		)
 	}
 	return nil
 }
@@ -99,9 +122,14 @@ type Part struct {
 	Last  uint32 // where that record begins
 }
 
-// InOrder reads chunks, several at a time, and calls fn for one after the other, in the order of parts, which have each chunk once. Who opened
-// a chunk gives it to fn, so that its records are still near. More of them than the cache may hold are read past it.
-func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records []byte) error) error {
+// InOrder reads chunks, several at a time, and calls fn for one after the other, in the order of
+// parts, which have each chunk once. Who opened a chunk gives it to fn, so that its records are
+// still near. More of them than the cache may hold are read past it.
+func (f *File) InOrder(
+	ctx context.Context,
+	parts []Part,
+	fn func(n int, records []byte) error,
+) error {
 	var total int64
 	chunks := make([]int32, len(parts))
 	for n, p := range parts {
@@ -133,7 +161,9 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 		g.Go(func() (err error) {
 			defer guard.Recover("mcap", &err)
 			for n := int(next.Add(1)) - 1; n < len(parts) && err == nil; n = int(next.Add(1)) - 1 {
-				r, bad := guard.Value(func() *Records { return f.once(ctx, parts[n], keep, joined.take(n)) })
+				r, bad := guard.Value(
+					func() *Records { return f.once(ctx, parts[n], keep, joined.take(n)) },
+				)
 				select {
 				case <-turns[n]:
 					err = give(n, r, bad)
@@ -152,7 +182,8 @@ func (f *File) InOrder(ctx context.Context, parts []Part, fn func(n int, records
 // shortRecord is what is taken for a record whose length is not known.
 const shortRecord = 16 << 10
 
-// once gives the records of a chunk for one pass, through the cache where they are kept there; nil where it is damaged and skipped.
+// once gives the records of a chunk for one pass, through the cache where they are kept there; nil
+// where it is damaged and skipped.
 func (f *File) once(ctx context.Context, p Part, keep bool, raw *[]byte) *Records {
 	i := int(p.Chunk)
 	if f.isBad(i) {
@@ -186,12 +217,25 @@ func (f *File) once(ctx context.Context, p Part, keep bool, raw *[]byte) *Record
 // content reads a record outside of chunks.
 func (f *File) content(ctx context.Context, p Place, op Op, limit int64) []byte {
 	if p.Length > limit {
-		guard.Fail(tooLarge(p.Offset, fmt.Sprintf("a record of at most %d bytes", limit), fmt.Sprint(p.Length)))
+		guard.Fail(
+			tooLarge(
+				p.Offset,
+				fmt.Sprintf("a record of at most %d bytes", limit),
+				fmt.Sprint(p.Length),
+			),
+		)
 	}
 	b := make([]byte, p.Length)
 	guard.Check(f.r.ReadAt(ctx, b, p.Offset))
 	if Op(b[0]) != op || le64(b[1:]) != uint64(p.Length-headSize) {
-		guard.Fail(malformed(p.Offset, "an index points at another record", fmt.Sprintf("opcode %02x, %d bytes", byte(op), p.Length-headSize), fmt.Sprintf("opcode %02x, %d bytes", b[0], le64(b[1:]))))
+		guard.Fail(
+			malformed(
+				p.Offset,
+				"an index points at another record",
+				fmt.Sprintf("opcode %02x, %d bytes", byte(op), p.Length-headSize),
+				fmt.Sprintf("opcode %02x, %d bytes", b[0], le64(b[1:])),
+			),
+		)
 	}
 	return b[headSize:]
 }

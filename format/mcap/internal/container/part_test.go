@@ -10,8 +10,8 @@ import (
 	foxglove "github.com/foxglove/mcap/go/mcap"
 )
 
-// TestParts: of a chunk that was read whole before, a part is the beginning of the whole; who needs more than a part gets it; records that
-// are held are not used for others.
+// TestParts: of a chunk that was read whole before, a part is the beginning of the whole; who needs
+// more than a part gets it; records that are held are not used for others.
 func TestParts(t *testing.T) {
 	Poison = true
 	ctx := context.Background()
@@ -28,7 +28,8 @@ func TestParts(t *testing.T) {
 			}
 			var whole [][]byte
 			for i := range f.Chunks {
-				r, err := f.Records(ctx, i, 1) // the first time all of it is read, whatever is needed
+				// the first time all of it is read, whatever is needed
+				r, err := f.Records(ctx, i, 1)
 				if err != nil || !r.all || int64(len(r.Bytes())) != f.Chunks[i].Size {
 					t.Fatal(err, r)
 				}
@@ -63,7 +64,9 @@ func TestParts(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if partial := opt.Compression != foxglove.CompressionNone && budget == 1; partial != (parts > 0) && budget != 3<<20 {
+			if partial := opt.Compression != foxglove.CompressionNone &&
+				budget == 1; partial != (parts > 0) &&
+				budget != 3<<20 {
 				t.Errorf("%q with %d bytes: %d parts", opt.Compression, budget, parts)
 			}
 			f.Close()
@@ -80,13 +83,17 @@ func large(t testing.TB, opt foxglove.WriterOptions, size int) []byte {
 	}
 	rng := rand.NewChaCha8([32]byte{1})
 	_ = w.WriteHeader(&foxglove.Header{Profile: "ros2"})
-	_ = w.WriteSchema(&foxglove.Schema{ID: 1, Name: "x/msg/X", Encoding: "ros2msg", Data: []byte("uint8[] data")})
+	_ = w.WriteSchema(
+		&foxglove.Schema{ID: 1, Name: "x/msg/X", Encoding: "ros2msg", Data: []byte("uint8[] data")},
+	)
 	_ = w.WriteChannel(&foxglove.Channel{ID: 1, SchemaID: 1, Topic: "/x", MessageEncoding: "cdr"})
 	for n := uint64(0); size > 0; n++ {
 		b := make([]byte, 40000)
 		rng.Read(b[:20000])
 		size -= len(b)
-		if err := w.WriteMessage(&foxglove.Message{ChannelID: 1, LogTime: n, PublishTime: n, Data: b}); err != nil {
+		if err := w.WriteMessage(
+			&foxglove.Message{ChannelID: 1, LogTime: n, PublishTime: n, Data: b},
+		); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -56,7 +56,8 @@ type Channel struct {
 
 // Same says that two channels of one id have the same content.
 func (c *Channel) Same(o *Channel) bool {
-	return c.Schema == o.Schema && c.Topic == o.Topic && c.Encoding == o.Encoding && maps.Equal(c.Metadata, o.Metadata)
+	return c.Schema == o.Schema && c.Topic == o.Topic && c.Encoding == o.Encoding &&
+		maps.Equal(c.Metadata, o.Metadata)
 }
 
 // Message is one message; Data belongs to the chunk.
@@ -79,7 +80,8 @@ type Place struct {
 	Name           string
 }
 
-// cursor takes fields off the content of a record. The first field that is not there sets bad, and zeros follow; end says so.
+// cursor takes fields off the content of a record. The first field that is not there sets bad, and
+// zeros follow; end says so.
 type cursor struct {
 	b    []byte
 	bad  bool
@@ -95,7 +97,14 @@ func parse(b []byte, off int64, what string) *cursor {
 // end fails where a field was not there.
 func (c *cursor) end() {
 	if c.bad {
-		guard.Fail(malformed(c.off, "a "+c.what+" record ends before its fields do, or has a number above 2^63-1", "", fmt.Sprintf("%d bytes of content", c.size)))
+		guard.Fail(
+			malformed(
+				c.off,
+				"a "+c.what+" record ends before its fields do, or has a number above 2^63-1",
+				"",
+				fmt.Sprintf("%d bytes of content", c.size),
+			),
+		)
 	}
 }
 
@@ -175,7 +184,13 @@ func parseSchema(b []byte, off int64) *Schema {
 
 func parseChannel(b []byte, off int64) *Channel {
 	c := parse(b, off, "channel")
-	h := &Channel{ID: c.u16(), Schema: c.u16(), Topic: c.str(), Encoding: c.str(), Metadata: c.strings()}
+	h := &Channel{
+		ID:       c.u16(),
+		Schema:   c.u16(),
+		Topic:    c.str(),
+		Encoding: c.str(),
+		Metadata: c.strings(),
+	}
 	c.end()
 	return h
 }
@@ -193,14 +208,21 @@ func parseMessage(m *Message, b []byte, off int64) error {
 	if publish > maxTime {
 		return malformed(off, "publish time", "at most 2^63-1 ns", fmt.Sprint(publish))
 	}
-	*m = Message{Channel: binary.LittleEndian.Uint16(b), Sequence: le32(b[2:]), Log: int64(log), Publish: int64(publish), Data: b[messageFix:]}
+	*m = Message{
+		Channel:  binary.LittleEndian.Uint16(b),
+		Sequence: le32(b[2:]),
+		Log:      int64(log),
+		Publish:  int64(publish),
+		Data:     b[messageFix:],
+	}
 	return nil
 }
 
 func parseStatistics(b []byte, off int64) *Statistics {
 	c := parse(b, off, "statistics")
 	s := &Statistics{Messages: c.u64()}
-	c.take(2 + 4*4 + 2*8) // schemas, channels, attachments, metadata records, chunks, the first and the last time
+	// schemas, channels, attachments, metadata records, chunks, the first and the last time
+	c.take(2 + 4*4 + 2*8)
 	in := cursor{b: c.run(10)}
 	c.end()
 	s.PerChannel = make(map[uint16]uint64, len(in.b)/10)

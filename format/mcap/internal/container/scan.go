@@ -10,7 +10,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// head is a record of a part of the file: its opcode (0: what is there is too short for one), its place, the length of its content, and the content's first bytes.
+// head is a record of a part of the file: its opcode (0: what is there is too short for one), its
+// place, the length of its content, and the content's first bytes.
 type head struct {
 	op      Op
 	off     int64
@@ -18,7 +19,8 @@ type head struct {
 	content []byte
 }
 
-// heads goes over the records of a part of the file without reading what they hold. A record that does not end before to is cut, and the last.
+// heads goes over the records of a part of the file without reading what they hold. A record that
+// does not end before to is cut, and the last.
 func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
 	return func(yield func(head) bool) {
 		var buf []byte
@@ -38,7 +40,8 @@ func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
 				return
 			}
 			n := le64(b[1:])
-			if !yield(head{Op(b[0]), at, n, b[headSize:][:min(n, uint64(len(b)-headSize))]}) || n > uint64(to-at-headSize) {
+			if !yield(head{Op(b[0]), at, n, b[headSize:][:min(n, uint64(len(b)-headSize))]}) ||
+				n > uint64(to-at-headSize) {
 				return
 			}
 			at += headSize + int64(n)
@@ -52,8 +55,9 @@ func (f *File) heads(ctx context.Context, from, to int64) iter.Seq[head] {
 // bareRun is how many bytes of plain records are read at a time.
 const bareRun = 1 << 20
 
-// collect lists what lies in a part of the data section: chunks, runs of plain messages, attachments, metadata; schemas and channels
-// are defined. Where the part ends inside a record, what is whole stays and the cut is a finding. Chunks have unindexed set.
+// collect lists what lies in a part of the data section: chunks, runs of plain messages,
+// attachments, metadata; schemas and channels are defined. Where the part ends inside a record,
+// what is whole stays and the cut is a finding. Chunks have unindexed set.
 func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 	run := Chunk{Bare: true, unindexed: true}
 	flush := func() {
@@ -77,9 +81,28 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 			}
 			f.end = off
 			if f.opt.Strict {
-				guard.Fail(malformed(off, "the file is cut inside a record", fmt.Sprintf("%d bytes of content", n), fmt.Sprint(room)))
+				guard.Fail(
+					malformed(
+						off,
+						"the file is cut inside a record",
+						fmt.Sprintf("%d bytes of content", n),
+						fmt.Sprint(room),
+					),
+				)
 			}
-			f.found(robocache.SeverityError, "cut-file", off, fmt.Sprintf("the file is cut inside a record (opcode %02x): expected %d bytes of content, found %d; everything before it is read", byte(h.op), n, room), "record it anew, or fetch it again", 0)
+			f.found(
+				robocache.SeverityError,
+				"cut-file",
+				off,
+				fmt.Sprintf(
+					"the file is cut inside a record (opcode %02x): expected %d bytes of content, found %d; everything before it is read",
+					byte(h.op),
+					n,
+					room,
+				),
+				"record it anew, or fetch it again",
+				0,
+			)
 			return out
 		}
 		switch h.op {
@@ -91,17 +114,30 @@ func (f *File) collect(ctx context.Context, from, to int64) (out []Chunk) {
 				run.Offset = off
 			}
 			if n > uint64(f.lim.Chunk) {
-				guard.Fail(tooLarge(off, fmt.Sprintf("a message of at most %d bytes", f.lim.Chunk), fmt.Sprint(n)))
+				guard.Fail(
+					tooLarge(
+						off,
+						fmt.Sprintf("a message of at most %d bytes", f.lim.Chunk),
+						fmt.Sprint(n),
+					),
+				)
 			}
 			run.Length += headSize + int64(n)
 		case OpSchema, OpChannel:
 			if uint64(len(h.content)) < n {
-				h.content = f.content(ctx, Place{Offset: off, Length: headSize + int64(n)}, h.op, f.lim.Chunk+headSize)
+				h.content = f.content(
+					ctx,
+					Place{Offset: off, Length: headSize + int64(n)},
+					h.op,
+					f.lim.Chunk+headSize,
+				)
 			}
 			f.define(h.op, h.content, off)
 		case OpChunk:
 			flush()
-			k, err := guard.Value(func() Chunk { return scanned(h.content, off, headSize+int64(n)) })
+			k, err := guard.Value(
+				func() Chunk { return scanned(h.content, off, headSize+int64(n)) },
+			)
 			if err = cmp.Or(err, k.check(to, f.lim)); err != nil {
 				guard.Check(f.skip(err, off, 0))
 				continue
@@ -134,12 +170,20 @@ func scanned(content []byte, off, length int64) Chunk {
 	return k
 }
 
-// skip passes over a damaged chunk, or is its error: where the file is strict, and where it is no damage.
+// skip passes over a damaged chunk, or is its error: where the file is strict, and where it is no
+// damage.
 func (f *File) skip(err error, off int64, messages int64) error {
 	if f.opt.Strict || !damaged(err) {
 		return err
 	}
-	f.found(robocache.SeverityError, "damaged-chunk", off, "a chunk is skipped: "+reason(err), "fetch the file again; its other chunks are read", messages)
+	f.found(
+		robocache.SeverityError,
+		"damaged-chunk",
+		off,
+		"a chunk is skipped: "+reason(err),
+		"fetch the file again; its other chunks are read",
+		messages,
+	)
 	return nil
 }
 

@@ -10,13 +10,23 @@ import (
 	"github.com/goatnote-inc/robocache/internal/guard"
 )
 
-// Verify compares the check sums that reading messages does not touch: of the data section (DataEnd) and of attachments. A sum of 0 was not
-// given. It reads all of the file.
+// Verify compares the check sums that reading messages does not touch: of the data section
+// (DataEnd) and of attachments. A sum of 0 was not given. It reads all of the file.
 func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) {
 	defer guard.Recover("mcap verify", &err)
 	found := func(off int64, what string, want, have uint32) {
-		out = append(out, robocache.Finding{Severity: robocache.SeverityError, Code: "check-sum", Where: robocache.Where{"offset": off},
-			Message: fmt.Sprintf("the check sum of %s differs: %08x is written, %08x are its bytes", what, want, have), Hint: "fetch the file again"})
+		out = append(out, robocache.Finding{
+			Severity: robocache.SeverityError,
+			Code:     "check-sum",
+			Where:    robocache.Where{"offset": off},
+			Message: fmt.Sprintf(
+				"the check sum of %s differs: %08x is written, %08x are its bytes",
+				what,
+				want,
+				have,
+			),
+			Hint: "fetch the file again",
+		})
 	}
 	end, want := f.dataEnd(ctx)
 	if want != 0 {
@@ -43,7 +53,8 @@ func (f *File) Verify(ctx context.Context) (out []robocache.Finding, err error) 
 	return out, nil
 }
 
-// dataEnd finds the DataEnd record: behind the last data, or before the summary. Its sum is 0 where there is none.
+// dataEnd finds the DataEnd record: behind the last data, or before the summary. Its sum is 0 where
+// there is none.
 func (f *File) dataEnd(ctx context.Context) (off int64, crc uint32) {
 	var b [headSize + 4]byte
 	for _, at := range []int64{f.end, f.end - int64(len(b))} {

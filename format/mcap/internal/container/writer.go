@@ -22,8 +22,9 @@ type WriterOptions struct {
 	Compression      Compression // None or Zstd
 }
 
-// Writer writes one file: chunks with their message indexes, then the summary. Schemas, channels and messages come in any order that has
-// schemas before their channels and channels before their messages.
+// Writer writes one file: chunks with their message indexes, then the summary. Schemas, channels
+// and messages come in any order that has schemas before their channels and channels before their
+// messages.
 type Writer struct {
 	file     *foxglove.Writer
 	records  *foxglove.Writer // of the chunk, into body
@@ -45,23 +46,35 @@ func NewWriter(out io.Writer, opt WriterOptions) (w *Writer, err error) {
 	switch opt.Compression {
 	case None:
 	case Zstd:
-		w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(false), zstd.WithEncoderLevel(zstd.SpeedDefault))
+		w.enc, err = zstd.NewWriter(
+			nil,
+			zstd.WithEncoderConcurrency(1),
+			zstd.WithEncoderCRC(false),
+			zstd.WithEncoderLevel(zstd.SpeedDefault),
+		)
 	default:
 		err = robocache.Unsupported("mcap write", nil, "compression %s", opt.Compression.String())
 	}
 	if err != nil {
 		return nil, err
 	}
-	if w.records, err = foxglove.NewWriter(&w.body, &foxglove.WriterOptions{SkipMagic: true}); err != nil {
+	if w.records, err = foxglove.NewWriter(
+		&w.body,
+		&foxglove.WriterOptions{SkipMagic: true},
+	); err != nil {
 		return nil, err
 	}
-	if w.file, err = foxglove.NewWriter(out, &foxglove.WriterOptions{IncludeCRC: true, OverrideLibrary: true}); err != nil {
+	if w.file, err = foxglove.NewWriter(
+		out,
+		&foxglove.WriterOptions{IncludeCRC: true, OverrideLibrary: true},
+	); err != nil {
 		return nil, err
 	}
 	return w, w.file.WriteHeader(&foxglove.Header{Profile: opt.Profile, Library: opt.Library})
 }
 
-// one counts schemas or channels, whose numbers have 16 bits. They begin at 1: rosbags takes channel 0 for none, and leaves its messages out.
+// one counts schemas or channels, whose numbers have 16 bits. They begin at 1: rosbags takes
+// channel 0 for none, and leaves its messages out.
 func one(n *int, what string) (uint16, error) {
 	if *n >= 65535 {
 		return 0, robocache.ResourceLimit("mcap write", nil, "").
@@ -83,12 +96,22 @@ func (w *Writer) Schema(name, encoding, text string) (uint16, error) {
 }
 
 // Channel adds a channel and gives its number.
-func (w *Writer) Channel(schema uint16, topic, encoding string, metadata map[string]string) (uint16, error) {
+func (w *Writer) Channel(
+	schema uint16,
+	topic, encoding string,
+	metadata map[string]string,
+) (uint16, error) {
 	id, err := one(&w.channels, "channels")
 	if err != nil {
 		return 0, err
 	}
-	c := &foxglove.Channel{ID: id, SchemaID: schema, Topic: topic, MessageEncoding: encoding, Metadata: metadata}
+	c := &foxglove.Channel{
+		ID:              id,
+		SchemaID:        schema,
+		Topic:           topic,
+		MessageEncoding: encoding,
+		Metadata:        metadata,
+	}
 	w.file.AddChannel(c)
 	return id, w.records.WriteChannel(c)
 }
@@ -116,7 +139,15 @@ func (w *Writer) Message(m *Message) error {
 	ix.Add(log, uint64(w.body.Len()))
 	w.file.Statistics.MessageCount++
 	w.file.Statistics.ChannelMessageCounts[m.Channel]++
-	err := w.records.WriteMessage(&foxglove.Message{ChannelID: m.Channel, Sequence: m.Sequence, LogTime: log, PublishTime: uint64(m.Publish), Data: m.Data})
+	err := w.records.WriteMessage(
+		&foxglove.Message{
+			ChannelID:   m.Channel,
+			Sequence:    m.Sequence,
+			LogTime:     log,
+			PublishTime: uint64(m.Publish),
+			Data:        m.Data,
+		},
+	)
 	if err == nil && w.body.Len() >= w.opt.Chunk {
 		err = w.flush()
 	}
@@ -126,14 +157,24 @@ func (w *Writer) Message(m *Message) error {
 // flush writes the chunk and the indexes of its messages.
 func (w *Writer) flush() error {
 	body := w.body.Bytes()
-	k := foxglove.Chunk{MessageStartTime: w.from, MessageEndTime: w.to, UncompressedSize: uint64(len(body)), UncompressedCRC: crc32.ChecksumIEEE(body), Compression: w.opt.Compression.String(), Records: body}
+	k := foxglove.Chunk{
+		MessageStartTime: w.from,
+		MessageEndTime:   w.to,
+		UncompressedSize: uint64(len(body)),
+		UncompressedCRC:  crc32.ChecksumIEEE(body),
+		Compression:      w.opt.Compression.String(),
+		Records:          body,
+	}
 	if w.enc != nil {
 		w.packed = w.enc.EncodeAll(body, w.packed[:0])
 		k.Records = w.packed
 	}
 	var list []*foxglove.MessageIndex
 	for _, id := range slices.Sorted(maps.Keys(w.index)) {
-		slices.SortStableFunc(w.index[id].Entries(), func(a, b foxglove.MessageIndexEntry) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+		slices.SortStableFunc(
+			w.index[id].Entries(),
+			func(a, b foxglove.MessageIndexEntry) int { return cmp.Compare(a.Timestamp, b.Timestamp) },
+		)
 		list = append(list, w.index[id])
 	}
 	err := w.file.WriteChunkWithIndexes(&k, list)

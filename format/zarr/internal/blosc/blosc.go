@@ -57,7 +57,12 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	blockSize, packed := int64(le.Uint32(src[8:])), int64(le.Uint32(src[12:]))
 	switch {
 	case version != 1 && version != 2:
-		return nil, robocache.Unsupported("blosc", nil, "buffer format %d: blosc 1 writes 2", version)
+		return nil, robocache.Unsupported(
+			"blosc",
+			nil,
+			"buffer format %d: blosc 1 writes 2",
+			version,
+		)
 	case packed < headSize || packed > int64(len(src)):
 		return nil, bad("%d bytes declared, there are %d", packed, len(src))
 	case typeSize == 0:
@@ -81,8 +86,16 @@ func Decode(src []byte, limit int64) ([]byte, error) {
 	if headSize+4*blocks > packed {
 		return nil, bad("%d blocks in %d bytes", blocks, packed)
 	}
-	// deflate packs best, at 1:1032; the others stay far below what that allows but for zstd, whose frames are checked by their own size.
-	d := decoder{src: src, codec: int(flags >> 5), typeSize: typeSize, blockSize: int(blockSize), split: flags&flagOneBlock == 0 && typeSize <= maxSplits && blockSize/int64(typeSize) >= minStream}
+	// deflate packs best, at 1:1032; the others stay far below what that allows but for zstd, whose
+	// frames are checked by their own size.
+	d := decoder{
+		src:       src,
+		codec:     int(flags >> 5),
+		typeSize:  typeSize,
+		blockSize: int(blockSize),
+		split: flags&flagOneBlock == 0 && typeSize <= maxSplits &&
+			blockSize/int64(typeSize) >= minStream,
+	}
 	d.shuffle = flags&flagShuffle != 0 && typeSize > 1
 	d.bits = flags&flagBits != 0 && int(blockSize) >= typeSize
 	if d.codec != 0 && d.codec != 1 && d.codec != 3 && d.codec != 4 {
@@ -121,7 +134,8 @@ var scratches sync.Pool
 func (d *decoder) block(dst, src []byte, partial bool) error {
 	to := dst
 	if d.shuffle || d.bits {
-		if room := 2 * d.blockSize; d.scratch == nil { // one for the streams, one for the planes that bits make
+		// one for the streams, one for the planes that bits make
+		if room := 2 * d.blockSize; d.scratch == nil {
 			if p, ok := scratches.Get().(*[]byte); ok && cap(*p) >= room {
 				d.scratch = (*p)[:room]
 			} else {
@@ -185,11 +199,13 @@ func (d *decoder) stream(dst, src []byte) error {
 	return nil
 }
 
-// maxDistance is how far a match of two bytes' offset reaches back; a longer one adds it to a 16-bit offset.
+// maxDistance is how far a match of two bytes' offset reaches back; a longer one adds it to a
+// 16-bit offset.
 const maxDistance = 8191
 
-// unpackLZ decompresses blosclz, a byte-oriented LZ77 in the way of FastLZ: a control byte below 32 begins that many literals and one more;
-// another is a match whose length is in its upper three bits.
+// unpackLZ decompresses blosclz, a byte-oriented LZ77 in the way of FastLZ: a control byte below 32
+// begins that many literals and one more; another is a match whose length is in its upper three
+// bits.
 func unpackLZ(dst, src []byte) (int, error) {
 	if len(src) == 0 {
 		return 0, bad("an empty stream")
@@ -257,8 +273,9 @@ func unpackLZ(dst, src []byte) (int, error) {
 	}
 }
 
-// unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are no multiple of eight is plain. planes is
-// room of the size of src, for elements of more than a byte.
+// unshuffleBits undoes bitshuffle over a whole block. As c-blosc does, a block whose elements are
+// no multiple of eight is plain. planes is room of the size of src, for elements of more than a
+// byte.
 func unshuffleBits(dst, src, planes []byte, size int) {
 	n := len(src) / size
 	if n%8 != 0 || n == 0 {

@@ -1,4 +1,5 @@
-// Package blosc decompresses blosc 1 buffers: blosclz, lz4, lz4hc, zlib and zstd, with byte or bit shuffle.
+// Package blosc decompresses blosc 1 buffers: blosclz, lz4, lz4hc, zlib and zstd, with byte or bit
+// shuffle.
 //
 // # Contract
 //

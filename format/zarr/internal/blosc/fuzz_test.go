@@ -75,7 +75,15 @@ func FuzzDecode(f *testing.F) {
 	f.Add(buffer(0x10, 1, 40, 40, "\x00a\xe0\xff\x20\x00"))
 	f.Add(buffer(0x30, 1, 40, 40, "\x1fa\x01\x00\x14\x50aaaaa"))
 	f.Add(buffer(0x71, 2, 40, 40, "\x78\x9c\x03\x00\x00\x00\x00\x01"))
-	f.Add(buffer(0x94, 8, 64, 64, "\x28\xb5\x2f\xfd\x20\x40\x15\x00\x00\x08\x00\x01\x00\xfa\x2b\x80\x05"))
+	f.Add(
+		buffer(
+			0x94,
+			8,
+			64,
+			64,
+			"\x28\xb5\x2f\xfd\x20\x40\x15\x00\x00\x08\x00\x01\x00\xfa\x2b\x80\x05",
+		),
+	)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := hostile.Allocated()
 		out, err := Decode(b, 1<<20)

@@ -11,7 +11,8 @@ import (
 	"github.com/goatnote-inc/robocache/internal/tests/realdata"
 )
 
-// script writes buffers of every codec, shuffle, type size and length by c-blosc: u32 raw size, raw, u32 packed size, packed.
+// script writes buffers of every codec, shuffle, type size and length by c-blosc: u32 raw size,
+// raw, u32 packed size, packed.
 const script = `
 import sys, struct, numpy as np
 from numcodecs import Blosc, blosc

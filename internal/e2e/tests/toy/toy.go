@@ -1,5 +1,6 @@
-// Package toy is a format in one folder: a reader and a writer of one numeric stream, in one JSON file. It shows what a format needs, and the tests of this
-// folder's parent show that everything else works with it.
+// Package toy is a format in one folder: a reader and a writer of one numeric stream, in one JSON
+// file. It shows what a format needs, and the tests of this folder's parent show that everything
+// else works with it.
 package toy
 
 import (
@@ -18,7 +19,16 @@ import (
 const ending = ".toy"
 
 func init() {
-	robocache.Register(robocache.Format{Name: "toy", Extensions: []string{ending}, Stamped: true, Detect: detect, Open: open, Write: write})
+	robocache.Register(
+		robocache.Format{
+			Name:       "toy",
+			Extensions: []string{ending},
+			Stamped:    true,
+			Detect:     detect,
+			Open:       open,
+			Write:      write,
+		},
+	)
 }
 
 // file is what lies on the disk.
@@ -50,8 +60,21 @@ func open(_ context.Context, uri string, _ robocache.OpenOptions) (robocache.Dat
 	if err := json.Unmarshal(b, &d.file); err != nil {
 		return nil, robocache.Malformed("toy", robocache.Where{"dataset": uri}, "").WithCause(err)
 	}
-	d.info = robocache.Info{URI: uri, Format: "toy", Version: "1", FPS: robocache.Rate{Num: int64(d.FPS), Den: 1}, Episodes: len(d.Rows),
-		Features: []robocache.Feature{{Key: d.Key, Kind: robocache.KindNumeric, DType: robocache.Float64, Shape: []int{d.Width}}}}
+	d.info = robocache.Info{
+		URI:      uri,
+		Format:   "toy",
+		Version:  "1",
+		FPS:      robocache.Rate{Num: int64(d.FPS), Den: 1},
+		Episodes: len(d.Rows),
+		Features: []robocache.Feature{
+			{
+				Key:   d.Key,
+				Kind:  robocache.KindNumeric,
+				DType: robocache.Float64,
+				Shape: []int{d.Width},
+			},
+		},
+	}
 	for _, rows := range d.Rows {
 		d.info.Frames += int64(len(rows))
 	}
@@ -66,7 +89,12 @@ func (d *dataset) Close() error          { return nil }
 func (d *dataset) Capabilities() *robocache.Capabilities { return &d.offered }
 
 func (d *dataset) Episode(_ context.Context, e int) (robocache.Episode, error) {
-	return robocache.Episode{Position: e, Index: int64(e), Length: d.Len(e), Tasks: []string{"play"}}, nil
+	return robocache.Episode{
+		Position: e,
+		Index:    int64(e),
+		Length:   d.Len(e),
+		Tasks:    []string{"play"},
+	}, nil
 }
 
 func (d *dataset) Times(_ context.Context, e int, _ string) ([]int64, error) {
@@ -109,7 +137,12 @@ func (d *dataset) Frames(context.Context, string, []robocache.Row, []robocache.F
 func (d *dataset) Stats(context.Context) (robocache.Stats, error) { return nil, nil }
 
 // write keeps the first numeric stream of those that are wanted.
-func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache.WriteOptions) (*robocache.WriteReport, error) {
+func write(
+	ctx context.Context,
+	src robocache.Dataset,
+	dst string,
+	opt robocache.WriteOptions,
+) (*robocache.WriteReport, error) {
 	info := src.Info()
 	out := file{FPS: info.FPS.Float()}
 	var kept *robocache.Feature
@@ -157,7 +190,11 @@ func write(ctx context.Context, src robocache.Dataset, dst string, opt robocache
 	}
 	path, ok := store.LocalPath(dst)
 	if _, there := os.Stat(path); !ok || there == nil {
-		return nil, robocache.Misuse("write toy", robocache.Where{"dataset": dst}, "a new local file is wanted")
+		return nil, robocache.Misuse(
+			"write toy",
+			robocache.Where{"dataset": dst},
+			"a new local file is wanted",
+		)
 	}
 	rep.Bytes = int64(len(b))
 	return rep, robocache.At(os.WriteFile(path, b, 0o644), robocache.Where{"dataset": dst})

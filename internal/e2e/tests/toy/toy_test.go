@@ -20,11 +20,16 @@ import (
 	"github.com/goatnote-inc/robocache/synth"
 )
 
-// A format is one folder and one line: synth, inspect, doctor, statistics, conversions from and to it, the Loader and the command line work with it.
+// A format is one folder and one line: synth, inspect, doctor, statistics, conversions from and to
+// it, the Loader and the command line work with it.
 func TestToyFormat(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	made := filepath.Join(dir, "made.toy")
-	if _, err := synth.Write(ctx, made, synth.Options{Format: "toy", Episodes: 3, Seconds: 1, Cameras: -1}); err != nil {
+	if _, err := synth.Write(
+		ctx,
+		made,
+		synth.Options{Format: "toy", Episodes: 3, Seconds: 1, Cameras: -1},
+	); err != nil {
 		t.Fatal(err)
 	}
 	ds := open(t, made)
@@ -32,7 +37,15 @@ func TestToyFormat(t *testing.T) {
 	if err != nil || report.Episodes != 3 || report.Frames != 90 || len(report.Streams) != 1 {
 		t.Fatalf("inspect: %v %+v", err, report)
 	}
-	if findings, err := diagnose.Run(ctx, ds, robocache.DiagnoseOptions{}); err != nil || slices.ContainsFunc(findings, func(f robocache.Finding) bool { return f.Severity == robocache.SeverityError }) {
+	if findings, err := diagnose.Run(
+		ctx,
+		ds,
+		robocache.DiagnoseOptions{},
+	); err != nil ||
+		slices.ContainsFunc(
+			findings,
+			func(f robocache.Finding) bool { return f.Severity == robocache.SeverityError },
+		) {
 		t.Errorf("doctor: %v %v", err, findings)
 	}
 	s, err := stats.Compute(ctx, ds, stats.Options{})
@@ -71,8 +84,14 @@ func TestToyFormat(t *testing.T) {
 		_ = other.Close()
 	}
 	// The command line knows it by its registration alone.
-	for _, args := range [][]string{{"inspect", made}, {"doctor", made}, {"stats", made}, {"convert", made, filepath.Join(dir, "cli"), "--dry-run"},
-		{"convert", made, filepath.Join(dir, "cli.toy"), "--to", "toy"}, {"synth", filepath.Join(dir, "synth.toy"), "--format", "toy", "--cameras", "0"}} {
+	for _, args := range [][]string{
+		{"inspect", made},
+		{"doctor", made},
+		{"stats", made},
+		{"convert", made, filepath.Join(dir, "cli"), "--dry-run"},
+		{"convert", made, filepath.Join(dir, "cli.toy"), "--to", "toy"},
+		{"synth", filepath.Join(dir, "synth.toy"), "--format", "toy", "--cameras", "0"},
+	} {
 		if code := cli.Main(args, "test"); code != 0 && code != 3 {
 			t.Errorf("%v: exit %d", args, code)
 		}

@@ -1,9 +1,10 @@
-// Package build makes the images of kernel/cuda/images/data from the sources of kernel/cuda/src: a test of package images compares them, and with
-// -update writes them (scripts/cuda-images.sh).
+// Package build makes the images of kernel/cuda/images/data from the sources of kernel/cuda/src: a
+// test of package images compares them, and with -update writes them (scripts/cuda-images.sh).
 //
-// The options say what the bits of a result depend on. -fmad=false: a·b+c is never fused by the compiler, so that a kernel computes what its
-// source says, as the reference in Go, the simulator and every architecture do; where the contract says fma, the source does too
-// (__fmaf_rn). There is no -use_fast_math: division and square root are IEEE, subnormal numbers are kept.
+// The options say what the bits of a result depend on. -fmad=false: a·b+c is never fused by the
+// compiler, so that a kernel computes what its source says, as the reference in Go, the simulator
+// and every architecture do; where the contract says fma, the source does too (__fmaf_rn). There is
+// no -use_fast_math: division and square root are IEEE, subnormal numbers are kept.
 package build
 
 import (
@@ -29,7 +30,14 @@ import (
 var Options = []string{"-std=c++17", "-fmad=false", "-default-device"}
 
 // Targets are the architectures: machine code first, PTX last.
-var Targets = []images.Entry{{Arch: 80}, {Arch: 86}, {Arch: 89}, {Arch: 90}, {Arch: 100}, {Arch: 80, PTX: true}}
+var Targets = []images.Entry{
+	{Arch: 80},
+	{Arch: 86},
+	{Arch: 89},
+	{Arch: 90},
+	{Arch: 100},
+	{Arch: 80, PTX: true},
+}
 
 // Source is a .cu file with the headers that it includes.
 type Source struct {
@@ -111,7 +119,12 @@ func (s *Source) All(c *Compiler) (*images.Manifest, []byte, error) {
 	}
 	m := &images.Manifest{Source: s.Name, Hash: s.Hash(), NVRTC: version, Options: Options}
 	var packed bytes.Buffer
-	z, err := zstd.NewWriter(&packed, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))
+	z, err := zstd.NewWriter(
+		&packed,
+		zstd.WithEncoderLevel(zstd.SpeedBestCompression),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(8<<20),
+	)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +149,8 @@ func (s *Source) All(c *Compiler) (*images.Manifest, []byte, error) {
 	return m, packed.Bytes(), err
 }
 
-// Update makes the images of a folder of sources that have changed, or all of them, and removes those of sources that are gone.
+// Update makes the images of a folder of sources that have changed, or all of them, and removes
+// those of sources that are gone.
 func Update(src, out string, c *Compiler, all bool, say func(format string, args ...any)) error {
 	names, err := Names(src)
 	if err != nil {
@@ -150,7 +164,10 @@ func Update(src, out string, c *Compiler, all bool, say func(format string, args
 			return err
 		}
 		old := images.Manifest{}
-		if b, err := os.ReadFile(filepath.Join(out, name+".json")); err == nil && json.Unmarshal(b, &old) == nil && old.Hash == s.Hash() && !all {
+		if b, err := os.ReadFile(
+			filepath.Join(out, name+".json"),
+		); err == nil && json.Unmarshal(b, &old) == nil && old.Hash == s.Hash() &&
+			!all {
 			continue
 		}
 		begin := time.Now()
@@ -159,10 +176,20 @@ func Update(src, out string, c *Compiler, all bool, say func(format string, args
 			return err
 		}
 		b, err := json.MarshalIndent(m, "", "\t")
-		if err := errors.Join(err, os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644), os.WriteFile(filepath.Join(out, name+".zst"), packed, 0o644)); err != nil {
+		if err := errors.Join(
+			err,
+			os.WriteFile(filepath.Join(out, name+".json"), append(b, '\n'), 0o644),
+			os.WriteFile(filepath.Join(out, name+".zst"), packed, 0o644),
+		); err != nil {
 			return err
 		}
-		say("%s: %d kernels, packed %d bytes, %.1f s", name, len(m.Kernels), len(packed), time.Since(begin).Seconds())
+		say(
+			"%s: %d kernels, packed %d bytes, %.1f s",
+			name,
+			len(m.Kernels),
+			len(packed),
+			time.Since(begin).Seconds(),
+		)
 	}
 	files, err := os.ReadDir(out)
 	for _, f := range files {

@@ -9,10 +9,12 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Compiler is an open libnvrtc: it compiles CUDA C where the library is. The product itself does not need it.
+// Compiler is an open libnvrtc: it compiles CUDA C where the library is. The product itself does
+// not need it.
 type Compiler struct{ library uintptr }
 
-// FindCompiler looks for libnvrtc in the places given: files, patterns, or names that the loader knows. The first that opens is taken.
+// FindCompiler looks for libnvrtc in the places given: files, patterns, or names that the loader
+// knows. The first that opens is taken.
 func FindCompiler(places ...string) (*Compiler, error) {
 	var last error
 	for _, p := range places {
@@ -44,8 +46,8 @@ func (c *Compiler) call(name string, args ...uintptr) error {
 
 func text(s string) *byte { return unsafe.SliceData(append([]byte(s), 0)) }
 
-// ptr is an address for NVRTC. Pinned, what it points to lies on the heap: a stack may move before the library is called, which then writes
-// into memory of others.
+// ptr is an address for NVRTC. Pinned, what it points to lies on the heap: a stack may move before
+// the library is called, which then writes into memory of others.
 func ptr[T any](pin *runtime.Pinner, p *T) uintptr {
 	pin.Pin(p)
 	return uintptr(unsafe.Pointer(p))
@@ -60,8 +62,14 @@ func (c *Compiler) Version() (string, error) {
 	return fmt.Sprintf("%d.%d", v[0], v[1]), err
 }
 
-// Compile makes PTX for compute_N, machine code for sm_N: options say which. Headers are files that the source includes, by name.
-func (c *Compiler) Compile(name, source string, headers map[string]string, options []string, ptx bool) ([]byte, error) {
+// Compile makes PTX for compute_N, machine code for sm_N: options say which. Headers are files that
+// the source includes, by name.
+func (c *Compiler) Compile(
+	name, source string,
+	headers map[string]string,
+	options []string,
+	ptx bool,
+) ([]byte, error) {
 	var texts, names, opts []*byte
 	for n, h := range headers {
 		names, texts = append(names, text(n)), append(texts, text(h))
@@ -73,7 +81,15 @@ func (c *Compiler) Compile(name, source string, headers map[string]string, optio
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	program, src, file := new(uintptr), text(source), text(name)
-	if err := c.call("nvrtcCreateProgram", ptr(&pin, program), ptr(&pin, src), ptr(&pin, file), uintptr(len(names)-1), ptr(&pin, &texts[0]), ptr(&pin, &names[0])); err != nil {
+	if err := c.call(
+		"nvrtcCreateProgram",
+		ptr(&pin, program),
+		ptr(&pin, src),
+		ptr(&pin, file),
+		uintptr(len(names)-1),
+		ptr(&pin, &texts[0]),
+		ptr(&pin, &names[0]),
+	); err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.call("nvrtcDestroyProgram", ptr(&pin, program)) }()

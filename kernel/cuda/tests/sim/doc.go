@@ -1,4 +1,5 @@
-// Package sim runs CUDA kernels on the host: the .cu files of kernel/cuda/src, compiled by g++ against sim.h. It stands for a GPU in tests.
+// Package sim runs CUDA kernels on the host: the .cu files of kernel/cuda/src, compiled by g++
+// against sim.h. It stands for a GPU in tests.
 //
 // # Contract
 //

@@ -46,7 +46,9 @@ type Machine struct {
 
 	mu      sync.Mutex
 	buffers map[uintptr]mapping
-	Ordered bool // blocks of the next launches are ordered by what the kernels do themselves: no races between blocks (S5)
+	// blocks of the next launches are ordered by what the kernels do themselves: no races between
+	// blocks (S5)
+	Ordered bool
 }
 
 type entry struct {
@@ -64,7 +66,8 @@ type mapping struct {
 // one: the scheduler takes signals of the whole process while it runs.
 var one sync.Mutex
 
-// New compiles sources of a folder ("fuse" is fuse.cu), each once for as long as it stays the same. Where g++ is missing, the error is Unsupported.
+// New compiles sources of a folder ("fuse" is fuse.cu), each once for as long as it stays the same.
+// Where g++ is missing, the error is Unsupported.
 func New(dir string, sources []string, o Options) (*Machine, error) {
 	m := &Machine{options: o, kernels: map[string]entry{}, buffers: map[uintptr]mapping{}}
 	if _, err := exec.LookPath("g++"); err != nil {
@@ -113,11 +116,14 @@ func (m *Machine) load(file string, kernels []string) error {
 }
 
 var (
-	dynamicShared = regexp.MustCompile(`extern\s+__shared__\s+((?:__attribute__\s*\(\(aligned\(\d+\)\)\)\s*)?)([\w \t]+?)\s*\b(\w+)\s*\[\s*\]\s*;`)
-	entryPoint    = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
+	dynamicShared = regexp.MustCompile(
+		`extern\s+__shared__\s+((?:__attribute__\s*\(\(aligned\(\d+\)\)\)\s*)?)([\w \t]+?)\s*\b(\w+)\s*\[\s*\]\s*;`,
+	)
+	entryPoint = regexp.MustCompile(`extern\s+"C"\s+__global__\s+void\s+(\w+)\s*\(`)
 )
 
-// compile makes a shared object of a source, in a folder of the machine's temporary ones that is kept from run to run.
+// compile makes a shared object of a source, in a folder of the machine's temporary ones that is
+// kept from run to run.
 func compile(dir, source string, o Options) (file string, kernels []string, err error) {
 	cache := filepath.Join(os.TempDir(), fmt.Sprintf("robocache-sim-%d", os.Getuid()))
 	if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -157,17 +163,42 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	}
 	text = bytes.ReplaceAll(text, []byte("__global__"), nil)
 	text = bytes.ReplaceAll(text, []byte("__shared__"), []byte("static"))
-	text = append(text, "\ntemplate <class P> static inline void sim_call(void (*f)(P), const void *p) { f(*(const P *)p); }\n"...)
+	text = append(
+		text,
+		"\ntemplate <class P> static inline void sim_call(void (*f)(P), const void *p) { f(*(const P *)p); }\n"...)
 	for _, k := range kernels {
-		text = append(text, fmt.Sprintf("extern \"C\" void sim_kernel_%s(const void *p) { sim_call(%s, p); }\n", k, k)...)
+		text = append(
+			text,
+			fmt.Sprintf(
+				"extern \"C\" void sim_kernel_%s(const void *p) { sim_call(%s, p); }\n",
+				k,
+				k,
+			)...)
 	}
-	flags := append([]string{"-O1", "-std=c++17", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-threadsafe-statics", "-fno-exceptions", "-fno-stack-protector", "-fvisibility=default"}, o.Flags...)
+	flags := append(
+		[]string{
+			"-O1",
+			"-std=c++17",
+			"-fPIC",
+			"-w",
+			"-fno-strict-aliasing",
+			"-ffp-contract=off",
+			"-fno-threadsafe-statics",
+			"-fno-exceptions",
+			"-fno-stack-protector",
+			"-fvisibility=default",
+		},
+		o.Flags...)
 	if runtime.GOARCH == "amd64" {
 		flags = append(flags, "-mfma", "-mf16c") // fma in one instruction, exact either way
 	}
 	check := []string{}
 	if o.Checked {
-		check = []string{"-fsanitize=thread", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"}
+		check = []string{
+			"-fsanitize=thread",
+			"-fsanitize=alignment",
+			"-fsanitize-undefined-trap-on-error",
+		}
 	}
 	hash := sha256.New()
 	fmt.Fprintln(hash, flags, check, len(text), scheduler)
@@ -179,7 +210,14 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	if err := os.WriteFile(filepath.Join(work, "kernels.ii"), text, 0o600); err != nil {
 		return "", nil, err
 	}
-	if _, err := run(append(append(append([]string{}, flags...), check...), "-c", "kernels.ii", "-o", "kernels.o")...); err != nil {
+	if _, err := run(
+		append(
+			append(append([]string{}, flags...), check...),
+			"-c",
+			"kernels.ii",
+			"-o",
+			"kernels.o",
+		)...); err != nil {
 		return "", nil, err
 	}
 	// The scheduler is the same for all sources.
@@ -187,14 +225,30 @@ func compile(dir, source string, o Options) (file string, kernels []string, err 
 	fmt.Fprintln(hash, flags, scheduler, header)
 	object := filepath.Join(cache, "scheduler-"+hex.EncodeToString(hash.Sum(nil))[:24]+".o")
 	if _, err := os.Stat(object); err != nil {
-		if _, err := run(append(append([]string{}, flags...), "-O2", "-c", "sim.cpp", "-o", "sim.o")...); err != nil {
+		if _, err := run(
+			append(
+				append([]string{}, flags...),
+				"-O2",
+				"-c",
+				"sim.cpp",
+				"-o",
+				"sim.o",
+			)...); err != nil {
 			return "", nil, err
 		}
 		if err := os.Rename(filepath.Join(work, "sim.o"), object); err != nil {
 			return "", nil, err
 		}
 	}
-	if _, err := run("-shared", "-Wl,-Bsymbolic", "-o", "out.so", "kernels.o", object, "-lm"); err != nil {
+	if _, err := run(
+		"-shared",
+		"-Wl,-Bsymbolic",
+		"-o",
+		"out.so",
+		"kernels.o",
+		object,
+		"-lm",
+	); err != nil {
 		return "", nil, err
 	}
 	return file, kernels, os.Rename(filepath.Join(work, "out.so"), file)
@@ -225,10 +279,24 @@ func (m *Machine) Launch(kernel string, grid, block, shared uint32, params []byt
 	copy(unsafe.Slice((*byte)(at), len(params)), params)
 	one.Lock()
 	defer one.Unlock()
-	text, _, _ := purego.SyscallN(k.lib.launch, k.f, uintptr(grid), uintptr(block), uintptr(shared), uintptr(at), uintptr(m.options.Seed), flags)
+	text, _, _ := purego.SyscallN(
+		k.lib.launch,
+		k.f,
+		uintptr(grid),
+		uintptr(block),
+		uintptr(shared),
+		uintptr(at),
+		uintptr(m.options.Seed),
+		flags,
+	)
 	runtime.KeepAlive(p)
 	if text != 0 {
-		return robocache.Malformed("simulator", robocache.Where{"kernel": kernel}, "%s", goText(text))
+		return robocache.Malformed(
+			"simulator",
+			robocache.Where{"kernel": kernel},
+			"%s",
+			goText(text),
+		)
 	}
 	return nil
 }
@@ -242,18 +310,28 @@ func goText(p uintptr) string {
 	return string(unsafe.Slice((*byte)(at), n))
 }
 
-// Alloc gives n bytes whose end is align-aligned and lies at a page that cannot be touched (before: whose start does), and their address.
+// Alloc gives n bytes whose end is align-aligned and lies at a page that cannot be touched (before:
+// whose start does), and their address.
 func (m *Machine) Alloc(n, align int, before bool) (uintptr, []byte, error) {
 	const page = 4096
 	size := (n + align - 1) / align * align
 	body := (size + page - 1) / page * page
-	pages, err := syscall.Mmap(-1, 0, body+2*page, syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+	pages, err := syscall.Mmap(
+		-1,
+		0,
+		body+2*page,
+		syscall.PROT_NONE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE,
+	)
 	if err != nil {
 		return 0, nil, robocache.ResourceLimit("simulator", nil, "memory").
 			Expected("", fmt.Sprint(n)).WithCause(err)
 	}
 	if body > 0 {
-		if err := syscall.Mprotect(pages[page:page+body], syscall.PROT_READ|syscall.PROT_WRITE); err != nil {
+		if err := syscall.Mprotect(
+			pages[page:page+body],
+			syscall.PROT_READ|syscall.PROT_WRITE,
+		); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -27,7 +27,11 @@ func demo(t *testing.T, o Options) *Machine {
 	return m
 }
 
-func bytesOf[T any](p *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p)) }
+func bytesOf[T any](
+	p *T,
+) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(p)), unsafe.Sizeof(*p))
+}
 
 type sum struct {
 	in, out uintptr
@@ -92,8 +96,11 @@ func TestMistakes(t *testing.T) {
 		checked bool
 		want    string
 	}{
-		{1, true, "of shared memory"}, {2, false, "after the end of a buffer of 1200"}, {2, true, "after the end of a buffer"},
-		{3, false, "divergent barrier: thread"}, {4, true, "that nobody wrote"},
+		{1, true, "of shared memory"},
+		{2, false, "after the end of a buffer of 1200"},
+		{2, true, "after the end of a buffer"},
+		{3, false, "divergent barrier: thread"},
+		{4, true, "that nobody wrote"},
 	} {
 		_, err := runSum(t, Options{Seed: 3, Checked: c.checked}, 300, c.fault, false)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -114,7 +121,14 @@ func TestMistakes(t *testing.T) {
 		t.Error("five orders of threads do not show a missing barrier")
 	}
 	// The machine goes on after an error.
-	if got, err := runSum(t, Options{Seed: 3, Checked: true}, 300, 0, false); err != nil || got[0] != right[0] {
+	if got, err := runSum(
+		t,
+		Options{Seed: 3, Checked: true},
+		300,
+		0,
+		false,
+	); err != nil ||
+		got[0] != right[0] {
 		t.Error(got, err)
 	}
 }
@@ -164,8 +178,30 @@ func TestWarpOperations(t *testing.T) {
 					five = 1
 				}
 			}
-			want := [16]uint32{w[3], w[max(l-1, 0)], w[l], w[l^16], ballot, five | 2, match, add, high, low, add24, w[l^1], odd, w[l&^7+1],
-				uint32(bits.LeadingZeros32(w[l])) | uint32(bits.TrailingZeros32(w[l])+1)<<8 | uint32(bits.OnesCount32(w[l]))<<16, bits.Reverse32(w[l])}
+			want := [16]uint32{
+				w[3],
+				w[max(l-1, 0)],
+				w[l],
+				w[l^16],
+				ballot,
+				five | 2,
+				match,
+				add,
+				high,
+				low,
+				add24,
+				w[l^1],
+				odd,
+				w[l&^7+1],
+				uint32(
+					bits.LeadingZeros32(w[l]),
+				) | uint32(
+					bits.TrailingZeros32(w[l])+1,
+				)<<8 | uint32(
+					bits.OnesCount32(w[l]),
+				)<<16,
+				bits.Reverse32(w[l]),
+			}
 			if l+2 < 32 {
 				want[2] = w[l+2]
 			}
@@ -179,7 +215,14 @@ func TestWarpOperations(t *testing.T) {
 			}
 		}
 		p.fault = 1
-		if err := m.Launch("warp", 1, n, n*4, bytesOf(&p)); err == nil || !strings.Contains(err.Error(), "has ended") {
+		if err := m.Launch(
+			"warp",
+			1,
+			n,
+			n*4,
+			bytesOf(&p),
+		); err == nil ||
+			!strings.Contains(err.Error(), "has ended") {
 			t.Error("a lane that has ended:", err)
 		}
 		m.Free(in)
@@ -226,7 +269,12 @@ func TestNoSource(t *testing.T) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip(err)
 	}
-	if _, err := New("testdata", []string{"broken"}, Options{}); err == nil || !strings.Contains(err.Error(), "broken.cu") {
+	if _, err := New(
+		"testdata",
+		[]string{"broken"},
+		Options{},
+	); err == nil ||
+		!strings.Contains(err.Error(), "broken.cu") {
 		t.Error(err)
 	}
 }

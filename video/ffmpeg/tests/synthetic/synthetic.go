@@ -1,6 +1,7 @@
 //go:build cgo
 
-// Package synthetic makes frames in a decoder's place, for tests of package ffmpeg: cgo cannot stand in test files.
+// Package synthetic makes frames in a decoder's place, for tests of package ffmpeg: cgo cannot
+// stand in test files.
 package synthetic
 
 /*
@@ -65,8 +66,15 @@ import "C"
 
 import "unsafe"
 
-// New gives a decoder of the shim with a frame of random bytes, and what the shim says of the frame.
-func New(width, height int, format string, matrix int, fullRange bool, seed uint32) (decoder, frame unsafe.Pointer) {
+// New gives a decoder of the shim with a frame of random bytes, and what the shim says of the
+// frame.
+func New(
+	width, height int,
+	format string,
+	matrix int,
+	fullRange bool,
+	seed uint32,
+) (decoder, frame unsafe.Pointer) {
 	name := C.CString(format)
 	defer C.free(unsafe.Pointer(name))
 	full := C.int(0)
