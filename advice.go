@@ -14,8 +14,8 @@ func (f *Finding) Advice() string {
 	return ""
 }
 
-// adviceByCode are the hints of findings that bring none, by code. A code that is not here has no
-// remedy beyond what its message says.
+// adviceByCode maps the code of a finding without a hint to a hint. Findings with other codes have
+// no remedy beyond their message.
 var adviceByCode = map[string]func() string{
 	"unreadable-timestamps": fetchAgain,
 	"unreadable-rows":       fetchAgain,
@@ -38,39 +38,43 @@ var adviceByCode = map[string]func() string{
 	"timestamps-go-back":    sortRows,
 	"timestamps-backwards":  sortRows,
 	"more-findings":         func() string { return "Examine some episodes at a time with " + Option("episodes") },
-	"no-video-decoder":      fixed("Build with cgo and the FFmpeg libraries: make native"),
+	"no-video-decoder":      fixedAdvice("Build with cgo and the FFmpeg libraries: make native"),
 	"split-at-gaps":         func() string { return "Keep and mask the rows with " + Option("split_at_gaps", false) },
 	"rows-dropped":          func() string { return "Leave " + Option("drop_invalid") + " out to keep and mask the rows" },
-	"objects-skipped":       fixed("Store numbers or text in place of Python objects"),
-	"window-outside-run":    fixed("Correct the frame numbers of the annotation"),
-	"runs-overlap":          fixed("Correct the frame numbers of the runs"),
+	"objects-skipped":       fixedAdvice("Store numbers or text in place of Python objects"),
+	"window-outside-run":    fixedAdvice("Correct the frame numbers of the annotation"),
+	"runs-overlap":          fixedAdvice("Correct the frame numbers of the runs"),
 	"duplicate-timestamps":  func() string { return "Give all scans one rate with " + Option("rows_hz") },
-	"column-left-out":       fixed("Store numbers, text or lists of one length"),
+	"column-left-out":       fixedAdvice("Store numbers, text or lists of one length"),
 	"stream-dropped":        otherFormat,
 	"mask-lost":             otherFormat,
 	"tasks-lost":            otherFormat,
 	"split-not-kept":        func() string { return "Convert each split alone with " + Option("split") },
 	"clock-steps-back":      func() string { return "Take the recorder's time with " + Option("options", "clock", "log") },
-	"topic-type-differs":    fixed("Open recordings with different types of a topic apart"),
-	"schema-does-not-fit":   fixed("Record the topic with its complete definition"),
+	"topic-type-differs":    fixedAdvice("Open recordings with different types of a topic apart"),
+	"schema-does-not-fit":   fixedAdvice("Record the topic with its complete definition"),
 	"image-changed":         func() string { return "Read the images at one size with " + Option("image_size") },
-	"joint-unknown":         fixed("Record all joints from the first message on"),
-	"too-many-frames":       fixed("Record fewer pairs of frames in one topic"),
-	"no-stream":             fixed("Store an array with a row for each step if it is a stream"),
-	"unknown-key":           fixed("Correct the key if it is misspelt"),
-	"unknown-features":      fixed("Declare the features to have them read"),
-	"unsupported-feature":   fixed("Write the feature as a tensor or text"),
-	"odd-flags":             fixed("Correct the flags for readers that split episodes by them"),
-	"duplicate-demo":        fixed("Give each demo a number of its own"),
-	"env-args-malformed":    fixed("Write env_args as JSON"),
-	"key-twice":             fixed("Rename one of them"),
-	"codec-unsupported":     fixed("Write the data again with a codec that is read"),
-	"coarse-timestamps":     fixed("Write timestamps as float64"),
-	"video-order":           func() string { return Command("convert") + " writes the episodes in order" },
-	"no-image-statistics":   func() string { return "Count frames with " + Option("frames", "sampled") },
+	"joint-unknown":         fixedAdvice("Record all joints from the first message on"),
+	"too-many-frames":       fixedAdvice("Record fewer pairs of frames in one topic"),
+	"no-stream": fixedAdvice(
+		"Store an array with a row for each step if it is a stream",
+	),
+	"unknown-key":         fixedAdvice("Correct the key if it is misspelt"),
+	"unknown-features":    fixedAdvice("Declare the features to have them read"),
+	"unsupported-feature": fixedAdvice("Write the feature as a tensor or text"),
+	"odd-flags": fixedAdvice(
+		"Correct the flags for readers that split episodes by them",
+	),
+	"duplicate-demo":      fixedAdvice("Give each demo a number of its own"),
+	"env-args-malformed":  fixedAdvice("Write env_args as JSON"),
+	"key-twice":           fixedAdvice("Rename one of them"),
+	"codec-unsupported":   fixedAdvice("Write the data again with a codec that is read"),
+	"coarse-timestamps":   fixedAdvice("Write timestamps as float64"),
+	"video-order":         func() string { return Command("convert") + " writes the episodes in order" },
+	"no-image-statistics": func() string { return "Count frames with " + Option("frames", "sampled") },
 }
 
-func fixed(text string) func() string { return func() string { return text } }
+func fixedAdvice(text string) func() string { return func() string { return text } }
 
 func fetchAgain() string {
 	return "Fetch the file again, or leave the episode out with " + SkipBadEpisodes()

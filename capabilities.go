@@ -109,8 +109,8 @@ func GatherRagged(
 		"the dataset gives no rows of varying length")
 }
 
-// LeaseFrames returns images whose memory is the dataset's until done is called: see Capabilities.
-// If the dataset leases none, the caller owns the images and done is nil.
+// LeaseFrames returns images in memory that the dataset owns and uses again after done is called:
+// see Capabilities. If the dataset leases none, the caller owns the images and done is nil.
 func LeaseFrames(
 	ctx context.Context, ds Dataset, key string, rows []Row, out []FrameRef,
 ) (done func(), err error) {

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Info is what a dataset says of itself, corrected where opening it showed otherwise.
+// Info describes a dataset: its metadata, corrected by what opening it found.
 type Info struct {
 	URI     string `json:"uri"`
 	Format  string `json:"format"`
 	Version string `json:"version"`
 	Robot   string `json:"robot_type,omitempty"`
 	FPS     Rate   `json:"fps,omitzero"`
-	// of a dataset with several clocks: the one that "" stands for (Feature.Clock)
+	// Clock is the clock that "" stands for (Feature.Clock), if the dataset has several clocks.
 	Clock    string    `json:"clock,omitempty"`
 	Episodes int       `json:"num_episodes"`
 	Frames   int64     `json:"num_frames"`
 	Features []Feature `json:"features"` // in the dataset's order
 	Tasks    []Task    `json:"tasks,omitempty"`
-	// name → ranges of positions, "0:40" or "0:3,5:6"
+	// Splits maps a name to ranges of positions, such as "0:40" or "0:3,5:6".
 	Splits map[string]string `json:"splits,omitempty"`
-	// the one that was opened, in place of all
+	// Split is the name of the opened split. It is empty if all episodes were opened.
 	Split    string    `json:"split,omitempty"`
-	Findings []Finding `json:"findings,omitempty"` // what opening noticed
+	Findings []Finding `json:"findings,omitempty"` // faults found while opening
 
 	// UnusedClocks are the time columns from which no timestamps of the rows are taken.
 	UnusedClocks []UnusedClock `json:"unused_clocks,omitempty"`
@@ -32,7 +32,7 @@ type Info struct {
 	numbers *numbering // nil: every episode index is the position
 }
 
-// Feature finds a feature by key; nil where there is none.
+// Feature returns the feature with a key, or nil if there is none.
 func (i *Info) Feature(key string) *Feature {
 	for k := range i.Features {
 		if i.Features[k].Key == key {
@@ -42,7 +42,7 @@ func (i *Info) Feature(key string) *Feature {
 	return nil
 }
 
-// Keys lists the features' keys.
+// Keys returns the keys of all features, in the dataset's order.
 func (i *Info) Keys() []string {
 	keys := make([]string, len(i.Features))
 	for k := range i.Features {
@@ -51,8 +51,8 @@ func (i *Info) Keys() []string {
 	return keys
 }
 
-// Withheld says why a stream that the dataset declares cannot be given; nil where none of that key
-// is withheld.
+// Withheld returns why a stream that the dataset declares cannot be delivered. It returns nil if
+// no stream with that key is withheld.
 func (i *Info) Withheld(key string) error {
 	for k := range i.Findings {
 		f := &i.Findings[k]
@@ -66,7 +66,7 @@ func (i *Info) Withheld(key string) error {
 			}
 		}
 		return NewError(
-			f.class(),
+			f.errorClass(),
 			"open",
 			where,
 			"the stream is declared and cannot be delivered: %s",
@@ -77,7 +77,7 @@ func (i *Info) Withheld(key string) error {
 	return nil
 }
 
-// Vital says whether training must not go on without a stream: a camera, or an action.
+// Vital reports whether training must stop if a stream is missing: it is a camera or an action.
 func Vital(kind Kind, key string) bool {
 	return kind == KindVideo || kind == KindImage || key == "action" || key == "actions" ||
 		strings.HasPrefix(key, "action.")
@@ -89,23 +89,23 @@ type Task struct {
 	Text  string `json:"task"`
 }
 
-// Episode is what the metadata says of one episode.
+// Episode is the metadata of one episode.
 type Episode struct {
 	Position int `json:"position"` // slot in the dataset, from 0: Row.Episode
 	// the number that users see and pass: Info.EpisodeIndex(Position)
 	Index  int64    `json:"episode_index"`
 	Length int      `json:"length"` // rows
 	Tasks  []string `json:"tasks"`
-	// what else the recording calls the task: names of its environment
+	// Aliases are other names of the task in the recording, such as the name of its environment.
 	Aliases []string `json:"task_aliases,omitempty"`
 }
 
-// Row names one row: the episode's position and the row in it, both from 0. Where streams have
-// clocks of their own (Feature.Clock), Index counts the rows of the stream that is asked, 0 to
-// len(Times(episode, key))-1.
+// Row identifies one row by the position of its episode and the row in that episode. Both count
+// from 0. If streams have separate clocks (Feature.Clock), Index counts the rows of the requested
+// stream, from 0 to len(Times(episode, key))-1.
 type Row struct{ Episode, Index int }
 
-// RowsOf names n rows of an episode, from one on.
+// RowsOf returns n consecutive rows of an episode, starting at row from.
 func RowsOf(episode, from, n int) []Row {
 	rows := make([]Row, n)
 	for i := range rows {
@@ -114,10 +114,10 @@ func RowsOf(episode, from, n int) []Row {
 	return rows
 }
 
-// FrameRef says where the image of a row lies.
+// FrameRef locates the image of a row.
 type FrameRef struct {
 	Path    string // video file, relative to the dataset's root; "" for a still image
-	Ordinal int    // k-th presented frame of that file
+	Ordinal int    // number of the frame in that file, in presentation order
 	Encoded []byte // still image: PNG, JPEG or TIFF bytes
 	Raw     *Raw   // still image: its pixels
 	Missing bool   // the row has no image; the others are zero
@@ -127,44 +127,47 @@ type FrameRef struct {
 type Raw struct {
 	Pix                     []byte
 	Height, Width, Channels int
-	// Uint8, Uint16 or Float32, little-endian. One channel of Uint16 or Float32 is depth
+	// DType is Uint8, Uint16 or Float32, little-endian. One channel of Uint16 or Float32 is depth.
 	DType  DType
 	Stride int  // bytes from row to row; 0 = packed
 	BGR    bool // the first three channels are blue, green, red
 }
 
-// Dataset is a set of episodes with one schema. See the package contract for what may be called
-// when. Its methods take an episode by position; users name episodes by index (Info.EpisodeIndex,
+// Dataset is a set of episodes with one schema. It is safe for concurrent use until Close. Its
+// methods take an episode by position; users name episodes by index (Info.EpisodeIndex,
 // Info.EpisodePosition).
 type Dataset interface {
+	// Info returns the description of the dataset. The dataset owns it: callers must not change it.
 	Info() *Info
-	// Len is the number of rows of an episode: of its own clock, where streams have others
-	// (Info.Clock).
+	// Len returns the number of rows of an episode. If streams have separate clocks, it counts the
+	// rows of Info.Clock.
 	Len(episode int) int
-	// Episode gives the metadata of one episode.
+	// Episode returns the metadata of one episode.
 	Episode(ctx context.Context, episode int) (Episode, error)
-	// Times gives the timestamps of one stream of an episode, int64 ns, as recorded; "" means the
-	// episode's own rows. Where a format rounds them (float32 seconds), a timestamp that is a
-	// rounded grid time is given as the grid time.
+	// Times returns the timestamps of one stream of an episode, in int64 ns as recorded. The key ""
+	// means the rows of the episode. If a format rounds timestamps (float32 seconds) of rows on a
+	// grid, Times returns the exact times of the grid.
 	Times(ctx context.Context, episode int, key string) ([]int64, error)
-	// Gather copies rows of a numeric feature into dst, in the order asked, C order, the stored
-	// dtype, little-endian. len(dst) must be len(rows) × RowBytes.
+	// Gather copies rows of a numeric feature into dst, in the order of rows. The elements have the
+	// stored dtype, in C order and little-endian. len(dst) must be len(rows) × RowBytes.
 	Gather(ctx context.Context, key string, rows []Row, dst []byte) error
-	// Text gives the rows of a text or event feature (event: JSON text), and of the pseudo-feature
-	// "task": the row's task text.
+	// Text returns the rows of a text or event feature; an event is JSON text. The key "task"
+	// returns the task text of each row.
 	Text(ctx context.Context, key string, rows []Row) ([]string, error)
-	// Frames says where the images of rows lie. out is filled; len(out) = len(rows).
+	// Frames locates the images of rows and fills out. len(out) must be len(rows).
 	Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error
-	// Stats gives the statistics that the dataset brings; nil where it brings none.
+	// Stats returns the statistics that the dataset stores, or nil if it stores none.
 	Stats(ctx context.Context) (Stats, error)
 	// Capabilities returns the optional operations that the dataset has. The result is never nil,
 	// and is the same at every call. The dataset owns it: callers must not change it. A call
 	// allocates nothing. Safe for concurrent use, also after Close.
 	Capabilities() *Capabilities
+	// Close releases files and memory. Afterwards only Capabilities may be called.
 	Close() error
 }
 
-// RowsIn is the number of rows of a stream in an episode, by its own clock where it has one.
+// RowsIn returns the number of rows of a stream in an episode. A stream with a separate clock is
+// counted by that clock.
 func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, error) {
 	if f.Clock == "" {
 		return ds.Len(episode), nil
@@ -176,8 +179,9 @@ func RowsIn(ctx context.Context, ds Dataset, episode int, f *Feature) (int, erro
 	return len(times), err
 }
 
-// Stats is feature → statistics. FeatureStats' vectors are flat, in the format's own reduction
-// (LeRobot: over all but the last axis; images: a channel each).
+// Stats maps a feature's key to its statistics. The vectors of FeatureStats are flat. The format
+// decides over which axes they are taken: LeRobot takes them over all but the last axis, and over
+// each channel of images.
 type Stats map[string]*FeatureStats
 
 // FeatureStats holds the statistics of one feature.
@@ -188,60 +192,63 @@ type FeatureStats struct {
 	Shape               []int                // of each vector as stored, e.g. [26] or [3,1,1]
 }
 
-// Findings is what a dataset has found by now: when it was opened, and while it was read; these in
-// an order of their own, whoever read first.
+// Findings returns the findings of a dataset so far: those of opening it, then those of reading it.
+// The latter are sorted by code and location, so that their order does not depend on who read
+// first.
 func Findings(ds Dataset) []Finding {
 	out := append([]Finding{}, ds.Info().Findings...) // an empty list in JSON, not null
 	noticed := ds.Capabilities().Noticed
 	if noticed == nil {
 		return out
 	}
-	name := func(f Finding) string { return f.Code + "\x00" + f.Where.String() }
-	said := map[string]bool{}
+	identity := func(f Finding) string { return f.Code + "\x00" + f.Where.String() }
+	listed := map[string]bool{}
 	for _, f := range out {
-		said[name(f)] = true
+		listed[identity(f)] = true
 	}
 	var more []Finding
 	for _, f := range noticed() {
-		if !said[name(f)] {
+		if !listed[identity(f)] {
 			more = append(more, f)
 		}
 	}
-	slices.SortStableFunc(more, func(a, b Finding) int { return strings.Compare(name(a), name(b)) })
+	slices.SortStableFunc(more, func(a, b Finding) int {
+		return strings.Compare(identity(a), identity(b))
+	})
 	return append(out, more...)
 }
 
-// Severity of a Finding.
+// Severity ranks a Finding.
 type Severity string
 
 const (
 	SeverityError   Severity = "error"   // data is lost, wrong or unreadable
-	SeverityWarning Severity = "warning" // readable, but other tools will stumble, or metadata lies
+	SeverityWarning Severity = "warning" // readable, but other tools may fail, or metadata is wrong
 	SeverityInfo    Severity = "info"
 )
 
-// Finding is one thing that is wrong with a dataset: what, where, and a hint what to do about it.
+// Finding is one fault of a dataset: its kind, its location, and a hint how to repair it.
 type Finding struct {
 	Severity Severity `json:"severity"`
 	Code     string   `json:"code"` // stable, kebab-case: "timestamp-drift", "missing-file" …
 	Where    Where    `json:"where,omitempty"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint,omitempty"`
-	Count    int64    `json:"count,omitempty"` // how often, where it was counted
-	// NotDelivered is the key of a stream that the dataset declares and that cannot be given. An
-	// error: training does not go on without it unless its keys are named.
+	Count    int64    `json:"count,omitempty"` // number of occurrences, if they were counted
+	// NotDelivered is the key of a stream that the dataset declares and cannot deliver. Loading
+	// fails unless the caller names the keys that it wants.
 	NotDelivered string `json:"not_delivered,omitempty"`
-	// Class is the class of the error of asking for the stream NotDelivered, by its name (ClassOf).
-	// "" = "unsupported".
+	// Class is the name (ClassOf) of the error class for a request of the stream NotDelivered. The
+	// default is "unsupported".
 	Class string `json:"class,omitempty"`
-	// Lost says that the episode that Where names, or files of episodes, cannot be read. Training
-	// and conversion go on without them only where bad episodes are to be skipped (Whole). Other
-	// findings leave out no episode.
+	// Lost reports that the episode in Where, or files of episodes, cannot be read. Training and
+	// conversion omit these episodes only if bad episodes are to be skipped (Whole). Other findings
+	// omit no episode.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// class returns the class of error that Class names.
-func (f *Finding) class() error {
+// errorClass returns the error class that Class names.
+func (f *Finding) errorClass() error {
 	for _, c := range classes {
 		if c.name == f.Class {
 			return c.err
@@ -250,7 +257,7 @@ func (f *Finding) class() error {
 	return ErrUnsupported
 }
 
-// MarshalJSON writes the Advice as the hint.
+// MarshalJSON writes the result of Advice as the hint.
 func (f Finding) MarshalJSON() ([]byte, error) {
 	type plain Finding
 	f.Hint = f.Advice()
@@ -271,20 +278,30 @@ func (f *Finding) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Ranged is what a reader needs of a file: bytes at an offset, and to know that the file is still
-// the one it opened. ReadAt may be called from many goroutines; it fills p or fails. A short read
-// without an error is a bug of the implementation: store/tests/storetest checks it.
+// Ranged is a file that readers use: bytes at an offset, and a version that shows a change of the
+// file. It is safe for concurrent use until Close. Package store/tests/storetest tests
+// implementations.
 type Ranged interface {
+	// ReadAt fills p with the bytes at off or returns an error. It never returns a short read
+	// without an error.
 	ReadAt(ctx context.Context, p []byte, off int64) error
+	// Size returns the number of bytes of the file when it was opened.
 	Size() int64
-	Version() string // ETag, or size and mtime; a change while reading is an error
+	// Version returns the ETag, or the size and modification time. A change while the file is read
+	// is an error.
+	Version() string
+	// Close releases the file.
 	Close() error
 }
 
-// Remoter is a file (Ranged) or a recording whose reads may wait for a network. Called by IsRemote.
-type Remoter interface{ Remote() bool }
+// Remoter is a file (Ranged) or a recording that may be on another machine. IsRemote calls it.
+type Remoter interface {
+	// Remote reports whether reads may wait for a network. A wrapper returns the answer of the
+	// wrapped value.
+	Remote() bool
+}
 
-// IsRemote reports whether reading ahead of need pays. Decorators answer for what they wrap.
+// IsRemote reports whether reads of v may wait for a network, so that reading ahead pays.
 func IsRemote(v any) bool {
 	r, ok := v.(Remoter)
 	return ok && r.Remote()
@@ -294,8 +311,8 @@ func IsRemote(v any) bool {
 type DiagnoseOptions struct {
 	Episodes []int // positions; nil = all
 	Decode   bool  // also decode every image
-	// also read every column of every data file to its last page, those of which nothing is wanted
-	// too
+	// Deep also reads every column of every data file to its last page, including columns that no
+	// feature uses.
 	Deep     bool
 	Progress func(done, total int64) `json:"-"`
 }

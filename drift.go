@@ -7,41 +7,43 @@ import (
 	"strconv"
 )
 
-// Drift is how fast a stream's clock runs against the one that counts, and where the two agree.
+// Drift is the rate error of a stream's clock relative to the reference clock, and the moment at
+// which both agree.
 //
-// A clock that gains PPM parts in a million timestamps what happens dt after the moment At as At +
-// dt·(1 + PPM/10⁶). Correct undoes that:
+// A clock with a drift of PPM parts in a million timestamps an event dt after the moment At as
+// At + dt·(1 + PPM/10⁶). Correct inverts that:
 //
 //	t = At + (timestamp − At) / (1 + PPM/10⁶)
 //
-// So the sign is that of the fault: a clock that runs fast has a positive drift. It is what
-// `robocache doctor` prints, and `synth --skew` makes.
+// A clock that runs fast has a positive drift. `robocache doctor` prints this value, and
+// `synth --skew` applies it.
 //
-// In JSON it is the number PPM, or {"ppm": …, "at": …}, where at is read by ParseMoment: seconds as
-// a number, or text with a unit.
+// In JSON a Drift is the number PPM, or {"ppm": …, "at": …}. ParseMoment reads at: seconds as a
+// number, or text with a unit.
 type Drift struct {
 	PPM   float64
 	At    int64 // ns, on the stream's own clock
 	Fixed bool  // At is given; else it is the stream's first timestamp in each episode
 }
 
-// maxDrift bounds a drift in ppm: a clock that is wrong by a tenth is another unit.
+// maxDrift bounds a drift in ppm. A clock that differs by a tenth counts in another unit.
 const maxDrift = 1e5
 
-// IsZero says that nothing is corrected.
+// IsZero reports whether the drift corrects nothing.
 func (d Drift) IsZero() bool { return d.PPM == 0 }
 
-// Check refuses what no clock does.
+// Check returns ErrMisuse if the drift or its moment is beyond any real clock.
 func (d Drift) Check() error {
 	if !(math.Abs(d.PPM) <= maxDrift) || d.At <= -1<<62 || d.At >= 1<<62 {
 		return Misuse("", nil, "drift").
-			Expected("within ±100000 parts in a million, at a time within ±2^62 ns", strconv.FormatFloat(d.PPM, 'g', -1, 64)+" at "+strconv.FormatInt(d.At, 10))
+			Expected("within ±100000 parts in a million, at a time within ±2^62 ns",
+				strconv.FormatFloat(d.PPM, 'g', -1, 64)+" at "+strconv.FormatInt(d.At, 10))
 	}
 	return nil
 }
 
-// Correct gives the times of timestamps in ns, rounded to the nearest. They are changed in place;
-// ascending ones stay ascending.
+// Correct replaces timestamps in ns by the corrected times, rounded to the nearest nanosecond.
+// Ascending timestamps stay ascending.
 func (d Drift) Correct(timestamps []int64) {
 	if d.IsZero() || len(timestamps) == 0 {
 		return
@@ -50,16 +52,16 @@ func (d Drift) Correct(timestamps []int64) {
 	if d.Fixed {
 		at = d.At
 	}
-	// What is taken off is small beside the timestamp: in float64 it is exact to far less than a
-	// nanosecond.
-	rate := float64(d.PPM * 1e-6) // not fused into the sum below
+	// The correction is small compared to the timestamp, so float64 is exact to far less than a
+	// nanosecond. The conversion prevents a fused multiply-add.
+	rate := float64(d.PPM * 1e-6)
 	gain := rate / (1 + rate)
 	for i, t := range timestamps {
 		timestamps[i] = t - int64(math.RoundToEven(float64(t-at)*gain))
 	}
 }
 
-// UnmarshalJSON reads a number of ppm, or an object.
+// UnmarshalJSON reads a number of ppm, or an object with ppm and at.
 func (d *Drift) UnmarshalJSON(b []byte) error {
 	*d = Drift{}
 	bad := func(got string) error {
@@ -94,7 +96,7 @@ func (d *Drift) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON writes the form that UnmarshalJSON reads.
 func (d Drift) MarshalJSON() ([]byte, error) {
 	if !d.Fixed {
 		return json.Marshal(d.PPM)

@@ -43,7 +43,7 @@ var dtypeNames = [...]string{
 
 var dtypeSizes = [...]int{0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 0, 0}
 
-// String gives NumPy's name of the type.
+// String returns NumPy's name of the type.
 func (d DType) String() string {
 	if int(d) < len(dtypeNames) {
 		return dtypeNames[d]
@@ -51,10 +51,10 @@ func (d DType) String() string {
 	return "invalid"
 }
 
-// MarshalText makes DType a string in JSON.
+// MarshalText writes NumPy's name of the type.
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText reads NumPy's name.
+// UnmarshalText reads NumPy's name of a type. It returns ErrUnsupported for other names.
 func (d *DType) UnmarshalText(b []byte) error {
 	v, ok := ParseDType(string(b))
 	if !ok {
@@ -64,7 +64,7 @@ func (d *DType) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Size is the number of bytes of one element; 0 for types of variable length.
+// Size returns the number of bytes of one element. It is 0 for types of variable length.
 func (d DType) Size() int {
 	if int(d) < len(dtypeSizes) {
 		return dtypeSizes[d]
@@ -72,13 +72,13 @@ func (d DType) Size() int {
 	return 0
 }
 
-// Float says whether d is a floating-point type.
+// Float reports whether d is a floating-point type.
 func (d DType) Float() bool { return d >= Float16 && d <= Float64 }
 
-// Integer says whether d is an integer type (bool is none).
+// Integer reports whether d is an integer type. Bool is not.
 func (d DType) Integer() bool { return d >= Int8 && d <= Uint64 }
 
-// ParseDType finds a type by NumPy's name.
+// ParseDType returns the type with NumPy's name, and whether there is one.
 func ParseDType(name string) (DType, bool) {
 	for i, n := range dtypeNames {
 		if i > 0 && n == name {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// The classes of error. Callers branch on them with errors.Is; nobody parses text.
+// The classes of error. Callers test for them with errors.Is and never parse the text of an error.
 var (
 	ErrNotFound      = errors.New("not found")
 	ErrMalformed     = errors.New("malformed input")
@@ -87,24 +87,25 @@ var machineLimits = []error{
 	syscall.EDQUOT,
 }
 
-// Error is the one error type: what went wrong, where, and what a person can do about it.
+// Error is the error type of RoboCache: the fault, its location, and a hint how to correct it.
 type Error struct {
 	Class error // one of the Err… classes above
 	Op    string
 	Where Where
-	Msg   string // what is wrong, when Want and Got do not say it
-	Want  string // expected
-	Got   string // found
-	Hint  string // what to do about it
+	Msg   string // the fault, if Want and Got do not state it
+	Want  string // expected value
+	Got   string // found value
+	Hint  string // advice to the user, an imperative sentence
 	Err   error  // cause, may be nil
 }
 
-// Where names a place: keys such as source (of a mixture), dataset, file, offset, box, row_group,
-// column, episode, stream, index, row.
+// Where locates a fault by keys such as source (of a mixture), dataset, file, offset, box,
+// row_group, column, episode, stream, index and row.
 type Where map[string]any
 
-// placeOrder puts the usual keys from the outside in; others follow by name.
-var placeOrder = []string{
+// whereOrder lists the usual keys of Where from the outermost to the innermost. Other keys follow
+// in alphabetical order.
+var whereOrder = []string{
 	"source",
 	"dataset",
 	"file",
@@ -121,11 +122,11 @@ var placeOrder = []string{
 	"frame",
 }
 
-// String gives the place as "key value, key value", from the outside in.
+// String returns the location as "key value, key value", from the outermost to the innermost key.
 func (w Where) String() string {
 	seen := make(map[string]bool, len(w))
 	var parts []string
-	for _, k := range placeOrder {
+	for _, k := range whereOrder {
 		if v, ok := w[k]; ok {
 			parts = append(parts, fmt.Sprintf("%s %v", k, v))
 			seen[k] = true
@@ -144,9 +145,10 @@ func (w Where) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// Error returns the class, operation, location, fault and hint as one line.
 func (e *Error) Error() string {
 	var b strings.Builder
-	if class := e.class(); class != nil {
+	if class := e.effectiveClass(); class != nil {
 		b.WriteString(class.Error())
 		b.WriteString(": ")
 	}
@@ -181,20 +183,22 @@ func (e *Error) Error() string {
 // The class of an error with an internal cause is ErrInternal: no wrapper hides a defect.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
-		return []error{e.class()}
+		return []error{e.effectiveClass()}
 	}
-	return []error{e.class(), e.Err}
+	return []error{e.effectiveClass(), e.Err}
 }
 
-func (e *Error) class() error {
+// effectiveClass returns ErrInternal if the cause is internal, else Class.
+func (e *Error) effectiveClass() error {
 	if e.Err != nil && errors.Is(e.Err, ErrInternal) {
 		return ErrInternal
 	}
 	return e.Class
 }
 
-// At returns err with more of its place filled in. An *Error keeps what it already says; anything
-// else is wrapped and classified (see Classify). A nil err stays nil.
+// At returns err with the keys of where added to its location. Keys that an *Error already has keep
+// their values. Another error is wrapped in an *Error and classified (see Classify). At returns nil
+// if err is nil.
 func At(err error, where Where) error {
 	if err == nil {
 		return nil
@@ -214,9 +218,9 @@ func At(err error, where Where) error {
 	return &Error{Class: Classify(err), Where: where, Err: err}
 }
 
-// Classify finds the class of an error of the standard library or of the operating system.
-// A context's end has none: it is returned as it is, because it is the caller's own doing.
-// A panic of the Go runtime is always ErrInternal.
+// Classify returns the class of an error of the standard library or of the operating system. It
+// returns err itself if a context was canceled or its deadline passed, because the caller caused
+// that. A panic of the Go runtime is always ErrInternal.
 func Classify(err error) error {
 	var panicked runtime.Error
 	if errors.As(err, &panicked) {
@@ -251,15 +255,16 @@ func Classify(err error) error {
 	return ErrMalformed
 }
 
-// Locate adds a place to *err with At. Functions defer it, so that every error they return is
-// located.
+// Locate adds a location to *err with At. Functions defer it, so that every error they return has
+// a location.
 func Locate(err *error, where Where) {
 	if *err != nil {
 		*err = At(*err, where)
 	}
 }
 
-// LocateIn is Locate of one place. It allocates nothing unless there is an error.
+// LocateIn adds one key to the location of *err, as Locate does. It allocates only if there is an
+// error.
 func LocateIn(err *error, key string, value any) {
 	if *err != nil {
 		*err = At(*err, Where{key: value})

@@ -6,16 +6,17 @@ import (
 	"slices"
 )
 
-// Kind is what a stream carries.
+// Kind classifies the values of a stream.
 type Kind string
 
 const (
 	KindNumeric    Kind = "numeric"
-	KindImage      Kind = "image" // still images, one a row
+	KindImage      Kind = "image" // still images, one per row
 	KindVideo      Kind = "video" // images inside video files
 	KindPointCloud Kind = "pointcloud"
 	KindText       Kind = "text"
-	// JSON a row: language columns (a list of dicts), messages without members ({})
+	// KindEvent is JSON text in each row: language columns (a list of objects) and messages without
+	// members ({}).
 	KindEvent Kind = "event"
 )
 
@@ -23,42 +24,42 @@ const (
 type Feature struct {
 	Key  string `json:"key"`
 	Kind Kind   `json:"kind"`
-	// of one element as stored: Uint8 for colour images, Uint16 for depth video
+	// DType is the type of one element as stored: Uint8 for colour images, Uint16 for depth video.
 	DType DType           `json:"dtype"`
 	Shape []int           `json:"shape"` // of one row as declared; [1] is a scalar column
 	Names json.RawMessage `json:"names,omitempty"`
-	// Images: size after names were consulted, whatever order the declaration has. 0 where nothing
-	// says it.
+	// Height, Width and Channels describe images. Names decide the order of a declared shape. 0 is
+	// unknown.
 	Height   int  `json:"height,omitempty"`
 	Width    int  `json:"width,omitempty"`
 	Channels int  `json:"channels,omitempty"`
 	FPS      Rate `json:"fps,omitzero"`
-	// as the file says (stsd), once a file was read; else as declared
+	// Codec is the codec that a file states (stsd), if a file was read, else the declared one.
 	Codec string `json:"codec,omitempty"`
 	Depth *Depth `json:"depth,omitempty"`
-	// a bookkeeping column of the format (timestamp, index …)
+	// Default reports that the stream is a bookkeeping column of the format (timestamp, index …).
 	Default bool `json:"default,omitempty"`
 
-	// Clock names the clock that the stream's rows are counted by: streams with one Clock have the
-	// same timestamps and the same number of rows in every episode. "" is the episode's own clock,
-	// that of Len and of Times("").
+	// Clock names the clock of the stream's rows. Streams with the same clock have the same
+	// timestamps and the same number of rows in every episode. "" is the clock of the episode's
+	// rows, which Len and Times("") use.
 	Clock string `json:"clock,omitempty"`
-	// Interpolation is the mode that suits the values where that does not follow from kind and
-	// dtype: "slerp" for a quaternion (x, y, z, w), "angle", or "nearest" for a category kept in
-	// numbers. "" leaves it to kind and dtype.
+	// Interpolation is the mode that suits the values, if it does not follow from kind and dtype:
+	// "slerp" for a quaternion (x, y, z, w), "angle", or "nearest" for a category kept as numbers.
+	// If it is empty, kind and dtype decide.
 	Interpolation string `json:"interpolation,omitempty"`
-	// Rotations are the channels that are rotations, under slerp: none = quaternions throughout.
-	// Other channels are linear.
+	// Rotations are the channels that are rotations, for mode slerp. If it is empty, all channels
+	// are quaternions. Other channels are interpolated linearly.
 	Rotations []Rotation `json:"rotations,omitempty"`
 	Unit      string     `json:"unit,omitempty"` // as the format or a mapping states it
-	// some rows hold no value: see Capabilities.Valid
+	// Masked reports that some rows hold no value: see Capabilities.Valid.
 	Masked bool `json:"masked,omitempty"`
 	// OnlyAsked reports that some episodes lack the stream (Capabilities.Lacks), and that it is
 	// required only if it is asked for by its key: see WithoutUnasked.
 	OnlyAsked bool `json:"only_asked,omitempty"`
-	// Latched says that a value holds until the next one, the first also before it and the last to
-	// the end: what is published once, and given to who comes later (ROS 2's /tf_static). Such a
-	// stream bounds no timeline and has no gaps.
+	// Latched reports that a value holds until the next one. The first value also holds before its
+	// time, and the last one to the end, as of a topic that is published once (ROS 2's /tf_static).
+	// Such a stream bounds no timeline and has no gaps.
 	Latched bool `json:"latched,omitempty"`
 	// Relative lists the channels that are relative (see type Relative), in ascending order, as the
 	// dataset or a mapping states it. nil: nothing is stated; empty: the stream is absolute.
@@ -71,29 +72,30 @@ type Feature struct {
 	Unsummable []int `json:"unsummable,omitempty"`
 }
 
-// fixed is where the dimensions that do not vary begin.
-func (f *Feature) fixed() int {
+// fixedDims returns the number of the first dimension of Shape that does not vary.
+func (f *Feature) fixedDims() int {
 	if f.Ragged() {
 		return 1
 	}
 	return 0
 }
 
-// Ragged says that a row holds a varying number of elements: the first dimension of Shape is -1.
-// Such rows are read by GatherRagged.
+// Ragged reports whether rows hold a varying number of elements: the first dimension of Shape is
+// -1. GatherRagged reads such rows.
 func (f *Feature) Ragged() bool { return len(f.Shape) > 0 && f.Shape[0] < 0 }
 
-// Elements is the number of elements of one row; of a ragged one, of each of its entries (a point's
-// channels).
+// Elements returns the number of elements of one row. For a ragged feature it is the number of
+// elements of one entry, such as the channels of a point.
 func (f *Feature) Elements() int {
 	n := 1
-	for _, d := range f.Shape[f.fixed():] {
+	for _, d := range f.Shape[f.fixedDims():] {
 		n *= d
 	}
 	return n
 }
 
-// RowBytes is the size of one row of a numeric feature; 0 for text, images and ragged rows.
+// RowBytes returns the size in bytes of one row of a numeric feature. It is 0 for text, images and
+// ragged rows.
 func (f *Feature) RowBytes() int {
 	if f.Kind != KindNumeric || f.Ragged() {
 		return 0
@@ -101,8 +103,8 @@ func (f *Feature) RowBytes() int {
 	return f.Elements() * f.DType.Size()
 }
 
-// ChannelNames are the format's names of a row's elements, in whatever lists and objects they stand
-// ({"motors": […]}); nil where it has none, or not one each.
+// ChannelNames returns the names of a row's elements, from any nesting of lists and objects in
+// Names ({"motors": […]}). It returns nil unless there is one name for each element.
 func (f *Feature) ChannelNames() (out []string) {
 	var walk func(v any)
 	walk = func(v any) {
@@ -129,11 +131,11 @@ func (f *Feature) ChannelNames() (out []string) {
 	return out
 }
 
-// Scalar says that a row is one number: shape [1] or [].
+// Scalar reports whether a row is one number: its shape is [1] or [].
 func (f *Feature) Scalar() bool { return len(f.Shape) == 0 || len(f.Shape) == 1 && f.Shape[0] == 1 }
 
-// DepthUnit is the unit in which depth is kept, "m" or "mm": of coded video that of its source. ""
-// says that the stream is no depth, or is in some other unit.
+// DepthUnit returns the unit of stored depth, "m" or "mm". For coded video it is the unit of the
+// source. It returns "" if the stream is no depth or has another unit.
 func (f *Feature) DepthUnit() string {
 	switch {
 	case f.Depth != nil && f.Depth.Unit == "mm",
@@ -151,8 +153,8 @@ func (f *Feature) DepthUnit() string {
 	return ""
 }
 
-// StateDepth states the unit of depth where a format does not: 16 bits are millimetres and floats
-// metres, as everywhere in the field (REP 118).
+// StateDepth sets the unit of depth if the format does not state one. 16 bits are millimetres and
+// floats are metres, by the convention of REP 118.
 func (f *Feature) StateDepth() {
 	if f.Unit == "" && f.Depth == nil && f.Kind == KindImage && f.Channels == 1 &&
 		f.DType == Uint16 {
@@ -163,8 +165,9 @@ func (f *Feature) StateDepth() {
 	}
 }
 
-// Depth is the code of a depth video: q = round(4095·n), n = (ln(d+s)−ln(min+s)) /
-// (ln(max+s)−ln(min+s)), or linear.
+// Depth describes how a depth video codes a depth d in metres as a number q of 12 bits, with
+// s = Shift: q = round(4095·n), where n = (ln(d+s)−ln(min+s)) / (ln(max+s)−ln(min+s)) if Log is
+// set, else n = (d−min) / (max−min).
 type Depth struct {
 	Min   float64 `json:"depth_min"` // metres
 	Max   float64 `json:"depth_max"`

@@ -33,7 +33,7 @@ func currentWords() *Words {
 // missing="pad" in Python, Missing: "pad" in Go, a flag on the command line. name is Python's. The
 // last of path is the value, those before it are keys of a table: Option("options", "clock",
 // "log"). Without path the user has to choose the value. Call Option when the hint is made: the
-// words of a package variable are those of Go.
+// words of a package variable are always those of Go.
 func Option(name string, path ...any) string {
 	if len(path) == 0 {
 		return currentWords().Option(name, nil, nil)

@@ -59,7 +59,7 @@ var pythonOpening = []string{"format", "rows_hz", "map", "options", "follow_link
 // pythonFirst are the first arguments of groups that need one.
 var pythonFirst = map[string]string{"Cache": "…, ", "Device": `"cuda", `}
 
-// pythonOthers are the entries of augmentations that stand beside those that a hint names.
+// pythonOthers are the required entries of augmentations that a hint does not name.
 var pythonOthers = map[string]string{
 	"hflip":       `"p": …, `,
 	"random_crop": `"size": …, "pad": …, `,

@@ -9,16 +9,15 @@ import (
 // LackingStream is the code of the finding of an episode that lacks a stream of the dataset.
 const LackingStream = "missing-stream"
 
-// LackingHint returns the hint of that finding, and of the error of reading such rows.
+// LackingHint returns the hint of a LackingStream finding and of the error of reading such rows.
 func LackingHint() string {
 	return LeaveOutHint() + ", or pass " + Option("missing", "pad") + " for zeros under a mask"
 }
 
 // LeaveOutHint returns the hint of rows of a stream that cannot be read, and cannot be padded.
 func LeaveOutHint() string {
-	return "Leave the stream out with " + Option(
-		"keys",
-	) + ", leave the episode out with " + SkipBadEpisodes()
+	return "Leave the stream out with " + Option("keys") + ", leave the episode out with " +
+		SkipBadEpisodes()
 }
 
 // Lacks reports whether an episode of ds, by position, lacks the stream key.
@@ -92,9 +91,9 @@ func (p *padLacking) Info() *Info { return &p.info }
 // Unwrap returns the dataset itself.
 func (p *padLacking) Unwrap() Dataset { return p.Dataset }
 
-// split calls read for each run of rows whose episodes have the stream, and blank for each other
-// run.
-func (p *padLacking) split(
+// splitRuns calls read for each run of rows whose episodes have the stream, and blank for each
+// other run.
+func (p *padLacking) splitRuns(
 	key string,
 	rows []Row,
 	blank func(from, to int),
@@ -103,7 +102,8 @@ func (p *padLacking) split(
 	for from := 0; from < len(rows); {
 		lacks := Lacks(p.Dataset, rows[from].Episode, key)
 		to := from + 1
-		for to < len(rows) && (rows[to].Episode == rows[to-1].Episode || Lacks(p.Dataset, rows[to].Episode, key) == lacks) {
+		for to < len(rows) && (rows[to].Episode == rows[to-1].Episode ||
+			Lacks(p.Dataset, rows[to].Episode, key) == lacks) {
 			to++
 		}
 		if lacks {
@@ -122,18 +122,16 @@ func (p *padLacking) Gather(ctx context.Context, key string, rows []Row, dst []b
 	if len(rows) > 0 {
 		size = len(dst) / len(rows)
 	}
-	return p.split(
-		key,
-		rows,
-		func(from, to int) { clear(dst[from*size : to*size]) },
-		func(from, to int) error { return p.Dataset.Gather(ctx, key, rows[from:to], dst[from*size:to*size]) },
-	)
+	zero := func(from, to int) { clear(dst[from*size : to*size]) }
+	return p.splitRuns(key, rows, zero, func(from, to int) error {
+		return p.Dataset.Gather(ctx, key, rows[from:to], dst[from*size:to*size])
+	})
 }
 
 // Text returns rows of a text stream; rows of episodes that lack it are empty.
 func (p *padLacking) Text(ctx context.Context, key string, rows []Row) ([]string, error) {
 	out := make([]string, len(rows))
-	err := p.split(key, rows, func(int, int) {}, func(from, to int) error {
+	err := p.splitRuns(key, rows, func(int, int) {}, func(from, to int) error {
 		part, err := p.Dataset.Text(ctx, key, rows[from:to])
 		copy(out[from:to], part)
 		return err
@@ -143,7 +141,7 @@ func (p *padLacking) Text(ctx context.Context, key string, rows []Row) ([]string
 
 // Frames returns images; rows of episodes that lack the stream are Missing.
 func (p *padLacking) Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error {
-	return p.split(key, rows, missingFrames(out), func(from, to int) error {
+	return p.splitRuns(key, rows, missingFrames(out), func(from, to int) error {
 		return p.Dataset.Frames(ctx, key, rows[from:to], out[from:to])
 	})
 }
@@ -156,12 +154,10 @@ func missingFrames(out []FrameRef) func(from, to int) {
 	}
 }
 
-// LeaseFrames is Frames with the dataset's leases.
+// LeaseFrames returns images as Frames does, in memory that the dataset leases until the returned
+// function is called.
 func (p *padLacking) LeaseFrames(
-	ctx context.Context,
-	key string,
-	rows []Row,
-	out []FrameRef,
+	ctx context.Context, key string, rows []Row, out []FrameRef,
 ) (func(), error) {
 	var ends []func()
 	done := func() {
@@ -169,7 +165,7 @@ func (p *padLacking) LeaseFrames(
 			end()
 		}
 	}
-	err := p.split(key, rows, missingFrames(out), func(from, to int) error {
+	err := p.splitRuns(key, rows, missingFrames(out), func(from, to int) error {
 		end, err := LeaseFrames(ctx, p.Dataset, key, rows[from:to], out[from:to])
 		if end != nil {
 			ends = append(ends, end)
@@ -189,7 +185,7 @@ func (p *padLacking) GatherRagged(
 	key string,
 	rows []Row,
 ) (data []byte, counts []int, err error) {
-	err = p.split(key, rows,
+	err = p.splitRuns(key, rows,
 		func(from, to int) { counts = append(counts, make([]int, to-from)...) },
 		func(from, to int) error {
 			b, n, err := GatherRagged(ctx, p.Dataset, key, rows[from:to])
@@ -201,16 +197,14 @@ func (p *padLacking) GatherRagged(
 
 // Valid writes 0 for the rows of episodes that lack the stream.
 func (p *padLacking) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
-	return p.split(
-		key,
-		rows,
-		func(from, to int) { clear(valid[from:to]) },
-		func(from, to int) error { return Valid(ctx, p.Dataset, key, rows[from:to], valid[from:to]) },
-	)
+	zero := func(from, to int) { clear(valid[from:to]) }
+	return p.splitRuns(key, rows, zero, func(from, to int) error {
+		return Valid(ctx, p.Dataset, key, rows[from:to], valid[from:to])
+	})
 }
 
-// Times returns the timestamps of a stream; none of a stream with its own clock that the episode
-// lacks.
+// Times returns the timestamps of a stream. It returns none for a stream with a separate clock that
+// the episode lacks.
 func (p *padLacking) Times(ctx context.Context, episode int, key string) ([]int64, error) {
 	if key == "" || !Lacks(p.Dataset, episode, key) {
 		return p.Dataset.Times(ctx, episode, key)
@@ -233,7 +227,7 @@ func (p *padLacking) Rows(ctx context.Context, episode int, key string) (int, er
 	return 0, nil
 }
 
-// WithoutUnasked returns ds without the streams that some episodes lack and that nobody asked for
+// WithoutUnasked returns ds without the streams that some episodes lack and that no key names
 // (Feature.OnlyAsked), and with a finding for each. It returns ds itself if there are none.
 func WithoutUnasked(ds Dataset) Dataset {
 	info := ds.Info()
@@ -260,16 +254,12 @@ func WithoutUnasked(ds Dataset) Dataset {
 			Count:        int64(lacking),
 			NotDelivered: f.Key,
 			Message: fmt.Sprintf(
-				"%d of %d episodes lack the stream and nobody asked for it: it is left out",
+				"%d of %d episodes lack the stream and no key names it: it is left out",
 				lacking,
 				info.Episodes,
 			),
-			Hint: "Name it in " + Option(
-				"keys",
-			) + " to require it, or pass " + Option(
-				"missing",
-				"pad",
-			) + " for zeros under a mask",
+			Hint: "Name it in " + Option("keys") + " to require it, or pass " +
+				Option("missing", "pad") + " for zeros under a mask",
 		})
 	}
 	w.offered = *ds.Capabilities()

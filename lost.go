@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Whole returns an error if opening found that chosen episodes (positions; nil: all) cannot be read
-// (Finding.Lost): a caller goes on without them only if it was told to. hint says how.
+// Whole returns an error if opening found that some of the episodes cannot be read (Finding.Lost).
+// Callers call it unless bad episodes are to be skipped. episodes are positions; nil is all. hint
+// states how the user can skip bad episodes.
 func Whole(ds Dataset, episodes []int, op, hint string) error {
 	info := ds.Info()
 	var first *Error

@@ -1,44 +1,48 @@
 package robocache
 
-// Mapping says what a format leaves open: which streams there are, under what names, on which
-// clock, in which unit. Package mapping reads it from YAML; formats consult what concerns their
-// reading, and the rest is put over the opened dataset.
+// Mapping states properties of a dataset that its format leaves open: the streams, their names,
+// clocks and units. Package mapping reads it from YAML. A reader applies the parts that concern its
+// format. Package mapping applies the rest to the opened dataset.
 type Mapping struct {
-	// of the rows, where the format keeps no clock
+	// HZ is the rate of the rows, if the format has no timestamps.
 	HZ Rate `json:"hz,omitzero"`
-	// the anchor: a stream (source key or new key) whose rows are the episode's own
+	// Clock is the stream, by source key or new key, whose rows are the rows of the episode.
 	Clock string `json:"clock,omitempty"`
-	// a text stream (source key or new key) whose first non-empty value is the episode's task
-	Task    string                   `json:"task,omitempty"`
-	Streams map[string]StreamMapping `json:"streams"` // new key → what it is made of
-	// streams that are not named: "keep" (default) or "drop"
+	// Task is a text stream, by source key or new key. Its first value that is not empty is the task
+	// of the episode.
+	Task string `json:"task,omitempty"`
+	// Streams maps a new key to the source of the stream.
+	Streams map[string]StreamMapping `json:"streams"`
+	// Rest is the treatment of streams that Streams does not name: "keep" (default) or "drop".
 	Rest    string            `json:"rest,omitempty"`
 	Options map[string]string `json:"options,omitempty"` // OpenOptions.Options of the format
 }
 
-// StreamMapping is one stream made of others.
+// StreamMapping describes one new stream by its source streams.
 type StreamMapping struct {
-	// source keys on one clock; several numeric ones are concatenated in this order
-	From  []string `json:"from"`
-	Slice []int    `json:"slice,omitempty"` // [from, to) of the (flat) row
-	// header | publish | log, or "timestamps:<key>": a numeric stream that holds the timestamps
+	// From are source keys with the same clock. Several numeric streams are concatenated in this
+	// order.
+	From []string `json:"from"`
+	// Slice is [from, to) of the elements of a concatenated row.
+	Slice []int `json:"slice,omitempty"`
+	// Clock is header, publish or log, or "timestamps:<key>" for a numeric stream that holds the
+	// timestamps.
 	Clock string `json:"clock,omitempty"`
-	// of such a stream: "s" (default), "ms", "us", "ns"
+	// TimestampUnit is the unit of that stream: "s" (default), "ms", "us" or "ns".
 	TimestampUnit string `json:"timestamp_unit,omitempty"`
 	Offset        int64  `json:"offset_ns,omitempty"` // added to the timestamps
-	// how fast the stream's clock runs, taken off ahead of Offset
+	// Drift of the stream's clock is corrected before Offset is added.
 	Drift Drift `json:"drift,omitzero"`
-	// values × Scale (degrees → radians); 0 = 1
+	// Scale multiplies the values, for example to convert degrees to radians. 0 is 1.
 	Scale         float64 `json:"scale,omitempty"`
 	Unit          string  `json:"unit,omitempty"`
 	Interpolation string  `json:"interpolation,omitempty"`
-	// channels that are rotations (of the joined, sliced row), interpolated as such; see
-	// Interpolation
+	// Rotations are the channels of the sliced row that are rotations: see Feature.Rotations.
 	Rotations []Rotation `json:"rotations,omitempty"`
-	// which channels (of the joined, sliced row) are relative; see Feature.Relative
+	// Relative states which channels of the sliced row are relative: see Feature.Relative.
 	Relative *Relative `json:"relative,omitempty"`
 	Names    []string  `json:"names,omitempty"`
-	// images: the order of their channels, "rgb" or "bgr"
+	// ChannelOrder is the order of the channels of images, "rgb" or "bgr".
 	ChannelOrder string `json:"channel_order,omitempty"`
 }
 
@@ -53,7 +57,8 @@ func (m *Mapping) SourceKey(name string) string {
 	return m.Streams[name].From[0]
 }
 
-func (m *Mapping) options() map[string]string {
+// formatOptions returns the options of the mapping for the format. m may be nil.
+func (m *Mapping) formatOptions() map[string]string {
 	if m == nil {
 		return nil
 	}

@@ -16,8 +16,8 @@ var timeUnits = []struct {
 
 const (
 	timeSyntax = `seconds as a number, or text with a unit, as "50ms"`
-	// longestDuration bounds a duration without a unit. Nanoseconds that were meant are beyond it
-	// from 86 µs on.
+	// longestDuration bounds a duration without a unit, in seconds. A number of nanoseconds exceeds
+	// it from 86 µs on.
 	longestDuration = 86_400
 )
 
@@ -42,7 +42,7 @@ func ParseMoment(token []byte) (ns int64, err error) {
 
 func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error) {
 	bad := func() (int64, error) {
-		return 0, Misuse("time", nil, "").Expected(timeSyntax, clipped(string(token)))
+		return 0, Misuse("time", nil, "").Expected(timeSyntax, clipText(string(token)))
 	}
 	var text string
 	token = bytes.TrimSpace(token)
@@ -74,7 +74,7 @@ func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error
 			"%s is %s s (%s), and as nanoseconds %s",
 			n,
 			n,
-			days(f),
+			formatDays(f),
 			humanNanos(f),
 		).
 			Expected(timeSyntax, text).
@@ -114,8 +114,8 @@ func roundEven(x *big.Rat) *big.Int {
 	return q
 }
 
-// days writes a number of seconds for people.
-func days(s float64) string {
+// formatDays writes a number of seconds for people.
+func formatDays(s float64) string {
 	d := s / 86_400
 	if d > -1000 && d < 1000 {
 		return strconv.FormatFloat(d, 'f', 1, 64) + " days"
@@ -136,7 +136,7 @@ func humanNanos(ns float64) string {
 	return strconv.FormatFloat(ns, 'g', 10, 64) + " ns"
 }
 
-func clipped(s string) string {
+func clipText(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
 	}

@@ -38,7 +38,7 @@ func Nearest(name string, known []string) string {
 	return "nearest: " + strings.Join(names, ", ")
 }
 
-// EditDistance is Levenshtein's.
+// EditDistance returns the Levenshtein distance of a and b.
 func EditDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

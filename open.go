@@ -7,88 +7,88 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
 )
 
-// Format is what a format package registers.
+// Format describes a file format: its reader, and its writer if it has one. Format packages
+// register it.
 type Format struct {
 	Name string
-	// Detect says whether the dataset at uri is of this format. An error means that it could not be
-	// looked at.
+	// Detect reports whether the dataset at uri has this format. An error means that the dataset
+	// could not be examined.
 	Detect func(ctx context.Context, uri string, opt OpenOptions) (bool, error)
 	Open   func(ctx context.Context, uri string, opt OpenOptions) (Dataset, error)
-	// Write writes a dataset in this format; nil where it has no writer.
+	// Write writes a dataset in this format. It is nil if the format has no writer.
 	Write func(ctx context.Context, src Dataset, dst string, opt WriteOptions) (*WriteReport, error)
-	// WriteOptions names the keys of WriteOptions.Options that Write knows, each with what it does.
+	// WriteOptions describes the keys of WriteOptions.Options that Write accepts.
 	WriteOptions map[string]string
-	// WriteAs names the format whose writer stands for this one's, where this one is a container
+	// WriteAs names the format whose writer is used for this one, if this one is a container
 	// without a layout of its own.
 	WriteAs string
-	// Default says that this format is written where none is named.
+	// Default reports that this format is written if the user names none.
 	Default bool
-	// Sharding is how a dataset is written in shards; nil where it cannot be.
+	// Sharding describes how a dataset is written in shards. It is nil if it cannot be.
 	Sharding *Sharding
-	// NeedsEpisodes reports that a dataset without episodes cannot be written: it would be no
-	// dataset of this format.
+	// NeedsEpisodes reports that a dataset without episodes cannot be written in this format.
 	NeedsEpisodes bool
-	// Resumes says that Write knows WriteOptions.Resume and DryRun.
+	// Resumes reports that Write supports WriteOptions.Resume and DryRun.
 	Resumes bool
-	// StatsFile is where a dataset keeps its statistics, as stats.Marshal writes them; "" =
-	// nowhere.
+	// StatsFile is the file in which a dataset stores its statistics as stats.Marshal writes them.
+	// It is empty if the format stores none.
 	StatsFile string
-	// WholeDoctor says that Diagnose of its datasets looks at every timestamp, row and image
-	// itself: checks that hold for all formats are left out.
+	// WholeDoctor reports that Diagnose of its datasets checks every timestamp, row and image. The
+	// checks that are common to all formats are then omitted.
 	WholeDoctor bool
-	// Clocks says that Write keeps streams on clocks of their own. Other writers want one clock:
-	// align.View gives a dataset that.
+	// Clocks reports that Write keeps streams with separate clocks. Other writers need one clock,
+	// to which align.View aligns a dataset.
 	Clocks bool
 	// KeepsLacking reports that Write leaves a stream that an episode lacks (Capabilities.Lacks)
 	// out of that episode. For other writers such an episode is malformed.
 	KeepsLacking bool
-	// Keeps reports whether Write can hold a stream, by its kind, type and shape; nil: it holds
-	// every stream. Write leaves out the others, with a finding.
+	// Keeps reports whether Write can hold a stream, by its kind, type and shape. If it is nil,
+	// Write holds every stream. Write omits the others, with a finding.
 	Keeps func(f *Feature) bool
-	// Stamped says that rows of this format always have timestamps: OpenOptions.HZ, which would be
-	// ignored, is ErrMisuse.
+	// Stamped reports that rows of this format always have timestamps. OpenOptions.HZ would be
+	// ignored, so it is ErrMisuse.
 	Stamped bool
-	// Extensions are the endings (".h5") of files of this format. A file with one, that no format
-	// knows by its contents, is opened as this format's: its reader says best what is wrong with
-	// it.
+	// Extensions are the name endings (".h5") of files of this format. A file with such an ending
+	// that no format detects is opened with this format, whose reader can describe the fault best.
 	Extensions []string
-	// Options names the keys of OpenOptions.Options that Open knows, each with what it does.
+	// Options describes the keys of OpenOptions.Options that Open accepts.
 	Options map[string]string
 }
 
-// KeepsClocks says that Write keeps streams on clocks of their own, with these choices of its
-// options.
+// KeepsClocks reports whether Write, with these options, keeps streams with separate clocks.
 func (f Format) KeepsClocks(options map[string]string) bool {
 	return f.Clocks || f.WriteOptions["timestamps"] != "" && options["timestamps"] == "true"
 }
 
-// OpenOptions are the choices that hold for every format.
+// OpenOptions are the options of opening that all formats have.
 type OpenOptions struct {
 	Format string `json:"format,omitempty"` // "" = detect
-	// bytes for tables, indexes and open files; 0 = a default of the format
+	// MemoryBudget is the number of bytes for tables, indexes and open files. 0 is the default of
+	// the format.
 	MemoryBudget int64 `json:"memory_budget,omitempty"`
-	// --rows-hz: of the rows, for formats that keep no clock; zero = as the format knows or finds
+	// HZ is the rate of the rows, for formats without timestamps. If it is zero, the format decides.
 	HZ Rate `json:"rows_hz,omitzero"`
-	// the episodes of a split of the dataset (Info.Splits) alone; "" or SplitAll: all
+	// Split selects the episodes of a split of the dataset (Info.Splits). "" and SplitAll select
+	// all.
 	Split string `json:"split,omitempty"`
-	// these alone, by index, in the dataset's order; nil: all
+	// Episodes selects episodes by index, in the dataset's order. nil selects all.
 	Episodes []int    `json:"episodes,omitempty"`
 	Map      *Mapping `json:"map,omitempty"`
-	// FollowLinks lets links of a local dataset lead out of its root, as those of git-annex and DVC
-	// do. Those of Hugging Face's cache need it not. Whoever wrote the dataset then chooses which
-	// files of this machine are read.
+	// FollowLinks allows links of a local dataset that lead out of its root, as git-annex and DVC
+	// make them. The cache of Hugging Face does not need it. The author of the dataset can then
+	// choose which files of this machine are read.
 	FollowLinks bool `json:"follow_links,omitempty"`
 	// Repair opens a dataset that is refused because its tables contradict each other in a way that
 	// rewriting it repairs. Each contradiction is a finding. doctor sets it.
 	Repair bool `json:"-"`
-	// Options are choices of one format alone; Format.Options lists them. An unknown one is
-	// ErrMisuse.
+	// Options are options of one format: see Format.Options. An unknown one is ErrMisuse.
 	Options map[string]string `json:"options,omitempty"`
 }
 
@@ -97,7 +97,7 @@ var registry struct {
 	formats map[string]Format
 }
 
-// Register makes a format known. Format packages call it from init.
+// Register adds a format to the formats that Open tries. Format packages call it from init.
 func Register(f Format) {
 	registry.Lock()
 	defer registry.Unlock()
@@ -107,7 +107,7 @@ func Register(f Format) {
 	registry.formats[f.Name] = f
 }
 
-// Formats lists the names of the registered formats.
+// Formats returns the names of the registered formats in alphabetical order.
 func Formats() []string {
 	registry.RLock()
 	defer registry.RUnlock()
@@ -119,7 +119,7 @@ func Formats() []string {
 	return names
 }
 
-// FormatNamed finds a registered format by its name.
+// FormatNamed returns the registered format with a name, or ErrUnsupported.
 func FormatNamed(name string) (Format, error) {
 	registry.RLock()
 	f, ok := registry.formats[name]
@@ -131,8 +131,8 @@ func FormatNamed(name string) (Format, error) {
 	return f, nil
 }
 
-// DefaultFormat is the name of the format that is written where none is named; "" where none is
-// registered.
+// DefaultFormat returns the name of the format that is written if the user names none. It returns
+// "" if no format is registered.
 func DefaultFormat() string {
 	for _, n := range Formats() {
 		if f, err := FormatNamed(n); err == nil && f.Default {
@@ -142,39 +142,37 @@ func DefaultFormat() string {
 	return ""
 }
 
-// open refuses options that the format does not have.
-func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
-	for _, options := range []map[string]string{opt.Options, opt.Map.options()} {
+// checkOptions rejects options that the format does not have.
+func (f *Format) checkOptions(uri string, opt *OpenOptions) error {
+	for _, options := range []map[string]string{opt.Options, opt.Map.formatOptions()} {
 		for k := range options {
-			if _, ok := f.Options[k]; !ok {
-				known := make([]string, 0, len(f.Options))
-				for n := range f.Options {
-					known = append(known, n)
-				}
-				sort.Strings(known)
-				hint := "it has none"
-				if len(known) > 0 {
-					hint = "it has " + strings.Join(known, ", ")
-				}
-				return nil, Misuse(
-					"open",
-					Where{"dataset": Redact(uri)},
-					"format %s has no option %s",
-					f.Name,
-					k,
-				).
-					WithHint("%s", hint)
+			if _, ok := f.Options[k]; ok {
+				continue
 			}
+			hint := "it has none"
+			if len(f.Options) > 0 {
+				hint = "it has " + strings.Join(slices.Sorted(maps.Keys(f.Options)), ", ")
+			}
+			where := Where{"dataset": Redact(uri)}
+			return Misuse("open", where, "format %s has no option %s", f.Name, k).
+				WithHint("%s", hint)
 		}
 	}
-	if err := f.rated(uri, &opt); err != nil {
+	return f.checkRate(uri, opt)
+}
+
+// openDataset opens a dataset of this format and selects the episodes that the options ask for.
+func (f *Format) openDataset(
+	ctx context.Context, uri string, opt OpenOptions,
+) (Dataset, error) {
+	if err := f.checkOptions(uri, &opt); err != nil {
 		return nil, err
 	}
 	if opt.Split == SplitAll {
 		opt.Split = ""
 	}
 	if _, ok := f.Options["split"]; ok && opt.Split != "" {
-		// Its reader leaves out the files of the others.
+		// The reader omits the files of other splits.
 		if other := opt.Options["split"]; other != "" && other != opt.Split {
 			return nil, Misuse("open", Where{"dataset": Redact(uri)}, "two splits").
 				Expected(opt.Split, Option("options", "split", other))
@@ -195,10 +193,10 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 			ds.Info().Split = own
 		}
 	} else if opt.Split != "" {
-		ds, err = split(ds, opt.Split)
+		ds, err = openSplit(ds, opt.Split)
 	}
 	if err == nil && opt.Episodes != nil {
-		ds, err = chosen(ds, opt.Episodes)
+		ds, err = openEpisodes(ds, opt.Episodes)
 	}
 	if err != nil {
 		_ = whole.Close()
@@ -207,11 +205,11 @@ func (f *Format) open(ctx context.Context, uri string, opt OpenOptions) (Dataset
 	return ds, nil
 }
 
-// rated refuses a rate for rows that have timestamps.
-func (f *Format) rated(uri string, opt *OpenOptions) error {
-	said, hz := "rows_hz", opt.HZ
+// checkRate rejects a rate for rows that have timestamps.
+func (f *Format) checkRate(uri string, opt *OpenOptions) error {
+	option, hz := "rows_hz", opt.HZ
 	if m := opt.Map; m != nil && !m.HZ.Zero() && (hz.Zero() || hz == m.HZ) {
-		said, hz = "hz of the mapping", m.HZ
+		option, hz = "hz of the mapping", m.HZ
 	}
 	if !f.Stamped || hz.Zero() {
 		return nil
@@ -220,15 +218,17 @@ func (f *Format) rated(uri string, opt *OpenOptions) error {
 		"open",
 		Where{"dataset": Redact(uri)},
 		"%s says the rate of rows that keep no clock; the rows of %s have timestamps",
-		said,
+		option,
 		f.Name,
 	).
 		Expected("none", hz.String()+" Hz").
-		WithHint("leave it out; %s resamples, %s gives rows another rate as they are", Option("hz"), Command("convert --fps=RATE"))
+		WithHint("leave it out; %s resamples, %s gives rows another rate as they are",
+			Option("hz"), Command("convert --fps=RATE"))
 }
 
-// Open opens the dataset at uri: a path, file://, http(s):// or mem://. The format is detected
-// unless the options, of which there is at most one, name it.
+// Open opens the dataset at uri: a path, or a file://, http(s)://, hf://, s3://, gs:// or mem://
+// URI. It detects the format unless the options name one. At most one OpenOptions may be passed.
+// The caller must call Close.
 func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, error) {
 	var opt OpenOptions
 	switch len(options) {
@@ -243,8 +243,8 @@ func Open(ctx context.Context, uri string, options ...OpenOptions) (Dataset, err
 		return nil, Misuse("open", nil, "empty URI")
 	}
 	opt.FollowLinks = opt.FollowLinks || linkedFile(uri)
-	ds, err := open(ctx, uri, opt)
-	return ds, fromHub(uri, err)
+	ds, err := openDetected(ctx, uri, opt)
+	return ds, withHubHint(uri, err)
 }
 
 // linkedFile reports whether a URI names a link to a file of this machine. A user who names a link
@@ -259,27 +259,26 @@ func linkedFile(uri string) bool {
 	return err == nil && to.Mode().IsRegular()
 }
 
-// hubName is how the Hugging Face hub names a dataset: owner/name.
+// hubName matches the name of a dataset of the Hugging Face hub: owner/name.
 var hubName = regexp.MustCompile(`^(hf://)?(datasets/)?([\w-][\w.-]*/[\w-][\w.-]*)(@.*)?$`)
 
 var fileEnding = regexp.MustCompile(`\.[A-Za-z]\w*$`) // .mcap, not v2.0
 
-// fromHub adds to an error that there is nothing how a dataset of the hub is got, where the name is
-// one of the hub's.
-func fromHub(uri string, err error) error {
+// withHubHint adds to a "not found" error how to open or download a dataset of the Hugging Face
+// hub, if uri can be the name of one.
+func withHubHint(uri string, err error) error {
 	var e *Error
 	m := hubName.FindStringSubmatch(uri)
 	if m == nil || !errors.As(err, &e) || m[1] == "" && (e.Class != ErrNotFound || m[2] != "") {
 		return err
 	}
 	owner, name, _ := strings.Cut(m[3], "/")
-	if _, missing := os.Stat(
-		owner,
-	); m[1] == "" &&
-		(missing == nil || fileEnding.MatchString(name)) {
-		return err // a folder of that name is here, or it is a file's name: a path
+	_, missing := os.Stat(owner)
+	if m[1] == "" && (missing == nil || fileEnding.MatchString(name)) {
+		return err // uri is a path: its folder exists, or it ends as a file does
 	}
-	hint := "download the dataset of the Hugging Face hub, and open its folder: hf download " + m[3] + " --repo-type dataset --local-dir " + name
+	hint := "download the dataset of the Hugging Face hub, and open its folder: hf download " +
+		m[3] + " --repo-type dataset --local-dir " + name
 	if m[1] == "" {
 		hint = "hf://datasets/" + m[3] + " opens a dataset of the Hugging Face hub; or " + hint
 	}
@@ -291,15 +290,16 @@ func fromHub(uri string, err error) error {
 	return &out
 }
 
-// open opens a dataset whose URI and options were looked at.
-func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
+// openDetected opens a dataset with the format of the options, or with the first format that
+// detects it.
+func openDetected(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	names := Formats()
 	if opt.Format != "" {
 		f, err := FormatNamed(opt.Format)
 		if err != nil {
 			return nil, At(err, Where{"dataset": Redact(uri)})
 		}
-		return f.open(ctx, uri, opt)
+		return f.openDataset(ctx, uri, opt)
 	}
 	var failed error
 	for _, n := range names {
@@ -312,13 +312,13 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 			continue
 		}
 		if ok {
-			return f.open(ctx, uri, opt)
+			return f.openDataset(ctx, uri, opt)
 		}
 	}
-	if aFile(uri) {
+	if isLocalFile(uri) {
 		for _, n := range names {
-			if f, err := FormatNamed(n); err == nil && f.claims(uri) {
-				return f.open(ctx, uri, opt)
+			if f, err := FormatNamed(n); err == nil && f.matchesExtension(uri) {
+				return f.openDataset(ctx, uri, opt)
 			}
 		}
 		return nil, Unsupported(
@@ -331,12 +331,11 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 	_, rest, remote := strings.Cut(uri, "://")
 	if failed != nil {
 		var e *Error
-		if place, _, _ := strings.Cut(
-			rest,
-			"?",
-		); remote && errors.As(failed, &e) &&
-			!strings.HasSuffix(place, fmt.Sprint(e.Where["file"])) {
-			named := *e // what was looked for to know the format is nothing that the user named
+		path, _, _ := strings.Cut(rest, "?")
+		if remote && errors.As(failed, &e) &&
+			!strings.HasSuffix(path, fmt.Sprint(e.Where["file"])) {
+			// The file was looked for to detect the format. The user named the dataset.
+			named := *e
 			named.Where = maps.Clone(e.Where)
 			delete(named.Where, "file")
 			named.Where["dataset"] = Redact(uri)
@@ -344,26 +343,19 @@ func open(ctx context.Context, uri string, opt OpenOptions) (Dataset, error) {
 		}
 		return nil, At(failed, Where{"dataset": Redact(uri)})
 	}
-	hint := "known formats: " + strings.Join(
-		names,
-		", ",
-	) + "; a LeRobot dataset has meta/info.json at its root"
+	hint := "known formats: " + strings.Join(names, ", ") +
+		"; a LeRobot dataset has meta/info.json at its root"
 	if remote && !strings.HasPrefix(uri, "file:") {
-		hint += "; folders of KITTI and nuScenes are found on this machine alone: " + Option(
-			"format",
-			"kitti",
-		) + " or nuscenes opens them elsewhere"
+		hint += "; folders of KITTI and nuScenes are found on this machine alone: " +
+			Option("format", "kitti") + " or nuscenes opens them elsewhere"
 	}
-	return nil, NotFound(
-		"open",
-		Where{"dataset": Redact(uri)},
-		"no dataset of a known format is here",
-	).
+	where := Where{"dataset": Redact(uri)}
+	return nil, NotFound("open", where, "no dataset of a known format is here").
 		WithHint("%s", hint)
 }
 
-// aFile says whether uri is a regular file of this machine.
-func aFile(uri string) bool {
+// isLocalFile reports whether uri names a regular file of this machine.
+func isLocalFile(uri string) bool {
 	name := strings.TrimPrefix(uri, "file://")
 	if strings.Contains(name, "://") {
 		return false
@@ -372,8 +364,8 @@ func aFile(uri string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// claims says whether a file's name ends as those of the format do.
-func (f *Format) claims(uri string) bool {
+// matchesExtension reports whether the name of a file ends with one of the format's extensions.
+func (f *Format) matchesExtension(uri string) bool {
 	for _, e := range f.Extensions {
 		if strings.HasSuffix(strings.ToLower(uri), e) {
 			return true

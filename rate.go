@@ -13,8 +13,8 @@ import (
 // Rate is a rational number of rows a second, Num/Den > 0, in lowest terms.
 type Rate struct{ Num, Den int64 }
 
-// RateOf finds the rational that a JSON or Python number stands for: integers and decimals exactly
-// as written (29.97 is 2997/100; 30000/1001 can be written as a fraction).
+// RateOf parses a rate: an integer, a decimal number or a fraction, exactly as written. 29.97 is
+// 2997/100, and 30000/1001 is a fraction.
 func RateOf(text string) (Rate, error) {
 	bad := func() (Rate, error) {
 		return Rate{}, Malformed("", nil, "").
@@ -36,8 +36,8 @@ func RateOf(text string) (Rate, error) {
 		}
 		d = 1
 		for f != math.Trunc(f) && d < 1e9 {
-			// By decimal digits of the shortest form: 29.97 is meant as 2997/100, not as its binary
-			// neighbour.
+			// The digits of the shortest decimal form count: 29.97 is 2997/100, not the nearest
+			// binary number.
 			s := strconv.FormatFloat(f, 'f', -1, 64)
 			i := strings.IndexByte(s, '.')
 			digits := min(len(s)-i-1, 9)
@@ -50,21 +50,21 @@ func RateOf(text string) (Rate, error) {
 	if n <= 0 || d <= 0 {
 		return bad()
 	}
-	g := gcd(n, d)
+	g := greatestDivisor(n, d)
 	return Rate{n / g, d / g}, nil
 }
 
-func gcd(a, b int64) int64 {
+func greatestDivisor(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
 	}
 	return a
 }
 
-// Zero says that no rate is known.
+// Zero reports whether the rate is unknown.
 func (r Rate) Zero() bool { return r.Num == 0 }
 
-// Float is the rate in Hz.
+// Float returns the rate in Hz.
 func (r Rate) Float() float64 {
 	if r.Den == 0 {
 		return 0
@@ -72,12 +72,13 @@ func (r Rate) Float() float64 {
 	return float64(r.Num) / float64(r.Den)
 }
 
-// Nanos is the time of row k after row 0: round(k·1e9·Den/Num), halves up, 128-bit inside.
+// Nanos returns the time in ns of row k after row 0: k·1e9·Den/Num, rounded to the nearest integer
+// and halves upwards. It computes with 128 bits.
 func (r Rate) Nanos(k int64) int64 {
 	neg := k < 0
 	if neg {
-		// floor((2k·1e9·den + num) / 2num) for negative k, by mirroring: -ceil-half-down of the
-		// positive value.
+		// floor((2k·1e9·den + num) / 2num) of a negative k is the negated value of -k with halves
+		// rounded downwards.
 		k = -k
 	}
 	hi, lo := bits.Mul64(uint64(k), 2_000_000_000)
@@ -101,17 +102,18 @@ func (r Rate) Nanos(k int64) int64 {
 	return int64(q)
 }
 
-// ErrNoClock is the cause of the error of a question that needs time, asked of rows whose format
-// keeps none and whose rate nobody said.
+// ErrNoClock is the cause of errors of operations that need times of rows, if the rows have no
+// timestamps and no known rate.
 var ErrNoClock = errors.New("the rows keep no clock, and nothing says their rate")
 
-// NoClock is that error. why says what was looked for, or what needs time.
+// NoClock returns an error with the cause ErrNoClock. why states what was looked for, or what needs
+// times.
 func NoClock(op string, where Where, why string) *Error {
 	return Misuse(op, where, "%s", why).WithCause(ErrNoClock).
 		WithHint("say the rate of the rows: %s", Option("rows_hz", 10))
 }
 
-// KeepsTime says whether anything says when the rows of a dataset were: timestamps, or a rate.
+// KeepsTime reports whether the rows of a dataset have times, by timestamps or by a rate.
 func KeepsTime(ctx context.Context, ds Dataset) bool {
 	info := ds.Info()
 	for e := range info.Episodes {
@@ -123,8 +125,8 @@ func KeepsTime(ctx context.Context, ds Dataset) bool {
 	return true
 }
 
-// KnowsTime is KeepsTime of a rate that is not only assumed: a format that assumes one says so in a
-// finding.
+// KnowsTime reports whether the rows of a dataset have times that are not only assumed. A format
+// that assumes a rate reports that by a finding.
 func KnowsTime(ctx context.Context, ds Dataset) bool {
 	for _, f := range ds.Info().Findings {
 		if f.Code == "rate-assumed" || f.Code == "no-timestamps" {
@@ -134,8 +136,8 @@ func KnowsTime(ctx context.Context, ds Dataset) bool {
 	return KeepsTime(ctx, ds)
 }
 
-// CheckGrid refuses to resample rows of which nobody knows when they were onto a grid of hz: their
-// rate would be taken for one that was recorded.
+// CheckGrid returns ErrMisuse if rows without known times would be resampled to hz, because an
+// assumed rate would pass for a recorded one.
 func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 	if hz.Zero() || KnowsTime(ctx, ds) {
 		return ctx.Err()
@@ -162,6 +164,8 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 			advice, Option("rows_hz", hz), hz, Option("rows_hz"), Option("hz", hz))
 }
 
+// String returns the rate in Hz as a number, if at most six decimals write it exactly, else as a
+// fraction.
 func (r Rate) String() string {
 	if r.Den == 1 {
 		return strconv.FormatInt(r.Num, 10)
@@ -172,7 +176,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%d", r.Num, r.Den)
 }
 
-// MarshalJSON writes a number where it is exact, else a fraction as a string.
+// MarshalJSON writes the rate as a number if that is exact, else as a fraction in a string.
 func (r Rate) MarshalJSON() ([]byte, error) {
 	if r.Zero() {
 		return []byte("null"), nil

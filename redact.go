@@ -2,8 +2,8 @@ package robocache
 
 import "strings"
 
-// Redact is a URI fit for logs and errors: without user, password, query and fragment, where tokens
-// and signatures live.
+// Redact returns a URI for logs and errors: without user, password, query and fragment, which may
+// hold tokens and signatures.
 func Redact(uri string) string {
 	head, tail, ok := strings.Cut(uri, "://")
 	if !ok || strings.ContainsAny(head, "/?#@") {
@@ -15,15 +15,12 @@ func Redact(uri string) string {
 	if i := strings.IndexAny(tail, "?#"); i >= 0 {
 		tail = tail[:i]
 	}
-	// A password may hold a "/" that was not escaped: everything up to the last "@" goes. In hf://,
-	// behind the first part, it is a revision.
-	if i := strings.IndexAny(
-		tail,
-		"/@",
-	); strings.EqualFold(head, "hf") && i >= 0 &&
-		tail[i] == '/' {
+	// In hf:// URIs an "@" after the first part of the path begins a revision.
+	i := strings.IndexAny(tail, "/@")
+	if strings.EqualFold(head, "hf") && i >= 0 && tail[i] == '/' {
 		return head + "://" + tail
 	}
+	// A password may contain an unescaped "/": everything up to the last "@" is removed.
 	if i := strings.LastIndexByte(tail, '@'); i >= 0 {
 		tail = tail[i+1:]
 	}

@@ -2,8 +2,8 @@ package robocache
 
 import "slices"
 
-// Period is the rhythm of a stream: the median step between ascending timestamps that differ, in
-// ns; 0 where there are fewer than three.
+// Period returns the median step in ns between consecutive timestamps that ascend. It returns 0 if
+// there are fewer than two such steps.
 func Period(times []int64) int64 {
 	var steps []int64
 	for i := 1; i < len(times); i++ {
@@ -18,11 +18,12 @@ func Period(times []int64) int64 {
 	return steps[len(steps)/2]
 }
 
-// shortestGap: bursts of messages have "periods" of microseconds, and no gaps worth a word.
+// shortestGap is the shortest gap in ns. Bursts of messages have periods of microseconds, for which
+// three periods are no gap.
 const shortestGap = 2_000_000
 
-// LongestStep is the longest step between timestamps that is no gap: three periods, and 2 ms at
-// least; 0 where the stream has no rhythm.
+// LongestStep returns the longest step in ns between timestamps that is no gap: three periods, but
+// at least 2 ms. It returns 0 if the timestamps have no period.
 func LongestStep(times []int64) int64 {
 	step := Period(times)
 	if step == 0 {

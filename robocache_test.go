@@ -131,7 +131,7 @@ func TestHubNames(t *testing.T) {
 		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false,
 	} {
 		var e *Error
-		if err := fromHub(
+		if err := withHubHint(
 			uri,
 			missing,
 		); !errors.As(err, &e) ||
@@ -139,7 +139,7 @@ func TestHubNames(t *testing.T) {
 			t.Errorf("%s: %v", uri, err)
 		}
 	}
-	if err := fromHub("lerobot/pusht", nil); err != nil {
+	if err := withHubHint("lerobot/pusht", nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := Open(

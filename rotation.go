@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// Rotation says that some neighbouring channels of a row are one rotation, and how they write it.
-// Under slerp such channels are interpolated as the rotation that they are, along the shortest arc,
-// and written back in their own form (kernel K21).
+// Rotation states that neighbouring channels of a row are one rotation, and in which form. Mode
+// slerp interpolates such channels as a rotation along the shortest arc and writes the same form
+// (kernel K21).
 //
-// In JSON it is {"at": 3, "form": "rotvec"}, or the form alone where the first channel is 0.
+// In JSON it is {"at": 3, "form": "rotvec"}, or only the form if the first channel is 0.
 type Rotation struct {
 	At   int    `json:"at"` // the first of its channels
 	Form string `json:"form"`
 }
 
-// The forms of a rotation that are no Euler angles. Euler angles are named by their axes as scipy
-// names them, in radians: "xyz" turns about fixed axes in that order (roll, pitch, yaw), "XYZ"
-// about axes that turn along.
+// The forms of a rotation other than Euler angles. Euler angles are in radians and named by their
+// axes as in scipy: "xyz" rotates about fixed axes in that order (roll, pitch, yaw), "XYZ" about
+// axes that rotate with the body.
 const (
 	FormQuat   = "quat"   // four channels: x, y, z, w (or w first: slerp makes no difference)
 	FormRotVec = "rotvec" // three: the axis times the angle, in radians
 )
 
-// Width is the number of its channels; 0 of an unknown form.
+// Width returns the number of channels of the rotation, or 0 if the form is unknown.
 func (r Rotation) Width() int {
 	switch {
 	case r.Form == FormQuat:
@@ -37,7 +37,8 @@ func (r Rotation) Width() int {
 	return 0
 }
 
-// Euler says that the form is three Euler angles: axes of one case, no two equal ones side by side.
+// Euler reports whether the form is three Euler angles: axes of the same case, no two equal ones in
+// a row.
 func (r Rotation) Euler() bool {
 	f := r.Form
 	lower := strings.ToLower(f)
@@ -47,7 +48,8 @@ func (r Rotation) Euler() bool {
 		f[1] != f[2]
 }
 
-// RepeatRotation fills a row with rotations of one form; nil where it does not come out even.
+// RepeatRotation returns the rotations of one form that fill a row of elements. It returns nil if
+// they do not fill it exactly.
 func RepeatRotation(form string, elements int) []Rotation {
 	w := Rotation{Form: form}.Width()
 	if w == 0 || elements == 0 || elements%w != 0 {
@@ -60,7 +62,8 @@ func RepeatRotation(form string, elements int) []Rotation {
 	return out
 }
 
-// CheckRotations proves that rotations lie inside a row, none on another.
+// CheckRotations returns ErrMisuse if a rotation has an unknown form, exceeds a row of elements, or
+// overlaps another one.
 func CheckRotations(list []Rotation, elements int) error {
 	bad := func(want, got string) error {
 		return Misuse("align", nil, "rotations").Expected(want, got)
@@ -91,7 +94,7 @@ func CheckRotations(list []Rotation, elements int) error {
 	return nil
 }
 
-// UnmarshalJSON reads an object, or a form.
+// UnmarshalJSON reads an object, or a string with the form.
 func (r *Rotation) UnmarshalJSON(b []byte) error {
 	*r = Rotation{}
 	if b = bytes.TrimSpace(b); len(b) > 0 && b[0] == '"' {

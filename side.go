@@ -15,12 +15,12 @@ func SideDropped(streams map[string]float64, why string) Finding {
 		Code:     "recordings-dropped",
 		Where:    Where{"streams": keys},
 		Message: fmt.Sprintf(
-			"the samples of %v at rates of their own, in recordings/, are left out: %s; the rows keep the last one before each",
+			"the samples of %v at their native rates, in recordings/, are left out: %s; "+
+				"the rows keep the last one before each",
 			keys,
 			why,
 		),
-		Hint: "The folder recordings is a dataset of its own: " + Command(
-			"convert SET/recordings DST --to=mcap",
-		),
+		Hint: "The folder recordings is a dataset too: " +
+			Command("convert SET/recordings DST --to=mcap"),
 	}
 }

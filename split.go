@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// SplitAll asks for all episodes where a split would be chosen without being asked for.
+// SplitAll selects all episodes where the default is a split.
 const SplitAll = "all"
 
-// SplitEpisodes gives the positions of the episodes of a split, ascending. Those beyond the dataset
-// are left out: its doctor finds them.
+// SplitEpisodes returns the positions of the episodes of a split in ascending order. It omits
+// positions beyond the dataset, which doctor reports.
 func (i *Info) SplitEpisodes(name string) ([]int, error) {
 	text, ok := i.Splits[name]
 	if !ok {
@@ -40,7 +40,7 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 	}
 	slices.SortFunc(ranges, func(a, b [2]int) int { return a[0] - b[0] })
 	var out []int
-	next := 0 // a range may come many times
+	next := 0 // ranges may overlap
 	for _, r := range ranges {
 		for next = max(next, r[0]); next < min(r[1], i.Episodes); next++ {
 			out = append(out, next)
@@ -49,7 +49,7 @@ func (i *Info) SplitEpisodes(name string) ([]int, error) {
 	return out, nil
 }
 
-// SplitNames lists the splits, in the order of their first episodes.
+// SplitNames returns the names of the splits in the order of their first episodes.
 func (i *Info) SplitNames() []string {
 	first := map[string]int{}
 	var names []string
@@ -67,7 +67,7 @@ func (i *Info) SplitNames() []string {
 	return names
 }
 
-// SplitCounts gives the number of episodes of each split that can be read.
+// SplitCounts returns the number of episodes of each split. It omits splits that are malformed.
 func (i *Info) SplitCounts() map[string]int {
 	out := map[string]int{}
 	for n := range i.Splits {
@@ -78,23 +78,23 @@ func (i *Info) SplitCounts() map[string]int {
 	return out
 }
 
-// SplitsOf gives the splits of the dataset whose episodes are these positions, in this order (nil:
-// all), each as one range of its positions. lost names those whose episodes are no range there; a
-// split without an episode there is left out.
+// SplitsOf returns the splits of a dataset that is made of some episodes, in this order. nil is all.
+// Each split is one range of positions in that dataset. lost are the splits whose episodes are not
+// one range there. A split without an episode there is omitted.
 func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string) {
 	ranges = map[string]string{}
 	for _, name := range i.SplitNames() {
 		all, err := i.SplitEpisodes(name)
-		here := all
+		positions := all
 		if episodes != nil {
-			here = nil
+			positions = nil
 		}
 		for k, e := range episodes {
 			if _, ok := slices.BinarySearch(all, e); ok {
-				here = append(here, k)
+				positions = append(positions, k)
 			}
 		}
-		switch text := Spans(here); {
+		switch text := Spans(positions); {
 		case err != nil || strings.Contains(text, ","):
 			lost = append(lost, name)
 		case text != "":
@@ -104,8 +104,8 @@ func (i *Info) SplitsOf(episodes []int) (ranges map[string]string, lost []string
 	return ranges, lost
 }
 
-// SplitsDropped is what a writer finds that keeps no splits: that some are gone. A split of all
-// episodes, or of none, says nothing.
+// SplitsDropped returns the finding of a writer that keeps no splits, if there is a split of some
+// episodes. A split of all episodes or of none does not count.
 func (i *Info) SplitsDropped(episodes []int) []Finding {
 	n := len(episodes)
 	if episodes == nil {
@@ -120,7 +120,8 @@ func (i *Info) SplitsDropped(episodes []int) []Finding {
 	return LostSplits(gone, "the result has no place for them")
 }
 
-// LostSplits is the finding that splits are not kept; none where there are none.
+// LostSplits returns the finding that splits are not kept, and why. It returns none if names is
+// empty.
 func LostSplits(names []string, why string) []Finding {
 	if len(names) == 0 {
 		return nil
@@ -130,18 +131,16 @@ func LostSplits(names []string, why string) []Finding {
 		{
 			Severity: SeverityWarning,
 			Code:     "splits-dropped",
-			Message: "not kept: the splits " + strings.Join(
-				names,
-				", ",
-			) + " (" + why + "). Who trains on the result trains on their episodes together",
+			Message: "not kept: the splits " + strings.Join(names, ", ") + " (" + why +
+				"). Training on the result uses their episodes together",
 			Count: int64(len(names)),
-			Hint:  "convert each split alone: " + Option("split", names[0]),
+			Hint:  "Convert each split alone: " + Option("split", names[0]),
 		},
 	}
 }
 
-// TrainSplit names the split that training reads where none is asked for: train, or training; ""
-// where there is none, where it holds all episodes, and where a split was opened already.
+// TrainSplit returns the split that training reads by default: train, or training. name is empty if
+// there is none, if it holds all episodes, or if a split is opened already.
 func (i *Info) TrainSplit() (name string, episodes []int) {
 	if i.Split != "" {
 		return "", nil
@@ -156,18 +155,18 @@ func (i *Info) TrainSplit() (name string, episodes []int) {
 	return "", nil
 }
 
-// part is some episodes of a dataset. Episode.Index, and the numbers in findings and errors, stay
-// those of the whole.
+// part is a dataset of some episodes of another one, the whole. Episode.Index, and the numbers in
+// findings and errors, are those of the whole.
 type part struct {
 	Dataset
 	info     Info
 	episodes []int // positions in the whole
-	straight bool  // they are the first ones: rows need no other names
+	isPrefix bool  // they are the first episodes of the whole: rows need no translation
 	offered  Capabilities
 }
 
-// split gives the episodes of a split as a dataset, which owns ds from then on.
-func split(ds Dataset, name string) (Dataset, error) {
+// openSplit returns the episodes of a split as a dataset that owns ds.
+func openSplit(ds Dataset, name string) (Dataset, error) {
 	whole := ds.Info()
 	episodes, err := whole.SplitEpisodes(name)
 	if err != nil {
@@ -176,9 +175,9 @@ func split(ds Dataset, name string) (Dataset, error) {
 	return partOf(ds, name, episodes)
 }
 
-// chosen returns the episodes with some indices as a dataset, which owns ds from then on. Its split
-// has the name of their ranges.
-func chosen(ds Dataset, indices []int) (Dataset, error) {
+// openEpisodes returns the episodes with some indices as a dataset that owns ds. Its split has the
+// name of their ranges.
+func openEpisodes(ds Dataset, indices []int) (Dataset, error) {
 	positions, err := ds.Info().EpisodePositions(indices)
 	if err != nil {
 		return nil, err
@@ -196,16 +195,17 @@ func chosen(ds Dataset, indices []int) (Dataset, error) {
 	return partOf(ds, Spans(positions), positions)
 }
 
+// partOf returns the episodes at some ascending positions as a dataset that owns ds. name becomes
+// its split.
 func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 	whole := ds.Info()
-	p := &part{Dataset: ds, info: *whole, episodes: episodes, straight: true}
-	place, indices := make(map[int]int, len(episodes)), make([]int64, len(episodes))
-	p.info.Split, p.info.Episodes, p.info.Frames, p.info.Splits = name, len(
-		episodes,
-	), 0, map[string]string{}
+	p := &part{Dataset: ds, info: *whole, episodes: episodes, isPrefix: true}
+	positions, indices := make(map[int]int, len(episodes)), make([]int64, len(episodes))
+	p.info.Split, p.info.Splits = name, map[string]string{}
+	p.info.Episodes, p.info.Frames = len(episodes), 0
 	for i, e := range episodes {
-		place[e], indices[i] = i, whole.EpisodeIndex(e)
-		p.straight = p.straight && i == e
+		positions[e], indices[i] = i, whole.EpisodeIndex(e)
+		p.isPrefix = p.isPrefix && i == e
 		p.info.Frames += int64(ds.Len(e))
 	}
 	p.info.NumberEpisodes(indices)
@@ -214,14 +214,14 @@ func partOf(ds Dataset, name string, episodes []int) (Dataset, error) {
 		if err != nil {
 			continue
 		}
-		var here []int
+		var kept []int
 		for _, e := range all {
-			if i, ok := place[e]; ok {
-				here = append(here, i)
+			if i, ok := positions[e]; ok {
+				kept = append(kept, i)
 			}
 		}
-		if len(here) > 0 || other == name {
-			p.info.Splits[other] = Spans(here)
+		if len(kept) > 0 || other == name {
+			p.info.Splits[other] = Spans(kept)
 		}
 	}
 	p.setCapabilities()
@@ -263,17 +263,17 @@ func (p *part) setCapabilities() {
 // Capabilities returns those of the whole, with positions of the part.
 func (p *part) Capabilities() *Capabilities { return &p.offered }
 
-// VideoStart returns the whole's time at which an episode begins in its video file.
+// VideoStart returns the time in ns at which an episode begins in its video file.
 func (p *part) VideoStart(
 	ctx context.Context, episode int, key string,
 ) (ns int64, ok bool, err error) {
-	if episode, err = p.at(episode); err != nil {
+	if episode, err = p.wholePosition(episode); err != nil {
 		return 0, false, err
 	}
 	return p.Dataset.Capabilities().VideoStart(ctx, episode, key)
 }
 
-// Spans writes ascending positions as ranges.
+// Spans returns ascending positions as ranges: "0:3,5:6" for 0, 1, 2 and 5.
 func Spans(positions []int) string {
 	var parts []string
 	for at := 0; at < len(positions); {
@@ -289,14 +289,18 @@ func Spans(positions []int) string {
 
 // Lacks reports whether an episode of the part lacks a stream.
 func (p *part) Lacks(episode int, key string) bool {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	return err == nil && Lacks(p.Dataset, e, key)
 }
 
-func (p *part) Info() *Info     { return &p.info }
+// Info returns the description of the part.
+func (p *part) Info() *Info { return &p.info }
+
+// Unwrap returns the whole.
 func (p *part) Unwrap() Dataset { return p.Dataset }
 
-func (p *part) at(episode int) (int, error) {
+// wholePosition returns the position in the whole of an episode of the part.
+func (p *part) wholePosition(episode int) (int, error) {
 	if episode < 0 || episode >= len(p.episodes) {
 		return 0, NotFound(
 			"split",
@@ -309,6 +313,7 @@ func (p *part) at(episode int) (int, error) {
 	return p.episodes[episode], nil
 }
 
+// Len returns the number of rows of an episode, 0 for a position beyond the part.
 func (p *part) Len(episode int) int {
 	if episode < 0 || episode >= len(p.episodes) {
 		return 0
@@ -316,8 +321,9 @@ func (p *part) Len(episode int) int {
 	return p.Dataset.Len(p.episodes[episode])
 }
 
+// Episode returns the metadata of an episode, with its position in the part.
 func (p *part) Episode(ctx context.Context, episode int) (Episode, error) {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	if err != nil {
 		return Episode{}, err
 	}
@@ -326,109 +332,113 @@ func (p *part) Episode(ctx context.Context, episode int) (Episode, error) {
 	return ep, err
 }
 
-// Origin is the whole's.
+// Origin returns the recording that became an episode.
 func (p *part) Origin(ctx context.Context, episode int) (*Origin, error) {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	if err != nil {
 		return nil, err
 	}
 	return OriginOf(ctx, p.Dataset, e)
 }
 
+// Times returns the timestamps of a stream of an episode.
 func (p *part) Times(ctx context.Context, episode int, key string) ([]int64, error) {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	if err != nil {
 		return nil, err
 	}
 	return p.Dataset.Times(ctx, e, key)
 }
 
-// rows are rows by their names in the whole.
-func (p *part) rows(rows []Row) ([]Row, error) {
+// wholeRows returns rows of the part as rows of the whole.
+func (p *part) wholeRows(rows []Row) ([]Row, error) {
 	out := rows
-	if !p.straight {
+	if !p.isPrefix {
 		out = make([]Row, len(rows))
 	}
 	for i, r := range rows {
-		e, err := p.at(r.Episode)
+		e, err := p.wholePosition(r.Episode)
 		if err != nil {
 			return nil, err
 		}
-		if !p.straight {
+		if !p.isPrefix {
 			out[i] = Row{e, r.Index}
 		}
 	}
 	return out, nil
 }
 
+// Gather copies rows of a numeric stream into dst.
 func (p *part) Gather(ctx context.Context, key string, rows []Row, dst []byte) error {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return err
 	}
 	return p.Dataset.Gather(ctx, key, rows, dst)
 }
 
+// Text returns rows of a text stream.
 func (p *part) Text(ctx context.Context, key string, rows []Row) ([]string, error) {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return nil, err
 	}
 	return p.Dataset.Text(ctx, key, rows)
 }
 
+// Frames locates the images of rows.
 func (p *part) Frames(ctx context.Context, key string, rows []Row, out []FrameRef) error {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return err
 	}
 	return p.Dataset.Frames(ctx, key, rows, out)
 }
 
-// LeaseFrames returns the whole's leased images.
+// LeaseFrames returns images in memory that the whole leases until the returned function is called.
 func (p *part) LeaseFrames(
 	ctx context.Context,
 	key string,
 	rows []Row,
 	out []FrameRef,
 ) (func(), error) {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return nil, err
 	}
 	return LeaseFrames(ctx, p.Dataset, key, rows, out)
 }
 
-// GatherRagged is the whole's.
+// GatherRagged returns rows of a ragged stream.
 func (p *part) GatherRagged(ctx context.Context, key string, rows []Row) ([]byte, []int, error) {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return nil, nil, err
 	}
 	return GatherRagged(ctx, p.Dataset, key, rows)
 }
 
-// Valid is the whole's; without one all rows hold a value.
+// Valid writes for each row 1 if it holds a value, else 0.
 func (p *part) Valid(ctx context.Context, key string, rows []Row, valid []uint8) error {
-	rows, err := p.rows(rows)
+	rows, err := p.wholeRows(rows)
 	if err != nil {
 		return err
 	}
 	return Valid(ctx, p.Dataset, key, rows, valid)
 }
 
-// TimesBy returns the whole's timestamps by one of a stream's clocks.
+// TimesBy returns the timestamps of a stream by one of its clocks.
 func (p *part) TimesBy(ctx context.Context, episode int, key, clock string) ([]int64, error) {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	if err != nil {
 		return nil, err
 	}
 	return p.Dataset.Capabilities().TimesBy(ctx, e, key, clock)
 }
 
-// Rows is the whole's.
+// Rows returns the number of rows of a stream with a separate clock.
 func (p *part) Rows(ctx context.Context, episode int, key string) (int, error) {
-	e, err := p.at(episode)
+	e, err := p.wholePosition(episode)
 	if err != nil {
 		return 0, err
 	}
@@ -439,7 +449,7 @@ func (p *part) Rows(ctx context.Context, episode int, key string) (int, error) {
 	return RowsIn(ctx, p.Dataset, e, f)
 }
 
-// Diagnose is the whole's, of the split's episodes.
+// Diagnose runs the checks of the format on episodes of the part.
 func (p *part) Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, error) {
 	diagnose := p.Dataset.Capabilities().Diagnose
 	if opt.Episodes == nil {
@@ -449,7 +459,7 @@ func (p *part) Diagnose(ctx context.Context, opt DiagnoseOptions) ([]Finding, er
 	episodes := make([]int, len(opt.Episodes))
 	for i, e := range opt.Episodes {
 		var err error
-		if episodes[i], err = p.at(e); err != nil {
+		if episodes[i], err = p.wholePosition(e); err != nil {
 			return nil, err
 		}
 	}

@@ -57,7 +57,7 @@ func TestSplitEpisodes(t *testing.T) {
 func TestEpisodesOfADataset(t *testing.T) {
 	whole := &part{Dataset: nil, info: Info{Episodes: 5}, episodes: []int{0, 1, 2, 3, 4}}
 	for _, wrong := range [][]int{{5}, {-1}, {1, 1}, {2, 1}} {
-		if _, err := chosen(whole, wrong); !errors.Is(err, ErrMisuse) {
+		if _, err := openEpisodes(whole, wrong); !errors.Is(err, ErrMisuse) {
 			t.Errorf("%v: %v", wrong, err)
 		}
 	}

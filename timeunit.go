@@ -73,11 +73,8 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	}
 	if len(values) > 0 {
 		for _, u := range unitNames {
-			if t := seconds(
-				u,
-				values[0],
-			); t >= epochFrom && t <= epochTo &&
-				seconds(u, g.Step) < 100 {
+			t := seconds(u, values[0])
+			if t >= epochFrom && t <= epochTo && seconds(u, g.Step) < 100 {
 				g.Unit, g.Why = u, "as "+u+" they are times since 1970"
 				return g, nil
 			}
@@ -89,12 +86,8 @@ func InferTimeUnit(values []float64, usual string, rate Rate) (UnitGuess, error)
 	if !rate.Zero() {
 		for _, u := range unitNames {
 			if r := seconds(u, g.Step) * rate.Float(); r > 1./3 && r < 3 {
-				g.Unit, g.Why = u, fmt.Sprintf(
-					"as %s the median step %g fits %s Hz",
-					u,
-					g.Step,
-					rate,
-				)
+				g.Unit = u
+				g.Why = fmt.Sprintf("as %s the median step %g fits %s Hz", u, g.Step, rate)
 				return g, nil
 			}
 		}
@@ -182,8 +175,8 @@ func unitError(g UnitGuess, plausible []string) error {
 	return e
 }
 
-// UnitFinding is the finding of timestamps whose unit was inferred, or is not determined (err).
-// UnitFinding returns nil if the unit is the usual one of the format.
+// UnitFinding returns the finding of timestamps whose unit was inferred, or is not determined (err).
+// It returns nil if the unit is the usual one of the format.
 func UnitFinding(g UnitGuess, err error, usual string, where Where) *Finding {
 	f := &Finding{Severity: SeverityInfo, Code: "timestamp-unit", Where: where}
 	if err != nil {

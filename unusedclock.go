@@ -15,7 +15,7 @@ type UnusedClock struct {
 	Where  Where  `json:"where,omitempty"`  // the first episode that has the fault, and its file
 	Reason string `json:"reason"`           // predicate of Stream: "has 98 values for 99 rows"
 	Advice string `json:"advice,omitempty"` // imperative sentence; "": to write the column again
-	// episodes with a fault of this column, of those examined
+	// Count is the number of examined episodes in which this column has a fault.
 	Count int64 `json:"count"`
 	// Sound reports that the values are timestamps, and that the reader does not take them by
 	// itself.
@@ -120,8 +120,8 @@ func (e unusedClockError) Error() string { return e.state + ", and nothing says 
 // Is reports whether target is ErrNoClock.
 func (unusedClockError) Is(target error) bool { return target == ErrNoClock }
 
-// NoClock returns the function NoClock's error. If the rows have a clock that is not used, the
-// error names it, the reason and what to do.
+// NoClock returns the error of the function NoClock. If the rows have a clock that is not used, the
+// error names the clock, the reason and a remedy.
 func (i *Info) NoClock(op string, where Where, why string) *Error {
 	c := i.clocksNotUsed()
 	if c.faults == "" {
@@ -161,10 +161,10 @@ func IsConstantClock(values []float64) bool {
 
 // ClockLengthFault returns the fault of a time column with a value too many or too few.
 func ClockLengthFault(values, rows int64) string {
-	return fmt.Sprintf("has %s for %s", count(values, "value"), count(rows, "row"))
+	return fmt.Sprintf("has %s for %s", countNoun(values, "value"), countNoun(rows, "row"))
 }
 
-func count(n int64, noun string) string {
+func countNoun(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

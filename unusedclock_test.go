@@ -66,7 +66,8 @@ func TestAddUnusedClock(t *testing.T) {
 		t.Fatal(info.Findings, info.UnusedClocks)
 	}
 	f := info.Findings[0]
-	if f.Code != robocache.ClockUnusable || f.Message != want || f.Count != 2 || f.Where["episode"] != 3 ||
+	if f.Code != robocache.ClockUnusable || f.Message != want || f.Count != 2 ||
+		f.Where["episode"] != 3 ||
 		f.Where["stream"] != "obs/timestamp" ||
 		f.Severity != robocache.SeverityWarning {
 		t.Errorf("%+v", f)

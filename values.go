@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// NotFinite counts the values that are NaN or infinite.
+// NotFinite returns the number of values that are NaN or infinite.
 func NotFinite(t DType, raw []byte) (n int64) {
 	if t.Float() {
 		for _, v := range Float64s(nil, t, raw) {
@@ -17,9 +17,9 @@ func NotFinite(t DType, raw []byte) (n int64) {
 	return n
 }
 
-// Float64s appends the elements of raw (little-endian, dtype d) to dst as float64: exact for every
-// dtype but 64-bit integers beyond 2^53. Text types append nothing. It is for statistics and plots;
-// the hot path never converts.
+// Float64s appends the elements of raw (little-endian, dtype d) to dst as float64. Only 64-bit
+// integers beyond 2^53 are rounded. Text types append nothing. It is for statistics and plots:
+// loading never converts to float64.
 func Float64s(dst []float64, d DType, raw []byte) []float64 {
 	le := binary.LittleEndian
 	n := 0
@@ -59,7 +59,7 @@ func Float64s(dst []float64, d DType, raw []byte) []float64 {
 	return dst
 }
 
-// HalfToFloat32 widens an IEEE 754 binary16 exactly.
+// HalfToFloat32 returns the value of an IEEE 754 binary16 number, exactly.
 func HalfToFloat32(h uint16) float32 {
 	sign := uint32(h>>15) << 31
 	exp := uint32(h>>10) & 0x1f
@@ -75,8 +75,8 @@ func HalfToFloat32(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// Int64s appends the elements of raw (little-endian, an integer dtype or Bool) to dst as int64; of
-// uint64 the bits are taken as they are. Other types append nothing.
+// Int64s appends the elements of raw (little-endian, an integer dtype or Bool) to dst as int64. A
+// uint64 keeps its bits. Other types append nothing.
 func Int64s(dst []int64, d DType, raw []byte) []int64 {
 	size := d.Size()
 	if !d.Integer() && d != Bool {
@@ -97,8 +97,8 @@ func Int64s(dst []int64, d DType, raw []byte) []int64 {
 	return dst
 }
 
-// HalfOf rounds to an IEEE 754 binary16: to nearest, ties to even, straight from float64, since
-// rounding twice would differ. A NaN stays one.
+// HalfOf returns f rounded to an IEEE 754 binary16: to nearest, ties to even. It rounds once, from
+// float64, because rounding to float32 first would give other results. A NaN stays a NaN.
 func HalfOf(f float64) uint16 {
 	bits := math.Float64bits(f)
 	sign := uint16(bits>>48) & 0x8000

@@ -7,110 +7,119 @@ import (
 	"slices"
 )
 
-// WriteOptions are the choices that hold for every writer.
+// WriteOptions are the options that all writers have.
 type WriteOptions struct {
-	// positions in the source, in the order wanted; nil = all
+	// Episodes are positions in the source, in the order in which they are written. nil is all.
 	Episodes []int `json:"episodes,omitempty"`
-	// features to keep; nil = all but bookkeeping columns
+	// Keys are the features to write. nil is all but bookkeeping columns.
 	Keys    []string `json:"keys,omitempty"`
 	Threads int      `json:"threads,omitempty"` // 0 = the number of CPUs
-	// leave out episodes that cannot be read, with a finding
+	// SkipBad omits episodes that cannot be read, with a finding for each.
 	SkipBad bool `json:"skip_bad,omitempty"`
-	// in place of the source's, where the format states one; rows are not resampled
+	// FPS replaces the rate of the source, if the format states one. Rows are not resampled.
 	FPS Rate `json:"fps,omitzero"`
-	// View says how the source was made of another dataset, as JSON; "" = it is as it was opened. A
-	// run is resumed with the same one alone.
+	// View describes, as JSON, how the source was derived from another dataset. It is empty if the
+	// source is a dataset as it was opened. A run can be resumed only with the same View.
 	View string `json:"-"`
-	// OnGrid says that the rows of every episode lie at the rate of the source, from its first one
-	// on.
+	// OnGrid reports that the rows of every episode are at the rate of the source, counted from the
+	// first row.
 	OnGrid bool `json:"-"`
 	// Findings of the conversion are part of the writer's report, after those of the source.
 	Findings []Finding `json:"-"`
-	// Replaces is the URI of the dataset whose place the result takes; "" = none. It is not named
-	// as the origin of an episode.
+	// Replaces is the URI of the dataset that the result replaces, or "". It is not named as the
+	// origin of an episode.
 	Replaces string `json:"-"`
-	// Renumber numbers the episodes of the result from 0: several may have one index in the source.
+	// Renumber numbers the episodes of the result from 0. Without it, episodes keep their indices,
+	// which must differ.
 	Renumber bool `json:"-"`
-	// DryRun says what would be done; Resume goes on where a killed run with the same options
-	// stopped, and keeps what another can go on from. Both are for formats that know them
-	// (Format.Resumes).
-	DryRun   bool              `json:"-"`
+	// DryRun reports what would be done and writes nothing. It needs Format.Resumes.
+	DryRun bool `json:"-"`
+	// Resume continues a killed run with the same options, and keeps the state from which another
+	// run can continue. It needs Format.Resumes.
 	Resume   bool              `json:"-"`
-	Options  map[string]string `json:"options,omitempty"` // Format.WriteOptions
+	Options  map[string]string `json:"options,omitempty"` // see Format.WriteOptions
 	Shard    *WriteShard       `json:"-"`                 // nil: the whole dataset is written
-	Progress func(Progress)    `json:"-"`                 // counts rows, in one call at a time
+	Progress func(Progress)    `json:"-"`                 // counts rows; calls do not overlap
 }
 
-// WriteShard is the part of a dataset that a call of Format.Write makes, in a folder of its own.
+// WriteShard is the part of a dataset that one call of Format.Write writes into a separate folder.
 type WriteShard struct {
-	Index, Count int             // of the shards
-	FirstEpisode int             // the number of its first episode in the whole
-	FirstRow     int64           // rows before it
-	Schema       json.RawMessage // of Sharding.Plan
+	Index, Count int             // number of the shard, from 0, and number of shards
+	FirstEpisode int             // number of the shard's first episode in the whole dataset
+	FirstRow     int64           // number of rows before the shard
+	Schema       json.RawMessage // the result of Sharding.Plan
 }
 
-// Sharding is how a format is written in shards: Write makes each, with WriteOptions.Shard, and
-// Merge the whole of them.
+// Sharding describes how a format is written in shards. Write makes each shard, with
+// WriteOptions.Shard, and Merge combines them.
 type Sharding struct {
-	// Plan settles what all shards must agree on, with the options of the whole.
+	// Plan returns the properties that all shards must share, for the options of the whole dataset.
 	Plan func(ctx context.Context, src Dataset, opt WriteOptions) (json.RawMessage, error)
-	// Kept says which files of a shard are the whole's as they are, under the same name.
+	// Kept reports whether a file of a shard becomes a file of the dataset without a change of its
+	// name or contents.
 	Kept func(name string) bool
-	// Renumber says how a file of a shard is written again with its episodes and rows numbered
-	// lower: episodes of shards before it are not there. It is nil, and gives nil, where there are
-	// no such numbers.
-	Renumber func(name string, episodes int, rows int64) func(ctx context.Context, in Ranged, out io.Writer) error
-	// Place gives for each shard the names that its kept files get in the whole at dst, where they
-	// depend on the other shards; nil: they keep theirs.
-	Place func(dst string, schema json.RawMessage, shards []ShardReport) ([]map[string]string, error)
-	// Merge writes, at the whole's place, what stands over all shards, and nothing else: it may be
-	// called again after a kill. Its last file makes the dataset one.
+	// Renumber returns a function that rewrites a file of a shard with lower numbers of episodes
+	// and rows, because earlier shards have fewer than planned. It is nil, or returns nil, if the
+	// file has no such numbers.
+	Renumber func(
+		name string, episodes int, rows int64,
+	) func(ctx context.Context, in Ranged, out io.Writer) error
+	// Place returns for each shard the names that its kept files get in the dataset at dst. It is
+	// nil if they keep their names.
+	Place func(
+		dst string, schema json.RawMessage, shards []ShardReport,
+	) ([]map[string]string, error)
+	// Merge writes the files of the dataset that summarize all shards, and no others. It may be
+	// called again after it was killed. The last file that it writes completes the dataset.
 	Merge func(ctx context.Context, dst string, schema json.RawMessage, shards []ShardReport) error
-	// Unfinished is a file that lies at the whole's place while shards are made, where each of
-	// their files is a dataset: readers refuse it until there is a _commit.json beside it.
+	// Unfinished is a file in the folder of the dataset while shards are written. It is for formats
+	// in which each file of a shard is a dataset. Readers reject the folder until it also has
+	// _commit.json.
 	Unfinished string
-	// Whole says that no shard may be missing.
+	// Whole reports that no shard may be missing.
 	Whole bool
-	// LeavesEmpty says that episodes without rows have no number.
+	// LeavesEmpty reports that episodes without rows are not numbered.
 	LeavesEmpty bool
 }
 
-// ShardReport says what was written of a shard.
+// ShardReport describes a written shard.
 type ShardReport struct {
 	Episodes int             `json:"num_episodes"`
 	Frames   int64           `json:"num_frames"`
-	Summary  json.RawMessage `json:"summary,omitempty"` // the format's own, for Merge
-	// of its files, below the whole's place: those that are not Kept are there until the commit
+	Summary  json.RawMessage `json:"summary,omitempty"` // the format's input to Merge
+	// Dir is the folder of the shard's files below the dataset. Files that are not Kept exist until
+	// the commit.
 	Dir string `json:"-"`
 }
 
-// WriteReport says what a writer did.
+// WriteReport describes the result of a writer.
 type WriteReport struct {
 	Episodes int       `json:"num_episodes"`
 	Frames   int64     `json:"num_frames"`
 	Bytes    int64     `json:"bytes"`
-	Dropped  []string  `json:"dropped_features"` // what the format cannot hold
+	Dropped  []string  `json:"dropped_features"` // features that the format cannot hold
 	Findings []Finding `json:"findings"`
 	LeftOut  int       `json:"-"` // episodes of the source that are not in the result
-	// Summary is what Sharding.Merge wants to know of a shard.
+	// Summary is the input of Sharding.Merge about a shard.
 	Summary json.RawMessage `json:"-"`
-	// Own is the format's own report, where it has a larger one: its JSON stands for this one's. It
-	// holds what the source found, too.
+	// Own is a more detailed report of the format, or nil. Its JSON replaces the JSON of this
+	// report. It includes the findings of the source.
 	Own OwnReport `json:"-"`
 }
 
-// OwnReport is what a format says of a conversion beside WriteReport.
+// OwnReport is a report of a format with more details than WriteReport.
 type OwnReport interface {
-	// Summary is its text, without findings.
+	// Summary returns the report as text, without findings. dst is the URI of the result.
 	Summary(dst string) string
 }
 
-// Wants says that a feature is asked for: by its key, or as all but bookkeeping columns are.
+// Wants reports whether a feature is to be written: Keys names it, or Keys is nil and it is no
+// bookkeeping column.
 func (o *WriteOptions) Wants(f *Feature) bool {
 	return o.Keys == nil && !f.Default || slices.Contains(o.Keys, f.Key)
 }
 
-// Check refuses episodes and keys that a source does not have.
+// Check rejects episodes and keys that a source does not have.
 func (o *WriteOptions) Check(info *Info) error {
 	for _, e := range o.Episodes {
 		if e < 0 || e >= info.Episodes {
