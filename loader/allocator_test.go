@@ -57,7 +57,7 @@ func TestAllocator(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 8, Shuffle: Global},
-			Memory:  options.Memory{Threads: 4, Allocator: c},
+			Runtime: options.Runtime{Threads: 4, Allocator: c},
 			Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
 		},
 	)
@@ -94,7 +94,7 @@ func TestAllocator(t *testing.T) {
 		options.Config{
 			Order:   options.Order{BatchSize: 8},
 			Windows: options.Windows{Keys: []string{"cam"}},
-			Memory:  options.Memory{Allocator: c},
+			Runtime: options.Runtime{Allocator: c},
 		},
 	)
 	if _, err := l.Next(bg); !errors.Is(err, robocache.ErrResourceLimit) {

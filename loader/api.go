@@ -9,8 +9,8 @@ import (
 
 // Configuration of a Loader or a Map, in groups.
 type (
-	// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of
-	// the Python client. Every field may be omitted. Package loader/options documents the fields of
+	// Config configures a Loader or a Map. Its groups are those of the Python client. Its JSON is
+	// one flat object. Every field may be omitted. Package loader/options documents the fields of
 	// it and of its groups.
 	Config = options.Config
 	// Order selects the samples, their order and the rank's share of them.
@@ -21,12 +21,16 @@ type (
 	Mixture = options.Mixture
 	// Windows selects the streams of a sample, their rows and their times.
 	Windows = options.Windows
-	// Frames states how decoded frames are delivered.
-	Frames = options.Frames
-	// Device states which values are normalised or computed, and on which device.
+	// Images states how decoded frames are delivered.
+	Images = options.Images
+	// CacheOptions selects a cache of decoded frames and bounds it.
+	CacheOptions = options.CacheOptions
+	// Device selects what a device computes and decodes, and bounds its memory.
 	Device = options.Device
-	// Memory bounds memory, threads and caches.
-	Memory = options.Memory
+	// Statistics selects normalized values and the statistics that it uses.
+	Statistics = options.Statistics
+	// Runtime bounds threads, memory and waiting.
+	Runtime = options.Runtime
 )
 
 // One source of a mixture.

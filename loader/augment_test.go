@@ -71,12 +71,12 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	const seed = 11
 	f := newFake(13, 7, 9).withStills()
 	base := options.Config{
-		Order: options.Order{Seed: seed},
+		Augment: augmentOf(t, fullAugment),
+		Order:   options.Order{Seed: seed},
 		Windows: options.Windows{
 			Keys:   []string{"cam", "img", "observation.state", "action", "count", "done", "index"},
 			Deltas: deltas("cam", []float64{-0.1, 0}, "action", []float64{0, 0.1}),
 		},
-		Frames: options.Frames{Augment: augmentOf(t, fullAugment)},
 	}
 	plain := plainSamples(t, f, base)
 	images := func(key string, epoch uint64) kernel.ImageAugment {
@@ -209,16 +209,10 @@ func TestAugmentedFloats(t *testing.T) {
 			"observation.state": {Mode: "mean_std"},
 		},
 	}
-	cfg := options.Config{
-		Order:   options.Order{BatchSize: 6},
-		Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
-		Frames: options.Frames{
-			Augment: augmentOf(
-				t,
-				`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
-			),
-		},
-	}
+	cfg := options.Config{Augment: augmentOf(
+		t,
+		`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
+	), Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)
@@ -412,14 +406,10 @@ func TestAugmentOfMixtures(t *testing.T) {
 				{Dataset: b, Weight: &weight, MixFrames: options.MixFrames{Augment: &Augment{}}},
 			},
 			options.Config{
-				Order: options.Order{
-					BatchSize: 4,
-					Shuffle:   order,
-					Seed:      3,
-					Mixture:   options.Mixture{EpochSize: 24},
-				},
+				Mixture: options.Mixture{EpochSize: 24},
+				Augment: aug,
+				Order:   options.Order{BatchSize: 4, Shuffle: order, Seed: 3},
 				Windows: options.Windows{Keys: []string{"cam", "index"}},
-				Frames:  options.Frames{Augment: aug},
 			},
 		)
 		if err != nil {
@@ -431,9 +421,9 @@ func TestAugmentOfMixtures(t *testing.T) {
 				t,
 				a,
 				options.Config{
+					Augment: aug,
 					Order:   options.Order{BatchSize: 4, Seed: 3},
 					Windows: options.Windows{Keys: []string{"cam", "index"}},
-					Frames:  options.Frames{Augment: aug},
 				},
 			)
 			if err := one.SetEpoch(int64(epoch)); err != nil {
@@ -578,7 +568,7 @@ func TestAugmentMisuse(t *testing.T) {
 	if _, err := NewMap(
 		bg,
 		f,
-		options.Config{Frames: options.Frames{Augment: &Augment{}}},
+		options.Config{Augment: &Augment{}},
 	); !errors.Is(
 		err,
 		robocache.ErrUnsupported,

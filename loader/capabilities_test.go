@@ -35,11 +35,9 @@ func TestMaskKeepsClocks(t *testing.T) {
 	imu := func(how options.OnNaN, clock string) []byte {
 		t.Helper()
 		cfg := options.Config{
-			Order: options.Order{OnNaN: how},
-			Windows: options.Windows{
-				Keys: []string{"imu", "joints"}, Hz: &hz,
-				Align: &align.Config{Extent: "joints", Clock: map[string]string{"imu": clock}},
-			},
+			Align:   &align.Config{Extent: "joints", Clock: map[string]string{"imu": clock}},
+			Order:   options.Order{OnNaN: how},
+			Windows: options.Windows{Keys: []string{"imu", "joints"}, Hz: &hz},
 		}
 		b, err := mustMap(t, logged{newRobot(3)}, cfg).Items(bg, []int64{20, 21, 22})
 		if err != nil {

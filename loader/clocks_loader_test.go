@@ -14,14 +14,12 @@ import (
 
 func clocksConfig() options.Config {
 	return options.Config{
-		Order:  options.Order{BatchSize: 8, Shuffle: Global, Seed: 3},
-		Memory: options.Memory{Threads: 3},
-		Windows: options.Windows{
-			Native: NativeWindows{
-				{Key: "imu", Span: &[2]float64{-0.1, 0}},
-				{Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4},
-			},
-		},
+		Order:   options.Order{BatchSize: 8, Shuffle: Global, Seed: 3},
+		Runtime: options.Runtime{Threads: 3},
+		Windows: options.Windows{Native: NativeWindows{
+			{Key: "imu", Span: &[2]float64{-0.1, 0}},
+			{Key: "joints", Span: &[2]float64{-0.2, 0}, Count: 4},
+		}},
 	}
 }
 
@@ -91,7 +89,7 @@ func TestRaggedBudget(t *testing.T) {
 			Keys:   []string{"imu"},
 			Native: NativeWindows{{Key: "imu", Span: &[2]float64{-2, 0}}},
 		},
-		Memory: options.Memory{MemoryBudget: 1 << 20},
+		Runtime: options.Runtime{MemoryBudget: 1 << 20},
 	} // 64 × 666 × 16 B = 680 KB, less at the start
 	l := mustLoader(t, r, cfg)
 	var err error

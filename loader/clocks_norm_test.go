@@ -24,11 +24,9 @@ func TestCloudsNormalised(t *testing.T) {
 	with := func(mean, std []float64) options.Config {
 		return options.Config{
 			Windows: options.Windows{Keys: []string{"points"}},
-			Device: options.Device{
-				Normalize: Normalize{
-					Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}},
-				},
-			},
+			Statistics: options.Statistics{Normalize: Normalize{
+				Keys: map[string]Norm{"points": {Mode: "mean_std", Mean: mean, Std: std}},
+			}},
 		}
 	}
 	got := column.Floats32(allOf(t, mustMap(t, r, with(mean, std))).Tensor("points").Data)
@@ -45,13 +43,11 @@ func TestCloudsNormalised(t *testing.T) {
 	}
 	hits := options.Config{
 		Windows: options.Windows{Keys: []string{"hits"}},
-		Device: options.Device{
-			Normalize: Normalize{
-				Keys: map[string]Norm{
-					"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}},
-				},
+		Statistics: options.Statistics{Normalize: Normalize{
+			Keys: map[string]Norm{
+				"hits": {Mode: "mean_std", Mean: []float64{1}, Std: []float64{1}},
 			},
-		},
+		}},
 	}
 	if _, err := NewMap(bg, r, hits); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("whole numbers: %v", err)

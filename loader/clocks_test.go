@@ -22,16 +22,11 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 	m := mustMap(
 		t,
 		r,
-		options.Config{
-			Windows: options.Windows{
-				Hz: &hz,
-				Align: &align.Config{
-					Extent: "joints",
-					MaxGap: gap,
-					Edge:   align.PerKey[align.Edge]{All: align.EdgeMask},
-				},
-			},
-		},
+		options.Config{Align: &align.Config{
+			Extent: "joints",
+			MaxGap: gap,
+			Edge:   align.PerKey[align.Edge]{All: align.EdgeMask},
+		}, Windows: options.Windows{Hz: &hz}},
 	)
 	b := allOf(t, m)
 	joints, imu, cam := column.Floats32(
@@ -190,11 +185,8 @@ func TestAnchors(t *testing.T) {
 		t,
 		r,
 		options.Config{
-			Windows: options.Windows{
-				Anchor: "joints",
-				Keys:   []string{"joints", "mode"},
-				Align:  &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}},
-			},
+			Align:   &align.Config{Offset: map[string]align.Nanos{"mode": 15e6}},
+			Windows: options.Windows{Anchor: "joints", Keys: []string{"joints", "mode"}},
 		},
 	)
 	b = allOf(t, m)
@@ -202,7 +194,7 @@ func TestAnchors(t *testing.T) {
 	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 {
 		t.Errorf("mode of row 17: %v", got)
 	}
-	for _, bad := range []options.Config{{Windows: options.Windows{Anchor: "joint"}}, {Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Windows: options.Windows{Align: &align.Config{Extent: "union"}}}} {
+	for _, bad := range []options.Config{{Windows: options.Windows{Anchor: "joint"}}, {Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Align: &align.Config{Extent: "union"}}} {
 		if _, err := NewMap(bg, r, bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", bad, err)
 		}
@@ -215,13 +207,10 @@ func TestSpans(t *testing.T) {
 	r := newRobot(1.5, 0.9)
 	r.info.Feature("imu").Masked, r.blind["imu"] = true, 5
 	cfg := options.Config{
-		Windows: options.Windows{
-			Keys: []string{"imu", "joints", "exposure"},
-			Native: NativeWindows{
-				{Key: "imu", Span: &[2]float64{-0.05, 0.01}},
-				{Key: "joints", Span: &[2]float64{-0.6, -0.55}},
-			},
-		},
+		Windows: options.Windows{Keys: []string{"imu", "joints", "exposure"}, Native: NativeWindows{
+			{Key: "imu", Span: &[2]float64{-0.05, 0.01}},
+			{Key: "joints", Span: &[2]float64{-0.6, -0.55}},
+		}},
 	}
 	m := mustMap(t, r, cfg)
 	b := allOf(t, m)
@@ -473,15 +462,9 @@ func TestWindowsInTime(t *testing.T) {
 		mustMap(
 			t,
 			f,
-			options.Config{
-				Windows: options.Windows{
-					Keys:   []string{"observation.state"},
-					Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}},
-					Align: &align.Config{
-						Modes: map[string]align.Mode{"observation.state": align.Linear},
-					},
-				},
-			},
+			options.Config{Align: &align.Config{
+				Modes: map[string]align.Mode{"observation.state": align.Linear},
+			}, Windows: options.Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}}},
 		),
 	)
 	if x := column.Floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {

@@ -133,8 +133,8 @@ func TestNormalize(t *testing.T) {
 			bg,
 			newFake(4, 10),
 			options.Config{
-				Device:  options.Device{Normalize: Normalize{Mode: mode}},
-				Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}},
+				Statistics: options.Statistics{Normalize: Normalize{Mode: mode}},
+				Windows:    options.Windows{Keys: []string{"observation.state", "action", "count"}},
 			},
 		)
 		if err != nil {

@@ -42,9 +42,9 @@ func TestFramesStayOnDevice(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			cfg := loader.Config{
-				Order:  loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
-				Memory: loader.Memory{Threads: 2},
-				Device: loader.Device{DecodeDevice: 1, Raw: true},
+				Order:   loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
+				Runtime: loader.Runtime{Threads: 2},
+				Device:  loader.Device{DecodeDevice: 1, Raw: true},
 			}
 			g := &gpu{engines: &engines{}}
 			device(t, g)
@@ -90,9 +90,9 @@ func TestHorizonOnDevice(t *testing.T) {
 		device(t, g)
 		g.Backend, _ = video.ActiveBackend()
 		cfg := loader.Config{
-			Order:  loader.Order{BatchSize: 96},
-			Memory: loader.Memory{Threads: 2, Prefetch: 8},
-			Device: loader.Device{DecodeDevice: 1, Raw: true, Decode: decode},
+			Order:   loader.Order{BatchSize: 96},
+			Runtime: loader.Runtime{Threads: 2, Prefetch: 8},
+			Device:  loader.Device{DecodeDevice: 1, Raw: true, Decode: decode},
 		}
 		cfg.ImageSize = []int{480, 640}
 		l, err := loader.New(t.Context(), testdata(t, "g1_h264_v30"), cfg)
@@ -193,9 +193,9 @@ func TestCacheOnDevice(t *testing.T) {
 			device(t, g)
 			g.Backend, _ = video.ActiveBackend()
 			cfg := loader.Config{
-				Order:  loader.Order{BatchSize: 32, Seed: 5, Shuffle: loader.Global},
-				Memory: loader.Memory{Threads: 2, Prefetch: 1},
-				Device: loader.Device{Decode: loader.DecodeGPU, DecodeDevice: 1, Raw: true},
+				Order:   loader.Order{BatchSize: 32, Seed: 5, Shuffle: loader.Global},
+				Runtime: loader.Runtime{Threads: 2, Prefetch: 1},
+				Device:  loader.Device{Decode: loader.DecodeGPU, DecodeDevice: 1, Raw: true},
 			}
 			cfg.Episodes = []int{1}
 			x.change(&cfg)
@@ -254,9 +254,9 @@ func TestCacheOnDevice(t *testing.T) {
 		})
 	}
 	for want, cfg := range map[string]loader.Config{
-		"no frames of these batches are made on a device": {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
-		"DeviceMemory: expected":                          {Memory: loader.Memory{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
-		"in place of CacheBudget":                         {Memory: loader.Memory{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
+		"no frames of these batches are made on a device": {CacheOptions: loader.CacheOptions{Cache: "device"}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
+		"DeviceMemory: expected":                          {CacheOptions: loader.CacheOptions{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
+		"in place of CacheBudget":                         {CacheOptions: loader.CacheOptions{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
 	} {
 		if _, err := loader.New(
 			t.Context(),
@@ -273,9 +273,9 @@ func TestCacheOnDevice(t *testing.T) {
 // decodes differently or not at all stay on the CPU, and statistics name them.
 func TestDecodeOnDevice(t *testing.T) {
 	base := loader.Config{
-		Order:  loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
-		Memory: loader.Memory{Threads: 2},
-		Device: loader.Device{DecodeDevice: 1},
+		Order:   loader.Order{BatchSize: 16, Seed: 5, Shuffle: loader.Global},
+		Runtime: loader.Runtime{Threads: 2},
+		Device:  loader.Device{DecodeDevice: 1},
 	}
 	with := func(d loader.Decode) loader.Config {
 		c := base

@@ -52,7 +52,7 @@ func TestFloatDepthStills(t *testing.T) {
 					metric{r},
 					options.Config{
 						Windows: options.Windows{Keys: []string{"cam"}},
-						Frames: options.Frames{
+						Images: options.Images{
 							ImageSize: size,
 							DepthUnit: options.DepthUnit(unit),
 						},

@@ -45,7 +45,7 @@ func TestDrift(t *testing.T) {
 	keys := []string{"joints", "imu", "pose"}
 	for name, cfg := range map[string]options.Config{
 		"rows":    {Windows: options.Windows{Keys: keys}},
-		"grid":    {Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}}},
+		"grid":    {Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}, Windows: options.Windows{Keys: keys}},
 		"anchor":  {Windows: options.Windows{Keys: keys, Anchor: "imu"}},
 		"windows": {Windows: options.Windows{Keys: keys, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}}},
 		"deltas":  {Windows: options.Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})}},
@@ -78,17 +78,12 @@ func TestDrift(t *testing.T) {
 		}
 	}
 	// One of the two only: the other is as it was timestamped.
-	cfg := options.Config{
-		Windows: options.Windows{
-			Keys: keys,
-			Align: &align.Config{
-				HZ:     robocache.Rate{Num: 50, Den: 1},
-				Extent: "joints",
-				Offset: map[string]align.Nanos{"imu": -40e6},
-				Drift:  map[string]robocache.Drift{"imu": {PPM: 250}},
-			},
-		},
-	}
+	cfg := options.Config{Align: &align.Config{
+		HZ:     robocache.Rate{Num: 50, Den: 1},
+		Extent: "joints",
+		Offset: map[string]align.Nanos{"imu": -40e6},
+		Drift:  map[string]robocache.Drift{"imu": {PPM: 250}},
+	}, Windows: options.Windows{Keys: keys}}
 	got := allOf(t, mustMap(t, s, cfg))
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
@@ -116,10 +111,8 @@ func TestDrift(t *testing.T) {
 		bg,
 		r,
 		options.Config{
-			Windows: options.Windows{
-				Keys:  keys,
-				Align: &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}},
-			},
+			Align:   &align.Config{Drift: map[string]robocache.Drift{"imu": {PPM: 1e9}}},
+			Windows: options.Windows{Keys: keys},
 		},
 	); err == nil {
 		t.Error("a clock of a thousand times the speed is taken")

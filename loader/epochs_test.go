@@ -86,8 +86,8 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 		"a rank":          {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2}, WorldSize: 2, Rank: 1}},
 		"short":           {Order: options.Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
 		"drop_last":       {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, DropLast: true}},
-		"small epochs":    {Order: options.Order{Shuffle: Pool, Mixture: options.Mixture{EpochSize: 8}}},
-		"stratified":      {Order: options.Order{Shuffle: Global, Mixture: options.Mixture{EpochSize: 60, Stratified: true}}, Memory: options.Memory{Prefetch: 1}},
+		"small epochs":    {Mixture: options.Mixture{EpochSize: 8}, Order: options.Order{Shuffle: Pool}},
+		"stratified":      {Mixture: options.Mixture{EpochSize: 60, Stratified: true}, Order: options.Order{Shuffle: Global}, Runtime: options.Runtime{Prefetch: 1}},
 		"skip":            {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip"}},
 		"skip, pool":      {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", DropLast: true}},
 		"skip, a rank":    {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", WorldSize: 2}},
@@ -162,7 +162,7 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 			f,
 			options.Config{
 				Order:   options.Order{BatchSize: 8, Shuffle: Global},
-				Memory:  options.Memory{Threads: 2},
+				Runtime: options.Runtime{Threads: 2},
 				Windows: options.Windows{Keys: []string{"cam"}},
 			},
 		)
@@ -208,13 +208,9 @@ func TestPoolOfManyEpochs(t *testing.T) {
 					PoolOrder: options.PoolOrder{PoolSize: 40_000},
 					DropLast:  true,
 				},
-				Memory: options.Memory{
-					Threads:      3,
-					Prefetch:     2,
-					CacheFormat:  "rgb",
-					MemoryBudget: 1 << 20,
-				},
-				Windows: options.Windows{Keys: []string{"cam"}},
+				Runtime:      options.Runtime{Threads: 3, Prefetch: 2, MemoryBudget: 1 << 20},
+				CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+				Windows:      options.Windows{Keys: []string{"cam"}},
 			},
 		)
 		const epochs = 30
@@ -292,7 +288,7 @@ func BenchmarkEpochStart(b *testing.B) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 12, Shuffle: Global},
-			Memory:  options.Memory{Threads: 2},
+			Runtime: options.Runtime{Threads: 2},
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
@@ -325,13 +321,9 @@ func TestPoolFillsAsTheLastOneDrains(t *testing.T) {
 					PoolOrder: options.PoolOrder{PoolSize: 100_000},
 					DropLast:  true,
 				},
-				Memory: options.Memory{
-					Threads:      2,
-					Prefetch:     2,
-					CacheFormat:  "rgb",
-					MemoryBudget: 4 << 20,
-				},
-				Windows: options.Windows{Keys: []string{"cam"}},
+				Runtime:      options.Runtime{Threads: 2, Prefetch: 2, MemoryBudget: 4 << 20},
+				CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+				Windows:      options.Windows{Keys: []string{"cam"}},
 			},
 		)
 		defer l.Close()

@@ -66,14 +66,14 @@ func given(t *testing.T, l *Loader) map[int]int {
 // first row, with episode, row and column. It also requests other rows of the episode, rows on a
 // timeline and spans.
 func TestNaNIsAnError(t *testing.T) {
-	for name, w := range map[string]options.Windows{
-		"rows":     {Keys: []string{"action"}},
-		"window":   {Keys: []string{"action"}, Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}}},
-		"timeline": {Keys: []string{"action"}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
-		"span":     {Keys: []string{"action"}, Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}}},
-		"more":     {Keys: []string{"cam", "action", "observation.state"}},
+	for name, cfg := range map[string]options.Config{
+		"rows":     {Windows: options.Windows{Keys: []string{"action"}}},
+		"window":   {Windows: options.Windows{Keys: []string{"action"}, Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}}}},
+		"timeline": {Windows: options.Windows{Keys: []string{"action"}}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
+		"span":     {Windows: options.Windows{Keys: []string{"action"}, Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}}}},
+		"more":     {Windows: options.Windows{Keys: []string{"cam", "action", "observation.state"}}},
 	} {
-		m, err := NewMap(bg, newHoled(), options.Config{Windows: w})
+		m, err := NewMap(bg, newHoled(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestNaNSkipped(t *testing.T) {
 					OnBadEpisode: options.Skip,
 				},
 				Windows: options.Windows{Keys: []string{"action"}},
-				Memory:  options.Memory{Threads: threads},
+				Runtime: options.Runtime{Threads: threads},
 			}
 			l, err := New(bg, newHoled(), cfg)
 			if err != nil {
@@ -175,11 +175,9 @@ func TestNaNMasked(t *testing.T) {
 		bg,
 		newHoled(),
 		options.Config{
-			Order: options.Order{OnNaN: options.NaNMask},
-			Windows: options.Windows{
-				Keys:  []string{"action"},
-				Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}},
-			},
+			Align:   &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}},
+			Order:   options.Order{OnNaN: options.NaNMask},
+			Windows: options.Windows{Keys: []string{"action"}},
 		},
 	)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestResizeOfVideo(t *testing.T) {
 		}{{loader.Letterbox, 100, 100, 75, 100, 12, 0}, {loader.Letterbox, 60, 90, 60, 80, 0, 5}, {loader.Crop, 100, 100, 100, 133, 0, -16}, {loader.Crop, 60, 90, 68, 90, -4, 0}} {
 			got := from(
 				loader.Config{
-					Frames: loader.Frames{
+					Images: loader.Images{
 						ImageDType:  loader.ImageDType(dtype),
 						ImageSize:   []int{x.h, x.w},
 						ImageResize: x.how,
@@ -47,7 +47,7 @@ func TestResizeOfVideo(t *testing.T) {
 			)
 			whole := from(
 				loader.Config{
-					Frames: loader.Frames{
+					Images: loader.Images{
 						ImageDType: loader.ImageDType(dtype),
 						ImageSize:  []int{x.sh, x.sw},
 					},
@@ -87,13 +87,13 @@ func TestResizeOfVideo(t *testing.T) {
 		var first []byte
 		for _, cfg := range []loader.Config{
 			{},
-			{Memory: loader.Memory{Cache: "ram", CacheFormat: "rgb"}},
-			{Memory: loader.Memory{Cache: "ram", CacheFormat: "yuv"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}, Frames: loader.Frames{ImageResize: "stretch"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "rgb"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
-			{Memory: loader.Memory{Cache: dir, CacheFormat: "yuv"}},
+			{CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"}},
+			{CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "yuv"}},
+			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}, Images: loader.Images{ImageResize: "stretch"}},
+			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}},
+			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}},
+			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "yuv"}},
+			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "yuv"}},
 		} {
 			stretched := cfg.ImageResize == "stretch"
 			cfg.Keys, cfg.BatchSize, cfg.ImageSize, cfg.Episodes = []string{

@@ -9,7 +9,7 @@ import (
 )
 
 func TestResizeMisuse(t *testing.T) {
-	for _, cfg := range []options.Config{{Frames: options.Frames{ImageResize: "letterbox"}}, {Frames: options.Frames{ImageResize: "crop"}}, {Frames: options.Frames{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
+	for _, cfg := range []options.Config{{Images: options.Images{ImageResize: "letterbox"}}, {Images: options.Images{ImageResize: "crop"}}, {Images: options.Images{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
 		if _, err := New(bg, newFake(5), cfg); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}
@@ -28,5 +28,5 @@ func TestResizeMisuse(t *testing.T) {
 		t.Error(err)
 	}
 	// "stretch" without image_size is the default.
-	mustLoader(t, newFake(5), options.Config{Frames: options.Frames{ImageResize: "stretch"}})
+	mustLoader(t, newFake(5), options.Config{Images: options.Images{ImageResize: "stretch"}})
 }

@@ -26,7 +26,7 @@ func TestHeldBatchesStay(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 8, Shuffle: Global},
-			Memory:  options.Memory{Threads: 4},
+			Runtime: options.Runtime{Threads: 4},
 			Windows: options.Windows{Keys: []string{"cam", "observation.state"}},
 		},
 	)
@@ -69,7 +69,7 @@ func TestBudget(t *testing.T) {
 	f := newFake(lengthsFor(2, 6, 20, 40)...)
 	cfg := options.Config{
 		Order:   options.Order{BatchSize: 8, Shuffle: Global},
-		Memory:  options.Memory{Threads: 4, Prefetch: 8},
+		Runtime: options.Runtime{Threads: 4, Prefetch: 8},
 		Windows: options.Windows{Keys: []string{"cam"}},
 	}
 	one := mustLoader(t, f, cfg).Stats().BatchBytes
@@ -115,7 +115,7 @@ func TestCancelAndClose(t *testing.T) {
 			f,
 			options.Config{
 				Order:   options.Order{BatchSize: 8, Shuffle: Global},
-				Memory:  options.Memory{Threads: 3},
+				Runtime: options.Runtime{Threads: 3},
 				Windows: options.Windows{Keys: []string{"cam"}},
 			},
 		)
@@ -175,7 +175,7 @@ func cancelledNextKeepsItsBatch(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 8, Shuffle: Global},
-			Memory:  options.Memory{Threads: 2},
+			Runtime: options.Runtime{Threads: 2},
 			Windows: options.Windows{Keys: []string{"cam", "index"}},
 		},
 	)
@@ -209,8 +209,8 @@ func TestAllocations(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Order:  options.Order{BatchSize: size, Shuffle: Global},
-				Memory: options.Memory{Threads: 2},
+				Order:   options.Order{BatchSize: size, Shuffle: Global},
+				Runtime: options.Runtime{Threads: 2},
 				Windows: options.Windows{
 					Keys:   []string{"observation.state", "action", "count"},
 					Compat: "lerobot",
@@ -259,7 +259,7 @@ func deadline(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 4},
-			Memory:  options.Memory{Deadline: 0.05},
+			Runtime: options.Runtime{Deadline: 0.05},
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
@@ -290,7 +290,7 @@ func secondNextEndsWithItsContext(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 4},
-			Memory:  options.Memory{Threads: 1},
+			Runtime: options.Runtime{Threads: 1},
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
@@ -334,7 +334,7 @@ func TestFewFilesAreOpenAtOnce(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 128, Shuffle: Global},
-			Memory:  options.Memory{Threads: 2, Prefetch: 1},
+			Runtime: options.Runtime{Threads: 2, Prefetch: 1},
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
@@ -353,7 +353,7 @@ func TestAbsurdBatch(t *testing.T) {
 		f,
 		options.Config{
 			Order:  options.Order{BatchSize: 1 << 24},
-			Frames: options.Frames{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"},
+			Images: options.Images{ImageSize: []int{1 << 15, 1 << 15}, ImageDType: "float32"},
 			Windows: options.Windows{
 				Keys:   []string{"cam"},
 				Deltas: deltas("cam", make([]float64, 1<<10)),

@@ -165,8 +165,12 @@ func TestEpochs(t *testing.T) {
 		f := newFake(lengthsFor(uint64(round), 1+rng.IntN(9), 1, 30)...)
 		f.gop = 1 + rng.IntN(12)
 		cfg := options.Config{
-			Order:  options.Order{BatchSize: 1 + rng.IntN(20), Shuffle: Global, Seed: int64(round)},
-			Memory: options.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)},
+			Order: options.Order{
+				BatchSize: 1 + rng.IntN(20),
+				Shuffle:   Global,
+				Seed:      int64(round),
+			},
+			Runtime: options.Runtime{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(5)},
 		}
 		if rng.IntN(3) == 0 {
 			cfg.Shuffle = FileOrder
@@ -213,8 +217,8 @@ func TestEachFrameOnce(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 20},
-			Memory: options.Memory{Prefetch: 2, Threads: 3},
+			Order:   options.Order{BatchSize: 20},
+			Runtime: options.Runtime{Prefetch: 2, Threads: 3},
 			Windows: options.Windows{
 				Keys:   []string{"cam"},
 				Deltas: deltas("cam", []float64{-0.7, -0.6, -0.5, -0.4, -0.3, -0.2, -0.1, 0}),
@@ -265,7 +269,7 @@ func TestMapConcurrent(t *testing.T) {
 		bg,
 		f,
 		options.Config{
-			Memory:  options.Memory{Threads: 3},
+			Runtime: options.Runtime{Threads: 3},
 			Windows: options.Windows{Deltas: deltas("cam", []float64{-0.2, 0})},
 		},
 	)
@@ -320,7 +324,7 @@ func TestEarliestBatchFirst(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: batch, Shuffle: Global},
-			Memory:  options.Memory{Threads: 1, Prefetch: 4},
+			Runtime: options.Runtime{Threads: 1, Prefetch: 4},
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
@@ -357,8 +361,8 @@ func TestFirstBatchIsPlannedAlone(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 10},
-			Memory: options.Memory{Threads: 1, Prefetch: 4},
+			Order:   options.Order{BatchSize: 10},
+			Runtime: options.Runtime{Threads: 1, Prefetch: 4},
 			Windows: options.Windows{
 				Keys:   []string{"cam"},
 				Deltas: deltas("cam", []float64{0, 0.1, 0.2}),

@@ -15,16 +15,16 @@ func TestLookAheadNote(t *testing.T) {
 	fifty := robocache.Rate{Num: 50, Den: 1}
 	previous := &align.Config{Modes: map[string]align.Mode{"joints": align.Previous}}
 	for name, c := range map[string]struct {
-		windows options.Windows
-		want    string
+		cfg  options.Config
+		want string
 	}{
-		"grid":             {options.Windows{Hz: &fifty, Keys: []string{"joints"}}, "observations at 50 Hz use samples from after the tick"},
-		"previous":         {options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: previous}, ""},
-		"clock of anchor":  {options.Windows{Keys: []string{"joints"}}, "observations on another clock use samples from after the tick"},
-		"rows of its own":  {options.Windows{Keys: []string{"joints"}, Anchor: "joints"}, ""},
-		"previous, anchor": {options.Windows{Keys: []string{"joints"}, Align: previous}, ""},
+		"grid":             {options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}}}, "observations at 50 Hz use samples from after the tick"},
+		"previous":         {options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}}, Align: previous}, ""},
+		"clock of anchor":  {options.Config{Windows: options.Windows{Keys: []string{"joints"}}}, "observations on another clock use samples from after the tick"},
+		"rows of its own":  {options.Config{Windows: options.Windows{Keys: []string{"joints"}, Anchor: "joints"}}, ""},
+		"previous, anchor": {options.Config{Windows: options.Windows{Keys: []string{"joints"}}, Align: previous}, ""},
 	} {
-		m := mustMap(t, newRobot(3.2), options.Config{Windows: c.windows})
+		m := mustMap(t, newRobot(3.2), c.cfg)
 		notes := slices.DeleteFunc(
 			m.Notes(),
 			func(n string) bool { return !strings.Contains(n, "after the tick") },

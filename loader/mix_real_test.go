@@ -49,13 +49,8 @@ func TestRealMixture(t *testing.T) {
 			},
 		}
 		cfg := loader.Config{
-			Order: loader.Order{
-				BatchSize: 16,
-				Seed:      5,
-				Shuffle:   shuffle,
-				Mixture:   loader.Mixture{EpochSize: 80},
-				DropTail:  100,
-			},
+			Mixture: loader.Mixture{EpochSize: 80},
+			Order:   loader.Order{BatchSize: 16, Seed: 5, Shuffle: shuffle, DropTail: 100},
 			Windows: loader.Windows{Missing: "pad"},
 		}
 		m, err := loader.NewMix(ctx, sources, cfg)
@@ -72,7 +67,7 @@ func TestRealMixture(t *testing.T) {
 				ds,
 				loader.Config{
 					Order:  loader.Order{Episodes: sources[i].Episodes, DropTail: 100},
-					Frames: loader.Frames{ImageSize: size},
+					Images: loader.Images{ImageSize: size},
 				},
 			)
 			if err != nil {

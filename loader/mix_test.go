@@ -32,8 +32,9 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				Seed:      int64(round),
 				PoolOrder: options.PoolOrder{PoolSize: 40_000},
 			},
-			Memory:  options.Memory{Threads: 3, MemoryBudget: 4 << 20, CacheFormat: "rgb"},
-			Windows: options.Windows{Missing: "pad"},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 4 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+			Windows:      options.Windows{Missing: "pad"},
 		}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17
@@ -182,20 +183,9 @@ func TestMixtureGivesItsSources(t *testing.T) {
 func TestMixtureOptionsOfSome(t *testing.T) {
 	a, b := newFake(10, 12).withWide(), newFake(9, 7)
 	b.info.Features = b.info.Features[1:] // no state
-	cfg := options.Config{
-		Order: options.Order{BatchSize: 4},
-		Windows: options.Windows{
-			Missing: "pad",
-			Hz:      &robocache.Rate{Num: 10, Den: 1},
-			Align: &align.Config{
-				Modes: map[string]align.Mode{"observation.state": align.Previous},
-			},
-			Deltas: deltas("wide", []float64{0, 0.1}),
-		},
-		Device: options.Device{
-			Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}},
-		},
-	}
+	cfg := options.Config{Align: &align.Config{
+		Modes: map[string]align.Mode{"observation.state": align.Previous},
+	}, Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Deltas: deltas("wide", []float64{0, 0.1})}, Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
 	sources := []options.Mix{
 		{Dataset: a, Name: "a"},
 		{Dataset: b, Name: "b", Keys: []string{"cam"}},
@@ -207,8 +197,8 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 	epochOf(t, nil, l)
 	l.Close()
 	for name, c := range map[string]options.Config{
-		"normalize": {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}, Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
-		"align":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz, Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}}},
+		"normalize": {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}, Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
+		"align":     {Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}, Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz}},
 		"delta":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
 	} {
 		if _, err := NewMix(

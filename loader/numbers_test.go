@@ -33,7 +33,7 @@ func TestGeneratedNumbers(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
 		"rows":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2}},
 		"some":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}, DropTail: 3}},
-		"grid":  {Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}}},
+		"grid":  {Align: &align.Config{HZ: hz}, Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}}},
 		"plain": {Order: options.Order{BatchSize: 8}},
 	} {
 		l, err := New(bg, ds, cfg)
@@ -113,7 +113,8 @@ func TestGeneratedNumbers(t *testing.T) {
 		bg,
 		[]options.Mix{{Dataset: ds}, {Dataset: ds}},
 		options.Config{
-			Windows: options.Windows{Keys: keys, Align: &align.Config{HZ: hz}},
+			Align:   &align.Config{HZ: hz},
+			Windows: options.Windows{Keys: keys},
 			Order:   options.Order{BatchSize: 8, Seed: 2},
 		},
 	)
@@ -157,7 +158,7 @@ func TestGeneratedIsNotNormalized(t *testing.T) {
 		} {
 			cfg := options.Config{
 				Windows: options.Windows{Keys: []string{"action", key}},
-				Device: options.Device{
+				Statistics: options.Statistics{
 					Normalize: options.Normalize{Keys: map[string]options.Norm{key: norm}},
 				},
 			}

@@ -109,12 +109,10 @@ func BenchmarkLoaderAV1Windows(b *testing.B) {
 		"g1_v30_exact",
 		loader.Config{
 			Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 1},
-			Windows: loader.Windows{
-				Deltas: loader.Deltas{
-					{Key: "observation.images.cam_high", Offsets: back(8, 30)},
-					{Key: "observation.state", Offsets: back(8, 30)},
-				},
-			},
+			Windows: loader.Windows{Deltas: loader.Deltas{
+				{Key: "observation.images.cam_high", Offsets: back(8, 30)},
+				{Key: "observation.state", Offsets: back(8, 30)},
+			}},
 		},
 	)
 }
@@ -176,15 +174,15 @@ func TestRealMapEqualsLoader(t *testing.T) {
 				ctx,
 				ds,
 				loader.Config{
-					Order:  loader.Order{BatchSize: 24, Shuffle: loader.Global, Seed: 3},
-					Memory: loader.Memory{Threads: 4},
+					Order:   loader.Order{BatchSize: 24, Shuffle: loader.Global, Seed: 3},
+					Runtime: loader.Runtime{Threads: 4},
 				},
 			)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			m, err := loader.NewMap(ctx, ds, loader.Config{Memory: loader.Memory{Threads: 1}})
+			m, err := loader.NewMap(ctx, ds, loader.Config{Runtime: loader.Runtime{Threads: 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +236,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}{
 		{"AV1", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 		{"AV1file", "g1_v30_exact", loader.Config{}},
-		{"AV1float", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Frames: loader.Frames{ImageDType: "float32"}}},
+		{"AV1float", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Images: loader.Images{ImageDType: "float32"}}},
 		{"AV1windows8", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Windows: loader.Windows{Deltas: window("observation.images.cam_high", 8, 30)}}},
 		{"H264gop250", "gr00t_picknplace_v20", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 		{"H264", "g1_h264_v30", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
@@ -305,8 +303,8 @@ func TestRealWindows(t *testing.T) {
 				ctx,
 				ds,
 				loader.Config{
-					Order:  loader.Order{BatchSize: 16, Shuffle: loader.Global},
-					Memory: loader.Memory{Threads: 3},
+					Order:   loader.Order{BatchSize: 16, Shuffle: loader.Global},
+					Runtime: loader.Runtime{Threads: 3},
 					Windows: loader.Windows{
 						Keys:   []string{cam, "index"},
 						Deltas: loader.Deltas{{Key: cam, Offsets: window}},
@@ -321,7 +319,7 @@ func TestRealWindows(t *testing.T) {
 				ctx,
 				ds,
 				loader.Config{
-					Memory:  loader.Memory{Threads: 1},
+					Runtime: loader.Runtime{Threads: 1},
 					Windows: loader.Windows{Keys: []string{cam}},
 				},
 			)
@@ -380,8 +378,8 @@ func TestRealCloseLeavesNothing(t *testing.T) {
 			ctx,
 			ds,
 			loader.Config{
-				Order:  loader.Order{BatchSize: 8, Shuffle: loader.Global},
-				Memory: loader.Memory{Threads: 3},
+				Order:   loader.Order{BatchSize: 8, Shuffle: loader.Global},
+				Runtime: loader.Runtime{Threads: 3},
 			},
 		)
 		if err != nil {
@@ -480,8 +478,8 @@ func TestRealBadFiles(t *testing.T) {
 	}
 	one, s1, err := epoch(
 		loader.Config{
-			Order:  loader.Order{OnBadEpisode: "skip"},
-			Memory: loader.Memory{Threads: 1, Prefetch: 1},
+			Order:   loader.Order{OnBadEpisode: "skip"},
+			Runtime: loader.Runtime{Threads: 1, Prefetch: 1},
 		},
 	)
 	if err != io.EOF {
@@ -489,8 +487,8 @@ func TestRealBadFiles(t *testing.T) {
 	}
 	two, s2, err := epoch(
 		loader.Config{
-			Order:  loader.Order{OnBadEpisode: "skip"},
-			Memory: loader.Memory{Threads: 4, Prefetch: 5},
+			Order:   loader.Order{OnBadEpisode: "skip"},
+			Runtime: loader.Runtime{Threads: 4, Prefetch: 5},
 		},
 	)
 	if err != io.EOF || !slices.Equal(one, two) || s1.Skipped != s2.Skipped {

@@ -29,7 +29,8 @@ func TestRelativeModeNote(t *testing.T) {
 			t,
 			ds,
 			options.Config{
-				Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}, Align: &c.cfg},
+				Align:   &c.cfg,
+				Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}},
 			},
 		)
 		notes := slices.DeleteFunc(

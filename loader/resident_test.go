@@ -43,8 +43,9 @@ func TestPoolDecodesOnce(t *testing.T) {
 				Seed:      4,
 				PoolOrder: options.PoolOrder{PoolSize: 40_000},
 			},
-			Memory:  options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
-			Windows: options.Windows{Deltas: d},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+			Windows:      options.Windows{Deltas: d},
 		}
 		poolEpoch(t, f, cfg)
 		for path, ordinals := range seen {
@@ -67,7 +68,8 @@ func TestPoolWithoutRoom(t *testing.T) {
 			Seed:      4,
 			PoolOrder: options.PoolOrder{PoolSize: 40_000},
 		},
-		Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+		Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+		CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
 	}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
@@ -107,7 +109,8 @@ func TestPoolLeavesNothing(t *testing.T) {
 				Shuffle:   Pool,
 				PoolOrder: options.PoolOrder{PoolSize: 40_000},
 			},
-			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
 		},
 	)
 	for i := range 200 {
@@ -149,7 +152,8 @@ func TestPoolBadFrame(t *testing.T) {
 				Shuffle:   Pool,
 				PoolOrder: options.PoolOrder{PoolSize: 40_000},
 			},
-			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
 		},
 	)
 	var err error
@@ -172,7 +176,8 @@ func TestPoolBadFrame(t *testing.T) {
 				PoolOrder:    options.PoolOrder{PoolSize: 40_000},
 				OnBadEpisode: "skip",
 			},
-			Memory: options.Memory{Threads: 3, CacheFormat: "rgb", MemoryBudget: 1 << 20},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
 		},
 	)
 	seen := map[int64]int{}
@@ -217,13 +222,9 @@ func TestRAMCache(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Order: options.Order{BatchSize: 8, Shuffle: Global},
-				Memory: options.Memory{
-					Threads:      3,
-					Cache:        "ram",
-					CacheBudget:  budget,
-					MemoryBudget: 1 << 20,
-				},
+				Order:        options.Order{BatchSize: 8, Shuffle: Global},
+				Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+				CacheOptions: options.CacheOptions{Cache: "ram", CacheBudget: budget},
 			},
 		)
 		for range 3 {
@@ -265,9 +266,9 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:   options.Order{BatchSize: 8},
-			Memory:  options.Memory{Cache: dir, CacheFormat: "rgb"},
-			Windows: options.Windows{Keys: []string{"cam"}},
+			Order:        options.Order{BatchSize: 8},
+			CacheOptions: options.CacheOptions{Cache: dir, CacheFormat: "rgb"},
+			Windows:      options.Windows{Keys: []string{"cam"}},
 		},
 	)
 	epochOf(t, f, filler)
@@ -275,8 +276,8 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
 		"global": {Order: options.Order{Shuffle: Global}},
 		"pool":   {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}},
-		"ram":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: "ram"}},
-		"dir":    {Order: options.Order{Shuffle: Global}, Memory: options.Memory{Cache: dir}},
+		"ram":    {Order: options.Order{Shuffle: Global}, CacheOptions: options.CacheOptions{Cache: "ram"}},
+		"dir":    {Order: options.Order{Shuffle: Global}, CacheOptions: options.CacheOptions{Cache: dir}},
 	} {
 		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{
 			"cam",
@@ -302,8 +303,8 @@ func TestDirCacheWithoutVersions(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 8},
-			Memory: options.Memory{Cache: t.TempDir(), CacheFormat: "rgb"},
+			Order:        options.Order{BatchSize: 8},
+			CacheOptions: options.CacheOptions{Cache: t.TempDir(), CacheFormat: "rgb"},
 		},
 	)
 	for range 2 {
@@ -340,7 +341,9 @@ func TestOptionsOfKeeping(t *testing.T) {
 		if _, err := New(
 			bg,
 			newFake(5),
-			options.Config{Memory: options.Memory{Cache: cache, CacheFormat: "encoded"}},
+			options.Config{
+				CacheOptions: options.CacheOptions{Cache: cache, CacheFormat: "encoded"},
+			},
 		); !errors.Is(
 			err,
 			robocache.ErrMisuse,
@@ -359,7 +362,8 @@ func TestRandomnessFollowsRestore(t *testing.T) {
 			Shuffle:   Pool,
 			PoolOrder: options.PoolOrder{PoolSize: 40_000},
 		},
-		Memory: options.Memory{CacheFormat: "rgb", MemoryBudget: 1 << 20},
+		CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+		Runtime:      options.Runtime{MemoryBudget: 1 << 20},
 	}
 	l := mustLoader(t, f, cfg)
 	small := cfg
@@ -382,9 +386,10 @@ func TestRAMCacheOfStills(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:   options.Order{BatchSize: 8, Shuffle: Global},
-			Memory:  options.Memory{Threads: 3, Cache: "ram", MemoryBudget: 1 << 20},
-			Windows: options.Windows{Keys: []string{"img", "observation.state"}},
+			Order:        options.Order{BatchSize: 8, Shuffle: Global},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 1 << 20},
+			CacheOptions: options.CacheOptions{Cache: "ram"},
+			Windows:      options.Windows{Keys: []string{"img", "observation.state"}},
 		},
 	)
 	epochOf(t, f, l)

@@ -46,7 +46,7 @@ func TestResume(t *testing.T) {
 							PoolOrder: options.PoolOrder{PoolSize: size, PoolShards: shards},
 							Seed:      11,
 						},
-						Memory:  options.Memory{Threads: 1 + rng.IntN(3)},
+						Runtime: options.Runtime{Threads: 1 + rng.IntN(3)},
 						Windows: options.Windows{Keys: []string{"index"}},
 					},
 				)

@@ -47,8 +47,8 @@ func (r *turner) Gather(ctx context.Context, key string, rows []robocache.Row, d
 // vectors are turned and the width is linear.
 func TestRotationsInBatches(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
-		"timeline": {Windows: options.Windows{Keys: []string{"pose"}, Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: options.Order{BatchSize: 64}},
-		"window":   {Windows: options.Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}, Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}}, Order: options.Order{BatchSize: 8}},
+		"timeline": {Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, Windows: options.Windows{Keys: []string{"pose"}}, Order: options.Order{BatchSize: 64}},
+		"window":   {Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, Windows: options.Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}}, Order: options.Order{BatchSize: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := newTurner()

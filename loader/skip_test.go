@@ -61,12 +61,17 @@ func TestSkip(t *testing.T) {
 	for name, fault := range faults {
 		var first []int64
 		var bad []BadEpisode
-		for _, how := range []options.Config{{Memory: options.Memory{Threads: 1, Prefetch: 1}}, {Memory: options.Memory{Threads: 4, Prefetch: 6}}, {Memory: options.Memory{Threads: 2, Prefetch: 3}}} {
+		for _, how := range []options.Config{{Runtime: options.Runtime{Threads: 1, Prefetch: 1}}, {Runtime: options.Runtime{Threads: 4, Prefetch: 6}}, {Runtime: options.Runtime{Threads: 2, Prefetch: 3}}} {
 			f := newFake(12, 12, 12, 12, 12, 12)
 			fault(f)
 			cfg := options.Config{
-				Order:  options.Order{BatchSize: 7, Shuffle: Global, Seed: 8, OnBadEpisode: "skip"},
-				Memory: options.Memory{Threads: how.Threads, Prefetch: how.Prefetch},
+				Order: options.Order{
+					BatchSize:    7,
+					Shuffle:      Global,
+					Seed:         8,
+					OnBadEpisode: "skip",
+				},
+				Runtime: options.Runtime{Threads: how.Threads, Prefetch: how.Prefetch},
 			}
 			l := mustLoader(t, f, cfg)
 			got, _ := epochOf(t, f, l)
@@ -195,8 +200,8 @@ func TestSkippedAreCountedOnce(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Order:  options.Order{BatchSize: 4, OnBadEpisode: "skip"},
-				Memory: options.Memory{Prefetch: prefetch, Threads: 2},
+				Order:   options.Order{BatchSize: 4, OnBadEpisode: "skip"},
+				Runtime: options.Runtime{Prefetch: prefetch, Threads: 2},
 			},
 		)
 		for epoch := range 2 {
@@ -309,11 +314,9 @@ func TestRefusedFramesOnATimeline(t *testing.T) {
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
 	cfg := options.Config{
-		Windows: options.Windows{
-			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
-			Keys:  []string{"observation.state", "cam"},
-		},
-		Order: options.Order{BatchSize: 30, OnBadEpisode: "skip"},
+		Align:   &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
+		Windows: options.Windows{Keys: []string{"observation.state", "cam"}},
+		Order:   options.Order{BatchSize: 30, OnBadEpisode: "skip"},
 	}
 	l := mustLoader(t, f, cfg)
 	got, _ := epochOf(t, nil, l)

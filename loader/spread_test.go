@@ -134,11 +134,8 @@ func TestSpread(t *testing.T) {
 		t,
 		r,
 		options.Config{
-			Windows: options.Windows{
-				Keys:   keys,
-				Align:  &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"},
-				Native: windows,
-			},
+			Align:   &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}, Extent: "joints"},
+			Windows: options.Windows{Keys: keys, Native: windows},
 		},
 	)
 	first := (len(r.eps[0]["joints"]) - 1) / 5
@@ -175,7 +172,7 @@ func TestSpreadBatches(t *testing.T) {
 	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
 	keys := []string{"cam", "points", "hits"}
 	m := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Native: windows}})
-	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 2}}}, {Memory: options.Memory{Cache: "ram"}}, {Memory: options.Memory{Threads: 1}}} {
+	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 2}}}, {CacheOptions: options.CacheOptions{Cache: "ram"}}, {Runtime: options.Runtime{Threads: 1}}} {
 		cfg.Keys, cfg.Native, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
 		l := mustLoader(t, r, cfg)
 		n := int64(0)

@@ -98,10 +98,10 @@ func TestKillAndRestore(t *testing.T) {
 			"mixture of pools",
 			mixOf(fakes, []float64{0.5, 0.2, 0.3}),
 			options.Config{
+				Mixture: options.Mixture{EpochSize: 333},
 				Order: options.Order{
 					Shuffle:   Pool,
 					PoolOrder: options.PoolOrder{PoolSize: 90 * 36},
-					Mixture:   options.Mixture{EpochSize: 333},
 				},
 			},
 		},
@@ -109,17 +109,18 @@ func TestKillAndRestore(t *testing.T) {
 			"stratified",
 			mixOf(fakes, []float64{5, 2, 3}),
 			options.Config{
-				Order: options.Order{Shuffle: Global, Mixture: options.Mixture{Stratified: true}},
+				Mixture: options.Mixture{Stratified: true},
+				Order:   options.Order{Shuffle: Global},
 			},
 		},
 		{
 			"until all have given all",
 			mixOf(fakes[:2], []float64{1, 1}),
 			options.Config{
+				Mixture: options.Mixture{Stop: "all"},
 				Order: options.Order{
 					Shuffle:   Pool,
 					PoolOrder: options.PoolOrder{PoolSize: 80 * 36},
-					Mixture:   options.Mixture{Stop: "all"},
 				},
 			},
 		},
@@ -453,7 +454,7 @@ func TestStateAtTheEdges(t *testing.T) {
 			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
 		},
 		"mixture of two epochs": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Order: options.Order{BatchSize: 4, Shuffle: Global, Mixture: options.Mixture{EpochSize: 41}}, Windows: options.Windows{Keys: []string{"index"}}})
+			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Mixture: options.Mixture{EpochSize: 41}, Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}})
 		},
 	} {
 		l := make()
@@ -582,7 +583,7 @@ func FuzzState(f *testing.F) {
 				OnBadEpisode: "skip",
 			},
 			Windows: options.Windows{Keys: []string{"index"}},
-			Memory:  options.Memory{Threads: 1},
+			Runtime: options.Runtime{Threads: 1},
 		}
 		if kind&8 == 0 {
 			return New(bg, data, cfg)

@@ -69,10 +69,10 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 			t,
 			f,
 			options.Config{
-				Windows: options.Windows{Keys: keys},
-				Order:   options.Order{Episodes: episodes},
-				Device:  options.Device{Normalize: one("mean_std")},
-				Log:     func(s string) { lines = append(lines, s) },
+				Log:        func(s string) { lines = append(lines, s) },
+				Windows:    options.Windows{Keys: keys},
+				Order:      options.Order{Episodes: episodes},
+				Statistics: options.Statistics{Normalize: one("mean_std")},
 			},
 		)
 		got := allOf(t, m)
@@ -93,7 +93,7 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	}
 	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its
 	// own.
-	for _, cfg := range []options.Config{{Device: options.Device{Normalize: one("quantiles")}}, {Device: options.Device{Normalize: one("min_max"), ComputeStats: true}}} {
+	for _, cfg := range []options.Config{{Statistics: options.Statistics{Normalize: one("quantiles")}}, {Statistics: options.Statistics{Normalize: one("min_max"), ComputeStats: true}}} {
 		cfg.Keys = []string{"observation.state"}
 		n := mustMap(t, newFake(5, 5), cfg).Normalizers()[0].Keys["observation.state"]
 		if n.Shift[0] < 0 || n.Scale[0] < 1000 || n.Mode != cfg.Normalize.Mode {
@@ -106,8 +106,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Windows: options.Windows{Keys: keys},
-			Device:  options.Device{Normalize: one("quantile10")},
+			Windows:    options.Windows{Keys: keys},
+			Statistics: options.Statistics{Normalize: one("quantile10")},
 		},
 	)
 	f.badRows = map[int]error{0: errors.New("read"), 1: errors.New("read")}
@@ -115,8 +115,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Windows: options.Windows{Keys: keys},
-			Device:  options.Device{Normalize: first.Settled()[0]},
+			Windows:    options.Windows{Keys: keys},
+			Statistics: options.Statistics{Normalize: first.Settled()[0]},
 		},
 	)
 	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(
@@ -140,7 +140,7 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 		),
 	)
 	mean, std := momentsOf(column.AsSlice[float64](stats.Tensor("imu").Data), 2)
-	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Device: options.Device{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
+	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Statistics: options.Statistics{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
 	for k := range mean {
 		if math.Abs(float64(got.Shift[k])-mean[k]) > 1e-4*math.Abs(mean[k])+1e-6 ||
 			math.Abs(float64(got.Scale[k])-std[k]) > 1e-4*std[k]+1e-6 {
@@ -156,8 +156,8 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 		bg,
 		newFake(1<<25),
 		options.Config{
-			Windows: options.Windows{Keys: []string{"action", "observation.state"}},
-			Device:  options.Device{Normalize: one("mean_std")},
+			Windows:    options.Windows{Keys: []string{"action", "observation.state"}},
+			Statistics: options.Statistics{Normalize: one("mean_std")},
 		},
 	)
 	if !errors.Is(err, robocache.ErrMisuse) {
@@ -182,8 +182,8 @@ func TestStatisticsSkipBadEpisodes(t *testing.T) {
 		1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "a broken row"},
 	}
 	cfg := options.Config{
-		Windows: options.Windows{Keys: []string{"action"}},
-		Device:  options.Device{Normalize: one("mean_std")},
+		Windows:    options.Windows{Keys: []string{"action"}},
+		Statistics: options.Statistics{Normalize: one("mean_std")},
 	}
 	if _, err := NewMap(bg, f, cfg); !errors.Is(err, robocache.ErrMalformed) {
 		t.Errorf("a broken episode: %v", err)
@@ -236,9 +236,9 @@ func TestStatisticsAreRemembered(t *testing.T) {
 			t,
 			filed{f, st},
 			options.Config{
-				Windows: options.Windows{Keys: []string{"action"}},
-				Device:  options.Device{Normalize: one("mean_std")},
-				Memory:  options.Memory{Cache: dir},
+				Windows:      options.Windows{Keys: []string{"action"}},
+				Statistics:   options.Statistics{Normalize: one("mean_std")},
+				CacheOptions: options.CacheOptions{Cache: dir},
 			},
 		).Close()
 		n := f.touched["action"]
@@ -267,8 +267,8 @@ func TestStatisticsAreRemembered(t *testing.T) {
 		t,
 		g,
 		options.Config{
-			Windows: options.Windows{Keys: []string{"action"}},
-			Device:  options.Device{Normalize: one("mean_std")},
+			Windows:    options.Windows{Keys: []string{"action"}},
+			Statistics: options.Statistics{Normalize: one("mean_std")},
 		},
 	)
 	if mean := m.Normalizers()[0].Keys["action"].Shift[0]; mean < 1200 {
@@ -325,8 +325,8 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 				},
 			},
 			options.Config{
-				Windows: options.Windows{Missing: "pad"},
-				Device:  options.Device{Normalize: one("mean_std")},
+				Windows:    options.Windows{Missing: "pad"},
+				Statistics: options.Statistics{Normalize: one("mean_std")},
 			},
 		)
 		if err != nil {

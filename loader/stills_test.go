@@ -20,8 +20,8 @@ func TestStills(t *testing.T) {
 		t,
 		f,
 		options.Config{
-			Order:  options.Order{BatchSize: 10},
-			Memory: options.Memory{Threads: 3},
+			Order:   options.Order{BatchSize: 10},
+			Runtime: options.Runtime{Threads: 3},
 			Windows: options.Windows{
 				Keys:   []string{"img", "index"},
 				Deltas: deltas("img", []float64{-0.2, -0.1, 0}),
@@ -71,7 +71,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 		f,
 		options.Config{
 			Windows: options.Windows{Compat: "lerobot", Keys: []string{"img", "cam"}},
-			Frames:  options.Frames{ImageDType: "uint8", ImageSize: []int{2, 3}},
+			Images:  options.Images{ImageDType: "uint8", ImageSize: []int{2, 3}},
 		},
 	)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestStillsAsFloatAndResized(t *testing.T) {
 		bg,
 		f,
 		options.Config{
-			Frames:  options.Frames{ImageDType: "float32", ImageSize: []int{2, 3}},
+			Images:  options.Images{ImageDType: "float32", ImageSize: []int{2, 3}},
 			Windows: options.Windows{Keys: []string{"img"}},
 		},
 	)

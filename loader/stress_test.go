@@ -50,13 +50,13 @@ func stressRound(t *testing.T, round uint64) {
 				PoolShards: rng.IntN(5),
 			},
 		},
-		Memory: options.Memory{
+		Runtime: options.Runtime{
 			Threads:      1 + rng.IntN(5),
 			Prefetch:     1 + rng.IntN(5),
 			MemoryBudget: 1 << 20,
 			IOThreads:    1 + rng.IntN(4),
-			CacheFormat:  "rgb",
 		},
+		CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
 	}
 	switch rng.IntN(4) {
 	case 0:
@@ -253,8 +253,9 @@ func TestStressMixture(t *testing.T) {
 				Seed:      int64(round),
 				PoolOrder: options.PoolOrder{PoolSize: 40_000},
 			},
-			Memory:  options.Memory{Threads: 3, MemoryBudget: 2 << 20, CacheFormat: "rgb"},
-			Windows: options.Windows{Missing: "pad"},
+			Runtime:      options.Runtime{Threads: 3, MemoryBudget: 2 << 20},
+			CacheOptions: options.CacheOptions{CacheFormat: "rgb"},
+			Windows:      options.Windows{Missing: "pad"},
 		}
 		if rng.IntN(3) == 0 {
 			cfg.Cache, cfg.CacheBudget = "ram", 1<<17

@@ -74,7 +74,7 @@ func TestTimeline(t *testing.T) {
 		options.Config{
 			Windows: options.Windows{Hz: &hz, Keys: []string{"observation.state", "cam"}},
 			Order:   options.Order{BatchSize: 7, Shuffle: Global},
-			Memory:  options.Memory{Threads: 3},
+			Runtime: options.Runtime{Threads: 3},
 		},
 	)
 	if got, _ := epochOf(t, nil, l); len(got) != 30 {
@@ -100,18 +100,11 @@ func TestTimelineNormalised(t *testing.T) {
 	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
-		cfg := options.Config{
-			Windows: options.Windows{
-				Align: &align.Config{
-					HZ:     hz,
-					Edge:   mask,
-					DTypes: map[string]robocache.DType{"observation.state": d},
-				},
-				Keys:   []string{"observation.state", "label"},
-				Deltas: deltas("observation.state", []float64{-1, 0, 0.25}),
-			},
-			Device: options.Device{Normalize: norm},
-		}
+		cfg := options.Config{Align: &align.Config{
+			HZ:     hz,
+			Edge:   mask,
+			DTypes: map[string]robocache.DType{"observation.state": d},
+		}, Windows: options.Windows{Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Statistics: options.Statistics{Normalize: norm}}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -173,10 +166,8 @@ func TestTimelineBeyondTheRows(t *testing.T) {
 	var mask align.PerKey[align.Edge]
 	mask.All = align.EdgeMask
 	cfg := options.Config{
-		Windows: options.Windows{
-			Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
-			Keys:  []string{"observation.state", "label", "cam"},
-		},
+		Align:   &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Edge: mask, Extent: "union"},
+		Windows: options.Windows{Keys: []string{"observation.state", "label", "cam"}},
 	}
 	m, err := NewMap(bg, f, cfg)
 	if err != nil {
@@ -229,7 +220,7 @@ func TestTimelineEqualsAlign(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := NewMap(bg, f, options.Config{Windows: options.Windows{Align: &cfg, Keys: keys}})
+		m, err := NewMap(bg, f, options.Config{Align: &cfg, Windows: options.Windows{Keys: keys}})
 		if err != nil {
 			t.Fatal(text, err)
 		}

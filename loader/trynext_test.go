@@ -16,7 +16,7 @@ func TestTryNext(t *testing.T) {
 	f := newFake(lengthsFor(4, 6, 20, 40)...)
 	cfg := options.Config{
 		Order:   options.Order{BatchSize: 8, Shuffle: Global},
-		Memory:  options.Memory{Threads: 2},
+		Runtime: options.Runtime{Threads: 2},
 		Windows: options.Windows{Keys: []string{"cam", "index"}},
 	}
 	l, twin := mustLoader(t, f, cfg), mustLoader(t, f, cfg)

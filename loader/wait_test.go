@@ -34,7 +34,7 @@ func waitEnds(t *testing.T) {
 		f,
 		options.Config{
 			Order:   options.Order{BatchSize: 8},
-			Memory:  options.Memory{Threads: 1, Deadline: 0.1},
+			Runtime: options.Runtime{Threads: 1, Deadline: 0.1},
 			Windows: options.Windows{Keys: []string{"observation.state", "action", "count"}},
 		},
 	)

@@ -49,9 +49,9 @@ func TestWidthsArePadded(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
 		"rows":       {},
 		"windows":    {Windows: options.Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
-		"normalised": {Device: options.Device{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}},
+		"normalised": {Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}},
 		"timeline":   {Windows: options.Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
-		"raw":        {Device: options.Device{Raw: true, Normalize: one("min_max")}},
+		"raw":        {Device: options.Device{Raw: true}, Statistics: options.Statistics{Normalize: one("min_max")}},
 	} {
 		places := [][]int{{0, 1, 2}, {6, 0}, {0}}
 		sources := []robocache.Dataset{newRobotOf(3, 12, 5), newRobotOf(2, 9), newRobotOf(1, 11)}

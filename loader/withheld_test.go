@@ -71,7 +71,7 @@ func TestWithheldStreams(t *testing.T) {
 				"delta_indices":    {Windows: options.Windows{Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}}},
 				"windows":          {Windows: options.Windows{Keys: rest, Native: NativeWindows{{Key: key, Offsets: []float64{0}}}}},
 				"anchor":           {Windows: options.Windows{Keys: rest, Anchor: key}},
-				"align":            {Windows: options.Windows{Keys: rest, Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}}},
+				"align":            {Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}, Windows: options.Windows{Keys: rest}},
 			} {
 				cfg.BatchSize = 2
 				if _, err := New(

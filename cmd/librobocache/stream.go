@@ -341,7 +341,7 @@ func (s *shared) frames(
 	cfg := loader.Config{
 		Windows: loader.Windows{Keys: []string{st.Key}},
 		Order:   loader.Order{Episodes: s.Info().EpisodeIndices([]int{episode})},
-		Frames:  loader.Frames{ImageSize: imageSize},
+		Images:  loader.Images{ImageSize: imageSize},
 	}
 	if f != nil {
 		cfg.DepthUnit = loader.DepthUnit(s.depthOf(f))

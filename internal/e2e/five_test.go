@@ -130,19 +130,16 @@ func TestOneSetInEveryFormat(t *testing.T) {
 	}
 	cfg := loader.Config{
 		Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3},
-		Windows: loader.Windows{
-			Keys: []string{
-				"observation.state",
-				"action",
-				"observation.images.cam_0",
-				"observation.images.cam_1",
-				"task",
-			},
-			Deltas: loader.Deltas{
-				{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}},
-				{Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}},
-			},
-		},
+		Windows: loader.Windows{Keys: []string{
+			"observation.state",
+			"action",
+			"observation.images.cam_0",
+			"observation.images.cam_1",
+			"task",
+		}, Deltas: loader.Deltas{
+			{Key: "observation.state", Offsets: []float64{-2. / 30, -1. / 30, 0}},
+			{Key: "action", Offsets: []float64{0, 1. / 30, 2. / 30, 3. / 30}},
+		}},
 	}
 	want, shapes, err := sampled(t.Context(), src, cfg)
 	if err != nil {
@@ -227,17 +224,15 @@ func TestClocksInEveryFormat(t *testing.T) {
 	hz := robocache.Rate{Num: 50, Den: 1}
 	cfg := loader.Config{
 		Order: loader.Order{BatchSize: 8, Shuffle: loader.Global, Seed: 3},
-		Windows: loader.Windows{
-			Keys: []string{
-				"observation.state",
-				"action",
-				"observation.joints",
-				"observation.force",
-				"observation.images.cam_0",
-				"observation.images.cam_1",
-				"task",
-			},
-		},
+		Windows: loader.Windows{Keys: []string{
+			"observation.state",
+			"action",
+			"observation.joints",
+			"observation.force",
+			"observation.images.cam_0",
+			"observation.images.cam_1",
+			"task",
+		}},
 	}
 	grid := cfg
 	grid.Hz = &hz

@@ -211,7 +211,7 @@ func checkFrames(
 	n, steps int,
 ) {
 	t.Helper()
-	cfg := loader.Config{Memory: loader.Memory{Threads: threads}}
+	cfg := loader.Config{Runtime: loader.Runtime{Threads: threads}}
 	fps := ds.Info().FPS.Float()
 	offsets := make([]int, steps)
 	seconds := make([]float64, steps)

@@ -163,7 +163,7 @@ func TestHTTPFaults(t *testing.T) {
 			Seed:      2,
 			Episodes:  []int{0, 30, 65},
 		},
-		Memory: loader.Memory{Prefetch: 2, Threads: 2},
+		Runtime: loader.Runtime{Prefetch: 2, Threads: 2},
 	}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {

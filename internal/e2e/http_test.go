@@ -39,14 +39,14 @@ func TestHTTPEqualsDisk(t *testing.T) {
 		cfg  loader.Config
 	}{
 		{"g1_h264_v30_bigdrift", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Episodes: []int{1, 4}}, Memory: loader.Memory{Prefetch: 8}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 6, Episodes: []int{1, 4}}, Runtime: loader.Runtime{Prefetch: 8}}},
 		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0}}}},
 		{"g1_v30_drift", loader.Config{Order: loader.Order{BatchSize: 16, Episodes: []int{8}}}},
 		{"g1_v21", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 8, Episodes: []int{3}}}},
-		{"gr00t_picknplace_v20", loader.Config{Order: loader.Order{BatchSize: 64, Seed: 9, Episodes: []int{1, 4}}, Memory: loader.Memory{Prefetch: 8}}},
+		{"gr00t_picknplace_v20", loader.Config{Order: loader.Order{BatchSize: 64, Seed: 9, Episodes: []int{1, 4}}, Runtime: loader.Runtime{Prefetch: 8}}},
 		{"g1_v30_exact", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, Memory: loader.Memory{Cache: "ram", CacheBudget: 20 << 20}}},
-		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, Memory: loader.Memory{Cache: t.TempDir(), CacheFormat: "encoded"}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, CacheOptions: loader.CacheOptions{Cache: "ram", CacheBudget: 20 << 20}}},
+		{"g1_h264_v30", loader.Config{Order: loader.Order{BatchSize: 32, Shuffle: loader.Pool, Seed: 7, Episodes: []int{0, 3}, DropTail: 100}, CacheOptions: loader.CacheOptions{Cache: t.TempDir(), CacheFormat: "encoded"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -126,8 +126,8 @@ func TestHTTPReadsLittle(t *testing.T) {
 				t.Context(),
 				ds,
 				loader.Config{
-					Order:  loader.Order{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global},
-					Memory: loader.Memory{Prefetch: 1, Threads: 2},
+					Order:   loader.Order{BatchSize: 8, Episodes: []int{1}, Shuffle: loader.Global},
+					Runtime: loader.Runtime{Prefetch: 1, Threads: 2},
 				},
 			)
 			if err != nil {
@@ -202,8 +202,8 @@ func TestHTTPReplacedWhileReading(t *testing.T) {
 		t.Context(),
 		ds,
 		loader.Config{
-			Order:  loader.Order{BatchSize: 19},
-			Memory: loader.Memory{Prefetch: 1, Threads: 1},
+			Order:   loader.Order{BatchSize: 19},
+			Runtime: loader.Runtime{Prefetch: 1, Threads: 1},
 		},
 	)
 	if err != nil {
@@ -258,7 +258,7 @@ func TestNthOperationFails(t *testing.T) {
 			Seed:      2,
 			Episodes:  []int{0, 30, 65},
 		},
-		Memory: loader.Memory{Prefetch: 2, Threads: 2},
+		Runtime: loader.Runtime{Prefetch: 2, Threads: 2},
 	}
 	wantSum, _, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {
@@ -421,8 +421,8 @@ func TestPoolAsksLittle(t *testing.T) {
 			defer ds.Close()
 			opened := requests.Load()
 			cfg := loader.Config{
-				Order:  loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1},
-				Memory: loader.Memory{Threads: 2},
+				Order:   loader.Order{BatchSize: 8, Shuffle: loader.Pool, Seed: 1},
+				Runtime: loader.Runtime{Threads: 2},
 			}
 			_, n, err := digest(t.Context(), ds, cfg)
 			if err != nil {

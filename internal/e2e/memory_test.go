@@ -44,8 +44,8 @@ func TestChild(t *testing.T) {
 	}
 	defer ds.Close()
 	cfg := loader.Config{
-		Order:  loader.Order{BatchSize: batch, Shuffle: loader.Global, Seed: 1},
-		Memory: loader.Memory{MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4},
+		Order:   loader.Order{BatchSize: batch, Shuffle: loader.Global, Seed: 1},
+		Runtime: loader.Runtime{MemoryBudget: loader.Bytes(budget), Prefetch: 16, Threads: 4},
 	}
 	switch keep {
 	case "pool":
@@ -178,7 +178,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 					Shuffle:   loader.Global,
 					Seed:      rng.Int64(),
 				},
-				Memory: loader.Memory{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)},
+				Runtime: loader.Runtime{Threads: 1 + rng.IntN(6), Prefetch: 1 + rng.IntN(4)},
 			},
 		)
 		if err != nil {
@@ -258,15 +258,15 @@ func TestCancel(t *testing.T) {
 	// two key frames a file: a batch takes seconds
 	ds := open(t, realdata.Path(t, "gr00t_picknplace_v20"))
 	cfg := loader.Config{
-		Order:  loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1},
-		Memory: loader.Memory{Threads: 2, Prefetch: 8},
+		Order:   loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 1},
+		Runtime: loader.Runtime{Threads: 2, Prefetch: 8},
 	}
 	l, err := loader.New(t.Context(), ds, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	m, err := loader.NewMap(t.Context(), ds, loader.Config{Memory: loader.Memory{Threads: 2}})
+	m, err := loader.NewMap(t.Context(), ds, loader.Config{Runtime: loader.Runtime{Threads: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,11 +138,11 @@ func TestAbsurdShape(t *testing.T) {
 				mem(t)
 			for what, use := range map[string]func(ds robocache.Dataset) error{
 				"loader": func(ds robocache.Dataset) error {
-					_, _, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Memory: loader.Memory{MemoryBudget: 64 << 20}})
+					_, _, err := digest(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Runtime: loader.Runtime{MemoryBudget: 64 << 20}})
 					return err
 				},
 				"map": func(ds robocache.Dataset) error {
-					m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Memory: loader.Memory{MemoryBudget: 64 << 20}})
+					m, err := loader.NewMap(t.Context(), ds, loader.Config{Windows: loader.Windows{Keys: []string{"observation.state"}}, Runtime: loader.Runtime{MemoryBudget: 64 << 20}})
 					if err != nil {
 						return err
 					}
@@ -332,7 +332,7 @@ func TestFlippedBytes(t *testing.T) {
 	cfg := loader.Config{
 		Order:   loader.Order{BatchSize: 19, Episodes: []int{0}},
 		Windows: loader.Windows{Keys: []string{"action", camera, "task"}},
-		Memory:  loader.Memory{Deadline: 15},
+		Runtime: loader.Runtime{Deadline: 15},
 	}
 	for _, c := range []struct {
 		name     string

@@ -131,7 +131,7 @@ func TestObjectStoreTwoNodes(t *testing.T) {
 				loader.Config{
 					Order:   c.Order,
 					Windows: loader.Windows{Keys: []string{"observation.images.cam_0"}},
-					Memory:  loader.Memory{Threads: 2},
+					Runtime: loader.Runtime{Threads: 2},
 				},
 			)
 			if err != nil {

@@ -216,10 +216,15 @@ func TestObjectStoreRate(t *testing.T) {
 					opened, _, _ := counts()
 					opened -= requests
 					begin := time.Now()
-					_, n, err := digest(t.Context(), ds, loader.Config{
-						Order:  loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
-						Memory: loader.Memory{Threads: runtime.NumCPU(), Prefetch: 4, Cache: cache},
-					})
+					_, n, err := digest(
+						t.Context(),
+						ds,
+						loader.Config{
+							Order:        loader.Order{BatchSize: 32, Shuffle: order, Seed: 3},
+							Runtime:      loader.Runtime{Threads: runtime.NumCPU(), Prefetch: 4},
+							CacheOptions: loader.CacheOptions{Cache: cache},
+						},
+					)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -114,8 +114,8 @@ func all(ctx context.Context, t testing.TB, uri string, hz int64) (out []string)
 	st, err := stats.Compute(ctx, ds, stats.Options{})
 	text("stats", st, err)
 	l := loader.Config{
-		Order:  loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3},
-		Memory: loader.Memory{Threads: 3},
+		Order:   loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3},
+		Runtime: loader.Runtime{Threads: 3},
 	}
 	if manyClocks(ds) {
 		ds = gridded(t, ds, robocache.Rate{Num: 50, Den: 1})

@@ -33,18 +33,12 @@ func samplesOf(
 	ds robocache.Dataset,
 	position int,
 	key string,
-	cfg loader.Windows,
+	cfg loader.Config,
 ) (rows [][]float64, pads []byte, notes []string) {
 	t.Helper()
 	cfg.Keys = []string{key}
-	m, err := loader.NewMap(
-		t.Context(),
-		ds,
-		loader.Config{
-			Windows: cfg,
-			Order:   loader.Order{Episodes: []int{int(ds.Info().EpisodeIndex(position))}},
-		},
-	)
+	cfg.Episodes = []int{int(ds.Info().EpisodeIndex(position))}
+	m, err := loader.NewMap(t.Context(), ds, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +113,13 @@ func TestRelativeActionsKeepTheirSum(t *testing.T) {
 				converted := open(t, dst)
 				for e := range 2 {
 					rows := rowsOfStream(t, ds, e, set.key)
-					got, pads, _ := samplesOf(t, ds, e, set.key, loader.Windows{Hz: &rate})
+					got, pads, _ := samplesOf(
+						t,
+						ds,
+						e,
+						set.key,
+						loader.Config{Windows: loader.Windows{Hz: &rate}},
+					)
 					if slices.Contains(pads, 1) {
 						t.Errorf("episode %d: padded rows %v", e, pads)
 					}
@@ -202,7 +202,13 @@ func TestRelativeGolden(t *testing.T) {
 		t.Fatal("no episode whose dz add up to -0.071")
 	}
 	rows := rowsOfStream(t, ds, golden, "action")
-	got, _, notes := samplesOf(t, ds, golden, "action", loader.Windows{Hz: &rate})
+	got, _, notes := samplesOf(
+		t,
+		ds,
+		golden,
+		"action",
+		loader.Config{Windows: loader.Windows{Hz: &rate}},
+	)
 	if sum, want := total(
 		got,
 		2,
@@ -228,7 +234,7 @@ func TestRelativeGolden(t *testing.T) {
 		ds,
 		golden,
 		"action",
-		loader.Windows{Hz: &rate, Align: absolute},
+		loader.Config{Windows: loader.Windows{Hz: &rate}, Align: absolute},
 	)
 	for i, row := range linear {
 		if want := slowLinear(rows, 2, 5, float64(i)/10); math.Abs(row[2]-want) > 1e-6 {

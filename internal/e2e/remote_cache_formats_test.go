@@ -48,8 +48,9 @@ func remoteEpochs(
 			t.Context(),
 			ds,
 			loader.Config{
-				Order:  loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3},
-				Memory: loader.Memory{Threads: runtime.NumCPU(), Cache: dir},
+				Order:        loader.Order{BatchSize: 16, Shuffle: loader.Global, Seed: 3},
+				Runtime:      loader.Runtime{Threads: runtime.NumCPU()},
+				CacheOptions: loader.CacheOptions{Cache: dir},
 			},
 		)
 		if err != nil {

@@ -70,8 +70,8 @@ func TestLoaderRemoteCache(t *testing.T) {
 	decoders(t)
 	dir := realdata.Path(t, small)
 	cfg := loader.Config{
-		Order:  loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5},
-		Memory: loader.Memory{Threads: 2},
+		Order:   loader.Order{BatchSize: 32, Shuffle: loader.Global, Seed: 5},
+		Runtime: loader.Runtime{Threads: 2},
 	}
 	want, n, err := digest(t.Context(), open(t, dir), cfg)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestBadBoxes(t *testing.T) {
 	cfg := loader.Config{
 		Order:   loader.Order{Episodes: []int{0, 33, 65}},
 		Windows: loader.Windows{Keys: []string{camera}},
-		Memory:  loader.Memory{Deadline: 15},
+		Runtime: loader.Runtime{Deadline: 15},
 	}
 	truth, _, err := digest(t.Context(), open(t, base.mem(t)), cfg)
 	if err != nil {
@@ -274,7 +274,7 @@ func TestSomeVideosBad(t *testing.T) {
 	cfg := loader.Config{
 		Order:   loader.Order{BatchSize: 64, Shuffle: loader.Global, Seed: 3},
 		Windows: loader.Windows{Keys: []string{key}},
-		Memory:  loader.Memory{Prefetch: 4},
+		Runtime: loader.Runtime{Prefetch: 4},
 	}
 	good := cfg
 	good.Episodes = []int{0, 1}

@@ -98,14 +98,21 @@ const (
 	DecodeGPU Decode = "gpu"
 )
 
-// Config configures a Loader or a Map. Its JSON is one flat object with the keyword names of the
-// Python client. Every field may be omitted.
+// Config configures a Loader or a Map. Its groups are those of the Python client. Its JSON is one
+// flat object. Every field may be omitted.
 type Config struct {
 	Order
 	Windows
-	Frames
+	// Align holds alignment rules, the keywords of Episode.align. nil selects the defaults.
+	Align *align.Config `json:"align,omitempty"`
+	Images
+	// Augment selects seeded random changes of images and numbers (Loader only).
+	Augment *Augment `json:"augment,omitempty"`
+	Mixture
+	CacheOptions
 	Device
-	Memory
+	Statistics
+	Runtime
 
 	// Log receives messages about steps of opening that take a while or were not requested. It may
 	// be nil.
@@ -136,7 +143,6 @@ type Order struct {
 	WorldSize    int    `json:"world_size,omitempty"`
 	OnBadEpisode OnBad  `json:"on_bad_episode,omitempty"`
 	OnNaN        OnNaN  `json:"on_nan,omitempty"`
-	Mixture
 }
 
 // PoolOrder bounds what is resident under shuffle="pool". The order depends on it.
@@ -174,8 +180,6 @@ type Windows struct {
 	Anchor string `json:"anchor,omitempty"`
 	// rate of a uniform timeline per episode, whose rows are samples
 	Hz *robocache.Rate `json:"hz,omitempty"`
-	// alignment rules: the keywords of Episode.align
-	Align *align.Config `json:"align,omitempty"`
 	// Tolerance is the maximum difference in seconds of offsets and of frame times from those of
 	// rows. nil: offsets may differ by 1e-4 s, and frame times are not checked.
 	Tolerance *float64 `json:"tolerance_s,omitempty"`
@@ -187,24 +191,29 @@ type Windows struct {
 	Missing Missing `json:"missing,omitempty"`
 }
 
-// Frames states how decoded frames are delivered.
-type Frames struct {
+// Images states how decoded frames are delivered.
+type Images struct {
 	ImageDType ImageDType `json:"image_dtype,omitempty"`
-	// [height, width]; frames are scaled while they are decoded
-	ImageSize   []int  `json:"image_size,omitempty"`
-	ImageResize Resize `json:"image_resize,omitempty"`
-	// seeded random changes of images and numbers (Loader only)
-	Augment   *Augment  `json:"augment,omitempty"`
-	DepthUnit DepthUnit `json:"depth_unit,omitempty"`
+	// ImageSize is [height, width] in pixels. Frames are scaled while they are decoded. nil keeps
+	// the recorded size.
+	ImageSize   []int     `json:"image_size,omitempty"`
+	ImageResize Resize    `json:"image_resize,omitempty"`
+	DepthUnit   DepthUnit `json:"depth_unit,omitempty"`
 }
 
-// Device states which values are normalized or computed, and on which device.
+// CacheOptions selects a cache of decoded frames and bounds it.
+type CacheOptions struct {
+	// Cache is "" for none, "ram" for host memory, "device" for memory of the device that decodes.
+	// Any other value is a directory.
+	Cache string `json:"cache,omitempty"`
+	// CacheBudget is in bytes. The default is half of memory_budget for "ram" and 64 GiB for a
+	// directory.
+	CacheBudget Bytes       `json:"cache_budget,omitempty"`
+	CacheFormat CacheFormat `json:"cache_format,omitempty"`
+}
+
+// Device selects what a device computes and decodes, and bounds its memory.
 type Device struct {
-	Normalize Normalize `json:"normalize,omitzero"`
-	// ComputeStats computes missing statistics at opening, over the selected episodes. Without it,
-	// only small datasets are computed.
-	ComputeStats bool            `json:"compute_stats,omitempty"`
-	Stats        robocache.Stats `json:"-"` // override the dataset's statistics, by the batch's key
 	// Raw delivers stored values. Casts, normalization and interpolation are left to a device
 	// (Loader only, see Finish).
 	Raw bool `json:"raw,omitempty"`
@@ -212,27 +221,30 @@ type Device struct {
 	// bit-identically to the host. Stats names the reasons for the others.
 	Decode       Decode `json:"decode,omitempty"`
 	DecodeDevice int    `json:"decode_device,omitempty"` // number of the device in its driver
-	// DeviceMemory bounds the device memory of stored frames. For a pool the default is the host's
-	// limit, and frames that exceed it are stored on the host. For a cache on the device it bounds
-	// cache and pool together.
+	// DeviceMemory bounds the device memory of stored frames, in bytes. For a pool the default is
+	// the host's limit, and frames that exceed it are stored on the host. For a cache on the device
+	// it bounds cache and pool together.
 	DeviceMemory Bytes `json:"device_memory_budget,omitempty"`
 }
 
-// Memory bounds memory, threads and caches.
-type Memory struct {
+// Statistics selects normalized values and the statistics that it uses.
+type Statistics struct {
+	Normalize Normalize `json:"normalize,omitzero"`
+	// ComputeStats computes missing statistics at opening, over the selected episodes. Without it,
+	// only those of small datasets are computed.
+	ComputeStats bool            `json:"compute_stats,omitempty"`
+	Stats        robocache.Stats `json:"-"` // override the dataset's statistics, by the batch's key
+}
+
+// Runtime bounds threads, memory and waiting.
+type Runtime struct {
 	Threads int `json:"threads,omitempty"` // default: the number of cores
-	// batches of one decode horizon; default 4
+	// Prefetch is the number of batches that are decoded together. The default is 4.
 	Prefetch     int   `json:"prefetch,omitempty"`
 	MemoryBudget Bytes `json:"memory_budget,omitempty"` // default 4 GiB
-	// allocates batches; nil: anonymous mappings
+	// Allocator allocates batches. nil selects anonymous mappings.
 	Allocator buffers.Allocator `json:"-"`
-	// Cache selects a cache of decoded frames. "" is none, "ram" is host memory, "device" is memory
-	// of the device that decodes, and any other value is a directory.
-	Cache string `json:"cache,omitempty"`
-	// default: half of memory_budget for "ram", 64 GiB for a directory
-	CacheBudget Bytes       `json:"cache_budget,omitempty"`
-	CacheFormat CacheFormat `json:"cache_format,omitempty"`
-	// concurrent reads of remote files; default 32
+	// IOThreads is the number of concurrent reads of remote files. The default is 32.
 	IOThreads int `json:"io_threads,omitempty"`
 	// Deadline is the number of seconds without progress of a batch after which Next returns an
 	// error. The default is 300; a negative value disables it.
