@@ -96,13 +96,7 @@ func TestFunctionsWithoutCapabilities(t *testing.T) {
 		t.Error("GatherRagged returns no error")
 	}
 	valid := []uint8{0}
-	if err := robocache.Valid(
-		t.Context(),
-		ds,
-		capabilities.State,
-		rows,
-		valid,
-	); err != nil ||
+	if err := robocache.Valid(t.Context(), ds, capabilities.State, rows, valid); err != nil ||
 		valid[0] != 1 {
 		t.Errorf("Valid writes %v, %v; want 1", valid, err)
 	}

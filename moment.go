@@ -59,10 +59,7 @@ func parseTime(token []byte, plausible func(seconds float64) bool) (int64, error
 	if len(text) > 64 || unit == 0 {
 		return bad()
 	}
-	if f, err := strconv.ParseFloat(
-		text,
-		64,
-	); err != nil || !(f > -1e20 && f < 1e20) ||
+	if f, err := strconv.ParseFloat(text, 64); err != nil || !(f > -1e20 && f < 1e20) ||
 		strings.ContainsAny(text, "xX_pP") {
 		return bad()
 	} else if !hasUnit &&

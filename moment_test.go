@@ -41,9 +41,7 @@ func TestParseMoment(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"1700000000000000001", "500000000", "1e11"} {
-		if _, err := robocache.ParseMoment(
-			[]byte(text),
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if _, err := robocache.ParseMoment([]byte(text)); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "as nanoseconds") {
 			t.Errorf("%s: %v", text, err)
 		}

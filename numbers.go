@@ -136,10 +136,7 @@ func (i *Info) ParseEpisodes(text string) (positions []int, err error) {
 	}
 	for _, r := range ranges {
 		from, to := i.ranksOf(r.first, r.last)
-		if _, behind := i.ranksOf(
-			r.last,
-			r.last,
-		); behind == i.Episodes &&
+		if _, behind := i.ranksOf(r.last, r.last); behind == i.Episodes &&
 			(from == to || i.indexAt(to-1) != r.last) {
 			// a range that ends behind the highest index is taken for a mistake
 			return nil, i.noEpisode(r.last)

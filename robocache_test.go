@@ -98,14 +98,8 @@ func TestOpenWithoutFormats(t *testing.T) {
 	if _, err := Open(t.Context(), "", OpenOptions{}); !errors.Is(err, ErrMisuse) {
 		t.Errorf("empty URI: %v", err)
 	}
-	if _, err := Open(
-		t.Context(),
-		"x",
-		OpenOptions{Format: "nope"},
-	); !errors.Is(
-		err,
-		ErrUnsupported,
-	) {
+	if _, err := Open(t.Context(), "x", OpenOptions{Format: "nope"}); !errors.Is(err,
+		ErrUnsupported) {
 		t.Errorf("unknown format: %v", err)
 	}
 	if _, err := Open(t.Context(), "x", OpenOptions{}, OpenOptions{}); !errors.Is(err, ErrMisuse) {
@@ -131,10 +125,7 @@ func TestHubNames(t *testing.T) {
 		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false,
 	} {
 		var e *Error
-		if err := withHubHint(
-			uri,
-			missing,
-		); !errors.As(err, &e) ||
+		if err := withHubHint(uri, missing); !errors.As(err, &e) ||
 			strings.Contains(e.Hint, "hf download") != hub {
 			t.Errorf("%s: %v", uri, err)
 		}
@@ -142,11 +133,7 @@ func TestHubNames(t *testing.T) {
 	if err := withHubHint("lerobot/pusht", nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Open(
-		t.Context(),
-		"lerobot/pusht",
-		OpenOptions{},
-	); err == nil ||
+	if _, err := Open(t.Context(), "lerobot/pusht", OpenOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "hf download lerobot/pusht") {
 		t.Errorf("%v", err)
 	}

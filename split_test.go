@@ -21,9 +21,7 @@ func TestSplitEpisodes(t *testing.T) {
 	if _, err := i.SplitEpisodes("bad"); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a range that goes back: %v", err)
 	}
-	if _, err := i.SplitEpisodes(
-		"test",
-	); !errors.Is(err, ErrMisuse) ||
+	if _, err := i.SplitEpisodes("test"); !errors.Is(err, ErrMisuse) ||
 		!strings.Contains(err.Error(), "val, train") {
 		t.Errorf("an unknown split: %v", err)
 	}

@@ -71,12 +71,8 @@ func TestCoarseEpoch(t *testing.T) {
 			v := (1.7e9 + float64(i)) * 1e9 / float64(robocache.TimeUnits[unit])
 			exact, rounded = append(exact, v), append(rounded, float64(float32(v)))
 		}
-		if g, err := robocache.InferTimeUnit(
-			exact,
-			"s",
-			robocache.Rate{},
-		); err != nil || g.Unit != unit ||
-			g.Coarse {
+		if g, err := robocache.InferTimeUnit(exact, "s", robocache.Rate{}); err != nil ||
+			g.Unit != unit || g.Coarse {
 			t.Errorf("%s: %+v, %v", unit, g, err)
 		}
 		for _, values := range [][]float64{rounded, rounded[:2]} {
@@ -87,12 +83,8 @@ func TestCoarseEpoch(t *testing.T) {
 			}
 		}
 	}
-	if g, err := robocache.InferTimeUnit(
-		[]float64{1.7e9, 1.7e9 + 1, 1.7e9 + 2},
-		"s",
-		robocache.Rate{},
-	); err != nil ||
-		g.Unit != "s" {
+	if g, err := robocache.InferTimeUnit([]float64{1.7e9, 1.7e9 + 1, 1.7e9 + 2}, "s",
+		robocache.Rate{}); err != nil || g.Unit != "s" {
 		t.Error(g, err)
 	}
 }

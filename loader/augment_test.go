@@ -146,10 +146,8 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 			for k := range state {
 				state[k] = kernel.FMA32(0.25, g[k], state[k])
 			}
-			if got := column.AsSlice[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(
-				got,
-				action,
-			) {
+			if got := column.AsSlice[float64](b.Tensor("action").Data)[i*4:][:4]; !slices.Equal(got,
+				action) {
 				t.Fatalf("%s: epoch %d, %v: action %v, not %v", name, epoch, r, got, action)
 			}
 			if got := column.Floats32(b.Tensor("observation.state").Data)[i*3:][:3]; !slices.Equal(
@@ -271,11 +269,8 @@ func TestAugmentedFloats(t *testing.T) {
 		) > 1e-4 {
 			t.Fatalf("state %d: %v, not %v", i, got, want)
 		}
-		if plain := stateValue(
-			robocache.Row{Index: i / 3},
-			k,
-		); k < 2 && x != -plain ||
-			k == 2 && x != plain {
+		if plain := stateValue(robocache.Row{Index: i / 3}, k); k < 2 && x != -plain || k == 2 &&
+			x != plain {
 			t.Fatalf("state %d is %v, recorded %v", i, x, plain)
 		}
 	}
@@ -457,11 +452,8 @@ func TestAugmentOfMixtures(t *testing.T) {
 			for i, source := range column.AsSlice[int64](batch.Tensor(layout.DatasetIndex).Data) {
 				cam := string(batch.Tensor("cam").Data[i*3*fakeW*fakeH:][:3*fakeW*fakeH])
 				if source == 1 {
-					if want := plain(
-						robocache.Row{Index: int(index[i])},
-					); cam != string(
-						want["cam"],
-					) {
+					if want := plain(robocache.Row{Index: int(index[i])}); cam !=
+						string(want["cam"]) {
 						t.Fatal("a source without augmentation was augmented")
 					}
 					continue
@@ -565,14 +557,8 @@ func TestAugmentMisuse(t *testing.T) {
 			t.Errorf("%s: %v, not %q", x.text, err, x.says)
 		}
 	}
-	if _, err := NewMap(
-		bg,
-		f,
-		options.Config{Augment: &Augment{}},
-	); !errors.Is(
-		err,
-		robocache.ErrUnsupported,
-	) {
+	if _, err := NewMap(bg, f, options.Config{Augment: &Augment{}}); !errors.Is(err,
+		robocache.ErrUnsupported) {
 		t.Error(err)
 	}
 }

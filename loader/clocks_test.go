@@ -29,13 +29,8 @@ func TestSeveralClocksOnAGrid(t *testing.T) {
 		}, Windows: options.Windows{Hz: &hz}},
 	)
 	b := allOf(t, m)
-	joints, imu, cam := column.Floats32(
-		b.Tensor("joints").Data,
-	), column.AsSlice[float64](
-		b.Tensor("imu").Data,
-	), b.Tensor(
-		"cam_is_pad",
-	).Data
+	joints, imu, cam := column.Floats32(b.Tensor("joints").Data),
+		column.AsSlice[float64](b.Tensor("imu").Data), b.Tensor("cam_is_pad").Data
 	gone := b.Tensor("imu_is_pad").Data
 	var worst float64
 	inGap, late := 0, 0
@@ -106,9 +101,8 @@ func TestAnchors(t *testing.T) {
 			row = robocache.Row{Episode: 1, Index: i - r.Len(0)}
 		}
 		at = r.eps[row.Episode][""][row.Index]
-		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got != float32(
-			r.value("exposure", row, 0),
-		) {
+		if got := column.Floats32(b.Tensor("exposure").Data)[i]; got !=
+			float32(r.value("exposure", row, 0)) {
 			t.Fatalf("exposure %v at %v", got, row)
 		}
 		want := interp(
@@ -116,16 +110,14 @@ func TestAnchors(t *testing.T) {
 			r.eps[row.Episode]["joints"],
 			func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) },
 		)
-		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(
-			float64(got)-want,
-		) > 1e-3 {
+		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) >
+			1e-3 {
 			t.Fatalf("joints %v at %v, expected %v", got, row, want)
 		}
 		q := column.AsSlice[float64](b.Tensor("pose").Data)[i*4:]
 		a := float64(at-epoch) * 1e-9 / 2
-		if d := math.Abs(
-			q[2]*math.Sin(a) + q[3]*math.Cos(a),
-		); b.Tensor("pose_is_pad").Data[i] == 0 && math.Abs(d-1) > 1e-9 ||
+		if d := math.Abs(q[2]*math.Sin(a) +
+			q[3]*math.Cos(a)); b.Tensor("pose_is_pad").Data[i] == 0 && math.Abs(d-1) > 1e-9 ||
 			math.Abs(math.Hypot(q[2], q[3])-1) > 1e-12 {
 			t.Fatalf("the quaternion at %v is %v, its angle %v", row, q[:4], a)
 		}
@@ -295,11 +287,8 @@ func TestSpansOnATimeline(t *testing.T) {
 	b := allOf(t, m)
 	imu, joints := r.eps[0]["imu"], r.eps[0]["joints"]
 	t0 := max(imu[0], joints[0])
-	lengths, when := column.AsSlice[int64](
-		b.Tensor("imu_lengths").Data,
-	), column.AsSlice[int64](
-		b.Tensor("imu_times").Data,
-	)
+	lengths, when := column.AsSlice[int64](b.Tensor("imu_lengths").Data),
+		column.AsSlice[int64](b.Tensor("imu_times").Data)
 	at := 0
 	for i := range lengths {
 		now := t0 + 20e6*int64(i)
@@ -363,9 +352,8 @@ func TestWindowsInTime(t *testing.T) {
 			timestamps := r.eps[0]["joints"]
 			j, _ := slices.BinarySearch(timestamps, now+d+1)
 			pad := j == 0 || now+d > timestamps[len(timestamps)-1]
-			if got := column.Floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got != float32(
-				max(j-1, 0),
-			) {
+			if got := column.Floats32(b.Tensor("joints").Data)[(i*3+k)*3]; got !=
+				float32(max(j-1, 0)) {
 				t.Fatalf("joints of sample %d, step %d: %v, expected row %d", i, k, got, j-1)
 			}
 			if (b.Tensor("joints_is_pad").Data[i*3+k] == 1) != pad {
@@ -395,9 +383,8 @@ func TestWindowsInTime(t *testing.T) {
 				}
 			}
 			n := pointsOf(robocache.Row{Index: best})
-			if got := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*2+k]; got != int64(
-				n,
-			) {
+			if got := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*2+k]; got !=
+				int64(n) {
 				t.Fatalf(
 					"cloud of sample %d, step %d has %d points, row %d has %d",
 					i,
@@ -408,9 +395,8 @@ func TestWindowsInTime(t *testing.T) {
 				)
 			}
 			for p := range n * 4 {
-				if got := column.Floats32(b.Tensor("points").Data)[cloud*4+p]; got != float32(
-					best*100+p,
-				) {
+				if got := column.Floats32(b.Tensor("points").Data)[cloud*4+p]; got !=
+					float32(best*100+p) {
 					t.Fatalf("point of sample %d, step %d: %v", i, k, got)
 				}
 			}
@@ -439,18 +425,12 @@ func TestWindowsInTime(t *testing.T) {
 			},
 		),
 	)
-	if l := column.AsSlice[int64](
-		b.Tensor("observation.state_lengths").Data,
-	); l[0] != 1 || l[1] != 2 || l[2] != 3 ||
-		l[10] != 3 {
+	if l := column.AsSlice[int64](b.Tensor("observation.state_lengths").Data); l[0] != 1 ||
+		l[1] != 2 || l[2] != 3 || l[10] != 3 {
 		t.Errorf("lengths %v", l)
 	}
-	if c, p := column.AsSlice[int16](
-		b.Tensor("count").Data,
-	), b.Tensor(
-		"count_is_pad",
-	).Data; c[5] != 3 || p[1] != 1 ||
-		p[5] != 0 {
+	if c, p := column.AsSlice[int16](b.Tensor("count").Data), b.Tensor("count_is_pad").Data; c[5] !=
+		3 || p[1] != 1 || p[5] != 0 {
 		t.Errorf("count %v, masks %v", c, p)
 	}
 	if a := column.AsSlice[float64](b.Tensor("action").Data); a[2*3] != 4.1 {
@@ -533,14 +513,9 @@ func TestWindowMisuse(t *testing.T) {
 		{Key: "say", Offsets: []float64{0}},
 		{Key: "imu", Span: span(-1, 0), Count: -1},
 	} {
-		if _, err := NewMap(
-			bg,
-			r,
-			options.Config{Windows: options.Windows{Native: NativeWindows{w}}},
-		); !errors.Is(
-			err,
-			robocache.ErrMisuse,
-		) {
+		if _, err := NewMap(bg, r,
+			options.Config{Windows: options.Windows{Native: NativeWindows{w}}}); !errors.Is(err,
+			robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", w, err)
 		}
 	}
@@ -561,9 +536,8 @@ func TestWindowMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(
-		back,
-	) != `{"imu":{"count":10,"span":[-0.5,0]},"cam":[-0.1,0],"joints":{"span":[-1,1]}}` {
+	if string(back) !=
+		`{"imu":{"count":10,"span":[-0.5,0]},"cam":[-0.1,0],"joints":{"span":[-1,1]}}` {
 		t.Errorf("%s", back)
 	}
 }

@@ -258,11 +258,7 @@ func TestCacheOnDevice(t *testing.T) {
 		"DeviceMemory: expected":                          {CacheOptions: loader.CacheOptions{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
 		"in place of CacheBudget":                         {CacheOptions: loader.CacheOptions{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
 	} {
-		if _, err := loader.New(
-			t.Context(),
-			ds,
-			cfg,
-		); err == nil ||
+		if _, err := loader.New(t.Context(), ds, cfg); err == nil ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, not %q", err, want)
 		}
@@ -360,12 +356,9 @@ func TestLostDevice(t *testing.T) {
 func TestDecodeWithoutDevice(t *testing.T) {
 	device(t, &engines{})
 	ds := testdata(t, "g1_h264_v30")
-	if _, err := loader.New(
-		t.Context(),
-		ds,
-		loader.Config{Device: loader.Device{Decode: loader.DecodeGPU}},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "no such device") {
+	if _, err := loader.New(t.Context(), ds,
+		loader.Config{Device: loader.Device{Decode: loader.DecodeGPU}}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "no such device") {
 		t.Error(err)
 	}
 	l, err := loader.New(
@@ -384,14 +377,8 @@ func TestDecodeWithoutDevice(t *testing.T) {
 		len(l.Stats().Decoding) != 0 {
 		t.Error(l.Notes(), l.Stats().Decoding)
 	}
-	if _, err := loader.New(
-		t.Context(),
-		ds,
-		loader.Config{Device: loader.Device{Decode: "npu"}},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := loader.New(t.Context(), ds,
+		loader.Config{Device: loader.Device{Decode: "npu"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 }

@@ -88,11 +88,8 @@ func TestDrift(t *testing.T) {
 	cfg.Align = &align.Config{HZ: cfg.Align.HZ, Extent: "joints"}
 	want, wrong := allOf(t, mustMap(t, r, cfg)), allOf(t, mustMap(t, s, cfg))
 	off := func(a, b *layout.Batch, key string) (worst float64) {
-		x, y := column.AsSlice[float64](
-			a.Tensor(key).Data,
-		), column.AsSlice[float64](
-			b.Tensor(key).Data,
-		)
+		x, y := column.AsSlice[float64](a.Tensor(key).Data),
+			column.AsSlice[float64](b.Tensor(key).Data)
 		for i := range x {
 			worst = max(worst, math.Abs(x[i]-y[i]))
 		}

@@ -178,9 +178,7 @@ func TestNextEpochWithoutAskingForTheEnd(t *testing.T) {
 				if err != nil || b.Epoch != epoch || i == 0 && b.Position != 0 {
 					t.Fatalf("epoch %d, batch %d: %+v, %v", epoch, i, b, err)
 				}
-				if waited := time.Since(
-					begin,
-				) > 0; i == 0 &&
+				if waited := time.Since(begin) > 0; i == 0 &&
 					waited == (follows && epoch != 1 && epoch != 10) {
 					t.Errorf("epoch %d begins with a wait: %v", epoch, waited)
 				}

@@ -425,17 +425,8 @@ func (p fakeFrame) Convert(s *video.Spec, dst []byte) error {
 }
 
 func fillFrame(dst []byte, path string, ordinal int) {
-	h := uint64(
-		len(path),
-	)*131 + uint64(
-		path[0],
-	)*131071 + uint64(
-		path[1],
-	)*31 + uint64(
-		path[len(path)-5],
-	)*7919 + uint64(
-		ordinal,
-	)*2654435761
+	h := uint64(len(path))*131 + uint64(path[0])*131071 + uint64(path[1])*31 +
+		uint64(path[len(path)-5])*7919 + uint64(ordinal)*2654435761
 	for i := range dst {
 		dst[i] = byte(order.Mix(h + uint64(i)))
 	}

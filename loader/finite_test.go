@@ -164,9 +164,7 @@ func TestNaNMasked(t *testing.T) {
 	if pads := b.Tensor("observation.state_is_pad").Data; string(pads) != "\x00\x00\x00\x00" {
 		t.Errorf("state_is_pad %v", pads)
 	}
-	if v := column.AsSlice[float64](
-		b.Tensor("action").Data,
-	); v[2] != 0 || v[3] != 0 ||
+	if v := column.AsSlice[float64](b.Tensor("action").Data); v[2] != 0 || v[3] != 0 ||
 		v[0] != 1003.1 {
 		t.Errorf("action %v", v)
 	}

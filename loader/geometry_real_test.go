@@ -60,10 +60,8 @@ func TestResizeOfVideo(t *testing.T) {
 						if sx, sy := c-x.in, y-x.top; sx >= 0 && sx < x.sw && sy >= 0 && sy < x.sh {
 							copy(want, whole[((plane*x.sh+sy)*x.sw+sx)*size:])
 						}
-						if at := ((plane*x.h+y)*x.w + c) * size; !bytes.Equal(
-							got[at:at+size],
-							want,
-						) {
+						if at := ((plane*x.h+y)*x.w +
+							c) * size; !bytes.Equal(got[at:at+size], want) {
 							t.Fatalf(
 								"%s %s %d×%d: plane %d, row %d, column %d: %v, not %v",
 								dtype,

@@ -14,17 +14,9 @@ func TestResizeMisuse(t *testing.T) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}
 	}
-	if _, err := NewMix(
-		bg,
-		[]options.Mix{
-			{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}},
-			{Dataset: newFake(5)},
-		},
-		options.Config{},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := NewMix(bg,
+		[]options.Mix{{Dataset: newFake(5), MixFrames: options.MixFrames{ImageResize: "crop"}},
+			{Dataset: newFake(5)}}, options.Config{}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Error(err)
 	}
 	// "stretch" without image_size is the default.

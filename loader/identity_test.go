@@ -37,19 +37,8 @@ func TestStateOfOtherValues(t *testing.T) {
 		Order:   options.Order{BatchSize: 4, Shuffle: Global},
 		Windows: options.Windows{Keys: []string{"index"}},
 	}
-	a, again, b := mustLoader(
-		t,
-		one,
-		cfg,
-	), mustLoader(
-		t,
-		newFake(10, 7),
-		cfg,
-	), mustLoader(
-		t,
-		two,
-		cfg,
-	)
+	a, again, b := mustLoader(t, one, cfg), mustLoader(t, newFake(10, 7), cfg),
+		mustLoader(t, two, cfg)
 	s := a.State()
 	if s.Fingerprint.Stream != "action" || s.Fingerprint.Values == "" ||
 		s.Fingerprint.Values != again.State().Fingerprint.Values {
@@ -58,10 +47,7 @@ func TestStateOfOtherValues(t *testing.T) {
 	if err := again.Restore(s, false); err != nil {
 		t.Error(err)
 	}
-	if err := b.Restore(
-		s,
-		false,
-	); !errors.Is(err, robocache.ErrMisuse) ||
+	if err := b.Restore(s, false); !errors.Is(err, robocache.ErrMisuse) ||
 		!strings.Contains(err.Error(), "the values of action differ") {
 		t.Errorf("%v", err)
 	}

@@ -93,11 +93,7 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	cfg.MemoryBudget = Bytes(one)
-	if _, err := New(
-		bg,
-		f,
-		cfg,
-	); !errors.Is(err, robocache.ErrResourceLimit) ||
+	if _, err := New(bg, f, cfg); !errors.Is(err, robocache.ErrResourceLimit) ||
 		!strings.Contains(err.Error(), "memory_budget") {
 		t.Errorf("a batch above the budget: %v", err)
 	}

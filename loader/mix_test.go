@@ -135,10 +135,7 @@ func TestMixtureGivesItsSources(t *testing.T) {
 						continue
 					}
 					fill := byte(0)
-					if of, mask := strings.CutSuffix(
-						x.Key,
-						"_is_pad",
-					); mask &&
+					if of, mask := strings.CutSuffix(x.Key, "_is_pad"); mask &&
 						want.Tensor(of) == nil {
 						fill = 1
 					}
@@ -201,11 +198,7 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		"align":     {Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}, Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz}},
 		"delta":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
 	} {
-		if _, err := NewMix(
-			bg,
-			sources,
-			c,
-		); !errors.Is(err, robocache.ErrMisuse) ||
+		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "stat") {
 			t.Errorf("%s of a key that no source has: %v", name, err)
 		}
@@ -214,17 +207,8 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 		sources[0],
 		{Dataset: b, Name: "b", MixStatistics: options.MixStatistics{Normalize: &cfg.Normalize}},
 	}
-	if _, err := NewMix(
-		bg,
-		own,
-		options.Config{
-			Order:   options.Order{BatchSize: 4},
-			Windows: options.Windows{Missing: "pad"},
-		},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := NewMix(bg, own, options.Config{Order: options.Order{BatchSize: 4},
+		Windows: options.Windows{Missing: "pad"}}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a source's own normalize of a key that it lacks: %v", err)
 	}
 }

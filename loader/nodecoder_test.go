@@ -20,20 +20,13 @@ func TestNoDecoder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ds.Close()
-	if _, err := loader.New(
-		t.Context(),
-		ds,
-		loader.Config{Order: loader.Order{BatchSize: 2}},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "observation.images") {
+	if _, err := loader.New(t.Context(), ds,
+		loader.Config{Order: loader.Order{BatchSize: 2}}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "observation.images") {
 		t.Error(err)
 	}
-	if _, err := loader.NewMap(
-		t.Context(),
-		ds,
-		loader.Config{},
-	); !errors.Is(err, robocache.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "observation.images") {
+	if _, err := loader.NewMap(t.Context(), ds, loader.Config{}); !errors.Is(err,
+		robocache.ErrUnsupported) || !strings.Contains(err.Error(), "observation.images") {
 		t.Error(err)
 	}
 	l, err := loader.New(

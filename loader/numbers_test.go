@@ -54,13 +54,9 @@ func TestGeneratedNumbers(t *testing.T) {
 				b.Release()
 				continue
 			}
-			index, episode, frame := column.AsSlice[int64](
-				b.Tensor("index").Data,
-			), column.AsSlice[int64](
-				b.Tensor("episode_index").Data,
-			), column.AsSlice[int64](
-				b.Tensor("frame_index").Data,
-			)
+			index, episode, frame := column.AsSlice[int64](b.Tensor("index").Data),
+				column.AsSlice[int64](b.Tensor("episode_index").Data),
+				column.AsSlice[int64](b.Tensor("frame_index").Data)
 			if shape := b.Tensor("index").Shape; !slices.Equal(shape, []int{b.Rows}) {
 				t.Fatalf("%s: shape %v", name, shape)
 			}

@@ -67,9 +67,7 @@ func TestSecondsWithUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := options.ParseConfig(
-			text,
-		); err != nil ||
+		if again, err := options.ParseConfig(text); err != nil ||
 			!reflect.DeepEqual(again.Windows, want) {
 			t.Errorf("%s: written as %s and read as %+v, %v", config, text, again.Windows, err)
 		}

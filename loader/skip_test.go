@@ -81,10 +81,8 @@ func TestSkip(t *testing.T) {
 				if len(bad) == 0 {
 					t.Fatalf("%s: no episode was found bad", name)
 				}
-				if st := l.Stats(); st.Errors["malformed"]+st.Errors["not_found"] < int64(
-					len(bad),
-				) ||
-					len(st.Errors) != 1 {
+				if st := l.Stats(); st.Errors["malformed"]+
+					st.Errors["not_found"] < int64(len(bad)) || len(st.Errors) != 1 {
 					t.Errorf("%s: errors by class: %v", name, st.Errors)
 				}
 				if st := l.Stats(); st.Skipped+int64(len(got)) != 72 {
@@ -290,10 +288,8 @@ func TestOneBadFrameInAGroup(t *testing.T) {
 			Windows: options.Windows{Keys: []string{"cam"}},
 		},
 	)
-	if _, err := strict.Next(
-		bg,
-	); !errors.Is(err, robocache.ErrMalformed) || !strings.Contains(err.Error(), "8×4") ||
-		!strings.Contains(err.Error(), "v0.mp4") {
+	if _, err := strict.Next(bg); !errors.Is(err, robocache.ErrMalformed) ||
+		!strings.Contains(err.Error(), "8×4") || !strings.Contains(err.Error(), "v0.mp4") {
 		t.Errorf("%v", err)
 	}
 }

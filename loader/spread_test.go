@@ -86,9 +86,8 @@ func checkSpread(
 				t.Fatalf("sample %d, cloud %d: %d points, mask %d, time %d", i, k, n, pad, when)
 			}
 			for p := range int(n) * 4 {
-				if got := column.Floats32(b.Tensor("points").Data)[point*4+p]; got != float32(
-					e*10000+rows[k]*100+p,
-				) {
+				if got := column.Floats32(b.Tensor("points").Data)[point*4+p]; got !=
+					float32(e*10000+rows[k]*100+p) {
 					t.Fatalf("sample %d, cloud %d: value %v", i, k, got)
 				}
 			}
@@ -189,9 +188,8 @@ func TestSpreadBatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range want.Tensors {
-				if got := b.Tensor(
-					want.Tensors[i].Key,
-				); string(got.Data) != string(want.Tensors[i].Data) ||
+				if got := b.Tensor(want.Tensors[i].Key); string(got.Data) !=
+					string(want.Tensors[i].Data) ||
 					!slices.Equal(got.Shape, want.Tensors[i].Shape) {
 					t.Fatalf("%+v: %s differs", cfg, want.Tensors[i].Key)
 				}

@@ -135,11 +135,8 @@ func TestKillAndRestore(t *testing.T) {
 			for epoch < 3 {
 				world, batch := 1+rng.IntN(4), 8+rng.IntN(16)
 				cfg := k.cfg
-				cfg.Seed, cfg.BatchSize, cfg.WorldSize, cfg.Threads, cfg.Prefetch = 9, batch, world, 1+rng.IntN(
-					3,
-				), 1+rng.IntN(
-					4,
-				)
+				cfg.Seed, cfg.BatchSize, cfg.WorldSize, cfg.Threads, cfg.Prefetch = 9, batch, world,
+					1+rng.IntN(3), 1+rng.IntN(4)
 				cfg.Keys = []string{"observation.state", "cam"}
 				if state != nil {
 					cfg.Seed = rng.Int64()

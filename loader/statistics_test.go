@@ -119,10 +119,8 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 			Statistics: options.Statistics{Normalize: first.Settled()[0]},
 		},
 	)
-	if a, b := first.Normalizers()[0].Keys["action"], second.Normalizers()[0].Keys["action"]; !slices.Equal(
-		a.Shift,
-		b.Shift,
-	) ||
+	if a, b := first.Normalizers()[0].Keys["action"],
+		second.Normalizers()[0].Keys["action"]; !slices.Equal(a.Shift, b.Shift) ||
 		!slices.Equal(a.Scale, b.Scale) {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -201,12 +199,8 @@ func TestStatisticsSkipBadEpisodes(t *testing.T) {
 			},
 		),
 	)
-	if mean, _ := momentsOf(
-		column.AsSlice[float64](raw.Tensor("action").Data),
-		2,
-	); math.Abs(
-		float64(got.Shift[0])-mean[0],
-	) > 1e-3 {
+	if mean, _ := momentsOf(column.AsSlice[float64](raw.Tensor("action").Data),
+		2); math.Abs(float64(got.Shift[0])-mean[0]) > 1e-3 {
 		t.Errorf("%v of %v", got.Shift[0], mean[0])
 	}
 }
@@ -349,21 +343,13 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 		}
 	}
 	for name, stats := range map[string]robocache.Stats{"twice": {"action": given(7), "act": given(8)}, "unknown": {"acton": given(7)}} {
-		if _, err := open(
-			map[string]string{"action": "act"},
-			stats,
-		); !errors.Is(err, robocache.ErrMisuse) ||
-			!strings.Contains(err.Error(), "act") {
+		if _, err := open(map[string]string{"action": "act"}, stats); !errors.Is(err,
+			robocache.ErrMisuse) || !strings.Contains(err.Error(), "act") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := open(
-		map[string]string{"action": "act", "observation.state": "action"},
-		robocache.Stats{"action": given(7)},
-	); !errors.Is(
-		err,
-		robocache.ErrMisuse,
-	) {
+	if _, err := open(map[string]string{"action": "act", "observation.state": "action"},
+		robocache.Stats{"action": given(7)}); !errors.Is(err, robocache.ErrMisuse) {
 		t.Errorf("a key of both: %v", err)
 	}
 }

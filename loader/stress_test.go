@@ -31,15 +31,8 @@ const stressTime = 4 * time.Second
 func stressRound(t *testing.T, round uint64) {
 	rng := rand.New(rand.NewPCG(round, 77))
 	f := newFake(lengthsFor(round, 2+rng.IntN(14), 1, 40)...).withWide()
-	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(
-		12,
-	), 1+rng.IntN(
-		5,
-	), rng.IntN(
-		3,
-	) == 0, rng.IntN(
-		3,
-	) == 0
+	f.gop, f.perFile, f.share, f.far = 1+rng.IntN(12), 1+
+		rng.IntN(5), rng.IntN(3) == 0, rng.IntN(3) == 0
 	cfg := options.Config{
 		Order: options.Order{
 			BatchSize: 1 + rng.IntN(20),

@@ -114,11 +114,8 @@ func TestWidthsArePadded(t *testing.T) {
 						}
 						one.Release()
 					}
-					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(
-						got,
-						want,
-					) ||
-						!slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
+					if got := column.Floats32(x.Data)[k*size : (k+1)*size]; !slices.Equal(got,
+						want) || !slices.Equal(mask.Data[k*width:(k+1)*width], pad) {
 						t.Fatalf(
 							"%s, source %d: %v, expected %v; mask %v",
 							name,
@@ -165,9 +162,7 @@ func TestWidthsMisuse(t *testing.T) {
 		return err.Error() + " " + e.Hint
 	}
 	for _, cfg := range []options.Config{{}, {Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
-		if text := hint(
-			open(cfg, nil),
-		); !strings.Contains(text, "widths") ||
+		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") ||
 			!strings.Contains(text, `Missing: "pad"`) {
 			t.Errorf("widths: %s", text)
 		}
@@ -176,29 +171,18 @@ func TestWidthsMisuse(t *testing.T) {
 	for name, dims := range map[string]map[string][]int{
 		"2 places": {"action": {0}}, "each once": {"action": {1, 1}}, "0 to": {"action": {-1, 0}}, "no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
 	} {
-		if text := hint(
-			open(pad, dims),
-		); !strings.Contains(text, name) ||
+		if text := hint(open(pad, dims)); !strings.Contains(text, name) ||
 			!strings.Contains(text, "second") {
 			t.Errorf("%v: %s", dims, text)
 		}
 	}
-	if text := hint(
-		open(
-			options.Config{Windows: options.Windows{Keys: nil}},
-			map[string][]int{"action": {0, 1}},
-		),
-	); !strings.Contains(
-		text,
-		`Missing: "pad"`,
-	) {
+	if text := hint(open(options.Config{Windows: options.Windows{Keys: nil}},
+		map[string][]int{"action": {0, 1}})); !strings.Contains(text, `Missing: "pad"`) {
 		t.Errorf("without pad: %s", text)
 	}
-	if _, err := NewMix(
-		bg,
+	if _, err := NewMix(bg,
 		[]options.Mix{{Dataset: newRobotOf(2, 9), Dims: map[string][]int{"action": {0, 1}}}},
-		pad,
-	); err == nil {
+		pad); err == nil {
 		t.Error("dims of one source")
 	}
 }

@@ -74,11 +74,7 @@ func TestWithheldStreams(t *testing.T) {
 				"align":            {Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}, Windows: options.Windows{Keys: rest}},
 			} {
 				cfg.BatchSize = 2
-				if _, err := New(
-					t.Context(),
-					ds,
-					cfg,
-				); !errors.Is(err, robocache.ErrUnsupported) ||
+				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) ||
 					!strings.Contains(err.Error(), key) {
 					t.Errorf("%s: %s of %s: %v", codec, option, key, err)
 				}

@@ -424,9 +424,8 @@ func (c *Config) Validate(batches bool) error {
 		)
 	case c.Cache == CacheOnDevice && (c.DeviceMemory == 0 || c.CacheBudget != 0):
 		want := "with " + robocache.Option("cache", "device") + ", and in place of " +
-			robocache.Option(
-				"cache_budget",
-			) + ": the bytes of the device's memory that frames may take"
+			robocache.Option("cache_budget") +
+			": the bytes of the device's memory that frames may take"
 		got := fmt.Sprintf(
 			"%d, %s",
 			c.DeviceMemory,

@@ -18,9 +18,8 @@ func (c *Config) CheckWithheld(info *robocache.Info, known []string) error {
 			var e *robocache.Error
 			err := info.Withheld(f.NotDelivered)
 			if errors.As(err, &e) {
-				e.Hint = robocache.Option(
-					"keys",
-				) + " names what is wanted and goes on without it; or: " + e.Hint
+				e.Hint = robocache.Option("keys") +
+					" names what is wanted and goes on without it; or: " + e.Hint
 			}
 			return err
 		}
@@ -101,11 +100,8 @@ func (c *Config) CheckWindows(
 	}
 	for i := range c.Native {
 		key := c.Native[i].Key
-		if err := check(
-			"windows",
-			key,
-			c.Deltas.Of(key) != nil || c.Indices.Of(key) != nil,
-		); err != nil {
+		if err := check("windows", key, c.Deltas.Of(key) != nil ||
+			c.Indices.Of(key) != nil); err != nil {
 			return err
 		}
 	}

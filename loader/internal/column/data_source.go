@@ -126,10 +126,8 @@ func (src *DataSource) withDoctor(err error) error {
 	if hinted.Hint != "" {
 		hinted.Hint += "; "
 	}
-	hinted.Hint += robocache.Command(
-		"doctor --decode %s",
-		src.redactedURI(),
-	) + " lists all damage of the dataset"
+	hinted.Hint += robocache.Command("doctor --decode %s", src.redactedURI()) +
+		" lists all damage of the dataset"
 	return &hinted
 }
 

@@ -19,15 +19,8 @@ func (c *ImageColumn) scaledSize(w, h int) (sw, sh, left, top int) {
 	}
 	// The width determines the scale if the image is wider and must fit, or narrower and must
 	// cover.
-	if wider := int64(
-		w,
-	)*int64(
-		c.Height,
-	) >= int64(
-		h,
-	)*int64(
-		c.Width,
-	); wider == (c.Resize == options.Letterbox) {
+	if wider := int64(w)*int64(c.Height) >= int64(h)*int64(c.Width); wider ==
+		(c.Resize == options.Letterbox) {
 		sh = max(1, (2*h*c.Width+w)/(2*w))
 	} else {
 		sw = max(1, (2*w*c.Height+h)/(2*h))
@@ -62,11 +55,8 @@ func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
 	}
 	d := drafts.Get().(*draft)
 	d.Spec, d.column, d.dst, d.into, d.isPlaced = c.Spec, c, dst, dst, false
-	if d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(
-		w,
-		h,
-	); d.scaledWidth != c.Width ||
-		d.scaledHeight != c.Height {
+	if d.scaledWidth, d.scaledHeight, d.left, d.top = c.scaledSize(w, h); d.scaledWidth !=
+		c.Width || d.scaledHeight != c.Height {
 		if int64(d.scaledWidth)*int64(d.scaledHeight) > video.MaxImagePixels {
 			where, option := robocache.Where{
 				"stream": c.Key,

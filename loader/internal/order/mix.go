@@ -228,10 +228,8 @@ func (p *mixPlan) computeEpoch(m MixParams) error {
 		}
 	}
 	if p.epochSamples > maxEpoch {
-		got := robocache.Option(
-			"stop",
-			m.Stop,
-		) + " needs more: a large source has a very small weight"
+		got := robocache.Option("stop", m.Stop) +
+			" needs more: a large source has a very small weight"
 		return m.misuseOf("the epoch", "at most 2^53 samples", got)
 	}
 	d := p.newDealer()

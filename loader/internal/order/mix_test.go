@@ -213,20 +213,11 @@ func TestMixtureBySize(t *testing.T) {
 			}
 			sum += sizes[i]
 		}
-		if p := mustPlan(
-			t,
-			MixParams{},
-			sizes,
-			rng.Int64(),
-		); p.epochSamples != sum ||
+		if p := mustPlan(t, MixParams{}, sizes, rng.Int64()); p.epochSamples != sum ||
 			!slices.Equal(p.counts, sizes) {
 			t.Fatalf("sizes %v: an epoch of %d has %v", sizes, p.epochSamples, p.counts)
-		} else if least, most := slices.Min(
-			p.starts,
-		), slices.Max(
-			p.starts,
-		); least < p.totalShares/16 ||
-			most >= p.totalShares-p.totalShares/16 {
+		} else if least, most := slices.Min(p.starts), slices.Max(p.starts); least <
+			p.totalShares/16 || most >= p.totalShares-p.totalShares/16 {
 			t.Fatalf("starts from %d to %d", least, most) // nearer to the ends rounding would count
 		}
 	}
@@ -469,15 +460,8 @@ func TestMixtureOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := wholeOrder(
-		mixed,
-		0,
-	), append(
-		wholeOrder(alone, 0),
-		wholeOrder(alone, 1)...); !slices.Equal(
-		got,
-		want,
-	) {
+	if got, want := wholeOrder(mixed, 0),
+		append(wholeOrder(alone, 0), wholeOrder(alone, 1)...); !slices.Equal(got, want) {
 		t.Errorf("%v, alone %v", got, want)
 	}
 }

@@ -228,13 +228,8 @@ func TestPoolLanes(t *testing.T) {
 	least, most := o.shards[0].samples, o.shards[0].samples
 	sum := int64(0)
 	for i := range o.shards {
-		least, most, sum = min(
-			least,
-			o.shards[i].samples,
-		), max(
-			most,
-			o.shards[i].samples,
-		), sum+o.shards[i].samples
+		least, most, sum = min(least, o.shards[i].samples), max(most, o.shards[i].samples), sum+
+			o.shards[i].samples
 	}
 	if sum != tab.Samples() || most-least > 20 {
 		t.Errorf("shards of %d to %d samples, %d in all", least, most, sum)

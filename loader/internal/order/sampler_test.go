@@ -241,9 +241,7 @@ func (k *orderCase) check(t *testing.T) {
 				t.Fatalf("%s: %d wrapped, %d counted", k.describe(), wrapped, s.Wrapped)
 			}
 			taken[batches] = append(taken[batches], s.Samples...)
-			if full := int64(
-				len(s.Samples),
-			) == k.batch; !full &&
+			if full := int64(len(s.Samples)) == k.batch; !full &&
 				!(batches == steps-1 && (k.world == 1 || k.short)) {
 				t.Fatalf("%s: a batch of %d in step %d", k.describe(), len(s.Samples), batches)
 			}
@@ -514,9 +512,7 @@ func (d *told) take(s *Step) {
 			d.t.Fatalf("%s: samples of %v: %v", d.k.describe(), e, a.Samples)
 		}
 		for _, id := range a.Samples {
-			if source, place, _ := d.k.o.data.locateSample(
-				id,
-			); source != a.Source ||
+			if source, place, _ := d.k.o.data.locateSample(id); source != a.Source ||
 				place != a.Place {
 				d.t.Fatalf("%s: sample %d is not of %v", d.k.describe(), id, e)
 			}

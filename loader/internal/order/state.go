@@ -140,10 +140,8 @@ func (o *Ordering) stateDifference(s *State) (what, want, got string) {
 	}
 	for i := range s.Sources {
 		if s.Sources[i].Name != p.sourceNames[i] {
-			return fmt.Sprintf(
-				"source %d of the state has another name",
-				i,
-			), s.Sources[i].Name, p.sourceNames[i]
+			return fmt.Sprintf("source %d of the state has another name", i), s.Sources[i].Name,
+				p.sourceNames[i]
 		}
 	}
 	for i := range s.Sources {
@@ -227,28 +225,19 @@ func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 				total,
 			)
 		}
-		return "the state's mixture is another",
-			describe(
-				s.Mixture.Stratified,
-				s.Mixture.Total,
-			), describe(m.Stratified, int64(p.totalShares))
+		return "the state's mixture is another", describe(s.Mixture.Stratified, s.Mixture.Total),
+			describe(m.Stratified, int64(p.totalShares))
 	}
 	shares := make([]uint64, len(p.shares))
 	sum := uint64(0)
 	for i := range s.Sources {
 		w := s.Sources[i].Share
 		// The last bits of a power may differ between machines.
-		if off := w - int64(
-			p.shares[i],
-		); w < 0 || w > int64(p.totalShares) || max(off, -off) > int64(p.totalShares>>28) ||
-			(w == 0) != (p.shares[i] == 0) {
-			return "weight of " + p.sourceNames[i], fmt.Sprintf(
-					"as in the state: %.6g",
-					float64(w)/float64(p.totalShares),
-				), fmt.Sprintf(
-					"%.6g",
-					p.shareOf(i),
-				)
+		if off := w - int64(p.shares[i]); w < 0 || w > int64(p.totalShares) ||
+			max(off, -off) > int64(p.totalShares>>28) || (w == 0) != (p.shares[i] == 0) {
+			return "weight of " + p.sourceNames[i],
+				fmt.Sprintf("as in the state: %.6g", float64(w)/float64(p.totalShares)),
+				fmt.Sprintf("%.6g", p.shareOf(i))
 		}
 		shares[i] = uint64(w)
 		sum += shares[i]
@@ -262,12 +251,8 @@ func (p *mixPlan) adoptShares(s *State, m MixParams) (what, want, got string) {
 		return "the state's shares", "an epoch", err.Error()
 	}
 	if q.epochSamples != s.Samples {
-		return "the state's epoch has another length (stop, epoch_size)", fmt.Sprintf(
-				"%d samples",
-				s.Samples,
-			), fmt.Sprint(
-				q.epochSamples,
-			)
+		return "the state's epoch has another length (stop, epoch_size)",
+			fmt.Sprintf("%d samples", s.Samples), fmt.Sprint(q.epochSamples)
 	}
 	*p = q
 	return "", "", ""

@@ -248,9 +248,7 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 		)
 	}
 	for _, t := range src.Dataset.Info().Tasks {
-		if words := strings.Fields(
-			strings.ToLower(t.Text),
-		); slices.Contains(words, "left") ||
+		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") ||
 			slices.Contains(words, "right") {
 			src.report.Warn(
 				"augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(

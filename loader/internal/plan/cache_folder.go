@@ -61,9 +61,7 @@ const BlockBytes = 256 << 10
 // IsRemote reports whether the data that a source reads for each batch is remote: its store, or its
 // video files. The first video file that can be opened decides for all.
 func (src *Source) IsRemote(ctx context.Context) bool {
-	if source, ok := robocache.As[store.Source](
-		src.Dataset,
-	); ok &&
+	if source, ok := robocache.As[store.Source](src.Dataset); ok &&
 		robocache.IsRemote(source.Store()) {
 		return true
 	}

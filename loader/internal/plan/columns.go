@@ -87,12 +87,8 @@ func (src *Source) makeColumns() error {
 
 // add takes a column into the source.
 func (src *Source) add(c *column.Column) {
-	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(
-		src.Columns,
-	), -1, -1, max(
-		c.Steps,
-		1,
-	)
+	c.Source, c.Number, c.MaskEntry, c.LengthsEntry, c.Steps = &src.DataSource, len(src.Columns),
+		-1, -1, max(c.Steps, 1)
 	src.Columns = append(src.Columns, c)
 }
 

@@ -50,10 +50,7 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 		return nil, err
 	}
 	deferOps(p.Sources)
-	if p.FrameDevice = keepFramesOnDevice(
-		&p.Config,
-		p.Sources,
-	); p.FrameDevice == nil &&
+	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil &&
 		cfg.Cache == options.CacheOnDevice {
 		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are made on a device", robocache.Option("cache", "device")).
 			WithHint(`Decode video on the device (%s or "auto"), and without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
@@ -79,11 +76,8 @@ func (p *Plan) compileSource(
 	if len(mix) > 1 { // a single source needs no name in messages
 		src.Name, src.Place = mix[i].Name, options.PlaceOfSource(i, &mix[i])
 	}
-	if src.Config, err = mix[i].SourceConfig(
-		p.Config,
-		len(mix) > 1,
-		column.GeneratedKeys(),
-	); err != nil {
+	if src.Config, err = mix[i].SourceConfig(p.Config, len(mix) > 1, column.GeneratedKeys()); err !=
+		nil {
 		return src, err
 	}
 	note, err := src.chooseEpisodes()

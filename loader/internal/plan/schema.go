@@ -195,17 +195,8 @@ func joinSchemas(s *layout.Schema, sources []*Source, pad bool) error {
 			}
 		}
 		if task != nil && src.Column("task") == nil && !pad {
-			return mixError(
-				src,
-				"task",
-				"a source has no tasks",
-				robocache.Option(
-					"keys",
-				)+" without it, or "+robocache.Option(
-					"missing",
-					"pad",
-				)+` ("")`,
-			)
+			return mixError(src, "task", "a source has no tasks", robocache.Option("keys")+
+				" without it, or "+robocache.Option("missing", "pad")+` ("")`)
 		}
 	}
 	fields = append(
@@ -285,37 +276,22 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 	)
 	hint := either
 	if slices.Equal(have.Shape, x.Shape) && have.DType.Float() {
-		hint = robocache.Option(
-			"align",
-			"dtypes",
-			x.Key,
-			have.DType.String(),
-		) + fmt.Sprintf(
-			" of source %d",
-			src.Index,
-		)
+		hint = robocache.Option("align", "dtypes", x.Key, have.DType.String()) +
+			fmt.Sprintf(" of source %d", src.Index)
 	}
 	a, b := owner.Column(x.Key), src.Column(x.Key)
 	if a != nil && b != nil && !slices.Equal(have.Shape, x.Shape) && a.CanWiden() && b.CanWiden() &&
 		a.Elements != b.Elements &&
 		slices.Equal(a.Axis, b.Axis) {
-		hint = "rows of different widths: " + robocache.Option(
-			"missing",
-			"pad",
-		) + " pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
-	} else if n := len(
-		x.Shape,
-	); n > 0 && n == len(have.Shape) &&
-		x.Shape[0] != have.Shape[0] &&
+		hint = "rows of different widths: " + robocache.Option("missing", "pad") +
+			" pads them to the widest, with " + x.Key + layout.DimsSuffix + "; or " + either
+	} else if n := len(x.Shape); n > 0 && n == len(have.Shape) && x.Shape[0] != have.Shape[0] &&
 		slices.Equal(x.Shape[1:], have.Shape[1:]) {
 		hint = "windows with offsets, or a span with a count, have one number of places in all"
 	} else if x.Kind == robocache.KindVideo ||
 		x.Kind == robocache.KindImage {
-		hint = robocache.Option(
-			"image_size",
-		) + " brings all to one size; or " + robocache.Option(
-			"rename",
-		)
+		hint = robocache.Option("image_size") + " brings all to one size; or " +
+			robocache.Option("rename")
 	}
 	return src.WithPlace(
 		robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
@@ -381,12 +357,8 @@ func widenRows(sources []*Source, mix []options.Mix, pad bool) error {
 				keys[c.Key] = k
 			}
 			dims, chosen := mix[i].Dims[c.Key]
-			k.widths, k.other, k.chosen = append(
-				k.widths,
-				c.Elements,
-			), k.other ||
-				!c.CanWiden(), k.chosen ||
-				chosen
+			k.widths, k.other, k.chosen = append(k.widths, c.Elements), k.other ||
+				!c.CanWiden(), k.chosen || chosen
 			if chosen {
 				k.widths = append(k.widths, slices.Max(dims)+1)
 			}

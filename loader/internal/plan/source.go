@@ -127,14 +127,8 @@ func (src *Source) needsTime(ctx context.Context) error {
 		if c.Time == nil || c.Feature == nil || first == info.Episodes {
 			continue
 		}
-		if _, err := src.Dataset.Times(
-			ctx,
-			first,
-			c.Feature.Key,
-		); errors.Is(
-			err,
-			robocache.ErrNoClock,
-		) {
+		if _, err := src.Dataset.Times(ctx, first, c.Feature.Key); errors.Is(err,
+			robocache.ErrNoClock) {
 			return robocache.At(err, robocache.Where{"stream": c.Key})
 		}
 	}
@@ -148,14 +142,9 @@ func withoutClockHint(err error) error {
 		return err
 	}
 	c := *e
-	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option(
-		"keys",
-	) + ", " + robocache.Option(
-		"anchor",
-	) +
-		"), and windows in rows (" + robocache.Option(
-		"delta_indices",
-	) + ")"
+	c.Hint += "; without time there are streams on the samples' rows (" + robocache.Option("keys") +
+		", " + robocache.Option("anchor") + "), and windows in rows (" +
+		robocache.Option("delta_indices") + ")"
 	return &c
 }
 
@@ -172,15 +161,10 @@ func (src *Source) countSamples(ctx context.Context) error {
 	info, cfg, report := src.Dataset.Info(), &src.Config, src.report
 	exclude := map[int]bool{}
 	if cfg.OnBadEpisode != "skip" {
-		if err := robocache.Whole(
-			src.Dataset,
-			src.positions,
-			"loader",
-			robocache.Option(
-				"on_bad_episode",
-				"skip",
-			)+" trains on the rest, and the statistics list what is left out (bad_episodes)",
-		); err != nil {
+		if err := robocache.Whole(src.Dataset, src.positions, "loader",
+			robocache.Option("on_bad_episode", "skip")+
+				" trains on the rest, and the statistics list what is left out (bad_episodes)"); err !=
+			nil {
 			return err
 		}
 	} else {
@@ -209,20 +193,14 @@ func (src *Source) countSamples(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if src.Table, err = order.NewTable(
-		info.Episodes,
+	if src.Table, err = order.NewTable(info.Episodes,
 		order.Selection{Positions: src.positions, DropFirst: cfg.DropFirst, DropTail: cfg.DropTail},
-		exclude,
-		src.countRows(ctx, exclude),
-		src.Timebase.IsGrid,
-	); err != nil {
+		exclude, src.countRows(ctx, exclude), src.Timebase.IsGrid); err != nil {
 		return err
 	}
 	src.Table.Print.Format = info.Format
-	if c := src.Column(
-		"index",
-	); c != nil && column.Is[*column.GeneratedColumn](c) && !src.Timebase.IsGrid &&
-		src.Timebase.Clock == "" {
+	if c := src.Column("index"); c != nil && column.Is[*column.GeneratedColumn](c) &&
+		!src.Timebase.IsGrid && src.Timebase.Clock == "" {
 		src.RowsBefore = make([]int64, info.Episodes)
 		for e := 1; e < info.Episodes; e++ {
 			src.RowsBefore[e] = src.RowsBefore[e-1] + int64(src.Dataset.Len(e-1))

@@ -142,11 +142,8 @@ func (src *Source) computeStatistics(
 
 // otherWays returns the hint that lists the other sources of statistics.
 func otherWays() string {
-	return "or give " + robocache.Option(
-		"stats",
-	) + " what " + robocache.Command(
-		"stats URI --out=FILE",
-	) +
+	return "or give " + robocache.Option("stats") + " what " +
+		robocache.Command("stats URI --out=FILE") +
 		` writes; or the vectors: {"mode": …, "mean": […], "std": […]}`
 }
 

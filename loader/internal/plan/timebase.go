@@ -199,15 +199,8 @@ func (src *Source) chooseRule(c *column.Column, k string, cfg *align.Config) err
 			"nearest, previous or next",
 		)
 	case computes && c.StoredDType.Integer() && !cfg.DTypes[k].Float():
-		return bad(
-			"mode "+s.Options.Mode.String()+" of integers",
-			"nearest, previous or next; or "+robocache.Option(
-				"align",
-				"dtypes",
-				k,
-				"float32",
-			)+" where they are quantities",
-		)
+		return bad("mode "+s.Options.Mode.String()+" of integers", "nearest, previous or next; or "+
+			robocache.Option("align", "dtypes", k, "float32")+" where they are quantities")
 	}
 	if s.Options.Mode == align.Mean {
 		window := int64(cfg.Window)

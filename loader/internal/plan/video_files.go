@@ -113,13 +113,8 @@ func (src *Source) firstSize(
 			break
 		}
 		ref := make([]robocache.FrameRef, 1)
-		if err = src.Dataset.Frames(
-			ctx,
-			c.Key,
-			[]robocache.Row{{Episode: src.Table.Episode(i)}},
-			ref,
-		); err != nil ||
-			ref[0].Missing {
+		if err = src.Dataset.Frames(ctx, c.Key, []robocache.Row{{Episode: src.Table.Episode(i)}},
+			ref); err != nil || ref[0].Missing {
 			continue
 		}
 		if !c.IsVideo() {
