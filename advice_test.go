@@ -13,7 +13,10 @@ func TestAdvice(t *testing.T) {
 		finding Finding
 		want    string
 	}{
-		{Finding{Code: "unreadable-image"}, `Fetch the file again, or leave the episode out with OnBadEpisode: "skip"`},
+		{
+			Finding{Code: "unreadable-image"},
+			`Fetch the file again, or leave the episode out with OnBadEpisode: "skip"`,
+		},
 		{Finding{Code: "unreadable-image", Hint: "its own"}, "its own"},
 		{Finding{Code: "unreadable-image", Message: "cut; hint: fetch it"}, ""},
 		{Finding{Code: "latency"}, ""},
@@ -38,7 +41,8 @@ func TestAdvisedCodesExist(t *testing.T) {
 		t.Skip("no program grep")
 	}
 	for code := range adviceByCode {
-		out, err := exec.Command("grep", "-rlF", "--include=*.go", "--exclude=advice*", `"`+code+`"`, ".").
+		out, err := exec.Command("grep", "-rlF", "--include=*.go", "--exclude=advice*", `"`+code+
+			`"`, ".").
 			Output()
 		if err != nil || len(strings.TrimSpace(string(out))) == 0 {
 			t.Errorf("no finding has the code %s: %v", code, err)

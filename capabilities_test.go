@@ -27,11 +27,14 @@ func TestCapabilitiesOfPart(t *testing.T) {
 		Open: func(context.Context, string, robocache.OpenOptions) (robocache.Dataset, error) {
 			return whole, nil
 		},
-		Detect: func(context.Context, string, robocache.OpenOptions) (bool, error) { return false, nil },
+		Detect: func(context.Context, string, robocache.OpenOptions) (bool, error) {
+			return false, nil
+		},
 	})
 	rules := passesAll()
 	for _, name := range []string{
-		"GatherRagged", "LeaseFrames", "Valid", "TimesBy", "Rows", "VideoStart", "Lacks", "Diagnose",
+		"GatherRagged",
+		"LeaseFrames", "Valid", "TimesBy", "Rows", "VideoStart", "Lacks", "Diagnose",
 	} {
 		rules[name] = capabilities.Overrides
 	}

@@ -49,9 +49,17 @@ func TestDriftJSON(t *testing.T) {
 		"-1.5e1":              {PPM: -15},
 		`{"ppm": 3}`:          {PPM: 3},
 		`{"ppm": 3, "at": 0}`: {PPM: 3, Fixed: true},
-		`{"ppm": 3, "at": "1700000000000000001ns"}`: {PPM: 3, At: 1_700_000_000_000_000_001, Fixed: true},
-		`{"ppm": 3, "at": 1700000000}`:              {PPM: 3, At: 1_700_000_000_000_000_000, Fixed: true},
-		`{"ppm": 3, "at": 1.5}`:                     {PPM: 3, At: 1_500_000_000, Fixed: true},
+		`{"ppm": 3, "at": "1700000000000000001ns"}`: {
+			PPM:   3,
+			At:    1_700_000_000_000_000_001,
+			Fixed: true,
+		},
+		`{"ppm": 3, "at": 1700000000}`: {
+			PPM:   3,
+			At:    1_700_000_000_000_000_000,
+			Fixed: true,
+		},
+		`{"ppm": 3, "at": 1.5}`: {PPM: 3, At: 1_500_000_000, Fixed: true},
 	} {
 		var d robocache.Drift
 		if err := json.Unmarshal([]byte(text), &d); err != nil || d != want {
@@ -63,13 +71,26 @@ func TestDriftJSON(t *testing.T) {
 			t.Errorf("%s written as %s: %+v", text, b, again)
 		}
 	}
-	for _, text := range []string{`"80"`, `{}`, `{"at": 3}`, `{"ppm": 1, "rate": 2}`, `{"ppm": 1, "at": 1e300}`, `{"ppm": 1, "at": 1700000000000000001}`, `[1]`} {
+	for _, text := range []string{
+		`"80"`,
+		`{}`,
+		`{"at": 3}`,
+		`{"ppm": 1, "rate": 2}`,
+		`{"ppm": 1, "at": 1e300}`,
+		`{"ppm": 1, "at": 1700000000000000001}`,
+		`[1]`,
+	} {
 		var d robocache.Drift
 		if err := json.Unmarshal([]byte(text), &d); err == nil {
 			t.Errorf("%s is read as %+v", text, d)
 		}
 	}
-	for _, d := range []robocache.Drift{{PPM: 2e5}, {PPM: math.NaN()}, {PPM: math.Inf(-1)}, {PPM: 1, At: math.MinInt64, Fixed: true}} {
+	for _, d := range []robocache.Drift{
+		{PPM: 2e5},
+		{PPM: math.NaN()},
+		{PPM: math.Inf(-1)},
+		{PPM: 1, At: math.MinInt64, Fixed: true},
+	} {
 		if err := d.Check(); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v: %v", d, err)
 		}

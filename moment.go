@@ -12,7 +12,16 @@ import (
 var timeUnits = []struct {
 	suffix string
 	nanos  int64
-}{{"ns", 1}, {"us", 1e3}, {"µs", 1e3}, {"μs", 1e3}, {"ms", 1e6}, {"min", 60e9}, {"s", 1e9}, {"h", 3600e9}}
+}{
+	{"ns", 1},
+	{"us", 1e3},
+	{"µs", 1e3},
+	{"μs", 1e3},
+	{"ms", 1e6},
+	{"min", 60e9},
+	{"s", 1e9},
+	{"h", 3600e9},
+}
 
 const (
 	timeSyntax = `seconds as a number, or text with a unit, as "50ms"`

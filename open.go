@@ -326,7 +326,10 @@ func openDetected(ctx context.Context, uri string, opt OpenOptions) (Dataset, er
 			Where{"dataset": Redact(uri)},
 			"a file that no format knows",
 		).
-			WithHint("of a dataset of many files name the folder; known formats: %s", strings.Join(names, ", "))
+			WithHint(
+				"of a dataset of many files name the folder; known formats: %s",
+				strings.Join(names, ", "),
+			)
 	}
 	_, rest, remote := strings.Cut(uri, "://")
 	if failed != nil {

@@ -160,7 +160,8 @@ func CheckGrid(ctx context.Context, ds Dataset, hz Rate) error {
 		advice = clocks.hint + "; or state their rate: "
 	}
 	return Misuse("", nil, "%s", msg).
-		WithHint("%s%s says that the rows are at %s Hz; with the rate that they were recorded at in %s, %s resamples them",
+		WithHint("%s%s says that the rows are at %s Hz; with the rate that they were recorded at "+
+			"in %s, %s resamples them",
 			advice, Option("rows_hz", hz), hz, Option("rows_hz"), Option("hz", hz))
 }
 

@@ -7,7 +7,14 @@ import (
 )
 
 func TestRedact(t *testing.T) {
-	for uri, want := range map[string]string{"https://u:p@h/x?s=1#f": "https://h/x", "http://u:a/b@h:1/x": "http://h:1/x", "/a?b": "/a?b", "file:///a?b": "file:///a?b", "s3://k:s@b/x?y": "s3://b/x", "https://h": "https://h"} {
+	for uri, want := range map[string]string{
+		"https://u:p@h/x?s=1#f": "https://h/x",
+		"http://u:a/b@h:1/x":    "http://h:1/x",
+		"/a?b":                  "/a?b",
+		"file:///a?b":           "file:///a?b",
+		"s3://k:s@b/x?y":        "s3://b/x",
+		"https://h":             "https://h",
+	} {
 		if got := Redact(uri); got != want {
 			t.Errorf("%s: %s, want %s", uri, got, want)
 		}

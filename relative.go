@@ -259,7 +259,8 @@ func (f *Feature) CheckSummable(channels []int) error {
 	}
 	found := ""
 	if slices.ContainsFunc(f.Unsummable, func(c int) bool { return has(c, 1) }) {
-		found = "a rotation whose differences are no rotations (a quaternion, a matrix, or six numbers of one)"
+		found = "a rotation whose differences are no rotations (a quaternion, a matrix, or six " +
+			"numbers of one)"
 	}
 	for _, r := range f.Rotations {
 		if r.Form == FormQuat && has(r.At, 4) {

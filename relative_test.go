@@ -29,15 +29,30 @@ func TestRelativeChannels(t *testing.T) {
 		want   []int
 	}{
 		{key: "action", width: 7, names: pose, want: six},
-		{key: "action", width: 7, names: []string{"dx", "dy", "dz", "droll", "dpitch", "dyaw", "grip"}, want: six},
-		{key: "action", width: 4, names: []string{"d_x", "d_y", "d_z", "gripper"}, want: []int{0, 1, 2}},
+		{
+			key:   "action",
+			width: 7,
+			names: []string{"dx", "dy", "dz", "droll", "dpitch", "dyaw", "grip"},
+			want:  six,
+		},
+		{
+			key:   "action",
+			width: 4,
+			names: []string{"d_x", "d_y", "d_z", "gripper"},
+			want:  []int{0, 1, 2},
+		},
 		{key: "action", width: 2, names: []string{"deltaX", "gripper_delta"}, want: []int{0, 1}},
 		{key: "action", width: 3, names: []string{"delta_x", "y", "z"}, want: []int{0}},
 		{key: "rel_actions", width: 7, want: six},
 		{key: "action.world_vector", width: 3, want: []int{0, 1, 2}},
 		{key: "action.rotation_delta", width: 3, want: []int{0, 1, 2}},
 		{key: "action.gripper_closedness_action", width: 1},
-		{key: "action.delta_eef", width: 7, names: []string{"x", "y", "z", "a", "b", "c", "gripper"}, want: six},
+		{
+			key:   "action.delta_eef",
+			width: 7,
+			names: []string{"x", "y", "z", "a", "b", "c", "gripper"},
+			want:  six,
+		},
 		{key: "delta_actions", width: 14}, // Some of so many may be grippers.
 		{key: "action", width: 7},
 		{key: "action", width: 6, names: []string{"x", "y", "z", "roll", "pitch", "yaw"}},
@@ -124,7 +139,11 @@ func TestRelativeJSON(t *testing.T) {
 			t.Errorf("%s: %+v, want an error", text, r)
 		}
 	}
-	for _, r := range []Relative{{Channels: []int{7}}, {Channels: []int{-1}}, {Names: []string{"w"}}} {
+	for _, r := range []Relative{
+		{Channels: []int{7}},
+		{Channels: []int{-1}},
+		{Names: []string{"w"}},
+	} {
 		if _, err := r.Of(&f); !errors.Is(err, ErrMisuse) {
 			t.Errorf("%+v: %v, want misuse", r, err)
 		}
@@ -140,20 +159,57 @@ func TestCheckSummable(t *testing.T) {
 	}{
 		{Feature{Key: "action", Shape: []int{3}}, []int{0, 1, 2}, ""},
 		{Feature{Key: "action.delta_quat", Shape: []int{4}}, []int{0, 1, 2, 3}, "a quaternion"},
-		{Feature{Key: "action", Shape: []int{5}, Names: []byte(`["dx","dqx","dqy","dqz","dqw"]`)}, []int{0, 1, 2, 3, 4}, "a quaternion"},
-		{Feature{Key: "action", Shape: []int{5}, Names: []byte(`["dx","dqx","dqy","dqz","dqw"]`)}, []int{0}, ""},
-		{Feature{Key: "action", Shape: []int{7}, Rotations: []Rotation{{3, FormQuat}}}, []int{0, 1, 2, 3, 4, 5, 6}, "a quaternion"},
-		{Feature{Key: "action", Shape: []int{7}, Rotations: []Rotation{{3, FormQuat}}}, []int{0, 1, 2}, ""},
-		{Feature{Key: "action", Shape: []int{6}, Rotations: []Rotation{{3, FormRotVec}}}, []int{0, 1, 2, 3, 4, 5}, ""},
-		{Feature{Key: "action", Shape: []int{4}, Interpolation: "slerp"}, []int{0, 1, 2, 3}, "quaternions"},
-		{Feature{Key: "action_dict.rel_rot_6d", Shape: []int{6}}, []int{0, 1, 2, 3, 4, 5}, "a rotation of six numbers"},
+		{
+			Feature{
+				Key:   "action",
+				Shape: []int{5},
+				Names: []byte(`["dx","dqx","dqy","dqz","dqw"]`),
+			},
+			[]int{0, 1, 2, 3, 4},
+			"a quaternion",
+		},
+		{
+			Feature{
+				Key:   "action",
+				Shape: []int{5},
+				Names: []byte(`["dx","dqx","dqy","dqz","dqw"]`),
+			},
+			[]int{0},
+			"",
+		},
+		{
+			Feature{Key: "action", Shape: []int{7}, Rotations: []Rotation{{3, FormQuat}}},
+			[]int{0, 1, 2, 3, 4, 5, 6},
+			"a quaternion",
+		},
+		{
+			Feature{Key: "action", Shape: []int{7}, Rotations: []Rotation{{3, FormQuat}}},
+			[]int{0, 1, 2},
+			"",
+		},
+		{
+			Feature{Key: "action", Shape: []int{6}, Rotations: []Rotation{{3, FormRotVec}}},
+			[]int{0, 1, 2, 3, 4, 5},
+			"",
+		},
+		{
+			Feature{Key: "action", Shape: []int{4}, Interpolation: "slerp"},
+			[]int{0, 1, 2, 3},
+			"quaternions",
+		},
+		{
+			Feature{Key: "action_dict.rel_rot_6d", Shape: []int{6}},
+			[]int{0, 1, 2, 3, 4, 5},
+			"a rotation of six numbers",
+		},
 	} {
 		c.feature.Kind, c.feature.DType = KindNumeric, Float32
 		err := c.feature.CheckSummable(c.channels)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%s %s: %v", c.feature.Key, c.feature.Names, err)
-		case c.want != "" && (!errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"previous"`)):
+		case c.want != "" && (!errors.Is(err, ErrUnsupported) ||
+			!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), `"previous"`)):
 			t.Errorf("%s %s: %v, want %s and a hint", c.feature.Key, c.feature.Names, err, c.want)
 		}
 	}

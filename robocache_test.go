@@ -32,7 +32,13 @@ func TestRateNanosAgainstBigRat(t *testing.T) {
 			// floor(x + 1/2) of k·1e9·den/num
 			x := new(
 				big.Rat,
-			).SetFrac(new(big.Int).Mul(big.NewInt(k), new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den))), big.NewInt(r.Num))
+			).SetFrac(
+				new(big.Int).Mul(
+					big.NewInt(k),
+					new(big.Int).Mul(big.NewInt(1e9), big.NewInt(r.Den)),
+				),
+				big.NewInt(r.Num),
+			)
 			x.Add(x, big.NewRat(1, 2))
 			want := new(big.Int).Div(x.Num(), x.Denom()) // Euclidean: floor for a positive divisor
 			if !want.IsInt64() {
@@ -46,7 +52,14 @@ func TestRateNanosAgainstBigRat(t *testing.T) {
 }
 
 func TestRateOf(t *testing.T) {
-	for text, want := range map[string]Rate{"30": {30, 1}, "20.0": {20, 1}, "29.97": {2997, 100}, "30000/1001": {30000, 1001}, "0.5": {1, 2}, "60/2": {30, 1}} {
+	for text, want := range map[string]Rate{
+		"30":         {30, 1},
+		"20.0":       {20, 1},
+		"29.97":      {2997, 100},
+		"30000/1001": {30000, 1001},
+		"0.5":        {1, 2},
+		"60/2":       {30, 1},
+	} {
 		got, err := RateOf(text)
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
@@ -78,7 +91,15 @@ func TestErrorSaysPlaceAndClass(t *testing.T) {
 }
 
 func TestHalfToFloat32(t *testing.T) {
-	for h, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 1: 1.0 / (1 << 24), 0x03ff: 1023.0 / (1 << 24), 0x0400: 1.0 / (1 << 14)} {
+	for h, want := range map[uint16]float32{
+		0:      0,
+		0x3c00: 1,
+		0xc000: -2,
+		0x7bff: 65504,
+		1:      1.0 / (1 << 24),
+		0x03ff: 1023.0 / (1 << 24),
+		0x0400: 1.0 / (1 << 14),
+	} {
 		if got := HalfToFloat32(h); got != want {
 			t.Errorf("%#04x: %g, want %g", h, got, want)
 		}
@@ -121,8 +142,12 @@ func TestHubNames(t *testing.T) {
 	}
 	missing := &Error{Class: ErrNotFound, Op: "open", Msg: "no such file"}
 	for uri, hub := range map[string]bool{
-		"lerobot/pusht": true, "lerobot/svla_so100.v2.0": true, "hf://datasets/lerobot/pusht@v3.0": true, "hf://lerobot/pusht": true,
-		"data/pusht": false, "./lerobot/pusht": false, "/lerobot/pusht": false, "records/run.mcap": false, "a/b/c": false, "pusht": false,
+		"lerobot/pusht":                    true,
+		"lerobot/svla_so100.v2.0":          true,
+		"hf://datasets/lerobot/pusht@v3.0": true, "hf://lerobot/pusht": true,
+		"data/pusht":      false,
+		"./lerobot/pusht": false,
+		"/lerobot/pusht":  false, "records/run.mcap": false, "a/b/c": false, "pusht": false,
 	} {
 		var e *Error
 		if err := withHubHint(uri, missing); !errors.As(err, &e) ||

@@ -28,7 +28,11 @@ func TestSplitEpisodes(t *testing.T) {
 	if name, e := i.TrainSplit(); name != "train" || len(e) != 3 {
 		t.Errorf("for training: %s %v", name, e)
 	}
-	for _, j := range []*Info{{Episodes: 3, Splits: map[string]string{"train": "0:3"}}, {Episodes: 3, Splits: map[string]string{"val": "0:1"}}, {Episodes: 3, Split: "val", Splits: map[string]string{"train": "0:1"}}} {
+	for _, j := range []*Info{
+		{Episodes: 3, Splits: map[string]string{"train": "0:3"}},
+		{Episodes: 3, Splits: map[string]string{"val": "0:1"}},
+		{Episodes: 3, Split: "val", Splits: map[string]string{"train": "0:1"}},
+	} {
 		if name, _ := j.TrainSplit(); name != "" {
 			t.Errorf("%v: %s is chosen for training", j.Splits, name)
 		}

@@ -153,11 +153,15 @@ func coarseError(unit string, values []float64) error {
 		"",
 		nil,
 		"%s",
-		fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g %s later, "+
+		fmt.Sprintf("the timestamps are times since 1970 rounded to float32: the next one is %g "+
+			"%s later, "+
 			"and %d of %d equal the one before", step, unit, same, len(values)),
 	).
 		WithCause(ErrNoClock).
-		WithHint("Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: %s", Option("rows_hz", 10))
+		WithHint(
+			"Write them as float64 or as int64 nanoseconds, or pass the rate of the rows: %s",
+			Option("rows_hz", 10),
+		)
 }
 
 // unitError is the error of timestamps whose unit is not determined.

@@ -52,7 +52,8 @@ func TestInferTimeUnit(t *testing.T) {
 		switch {
 		case c.want != "" && (err != nil || g.Unit != c.want):
 			t.Errorf("%s: %q, %v; want %q", name, g.Unit, err, c.want)
-		case c.want == "" && (!errors.Is(err, robocache.ErrMisuse) || !errors.Is(err, robocache.ErrNoClock)):
+		case c.want == "" && (!errors.Is(err, robocache.ErrMisuse) ||
+			!errors.Is(err, robocache.ErrNoClock)):
 			t.Errorf("%s: %q, %v; want Misuse", name, g.Unit, err)
 		case c.want == "" && !strings.Contains(err.Error(), `Options: {"timestamp_unit": "ms"}`):
 			t.Errorf("%s: %v", name, err)

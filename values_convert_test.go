@@ -38,8 +38,11 @@ func TestHalfOfFloat32(t *testing.T) {
 func TestInt64s(t *testing.T) {
 	raw := []byte{1, 0xff, 0x80, 0xff, 0xff, 0xff, 0xff, 0xff}
 	for d, want := range map[DType][]int64{
-		Bool: {1, 255, 128, 255, 255, 255, 255, 255}, Int8: {1, -1, -128, -1, -1, -1, -1, -1}, Uint8: {1, 255, 128, 255, 255, 255, 255, 255},
-		Int16: {-255, -128, -1, -1}, Uint16: {0xff01, 0xff80, 0xffff, 0xffff}, Int32: {-0x7f00ff, -1}, Uint32: {0xff80ff01, 0xffffffff},
+		Bool: {1, 255, 128, 255, 255, 255, 255, 255},
+		Int8: {1, -1, -128, -1, -1, -1, -1, -1}, Uint8: {1, 255, 128, 255, 255, 255, 255, 255},
+		Int16:  {-255, -128, -1, -1},
+		Uint16: {0xff01, 0xff80, 0xffff, 0xffff},
+		Int32:  {-0x7f00ff, -1}, Uint32: {0xff80ff01, 0xffffffff},
 		Int64: {-0x7f00ff}, Uint64: {-0x7f00ff}, Float32: nil, String: nil,
 	} {
 		if got := Int64s(nil, d, raw); !slices.Equal(got, want) {

@@ -160,10 +160,15 @@ func TestAugmentIsAFunctionOfTheSample(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, change := range map[string]func(*options.Config){
-		"plain": func(*options.Config) {}, "threads": func(c *options.Config) { c.Threads, c.BatchSize, c.Prefetch = 4, 3, 9 }, "ram": func(c *options.Config) { c.Cache = "ram" },
-		"disk": func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" }, "disk again": func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" },
-		"global": func(c *options.Config) { c.Shuffle = Global }, "pool": func(c *options.Config) { c.Shuffle, c.PoolEpisodes = Pool, 2 },
-		"rank": func(c *options.Config) { c.Rank, c.WorldSize, c.BatchSize = 1, 2, 4 }, "episodes": func(c *options.Config) { c.Episodes = []int{1, 2} },
+		"plain":      func(*options.Config) {},
+		"threads":    func(c *options.Config) { c.Threads, c.BatchSize, c.Prefetch = 4, 3, 9 },
+		"ram":        func(c *options.Config) { c.Cache = "ram" },
+		"disk":       func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" },
+		"disk again": func(c *options.Config) { c.Cache, c.CacheFormat = dir, "rgb" },
+		"global":     func(c *options.Config) { c.Shuffle = Global },
+		"pool":       func(c *options.Config) { c.Shuffle, c.PoolEpisodes = Pool, 2 },
+		"rank":       func(c *options.Config) { c.Rank, c.WorldSize, c.BatchSize = 1, 2, 4 },
+		"episodes":   func(c *options.Config) { c.Episodes = []int{1, 2} },
 	} {
 		cfg := base
 		cfg.BatchSize = 5
@@ -210,7 +215,9 @@ func TestAugmentedFloats(t *testing.T) {
 	cfg := options.Config{Augment: augmentOf(
 		t,
 		`{"color_jitter": {"hue": 0.2}, "hflip": {"p": 1, "negate": {"observation.state": [0, 1]}}}`,
-	), Order: options.Order{BatchSize: 6}, Windows: options.Windows{Keys: []string{"cam", "observation.state"}}}
+	),
+		Order:   options.Order{BatchSize: 6},
+		Windows: options.Windows{Keys: []string{"cam", "observation.state"}}}
 	b8, err := mustLoader(t, f, cfg).Next(bg)
 	if err != nil {
 		t.Fatal(err)
@@ -258,7 +265,11 @@ func TestAugmentedFloats(t *testing.T) {
 	// The state is mirrored as it was recorded, then normalised.
 	for i, x := range column.Floats32(b8.Tensor("observation.state").Data) {
 		k := i % 3
-		want := -column.Floats32(plain.Tensor("observation.state").Data)[i] - 2*[]float32{1, 2, 3}[k]/[]float32{2, 1, 4}[k]
+		want := -column.Floats32(plain.Tensor("observation.state").Data)[i] - 2*[]float32{
+			1,
+			2,
+			3,
+		}[k]/[]float32{2, 1, 4}[k]
 		if k == 1 {
 			want = 0 // constant
 		} else if k == 2 {
@@ -500,7 +511,11 @@ func TestAugmentMisuse(t *testing.T) {
 		{`{"random_crop": {"size": [7, 7], "pad": 1}}`, "cam", "6×8"},
 		{`{"random_crop": {"size": [3]}}`, "cam", "height, width"},
 		{`{"random_crop": {"pad": -1}}`, "cam", "pad"},
-		{flip(`, "keep": ["action"]`)[:9] + `{"p": 1.5, "keep": [` + all + `]}}`, "", "probability"},
+		{
+			flip(`, "keep": ["action"]`)[:9] + `{"p": 1.5, "keep": [` + all + `]}}`,
+			"",
+			"probability",
+		},
 		{`{"color_jitter": {"hue": 0.6}}`, "cam", "hue"},
 		{`{"color_jitter": {"hue": [-0.7, 0]}}`, "cam", "hue"},
 		{`{"color_jitter": {"brightness": -0.1}}`, "cam", "brightness"},

@@ -70,9 +70,53 @@ func BenchmarkSeveralClocks(b *testing.B) {
 		name string
 		cfg  options.Config
 	}{
-		{"grid", options.Config{Windows: options.Windows{Hz: &hz, Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
-		{"anchor", options.Config{Windows: options.Windows{Deltas: deltas("joints", second, "imu", second, "pose", second, "exposure", second)}}},
-		{"spans", options.Config{Windows: options.Windows{Native: NativeWindows{{Key: "imu", Span: &[2]float64{-1, 0}}, {Key: "joints", Span: &[2]float64{-1, 0}}, {Key: "pose", Span: &[2]float64{-1, 0}}}}}},
+		{
+			"grid",
+			options.Config{
+				Windows: options.Windows{
+					Hz: &hz,
+					Deltas: deltas(
+						"joints",
+						second,
+						"imu",
+						second,
+						"pose",
+						second,
+						"exposure",
+						second,
+					),
+				},
+			},
+		},
+		{
+			"anchor",
+			options.Config{
+				Windows: options.Windows{
+					Deltas: deltas(
+						"joints",
+						second,
+						"imu",
+						second,
+						"pose",
+						second,
+						"exposure",
+						second,
+					),
+				},
+			},
+		},
+		{
+			"spans",
+			options.Config{
+				Windows: options.Windows{
+					Native: NativeWindows{
+						{Key: "imu", Span: &[2]float64{-1, 0}},
+						{Key: "joints", Span: &[2]float64{-1, 0}},
+						{Key: "pose", Span: &[2]float64{-1, 0}},
+					},
+				},
+			},
+		},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			c.cfg.BatchSize, c.cfg.Shuffle, c.cfg.Keys, c.cfg.Threads = 64, Global, keys, 1

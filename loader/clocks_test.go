@@ -108,7 +108,9 @@ func TestAnchors(t *testing.T) {
 		want := interp(
 			at,
 			r.eps[row.Episode]["joints"],
-			func(j int) float64 { return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1) },
+			func(j int) float64 {
+				return r.value("joints", robocache.Row{Episode: row.Episode, Index: j}, 1)
+			},
 		)
 		if got := column.Floats32(b.Tensor("joints").Data)[i*3+1]; math.Abs(float64(got)-want) >
 			1e-3 {
@@ -186,7 +188,11 @@ func TestAnchors(t *testing.T) {
 	if got := column.AsSlice[int64](b.Tensor("mode").Data)[17]; got != 15 {
 		t.Errorf("mode of row 17: %v", got)
 	}
-	for _, bad := range []options.Config{{Windows: options.Windows{Anchor: "joint"}}, {Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}}, {Align: &align.Config{Extent: "union"}}} {
+	for _, bad := range []options.Config{
+		{Windows: options.Windows{Anchor: "joint"}},
+		{Windows: options.Windows{Anchor: "joints", Hz: &robocache.Rate{Num: 5, Den: 1}}},
+		{Align: &align.Config{Extent: "union"}},
+	} {
 		if _, err := NewMap(bg, r, bad); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%+v gives %v", bad, err)
 		}
@@ -263,7 +269,9 @@ func TestSpans(t *testing.T) {
 	}
 	for i, f := range b.Fields {
 		if f.Key == "imu" &&
-			(!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths || b.Fields[i+1].Key != "imu_lengths" || !b.Fields[i+2].Times || b.Fields[i+2].Key != "imu_times" || b.Tensor("imu_times_lengths") != nil) {
+			(!f.Ragged || !slices.Equal(f.Shape, []int{-1, 2}) || !b.Fields[i+1].Lengths ||
+				b.Fields[i+1].Key != "imu_lengths" || !b.Fields[i+2].Times ||
+				b.Fields[i+2].Key != "imu_times" || b.Tensor("imu_times_lengths") != nil) {
 			t.Errorf("%+v", b.Fields)
 		}
 	}
@@ -344,7 +352,8 @@ func TestWindowsInTime(t *testing.T) {
 			) > 1e-12 {
 				t.Fatalf("inertia of sample %d, step %d: %v, expected %v", i, k, got, want)
 			}
-			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < timestamps[0] || at > timestamps[len(timestamps)-1]) {
+			if pad := b.Tensor("imu_is_pad").Data[i*5+k] == 1; pad != (at < timestamps[0] ||
+				at > timestamps[len(timestamps)-1]) {
 				t.Fatalf("mask of sample %d, step %d", i, k)
 			}
 		}
@@ -444,7 +453,11 @@ func TestWindowsInTime(t *testing.T) {
 			f,
 			options.Config{Align: &align.Config{
 				Modes: map[string]align.Mode{"observation.state": align.Linear},
-			}, Windows: options.Windows{Keys: []string{"observation.state"}, Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}}}},
+			},
+				Windows: options.Windows{
+					Keys:   []string{"observation.state"},
+					Native: NativeWindows{{Key: "observation.state", Offsets: []float64{-0.05}}},
+				}},
 		),
 	)
 	if x := column.Floats32(b.Tensor("observation.state").Data); x[3*4] != 3.5 {
@@ -493,7 +506,8 @@ func TestMaskedStreams(t *testing.T) {
 		}
 		for k, d := range []int64{-20e6, 0} {
 			j, _ := slices.BinarySearch(r.eps[0]["joints"], r.eps[0][""][i]+d+1)
-			if got := b.Tensor("joints_is_pad").Data[2*i+k]; (got == 1) != ((j-1)%4 == 3 || r.eps[0][""][i]+d > r.eps[0]["joints"][149]) {
+			if got := b.Tensor("joints_is_pad").Data[2*i+k]; (got == 1) != ((j-1)%4 == 3 ||
+				r.eps[0][""][i]+d > r.eps[0]["joints"][149]) {
 				t.Fatalf("joints of row %d, step %d: mask %d, row %d", i, k, got, j-1)
 			}
 		}
@@ -519,7 +533,12 @@ func TestWindowMisuse(t *testing.T) {
 			t.Errorf("%+v gives %v", w, err)
 		}
 	}
-	for _, text := range []string{`{"windows": {"imu": {"span": [0]}}}`, `{"windows": {"imu": {"span": [0, 1], "cont": 3}}}`, `{"windows": {"imu": []}}`, `{"windows": {"imu": {"span": [0, 1], "count": 0}}}`} {
+	for _, text := range []string{
+		`{"windows": {"imu": {"span": [0]}}}`,
+		`{"windows": {"imu": {"span": [0, 1], "cont": 3}}}`,
+		`{"windows": {"imu": []}}`,
+		`{"windows": {"imu": {"span": [0, 1], "count": 0}}}`,
+	} {
 		if _, err := options.ParseConfig([]byte(text)); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%s gives %v", text, err)
 		}

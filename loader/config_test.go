@@ -17,8 +17,14 @@ func TestKeyOrderAndDTypes(t *testing.T) {
 	f := newFake(10)
 	d := deltas("action", []float64{0, 0.1}, "cam", []float64{0}, "count", []float64{0})
 	for compat, want := range map[string]string{
-		"":        "cam uint8 [1 3 4 6]; observation.state float32 [3]; action float64 [2 2]; count int16 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
-		"lerobot": "cam float32 [3 4 6]; observation.state float32 [3]; action float32 [2 2]; count int64 [1]; done bool []; label string []; language_events json []; index int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task string []",
+		"": "cam uint8 [1 3 4 6]; observation.state float32 [3]; action float64 [2 2]; " +
+			"count int16 [1]; done bool []; label string []; language_events json []; index " +
+			"int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task " +
+			"string []",
+		"lerobot": "cam float32 [3 4 6]; observation.state float32 [3]; action float32 [2 2]; " +
+			"count int64 [1]; done bool []; label string []; language_events json []; index " +
+			"int64 []; action_is_pad bool [2]; cam_is_pad bool [1]; count_is_pad bool [1]; task " +
+			"string []",
 	} {
 		m, err := NewMap(
 			bg,
@@ -84,14 +90,16 @@ func TestConfigErrors(t *testing.T) {
 		`{"deadline_s": 1e10}`:  "Deadline: expected",
 		`{"deadline_s": 1e-12}`: "Deadline: expected",
 		`{"hz": 5, "align": {"offset": {"action": "2305843009213693952ns"}}}`: "offset",
-		`{"normalize": "mean_sd"}`:                              "mean_std",
-		`{"normalize": {"actoin": "mean_std"}}`:                 "action",
-		`{"image_size": [1]}`:                                   "ImageSize: expected",
-		`{"hz": 0}`:                                             "rate",
-		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`:      "not computed with",
-		`{"episodes": []}`:                                      "",
-		`{"batch_size": 11, "drop_last": true}`:                 "an epoch of 10 samples holds no batch: BatchSize: 11",
-		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "BatchSize: 6 × WorldSize: 2, 12 samples a step",
+		`{"normalize": "mean_sd"}`:                         "mean_std",
+		`{"normalize": {"actoin": "mean_std"}}`:            "action",
+		`{"image_size": [1]}`:                              "ImageSize: expected",
+		`{"hz": 0}`:                                        "rate",
+		`{"align": {"hz": 5, "modes": {"cam": "linear"}}}`: "not computed with",
+		`{"episodes": []}`:                                 "",
+		`{"batch_size": 11, "drop_last": true}`: "an epoch of 10 samples holds " +
+			"no batch: BatchSize: 11",
+		`{"batch_size": 6, "drop_last": true, "world_size": 2}`: "BatchSize: 6 × WorldSize: 2, " +
+			"12 samples a step",
 	} {
 		cfg, err := options.ParseConfig([]byte(text))
 		if err == nil {
@@ -128,7 +136,10 @@ func TestConfigErrors(t *testing.T) {
 }
 
 func TestNormalize(t *testing.T) {
-	for mode, want := range map[string][]float32{"mean_std": {(1003 - 1) / (2 + 1e-8), 0, (1003.25 - 3) / (4 + 1e-8)}, "min_max": {2*1003/float32(10) - 1, 0, 2*(1003.25-1)/float32(2) - 1}} {
+	for mode, want := range map[string][]float32{
+		"mean_std": {(1003 - 1) / (2 + 1e-8), 0, (1003.25 - 3) / (4 + 1e-8)},
+		"min_max":  {2*1003/float32(10) - 1, 0, 2*(1003.25-1)/float32(2) - 1},
+	} {
 		m, err := NewMap(
 			bg,
 			newFake(4, 10),
@@ -199,8 +210,12 @@ func TestTolerance(t *testing.T) {
 // parsed configuration does not panic.
 func FuzzConfig(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `{"batch_size": 3, "shuffle": false}`, `{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`, `{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
-		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`, `{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`,
+		`{}`,
+		`{"batch_size": 3, "shuffle": false}`,
+		`{"delta_timestamps": {"action": [0, 0.1]}, "hz": 12.5}`,
+		`{"align": {"hz": 5, "edge": {"*": "mask"}, "max_gap": 0.1}}`,
+		`{"normalize": {"observation.state": {"mode": "min_max", "low": [0], "high": [1]}}}`,
+		`{"memory_budget": "1GiB", "episodes": [1, 0], "image_size": [2, 2]}`,
 	} {
 		f.Add(s)
 	}

@@ -27,16 +27,42 @@ func TestFramesStayOnDevice(t *testing.T) {
 	}{
 		{"global", func(c *loader.Config, g *gpu) {}, false},
 		{"scaled", func(c *loader.Config, g *gpu) { c.ImageSize = []int{224, 224} }, false},
-		{"letterbox", func(c *loader.Config, g *gpu) { c.ImageSize, c.ImageResize = []int{96, 224}, "letterbox" }, false},
+		{
+			"letterbox",
+			func(c *loader.Config, g *gpu) {
+				c.ImageSize, c.ImageResize = []int{96, 224}, "letterbox"
+			},
+			false,
+		},
 		{"floats", func(c *loader.Config, g *gpu) { c.ImageDType = loader.Float32 }, false},
 		{"pool", func(c *loader.Config, g *gpu) { c.Shuffle = loader.Pool }, true},
-		{"pool, scaled", func(c *loader.Config, g *gpu) { c.Shuffle, c.ImageSize = loader.Pool, []int{84, 84} }, false},
-		{"pool, no room", func(c *loader.Config, g *gpu) { c.Shuffle, c.DeviceMemory = loader.Pool, 1 }, false},
-		{"pool, scaled, no memory", func(c *loader.Config, g *gpu) { c.Shuffle, c.ImageSize, g.most = loader.Pool, []int{84, 84}, 16<<20 }, false},
+		{
+			"pool, scaled",
+			func(c *loader.Config, g *gpu) { c.Shuffle, c.ImageSize = loader.Pool, []int{84, 84} },
+			false,
+		},
+		{
+			"pool, no room",
+			func(c *loader.Config, g *gpu) { c.Shuffle, c.DeviceMemory = loader.Pool, 1 },
+			false,
+		},
+		{
+			"pool, scaled, no memory",
+			func(c *loader.Config, g *gpu) {
+				c.Shuffle, c.ImageSize, g.most = loader.Pool, []int{84, 84}, 16<<20
+			},
+			false,
+		},
 		{"both", func(c *loader.Config, g *gpu) { c.Decode = loader.DecodeAuto }, false},
-		{"pool, both", func(c *loader.Config, g *gpu) { c.Shuffle, c.Decode = loader.Pool, loader.DecodeAuto }, false},
+		{
+			"pool, both",
+			func(c *loader.Config, g *gpu) { c.Shuffle, c.Decode = loader.Pool, loader.DecodeAuto },
+			false,
+		},
 		{"windows", func(c *loader.Config, g *gpu) {
-			c.Deltas = loader.Deltas{{Key: "observation.images.cam_high", Offsets: []float64{-0.1, 0}}}
+			c.Deltas = loader.Deltas{
+				{Key: "observation.images.cam_high", Offsets: []float64{-0.1, 0}},
+			}
 		}, false},
 		{"failing", func(c *loader.Config, g *gpu) { g.fails = 60 }, false},
 	} {
@@ -254,9 +280,18 @@ func TestCacheOnDevice(t *testing.T) {
 		})
 	}
 	for want, cfg := range map[string]loader.Config{
-		"no frames of these batches are made on a device": {CacheOptions: loader.CacheOptions{Cache: "device"}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
-		"DeviceMemory: expected":                          {CacheOptions: loader.CacheOptions{Cache: "device"}, Device: loader.Device{Raw: true, Decode: loader.DecodeGPU}},
-		"in place of CacheBudget":                         {CacheOptions: loader.CacheOptions{Cache: "device", CacheBudget: 1 << 30}, Device: loader.Device{Raw: true, DeviceMemory: 1 << 30}},
+		"no frames of these batches are made on a device": {
+			CacheOptions: loader.CacheOptions{Cache: "device"},
+			Device:       loader.Device{Raw: true, DeviceMemory: 1 << 30},
+		},
+		"DeviceMemory: expected": {
+			CacheOptions: loader.CacheOptions{Cache: "device"},
+			Device:       loader.Device{Raw: true, Decode: loader.DecodeGPU},
+		},
+		"in place of CacheBudget": {
+			CacheOptions: loader.CacheOptions{Cache: "device", CacheBudget: 1 << 30},
+			Device:       loader.Device{Raw: true, DeviceMemory: 1 << 30},
+		},
 	} {
 		if _, err := loader.New(t.Context(), ds, cfg); err == nil ||
 			!strings.Contains(err.Error(), want) {

@@ -63,7 +63,8 @@ func TestFloatDepthStills(t *testing.T) {
 			if x.DType != robocache.Float32 || x.Shape[1] != 1 {
 				t.Fatalf("%v %v", x.DType, x.Shape)
 			}
-			if got, want := column.Floats32(x.Data)[4*len(x.Data)/4/b.Rows], (0.5+4.0/8)*scale; got != want {
+			if got, want := column.Floats32(x.Data)[4*len(x.Data)/4/b.Rows], (0.5+
+				4.0/8)*scale; got != want {
 				t.Errorf("size %v, unit %s: row 4 is %v, expected %v", size, unit, got, want)
 			}
 		}

@@ -38,17 +38,32 @@ func (s *skewed) Times(ctx context.Context, e int, key string) ([]int64, error) 
 func TestDrift(t *testing.T) {
 	r := newRobot(1.5, 2.9)
 	s := &skewed{newRobot(1.5, 2.9), 40e6, 250}
-	both := func(v align.Nanos) map[string]align.Nanos { return map[string]align.Nanos{"imu": v, "pose": v} }
+	both := func(v align.Nanos) map[string]align.Nanos {
+		return map[string]align.Nanos{"imu": v, "pose": v}
+	}
 	drift := func(ppm float64) map[string]robocache.Drift {
 		return map[string]robocache.Drift{"imu": {PPM: ppm}, "pose": {PPM: ppm}}
 	}
 	keys := []string{"joints", "imu", "pose"}
 	for name, cfg := range map[string]options.Config{
-		"rows":    {Windows: options.Windows{Keys: keys}},
-		"grid":    {Align: &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}}, Windows: options.Windows{Keys: keys}},
-		"anchor":  {Windows: options.Windows{Keys: keys, Anchor: "imu"}},
-		"windows": {Windows: options.Windows{Keys: keys, Native: NativeWindows{{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7}, {Key: "pose", Span: &[2]float64{-0.05, 0}}}}},
-		"deltas":  {Windows: options.Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})}},
+		"rows": {Windows: options.Windows{Keys: keys}},
+		"grid": {
+			Align:   &align.Config{HZ: robocache.Rate{Num: 50, Den: 1}},
+			Windows: options.Windows{Keys: keys},
+		},
+		"anchor": {Windows: options.Windows{Keys: keys, Anchor: "imu"}},
+		"windows": {
+			Windows: options.Windows{
+				Keys: keys,
+				Native: NativeWindows{
+					{Key: "imu", Span: &[2]float64{-0.1, 0.1}, Count: 7},
+					{Key: "pose", Span: &[2]float64{-0.05, 0}},
+				},
+			},
+		},
+		"deltas": {
+			Windows: options.Windows{Keys: keys, Deltas: deltas("imu", []float64{-0.1, 0, 0.1})},
+		},
 	} {
 		want := allOf(t, mustMap(t, r, cfg))
 		a := align.Config{Offset: both(-40e6), Drift: drift(250)}

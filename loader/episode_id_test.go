@@ -13,8 +13,14 @@ import (
 // timeline, and is delivered on request only.
 func TestEpisodeID(t *testing.T) {
 	for _, cfg := range []options.Config{
-		{Windows: options.Windows{Keys: []string{"index", options.EpisodeID}}, Order: options.Order{BatchSize: 4, Seed: 3}},
-		{Windows: options.Windows{Keys: []string{"index", options.EpisodeID}}, Order: options.Order{BatchSize: 4, Seed: 3, Episodes: []int{2, 0}}},
+		{
+			Windows: options.Windows{Keys: []string{"index", options.EpisodeID}},
+			Order:   options.Order{BatchSize: 4, Seed: 3},
+		},
+		{
+			Windows: options.Windows{Keys: []string{"index", options.EpisodeID}},
+			Order:   options.Order{BatchSize: 4, Seed: 3, Episodes: []int{2, 0}},
+		},
 	} {
 		l, err := New(bg, newFake(3, 2, 5), cfg)
 		if err != nil {

@@ -41,7 +41,11 @@ func waits(t testing.TB, l *Loader, epochs int, each time.Duration) (out [][]tim
 // while the last batches are delivered, so that the consumer does not wait for its first batch.
 // Nothing is begun after the first epoch until a second one is requested.
 func TestEpochsFollowWithoutAGap(t *testing.T) {
-	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}}, {Order: options.Order{Shuffle: Global, DropLast: true}}} {
+	for _, cfg := range []options.Config{
+		{Order: options.Order{Shuffle: Global}},
+		{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}},
+		{Order: options.Order{Shuffle: Global, DropLast: true}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake(lengthsFor(5, 6, 10, 20)...)
 			f.slow = time.Millisecond
@@ -80,18 +84,66 @@ func TestEpochsThatFollowAreTheSame(t *testing.T) {
 	g.tag = "g"
 	f.frames.lost = map[string]bool{"v1.mp4": true}
 	for name, cfg := range map[string]options.Config{
-		"file":            {},
-		"global":          {Order: options.Order{Shuffle: Global}},
-		"pool":            {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2}}},
-		"a rank":          {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2}, WorldSize: 2, Rank: 1}},
-		"short":           {Order: options.Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"}},
-		"drop_last":       {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, DropLast: true}},
-		"small epochs":    {Mixture: options.Mixture{EpochSize: 8}, Order: options.Order{Shuffle: Pool}},
-		"stratified":      {Mixture: options.Mixture{EpochSize: 60, Stratified: true}, Order: options.Order{Shuffle: Global}, Runtime: options.Runtime{Prefetch: 1}},
-		"skip":            {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip"}},
-		"skip, pool":      {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", DropLast: true}},
-		"skip, a rank":    {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 2000}, OnBadEpisode: "skip", WorldSize: 2}},
-		"skip, drop_last": {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip", DropLast: true, WorldSize: 2}},
+		"file":   {},
+		"global": {Order: options.Order{Shuffle: Global}},
+		"pool": {
+			Order: options.Order{
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2},
+			},
+		},
+		"a rank": {
+			Order: options.Order{
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 2000, PoolShards: 2},
+				WorldSize: 2,
+				Rank:      1,
+			},
+		},
+		"short": {
+			Order: options.Order{Shuffle: Global, WorldSize: 3, Rank: 2, Uneven: "short"},
+		},
+		"drop_last": {
+			Order: options.Order{
+				Shuffle:   Pool,
+				PoolOrder: options.PoolOrder{PoolSize: 2000},
+				DropLast:  true,
+			},
+		},
+		"small epochs": {
+			Mixture: options.Mixture{EpochSize: 8},
+			Order:   options.Order{Shuffle: Pool},
+		},
+		"stratified": {
+			Mixture: options.Mixture{EpochSize: 60, Stratified: true},
+			Order:   options.Order{Shuffle: Global},
+			Runtime: options.Runtime{Prefetch: 1},
+		},
+		"skip": {Order: options.Order{Shuffle: Global, OnBadEpisode: "skip"}},
+		"skip, pool": {
+			Order: options.Order{
+				Shuffle:      Pool,
+				PoolOrder:    options.PoolOrder{PoolSize: 2000},
+				OnBadEpisode: "skip",
+				DropLast:     true,
+			},
+		},
+		"skip, a rank": {
+			Order: options.Order{
+				Shuffle:      Pool,
+				PoolOrder:    options.PoolOrder{PoolSize: 2000},
+				OnBadEpisode: "skip",
+				WorldSize:    2,
+			},
+		},
+		"skip, drop_last": {
+			Order: options.Order{
+				Shuffle:      Global,
+				OnBadEpisode: "skip",
+				DropLast:     true,
+				WorldSize:    2,
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Seed, cfg.BatchSize, cfg.Threads, cfg.CacheFormat, cfg.Keys = 3, 8, 2, "rgb", []string{

@@ -263,7 +263,8 @@ func (r fakeFiles) Open(_ context.Context, path string) (frames.File, error) {
 		return nil, &robocache.Error{Class: robocache.ErrNotFound, Msg: "no file " + path}
 	}
 	n := r.f.opened.Add(1)
-	for most := r.f.mostOpen.Load(); n > most && !r.f.mostOpen.CompareAndSwap(most, n); most = r.f.mostOpen.Load() {
+	for most := r.f.mostOpen.Load(); n > most &&
+		!r.f.mostOpen.CompareAndSwap(most, n); most = r.f.mostOpen.Load() {
 	}
 	return fakeFile{r.f, path}, nil
 }

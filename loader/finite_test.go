@@ -67,11 +67,26 @@ func given(t *testing.T, l *Loader) map[int]int {
 // timeline and spans.
 func TestNaNIsAnError(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
-		"rows":     {Windows: options.Windows{Keys: []string{"action"}}},
-		"window":   {Windows: options.Windows{Keys: []string{"action"}, Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}}}},
-		"timeline": {Windows: options.Windows{Keys: []string{"action"}}, Align: &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}}},
-		"span":     {Windows: options.Windows{Keys: []string{"action"}, Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}}}},
-		"more":     {Windows: options.Windows{Keys: []string{"cam", "action", "observation.state"}}},
+		"rows": {Windows: options.Windows{Keys: []string{"action"}}},
+		"window": {
+			Windows: options.Windows{
+				Keys:   []string{"action"},
+				Deltas: Deltas{{Key: "action", Offsets: []float64{0, 0.1}}},
+			},
+		},
+		"timeline": {
+			Windows: options.Windows{Keys: []string{"action"}},
+			Align:   &align.Config{HZ: robocache.Rate{Num: 20, Den: 1}},
+		},
+		"span": {
+			Windows: options.Windows{
+				Keys:   []string{"action"},
+				Native: NativeWindows{{Key: "action", Span: &[2]float64{-0.1, 0}}},
+			},
+		},
+		"more": {
+			Windows: options.Windows{Keys: []string{"cam", "action", "observation.state"}},
+		},
 	} {
 		m, err := NewMap(bg, newHoled(), cfg)
 		if err != nil {
@@ -88,7 +103,15 @@ func TestNaNIsAnError(t *testing.T) {
 		if !errors.Is(err, robocache.ErrMalformed) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, s := range []string{"episode 1", "row 4", "column 1", "action", "NaN", "the first of 2", "OnNaN"} {
+		for _, s := range []string{
+			"episode 1",
+			"row 4",
+			"column 1",
+			"action",
+			"NaN",
+			"the first of 2",
+			"OnNaN",
+		} {
 			if !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %v does not name %s", name, err, s)
 			}

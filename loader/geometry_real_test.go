@@ -35,7 +35,12 @@ func TestResizeOfVideo(t *testing.T) {
 		for _, x := range []struct {
 			how                   loader.Resize
 			h, w, sh, sw, top, in int
-		}{{loader.Letterbox, 100, 100, 75, 100, 12, 0}, {loader.Letterbox, 60, 90, 60, 80, 0, 5}, {loader.Crop, 100, 100, 100, 133, 0, -16}, {loader.Crop, 60, 90, 68, 90, -4, 0}} {
+		}{
+			{loader.Letterbox, 100, 100, 75, 100, 12, 0},
+			{loader.Letterbox, 60, 90, 60, 80, 0, 5},
+			{loader.Crop, 100, 100, 100, 133, 0, -16},
+			{loader.Crop, 60, 90, 68, 90, -4, 0},
+		} {
 			got := from(
 				loader.Config{
 					Images: loader.Images{
@@ -87,7 +92,10 @@ func TestResizeOfVideo(t *testing.T) {
 			{},
 			{CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"}},
 			{CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "yuv"}},
-			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}, Images: loader.Images{ImageResize: "stretch"}},
+			{
+				CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"},
+				Images:       loader.Images{ImageResize: "stretch"},
+			},
 			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}},
 			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "rgb"}},
 			{CacheOptions: loader.CacheOptions{Cache: dir, CacheFormat: "yuv"}},

@@ -9,7 +9,11 @@ import (
 )
 
 func TestResizeMisuse(t *testing.T) {
-	for _, cfg := range []options.Config{{Images: options.Images{ImageResize: "letterbox"}}, {Images: options.Images{ImageResize: "crop"}}, {Images: options.Images{ImageResize: "squash", ImageSize: []int{2, 2}}}} {
+	for _, cfg := range []options.Config{
+		{Images: options.Images{ImageResize: "letterbox"}},
+		{Images: options.Images{ImageResize: "crop"}},
+		{Images: options.Images{ImageResize: "squash", ImageSize: []int{2, 2}}},
+	} {
 		if _, err := New(bg, newFake(5), cfg); !errors.Is(err, robocache.ErrMisuse) {
 			t.Errorf("%q: %v", cfg.ImageResize, err)
 		}

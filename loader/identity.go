@@ -53,7 +53,8 @@ func (l *Loader) dataMismatch(s *State) string {
 			return "the state is of other data: " + name + "here is no stream " + print.Stream
 		}
 		if hash := src.ValuesHash(print.Stream); hash != "" && hash != print.Values {
-			return "the state is of other data: " + name + "equally many episodes of equal lengths, but the values of " + print.Stream + " differ"
+			return "the state is of other data: " + name + "equally many episodes of equal " +
+				"lengths, but the values of " + print.Stream + " differ"
 		}
 	}
 	return ""

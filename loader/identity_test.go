@@ -65,7 +65,11 @@ func TestStateOfOtherValues(t *testing.T) {
 func TestRankOrder(t *testing.T) {
 	for _, shuffle := range []Shuffle{FileOrder, Global, Pool} {
 		for _, world := range []int{1, 2, 3} {
-			for _, how := range []options.Config{{}, {Order: options.Order{Uneven: "short"}}, {Order: options.Order{DropLast: true}}} {
+			for _, how := range []options.Config{
+				{},
+				{Order: options.Order{Uneven: "short"}},
+				{Order: options.Order{DropLast: true}},
+			} {
 				t.Run(fmt.Sprint(shuffle, world, how.Uneven, how.DropLast), func(t *testing.T) {
 					var union []int64
 					var all, dealt int64

@@ -20,11 +20,48 @@ func BenchmarkKept(b *testing.B) {
 	}{
 		{"global", loader.Config{Order: loader.Order{Shuffle: loader.Global}}, false},
 		{"pool", loader.Config{Order: loader.Order{Shuffle: loader.Pool}}, true},
-		{"ram", loader.Config{Order: loader.Order{Shuffle: loader.Global}, CacheOptions: loader.CacheOptions{Cache: "ram"}}, true},
-		{"ram-rgb", loader.Config{Order: loader.Order{Shuffle: loader.Global}, CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"}}, true},
-		{"ram-224", loader.Config{Order: loader.Order{Shuffle: loader.Global}, CacheOptions: loader.CacheOptions{Cache: "ram"}, Images: loader.Images{ImageSize: []int{224, 224}}}, true},
-		{"dir", loader.Config{Order: loader.Order{Shuffle: loader.Global}, CacheOptions: loader.CacheOptions{Cache: "dir"}}, true},
-		{"dir-224", loader.Config{Order: loader.Order{Shuffle: loader.Global}, CacheOptions: loader.CacheOptions{Cache: "dir"}, Images: loader.Images{ImageSize: []int{224, 224}}}, true},
+		{
+			"ram",
+			loader.Config{
+				Order:        loader.Order{Shuffle: loader.Global},
+				CacheOptions: loader.CacheOptions{Cache: "ram"},
+			},
+			true,
+		},
+		{
+			"ram-rgb",
+			loader.Config{
+				Order:        loader.Order{Shuffle: loader.Global},
+				CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"},
+			},
+			true,
+		},
+		{
+			"ram-224",
+			loader.Config{
+				Order:        loader.Order{Shuffle: loader.Global},
+				CacheOptions: loader.CacheOptions{Cache: "ram"},
+				Images:       loader.Images{ImageSize: []int{224, 224}},
+			},
+			true,
+		},
+		{
+			"dir",
+			loader.Config{
+				Order:        loader.Order{Shuffle: loader.Global},
+				CacheOptions: loader.CacheOptions{Cache: "dir"},
+			},
+			true,
+		},
+		{
+			"dir-224",
+			loader.Config{
+				Order:        loader.Order{Shuffle: loader.Global},
+				CacheOptions: loader.CacheOptions{Cache: "dir"},
+				Images:       loader.Images{ImageSize: []int{224, 224}},
+			},
+			true,
+		},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			ctx := context.Background()

@@ -161,24 +161,70 @@ func TestRealKeptFramesAreTheSame(t *testing.T) {
 	episodes := []int{0, 1, 3}
 	drop := 200
 	for name, cfg := range map[string]loader.Config{
-		"ram":                   {CacheOptions: loader.CacheOptions{Cache: "ram"}},
-		"ram, pixels":           {CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"}},
-		"ram, small":            {CacheOptions: loader.CacheOptions{Cache: "ram", CacheBudget: 20 << 20}},
-		"ram, 224":              {CacheOptions: loader.CacheOptions{Cache: "ram"}, Images: loader.Images{ImageSize: []int{224, 224}}},
-		"ram, planes, 96":       {CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "yuv"}, Images: loader.Images{ImageSize: []int{96, 128}}},
-		"ram, float":            {CacheOptions: loader.CacheOptions{Cache: "ram"}, Images: loader.Images{ImageDType: "float32", ImageSize: []int{64, 64}}},
-		"ram, windows":          {CacheOptions: loader.CacheOptions{Cache: "ram"}, Windows: loader.Windows{Deltas: windows}},
-		"dir":                   {CacheOptions: loader.CacheOptions{Cache: t.TempDir()}},
-		"dir, pixels":           {CacheOptions: loader.CacheOptions{Cache: t.TempDir(), CacheFormat: "rgb"}},
-		"dir, 224":              {CacheOptions: loader.CacheOptions{Cache: t.TempDir()}, Images: loader.Images{ImageSize: []int{224, 224}}},
-		"pool":                  {Order: loader.Order{Shuffle: loader.Pool}},
-		"pool, small":           {Order: loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolSize: 40 << 20}}},
-		"pool, smaller":         {Order: loader.Order{Shuffle: loader.Pool, PoolOrder: loader.PoolOrder{PoolSize: 4 << 20}}},
-		"pool, windows":         {Order: loader.Order{Shuffle: loader.Pool}, Windows: loader.Windows{Deltas: windows}},
-		"pool, 224":             {Order: loader.Order{Shuffle: loader.Pool}, Images: loader.Images{ImageSize: []int{224, 224}}},
-		"pool, ram":             {Order: loader.Order{Shuffle: loader.Pool}, CacheOptions: loader.CacheOptions{Cache: "ram"}},
-		"pool, dir":             {Order: loader.Order{Shuffle: loader.Pool}, CacheOptions: loader.CacheOptions{Cache: t.TempDir()}},
-		"pool, windows on 10Hz": {Order: loader.Order{Shuffle: loader.Pool}, Windows: loader.Windows{Hz: &robocache.Rate{Num: 10, Den: 1}}},
+		"ram": {CacheOptions: loader.CacheOptions{Cache: "ram"}},
+		"ram, pixels": {
+			CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "rgb"},
+		},
+		"ram, small": {
+			CacheOptions: loader.CacheOptions{Cache: "ram", CacheBudget: 20 << 20},
+		},
+		"ram, 224": {
+			CacheOptions: loader.CacheOptions{Cache: "ram"},
+			Images:       loader.Images{ImageSize: []int{224, 224}},
+		},
+		"ram, planes, 96": {
+			CacheOptions: loader.CacheOptions{Cache: "ram", CacheFormat: "yuv"},
+			Images:       loader.Images{ImageSize: []int{96, 128}},
+		},
+		"ram, float": {
+			CacheOptions: loader.CacheOptions{Cache: "ram"},
+			Images:       loader.Images{ImageDType: "float32", ImageSize: []int{64, 64}},
+		},
+		"ram, windows": {
+			CacheOptions: loader.CacheOptions{Cache: "ram"},
+			Windows:      loader.Windows{Deltas: windows},
+		},
+		"dir": {CacheOptions: loader.CacheOptions{Cache: t.TempDir()}},
+		"dir, pixels": {
+			CacheOptions: loader.CacheOptions{Cache: t.TempDir(), CacheFormat: "rgb"},
+		},
+		"dir, 224": {
+			CacheOptions: loader.CacheOptions{Cache: t.TempDir()},
+			Images:       loader.Images{ImageSize: []int{224, 224}},
+		},
+		"pool": {Order: loader.Order{Shuffle: loader.Pool}},
+		"pool, small": {
+			Order: loader.Order{
+				Shuffle:   loader.Pool,
+				PoolOrder: loader.PoolOrder{PoolSize: 40 << 20},
+			},
+		},
+		"pool, smaller": {
+			Order: loader.Order{
+				Shuffle:   loader.Pool,
+				PoolOrder: loader.PoolOrder{PoolSize: 4 << 20},
+			},
+		},
+		"pool, windows": {
+			Order:   loader.Order{Shuffle: loader.Pool},
+			Windows: loader.Windows{Deltas: windows},
+		},
+		"pool, 224": {
+			Order:  loader.Order{Shuffle: loader.Pool},
+			Images: loader.Images{ImageSize: []int{224, 224}},
+		},
+		"pool, ram": {
+			Order:        loader.Order{Shuffle: loader.Pool},
+			CacheOptions: loader.CacheOptions{Cache: "ram"},
+		},
+		"pool, dir": {
+			Order:        loader.Order{Shuffle: loader.Pool},
+			CacheOptions: loader.CacheOptions{Cache: t.TempDir()},
+		},
+		"pool, windows on 10Hz": {
+			Order:   loader.Order{Shuffle: loader.Pool},
+			Windows: loader.Windows{Hz: &robocache.Rate{Num: 10, Den: 1}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if cfg.Shuffle == loader.FileOrder {

@@ -54,7 +54,9 @@ func epochOf(t testing.TB, f *fake, l *Loader) (samples []int64, batches int) {
 // checkBatch proves every value of a batch of the fake.
 func checkBatch(t testing.TB, f *fake, cfg options.Config, b *layout.Batch) {
 	t.Helper()
-	rows, err := (&plan.Plan{Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}}}).RowsOf(
+	rows, err := (&plan.Plan{
+		Sources: []*plan.Source{{DataSource: column.DataSource{Table: fakeTable(t, f, cfg)}}},
+	}).RowsOf(
 		b.Indices,
 	)
 	if err != nil {

@@ -23,7 +23,12 @@ func TestLocate(t *testing.T) {
 	want := []struct {
 		source int
 		row    robocache.Row
-	}{{0, robocache.Row{Episode: 0, Index: 0}}, {0, robocache.Row{Episode: 1, Index: 1}}, {1, robocache.Row{Episode: 0, Index: 0}}, {1, robocache.Row{Episode: 0, Index: 3}}}
+	}{
+		{0, robocache.Row{Episode: 0, Index: 0}},
+		{0, robocache.Row{Episode: 1, Index: 1}},
+		{1, robocache.Row{Episode: 0, Index: 0}},
+		{1, robocache.Row{Episode: 0, Index: 3}},
+	}
 	err = l.Locate([]int64{0, 4, 5, 8}, func(i, source int, r robocache.Row) {
 		if source != want[i].source || r != want[i].row {
 			t.Errorf("%d: source %d, %v; want %+v", i, source, r, want[i])

@@ -18,11 +18,29 @@ func TestLookAheadNote(t *testing.T) {
 		cfg  options.Config
 		want string
 	}{
-		"grid":             {options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}}}, "observations at 50 Hz use samples from after the tick"},
-		"previous":         {options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}}, Align: previous}, ""},
-		"clock of anchor":  {options.Config{Windows: options.Windows{Keys: []string{"joints"}}}, "observations on another clock use samples from after the tick"},
-		"rows of its own":  {options.Config{Windows: options.Windows{Keys: []string{"joints"}, Anchor: "joints"}}, ""},
-		"previous, anchor": {options.Config{Windows: options.Windows{Keys: []string{"joints"}}, Align: previous}, ""},
+		"grid": {
+			options.Config{Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}}},
+			"observations at 50 Hz use samples from after the tick",
+		},
+		"previous": {
+			options.Config{
+				Windows: options.Windows{Hz: &fifty, Keys: []string{"joints"}},
+				Align:   previous,
+			},
+			"",
+		},
+		"clock of anchor": {
+			options.Config{Windows: options.Windows{Keys: []string{"joints"}}},
+			"observations on another clock use samples from after the tick",
+		},
+		"rows of its own": {
+			options.Config{Windows: options.Windows{Keys: []string{"joints"}, Anchor: "joints"}},
+			"",
+		},
+		"previous, anchor": {
+			options.Config{Windows: options.Windows{Keys: []string{"joints"}}, Align: previous},
+			"",
+		},
 	} {
 		m := mustMap(t, newRobot(3.2), c.cfg)
 		notes := slices.DeleteFunc(

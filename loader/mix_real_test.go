@@ -96,7 +96,12 @@ func TestRealMixture(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, key := range []string{"image", "observation.state", "action", "episode_index"} {
+				for _, key := range []string{
+					"image",
+					"observation.state",
+					"action",
+					"episode_index",
+				} {
 					got := batch.Tensor(key)
 					n := len(got.Data) / batch.Rows
 					row := got.Data[i*n : (i+1)*n]

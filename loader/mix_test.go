@@ -74,7 +74,10 @@ func TestMixtureGivesItsSources(t *testing.T) {
 				m.Rename = map[string]string{"cam": "img", "img": "cam", "label": "task text"}
 			}
 			if i > 0 && rng.IntN(3) == 0 {
-				m.Keys = [][]string{{"cam", "img", "observation.state", "wide"}, {"action", "task"}}[rng.IntN(2)]
+				m.Keys = [][]string{
+					{"cam", "img", "observation.state", "wide"},
+					{"action", "task"},
+				}[rng.IntN(2)]
 				own.Keys = m.Keys
 				own.Deltas = nil
 				for _, d := range cfg.Deltas {
@@ -182,7 +185,16 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 	b.info.Features = b.info.Features[1:] // no state
 	cfg := options.Config{Align: &align.Config{
 		Modes: map[string]align.Mode{"observation.state": align.Previous},
-	}, Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: &robocache.Rate{Num: 10, Den: 1}, Deltas: deltas("wide", []float64{0, 0.1})}, Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}}}}
+	},
+		Order: options.Order{BatchSize: 4},
+		Windows: options.Windows{
+			Missing: "pad",
+			Hz:      &robocache.Rate{Num: 10, Den: 1},
+			Deltas:  deltas("wide", []float64{0, 0.1}),
+		},
+		Statistics: options.Statistics{
+			Normalize: Normalize{Keys: map[string]Norm{"observation.state": {Mode: "mean_std"}}},
+		}}
 	sources := []options.Mix{
 		{Dataset: a, Name: "a"},
 		{Dataset: b, Name: "b", Keys: []string{"cam"}},
@@ -194,9 +206,22 @@ func TestMixtureOptionsOfSome(t *testing.T) {
 	epochOf(t, nil, l)
 	l.Close()
 	for name, c := range map[string]options.Config{
-		"normalize": {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad"}, Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}}}},
-		"align":     {Align: &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}}, Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Hz: cfg.Hz}},
-		"delta":     {Order: options.Order{BatchSize: 4}, Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})}},
+		"normalize": {
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Missing: "pad"},
+			Statistics: options.Statistics{
+				Normalize: Normalize{Keys: map[string]Norm{"stat": {Mode: "mean_std"}}},
+			},
+		},
+		"align": {
+			Align:   &align.Config{Modes: map[string]align.Mode{"stat": align.Previous}},
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Missing: "pad", Hz: cfg.Hz},
+		},
+		"delta": {
+			Order:   options.Order{BatchSize: 4},
+			Windows: options.Windows{Missing: "pad", Deltas: deltas("stat", []float64{0})},
+		},
 	} {
 		if _, err := NewMix(bg, sources, c); !errors.Is(err, robocache.ErrMisuse) ||
 			!strings.Contains(err.Error(), "stat") {
@@ -229,11 +254,22 @@ func TestMixtureHintsCountSources(t *testing.T) {
 		last options.Mix
 		hint string
 	}{
-		"unknown key":   {options.Mix{Dataset: set("/sets/c", nil), Keys: []string{"actoin"}}, ""},
-		"no episode":    {options.Mix{Dataset: set("/sets/c", nil), Episodes: []int{7}}, ""},
-		"rename":        {options.Mix{Dataset: set("/sets/c", nil), Rename: map[string]string{"actoin": "x"}}, ""},
-		"another dtype": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 })}, "of source 0 or 2"},
-		"another shape": {options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })}, "of source 0 or 2"},
+		"unknown key": {options.Mix{Dataset: set("/sets/c", nil), Keys: []string{"actoin"}}, ""},
+		"no episode":  {options.Mix{Dataset: set("/sets/c", nil), Episodes: []int{7}}, ""},
+		"rename": {
+			options.Mix{Dataset: set("/sets/c", nil), Rename: map[string]string{"actoin": "x"}},
+			"",
+		},
+		"another dtype": {
+			options.Mix{
+				Dataset: set("/sets/c", func(f *fake) { at(f, "count").DType = robocache.Int32 }),
+			},
+			"of source 0 or 2",
+		},
+		"another shape": {
+			options.Mix{Dataset: set("/sets/c", func(f *fake) { at(f, "count").Shape = []int{2} })},
+			"of source 0 or 2",
+		},
 	} {
 		_, err := NewMix(
 			bg,

@@ -31,9 +31,19 @@ func TestGeneratedNumbers(t *testing.T) {
 	}
 	hz := robocache.Rate{Num: 50, Den: 1}
 	for name, cfg := range map[string]options.Config{
-		"rows":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2}},
-		"some":  {Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}, DropTail: 3}},
-		"grid":  {Align: &align.Config{HZ: hz}, Windows: options.Windows{Keys: keys}, Order: options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}}},
+		"rows": {
+			Windows: options.Windows{Keys: keys},
+			Order:   options.Order{BatchSize: 8, Seed: 2},
+		},
+		"some": {
+			Windows: options.Windows{Keys: keys},
+			Order:   options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}, DropTail: 3},
+		},
+		"grid": {
+			Align:   &align.Config{HZ: hz},
+			Windows: options.Windows{Keys: keys},
+			Order:   options.Order{BatchSize: 8, Seed: 2, Episodes: []int{101, 104}},
+		},
 		"plain": {Order: options.Order{BatchSize: 8}},
 	} {
 		l, err := New(bg, ds, cfg)

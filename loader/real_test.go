@@ -236,9 +236,27 @@ func BenchmarkEpoch(b *testing.B) {
 	}{
 		{"AV1", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 		{"AV1file", "g1_v30_exact", loader.Config{}},
-		{"AV1float", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Images: loader.Images{ImageDType: "float32"}}},
-		{"AV1windows8", "g1_v30_exact", loader.Config{Order: loader.Order{Shuffle: loader.Global}, Windows: loader.Windows{Deltas: window("observation.images.cam_high", 8, 30)}}},
-		{"H264gop250", "gr00t_picknplace_v20", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
+		{
+			"AV1float",
+			"g1_v30_exact",
+			loader.Config{
+				Order:  loader.Order{Shuffle: loader.Global},
+				Images: loader.Images{ImageDType: "float32"},
+			},
+		},
+		{
+			"AV1windows8",
+			"g1_v30_exact",
+			loader.Config{
+				Order:   loader.Order{Shuffle: loader.Global},
+				Windows: loader.Windows{Deltas: window("observation.images.cam_high", 8, 30)},
+			},
+		},
+		{
+			"H264gop250",
+			"gr00t_picknplace_v20",
+			loader.Config{Order: loader.Order{Shuffle: loader.Global}},
+		},
 		{"H264", "g1_h264_v30", loader.Config{Order: loader.Order{Shuffle: loader.Global}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -350,7 +368,8 @@ func TestRealWindows(t *testing.T) {
 						if !bytes.Equal(one.Tensors[0].Data, b.Tensor(cam).Data[at:at+frame]) {
 							t.Errorf("sample %d offset %d is another frame", b.Indices[i], o)
 						}
-						if got := b.Tensor(cam + "_is_pad").Data[i*len(offsets)+k]; (got == 1) != pad {
+						if got := b.Tensor(cam + "_is_pad").Data[i*len(offsets)+
+							k]; (got == 1) != pad {
 							t.Errorf("sample %d offset %d: pad %d", b.Indices[i], o, got)
 						}
 						one.Release()
@@ -505,7 +524,11 @@ func TestRealBadFiles(t *testing.T) {
 func TestRealTimelineEqualsAlign(t *testing.T) {
 	ctx := context.Background()
 	for _, name := range []string{"g1_v30_exact", "gr00t_picknplace_v20"} {
-		for _, hz := range []robocache.Rate{{Num: 50, Den: 1}, {Num: 7, Den: 1}, {Num: 30, Den: 1}} {
+		for _, hz := range []robocache.Rate{
+			{Num: 50, Den: 1},
+			{Num: 7, Den: 1},
+			{Num: 30, Den: 1},
+		} {
 			ds := testdata(t, name)
 			var keys []string
 			for _, f := range ds.Info().Features {
@@ -567,7 +590,14 @@ func TestRealTimelineEqualsAlign(t *testing.T) {
 
 // One item by number, as ds[i] asks for it.
 func BenchmarkMapItem(b *testing.B) {
-	for name, cfg := range map[string]loader.Config{"video": {}, "numbers": {Windows: loader.Windows{Keys: []string{"observation.state", "action", "timestamp", "task"}}}} {
+	for name, cfg := range map[string]loader.Config{
+		"video": {},
+		"numbers": {
+			Windows: loader.Windows{
+				Keys: []string{"observation.state", "action", "timestamp", "task"},
+			},
+		},
+	} {
 		b.Run(name, func(b *testing.B) {
 			ds := testdata(b, "g1_v30_exact")
 			m, err := loader.NewMap(context.Background(), ds, cfg)

@@ -18,10 +18,16 @@ func TestRelativeModeNote(t *testing.T) {
 		cfg  align.Config
 		want string
 	}{
-		"default":  {align.Config{}, "joints is relative"},
-		"sum":      {align.Config{Modes: map[string]align.Mode{"joints": align.Sum}}, ""},
-		"previous": {align.Config{Modes: map[string]align.Mode{"joints": align.Previous}}, "totals will not be kept"},
-		"linear":   {align.Config{Modes: map[string]align.Mode{"joints": align.Linear}}, "totals will not be kept"},
+		"default": {align.Config{}, "joints is relative"},
+		"sum":     {align.Config{Modes: map[string]align.Mode{"joints": align.Sum}}, ""},
+		"previous": {
+			align.Config{Modes: map[string]align.Mode{"joints": align.Previous}},
+			"totals will not be kept",
+		},
+		"linear": {
+			align.Config{Modes: map[string]align.Mode{"joints": align.Linear}},
+			"totals will not be kept",
+		},
 	} {
 		ds := newRobot(3.2)
 		ds.info.Feature("joints").Relative = []int{0, 1, 2}

@@ -73,7 +73,8 @@ func TestPoolWithoutRoom(t *testing.T) {
 	}
 	l, want := poolEpoch(t, f, cfg)
 	state := l.State()
-	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 && r.DistinctIdeal <= 1 && r.Batch == 8) {
+	if r := l.Stats().Pool.Randomness; !(r.Distinct > 0 && r.Distinct <= 1 && r.DistinctIdeal > 0 &&
+		r.DistinctIdeal <= 1 && r.Batch == 8) {
 		t.Errorf("randomness %+v", r)
 	}
 	small := cfg
@@ -275,9 +276,17 @@ func TestToleranceOfKeptFrames(t *testing.T) {
 	filler.Close()
 	for name, cfg := range map[string]options.Config{
 		"global": {Order: options.Order{Shuffle: Global}},
-		"pool":   {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}}},
-		"ram":    {Order: options.Order{Shuffle: Global}, CacheOptions: options.CacheOptions{Cache: "ram"}},
-		"dir":    {Order: options.Order{Shuffle: Global}, CacheOptions: options.CacheOptions{Cache: dir}},
+		"pool": {
+			Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolSize: 40_000}},
+		},
+		"ram": {
+			Order:        options.Order{Shuffle: Global},
+			CacheOptions: options.CacheOptions{Cache: "ram"},
+		},
+		"dir": {
+			Order:        options.Order{Shuffle: Global},
+			CacheOptions: options.CacheOptions{Cache: dir},
+		},
 	} {
 		cfg.BatchSize, cfg.Threads, cfg.Tolerance, cfg.CacheFormat, cfg.Keys, cfg.OnBadEpisode = 8, 3, &tol, "rgb", []string{
 			"cam",

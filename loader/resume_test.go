@@ -89,7 +89,9 @@ func TestResume(t *testing.T) {
 					// Ranks keep to lanes: a step is its positions, dealt out otherwise.
 					slices.SortFunc(
 						s,
-						func(a, b int64) int { return after(want, before, a) - after(want, before, b) },
+						func(a, b int64) int {
+							return after(want, before, a) - after(want, before, b)
+						},
 					)
 				}
 				got = append(got, s...)

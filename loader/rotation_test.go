@@ -47,8 +47,23 @@ func (r *turner) Gather(ctx context.Context, key string, rows []robocache.Row, d
 // vectors are turned and the width is linear.
 func TestRotationsInBatches(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
-		"timeline": {Align: &align.Config{HZ: robocache.Rate{Num: 200, Den: 1}, MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, Windows: options.Windows{Keys: []string{"pose"}}, Order: options.Order{BatchSize: 64}},
-		"window":   {Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}}, Windows: options.Windows{Keys: []string{"cam", "pose"}, Anchor: "cam", Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}}}, Order: options.Order{BatchSize: 8}},
+		"timeline": {
+			Align: &align.Config{
+				HZ:     robocache.Rate{Num: 200, Den: 1},
+				MaxGap: align.PerKey[align.Nanos]{All: 20e6},
+			},
+			Windows: options.Windows{Keys: []string{"pose"}},
+			Order:   options.Order{BatchSize: 64},
+		},
+		"window": {
+			Align: &align.Config{MaxGap: align.PerKey[align.Nanos]{All: 20e6}},
+			Windows: options.Windows{
+				Keys:   []string{"cam", "pose"},
+				Anchor: "cam",
+				Native: NativeWindows{{Key: "pose", Span: &[2]float64{-0.2, 0}, Count: 16}},
+			},
+			Order: options.Order{BatchSize: 8},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ds := newTurner()
@@ -68,7 +83,9 @@ func TestRotationsInBatches(t *testing.T) {
 					if pad[i] != 0 {
 						continue
 					}
-					at := func(k int) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(pose[8*(4*i+k):])) }
+					at := func(k int) float64 {
+						return math.Float64frombits(binary.LittleEndian.Uint64(pose[8*(4*i+k):]))
+					}
 					along := at(0)*axle[0] + at(1)*axle[1] + at(2)*axle[2]
 					want := math.Remainder(5*at(3), 2*math.Pi) // the width is the time
 					if d := math.Abs(math.Remainder(along-want, 2*math.Pi)); d > 1e-6 {

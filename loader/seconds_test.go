@@ -44,7 +44,8 @@ func TestSecondsWithUnits(t *testing.T) {
 	for config, want := range map[string]options.Windows{
 		`{"windows": {"a": [-1, "33333333ns"], "b": {"span": ["-20 ms", 0.1], "count": 3}}}`: {
 			Native: NativeWindows{
-				{Key: "a", Offsets: []float64{-1, 0.033333333}}, {Key: "b", Span: &[2]float64{-0.02, 0.1}, Count: 3},
+				{Key: "a", Offsets: []float64{-1, 0.033333333}},
+				{Key: "b", Span: &[2]float64{-0.02, 0.1}, Count: 3},
 			},
 		},
 		`{"windows": {"a": {"span": ["-33333333s", 0]}}}`: {
@@ -53,7 +54,9 @@ func TestSecondsWithUnits(t *testing.T) {
 		`{"delta_timestamps": {"a": [0.03333333333333333, "100000s"]}}`: {
 			Deltas: Deltas{{Key: "a", Offsets: []float64{0.03333333333333333, 100000}}},
 		},
-		`{"delta_indices": {"a": [-100000, 100000]}}`: {Indices: Indices{{Key: "a", Rows: []int{-100000, 100000}}}},
+		`{"delta_indices": {"a": [-100000, 100000]}}`: {
+			Indices: Indices{{Key: "a", Rows: []int{-100000, 100000}}},
+		},
 		`{"tolerance_s": "33ms", "offset_tolerance_s": 1e-4}`: {
 			Tolerance: new(0.033), OffsetTolerance: new(1e-4),
 		},

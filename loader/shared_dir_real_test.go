@@ -39,13 +39,36 @@ func TestRealOneDirectoryForAll(t *testing.T) {
 				{CacheOptions: loader.CacheOptions{CacheFormat: "rgb"}},
 				{Images: loader.Images{ImageSize: []int{48, 64}}},
 				{Images: loader.Images{ImageSize: []int{64, 48}}},
-				{Images: loader.Images{ImageSize: []int{48, 64}}, CacheOptions: loader.CacheOptions{CacheFormat: "yuv"}},
+				{
+					Images:       loader.Images{ImageSize: []int{48, 64}},
+					CacheOptions: loader.CacheOptions{CacheFormat: "yuv"},
+				},
 				{Images: loader.Images{ImageDType: "float32", ImageSize: []int{48, 64}}},
-				{Images: loader.Images{ImageDType: "float32", ImageSize: []int{48, 64}}, Statistics: loader.Statistics{Normalize: norms(0.5)}},
-				{Images: loader.Images{ImageDType: "float32", ImageSize: []int{48, 64}}, Statistics: loader.Statistics{Normalize: norms(0.25)}},
-				{Windows: loader.Windows{Compat: "lerobot"}, Images: loader.Images{ImageSize: []int{48, 64}}},
-				{Windows: loader.Windows{Compat: "lerobot"}, Images: loader.Images{ImageSize: []int{48, 64}}, CacheOptions: loader.CacheOptions{CacheFormat: "yuv"}},
-				{Images: loader.Images{ImageSize: []int{48, 64}}, Windows: loader.Windows{Deltas: loader.Deltas{{Key: cameras[0], Offsets: back(2, ds.Info().FPS.Float())}}}},
+				{
+					Images:     loader.Images{ImageDType: "float32", ImageSize: []int{48, 64}},
+					Statistics: loader.Statistics{Normalize: norms(0.5)},
+				},
+				{
+					Images:     loader.Images{ImageDType: "float32", ImageSize: []int{48, 64}},
+					Statistics: loader.Statistics{Normalize: norms(0.25)},
+				},
+				{
+					Windows: loader.Windows{Compat: "lerobot"},
+					Images:  loader.Images{ImageSize: []int{48, 64}},
+				},
+				{
+					Windows:      loader.Windows{Compat: "lerobot"},
+					Images:       loader.Images{ImageSize: []int{48, 64}},
+					CacheOptions: loader.CacheOptions{CacheFormat: "yuv"},
+				},
+				{
+					Images: loader.Images{ImageSize: []int{48, 64}},
+					Windows: loader.Windows{
+						Deltas: loader.Deltas{
+							{Key: cameras[0], Offsets: back(2, ds.Info().FPS.Float())},
+						},
+					},
+				},
 			} {
 				t.Run(fmt.Sprint(name, " ", round, " ", i), func(t *testing.T) {
 					cfg.Cache, cfg.Shuffle, cfg.Episodes, cfg.BatchSize, cfg.Seed, cfg.Threads, cfg.DropTail, cfg.Keys = dir, loader.Global, []int{

@@ -48,9 +48,13 @@ func TestMissingFrameIsAnError(t *testing.T) {
 // and prefetch; the list is in the state.
 func TestSkip(t *testing.T) {
 	faults := map[string]func(f *fake){
-		"missing frame": func(f *fake) { f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true} },
-		"broken packet": func(f *fake) { f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}} },
-		"lost file":     func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
+		"missing frame": func(f *fake) {
+			f.frames.missing = map[robocache.Row]bool{{Episode: 2, Index: 3}: true}
+		},
+		"broken packet": func(f *fake) {
+			f.frames.broken = map[string]map[int]bool{"v0.mp4": {25: true}}
+		},
+		"lost file": func(f *fake) { f.frames.lost = map[string]bool{"v1.mp4": true} },
 		"bad row group": func(f *fake) {
 			f.badRows = map[int]error{
 				1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"},
@@ -61,7 +65,11 @@ func TestSkip(t *testing.T) {
 	for name, fault := range faults {
 		var first []int64
 		var bad []BadEpisode
-		for _, how := range []options.Config{{Runtime: options.Runtime{Threads: 1, Prefetch: 1}}, {Runtime: options.Runtime{Threads: 4, Prefetch: 6}}, {Runtime: options.Runtime{Threads: 2, Prefetch: 3}}} {
+		for _, how := range []options.Config{
+			{Runtime: options.Runtime{Threads: 1, Prefetch: 1}},
+			{Runtime: options.Runtime{Threads: 4, Prefetch: 6}},
+			{Runtime: options.Runtime{Threads: 2, Prefetch: 3}},
+		} {
 			f := newFake(12, 12, 12, 12, 12, 12)
 			fault(f)
 			cfg := options.Config{
@@ -222,10 +230,14 @@ func TestSkipOnATimeline(t *testing.T) {
 	hz := robocache.Rate{Num: 20, Den: 1}
 	for name, fault := range map[string]func(f *fake){
 		"bad row group": func(f *fake) {
-			f.badRows = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"}}
+			f.badRows = map[int]error{
+				1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "bad page"},
+			}
 		},
 		"bad timestamps": func(f *fake) {
-			f.badTimes = map[int]error{1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "NaN timestamp"}}
+			f.badTimes = map[int]error{
+				1: &robocache.Error{Class: robocache.ErrMalformed, Msg: "NaN timestamp"},
+			}
 		},
 	} {
 		f := newFake(11, 11, 11)

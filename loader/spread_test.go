@@ -52,7 +52,8 @@ func checkSpread(
 			t.Fatalf("sample %d has %d frames, expected %d", i, got, len(rows))
 		}
 		for k := range places {
-			pad, when := b.Tensor("cam_is_pad").Data[i*places+k], column.AsSlice[int64](b.Tensor("cam_times").Data)[i*places+k]
+			pad, when := b.Tensor("cam_is_pad").Data[i*places+
+				k], column.AsSlice[int64](b.Tensor("cam_times").Data)[i*places+k]
 			pic := b.Tensor("cam").Data[(i*places+k)*3*fakeW*fakeH:][:3*fakeW*fakeH]
 			if k >= len(rows) {
 				if pad != 1 || when != 0 || slices.Max(pic) != 0 {
@@ -74,7 +75,9 @@ func checkSpread(
 		}
 		rows = inSpan(r.eps[e]["points"], now)
 		for k := range clouds {
-			n, pad, when := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*clouds+k], b.Tensor("points_is_pad").Data[i*clouds+k], column.AsSlice[int64](b.Tensor("points_times").Data)[i*clouds+k]
+			n, pad, when := column.AsSlice[int64](b.Tensor("points_lengths").Data)[i*clouds+
+				k], b.Tensor("points_is_pad").Data[i*clouds+
+				k], column.AsSlice[int64](b.Tensor("points_times").Data)[i*clouds+k]
 			if k >= len(rows) {
 				if n != 0 || pad != 1 || when != 0 {
 					t.Fatalf("sample %d, cloud %d is not empty", i, k)
@@ -171,7 +174,12 @@ func TestSpreadBatches(t *testing.T) {
 	windows := NativeWindows{spanOf("cam"), spanOf("points"), spanOf("hits")}
 	keys := []string{"cam", "points", "hits"}
 	m := mustMap(t, r, options.Config{Windows: options.Windows{Keys: keys, Native: windows}})
-	for _, cfg := range []options.Config{{Order: options.Order{Shuffle: Global}}, {Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 2}}}, {CacheOptions: options.CacheOptions{Cache: "ram"}}, {Runtime: options.Runtime{Threads: 1}}} {
+	for _, cfg := range []options.Config{
+		{Order: options.Order{Shuffle: Global}},
+		{Order: options.Order{Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 2}}},
+		{CacheOptions: options.CacheOptions{Cache: "ram"}},
+		{Runtime: options.Runtime{Threads: 1}},
+	} {
 		cfg.Keys, cfg.Native, cfg.BatchSize, cfg.Seed = keys, windows, 7, 4
 		l := mustLoader(t, r, cfg)
 		n := int64(0)

@@ -344,19 +344,79 @@ func TestStateContradictions(t *testing.T) {
 		s    State
 		want []string
 	}{
-		{"a mixture's state in a loader", mustLoader(t, f, cfg), mixed, []string{"mixture of 2", "one dataset"}},
-		{"a loader's state in a mixture", mustMix(t, two, cfg), single, []string{"mixture of 2", "one dataset"}},
-		{"another number of sources", mustMix(t, mixOf([]*fake{f, g, f}, nil), cfg), mixed, []string{"mixture of 3", "mixture of 2"}},
-		{"other names", mustMix(t, []options.Mix{two[0], {Dataset: g, Name: "x", Weight: weight(3)}}, cfg), mixed, []string{`b`, `x`}},
-		{"other data", mustMix(t, mixOf([]*fake{f, newFake(4, 5)}, []float64{1, 3}), cfg), mixed, []string{"source b", "samples"}},
-		{"other weights", mustMix(t, mixOf([]*fake{f, g}, []float64{1, 1}), cfg), mixed, []string{"weight of a", "0.25", "0.5"}},
+		{
+			"a mixture's state in a loader",
+			mustLoader(t, f, cfg),
+			mixed,
+			[]string{"mixture of 2", "one dataset"},
+		},
+		{
+			"a loader's state in a mixture",
+			mustMix(t, two, cfg),
+			single,
+			[]string{"mixture of 2", "one dataset"},
+		},
+		{
+			"another number of sources",
+			mustMix(t, mixOf([]*fake{f, g, f}, nil), cfg),
+			mixed,
+			[]string{"mixture of 3", "mixture of 2"},
+		},
+		{
+			"other names",
+			mustMix(t, []options.Mix{two[0], {Dataset: g, Name: "x", Weight: weight(3)}}, cfg),
+			mixed,
+			[]string{`b`, `x`},
+		},
+		{
+			"other data",
+			mustMix(t, mixOf([]*fake{f, newFake(4, 5)}, []float64{1, 3}), cfg),
+			mixed,
+			[]string{"source b", "samples"},
+		},
+		{
+			"other weights",
+			mustMix(t, mixOf([]*fake{f, g}, []float64{1, 1}), cfg),
+			mixed,
+			[]string{"weight of a", "0.25", "0.5"},
+		},
 		{"by size", mustMix(t, mixOf([]*fake{f, g}, nil), cfg), mixed, []string{"weight of a"}},
-		{"another order", mustMix(t, two, with(func(c *options.Config) { c.Shuffle = Pool })), mixed, []string{"global", "pool"}},
-		{"another epoch", mustMix(t, two, with(func(c *options.Config) { c.EpochSize = 50 })), mixed, []string{"27", "50"}},
-		{"another end", mustMix(t, two, with(func(c *options.Config) { c.Stop = "all" })), mixed, []string{"27"}},
-		{"stratified", mustMix(t, two, with(func(c *options.Config) { c.Stratified = true })), mixed, []string{"Stratified: false", "Stratified: true"}},
-		{"shares that do not sum up", mustMix(t, two, cfg), edit(mixed, func(s *State) { s.Sources[0].Share++ }), []string{"sum"}},
-		{"pool in one loader", mustLoader(t, f, with(func(c *options.Config) { c.Shuffle = Pool })), single, []string{"global", "pool"}},
+		{
+			"another order",
+			mustMix(t, two, with(func(c *options.Config) { c.Shuffle = Pool })),
+			mixed,
+			[]string{"global", "pool"},
+		},
+		{
+			"another epoch",
+			mustMix(t, two, with(func(c *options.Config) { c.EpochSize = 50 })),
+			mixed,
+			[]string{"27", "50"},
+		},
+		{
+			"another end",
+			mustMix(t, two, with(func(c *options.Config) { c.Stop = "all" })),
+			mixed,
+			[]string{"27"},
+		},
+		{
+			"stratified",
+			mustMix(t, two, with(func(c *options.Config) { c.Stratified = true })),
+			mixed,
+			[]string{"Stratified: false", "Stratified: true"},
+		},
+		{
+			"shares that do not sum up",
+			mustMix(t, two, cfg),
+			edit(mixed, func(s *State) { s.Sources[0].Share++ }),
+			[]string{"sum"},
+		},
+		{
+			"pool in one loader",
+			mustLoader(t, f, with(func(c *options.Config) { c.Shuffle = Pool })),
+			single,
+			[]string{"global", "pool"},
+		},
 	} {
 		err := c.l.Restore(c.s, false)
 		if !errors.Is(err, robocache.ErrMisuse) {
@@ -423,7 +483,8 @@ func TestStateVersion1(t *testing.T) {
 		Fill(want, 0)
 	print := l.State().Fingerprint
 	raw := `{"version":1,"order":"global","seed":3,"epoch":2,"position":8,"samples":19,"batch_size":4,"world_size":1,"rank":0,
-		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths + `"}}`
+		"fingerprint":{"format":"fake","episodes":2,"samples":19,"lengths":"` + print.Lengths +
+		`"}}`
 	var s State
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {
 		t.Fatal(err)
@@ -445,13 +506,39 @@ func TestStateAtTheEdges(t *testing.T) {
 	f, g := newFake(10, 9), newFake(4, 4, 6)
 	for name, make := range map[string]func() *Loader{
 		"pool": func() *Loader {
-			return mustLoader(t, f, options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool, PoolOrder: options.PoolOrder{PoolEpisodes: 1}}, Windows: options.Windows{Keys: []string{"index"}}})
+			return mustLoader(
+				t,
+				f,
+				options.Config{
+					Order: options.Order{
+						BatchSize: 4,
+						Shuffle:   Pool,
+						PoolOrder: options.PoolOrder{PoolEpisodes: 1},
+					},
+					Windows: options.Windows{Keys: []string{"index"}},
+				},
+			)
 		},
 		"mixture": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Order: options.Order{BatchSize: 4, Shuffle: Pool}, Windows: options.Windows{Keys: []string{"index"}}})
+			return mustMix(
+				t,
+				mixOf([]*fake{f, g}, []float64{1, 2}),
+				options.Config{
+					Order:   options.Order{BatchSize: 4, Shuffle: Pool},
+					Windows: options.Windows{Keys: []string{"index"}},
+				},
+			)
 		},
 		"mixture of two epochs": func() *Loader {
-			return mustMix(t, mixOf([]*fake{f, g}, []float64{1, 2}), options.Config{Mixture: options.Mixture{EpochSize: 41}, Order: options.Order{BatchSize: 4, Shuffle: Global}, Windows: options.Windows{Keys: []string{"index"}}})
+			return mustMix(
+				t,
+				mixOf([]*fake{f, g}, []float64{1, 2}),
+				options.Config{
+					Mixture: options.Mixture{EpochSize: 41},
+					Order:   options.Order{BatchSize: 4, Shuffle: Global},
+					Windows: options.Windows{Keys: []string{"index"}},
+				},
+			)
 		},
 	} {
 		l := make()

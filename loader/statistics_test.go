@@ -93,7 +93,10 @@ func TestOneWordLeavesNothingRaw(t *testing.T) {
 	}
 	// The dataset's own statistics lack the quantiles; and stats="compute" takes others than its
 	// own.
-	for _, cfg := range []options.Config{{Statistics: options.Statistics{Normalize: one("quantiles")}}, {Statistics: options.Statistics{Normalize: one("min_max"), ComputeStats: true}}} {
+	for _, cfg := range []options.Config{
+		{Statistics: options.Statistics{Normalize: one("quantiles")}},
+		{Statistics: options.Statistics{Normalize: one("min_max"), ComputeStats: true}},
+	} {
 		cfg.Keys = []string{"observation.state"}
 		n := mustMap(t, newFake(5, 5), cfg).Normalizers()[0].Keys["observation.state"]
 		if n.Shift[0] < 0 || n.Scale[0] < 1000 || n.Mode != cfg.Normalize.Mode {
@@ -138,7 +141,17 @@ func TestStatisticsOfManyClocks(t *testing.T) {
 		),
 	)
 	mean, std := momentsOf(column.AsSlice[float64](stats.Tensor("imu").Data), 2)
-	got := mustMap(t, r, options.Config{Windows: options.Windows{Keys: []string{"exposure", "imu"}, Hz: &robocache.Rate{Num: 30, Den: 1}}, Statistics: options.Statistics{Normalize: one("mean_std")}}).Normalizers()[0].Keys["imu"]
+	got := mustMap(
+		t,
+		r,
+		options.Config{
+			Windows: options.Windows{
+				Keys: []string{"exposure", "imu"},
+				Hz:   &robocache.Rate{Num: 30, Den: 1},
+			},
+			Statistics: options.Statistics{Normalize: one("mean_std")},
+		},
+	).Normalizers()[0].Keys["imu"]
 	for k := range mean {
 		if math.Abs(float64(got.Shift[k])-mean[k]) > 1e-4*math.Abs(mean[k])+1e-6 ||
 			math.Abs(float64(got.Scale[k])-std[k]) > 1e-4*std[k]+1e-6 {
@@ -163,7 +176,12 @@ func TestUnaskedPassIsBounded(t *testing.T) {
 	}
 	var e *robocache.Error
 	errors.As(err, &e)
-	for _, word := range []string{"action", "ComputeStats: true", "robocache stats URI", "512.0 MiB"} {
+	for _, word := range []string{
+		"action",
+		"ComputeStats: true",
+		"robocache stats URI",
+		"512.0 MiB",
+	} {
 		if !strings.Contains(err.Error()+e.Hint, word) {
 			t.Errorf("no %s in %v, %s", word, err, e.Hint)
 		}
@@ -342,7 +360,10 @@ func TestStatisticsFollowTheRename(t *testing.T) {
 			t.Errorf("by %s: %v %v", key, n, err)
 		}
 	}
-	for name, stats := range map[string]robocache.Stats{"twice": {"action": given(7), "act": given(8)}, "unknown": {"acton": given(7)}} {
+	for name, stats := range map[string]robocache.Stats{
+		"twice":   {"action": given(7), "act": given(8)},
+		"unknown": {"acton": given(7)},
+	} {
 		if _, err := open(map[string]string{"action": "act"}, stats); !errors.Is(err,
 			robocache.ErrMisuse) || !strings.Contains(err.Error(), "act") {
 			t.Errorf("%s: %v", name, err)

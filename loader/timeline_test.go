@@ -43,7 +43,13 @@ func TestTimeline(t *testing.T) {
 	v := column.Floats32(b.Tensor("observation.state").Data)
 	mask := b.Tensor("observation.state_is_pad").Data
 	// Sample 5 is t = 0.25 s: rows 1.75, 2.5, 3.0.
-	for s, want := range map[int][]float32{0: {0, 0, 0.5}, 1: {1.75, 2.5, 3}, 2: {9.25, 10, 10}, 3: {1000, 1000, 1000.5}, 4: {1.75, 2.5, 3}} {
+	for s, want := range map[int][]float32{
+		0: {0, 0, 0.5},
+		1: {1.75, 2.5, 3},
+		2: {9.25, 10, 10},
+		3: {1000, 1000, 1000.5},
+		4: {1.75, 2.5, 3},
+	} {
 		for k, x := range want {
 			if v[(s*3+k)*3] != x {
 				t.Errorf("sample %d step %d is %v, expected %v", s, k, v[(s*3+k)*3], x)
@@ -97,14 +103,24 @@ func TestTimelineNormalised(t *testing.T) {
 			},
 		},
 	}
-	for _, d := range []robocache.DType{robocache.Float32, robocache.Float16, robocache.BFloat16, robocache.Float64} {
+	for _, d := range []robocache.DType{
+		robocache.Float32,
+		robocache.Float16,
+		robocache.BFloat16,
+		robocache.Float64,
+	} {
 		var mask align.PerKey[align.Edge]
 		mask.All = align.EdgeMask
 		cfg := options.Config{Align: &align.Config{
 			HZ:     hz,
 			Edge:   mask,
 			DTypes: map[string]robocache.DType{"observation.state": d},
-		}, Windows: options.Windows{Keys: []string{"observation.state", "label"}, Deltas: deltas("observation.state", []float64{-1, 0, 0.25})}, Statistics: options.Statistics{Normalize: norm}}
+		},
+			Windows: options.Windows{
+				Keys:   []string{"observation.state", "label"},
+				Deltas: deltas("observation.state", []float64{-1, 0, 0.25}),
+			},
+			Statistics: options.Statistics{Normalize: norm}}
 		m, err := NewMap(bg, f, cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -47,11 +47,19 @@ func (r *robotOf) Gather(ctx context.Context, key string, rows []robocache.Row, 
 // positions. The other numbers are 0 and masked.
 func TestWidthsArePadded(t *testing.T) {
 	for name, cfg := range map[string]options.Config{
-		"rows":       {},
-		"windows":    {Windows: options.Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
-		"normalised": {Statistics: options.Statistics{Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}}}, Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}},
-		"timeline":   {Windows: options.Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
-		"raw":        {Device: options.Device{Raw: true}, Statistics: options.Statistics{Normalize: one("min_max")}},
+		"rows":    {},
+		"windows": {Windows: options.Windows{Deltas: deltas("action", []float64{-0.1, 0, 0.2})}},
+		"normalised": {
+			Statistics: options.Statistics{
+				Normalize: Normalize{Keys: map[string]Norm{"action": {Mode: "mean_std"}}},
+			},
+			Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})},
+		},
+		"timeline": {Windows: options.Windows{Hz: &robocache.Rate{Num: 7, Den: 1}}},
+		"raw": {
+			Device:     options.Device{Raw: true},
+			Statistics: options.Statistics{Normalize: one("min_max")},
+		},
 	} {
 		places := [][]int{{0, 1, 2}, {6, 0}, {0}}
 		sources := []robocache.Dataset{newRobotOf(3, 12, 5), newRobotOf(2, 9), newRobotOf(1, 11)}
@@ -161,7 +169,10 @@ func TestWidthsMisuse(t *testing.T) {
 		}
 		return err.Error() + " " + e.Hint
 	}
-	for _, cfg := range []options.Config{{}, {Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}}} {
+	for _, cfg := range []options.Config{
+		{},
+		{Windows: options.Windows{Deltas: deltas("action", []float64{0, 0.1})}},
+	} {
 		if text := hint(open(cfg, nil)); !strings.Contains(text, "widths") ||
 			!strings.Contains(text, `Missing: "pad"`) {
 			t.Errorf("widths: %s", text)
@@ -169,7 +180,10 @@ func TestWidthsMisuse(t *testing.T) {
 	}
 	pad := options.Config{Windows: options.Windows{Missing: "pad"}}
 	for name, dims := range map[string]map[string][]int{
-		"2 places": {"action": {0}}, "each once": {"action": {1, 1}}, "0 to": {"action": {-1, 0}}, "no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
+		"2 places":    {"action": {0}},
+		"each once":   {"action": {1, 1}},
+		"0 to":        {"action": {-1, 0}},
+		"no such key": {"acton": {0, 1}}, "0 to 65535": {"action": {0, 1 << 20}},
 	} {
 		if text := hint(open(pad, dims)); !strings.Contains(text, name) ||
 			!strings.Contains(text, "second") {

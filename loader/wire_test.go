@@ -103,19 +103,118 @@ func TestRawBatchesFinishToTheSame(t *testing.T) {
 		mix bool
 		raw int // tensors that are left to do
 	}{
-		"plain":             {options.Config{}, false, 0},
-		"float frames":      {options.Config{Images: options.Images{ImageDType: "float32"}}, false, 2},
-		"normalised":        {options.Config{Images: options.Images{ImageDType: "float32"}, Statistics: options.Statistics{Normalize: Normalize{Keys: stats}}, Windows: options.Windows{Deltas: window}}, false, 4},
-		"lerobot's types":   {options.Config{Windows: options.Windows{Compat: "lerobot"}}, false, 3},
-		"timeline":          {options.Config{Windows: options.Windows{Hz: hz, Deltas: window}}, false, 2},
-		"timeline, masked":  {options.Config{Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Windows: options.Windows{Hz: hz, Deltas: window}, Images: options.Images{ImageDType: "float32"}, Statistics: options.Statistics{Normalize: Normalize{Keys: stats}}}, false, 4},
-		"modes":             {options.Config{Align: &align.Config{HZ: *hz, Modes: map[string]align.Mode{"observation.state": align.Angle, "action": align.Mean}}, Windows: options.Windows{Hz: hz}}, false, 1},
-		"mixture":           {options.Config{Images: options.Images{ImageDType: "float32"}, Statistics: options.Statistics{Normalize: Normalize{Keys: stats}}}, true, 4},
-		"augmented":         {options.Config{Augment: augmentOf(t, fullAugment), Windows: options.Windows{Deltas: window}}, false, 2},
-		"augmented floats":  {options.Config{Augment: augmentOf(t, fullAugment), Images: options.Images{ImageDType: "float32"}, Windows: options.Windows{Deltas: window}, Statistics: options.Statistics{Normalize: Normalize{Keys: stats}}}, false, 2},
-		"augmented, masked": {options.Config{Augment: augmentOf(t, fullAugment), Align: &align.Config{HZ: *hz, Extent: "union", Edge: align.PerKey[align.Edge]{All: align.EdgeMask}, Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6}}, Images: options.Images{ImageDType: "float32"}, Windows: options.Windows{Hz: hz, Deltas: window}, Statistics: options.Statistics{Normalize: Normalize{Keys: stats}}}, false, 2},
-		"augmented mixture": {options.Config{Augment: augmentOf(t, fullAugment), Images: options.Images{ImageDType: "float32"}}, true, 2},
-		"mixture, own ways": {options.Config{Images: options.Images{ImageDType: "float32"}, Windows: options.Windows{Missing: "pad"}}, true, 1},
+		"plain": {options.Config{}, false, 0},
+		"float frames": {
+			options.Config{Images: options.Images{ImageDType: "float32"}},
+			false,
+			2,
+		},
+		"normalised": {
+			options.Config{
+				Images:     options.Images{ImageDType: "float32"},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+				Windows:    options.Windows{Deltas: window},
+			},
+			false,
+			4,
+		},
+		"lerobot's types": {
+			options.Config{Windows: options.Windows{Compat: "lerobot"}},
+			false,
+			3,
+		},
+		"timeline": {
+			options.Config{Windows: options.Windows{Hz: hz, Deltas: window}},
+			false,
+			2,
+		},
+		"timeline, masked": {
+			options.Config{
+				Align: &align.Config{
+					HZ:     *hz,
+					Extent: "union",
+					Edge:   align.PerKey[align.Edge]{All: align.EdgeMask},
+					Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6},
+				},
+				Windows:    options.Windows{Hz: hz, Deltas: window},
+				Images:     options.Images{ImageDType: "float32"},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+			},
+			false,
+			4,
+		},
+		"modes": {
+			options.Config{
+				Align: &align.Config{
+					HZ: *hz,
+					Modes: map[string]align.Mode{
+						"observation.state": align.Angle,
+						"action":            align.Mean,
+					},
+				},
+				Windows: options.Windows{Hz: hz},
+			},
+			false,
+			1,
+		},
+		"mixture": {
+			options.Config{
+				Images:     options.Images{ImageDType: "float32"},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+			},
+			true,
+			4,
+		},
+		"augmented": {
+			options.Config{
+				Augment: augmentOf(t, fullAugment),
+				Windows: options.Windows{Deltas: window},
+			},
+			false,
+			2,
+		},
+		"augmented floats": {
+			options.Config{
+				Augment:    augmentOf(t, fullAugment),
+				Images:     options.Images{ImageDType: "float32"},
+				Windows:    options.Windows{Deltas: window},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+			},
+			false,
+			2,
+		},
+		"augmented, masked": {
+			options.Config{
+				Augment: augmentOf(t, fullAugment),
+				Align: &align.Config{
+					HZ:     *hz,
+					Extent: "union",
+					Edge:   align.PerKey[align.Edge]{All: align.EdgeMask},
+					Offset: map[string]align.Nanos{"cam": 350e6, "action": -420e6},
+				},
+				Images:     options.Images{ImageDType: "float32"},
+				Windows:    options.Windows{Hz: hz, Deltas: window},
+				Statistics: options.Statistics{Normalize: Normalize{Keys: stats}},
+			},
+			false,
+			2,
+		},
+		"augmented mixture": {
+			options.Config{
+				Augment: augmentOf(t, fullAugment),
+				Images:  options.Images{ImageDType: "float32"},
+			},
+			true,
+			2,
+		},
+		"mixture, own ways": {
+			options.Config{
+				Images:  options.Images{ImageDType: "float32"},
+				Windows: options.Windows{Missing: "pad"},
+			},
+			true,
+			1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := c.cfg

@@ -66,12 +66,33 @@ func TestWithheldStreams(t *testing.T) {
 				t.Errorf("%s %s: %v, %v", codec, key, err, ds.Info().Findings)
 			}
 			for option, cfg := range map[string]options.Config{
-				"keys":             {Windows: options.Windows{Keys: []string{key}}},
-				"delta_timestamps": {Windows: options.Windows{Keys: rest, Deltas: Deltas{{Key: key, Offsets: []float64{0}}}}},
-				"delta_indices":    {Windows: options.Windows{Keys: rest, Indices: Indices{{Key: key, Rows: []int{0}}}}},
-				"windows":          {Windows: options.Windows{Keys: rest, Native: NativeWindows{{Key: key, Offsets: []float64{0}}}}},
-				"anchor":           {Windows: options.Windows{Keys: rest, Anchor: key}},
-				"align":            {Align: &align.Config{HZ: robocache.Rate{Num: 10, Den: 1}, Modes: map[string]align.Mode{key: align.Nearest}}, Windows: options.Windows{Keys: rest}},
+				"keys": {Windows: options.Windows{Keys: []string{key}}},
+				"delta_timestamps": {
+					Windows: options.Windows{
+						Keys:   rest,
+						Deltas: Deltas{{Key: key, Offsets: []float64{0}}},
+					},
+				},
+				"delta_indices": {
+					Windows: options.Windows{
+						Keys:    rest,
+						Indices: Indices{{Key: key, Rows: []int{0}}},
+					},
+				},
+				"windows": {
+					Windows: options.Windows{
+						Keys:   rest,
+						Native: NativeWindows{{Key: key, Offsets: []float64{0}}},
+					},
+				},
+				"anchor": {Windows: options.Windows{Keys: rest, Anchor: key}},
+				"align": {
+					Align: &align.Config{
+						HZ:    robocache.Rate{Num: 10, Den: 1},
+						Modes: map[string]align.Mode{key: align.Nearest},
+					},
+					Windows: options.Windows{Keys: rest},
+				},
 			} {
 				cfg.BatchSize = 2
 				if _, err := New(t.Context(), ds, cfg); !errors.Is(err, robocache.ErrUnsupported) ||

@@ -388,7 +388,14 @@ func (c *Config) Validate(batches bool) error {
 		checkChoice("depth_unit", &c.DepthUnit, Millimetres, Metres, Codes),
 		checkChoice("missing", &c.Missing, MissingError, MissingPad),
 		checkChoice("decode", &c.Decode, DecodeCPU, DecodeAuto, DecodeGPU),
-		checkChoice("cache_format", &c.CacheFormat, CacheAuto, CachePlanes, CachePixels, CacheEncoded),
+		checkChoice(
+			"cache_format",
+			&c.CacheFormat,
+			CacheAuto,
+			CachePlanes,
+			CachePixels,
+			CacheEncoded,
+		),
 		checkSize("image_size", c.ImageSize),
 		c.Normalize.Check(),
 		c.checkResize(),
@@ -436,7 +443,8 @@ func (c *Config) Validate(batches bool) error {
 		return robocache.Unsupported("map", nil, "a cache of single items").
 			WithHint("Loader has caches")
 	case !batches && c.Augment != nil:
-		return robocache.Unsupported("map", nil, "augment: its draws go by the epoch, and items have none").
+		return robocache.Unsupported("map", nil, "augment: its draws go by the epoch, and items "+
+			"have none").
 			WithHint("Loader has augment")
 	}
 	if c.Hz != nil {

@@ -87,7 +87,8 @@ func (p *Pool) Get(n int) (*Buffer, error) {
 		m, err := p.memory.Alloc(size)
 		if err != nil {
 			p.InUse.Add(-int64(size))
-			return nil, robocache.ResourceLimit("loader", nil, "cannot allocate a batch buffer of %d bytes", size).
+			return nil, robocache.ResourceLimit("loader", nil, "cannot allocate a batch buffer "+
+				"of %d bytes", size).
 				WithCause(err).
 				WithHint("lower batch_size or prefetch, or raise ulimit -v")
 		}

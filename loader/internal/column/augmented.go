@@ -40,7 +40,8 @@ func (m *Mirror) Check(c *Column) error {
 	const name = "augment: hflip: "
 	if c.Table() == nil {
 		keep := robocache.Option("augment", "hflip", "keep", []string{c.Key})
-		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers of one length", name).
+		return robocache.Unsupported("loader", nil, "%snegate and swap are for rows of numbers "+
+			"of one length", name).
 			WithHint("%s, or %s without it", keep, robocache.Option("keys"))
 	}
 	seen := map[int]bool{}

@@ -74,10 +74,22 @@ func TestFramesAreNormalised(t *testing.T) {
 		f    Affine
 		want []float32
 	}{
-		{Affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})}, []float32{-1, 1, 0, 0, -1, 1}},
-		{Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), Clip: true}, []float32{-1, 1, 1, 1, 0, 1}},
-		{Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})}, []float32{-1, 4, 1, 4, 0, 3}},
-		{Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})}, []float32{0, 1, -1, 0, 0, 0}},
+		{
+			Affine{Norm: *kernel.NewMinMax([]float64{0, 0.6, 0.2}, []float64{1, 0.6, 0.8})},
+			[]float32{-1, 1, 0, 0, -1, 1},
+		},
+		{
+			Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4}), Clip: true},
+			[]float32{-1, 1, 1, 1, 0, 1},
+		},
+		{
+			Affine{Norm: *kernel.NewMinMax([]float64{0}, []float64{0.4})},
+			[]float32{-1, 4, 1, 4, 0, 3},
+		},
+		{
+			Affine{Norm: *kernel.NewMeanStd([]float64{0, 1, 0.2}, []float64{1, 0.6, 0})},
+			[]float32{0, 1, -1, 0, 0, 0},
+		},
 	} {
 		col := &ImageColumn{
 			Column: &Column{Value: Value{Norm: &c.f, Elements: 6}},

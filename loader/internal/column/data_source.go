@@ -94,10 +94,14 @@ func (src *DataSource) missingFrameError(
 	ref *robocache.FrameRef,
 ) error {
 	e := robocache.Malformed("loader", src.Where(c, r), "the row has no frame").
-		WithHint("%s skips such episodes; %s lists them", robocache.Option("on_bad_episode", "skip"),
+		WithHint("%s skips such episodes; %s lists them", robocache.Option(
+			"on_bad_episode",
+			"skip",
+		),
 			robocache.Command("doctor %s", src.redactedURI()))
 	if !ref.Missing {
-		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in no video file", ""
+		e.Class, e.Msg, e.Hint = robocache.ErrUnsupported, "a frame of a video stream that is in "+
+			"no video file", ""
 	}
 	return e
 }

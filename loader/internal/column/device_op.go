@@ -27,7 +27,12 @@ type DeviceOp struct {
 var Planned = [4]struct {
 	name  string
 	Dtype robocache.DType
-}{{"kind", robocache.Uint8}, {"left", robocache.Int32}, {"right", robocache.Int32}, {"weight", robocache.Float64}}
+}{
+	{"kind", robocache.Uint8},
+	{"left", robocache.Int32},
+	{"right", robocache.Int32},
+	{"weight", robocache.Float64},
+}
 
 // RawTensor returns the raw tensor that replaces the tensor of the field. The field itself
 // describes the finished values.

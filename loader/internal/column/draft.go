@@ -65,7 +65,12 @@ func (c *ImageColumn) beginDraft(w, h int, dst []byte) (*draft, error) {
 				string(c.Resize),
 			)
 			return nil, d.Done(
-				robocache.ResourceLimit("loader", where, "%s scales the image beyond 256 Mpixel", option).
+				robocache.ResourceLimit(
+					"loader",
+					where,
+					"%s scales the image beyond 256 Mpixel",
+					option,
+				).
 					Expected("", formatSize(w, h)),
 			)
 		}

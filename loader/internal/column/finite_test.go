@@ -12,10 +12,28 @@ func TestAllFinite(t *testing.T) {
 	for d, bits := range map[robocache.DType]struct {
 		bad, good []uint64
 	}{
-		robocache.Float64:  {[]uint64{0x7ff8 << 48, 0xfff0 << 48, 0x7ff0<<48 + 1}, []uint64{0, 1 << 63, 0x7fef_ffff_ffff_ffff, 0x000f_ffff_ffff_ffff, 0xffef_ffff_ffff_ffff}},
-		robocache.Float32:  {[]uint64{0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff}, []uint64{0, 0x80000000, 0x7f7fffff, 0xff7fffff, 0x007fffff}},
-		robocache.Float16:  {[]uint64{0x7e00, 0xfc00, 0x7c01}, []uint64{0, 0x8000, 0x7bff, 0xfbff, 0x03ff}},
-		robocache.BFloat16: {[]uint64{0x7fc0, 0xff80, 0x7f81}, []uint64{0, 0x8000, 0x7f7f, 0xff7f, 0x007f}},
+		robocache.Float64: {
+			[]uint64{0x7ff8 << 48, 0xfff0 << 48, 0x7ff0<<48 + 1},
+			[]uint64{
+				0,
+				1 << 63,
+				0x7fef_ffff_ffff_ffff,
+				0x000f_ffff_ffff_ffff,
+				0xffef_ffff_ffff_ffff,
+			},
+		},
+		robocache.Float32: {
+			[]uint64{0x7fc00000, 0xff800000, 0x7f800001, 0xffffffff},
+			[]uint64{0, 0x80000000, 0x7f7fffff, 0xff7fffff, 0x007fffff},
+		},
+		robocache.Float16: {
+			[]uint64{0x7e00, 0xfc00, 0x7c01},
+			[]uint64{0, 0x8000, 0x7bff, 0xfbff, 0x03ff},
+		},
+		robocache.BFloat16: {
+			[]uint64{0x7fc0, 0xff80, 0x7f81},
+			[]uint64{0, 0x8000, 0x7f7f, 0xff7f, 0x007f},
+		},
 	} {
 		size := d.Size()
 		for n := 1; n <= 9; n++ {

@@ -85,7 +85,9 @@ func (r hostRenderer) Render(f video.Frame, dst []byte) error {
 // RenderPlanes renders stored planes.
 func (r hostRenderer) RenderPlanes(info video.PlaneInfo, planes, dst []byte) error {
 	shape := info.Shape()
-	convert := func(spec *video.Spec, into []byte) error { return video.ConvertPlanes(info, planes, spec, into) }
+	convert := func(spec *video.Spec, into []byte) error {
+		return video.ConvertPlanes(info, planes, spec, into)
+	}
 	return r.convertScaled(shape.Width, shape.Height, dst, convert)
 }
 

@@ -180,8 +180,12 @@ func (c *Column) checkEntries(data []byte, counts []int, rows int) error {
 		n += max(k, 0)
 	}
 	if len(counts) != rows || n*c.RowBytes != len(data) {
-		return robocache.Malformed("loader", nil, "the dataset returned another number of entries than it declares").
-			Expected(fmt.Sprintf("%d bytes of %d rows", n*c.RowBytes, rows), fmt.Sprintf("%d bytes of %d", len(data), len(counts)))
+		return robocache.Malformed("loader", nil, "the dataset returned another number of "+
+			"entries than it declares").
+			Expected(
+				fmt.Sprintf("%d bytes of %d rows", n*c.RowBytes, rows),
+				fmt.Sprintf("%d bytes of %d", len(data), len(counts)),
+			)
 	}
 	return nil
 }
@@ -189,7 +193,8 @@ func (c *Column) checkEntries(data []byte, counts []int, rows int) error {
 // spanBudgetError returns the error of rows of one batch that exceed the budget.
 func spanBudgetError(c *Column, bytes, budget int64) error {
 	where := robocache.Where{"stream": c.Key, "bytes": bytes}
-	return robocache.ResourceLimit("loader", where, "memory_budget: the rows of one batch do not fit").
+	return robocache.ResourceLimit("loader", where, "memory_budget: the rows of one batch do not "+
+		"fit").
 		Expected("at most "+layout.FormatMiB(budget), layout.FormatMiB(bytes)+" of "+c.Key).
 		WithHint("raise memory_budget, or lower batch_size or the window")
 }

@@ -6,7 +6,18 @@ import "testing"
 // times stay, at any start of the search.
 func TestSnapToTimestamp(t *testing.T) {
 	timestamps := []int64{10, 20, 21}
-	for in, want := range map[int64]int64{0: 0, 9: 10, 10: 10, 11: 10, 12: 12, 19: 20, 20: 20, 21: 21, 22: 21, 23: 23} {
+	for in, want := range map[int64]int64{
+		0:  0,
+		9:  10,
+		10: 10,
+		11: 10,
+		12: 12,
+		19: 20,
+		20: 20,
+		21: 21,
+		22: 21,
+		23: 23,
+	} {
 		for from := 0; from == 0 || from <= 3 && timestamps[from-1] < in; from++ {
 			if got, _ := snapToTimestamp(in, timestamps, from); got != want {
 				t.Errorf("%d from %d: %d, want %d", in, from, got, want)

@@ -86,7 +86,8 @@ func checkTime(ctx context.Context, p *Part, c *Column, f frames.File, k, ordina
 func (src *DataSource) compareTimes(c *Column, r robocache.Row, frame, row int64) error {
 	limit := int64(min(*src.Tolerance, 4e9) * 1e9) // a larger tolerance overflows
 	if d := frame - row; d > limit || -d > limit {
-		return robocache.Malformed("loader", src.Where(c, r), "the frame's time is further from the row's than tolerance_s").
+		return robocache.Malformed("loader", src.Where(c, r), "the frame's time is further from "+
+			"the row's than tolerance_s").
 			Expected(fmt.Sprintf("at most %d ns", limit), fmt.Sprintf("%d ns", d)).
 			WithHint("omit tolerance_s: frames are found by number, so this frame is the right one")
 	}

@@ -93,7 +93,8 @@ func (r *arena) mapSlab(s *sizeClass) (bool, error) {
 	}
 	mem, err := r.memory.Alloc(roundUp(want, buffers.PageSize))
 	if err != nil {
-		return false, robocache.ResourceLimit("loader", nil, "cannot allocate %d bytes for stored frames", want).
+		return false, robocache.ResourceLimit("loader", nil, "cannot allocate %d bytes for "+
+			"stored frames", want).
 			WithCause(err).
 			WithHint("lower pool_size, cache_budget or memory_budget, or raise ulimit -v")
 	}

@@ -75,7 +75,11 @@ func (s *Store) ReleaseUses(col *Stream, wanted map[FrameID]int32, epoch int64) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, n := range wanted {
-		if x := s.frames[frameKey{col.ID, s.fileNumber(col.ID, k.Path), int32(k.Ordinal)}]; x != nil {
+		if x := s.frames[frameKey{
+			col.ID,
+			s.fileNumber(col.ID, k.Path),
+			int32(k.Ordinal),
+		}]; x != nil {
 			x.uses.subtractUses(epoch, n)
 			s.releaseIfUnused(x)
 		}

@@ -54,7 +54,12 @@ func TestOrderDependsOnSeedAndEpoch(t *testing.T) {
 	const n = 5000
 	base := newOrder(Global, 1, 0, n)
 	again := newOrder(Global, 1, 0, n)
-	for _, other := range []*Order{newOrder(Global, 2, 0, n), newOrder(Global, 1, 1, n), newOrder(Global, 0, 1, n), newOrder(Global, 1, 2, n)} {
+	for _, other := range []*Order{
+		newOrder(Global, 2, 0, n),
+		newOrder(Global, 1, 1, n),
+		newOrder(Global, 0, 1, n),
+		newOrder(Global, 1, 2, n),
+	} {
 		same := 0
 		for p := range int64(n) {
 			if base.At(p) != again.At(p) {
@@ -88,7 +93,10 @@ func TestOrderIsUniform(t *testing.T) {
 			serial[prev*cells/n][s*cells/n]++
 			prev = s
 		}
-		for name, table := range map[string]*[cells][cells]float64{"place → sample": &first, "sample → next": &serial} {
+		for name, table := range map[string]*[cells][cells]float64{
+			"place → sample": &first,
+			"sample → next":  &serial,
+		} {
 			want := float64(n) / cells / cells
 			chi := 0.0
 			for i := range cells {

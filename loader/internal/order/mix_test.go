@@ -76,7 +76,8 @@ func TestMixtureKeepsItsShares(t *testing.T) {
 				if off > p.shareBound(i)+float64(at)*float64(k)/mixTotal ||
 					off > float64(max(p.activeSources()-1, 0))+1e-6 {
 					t.Fatalf(
-						"weights %v: at prefix %d source %d has %d draws, its share is %.4f, the bound %.4f",
+						"weights %v: at prefix %d source %d has %d draws, its share is %.4f, the "+
+							"bound %.4f",
 						m.Weights,
 						at,
 						i,

@@ -17,7 +17,14 @@ func TestPoolQuality(t *testing.T) {
 	want := []struct {
 		p                   int64
 		distinct, neighbour float64
-	}{{8, 0.10, 0.35}, {32, 0.26, 0.10}, {64, 0.41, 0.050}, {128, 0.60, 0.023}, {256, 0.79, 0.009}, {512, 0.93, 0.0024}}
+	}{
+		{8, 0.10, 0.35},
+		{32, 0.26, 0.10},
+		{64, 0.41, 0.050},
+		{128, 0.60, 0.023},
+		{256, 0.79, 0.009},
+		{512, 0.93, 0.0024},
+	}
 	for _, w := range want {
 		mean := func(p PoolParams) (r Randomness) {
 			const seeds = 4
@@ -37,7 +44,8 @@ func TestPoolQuality(t *testing.T) {
 		bytes := mean(PoolParams{PoolSamples: peak, PoolShards: defaultShards(512)})
 		half := mean(PoolParams{PoolSamples: middle, PoolShards: defaultShards(512)})
 		t.Logf(
-			"P=%3d: C=1 distinct %.3f neighbour %.4f | C=8 %.3f %.4f | %6d samples (its peak) %.3f %.4f | %6d samples (its mean) %.3f %.4f | ideal %.3f %.4f",
+			"P=%3d: C=1 distinct %.3f neighbour %.4f | C=8 %.3f %.4f | %6d samples (its peak) "+
+				"%.3f %.4f | %6d samples (its mean) %.3f %.4f | ideal %.3f %.4f",
 			w.p,
 			one.Distinct,
 			one.Neighbour,
@@ -218,7 +226,17 @@ func (v *naiveShard) draw() int64 {
 
 // Shards have as equal shares as LPT gives, and a place's shard is known without a simulation.
 func TestPoolLanes(t *testing.T) {
-	for episodes, want := range map[int]int{0: 1, 1: 1, 15: 1, 16: 2, 31: 2, 32: 4, 63: 4, 64: 8, 100_000: 8} {
+	for episodes, want := range map[int]int{
+		0:       1,
+		1:       1,
+		15:      1,
+		16:      2,
+		31:      2,
+		32:      4,
+		63:      4,
+		64:      8,
+		100_000: 8,
+	} {
 		if got := defaultShards(episodes); got != want {
 			t.Errorf("%d episodes: %d shards, expected %d", episodes, got, want)
 		}

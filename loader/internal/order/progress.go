@@ -65,8 +65,13 @@ func (p *Progress) Check() error {
 		world := robocache.Option("world_size", c.world)
 		step += fmt.Sprintf(" × %s, %d samples a step", world, c.batch*c.world)
 	}
-	return robocache.Misuse("loader", nil, "an epoch of %d samples holds no batch: %s, and drop_last leaves out what does not fill one", c.epochSamples, step).
-		WithHint("a smaller %s, or %s", robocache.Option("batch_size"), robocache.Option("drop_last", false))
+	return robocache.Misuse("loader", nil, "an epoch of %d samples holds no batch: %s, and "+
+		"drop_last leaves out what does not fill one", c.epochSamples, step).
+		WithHint(
+			"a smaller %s, or %s",
+			robocache.Option("batch_size"),
+			robocache.Option("drop_last", false),
+		)
 }
 
 // Given advances to the position after a delivered batch.

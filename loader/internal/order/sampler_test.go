@@ -124,7 +124,8 @@ func randomMix(rng *rand.Rand, k int) *MixParams {
 
 func (k *orderCase) describe() string {
 	return fmt.Sprintf(
-		"mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v short=%v",
+		"mode=%q pools=%v mix=%+v n=%d seed=%d epoch=%d start=%d batch=%d world=%d drop=%v "+
+			"short=%v",
 		k.o.Mode,
 		k.o.Pools,
 		k.o.mixPlan,

@@ -40,8 +40,10 @@ func (a *Assembler) openCaches(ctx context.Context) error {
 	}
 	keptBytes := poolBytes + cacheBytes
 	if keptBytes > total/8*7 {
-		return robocache.Misuse("loader", nil, "pool_size and cache_budget leave nothing of memory_budget for batches").
-			Expected("at most "+layout.FormatMiB(total/8*7)+" together", layout.FormatMiB(keptBytes)).
+		return robocache.Misuse("loader", nil, "pool_size and cache_budget leave nothing of "+
+			"memory_budget for batches").
+			Expected("at most "+layout.FormatMiB(total/8*7)+
+				" together", layout.FormatMiB(keptBytes)).
 			WithHint("raise memory_budget")
 	}
 	a.Budget = total / 8 * 5

@@ -24,7 +24,8 @@ func (w *worker) followPool(s *order.Step, epoch, seq int64, first bool) {
 	for samples := s.Passed; len(samples) > 0; {
 		src, _ := w.assembler.SourceOf(samples[0])
 		n := 1
-		for n < len(samples) && samples[n] >= src.SampleOffset && samples[n] < src.SampleOffset+src.Table.Samples() {
+		for n < len(samples) && samples[n] >= src.SampleOffset &&
+			samples[n] < src.SampleOffset+src.Table.Samples() {
 			n++
 		}
 		release := func(c *column.ImageColumn, uses map[frames.FrameID]int32) {

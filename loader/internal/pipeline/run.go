@@ -277,6 +277,7 @@ func (r *EpochRun) Stop() {
 // BudgetError returns the error of a batch of need bytes that exceeds have, its share of budget.
 func BudgetError(need, have, budget int64) error {
 	return robocache.ResourceLimit("loader", nil, "memory_budget: one batch does not fit").
-		Expected(layout.FormatMiB(need)+" for a batch", layout.FormatMiB(have)+" of "+layout.FormatMiB(budget)).
+		Expected(layout.FormatMiB(need)+" for a batch", layout.FormatMiB(have)+" of "+
+			layout.FormatMiB(budget)).
 		WithHint("raise memory_budget, or lower batch_size, image_size or the windows")
 }

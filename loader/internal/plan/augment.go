@@ -44,7 +44,12 @@ func imageDraws(a *options.Augment, seed int64, key string) (out kernel.ImageAug
 			s      options.Spread
 			middle float64
 			to     **[2]float64
-		}{{"brightness", j.Brightness, 1, &out.Brightness}, {"contrast", j.Contrast, 1, &out.Contrast}, {"saturation", j.Saturation, 1, &out.Saturation}, {"hue", j.Hue, 0, &out.Hue}} {
+		}{
+			{"brightness", j.Brightness, 1, &out.Brightness},
+			{"contrast", j.Contrast, 1, &out.Contrast},
+			{"saturation", j.Saturation, 1, &out.Saturation},
+			{"hue", j.Hue, 0, &out.Hue},
+		} {
 			if *x.to, err = x.s.Around(x.name, x.middle); err != nil {
 				return out, err
 			}
@@ -62,7 +67,9 @@ func (src *Source) applyAugment() error {
 	if a == nil {
 		return nil
 	}
-	colour := func(c *column.Column) bool { return c.Image() != nil && column.Channels(c.Image().Spec.Pixel) == 3 }
+	colour := func(c *column.Column) bool {
+		return c.Image() != nil && column.Channels(c.Image().Spec.Pixel) == 3
+	}
 	var cameras []string
 	for _, c := range src.Columns {
 		if colour(c) && (a.Cameras == nil || slices.Contains(a.Cameras, c.Key)) {
@@ -239,7 +246,8 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 			silent[0],
 			"hflip: nothing says what a flip of the images does to "+strings.Join(silent, ", "),
 			fmt.Sprintf(
-				"Name the elements that change sign: %s, or places: %s, or leave the keys as they are: %s; or give %s without them",
+				"Name the elements that change sign: %s, or places: %s, or leave the keys as "+
+					"they are: %s; or give %s without them",
 				robocache.Option("augment", "hflip", "negate", silent[0], []int{0}),
 				robocache.Option("augment", "hflip", "swap", silent[0], [][2]int{{0, 1}}),
 				robocache.Option("augment", "hflip", "keep", silent),
@@ -251,7 +259,8 @@ func (src *Source) setMirrors(a *options.Augment, cameras []string) error {
 		if words := strings.Fields(strings.ToLower(t.Text)); slices.Contains(words, "left") ||
 			slices.Contains(words, "right") {
 			src.report.Warn(
-				"augment: hflip mirrors images of tasks that name a side, and leaves their texts: " + options.Clip(
+				"augment: hflip mirrors images of tasks that name a side, and leaves their " +
+					"texts: " + options.Clip(
 					t.Text,
 				),
 			)

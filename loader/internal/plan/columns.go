@@ -66,7 +66,11 @@ func (src *Source) makeColumns() error {
 		}
 		switch {
 		case cfg.HasWindow(c.Key) && c.OutDType != robocache.String:
-			return robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "a window of a number of the sample").
+			return robocache.Misuse(
+				"loader",
+				robocache.Where{"stream": c.Key},
+				"a window of a number of the sample",
+			).
 				WithHint("it is that of the sample's own time")
 		case cfg.HasWindow(c.Key):
 			return column.TextWindow(c.Key)
@@ -149,7 +153,8 @@ func (src *Source) addFeature(f *robocache.Feature) (err error) {
 		switch {
 		case cfg.Compat == options.LeRobot:
 			c.SetDType(referenceDType(f.DType))
-		case cfg.DType == options.DTypeFloat32 && f.DType == robocache.Float64 && (!c.IsBookkeeping() || src.Dataset.Info().Format == "lerobot"):
+		case cfg.DType == options.DTypeFloat32 && f.DType == robocache.Float64 &&
+			(!c.IsBookkeeping() || src.Dataset.Info().Format == "lerobot"):
 			// A time since the Unix epoch has steps of 128 s in float32. LeRobot's count from the
 			// episode's start.
 			c.SetDType(robocache.Float32)

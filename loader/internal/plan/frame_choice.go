@@ -21,7 +21,8 @@ func chooseFrame(c *column.ImageColumn, cfg *options.Config) {
 	case f.Depth != nil && cfg.DepthUnit != "code":
 		// Codes of video are finer than millimeters near the camera, so convert them in one step.
 		chooseDepth(c, cfg, f.Depth)
-	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 || kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
+	case kept != "" && f.Depth == nil && (f.DType == robocache.Float32 ||
+		kept != string(cfg.DepthUnit) && cfg.DepthUnit != "code"):
 		chooseDepth(c, cfg, &robocache.Depth{Unit: kept})
 	case f.Depth != nil || f.DType == robocache.Uint16:
 		c.Spec.Pixel, c.OutDType = video.Gray16, robocache.Uint16

@@ -136,8 +136,18 @@ func RenameStats(
 		case !is:
 			to = k
 		case to != k && info.Feature(k) != nil:
-			return nil, robocache.Misuse("mixture", robocache.Where{"stream": k}, "stats: with this rename %s is both a key of the dataset and another key of the batch", k).
-				WithHint("%s, which knows what is what; or leave out of %s what is not normalised", robocache.Option("stats", "compute"), robocache.Option("stats"))
+			return nil, robocache.Misuse(
+				"mixture",
+				robocache.Where{"stream": k},
+				"stats: with this rename %s is both a key of the dataset and another key of the "+
+					"batch",
+				k,
+			).
+				WithHint(
+					"%s, which knows what is what; or leave out of %s what is not normalised",
+					robocache.Option("stats", "compute"),
+					robocache.Option("stats"),
+				)
 		}
 		if from[to] != "" {
 			return nil, options.Misuse(

@@ -43,14 +43,19 @@ func (src *Source) setNormalization(ctx context.Context) error {
 	if seen < len(n.Keys) {
 		for k := range n.Keys {
 			if src.Column(k) == nil {
-				return robocache.Misuse("loader", robocache.Where{"stream": k}, "normalize: no tensor of that key").
+				return robocache.Misuse(
+					"loader",
+					robocache.Where{"stream": k},
+					"normalize: no tensor of that key",
+				).
 					WithHint("%s", robocache.Nearest(k, src.keys()))
 			}
 		}
 	}
 	if len(all) == 0 && n.Mode != "" {
 		src.logProgress(
-			"%s changes nothing: none of %s is a float feature that one word applies to; name keys: %s",
+			"%s changes nothing: none of %s is a float feature that one word applies to; name "+
+				"keys: %s",
 			robocache.Option(
 				"normalize",
 				n.Mode,
@@ -145,8 +150,17 @@ func normVectors(
 	s *robocache.FeatureStats,
 ) (low, high []float64, err error) {
 	fail := func(msg string) ([]float64, []float64, error) {
-		return nil, nil, robocache.Misuse("loader", robocache.Where{"stream": c.Key}, "normalize: %s", msg).
-			WithHint("%s computes them at opening; %s", robocache.Option("stats", "compute"), otherWays())
+		return nil, nil, robocache.Misuse(
+			"loader",
+			robocache.Where{"stream": c.Key},
+			"normalize: %s",
+			msg,
+		).
+			WithHint(
+				"%s computes them at opening; %s",
+				robocache.Option("stats", "compute"),
+				otherWays(),
+			)
 	}
 	if own := n.Own(); own != nil {
 		low, high = own[0], own[1]

@@ -52,7 +52,8 @@ func Compile(ctx context.Context, sources []options.Mix, cfg options.Config) (_ 
 	deferOps(p.Sources)
 	if p.FrameDevice = keepFramesOnDevice(&p.Config, p.Sources); p.FrameDevice == nil &&
 		cfg.Cache == options.CacheOnDevice {
-		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are made on a device", robocache.Option("cache", "device")).
+		return nil, robocache.Unsupported("loader", nil, "%s: no frames of these batches are "+
+			"made on a device", robocache.Option("cache", "device")).
 			WithHint(`Decode video on the device (%s or "auto"), and without normalize, image_dtype or augment of frames that the device cannot finish; a folder of that name is "./device"`,
 				robocache.Option("decode", "gpu"))
 	}

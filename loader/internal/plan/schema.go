@@ -134,8 +134,15 @@ func newSchema(sources []*Source, pad bool) (*layout.Schema, error) {
 		bindSource(s, src, len(sources) == 1)
 	}
 	if len(s.Ragged) > 0 && first.Config.Raw {
-		return nil, robocache.Unsupported("loader", robocache.Where{"stream": s.Tensors[s.Ragged[0]].Key, "raw": true}, "raw batches with rows of varying length").
-			WithHint("batches that are finished on the host, or %s without them", robocache.Option("keys"))
+		return nil, robocache.Unsupported(
+			"loader",
+			robocache.Where{"stream": s.Tensors[s.Ragged[0]].Key, "raw": true},
+			"raw batches with rows of varying length",
+		).
+			WithHint(
+				"batches that are finished on the host, or %s without them",
+				robocache.Option("keys"),
+			)
 	}
 	return s, nil
 }
@@ -294,8 +301,15 @@ func checkSameField(have, x *layout.Field, owner, src *Source) error {
 			robocache.Option("rename")
 	}
 	return src.WithPlace(
-		robocache.Misuse("mixture", robocache.Where{"stream": x.Key}, "two sources give this key in different forms").
-			Expected(fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place), fmt.Sprintf("%s %v", x.DType, x.Shape)).
+		robocache.Misuse(
+			"mixture",
+			robocache.Where{"stream": x.Key},
+			"two sources give this key in different forms",
+		).
+			Expected(
+				fmt.Sprintf("%s %v as in %s", have.DType, have.Shape, owner.Place),
+				fmt.Sprintf("%s %v", x.DType, x.Shape),
+			).
 			WithHint("%s", hint),
 	)
 }
@@ -436,7 +450,8 @@ func (src *Source) checkDims(m *options.Mix, sources int, pad bool) error {
 				fmt.Sprint(len(dims)),
 				"",
 			)
-		case sorted[0] < 0 || sorted[len(sorted)-1] >= maxWidth || len(slices.Compact(sorted)) < len(dims):
+		case sorted[0] < 0 || sorted[len(sorted)-1] >= maxWidth ||
+			len(slices.Compact(sorted)) < len(dims):
 			return bad(
 				"places of the padded row",
 				fmt.Sprintf("each once, 0 to %d", maxWidth-1),

@@ -249,7 +249,11 @@ func (src *Source) excludeLacking(ctx context.Context, exclude map[int]bool) err
 		if i < 0 {
 			continue
 		}
-		err := robocache.Malformed("loader", src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}), "the episode lacks this stream, other episodes have it").
+		err := robocache.Malformed(
+			"loader",
+			src.Where(src.Columns[i], robocache.Row{Episode: e, Index: -1}),
+			"the episode lacks this stream, other episodes have it",
+		).
 			WithHint("%s", robocache.LackingHint())
 		if cfg.OnBadEpisode != "skip" {
 			return err
@@ -272,7 +276,8 @@ func (src *Source) chooseEpisodes() (note string, err error) {
 	c, info := &src.Config, src.Dataset.Info()
 	switch {
 	case c.Split != "" && c.Split != robocache.SplitAll && c.Episodes != nil:
-		return "", robocache.Misuse("loader", nil, "split and episodes name two choices of episodes").
+		return "", robocache.Misuse("loader", nil, "split and episodes name two choices of "+
+			"episodes").
 			WithHint("Pass one of them.")
 	case c.Episodes != nil:
 		src.positions, err = info.EpisodePositions(c.Episodes)

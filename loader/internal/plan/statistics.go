@@ -115,8 +115,18 @@ func (src *Source) computeStatistics(
 			src.Table.Len(),
 		)
 	case reason != "":
-		return robocache.Misuse("loader", robocache.Where{"stream": strings.Join(keys, ", ")}, "normalize: the dataset has %s, and %s", lacks, reason).
-			WithHint("%s computes them at opening, over the selected episodes; %s", robocache.Option("stats", "compute"), otherWays())
+		return robocache.Misuse(
+			"loader",
+			robocache.Where{"stream": strings.Join(keys, ", ")},
+			"normalize: the dataset has %s, and %s",
+			lacks,
+			reason,
+		).
+			WithHint(
+				"%s computes them at opening, over the selected episodes; %s",
+				robocache.Option("stats", "compute"),
+				otherWays(),
+			)
 	default:
 		src.logProgress(
 			"normalize: the dataset has %s: they are computed, over %d episodes (%s of values)",
@@ -167,7 +177,8 @@ func (src *Source) passCost(
 ) (bytes int64, reason string, err error) {
 	for _, c := range all {
 		if !c.IsNumericStream() {
-			reason = c.Key + " is no stream of plain numbers, which takes decoding or reading all of it"
+			reason = c.Key + " is no stream of plain numbers, which takes decoding or reading " +
+				"all of it"
 			continue
 		}
 		for i := range src.Table.Len() {
@@ -237,13 +248,15 @@ func (src *Source) countValues(
 				ctx,
 				src.Dataset,
 				stats.Options{
-					Keys:      []string{key},
-					Episodes:  episodes,
-					Budget:    min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at),
-					Threads:   src.Config.Threads,
-					Read:      progress,
-					SkipBad:   src.Config.OnBadEpisode == "skip",
-					OnFinding: func(f robocache.Finding) { src.report.Warn("statistics of " + key + ": " + f.Message) },
+					Keys:     []string{key},
+					Episodes: episodes,
+					Budget:   min(256<<20, int64(src.Config.MemoryBudget)/8) / int64(at),
+					Threads:  src.Config.Threads,
+					Read:     progress,
+					SkipBad:  src.Config.OnBadEpisode == "skip",
+					OnFinding: func(f robocache.Finding) {
+						src.report.Warn("statistics of " + key + ": " + f.Message)
+					},
 				},
 			)
 			mu.Lock()

@@ -70,7 +70,8 @@ func newTiming(
 		key, clock = f.Key, b.ClockOf(f)
 	}
 	switch {
-	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil || b.IsTimed && cfg.Deltas.Of(key) != nil:
+	case b.IsGrid || clock != b.Clock || cfg.Native.Of(key) != nil || b.IsTimed &&
+		cfg.Deltas.Of(key) != nil:
 		return new(column.Timing), nil
 	case cfg.Align == nil || key == "":
 		return nil, nil
@@ -140,7 +141,12 @@ func (src *Source) alignColumns() error {
 			k = c.Feature.Key
 		} else if to := cfg.DTypes[k]; to != 0 {
 			if !c.HasNumbers() || !to.Float() {
-				return robocache.Misuse("loader", robocache.Where{"stream": k}, "align: dtypes: %s", to.String()).
+				return robocache.Misuse(
+					"loader",
+					robocache.Where{"stream": k},
+					"align: dtypes: %s",
+					to.String(),
+				).
 					WithHint("float32, float64, float16 or bfloat16, for numeric streams")
 			}
 			c.SetDType(to)
@@ -448,7 +454,14 @@ func (src *Source) gridOf(ctx context.Context, episode int) (n int, start int64,
 	}
 	count := align.UniformCount(t0, t1, cfg.HZ)
 	if count > maxTimeline {
-		return 0, 0, robocache.Malformed("loader", robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(episode)}, "a timeline of %d rows from %d to %d ns", count, t0, t1).
+		return 0, 0, robocache.Malformed(
+			"loader",
+			robocache.Where{"episode": src.Dataset.Info().EpisodeIndex(episode)},
+			"a timeline of %d rows from %d to %d ns",
+			count,
+			t0,
+			t1,
+		).
 			WithHint("a timestamp is wrong: %s", robocache.Command("doctor"))
 	}
 	return int(count), t0, nil
@@ -477,7 +490,8 @@ func (src *Source) timestampsOf(f *robocache.Feature) string {
 	cfg := src.Config.Align
 	for _, g := range src.Dataset.Info().Features {
 		if g.Clock == f.Clock &&
-			(cfg == nil || cfg.Clock[g.Key] == cfg.Clock[f.Key] && cfg.Drift[g.Key] == cfg.Drift[f.Key]) {
+			(cfg == nil || cfg.Clock[g.Key] == cfg.Clock[f.Key] &&
+				cfg.Drift[g.Key] == cfg.Drift[f.Key]) {
 			return g.Key
 		}
 	}
